@@ -17,7 +17,7 @@ from setuptools.command.sdist import sdist
 ROOT = Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT))
 
-from repro.doors import FOLDERS  # noqa: E402
+from repro.import_hooks import FOLDERS  # noqa: E402
 from repro.records.provenance import BUILT_FROM, get_code_identity  # noqa: E402
 
 

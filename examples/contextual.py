@@ -10,8 +10,11 @@ from pathlib import Path
 # ruff: noqa: E402 (libraries load for seconds: that is said first)
 print("loading libraries …", flush=True)
 
+import torch
+from sentence_transformers import SentenceTransformer
+
 from repro.interop.opening import open_model
-from repro.interop.sentence_transformers_folder import export_sentence_transformers, open_sentence_transformers
+from repro.interop.sentence_transformers_folder import export_sentence_transformers
 from repro.model.config import ModelConfig
 from repro.model.contextual import ContextualModel
 from repro.model.start import build_model
@@ -21,9 +24,16 @@ KITCHEN = ["Bread rises in a warm place.", "Coffee is ground before it is brewed
 
 
 def untrained() -> ContextualModel:
-    """A small contextual model that knows MiniLM's word vectors and nothing more."""
-    sizes = {"hidden_size": 64, "num_heads": 2, "intermediate_size": 128, "num_contexts": 3}
-    return build_model(ModelConfig(architecture="contextual", **sizes), start="words", heads="both-identity").eval()
+    """Build a small model that knows MiniLM's word vectors, and gives words less weight if many documents hold them.
+
+    The weights of words are set here, by their share of the context documents, and not trained.
+    """
+    sizes = {"hidden_size": 64, "num_heads": 2, "intermediate_size": 128, "num_contexts": 3, "pooling": "frequency"}
+    model = build_model(ModelConfig(architecture="contextual", **sizes), start="words", heads="both-identity").eval()
+    with torch.no_grad():
+        logits_K = model.second_stage_model.frequency_weights.logits_K
+        logits_K[:-1] = torch.linspace(0, -0.3, len(logits_K) - 1)  # the last weight is that of the null context
+    return model
 
 
 def main(folder: Path, source: str | None = None) -> dict[str, float]:
@@ -31,15 +41,21 @@ def main(folder: Path, source: str | None = None) -> dict[str, float]:
     model = untrained() if source is None else open_model(source).model
     print(f"writing {folder / 'model'} …", flush=True)
     export_sentence_transformers(model, folder / "model")
-    opened = open_sentence_transformers(folder / "model")
+    opened = SentenceTransformer(str(folder / "model"), trust_remote_code=True)  # the folder has its code
     found = {}
     for name, corpus in (("weather", WEATHER), ("kitchen", KITCHEN)):
-        query = opened.encode(["what does rain do?"], prompt_name="query", context=corpus)
-        documents = opened.encode(corpus, prompt_name="document", context=corpus)
+        opened.set_context(corpus, seed=0)
+        query, documents, rain = (
+            encode(texts)
+            for encode, texts in (
+                (opened.encode_query, ["what does rain do?"]),
+                (opened.encode_document, corpus),
+                (opened.encode_document, WEATHER[:1]),
+            )
+        )
         best = corpus[int((query @ documents.T)[0].argmax())]
-        rain = opened.encode(WEATHER[:1], prompt_name="document", context=corpus)
         found[name] = float((query @ rain.T)[0, 0])
-        print(f"{name}: found {best!r}; {WEATHER[0]!r} scores {found[name]:.4f} here", flush=True)
+        print(f"{name}: found {best!r}; {WEATHER[0]!r} scores {found[name]:.4f} under this context", flush=True)
     return found
 
 

@@ -1,6 +1,9 @@
 """mteb with the context of its own corpus, of a wrong one, and the null context.
 
 python examples/mteb_contexts.py [MODEL]     MODEL: a contextual run's id or a folder (default: an untrained one)
+
+Half of the documents repeat the words of every query. The own context shows that these words are common, so that they
+count less.
 """
 
 import sys
@@ -19,7 +22,10 @@ from repro.evaluate.mteb.task import retrieval_task
 from repro.interop.opening import open_model
 
 PLANTS = ("oak", "birch", "fern", "moss", "rose", "ivy", "reed", "lily")
-DOCUMENTS = tuple(f"The {plant} grows where there is light, water and soil for a {plant}." for plant in PLANTS)
+DOCUMENTS = tuple(
+    f"Where does it grow? It does grow where the sun is: the {plant}." if n % 2 else f"A {plant} likes shade."
+    for n, plant in enumerate(PLANTS)
+)
 JUDGED = {f"q{n}": {f"d{n}": 1} for n in range(len(PLANTS))}
 QUERIES = tuple(f"where does the {plant} grow" for plant in PLANTS)
 PLANTS_TASK = Retrieval("plants", tuple(f"d{n}" for n in range(8)), DOCUMENTS, tuple(JUDGED), QUERIES, JUDGED)
@@ -29,9 +35,9 @@ def main(folder: Path, source: str | None = None) -> dict[str, float]:
     """Give NDCG@10 by context, as mteb measures it; each context has a result folder of its own."""
     model = untrained() if source is None else open_model(source).model
     contexts = {
-        "own": {"method": "corpus", "context_seed": 0},
-        "wrong": {"method": "fixed", "fixed_context": KITCHEN},
-        "null": {"method": "null"},
+        "own": {"context": "own", "context_seed": 0},
+        "wrong": {"context": "fixed", "fixed_context": KITCHEN},
+        "null": {"context": "null"},
     }
     found = {}
     for kind, options in contexts.items():

@@ -1,5 +1,5 @@
-"""How the experiments are carried out: one model, trainer, evaluator and judge. Importing this loads no torch."""
+"""Run the experiments: data, model, training, evaluation and reports. Importing this package does not load torch."""
 
-from repro.doors import install as _install_doors
+from repro.import_hooks import install as _install_import_hooks
 
-_install_doors()
+_install_import_hooks()

@@ -1,4 +1,4 @@
-"""`python -m repro`: the same as the console script `repro`."""
+"""Run `python -m repro`, which equals the console script `repro`."""
 
 from repro.cli.main import main
 

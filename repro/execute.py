@@ -1,4 +1,4 @@
-"""Carries out one run: stages, training, measurement, record; the same on a laptop, in a test and on a cluster."""
+"""Execute one run: build its stages, train, measure, and write the record. Laptops, tests and clusters all use it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from repro.analyses import measure_run
-from repro.evaluate.kept import FOLDER
+from repro.evaluate.result_cache import FOLDER
 from repro.pipeline.corpora import check_available
 from repro.pipeline.inputs import Inputs
-from repro.records.made import MADE, now_utc
-from repro.records.provenance import get_code_identity, machine, versions
+from repro.records.provenance import MADE, get_code_identity, machine, now_utc, versions
 from repro.records.store import Record, has_record, read_record, write_record
 from repro.spec import TRAINED, Run, is_blind
 from repro.spec.identity import run_id
@@ -23,12 +22,12 @@ from repro.storage.paths import get_local_records, run_folder
 
 Progress = Callable[[str], None]
 REPORT_EVERY = 8.0
-"""Seconds between lines while texts are encoded; a batch more must not make ten of them."""
+"""Seconds between two progress lines while texts are encoded."""
 
 
 @dataclass(frozen=True)
 class Trained:
-    """What training leaves for measurement and for the record; nothing of it where nothing is trained."""
+    """The results of a training run. All fields are empty for an architecture that is not trained."""
 
     model: Any = None  # an Encoder
     metrics: dict[str, float] = field(default_factory=dict)
@@ -37,25 +36,30 @@ class Trained:
 
 
 def never() -> bool:
-    """Never asks a run to stop."""
+    """Return False: the default `should_stop`."""
     return False
 
 
 def execute(run: Run, *, should_stop: Callable[[], bool] = never, progress: Progress = print) -> Record:
-    """Return the record of a run, carrying it out when there is none.
+    """Return the record of a run, and execute the run first if it has none.
 
-    A run that was stopped goes on from its last checkpoint, or behind the last collection that was scored, to the same
-    numbers. ValueError, before anything is spent, when its data is not here; `Interrupted` when `should_stop` said so,
-    after a checkpoint was written.
+    A stopped run resumes from its last checkpoint, or after the last collection that was scored. Its numbers are those
+    of an uninterrupted run.
+
+    Raises:
+        ValueError: if the data is not available. This is checked before any work starts.
+        Interrupted: if `should_stop` returned True. A checkpoint is written first.
     """
     if has_record(get_local_records(), run):
         return read_record(get_local_records() / f"{run_id(run)}.json")
-    code = get_code_identity()  # what is edited while it runs, which can take days, made no number of it
+    # read first: a run can take days, and edits made meanwhile did not affect its numbers
+    code = get_code_identity()
     check_available([run])
     _check_model(run)
     inputs = Inputs(run)
     inputs.build(progress)
     trained = _train(inputs, should_stop, progress) if run.architecture in TRAINED else Trained()
+    # only rank 0 measures and records
     if int(os.environ.get("RANK", "0")) > 0:
         return _await_record(run)
     progress(f"measuring {run.measure}")
@@ -88,7 +92,7 @@ def execute(run: Run, *, should_stop: Callable[[], bool] = never, progress: Prog
 
 
 def _list_encoder_files(run: Run) -> dict[str, Any]:
-    """Return the sha256 of every file of the local encoder that a run starts from; nothing for other starts."""
+    """Return the sha256 of each file of the local encoder that a run starts from. Empty for every other start."""
     encoder = find_encoder(run.start) if run.architecture in TRAINED else None
     return {} if encoder is None else {"encoder": {"name": encoder.name, "files": dict(encoder.files or {})}}
 
@@ -107,7 +111,7 @@ def _headline(run: Run, metrics: Any) -> str:
 
 
 def encoding_reporter(progress: Progress, *, clock: Callable[[], float] = time.monotonic) -> Callable[[int, int], None]:
-    """Return what reports encoded texts once every few seconds, whatever the number of calls."""
+    """Return a callback that reports the number of encoded texts at most once per `REPORT_EVERY` seconds."""
     reported = clock()
 
     def report(num_done: int, num_texts: int) -> None:
@@ -120,7 +124,7 @@ def encoding_reporter(progress: Progress, *, clock: Callable[[], float] = time.m
 
 
 def _await_record(run: Run) -> Record:
-    """Return the record once rank 0 has written it; the other ranks only train."""
+    """Wait until rank 0 has written the record, and return it. The other ranks only train."""
     while not has_record(get_local_records(), run):
         time.sleep(0.5)
     return read_record(get_local_records() / f"{run_id(run)}.json")

@@ -1,4 +1,4 @@
-"""The only place that makes randomness: a generator is a pure function of a seed and of what it is for."""
+"""Derive random generators. Each is a pure function of a seed and a purpose, and no other module creates randomness."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ import numpy as np
 
 
 def derive(seed: int, *purpose: str | int) -> int:
-    """Return a 63-bit seed that depends on `seed` and on every word of `purpose`; no two texts share a stream."""
+    """Return a 63-bit seed that depends on `seed` and on every word of `purpose`.
+
+    The words are joined by a separator, so ("a", "bc") and ("ab", "c") give different seeds.
+    """
     text = "\x1f".join([str(seed), *map(str, purpose)])
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
 
 
 def generator_for(seed: int, *purpose: str | int) -> np.random.Generator:
-    """Return numpy's generator for one purpose, e.g. `generator_for(run.seed, "batches", epoch)`."""
+    """Return a numpy generator for one purpose, for example `generator_for(run.seed, "batches", epoch)`."""
     return np.random.default_rng(derive(seed, *purpose))

@@ -1,4 +1,4 @@
-"""How a process stops when it is told to: at once, except in a block that must come to its own end first."""
+"""Stop a process on a signal: immediately, or at the end of a block that must not be interrupted."""
 
 from __future__ import annotations
 
@@ -8,30 +8,32 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 
-class Interrupted(RuntimeError):  # noqa: N818 — no mistake was made
-    """A training was asked to stop; its checkpoint is written."""
+class Interrupted(RuntimeError):  # noqa: N818 — not an error
+    """A training run stopped on request. Its checkpoint is written."""
 
 
 class Stopped(BaseException):
-    """This process was told to stop. Not an Exception, so that no library takes it for an error and goes on."""
+    """The process received a stop signal. It is no Exception, so libraries do not catch it and continue."""
 
     def __init__(self, reason: str, signal_number: int | None = None) -> None:
-        """Take the reason in words, and the signal that told us so; None: it was another way of telling."""
+        """Store the reason and the signal. `signal_number` is None if the stop did not come from a signal."""
         super().__init__(reason)
         self.signal_number = signal_number
 
     @property
     def exit_status(self) -> int:
-        """The exit status a shell expects: 130 after SIGINT, 143 after SIGTERM."""
+        """The exit status that a shell expects: 130 after SIGINT, 143 after SIGTERM."""
         return 128 + (self.signal_number or signal.SIGINT)
 
     def and_says(self, advice: str) -> Stopped:
-        """Return the same with words on what is kept and how to go on."""
+        """Return the same stop with advice on saved work and how to resume."""
         return Stopped(f"{self}; {advice}", self.signal_number)
 
 
 @dataclass
 class _Blocks:
+    """The nested blocks that the process is in, and the stop that waits for their end."""
+
     depth: int = 0
     pending: Stopped | None = None
 
@@ -41,29 +43,29 @@ _BLOCKS = _Blocks()
 
 @contextmanager
 def unbroken() -> Iterator[None]:
-    """Let no stop break this block off: one that comes meanwhile is raised when the block has ended well.
+    """Delay stops until this block has ended. A stop that arrives meanwhile is raised if the block succeeds.
 
-    For blocks that last a moment, or that ask `is_asked_to_stop` themselves and then end in `Interrupted`, as a
-    training does after each step.
+    Use it for blocks that are short, or that poll `is_asked_to_stop` and then raise `Interrupted`. Training polls after
+    each step.
     """
     _BLOCKS.depth += 1
     try:
         yield
     except Interrupted as interrupted:
-        pending = _leave()
+        pending = _leave_block()
         if pending is None:
             raise
         raise Stopped(f"{pending}: {interrupted}", pending.signal_number) from interrupted
     except BaseException:
-        _leave()
+        _leave_block()
         raise
-    pending = _leave()
+    pending = _leave_block()
     if pending is not None:
         raise pending
 
 
-def _leave() -> Stopped | None:
-    """Leave a block; return the stop that was waiting for its end, if this was the outermost."""
+def _leave_block() -> Stopped | None:
+    """Leave a block. Return the pending stop if this was the outermost block."""
     _BLOCKS.depth -= 1
     if _BLOCKS.depth:
         return None
@@ -73,18 +75,18 @@ def _leave() -> Stopped | None:
 
 @contextmanager
 def unwrap_stop() -> Iterator[None]:
-    """Raise the stop itself where a library made an error of it, as an import in C++ that is broken off does."""
+    """Re-raise our stop if a library wrapped it in an error of its own, as an interrupted C++ import does."""
     try:
         yield
     except Exception as error:
-        stopped = _behind(error)
+        stopped = _find_stop(error)
         if stopped is None:
             raise
         raise stopped from error
 
 
-def _behind(error: BaseException | None) -> Stopped | None:
-    """Return the stop among the causes of an error."""
+def _find_stop(error: BaseException | None) -> Stopped | None:
+    """Return the stop among the causes of an error, or None."""
     seen: set[int] = set()
     while error is not None and not isinstance(error, Stopped) and id(error) not in seen:
         seen.add(id(error))
@@ -93,12 +95,12 @@ def _behind(error: BaseException | None) -> Stopped | None:
 
 
 def is_asked_to_stop() -> bool:
-    """Return whether a stop is waiting for the end of the unbroken block we are in."""
+    """Return whether a stop waits for the end of the current `unbroken` block."""
     return _BLOCKS.pending is not None
 
 
 def stop(stopped: Stopped) -> None:
-    """Raise `stopped` now, or at the end of the unbroken block that the process is in."""
+    """Raise `stopped` now, or at the end of the current `unbroken` block."""
     if not _BLOCKS.depth:
         raise stopped
     _BLOCKS.pending = stopped

@@ -59,7 +59,7 @@ def test_every_artefact_has_runs_for_a_readers_machine_whatever_its_seeds_are_ca
 def test_unpublished_means_every_seed_whose_record_lacks_among_the_published(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("repro.records.lookup.published_records", lambda: tmp_path)
+    monkeypatch.setattr("repro.records.lookup.get_published_records", lambda: tmp_path)
     every = resolve_runs(["figure14"], "smoke", all_seeds=True)
     assert resolve_runs(["figure14"], "smoke", is_unpublished=True) == list(dict.fromkeys(every))
     for run in every[1:]:
@@ -152,8 +152,8 @@ def test_a_printed_plan_is_a_file_of_runs(tmp_path: Path) -> None:
         ('[{"seed": 1}]', "each with its scale"),
         ('[{"scale": "smoke", "sead": 1}]', "unknown axis"),
         ('[{"scale": "tiny"}]', "unknown scale 'tiny'"),
-        ('[{"scale": "smoke", "learning_rate": NaN}]', "is not JSON: NaN is no number"),
-        ('[{"scale": "smoke", "learning_rate": Infinity}]', "Infinity is no number"),
+        ('[{"scale": "smoke", "learning_rate": NaN}]', "is not JSON: NaN is not a valid number"),
+        ('[{"scale": "smoke", "learning_rate": Infinity}]', "Infinity is not a valid number"),
     ],
 )
 def test_a_mistake_in_the_file_is_one_clear_error(tmp_path: Path, text: str, message: str) -> None:

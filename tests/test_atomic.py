@@ -13,8 +13,8 @@ import pytest
 from benchmarks import generated_pairs
 from repro.records.store import write_record
 from repro.spec import base
-from repro.storage import atomic
-from repro.storage.atomic import whole_file, whole_folder
+from repro.storage import files
+from repro.storage.files import whole_file, whole_folder
 
 
 def test_a_fifo_a_device_and_a_folder_are_never_replaced(tmp_path: Path) -> None:
@@ -46,7 +46,7 @@ def events(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
         return act
 
-    monkeypatch.setattr(atomic.os, "fsync", noted_sync)
+    monkeypatch.setattr(files.os, "fsync", noted_sync)
     monkeypatch.setattr(Path, "replace", noted(replace))
     monkeypatch.setattr(Path, "rename", noted(rename))
     return found
@@ -76,7 +76,9 @@ def test_a_folder_that_was_there_first_stays_and_is_told_of_where_it_matters(
             (tmp_path / "made" / "theirs").write_text("x")
 
     if must_be_first:
-        with pytest.raises(ValueError, match=r"made was made by another process meanwhile .* choose another name"):
+        with pytest.raises(
+            ValueError, match=r"made was created by another process in the meantime .* choose another name"
+        ):
             make()
     else:
         make()

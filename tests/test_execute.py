@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from repro.analyses import Measured
-from repro.analyses.keeping import keep_in
+from repro.analyses.caching import open_cache
 from repro.analyses.retrieval import WithNulls
 from repro.evaluate.collections import Collection
 from repro.evaluate.suites import ModelSystem
@@ -24,8 +24,7 @@ from repro.spec import Run, base
 from repro.spec.identity import run_id
 from repro.stopping import Interrupted
 from repro.storage.paths import get_local_records, home, run_folder
-from repro.train.checkpoint import TrainState
-from repro.train.metrics import read_metrics
+from repro.train.checkpoint import TrainState, read_metrics
 from repro.train.trainer import make_model_config, trained_model
 
 CONTEXTUAL = base("smoke", sampler="cluster", cluster_size=8, architecture="contextual", sequence_dropout=0.2)
@@ -59,7 +58,7 @@ def test_a_stopped_run_ends_with_the_same_batches_losses_and_scores(
         assert not has_record(get_local_records(), run)
     told: list[str] = []
     resumed = execute(run, progress=told.append)
-    [done] = [re.fullmatch(r"  goes on after step (\d+) of (\d+)", line) for line in told if "goes on" in line]
+    [done] = [re.fullmatch(r"  resuming after step (\d+) of (\d+)", line) for line in told if "resuming" in line]
     assert done is not None and 0 < int(done[1]) < int(done[2]) == run.num_steps
     found = read_metrics(run_folder(run_id(run)))
     for name in ("step", "batch", "loss", "accuracy", "masked_fraction", "learning_rate"):
@@ -166,12 +165,14 @@ def test_an_evaluation_that_was_killed_goes_on_behind_the_last_collection_to_the
 
 def test_results_are_kept_by_the_weights_that_they_are_of(tmp_path: Path) -> None:
     model = build_model(make_model_config(CONTEXTUAL), start=CONTEXTUAL.start, seed=0)
-    before, other_run = (keep_in(tmp_path, replace(CONTEXTUAL, seed=seed), model) for seed in (0, 1))
-    assert before == keep_in(tmp_path, CONTEXTUAL, model) != other_run
+    before, other_run = (open_cache(tmp_path, replace(CONTEXTUAL, seed=seed), model) for seed in (0, 1))
+    assert before == open_cache(tmp_path, CONTEXTUAL, model) != other_run
     with torch.no_grad():
         next(model.parameters()).view(-1)[0] += 1e-3
-    assert keep_in(tmp_path, CONTEXTUAL, model) != before
-    assert keep_in(tmp_path, CONTEXTUAL, None, first_stage="a") != keep_in(tmp_path, CONTEXTUAL, None, first_stage="b")
+    assert open_cache(tmp_path, CONTEXTUAL, model) != before
+    assert open_cache(tmp_path, CONTEXTUAL, None, first_stage="a") != open_cache(
+        tmp_path, CONTEXTUAL, None, first_stage="b"
+    )
 
 
 def test_runs_that_differ_in_evaluation_only_train_once() -> None:
@@ -238,7 +239,7 @@ def test_the_difficulty_of_batches_is_measured_without_training() -> None:
 
 def test_a_record_names_the_code_that_it_began_with(monkeypatch: pytest.MonkeyPatch) -> None:
     code = {"commit": "begun with"}
-    monkeypatch.setattr("repro.execute.code_identity", lambda: dict(code))
+    monkeypatch.setattr("repro.execute.get_code_identity", lambda: dict(code))
 
     def commit_meanwhile(*words: object) -> Measured:
         code["commit"] = "committed meanwhile"
@@ -253,13 +254,13 @@ def test_a_record_says_who_trained_and_not_only_who_measured(monkeypatch: pytest
     run = base("smoke", architecture="contextual", seed=7)
     trained_by = ({"commit": "first", "uncommitted_sha256": None}, {"commit": "second", "uncommitted_sha256": "d1"})
     monkeypatch.setenv("REPRO_SWITCHES", "checkpoint")
-    monkeypatch.setattr("repro.train.sittings.code_identity", lambda: trained_by[0])
+    monkeypatch.setattr("repro.train.checkpoint.get_code_identity", lambda: trained_by[0])
     with pytest.raises(Interrupted):
         execute(run, should_stop=stop_after(3), progress=quiet)
-    monkeypatch.setattr("repro.train.sittings.code_identity", lambda: trained_by[1])
+    monkeypatch.setattr("repro.train.checkpoint.get_code_identity", lambda: trained_by[1])
     first = execute(run, progress=quiet)
     monkeypatch.delenv("REPRO_SWITCHES")
-    monkeypatch.setattr("repro.train.sittings.code_identity", lambda: {"commit": "third"})
+    monkeypatch.setattr("repro.train.checkpoint.get_code_identity", lambda: {"commit": "third"})
     second = execute(replace(run, num_test_contexts=2, test_contexts="own"), progress=quiet)
     for told in (record.provenance["training"] for record in (first, second)):
         assert [(one["from_step"], one["commit"]) for one in told["sittings"]] == [(0, "first"), (4, "second")]

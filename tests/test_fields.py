@@ -9,7 +9,7 @@ import pytest
 from repro.spec import FIELDS, get_first_phase, nested_widths
 
 ROOT = Path(__file__).resolve().parent.parent / "repro"
-ROOMS_THAT_CARRY_OUT = ("batches", "evaluate", "inputs", "measures", "model", "train")
+ROOMS_THAT_CARRY_OUT = ("batches", "evaluate", "pipeline", "analyses", "model", "train")
 
 
 def names_read(source: str) -> set[str]:

@@ -9,8 +9,8 @@ from repro.cli.common import say, tell
 from repro.report.formats import render, render_line
 from repro.report.html import inline_svg
 from repro.report.view import View
-from repro.storage.json_files import visible
 from repro.storage.paths import who_else_may_write
+from repro.text import visible
 
 HOSTILE = "a\x1b[2Jb\x07c\u202ed\x9be\r"
 

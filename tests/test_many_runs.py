@@ -14,7 +14,7 @@ from repro.report.formats import MOST_FOLDED_ROWS, format_plain_lines, render
 from repro.report.view import View
 from repro.spec import base
 from repro.spec.identity import get_setting_id, run_id
-from repro.statistics.units import parts_of, stratified_mean
+from repro.statistics.units import split_by_stratum, stratified_mean
 from repro.storage.paths import CHECKOUT, home
 
 SUITE = {"name": "desk", "datasets": [{"name": "a", "family": "f", "num_queries": 4}], "contexts": [{"seed": 0}]}
@@ -25,7 +25,9 @@ def test_a_mean_over_strata_is_the_one_by_hand_to_the_last_bit(strata: list[int]
     strata_Q = np.array(strata)
     values_Q = np.random.default_rng(0).random(len(strata))
     by_hand = [values_Q[strata_Q == stratum] for stratum in sorted(set(strata))]
-    assert [part.tolist() for part in parts_of(values_Q, strata_Q).values()] == [part.tolist() for part in by_hand]
+    assert [part.tolist() for part in split_by_stratum(values_Q, strata_Q).values()] == [
+        part.tolist() for part in by_hand
+    ]
     assert stratified_mean(values_Q, strata_Q) == float(np.mean([part.mean() for part in by_hand]))
 
 

@@ -12,9 +12,22 @@ from repro.report.markdown_pages import CONTENTS, extract_first_sentence, replac
 from repro.spec.registry import artefacts, declared_notes, experiments
 
 ROOT = Path(__file__).resolve().parent.parent
-NAMES = ("README", "CONTRIBUTING", "REPRODUCING", "docs/ARCHITECTURE", "docs/RESULTS", "docs/ERRATA", "docs/RELIABILITY")
+NAMES = (
+    "README",
+    "CONTRIBUTING",
+    "REPRODUCING",
+    "docs/ARCHITECTURE",
+    "docs/RESULTS",
+    "docs/ERRATA",
+    "docs/RELIABILITY",
+)
 TEXT = {name: (ROOT / f"{name}.md").read_text() for name in NAMES}
-OTHERS = (ROOT / "docs" / "CLAIMS.md", ROOT / "docs" / "ARTEFACTS.md", ROOT / "CHANGELOG.md")
+OTHERS = (
+    ROOT / "docs" / "CLAIMS.md",
+    ROOT / "docs" / "COVERAGE.md",
+    ROOT / "docs" / "ARTEFACTS.md",
+    ROOT / "CHANGELOG.md",
+)
 EVERY_PAGE = [ROOT / f"{name}.md" for name in NAMES]
 EVERY_PAGE += [*OTHERS, ROOT / "repro" / "interop" / "README.md", ROOT / "slurm" / "README.md"]
 VERBS = {c.name or c.callback.__name__.rstrip("_").replace("_", "-") for c in app.registered_commands if c.callback}

@@ -9,9 +9,17 @@ import numpy as np
 import pytest
 
 from repro.execute import execute
-from repro.records.checks import DIGESTS_FILE, compute_listed_digests, recompute_means
 from repro.records.digests import write_digests
-from repro.records.store import all_are_readable, read_record, readable_record, records_in, split_recorded
+from repro.records.store import (
+    DIGESTS_FILE,
+    all_are_readable,
+    compute_listed_digests,
+    read_record,
+    readable_record,
+    recompute_means,
+    records_in,
+    split_recorded,
+)
 from repro.spec import base
 from repro.storage.paths import get_local_records, get_published_records
 

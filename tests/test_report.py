@@ -23,9 +23,10 @@ from repro.report.tables import (
     make_table_view,
     sort_judgements,
 )
-from repro.report.view import NO_ROWS, SPREAD, View, format_mean, format_number, format_seconds
+from repro.report.view import NO_ROWS, SPREAD, View, format_mean
 from repro.spec import Claim, Column, Exhibit, Figure, Row, Run, Table, Unit, base, grid, pick, term
 from repro.statistics.judge import Comparison, Judgement
+from repro.text import format_number, format_seconds
 
 NDCG = Column(label="NDCG@10", value="{suite}/mean/ndcg_at_10", factor=100)
 TABLE = Table(

@@ -15,7 +15,8 @@ from repro.spec import FIELDS, MEASURES, Run, base, get_first_phase
 from repro.spec.identity import run_id
 from repro.spec.registry import experiments
 from repro.spec.scales import ORDER, SCALES
-from repro.spec.values import RANGES, checked_value, count_noun
+from repro.spec.validation import RANGES, validate_value
+from repro.text import count_noun
 
 
 def written(path: Path, content: Any) -> Path:
@@ -172,6 +173,6 @@ def test_a_new_field_without_a_value_or_a_range_is_told_where_to_get_one(monkeyp
     monkeypatch.setattr("repro.spec.scales.SCALES", {"smoke": replace(SCALES["smoke"], fields=values)})
     with pytest.raises(ValueError, match=r"'smoke' has no value for \['temperature'\]: .* in repro\.spec\.scales"):
         base("smoke")
-    monkeypatch.setattr("repro.spec.values.RANGES", {})
-    with pytest.raises(ValueError, match=r"warmth=0\.5: say in RANGES of repro\.spec\.values"):
-        checked_value("warmth", 0.5, "float")
+    monkeypatch.setattr("repro.spec.validation.RANGES", {})
+    with pytest.raises(ValueError, match=r"warmth=0\.5: add .* to RANGES in repro\.spec\.validation"):
+        validate_value("warmth", 0.5, "float")

@@ -99,11 +99,11 @@ def test_new_weights_in_a_local_folder_make_new_embeddings_and_the_same_are_read
         read.append(path.name)
         return hash_file(path)
 
-    monkeypatch.setattr("repro.pipeline.encoders.sha256_of", counted)
+    monkeypatch.setattr("repro.pipeline.encoders.hash_file", counted)
     before = StageGraph(run).embeddings.title
     num_read = len(read)
     assert StageGraph(run).embeddings.title == before and len(read) == num_read > 0
-    encoders._sha256_then.cache_clear()
+    encoders._hash_once.cache_clear()
     assert StageGraph(run).embeddings.title == before and len(read) == num_read, "another process reads its note"
     (weights,) = folder.rglob("*.safetensors")
     weights.write_bytes(weights.read_bytes() + b"another")

@@ -20,7 +20,7 @@ from repro.pipeline.stages import StageGraph
 from repro.planning.doctor import examine_deeply
 from repro.spec import base
 from repro.spec.identity import run_id
-from repro.storage import atomic
+from repro.storage import files
 from repro.storage.digests import check_digests, hash_folder
 from repro.storage.paths import get_local_records, run_folder
 from repro.storage.shards import list_shards
@@ -73,20 +73,20 @@ def test_a_disk_too_small_is_told_before_a_stage_is_begun(
         rows = zip(*texts.values(), strict=True)
         source.write_text("".join(json.dumps({"query": query, "document": text}) + "\n" for query, text in rows))
     free = shutil.disk_usage(tmp_path).free
-    monkeypatch.setattr(atomic.shutil, "disk_usage", lambda folder: SimpleNamespace(free=3000))
+    monkeypatch.setattr(files.shutil, "disk_usage", lambda folder: SimpleNamespace(free=3000))
     with pytest.raises(ValueError, match=r"the import of .* needs about \d+ KiB in .*/corpora, where 3 KiB are free"):
         bring(source, name="mine")
-    monkeypatch.setattr(atomic.shutil, "disk_usage", lambda folder: SimpleNamespace(free=free))
+    monkeypatch.setattr(files.shutil, "disk_usage", lambda folder: SimpleNamespace(free=free))
     corpus = bring(source, name="mine").corpus
     run = base("smoke", corpus=corpus, suite="mine", sampler="cluster", cluster_size=8, num_hard_negatives=1)
     for stage in StageGraph(run).stages:
         need = stage.num_bytes() if stage.num_bytes else 0
         for have, parts in ((need - 1, 1), (2 * need - 1, 2)):
-            monkeypatch.setattr(atomic.shutil, "disk_usage", lambda folder, have=have: SimpleNamespace(free=have))
+            monkeypatch.setattr(files.shutil, "disk_usage", lambda folder, have=have: SimpleNamespace(free=have))
             for one in list_shards(stage, parts)[:1] if parts > 1 else (stage,):
                 with pytest.raises(ValueError, match=rf"the stage {stage.name}.* needs about .* in .*/{stage.name}"):
                     one.build()
-        monkeypatch.setattr(atomic.shutil, "disk_usage", lambda folder: SimpleNamespace(free=free))
+        monkeypatch.setattr(files.shutil, "disk_usage", lambda folder: SimpleNamespace(free=free))
         assert 0.7 * size_on_disk(stage.build()) <= need, stage.name
 
 

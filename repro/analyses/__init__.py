@@ -1,6 +1,6 @@
-"""What a run can measure once its model is there: one module a measure, named in `repro.spec.MEASURES`.
+"""Analyses of a run after training: one module per value of the field `measure`, listed in `repro.spec.MEASURES`.
 
-A module has one function, `measure(inputs, model, folder) -> Measured`; `model` is the trained model, or None.
+Each module has the function `measure(inputs, model, folder) -> Measured`. `model` is the trained model, or None.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from repro.pipeline.inputs import Inputs
 
 @dataclass(frozen=True)
 class Measured:
-    """What a measure gives a record: numbers by path, the values behind them, how they came about, rows of text."""
+    """Results of an analysis for a record: metrics by path, the values behind them, provenance, and rows of text."""
 
     metrics: Mapping[str, float]
     arrays: Mapping[str, Any] = field(default_factory=dict)
@@ -26,6 +26,6 @@ class Measured:
 
 
 def measure_run(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
-    """Measure what a run asks for; files for the curious, such as TREC runs, go to `folder`."""
+    """Run the analysis of a run. Additional files, such as TREC runs, go to `folder`."""
     measured: Measured = import_module(f"repro.analyses.{inputs.run.measure}").measure(inputs, model, folder)
     return measured

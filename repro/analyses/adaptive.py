@@ -1,43 +1,138 @@
-"""What a search costs and finds when a narrow prefix makes a shortlist and wider ones rank it: adaptive retrieval.
+"""Measure adaptive retrieval: a narrow prefix selects a shortlist, wider prefixes rank it.
 
-Every route of `repro.evaluate.adaptive` over the run's widths: NDCG@10, multiplications of a query in millions, and
-queries a second of FAISS and numpy on this machine, the index and prefixes of documents made before.
+Matryoshka Representation Learning (Kusupati et al. 2022), figure 8:
 
-Shapes: Q queries, N documents, W dimensions.
+1. FAISS searches all documents by the narrowest prefix and returns a pool.
+2. Each further width ranks the pool and cuts it to a smaller one.
+3. The last width ranks the remaining documents.
+
+Prefixes are normalised again at each width. A route of one width is single-shot search. Two widths are a shortlist and
+its reranking, more are the funnel of that paper. Ties go to the document with the smaller index.
+
+Each route is measured by NDCG@10, millions of multiplications per query, and queries per second of FAISS and numpy on
+this machine. The time excludes the index and the prefixes of documents, which are built before.
+
+Shapes: Q queries, N documents, W dimensions, C documents of a pool.
 """
 
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from repro.analyses import Measured
 from repro.data.beir import HEADLINE
-from repro.evaluate.adaptive import Prefixed, Route, routes
-from repro.evaluate.collections import Collection, describe_datasets, headline, read_collections, without_quirky_hits
+from repro.evaluate.collections import (
+    Collection,
+    describe_datasets,
+    read_collections,
+    score_headline,
+    without_quirky_hits,
+)
+from repro.evaluate.prefixes import take_prefix
 from repro.evaluate.suites import Encoder
 from repro.pipeline.inputs import Inputs
 from repro.spec import nested_widths, standard_widths
 
 DEPTH = 10
 MILLION = 1e6
+FUNNEL_POOLS = (200, 100, 50, 25, 10)
+SHORTLIST = FUNNEL_POOLS[0]
+"""Pool sizes of the paper. The first is also the size of the shortlist."""
+FUNNEL_FROM = 16
+
+
+@dataclass(frozen=True)
+class Route:
+    """Widths in rising order, and the pool size of each width but the last."""
+
+    name: str
+    widths: tuple[int, ...]
+    pools: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Raise ValueError unless widths rise, pools do not rise, and there is one pool fewer than widths."""
+        rising, falling = list(self.widths), list(self.pools)
+        if not rising or rising != sorted(set(rising)) or falling != sorted(falling, reverse=True):
+            raise ValueError(f"route {self.name!r}: widths {rising} must rise, pools {falling} must not")
+        if len(falling) != len(rising) - 1 or min(falling, default=1) < 1:
+            raise ValueError(f"route {self.name!r}: {len(rising)} widths take {len(rising) - 1} pools, not {falling}")
+
+    def num_multiplications(self, num_documents: int) -> int:
+        """Return the number of multiplications per query in a corpus of `num_documents`."""
+        counts = (num_documents, *(min(pool, num_documents) for pool in self.pools))
+        return sum(count * width for count, width in zip(counts, self.widths, strict=True))
+
+
+def list_routes(widths: tuple[int, ...]) -> list[Route]:
+    """Return single-shot search at every width, each shortlist with each wider reranking, and the funnel.
+
+    Names: "whole" (all dimensions), "width16", "from16" (reranked by the whole vector), "from16to64", "funnel".
+    """
+    whole = widths[-1]
+    found = [Route("whole" if width == whole else f"width{width}", (width,)) for width in widths]
+    for place, first in enumerate(widths):
+        found += [
+            Route(f"from{first}" if last == whole else f"from{first}to{last}", (first, last), (SHORTLIST,))
+            for last in widths[place + 1 :]
+        ]
+    steps = tuple(width for width in widths if width >= FUNNEL_FROM)
+    pools = tuple(FUNNEL_POOLS[min(number, len(FUNNEL_POOLS) - 1)] for number in range(len(steps) - 1))
+    return [*found, Route("funnel", steps, pools)] if pools else found
+
+
+@dataclass(frozen=True)
+class DocumentPrefixes:
+    """The documents of a collection at every width. Each width is computed once."""
+
+    documents_NW: np.ndarray
+
+    @cached_property
+    def _cut(self) -> dict[int, np.ndarray]:
+        return {}
+
+    def at(self, width: int) -> np.ndarray:
+        """Return the prefixes of the documents, normalised again, float32 (N, width)."""
+        if width not in self._cut:
+            self._cut[width] = np.ascontiguousarray(take_prefix(self.documents_NW, width))
+        return self._cut[width]
+
+    def search(self, index: Any, queries_QW: np.ndarray, route: Route, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the indices of the k best documents per query, best first, int64 (Q, k), and their cosines.
+
+        `index` is the FAISS index of the documents at the first width of the route.
+        """
+        kept = [min(pool, len(self.documents_NW)) for pool in (*route.pools, k)]
+        queries_QM = np.ascontiguousarray(take_prefix(queries_QW, route.widths[0]))
+        scores_QC, places_QC = index.search(queries_QM, kept[0])
+        for width, pool in zip(route.widths[1:], kept[1:], strict=True):
+            # The sort below is stable, so index order gives ties to the smaller index.
+            places_QC = np.sort(places_QC, axis=1)
+            scores_QC = np.einsum("qm,qcm->qc", take_prefix(queries_QW, width), self.at(width)[places_QC])
+            order_QC = np.argsort(-scores_QC, axis=1, kind="stable")[:, :pool]
+            places_QC = np.take_along_axis(places_QC, order_QC, axis=1)
+            scores_QC = np.take_along_axis(scores_QC, order_QC, axis=1)
+        return places_QC, scores_QC
 
 
 def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
-    """Return `{suite}+ROUTE/NAME/ndcg_at_10`, `…/mflops` and `…/queries_per_second` for each route and dataset."""
+    """Return `{suite}+ROUTE/NAME/ndcg_at_10`, `…/mflops` and `…/queries_per_second` per route and dataset."""
     run, suite = inputs.run, inputs.suite
     collections = read_collections(suite)
-    every = routes(nested_widths(run) or standard_widths(run.hidden_size))
+    every = list_routes(nested_widths(run) or standard_widths(run.hidden_size))
     metrics: dict[str, float] = {}
     values: dict[str, list[np.ndarray]] = {route.name: [] for route in every}
     for dataset in suite.datasets:
         own = collections[dataset.name]
         queries_QW = model.encode(own.retrieval.queries, "query")
-        documents = Prefixed(model.encode(own.retrieval.documents, own.document_role))
+        documents = DocumentPrefixes(model.encode(own.retrieval.documents, own.document_role))
         for route in every:
-            found, seconds = search(own, queries_QW, documents, route)
+            found, seconds = search_route(own, queries_QW, documents, route)
             values[route.name].append(found)
             path = f"{suite.name}+{route.name}/{dataset.name}"
             metrics[f"{path}/{HEADLINE}"] = float(found.mean())
@@ -52,14 +147,15 @@ def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
     return Measured(metrics, arrays, {"name": suite.name, "datasets": describe_datasets(suite, collections)})
 
 
-def search(
-    collection: Collection, queries_QW: np.ndarray, documents: Prefixed, route: Route
+def search_route(
+    collection: Collection, queries_QW: np.ndarray, documents: DocumentPrefixes, route: Route
 ) -> tuple[np.ndarray, float]:
-    """Return the NDCG@10 of every judged query along a route, float32 (Q,), and the seconds that the search took."""
+    """Return the NDCG@10 of every judged query along a route, float32 (Q,), and the seconds of the search."""
     import faiss
 
     retrieval, k = collection.retrieval, min(DEPTH + collection.num_extra_hits, len(documents.documents_NW))
     index = faiss.IndexFlatIP(route.widths[0])
+    # Building the index and the first prefix is not timed.
     index.add(documents.at(route.widths[0]))
     started = time.perf_counter()
     places_QC, scores_QC = documents.search(index, queries_QW, route, k)
@@ -68,4 +164,4 @@ def search(
         query: {retrieval.document_ids[place]: float(value) for place, value in zip(places, scores, strict=True)}
         for query, places, scores in zip(retrieval.query_ids, places_QC.tolist(), scores_QC.tolist(), strict=True)
     }
-    return headline(without_quirky_hits(hits, collection, DEPTH), collection), seconds
+    return score_headline(without_quirky_hits(hits, collection, DEPTH), collection), seconds

@@ -1,11 +1,11 @@
-"""A batch under the microscope as rows of text that a record can carry."""
+"""Format an explained batch as rows of text for a record."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from repro.spec.artefact import ABSENT
+from repro.text import ABSENT
 
 if TYPE_CHECKING:
     from repro.analyses.microscope import Explanation, Other
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 LONGEST_TEXT = 160
 MOST_REMOVED = 4
 BATCH_EXHIBIT = "batch"
-"""The name under which a record may carry a batch (`make_batch_exhibit`)."""
+"""The name of a batch in a record (`make_batch_exhibit`)."""
 
 
-def make_batch_exhibit(told: Explanation) -> list[dict[str, str | float]]:
-    """Return a batch as rows of text that a record can carry under the name `BATCH_EXHIBIT`; the report shows them."""
+def make_batch_exhibit(explanation: Explanation) -> list[dict[str, str | float]]:
+    """Return a batch as rows of text. Records store them as `BATCH_EXHIBIT`, and the report shows them."""
     return [
         {
             "pair": pair.place,
@@ -28,12 +28,12 @@ def make_batch_exhibit(told: Explanation) -> list[dict[str, str | float]]:
             "hardest": "; ".join(f"{other.place} ({other.score:.3f})" for other in pair.hardest) or ABSENT,
             "removed": _describe_removed(pair.removed) or ABSENT,
         }
-        for pair in told.pairs
+        for pair in explanation.pairs
     ]
 
 
 def _describe_removed(others: Sequence[Other]) -> str:
-    """Say what the filter removed from a query's negatives, by reason: of each the first few."""
+    """Describe the negatives of a query that the filter removed, the first few per reason."""
     reasons: dict[str, list[str]] = {}
     for other in others:
         reasons.setdefault(other.why, []).append(f"{other.place} ({other.score:.3f})")
@@ -45,7 +45,7 @@ def _describe_removed(others: Sequence[Other]) -> str:
 
 
 def shorten(text: str, longest: int = LONGEST_TEXT) -> str:
-    """Return a text on one line, cut after a word where it is longer than so many characters."""
+    """Return a text on one line, cut after a word if it has more than `longest` characters."""
     line = " ".join(text.split())
     if len(line) <= longest:
         return line

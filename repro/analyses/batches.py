@@ -1,4 +1,7 @@
-"""How hard a run's batches are for its surrogate (figure 6), and how much the filter leaves out; nothing is trained."""
+"""Measure the difficulty of batches under the surrogate (figure 6), and the share of pairs that the filter removes.
+
+Nothing is trained.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +14,14 @@ from repro.evaluate.suites import Encoder
 from repro.pipeline.inputs import Inputs
 
 NUM_BATCHED_PAIRS = 2**16
-"""Batches are looked at until they hold this many pairs, or an epoch has passed."""
+"""Number of pairs in the measured batches, at most one epoch."""
 
 MOST_SHOWN_PAIRS = 64
-"""The first batch is kept as text when it is no larger."""
+"""The record stores the first batch as text if it is at most this large."""
 
 
 def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
-    """Return the mean over batches of `batches/difficulty` and of `batches/masked_fraction`, with the values of each"""
+    """Return `batches/difficulty` and `batches/masked_fraction`, as means over batches and as values per batch."""
     from repro.analyses.batch_text import BATCH_EXHIBIT, make_batch_exhibit
     from repro.analyses.microscope import explain
     from repro.train.batch_view import BatchViewer
@@ -29,7 +32,7 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
     difficulty, masked = [], []
     for step in range(num_batches):
         found = view_of(sampler.at(step))
-        assert found.difficulty is not None, "this measure has the surrogate's scores"
+        assert found.difficulty is not None, "this analysis requires the surrogate's scores"
         difficulty.append(found.difficulty)
         masked.append(found.masked_fraction)
     arrays = {"batches/difficulty": np.array(difficulty), "batches/masked_fraction": np.array(masked)}

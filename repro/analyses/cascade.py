@@ -1,51 +1,105 @@
-"""Which collection a query belongs to, told by a cascade of prefixes: as right as one width, at what mean width.
+"""Measure adaptive classification: a cascade of prefixes that widens only for uncertain texts.
 
-Queries of all the suite's collections, half of them to choose thresholds on, the others to score (MRL figure 6).
+Each query is classified by its collection. Queries of all collections of the suite are used, half of them to choose
+thresholds, the other half to score. Matryoshka Representation Learning (Kusupati et al. 2022), figure 6:
+
+1. A class is the mean of its documents. A text belongs to the class with the nearest mean, at every width.
+2. The confidence is the largest softmax probability of the cosines.
+3. Each width but the last has a threshold. Thresholds are chosen on separate texts, from the narrowest width on. The
+   choice is the lowest value on a grid at which the texts that stop are classified as well as by the last width.
+4. A text stops at the first width whose confidence reaches the threshold.
+
+Shapes: N texts, Q queries, T scored queries, W dimensions, C classes, M widths.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from repro.analyses import Measured
-from repro.evaluate.cascade import answers, choose_thresholds, compute_class_means, stops
 from repro.evaluate.collections import describe_datasets, read_collections
+from repro.evaluate.prefixes import take_prefix
 from repro.evaluate.suites import Encoder
 from repro.pipeline.inputs import Inputs
 from repro.spec import nested_widths, standard_widths
 
 VALIDATION, TEST = slice(0, None, 2), slice(1, None, 2)
+"""Every other query, so that both halves cover all collections."""
+GRID = np.linspace(0, 1, 101)
+"""Candidate thresholds."""
+NEVER = 2.0  # above every confidence: no text stops
+
+
+def compute_class_means(documents: Sequence[np.ndarray], width: int) -> np.ndarray:
+    """Return the unit mean of the prefixes of each class, float32 (C, width). `documents` holds (N, W) per class."""
+    return take_prefix(np.stack([take_prefix(vectors_NW, width).mean(axis=0) for vectors_NW in documents]), width)
+
+
+def classify_texts(texts_NW: np.ndarray, means_CM: np.ndarray, temperature: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return the class of each text, int64 (N,), and its confidence in (0, 1]. The means set the width."""
+    scores_NC = (take_prefix(texts_NW, means_CM.shape[1]) @ means_CM.T).astype(np.float64) / temperature
+    # The largest term is exp(0) = 1, so the largest probability is 1 over the sum.
+    below_NC = np.exp(scores_NC - scores_NC.max(axis=1, keepdims=True))
+    return scores_NC.argmax(axis=1), 1 / below_NC.sum(axis=1)
+
+
+def choose_thresholds(is_right_MN: np.ndarray, sureness_MN: np.ndarray) -> np.ndarray:
+    """Return a threshold per width but the last, (M - 1,), at which early stopping costs no accuracy.
+
+    This holds on the given texts. On other texts the accuracy has to be measured.
+    """
+    left_N = np.ones(is_right_MN.shape[1], bool)
+    gain_MN = is_right_MN.astype(np.int64) - is_right_MN[-1].astype(np.int64)
+    chosen = []
+    for gain_N, sureness_N in zip(gain_MN[:-1], sureness_MN[:-1], strict=True):
+        # Gains are relative to the last width: a sum of 0 or more means no loss.
+        good = (threshold for threshold in GRID if gain_N[left_N & (sureness_N >= threshold)].sum() >= 0)
+        chosen.append(next(good, NEVER))
+        left_N &= sureness_N < chosen[-1]
+    return np.array(chosen)
+
+
+def find_stops(sureness_MN: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
+    """Return the index of the width at which each text stops, int64 (N,)."""
+    is_sure_MN = np.vstack([sureness_MN[:-1] >= thresholds[:, None], np.ones((1, sureness_MN.shape[1]), bool)])
+    places_N: np.ndarray = is_sure_MN.argmax(axis=0)
+    return places_N
 
 
 def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
-    """Return `{suite}+widthM/mean/accuracy` and `dimensions`, and of the cascade that ends at M `…+cascadeM/…`."""
+    """Return `{suite}+widthM/mean/accuracy` and `dimensions`, and the same of the cascade that ends at M (`…+cascadeM`)."""
     run, suite = inputs.run, inputs.suite
     if len(suite.datasets) < 2:
-        raise ValueError(f"measure='cascade' on the suite {suite.name!r}: it tells collections apart, and there is one")
+        raise ValueError(
+            f"measure='cascade' on the suite {suite.name!r}: it classifies by collection, but the suite has one"
+        )
     collections = read_collections(suite)
     every = list(collections.values())
     documents = [model.encode(one.retrieval.documents, one.document_role) for one in every]
     queries_QW = np.concatenate([model.encode(one.retrieval.queries, "query") for one in every])
     classes_Q = np.repeat(np.arange(len(every)), [len(one.retrieval.queries) for one in every])
     widths = nested_widths(run) or standard_widths(run.hidden_size)
-    told = [answers(queries_QW, compute_class_means(documents, width), run.temperature) for width in widths]
-    is_right_MQ = np.stack([chosen_Q == classes_Q for chosen_Q, _ in told])
-    metrics, arrays = scores(suite.name, widths, is_right_MQ, np.stack([sureness_Q for _, sureness_Q in told]))
+    answers = [classify_texts(queries_QW, compute_class_means(documents, width), run.temperature) for width in widths]
+    is_right_MQ = np.stack([chosen_Q == classes_Q for chosen_Q, _ in answers])
+    metrics, arrays = compute_scores(
+        suite.name, widths, is_right_MQ, np.stack([sureness_Q for _, sureness_Q in answers])
+    )
     counts = {"num_classes": len(every), "num_scored": int(is_right_MQ[0, TEST].size)}
     return Measured(metrics, arrays, {"name": suite.name, "datasets": describe_datasets(suite, collections), **counts})
 
 
-def scores(
+def compute_scores(
     suite: str, widths: tuple[int, ...], is_right_MQ: np.ndarray, sureness_MQ: np.ndarray
 ) -> tuple[dict[str, float], dict[str, np.ndarray]]:
-    """Return accuracy and mean width of each width alone, and of the cascade that ends at it; a 1 or 0 for a query."""
+    """Return accuracy and mean width of each width alone and of the cascade that ends at it, and 1 or 0 per query."""
     found: dict[str, np.ndarray] = {}
     for last, width in enumerate(widths):
         right, sureness = is_right_MQ[: last + 1], sureness_MQ[: last + 1]
         thresholds = choose_thresholds(right[:, VALIDATION], sureness[:, VALIDATION])
-        places_T = stops(sureness[:, TEST], thresholds)
+        places_T = find_stops(sureness[:, TEST], thresholds)
         found[f"{suite}+width{width}/mean/accuracy"] = right[last, TEST]
         found[f"{suite}+width{width}/mean/dimensions"] = np.full(len(places_T), width)
         found[f"{suite}+cascade{width}/mean/accuracy"] = np.take_along_axis(right[:, TEST], places_T[None], axis=0)[0]

@@ -1,8 +1,8 @@
-"""The pairs of one cluster, and how alike the pairs of a cluster are against pairs of the same domain (table 4).
+"""Compare the pairs of a cluster with pairs of the same domain (table 4). Nothing is trained.
 
-1. Clusters of at least two pairs are drawn. Of each, up to 64 pairs are compared with each other: mean similarity of
-   their documents, and the share of other documents that eq. 4 would leave out, f(q, d′) ≥ f(q, d).
-2. The same for as many pairs drawn from the same domain, whatever their cluster.
+1. Clusters of at least two pairs are drawn. Up to 64 pairs of each are compared with each other. The results are the
+   mean similarity of their documents, and the share of other documents that eq. 4 would remove: f(q, d′) ≥ f(q, d).
+2. The same number of pairs is drawn from the same domain, from any cluster, and compared alike.
 
 Shapes: C drawn clusters, N pairs, M pairs of one cluster, D dimensions.
 """
@@ -17,7 +17,7 @@ import numpy as np
 from repro.analyses import Measured
 from repro.evaluate.suites import Encoder
 from repro.pipeline.inputs import Inputs
-from repro.pipeline.wanted import domain_codes
+from repro.pipeline.needs import domain_codes
 from repro.seeds import generator_for
 
 NUM_CLUSTERS = 200
@@ -26,10 +26,10 @@ NUM_SHOWN = 16  # as many as the paper shows
 
 
 def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
-    """Return `cluster/similarity`, `cluster/plausible` and the same under `domain/`, a value for each drawn cluster."""
+    """Return `cluster/similarity`, `cluster/plausible` and the same under `domain/`, one value per drawn cluster."""
     run, generator = inputs.run, generator_for(inputs.run.seed, "clusters to look at")
     queries_ND, documents_ND = inputs.embeddings("query"), inputs.embeddings("document")
-    assert queries_ND is not None and documents_ND is not None, "this measure has the surrogate's vectors"
+    assert queries_ND is not None and documents_ND is not None, "this analysis requires the surrogate's vectors"
     assignment_N, codes_N = np.asarray(inputs.clusters.assignment_N), domain_codes(run, inputs.pairs)
     sizes = np.bincount(assignment_N)
     drawn_C = generator.permutation(np.flatnonzero(sizes > 1))[:NUM_CLUSTERS]
@@ -40,12 +40,13 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
         count = min(MOST_PAIRS, len(inside))
         for kind, pool in (("cluster", inside), ("domain", others)):
             rows_M = np.sort(generator.choice(pool, count, replace=False))
-            found = _alike(queries_ND[rows_M].astype(np.float32), documents_ND[rows_M].astype(np.float32))
+            found = _compare_pairs(queries_ND[rows_M].astype(np.float32), documents_ND[rows_M].astype(np.float32))
             for name, value in found.items():
                 values.setdefault(f"{kind}/{name}", []).append(value)
     arrays = {name: np.array(each) for name, each in values.items()}
     metrics = {name: float(each.mean()) for name, each in arrays.items()}
     metrics |= {"cluster/num_pairs": float(sizes[sizes > 0].mean())}
+    # The pairs to show come from the drawn cluster whose size is nearest to the requested one.
     near = int(np.argmin(np.abs(sizes[drawn_C] - (run.cluster_size or 0))))
     members = np.flatnonzero(assignment_N == drawn_C[near])
     shown = _describe_pairs(inputs, generator.choice(members, min(NUM_SHOWN, len(members)), replace=False))
@@ -53,7 +54,7 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
     return Measured(metrics, arrays, found, {"pairs": shown})
 
 
-def _alike(queries_MD: np.ndarray, documents_MD: np.ndarray) -> dict[str, float]:
+def _compare_pairs(queries_MD: np.ndarray, documents_MD: np.ndarray) -> dict[str, float]:
     others_MM = ~np.eye(len(queries_MD), dtype=bool)
     scores_MM = queries_MD @ documents_MD.T
     plausible_MM = scores_MM >= np.diag(scores_MM)[:, None]

@@ -1,18 +1,33 @@
-"""What a context does to a contextual model: scores lost without it, vectors moved, attention paid; for every record.
+"""Measure the effect of the context on a contextual model: scores, moved vectors and attention.
 
-1. `own_minus_wrong/GROUP/difference` (and `low`, `high`): NDCG@10 under documents of the searched corpus, less that
-under those of another; `own_minus_random` and `own_minus_null` alike, for training documents and the null context.
-Intervals: `evaluate/paired.py`.
-2. `headroom/GROUP/difference` and `headroom_taken/GROUP/share`: `headroom_taken.py` defines them.
-3. `context_cosine/within/cosine`: mean cosine of two different context vectors of one corpus; `across`: of two corpora.
-4. `moved_by_wrong/GROUP/cosine_distance`: 1 − cosine of a document's vectors under the own and the wrong context, mean
-over `NUM_MOVED` documents a collection; `moved_by_null` alike.
-5. `attention/layer_N/contexts`, `prompts` and `text`: what text tokens of the second stage pay to these under the own
-context, mean over `NUM_WATCHED` documents a collection; they sum to one. `attention/even/…`: what even attention pays.
-A group is a collection, a family, or `mean`. All paths stand below `context_effect/`; what a run is not scored under,
-or what its model does not have, is left out.
+All paths start with `context_effect/`. A group is a collection, a family, or `mean`.
 
-Shapes: C context vectors of a corpus, D their size, N documents, K layers.
+1. `own_minus_wrong/GROUP/difference` (with `low` and `high`): NDCG@10 under documents of the searched corpus minus that
+   under documents of another corpus. `own_minus_random` and `own_minus_null` compare with training documents and the
+   null context. `evaluate/comparison.py` defines the intervals.
+2. `headroom/GROUP/difference` and `headroom_taken/GROUP/share`: the gain of word overlap from the same context
+   documents, and the model's gain as a share of it (below).
+3. `context_cosine/within/cosine`: mean cosine of two different context vectors of one corpus. `across`: of two corpora.
+4. `moved_by_wrong/GROUP/cosine_distance`: 1 − cosine of the vectors of a document under the own and the wrong context,
+   as a mean over `NUM_MOVED` documents per collection. `moved_by_null` is the same for the null context.
+5. `attention/layer_N/contexts`, `prompts` and `text`: attention of text tokens of the second stage to each of these
+   under the own context, as a mean over `NUM_WATCHED` documents per collection. The three sum to one.
+   `attention/even/…` is the result of uniform attention.
+
+Metrics of contexts that the run does not evaluate are left out, as are those that its model does not support.
+
+Headroom: a contextual model learns about a corpus from some of its documents. Word overlap (the BM25 formula over WordPiece
+tokens) can use the same documents: it weights words by their IDF, mixed with that of the training text.
+
+    headroom = NDCG@10 of word overlap with IDF of the own context documents
+             − NDCG@10 of word overlap with IDF of the wrong context documents
+    share taken = (NDCG@10 of the model under the own context − under the wrong one) / headroom
+
+Both are means over the same collections. At a share of 1 the model gains as much from the right corpus as a system that
+only weights words. The share is reported if the interval of the headroom is above zero. Otherwise there is nothing to
+gain. `repro/evaluate/headroom.py` computes the headroom.
+
+Shapes: C context vectors of a corpus, D their size, N documents, K layers, Q queries of all collections, R resamples.
 """
 
 from __future__ import annotations
@@ -23,15 +38,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from repro.analyses.headroom_taken import compute_word_scores, shares_taken
 from repro.data.beir import Retrieval, group_datasets
 from repro.evaluate.collections import Collection
+from repro.evaluate.comparison import Gap, paired_gaps
 from repro.evaluate.contexts import draw_context, wrong_corpora
-from repro.evaluate.paired import Gap, paired_gaps
+from repro.evaluate.headroom import read_word_scores
 from repro.evaluate.prefixes import OWN
 from repro.evaluate.suites import Encoder, Evaluation, get_path_name
 from repro.pipeline.inputs import Inputs
-from repro.pipeline.wanted import count_test_contexts
+from repro.pipeline.needs import count_test_contexts
 from repro.seeds import generator_for
 from repro.spec import CONTEXTS
 
@@ -44,93 +59,120 @@ NUM_MOVED, NUM_WATCHED = 8, 4
 
 
 @dataclass(frozen=True)
-class Seen:
-    """A contextual model that was scored: the encoder as it was scored, its evaluation, and what it searched."""
+class ScoredModel:
+    """A scored contextual model: its encoder, its evaluation, and the searched collections."""
 
     inputs: Inputs
     encoder: Encoder
     evaluation: Evaluation
     collections: Mapping[str, Collection]
-    pool: Retrieval | None = None  # the documents of the context "random", where it was scored
+    pool: Retrieval | None = None  # source of the context "random", if it was scored
 
     @property
     def count(self) -> int:
-        """Context documents it was given."""
+        """Number of context documents."""
         return count_test_contexts(self.inputs.run)
 
     @property
     def seed(self) -> int:
-        """What the context documents were drawn with."""
+        """Seed of the context documents."""
         return self.inputs.run.context_seed
 
     @property
     def datasets(self) -> Sequence[Mapping[str, Any]]:
-        """What a record keeps of each collection."""
+        """The description of each collection in the record."""
         rows: Sequence[Mapping[str, Any]] = self.evaluation.provenance["datasets"]
         return rows
 
-    def scores(self, kind: str) -> np.ndarray | None:
-        """NDCG@10 of every query under a context, (Q,); None where it was not scored."""
+    def get_scores(self, kind: str) -> np.ndarray | None:
+        """Return the NDCG@10 of every query under a context, (Q,), or None if it was not scored."""
         return self.evaluation.per_query.get(get_path_name(self.inputs.suite.name, kind))
 
-    def judged(self, dataset: str) -> list[str]:
-        """Ids of a collection's queries in the order of its scores."""
+    def list_judged_queries(self, dataset: str) -> list[str]:
+        """Return the ids of the queries of a collection in the order of its scores."""
         return sorted(self.collections[dataset].retrieval.judgements)
 
-    def wrong(self, dataset: str) -> Retrieval | None:
-        """The corpus of a collection's wrong context; None where that was not scored."""
-        if self.scores("wrong") is None:
+    def get_wrong_corpus(self, dataset: str) -> Retrieval | None:
+        """Return the corpus of the wrong context of a collection, or None if that context was not scored."""
+        if self.get_scores("wrong") is None:
             return None
         return self.collections[wrong_corpora(self.inputs.suite.datasets)[dataset]].retrieval
 
 
-def context_effect(seen: Seen) -> dict[str, float]:
-    """Return the metrics of a model that was scored; none where nothing was scored under its own context."""
-    own_Q = seen.scores("own")
+def measure_context_effect(scored: ScoredModel) -> dict[str, float]:
+    """Return the metrics of a scored model. Empty if the own context was not scored."""
+    own_Q = scored.get_scores("own")
     if own_Q is None:
         return {}
     metrics: dict[str, float] = {}
     for kind in OTHERS:
-        other_Q = seen.scores(kind)
+        other_Q = scored.get_scores(kind)
         if other_Q is None:
             continue
-        gaps = paired_gaps(own_Q, other_Q, seen.datasets)
+        gaps = paired_gaps(own_Q, other_Q, scored.datasets)
         for group, gap in gaps.items():
             metrics |= gap.as_metrics(f"own_minus_{kind}/{group}")
-        words = compute_word_scores(seen.inputs) if kind == "wrong" else None
+        words = compute_word_scores(scored.inputs) if kind == "wrong" else None
         if words is not None:
-            metrics |= taken(gaps, words, seen.datasets)
-    watched = Watched([kind for kind in OTHERS if seen.scores(kind) is not None], seen.count, seen.seed)
-    for dataset in seen.inputs.suite.datasets:
-        sources = {"wrong": seen.wrong(dataset.name), "random": seen.pool}
-        watched.look(seen.encoder, seen.collections[dataset.name], sources)
-    return {f"{PREFIX}/{path}": value for path, value in (metrics | watched.metrics(seen.datasets)).items()}
+            metrics |= compute_headroom_metrics(gaps, words, scored.datasets)
+    probe = ContextProbe([kind for kind in OTHERS if scored.get_scores(kind) is not None], scored.count, scored.seed)
+    for dataset in scored.inputs.suite.datasets:
+        sources = {"wrong": scored.get_wrong_corpus(dataset.name), "random": scored.pool}
+        probe.add(scored.encoder, scored.collections[dataset.name], sources)
+    return {f"{PREFIX}/{path}": value for path, value in (metrics | probe.compute_metrics(scored.datasets)).items()}
 
 
-def taken(
+def compute_headroom_metrics(
     gained: Mapping[str, Gap], words: tuple[np.ndarray, np.ndarray], datasets: Sequence[Mapping[str, Any]]
 ) -> dict[str, float]:
-    """Return the headroom and the share taken; of families and of the suite, whose collections are many enough."""
+    """Return headroom metrics for families and the suite. Single collections have too few queries."""
     names = {row["name"] for row in datasets}
     headroom = {group: gap for group, gap in paired_gaps(*words, datasets).items() if group not in names}
-    return shares_taken(gained, headroom)
+    return compute_headroom_shares(gained, headroom)
+
+
+def compute_headroom_shares(gained: Mapping[str, Gap], headroom: Mapping[str, Gap]) -> dict[str, float]:
+    """Return the headroom per group, and the share of it that was gained, as metrics with intervals.
+
+    A group without headroom has no share. Gaps have paired resamples (`paired_gaps`), so the interval of a share is
+    that of the ratio of paired resamples.
+    """
+    metrics: dict[str, float] = {}
+    for group, room in headroom.items():
+        metrics |= room.as_metrics(f"headroom/{group}")
+        if room.low <= 0:
+            continue
+        has_room_R = room.samples_R > 0  # at least 39 of 40 resamples, since `low` is above zero
+        ratios_R = gained[group].samples_R[has_room_R] / room.samples_R[has_room_R]
+        share = Gap.of(gained[group].difference / room.difference, ratios_R)
+        metrics |= {f"headroom_taken/{group}/share": share.difference}
+        metrics |= {f"headroom_taken/{group}/low": share.low, f"headroom_taken/{group}/high": share.high}
+    return metrics
+
+
+def compute_word_scores(inputs: Inputs) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return the NDCG@10 of word overlap under the own and the wrong context documents, float32 (Q,) each.
+
+    Builds the stage `headroom` if needed. Returns None for a large suite.
+    """
+    return read_word_scores(inputs.graph.headroom.build())
 
 
 @dataclass
-class Watched:
-    """Looks at the context vectors, moves and attention of one collection after the other."""
+class ContextProbe:
+    """Collects context vectors, vector moves and attention over collections."""
 
     kinds: Sequence[str]
     num_contexts: int
     seed: int
-    vectors_CD: list[np.ndarray] = field(default_factory=list)  # unit context vectors, an array a corpus
-    moved: dict[str, list[float]] = field(default_factory=dict)  # by kind, a value a collection
+    vectors_CD: list[np.ndarray] = field(default_factory=list)  # unit context vectors, one array per corpus
+    moved: dict[str, list[float]] = field(default_factory=dict)  # by context, one value per collection
     shares_K3: list[np.ndarray] = field(default_factory=list)
     even_3: list[np.ndarray] = field(default_factory=list)
-    _contexts: dict[tuple[str | None, str], Any] = field(default_factory=dict)  # what was set, by corpus and role
+    _contexts: dict[tuple[str | None, str], Any] = field(default_factory=dict)  # embedded contexts, by corpus and role
 
-    def look(self, encoder: Encoder, collection: Collection, sources: Mapping[str, Retrieval | None]) -> None:
-        """Look at one collection; `sources` are the corpora of its other contexts."""
+    def add(self, encoder: Encoder, collection: Collection, sources: Mapping[str, Retrieval | None]) -> None:
+        """Add one collection. `sources` are the corpora of its other contexts."""
         retrieval, role = collection.retrieval, collection.document_role
         order = generator_for(self.seed, "documents that are watched", retrieval.name).permutation(
             len(retrieval.documents)
@@ -138,14 +180,14 @@ class Watched:
         texts = [retrieval.documents[place] for place in order[:NUM_MOVED]]
         self._set(encoder, "own", retrieval, role)
         own_ND = encoder.encode(texts, role)
-        self._look_inside(encoder, retrieval, texts[:NUM_WATCHED], role)
+        self._add_attention(encoder, retrieval, texts[:NUM_WATCHED], role)
         for kind in self.kinds:
             self._set(encoder, kind, sources.get(kind), role)
             self.moved.setdefault(kind, []).append(compute_cosine_distance(own_ND, encoder.encode(texts, role)))
 
     def _set(self, encoder: Encoder, kind: str, source: Retrieval | None, role: str) -> None:
-        """Give a context; a corpus that is one collection's own and another's wrong one is embedded once."""
-        model, key = contextual_model(encoder), (None if source is None else source.name, role)
+        """Set a context. A corpus that serves as own and as wrong context is embedded once."""
+        model, key = unwrap_contextual_model(encoder), (None if source is None else source.name, role)
         if model is not None and key in self._contexts:
             model.context_CE = self._contexts[key]
             return
@@ -154,9 +196,9 @@ class Watched:
         if model is not None:
             self._contexts[key] = model.context_CE
 
-    def _look_inside(self, encoder: Encoder, retrieval: Retrieval, texts: Sequence[str], role: str) -> None:
-        """Keep the context vectors that are set and the attention to them, where the encoder is a model of ours."""
-        model = contextual_model(encoder)
+    def _add_attention(self, encoder: Encoder, retrieval: Retrieval, texts: Sequence[str], role: str) -> None:
+        """Store the current context vectors and the attention to them, if the encoder is one of our models."""
+        model = unwrap_contextual_model(encoder)
         if model is None:
             return
         from repro.model.attention import compute_attention_shares
@@ -171,15 +213,15 @@ class Watched:
         )
         self.even_3.append((sizes_N3 / sizes_N3.sum(1, keepdims=True)).mean(0))
 
-    def metrics(self, datasets: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-        """Return what was seen, means over collections."""
+    def compute_metrics(self, datasets: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+        """Return the metrics, as means over collections."""
         found: dict[str, float] = {}
         for kind, values in self.moved.items():
             means = {
                 group: np.mean([values[n] for n in members]) for group, members in group_datasets(datasets).items()
             }
             found |= {f"moved_by_{kind}/{group}/cosine_distance": float(mean) for group, mean in means.items()}
-        for name, cosine in zip(("within", "across"), mean_cosines(self.vectors_CD), strict=True):
+        for name, cosine in zip(("within", "across"), compute_mean_cosines(self.vectors_CD), strict=True):
             found |= {} if cosine is None else {f"context_cosine/{name}/cosine": cosine}
         if self.shares_K3:
             layers = {f"layer_{number}": shares_3 for number, shares_3 in enumerate(np.mean(self.shares_K3, axis=0), 1)}
@@ -189,8 +231,8 @@ class Watched:
         return found
 
 
-def contextual_model(encoder: Encoder) -> ContextualModel | None:
-    """Return the model of ours that an encoder is, or stands in front of; None for any other."""
+def unwrap_contextual_model(encoder: Encoder) -> ContextualModel | None:
+    """Return the contextual model behind an encoder, or None if there is none."""
     from repro.model.contextual import ContextualModel
 
     model = getattr(encoder, "model", encoder)
@@ -198,38 +240,40 @@ def contextual_model(encoder: Encoder) -> ContextualModel | None:
 
 
 def compute_cosine_distance(first_ND: np.ndarray, second_ND: np.ndarray) -> float:
-    """Return 1 − cosine of paired vectors, mean over them."""
+    """Return 1 − cosine of paired vectors, as a mean over pairs."""
     return float(np.mean(compute_cosine_distances(first_ND, second_ND)))
 
 
 def compute_cosine_distances(first_ND: np.ndarray, second_ND: np.ndarray) -> np.ndarray:
-    """Return 1 − cosine of paired vectors, float64 (N,); exactly 0 for equal ones, precise for all but equal ones.
+    """Return 1 − cosine of paired vectors, float64 (N,). Equal vectors give exactly 0.
 
-    It is half the squared distance of the unit vectors. One first vector may stand for all.
+    It is half the squared distance of the unit vectors, which is precise for nearly equal ones. A single first vector
+    is compared with all second vectors.
     """
-    return 0.5 * ((_unit(first_ND) - _unit(second_ND)) ** 2).sum(axis=1)
+    return 0.5 * ((_normalize(first_ND) - _normalize(second_ND)) ** 2).sum(axis=1)
 
 
-def _unit(vectors_ND: np.ndarray) -> np.ndarray:
+def _normalize(vectors_ND: np.ndarray) -> np.ndarray:
     exact_ND = vectors_ND.astype(np.float64)
     unit_ND: np.ndarray = exact_ND / np.maximum(np.linalg.norm(exact_ND, axis=1, keepdims=True), np.finfo(float).tiny)
     return unit_ND
 
 
 def compute_distinct_vectors(model: ContextualModel, num_documents: int) -> np.ndarray:
-    """Return the unit context vectors that are set, (C, D), without repeats and null vectors that fill places."""
+    """Return the current unit context vectors, (C, D), without repeats and without null vectors that fill slots."""
     num_vectors = num_documents * model.config.tokens_per_document
-    return _unit(model.context_vectors()[:num_vectors].float().cpu().numpy())
+    return _normalize(model.context_vectors()[:num_vectors].float().cpu().numpy())
 
 
-def mean_cosines(corpora: Sequence[np.ndarray]) -> tuple[float | None, float | None]:
-    """Return the mean cosine of two vectors of one corpus (mean over corpora), and of two of different ones.
+def compute_mean_cosines(corpora: Sequence[np.ndarray]) -> tuple[float | None, float | None]:
+    """Return the mean cosine of two vectors of one corpus (mean over corpora), and of two vectors of different corpora.
 
-    `corpora` are unit vectors, (C, D) each. The sum of all inner products of two sets is that of their sums. None where
-    there are no two such vectors.
+    `corpora` are unit vectors, (C, D) each. A result is None if there are no two such vectors.
     """
+    # The sum of all inner products of two sets is the inner product of their sums.
     sums = [vectors_CD.sum(axis=0, dtype=np.float64) for vectors_CD in corpora]
     counts = [len(vectors_CD) for vectors_CD in corpora]
+    # Each unit vector contributes 1 to `s @ s` with itself, which is not a pair.
     within = [(s @ s - n) / (n * (n - 1)) for s, n in zip(sums, counts, strict=True) if n > 1]
     total, num_pairs = np.sum(sums, axis=0), sum(counts) ** 2 - sum(n * n for n in counts)
     across = None

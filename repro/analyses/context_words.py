@@ -1,11 +1,11 @@
-"""One query under the own, a wrong and the null context: which words count more or less, and how ranks move.
+"""Explain one query under the own, a wrong and the null context: word weights and ranks.
 
-1. A word weighs what it turns: 1 − cosine of a text's vector with and without the word, all its occurrences left out
-(occlusion). Weights are told as shares of all words of the text, so that contexts can be compared. Only the part of a
-text that the model reads is looked at.
-2. That is done for the query and for one document: the best-ranked relevant one under the own context, or the
-best-ranked one where nothing judges the query.
-3. Documents are ranked under each context; those that lead under any of them are told, and all relevant ones.
+1. The weight of a word is 1 − cosine of the vectors of the text with and without the word (occlusion, all occurrences
+   removed). Weights are normalised to shares of the text, so contexts are comparable. Only the part of a text that the
+   model reads counts.
+2. The texts are the query and one document. The document is the best-ranked relevant one under the own context, or the
+   best-ranked one if the query has no judgements.
+3. Documents are ranked under each context. The explanation lists the top documents of each context and relevant ones.
 
 Shapes: W different words of a text, D size of a vector.
 """
@@ -31,26 +31,26 @@ from repro.evaluate.suites import Encoder
 
 WORD = re.compile(r"\w+")
 Hits = Mapping[str, float]
-"""Scores of one query's best documents by id."""
+"""Scores of the best documents of one query, by id."""
 
 
 @dataclass(frozen=True)
 class Word:
-    """A word of a text, and the share of all words' weights that it has under each context."""
+    """A word of a text, and its share of the weights of all words under each context."""
 
     word: str
     shares: Mapping[str, float]
 
     @property
     def gain(self) -> float:
-        """Its share under the own context, less that under the wrong one (or null, where there is no wrong one)."""
+        """Share under the own context minus the share under the wrong one (or null, if there is no wrong one)."""
         own, *others = self.shares.values()
         return own - others[0] if others else 0.0
 
 
 @dataclass(frozen=True)
 class Passage:
-    """A query or a document: its words, and how far its vector moves under each other context (1 − cosine)."""
+    """A query or a document: its words, and the move of its vector under each other context (1 − cosine)."""
 
     id: str
     text: str
@@ -60,7 +60,7 @@ class Passage:
 
 @dataclass(frozen=True)
 class Ranked:
-    """A document's place under each context, from 1; None: beyond what was ranked."""
+    """Rank of a document under each context, from 1. None if it is below the ranked hits."""
 
     id: str
     text: str
@@ -70,7 +70,7 @@ class Ranked:
 
 @dataclass(frozen=True)
 class Explanation:
-    """All that is told of one query; `corpora` says where each context is drawn from, `scores` are NDCG@10."""
+    """The explanation of one query. `corpora` names the source of each context, `scores` are NDCG@10."""
 
     model: str
     suite: str
@@ -93,7 +93,7 @@ class Explanation:
 
 @dataclass(frozen=True)
 class Swap:
-    """A model, the collection that is searched, and the corpora that its context may be drawn from."""
+    """A model, the searched collection, and the source corpora of its contexts."""
 
     encoder: Encoder
     collection: Collection
@@ -103,27 +103,27 @@ class Swap:
     seed: int = 0
 
     def set_context(self, kind: str) -> None:
-        """Give the model a context."""
+        """Set the context of the model."""
         source = {"own": self.collection.retrieval, "wrong": self.other}.get(kind)
         drawn = draw_context(kind, source, num_contexts=self.num_contexts, seed=self.seed)
         self.encoder.set_context(drawn.texts, self.seed, self.collection.document_role)
 
     @property
     def corpora(self) -> dict[str, str]:
-        """Where each context is drawn from."""
+        """The source of each context."""
         wrong = {} if self.other is None else {"wrong": self.other.name}
         named = {"own": self.collection.retrieval.name, **wrong, "null": "nothing"}
         return {kind: named[kind] for kind in self.kinds}
 
     @cached_property
     def documents(self) -> dict[str, str]:
-        """The documents by id."""
+        """Documents by id."""
         return dict(zip(self.collection.retrieval.document_ids, self.collection.retrieval.documents, strict=True))
 
 
 @dataclass(frozen=True)
 class Query:
-    """A query; its id where the collection judges it, else empty."""
+    """A query. The id is empty if the collection does not judge it."""
 
     text: str
     id: str = ""
@@ -132,25 +132,26 @@ class Query:
 def explain_query(
     swap: Swap, query: Query, hits_of: Callable[[str], Hits], *, called: str, suite: str, top: int = 5
 ) -> Explanation:
-    """Explain one query; `hits_of` gives its hits under the context that was just set, by its name."""
+    """Explain one query. `hits_of` maps the name of the current context to the hits of the query."""
     grades = swap.collection.retrieval.judgements.get(query.id, {})
     relevant = [document for document, grade in grades.items() if grade > 0 and document in swap.documents]
     places: dict[str, dict[str, int]] = {}
-    scores, seen = {}, {"query": Look(query.text, "query")}
+    scores, probes = {}, {"query": TextProbe(query.text, "query")}
     for kind in swap.kinds:
         swap.set_context(kind)
         hits = hits_of(kind)
         places[kind] = {document: place for place, (document, _) in enumerate(rank_by_score(hits), 1)}
+        # The own context comes first, so every context is measured on the same document.
         if kind == "own":
             chosen = next((document for document in places[kind] if document in relevant), next(iter(places[kind])))
-            seen["document"] = Look(swap.documents[chosen], swap.collection.document_role)
+            probes["document"] = TextProbe(swap.documents[chosen], swap.collection.document_role)
         if grades:
             scores[kind] = float(score({query.id: dict(hits)}, {query.id: grades}, (HEADLINE,))[HEADLINE][0])
-        for look in seen.values():
-            look.under(kind, swap.encoder)
+        for probe in probes.values():
+            probe.measure(kind, swap.encoder)
     leading = [document for kind in swap.kinds for document in list(places[kind])[:top]]
-    told = dict.fromkeys([*leading, *relevant[:top]])
-    hits_told = (_rank_words(document, swap, document in relevant, places) for document in told)
+    shown = dict.fromkeys([*leading, *relevant[:top]])
+    shown_hits = (_rank_document(document, swap, document in relevant, places) for document in shown)
     return Explanation(
         model=called,
         suite=suite,
@@ -162,19 +163,19 @@ def explain_query(
         num_relevant=len(relevant),
         num_ranked=max(map(len, places.values())),
         scores=scores,
-        query=seen["query"].passage(query.id),
-        document=seen["document"].passage(chosen),
-        hits=tuple(sorted(hits_told, key=lambda one: [one.ranks[kind] or len(swap.documents) for kind in swap.kinds])),
+        query=probes["query"].make_passage(query.id),
+        document=probes["document"].make_passage(chosen),
+        hits=tuple(sorted(shown_hits, key=lambda one: [one.ranks[kind] or len(swap.documents) for kind in swap.kinds])),
     )
 
 
-def _rank_words(document: str, swap: Swap, is_relevant: bool, places: Mapping[str, Mapping[str, int]]) -> Ranked:
+def _rank_document(document: str, swap: Swap, is_relevant: bool, places: Mapping[str, Mapping[str, int]]) -> Ranked:
     ranks = {kind: places[kind].get(document) for kind in swap.kinds}
     return Ranked(document, swap.documents[document], is_relevant, ranks)
 
 
-class Look:
-    """A text under one context after the other: what each of its words weighs, and its vector."""
+class TextProbe:
+    """Word weights and the vector of one text under several contexts."""
 
     def __init__(self, text: str, role: str) -> None:
         self._text, self._role = text, role
@@ -182,17 +183,17 @@ class Look:
         self._vectors: dict[str, np.ndarray] = {}
         self._words: list[str] = []
 
-    def under(self, kind: str, encoder: Encoder) -> None:
-        """Look at the text under the context that is set."""
-        read = part_read(encoder, self._text, self._role)
+    def measure(self, kind: str, encoder: Encoder) -> None:
+        """Measure the text under the current context."""
+        read = truncate_to_model(encoder, self._text, self._role)
         self._words = list_words(read)
-        vectors_ND = encoder.encode([read, *(without_word(read, word) for word in self._words)], self._role)
+        vectors_ND = encoder.encode([read, *(remove_word(read, word) for word in self._words)], self._role)
         turned_W = compute_cosine_distances(vectors_ND[:1], vectors_ND[1:])
         self._shares[kind] = turned_W / turned_W.sum() if turned_W.sum() > 0 else turned_W
         self._vectors[kind] = vectors_ND[:1]
 
-    def passage(self, identifier: str) -> Passage:
-        """Return what was seen; the words in the order of the text."""
+    def make_passage(self, identifier: str) -> Passage:
+        """Return the measurements, with words in the order of the text."""
         shares = (
             {kind: float(one_W[place]) for kind, one_W in self._shares.items()} for place in range(len(self._words))
         )
@@ -203,17 +204,17 @@ class Look:
 
 
 def list_words(text: str) -> list[str]:
-    """Return the different words of a text in lower case, in their order."""
+    """Return the different words of a text in lower case, in order."""
     return list(dict.fromkeys(WORD.findall(text.lower())))
 
 
-def without_word(text: str, word: str) -> str:
-    """Return a text without any occurrence of a word, whatever its case."""
+def remove_word(text: str, word: str) -> str:
+    """Return a text without all occurrences of a word, in any case."""
     return " ".join(WORD.sub(lambda found: "" if found[0].lower() == word else found[0], text).split())
 
 
-def part_read(encoder: Encoder, text: str, role: str) -> str:
-    """Return the beginning of a text that the model reads; all of it where that is not known."""
+def truncate_to_model(encoder: Encoder, text: str, role: str) -> str:
+    """Return the part of a text that the model reads. Returns the whole text for models of other libraries."""
     from repro.model.encoding import TextEncoder
 
     model = getattr(encoder, "model", encoder)
@@ -223,10 +224,11 @@ def part_read(encoder: Encoder, text: str, role: str) -> str:
     tokenizer = load_tokenizer(model.config.tokenizer)
     tokenizer.no_padding()
     tokenizer.enable_truncation(max_length=model.config.max_tokens)
+    # Offsets count the prompt, so its length is subtracted from the end of the last token.
     end = max(last for _, last in tokenizer.encode(prompted).offsets)
     return text[: max(0, end - (len(prompted) - len(text)))]
 
 
 def find_most_moved(own_Q: np.ndarray, wrong_Q: np.ndarray) -> int:
-    """Return the place of the query that gains most from the own context over the wrong one, the first of equals."""
+    """Return the index of the query that gains most from the own context over the wrong one. Ties go to the first."""
     return int(np.argmax(np.round(own_Q.astype(np.float64) - wrong_Q, 6)))

@@ -1,4 +1,4 @@
-"""How many pairs each training source has, how many queries and documents each evaluation set (tables 5 and 6)."""
+"""Count the pairs of each training source, and the queries and documents of each evaluation set (tables 5 and 6)."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from repro.data.pairs import read_pairs
 from repro.evaluate.collections import describe_datasets, read_collections
 from repro.evaluate.suites import Encoder
 from repro.pipeline.inputs import Inputs
-from repro.pipeline.wanted import domain_codes, list_domain_names
+from repro.pipeline.needs import domain_codes, list_domain_names
 
 
 def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
-    """Return `train/NAME/…` for each source (or domain, by `domain_column`) and `{suite}/NAME/…` for each collection.
+    """Return `train/NAME/…` per source (or domain, by `domain_column`) and `{suite}/NAME/…` per collection.
 
-    NAME is also "total"; of a suite it is a family, too. Shares are of the pairs that are used.
+    NAME is also "total", and for a suite also a family. Shares refer to the pairs in use.
     """
     run, metrics = inputs.run, _compute_training_counts(inputs)
     counts: dict[str, list[dict[str, float]]] = {}

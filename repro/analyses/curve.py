@@ -1,4 +1,4 @@
-"""The training loss along the steps, thinned: means of equal stretches of the log (GTE figure 4)."""
+"""Average the training loss over equal stretches of steps (GTE figure 4)."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from repro.evaluate.suites import Encoder
 from repro.pipeline.inputs import Inputs
 from repro.spec.identity import get_training_id
 from repro.storage.paths import run_folder
-from repro.train.metrics import read_metrics
+from repro.train.checkpoint import read_metrics
 
 MOST_POINTS = 24
 
 
 def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
-    """Return `curve/STEP/loss` and `curve/STEP/accuracy`, means over the stretch that ends at STEP."""
+    """Return `curve/STEP/loss` and `curve/STEP/accuracy`, as means over the stretch that ends at STEP."""
     lines = read_metrics(run_folder(get_training_id(inputs.run)))
     metrics = {}
     for part in np.array_split(np.arange(len(lines)), min(MOST_POINTS, len(lines))):

@@ -1,13 +1,21 @@
-"""What knowing the corpus is worth: retrieval with words weighted by IDF, by where the IDF is counted.
+"""Measure the value of knowing the corpus: retrieval with IDF word weights from different texts.
 
-Words are WordPiece tokens, weighted as `evaluate/word_overlap.py` says. Weights are `flat` (all words alike), of the
-`training` documents, of a `wrong` corpus, of 16 or 64 documents of the searched corpus (`own16`, `own64`), or of all of
-it (`own`).
-Systems: `overlap`, BM25's formula over those tokens; `words`, the weighted mean of MiniLM's untrained word vectors; and
-for a run that trains a biencoder `repooled`, the weighted mean of its token states, through its own head.
-The corpora and documents are those that a contextual model would be given (`evaluate/contexts.py`).
+Words are WordPiece tokens, weighted as in `evaluate/lexical.py`. The weights come from:
 
-Shapes: Q queries, D documents, V words of the vocabulary, W words that some query has, S tokens of a text.
+- `flat`: nothing, all words are equal.
+- `training`: the training documents.
+- `wrong`: a wrong corpus.
+- `own16`, `own64`, `own`: 16, 64 or all documents of the searched corpus.
+
+The systems are:
+
+- `overlap`: the BM25 formula over these tokens.
+- `words`: the weighted mean of MiniLM's untrained word vectors.
+- `repooled`: for a run that trains a biencoder, the weighted mean of its token states, passed through its own head.
+
+The corpora and documents are those that a contextual model would get (`evaluate/contexts.py`).
+
+Shapes: Q queries, D documents, V words of the vocabulary, W words of the queries, S tokens of a text, K weightings.
 """
 
 from __future__ import annotations
@@ -22,15 +30,21 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from repro.analyses import Measured
+from repro.analyses.caching import load_cached_part, open_cache
 from repro.analyses.divergence import TEXTS_AT_ONCE
-from repro.analyses.keeping import keep_in, load_cached_part
 from repro.data.beir import HEADLINE, Retrieval, group_datasets
 from repro.data.tokens import Tokens
-from repro.evaluate.collections import Collection, describe_datasets, headline, ranked_in, read_collections
+from repro.evaluate.collections import (
+    Collection,
+    describe_datasets,
+    read_collections,
+    score_headline,
+    search_collection,
+)
 from repro.evaluate.contexts import draw_context, wrong_corpora
-from repro.evaluate.kept import compute_content_digest
+from repro.evaluate.lexical import PRIOR, Shares, Vectors, build_word_overlap, count_document_frequency, tokenize_words
+from repro.evaluate.result_cache import compute_content_digest
 from repro.evaluate.suites import Encoder
-from repro.evaluate.word_overlap import PRIOR, Shares, Vectors, document_frequency, tokenize_words, word_overlap
 from repro.pipeline.inputs import Inputs
 from repro.storage.arrays import array_to_fill
 
@@ -44,25 +58,28 @@ TEXTS_IN_BATCH = 256
 
 
 def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
-    """Return `{suite}+SYSTEM-WEIGHTS/NAME/ndcg_at_10` for each system and weights, with its value for every query."""
-    systems: Mapping[str, System] = {"overlap": one_by_one(word_overlap), "words": one_by_one(WordVectors())}
+    """Return `{suite}+SYSTEM-WEIGHTS/NAME/ndcg_at_10` per system and weights, with its value for every query."""
+    systems: Mapping[str, System] = {
+        "overlap": make_sequential_system(build_word_overlap),
+        "words": make_sequential_system(WordVectors()),
+    }
     if model is not None:
-        systems = {"repooled": Repooled(_biencoder(model), folder)}
+        systems = {"repooled": Repooled(_require_biencoder(model), folder)}
     suite, collections = inputs.suite, read_collections(inputs.suite)
     others = wrong_corpora(suite.datasets)
     training = compute_training_shares(inputs)
     prior_V = training.as_prior()
     found: dict[str, list[np.ndarray]] = {}
-    kept = keep_in(folder, inputs.run, model, prior=hashlib.sha256(prior_V.tobytes()).hexdigest())
+    kept = open_cache(folder, inputs.run, model, prior=hashlib.sha256(prior_V.tobytes()).hexdigest())
     for dataset in suite.datasets:
         own, wrong = collections[dataset.name], collections[others[dataset.name]].retrieval
-        of_texts = {
+        digests = {
             "own": compute_content_digest(own.retrieval),
             "quirks": repr(own.quirks),
             "wrong": compute_content_digest(wrong),
         }
         under = partial(_compute_scores_under_weights, systems, own, wrong, prior_V, inputs.run.context_seed)
-        for name, values_Q in load_cached_part(kept, dataset.name, of_texts, under).items():
+        for name, values_Q in load_cached_part(kept, dataset.name, digests, under).items():
             found.setdefault(f"{suite.name}+{name}", []).append(values_Q)
     rows, metrics = describe_datasets(suite, collections), dict[str, float]()
     for path, values in found.items():
@@ -70,18 +87,23 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
         for group, places in group_datasets(rows).items():
             metrics[f"{path}/{group}/{HEADLINE}"] = float(np.mean([means[place] for place in places]))
     arrays = {path: np.concatenate(values).astype(np.float32) for path, values in found.items()}
-    told = {"name": suite.name, "datasets": rows, "num_training_documents": training.num_documents, "prior": PRIOR}
-    return Measured(metrics, arrays, told)
+    provenance = {
+        "name": suite.name,
+        "datasets": rows,
+        "num_training_documents": training.num_documents,
+        "prior": PRIOR,
+    }
+    return Measured(metrics, arrays, provenance)
 
 
 def compute_training_shares(inputs: Inputs) -> Shares:
     """Count the words of the training documents."""
     pairs = inputs.pairs
-    return Shares(document_frequency(pairs.blocks("document", TEXTS_AT_ONCE)), len(pairs))
+    return Shares(count_document_frequency(pairs.blocks("document", TEXTS_AT_ONCE)), len(pairs))
 
 
 def compute_corpus_weights(own: Retrieval, wrong: Retrieval, prior_V: np.ndarray, seed: int) -> dict[str, np.ndarray]:
-    """Return the weight of each word, float32 (V,), by where it comes from: WEIGHTS."""
+    """Return the weight of each word, float32 (V,), for each name in WEIGHTS."""
     weights = {"flat": np.ones(len(prior_V), np.float32), "training": -np.log(prior_V).astype(np.float32)}
     weights["wrong"] = Shares.of(wrong.documents).idf(prior_V)
     for name, count in SAMPLES.items():
@@ -92,13 +114,13 @@ def compute_corpus_weights(own: Retrieval, wrong: Retrieval, prior_V: np.ndarray
 
 
 Weights = Mapping[str, np.ndarray]
-"""Of words, float32 (V,), by name."""
+"""Word weights, float32 (V,), by name."""
 System = Callable[[Retrieval, Weights], Iterable[tuple[str, Vectors]]]
-"""Of a collection and weights of words gives the vectors that it has under each."""
+"""Maps a collection and word weights to its vectors under each of them."""
 
 
-def one_by_one(vectors_of: Callable[[Retrieval], Callable[[np.ndarray], Vectors]]) -> System:
-    """Return the system that has its vectors under one weighting after the other, and never two at a time."""
+def make_sequential_system(vectors_of: Callable[[Retrieval], Callable[[np.ndarray], Vectors]]) -> System:
+    """Return the system that computes its vectors for one weighting after another, never two at a time."""
 
     def under(retrieval: Retrieval, weights: Weights) -> Iterable[tuple[str, Vectors]]:
         vectors = vectors_of(retrieval)
@@ -113,14 +135,14 @@ def _compute_scores_under_weights(
     """Return the NDCG@10 of each query of a collection, float32 (Q,), by system and weights: `words-own64`."""
     weights = compute_corpus_weights(own.retrieval, wrong, prior_V, seed)
     return {
-        f"{name}-{kind}": headline(ranked_in(own, *vectors, DEPTH), own)
+        f"{name}-{kind}": score_headline(search_collection(own, *vectors, DEPTH), own)
         for name, system in systems.items()
         for kind, vectors in system(own.retrieval, weights)
     }
 
 
 class WordVectors:
-    """The weighted mean of MiniLM's word vectors, centred: no order, no training."""
+    """The weighted mean of MiniLM's centred word vectors: no word order, no training."""
 
     @cached_property
     def _vectors(self) -> np.ndarray:
@@ -133,20 +155,20 @@ class WordVectors:
         return (vectors_VE - vectors_VE.mean(axis=0)).astype(np.float32)
 
     def __call__(self, retrieval: Retrieval) -> Callable[[np.ndarray], Vectors]:
-        """Return the vectors of a collection under given weights."""
+        """Return the vectors of a collection as a function of the weights."""
         sides = (tokenize_words(retrieval.queries), tokenize_words(retrieval.documents))
-        return lambda weights_V: (self._of(sides[0], weights_V), self._of(sides[1], weights_V))
+        return lambda weights_V: (self._embed(sides[0], weights_V), self._embed(sides[1], weights_V))
 
-    def _of(self, tokens: Tokens, weights_V: np.ndarray) -> np.ndarray:
+    def _embed(self, tokens: Tokens, weights_V: np.ndarray) -> np.ndarray:
         shape = (len(tokens), len(weights_V))
         weighted_NV = csr_array((weights_V[tokens.ids], tokens.ids, tokens.offsets), shape=shape)
-        return _unit(np.asarray(weighted_NV @ self._vectors))
+        return _normalize(np.asarray(weighted_NV @ self._vectors))
 
 
 class Repooled:
-    """A trained biencoder whose token states are averaged by weight instead of evenly; its head stays as it is.
+    """A trained biencoder that averages token states by weight instead of uniformly. Its head stays the same.
 
-    Texts are read once, and averaged under all weights while their states are there; many vectors lie in a nameless
+    Texts are encoded once, and averaged under all weights from the same states. Large results are written to an unnamed
     file in `folder`.
     """
 
@@ -169,6 +191,7 @@ class Repooled:
         tokens = self._model.tokenize(texts, role)
         size = self._model.config.hidden_size
         vectors_KNH = array_to_fill((len(weights_KV), len(tokens), size), "float32", self._folder)
+        # Batches of similar lengths need little padding.
         order = np.argsort(tokens.lengths, kind="stable")
         with torch.inference_mode():
             for start in range(0, len(order), TEXTS_IN_BATCH):
@@ -178,18 +201,18 @@ class Repooled:
                 weights_KNS = torch.from_numpy(weights_KV[:, ids_NS] * mask_NS).to(states_NSH)
                 sums_KNH = torch.einsum("kns,nsh->knh", weights_KNS, states_NSH)
                 means_KNH = sums_KNH / weights_KNS.sum(2, keepdim=True).clamp(min=1e-9)
-                vectors_KNH[:, rows] = _unit(self._model.mlp(means_KNH).float().cpu().numpy())
+                vectors_KNH[:, rows] = _normalize(self._model.mlp(means_KNH).float().cpu().numpy())
         return vectors_KNH
 
 
-def _biencoder(model: Encoder) -> Biencoder:
+def _require_biencoder(model: Encoder) -> Biencoder:
     from repro.model.biencoder import Biencoder
 
     assert isinstance(model, Biencoder), f"a run measures headroom of a biencoder, not of a {type(model).__name__}"
     return model
 
 
-def _unit(vectors: np.ndarray) -> np.ndarray:
+def _normalize(vectors: np.ndarray) -> np.ndarray:
     norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
     unit: np.ndarray = (vectors / np.maximum(norms, np.finfo(np.float32).tiny)).astype(np.float32)
     return unit

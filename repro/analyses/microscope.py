@@ -1,6 +1,6 @@
-"""The batch microscope: one batch of a run, rebuilt from (seed, step) without training, seen through the surrogate.
+"""Inspect one batch of a run, rebuilt from (seed, step) without training and scored by the surrogate.
 
-Shapes: B pairs of the batch, H hard negatives a pair, M = B (1 + H) documents: the positives, then the hard negatives.
+Shapes: B pairs of the batch, H hard negatives per pair, M = B (1 + H) documents: the positives, then the hard negatives.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ from repro.spec import TRAINED, Run
 from repro.spec.identity import get_training_id, run_id
 from repro.storage.paths import run_folder
 from repro.train.batch_view import BatchView, BatchViewer
+from repro.train.checkpoint import read_metrics
 from repro.train.feed import compute_batch_hash
-from repro.train.metrics import read_metrics
 from repro.train.trainer import build_sampler, make_train_settings
 
 Progress = Callable[[str], None]
 NUM_PARTS = 10
-"""Difficulty over a training is told in so many parts."""
+"""Number of parts in which difficulty over a training run is reported."""
 STAGES = ("corpus", "selection", "keys", "embeddings", "clusters", "negatives")
 
 
 @dataclass(frozen=True)
 class Other:
-    """Another document of the batch, seen from a query."""
+    """Another document of the batch, scored against a query."""
 
-    place: int  # in the batch, counted from 1: pairs first, then hard negatives
-    score: float  # of the query with it
+    place: int  # in the batch, from 1: pairs first, then hard negatives
+    score: float  # with the query
     document: str
-    why: str = ""  # why the filter removed it
+    why: str = ""  # reason for removal by the filter
 
 
 @dataclass(frozen=True)
 class Pair:
-    """One pair of the batch: its texts, where it comes from, its own score, what is hard for it and what is removed."""
+    """One pair of the batch: its texts, origin, score, hardest negatives and removed negatives."""
 
     place: int
     id: str
@@ -53,7 +53,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Part:
-    """A stretch of the training, and the means of what is known of its batches."""
+    """A stretch of the training run, and the means over its batches."""
 
     first_batch: int
     last_batch: int
@@ -64,9 +64,9 @@ class Part:
 
 @dataclass(frozen=True)
 class Explanation:
-    """All that is told of one batch; `batch_hash` is the one in the training's log, scores are the surrogate's.
+    """The explanation of one batch. `batch_hash` is the one in the training log, and scores are those of the surrogate.
 
-    `masked_fraction` is of all terms of the loss, as the log's; pairs show documents, the first of a loss's directions.
+    `masked_fraction` covers all terms of the loss, as in the log. Pairs show documents, the first direction of a loss.
     """
 
     run: str
@@ -88,9 +88,9 @@ class Explanation:
 
 
 def explain(run: Run, batch: int, *, num_negatives: int = 3, progress: Progress = print) -> Explanation:
-    """Look into one batch of a run (counted from 1); builds the stages it needs, trains nothing.
+    """Explain one batch of a run, counted from 1. Builds the stages it needs and trains nothing.
 
-    ValueError for a run without batches, and for a batch that its training does not have.
+    Raises ValueError if the run has no batches, or if its training run has no such batch.
     """
     if run.architecture not in TRAINED and run.measure != "batches":
         raise ValueError(f"run {run_id(run)} ({run.architecture}, measure {run.measure!r}) has no batches")
@@ -103,7 +103,7 @@ def explain(run: Run, batch: int, *, num_negatives: int = 3, progress: Progress 
         raise ValueError(f"batch {batch}: this training has batches 1 to {num_batches}")
     view_of = BatchViewer(inputs, always_scores=True)
     seen = view_of(sampler.at(batch - 1))
-    parts = _logged_parts(run)
+    parts = _read_logged_parts(run)
     return Explanation(
         run=run_id(run),
         batch=batch,
@@ -112,21 +112,21 @@ def explain(run: Run, batch: int, *, num_negatives: int = 3, progress: Progress 
         surrogate=run.surrogate,
         filter=run.filter,
         filter_margin=run.filter_margin,
-        difficulty=_difficulty(seen),
+        difficulty=_get_difficulty(seen),
         masked_fraction=seen.masked_fraction,
-        pairs=_pairs(inputs, seen, num_negatives),
-        parts=parts or _rebuilt_parts(view_of, sampler, num_batches),
+        pairs=_explain_pairs(inputs, seen, num_negatives),
+        parts=parts or _rebuild_parts(view_of, sampler, num_batches),
         parts_are_from="the training's log" if parts else "one rebuilt batch of each part",
     )
 
 
-def _pairs(inputs: Inputs, seen: BatchView, num_negatives: int) -> tuple[Pair, ...]:
+def _explain_pairs(inputs: Inputs, seen: BatchView, num_negatives: int) -> tuple[Pair, ...]:
     documents_M = inputs.pairs.texts("document", seen.rows_M)
-    return tuple(_pair(inputs, seen, documents_M, row, num_negatives) for row in range(len(seen.pairs_B)))
+    return tuple(_explain_pair(inputs, seen, documents_M, row, num_negatives) for row in range(len(seen.pairs_B)))
 
 
-def _pair(inputs: Inputs, seen: BatchView, documents_M: list[str], row: int, num_negatives: int) -> Pair:
-    assert seen.scores_BM is not None, "the viewer was asked for scores"
+def _explain_pair(inputs: Inputs, seen: BatchView, documents_M: list[str], row: int, num_negatives: int) -> Pair:
+    assert seen.scores_BM is not None, "the viewer computes scores"
     run, number, pairs = inputs.run, int(seen.pairs_B[row]), inputs.pairs
     scores_M, masked_M = seen.scores_BM[row], seen.masked_BM[row]
     is_negative_M = ~masked_M
@@ -140,13 +140,15 @@ def _pair(inputs: Inputs, seen: BatchView, documents_M: list[str], row: int, num
         query=pairs.texts("query", [number])[0],
         document=documents_M[row],
         score=float(scores_M[row]),
-        hardest=tuple(_other(seen, documents_M, row, place) for place in order[is_negative_M[order]][:num_negatives]),
-        removed=tuple(_other(seen, documents_M, row, place) for place in order[masked_M[order]]),
+        hardest=tuple(
+            _explain_other(seen, documents_M, row, place) for place in order[is_negative_M[order]][:num_negatives]
+        ),
+        removed=tuple(_explain_other(seen, documents_M, row, place) for place in order[masked_M[order]]),
     )
 
 
-def _other(seen: BatchView, documents_M: list[str], row: int, place: int) -> Other:
-    assert seen.scores_BM is not None, "the viewer was asked for scores"
+def _explain_other(seen: BatchView, documents_M: list[str], row: int, place: int) -> Other:
+    assert seen.scores_BM is not None, "the viewer computes scores"
     why = ""
     if seen.masked_BM[row, place]:
         is_same = seen.keys_M[place] == seen.keys_M[row]
@@ -154,13 +156,13 @@ def _other(seen: BatchView, documents_M: list[str], row: int, place: int) -> Oth
     return Other(int(place) + 1, float(seen.scores_BM[row, place]), documents_M[place], why)
 
 
-def _difficulty(seen: BatchView) -> float:
-    assert seen.difficulty is not None, "the viewer was asked for scores"
+def _get_difficulty(seen: BatchView) -> float:
+    assert seen.difficulty is not None, "the viewer computes scores"
     return seen.difficulty
 
 
-def _logged_parts(run: Run) -> tuple[Part, ...]:
-    """Return the training in parts, from its log; nothing when there is no log with difficulties."""
+def _read_logged_parts(run: Run) -> tuple[Part, ...]:
+    """Return the training run in parts, from its log. Empty if there is no log with difficulties."""
     lines = [line for line in read_metrics(run_folder(get_training_id(run))) if line["difficulty"] is not None]
     parts = []
     for chunk in np.array_split(np.arange(len(lines)), min(NUM_PARTS, len(lines))) if lines else ():
@@ -172,11 +174,11 @@ def _logged_parts(run: Run) -> tuple[Part, ...]:
     return tuple(parts)
 
 
-def _rebuilt_parts(view_of: BatchViewer, sampler: Any, num_batches: int) -> tuple[Part, ...]:
-    """Return the training in parts, each told by its first batch: without a log, difficulty needs no training."""
+def _rebuild_parts(view_of: BatchViewer, sampler: Any, num_batches: int) -> tuple[Part, ...]:
+    """Return the training run in parts, each represented by its first batch. Difficulty needs no trained model."""
     parts = []
     for chunk in np.array_split(np.arange(num_batches), min(NUM_PARTS, num_batches)):
         first, last = int(chunk[0]), int(chunk[-1])
         seen = view_of(sampler.at(first))
-        parts.append(Part(first + 1, last + 1, _difficulty(seen), seen.masked_fraction))
+        parts.append(Part(first + 1, last + 1, _get_difficulty(seen), seen.masked_fraction))
     return tuple(parts)

@@ -1,14 +1,16 @@
-"""Scores by mteb's own tasks: the offline ones, or MTEB's where its data is at hand, under three contexts (table 2).
+"""Score mteb tasks under up to three contexts (table 2). Tasks are offline ones, or those of MTEB if its data is cached.
 
-`own`: the context is drawn from the corpus of each task (§5, never from its queries). `random`: the same documents of
-the training text for every task. `null`: none. References: an untrained surrogate through the same tasks; BM25 on the
-retrieval tasks alone.
+- `own`: the context comes from the corpus of each task, never from its queries (§5).
+- `random`: the same documents of the training text for every task.
+- `null`: no context.
+
+References are an untrained surrogate on the same tasks, and BM25 on the retrieval tasks only.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -17,13 +19,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from repro.analyses import Measured
-from repro.analyses.keeping import keep_in
+from repro.analyses.caching import open_cache
 from repro.batches.fixed_encoder import get_surrogate
 from repro.data.beir import HEADLINE, Retrieval, Suite
 from repro.evaluate.collections import read_collections
 from repro.evaluate.first_stage import tokenizer_of_run
-from repro.evaluate.kept import Kept
-from repro.evaluate.mteb.texts import collect_task_texts
+from repro.evaluate.result_cache import Kept
 from repro.evaluate.suites import evaluate_bm25
 from repro.pipeline.inputs import Inputs, draw_training_rows
 from repro.spec import MTEB_SUITES
@@ -33,20 +34,20 @@ if TYPE_CHECKING:
 
 
 class TaskContext(NamedTuple):
-    """One context that tasks are scored under."""
+    """A context for mteb tasks."""
 
-    asked_as: str  # of the run's `test_contexts`
-    method: str  # of MtebModel
+    asked_as: str  # name in the run's `test_contexts`
+    context: str  # name in MtebModel
 
 
 CONTEXTS = {
-    "own": TaskContext(asked_as="own", method="corpus"),
-    "random": TaskContext(asked_as="wrong", method="fixed"),
-    "null": TaskContext(asked_as="null", method="null"),
+    "own": TaskContext(asked_as="own", context="own"),
+    "random": TaskContext(asked_as="wrong", context="fixed"),
+    "null": TaskContext(asked_as="null", context="null"),
 }
 BENCHMARK = "MTEB(eng, v1)"
 MAIN_SCORES = {"Retrieval": "ndcg_at_10"}
-"""What mteb's main score is, of categories that are a suite of their own."""
+"""The main score in mteb of categories with a suite of their own."""
 
 
 def measure(inputs: Inputs, model: Model | None, folder: Path) -> Measured:
@@ -57,39 +58,42 @@ def measure(inputs: Inputs, model: Model | None, folder: Path) -> Measured:
     metrics: dict[str, float] = {}
     arrays: dict[str, np.ndarray] = {}
     scores: dict[str, dict[str, float]] = {}
-    kept = keep_in(folder, run, model)
-    for kind, encoder in _encoders(inputs, model).items():
-        tasks = list_tasks(inputs)  # fresh ones: a task draws on a generator of its own as it is evaluated
+    kept = open_cache(folder, run, model)
+    for kind, encoder in _build_encoders(inputs, model).items():
+        tasks = list_tasks(inputs)  # new objects, because a task consumes its own random generator
         with torch.inference_mode(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             if encoder is None:
-                scores[kind] = _bm25(inputs, tasks)
-            else:  # offline tasks stay as published records have them: contexts of the texts of mteb's first call
+                scores[kind] = _score_bm25(inputs, tasks)
+            else:  # offline tasks draw contexts from mteb's first call, as in published records
                 scores[kind] = evaluate_tasks(encoder, tasks, kept, kind=kind, from_data=run.suite in MTEB_SUITES)
         suite = run.suite if kind == "own" else f"{run.suite}+{kind}"
         categories = {task.metadata.name: task.metadata.type for task in tasks if task.metadata.name in scores[kind]}
         metrics |= {f"{suite}/tasks/{name}/score": value for name, value in scores[kind].items()}
-        metrics |= {f"{suite}/{name}/score": value for name, value in by_category(scores[kind], categories).items()}
+        metrics |= {
+            f"{suite}/{name}/score": value for name, value in average_by_category(scores[kind], categories).items()
+        }
         kinds = set(categories.values())
         if main := "score" if len(kinds) > 1 else MAIN_SCORES.get(MTEB_SUITES.get(run.suite) or ""):
             arrays[f"{suite}/mean/{main}"] = np.array(list(scores[kind].values()))
             metrics[f"{suite}/mean/{main}"] = float(arrays[f"{suite}/mean/{main}"].mean())
+    # The comparison of contexts needs STS tasks and other tasks.
     if {"own", "random"} <= scores.keys() and {"STS"} < set(categories.values()):
-        moved = moves(scores["own"], scores["random"], categories)
+        moved = compute_moves(scores["own"], scores["random"], categories)
         arrays |= moved
         metrics |= {name: float(values.mean()) for name, values in moved.items()}
     rows = [{"name": task.metadata.name, "family": task.metadata.type, "num_queries": 1} for task in tasks]
-    told = {
+    provenance = {
         "name": run.suite,
         "datasets": rows,
         "is_mteb": run.suite in MTEB_SUITES,
         "protocol": "that of mteb's tasks",
     }
-    return Measured(metrics, arrays, told)
+    return Measured(metrics, arrays, provenance)
 
 
 def list_tasks(inputs: Inputs) -> list[Any]:
-    """Return MTEB's own tasks for a suite that is some of them, the offline ones for every other suite."""
+    """Return the tasks of MTEB for a suite of MTEB, or the offline tasks for any other suite."""
     if inputs.run.suite in MTEB_SUITES:
         return tasks_of_mteb(inputs.run.suite)
     from repro.evaluate.mteb.suite import RERANKED_ENDING, list_offline_tasks
@@ -109,7 +113,7 @@ def list_tasks(inputs: Inputs) -> list[Any]:
 
 
 def tasks_of_mteb(suite: str) -> list[Any]:
-    """Return the English tasks of MTEB that a suite names, all or those of a category; the data is not loaded yet."""
+    """Return the English MTEB tasks of a suite: all, or those of one category. Their data is not loaded yet."""
     import mteb
 
     category = MTEB_SUITES[suite]
@@ -117,7 +121,7 @@ def tasks_of_mteb(suite: str) -> list[Any]:
 
 
 def list_task_datasets(task: Any) -> list[dict[str, str]]:
-    """Return path and revision on the hub of every dataset behind a task of mteb."""
+    """Return path and hub revision of every dataset behind an mteb task."""
     singles = (single.metadata.dataset for single in getattr(task, "tasks", None) or [task])
     return [{name: str(one[name]) for name in ("path", "revision")} for one in singles]
 
@@ -125,22 +129,22 @@ def list_task_datasets(task: Any) -> list[dict[str, str]]:
 def evaluate_tasks(
     encoder: Any, tasks: list[Any], kept: Kept | None = None, *, kind: str = "own", from_data: bool = False
 ) -> dict[str, float]:
-    """Return each task's main score as a share, by its name; tasks that were kept under this context are not repeated.
+    """Return the main score of each task by name, as a share. Cached tasks are not evaluated again.
 
-    Kept are scores alone: mteb's own result files stand under a model's name, whatever its weights. `from_data`: where
-    no corpus is searched, contexts are drawn from a task's whole data.
+    The cache holds scores only, because mteb stores result files under a model name, whatever its weights. If
+    `from_data` is set and a task has no searched corpus, its context is drawn from its whole data.
     """
     scores = {}
     for task in tasks:
-        told = task.metadata
-        decides = {"kind": kind, "data": str(told.dataset), "measure": told.main_score, "mteb": version("mteb")}
+        metadata = task.metadata
+        decides = {"kind": kind, "data": str(metadata.dataset), "measure": metadata.main_score, "mteb": version("mteb")}
         score = partial(score_task, encoder, task, from_data)
-        scores[told.name] = score() if kept is None else kept.score(f"{told.name}-{kind}", decides, score)
+        scores[metadata.name] = score() if kept is None else kept.score(f"{metadata.name}-{kind}", decides, score)
     return scores
 
 
 def score_task(encoder: Any, task: Any, from_data: bool) -> float:
-    """Return the main score of one task; `from_data`: where no corpus is searched, contexts are of its whole data."""
+    """Return the main score of one task. With `from_data`, tasks without a corpus draw contexts from all their data."""
     import mteb
 
     encoder.corpus = partial(collect_task_texts, task) if from_data else None
@@ -149,18 +153,40 @@ def score_task(encoder: Any, task: Any, from_data: bool) -> float:
     return float(found.task_results[0].get_score())
 
 
-def by_category(scores: Mapping[str, float], categories: Mapping[str, str]) -> dict[str, float]:
-    """Return the mean score of each category that has one."""
+def collect_task_texts(task: Any, subset: str) -> list[str]:
+    """Return the distinct texts of the evaluated splits of a loaded task, without labels.
+
+    The paper's appendix on MTEB subsamples context documents "from the full corpus available in each dataset". A
+    classification task first passes a few balanced examples, which would make a poor context.
+    """
+    data = task.dataset.get(subset, task.dataset)
+    columns = task._get_content_columns()  # mteb has no public function for it
+    cells = (data[split][column] for split in task.eval_splits for column in columns)
+    return list(dict.fromkeys(text for cell in cells for text in _flatten(cell) if text.strip()))
+
+
+def _flatten(cell: Any) -> Iterator[str]:
+    if isinstance(cell, str):
+        yield cell
+    else:  # cells of older tasks hold lists of texts, possibly nested
+        for inner in cell:
+            yield from _flatten(inner)
+
+
+def average_by_category(scores: Mapping[str, float], categories: Mapping[str, str]) -> dict[str, float]:
+    """Return the mean score of each category."""
     found: dict[str, list[float]] = {}
     for name, value in scores.items():
         found.setdefault(categories[name], []).append(value)
     return {category: float(np.mean(values)) for category, values in found.items()}
 
 
-def moves(own: Mapping[str, float], other: Mapping[str, float], categories: Mapping[str, str]) -> dict[str, np.ndarray]:
-    """Return how far scores move from one context to another: for each STS task, and the mean of all other tasks.
+def compute_moves(
+    own: Mapping[str, float], other: Mapping[str, float], categories: Mapping[str, str]
+) -> dict[str, np.ndarray]:
+    """Return the absolute change of scores between two contexts: per STS task, and the mean of all other tasks.
 
-    The two arrays pair up by place, as claims are judged: the mean is repeated for each STS task.
+    The mean is repeated for each STS task, because claims compare arrays that pair up by index.
     """
     apart = {name: abs(own[name] - other[name]) for name in own}
     sts = np.array([value for name, value in apart.items() if categories[name] == "STS"])
@@ -168,13 +194,13 @@ def moves(own: Mapping[str, float], other: Mapping[str, float], categories: Mapp
     return {"moved/sts": sts, "moved/others": np.full(len(sts), float(np.mean(others)))}
 
 
-def _encoders(inputs: Inputs, model: Model | None) -> dict[str, Any]:
-    """Return a model for mteb for each context; None stands for BM25."""
+def _build_encoders(inputs: Inputs, model: Model | None) -> dict[str, Any]:
+    """Return the mteb model for each context. None stands for BM25."""
     run = inputs.run
     if run.architecture == "bm25":
         return {"own": None}
     if run.architecture == "surrogate":
-        from repro.evaluate.mteb.surrogate import SurrogateForMteb
+        from repro.evaluate.mteb.model import SurrogateForMteb
 
         return {"own": SurrogateForMteb(get_surrogate(run))}
     from repro.evaluate.mteb.model import MtebModel
@@ -182,25 +208,25 @@ def _encoders(inputs: Inputs, model: Model | None) -> dict[str, Any]:
     assert model is not None, f"{run.architecture} is trained, so it has a model"
     if run.architecture == "biencoder":
         return {"own": MtebModel(model)}
-    texts = training_documents(inputs)
+    texts = draw_training_documents(inputs)
     return {
         kind: MtebModel(
             model,
-            method=context.method,
+            context=context.context,
             context_seed=run.context_seed,
-            fixed_context=texts if context.method == "fixed" else (),
+            fixed_context=texts if context.context == "fixed" else (),
         )
         for kind, context in CONTEXTS.items()
         if context.asked_as in run.test_contexts.split("+")
     }
 
 
-def training_documents(inputs: Inputs) -> tuple[str, ...]:
-    """Draw as many documents of the training pairs as the model takes for context, of fewer some twice."""
+def draw_training_documents(inputs: Inputs) -> tuple[str, ...]:
+    """Draw context documents from the training pairs, with repeats if there are too few pairs."""
     return tuple(inputs.pairs.texts("document", draw_training_rows(inputs, inputs.run.num_contexts)))
 
 
-def _bm25(inputs: Inputs, tasks: list[Any]) -> dict[str, float]:
+def _score_bm25(inputs: Inputs, tasks: list[Any]) -> dict[str, float]:
     """Score BM25 on the retrieval tasks that are collections of the run's suite."""
     wanted = {task.metadata.name for task in tasks if task.metadata.type == "Retrieval"}
     suite = Suite(inputs.suite.name, tuple(one for one in inputs.suite.datasets if one.name in wanted))

@@ -1,11 +1,10 @@
-"""Nearest documents of training documents under the surrogate, and how many of them may be positives (table 3).
+"""Find the nearest documents of training documents under the surrogate, and count possible positives (table 3).
 
-1. Some pairs (q, d) are drawn. The documents of all pairs are ranked by f(d, ·); those with the text of d are skipped.
-2. A neighbour d′ is a plausible positive of q when eq. 4 says so: f(q, d′) ≥ f(q, d), the pairs the filter leaves out.
-3. The same is counted among as many documents drawn from the pair's own domain, and from anywhere; what of these has
-the text of d is left out of the count.
+1. Some pairs (q, d) are drawn. The documents of all pairs are ranked by f(d, ·), skipping those with the text of d.
+2. A neighbour d′ is a plausible positive of q if eq. 4 holds: f(q, d′) ≥ f(q, d). The filter removes such pairs.
+3. As many documents from the same domain, and from anywhere, are compared alike. Those with the text of d do not count.
 
-Shapes: A drawn pairs, N pairs, B of a block of them, D dimensions, K neighbours, S pairs that are shown.
+Shapes: A drawn pairs, N pairs, B pairs of a block, D dimensions, K neighbours, S pairs to show.
 """
 
 from __future__ import annotations
@@ -26,33 +25,34 @@ from repro.storage.arrays import give_back, iter_blocks, taken
 NUM_DRAWN = 1000
 NUM_NEIGHBOURS = 11  # as many as the paper shows
 ROWS_AT_ONCE, DOCUMENTS_AT_ONCE = 64, 2**19
-"""Drawn documents, and others, that are compared at once."""
+"""Number of drawn documents, and of other documents, per matrix product."""
 
 
 def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
-    """Return shares under `nearest/…`, `domain/…`, `anywhere/…`, one value for each drawn pair, and one to be read."""
+    """Return shares under `nearest/…`, `domain/…`, `anywhere/…`, one value per drawn pair, and one pair to show."""
     pairs, generator = inputs.pairs, generator_for(inputs.run.seed, "neighbours")
     queries_ND, documents_ND = inputs.embeddings("query"), inputs.embeddings("document")
-    assert queries_ND is not None and documents_ND is not None, "this measure looks at the surrogate's vectors"
+    assert queries_ND is not None and documents_ND is not None, "this analysis requires the surrogate's vectors"
     drawn_A = generator.choice(len(pairs), min(NUM_DRAWN, len(pairs)), replace=False)
     queries_AD, documents_AD = load_vectors(queries_ND, drawn_A), load_vectors(documents_ND, drawn_A)
     rows_by_kind = {
         "nearest": find_nearest_rows(documents_ND, inputs.content_keys, drawn_A, NUM_NEIGHBOURS),
-        "domain": _from_own_domain(pairs.domain_codes, drawn_A, generator),
+        "domain": _draw_from_own_domain(pairs.domain_codes, drawn_A, generator),
         "anywhere": generator.integers(0, len(pairs), (len(drawn_A), NUM_NEIGHBOURS)),
     }
     arrays: dict[str, np.ndarray] = {}
     for kind, rows_AK in rows_by_kind.items():
         others_AKD = load_vectors(documents_ND, rows_AK)
+        # Documents with the text of d are no other documents, so they do not count.
         counts_AK = inputs.content_keys[rows_AK] != inputs.content_keys[drawn_A][:, None]
         scores_AK = np.einsum("ad,akd->ak", queries_AD, others_AKD)
         alike_AK = np.einsum("ad,akd->ak", documents_AD, others_AKD)
-        arrays[f"{kind}/plausible"] = _mean_of_counted(
+        arrays[f"{kind}/plausible"] = _average_counted(
             as_near(scores_AK, queries_AD[:, None], documents_AD[:, None]), counts_AK
         )
-        arrays[f"{kind}/similarity"] = _mean_of_counted(alike_AK, counts_AK)
+        arrays[f"{kind}/similarity"] = _average_counted(alike_AK, counts_AK)
         for column, codes_N in (("same_domain", pairs.domain_codes), ("same_source", pairs.source_codes)):
-            arrays[f"{kind}/{column}"] = _mean_of_counted(codes_N[rows_AK] == codes_N[drawn_A][:, None], counts_AK)
+            arrays[f"{kind}/{column}"] = _average_counted(codes_N[rows_AK] == codes_N[drawn_A][:, None], counts_AK)
     metrics = {name: float(values.mean()) for name, values in arrays.items()}
     metrics["nearest/any_plausible"] = float((arrays["nearest/plausible"] > 0).mean())
     rows = np.array([drawn_A[0], *rows_by_kind["nearest"][0]])
@@ -62,46 +62,47 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
 
 
 def load_vectors(vectors_ND: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Return rows of any shape of an array that may lie in a file, float32, with their vectors behind."""
+    """Return rows of any shape from an array that may be memory-mapped, float32, with the vectors in the last axis."""
     return taken(vectors_ND, rows.reshape(-1)).astype(np.float32).reshape(*rows.shape, -1)
 
 
 def find_nearest_rows(documents_ND: np.ndarray, keys_N: np.ndarray, drawn_A: np.ndarray, count: int) -> np.ndarray:
-    """Return the rows of the nearest documents of each drawn one, nearest first, without texts equal to its own.
+    """Return the rows of the nearest documents of each drawn one, nearest first, without documents of the same text.
 
-    Documents may lie in a file, which is read once; memory holds a block of them.
+    Documents may be memory-mapped. They are read once, and memory holds one block.
     """
     drawn_AD, keys_A = load_vectors(documents_ND, drawn_A), np.asarray(keys_N[drawn_A])
     scores_AK, rows_AK = np.zeros((len(drawn_A), 0), np.float32), np.zeros((len(drawn_A), 0), np.int64)
     for part in iter_blocks(len(documents_ND), DOCUMENTS_AT_ONCE):
         block_BD, keys_B = np.asarray(documents_ND[part], np.float32), np.asarray(keys_N[part])
         found = [
-            _nearest(drawn_AD[few] @ block_BD.T, keys_A[few][:, None] == keys_B[None], count)
+            _find_nearest(drawn_AD[few] @ block_BD.T, keys_A[few][:, None] == keys_B[None], count)
             for few in iter_blocks(len(drawn_A), ROWS_AT_ONCE)
         ]
         new_AK, places_AK = (np.concatenate(each) for each in zip(*found, strict=True))
         scores_AK = np.concatenate([scores_AK, new_AK], axis=1)
         rows_AK = np.concatenate([rows_AK, places_AK + part.start], axis=1)
+        # Merge the best of this block with the best so far.
         order_AK = np.argsort(-scores_AK, axis=1, kind="stable")[:, :count]
         scores_AK, rows_AK = np.take_along_axis(scores_AK, order_AK, 1), np.take_along_axis(rows_AK, order_AK, 1)
         give_back(documents_ND, keys_N)
     return rows_AK
 
 
-def _nearest(scores_AB: np.ndarray, is_same_AB: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return scores and places of the nearest of a block."""
+def _find_nearest(scores_AB: np.ndarray, is_same_AB: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return scores and indices of the nearest documents of a block."""
     scores_AB[is_same_AB] = -np.inf
     near_AK = np.argpartition(-scores_AB, min(count, scores_AB.shape[1] - 1), axis=1)[:, :count]
     return np.take_along_axis(scores_AB, near_AK, 1), near_AK
 
 
-def _mean_of_counted(values_AK: np.ndarray, counts_AK: np.ndarray) -> np.ndarray:
-    """Return the mean of the values that count, (A,); 0 where none does, as in a domain of one text."""
+def _average_counted(values_AK: np.ndarray, counts_AK: np.ndarray) -> np.ndarray:
+    """Return the mean of the values that count, (A,). It is 0 if none does, as in a domain with a single text."""
     found_A: np.ndarray = np.where(counts_AK, values_AK, 0.0).sum(1) / np.maximum(counts_AK.sum(1), 1)
     return found_A
 
 
-def _from_own_domain(codes_N: np.ndarray, drawn_A: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+def _draw_from_own_domain(codes_N: np.ndarray, drawn_A: np.ndarray, generator: np.random.Generator) -> np.ndarray:
     order_N = np.argsort(codes_N, kind="stable")
     starts = np.searchsorted(codes_N[order_N], codes_N[drawn_A], side="left")
     ends = np.searchsorted(codes_N[order_N], codes_N[drawn_A], side="right")
@@ -113,7 +114,7 @@ def _from_own_domain(codes_N: np.ndarray, drawn_A: np.ndarray, generator: np.ran
 def _describe_neighbours(
     pairs: Any, rows_S: np.ndarray, query_D: np.ndarray, documents_SD: np.ndarray
 ) -> list[Mapping[str, str | float]]:
-    """Return what is to be read of a pair, whose row comes first, and of its neighbours."""
+    """Return the texts of a pair, whose row comes first, and of its neighbours, for the report."""
     own_D = documents_SD[0]
     domains = [pairs.domain_names[code] for code in pairs.domain_codes[rows_S]]
     texts = zip(pairs.texts("query", rows_S), pairs.texts("document", rows_S), domains, documents_SD, strict=True)
@@ -123,11 +124,13 @@ def _describe_neighbours(
             "document": document,
             "domain": domain,
             "similarity": round(float(own_D @ vector_D), 3),
-            "may be a positive": "it is" if place == 0 else _yes(bool(as_near(query_D @ vector_D, query_D, own_D))),
+            "may be a positive": "it is"
+            if place == 0
+            else _format_yes_no(bool(as_near(query_D @ vector_D, query_D, own_D))),
         }
         for place, (query, document, domain, vector_D) in enumerate(texts)
     ]
 
 
-def _yes(holds: bool) -> str:
+def _format_yes_no(holds: bool) -> str:
     return "yes" if holds else "no"

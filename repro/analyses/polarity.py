@@ -1,4 +1,4 @@
-"""Zero-shot polarity of film reviews: the label whose words are nearest, bare and within a sentence (GTE table 4)."""
+"""Classify the polarity of film reviews zero-shot, by the nearest label: its bare word or a sentence (GTE table 4)."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import numpy as np
 
 from repro.analyses import Measured
 from repro.batches.fixed_encoder import get_surrogate
-from repro.evaluate.polarity import LABELS, VERBALISERS, classify, film_reviews, label_numbers
+from repro.evaluate.polarity import LABELS, VERBALISERS, classify, encode_labels, load_film_reviews
 from repro.evaluate.suites import Encoder
 from repro.pipeline.inputs import Inputs
 
 
 def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
-    """Return `polarity/VERBALISER/accuracy`, with a 1 or 0 for every text, and `…/called_positive`, a share."""
-    texts, labels = film_reviews()
-    right_N = label_numbers(labels)
+    """Return `polarity/VERBALISER/accuracy`, with a 1 or 0 for every text, and the share `…/called_positive`."""
+    texts, labels = load_film_reviews()
+    right_N = encode_labels(labels)
     encoder = get_surrogate(inputs.run) if inputs.run.architecture == "surrogate" else model
     assert encoder is not None, f"a run measures no polarity of architecture={inputs.run.architecture!r}"
-    encoder.set_context(texts, inputs.run.context_seed)  # all are documents, under the texts themselves
+    encoder.set_context(texts, inputs.run.context_seed)  # the texts themselves serve as context
     texts_ND = encoder.encode(texts)
     metrics: dict[str, float] = {}
     arrays: dict[str, np.ndarray] = {}

@@ -1,8 +1,17 @@
-"""Scores on the run's suite: NDCG@10 and others for each dataset, under own, other, random and null contexts."""
+"""Score a run on its suite: NDCG@10 and other measures per dataset, under own, wrong, random and null contexts.
+
+In the truncated protocol (§5), the model reranks the candidates of a first stage:
+
+1. The first stage is the surrogate of the run (GTR at `small`), or BM25 for the protocol "rerank-bm25". It searches each
+   collection of the suite in full and returns the `rerank_depth` best documents of every query.
+2. The result is a shared stage with one TREC run per collection, named by suite, first stage and depth.
+3. Its recall is the upper limit of any reranking: the share of relevant documents among the candidates of a query.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -10,18 +19,17 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from repro.analyses import Measured
-from repro.analyses.context_effect import Seen, context_effect
-from repro.analyses.context_example import context_example
-from repro.analyses.first_stage import first_stage
-from repro.analyses.keeping import keep_in
+from repro.analyses.caching import open_cache
+from repro.analyses.context_effect import ScoredModel, measure_context_effect
+from repro.analyses.context_example import explain_best_query
 from repro.batches.fixed_encoder import get_surrogate
 from repro.data.beir import Retrieval
 from repro.evaluate.collections import Collection, read_collections
-from repro.evaluate.first_stage import tokenizer_of_run
-from repro.evaluate.retrieval import Hits
+from repro.evaluate.first_stage import RECALL_FILE, RUN_ENDING, get_first_stage_name, tokenizer_of_run
+from repro.evaluate.retrieval import Hits, read_run
 from repro.evaluate.suites import Encoder, Evaluation, Keeping, Setting, evaluate_bm25, evaluate_setting
 from repro.pipeline.inputs import Inputs, draw_training_rows
-from repro.pipeline.wanted import count_test_contexts
+from repro.pipeline.needs import count_test_contexts
 from repro.spec import Run
 
 if TYPE_CHECKING:
@@ -29,30 +37,57 @@ if TYPE_CHECKING:
 
 
 def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
-    """Score the model (or the reference system that stands in its place) on the run's suite."""
+    """Score the model, or the reference system of the run, on the run's suite."""
     collections = read_collections(inputs.suite)
     evaluation = evaluate(inputs, model, folder / "trec", collections)
     if inputs.run.architecture != "contextual":
         return Measured(evaluation.metrics, evaluation.per_query, evaluation.provenance)
-    pool = training_pool(inputs) if "random" in inputs.run.test_contexts.split("+") else None
-    seen = Seen(inputs, contextual_encoder(inputs.run, model), evaluation, collections, pool)
-    metrics, example = evaluation.metrics | context_effect(seen), context_example(seen, folder / "trec")
+    pool = draw_training_pool(inputs) if "random" in inputs.run.test_contexts.split("+") else None
+    scored = ScoredModel(inputs, wrap_contextual_encoder(inputs.run, model), evaluation, collections, pool)
+    metrics, example = evaluation.metrics | measure_context_effect(scored), explain_best_query(scored, folder / "trec")
     return Measured(metrics, evaluation.per_query, evaluation.provenance, example)
 
 
 def evaluate(inputs: Inputs, model: Encoder | None, folder: Path, collections: Mapping[str, Collection]) -> Evaluation:
-    """Score a run's system on the run's suite, a contextual model under each of the run's `test_contexts`.
+    """Score the system of a run on its suite, a contextual model under each of the run's `test_contexts`.
 
-    Results are kept beside `folder` as collections end, and an evaluation that was stopped goes on behind the last one.
-    By the run's `protocol` all documents are searched, or a first stage's candidates are ranked, whose recall is kept.
+    Results are cached next to `folder` per collection, so an interrupted evaluation resumes. The `protocol` of the run
+    decides between full search and reranking the candidates of a first stage, whose recall is recorded.
     """
-    first = first_stage(inputs)
+    first = load_first_stage(inputs)
     stage = None if first is None else first.provenance["stage"]
-    keeping = Keeping(runs=folder, kept=keep_in(folder.parent, inputs.run, model, first_stage=stage))
+    keeping = Keeping(runs=folder, kept=open_cache(folder.parent, inputs.run, model, first_stage=stage))
     found = _evaluate(inputs, model, collections, keeping, None if first is None else first.candidates)
     if first is None:
         return found
     return replace(found, provenance={**found.provenance, "first_stage": dict(first.provenance)})
+
+
+@dataclass(frozen=True)
+class FirstStage:
+    """The candidates of every query by dataset, and their provenance for the record."""
+
+    candidates: Mapping[str, Hits]
+    provenance: Mapping[str, Any]
+
+
+def load_first_stage(inputs: Inputs, progress: Callable[[str], None] = lambda line: None) -> FirstStage | None:
+    """Return the candidates of a reranking run, building the stage if needed. None for a run that searches in full."""
+    run = inputs.run
+    if run.protocol == "full":
+        return None
+    stage = inputs.graph.candidates
+    folder = stage.build(progress)
+    names = [dataset.name for dataset in inputs.suite.datasets]
+    recall = json.loads((folder / RECALL_FILE).read_text(encoding="utf-8"))
+    provenance = {
+        "stage": folder.name,
+        "system": get_first_stage_name(run),
+        "depth": run.rerank_depth,
+        "recall": recall,
+    }
+    provenance["mean_recall"] = float(np.mean([recall[name] for name in names]))
+    return FirstStage({name: read_run(folder / f"{name}{RUN_ENDING}") for name in names}, provenance)
 
 
 def _evaluate(
@@ -67,47 +102,47 @@ def _evaluate(
         how: dict[str, Any] = {"candidates": candidates, "tokenizer": tokenizer_of_run(run)}
         return evaluate_bm25(suite, keeping=keeping, collections=collections, **how)
     reference = get_surrogate(run) if model is None else model
-    encoder = contextual_encoder(run, model) if run.architecture == "contextual" else reference
+    encoder = wrap_contextual_encoder(run, model) if run.architecture == "contextual" else reference
     return evaluate_setting(encoder, suite, make_setting(inputs, candidates=candidates), keeping, collections)
 
 
 def make_setting(inputs: Inputs, **more: Any) -> Setting:
-    """Return how a run's system is scored: a contextual one under each of its contexts; `more` as a setting has it."""
+    """Return the setting of a run's system, with all test contexts for a contextual model. `more` are further fields."""
     run = inputs.run
     if run.architecture != "contextual":
         return Setting(**more)
     contexts = run.test_contexts.split("+")
-    if len(inputs.suite.datasets) == 1:  # alone, a collection has no wrong corpus
+    if len(inputs.suite.datasets) == 1:  # a single collection has no wrong corpus
         contexts = [kind for kind in contexts if kind != "wrong"]
-    pool = training_pool(inputs) if "random" in contexts else None
+    pool = draw_training_pool(inputs) if "random" in contexts else None
     return Setting(contexts=contexts, num_contexts=count_test_contexts(run), seed=run.context_seed, pool=pool, **more)
 
 
-def training_pool(inputs: Inputs) -> Retrieval:
-    """Return the documents of the context "random": as many training documents as an own context has, each once."""
+def draw_training_pool(inputs: Inputs) -> Retrieval:
+    """Return the source of the context "random": as many training documents as an own context has, without repeats."""
     count = min(len(inputs.pairs), count_test_contexts(inputs.run))
     rows = draw_training_rows(inputs, count)
     texts = tuple(inputs.pairs.texts("document", rows))
     return Retrieval(f"training documents of {inputs.run.corpus}", tuple(inputs.pairs.ids(rows)), texts, (), (), {})
 
 
-def contextual_encoder(run: Run, model: Encoder | None) -> Encoder:
-    """Return a contextual model as it is scored: one that is given another number of contexts fills up with nulls."""
+def wrap_contextual_encoder(run: Run, model: Encoder | None) -> Encoder:
+    """Return a contextual model as it is scored. Another number of contexts than in training is filled with nulls."""
     trained = cast("ContextualModel", model)
     return trained if run.num_test_contexts is None else WithNulls(trained)
 
 
 @dataclass(frozen=True)
 class WithNulls:
-    """A contextual model given fewer context documents than it has places for: the other places hold its null vector.
+    """A contextual model with fewer context documents than slots. The other slots hold its null vector.
 
-    The paper's way to "supply any number of contextual inputs" (figure 16).
+    This is the paper's way to "supply any number of contextual inputs" (figure 16).
     """
 
     model: ContextualModel
 
     def set_context(self, texts: Sequence[str] | None, seed: int = 0, prompt: str = "document") -> None:
-        """Embed the texts as context, and put the null vector in the places that are left."""
+        """Embed the texts as context, and put the null vector into the remaining slots."""
         self.model.set_context(None)
         if texts:
             nulls_CD = self.model.context_CE

@@ -1,4 +1,4 @@
-"""The sizes of a run's contextual model, read from the configuration that it would be trained with (figure 1)."""
+"""Report the sizes of a run's contextual model, from the configuration it would be trained with (figure 1)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SIZES = (
 
 
 def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
-    """Return `shape/NAME` for each size, and the number of weights of each stage; no weight is made."""
+    """Return `shape/NAME` per size, and the number of weights of each stage. No weight is allocated."""
     import torch
 
     from repro.model.contextual import ContextualModel

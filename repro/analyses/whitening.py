@@ -1,21 +1,20 @@
-"""Scores of vectors that are adapted to the corpus without training: what a corpus is worth to a model that exists.
+"""Score vectors that are adapted to the corpus without training, for any existing model.
 
 1. Every text is embedded once. A contextual model embeds each corpus under documents of that corpus, drawn as for its
-   usual scores, so a foreign corpus' moments come from vectors under the foreign context.
-2. Queries and documents are whitened by the moments of documents (`repro.evaluate.adaptation`): of the searched corpus
-   (`own`), of another one (`wrong`, assigned as wrong contexts are), or of as many training documents (`random`). The
-   documents are 16, 64 or 256 drawn with the run's `context_seed`, or all.
-3. Baselines for the own corpus: its mean, all-but-the-top, Rocchio feedback and hubness correction.
-4. Each method has one parameter, such as the shrinkage. It is chosen by the mean NDCG@10 on the validation suite of the
-   same model, adapted to its own corpora, separately per number of documents. It is stored in the record.
+   usual scores. The moments of a foreign corpus therefore come from vectors under the foreign context.
+2. Queries and documents are whitened by the moments of documents (`repro.evaluate.adaptation`). These come from the
+   searched corpus (`own`), from its wrong corpus (`wrong`), or from as many training documents (`random`). Either 16,
+   64 or 256 documents are drawn with the run's `context_seed`, or all are used.
+3. Baselines for the own corpus: centring, all-but-the-top, Rocchio feedback and hubness correction.
+4. Each method has one parameter, such as the shrinkage. It maximises the mean NDCG@10 on the validation suite of the
+   same model, adapted to its own corpora, separately per number of documents. The record stores it.
 
-Test queries never enter a statistic. With all of them in it the gain doubles, but that would leak the test set: a
-query that arrives is not known beforehand.
+Test queries never enter a statistic. They would double the gain, but leak the test set: a future query is unknown.
 
-Metric paths: `desk/…` as it is, `desk+whitened/…`, `desk+whitened64/…`, `desk+whitened-wrong/…`,
+Metric paths: `desk/…` for unchanged vectors, `desk+whitened/…`, `desk+whitened64/…`, `desk+whitened-wrong/…`,
 `desk+whitened-random16/…`, `desk+centred/…`, `desk+all-but-the-top/…`, `desk+rocchio/…`, `desk+hubness/…`. The chosen
-parameter is `adaptation/whitened/parameter`. The gain over the vectors as they are is
-`adaptation/whitened/gain/difference`, with `low` and `high` of its interval over queries.
+parameter is `adaptation/whitened/parameter`. The gain over unchanged vectors is `adaptation/whitened/gain/difference`,
+with `low` and `high` of its interval over queries.
 
 Shapes: Q queries, D documents, H dimensions.
 """
@@ -29,7 +28,7 @@ from pathlib import Path
 import numpy as np
 
 from repro.analyses import Measured
-from repro.analyses.retrieval import contextual_encoder
+from repro.analyses.retrieval import wrap_contextual_encoder
 from repro.batches.fixed_encoder import get_surrogate
 from repro.data.beir import HEADLINE, Retrieval, Suite, group_datasets
 from repro.data.paper.quirks import Quirks
@@ -45,17 +44,23 @@ from repro.evaluate.adaptation import (
     subtract_hubness,
     whitening,
 )
-from repro.evaluate.collections import Collection, describe_datasets, headline, ranked_in, read_collections
+from repro.evaluate.collections import (
+    Collection,
+    describe_datasets,
+    read_collections,
+    score_headline,
+    search_collection,
+)
+from repro.evaluate.comparison import paired_gaps
 from repro.evaluate.contexts import draw_context, wrong_corpora
-from repro.evaluate.paired import paired_gaps
 from repro.evaluate.suites import Encoder, get_path_name
 from repro.pipeline.corpora import CORPORA, load_run_suite
 from repro.pipeline.inputs import Inputs
-from repro.pipeline.wanted import count_test_contexts
+from repro.pipeline.needs import count_test_contexts
 from repro.seeds import generator_for
 
 COUNTS = (16, 64, 256, None)
-"""Documents whose moments are taken. None: all of the searched corpus, and as many of another text."""
+"""Numbers of documents for the moments. None: all of the searched corpus, and as many of another text."""
 DEPTH = 10
 TRAINING_TEXT = "training text"
 BASELINES: Mapping[str, Sequence[float]] = {
@@ -64,34 +69,34 @@ BASELINES: Mapping[str, Sequence[float]] = {
     "rocchio": (0.1, 0.2, 0.4, 0.8),  # weight of the feedback
     "hubness": (0.1, 0.25, 0.5, 1.0),  # weight of the hub score
 }
-"""Baselines and the values that their parameter is chosen from."""
+"""Baselines and the candidate values of their parameter."""
 DEFAULTS = {"centred": 0, "all-but-the-top": 1, "rocchio": 0.1, "hubness": 0.25}
-"""Their values for a suite without a validation suite."""
+"""Values for a suite without a validation suite."""
 
 
 @dataclass(frozen=True)
 class Vectors:
-    """Vectors of one collection: queries (Q, H), documents (D, H), float32, and the order in which these are drawn."""
+    """Vectors of one collection: queries (Q, H), documents (D, H), float32, and the order for drawing documents."""
 
     queries_QH: np.ndarray
     documents_DH: np.ndarray
     order_D: np.ndarray
 
     def draw(self, count: int | None) -> np.ndarray:
-        """Return the vectors of so many documents, or of all if None or if there are fewer."""
+        """Return the vectors of `count` documents, or of all if it is None or larger."""
         return self.documents_DH if count is None else self.documents_DH[np.sort(self.order_D[:count])]
 
 
 Pair = tuple[np.ndarray, np.ndarray]
-"""Vectors of queries and of documents, in this order."""
+"""Vectors of queries and of documents."""
 
 
 @dataclass(frozen=True)
 class Embedder:
-    """A model as it is scored: each corpus is embedded once, by a contextual model under documents of that corpus."""
+    """A model as it is scored. A contextual model embeds each corpus under documents of that corpus."""
 
     encoder: Encoder
-    num_contexts: int  # 0: the encoder has no context
+    num_contexts: int  # 0 if the encoder has no context
     seed: int
 
     def embed(self, one: Collection) -> Vectors:
@@ -101,6 +106,7 @@ class Embedder:
             drawn = draw_context("own", retrieval, num_contexts=self.num_contexts, seed=self.seed)
             self.encoder.set_context(drawn.texts, self.seed, one.document_role)
         queries, documents = list(retrieval.queries), self.encoder.encode(retrieval.documents, one.document_role)
+        # Training text has no queries.
         queries_QH = self.encoder.encode(queries, "query") if queries else documents[:0]
         order_D = generator_for(self.seed, "adaptation", retrieval.name).permutation(len(documents))
         return Vectors(queries_QH, documents, order_D)
@@ -108,19 +114,19 @@ class Embedder:
 
 @dataclass(frozen=True)
 class Corpora:
-    """The vectors whose moments are taken: of each collection, of the one assigned to it as wrong, of training text."""
+    """The vectors behind the moments: each collection, its wrong corpus, and training text."""
 
     own: Mapping[str, Vectors]
-    others: Mapping[str, str]  # empty: a suite of one collection, which has no other
+    others: Mapping[str, str]  # the wrong corpus of each collection, empty for a single collection
     training: Vectors
 
     @property
     def sources(self) -> list[str]:
-        """The sources that there are."""
+        """The available sources."""
         return [source for source in SOURCES if source != "wrong" or self.others]
 
-    def moments(self, name: str, source: str, count: int | None) -> Moments:
-        """Return the moments of `count` documents of a source, to adapt one collection by."""
+    def compute_moments(self, name: str, source: str, count: int | None) -> Moments:
+        """Return the moments of `count` documents of a source, for one collection."""
         if source == "random":
             most = len(self.own[name].documents_DH)
             return Moments.of(self.training.draw(most if count is None else min(count, most)))
@@ -128,9 +134,9 @@ class Corpora:
 
 
 def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
-    """Return NDCG@10 of each view for each dataset, family and the mean, and of every query."""
+    """Return NDCG@10 of each view per dataset, family and mean, with the values of every query."""
     run, suite, collections = inputs.run, inputs.suite, read_collections(inputs.suite)
-    embedder = embedder_for(inputs, model)
+    embedder = make_embedder(inputs, model)
     own = {name: embedder.embed(one) for name, one in collections.items()}
     sizes = [len(one.documents_DH) for one in own.values()]
     parameters, validation = choose_parameters(inputs, embedder)
@@ -138,14 +144,17 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
     corpora = Corpora(own, others, embedder.embed(format_training_text(inputs, max(sizes))))
     found: dict[str, list[np.ndarray]] = {}
     for name, one in collections.items():
-        for view, vectors in adapt_in_all_ways(corpora, name, parameters):
-            found.setdefault(get_path_name(suite.name, view), []).append(headline(ranked_in(one, *vectors, DEPTH), one))
+        for view, vectors in adapt_in_every_way(corpora, name, parameters):
+            found.setdefault(get_path_name(suite.name, view), []).append(
+                score_headline(search_collection(one, *vectors, DEPTH), one)
+            )
     rows = describe_datasets(suite, collections)
     metrics = {f"adaptation/{method}/parameter": value for method, value in parameters.items()}
     for path, values in found.items():
         for group, places in group_datasets(rows).items():
             metrics[f"{path}/{group}/{HEADLINE}"] = float(np.mean([float(values[place].mean()) for place in places]))
     arrays = {path: np.concatenate(values).astype(np.float32) for path, values in found.items()}
+    # The first path holds the unchanged vectors.
     for path in list(arrays)[1:]:
         gap = paired_gaps(arrays[path], arrays[suite.name], rows)["mean"]
         metrics |= gap.as_metrics(f"adaptation/{path.partition('+')[2]}/gain")
@@ -154,37 +163,39 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
     return Measured(metrics, arrays, {"name": suite.name, "datasets": rows, **counts, **chosen})
 
 
-def embedder_for(inputs: Inputs, model: Encoder | None) -> Embedder:
+def make_embedder(inputs: Inputs, model: Encoder | None) -> Embedder:
     """Return the run's model as it is scored, or its surrogate if nothing is trained."""
     run = inputs.run
     if run.architecture == "contextual":
-        return Embedder(contextual_encoder(run, model), count_test_contexts(run), run.context_seed)
+        return Embedder(wrap_contextual_encoder(run, model), count_test_contexts(run), run.context_seed)
     return Embedder(get_surrogate(run) if model is None else model, 0, run.context_seed)
 
 
 def format_training_text(inputs: Inputs, count: int) -> Collection:
-    """Return distinct training documents, drawn by the context seed, as a collection without queries."""
+    """Return distinct training documents, drawn with the context seed, as a collection without queries."""
     drawn = generator_for(inputs.run.context_seed, "adaptation", "drawn pairs").permutation(len(inputs.pairs))
     texts = list(dict.fromkeys(inputs.pairs.texts("document", drawn[: 2 * count])))[:count]
     ids = tuple(map(str, range(len(texts))))
     return Collection(Retrieval(TRAINING_TEXT, ids, tuple(texts), (), (), {}), Quirks())
 
 
-def adapt_in_all_ways(corpora: Corpora, name: str, parameters: Mapping[str, float]) -> Iterator[tuple[str, Pair]]:
-    """Return each view of a collection: as it is, whitened by each source and number of documents, baselines."""
+def adapt_in_every_way(corpora: Corpora, name: str, parameters: Mapping[str, float]) -> Iterator[tuple[str, Pair]]:
+    """Yield each view of a collection: unchanged, whitened by each source and number of documents, baselines."""
     vectors = corpora.own[name]
     yield "own", (vectors.queries_QH, vectors.documents_DH)
     for source in corpora.sources:
         for count in COUNTS:
-            fitted = whitening(corpora.moments(name, source, count), parameters[make_whitened_view("own", count)])
+            fitted = whitening(
+                corpora.compute_moments(name, source, count), parameters[make_whitened_view("own", count)]
+            )
             yield make_whitened_view(source, count), (fitted(vectors.queries_QH), fitted(vectors.documents_DH))
-    moments = corpora.moments(name, "own", None)
+    moments = corpora.compute_moments(name, "own", None)
     for method in BASELINES:
         yield method, adapt(method, parameters[method], vectors, moments)
 
 
 def adapt(method: str, parameter: float, vectors: Vectors, moments: Moments) -> Pair:
-    """Return queries and documents adapted by one method: whitening, or a baseline."""
+    """Return queries and documents adapted by one method, which is whitening or a baseline."""
     queries_QH, documents_DH = vectors.queries_QH, vectors.documents_DH
     if method == "rocchio":
         return add_feedback(queries_QH, documents_DH, parameter), documents_DH
@@ -201,10 +212,10 @@ def adapt(method: str, parameter: float, vectors: Vectors, moments: Moments) -> 
 def choose_parameters(inputs: Inputs, embedder: Embedder) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
     """Return the parameter of each method, and the mean validation NDCG@10 of each candidate.
 
-    A suite without a validation suite takes `DEFAULT_SHRINKAGE` and `DEFAULTS`.
+    A suite without a validation suite uses `DEFAULT_SHRINKAGE` and `DEFAULTS`.
     """
     counts = {make_whitened_view("own", count): count for count in COUNTS}
-    suite = validation_suite(inputs)
+    suite = load_validation_suite(inputs)
     if suite is None:
         return dict.fromkeys(counts, DEFAULT_SHRINKAGE) | DEFAULTS, {}
     grids: dict[str, Sequence[float]] = {**dict.fromkeys(counts, SHRINKAGES), **BASELINES}
@@ -214,15 +225,15 @@ def choose_parameters(inputs: Inputs, embedder: Embedder) -> tuple[dict[str, flo
         for method, candidates in grids.items():
             moments = Moments.of(vectors.draw(counts.get(method)))
             for value in candidates:
-                hits = ranked_in(one, *adapt(method, value, vectors, moments), DEPTH)
-                scores.setdefault(method, {}).setdefault(value, []).append(float(headline(hits, one).mean()))
+                hits = search_collection(one, *adapt(method, value, vectors, moments), DEPTH)
+                scores.setdefault(method, {}).setdefault(value, []).append(float(score_headline(hits, one).mean()))
     means = {method: {value: float(np.mean(by)) for value, by in of.items()} for method, of in scores.items()}
     chosen = {method: float(max(of, key=of.__getitem__)) for method, of in means.items()}
     return chosen, {method: {str(value): mean for value, mean in of.items()} for method, of in means.items()}
 
 
-def validation_suite(inputs: Inputs) -> Suite | None:
-    """Return the validation suite of the corpus that holds the run's suite, or None."""
+def load_validation_suite(inputs: Inputs) -> Suite | None:
+    """Return the validation suite that belongs to the run's suite, or None."""
     name = f"{inputs.run.suite}-validation"
     held = any(name in corpus.suites for corpus in CORPORA.values())
     return load_run_suite(replace(inputs.run, suite=name)) if held else None

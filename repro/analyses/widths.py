@@ -1,9 +1,10 @@
-"""Scores of prefixes of the vectors (Matryoshka Representation Learning): how much of a vector a search needs.
+"""Score prefixes of the vectors (Matryoshka Representation Learning).
 
-1. Every text is embedded once, under each of the run's `test_contexts`. 2. The whole vectors and their prefixes,
-normalised anew, are searched: of the widths that the run's loss names, else of the standard ones. 3. Of a model whose
-loss names no widths, the vectors are also rotated so that their first dimensions are the first right singular vectors
-(scipy's SVD, uncentred) of vectors of the training documents, and cut likewise: `desk+svd16/…`.
+1. Every text is embedded once under each of the run's `test_contexts`.
+2. The whole vectors and their normalised prefixes are searched. Their widths are those of the run's loss, or the
+   standard ones.
+3. If the loss has no widths, the vectors are also rotated first: `desk+svd16/…`. The first dimensions are then the
+   first right singular vectors (scipy's SVD, uncentred) of the vectors of training documents.
 
 Shapes: N training documents, W dimensions, Q queries.
 """
@@ -17,8 +18,8 @@ from pathlib import Path
 import numpy as np
 
 from repro.analyses import Measured
-from repro.analyses.keeping import keep_in
-from repro.analyses.retrieval import contextual_encoder, make_setting
+from repro.analyses.caching import open_cache
+from repro.analyses.retrieval import make_setting, wrap_contextual_encoder
 from repro.evaluate.suites import Encoder, Keeping, evaluate_setting
 from repro.pipeline.inputs import Inputs
 from repro.seeds import generator_for
@@ -28,16 +29,16 @@ NUM_SVD_DOCUMENTS = 4096
 
 
 def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
-    """Return `{suite}/…` and `{suite}+width16/…`; for a model trained without widths also `{suite}+svd16/…`."""
+    """Return `{suite}/…` and `{suite}+width16/…`, and for a model trained without widths also `{suite}+svd16/…`."""
     run = inputs.run
     widths = nested_widths(run) or standard_widths(run.hidden_size)
     setting, decides = make_setting(inputs, widths=widths), {}
     if run.nested_sizes is None and run.architecture == "biencoder":
-        directions_WW = principal_directions(_compute_training_vectors(inputs, model))
+        directions_WW = compute_principal_directions(_compute_training_vectors(inputs, model))
         setting = replace(setting, directions_WW=directions_WW)
         decides["turned"] = hashlib.sha256(directions_WW.tobytes()).hexdigest()
-    encoder = contextual_encoder(run, model) if run.architecture == "contextual" else model
-    keeping = Keeping(runs=folder / "trec", kept=keep_in(folder, run, model, **decides))
+    encoder = wrap_contextual_encoder(run, model) if run.architecture == "contextual" else model
+    keeping = Keeping(runs=folder / "trec", kept=open_cache(folder, run, model, **decides))
     found = evaluate_setting(encoder, inputs.suite, setting, keeping)
     return Measured(found.metrics, found.per_query, {**found.provenance, "widths": list(widths)})
 
@@ -48,8 +49,8 @@ def _compute_training_vectors(inputs: Inputs, model: Encoder) -> np.ndarray:
     return model.encode(inputs.pairs.texts("document", np.sort(drawn)), "document")
 
 
-def principal_directions(vectors_NW: np.ndarray) -> np.ndarray:
-    """Return the right singular vectors, the first in the first column, float32 (W, W)."""
+def compute_principal_directions(vectors_NW: np.ndarray) -> np.ndarray:
+    """Return the right singular vectors as columns, the first one first, float32 (W, W)."""
     from scipy.linalg import svd
 
     rows_WW = svd(np.asarray(vectors_NW, np.float64), full_matrices=len(vectors_NW) < vectors_NW.shape[1])[2]

@@ -14,7 +14,7 @@ from repro.spec import Experiment
 from repro.spec.axes import is_axis
 from repro.spec.registry import FaultyRunsError, normalise_artefact_name
 from repro.spec.scales import ORDER
-from repro.storage.json_files import visible
+from repro.text import visible
 
 SELECTION = "artefacts (table1, figure3, …), all, run ids or a file of runs, then axes (seed=1..5 batch_size=64,128)"
 SILENT_SECONDS = 2.0

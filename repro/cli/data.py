@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from repro.cli.common import AsJson, Scale, print_json, say, tell
-from repro.storage.json_files import short
+from repro.text import short
 
 if TYPE_CHECKING:
     from repro.data.own.imported import ImportedCorpus
@@ -65,7 +65,8 @@ def show(
 def _show_described(described: dict[str, Any]) -> None:
     """Print the sources of a corpus as a table, then samples from each source."""
     from repro.report.formats import render
-    from repro.report.view import View, format_number
+    from repro.report.view import View
+    from repro.text import format_number
 
     rows = [(one["source"], one["num_pairs"], one["num_domains"]) for one in described["sources"]]
     rows.append(("all", described["num_pairs"], described["num_domains"]))

@@ -19,9 +19,9 @@ from pathlib import Path
 
 from repro.cli.common import EXIT_NOT_RUN, EXIT_STOPPED
 from repro.stopping import Stopped, unwrap_stop
-from repro.storage.atomic import MAKE_ROOM
-from repro.storage.json_files import short, visible
+from repro.storage.files import MAKE_ROOM
 from repro.storage.paths import home
+from repro.text import short, visible
 
 EXIT_BUG = 70
 """A bug in this program: EX_SOFTWARE of sysexits."""

@@ -62,6 +62,9 @@ def evaluate(
     ] = None,
     revision: Annotated[str | None, typer.Option(help="revision of the hub id")] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, … (default: a GPU if available)")] = None,
+    leave_out_seen: Annotated[
+        bool, typer.Option("--leave-out-seen", help="score only the queries that the model was not trained on")
+    ] = False,
     out: Annotated[
         Path | None, typer.Option(help="folder for scores.json and the TREC runs (default: below out/)")
     ] = None,
@@ -77,7 +80,7 @@ def evaluate(
     from repro.report.formats import render
 
     whitened = (tuple(dict.fromkeys(whiten or ())), shrinkage)
-    options = (context_seed, num_contexts, revision, device, bm25, other, width, wrong_from, *whitened)
+    options = (context_seed, num_contexts, revision, device, bm25, other, width, wrong_from, *whitened, leave_out_seen)
     asked = Asked(first, suite, tuple(context or ("own",)), *options)
     scores = evaluate_anything(asked, out, progress=tell if as_json else say)
     if as_json:

@@ -11,11 +11,9 @@ import typer
 
 from repro.cli.common import AsJson, print_json
 from repro.spec import FIELDS, Run
-from repro.spec.artefact import ABSENT
 from repro.spec.axes import describe_type
 from repro.spec.scales import ORDER, SCALES
-from repro.spec.values import suggestion
-from repro.storage.json_files import short
+from repro.text import ABSENT, short, suggestion
 
 MEANINGS = {
     "seed": "seed of the weights, the batches and every other random draw",

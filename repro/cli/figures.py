@@ -22,8 +22,8 @@ from repro.report.figure_data import format_column_label, format_subtitle, get_v
 from repro.report.picture_cache import CachedPicture, get_cached_picture
 from repro.spec import Figure
 from repro.spec.registry import find_experiment
-from repro.storage.machine import cores_here
 from repro.storage.paths import get_figures_folder
+from repro.storage.platform_info import cores_here
 
 if TYPE_CHECKING:  # sections load the data and the analyses
     from repro.report.sections import ForestPainter, Painter, Rows

@@ -16,8 +16,7 @@ from repro.spec.artefact import MAIN, PAPERS
 from repro.spec.identity import run_id
 from repro.spec.registry import check_every_experiment, find_experiment, find_paper
 from repro.spec.scales import get_scale
-from repro.spec.values import suggestion
-from repro.storage.json_files import short
+from repro.text import short, suggestion
 
 if TYPE_CHECKING:
     from repro.statistics.judge import Judgement

@@ -34,10 +34,8 @@ from repro.cli.common import (
 from repro.records.lookup import BEGINS_AN_ID, get_sweep_name, resolve_runs, run_of_id, split_words
 from repro.spec.registry import artefacts
 from repro.spec.scales import get_scale
-from repro.spec.values import count_noun, suggestion
-from repro.storage.atomic import format_bytes
-from repro.storage.json_files import short
 from repro.storage.paths import check_home, who_else_may_write
+from repro.text import count_noun, format_bytes, short, suggestion
 
 WhatToFetch = Annotated[list[str] | None, typer.Argument(help="artefacts, all, a file of runs, or names of data sets")]
 DataDir = Annotated[Path | None, typer.Option(help="folder of local copies of data (default: REPRO_DATA, or out/data)")]

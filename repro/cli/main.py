@@ -48,9 +48,9 @@ from repro.spec.axes import is_axis
 from repro.spec.identity import format_overrides, run_id
 from repro.spec.registry import artefacts, count_experiment_files, experiments, find_experiment
 from repro.spec.scales import ORDER, get_scale
-from repro.spec.values import count_noun
-from repro.storage.json_files import json_object
+from repro.storage.files import json_object
 from repro.storage.paths import check_home, get_corpora_folder, get_local_records
+from repro.text import count_noun
 
 if TYPE_CHECKING:
     from repro.planning.doctor import Finding
@@ -197,7 +197,7 @@ def run(
         from repro.pipeline.corpora import check_available
         from repro.planning.clusters import check_clusters
         from repro.planning.requirements import check_encoders
-        from slurm.here import run_here
+        from slurm.job import run_here
 
         check_home()
         if unreadable := list(filter(None, (explain_unreadable(get_local_records(), one) for one in missing))):

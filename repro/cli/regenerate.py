@@ -14,10 +14,10 @@ from repro.records.store import read_record
 from repro.spec import Experiment, Table
 from repro.spec.identity import run_id
 from repro.spec.registry import artefacts
-from repro.spec.values import count_noun
 from repro.statistics.judge import Judgement
-from repro.storage.atomic import whole_file
+from repro.storage.files import whole_file
 from repro.storage.paths import CHECKOUT
+from repro.text import count_noun
 
 PICTURED, PICTURED_COLUMN, PICTURED_SCALE = "table1", "NDCG@10", "desk"
 """Table, column and scale of the picture on the front page."""
@@ -29,7 +29,7 @@ def regenerate(judged: Sequence[Judgement], scale: str, *, dry_run: bool) -> boo
     An experiment without golden metrics gets them from its runs at smoke. Existing golden metrics never change.
     Raises ValueError if a page lacks a marker or a smoke run fails.
     """
-    from repro.report.gallery import make_gallery_pictures
+    from repro.cli.gallery import make_gallery_pictures
     from repro.report.markdown_pages import regenerate_pages
 
     texts = {**regenerate_pages(judged, scale), **make_front_pictures(), **make_gallery_pictures()}

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from repro.cli.common import AsJson, print_json, say, tell
-from repro.storage.json_files import short
+from repro.text import short
 
 SHOWN_LETTERS = 100
 
@@ -35,7 +35,7 @@ def search(
 ) -> None:
     """Search a corpus with a model, and print the best documents with their scores. The index is cached."""
     from repro.interop.search.index import Asked
-    from repro.interop.search.index import search as find
+    from repro.interop.search.query import search as find
 
     if not query and sys.stdin.isatty():
         raise ValueError('no query: give one in quotes, repro search MODEL "query", or several on stdin, one per line')

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from repro.storage.json_files import short
+from repro.text import short
 
 ACCEPTED: Mapping[str, tuple[str, ...]] = {
     "query": ("query", "anchor", "question"),

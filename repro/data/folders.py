@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from repro.spec.values import count_noun
+from repro.text import count_noun
 
 ENDINGS = (".jsonl", ".csv", ".tsv", ".parquet")
 ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz")

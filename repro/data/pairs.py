@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from repro.storage.arrays import give_back
-from repro.storage.atomic import whole_file
+from repro.storage.files import whole_file
 
 ROWS_PER_BATCH = 65_536
 ROWS_PER_BLOCK = 4_096

@@ -30,7 +30,7 @@ from repro.data.beir import DOCUMENT, QUERY, read_qrels, read_texts
 from repro.data.columns import SIDES, Columns, Layout, describe_columns, detect_layout, layout_of_row
 from repro.data.folders import ARCHIVES, ENDINGS, entries, files_read, is_beir, list_splits, match_ending
 from repro.data.lines import MAX_LINE_BYTES, convert_hint, list_json_rows
-from repro.storage.json_files import short
+from repro.text import short
 
 ROWS_PER_READ = 8_192
 MOST_LAYOUTS = 256

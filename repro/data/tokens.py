@@ -15,8 +15,7 @@ import numpy as np
 from repro.data.words import is_wordwise, tokenize_words
 from repro.spec.start import get_encoder_folder
 from repro.storage.arrays import REMEDY, ArrayWriter, append_all, give_back, is_rising, load_array
-from repro.storage.atomic import whole_file
-from repro.storage.json_files import json_object
+from repro.storage.files import json_object, whole_file
 from repro.storage.paths import check_model_name
 
 if TYPE_CHECKING:
@@ -213,8 +212,11 @@ def write_tokenizer(name: str, folder: Path) -> None:
 
 
 def with_own_tokenizer(name: str, folder: Path) -> str:
-    """Return the tokenizer of a model in a folder: the folder's own, if it has one, else that of the name."""
-    return str(folder) if (folder / TOKENIZER_FILE).is_file() else name
+    """Return the tokenizer of a model in a folder: the folder's own, if it has one, else that of the name.
+
+    The path is absolute, so that it is never taken for the name of a model of the hub.
+    """
+    return str(folder.resolve()) if (folder / TOKENIZER_FILE).is_file() else name
 
 
 def get_minilm_folder() -> Path:

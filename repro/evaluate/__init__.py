@@ -1,1 +1,1 @@
-"""Scores: retrieval, collections of datasets, and the statistics that judge them."""
+"""Scoring: search, contexts, suites of datasets, paired comparison and mteb."""

@@ -1,8 +1,8 @@
-"""Adapts the vectors of a fixed encoder to the corpus that is searched, without training.
+"""Adapt the vectors of a fixed encoder to the searched corpus, without training.
 
-Every method estimates something from the vectors of documents and then changes queries, documents or both. None looks
-at the queries of the test set. Statistics that include them would leak the test set: at search time one query arrives
-at a time, and with all test queries in the statistics the measured gain doubles.
+Every method estimates statistics from the vectors of documents and then changes queries, documents or both. No method
+uses the queries of the test set. At search time one query arrives at a time. Statistics with all test queries would
+leak the test set, and they double the measured gain.
 
 Shapes: N vectors, Q queries, D documents, H dimensions.
 """
@@ -18,10 +18,10 @@ FEWEST, FEW = 2, 16
 SHRINKAGES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 """Values of the shrinkage s from which validation collections choose."""
 DEFAULT_SHRINKAGE = 0.95
-"""If nothing was chosen on validation queries. It gained on every pair of model and suite that was tried, 0.3 to 3.6
-points. 0.8 gained more for weak models and lost for a strong one."""
+"""Value without validation queries. It gained 0.3 to 3.6 points on every tested pair of model and suite. 0.8 gained more
+for weak models and lost for a strong one."""
 FEEDBACK_DEPTH = 3
-"""Documents that pseudo-relevance feedback takes for relevant (Li et al. 2023, arXiv 2108.11044)."""
+"""Number of documents that pseudo-relevance feedback treats as relevant (Li et al. 2023, arXiv 2108.11044)."""
 HUB_NEIGHBOURS = 10
 """Nearest neighbours of the hubness correction (Conneau et al. 2018)."""
 BLOCK = 4096
@@ -89,6 +89,7 @@ def whitening(moments: Moments, shrinkage: float) -> AffineMap:
     mean_variance = float(np.trace(moments.covariance_HH)) / width
     variances_H, directions_HH = np.linalg.eigh(moments.covariance_HH)
     shrunk_H = (1.0 - shrinkage) * variances_H + shrinkage * mean_variance
+    # `eigh` returns rising variances, so the first is the smallest.
     if not shrunk_H[0] > SINGULAR * max(float(shrunk_H[-1]), SINGULAR):
         raise ValueError(
             f"the covariance of {moments.num_documents} documents in {width} dimensions has no inverse at shrinkage "
@@ -128,7 +129,7 @@ def add_feedback(queries_QH: np.ndarray, documents_DH: np.ndarray, weight: float
 
 
 def compute_hub_scores(documents_DH: np.ndarray) -> np.ndarray:
-    """Return each document's mean cosine to its nearest other documents, float32 (D,): how much of a hub it is.
+    """Return the mean cosine of each document to its nearest other documents, float32 (D,). Hubs have high values.
 
     This is r(y) of cross-domain similarity local scaling (Conneau et al. 2018, "Word translation without parallel
     data", section 2.3). There the neighbours are queries. Here they are other documents, since test queries are unseen.
@@ -140,6 +141,7 @@ def compute_hub_scores(documents_DH: np.ndarray) -> np.ndarray:
     for start in range(0, len(documents_DH), BLOCK // 4):
         cosines_BD = documents_DH[start : start + BLOCK // 4] @ documents_DH.T
         rows = np.arange(len(cosines_BD))
+        # A document is not its own neighbour.
         cosines_BD[rows, start + rows] = -np.inf
         nearest_BK = np.partition(cosines_BD, -count, axis=1)[:, -count:]
         scores_D[start : start + BLOCK // 4] = nearest_BK.mean(axis=1)
@@ -164,7 +166,7 @@ def normalize(vectors_NH: np.ndarray) -> np.ndarray:
 
 
 SOURCES = ("own", "wrong", "random")
-"""Whose documents vectors are whitened by: the searched corpus', another one's, random training text."""
+"""Corpora for whitening: the searched corpus, another one, or random training text."""
 WHITENED = "whitened"
 
 

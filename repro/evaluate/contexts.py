@@ -1,8 +1,11 @@
-"""Which documents a contextual model is conditioned on when it is scored, and how they were drawn, for the record.
+"""Draw the documents that a contextual model is conditioned on in evaluation.
 
-`own`: a seeded sample of the searched corpus, never its queries (§5). `wrong`: the same of another corpus, of another
-family as far as there are enough, each corpus serving once. `random`: a seeded sample of general text, such as the
-training documents. `null`: the model's null vector in every place.
+Kinds of context:
+
+- `own`: a seeded sample of the searched corpus, never of its queries (§5).
+- `wrong`: the same of another corpus, from another family if possible. Each corpus serves once.
+- `random`: a seeded sample of general text, such as training documents.
+- `null`: the null vector of the model in every slot.
 """
 
 from __future__ import annotations
@@ -20,19 +23,19 @@ KINDS = ("own", "wrong", "random", "null")
 
 @dataclass(frozen=True)
 class Context:
-    """Context documents (None: the null context) and what the record keeps of them."""
+    """Context documents (None: the null context) and their provenance for the record."""
 
     texts: list[str] | None
     provenance: dict[str, Any]
 
 
 def draw_context(kind: str, source: Retrieval | None, *, num_contexts: int, seed: int) -> Context:
-    """Draw the context from `source` without repeats while its documents last; ValueError for an unknown kind."""
+    """Draw up to `num_contexts` documents from `source`, without repeats. Raises ValueError for an unknown kind."""
     if kind not in KINDS:
         raise ValueError(f"unknown context {kind!r}; choose one of {list(KINDS)}")
     if kind == "null":
         return Context(None, {"kind": kind})
-    assert source is not None, f"context {kind!r} is drawn from a corpus"
+    assert source is not None, f"the context {kind!r} needs a source corpus"
     generator = generator_for(seed, "evaluation context", source.name)
     places = generator.permutation(len(source.documents))[:num_contexts]
     ids = [source.document_ids[place] for place in places]
@@ -42,19 +45,21 @@ def draw_context(kind: str, source: Retrieval | None, *, num_contexts: int, seed
 
 
 def wrong_corpora(datasets: Sequence[SuiteDataset]) -> dict[str, str]:
-    """Return for each dataset another one; each serves once. ValueError when there is only one.
+    """Return the wrong corpus of each dataset. Each dataset serves once. Raises ValueError for a single dataset.
 
-    Datasets are laid in a ring, family after family, and each takes the one some places on: the number of places that
-    gives the fewest datasets one of their own family, and of such numbers the one nearest to half the ring.
+    Datasets form a ring, ordered by family and name, and each one maps to the dataset `shift` positions further. The
+    shift is the one with the fewest pairs of the same family. Ties go to the shift nearest to half the ring.
     """
     if len(datasets) < 2:
-        raise ValueError("a suite of one dataset has no wrong corpus: leave out the context 'wrong', or name one")
+        raise ValueError(
+            "a suite with one dataset has no wrong corpus: drop the context 'wrong', or name a corpus for it"
+        )
     ring = sorted(datasets, key=lambda dataset: (dataset.family, dataset.name))
 
-    def badness(shift: int) -> tuple[int, int]:
+    def rank_shift(shift: int) -> tuple[int, int]:
         others = ring[shift:] + ring[:shift]
         num_kin = sum(one.family == other.family for one, other in zip(ring, others, strict=True))
         return num_kin, abs(2 * shift - len(ring))
 
-    best = min(range(1, len(ring)), key=badness)
+    best = min(range(1, len(ring)), key=rank_shift)
     return {one.name: other.name for one, other in zip(ring, ring[best:] + ring[:best], strict=True)}

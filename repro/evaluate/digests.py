@@ -1,4 +1,4 @@
-"""Digests of models: two with the same digest give the same vectors."""
+"""Digests of models. Models with equal digests produce equal vectors."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from repro.model.contextual import Model
 
 
 def compute_model_digest(model: Model) -> str:
-    """Return twelve hex digits of a model's config, words and weights; where its words lie is no part of them."""
+    """Return twelve hex digits of the config, tokenizer and weights. The path of the tokenizer does not matter."""
     words = whole_tokenizer(model.config.tokenizer).to_str()
     return compute_weights_digest(asdict(model.config) | {"tokenizer": words}, model.state_dict())
 
 
 def compute_weights_digest(config: Mapping[str, Any], weights: Mapping[str, Tensor]) -> str:
-    """Return twelve hex digits of plain values and tensors, which are read as float32."""
+    """Return twelve hex digits of plain values and of tensors, which are read as float32."""
     found = hashlib.sha256(json.dumps(config, sort_keys=True).encode())
     for name, value in sorted(weights.items()):
         found.update(name.encode())

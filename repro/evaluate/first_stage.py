@@ -1,7 +1,7 @@
-"""The first stage of the truncated protocol (§5): the best documents of every query, found once for all that rank them.
+"""Retrieve the candidates of the truncated protocol (§5): the best documents per query, shared by all runs.
 
-Each collection of the suite is searched in full, by BM25 or by a fixed encoder; what was found is one TREC run a
-collection, and its recall is what no ranking of these candidates can win back.
+BM25 or a fixed encoder searches each collection of the suite in full. The result is one TREC run per collection. Its
+recall is the upper limit of any reranking of these candidates.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from repro.batches.fixed_encoder import FixedEncoder, get_surrogate
 from repro.data.beir import Suite
 from repro.data.own.imported import imported_corpora
-from repro.evaluate.collections import Collection, ranked_in, read_collections, without_quirky_hits
+from repro.evaluate.collections import Collection, read_collections, search_collection, without_quirky_hits
 from repro.evaluate.retrieval import ENGLISH, UNICODE, Hits, bm25_search, write_run
 from repro.spec import Run
 
@@ -24,17 +24,17 @@ RUN_ENDING, RECALL_FILE = ".trec.gz", "recall.json"
 
 
 def get_first_stage_name(run: Run) -> str:
-    """Return the name of what finds the candidates of a run that reranks."""
+    """Return the name of the system that retrieves the candidates of a reranking run."""
     return "bm25" if run.protocol == "rerank-bm25" else run.surrogate
 
 
 def tokenizer_of_run(run: Run) -> str:
-    """Return BM25's tokenizer for a run: "english", as published rows have it, unless its suite was imported."""
+    """Return the BM25 tokenizer of a run: "english", as in published rows, unless the suite was imported."""
     return UNICODE if run.suite in imported_corpora() else ENGLISH
 
 
 def compute_recall(hits: Hits, judgements: Mapping[str, Mapping[str, int]]) -> float:
-    """Return the share of a query's relevant documents among its hits, the mean over judged queries."""
+    """Return the share of relevant documents among the hits, as a mean over judged queries."""
     shares = []
     for query, grades in judgements.items():
         relevant = {document for document, grade in grades.items() if grade > 0}
@@ -43,13 +43,13 @@ def compute_recall(hits: Hits, judgements: Mapping[str, Mapping[str, int]]) -> f
 
 
 def find_candidates(run: Run, suite: Suite, folder: Path) -> None:
-    """Write the `rerank_depth` best documents of every query and their recall."""
+    """Write the `rerank_depth` best documents per query, and their recall."""
     depth, recall = run.rerank_depth, {}
     assert depth is not None, "a Run that reranks has a depth"
     find = (
-        partial(_bm25, tokenizer_of_run(run))
+        partial(_search_by_words, tokenizer_of_run(run))
         if run.protocol == "rerank-bm25"
-        else partial(_by_encoder, get_surrogate(run))
+        else partial(_search_by_vectors, get_surrogate(run))
     )
     for name, collection in read_collections(suite).items():
         hits = find(collection, depth)
@@ -58,13 +58,13 @@ def find_candidates(run: Run, suite: Suite, folder: Path) -> None:
     (folder / RECALL_FILE).write_text(json.dumps(recall, indent=1) + "\n", encoding="utf-8")
 
 
-def _bm25(tokenizer: str, collection: Collection, k: int) -> Hits:
+def _search_by_words(tokenizer: str, collection: Collection, k: int) -> Hits:
     hits, _ = bm25_search(collection.retrieval, k + collection.num_extra_hits, tokenizer=tokenizer)
     return without_quirky_hits(hits, collection, k)
 
 
-def _by_encoder(encoder: FixedEncoder, collection: Collection, k: int) -> Hits:
+def _search_by_vectors(encoder: FixedEncoder, collection: Collection, k: int) -> Hits:
     queries, documents = collection.retrieval.queries, collection.retrieval.documents
-    return ranked_in(
+    return search_collection(
         collection, encoder.encode(queries, "query"), encoder.encode(documents, collection.document_role), k
     )

@@ -1,8 +1,8 @@
-"""The headroom of a context: what word overlap scores when it is told by the documents that a model is told by.
+"""The headroom of a context: scores of word overlap with IDF from the context documents of a model.
 
-The words of `word_overlap.py` weigh by the IDF of a collection's own context documents, or of its wrong ones, mixed
-with the training text's, which is counted in `NUM_TRAINING` documents of it. It is computed once for all runs with the
-same training text, suite and contexts: a stage, which holds the NDCG@10 of every query, or nothing where there is none.
+Words weigh by the IDF of the own or the wrong context documents (`lexical.py`). The IDF is mixed with that of
+`NUM_TRAINING` training documents. The scores are a stage, computed once for all runs with the same training text, suite
+and contexts. The stage holds the NDCG@10 of every query, or nothing if the suite is large or has no wrong corpus.
 
 Shapes: Q queries of all collections, V words of the vocabulary.
 """
@@ -16,20 +16,20 @@ import numpy as np
 
 from repro.data.beir import Retrieval, Suite
 from repro.data.pairs import Pairs
-from repro.evaluate.collections import Collection, headline, ranked_in, read_collections
+from repro.evaluate.collections import Collection, read_collections, score_headline, search_collection
 from repro.evaluate.contexts import draw_context, wrong_corpora
-from repro.evaluate.word_overlap import Shares, word_overlap
+from repro.evaluate.lexical import Shares, build_word_overlap
 from repro.storage.arrays import load_array
 
 NUM_TRAINING = 8192
 MOST_DOCUMENTS = 1_000_000
-"""Documents of a suite up to which the headroom is computed: a million are some minutes of a core."""
+"""Largest suite, in documents, for which the headroom is computed. A million take some minutes on one core."""
 DEPTH = 10
 SIDES = ("own", "wrong")
 
 
 def write_word_scores(folder: Path, suite: Suite, pairs: Pairs, count: int, seed: int) -> None:
-    """Write what `compute_word_scores` returns; nothing for a large suite, nor for one without a wrong corpus."""
+    """Write the result of `compute_word_scores`. Writes nothing for a large suite or a suite without a wrong corpus."""
     if len(suite.datasets) < 2 or count_lines(suite) > MOST_DOCUMENTS:
         return
     found = compute_word_scores(suite, read_collections(suite), pairs, count, seed)
@@ -38,7 +38,7 @@ def write_word_scores(folder: Path, suite: Suite, pairs: Pairs, count: int, seed
 
 
 def read_word_scores(folder: Path) -> tuple[np.ndarray, np.ndarray] | None:
-    """Read what was written; None where nothing was."""
+    """Load the written scores. Returns None if the stage is empty."""
     paths = [folder / f"{side}.npy" for side in SIDES]
     if not all(path.is_file() for path in paths):
         return None
@@ -47,7 +47,7 @@ def read_word_scores(folder: Path) -> tuple[np.ndarray, np.ndarray] | None:
 
 
 def count_lines(suite: Suite) -> int:
-    """Return how many lines the corpora of a suite have, about one a document; no document is held."""
+    """Return the number of corpus lines of a suite, about one per document. Documents are not held in memory."""
     count = 0
     for dataset in suite.datasets:
         with (dataset.path / "corpus.jsonl").open("rb") as lines:
@@ -58,27 +58,27 @@ def count_lines(suite: Suite) -> int:
 def compute_word_scores(
     suite: Suite, collections: Mapping[str, Collection], pairs: Pairs, count: int, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the NDCG@10 of word overlap under `count` own and as many wrong context documents, float32 (Q,) each."""
-    prior_V, others = training_prior(pairs), wrong_corpora(suite.datasets)
+    """Return the NDCG@10 of word overlap under `count` own and `count` wrong context documents, float32 (Q,) each."""
+    prior_V, others = compute_training_prior(pairs), wrong_corpora(suite.datasets)
     found: dict[str, list[np.ndarray]] = {side: [] for side in SIDES}
     for dataset in suite.datasets:
         own, wrong = collections[dataset.name], collections[others[dataset.name]].retrieval
-        under = word_overlap(own.retrieval)
+        under = build_word_overlap(own.retrieval)
         for side, corpus in zip(SIDES, (own.retrieval, wrong), strict=True):
-            vectors = under(idf_of_context(corpus, count, seed, prior_V))
-            found[side].append(headline(ranked_in(own, *vectors, DEPTH), own))
+            vectors = under(compute_context_idf(corpus, count, seed, prior_V))
+            found[side].append(score_headline(search_collection(own, *vectors, DEPTH), own))
     own_Q, wrong_Q = (np.concatenate(found[side]).astype(np.float32) for side in SIDES)
     return own_Q, wrong_Q
 
 
-def idf_of_context(corpus: Retrieval, count: int, seed: int, prior_V: np.ndarray) -> np.ndarray:
-    """Return the IDF of the documents that a model is given of a corpus, float32 (V,)."""
+def compute_context_idf(corpus: Retrieval, count: int, seed: int, prior_V: np.ndarray) -> np.ndarray:
+    """Return the IDF of the context documents drawn from a corpus, float32 (V,)."""
     texts = draw_context("own", corpus, num_contexts=count, seed=seed).texts
     assert texts is not None, "a context that is drawn from a corpus has texts"
     return Shares.of(texts).idf(prior_V)
 
 
-def training_prior(pairs: Pairs) -> np.ndarray:
-    """Return the share of training documents that each word is in, counted in evenly spaced ones, float64 (V,)."""
+def compute_training_prior(pairs: Pairs) -> np.ndarray:
+    """Return the share of training documents that contain each word, float64 (V,), from evenly spaced documents."""
     places = np.unique(np.linspace(0, len(pairs) - 1, NUM_TRAINING).astype(np.int64))
     return Shares.of(pairs.texts("document", places)).as_prior()

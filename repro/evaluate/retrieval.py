@@ -1,11 +1,13 @@
-"""Exact search, BM25 and reranking, their measures per query, and their TREC run files.
+"""Exact search, BM25 and reranking, with measures per query and TREC run files.
 
-A run maps query ids to document ids to scores. Scores are never rounded to a number of decimals: a common factor of all
-vectors changes no ranking. The best documents are scored again in float64, in one order of summation, and compared in
-float32, so documents with equal vectors tie whatever kernel found them. A tie goes to the smaller id. Runs made
-elsewhere are ranked as trec_eval ranks them: in float32, a tie goes to the larger id.
+A run maps query ids to document ids to scores. Ranking is deterministic:
 
-Shapes: Q queries, D documents, H dimensions, C candidates of a query.
+- Scores are never rounded to decimals, so scaling all vectors does not change a ranking.
+- The best documents are scored again in float64, in one order of summation, and compared in float32. Documents with
+  equal vectors therefore tie, whichever kernel found them. Ties go to the smaller id.
+- Runs from other programs are ranked as in trec_eval: in float32, and ties go to the larger id.
+
+Shapes: Q queries, D documents, H dimensions, C candidates of a query, S survivors of a query, B documents of a block.
 """
 
 from __future__ import annotations
@@ -25,10 +27,9 @@ from scipy.sparse import csr_array
 
 from repro.data.beir import Retrieval
 from repro.evaluate.terms import tokenize_terms
-from repro.spec.values import count_noun
 from repro.storage.arrays import iter_blocks
-from repro.storage.atomic import whole_file
-from repro.storage.json_files import check_regular, short
+from repro.storage.files import check_regular, whole_file
+from repro.text import count_noun, short
 
 Matrix: TypeAlias = np.ndarray | csr_array
 Hits = dict[str, dict[str, float]]
@@ -36,15 +37,15 @@ Judgements = Mapping[str, Mapping[str, int]]
 
 QUERIES_PER_BLOCK = 128
 DOCUMENTS_PER_BLOCK = 2**18
-"""More are multiplied in parts: their scores would take gigabytes. Sums of one block do not depend on it."""
+"""Larger corpora are multiplied in parts, since their scores would take gigabytes. Results do not depend on it."""
 ROWS_AT_ONCE = 4096
-LONGEST_LINE = 65_536  # characters of a line of a run
+LONGEST_LINE = 65_536  # characters per line of a run
 UNIT = 2.0**-24
 """Relative error of one operation in float32."""
 SAME = 8 * UNIT
-"""Scores of one query that spread less than this, relative to the lengths of its vectors, tell no documents apart."""
+"""Scores of one query within this spread, relative to the lengths of its vectors, do not distinguish documents."""
 SAFE_EXPONENT = 20
-GZIP_LEVEL = 3  # a third larger than the best, in a fraction of its time
+GZIP_LEVEL = 3  # files are a third larger than at the best level, but written in a fraction of the time
 MEASURES: dict[str, Any] = {
     "ndcg_at_10": ir_measures.nDCG @ 10,
     "recall_at_100": ir_measures.R @ 100,
@@ -57,13 +58,13 @@ BM25_PARAMETERS: dict[str, Any] = {
     "stemmer": "english (Snowball)",
     "stop_words": "en",
 }
-"""k1 and b are those of the BEIR paper's baseline."""
+"""k1 and b are from the baseline of the BEIR paper."""
 UNICODE, ENGLISH = "unicode", "english"
 BM25_TOKENIZERS: dict[str, dict[str, Any]] = {
     ENGLISH: {},
     UNICODE: {"tokenizer": "words with marks, characters, symbols (NFC)", "stop_words": None},
 }
-"""What each tokenizer changes of the parameters: "english" drops words of one letter and everything but words."""
+"""Changes of each tokenizer to the parameters. "english" drops words of one letter and everything except words."""
 
 
 def search(
@@ -74,47 +75,61 @@ def search(
     k: int,
     candidates: Mapping[str, Iterable[str]] | None = None,
 ) -> Hits:
-    """Return the k best documents of every query by inner product; vectors may be sparse, both sides alike.
+    """Return the k best documents of every query by inner product.
 
-    With `candidates`, a query is compared only with its own (the truncated protocol: rerank a first stage), by dense
-    vectors. A query that scores all of several documents the same ranks nothing, and gets no hits. Vectors far from
-    length 1 are first multiplied by a power of two. ValueError for vectors without ids, an empty corpus, numbers that
-    are not finite, a candidate that is no document.
+    Args:
+        query_vectors_QH: dense or sparse, of the same kind as the documents.
+        document_vectors_DH: vectors of all documents. If the largest number is far from 1, each side is first scaled by
+            a power of two.
+        query_ids: one per query vector.
+        document_ids: one per document vector.
+        k: number of hits per query.
+        candidates: documents per query to rank instead of all (the truncated protocol). Requires dense vectors.
+
+    A query that scores several documents all the same gets no hits.
+
+    Raises:
+        ValueError: for vectors without ids, an empty corpus, NaN or infinity, or a candidate that is not a document.
     """
     _check_vectors("queries", query_vectors_QH, query_ids)
     _check_vectors("documents", document_vectors_DH, document_ids)
-    queries_QH, documents_DH = _in_range(_float32(query_vectors_QH)), _in_range(_float32(document_vectors_DH))
+    queries_QH, documents_DH = (
+        _scale_to_range(_as_float32(query_vectors_QH)),
+        _scale_to_range(_as_float32(document_vectors_DH)),
+    )
     if candidates is not None:
         assert isinstance(queries_QH, np.ndarray) and isinstance(documents_DH, np.ndarray), "sparse vectors rerank none"
         return _rerank(queries_QH, documents_DH, query_ids, document_ids, candidates, k)
+    # The rank of an id decides ties. Sorting ids once serves all queries.
     ranks_D = np.empty(len(document_ids), dtype=np.int64)
     ranks_D[np.argsort(np.asarray(document_ids, dtype=object), kind="stable")] = np.arange(len(document_ids))
-    lengths_D = _lengths(documents_DH)
+    lengths_D = _compute_lengths(documents_DH)
     run: Hits = {}
     for part in iter_blocks(len(query_ids), QUERIES_PER_BLOCK):
-        found = _best(queries_QH[part], documents_DH, lengths_D, ranks_D, k)
+        found = _search_blocks(queries_QH[part], documents_DH, lengths_D, ranks_D, k)
         for query_id, (scores_K, places_K) in zip(query_ids[part], found, strict=True):
-            run[query_id] = _named(scores_K, [document_ids[place] for place in places_K])
+            run[query_id] = _name_scores(scores_K, [document_ids[place] for place in places_K])
     return run
 
 
-def _best(
+def _search_blocks(
     queries_QH: Matrix, documents_DH: Matrix, lengths_D: np.ndarray, ranks_D: np.ndarray, k: int
 ) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return scores and places of the k best documents of each query, K of each, from one block after another.
+    """Return scores and indices of the k best documents per query, reading the documents block by block.
 
-    Fast products only exclude documents: those whose score, with the largest error that float32 allows, is below k
-    others. The rest is scored exactly.
+    Fast float32 products only exclude documents. A document is excluded if its score plus the largest float32 error is
+    below the lower bounds of k other documents. The survivors are scored exactly.
     """
     num_queries = queries_QH.shape[0]
-    slack_Q = (_count_terms(queries_QH) + 4) * UNIT * _lengths(queries_QH)
+    slack_Q = (_count_terms(queries_QH) + 4) * UNIT * _compute_lengths(queries_QH)
+    # Lower bounds, upper bounds and indices of the surviving documents, per query.
     left: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = [
         (np.zeros(0, np.float32), np.zeros(0, np.float32), np.zeros(0, np.int64)) for _ in range(num_queries)
     ]
     least_Q = np.full(num_queries, -np.inf, np.float32)
     low_Q, high_Q = np.full(num_queries, np.inf), np.full(num_queries, -np.inf)
     for part in iter_blocks(len(ranks_D), DOCUMENTS_PER_BLOCK):
-        for query, scores_B in enumerate(_dense(queries_QH @ documents_DH[part].T)):
+        for query, scores_B in enumerate(_as_dense(queries_QH @ documents_DH[part].T)):
             slack_B = np.float32(slack_Q[query]) * lengths_D[part]
             at_most_B = scores_B + slack_B
             low_Q[query] = min(low_Q[query], at_most_B.min())
@@ -126,26 +141,27 @@ def _best(
             at_most_S = np.concatenate([left[query][1], at_most_B[places_S]])
             places_S = np.concatenate([left[query][2], places_S + part.start])
             if 0 < k < len(places_S):
+                # The k-th largest lower bound: no document below it can be among the k best.
                 least_Q[query] = np.partition(at_least_S, -k)[-k]
                 may_be_S = at_most_S >= least_Q[query]
                 at_least_S, at_most_S, places_S = at_least_S[may_be_S], at_most_S[may_be_S], places_S[may_be_S]
             left[query] = at_least_S, at_most_S, places_S
     found = []
     for query, (_, _, places_S) in enumerate(left):
-        query_H = _row(queries_QH, query)
+        query_H = _get_row(queries_QH, query)
         may_be_all_the_same = len(ranks_D) > 1 and high_Q[query] <= low_Q[query]
         if may_be_all_the_same and _is_one_score(query_H, documents_DH, lengths_D):
             places_S = places_S[:0]
-        scores_S = _exact(query_H, documents_DH, places_S)
-        first_K = _top(scores_S, ranks_D[places_S], k)
+        scores_S = _score_exactly(query_H, documents_DH, places_S)
+        first_K = _find_top(scores_S, ranks_D[places_S], k)
         found.append((scores_S[first_K], places_S[first_K]))
     return found
 
 
-def without_self_hits(run: Hits, k: int, judgements: Judgements) -> Hits:
-    """Return the k best of every query without the document of the query's own id; search for k + 1 first.
+def remove_self_hits(run: Hits, k: int, judgements: Judgements) -> Hits:
+    """Return the k best hits per query without the document that has the id of the query. Search for k + 1 first.
 
-    A document that the query judges is never taken out.
+    A document that the query judges is never removed.
     """
     return {
         query_id: dict(
@@ -156,31 +172,31 @@ def without_self_hits(run: Hits, k: int, judgements: Judgements) -> Hits:
 
 
 def rank_by_score(hits: Mapping[str, float]) -> list[tuple[str, float]]:
-    """Return documents and scores, best first, the smaller id first in a tie."""
+    """Return documents and scores, best first. Ties go to the smaller id."""
     values = np.fromiter(hits.values(), dtype=np.float64, count=len(hits))
     ids = list(hits)
     ties = np.flatnonzero(values[:-1] == values[1:])
     if (values[:-1] >= values[1:]).all() and all(ids[place] < ids[place + 1] for place in ties):
-        return list(hits.items())  # as search gives them: sorting a million hits again is dear
+        return list(hits.items())  # already in the order of `search`: sorting a million hits again is expensive
     order = sorted(range(len(ids)), key=lambda place: (-values[place], ids[place]))
     return [(ids[place], hits[ids[place]]) for place in order]
 
 
-def ranked_as_trec_eval(hits: Mapping[str, float]) -> list[tuple[str, float]]:
-    """Return documents and scores, best first, compared in float32, the larger id first in a tie."""
-    return ranked_in_float32(hits, larger_id_first=True)
+def rank_as_trec_eval(hits: Mapping[str, float]) -> list[tuple[str, float]]:
+    """Return documents and scores, best first, compared in float32. Ties go to the larger id."""
+    return rank_in_float32(hits, larger_id_first=True)
 
 
-def ranked_in_float32(hits: Mapping[str, float], *, larger_id_first: bool = False) -> list[tuple[str, float]]:
-    """Return documents and scores, best first, compared in float32, the smaller or the larger id first in a tie."""
+def rank_in_float32(hits: Mapping[str, float], *, larger_id_first: bool = False) -> list[tuple[str, float]]:
+    """Return documents and scores, best first, compared in float32. Ties go to the smaller or the larger id."""
     with np.errstate(over="ignore"):
         values = np.fromiter(hits.values(), dtype=np.float64, count=len(hits)).astype(np.float32)
     by_id = sorted(zip(hits, values, strict=True), reverse=larger_id_first)
     return [(one, hits[one]) for one, _ in sorted(by_id, key=lambda hit: -hit[1])]
 
 
-def ranked_against(hits: Mapping[str, float], grades: Mapping[str, int]) -> list[tuple[str, float]]:
-    """Return documents and scores, best first, the less relevant first in a tie: the worst that ties allow."""
+def rank_pessimistically(hits: Mapping[str, float], grades: Mapping[str, int]) -> list[tuple[str, float]]:
+    """Return documents and scores, best first. Ties go to the less relevant document: the worst case of ties."""
     return sorted(hits.items(), key=lambda hit: (-hit[1], grades.get(hit[0], 0), hit[0]))
 
 
@@ -193,9 +209,9 @@ def score(
 ) -> dict[str, np.ndarray]:
     """Return each measure of every judged query, float32 (Q,), in the order of the sorted query ids.
 
-    A judged query that the run lacks scores 0. Grades below 0, such as -2 for junk, count as 0, as in trec_eval. `rank`
-    orders the hits of a query: `ranked_as_trec_eval` for runs that were made elsewhere. ValueError for an unknown
-    measure, and for a query without judgements.
+    A judged query that is missing from the run scores 0. Grades below 0, such as -2 for junk, count as 0, as in
+    trec_eval. `rank` orders the hits of a query. Use `rank_as_trec_eval` for runs from other programs. Raises
+    ValueError for an unknown measure or a query without judgements.
     """
     unknown = [name for name in measures if name not in MEASURES]
     if unknown:
@@ -203,7 +219,7 @@ def score(
     unjudged = sorted({*run, *judgements} - {query_id for query_id, grades in judgements.items() if grades})
     if unjudged:
         raise ValueError(f"{len(unjudged)} queries have no judged document, first {unjudged[0]!r}")
-    # The evaluator has its own rule for ties, so it gets positions instead of scores.
+    # The evaluator has its own rule for ties, so it gets ranks instead of scores.
     positions = {
         query_id: {document_id: -float(place) for place, (document_id, _) in enumerate(rank(hits))}
         for query_id, hits in run.items()
@@ -211,29 +227,29 @@ def score(
     place_of = {query_id: place for place, query_id in enumerate(sorted(judgements))}
     values = {name: np.zeros(len(place_of), dtype=np.float32) for name in measures}
     name_of = {MEASURES[name]: name for name in measures}
-    for metric in ir_measures.iter_calc(list(name_of), without_negative_grades(judgements), positions):
+    for metric in ir_measures.iter_calc(list(name_of), clip_negative_grades(judgements), positions):
         values[name_of[metric.measure]][place_of[metric.query_id]] = metric.value
     return values
 
 
-def without_negative_grades(judgements: Judgements) -> dict[str, dict[str, int]]:
+def clip_negative_grades(judgements: Judgements) -> dict[str, dict[str, int]]:
     """Return the judgements with 0 for every grade below 0.
 
-    They mean the same in trec_eval, whose code reads outside its tables for a query with none but negative grades.
+    The scores in trec_eval are the same. Its code reads outside its tables for a query with only negative grades.
     """
     return {query: {one: max(0, grade) for one, grade in grades.items()} for query, grades in judgements.items()}
 
 
 class Ties(NamedTuple):
-    """In how many queries ids decide a measure, and how many rank nothing because all their scores are the same."""
+    """Numbers of queries whose measure depends on ids, and of queries whose scores are all equal (no ranking)."""
 
     num_decided_by_ids: int
-    worst: float  # NDCG@10 if every tie went against the more relevant document
+    worst: float  # NDCG@10 if every tie goes against the more relevant document
     num_without_ranking: int
 
     @property
     def note(self) -> str:
-        """One line, empty if no query has a tie that matters."""
+        """One line. Empty if no query has a tie that matters."""
         ids = f"ids decide ties with a relevant document in {count_noun(self.num_decided_by_ids, 'query', 'queries')}"
         ids += f" (NDCG@10 {100 * self.worst:.1f} if all went against it)"
         same = f"{count_noun(self.num_without_ranking, 'query scores', 'queries score')} all documents the same: no ranking"
@@ -242,22 +258,24 @@ class Ties(NamedTuple):
 
 
 def find_ties(run: Hits, judgements: Judgements, values_Q: np.ndarray, *, is_exhaustive: bool) -> Ties:
-    """Return what ties decide in a run with these NDCG@10.
+    """Return the effect of ties on a run with these NDCG@10.
 
-    `is_exhaustive`: every query is compared with every document, so a query without hits ranked nothing.
+    If `is_exhaustive`, every query was compared with every document, so a query without hits has no ranking.
     """
-    worst = {query: dict(_descending(ranked_against(run.get(query, {}), judgements[query]))) for query in judgements}
+    worst = {
+        query: dict(_negate_ranks(rank_pessimistically(run.get(query, {}), judgements[query]))) for query in judgements
+    }
     worst_Q = score(worst, judgements, ("ndcg_at_10",))["ndcg_at_10"]
     num_without = sum(not run.get(query) for query in judgements) if is_exhaustive else 0
     return Ties(int((worst_Q < values_Q - 1e-6).sum()), float(worst_Q.mean()), num_without)
 
 
-def _descending(hits: list[tuple[str, float]]) -> Iterator[tuple[str, float]]:
+def _negate_ranks(hits: list[tuple[str, float]]) -> Iterator[tuple[str, float]]:
     return ((one, -float(place)) for place, (one, _) in enumerate(hits))
 
 
 def bm25_parameters(tokenizer: str) -> dict[str, Any]:
-    """Return what decides the scores of BM25; ValueError for an unknown tokenizer."""
+    """Return the parameters that decide the scores of BM25. Raises ValueError for an unknown tokenizer."""
     if tokenizer not in BM25_TOKENIZERS:
         raise ValueError(f"tokenizer={tokenizer!r} is unknown; choose one of {list(BM25_TOKENIZERS)}")
     return BM25_PARAMETERS | BM25_TOKENIZERS[tokenizer]
@@ -270,42 +288,46 @@ def bm25_search(
     *,
     tokenizer: str = UNICODE,
 ) -> tuple[Hits, dict[str, Any]]:
-    """Return the BM25 run of a collection, without documents that share no term with a query, and its parameters.
+    """Return the BM25 run of a collection and its parameters. Documents that share no term with a query are dropped.
 
-    With `candidates`, only a query's own are ranked; term counts are those of the whole collection. `tokenizer`:
-    "unicode" for any script (`repro.evaluate.terms`), "english" as published rows were scored. The parameters hold a
-    note if texts have no term.
+    With `candidates`, only those of a query are ranked. Term counts are still those of the whole collection. The
+    tokenizer "unicode" supports any script (`repro.evaluate.terms`), "english" is that of published rows. If texts have
+    no term, the parameters contain a note.
     """
+    # In the order of ids, so that ties go to the smaller id.
     order = sorted(range(len(retrieval.document_ids)), key=retrieval.document_ids.__getitem__)
     ids = [retrieval.document_ids[place] for place in order]
     index = bm25s.BM25(**{name: BM25_PARAMETERS[name] for name in ("k1", "b", "method")})
     parameters = {**bm25_parameters(tokenizer), "bm25s": version("bm25s")}
-    texts = _bm25_tokens([retrieval.documents[place] for place in order], tokenizer)
-    asked = _bm25_tokens(list(retrieval.queries), tokenizer)
-    without = {"query": sum(not row for row in asked.ids), "document": sum(not row for row in texts.ids)}
-    if any(without.values()):
+    document_tokens = _tokenize_for_bm25([retrieval.documents[place] for place in order], tokenizer)
+    query_tokens = _tokenize_for_bm25(list(retrieval.queries), tokenizer)
+    num_empty = {
+        "query": sum(not row for row in query_tokens.ids),
+        "document": sum(not row for row in document_tokens.ids),
+    }
+    if any(num_empty.values()):
         counts = [
-            count_noun(num, one, more) for (one, num), more in zip(without.items(), ("queries", None), strict=True)
+            count_noun(num, one, more) for (one, num), more in zip(num_empty.items(), ("queries", None), strict=True)
         ]
         parameters["note"] = f"BM25 reads no term in {' and '.join(counts)}: they find nothing and are not found"
-    if not any(texts.ids):
+    if not any(document_tokens.ids):
         return {query_id: {} for query_id in retrieval.query_ids}, parameters
-    index.index(texts, show_progress=False)
+    index.index(document_tokens, show_progress=False)
     place_of = {document_id: place for place, document_id in enumerate(ids)}
-    word_of = {number: word for word, number in asked.vocab.items()}
+    word_of = {number: word for word, number in query_tokens.vocab.items()}
     run: Hits = {}
-    for query_id, numbers in zip(retrieval.query_ids, asked.ids, strict=True):
+    for query_id, numbers in zip(retrieval.query_ids, query_tokens.ids, strict=True):
         known = [word_of[number] for number in numbers if word_of[number] in index.vocab_dict]
-        scores_D, among = index.get_scores(known) if known else np.zeros(len(ids)), ids
+        scores_D, ranked_ids = index.get_scores(known) if known else np.zeros(len(ids)), ids
         if candidates is not None:
-            among = sorted(set(candidates.get(query_id, ())))
-            scores_D = scores_D[[place_of[document_id] for document_id in among]]
-        hits = _hits(scores_D, among, k)
+            ranked_ids = sorted(set(candidates.get(query_id, ())))
+            scores_D = scores_D[[place_of[document_id] for document_id in ranked_ids]]
+        hits = _rank_sorted(scores_D, ranked_ids, k)
         run[query_id] = {document_id: value for document_id, value in hits.items() if value > 0}
     return run, parameters
 
 
-def _bm25_tokens(texts: list[str], tokenizer: str) -> Any:
+def _tokenize_for_bm25(texts: list[str], tokenizer: str) -> Any:
     if tokenizer == UNICODE:
         return tokenize_terms(texts)
     stemmer = Stemmer.Stemmer("english")
@@ -313,10 +335,10 @@ def _bm25_tokens(texts: list[str], tokenizer: str) -> Any:
 
 
 def write_run(path: Path, run: Hits, *, tag: str) -> None:
-    """Write a gzipped TREC run file by rename; the same run gives the same bytes."""
+    """Write a gzipped TREC run file atomically. Equal runs give equal bytes."""
     words = {tag, *run, *(document_id for hits in run.values() for document_id in hits)}
-    if unfit := sorted(word for word in words if len(word.split()) != 1):
-        raise ValueError(f"{path.name}: a TREC run cannot hold an empty id or one with a space: {unfit[0]!r}")
+    if invalid := sorted(word for word in words if len(word.split()) != 1):
+        raise ValueError(f"{path.name}: a TREC run cannot hold an empty id or one with a space: {invalid[0]!r}")
     lines = [
         f"{query_id} Q0 {document_id} {rank} {float(value)!r} {tag}\n"
         for query_id, hits in run.items()
@@ -327,9 +349,9 @@ def write_run(path: Path, run: Hits, *, tag: str) -> None:
 
 
 def read_run(path: Path) -> Hits:
-    """Read a TREC run file, gzipped or not.
+    """Load a TREC run file, gzipped or not.
 
-    ValueError names the line that is not one, or that ranks a document for the same query again; and a damaged file.
+    Raises ValueError with the line that is malformed or repeats a document of a query, and for a damaged file.
     """
     check_regular(path)
     run: Hits = {}
@@ -357,7 +379,7 @@ def _parse_hit(line: str) -> tuple[str, str, float]:
     if len(parts) != 6:
         raise ValueError(f"{len(parts)} columns, expected query, Q0, document, rank, score, tag")
     try:
-        if "_" in parts[4]:  # which Python reads as digits, and no other program
+        if "_" in parts[4]:  # Python accepts "1_0" as a number, other programs do not
             raise ValueError
         value = float(parts[4])
     except ValueError as error:
@@ -373,11 +395,11 @@ def _open_text(path: Path) -> IO[str]:
     return gzip.open(path, "rt", encoding="utf-8-sig") if is_gzip else path.open(encoding="utf-8-sig")
 
 
-def _float32(vectors: Matrix) -> Matrix:
+def _as_float32(vectors: Matrix) -> Matrix:
     return vectors.astype(np.float32) if isinstance(vectors, csr_array) else np.asarray(vectors, dtype=np.float32)
 
 
-def _dense(scores: Matrix) -> np.ndarray:
+def _as_dense(scores: Matrix) -> np.ndarray:
     return scores.toarray() if isinstance(scores, csr_array) else scores
 
 
@@ -406,7 +428,7 @@ def _rerank(
     k: int,
 ) -> Hits:
     place_of = {document_id: place for place, document_id in enumerate(document_ids)}
-    lengths_D = _lengths(documents_DH)
+    lengths_D = _compute_lengths(documents_DH)
     run: Hits = {}
     for query_id, query_H in zip(query_ids, queries_QH.astype(np.float64), strict=True):
         wanted = sorted(set(candidates.get(query_id, ())))
@@ -417,19 +439,20 @@ def _rerank(
         if len(wanted) > 1 and _is_one_score(query_H, documents_DH[places_C], lengths_D[places_C]):
             run[query_id] = {}
             continue
-        run[query_id] = _hits(_exact(query_H, documents_DH, places_C), wanted, k)
+        run[query_id] = _rank_sorted(_score_exactly(query_H, documents_DH, places_C), wanted, k)
     return run
 
 
-def _in_range(vectors: Matrix) -> Matrix:
-    """Return vectors whose largest number is near 1 if it was far from it: products neither overflow nor vanish."""
+def _scale_to_range(vectors: Matrix) -> Matrix:
+    """Scale vectors by a power of two if their largest number is far from 1, so that products stay in range."""
     numbers = vectors.data if isinstance(vectors, csr_array) else vectors
     largest = max(float(np.max(numbers, initial=0)), -float(np.min(numbers, initial=0)))
+    # A power of two leaves every mantissa as it is, so no ranking changes.
     exponent = int(np.frexp(largest)[1])
-    return vectors if abs(exponent) <= SAFE_EXPONENT else _float32(vectors * np.ldexp(1.0, -exponent))
+    return vectors if abs(exponent) <= SAFE_EXPONENT else _as_float32(vectors * np.ldexp(1.0, -exponent))
 
 
-def _lengths(vectors_NH: Matrix) -> np.ndarray:
+def _compute_lengths(vectors_NH: Matrix) -> np.ndarray:
     """Return the length of each vector, float32 (N,)."""
     if isinstance(vectors_NH, csr_array):
         return np.sqrt((vectors_NH * vectors_NH).sum(axis=1)).astype(np.float32)
@@ -437,26 +460,28 @@ def _lengths(vectors_NH: Matrix) -> np.ndarray:
 
 
 def _count_terms(queries_QH: Matrix) -> int:
-    """Return how many products are summed for a score, at most."""
+    """Return the largest number of products in a score."""
     if isinstance(queries_QH, csr_array):
         return int(np.diff(queries_QH.indptr).max(initial=0))
     return int(queries_QH.shape[1])
 
 
-def _row(vectors_NH: Matrix, place: int) -> np.ndarray:
+def _get_row(vectors_NH: Matrix, place: int) -> np.ndarray:
     """Return one vector, dense, float64 (H,)."""
-    row: np.ndarray = _dense(vectors_NH[[place]])[0].astype(np.float64)
+    row: np.ndarray = _as_dense(vectors_NH[[place]])[0].astype(np.float64)
     return row
 
 
-def _exact(query_H: np.ndarray, documents_DH: Matrix, places_S: np.ndarray) -> np.ndarray:
-    """Return inner products summed in float64 and rounded to float32, (S,); equal vectors give equal ones."""
-    parts = [_products(query_H, documents_DH[places_S[part]]) for part in iter_blocks(len(places_S), ROWS_AT_ONCE)]
+def _score_exactly(query_H: np.ndarray, documents_DH: Matrix, places_S: np.ndarray) -> np.ndarray:
+    """Return inner products summed in float64 and rounded to float32, (S,). Equal vectors give equal results."""
+    parts = [
+        _compute_products(query_H, documents_DH[places_S[part]]) for part in iter_blocks(len(places_S), ROWS_AT_ONCE)
+    ]
     return np.concatenate([np.zeros(0), *parts]).astype(np.float32)
 
 
-def _products(query_H: np.ndarray, documents_SH: Matrix) -> np.ndarray:
-    """Return inner products in float64, (S,), summed within each row: a matrix product sums rows in several orders."""
+def _compute_products(query_H: np.ndarray, documents_SH: Matrix) -> np.ndarray:
+    """Return inner products in float64, (S,), summed within each row. A matrix product would vary the order of sums."""
     if isinstance(documents_SH, csr_array):
         found_S: np.ndarray = documents_SH.astype(np.float64) @ query_H
         return found_S
@@ -465,32 +490,32 @@ def _products(query_H: np.ndarray, documents_SH: Matrix) -> np.ndarray:
 
 
 def _is_one_score(query_H: np.ndarray, documents_DH: Matrix, lengths_D: np.ndarray) -> bool:
-    """Return whether one query scores all documents the same, but for what float32 leaves of equal texts."""
+    """Return whether a query scores all documents the same, up to the float32 error of equal texts."""
     size = SAME * float(np.sqrt(query_H @ query_H)) * float(lengths_D.max())
     low, high = np.inf, -np.inf
     for part in iter_blocks(len(lengths_D), ROWS_AT_ONCE):
-        scores_B = _products(query_H, documents_DH[part])
+        scores_B = _compute_products(query_H, documents_DH[part])
         low, high = min(low, float(scores_B.min())), max(high, float(scores_B.max()))
         if high - low > size:
             return False
     return True
 
 
-def _top(scores_S: np.ndarray, ranks_S: np.ndarray, k: int) -> np.ndarray:
-    """Return the places of the k best, best first, of equal ones the smaller rank, (K,)."""
+def _find_top(scores_S: np.ndarray, ranks_S: np.ndarray, k: int) -> np.ndarray:
+    """Return the indices of the k best, best first, (K,). Ties go to the smaller rank."""
     if 0 < k < len(scores_S):
-        among = np.flatnonzero(scores_S >= np.partition(scores_S, -k)[-k])
-        return among[np.lexsort((ranks_S[among], -scores_S[among]))[:k]]
+        top_S = np.flatnonzero(scores_S >= np.partition(scores_S, -k)[-k])
+        return top_S[np.lexsort((ranks_S[top_S], -scores_S[top_S]))[:k]]
     first_K: np.ndarray = np.lexsort((ranks_S, -scores_S))[:k]
     return first_K
 
 
-def _hits(scores_D: np.ndarray, sorted_ids: Sequence[str], k: int) -> dict[str, float]:
-    """Return the k best of documents in the order of their ids."""
-    first_K = _top(scores_D, np.arange(len(scores_D)), k)
-    return _named(scores_D[first_K], [sorted_ids[place] for place in first_K])
+def _rank_sorted(scores_D: np.ndarray, sorted_ids: Sequence[str], k: int) -> dict[str, float]:
+    """Return the k best of documents that are sorted by id."""
+    first_K = _find_top(scores_D, np.arange(len(scores_D)), k)
+    return _name_scores(scores_D[first_K], [sorted_ids[place] for place in first_K])
 
 
-def _named(scores_K: np.ndarray, ids: Sequence[str]) -> dict[str, float]:
-    """Return float32 scores by id as the shortest decimals that mean them: a run file gives the same numbers back."""
+def _name_scores(scores_K: np.ndarray, ids: Sequence[str]) -> dict[str, float]:
+    """Return float32 scores by id as the shortest decimals that identify them, so a run file restores them exactly."""
     return {one: float(str(value)) for one, value in zip(ids, scores_K.astype(np.float32), strict=True)}

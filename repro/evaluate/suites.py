@@ -1,9 +1,12 @@
-"""Scores a model on a suite of BEIR folders, under one or several contexts; every score knows how it came about.
+"""Score a model on a suite of BEIR folders under one or several contexts, with the provenance of every score.
 
-Metric paths: `desk/<dataset>/ndcg_at_10`; `desk/<family>/…` and `desk/mean/…` are means over datasets. Scores under
-another context than the corpus' own stand under `desk+wrong/…` and `desk+null/…`; scores of the vectors' first 16
-dimensions, normalised anew, under `desk+width16/…` and `desk+wrong-width16/…`; of turned vectors under `desk+svd16/…`.
-Scores of vectors whitened by a corpus stand under `desk+whitened/…`, `desk+whitened-wrong/…`, `desk+whitened-random/…`.
+Metric paths:
+
+- `desk/<dataset>/ndcg_at_10`. Means over datasets are `desk/<family>/…` and `desk/mean/…`.
+- `desk+wrong/…`, `desk+null/…`: under another context than documents of the searched corpus.
+- `desk+width16/…`, `desk+wrong-width16/…`: the first 16 dimensions of the vectors, normalised again.
+- `desk+svd16/…`: the same of vectors that were rotated first.
+- `desk+whitened/…`, `desk+whitened-wrong/…`, `desk+whitened-random/…`: vectors whitened by a corpus.
 """
 
 from __future__ import annotations
@@ -19,8 +22,8 @@ from repro.data.beir import HEADLINE, Retrieval, Suite, group_datasets
 from repro.evaluate.adaptation import DEFAULT_SHRINKAGE, AffineMap, Moments, make_whitened_view, whitening
 from repro.evaluate.collections import Collection, describe_datasets, read_collections, without_quirky_hits
 from repro.evaluate.contexts import Context, draw_context, wrong_corpora
-from repro.evaluate.kept import Found, Kept
-from repro.evaluate.prefixes import OWN, list_rotated_views, list_views, parse_view, prefix
+from repro.evaluate.prefixes import OWN, list_rotated_views, list_views, parse_view, take_prefix
+from repro.evaluate.result_cache import CachedResult, Kept
 from repro.evaluate.retrieval import UNICODE, Hits, bm25_search, find_ties, score, search, write_run
 
 if TYPE_CHECKING:
@@ -28,42 +31,43 @@ if TYPE_CHECKING:
 
 TOP_K = 100
 MOST_TOGETHER = 2**28
-"""Bytes of vectors of one collection, all contexts together, that are kept at once."""
+"""Memory limit in bytes for the vectors of one collection under all contexts together."""
 FULL, RERANKED = "full search", "reranking of a first stage"
 
 
 class Encoder(Protocol):
-    """What is scored; `repro.model` offers it."""
+    """A model to score. The models of `repro.model` implement it."""
 
     def set_context(self, texts: Sequence[str] | None, seed: int = 0, prompt: str = "document") -> None:
-        """Choose the corpus that vectors depend on; `prompt` is the role its texts have."""
+        """Set the context documents. `prompt` is the role of the texts."""
 
     def encode(self, texts: Sequence[str], prompt: str = "document") -> np.ndarray:
-        """Return vectors whose inner products rank, float32 (N, D); of unit length unless a setting says otherwise."""
+        """Return float32 vectors (N, D), ranked by inner product. They have unit length unless a setting differs."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """How an encoder is scored: under which contexts, and against all documents or only candidates."""
+    """How to score an encoder: its contexts, and whether it ranks all documents or only candidates."""
 
     contexts: Sequence[str] = ("own",)
-    num_contexts: int = 0  # 0: the encoder has no context
+    num_contexts: int = 0  # 0 if the encoder has no context
     seed: int = 0
-    candidates: Mapping[str, Hits] | None = None  # by dataset: a first stage's run, to rerank (the truncated protocol)
-    pool: Retrieval | None = None  # the texts of the context "random"
-    wrong_from: Retrieval | None = None  # the texts of the context "wrong"; None: another dataset of the suite
-    widths: Sequence[int] = ()  # prefixes of the vectors that are scored beside the whole
-    keeps_lengths: bool = False  # the encoder's vectors are no unit vectors, and prefixes are not normalised anew
-    directions_WW: np.ndarray | None = None  # turns the vectors under "own", whose prefixes are scored then, too
-    whitened: Sequence[str] = ()  # the vectors under "own" are also whitened by documents of these: own, wrong, random
-    shrinkage: float | None = None  # of the whitening; None: the default
+    candidates: Mapping[str, Hits] | None = None  # runs of a first stage to rerank (truncated protocol), by dataset
+    pool: Retrieval | None = None  # source of the context "random"
+    wrong_from: Retrieval | None = None  # source of the context "wrong", by default another dataset of the suite
+    widths: Sequence[int] = ()  # prefixes of the vectors to score next to the whole vectors
+    keeps_lengths: bool = False  # the vectors are not unit vectors, so prefixes are not normalised
+    directions_WW: np.ndarray | None = None  # rotation of the vectors under "own", whose prefixes are then scored too
+    whitened: Sequence[str] = ()  # corpora that the vectors under "own" are also whitened by: own, wrong, random
+    shrinkage: float | None = None  # of the whitening, by default DEFAULT_SHRINKAGE
 
     @property
     def views(self) -> list[str]:
-        """Every context, and behind it the same at each width: "own", "width16", "wrong", "wrong-width16"; "svd16"."""
+        """All views: each context followed by its widths ("own", "width16", "wrong", "wrong-width16", "svd16")."""
         turned = [] if self.directions_WW is None else list_rotated_views(self.widths)
-        whitened = [make_whitened_view(source) for source in self.whitened]  # first, as they share the vectors of "own"
+        # Whitened views come first, because they share the vectors of "own".
+        whitened = [make_whitened_view(source) for source in self.whitened]
         return whitened + list_views(self.contexts, self.widths) + turned
 
     def __post_init__(self) -> None:
@@ -72,12 +76,12 @@ class Setting:
                 f"contexts {list(self.contexts)} with num_contexts=0: without documents there is only 'own'"
             )
         if "random" in (*self.contexts, *self.whitened) and self.pool is None:
-            raise ValueError("the context 'random' is drawn from a pool of general text: give one")
+            raise ValueError("the context 'random' needs a pool of general text: pass `pool`")
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Metrics by path, the NDCG@10 of every query by suite and context (datasets in order), and how they came about."""
+    """Metrics by path, the NDCG@10 of every query by suite and context (datasets in order), and their provenance."""
 
     metrics: dict[str, float]
     per_query: dict[str, np.ndarray]
@@ -86,9 +90,9 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Ended:
-    """What is told when a collection has ended: its NDCG@10 by context, and whether all of that was kept before.
+    """The event at the end of a collection: its NDCG@10 by context, and whether every score came from the cache.
 
-    `ties`: a line for each context in which ties decide scores.
+    `ties` holds one line per context in which ties decide scores.
     """
 
     dataset: str
@@ -97,31 +101,31 @@ class Ended:
     ties: Mapping[str, str] = field(default_factory=dict)
 
 
-def silent(ended: Ended) -> None:
-    """Tell nothing."""
+def ignore_event(ended: Ended) -> None:
+    """Ignore the event."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Keeping:
-    """Where results go: TREC runs, each result by itself when asked for, and a word when a collection has ended."""
+    """Outputs of an evaluation: TREC runs, the result cache, and a callback at the end of each collection."""
 
     runs: Path | None = None
-    kept: Kept | None = None  # needs `runs`
-    tell: Callable[[Ended], None] = silent
+    kept: Kept | None = None  # requires `runs`
+    tell: Callable[[Ended], None] = ignore_event
 
 
 class System(Protocol):
-    """What finds documents: a model under contexts, or BM25."""
+    """A retrieval system: a model under contexts, or BM25."""
 
     def source(self, collection: Collection, kind: str) -> Retrieval | None:
-        """Return the corpus a context is drawn from; None: from none."""
+        """Return the source corpus of a context, or None if it has none."""
 
     def search(self, collection: Collection, kind: str) -> tuple[Hits, dict[str, Any]]:
-        """Return a run, and how it came about."""
+        """Return a run and its provenance."""
         ...
 
-    def expect(self, collection: Collection, kinds: Sequence[str]) -> None:
-        """Prepare for a search of a collection under each of these contexts."""
+    def prepare(self, collection: Collection, kinds: Sequence[str]) -> None:
+        """Prepare to search a collection under each of these contexts."""
 
 
 def evaluate_setting(
@@ -131,7 +135,7 @@ def evaluate_setting(
     keeping: Keeping | None = None,
     collections: Mapping[str, Collection] | None = None,
 ) -> Evaluation:
-    """Score an encoder on a suite under each context, at each width; `collections` are read when they are not given."""
+    """Score an encoder on a suite under each context and width. `collections` are loaded if they are not given."""
     read = read_collections(suite) if collections is None else collections
     needs_wrong = "wrong" in (*setting.contexts, *setting.whitened) and setting.wrong_from is None
     others = wrong_corpora(suite.datasets) if needs_wrong else {}
@@ -153,79 +157,80 @@ def evaluate_bm25(
     candidates: Mapping[str, Hits] | None = None,
     tokenizer: str = UNICODE,
 ) -> Evaluation:
-    """Score BM25 on the same suite, or on a first stage's candidates; its parameters are in the provenance."""
+    """Score BM25 on a suite, or on the candidates of a first stage. The provenance contains its parameters."""
     read = read_collections(suite) if collections is None else collections
     evaluation, found = _score_all(
         suite, read, ("own",), Bm25System(candidates, tokenizer), keeping or Keeping(runs=folder)
     )
-    told = {"bm25": dict(next(iter(found.values())).provenance)} | (
+    details = {"bm25": dict(next(iter(found.values())).provenance)} | (
         {} if candidates is None else {"protocol": RERANKED}
     )
-    return Evaluation(evaluation.metrics, evaluation.per_query, {**evaluation.provenance, **told})
+    return Evaluation(evaluation.metrics, evaluation.per_query, {**evaluation.provenance, **details})
 
 
 @dataclass
 class ModelSystem:
     """An encoder under contexts.
 
-    1. The texts of a collection are tokenised once, and embedded once per context for all widths.
-    2. Each batch is embedded under all contexts in turn, which share the first layer's projections of its tokens.
-    3. The null context is one vector that counts as often as there are slots (`Backbone.text_behind`).
-    From the first layer on every token reads the context, so nothing else can be shared.
+    1. The texts of a collection are tokenised once. They are embedded once per context, for all widths.
+    2. Each batch is embedded under all contexts in turn. The contexts share the first layer's projections of its tokens.
+    3. The null context is one vector, weighted by the number of slots (`Backbone.text_behind`).
+
+    From the first layer on every token attends to the context, so contexts can share nothing else.
     """
 
     encoder: Encoder
     setting: Setting
     collections: Mapping[str, Collection]
-    others: Mapping[str, str]  # dataset to the one that serves as its wrong corpus
+    others: Mapping[str, str]  # the wrong corpus of each dataset
     _tokens: tuple[str, dict[str, Any]] = ("", {})
     _embedded: tuple[tuple[str, str, bool], Any] = (("", "", False), None)
-    _together: dict[tuple[str, str], Any] = field(default_factory=dict)  # by collection and context, used once each
+    _together: dict[tuple[str, str], Any] = field(default_factory=dict)  # by collection and context, each used once
 
     def source(self, collection: Collection, kind: str) -> Retrieval | None:
-        """Return the corpus that a context of this kind is drawn from."""
-        whitened_by = self._whitened_by(kind)
+        """Return the source corpus of a context."""
+        whitened_by = self._find_whitening_source(kind)
         kind = whitened_by or parse_view(kind)[0]
         if (not self.setting.num_contexts and whitened_by is None) or kind == "null":
             return None
         if kind == "wrong":
-            lent = self.setting.wrong_from
-            return self.collections[self.others[collection.retrieval.name]].retrieval if lent is None else lent
+            corpus = self.setting.wrong_from
+            return self.collections[self.others[collection.retrieval.name]].retrieval if corpus is None else corpus
         return self.setting.pool if kind == "random" else collection.retrieval
 
-    def _whitened_by(self, view: str) -> str | None:
-        """Return whose documents a view is whitened by; None if it is not whitened."""
+    def _find_whitening_source(self, view: str) -> str | None:
+        """Return the corpus that a view is whitened by, or None if it is not whitened."""
         return next((source for source in self.setting.whitened if make_whitened_view(source) == view), None)
 
     def search(self, collection: Collection, kind: str) -> tuple[Hits, dict[str, Any]]:
-        """Return the run under one context, at one width, and how that context was drawn."""
+        """Return the run under one context at one width, and the provenance of the context."""
         retrieval, setting = collection.retrieval, self.setting
-        source = self._whitened_by(kind)
+        source = self._find_whitening_source(kind)
         context, width, is_turned = parse_view(kind) if source is None else (OWN, None, False)
-        queries, documents, provenance = self._vectors(collection, context, is_turned=is_turned)
+        queries, documents, provenance = self._get_vectors(collection, context, is_turned=is_turned)
         if source is not None:
             fitted = self._fit(collection, source, documents)
             queries, documents = fitted(queries), fitted(documents)
         if width is not None:
             how = {"keeps_lengths": setting.keeps_lengths}
-            queries, documents = prefix(queries, width, **how), prefix(documents, width, **how)
+            queries, documents = take_prefix(queries, width, **how), take_prefix(documents, width, **how)
         candidates = None if setting.candidates is None else setting.candidates[retrieval.name]
-        k, ids = TOP_K + collection.num_extra_hits, [retrieval.document_ids[row] for row in self._rows(retrieval)]
+        k, ids = TOP_K + collection.num_extra_hits, [retrieval.document_ids[row] for row in self._list_rows(retrieval)]
         return search(queries, documents, retrieval.query_ids, ids, k, candidates), provenance
 
     def _fit(self, collection: Collection, source: str, documents: np.ndarray) -> AffineMap:
-        """Return the whitening by all documents of a corpus, of training text by as many as the searched corpus has.
+        """Return the whitening by all documents of a corpus. Training text has as many as the searched corpus.
 
-        A contextual model embeds the other corpus under documents of that corpus.
+        A contextual model embeds another corpus under documents of that corpus.
         """
         if source != OWN:
-            lent = self.source(collection, make_whitened_view(source))
-            assert lent is not None, f"vectors are whitened by {source!r}: it is a corpus"
+            corpus = self.source(collection, make_whitened_view(source))
+            assert corpus is not None, f"vectors are whitened by {source!r}: it is a corpus"
             if self.setting.num_contexts:
-                drawn = draw_context("own", lent, num_contexts=self.setting.num_contexts, seed=self.setting.seed)
+                drawn = draw_context("own", corpus, num_contexts=self.setting.num_contexts, seed=self.setting.seed)
                 self.encoder.set_context(drawn.texts, self.setting.seed, "document")
-            count = len(documents) if source == "random" else len(lent.documents)
-            texts = draw_context("random", lent, num_contexts=count, seed=self.setting.seed).texts
+            count = len(documents) if source == "random" else len(corpus.documents)
+            texts = draw_context("random", corpus, num_contexts=count, seed=self.setting.seed).texts
             documents = self.encoder.encode(texts or [], "document")
         shrinkage = self.setting.shrinkage
         used = DEFAULT_SHRINKAGE if shrinkage is None else shrinkage
@@ -234,34 +239,37 @@ class ModelSystem:
         except ValueError as error:
             raise ValueError(f"{collection.retrieval.name}, whitened by its {source} corpus: {error}") from error
 
-    def expect(self, collection: Collection, kinds: Sequence[str]) -> None:
-        """Embed a collection under several contexts together, if all these vectors may lie in memory."""
+    def prepare(self, collection: Collection, kinds: Sequence[str]) -> None:
+        """Embed a collection under several contexts together, if all these vectors fit into `MOST_TOGETHER`."""
         from repro.model.contextual import ContextualModel
 
         self._together.clear()
-        contexts = list(dict.fromkeys(OWN if self._whitened_by(kind) else parse_view(kind)[0] for kind in kinds))
+        contexts = list(
+            dict.fromkeys(OWN if self._find_whitening_source(kind) else parse_view(kind)[0] for kind in kinds)
+        )
         if len(contexts) < 2 or not isinstance(self.encoder, ContextualModel):
             return
         retrieval, width = collection.retrieval, self.encoder.config.hidden_size
-        documents = self._documents(retrieval)
+        documents = self._get_documents(retrieval)
         if len(contexts) * (len(documents) + len(retrieval.queries)) * width * 4 > MOST_TOGETHER:
             return
         vectors, drawn = [], []
         for kind in contexts:
             drawn.append(self._set_context(collection, kind))
             vectors.append(self.encoder.given_context())
-        queries = self.encoder.encode_under(self._tokenized(retrieval, retrieval.queries, "query", "queries"), vectors)
-        tokens = self._tokenized(retrieval, documents, collection.document_role, "documents")
+        queries = self.encoder.encode_under(self._tokenize(retrieval, retrieval.queries, "query", "queries"), vectors)
+        tokens = self._tokenize(retrieval, documents, collection.document_role, "documents")
         found = zip(contexts, queries, self.encoder.encode_under(tokens, vectors), drawn, strict=True)
         self._together = {(retrieval.name, kind): tuple(each) for kind, *each in found}
 
-    def _vectors(
+    def _get_vectors(
         self, collection: Collection, context: str, *, is_turned: bool
     ) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
-        """Return what `_embed` does, from before if it was asked for last; turned vectors take the place of theirs."""
+        """Return the vectors of `_embed`, cached for the last context. Rotated vectors replace the plain ones."""
         plain = (collection.retrieval.name, context, False)
         if self._embedded[0] not in (plain, (*plain[:2], is_turned)):
-            self._embedded = (("", "", False), None)  # let go of before others are made: there may be millions
+            # Release the old vectors before computing new ones: there may be millions.
+            self._embedded = (("", "", False), None)
             self._embedded = (plain, self._embed(collection, context))
         if is_turned and self._embedded[0] == plain:
             queries, documents, provenance = self._embedded[1]
@@ -270,8 +278,8 @@ class ModelSystem:
         vectors: tuple[np.ndarray, np.ndarray, dict[str, Any]] = self._embedded[1]
         return vectors
 
-    def _rows(self, retrieval: Retrieval) -> Sequence[int]:
-        """Return the places of the documents that are embedded: all, or those that are some query's candidate."""
+    def _list_rows(self, retrieval: Retrieval) -> Sequence[int]:
+        """Return the indices of the documents to embed: all, or all candidates of any query."""
         every = range(len(retrieval.document_ids))
         if self.setting.candidates is None:
             return every
@@ -279,27 +287,27 @@ class ModelSystem:
         return [row for row in every if retrieval.document_ids[row] in wanted] or every[:1]
 
     def _embed(self, collection: Collection, kind: str) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
-        """Return the vectors of queries and documents under one context, and how that context was drawn."""
+        """Return the vectors of queries and documents under one context, and the provenance of the context."""
         retrieval, role = collection.retrieval, collection.document_role
         if (found := self._together.pop((retrieval.name, kind), None)) is not None:
             queries, documents, provenance = found
             return queries, documents, provenance
         provenance = self._set_context(collection, kind)
         queries = self._encode(retrieval, retrieval.queries, "query", "queries")
-        return queries, self._encode(retrieval, self._documents(retrieval), role, "documents"), provenance
+        return queries, self._encode(retrieval, self._get_documents(retrieval), role, "documents"), provenance
 
-    def _documents(self, retrieval: Retrieval) -> list[str]:
-        return [retrieval.documents[row] for row in self._rows(retrieval)]
+    def _get_documents(self, retrieval: Retrieval) -> list[str]:
+        return [retrieval.documents[row] for row in self._list_rows(retrieval)]
 
     def _set_context(self, collection: Collection, kind: str) -> dict[str, Any]:
-        """Give the encoder its context, if it has one, and return how that was drawn."""
+        """Set the context of the encoder, if it has one, and return its provenance."""
         if not self.setting.num_contexts:
             return {}
-        context = self._context(collection, kind)
+        context = self._draw_context(collection, kind)
         self.encoder.set_context(context.texts, self.setting.seed, collection.document_role)
         return context.provenance
 
-    def _context(self, collection: Collection, kind: str) -> Context:
+    def _draw_context(self, collection: Collection, kind: str) -> Context:
         source = self.source(collection, kind)
         return draw_context(kind, source, num_contexts=self.setting.num_contexts, seed=self.setting.seed)
 
@@ -308,10 +316,10 @@ class ModelSystem:
 
         if not isinstance(self.encoder, TextEncoder):
             return self.encoder.encode(texts, role)
-        return self.encoder.encode_tokens(self._tokenized(retrieval, texts, role, side))
+        return self.encoder.encode_tokens(self._tokenize(retrieval, texts, role, side))
 
-    def _tokenized(self, retrieval: Retrieval, texts: Sequence[str], role: str, side: str) -> Any:
-        """Return the token ids of one side of a collection, tokenised once."""
+    def _tokenize(self, retrieval: Retrieval, texts: Sequence[str], role: str, side: str) -> Any:
+        """Return the token ids of one side of a collection. Each side is tokenised once."""
         if self._tokens[0] != retrieval.name:
             self._tokens = (retrieval.name, {})
         if side not in self._tokens[1]:
@@ -321,19 +329,19 @@ class ModelSystem:
 
 @dataclass(frozen=True)
 class Bm25System:
-    """BM25, which has no context; with candidates, by dataset, it ranks only those."""
+    """BM25, which has no context. With candidates by dataset, it ranks only those."""
 
     candidates: Mapping[str, Hits] | None = None
     tokenizer: str = UNICODE
 
     def source(self, collection: Collection, kind: str) -> Retrieval | None:
-        """Return no corpus."""
+        """Return None: BM25 has no context."""
 
-    def expect(self, collection: Collection, kinds: Sequence[str]) -> None:
-        """Prepare nothing."""
+    def prepare(self, collection: Collection, kinds: Sequence[str]) -> None:
+        """Do nothing: BM25 has no vectors to prepare."""
 
     def search(self, collection: Collection, kind: str) -> tuple[Hits, dict[str, Any]]:
-        """Return BM25's run and its parameters."""
+        """Return the BM25 run and its parameters."""
         own = None if self.candidates is None else self.candidates[collection.retrieval.name]
         return bm25_search(collection.retrieval, TOP_K + collection.num_extra_hits, own, tokenizer=self.tokenizer)
 
@@ -344,13 +352,14 @@ def _score_all(
     contexts: Sequence[str],
     system: System,
     keeping: Keeping,
-) -> tuple[Evaluation, dict[tuple[str, str], Found]]:
-    """Return the evaluation, and what was found by context and dataset, in that order."""
-    done: dict[tuple[str, str], Found] = {}
+) -> tuple[Evaluation, dict[tuple[str, str], CachedResult]]:
+    """Return the evaluation, and the results by context and dataset, in that order."""
+    done: dict[tuple[str, str], CachedResult] = {}
     for dataset in suite.datasets:
         collection = collections[dataset.name]
-        before = {kind: _read_kept(suite.name, collection, kind, system, keeping) for kind in contexts}
-        system.expect(collection, [kind for kind in contexts if before[kind] is None])
+        before = {kind: _read_cached(suite.name, collection, kind, system, keeping) for kind in contexts}
+        # Only contexts without a cached result are embedded.
+        system.prepare(collection, [kind for kind in contexts if before[kind] is None])
         kept = [
             (before[kind] or _score_one(suite.name, collection, kind, system, keeping), before[kind] is not None)
             for kind in contexts
@@ -371,16 +380,18 @@ def _score_all(
                 means = [float(values[place][measure].mean()) for place in places]
                 metrics[f"{name}/{group}/{measure}"] = float(np.mean(means))
         per_query[name] = np.concatenate([one[HEADLINE] for one in values]).astype(np.float32)
-    told: dict[str, Any] = {"name": suite.name, "datasets": rows, "top_k": TOP_K}
-    if tied := [{"dataset": name, "kind": kind, "note": one.ties} for (kind, name), one in found.items() if one.ties]:
-        told["ties"] = tied
-    return Evaluation(metrics, per_query, told), found
+    details: dict[str, Any] = {"name": suite.name, "datasets": rows, "top_k": TOP_K}
+    if tie_notes := [
+        {"dataset": name, "kind": kind, "note": one.ties} for (kind, name), one in found.items() if one.ties
+    ]:
+        details["ties"] = tie_notes
+    return Evaluation(metrics, per_query, details), found
 
 
-def _paths(
+def _get_paths(
     suite: str, collection: Collection, kind: str, system: System, keeping: Keeping
 ) -> tuple[Path | None, Path | None]:
-    """Return where a TREC run and its kept result lie; None for each that is not wanted."""
+    """Return the paths of a TREC run and of its cached result, each None if it is not wanted."""
     if keeping.runs is None:
         return None, None
     run = keeping.runs / get_path_name(suite, kind) / f"{collection.retrieval.name}.trec.gz"
@@ -388,32 +399,35 @@ def _paths(
     return run, None if kept is None else kept.path(collection, kind, system.source(collection, kind))
 
 
-def _read_kept(suite: str, collection: Collection, kind: str, system: System, keeping: Keeping) -> Found | None:
-    """Return what an earlier evaluation found in a collection; None if it has to be searched."""
-    run_path, kept_path = _paths(suite, collection, kind, system, keeping)
+def _read_cached(
+    suite: str, collection: Collection, kind: str, system: System, keeping: Keeping
+) -> CachedResult | None:
+    """Return the cached result of a collection, or None if it has to be searched."""
+    run_path, kept_path = _get_paths(suite, collection, kind, system, keeping)
     if keeping.kept is None or run_path is None or kept_path is None:
         return None
     return keeping.kept.read(kept_path, run_path)
 
 
-def _score_one(suite: str, collection: Collection, kind: str, system: System, keeping: Keeping) -> Found:
-    """Return what a system finds in a collection, and keep it."""
-    run_path, kept_path = _paths(suite, collection, kind, system, keeping)
+def _score_one(suite: str, collection: Collection, kind: str, system: System, keeping: Keeping) -> CachedResult:
+    """Search a collection, score the run, and cache the result."""
+    run_path, kept_path = _get_paths(suite, collection, kind, system, keeping)
     run, provenance = system.search(collection, kind)
     run = without_quirky_hits(run, collection, TOP_K)
     if run_path is not None:
         write_run(run_path, run, tag=get_path_name(suite, kind))
     judgements = collection.retrieval.judgements
     values = score(run, judgements)
+    # BM25 and reranking leave documents out, so a query without hits is not a tie there.
     is_exhaustive = isinstance(system, ModelSystem) and system.setting.candidates is None
     ties = find_ties(run, judgements, values[HEADLINE], is_exhaustive=is_exhaustive)
-    told = {name: value for name, value in provenance.items() if name != "note"}
-    found = Found(values, told, "; ".join(filter(None, (provenance.get("note"), ties.note))))
+    details = {name: value for name, value in provenance.items() if name != "note"}
+    found = CachedResult(values, details, "; ".join(filter(None, (provenance.get("note"), ties.note))))
     if keeping.kept is not None and run_path is not None and kept_path is not None:
         keeping.kept.write(kept_path, run_path, found)
     return found
 
 
 def get_path_name(suite: str, kind: str) -> str:
-    """Return how metric paths and folders of runs begin under a context."""
+    """Return the first component of metric paths and run folders under a context."""
     return suite if kind == "own" else f"{suite}+{kind}"

@@ -1,10 +1,10 @@
-"""The terms of a text for BM25, in any script: words with their marks, characters, operators and symbols.
+"""Split texts into terms for BM25, in any script: words with their marks, characters, operators and symbols.
 
-1. Texts are brought to one Unicode form (NFC) and lower case: decomposed accents are the same as composed ones.
+1. Texts are normalised (NFC) and lowercased, so decomposed and composed accents are equal.
 2. A word is a run of letters, marks and digits of any length. "c++" and "c#" keep their symbols.
 3. In scripts without spaces between words (Chinese, Japanese, Thai, …) each character with its marks is a term.
-4. Emoji, currency and mathematical symbols are terms, and other operators that stand alone or are two or more.
-5. English words are stemmed. There are no stop words: a query of common words finds the documents that hold them.
+4. Emoji, currency and mathematical symbols are terms. Other operators are terms if they stand alone or in groups.
+5. English words are stemmed. There are no stop words, so a query of common words still finds documents.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ SPACELESS = (
     "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Chinese
 )
 OPERATORS = r"!&*/%^?:@#$\\=<>|~+.\-"
-"""Symbols that make a term where two or more stand together, or one stands alone between spaces."""
+"""Symbols that are a term as a group of two or more, or alone between spaces."""
 
 
-def _ranges(category: str) -> str:
-    """Return the characters of a general category as ranges of a regular expression's class."""
+def _format_ranges(category: str) -> str:
+    """Return the characters of a Unicode category as ranges for a character class of a regular expression."""
     codes = (code for code in range(128, sys.maxunicode + 1) if unicodedata.category(chr(code)).startswith(category))
     parts = []
     for _, run in groupby(enumerate(codes), lambda pair: pair[1] - pair[0]):
@@ -37,29 +37,29 @@ def _ranges(category: str) -> str:
     return "".join(parts)
 
 
-_MARKS = _ranges("M") + "\u200c\u200d"
+_MARKS = _format_ranges("M") + "\u200c\u200d"
 _WORD = rf"(?:[^\W{SPACELESS}]+[{_MARKS}]*)+(?:(?:\+\+|#)(?!\w))?"
 _ALONE = rf"(?<!\S)[{OPERATORS}](?!\S)|[{OPERATORS}]{{2,}}"
-TERM = re.compile(rf"[{SPACELESS}][{_MARKS}]*|{_WORD}|{_ALONE}|[+=<>|~$]|[{_ranges('S')}]")
+TERM = re.compile(rf"[{SPACELESS}][{_MARKS}]*|{_WORD}|{_ALONE}|[+=<>|~$]|[{_format_ranges('S')}]")
 DOTS = re.compile(r"[.?!\-*]+")
-"""Ends of sentences, dashes and rules, which are no operators."""
+"""Ends of sentences, dashes and rules, which are not operators."""
 
 
-def terms_of(text: str) -> list[str]:
+def split_terms(text: str) -> list[str]:
     """Return the terms of a text, in order."""
     found = TERM.findall(unicodedata.normalize("NFC", text).lower())
     return [term for term in found if not (len(term) > 1 and DOTS.fullmatch(term))]
 
 
 def tokenize_terms(texts: Sequence[str]) -> Tokenized:
-    """Return stemmed terms as bm25s takes them."""
+    """Return stemmed terms in the format of bm25s."""
     stemmer = Stemmer.Stemmer("english")
     number_of: dict[str, int] = {}
     vocabulary: dict[str, int] = {}
     ids = []
     for text in texts:
         row = []
-        for term in terms_of(text):
+        for term in split_terms(text):
             number = number_of.get(term)
             if number is None:
                 number = number_of[term] = vocabulary.setdefault(stemmer.stemWord(term), len(vocabulary))

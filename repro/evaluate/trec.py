@@ -1,7 +1,7 @@
-"""TREC's two files, in and out: judgements ("query 0 document grade") and, with those of a BEIR folder, their scores.
+"""Read TREC judgements ("query 0 document grade") or those of a BEIR folder, and score a TREC run against them.
 
-Runs are written and read in `repro.evaluate.retrieval`. They are ranked as trec_eval ranks them: by their scores in
-float32, of equal scores the larger id first. `repro evaluate` puts the smaller id first in its own runs.
+`repro.evaluate.retrieval` reads and writes the runs. Here they are ranked as in trec_eval: by float32 score, and ties
+go to the larger id. In the runs that `repro evaluate` writes, ties go to the smaller id.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import numpy as np
 
 from repro.data.beir import HEADLINE, QRELS_HEADER, add_judgement, is_header, parse_grade
 from repro.data.lines import iter_lines
-from repro.evaluate.retrieval import ranked_as_trec_eval, ranked_in_float32, read_run, score
-from repro.spec.values import count_noun
-from repro.storage.json_files import check_regular, short
+from repro.evaluate.retrieval import rank_as_trec_eval, rank_in_float32, read_run, score
+from repro.storage.files import check_regular
+from repro.text import count_noun, short
 
 
 def read_judgements(path: Path) -> dict[str, dict[str, int]]:
-    """Read judgements of TREC's four columns or of a BEIR folder's three; ValueError names the malformed line."""
+    """Load judgements with the four columns of TREC or the three of BEIR. Raises ValueError with the malformed line."""
     check_regular(path)
     found: dict[str, dict[str, int]] = {}
     for place, (number, line) in enumerate(iter_lines(path)):
@@ -39,12 +39,14 @@ def read_judgements(path: Path) -> dict[str, dict[str, int]]:
 
 
 def score_files(run: Path, judgements: Path, tell: Callable[[str], None] = lambda line: None) -> dict[str, float]:
-    """Return the mean of each measure over the judged queries, and `num_queries`, how many these are.
+    """Return the mean of each measure over the judged queries, and `num_queries`, their number.
 
-    A judged query that the run lacks scores 0, and `tell` hears how many have a ranking. Documents are ranked as
-    trec_eval ranks them, and `tell` hears how many queries have ties that decide a score. Queries that nothing judges
-    are left out, as trec_eval leaves them out, and `tell` hears how many; ValueError when these are all, or nothing is
-    ranked.
+    A judged query without a ranking scores 0. Documents are ranked as in trec_eval. Queries without judgements are
+    dropped, as in trec_eval. `tell` receives one line about each of these: the number of ranked queries, the number of
+    dropped ones, and the number whose score depends on ties.
+
+    Raises:
+        ValueError: if the run is empty, or if none of its queries is judged.
     """
     found, judged = read_run(run), read_judgements(judgements)
     if not found:
@@ -53,13 +55,16 @@ def score_files(run: Path, judgements: Path, tell: Callable[[str], None] = lambd
     if unjudged:
         words = f"{len(unjudged)} of the {len(found)} queries of {run} are not judged in {judgements}"
         if len(unjudged) == len(found):
-            raise ValueError(f"{words}, first {short(unjudged[0])!r}: are these judgements another collection's?")
+            raise ValueError(
+                f"{words}, first {short(unjudged[0])!r}: do these judgements belong to another collection?"
+            )
         tell(f"{words}, first {short(unjudged[0])!r}: left out, as trec_eval does")
     answered = {query: hits for query, hits in found.items() if query in judged}
     if len(answered) < len(judged):
         tell(f"{len(answered)} of {len(judged)} judged queries have a ranking; the others count 0")
-    scores: dict[str, np.ndarray] = score(answered, judged, rank=ranked_as_trec_eval)
-    other_way = score(answered, judged, (HEADLINE,), rank=ranked_in_float32)[HEADLINE]
+    scores: dict[str, np.ndarray] = score(answered, judged, rank=rank_as_trec_eval)
+    # Scoring again with ties the other way shows the number of queries that depend on ids.
+    other_way = score(answered, judged, (HEADLINE,), rank=rank_in_float32)[HEADLINE]
     if num_decided := int((np.abs(other_way - scores[HEADLINE]) > 1e-6).sum()):
         tell(
             f"ids decide ties in {count_noun(num_decided, 'query', 'queries')}: the larger id goes first, as in trec_eval "

@@ -29,7 +29,7 @@ from repro.interop.opening import open_model
 from repro.interop.sentence_transformers_folder import as_sentence_transformer
 from repro.interop.stock_encoder import DOT, StockEncoder
 from repro.model.biencoder import Biencoder
-from repro.storage.atomic import whole_file, whole_folder
+from repro.storage.files import whole_file, whole_folder
 
 Progress = Callable[[str], None]
 

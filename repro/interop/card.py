@@ -7,8 +7,8 @@ from itertools import chain
 
 import numpy as np
 
+from repro.evaluate.comparison import mean_weights
 from repro.evaluate.digests import compute_model_digest
-from repro.evaluate.paired import mean_weights
 from repro.interop.opening import Opened
 from repro.records.store import Record
 from repro.report.formats import as_markdown
@@ -30,12 +30,35 @@ LIMITS = (
 )
 
 
-def make_model_card(
-    opened: Opened, name: str, library: str, how_to_use: Sequence[str], *, width: int | None = None
-) -> str:
-    """Return the card as Markdown with its front matter; what nobody knows is said to be unknown.
+WHEN_IT_GROWS = (
+    "If the corpus grows, nothing has to be embedded again as long as the context stays as it is: embed the new documents "
+    "under the old context, and keep the seed and the documents that it was drawn from. After a new `set_context` all "
+    "documents must be embedded again, and queries as well."
+)
+KEPT_WITH_IT = (
+    "`save_pretrained` stores the context with the weights, so an index and its context stay together: "
+    "`model.set_context(documents, seed=0)`, embed, `model.save_pretrained(folder)`."
+)
 
-    `width`: what the vectors were cut to.
+
+def make_model_card(
+    opened: Opened,
+    name: str,
+    library: str,
+    how_to_use: Sequence[str],
+    *,
+    width: int | None = None,
+    install: str = "",
+) -> str:
+    """Return the card as Markdown with its front matter. Unknown facts are marked as unknown.
+
+    Args:
+        opened: The model, and the run that trained it if it is known.
+        name: The heading.
+        library: The format of the folder.
+        how_to_use: Lines of Python.
+        width: Size that the vectors were cut to.
+        install: What a program needs that opens the folder.
     """
     config = opened.ours.config
     limits = [limit for limit in LIMITS if opened.num_contexts or limit != OF_CONTEXTS]
@@ -51,8 +74,12 @@ def make_model_card(
             else "."
         ),
         "## Scores\n\n" + _scores(records),
-        "## Use\n\n```python\n" + "\n".join(how_to_use) + "\n```",
-        "## Context\n\n" + _context(opened),
+        "## Use\n\n"
+        + (f"Install: {install}.\n\n" if install else "")
+        + "```python\n"
+        + "\n".join(how_to_use)
+        + "\n```",
+        "## Context\n\n" + _context(opened, library),
         "## Limits\n\n" + "\n".join(f"- {limit.format(**vars(config))}" for limit in limits),
         "## Data\n\n" + _data(opened, records),
         "## Recipe\n\n" + _recipe(opened, records),
@@ -86,13 +113,29 @@ def _corpus(run: Run) -> str:
     return f"the corpus `{run.corpus}`{of}"
 
 
-def _context(opened: Opened) -> str:
+def _context(opened: Opened, library: str) -> str:
     if not opened.num_contexts:
         return "None: a text's vector depends on the text alone."
+    lines = [
+        f"The context is {opened.num_contexts} documents of the corpus that is searched. Of more documents, so many "
+        "are drawn with a seed. Fewer are repeated. Queries and documents are comparable only under the same context.",
+        _without_context(opened, library),
+        WHEN_IT_GROWS,
+    ]
+    if library != "official":
+        lines += [KEPT_WITH_IT]
+    return "\n\n".join(lines)
+
+
+def _without_context(opened: Opened, library: str) -> str:
+    config = opened.ours.config
+    if library == "official" or config.sequence_dropout == 0:
+        return "There is no vector without a context: a call without one raises an error."
+    if config.sequence_dropout == 1:
+        return "This model was trained without documents: it has the null context alone, and takes no other."
     return (
-        f"{opened.num_contexts} documents of the corpus that is searched: of more, so many are drawn with a seed; "
-        "fewer are repeated. Queries and documents are only comparable under the same ones. There is no vector without "
-        "a context: a call that is given none raises an error."
+        "If no context is set, texts are embedded under the null context, with one warning. `set_context(None)` "
+        "chooses the null context without a warning."
     )
 
 

@@ -29,7 +29,7 @@ from repro.model.contextual import ContextualModel, fill_context
 from repro.model.encoding import as_texts, check_vocabulary
 from repro.model.start import load_model
 from repro.model.texts import Texts, right_padded, texts_from
-from repro.storage.json_files import short
+from repro.text import short
 
 MODULE_FOLDER = "0_ContextualModule"
 LEAST_TOKENS = 3

@@ -16,8 +16,7 @@ from repro.data.folders import is_beir
 from repro.data.lines import iter_lines, list_json_rows
 from repro.data.own.imported import is_imported
 from repro.data.pairs import read_pairs
-from repro.spec.values import count_noun
-from repro.storage.json_files import short
+from repro.text import count_noun, short
 
 FILES = (".jsonl", ".csv", ".tsv", ".txt")
 Progress = Callable[[str], None]

@@ -25,9 +25,8 @@ from repro.interop.opening import Opened, open_model, open_suite
 from repro.interop.places import check_drawing, check_num_contexts, check_revision, to_device
 from repro.interop.wrong_corpus import get_wrong_corpus
 from repro.model.contextual import ContextualModel
-from repro.report.view import format_seconds
 from repro.spec.identity import run_id
-from repro.storage.json_files import short
+from repro.text import format_seconds, short
 
 Progress = Callable[[str], None]
 NUM_RANKED = 1000

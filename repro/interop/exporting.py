@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,14 @@ from repro.interop.named_runs import run_named
 from repro.interop.official.config import write_official_config
 from repro.interop.official.folder import export_official
 from repro.interop.opening import Opened, open_model
+from repro.interop.trained_on import find_training_run, write_trained_on
 from repro.interop.trained_widths import export_warning
 from repro.interop.typed import check_export, check_format, check_width
 from repro.model.contextual import ContextualModel, Model
 from repro.model.encoding import TextEncoder
 from repro.spec import TRAINED, Run
-from repro.storage.atomic import whole_file, whole_folder
-from repro.storage.json_files import short
+from repro.storage.files import whole_file, whole_folder
+from repro.text import short
 
 CARD = "README.md"
 CARD_TEXTS = '["Rain falls from clouds.", "Yeast makes bread rise.", "Copper carries current."]'
@@ -26,20 +28,28 @@ CARD_QUESTION = "why does bread rise?"
 OPENERS = {
     "official": ("from repro.interop.official import load_official", 'load_official("{folder}")'),
     "transformers": (
-        "import repro.interop.transformers_model  # makes the model known to transformers\n"
         "from transformers import AutoModel",
-        'AutoModel.from_pretrained("{folder}").encoder',
+        'AutoModel.from_pretrained("{folder}", trust_remote_code=True)',
     ),
     "contextual": (
-        "from repro.interop.sentence_transformers_folder import open_sentence_transformers",
-        'open_sentence_transformers("{folder}")',
+        "from sentence_transformers import SentenceTransformer",
+        'SentenceTransformer("{folder}", trust_remote_code=True)',
     ),
     "sentence-transformers": (
         "from sentence_transformers import SentenceTransformer",
         'SentenceTransformer("{folder}")',
     ),
 }
-"""What is imported and what opens a folder, by format; sentence-transformers needs our module for contextual models."""
+"""What is imported and what opens a folder, by format. Contextual models carry their code, which must be trusted."""
+INSTALL = {
+    "official": "this project (`pip install .` in a checkout); the authors' own code opens the folder, too",
+    "transformers": f'`pip install "transformers>=5.17" safetensors` (written with {version("transformers")})',
+    "contextual": '`pip install "sentence-transformers>=6" "transformers>=5.17"` (written with '
+    f"{version('sentence-transformers')} and {version('transformers')})",
+    "sentence-transformers": '`pip install "sentence-transformers>=3"`; a NomicBERT needs `"transformers>=5"` '
+    f"(written with {version('sentence-transformers')} and {version('transformers')})",
+}
+"""What a program needs that opens a folder, by format."""
 
 
 def export_model(
@@ -64,10 +74,13 @@ def export_model(
     warned = [] if width is None else export_warning(opened, width)
     with whole_folder(folder) as part:
         _write(opened.ours, part, to, width)
+        if (trained := opened.run or find_training_run(source)) is not None:
+            write_trained_on(part, trained)
         lines = _how_to_open(opened, folder, to)
         with whole_file(part / CARD) as card:
             use = [*_how_to_open(opened, Path(folder.name), to), "", *_how_to_rank(opened, to)]
-            card.write_text(make_model_card(opened, folder.name, to, use, width=width), encoding="utf-8")
+            text = make_model_card(opened, folder.name, to, use, width=width, install=INSTALL[_opener(opened, to)])
+            card.write_text(text, encoding="utf-8")
         if folder.is_dir():
             folder.rmdir()  # it is empty; the whole one takes its place
     return [*warned, f"wrote {folder}; open it with", *(f"  {line}" for line in lines)]
@@ -110,35 +123,37 @@ def _write(model: Model, folder: Path, to: str, width: int | None) -> None:
 
         export_sentence_transformers(model, folder, width=width)
     elif to == "transformers":
-        from repro.interop.sentence_transformers_folder import fast_tokenizer
-        from repro.interop.transformers_model import CdeModel
+        from repro.interop.self_contained import write_self_contained
 
-        CdeModel.of(model).save_pretrained(folder)
-        fast_tokenizer(model.config).save_pretrained(folder)
+        write_self_contained(model, folder)
     else:
         assert isinstance(model, ContextualModel), "the format was checked"
         export_official(model, folder)
 
 
+def _opener(opened: Opened, to: str) -> str:
+    """Return the name of a row of `OPENERS`."""
+    is_contextual = isinstance(opened.model, ContextualModel)
+    return "contextual" if to == "sentence-transformers" and is_contextual else to
+
+
 def _how_to_open(opened: Opened, folder: Path, to: str) -> list[str]:
     """Return the lines that open the folder."""
-    by_module = to == "sentence-transformers" and isinstance(opened.model, ContextualModel)
-    imports, opener = OPENERS["contextual" if by_module else to]
+    imports, opener = OPENERS[_opener(opened, to)]
     return [*imports.split("\n"), f"model = {opener.format(folder=folder)}"]
 
 
 def _how_to_rank(opened: Opened, to: str) -> list[str]:
     """Return lines that run after those that open: three documents, ranked for a question."""
     contextual, named = isinstance(opened.model, ContextualModel), to == "sentence-transformers"
-    once = ["model.set_context(documents)  # some documents of what you search"] if contextual and not named else []
-    given = ", context=documents" if contextual and named else ""
+    once = ["model.set_context(documents)  # some documents of what you search"] if contextual else []
     keyword = "prompt_name=" if named else ""
     return [
         f"documents = {CARD_TEXTS}",
         f'questions = ["{CARD_QUESTION}"]',
         *once,
-        f'document_vectors = model.encode(documents, {keyword}"document"{given})',
-        f'question_vectors = model.encode(questions, {keyword}"query"{given})',
+        f'document_vectors = model.encode(documents, {keyword}"document")',
+        f'question_vectors = model.encode(questions, {keyword}"query")',
         "scores = question_vectors @ document_vectors.T  # unit vectors: inner products are cosines",
         "print(documents[int(scores[0].argmax())])",
     ]

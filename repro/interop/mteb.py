@@ -21,8 +21,6 @@ def load_for_mteb(model_name: str, revision: str | None = None, device: str | No
     if not isinstance(model, Model):
         raise ValueError(f"{model_name} is a model of another library: mteb opens it without our wrapper")
     options.pop("num_contexts", None)  # part of the identity, but the model's own
-    if "context" in options:
-        options["method"] = options.pop("context")
     name = model_name if model_name in RELEASES else f"cde-repro/{Path(model_name).name}"
     told = {"name": name, "revision": revision or RELEASES.get(model_name), "loader": load_for_mteb}
     to_device(model, device)

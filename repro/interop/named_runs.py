@@ -7,10 +7,10 @@ from typing import Any
 
 from repro.records.lookup import BEGINS_AN_ID, RECORDS, run_of_id
 from repro.records.store import readable_record
-from repro.report.view import format_seconds
 from repro.spec import Run
 from repro.spec.identity import get_training_id, run_id
 from repro.storage.paths import run_folder
+from repro.text import format_seconds
 
 
 def run_named(source: str) -> Run | None:
@@ -30,7 +30,7 @@ def check_run_is_contextual(source: str) -> None:
 
 def format_training_line(run: Run) -> str | None:
     """Return one line for whoever is about to wait for a run's training; None where it has ended here."""
-    from repro.train.steps_done import steps_done
+    from repro.train.checkpoint import steps_done
 
     told = _find_recorded_training(run)
     num_steps, seconds = (told or {}).get("num_steps", run.num_steps), (told or {}).get("seconds")

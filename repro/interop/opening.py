@@ -12,12 +12,14 @@ from repro.data.beir import Suite, check_groups, find_collections, get_legal_nam
 from repro.evaluate.suites import Encoder
 from repro.interop.named_runs import format_training_line, run_named
 from repro.interop.official.folder import find_folder, is_official, load_official
+from repro.interop.self_contained import is_self_contained, load_self_contained
 from repro.interop.stock_encoder import StockEncoder, check_similarity
 from repro.interop.typed import check_model, check_suite
 from repro.model.contextual import ContextualModel, Model
 from repro.model.start import load_model
 from repro.spec import TRAINED, Run, base
-from repro.storage.json_files import json_object, short
+from repro.storage.files import json_object
+from repro.text import short
 
 Progress = Callable[[str], None]
 HUB_FILES = ("*.json", "*.safetensors", "*.txt", "*.model")
@@ -110,6 +112,8 @@ def open_suite(source: str, progress: Progress = print) -> Suite:
 
 
 def _open_folder(folder: Path, revision: str | None) -> Encoder:
+    if is_self_contained(folder):
+        return load_self_contained(folder)
     if (folder / "modules.json").is_file():
         from repro.interop.sentence_transformers_folder import open_sentence_transformers
 

@@ -1,8 +1,9 @@
-"""Our models as folders of sentence-transformers: biencoders of stock modules only, contextual ones with our module.
+"""Our models as folders of sentence-transformers.
 
-1. A biencoder becomes Transformer – mean pooling – Dense (GELU) – Dense – Normalize; its folder opens anywhere.
-2. A contextual model becomes one module of ours – Normalize; sentence-transformers asks for `trust_remote_code=True`
-   for any class that is not its own, `open_sentence_transformers` does not.
+1. A biencoder becomes stock modules: Transformer – mean pooling – Dense (GELU) – Dense – Normalize.
+2. A contextual model becomes a self-contained folder, whose code lies next to the weights. sentence-transformers needs
+   `trust_remote_code=True` to run it. `open_sentence_transformers` runs it if it is the code of this version.
+3. Contextual folders that version 0.1.0 exported name a module of this project, and open if it is installed.
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ from sentence_transformers.sentence_transformer.modules import Pooling
 
 from repro.data.prompts import PROMPTS
 from repro.interop.contextual_module import MODULE_FOLDER, ContextualModule, fast_tokenizer, normalize
+from repro.interop.self_contained import has_our_code, is_self_contained, write_self_contained
 from repro.interop.stock_files import write_old_settings
-from repro.interop.transformers_model import CdeConfig
 from repro.model.biencoder import Biencoder
 from repro.model.contextual import ContextualModel, Model
-from repro.storage.json_files import json_object, read_json, short
+from repro.storage.files import json_object, read_json
+from repro.text import short
 
 SETTINGS_FILE = "config_sentence_transformers.json"
 DENSE = "SentenceTransformer"
@@ -39,11 +41,11 @@ def export_sentence_transformers(model: Model, folder: str | Path, *, width: int
     target = Path(folder)
     if target.exists() and any(target.iterdir()):
         raise ValueError(f"{target} is not empty: choose a new folder, nothing is overwritten")
-    as_sentence_transformer(model, width=width).save_pretrained(str(target), create_model_card=False)
     if isinstance(model, ContextualModel):
-        CdeConfig(transductive_corpus_size=model.config.num_contexts).save_pretrained(str(target))
-    else:
-        write_old_settings(target, max_tokens=model.config.max_tokens)
+        write_self_contained(model, target)
+        return
+    as_sentence_transformer(model, width=width).save_pretrained(str(target), create_model_card=False)
+    write_old_settings(target, max_tokens=model.config.max_tokens)
 
 
 def as_sentence_transformer(model: Model, *, width: int | None = None) -> SentenceTransformer:
@@ -79,6 +81,13 @@ def open_sentence_transformers(folder: str | Path) -> SentenceTransformer:
     if not isinstance(modules, list) or not all(isinstance(one, dict) and "type" in one for one in modules):
         raise ValueError(f"{listed} is no list of modules, each with its type: export or download the folder again")
     _check_kind(path)
+    if is_self_contained(path):
+        if not has_our_code(path):
+            raise ValueError(
+                f"{path} has code that is not of this version: if you trust it, open it with "
+                "SentenceTransformer(folder, trust_remote_code=True)"
+            )
+        return SentenceTransformer(str(path), trust_remote_code=True, local_files_only=True)
     types = [str(module["type"]) for module in modules]
     if all(name.startswith("sentence_transformers.") for name in types):
         try:

@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from repro.storage.json_files import json_object, read_json
+from repro.storage.files import json_object, read_json
 
 OLD_MODULES = "sentence_transformers.models"
 DENSE_SETTINGS = ("in_features", "out_features", "bias", "activation_function")

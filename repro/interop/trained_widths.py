@@ -11,7 +11,7 @@ from repro.interop.opening import Opened
 from repro.interop.stock_encoder import StockEncoder
 from repro.report.scores import POINTS, list_contexts
 from repro.spec import nested_widths
-from repro.spec.widths import prefixes_in
+from repro.spec.validation import prefixes_in
 
 
 def get_width(model: Encoder) -> int:

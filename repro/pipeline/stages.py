@@ -1,4 +1,4 @@
-"""The graph of a run's stages: what is built before it starts and shared with every run that needs the same."""
+"""Define the stages of a run: data that is built before the run and shared with every run that needs the same."""
 
 from __future__ import annotations
 
@@ -20,26 +20,33 @@ from repro.data.selection import select_pairs, select_source_rows
 from repro.data.tokens import join_tokens, load_tokenizer, write_tokens
 from repro.pipeline.corpora import load_run_suite, make_corpus_stage, make_searched_stage, make_suite_stage
 from repro.pipeline.encoders import find_commit, get_files_in_key
-from repro.pipeline.kinds import kinds_of_evaluation, list_pair_kinds
+from repro.pipeline.needs import (
+    MINILM,
+    count_test_contexts,
+    domain_codes,
+    get_tokenizer_name,
+    kinds_of_evaluation,
+    list_domain_names,
+    list_pair_kinds,
+)
 from repro.pipeline.prompting import SIDES, PromptedTexts, get_encoder_in_key, get_prompts_in_key, texts_for
-from repro.pipeline.wanted import MINILM, count_test_contexts, domain_codes, get_tokenizer_name, list_domain_names
 from repro.spec import Run, get_first_phase
 from repro.storage.arrays import ArrayWriter, append_all, load_array
 from repro.storage.stages import WHOLE, Part, Sharding, Stage
 
 SELECTION_SEED = CLUSTER_SEED = 0
-"""Clusters, like the surrogate, are part of the data: runs that differ in seed share them."""
+"""Clusters and the surrogate are part of the data, so runs with different seeds share them."""
 RECIPE = {"selection": 1, "tokens": 1, "embeddings": 1, "keys": 1, "clusters": 1, "negatives": 2}
 RECIPE |= {"candidates": 1, "headroom": 1, "positives": 1}
-"""Versions of how a stage is made, as corpora have. Raise one when the same input would give another content: every
-user's stages of that kind, and all made from them, are then made anew. 1 stands in no key, so that old stages stay."""
+"""Versions of how a stage is built. Raise one if the same input would give other content. Every stage of that kind, and
+all stages that depend on it, are then rebuilt. Version 1 is not part of a key, so old stages stay valid."""
 BYTES_A_NUMBER, BYTES_AN_ID, BYTES_A_HALF = 8, 4, 2
 KEYS_FILE, SAMPLED_FILE = "keys.npy", "sampled.json"
 
 
 @dataclass(frozen=True)
 class StageGraph:
-    """The stages of one run by kind, each derived once; `stages` are those that the run needs, in building order."""
+    """The stages of one run by kind, each created once. `stages` are those that the run needs, in building order."""
 
     run: Run
 
@@ -50,18 +57,18 @@ class StageGraph:
 
     @cached_property
     def evaluation(self) -> Stage | None:
-        """The corpus that holds the evaluation suite; None where the library mteb gets the data itself."""
+        """The corpus with the evaluation suite. None if the library mteb downloads the data."""
         return make_suite_stage(self.run)
 
     @cached_property
     def first_phase(self) -> StageGraph | None:
-        """The graph of the training that a two-phase run goes on from."""
+        """The graph of the first phase of a two-phase run."""
         first = get_first_phase(self.run)
         return None if first is None else StageGraph(first)
 
     @cached_property
     def selection(self) -> Stage:
-        """Which pairs of the corpus are trained on."""
+        """The rows of the corpus that are trained on."""
         run, corpus = self.run, self.corpus
 
         def make(folder: Path) -> None:
@@ -71,7 +78,11 @@ class StageGraph:
                 rows = rows[select_pairs(pairs.take(rows), run.num_pairs, seed=SELECTION_SEED)]
             np.save(folder / "rows.npy", np.asarray(rows, np.int64))
 
-        key = {"num_pairs": run.num_pairs} | ({"sources": run.sources} if run.sources else {}) | _recipe("selection")
+        key = (
+            {"num_pairs": run.num_pairs}
+            | ({"sources": run.sources} if run.sources else {})
+            | _get_recipe_key("selection")
+        )
         return Stage("selection", key, make, (corpus,), lambda: BYTES_A_NUMBER * self._num_rows(whole=True))
 
     @cached_property
@@ -95,8 +106,8 @@ class StageGraph:
             key["by_domain"] = True
         if tokenizer != MINILM:
             key |= {"tokenizer": tokenizer, **get_files_in_key(tokenizer, tokenizer_only=True)}
-        key |= get_prompts_in_key(run.prompts, run.corpus) | _recipe("tokens")
-        sharding, num_bytes = Sharding(make, join), self._bytes_of_tokens
+        key |= get_prompts_in_key(run.prompts, run.corpus) | _get_recipe_key("tokens")
+        sharding, num_bytes = Sharding(make, join), self._estimate_token_bytes
         return Stage("tokens", key, make, (self.selection,), num_bytes, sharding, lambda: find_commit(tokenizer))
 
     @cached_property
@@ -106,14 +117,14 @@ class StageGraph:
 
     @cached_property
     def filter_embeddings(self) -> Stage:
-        """The vectors that the filter goes by: those of its own model, or the surrogate's."""
+        """The vectors of the filter's own model, or of the surrogate."""
         return self._make_embeddings_stage(filter_of(self.run))
 
     def _make_embeddings_stage(self, encoder: FixedEncoder) -> Stage:
         run = self.run
 
         def make(folder: Path) -> None:
-            pairs, surrogate = self.selected_pairs(), load_surrogate(encoder.name)  # which is let go of after
+            pairs, surrogate = self.selected_pairs(), load_surrogate(encoder.name)  # released afterwards
             for side in SIDES:
                 texts = texts_for(encoder, run.corpus, pairs, side)
                 embed_texts(surrogate, texts, folder / f"{side}.npy", max_tokens=run.max_tokens)
@@ -129,13 +140,13 @@ class StageGraph:
             for side in SIDES:
                 join_embeddings(folder / f"{side}.npy", [part / side for part in parts])
 
-        key = {"surrogate": encoder.name} | get_encoder_in_key(encoder, run.corpus) | _recipe("embeddings")
+        key = {"surrogate": encoder.name} | get_encoder_in_key(encoder, run.corpus) | _get_recipe_key("embeddings")
         sharding, num_bytes = Sharding(make_part, join), lambda: 2 * BYTES_A_HALF * encoder.width * self._num_rows()
         return Stage("embeddings", key, make, (self.selection,), num_bytes, sharding, lambda: find_commit(encoder.name))
 
     @cached_property
     def keys(self) -> Stage:
-        """The content key of every document: which texts of a batch are the same."""
+        """The content key of every document. Equal texts have equal keys."""
 
         def make(folder: Path, part: Part = WHOLE) -> None:
             from repro.batches.mask import write_content_keys
@@ -147,65 +158,71 @@ class StageGraph:
                 for part in parts:
                     append_all(keys, load_array(part / KEYS_FILE, kind="i", shape=(None,), mapped=True))
 
-        key, num_bytes = {"of": "documents"} | _recipe("keys"), lambda: BYTES_A_NUMBER * self._num_rows()
+        key, num_bytes = {"of": "documents"} | _get_recipe_key("keys"), lambda: BYTES_A_NUMBER * self._num_rows()
         return Stage("keys", key, make, (self.selection,), num_bytes, Sharding(make, join))
 
     @cached_property
     def positives(self) -> Stage:
-        """The known positives: which documents the pairs of an equal query have."""
+        """The known positives: the documents of pairs with equal queries."""
         documents = self.keys
 
         def make(folder: Path) -> None:
-            from repro.batches.known_positives import QUERIES_FILE, write_known_positives
-            from repro.batches.mask import write_content_keys
+            from repro.batches.mask import QUERIES_FILE, write_content_keys, write_known_positives
 
             pairs = self.selected_pairs()
             write_content_keys(folder / QUERIES_FILE, pairs.blocks("query"))
             keys = load_array(documents.path / KEYS_FILE, kind="i", shape=(len(pairs),), mapped=True)
             write_known_positives(folder, keys)
 
-        key, num_bytes = {"of": "equal queries"} | _recipe("positives"), lambda: BYTES_A_NUMBER * self._num_rows()
+        key, num_bytes = (
+            {"of": "equal queries"} | _get_recipe_key("positives"),
+            lambda: BYTES_A_NUMBER * self._num_rows(),
+        )
         return Stage("positives", key, make, (documents,), num_bytes)
 
     @cached_property
     def clusters(self) -> Stage:
-        """The cluster of every pair, for sampler "cluster"."""
+        """The cluster of every pair, for the sampler "cluster"."""
         run = self.run
 
         def make(folder: Path) -> None:
-            from repro.batches.cluster import cluster_pairs
-            from repro.batches.fit import list_sampled_domains
+            from repro.batches.cluster import cluster_pairs, list_sampled_domains
 
             assert run.cluster_size is not None, "only runs with clusters have this stage"
             pairs = self.selected_pairs()
             codes = domain_codes(run, pairs)
+            # Large domains are clustered from a sample. The record mentions them.
             if sampled := list_sampled_domains(codes, run.cluster_size):
                 names = list_domain_names(run, pairs)
-                told = {names[code]: {"num_fitted": fit[0], "num_pairs": fit[1]} for code, fit in sampled.items()}
-                (folder / SAMPLED_FILE).write_text(json.dumps(told, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+                sample_sizes = {
+                    names[code]: {"num_fitted": fit[0], "num_pairs": fit[1]} for code, fit in sampled.items()
+                }
+                (folder / SAMPLED_FILE).write_text(
+                    json.dumps(sample_sizes, indent=1, sort_keys=True) + "\n", encoding="utf-8"
+                )
             vectors = self.load_embeddings("query"), self.load_embeddings("document")
             cluster_pairs(*vectors, codes, cluster_size=run.cluster_size, seed=CLUSTER_SEED).save(folder)
 
         def num_bytes() -> int:
-            centroid = BYTES_A_NUMBER * get_surrogate(run).width  # of both halves, in float32
+            centroid = BYTES_A_NUMBER * get_surrogate(run).width  # both halves, float32
             return BYTES_AN_ID * self._num_rows() + centroid * -(-self._num_rows() // (run.cluster_size or 1))
 
-        key = {"cluster_size": run.cluster_size, "domain_column": run.domain_column} | _recipe("clusters")
+        key = {"cluster_size": run.cluster_size, "domain_column": run.domain_column} | _get_recipe_key("clusters")
         return Stage("clusters", key, make, (self.embeddings,), num_bytes)
 
     @cached_property
     def negatives(self) -> Stage:
-        """Rows of the hard negatives of every pair."""
+        """The rows of the hard negatives of every pair."""
         run, count = self.run, self.run.num_hard_negatives
         masks = run.known_positives == "mask"
 
         def make(folder: Path) -> None:
-            from repro.batches.known_positives import KnownPositives
+            from repro.batches.mask import KnownPositives
             from repro.batches.negatives import mine_negatives
 
             pairs = self.selected_pairs()
             vectors = self.load_embeddings("query"), self.load_embeddings("document")
-            # not among its needs, which stand in its key: where it is made on its own, they are made first
+            # Keys are not in `needs`, which would change the stage key. Build them here if they are missing.
             keys = load_array(self.keys.build() / KEYS_FILE, kind="i", shape=(len(pairs),), mapped=True)
             codes, near = domain_codes(run, pairs), run.mined_negatives == "any"
             known = KnownPositives.load(self.positives.path, len(pairs)) if masks else None
@@ -214,7 +231,7 @@ class StageGraph:
             )
             np.save(folder / "rows.npy", rows)
 
-        key = {"num_hard_negatives": count, "domain_column": run.domain_column} | _recipe("negatives")
+        key = {"num_hard_negatives": count, "domain_column": run.domain_column} | _get_recipe_key("negatives")
         if run.mined_negatives != "below":
             key["mined"] = run.mined_negatives
         needs = (self.embeddings, self.positives) if masks else (self.embeddings,)
@@ -222,7 +239,7 @@ class StageGraph:
 
     @cached_property
     def candidates(self) -> Stage:
-        """What the first stage of a run that reranks finds."""
+        """The candidates that the first stage of a reranking run retrieves."""
         run, by_words = self.run, self.run.protocol == "rerank-bm25"
 
         def make(folder: Path) -> None:
@@ -232,11 +249,11 @@ class StageGraph:
 
         key = {"suite": run.suite, "system": "bm25" if by_words else run.surrogate, "depth": run.rerank_depth}
         key |= {} if by_words else get_encoder_in_key(get_surrogate(run))
-        return Stage("candidates", key | _recipe("candidates"), make, (make_searched_stage(run),))
+        return Stage("candidates", key | _get_recipe_key("candidates"), make, (make_searched_stage(run),))
 
     @cached_property
     def headroom(self) -> Stage:
-        """What word overlap scores under the context documents of a contextual run: what there is to gain from them."""
+        """The scores of word overlap under the context documents of a contextual run, from which the headroom follows."""
         run, count = self.run, count_test_contexts(self.run)
 
         def make(folder: Path) -> None:
@@ -245,28 +262,28 @@ class StageGraph:
             write_word_scores(folder, load_run_suite(run), self.selected_pairs(), count, run.context_seed)
 
         key = {"suite": run.suite, "num_contexts": count, "context_seed": run.context_seed}
-        key["recipe"] = RECIPE["headroom"]  # also the first, as those stages have it that are on disks
+        key["recipe"] = RECIPE["headroom"]  # version 1 too, because existing stages have it in their keys
         return Stage("headroom", key, make, (self.selection, make_searched_stage(run)))
 
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
-        """What the run needs, in the order of building, each once."""
-        return self._of_kinds(lambda graph, kind: True)
+        """The stages that the run needs, in the order of building, each once."""
+        return self._collect_stages(lambda graph, kind: True)
 
     def known_stages(self) -> tuple[Stage, ...]:
-        """Return those of the stages that can be told here: not what is made of data that is not here."""
-        return self._of_kinds(StageGraph._is_known)
+        """Return the stages whose keys are known on this machine. Stages of missing data are skipped."""
+        return self._collect_stages(StageGraph._is_known)
 
-    def _of_kinds(self, is_wanted: Callable[[StageGraph, str], bool]) -> tuple[Stage, ...]:
+    def _collect_stages(self, is_wanted: Callable[[StageGraph, str], bool]) -> tuple[Stage, ...]:
         evaluation, *after = kinds_of_evaluation(self.run)
-        wanted = [(self, evaluation), *self._of_pairs(), *((self, kind) for kind in after)]
+        wanted = [(self, evaluation), *self._list_pair_stages(), *((self, kind) for kind in after)]
         found: list[Stage | None] = [getattr(graph, kind) for graph, kind in wanted if is_wanted(graph, kind)]
         return tuple({stage.path: stage for last in found if last for stage in last.all()}.values())
 
-    def _of_pairs(self) -> list[tuple[StageGraph, str]]:
-        """Return the kinds of stages that are made of the training pairs, after the same of a first phase."""
+    def _list_pair_stages(self) -> list[tuple[StageGraph, str]]:
+        """Return the kinds of stages of the training pairs, with those of the first phase before."""
         own = [(self, kind) for kind in list_pair_kinds(self.run)]
-        return [*(self.first_phase._of_pairs() if self.first_phase else []), *own]
+        return [*(self.first_phase._list_pair_stages() if self.first_phase else []), *own]
 
     def _is_known(self, kind: str) -> bool:
         with suppress(ValueError):
@@ -274,57 +291,58 @@ class StageGraph:
         return False
 
     def build(self, progress: Callable[[str], None]) -> None:
-        """Build what is not there yet, one after another."""
+        """Build the missing stages, one after another."""
         for stage in self.stages:
             stage.build(progress)
 
     def selected_pairs(self, part: Part = WHOLE) -> Pairs:
-        """Return the training pairs of the run, or a part of them, from built stages."""
+        """Load the training pairs of the run, or a part of them, from built stages."""
         pairs = read_pairs(self.corpus.path / "train.arrow")
         path = self.selection.path / "rows.npy"
         rows = load_array(path, kind="i", shape=(None,), below=len(pairs), mapped=True)
         return pairs.take(rows[part.span(len(rows))])
 
     def _num_rows(self, *, whole: bool = False) -> int:
-        """Return the number of pairs that are trained on, or of the whole corpus; from built stages."""
+        """Return the number of training pairs, or of pairs in the whole corpus, from built stages."""
         if whole:
             return len(read_pairs(self.corpus.path / "train.arrow"))
         return len(load_array(self.selection.path / "rows.npy", kind="i", shape=(None,), mapped=True))
 
-    def _bytes_of_tokens(self) -> int:
-        """Return what ids and offsets take: at four bytes an id and about four a word, as much as the texts."""
+    def _estimate_token_bytes(self) -> int:
+        """Estimate the bytes of ids and offsets. At four bytes per id and about four per word, ids match the texts."""
         pairs, size = self._num_rows(whole=True), (self.corpus.path / "train.arrow").stat().st_size
         share = self._num_rows() / max(1, pairs)
         at_most = 2 * BYTES_AN_ID * self.run.max_tokens * self._num_rows()
         return min(round(size * share), at_most) + 2 * BYTES_A_NUMBER * (self._num_rows() + 1)
 
     def load_embeddings(self, side: Side, *, of_filter: bool = False) -> np.ndarray:
-        """Return the surrogate's vectors (N, D), or the filter's, memory-mapped, from the built stage."""
+        """Load the vectors of the surrogate or the filter, (N, D), memory-mapped, from the built stage."""
         stage = self.filter_embeddings if of_filter else self.embeddings
         shape = (len(load_array(self.selection.path / "rows.npy", kind="i", shape=(None,), mapped=True)), None)
         return load_array(stage.path / f"{side}.npy", kind="f", shape=shape, mapped=True)
 
 
 def list_stages(run: Run) -> tuple[Stage, ...]:
-    """Return the stages a run needs, in the order of building, each once."""
+    """Return the stages that a run needs, in the order of building, each once."""
     return StageGraph(run).stages
 
 
 def list_known_stages(run: Run) -> tuple[Stage, ...]:
-    """Return the stages a run needs that can be told here, whatever data is not here."""
+    """Return the stages that a run needs whose keys are known on this machine, even if data is missing."""
     return StageGraph(run).known_stages()
 
 
 def stages_by_phase(
     run: Run, list_stages: Callable[[Run], Sequence[Stage]] = list_stages
 ) -> Iterator[tuple[Stage, Run]]:
-    """Yield the stages a run needs, each with the training whose pairs it is made of: its first phase, or itself."""
+    """Yield each stage with the run whose pairs it is built from: the first phase, or the run itself."""
     first = get_first_phase(run)
+    # Titles contain the keys, so equal titles mean the same stage.
     of_first = () if first is None else {stage.title for stage in list_stages(first)}
     for stage in list_stages(run):
         yield stage, first if first is not None and stage.title in of_first else run
 
 
-def _recipe(kind: str) -> dict[str, Any]:
-    """Return what a stage's key says of the version of its recipe: nothing of the first."""
+def _get_recipe_key(kind: str) -> dict[str, Any]:
+    """Return the version of a recipe for a stage key. Version 1 is left out."""
     return {"recipe": RECIPE[kind]} if RECIPE[kind] > 1 else {}

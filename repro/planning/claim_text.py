@@ -26,9 +26,9 @@ from repro.spec import (
     Varies,
 )
 from repro.spec.registry import artefacts, experiments
-from repro.spec.term import get_display_unit
-from repro.spec.values import count_noun, suggestion
+from repro.spec.selectors import get_display_unit
 from repro.statistics.judge import Comparison, Judgement
+from repro.text import count_noun, suggestion
 
 WORDS = {
     "HOLDS": "every interval lies beyond the threshold, on the claimed side",

@@ -8,9 +8,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from repro.pipeline.kinds import needs_surrogate
+from repro.pipeline.needs import domain_codes, needs_surrogate
 from repro.pipeline.stages import StageGraph
-from repro.pipeline.wanted import domain_codes
 from repro.planning.cost import list_training_phases
 from repro.planning.pairs import count_domain_sizes, count_pairs, get_printed_sizes, list_sources
 from repro.spec import Run

@@ -14,7 +14,7 @@ from repro.records.provenance import explain_git_is_silent, get_code_identity, m
 from repro.records.store import read_record
 from repro.spec.scales import ORDER
 from repro.storage.digests import check_digests
-from repro.storage.json_files import read_json
+from repro.storage.files import read_json
 from repro.storage.paths import get_local_records, get_published_records, get_stage_folder, home, who_else_may_write
 from repro.storage.stages import STAGE_FILE
 from repro.train.switches import switches_here

@@ -34,7 +34,7 @@ from repro.model.texts import Texts
 from repro.planning.doctor import Finding
 from repro.records.provenance import get_code_identity, machine, versions
 from repro.spec import CHOICES, base
-from repro.storage.atomic import whole_file
+from repro.storage.files import whole_file
 from repro.storage.paths import home
 from repro.train.checkpoint import TrainState, read_checkpoint, write_checkpoint
 from repro.train.chunks import ChunkSizes, chunks_for, estimate_graph_bytes

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from repro.pipeline.wanted import NOMIC_BERT
-from repro.storage.json_files import json_object, read_json
+from repro.pipeline.needs import NOMIC_BERT
+from repro.storage.files import json_object, read_json
 
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model", "tokenizer.model")

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from repro.pipeline.needs import get_tokenizer_name
 from repro.pipeline.stages import list_known_stages, stages_by_phase
+from repro.pipeline.texts_read import TextsRead, count_tokens_here
 from repro.planning.clusters import find_oversized_clusters
 from repro.planning.cost import Estimate, RecordedCosts, estimate, list_training_phases
 from repro.planning.requirements import find_misfits, list_missing_requirements
 from repro.planning.stage_cost import StageCost, estimate_stage_costs, format_stage_costs, list_unknown_corpora
 from repro.records.store import Record, readable_record, split_recorded
-from repro.report.view import format_seconds
 from repro.spec import TRAINED, Run
-from repro.spec.artefact import ABSENT
 from repro.spec.identity import format_overrides, get_training_id, run_id
 from repro.spec.scales import get_scale
-from repro.spec.values import count_noun
 from repro.storage.paths import get_published_records
 from repro.storage.stages import Stage
+from repro.text import ABSENT, count_noun, format_seconds
 from repro.train.sharing import batches_are_sharded, explain_indivisible
 
 GIB = 2**30
@@ -68,6 +69,13 @@ class Plan:
             "relative_error": round(max(errors), 2) if errors else None,
         }
 
+    @cached_property
+    def texts(self) -> dict[tuple[str, str, int, str], TextsRead]:
+        """What the missing runs read of the corpora that are built, by corpus, tokenizer, length and prompts."""
+        phases = [phase for run in self.missing for phase in list_training_phases(run) if phase.architecture in TRAINED]
+        wanted = {(one.corpus, get_tokenizer_name(one), one.max_tokens, one.prompts): one for one in phases}
+        return {key: found for key, one in wanted.items() if (found := count_tokens_here(one)) is not None}
+
     def as_dict(self) -> dict[str, Any]:
         """Return the plan as plain values."""
         return {
@@ -85,6 +93,7 @@ class Plan:
                 for run, one in zip(self.missing, self.estimates, strict=True)
             },
             "cost": self.totals,
+            "texts": [{"corpus": key[0], "tokenizer": key[1], **asdict(one)} for key, one in self.texts.items()],
         }
 
     def lines(self) -> list[str]:
@@ -106,6 +115,10 @@ class Plan:
             ),
             *(f"cannot be: {one}" for one in self.impossible),
             *stages,
+            *(
+                f"texts of {key[0]}: {'; '.join(line.strip() for line in one.lines())}"
+                for key, one in self.texts.items()
+            ),
             *runs,
             *self._stage_lines(),
             *self._cost_lines(),

@@ -13,14 +13,12 @@ from repro.data.paper.local_copies import fetch, format_size, list_declared, pro
 from repro.data.tokens import get_minilm_folder
 from repro.pipeline.corpora import CORPORA, make_corpus_stage, make_suite_stage
 from repro.pipeline.encoders import NAMED
-from repro.pipeline.kinds import kinds_of_evaluation, needs_surrogate, reads_pairs
-from repro.pipeline.wanted import get_tokenizer_name
+from repro.pipeline.needs import get_tokenizer_name, kinds_of_evaluation, needs_surrogate, reads_pairs
 from repro.planning.cost import list_training_phases
 from repro.planning.hub_cache import find_missing_dataset_files, find_missing_encoder_files
 from repro.spec import TRAINED, Run
 from repro.spec.start import LOCAL_NAME, check_start, get_encoder_folder
-from repro.storage.atomic import whole_file
-from repro.storage.json_files import read_json
+from repro.storage.files import read_json, whole_file
 from repro.storage.paths import check_model_name, get_data_folder
 from repro.storage.stages import Stage
 

@@ -12,13 +12,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from repro.batches.fit import NUM_ATTEMPTS, NUM_ITERATIONS, count_clusters, count_fitted_pairs
+from repro.batches.cluster import NUM_ATTEMPTS, NUM_ITERATIONS, count_clusters, count_fitted_pairs
 from repro.batches.fixed_encoder import FixedEncoder, filter_of, get_surrogate
 from repro.batches.negatives import ROWS_AT_ONCE
 from repro.data.own.imported import IMPORT_FOLDER, find_imported
 from repro.data.own.importing import PAIRS_FILE
 from repro.data.paper.hub import SOURCES
-from repro.pipeline.kinds import READS_PAIRS, needs_surrogate
+from repro.pipeline.needs import needs_surrogate
 from repro.planning.cost import (
     ASSUMED_FLOAT32_FLOPS_PER_SECOND,
     ASSUMED_FLOPS_PER_SECOND,
@@ -27,9 +27,8 @@ from repro.planning.cost import (
     list_training_phases,
 )
 from repro.planning.pairs import count_domain_sizes, count_pairs, list_sources
-from repro.report.view import format_seconds
-from repro.spec import TRAINED, Run
-from repro.storage.atomic import format_bytes
+from repro.spec import MEASURES, TRAINED, Run
+from repro.text import format_bytes, format_seconds
 
 GIB = 2**30
 MIN_PAIRS = 1_000_000
@@ -174,7 +173,7 @@ def _format_extra_disk(costs: Sequence[StageCost]) -> Iterator[str]:
 
 def _estimate_costs(chosen: Selection) -> Iterator[StageCost]:
     run, trains, embeds = chosen.run, chosen.run.architecture in TRAINED, needs_surrogate(chosen.run)
-    if not (trains or embeds or run.measure in READS_PAIRS):
+    if not (trains or embeds or MEASURES[run.measure].reads_pairs):
         return
     yield _estimate_corpus(chosen)
     yield _estimate_streamed_stage(chosen, "selection", 8, "disk: 8 bytes per pair")

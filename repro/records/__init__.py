@@ -1,1 +1,1 @@
-"""What a run leaves: its record, how its numbers came about, and the one look-up of a run by its id."""
+"""Records of finished runs: storage, checks, provenance, and the lookup of runs by name or id."""

@@ -1,6 +1,6 @@
-"""Renews the list of digests of the committed records: `python -m repro.records.digests`, after records were added.
+"""Update the digests of the published records with `python -m repro.records.digests`, after records were added.
 
-Each record is read and checked against its arrays first; one that does not hold is named, and nothing is written.
+Every record is first read and checked against its arrays. If one fails, it is named and nothing is written.
 """
 
 from __future__ import annotations
@@ -9,17 +9,17 @@ import hashlib
 import sys
 from pathlib import Path
 
-from repro.records.checks import DIGESTS_FILE, compute_listed_digests
-from repro.records.store import read_record
-from repro.storage.atomic import whole_file
+from repro.records.store import DIGESTS_FILE, compute_listed_digests, read_record
+from repro.storage.files import whole_file
 from repro.storage.paths import get_published_records
 
 
 def write_digests(folder: Path) -> int:
-    """Write the list of a folder's records and arrays, sha256 and name a line; return how many records there are.
+    """Write the sha256 and the name of each record and array file, one per line. Return the number of records.
 
-    ValueError when a record does not hold, or is not the file listed before: a record is written once. One that was
-    made anew on purpose is taken off the list by hand first.
+    Raises:
+        ValueError: if a record is invalid or differs from the file listed before. A record is written once. To replace
+            one on purpose, delete its lines from the list first.
     """
     records = [read_record(path) for path in sorted(folder.glob("*.json"))]
     for record in records:

@@ -1,4 +1,4 @@
-"""Which runs are meant by the words of a command line: artefacts, `all`, run ids, or files of runs."""
+"""Resolve the arguments of a command line to runs: artefacts, `all`, run ids, files of runs, and grids."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ from repro.spec.axes import describe_grid, expand, get_axes_of_file, is_axis, pa
 from repro.spec.identity import run_from_record, run_id
 from repro.spec.registry import experiments, find_experiment
 from repro.spec.scales import ORDER, get_scale
-from repro.spec.values import check_warmup
-from repro.storage.json_files import MOST_BYTES, check_regular, json_object, read_json, short
+from repro.spec.validation import check_warmup
+from repro.storage.files import MOST_BYTES, check_regular, json_object, read_json
 from repro.storage.paths import get_corpora_folder, get_local_records, get_published_records, get_sweeps_folder
+from repro.text import short
 
 RECORDS = (get_local_records, get_published_records)
 MOST_RUNS = 50_000
 FILES = (".json", ".yaml", ".yml")
 MOST_LETTERS = 80
 BEGINS_AN_ID = re.compile(r"[0-9a-f]{1,12}")
-"""What may begin a run's id, and is taken for it wherever a run can be named; no artefact or claim is called so."""
+"""The beginning of a run id. No artefact or claim has such a name."""
 
 
 def resolve_runs(
@@ -37,14 +38,19 @@ def resolve_runs(
     all_seeds: bool = False,
     is_unpublished: bool = False,
 ) -> list[Run]:
-    """Return the runs, an asked one as often as it is asked for.
+    """Return the runs of some arguments. Runs that are named twice are returned twice.
 
-    Of an artefact the seeds meant for a reader's machine, unless `seeds` names others or `all_seeds` takes every one;
-    what no seed changes is among them.
-    `is_unpublished` takes every one, too, and leaves out the runs whose record is published: there may be none left.
-    A word that ends in .json is a file of runs, one of hexadecimal digits the beginning of a run's id; either has a
-    scale and a seed of its own. ValueError names an unknown artefact, scale or field, a seed that no run of an
-    asked artefact has, and words of which one would be ignored.
+    Args:
+        what: artefacts, files of runs (.json, .yaml), beginnings of run ids, and axes such as `seed=1..5`. Files and
+            ids have their own scale and seed.
+        scale: the scale of the artefacts.
+        seeds: the seeds of the artefacts, by default the local seeds. Runs that depend on no seed are always included.
+        all_seeds: whether to include all seeds.
+        is_unpublished: whether to include all seeds, and then drop the runs with a published record.
+
+    Raises:
+        ValueError: for an unknown artefact, scale or field, for a seed that no run of the artefacts has, and for
+            arguments that exclude each other.
     """
     get_scale(scale)
     typed = [word for word in what or () if is_axis(word)]
@@ -69,35 +75,35 @@ def resolve_runs(
     found = [run for word in single for run in (read_runs(Path(word)) if _is_file(word) else [run_of_id(word)])]
     found += of_artefacts
     if lacking or not found:
-        raise ValueError(_no_run(names or what or ["all"], names, scale, lacking))
+        raise ValueError(_describe_no_run(names or what or ["all"], names, scale, lacking))
     return split_recorded(found, [get_published_records()])[1] if is_unpublished else found
 
 
 def _check_seeds(seeds: Sequence[int] | None, *, all_seeds: bool, has_artefacts: bool) -> None:
     if seeds and all_seeds:
-        raise ValueError(f"--seed {list(seeds)} and --all-seeds do not go together; say one of them")
+        raise ValueError(f"--seed {list(seeds)} and --all-seeds do not go together; give one of them")
     if seeds and not has_artefacts:
         raise ValueError(f"--seed {list(seeds)} chooses among the runs of artefacts; run ids and files have their own")
 
 
-def _no_run(what: Sequence[str], names: Sequence[str], scale: str, lacking: Sequence[int]) -> str:
-    """Say that there is no run of some words, or none of these seeds: which there are, and how others are run."""
-    said = f"{' '.join(what)} has no run at scale {scale!r}"
+def _describe_no_run(what: Sequence[str], names: Sequence[str], scale: str, lacking: Sequence[int]) -> str:
+    """Return the message for arguments without a run: the available scales or seeds, and how to run other seeds."""
+    message = f"{' '.join(what)} has no run at scale {scale!r}"
     if not lacking:
         scales = sorted({at for one in resolve_experiments(names) for at in one.scales}, key=ORDER.index)
-        return said if scale in scales else f"{said}; it runs at {', '.join(scales)}"
-    there = sorted({run.seed for one in resolve_experiments(names) for run in one.runs(scale) if is_random(run)})
+        return message if scale in scales else f"{message}; it runs at {', '.join(scales)}"
+    existing = sorted({run.seed for one in resolve_experiments(names) for run in one.runs(scale) if is_random(run)})
     planned = f"repro plan {' '.join(names or what)} --scale {scale} --json > runs.json"
     return (
-        f"{said} with seed {lacking}; it has {there}. Other seeds go into a file of runs: `{planned}`, change the "
-        "seeds in it, `repro run runs.json`"
+        f"{message} with seed {lacking}; it has {existing}. For other seeds, write a file of runs with `{planned}`, "
+        "edit the seeds, and execute `repro run runs.json`"
     )
 
 
 def split_words(what: Sequence[str] | None) -> tuple[list[str], list[str]]:
-    """Return the words that mean single runs, files of them and ids, and those that mean artefacts.
+    """Split arguments into files and ids of runs, and artefacts.
 
-    Axes (`seed=1..5`) are neither: a grid is made of the runs that the other words mean.
+    Axes (`seed=1..5`) are in neither list. They apply to the runs of the other arguments.
     """
     words = [word for word in what or () if not is_axis(word)]
     single = [word for word in words if _is_file(word) or BEGINS_AN_ID.fullmatch(word)]
@@ -109,19 +115,19 @@ def _is_file(word: str) -> bool:
 
 
 def resolve_experiments(what: Sequence[str] | None) -> list[Experiment]:
-    """Return the experiments that some artefacts are of, each once; all of them for no word or `all`.
+    """Return the experiments of some artefacts, each once, or all experiments for `all` or no argument.
 
-    ValueError lists the artefacts there are.
+    Raises ValueError for an unknown artefact.
     """
-    asked = experiments() if not what or list(what) == ["all"] else map(find_experiment, what)
-    return list({one.number: one for one in asked}.values())
+    found = experiments() if not what or list(what) == ["all"] else map(find_experiment, what)
+    return list({one.number: one for one in found}.values())
 
 
 def read_runs(path: Path) -> list[Run]:
-    """Read a file of runs: a list of objects that each name a scale and the fields that differ from it.
+    """Read a file of runs: a list of objects, each with a scale and the fields that differ from it.
 
-    What `plan --json` prints is such a file too: its missing runs are meant. An imported corpus or evaluation set that
-    is named without its content is the content it has today: other text under the name is another run.
+    The output of `plan --json` is also accepted and means its missing runs. The name of an imported corpus or
+    evaluation set without a digest refers to its current content. If the text changes, so does the run.
     """
     content = read_json(path) if path.suffix == ".json" else _read_yaml(path)
     if isinstance(content, Mapping) and "axes" in content:
@@ -137,8 +143,10 @@ def read_runs(path: Path) -> list[Run]:
     if not rows:
         raise ValueError(f"{short(path)} lists no runs")
     if len(rows) > MOST_RUNS:
-        raise ValueError(f"{path} lists {len(rows)} runs; at most {MOST_RUNS} go into one file: cut it into several")
-    return _of_todays_content([_run(row, f"{path}, run {number}") for number, row in enumerate(rows, 1)])
+        raise ValueError(
+            f"{path} lists {len(rows)} runs; at most {MOST_RUNS} are allowed in one file: split it into several"
+        )
+    return _pin_imported_content([_parse_run(row, f"{path}, run {number}") for number, row in enumerate(rows, 1)])
 
 
 def _runs_of_grid(content: Mapping[str, Any], path: Path) -> list[Run]:
@@ -152,7 +160,7 @@ def _runs_of_grid(content: Mapping[str, Any], path: Path) -> list[Run]:
             + (f", found {unknown}" if unknown else "")
         )
     if str(path) in words:
-        raise ValueError(f"{short(path)} names itself under runs")
+        raise ValueError(f"{short(path)} refers to itself under runs")
     try:
         rows, axes = resolve_runs(words, content.get("scale", "desk")), get_axes_of_file(content["axes"])
         found = expand(rows, axes)
@@ -173,12 +181,13 @@ def _read_yaml(path: Path) -> Any:
 
 
 def run_of_id(beginning: str) -> Run:
-    """Return a run by the beginning of its id, wherever it is known.
+    """Return the run whose id has this beginning.
 
-    That is: recorded here or published, launched in a sweep, declared at any scale, or, where none is recorded, planned
-    for an imported corpus.
+    It searches local and published records, launched sweeps, and the experiments at every scale. Plans for imported
+    corpora are searched only if no record matches.
 
-    ValueError when there is none, or more than one.
+    Raises:
+        ValueError: if no run matches, or more than one.
     """
     found: dict[str, Run] = {}
     for known in (_list_recorded_runs, _list_planned_runs, _list_launched_runs, _list_declared_runs):
@@ -191,6 +200,7 @@ def run_of_id(beginning: str) -> Run:
 
 
 Known = Iterator[tuple[str, Run]]
+"""Pairs of id and run."""
 
 
 def _list_recorded_runs(beginning: str) -> Known:
@@ -201,30 +211,32 @@ def _list_recorded_runs(beginning: str) -> Known:
 
 def _list_launched_runs(beginning: str) -> Known:
     for path in sorted(get_sweeps_folder().glob("*/submissions/*.json")):
-        with _left_out_where_wrong(path):
-            for identifier, values in _map_renamed_fields(json_object(path).get("runs", {}), "its runs").items():
+        with _skip_invalid(path):
+            for identifier, values in _require_object(json_object(path).get("runs", {}), "its runs").items():
                 if identifier.startswith(beginning):
-                    with _left_out_where_wrong(path):
-                        yield identifier, run_from_record(_map_renamed_fields(values, f"run {identifier}"), identifier)
+                    with _skip_invalid(path):
+                        yield identifier, run_from_record(_require_object(values, f"run {identifier}"), identifier)
 
 
 @contextmanager
-def _left_out_where_wrong(path: Path) -> Iterator[None]:
-    """Name what cannot be read, and go on: a run may be known elsewhere, too."""
+def _skip_invalid(path: Path) -> Iterator[None]:
+    """Print a ValueError and continue, because the run may also be found elsewhere."""
     try:
         yield
     except ValueError as error:
         print(f"left out: {path}: {error}", file=sys.stderr)
 
 
-def _map_renamed_fields(value: Any, name: str) -> Mapping[str, Any]:
+def _require_object(value: Any, name: str) -> Mapping[str, Any]:
+    """Return a value that must be a JSON object. Raises ValueError otherwise."""
     if not isinstance(value, Mapping):
         raise ValueError(f"{name} should be an object, found {short(value)}: move the file away")
     return value
 
 
 def _list_planned_runs(beginning: str) -> Known:
-    """Return the runs in the files that `data import` and `data plan` write; one that cannot be read holds none."""
+    """Yield the runs in the files that `data import` and `data plan` write. Unreadable files are skipped."""
+    # the id is not in the file name, so every run is read
     for folder in sorted(get_corpora_folder().glob("*")):
         for path in (folder / f"{folder.name}-{scale}.json" for scale in ORDER):
             with suppress(ValueError):
@@ -237,18 +249,21 @@ def _list_declared_runs(beginning: str) -> Known:
             yield from ((run_id(run), run) for run in experiment.runs(scale))
 
 
-def _of_todays_content(runs: list[Run]) -> list[Run]:
-    """Return runs that name the content of what was imported here; a corpus that names it speaks for its suite."""
+def _pin_imported_content(runs: list[Run]) -> list[Run]:
+    """Return the runs with a digest in the names of imported corpora and evaluation sets.
+
+    A corpus with a digest also determines the suite of the same name.
+    """
     names = {name for run in runs for name in (run.corpus, run.pretraining_corpus, run.suite) if name}
     if not any((get_corpora_folder() / name).is_dir() for name in names):
-        return runs  # without loading numpy and pyarrow, and each name is looked up once
+        return runs  # the common case, without loading numpy and pyarrow
     from repro.data.own.imported import find_imported, is_imported
 
     today = {name: find_imported(name).corpus for name in names if "@" not in name and is_imported(name)}
-    return [_apply_renames(run, today) for run in runs]
+    return [_replace_names(run, today) for run in runs]
 
 
-def _apply_renames(run: Run, today: Mapping[str, str]) -> Run:
+def _replace_names(run: Run, today: Mapping[str, str]) -> Run:
     named = {name: getattr(run, name) for name in ("corpus", "pretraining_corpus", "suite")}
     found: dict[str, Any] = {name: today[value] for name, value in named.items() if value in today}
     if run.suite == run.corpus.partition("@")[0]:
@@ -256,11 +271,12 @@ def _apply_renames(run: Run, today: Mapping[str, str]) -> Run:
     return replace(run, **found) if found else run
 
 
-def _run(row: Mapping[str, Any], where: str) -> Run:
+def _parse_run(row: Mapping[str, Any], where: str) -> Run:
     try:
         get_scale(row["scale"])
         run = run_of_fields({name: value for name, value in row.items() if name != "id"})
-        if run.architecture in TRAINED and run.num_steps is not None:  # else the training finds it, behind all stages
+        # fail now instead of after all stages are built
+        if run.architecture in TRAINED and run.num_steps is not None:
             check_warmup(run.num_warmup_steps, run.num_steps)
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from error
@@ -268,14 +284,14 @@ def _run(row: Mapping[str, Any], where: str) -> Run:
 
 
 def get_sweep_name(what: Sequence[str] | None, scale: str) -> str:
-    """Return the name of the folder in which these words are swept; the scale is told where a word takes it.
+    """Return the folder name of a sweep over these arguments. It includes the scale if an artefact depends on it.
 
-    Files of one name may lie in several folders: six digits of the path tell a file's sweep from another's.
+    Six digits of a hash distinguish files of the same name in different folders.
     """
     words = list(what or ("all",))
     stems = [Path(word).stem if _is_file(word) else word for word in words]
-    told = "-".join([*stems, scale] if split_words(words)[1] else stems)
+    name = "-".join([*stems, scale] if split_words(words)[1] else stems)
     files = [str(Path(word).resolve()) for word in words if _is_file(word)] + [word for word in words if is_axis(word)]
-    if files or len(told) > MOST_LETTERS:
-        told = f"{told[:MOST_LETTERS]}-{hashlib.sha256(repr([told, files]).encode()).hexdigest()[:6]}"
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", told)
+    if files or len(name) > MOST_LETTERS:
+        name = f"{name[:MOST_LETTERS]}-{hashlib.sha256(repr([name, files]).encode()).hexdigest()[:6]}"
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name)

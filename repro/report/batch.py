@@ -6,8 +6,8 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from repro.analyses.batch_text import shorten
-from repro.report.view import View, format_number
-from repro.spec.artefact import ABSENT
+from repro.report.view import View
+from repro.text import ABSENT, format_number
 
 if TYPE_CHECKING:
     from repro.analyses.microscope import Explanation, Other, Pair

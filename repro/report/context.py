@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 from repro.analyses.batch_text import shorten
 from repro.report.scores import POINTS
-from repro.report.view import View, format_number, format_signed
-from repro.spec.artefact import ABSENT
-from repro.spec.values import count_noun
+from repro.report.view import View, format_signed
+from repro.text import ABSENT, count_noun, format_number
 
 if TYPE_CHECKING:
     from repro.analyses.context_words import Explanation, Passage, Word

@@ -14,10 +14,9 @@ from repro.report.names import find_artefact, format_heading, format_spans
 from repro.report.tables import format_no_records_note, get_metric_path
 from repro.report.view import View, format_mean, format_spread_note
 from repro.spec import FIELDS, Figure, Identity, Pick, Row, Run
-from repro.spec.artefact import ABSENT
 from repro.spec.identity import get_setting_id
 from repro.spec.registry import artefacts
-from repro.spec.values import count_noun, suggestion
+from repro.text import ABSENT, count_noun, suggestion
 
 REFERENCES = ("bm25", "surrogate")
 """Systems that are not trained. They have no value on an axis of training, and are drawn as a horizontal line."""

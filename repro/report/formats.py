@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from repro.report.latex import as_latex
-from repro.report.view import LONG_TEXT, NARROW_SPACE, View
-from repro.storage.json_files import visible
+from repro.report.view import LONG_TEXT, View
+from repro.text import NARROW_SPACE, visible
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -7,7 +7,6 @@ whether it is current without drawing it.
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any
 
 from repro.records.store import Record
 from repro.report.artefacts import load_records, make_artefact_views
-from repro.report.figure_data import format_column_label, format_subtitle, get_value_column, list_figure_rows
+from repro.report.figure_data import list_figure_rows
 from repro.report.formats import as_markdown
 from repro.report.names import format_heading, format_title
 from repro.report.tables import get_metric_path
@@ -71,53 +70,6 @@ def get_picture_path(name: str, theme: str, folder: Path = CHECKOUT) -> Path:
 def is_current(path: Path, digest: str) -> bool:
     """Return whether a committed picture was drawn from rows with this digest."""
     return path.is_file() and f"<!-- rows {digest} -->" in path.read_text(encoding="utf-8")
-
-
-def make_gallery_pictures(folder: Path = CHECKOUT) -> dict[Path, str]:
-    """Return the SVG text of every figure in both themes, by path. Current pictures are read, not drawn again."""
-    texts: dict[Path, str] = {}
-    for _, figure, scale, rows in shown_figures():
-        digest = compute_digest(figure, rows)
-        paths = {theme: get_picture_path(figure.name, theme, folder) for theme in ("light", "dark")}
-        if all(is_current(path, digest) for path in paths.values()):
-            texts |= {path: path.read_text(encoding="utf-8") for path in paths.values()}
-            continue
-        svg = draw_svg(figure, scale, rows)
-        texts |= {path: add_digest(recolour_svg(figure, svg, theme), digest) for theme, path in paths.items()}
-    return texts
-
-
-def recolour_svg(figure: Figure, svg: str, theme: str) -> str:
-    """Return the picture in the light or dark theme."""
-    from figures.theme import recolour
-
-    return svg if figure.is_diagram or figure.kind in LIGHT_ONLY else recolour(svg, theme)
-
-
-def add_digest(svg: str, digest: str) -> str:
-    """Return the picture with the digest of its rows as its last line."""
-    return "\n".join(line.rstrip() for line in svg.splitlines()) + f"\n<!-- rows {digest} -->\n"
-
-
-def draw_svg(figure: Figure, scale: str, rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return a figure as SVG text. The same rows give the same text."""
-    import matplotlib.pyplot as plt
-
-    from figures.draw import Picture, plot
-
-    needs_no_record = figure.draw is not None and not figure.series
-    picture = Picture(
-        **{name: getattr(figure, name) for name in FIELDS},
-        title=figure.title,
-        subtitle=format_subtitle(figure, scale, "" if needs_no_record else "published records", list(rows)),
-        cell_label=format_column_label(figure, get_value_column(figure)) if figure.cell else "",
-        own=figure.draw,
-    )
-    drawn, _ = plot(rows, picture, name=figure.name)
-    written = io.StringIO()
-    drawn.savefig(written, format="svg", metadata={"Date": None})
-    plt.close(drawn)
-    return written.getvalue()
 
 
 def make_gallery() -> str:

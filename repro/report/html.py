@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from repro.records.spent import sum_seconds
+from repro.records.provenance import sum_seconds
 from repro.report.artefacts import RECORD_WORDS
 from repro.report.known import format_known_sentence, list_forest_rows
 from repro.report.sections import (
@@ -29,13 +29,13 @@ from repro.report.sections import (
     make_sections,
 )
 from repro.report.tables import INTERVAL_WORDS, format_summary_line, get_ledger_rank
-from repro.report.view import format_seconds
 from repro.spec import Experiment
-from repro.spec.artefact import ABSENT, MAIN, PAPERS
+from repro.spec.artefact import MAIN, PAPERS
 from repro.spec.identity import format_overrides
 from repro.spec.registry import experiments, find_paper
 from repro.spec.scales import get_scale
-from repro.storage.atomic import check_replaceable, whole_file
+from repro.storage.files import check_replaceable, whole_file
+from repro.text import ABSENT, format_seconds
 
 DRAWING = {
     f"{{http://www.w3.org/2000/svg}}{name}"
@@ -68,7 +68,7 @@ def write_report(
     If `paint_forest` is given, the page starts with the forest plot of all claims.
     """
     check_replaceable(out)  # fail before minutes of drawing
-    chosen = experiments() if shown is None else shown
+    chosen = [one for one in (experiments() if shown is None else shown) if one.runs(scale)]
     sections = [section for experiment in chosen for section in make_sections(experiment, scale, paint)]
     sections.sort(key=lambda section: section.order)
     own = (section for section in sections if section.paper == MAIN)

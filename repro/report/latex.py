@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from repro.report.view import LONG_TEXT, NARROW_SPACE, View
+from repro.report.view import LONG_TEXT, View
+from repro.text import NARROW_SPACE
 
 GREEK = "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi"  # from α, in the order of Unicode
 MATHS = {chr(ord("α") + number): name for number, name in enumerate(GREEK.split())}

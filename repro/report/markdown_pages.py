@@ -9,15 +9,17 @@ from dataclasses import astuple
 from pathlib import Path
 
 from repro.report.artefacts import judgements
+from repro.report.coverage import make_coverage_table
 from repro.report.formats import as_markdown, as_markdown_table
 from repro.report.gallery import make_gallery
 from repro.report.tables import format_in_unit, format_interval, group_by_paper, make_claims_view, sort_judgements
 from repro.report.view import View
 from repro.spec import Experiment
-from repro.spec.artefact import ABSENT, MAIN, PAPERS
+from repro.spec.artefact import MAIN, PAPERS
 from repro.spec.registry import declared_notes, experiments
 from repro.statistics.judge import Judgement
 from repro.storage.paths import CHECKOUT
+from repro.text import ABSENT
 
 ABBREVIATIONS = ("al", "cf", "e.g", "eq", "fig", "i.e", "vs")
 """Abbreviations whose full stop does not end a sentence."""
@@ -108,7 +110,8 @@ LARGER_SCALES = {LAB: "claims_lab", MINI: "claims_mini"}
 RESULTS = "docs/RESULTS.md"
 CONTENTS = {
     ("artefacts", "docs/ARTEFACTS.md"): make_artefact_table,
-    ("not_judged", LEDGER[1]): lambda folder: make_notes_table("not_judged"),
+    ("coverage", "docs/COVERAGE.md"): make_coverage_table,
+    ("not_judged", "docs/COVERAGE.md"): lambda folder: make_notes_table("not_judged"),
     ("contradictions", "docs/ERRATA.md"): lambda folder: make_notes_table("contradictions"),
     ("deviations", "REPRODUCING.md"): lambda folder: make_notes_table("deviations"),
 }

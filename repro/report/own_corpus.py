@@ -16,11 +16,10 @@ import numpy as np
 
 from repro.records.store import Record
 from repro.report.scores import POINTS, find_records, list_suite_rows
-from repro.report.view import format_number
 from repro.spec import TRAINED, Run
-from repro.spec.values import count_noun
 from repro.statistics.bootstrap import paired_bootstrap, percentile_interval
 from repro.statistics.units import stratified_mean
+from repro.text import count_noun, format_number
 
 FEW_QUERIES = 50
 MEMORIZED_LOSS = 0.05

@@ -17,10 +17,11 @@ from repro.report.names import COMPANION, find_artefact, format_heading, format_
 from repro.report.tables import format_claim_row, list_exhibit_rows
 from repro.report.view import View
 from repro.spec import Exhibit, Experiment, Figure, Row, Run, Table
-from repro.spec.artefact import ABSENT, MAIN, PAPERS
+from repro.spec.artefact import MAIN, PAPERS
 from repro.spec.scales import get_scale
 from repro.statistics.contrasts import drop_seed
 from repro.statistics.judge import Judgement
+from repro.text import ABSENT
 
 Rows = Sequence[Mapping[str, Any]]
 

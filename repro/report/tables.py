@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from repro.records.store import Record
 from repro.report.names import format_spans
-from repro.report.view import View, format_mean, format_number, format_signed, format_spread_note
+from repro.report.view import View, format_mean, format_signed, format_spread_note
 from repro.spec import FIELDS, TRAINED, Column, Exhibit, Identity, Row, Run, Table, Unit, is_blind
-from repro.spec.artefact import ABSENT, MAIN, MINUTES, PAPERS
+from repro.spec.artefact import MAIN, MINUTES, PAPERS
 from repro.spec.registry import find_paper
-from repro.spec.values import count_noun
+from repro.text import ABSENT, count_noun, format_number
 
 if TYPE_CHECKING:  # judging loads scipy, which is slow to import
     from repro.statistics.judge import Comparison, Judgement
@@ -41,9 +41,11 @@ def format_cell(column: Column, row: Row, records: Iterable[Record]) -> str:
     A row under another context differs only in scores, so its other cells are empty.
     """
     values: list[float] = []
+    records = list(records)
+    is_of_blind = bool(records) and all(is_blind(record.run) for record in records)
+    if row.context != "own" and "{suite}" not in column.value and not is_of_blind:
+        return ""
     for record in records:
-        if row.context != "own" and "{suite}" not in column.value and not is_blind(record.run):
-            return ""
         if column.value == MINUTES:
             if record.run.architecture not in TRAINED:
                 return ""

@@ -19,13 +19,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from repro.records.made import FIRST_COMMITS_FILE
+from repro.records.provenance import FIRST_COMMITS_FILE
 from repro.spec import Claim, Run, Unit
 from repro.spec.identity import run_id
 from repro.statistics.judge import Comparison, Judgement
-from repro.storage.atomic import whole_file
 from repro.storage.digests import compute_source_digest
-from repro.storage.json_files import json_object
+from repro.storage.files import json_object, whole_file
 from repro.storage.paths import PACKAGE, SOURCES
 
 DECIDING_FOLDERS = (PACKAGE, PACKAGE / "statistics", PACKAGE / "records", PACKAGE / "spec", SOURCES / "experiments")

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from repro.spec.artefact import ABSENT
+from repro.text import ABSENT, format_number
 
 
 @dataclass(frozen=True)
@@ -51,37 +51,12 @@ class View:
 
 
 NO_ROWS, NO_VALUES = "There is nothing to show.", "No row has a value."
-NARROW_SPACE = "\u202f"
 LONG_TEXT = 40
 """Length in characters above which a cell is a sentence.
 
 Sentences are paragraphs in LaTeX, and are printed below their row on a narrow terminal.
 """
 SPREAD = "±: standard deviation over the runs that “seeds” counts"
-
-
-def format_number(value: float | None, decimals: int = 1) -> str:
-    """Return a number with separated thousands, or a dash for None."""
-    if value is None:
-        return ABSENT
-    return f"{round(value, decimals) + 0.0:,.{decimals}f}".replace(
-        ",", NARROW_SPACE
-    )  # plus zero, so that it is never "-0.0"
-
-
-A_YEAR = 365.25 * 86_400
-"""A year in seconds."""
-
-
-def format_seconds(seconds: float | None) -> str:
-    """Return a duration as text, for example 45 s, 12 min, 3.5 h or 76 years, or an empty string for None."""
-    if seconds is None:
-        return ""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    if seconds >= 2 * A_YEAR:
-        return f"{format_number(seconds / A_YEAR, 0)} years"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{format_number(seconds / 3600)} h"
 
 
 def format_mean(values: Sequence[float], decimals: int) -> str:

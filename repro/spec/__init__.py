@@ -1,4 +1,4 @@
-"""The words an experiment is declared with: Run, grid, pick, Claim, Table, Figure, Experiment; all frozen."""
+"""The vocabulary of experiment files: Run, grid, pick, Claim, Table, Figure, Experiment. All are frozen dataclasses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from repro.spec.claim import (
     Value,
     Varies,
 )
-from repro.spec.measures import MEASURED_OF, MEASURES, SEARCHES_IN_FULL, TRAINED
+from repro.spec.measures import MEASURES, TRAINED
 from repro.spec.run import (
     CHOICES,
     CONTEXTS,
@@ -34,19 +34,17 @@ from repro.spec.run import (
     nested_widths,
     run_of_fields,
 )
-from repro.spec.term import ByScale, Pick, Term, Unit, by_scale, pick, term
-from repro.spec.widths import standard_widths, written
+from repro.spec.selectors import ByScale, Pick, Term, Unit, by_scale, pick, term
+from repro.spec.validation import standard_widths, written
 
 __all__ = [
     "CHOICES",
     "CONTEXTS",
     "EVALUATION_FIELDS",
     "FIELDS",
-    "MEASURED_OF",
     "MEASURES",
     "MINUTES",
     "MTEB_SUITES",
-    "SEARCHES_IN_FULL",
     "TRAINED",
     "ByScale",
     "Claim",

@@ -1,4 +1,4 @@
-"""What an experiment shows: tables, figures and exhibits, as data; an experiment file takes these from `repro.spec`."""
+"""Artefacts of an experiment as data: tables, figures and exhibits. Experiment files import them from `repro.spec`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from repro.spec.claim import Claim
 from repro.spec.run import Run, is_random
 from repro.spec.scales import get_scale
-from repro.spec.term import Pick
+from repro.spec.selectors import Pick
 
 PAPERS: Mapping[str, str] = MappingProxyType(
     {
@@ -19,111 +19,108 @@ PAPERS: Mapping[str, str] = MappingProxyType(
         "MRL": "Matryoshka Representation Learning",
     }
 )
-"""Whose claims an experiment judges: the paper of this suite, and its companions, whose claims are counted apart."""
+"""Papers whose claims are judged: the paper of this suite and its companions, whose claims are counted separately."""
 MAIN = "CDE"
-ABSENT = "–"
-"""What stands in a cell for a number that is not there."""
-
-
 MINUTES = "training minutes"
-"""The value of a column that shows how long a training run took."""
+"""The value of a column with the duration of the training run."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
     """One column of a table: a metric path or a field of the run, times a factor, with a number of decimals.
 
-    In a metric path `{suite}` stands for the run's own evaluation suite, seen through the row's context. Paths joined
-    by " & " give their mean. `MINUTES` is not a path: it is read from the record's provenance.
+    In a metric path, `{suite}` is the evaluation suite of the run under the context of the row. Paths joined by " & "
+    give their mean. `MINUTES` is no path: its value comes from the provenance of the record.
     """
 
     label: str
     value: str
     decimals: int = 1
     factor: float = 1.0
-    scales: tuple[str, ...] = ()  # only at these scales; empty: at all
+    scales: tuple[str, ...] = ()  # only at these scales, or at all if empty
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One row of a table or series of a figure: which runs, through which context, and what the paper prints."""
+    """One row of a table or one series of a figure: the runs, their context, and the numbers printed in the paper."""
 
     label: str
     of: Pick
     paper: Mapping[str, float] = field(default_factory=dict)
-    context: str = "own"  # which context documents the scores were made with: own, wrong, null
-    scales: tuple[str, ...] = ()  # only at these scales; empty: at all
-    part: str = ""  # what `{part}` in a column's path is in this row: one dataset, one source, one model
+    context: str = "own"  # context of the scores: own, wrong, null
+    scales: tuple[str, ...] = ()  # only at these scales, or at all if empty
+    part: str = ""  # replaces `{part}` in the paths of columns: a dataset, a source or a model
 
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """A table of the paper: rows, columns and what a reader must know."""
+    """A table of the paper: columns, rows and caption."""
 
     name: str
     caption: str
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
-    title: str = ""  # what is seen; empty: the caption begins with it
+    title: str = ""  # if empty, the caption begins with the title
 
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """A figure of the paper: the kind of picture, a field of the run against a metric, and which series are drawn."""
+    """A figure of the paper: the kind of plot, its axes (a field of the run and a metric), and its series."""
 
     name: str
-    caption: str  # stands alone: what a dot, a bar, a band and n are
+    caption: str  # complete on its own: explains dots, bars, bands and n
     kind: str
     x: str
     y: str
     x_label: str
     y_label: str
     series: tuple[Row, ...]
-    title: str = ""  # what is seen, over the picture
-    factor: float = 1.0  # of y
+    title: str = ""  # printed above the plot
+    factor: float = 1.0  # multiplies y
     x_is_log: bool = False
     y_is_log: bool = False
     hue: str = ""  # a field of the run that splits each series further
-    hue_label: str = ""  # its words; empty: its own name
-    cell: str = ""  # heatmap: the metric in the cells; x and y are then fields of the run
-    points: str = ""  # metrics with `*` in the path: a row for each that a record has, `*` in columns part1, part2, …
-    parts: tuple[str, ...] = ()  # with points: words for what each `*` stands for; empty: a dataset
-    x_of: Pick | None = None  # with points: x is of the record that this picks, not of the series' own
-    minus: Pick | None = None  # with points: y less the same metric of the record that this picks
-    mark: str = ""  # dots: a field of the run that gives them their shape
-    is_panelled: bool = False  # scatter: a panel a series
-    is_diagram: bool = False  # draws the model, not results: no seeds, no records
-    named_by: str = ""  # with points: rows of text of the record, part1 and its words, that come in a column "name"
-    draw: Callable[[Any, Any], str | None] | None = None  # of (DataFrame, Axes), when no kind can draw it; gives a note
+    hue_label: str = ""  # default: the name of the field
+    cell: str = ""  # heatmap: the metric of the cells, while x and y are fields of the run
+    # a metric path with `*`: one row per matching metric of a record, with the text of each `*` in part1, part2, …
+    points: str = ""
+    parts: tuple[str, ...] = ()  # with points: the nouns for each `*`, by default a dataset
+    x_of: Pick | None = None  # with points: the record that x is read from, instead of the series' own
+    minus: Pick | None = None  # with points: the record whose same metric is subtracted from y
+    mark: str = ""  # dots: the field of the run that selects their shape
+    is_panelled: bool = False  # scatter: one panel per series
+    is_diagram: bool = False  # shows the model instead of results, without seeds and records
+    named_by: str = ""  # with points: the record's rows of text (part1, name) that fill the column "name"
+    draw: Callable[[Any, Any], str | None] | None = None  # custom plot of (DataFrame, Axes) that returns a note
 
 
 @dataclass(frozen=True, kw_only=True)
 class Exhibit:
-    """Rows of text that a record carries: examples to be read, such as the neighbours of a document."""
+    """Rows of text that are stored in a record: examples for reading, such as the neighbours of a document."""
 
     name: str
     caption: str
     columns: tuple[str, ...]
     of: Pick
-    rows: str = ""  # which rows of the record; empty: those of the exhibit's own name
+    rows: str = ""  # name of the rows in the record, by default the name of the exhibit
 
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
-    """One experiment: which runs it needs at a scale, what it shows and which claims it judges."""
+    """One experiment: its runs at each scale, its artefacts, and the claims that it judges."""
 
     number: int
     title: str
     runs: Callable[[str], tuple[Run, ...]]
     shows: tuple[Table | Figure | Exhibit, ...]
     claims: tuple[Claim, ...] = ()
-    local_seeds: tuple[int, ...] = (0,)  # what a reader's own machine runs; published records have more
+    local_seeds: tuple[int, ...] = (0,)  # run on a local machine, while published records have more
     paper: str = MAIN  # one of PAPERS
-    scales: tuple[str, ...] = ("smoke", "desk", "lab", "small", "large")  # at any other it has no runs
-    from_records: tuple[Pick, ...] = ()  # runs that a reader's machine shows from published records, and never runs
+    scales: tuple[str, ...] = ("smoke", "desk", "lab", "small", "large")  # no runs at any other scale
+    from_records: tuple[Pick, ...] = ()  # runs shown from published records and never run locally
 
     def __post_init__(self) -> None:
-        """ValueError for a paper that is none of PAPERS, or an unknown scale."""
+        """Raise ValueError for an unknown paper or scale."""
         for scale in self.scales:
             get_scale(scale)
         if self.paper not in PAPERS:
@@ -131,16 +128,17 @@ class Experiment:
 
     @property
     def artefacts(self) -> tuple[str, ...]:
-        """The names of what it shows, e.g. ("table1",)."""
+        """The names of the artefacts, for example ("table1",)."""
         return tuple(shown.name for shown in self.shows)
 
     def local_runs(self, scale: str) -> tuple[Run, ...]:
-        """Return what a reader's own machine runs: the local seeds, or as many others where a scale has none of them.
+        """Return the runs for a local machine: those of the local seeds, or of as many others if a scale has none.
 
-        Runs that no seed changes are always among them; a setting that has only other seeds never is, nor is one of
-        `from_records`.
+        Runs that do not depend on a seed are always included. Runs in `from_records` and settings that exist only for
+        other seeds are excluded.
         """
         runs = [run for run in self.runs(scale) if not any(pick.matches(run) for pick in self.from_records)]
         seeds = {run.seed for run in runs if is_random(run)}
+        # some scales have none of the local seeds: then take as many of their own
         wanted = seeds.intersection(self.local_seeds) or set(sorted(seeds)[: len(self.local_seeds)])
         return tuple(run for run in runs if run.seed in wanted or not is_random(run))

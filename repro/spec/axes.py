@@ -1,4 +1,4 @@
-"""Grids typed on a command line or written in a file: `learning_rate=1e-4,3e-5 seed=1..5` over some runs."""
+"""Parse grids from a command line or a file, such as `learning_rate=1e-4,3e-5 seed=1..5`, and expand runs over them."""
 
 from __future__ import annotations
 
@@ -11,44 +11,49 @@ from typing import Any
 from repro.spec.identity import run_id
 from repro.spec.measures import TRAINED
 from repro.spec.run import CHOICES, EVALUATION_FIELDS, FIELDS, Run, is_random
-from repro.spec.values import RANGES, checked_value, count_noun, suggestion
-from repro.storage.json_files import short
+from repro.spec.validation import RANGES, validate_value
+from repro.text import count_noun, short, suggestion
 
 AXIS = re.compile(r"[^=/\\]+=.*", re.DOTALL)
 RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)")
 NONE_WORDS = ("none", "null", "None")
 TRUTH = {"true": True, "false": False, "True": True, "False": False}
 MOST_VALUES = 10_000
-OF_SURROGATES = ("surrogate", "max_tokens", "prompts", "corpus")
-"""Fields that decide the scores of a surrogate, which is not trained, besides those of the evaluation."""
+SURROGATE_FIELDS = ("surrogate", "max_tokens", "prompts", "corpus")
+"""Fields that affect the scores of an untrained surrogate, in addition to those of the evaluation."""
 EITHER_OR = (("num_steps", "num_epochs"), ("num_pretraining_steps", "num_pretraining_epochs"))
+"""Pairs of fields of which exactly one has a value."""
 
 Axes = Mapping[str, tuple[Any, ...]]
 
 
 def is_axis(word: str) -> bool:
-    """Return whether a word of a command line is an axis, FIELD=VALUES."""
+    """Return whether an argument is an axis, FIELD=VALUES."""
     return AXIS.fullmatch(word) is not None and not word.endswith((".json", ".yaml", ".yml"))
 
 
 def parse_axes(words: Iterable[str]) -> dict[str, tuple[Any, ...]]:
-    """Return the values of each axis; ValueError names an unknown field, a wrong value, or a field given twice.
+    """Return the values of each axis.
 
-    Values are separated by commas. `1..5` is every whole number from 1 to 5, `none` is no value.
+    Values are separated by commas. `1..5` means every whole number from 1 to 5, and `none` means None.
+
+    Raises:
+        ValueError: for an unknown field, an invalid value, or a field that is given twice.
     """
     found: dict[str, tuple[Any, ...]] = {}
     for word in words:
         name, _, text = word.partition("=")
         check_field(name.strip())
         if name in found:
-            raise ValueError(f"{name} is given twice: put all its values behind one {name}=, separated by commas")
-        parts = [value for part in text.split(",") for value in _values(name, part.strip())]
-        found[name] = tuple(dict.fromkeys(checked_value(name, value, Run.__annotations__[name]) for value in parts))
+            raise ValueError(f"{name} is given twice: put all its values after one {name}=, separated by commas")
+        parts = [value for part in text.split(",") for value in _parse_values(name, part.strip())]
+        # dict.fromkeys removes duplicates and keeps the order
+        found[name] = tuple(dict.fromkeys(validate_value(name, value, Run.__annotations__[name]) for value in parts))
     return found
 
 
 def check_field(name: str) -> None:
-    """ValueError for a name that is no field of a run that an axis may vary; it suggests the nearest one."""
+    """Raise ValueError if an axis cannot vary this field. The message suggests the most similar field."""
     if name == "scale":
         raise ValueError("scale=… is no axis, since rows differ between scales: use --scale, one command per scale")
     if name not in FIELDS:
@@ -59,21 +64,21 @@ def check_field(name: str) -> None:
 def expand(runs: Sequence[Run], axes: Axes) -> list[Run]:
     """Return every run with every combination of the axes' values, each once.
 
-    A run that is not trained keeps its fields of training, and so does not become several runs. Giving steps takes
-    back epochs, and the other way round.
+    Fields of training do not multiply a run that is not trained. An axis of steps clears epochs, and vice versa.
 
-    ValueError names the first combination that is impossible.
+    Raises:
+        ValueError: for the first impossible combination.
     """
     found: dict[Run, None] = {}
     for run in runs:
         names = [name for name in axes if _applies(name, run, axes)]
         for values in product(*(axes[name] for name in names)):
-            found[_changed(run, dict(zip(names, values, strict=True)))] = None
+            found[_change(run, dict(zip(names, values, strict=True)))] = None
     return list(found)
 
 
 def describe_grid(axes: Axes, runs: Sequence[Run], grid: Sequence[Run]) -> str:
-    """Return one line with the numbers of values, rows and runs."""
+    """Return one line with the number of rows, values and runs."""
     sizes = " × ".join(f"{len(values)} {name}" for name, values in axes.items())
     untrained = sum(run.architecture not in TRAINED for run in runs)
     kept = f" ({count_noun(untrained, 'row is', 'rows are')} not trained and ignore fields of training)"
@@ -83,7 +88,7 @@ def describe_grid(axes: Axes, runs: Sequence[Run], grid: Sequence[Run]) -> str:
 
 
 def get_axes_of_file(values: Any) -> dict[str, tuple[Any, ...]]:
-    """Return the axes that a file gives as an object: lists of values, single values, or text as on a command line."""
+    """Return the axes from the object in a file. Each is a list, a single value, or a text as on a command line."""
     if not isinstance(values, Mapping) or not values:
         raise ValueError('"axes": expected an object like {"learning_rate": [1e-4, 3e-5], "seed": "1..5"}')
     found: dict[str, tuple[Any, ...]] = {}
@@ -92,17 +97,17 @@ def get_axes_of_file(values: Any) -> dict[str, tuple[Any, ...]]:
         listed = given if isinstance(given, list) else [given]
         if not listed:
             raise ValueError(f'"axes": {name} has no value')
-        # a text is read as on a command line: YAML takes 3e-5 for one
+        # texts are parsed as on a command line, because YAML reads 3e-5 as a text
         texts = {
             place: parse_axes([f"{name}={value}"])[name] for place, value in enumerate(listed) if type(value) is str
         }
         parts = [value for place, one in enumerate(listed) for value in texts.get(place, (one,))]
-        found[name] = tuple(dict.fromkeys(checked_value(name, value, Run.__annotations__[name]) for value in parts))
+        found[name] = tuple(dict.fromkeys(validate_value(name, value, Run.__annotations__[name]) for value in parts))
     return found
 
 
 def describe_type(name: str) -> str:
-    """Return what a field takes, for a reader: its choices, or its type and range."""
+    """Describe the values of a field: its choices, or its type and range."""
     declared = Run.__annotations__[name]
     kind, *others = declared.split(" | ")
     none = ", or none" if others else ""
@@ -116,31 +121,33 @@ def describe_type(name: str) -> str:
 
 
 def _applies(name: str, run: Run, axes: Axes) -> bool:
-    """Return whether a field can change what this run gives."""
+    """Return whether a field can change the result of this run."""
     if name == "seed":
         return is_random(run)
     if run.architecture in (*TRAINED, "none") or name in EVALUATION_FIELDS or "architecture" in axes:
         return True
-    return run.architecture == "surrogate" and name in OF_SURROGATES
+    return run.architecture == "surrogate" and name in SURROGATE_FIELDS
 
 
-def _changed(run: Run, values: dict[str, Any]) -> Run:
+def _change(run: Run, values: dict[str, Any]) -> Run:
     given = dict(values)
+    # of two exclusive fields, the one that is not given is cleared
     for one, other in EITHER_OR:
         for name, opposite in ((one, other), (other, one)):
             if given.get(name) is not None and opposite not in given:
                 given[opposite] = None
+    # cluster_size is valid only for the sampler "cluster"
     if given.get("sampler", "cluster") != "cluster":
         given.setdefault("cluster_size", None)
     try:
         return replace(run, **given)
     except ValueError as error:
-        told = ", ".join(f"{name}={value}" for name, value in values.items())
-        raise ValueError(f"{told} with run {run_id(run)} ({run.architecture}, {run.sampler}): {error}") from error
+        changes = ", ".join(f"{name}={value}" for name, value in values.items())
+        raise ValueError(f"{changes} with run {run_id(run)} ({run.architecture}, {run.sampler}): {error}") from error
 
 
-def _values(name: str, text: str) -> list[Any]:
-    """Return what one part of an axis means, before its type is checked."""
+def _parse_values(name: str, text: str) -> list[Any]:
+    """Return the values of one comma-separated part of an axis, before they are validated."""
     declared = Run.__annotations__[name]
     kind = declared.split(" | ")[0]
     if text == "":
@@ -156,10 +163,11 @@ def _values(name: str, text: str) -> list[Any]:
     if kind == "int" and (span := RANGE.fullmatch(text)):
         first, last = map(int, span.groups())
         if not first <= last < first + MOST_VALUES:
-            raise ValueError(f"{name}={text}: expected a range upwards, of at most {MOST_VALUES} numbers")
+            raise ValueError(f"{name}={text}: expected an increasing range of at most {MOST_VALUES} numbers")
         return list(range(first, last + 1))
     try:
-        if "_" in text or not text.isascii():  # which Python reads as digits
+        # Python would accept underscores and digits of other scripts
+        if "_" in text or not text.isascii():
             raise ValueError
         return [int(text) if kind == "int" else float(text)]
     except ValueError:

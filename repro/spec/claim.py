@@ -1,4 +1,4 @@
-"""What is claimed of numbers, as data: one dataclass a kind of claim, all offered by `Claim`."""
+"""Claims about numbers as data: one dataclass per kind of claim, each available as an attribute of `Claim`."""
 
 from __future__ import annotations
 
@@ -8,16 +8,25 @@ from datetime import date
 from typing import ClassVar
 
 from repro.spec.run import Run, check_fields
-from repro.spec.term import BLOCKS, PARTS, POINTS, ByScale, Term, Unit, check_choice, get_display_unit
+from repro.spec.selectors import (
+    BLOCKS,
+    PARTS,
+    POINTS,
+    ByScale,
+    Term,
+    Unit,
+    check_choice,
+    get_display_unit,
+)
 
 Pair = tuple[Term, Term]
 DEFAULT_SEEDS = (1, 2, 3, 4, 5)
-"""The seeds of a claim that names none."""
+"""The default seeds of a claim."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """A sentence of the paper as data. Each kind is a subclass; state one by `Claim.order(…)`, `Claim.trend(…)`, …"""
+    """A sentence of the paper as data. Each kind is a subclass, created by `Claim.order(…)`, `Claim.trend(…)`, …"""
 
     value: ClassVar[type[Value]]
     order: ClassVar[type[Order]]
@@ -32,49 +41,50 @@ class Claim:
     says: str = field(kw_only=False)
     source: str
     because: str
-    version: int = 1  # counts wordings: one more whenever what is judged changes
-    stated: str = ""  # when this wording was stated, ISO date; records made before it do not judge it
-    seeds: tuple[int, ...] | ByScale = DEFAULT_SEEDS  # declared before they are trained
-    scales: tuple[str, ...] = ()  # judged at these alone; empty: at all that judge its kind
-    headlines: tuple[str, ...] = ()  # scales at which it is one of the main claims, whose p is corrected by Holm
-    descriptive: str = ""  # why its effect is printed without a word; empty: it is judged
-    blind: Term | None = (
-        None  # of a claim about context: the same metric of the model that is trained without documents
-    )
-    caveat: str = ""  # printed after the claim, e.g. that a context-blind model would meet it
+    version: int = 1  # increased whenever the judged quantity changes
+    stated: str = ""  # ISO date of this version; older records do not judge it
+    seeds: tuple[int, ...] | ByScale = DEFAULT_SEEDS  # declared before training
+    scales: tuple[str, ...] = ()  # judged only at these scales, or at all suitable ones if empty
+    headlines: tuple[str, ...] = ()  # scales at which its p is in the Holm family of main claims
+    descriptive: str = ""  # reason to print the effect without a verdict, or empty
+    # for claims about context: the same metric of the model that is trained without documents
+    blind: Term | None = None
+    caveat: str = ""  # printed after the claim, for example that a context-blind model meets it too
 
     def __post_init__(self) -> None:
-        """ValueError for a date that is none, no pairs, a sign that is not 1 or -1, a tolerance not above zero."""
+        """Raise ValueError for an invalid date, no pairs, a sign other than 1 or -1, or a delta of zero or less."""
         if self.stated:
             date.fromisoformat(self.stated)
         for name, good in {"sign": lambda v: v in (1, -1), "delta": lambda v: v > 0, "pairs": bool}.items():
             value = getattr(self, name, None)
             if value is not None and not good(value):
-                raise ValueError(f"claim {self.id}: {name}={value}; a sign is 1 or -1, a delta above 0, pairs are some")
+                raise ValueError(
+                    f"claim {self.id}: {name}={value}; expected a sign of 1 or -1, a delta above 0, some pairs"
+                )
 
     @property
     def kind(self) -> str:
-        """The word for the kind, e.g. "order"."""
+        """The name of the kind, for example "order"."""
         return type(self).__name__.lower()
 
     @property
     def is_ours(self) -> bool:
-        """Whether no paper says it: its source begins with "our question"."""
+        """Whether the claim comes from no paper. Its source then begins with "our question"."""
         return self.source.startswith("our question")
 
     @property
     def terms(self) -> tuple[Term, ...]:
-        """Every term the claim speaks of."""
+        """All terms of the claim."""
         return ()
 
     @property
     def unit(self) -> Unit:
-        """What its effect is printed in."""
+        """The unit of the printed effect."""
         return get_display_unit(self.terms[0].metric) if self.terms else Unit("")
 
     @property
     def threshold(self) -> str:
-        """What the effect must be for the claim to hold, in its unit, e.g. "> 0" or "within ±0.5"."""
+        """The condition under which the claim holds, in its unit, for example "> 0" or "within ±0.5"."""
         return "> 0"
 
     def declared_seeds(self, scale: str) -> tuple[int, ...]:
@@ -83,31 +93,31 @@ class Claim:
         return tuple(found) or DEFAULT_SEEDS
 
     def needs(self, run: Run) -> bool:
-        """Return whether a run that one of its terms picks is judged at all."""
+        """Return whether a run that a term selects is used to judge the claim."""
         return True
 
 
 @dataclass(frozen=True, kw_only=True)
 class Value(Claim):
-    """Printed numbers, each met within the margin (in the metric's own unit)."""
+    """Each printed number is reproduced within the margin, in the unit of the metric."""
 
     expected: Mapping[Term, float] = field(hash=False)
     margin: float
 
     @property
     def terms(self) -> tuple[Term, ...]:
-        """The terms whose numbers are printed."""
+        """The terms with printed numbers."""
         return tuple(self.expected)
 
     @property
     def threshold(self) -> str:
-        """How far off a number may be."""
+        """The allowed deviation from a printed number."""
         return f"within ±{self.margin * self.unit.factor:.4g}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Directed(Claim):
-    """A claim that an effect is beyond a threshold; the base of orders, interactions, trends and correlations."""
+    """An effect lies beyond a threshold. Base class of orders, interactions, trends and correlations."""
 
     margin: float = 0.0
     sign: int = 1
@@ -115,20 +125,21 @@ class Directed(Claim):
 
     @property
     def threshold(self) -> str:
-        """The side and the size; then δ, within which an effect is small."""
-        size = self.sign * self.margin * self.unit.factor + 0.0  # no -0
+        """The side and size of the threshold, followed by δ, within which an effect is small."""
+        size = self.sign * self.margin * self.unit.factor + 0.0  # turns -0.0 into 0.0
         side = f"{'>' if self.sign > 0 else '<'} {size:.4g}"
         return side if self.delta is None else f"{side}, δ {self.delta * self.unit.factor:.4g}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Paired(Claim):
-    """A claim of pairs of terms; the base of orders and equivalences."""
+    """A claim about pairs of terms. Base class of orders and equivalences."""
 
     pairs: Sequence[Pair]
 
     def __post_init__(self) -> None:
-        """The pairs are kept as a tuple, which has a hash."""
+        """Convert the pairs to a tuple, which is hashable."""
+        # a frozen dataclass blocks normal assignment
         object.__setattr__(self, "pairs", tuple(self.pairs))
         super().__post_init__()
 
@@ -140,19 +151,19 @@ class Paired(Claim):
 
 @dataclass(frozen=True, kw_only=True)
 class Order(Directed, Paired):
-    """In every pair the first term is above the second by more than `margin`; an effect within ±δ is small."""
+    """In every pair, the first term exceeds the second by more than `margin`. An effect within ±δ is small."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Interaction(Directed):
-    """The first term of `of` gains more on its second than the first of `above` gains on its own."""
+    """The difference of the terms in `of` is larger than the difference of the terms in `above`."""
 
     of: Pair
     above: Pair
 
     @property
     def terms(self) -> tuple[Term, ...]:
-        """The terms of both differences."""
+        """The four terms of both differences."""
         return (*self.of, *self.above)
 
 
@@ -160,8 +171,8 @@ class Interaction(Directed):
 class Trend(Directed):
     """A metric rises (sign 1) or falls (-1) with each doubling of `axis`.
 
-    The slope is on log2 of the axis, on log2 of one more where the axis has a zero. With `within`, it is the mean of
-    the slopes at each value of that other field; with `only`, of the runs for which it is true.
+    The slope is computed on log2 of the axis, or on log2 of the axis plus one if the axis has a zero. `within` is a
+    second field: the slope is then the mean of the slopes at each of its values. `only` filters the runs.
     """
 
     sign: int = field()
@@ -171,33 +182,34 @@ class Trend(Directed):
     only: Callable[[Run], bool] | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
-        """ValueError for a field that no run has."""
+        """Raise ValueError for an unknown field."""
         super().__post_init__()
         check_fields(filter(None, (self.axis, self.within)), f"claim {self.id}")
 
     @property
     def terms(self) -> tuple[Term, ...]:
-        """The term whose metric is followed."""
+        """The term with the metric."""
         return (self.over,)
 
     @property
     def unit(self) -> Unit:
-        """The metric's unit, a doubling."""
+        """The unit of the metric per doubling."""
         of = get_display_unit(self.over.metric)
         return Unit(f"{of.name}/doubling", of.factor, of.decimals)
 
     def needs(self, run: Run) -> bool:
-        """Return whether the trend is judged on a run."""
+        """Return whether a run is used to judge the trend."""
         return self.only is None or self.only(run)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Correlation(Directed):
-    """Pearson's r of two metrics, times sign, is above margin; see `repro.statistics.judge`.
+    """Pearson's r of two metrics, times `sign`, is above `margin`. See `repro.statistics.judge`.
 
-    A point is of "runs" a configuration that both terms pick, the mean over its seeds; of "datasets" a dataset and a
-    system, metrics have `*` for the dataset, `minus` is taken from `y`, r is the mean over systems, and
-    `blocks="family"` counts a family as one. With `within`, r is the mean over the values of that field.
+    With points="runs", a point is a configuration that both terms select, averaged over its seeds. With
+    points="datasets", a point is a dataset of one system, metrics have `*` for the dataset, `minus` is subtracted from
+    `y`, and r is the mean over systems. Then blocks="family" counts a family as one. With `within`, r is the mean over
+    the values of that field.
     """
 
     sign: int = field()
@@ -209,7 +221,7 @@ class Correlation(Directed):
     blocks: str = ""
 
     def __post_init__(self) -> None:
-        """ValueError for a field that no run has, and for unknown points or blocks."""
+        """Raise ValueError for an unknown field, and for unknown points or blocks."""
         super().__post_init__()
         check_fields(filter(None, (self.within,)), f"claim {self.id}")
         check_choice(f"claim {self.id}", "points", self.points, POINTS)
@@ -217,7 +229,7 @@ class Correlation(Directed):
 
     @property
     def terms(self) -> tuple[Term, ...]:
-        """The two terms, and what is taken from the second."""
+        """The two terms, and the term that is subtracted from the second."""
         return (self.x, self.y) if self.minus is None else (self.x, self.y, self.minus)
 
     @property
@@ -228,26 +240,26 @@ class Correlation(Directed):
 
 @dataclass(frozen=True, kw_only=True)
 class Equivalence(Paired):
-    """In every pair the two terms are within `delta` of each other: here equivalence is what HOLDS."""
+    """In every pair, the two terms are within `delta` of each other. Equivalence is the outcome HOLDS."""
 
     delta: float
 
     @property
     def threshold(self) -> str:
-        """How far apart two terms may be."""
+        """The allowed difference of two terms."""
         return f"within ±{self.delta * self.unit.factor:.4g}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Varies(Claim):
-    """The best value of `axis` differs by dataset (by="family": by family); `over` has `*` for it."""
+    """The best value of `axis` differs between datasets, or families with by="family". `over` has `*` for these."""
 
     over: Term
     axis: str
     by: str = "name"
 
     def __post_init__(self) -> None:
-        """ValueError for a field that no run has, an unknown `by`, and a metric that is of no dataset."""
+        """Raise ValueError for an unknown field, an unknown `by`, or a metric without `*`."""
         super().__post_init__()
         check_fields([self.axis], f"claim {self.id}")
         check_choice(f"claim {self.id}", "by", self.by, PARTS)
@@ -258,16 +270,17 @@ class Varies(Claim):
 
     @property
     def terms(self) -> tuple[Term, ...]:
-        """The term, `*` for the dataset."""
+        """The term, with `*` for the dataset."""
         return (self.over,)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Identity(Claim):
-    """Arithmetic of the paper; `holds` gives whether it does and what was computed."""
+    """Arithmetic of the paper. `holds` returns whether it is right, and the computed values as text."""
 
     holds: Callable[[], tuple[bool, str]] = field(compare=False)
 
 
+# the kinds are subclasses, so they can be attached only after their definition
 Claim.value, Claim.order, Claim.interaction, Claim.trend = Value, Order, Interaction, Trend
 Claim.correlation, Claim.equivalence, Claim.varies, Claim.identity = Correlation, Equivalence, Varies, Identity

@@ -1,4 +1,7 @@
-"""A run's id: twelve hex digits of what differs from the values its scale fixes, and of the scale's version."""
+"""Compute the id of a run: twelve hex digits of a hash of its difference from the scale, and of the scale's version.
+
+A new field of `Run` does not change old ids, because old runs have the value of the scale.
+"""
 
 from __future__ import annotations
 
@@ -12,26 +15,27 @@ from repro.spec.scales import get_scale
 
 
 def difference(run: Run) -> dict[str, Any]:
-    """Return the fields whose value is not the scale's own (scale and seed always)."""
+    """Return the fields whose value differs from the scale's. Scale and seed are always included."""
     fixed = get_scale(run.scale).fields
-    # vars, not asdict: a run is flat, and copying its values takes ten times as long
+    # vars instead of asdict: a run is flat, and asdict takes ten times as long
     return {name: value for name, value in vars(run).items() if name in ("scale", "seed") or value != fixed[name]}
 
 
 def format_overrides(run: Run) -> str:
-    """Return what differs from the scale's values as a line for a reader, the scale left out: seed=0, sampler=domain"""
+    """Return the difference from the scale on one line, without the scale: seed=0, sampler=domain"""
     changes = {name: value for name, value in difference(run).items() if name != "scale"}
     return ", ".join(f"{name}={'–' if value is None else value}" for name, value in changes.items())
 
 
 def run_id(run: Run) -> str:
-    """Return the id of a run: the same on every machine, unmoved by a new field."""
+    """Return the id of a run. It is the same on every machine and does not change if `Run` gets a new field."""
     fixed = get_scale(run.scale).fields
-    changes = vars(run).items() - fixed.items()  # of sets, since thousands of ids are asked for; equal is equal
+    # a difference of sets is fast, and thousands of ids are computed
+    changes = vars(run).items() - fixed.items()
     return _digest({**dict(changes), "scale": run.scale, "seed": run.seed})
 
 
-_canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode  # made once
+_canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode  # created once
 
 
 def _digest(changes: Mapping[str, Any], version: int | None = None) -> str:
@@ -42,20 +46,23 @@ def _digest(changes: Mapping[str, Any], version: int | None = None) -> str:
 
 
 def get_setting_id(run: Run) -> str:
-    """Return the id that runs share which differ in nothing but the seed: that of seed 0."""
+    """Return the id shared by runs that differ only in their seed, which is the id of seed 0."""
     return _digest({**difference(run), "seed": 0})
 
 
 def get_training_id(run: Run) -> str:
-    """Return the id of the training a run uses: its own, unless it differs from another run in evaluation only."""
+    """Return the id of a run's training run. Runs that differ only in evaluation share it."""
     return run_id(get_training_run(run))
 
 
 def run_from_record(recorded: Mapping[str, Any], recorded_id: str) -> Run:
-    """Return the run of a record as it is understood today.
+    """Return the run that a record stores.
 
-    A field the record does not know takes its scale's value. ValueError when a field was renamed, or when the id no
-    longer follows from the values because a scale's value has moved: it names the field, then and now.
+    A field that is missing in the record gets the value of the scale.
+
+    Raises:
+        ValueError: if a field was renamed, or if a value of the scale has changed, so that the id no longer matches.
+            The message names the field, its recorded value and its current value.
     """
     unknown = sorted(set(recorded) - set(FIELDS))
     if unknown:
@@ -65,19 +72,20 @@ def run_from_record(recorded: Mapping[str, Any], recorded_id: str) -> Run:
     run = Run(**{**fixed, **recorded})
     if run_id(run) != recorded_id:
         raise ValueError(
-            f"record {recorded_id} has id {run_id(run)} today: a scale's value has moved: {_find_moved_values(run, recorded_id)}"
+            f"record {recorded_id} has id {run_id(run)} today, because a scale's value has moved: "
+            f"{_find_moved_values(run, recorded_id)}"
         )
     return run
 
 
 def _find_moved_values(run: Run, recorded_id: str) -> str:
-    """Return which value of a scale has moved since an id was given; all that differ where no single one explains it.
+    """Return which value of a scale has changed since an id was computed, or all differences if none explains it.
 
-    A value that was its scale's then is no part of the id, and is a difference today; one that became its scale's, the
-    other way round. So each field in turn is put in or left out, under each version that the scale has had.
+    A value that equalled the scale's is not part of the id, but is a difference today. A value that equals the scale's
+    only today was part of the id. So each field in turn is added or removed, under each version of the scale.
     """
     scale, changes = get_scale(run.scale), difference(run)
-    told = {
+    descriptions = {
         name: f"{name} was {value!r}, is {scale.fields[name]!r}"
         for name, value in changes.items()
         if name in scale.fields
@@ -88,5 +96,5 @@ def _find_moved_values(run: Run, recorded_id: str) -> str:
         for name, value in scale.fields.items():
             others = {other: changes[other] for other in changes if other != name}
             if _digest(others if name in changes else {**changes, name: value}, version) == recorded_id:
-                return f"{told.get(name, f'{name} is {value!r}, and was another value')} at scale {run.scale!r}"
-    return f"{', '.join(told.values())} at scale {run.scale!r}"
+                return f"{descriptions.get(name, f'{name} is {value!r}, and was another value')} at scale {run.scale!r}"
+    return f"{', '.join(descriptions.values())} at scale {run.scale!r}"

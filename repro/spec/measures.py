@@ -1,59 +1,111 @@
-"""What a run can measure: the words of its field `measure`, and what each of them asks of the other fields."""
+"""The analyses that a run can name in its field `measure`, with the requirements of each on the other fields."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 
-MEASURES: Mapping[str, str] = MappingProxyType(
-    {
-        "retrieval": "scores of the model on the suite, under each context",
-        "batches": "how hard the run's batches are for the surrogate, and what the filter would leave out; no training",
-        "counts": "how many pairs each training source has, how many queries and documents each evaluation set",
-        "neighbours": "the nearest documents of training documents under the surrogate, and how many may be positives",
-        "cluster": "the pairs of one cluster, and how alike the pairs of clusters are; no training",
-        "shape": "the sizes of the run's contextual model, from its own configuration; no training",
-        "divergence": "how far the word statistics of each evaluation set are from those of the training text",
-        "spread": "vectors of a few documents, each under many contexts",
-        "headroom": "scores of words weighted by IDF, by where the IDF comes from: what knowing the corpus is worth",
-        "whitening": "scores of vectors adapted to the corpus without training: whitened by own, other and random text",
-        "widths": "scores of prefixes of the vectors, of every width, and of the same vectors cut by SVD",
-        "adaptive": "scores, cost and time of a search that makes a shortlist by a prefix and ranks it by wider ones",
-        "cascade": "which collection a query belongs to, told by prefixes that grow where it is unsure",
-        "steps": "scores after each fifth of the training's steps, along one training",
-        "curve": "the training loss along the steps, means of equal stretches; nothing is evaluated",
-        "cross": "scores on each of some domains under the context of each other",
-        "polarity": "zero-shot polarity of film reviews by the words of the label, bare and in a sentence",
-        "mteb": "scores by mteb's own tasks of seven categories, under a context of the task, of others, and none",
-    }
-)
-"""What a run can measure; each is a module of `repro.analyses`."""
-
 TRAINED = ("biencoder", "contextual")
-"""Architectures that are trained; the others are references that take their place in a table."""
+"""Architectures that are trained. The others are reference systems in tables."""
 
-MEASURED_OF: Mapping[str, tuple[str, ...]] = MappingProxyType(
+
+@dataclass(frozen=True, kw_only=True)
+class Analysis:
+    """One analysis, implemented by the module of the same name in `repro.analyses`."""
+
+    summary: str
+    architectures: tuple[str, ...] | None = None  # None: all
+    searches_in_full: bool = False  # searches all documents, whatever the protocol of the scale
+    reranks: bool = False  # ranks the candidates of a first stage if the protocol says so
+    sets_num_contexts: bool = False  # may give a contextual model more or fewer context documents than in training
+    reads_pairs: bool = False  # reads the training pairs as text
+    samples_pairs: bool = False  # draws training pairs with the run's seed, and reads the surrogate's vectors of them
+
+
+MEASURES: Mapping[str, Analysis] = MappingProxyType(
     {
-        "spread": ("contextual",),
-        "cross": ("contextual",),
-        "adaptive": ("biencoder",),
-        "cascade": ("biencoder",),
-        "headroom": ("biencoder", "bm25", "surrogate", "none"),
-        "whitening": (*TRAINED, "surrogate"),
-        "widths": TRAINED,
-        "steps": TRAINED,
-        "curve": TRAINED,
-        "polarity": (*TRAINED, "surrogate"),
-        "mteb": (*TRAINED, "surrogate", "bm25"),
+        "retrieval": Analysis(
+            summary="scores of the model on the suite, under each context",
+            reranks=True,
+            sets_num_contexts=True,
+        ),
+        "batches": Analysis(
+            summary="difficulty of the batches under the surrogate, and the share that the filter removes, untrained",
+            samples_pairs=True,
+        ),
+        "counts": Analysis(
+            summary="number of pairs per training source, of queries and documents per evaluation set",
+            reads_pairs=True,
+        ),
+        "neighbours": Analysis(
+            summary="nearest documents of training documents under the surrogate, and the share of possible positives",
+            samples_pairs=True,
+        ),
+        "cluster": Analysis(
+            summary="pairs of one cluster, and the similarity of pairs within clusters, untrained",
+            samples_pairs=True,
+        ),
+        "shape": Analysis(summary="sizes of the run's contextual model, from its configuration, untrained"),
+        "divergence": Analysis(
+            summary="divergence of the word statistics of each evaluation set from those of the training text",
+            reads_pairs=True,
+        ),
+        "spread": Analysis(
+            summary="vectors of a few documents, each under many contexts",
+            architectures=("contextual",),
+        ),
+        "headroom": Analysis(
+            summary="scores of words weighted by IDF from different texts: the value of knowing the corpus",
+            architectures=("biencoder", "bm25", "surrogate", "none"),
+            searches_in_full=True,
+            reads_pairs=True,
+        ),
+        "whitening": Analysis(
+            summary="scores of vectors adapted to the corpus without training: whitened by own, other and random text",
+            architectures=(*TRAINED, "surrogate"),
+            searches_in_full=True,
+            reads_pairs=True,
+        ),
+        "widths": Analysis(
+            summary="scores of prefixes of the vectors, at every width, and of the same vectors rotated by SVD",
+            architectures=TRAINED,
+            searches_in_full=True,
+            sets_num_contexts=True,
+        ),
+        "adaptive": Analysis(
+            summary="scores, cost and time of a search with a shortlist by a prefix, ranked by wider prefixes",
+            architectures=("biencoder",),
+            searches_in_full=True,
+        ),
+        "cascade": Analysis(
+            summary="classification of queries by collection, with prefixes that widen for uncertain queries",
+            architectures=("biencoder",),
+        ),
+        "steps": Analysis(
+            summary="scores after each fifth of the training steps, along one training run",
+            architectures=TRAINED,
+            reranks=True,
+            sets_num_contexts=True,
+        ),
+        "curve": Analysis(
+            summary="training loss along the steps, as means of equal stretches, without evaluation",
+            architectures=TRAINED,
+        ),
+        "cross": Analysis(
+            summary="scores on each of some domains under contexts from each other domain",
+            architectures=("contextual",),
+            reranks=True,
+        ),
+        "polarity": Analysis(
+            summary="zero-shot polarity of film reviews by the words of the label, bare and in a sentence",
+            architectures=(*TRAINED, "surrogate"),
+        ),
+        "mteb": Analysis(
+            summary="scores on mteb's own tasks of seven categories, under own, unrelated and null contexts",
+            architectures=(*TRAINED, "surrogate", "bm25"),
+            searches_in_full=True,
+        ),
     }
 )
-"""The architectures that a measure takes; one that is not here takes all."""
-
-SEARCHES_IN_FULL = ("widths", "adaptive", "headroom", "whitening", "mteb")
-"""Measures that search all documents, whatever the scale's protocol is."""
-
-SETS_NUM_CONTEXTS = ("retrieval", "steps", "widths")
-"""Measures that a contextual model can be given another number of context documents in than in training."""
-
-DRAWS = ("batches", "neighbours", "cluster")
-"""Measures that draw with the run's seed; the others depend on it only through a training."""
+"""Analyses by the value of the field `measure`."""

@@ -1,7 +1,7 @@
-"""Finds every experiment (experiments/eNN_*.py) and which artefact each shows; numbers and names are unique.
+"""Find all experiments (experiments/eNN_*.py) and their artefacts. Numbers and names are unique.
 
-A file that cannot be read, or takes a number or a name twice, is left out and named; `check` refuses it. One whose runs
-cannot be told is found out when they are asked for, and named then.
+A file that fails to import, or that reuses a number or a name, is skipped with a message on stderr. `check` raises an
+error for it. Errors in the runs of a file are raised when the runs are first requested, with the name of the file.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from typing import Any
 
 from repro.spec.artefact import MAIN, Exhibit, Experiment, Figure, Table
 from repro.spec.run import Run
-from repro.spec.values import suggestion
 from repro.storage.paths import SOURCES
+from repro.text import suggestion
 
-OF_A_FILE = Exception
-"""What a mistake in an experiment's file raises when it is imported, or asked for its runs: it may be anything."""
+ANY_ERROR = Exception
+"""A faulty experiment file can raise any exception, on import or when its runs are requested."""
 
 
 class FaultyRunsError(ValueError):
-    """An experiment's file cannot tell its runs; the message names the file and what is wrong with it."""
+    """An experiment file failed to return its runs. The message names the file and the error."""
 
 
 @cache
 def experiments() -> tuple[Experiment, ...]:
-    """Return all experiments by number, less those of files that are wrong, which stderr names once."""
+    """Return all experiments by number. Faulty files are skipped and named once on stderr."""
     found, problems = _read_experiments()
     for problem in problems:
         print(f"left out: {problem}", file=sys.stderr)
@@ -38,14 +38,14 @@ def experiments() -> tuple[Experiment, ...]:
 
 
 def check_every_experiment() -> None:
-    """ValueError when a file of experiments/ is wrong: for whoever judges them all."""
+    """Raise ValueError if any file of experiments/ is faulty. Used by commands that need all experiments."""
     if problems := _read_experiments()[1]:
         raise ValueError("; ".join(problems))
 
 
 @cache
 def _read_experiments() -> tuple[tuple[Experiment, ...], tuple[str, ...]]:
-    """Return the experiments whose files are right, and what is wrong with each other file."""
+    """Return the experiments of all valid files, and one message per faulty file."""
     found: list[Experiment] = []
     numbered = sorted(path.stem for path in (SOURCES / "experiments").glob("e[0-9]*_*.py"))
     problems = [f"experiments/{name}.py: its number needs two digits, 00 to 99" for name in numbered if name[3] != "_"]
@@ -53,44 +53,45 @@ def _read_experiments() -> tuple[tuple[Experiment, ...], tuple[str, ...]]:
         try:
             experiment = importlib.import_module(f"experiments.{name}").EXPERIMENT
             _check_experiment(name, experiment, found)
-        except OF_A_FILE as error:
-            problems.append(f"experiments/{name}.py: {_describe_clash(error)}")
+        # one faulty file must not hide the other experiments
+        except ANY_ERROR as error:
+            problems.append(f"experiments/{name}.py: {_describe_error(error)}")
         else:
             found.append(replace(experiment, runs=_add_file_to_errors(name, experiment)))
     return tuple(found), tuple(problems)
 
 
 def count_experiment_files() -> int:
-    """Return how many files of experiments/ there are, right or wrong."""
+    """Return the number of files in experiments/, valid or faulty."""
     found, problems = _read_experiments()
     return len(found) + len(problems)
 
 
-def _describe_clash(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     return f"{' '.join(str(error).split())} ({type(error).__name__})".lstrip()
 
 
 def _add_file_to_errors(name: str, experiment: Experiment) -> Callable[[str], tuple[Run, ...]]:
-    """Return the experiment's runs, none at a scale that it does not have; mistakes name the file."""
+    """Wrap the `runs` of an experiment: no runs at scales that it does not have, and errors that name the file."""
 
-    def named(scale: str) -> tuple[Run, ...]:
+    def runs_at(scale: str) -> tuple[Run, ...]:
         if scale not in experiment.scales:
             return ()
         try:
             return experiment.runs(scale)
-        except OF_A_FILE as error:
+        except ANY_ERROR as error:
             raise FaultyRunsError(
-                f"experiments/{name}.py: its runs at scale {scale!r}: {_describe_clash(error)}"
+                f"experiments/{name}.py: its runs at scale {scale!r}: {_describe_error(error)}"
             ) from error
 
-    return named
+    return runs_at
 
 
 def _check_experiment(name: str, experiment: Experiment, before: Sequence[Experiment]) -> None:
-    """ValueError when an experiment's number is not its file's, or when another one has its number or an artefact."""
+    """Raise ValueError if the number differs from that of the file, or if a number or an artefact is used twice."""
     number = int(re.findall(r"\d+", name)[0])
     if experiment.number != number:
-        raise ValueError(f"number={experiment.number}, but the file's name says {number}: write number={number}")
+        raise ValueError(f"number={experiment.number}, but the file name has {number}: write number={number}")
     taken = {artefact for one in before for artefact in one.artefacts}
     twice = sorted(taken.intersection(experiment.artefacts))
     if number in [one.number for one in before] or twice:
@@ -99,14 +100,14 @@ def _check_experiment(name: str, experiment: Experiment, before: Sequence[Experi
 
 
 def declared_notes(name: str) -> Any:
-    """Return the notes that `experiments` declares under a name such as NOT_JUDGED or FINDINGS."""
+    """Return the notes that `experiments` declares, for example NOT_JUDGED or FINDINGS."""
     module = name.lower() if name in ("DEVIATIONS", "HEADLINES", "FINDINGS") else "unjudged"
     return getattr(importlib.import_module(f"experiments.{module}"), name)
 
 
 @cache
 def artefacts() -> MappingProxyType[str, tuple[Experiment, Table | Figure | Exhibit]]:
-    """Return every artefact by name with the experiment that shows it."""
+    """Return each artefact and its experiment, by the name of the artefact."""
     return MappingProxyType(
         {shown.name: (experiment, shown) for experiment in experiments() for shown in experiment.shows}
     )
@@ -118,18 +119,18 @@ def _papers() -> dict[str, str]:
 
 
 def find_paper(claim: str) -> str:
-    """Return the paper whose claim an id is of; that of this suite for one that no experiment declares."""
+    """Return the paper of a claim, given the claim's id. The default is the paper of this suite."""
     return _papers().get(claim, MAIN)
 
 
 def normalise_artefact_name(word: str) -> str:
-    """Return the artefact that is meant by a word written otherwise ("Table 1", "fig 14"); any other word as it is."""
+    """Return the artefact for a spelling such as "Table 1" or "fig 14", and any other word unchanged."""
     plain = re.sub(r"^fig(?=\d)", "figure", re.sub(r"[\s.]+", "", word).casefold())
     return plain if plain != word and plain in artefacts() else word
 
 
 def find_experiment(name: str) -> Experiment:
-    """Return the experiment that shows an artefact; ValueError says which is spelt nearly so, and what lists them."""
+    """Return the experiment of an artefact. Raises ValueError with a suggestion if the artefact is unknown."""
     if name not in artefacts():
         raise ValueError(f"unknown artefact {name!r}{suggestion(name, artefacts())}; `repro list` shows the artefacts")
     return artefacts()[name][0]

@@ -1,4 +1,4 @@
-"""A run: one training and its evaluation as plain values, and what follows from them; `repro.spec` offers it on."""
+"""The dataclass `Run`: one training run and its evaluation as plain values. Import it from `repro.spec`."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from itertools import product
 from types import MappingProxyType
 from typing import Any
 
-from repro.spec.measures import DRAWS, MEASURED_OF, MEASURES, SEARCHES_IN_FULL, SETS_NUM_CONTEXTS, TRAINED
+from repro.spec.measures import MEASURES, TRAINED
 from repro.spec.scales import get_scale, values_at
 from repro.spec.start import resolve_start
-from repro.spec.values import checked_value, suggestion
-from repro.spec.widths import widths_in
-from repro.storage.json_files import short
+from repro.spec.validation import validate_value, widths_in
+from repro.text import short, suggestion
 
 CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -36,42 +35,42 @@ CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 
 MTEB_SUITES: Mapping[str, str | None] = MappingProxyType({"mteb": None, "mteb-retrieval": "Retrieval"})
-"""Suites that are tasks of the library mteb, which gets their data itself: all 56 of MTEB, or those of one category."""
+"""Suites of tasks from the library mteb, which downloads their data: all 56 tasks of MTEB, or one category."""
 
 CONTEXTS = ("own", "wrong", "random", "null")
-"""Contexts that a contextual model is scored under: documents of the searched corpus, of another one, of the training
-pairs, and none."""
+"""Contexts for scoring a contextual model: documents of the searched corpus, of another corpus, of the training pairs,
+or none."""
 BLIND_MEASURES = ("retrieval", "curve")
-"""Measures of a model that never sees a document, neither in training nor when it is scored."""
+"""Analyses that accept a context-blind model, which sees no document in training or evaluation."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """One training and its evaluation, as plain values; nothing in it that cannot change a result.
+    """One training run and its evaluation, as plain values. Every field can change a result.
 
-    Build it with `base(scale, **changes)`, which fills every field from `repro.spec.scales`.
+    Build it with `base(scale, **changes)`, which fills the other fields from `repro.spec.scales`.
     """
 
     scale: str
     seed: int = 0
     # data
-    corpus: str  # which training pairs
-    sources: str | None  # only of these sources of the corpus, "a+b"; None: all
-    num_pairs: int | None  # how many of them, drawn fairly over domains; None: all
-    domain_column: str  # what counts as a domain when batches are cut: a whole source, or its finest division
+    corpus: str  # name of the training pairs
+    sources: str | None  # sources of the corpus, joined as "a+b"; None: all
+    num_pairs: int | None  # number of pairs, sampled evenly over domains; None: all
+    domain_column: str  # the domains of batches: whole sources, or their finest division
     # batches (§4.1)
-    sampler: str  # where the pairs of a batch come from: anywhere, one domain, one neighbourhood of clusters
-    mixing_alpha: float | None  # one source a batch, drawn with p ∝ size^α (GTE eq. 4); None: each pair once an epoch
+    sampler: str  # source of a batch: all pairs, one domain, or neighbouring clusters
+    mixing_alpha: float | None  # one source per batch with p ∝ size^α (GTE eq. 4); None: each pair once per epoch
     batch_size: int
-    cluster_size: int | None  # pairs a cluster, on average; only for sampler "cluster"
-    packing: str  # how clusters are put in a row before the row is cut into batches
-    surrogate: str  # the fixed encoder behind clusters, filter and difficulty
+    cluster_size: int | None  # mean pairs per cluster; only for sampler "cluster"
+    packing: str  # order of the clusters before they are cut into batches
+    surrogate: str  # the fixed encoder for clusters, filter and difficulty
     filter: str  # false-negative filter, eq. 4
     filter_model: str | None  # the fixed encoder f of the filter; None: the surrogate
     filter_margin: float  # added to f(q, d) before the comparison of eq. 4
     num_hard_negatives: int
-    mined_negatives: str  # which documents may be: those that the surrogate puts below the query's own, or any
-    known_positives: str  # the documents of pairs of an equal query: masked and never mined, or treated as any other
+    mined_negatives: str  # candidates: documents that the surrogate ranks below the positive, or any
+    known_positives: str  # documents of pairs with an equal query: masked and never mined, or no exception
     # model (§4.2)
     architecture: str
     backbone: str
@@ -80,45 +79,46 @@ class Run:
     num_first_stage_layers: int
     hidden_size: int
     num_contexts: int  # context documents
-    tokens_per_document: int  # vectors each context document gives
+    tokens_per_document: int  # vectors per context document
     num_soft_prompts: int
-    sequence_dropout: float  # 1: context-blind, the model never sees a document
-    pooling: str  # of the second stage: the mean over a text's tokens, or weighted by frequency in the context (ours)
+    sequence_dropout: float  # 1: context-blind, so the model never sees a document
+    pooling: str  # second stage: mean over text tokens, or weighted by frequency in the context (ours)
     residual: bool
     prompts: str
     max_tokens: int
-    heads: str  # how output heads start: random (as the official code), or letting the pooled states through
+    heads: str  # initial output heads: random (as in the official code), or identity
     # training (§5)
-    loss: str  # InfoNCE (eq. 1), or GTE's improved contrastive loss, which contrasts in four directions at once
-    nested_sizes: str | None  # the loss is summed over prefixes of the vectors of these widths, "8+16+32"
-    batches_a_step: int  # each with negatives, contexts and a loss of its own; their gradients are averaged
+    loss: str  # InfoNCE (eq. 1), or the improved contrastive loss of GTE with four directions
+    nested_sizes: str | None  # the loss is summed over prefixes of these widths, "8+16+32"
+    batches_a_step: int  # batches per step, each with its own negatives, contexts and loss; gradients are averaged
     num_steps: int | None  # exactly one of num_steps and num_epochs
     num_epochs: int | None
     learning_rate: float
-    first_stage_rate: float  # of the learning rate: how fast the first stage of a contextual model learns
+    first_stage_rate: float  # multiplies the learning rate of the first stage of a contextual model
     num_warmup_steps: int
     weight_decay: float
     temperature: float
     max_grad_norm: float
-    pretraining_corpus: str | None  # a first phase on this corpus, without hard negatives; None: one phase
-    num_pretraining_steps: int | None  # exactly one of these two, where there is a first phase
+    pretraining_corpus: str | None  # corpus of a first phase without hard negatives; None: one phase
+    num_pretraining_steps: int | None  # exactly one of these two if there is a first phase
     num_pretraining_epochs: int | None
-    pretraining_batch_size: int | None  # None: batches as large as this phase has
-    pretraining_cluster_size: int | None  # its batches are clusters of that size; None: cut as this phase's are
+    pretraining_batch_size: int | None  # None: the batch size of the second phase
+    pretraining_cluster_size: int | None  # the first phase batches by clusters of this size; None: as the second phase
     # evaluation
     suite: str
-    protocol: str  # search all documents, or rank what a first stage found: the surrogate, or BM25
-    rerank_depth: int | None  # candidates a query; only for a protocol that reranks
+    protocol: str  # search all documents, or rerank the candidates of the surrogate or of BM25
+    rerank_depth: int | None  # candidates per query; only for protocols that rerank
     context_seed: int
-    num_test_contexts: int | None  # context documents when scored; None: as many as in training
-    test_contexts: str  # which contexts a contextual model is scored under, joined by +: own, wrong, random, null
+    num_test_contexts: int | None  # context documents in evaluation; None: as in training
+    test_contexts: str  # contexts in evaluation, joined by +: own, wrong, random, null
     measure: str
 
     def __post_init__(self) -> None:
-        """ValueError for a value outside its choices or a combination that means nothing."""
+        """Validate all fields. Raises ValueError for an invalid value or an impossible combination."""
         for name, declared in self.__annotations__.items():
             value = getattr(self, name)
-            checked = checked_value(name, value, declared)
+            checked = validate_value(name, value, declared)
+            # a frozen dataclass blocks normal assignment
             if checked is not value:
                 object.__setattr__(self, name, checked)
         get_scale(self.scale)
@@ -169,30 +169,32 @@ class Run:
     def _check_evaluation(self) -> None:
         if (self.rerank_depth is None) != (self.protocol == "full"):
             raise ValueError(f"protocol={self.protocol!r} with rerank_depth={self.rerank_depth}: give both or neither")
-        if self.protocol != "full" and self.measure in SEARCHES_IN_FULL:
+        analysis = MEASURES[self.measure]
+        if self.protocol != "full" and analysis.searches_in_full:
             raise ValueError(
-                f"protocol={self.protocol!r} with measure={self.measure!r}, which searches all documents: say "
+                f"protocol={self.protocol!r} with measure={self.measure!r}, which searches all documents: set "
                 "protocol='full' and rerank_depth=None"
             )
-        taken = MEASURED_OF.get(self.measure, CHOICES["architecture"])
+        taken = analysis.architectures or CHOICES["architecture"]
         if self.architecture not in taken:
             raise ValueError(
                 f"measure={self.measure!r} with architecture={self.architecture!r}: it takes {list(taken)}; choose one "
                 "of these, or another measure"
             )
-        if self.num_test_contexts is not None and self.measure not in SETS_NUM_CONTEXTS:
+        if self.num_test_contexts is not None and not analysis.sets_num_contexts:
+            allowed = [name for name, one in MEASURES.items() if one.sets_num_contexts]
             raise ValueError(
                 f"num_test_contexts={self.num_test_contexts} with measure={self.measure!r}, which has as many as in "
-                f"training: leave it None, or measure one of {list(SETS_NUM_CONTEXTS)}"
+                f"training: leave it None, or measure one of {allowed}"
             )
 
     def _check_first_phase(self) -> None:
         lengths = {name: getattr(self, name) for name in ("num_pretraining_steps", "num_pretraining_epochs")}
-        told = ", ".join(f"{name}={value}" for name, value in lengths.items())
+        lengths_given = ", ".join(f"{name}={value}" for name, value in lengths.items())
         given = sum(value is not None for value in lengths.values())
         if given != (self.pretraining_corpus is not None):
             wanted = "give exactly one of the latter" if self.pretraining_corpus else "give neither without the corpus"
-            raise ValueError(f"pretraining_corpus={self.pretraining_corpus!r} with {told}: {wanted}")
+            raise ValueError(f"pretraining_corpus={self.pretraining_corpus!r} with {lengths_given}: {wanted}")
         for name in ("pretraining_batch_size", "pretraining_cluster_size"):
             if getattr(self, name) is not None and self.pretraining_corpus is None:
                 raise ValueError(f"{name}={getattr(self, name)} without a pretraining_corpus")
@@ -213,35 +215,38 @@ EVALUATION_FIELDS = (
     "test_contexts",
     "measure",
 )
-"""Fields that cannot change a training: runs that differ in nothing else share theirs."""
+"""Fields that do not affect training. Runs that differ only in these share a training run."""
 BATCH_FIELDS = (
     *("corpus", "sources", "num_pairs", "domain_column"),
     *("sampler", "mixing_alpha", "batch_size", "cluster_size", "packing"),
     *("surrogate", "filter", "filter_model", "filter_margin", "num_hard_negatives", "mined_negatives"),
     "known_positives",
-    *("max_tokens", "batches_a_step", "num_steps", "num_epochs"),  # the surrogate reads as many tokens as the model
+    *("max_tokens", "batches_a_step", "num_steps", "num_epochs"),  # the surrogate truncates at max_tokens, too
 )
-"""Fields that can change a batch: runs of one seed that agree in them see the same pairs at each step."""
+"""Fields that affect batches. Runs with equal values and an equal seed see the same pairs at each step."""
 
 
 def is_blind(run: Run) -> bool:
-    """Return whether a run's model never sees a document: every context slot always holds the null vector."""
+    """Return whether a run is context-blind: every context slot always holds the null vector."""
     return run.sequence_dropout == 1
 
 
 def is_random(run: Run) -> bool:
     """Return whether a run's numbers depend on its seed."""
-    return run.architecture in TRAINED or run.measure in DRAWS
+    return run.architecture in TRAINED or MEASURES[run.measure].samples_pairs
 
 
 def nested_widths(run: Run) -> tuple[int, ...]:
-    """Return the widths of the prefixes that a run's loss is summed over; none for a loss of whole vectors."""
+    """Return the prefix widths in the loss of a run. Empty if the loss uses whole vectors only."""
     return () if run.nested_sizes is None else widths_in(run.nested_sizes, run.hidden_size, "nested_sizes")
 
 
 @cache
 def get_training_run(run: Run) -> Run:
-    """Return the run whose training `run` uses: the same with its scale's own evaluation, null if it is blind."""
+    """Return the run with the evaluation fields of its scale, which identifies its training run.
+
+    A context-blind run is evaluated under the null context.
+    """
     fixed = get_scale(run.scale).fields
     evaluation = {name: fixed[name] for name in EVALUATION_FIELDS}
     if is_blind(run):
@@ -251,7 +256,7 @@ def get_training_run(run: Run) -> Run:
 
 @cache
 def get_batch_key(run: Run) -> tuple[object, ...]:
-    """Return what decides the batches of a run but for its seed, as values that can be compared."""
+    """Return the values that determine the batches of a run, apart from its seed. They are hashable."""
     return tuple(getattr(run, name) for name in BATCH_FIELDS)
 
 
@@ -263,20 +268,21 @@ PHASE_FIELDS = (
     "learning_rate",
     "num_warmup_steps",
 )
-"""Fields that speak of a run's own phase: the phase before it has its scale's own values."""
+"""Fields of the second phase only. The first phase uses the values of the scale."""
 
 
 def get_first_phase(run: Run) -> Run | None:
-    """Return the training that a two-phase run starts from: the same run at the scale's own `PHASE_FIELDS`, as long and
-    on the corpus that `run` says; None for a run of one phase.
+    """Return the run of the first phase, or None if `run` has one phase.
 
-    Its batches are those of `run`, unless it says their size, or clusters of the scale's own domains: runs that differ
-    in their second batches can so share a first phase.
+    It has the `PHASE_FIELDS` of the scale, and the corpus and length that `run` specifies. It uses the batches of `run`
+    unless `run` sets their size, or sets clusters, which are then those of the scale's domains. Runs with different
+    second-phase batches can therefore share a first phase.
     """
     if run.pretraining_corpus is None:
         return None
     fixed = get_scale(run.scale).fields
     one_phase: dict[str, Any] = {name: fixed[name] for name in PHASE_FIELDS}
+    # None for all pretraining fields: the first phase has no phase before it
     one_phase |= dict.fromkeys(name for name in FIELDS if "pretraining" in name)
     if run.pretraining_batch_size is not None:
         one_phase["batch_size"] = run.pretraining_batch_size
@@ -292,7 +298,7 @@ def get_first_phase(run: Run) -> Run | None:
 
 
 def check_fields(names: Iterable[str], where: str) -> None:
-    """ValueError when a name is not a field of Run; lists the valid ones."""
+    """Raise ValueError if a name is not a field of `Run`. `where` names the caller in the message."""
     unknown = [name for name in names if name not in FIELDS]
     if unknown:
         near = suggestion(unknown[0], FIELDS)
@@ -300,10 +306,13 @@ def check_fields(names: Iterable[str], where: str) -> None:
 
 
 def base(scale: str, /, **changes: Any) -> Run:
-    """Return the run that a scale fixes, with `changes`.
+    """Return the default run of a scale, with `changes`.
 
-    `start` may be the folder of an encoder. Then, and for "minilm", the fields that follow from its sizes are set
-    unless they are given. ValueError names an unknown scale or field, or what is wrong with the folder.
+    `start` may be the folder of an encoder. For a folder and for "minilm", the model sizes are set unless they are
+    given.
+
+    Raises:
+        ValueError: for an unknown scale or field, or if the folder is not a valid encoder.
     """
     check_fields(changes, "base()")
     changes = resolve_start(changes, is_stored=len(changes) >= len(FIELDS))
@@ -311,15 +320,15 @@ def base(scale: str, /, **changes: Any) -> Run:
 
 
 def run_of_fields(fields: Mapping[str, Any]) -> Run:
-    """Return the run that was written down as plain values; a field that it did not have yet takes its scale's value.
+    """Return the run that was stored as plain values. A field that did not exist yet gets the value of the scale.
 
-    ValueError names an unknown scale or field.
+    Raises ValueError for an unknown scale or field.
     """
     return base(fields["scale"], **fields)
 
 
 def grid(run: Run, /, **axes: Any) -> tuple[Run, ...]:
-    """Return `run` with every combination of the axes; a value that is no tuple holds for all."""
+    """Return `run` with every combination of the axes. A value that is no tuple applies to all of them."""
     check_fields(axes, "grid()")
     values = [value if isinstance(value, tuple) else (value,) for value in axes.values()]
     return tuple(replace(run, **dict(zip(axes, combination, strict=True))) for combination in product(*values))

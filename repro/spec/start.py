@@ -1,4 +1,4 @@
-"""Pretrained encoders that a run can start from: what their folders hold, and which fields of a run follow from that.
+"""Pretrained encoders as the start of a run: validate their folders and derive fields of the run from their sizes.
 
 A run names a local encoder as NAME@DIGEST: the folder's name, and the first twelve hex digits of the sha256 of its
 weights. The path is stored outside the run, in `encoders/NAME@DIGEST.json`, with the sha256 of every file that can
@@ -14,18 +14,15 @@ import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from repro.storage.atomic import whole_file
 from repro.storage.digests import noted_digests
-from repro.storage.json_files import json_object, read_json, short
+from repro.storage.files import json_object, read_json, whole_file
 from repro.storage.paths import home
-
-if TYPE_CHECKING:
-    from repro.spec.run import Run
+from repro.text import short
 
 KINDS: Mapping[str, str] = {"nomic_bert": "nomic", "bert": "bert", "modernbert": "modernbert"}
-"""What transformers calls a kind of encoder in `model_type`, and our word for it."""
+"""Our name of a backbone, by the `model_type` of transformers."""
 FROM_WORDS = ("random", "words")
 WORD_VECTOR_WIDTH = 384
 LOCAL_NAME = re.compile(r"[A-Za-z0-9._-]+@[0-9a-f]{12}")
@@ -37,18 +34,18 @@ TOKENIZER_FILES = (
 MAKE_TOKENIZERS = (TOKENIZER, "vocab.txt", "vocab.json", "spiece.model", "tokenizer.model")
 SHARD = re.compile(r"model-\d+-of-\d+\.safetensors")
 MOST_UNUSED = 1024
-"""Word vectors beyond the tokenizer's words: configurations round the vocabulary up, but never by more than this."""
+"""The largest number of unused word vectors. Configurations round the vocabulary up, but never by more than this."""
 CONFIG_NAMES: Mapping[str, tuple[str, ...]] = {
     "hidden_size": ("hidden_size", "n_embd"),
     "num_hidden_layers": ("num_hidden_layers", "n_layer"),
     "vocab_size": ("vocab_size",),
 }
-"""The fields that are read of a configuration; the second name is the one in Nomic's own releases."""
+"""The fields that are read from a configuration. The second name is the one in Nomic's own releases."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Encoder:
-    """The sizes of a pretrained encoder, in the words of `Run`, and where a local one lies."""
+    """The sizes of a pretrained encoder, named as in `Run`, and the folder and files of a local one."""
 
     name: str
     backbone: str
@@ -61,7 +58,7 @@ class Encoder:
 
     @property
     def fields(self) -> dict[str, Any]:
-        """The fields of a run that follow from the encoder unless they are given."""
+        """The default fields of a run that starts from the encoder."""
         layers = {"num_layers": self.num_layers, "num_first_stage_layers": self.num_layers}
         return {"backbone": self.backbone, **layers, "hidden_size": self.hidden_size}
 
@@ -72,14 +69,14 @@ MINILM = Encoder(
 
 
 def resolve_start(fields: Mapping[str, Any], *, is_stored: bool = False) -> dict[str, Any]:
-    """Return the fields of a run with the name of its start and the sizes that follow from it, unless they are given.
+    """Return the fields of a run with the name of its start, and with the sizes of the encoder as defaults.
 
     A folder becomes the NAME@DIGEST of its encoder. Hub ids, "random" and "words" stay as they are.
 
     Args:
         fields: the fields that were typed, or those of a row of a runs file.
-        is_stored: whether the row holds every field, as a stored run does. Then only a path that cannot be a hub id is
-            taken for a folder.
+        is_stored: whether the row holds every field, as a stored run does. Then a path is a folder only if it cannot be
+            a hub id.
 
     Raises:
         ValueError: if the folder is not an encoder that a run can start from. The message names file and field.
@@ -101,50 +98,54 @@ def resolve_start(fields: Mapping[str, Any], *, is_stored: bool = False) -> dict
     return {**encoder.fields, **fields, "start": encoder.name}
 
 
-def check_start(run: Run) -> None:
+def check_start(run: Any) -> None:
     """Raise ValueError if a run's sizes do not fit the weights that it starts from.
 
-    An encoder of the hub is read where its configuration is in the cache. Otherwise nothing is known about it yet.
+    An encoder of the hub is checked only if its configuration is in the cache.
     """
     if run.start in FROM_WORDS:
         if run.start == "words" and run.hidden_size > WORD_VECTOR_WIDTH:
             raise ValueError(f"hidden_size={run.hidden_size}: start='words' has vectors of {WORD_VECTOR_WIDTH} at most")
         return
-    found = MINILM if run.start == MINILM.name else find_encoder(run.start) or _cached_encoder(run.start)
+    found = MINILM if run.start == MINILM.name else find_encoder(run.start) or _find_cached_encoder(run.start)
     if found is None:
         return
-    told = f"start={short(repr(run.start))}"
+    start = f"start={short(repr(run.start))}"
     if run.backbone != found.backbone:
-        raise ValueError(f"backbone={run.backbone!r}: {told} is a {found.backbone} model; leave backbone out or set it")
+        raise ValueError(
+            f"backbone={run.backbone!r}: {start} is a {found.backbone} model; leave backbone out or set it"
+        )
     if run.hidden_size != found.hidden_size:
         raise ValueError(
-            f"hidden_size={run.hidden_size}: {told} has {found.hidden_size}; leave hidden_size out or set it"
+            f"hidden_size={run.hidden_size}: {start} has {found.hidden_size}; leave hidden_size out or set it"
         )
     names = ("num_layers", "num_first_stage_layers") if run.architecture == "contextual" else ("num_layers",)
     for name in names:
         if getattr(run, name) > found.num_layers:
-            raise ValueError(f"{name}={getattr(run, name)}: {told} has {found.num_layers} layers; set at most as many")
+            raise ValueError(f"{name}={getattr(run, name)}: {start} has {found.num_layers} layers; set at most as many")
     most = found.max_position_embeddings
     if most is not None and found.backbone == "bert":
+        # the second stage of a contextual model places context vectors and soft prompts before the text
         ahead = run.num_contexts * run.tokens_per_document + run.num_soft_prompts
         length = run.max_tokens + (ahead if run.architecture == "contextual" else 0)
         if length > most:
             raise ValueError(
-                f"max_tokens={run.max_tokens}: {told} has {most} positions, and a text with its context takes {length}"
+                f"max_tokens={run.max_tokens}: {start} has {most} positions, and a text with its context takes {length}"
             )
 
 
 def register_encoder(folder: Path) -> Encoder:
-    """Check the encoder in a folder, and note where it lies under the name that runs store.
+    """Check the encoder in a folder, and store its path under the name that runs use.
 
     Raises:
         ValueError: if the folder is not an encoder that a run can start from, or if its configuration or tokenizer
-            differ from those that were first noted with the same name and weights.
+            differ from those that were first stored with the same name and weights.
     """
     folder = folder.expanduser().resolve()
     sizes = read_encoder(folder)
     weights = [path.name for path in _list_weight_files(folder)]
-    digests = _digests_of(folder)
+    digests = _hash_files(folder)
+    # with several weight files, the name contains a digest of their digests
     one = digests[weights[0]]
     joined = "".join(f"{digests[name]}  {name}\n" for name in weights)
     digest = one if len(weights) == 1 else hashlib.sha256(joined.encode()).hexdigest()
@@ -160,29 +161,29 @@ def register_encoder(folder: Path) -> Encoder:
             "one back, or rename the folder, which makes it another encoder"
         )
     if known != found:
-        with whole_file(_entry(found.name)) as part:
+        with whole_file(_get_entry_path(found.name)) as part:
             part.write_text(json.dumps(asdict(found), indent=1, sort_keys=True) + "\n", encoding="utf-8")
     return found
 
 
 def find_encoder(name: str) -> Encoder | None:
-    """Return a local encoder by the name that runs store; None if it was never used here."""
-    if not LOCAL_NAME.fullmatch(name) or not _entry(name).is_file():
+    """Return a local encoder by the name that runs store, or None if it was never used on this machine."""
+    if not LOCAL_NAME.fullmatch(name) or not _get_entry_path(name).is_file():
         return None
-    values = json_object(_entry(name))
+    values = json_object(_get_entry_path(name))
     try:
         return Encoder(**values)
     except TypeError as error:
         raise ValueError(
-            f"{_entry(name)} does not describe an encoder: remove it, and name the folder again"
+            f"{_get_entry_path(name)} does not describe an encoder: remove it, and name the folder again"
         ) from error
 
 
 def get_encoder_folder(start: str) -> Path | None:
-    """Return the folder of a local encoder; None for a start that is none.
+    """Return the folder of a local encoder, or None for any other start.
 
     Raises:
-        ValueError: if the encoder is not known here, or its folder is gone or holds other files now.
+        ValueError: if the encoder was never used on this machine, or if its folder is missing or has changed.
     """
     if not LOCAL_NAME.fullmatch(start):
         return None
@@ -192,7 +193,7 @@ def get_encoder_folder(start: str) -> Path | None:
     folder = Path(encoder.path)
     if not folder.is_dir():
         raise ValueError(f"start={start!r}: its folder {folder} is gone: put it back, or name it where it is now")
-    now, files = _digests_of(folder), encoder.files or {}
+    now, files = _hash_files(folder), encoder.files or {}
     if now != files:
         changed = sorted(name for name in {*now, *files} if now.get(name) != files.get(name))
         raise ValueError(f"start={start!r}: {folder / changed[0]} has changed since: put it back, or name the new one")
@@ -203,22 +204,22 @@ def read_encoder(folder: Path) -> dict[str, Any]:
     """Return the sizes of the encoder in a folder, as the fields of `Encoder`.
 
     Raises:
-        ValueError: if it is not a whole BERT, NomicBERT or ModernBERT with safetensors weights and its own tokenizer.
+        ValueError: if it is not a complete BERT, NomicBERT or ModernBERT with safetensors weights and its tokenizer.
     """
-    told = f"start={short(folder)}"
+    start = f"start={short(folder)}"
     if not folder.is_dir():
-        raise ValueError(f"{told}: there is no such folder")
+        raise ValueError(f"{start}: there is no such folder")
     path = folder / CONFIG
     if not path.is_file():
         inside = sorted(one.parent.name for one in folder.glob(f"*/{CONFIG}") if (one.parent / WEIGHTS).is_file())
         more = f"; the encoder lies in {folder / inside[0]}" if inside else ""
-        raise ValueError(f"{told}: {path} is missing, so this is no encoder in transformers' format{more}")
+        raise ValueError(f"{start}: {path} is missing, so this is no encoder in transformers' format{more}")
     config = json_object(path)
     kind = config.get("model_type")
     if not isinstance(kind, str) or kind not in KINDS:
         raise ValueError(f"{path}: model_type is {short(repr(kind))}; a run can start from one of {list(KINDS)}")
-    sizes = {name: _size(config, name, path) for name in CONFIG_NAMES}
-    shapes = _weight_shapes(folder)
+    sizes = {name: _read_size(config, name, path) for name in CONFIG_NAMES}
+    shapes = _read_weight_shapes(folder)
     _check_weights(shapes, sizes, folder)
     _check_tokenizer(folder, config, sizes["vocab_size"])
     positions = config.get("max_position_embeddings")
@@ -231,12 +232,12 @@ def read_encoder(folder: Path) -> dict[str, Any]:
     }
 
 
-def _entry(name: str) -> Path:
+def _get_entry_path(name: str) -> Path:
     return home() / "encoders" / f"{name}.json"
 
 
-def _digests_of(folder: Path) -> dict[str, str]:
-    """Return the sha256 of the files that can change a result; a file is read once, until its size or time changes."""
+def _hash_files(folder: Path) -> dict[str, str]:
+    """Return the sha256 of the files that can change a result. A file is hashed again if its size or time changes."""
     names = [CONFIG, INDEX, *TOKENIZER_FILES]
     paths = [*_list_weight_files(folder), *(folder / name for name in names if (folder / name).is_file())]
     note = home() / "digests" / f"{hashlib.sha256(str(folder).encode()).hexdigest()[:16]}.json"
@@ -244,14 +245,14 @@ def _digests_of(folder: Path) -> dict[str, str]:
 
 
 def _list_weight_files(folder: Path) -> list[Path]:
-    """Return the files of the weights, in order of name: one, or the shards that an index names."""
+    """Return the weight files, sorted by name: a single file, or the shards that an index lists."""
     if (folder / WEIGHTS).is_file():
         return [folder / WEIGHTS]
     index = folder / INDEX
     shards = sorted(path.name for path in folder.iterdir() if SHARD.fullmatch(path.name))
     if not index.is_file():
         if shards:
-            raise ValueError(f"{index} is missing: it says which of the {len(shards)} shards holds which weights")
+            raise ValueError(f"{index} is missing: it maps the weights to the {len(shards)} shards")
         others = [name for name in ("pytorch_model.bin", "tf_model.h5") if (folder / name).is_file()]
         more = f"; {others[0]} is not read: save the model again with safetensors" if others else ""
         raise ValueError(f"{folder / WEIGHTS} is missing{more}")
@@ -265,20 +266,21 @@ def _list_weight_files(folder: Path) -> list[Path]:
     return [folder / name for name in wanted]
 
 
-def _size(config: Mapping[str, Any], name: str, path: Path) -> int:
+def _read_size(config: Mapping[str, Any], name: str, path: Path) -> int:
     value = next((config[one] for one in CONFIG_NAMES[name] if one in config), None)
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise ValueError(f"{path}: {name} is {short(repr(value))}, expected a whole number of at least 1")
     return value
 
 
-def _weight_shapes(folder: Path) -> dict[str, tuple[Path, list[int]]]:
-    """Return the file and the shape of each weight, from the headers of the files."""
+def _read_weight_shapes(folder: Path) -> dict[str, tuple[Path, list[int]]]:
+    """Return the file and the shape of each weight, read from the file headers."""
     found: dict[str, tuple[Path, list[int]]] = {}
     for path in _list_weight_files(folder):
         size = path.stat().st_size
         try:
             with path.open("rb") as file:
+                # safetensors: an 8-byte length, a JSON header, then the data
                 (length,) = struct.unpack("<Q", file.read(8))
                 if length > size:
                     raise ValueError("its header is cut off")
@@ -294,7 +296,7 @@ def _weight_shapes(folder: Path) -> dict[str, tuple[Path, list[int]]]:
 
 
 def _check_weights(shapes: Mapping[str, tuple[Path, list[int]]], sizes: Mapping[str, int], folder: Path) -> None:
-    """Raise ValueError if the weights have other sizes than the configuration, which transformers would draw anew."""
+    """Raise ValueError if the sizes of weights and configuration differ. Transformers would reinitialize them."""
     config = folder / CONFIG
     words = [one for name, one in shapes.items() if name.endswith(("word_embeddings.weight", "tok_embeddings.weight"))]
     if not words:
@@ -303,6 +305,7 @@ def _check_weights(shapes: Mapping[str, tuple[Path, list[int]]], sizes: Mapping[
     if shape != [sizes["vocab_size"], sizes["hidden_size"]]:
         name = "vocab_size" if shape[:1] != [sizes["vocab_size"]] else "hidden_size"
         raise ValueError(f"{config}: {name} is {sizes[name]}, but the word vectors in {path.name} have shape {shape}")
+    # more layers than configured are fine, because a run may use only the first ones
     numbers = [int(found[1]) for name in shapes if (found := re.search(r"\blayers?\.(\d+)\.", name))]
     num_layers = max(numbers, default=-1) + 1
     if num_layers < sizes["num_hidden_layers"]:
@@ -312,11 +315,11 @@ def _check_weights(shapes: Mapping[str, tuple[Path, list[int]]], sizes: Mapping[
 
 
 def _check_tokenizer(folder: Path, config: Mapping[str, Any], vocab_size: int) -> None:
-    """Raise ValueError if there is no tokenizer, or if it belongs to another vocabulary than the word vectors."""
+    """Raise ValueError if the tokenizer is missing, or if its vocabulary does not fit the word vectors."""
     made_of = next((folder / name for name in MAKE_TOKENIZERS if (folder / name).is_file()), None)
     if made_of is None:
         raise ValueError(f"{folder / TOKENIZER} is missing: save the encoder's own tokenizer next to its weights")
-    ids = _get_token_ids(made_of)
+    ids = _read_token_ids(made_of)
     if not ids:
         return
     num_words = max(ids.values()) + 1
@@ -325,7 +328,7 @@ def _check_tokenizer(folder: Path, config: Mapping[str, Any], vocab_size: int) -
             f"{made_of} has {num_words} words, but vocab_size in {folder / CONFIG} is {vocab_size}: this is the "
             "tokenizer of another vocabulary"
         )
-    tokens = _special_tokens(folder)
+    tokens = _read_special_tokens(folder)
     for name in ("cls_token", "sep_token", "pad_token"):
         wanted, found = config.get(f"{name}_id"), ids.get(tokens.get(name, ""))
         if isinstance(wanted, int) and found is not None and wanted != found:
@@ -335,8 +338,8 @@ def _check_tokenizer(folder: Path, config: Mapping[str, Any], vocab_size: int) -
             )
 
 
-def _get_token_ids(path: Path) -> dict[str, int]:
-    """Return the id of each token of a tokenizer file; nothing for formats that only their libraries read."""
+def _read_token_ids(path: Path) -> dict[str, int]:
+    """Return the id of each token of a tokenizer file. Empty for formats that only their own libraries can read."""
     if path.name == "vocab.txt":
         return {word: place for place, word in enumerate(path.read_text(encoding="utf-8").splitlines())}
     if path.name != TOKENIZER:
@@ -345,6 +348,7 @@ def _get_token_ids(path: Path) -> dict[str, int]:
     model = content.get("model")
     vocab: Any = model.get("vocab") if isinstance(model, Mapping) else None
     if isinstance(vocab, list):
+        # unigram models store a list of (token, score)
         vocab = {str(row[0]): place for place, row in enumerate(vocab) if isinstance(row, list) and row}
     if not isinstance(vocab, Mapping) or not vocab:
         raise ValueError(f"{path}: model.vocab lists no words")
@@ -353,8 +357,8 @@ def _get_token_ids(path: Path) -> dict[str, int]:
     return {**vocab, **more}
 
 
-def _special_tokens(folder: Path) -> dict[str, str]:
-    """Return the special tokens that a tokenizer's settings name, by their role."""
+def _read_special_tokens(folder: Path) -> dict[str, str]:
+    """Return the special tokens of a tokenizer by their role, such as "cls_token"."""
     found: dict[str, str] = {}
     for name in ("special_tokens_map.json", "tokenizer_config.json"):
         values = read_json(folder / name) if (folder / name).is_file() else {}
@@ -365,8 +369,8 @@ def _special_tokens(folder: Path) -> dict[str, str]:
     return found
 
 
-def _cached_encoder(start: str) -> Encoder | None:
-    """Return the sizes of an encoder of the hub whose configuration is in the cache."""
+def _find_cached_encoder(start: str) -> Encoder | None:
+    """Return the sizes of a hub encoder from its cached configuration, or None if it is not cached."""
     if Path(start).is_dir():
         return Encoder(name=start, **read_encoder(Path(start)))
     from huggingface_hub import try_to_load_from_cache
@@ -383,7 +387,7 @@ def _cached_encoder(start: str) -> Encoder | None:
         raise ValueError(
             f"{path}: model_type is {short(repr(config.get('model_type')))}; a run can start from one of {list(KINDS)}"
         )
-    sizes = {name: _size(config, name, Path(path)) for name in CONFIG_NAMES}
+    sizes = {name: _read_size(config, name, Path(path)) for name in CONFIG_NAMES}
     return Encoder(
         name=start,
         backbone=KINDS[config["model_type"]],

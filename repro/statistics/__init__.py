@@ -1,1 +1,1 @@
-"""Statistics: compares records with the paper's claims."""
+"""Compare records with the claims of the paper."""

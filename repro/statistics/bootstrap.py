@@ -1,8 +1,8 @@
-"""Intervals over queries: a paired bootstrap that resamples within each dataset.
+"""Compute intervals over queries by a paired bootstrap that resamples within each dataset.
 
 A metric is the mean over strata (datasets) of the mean over units (queries). A resample draws units with replacement
-inside every stratum; both systems get the same draw, so what they share cancels. The draw is kept as counts, so a
-resample is one row of a matrix product.
+inside every stratum. Both systems get the same draw, so their common variance cancels. Draws are stored as counts per
+unit, which turns all resamples into one matrix product.
 
 Shapes: Q units, R resamples.
 """
@@ -23,12 +23,15 @@ def paired_bootstrap(
 ) -> np.ndarray:
     """Return resampled differences better − worse, float64 (R,).
 
-    The same seed and strata give the same draws, so two calls can be compared resample by resample. ValueError when the
-    two do not pair up.
+    The same seed and strata give the same draws, so two calls can be compared resample by resample.
+
+    Raises:
+        ValueError: if the shapes differ.
     """
     shapes = {np.shape(values) for values in (better_Q, worse_Q, strata_Q)}
     if len(shapes) != 1:
         raise ValueError(f"units do not pair up: shapes {sorted(shapes)}")
+    # each unit has weight 1 / (size of its stratum * number of strata)
     names, codes_Q, sizes = np.unique(strata_Q, return_inverse=True, return_counts=True)
     shares_Q = np.subtract(better_Q, worse_Q, dtype=np.float64) / (sizes[codes_Q] * len(names))
     counts_RQ = _draw_counts(codes_Q.astype("<i8").tobytes(), num_samples, seed)
@@ -38,9 +41,10 @@ def paired_bootstrap(
 
 @lru_cache(maxsize=2)
 def _draw_counts(codes: bytes, num_samples: int, seed: int) -> np.ndarray:
-    """Return how often each unit is drawn in each resample, (R, Q), as many units of each stratum as it has.
+    """Return how often each unit is drawn in each resample, uint16 (R, Q). Each stratum keeps its number of units.
 
-    Kept for further comparisons on the same units with the same seed: drawing takes far longer than multiplying.
+    The result is cached for further comparisons with the same units and seed. Drawing takes far longer than the
+    product.
     """
     codes_Q = np.frombuffer(codes, dtype="<i8")
     generator = generator_for(seed, "bootstrap")
@@ -50,12 +54,13 @@ def _draw_counts(codes: bytes, num_samples: int, seed: int) -> np.ndarray:
         block_RQ = counts_RQ[start : start + RESAMPLES_PER_BLOCK]
         for places in members:
             size, count = len(block_RQ), len(places)
+            # row r counts into the bins from r * count on, so one bincount serves the whole block
             draws_RQ = generator.integers(0, count, (size, count)) + count * np.arange(size)[:, None]
             block_RQ[:, places] = np.bincount(draws_RQ.ravel(), minlength=size * count).reshape(size, count)
     return counts_RQ
 
 
 def percentile_interval(samples: np.ndarray) -> tuple[float, float]:
-    """Return the 95 % interval: it leaves out a twentieth of the resamples, half on each side."""
+    """Return the 95 % percentile interval, which excludes 2.5 % of the resamples on each side."""
     low, high = np.quantile(samples, [0.05 / 2, 1 - 0.05 / 2])
     return float(low), float(high)

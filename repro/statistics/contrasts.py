@@ -18,7 +18,7 @@ import numpy as np
 from repro.records.store import Record
 from repro.spec import Claim, Interaction, Run, Term, Trend, Value, is_random
 from repro.spec.claim import Paired
-from repro.statistics.units import load_units, parts_of, value_of
+from repro.statistics.units import load_units, read_metric, split_by_stratum
 
 FEWEST_VALUES = 3
 """Values of the axis that a trend needs."""
@@ -31,7 +31,7 @@ class MissingRunsError(Exception):
 
 @cache
 def drop_seed(run: Run) -> Run:
-    """Return the system of a run: what runs have in common that differ only in their seed."""
+    """Return the system of a run: the run with seed 0, which represents the runs of all seeds."""
     return replace(run, seed=0)
 
 
@@ -48,8 +48,8 @@ class Evidence:
         """The number of different records."""
         return len({record.id for record in self.records.values()})
 
-    def of_system(self, system: Run) -> list[Record]:
-        """Return the records of a system, one per seed; a single one if nothing depends on a seed."""
+    def get_records(self, system: Run) -> list[Record]:
+        """Return the records of a system, one per seed, or a single one if nothing depends on a seed."""
         return [self.records[system, seed] for seed in self.seeds or (0,)]
 
 
@@ -60,28 +60,29 @@ class Contrast:
     weights: Mapping[tuple[Run, str], float]
     constant: float = 0.0
 
-    def values(self, evidence: Evidence) -> np.ndarray:
-        """Return the value for each seed (S,); one value if nothing depends on a seed."""
+    def compute_values(self, evidence: Evidence) -> np.ndarray:
+        """Return the value for each seed, float64 (S,), or one value if nothing depends on a seed."""
         total = np.zeros(len(evidence.seeds) or 1)
         for (system, metric), weight in self.weights.items():
-            total += weight * np.array([value_of(record, metric) for record in evidence.of_system(system)])
+            total += weight * np.array([read_metric(record, metric) for record in evidence.get_records(system)])
         return total - self.constant
 
-    def unit_values(self, evidence: Evidence) -> tuple[np.ndarray, np.ndarray]:
-        """Return what each unit adds (Q,) and its stratum (Q,), for records that depend on no seed.
+    def compute_unit_values(self, evidence: Evidence) -> tuple[np.ndarray, np.ndarray]:
+        """Return the contribution of each unit (Q,) and its stratum (Q,), for records that depend on no seed.
 
         The mean over strata of the mean over their units is the value of the contrast.
         """
         parts: dict[tuple[str, int, int], Any] = {}
         for (system, metric), weight in self.weights.items():
-            by_stratum = parts_of(*load_units(evidence.of_system(system)[0], metric))
+            by_stratum = split_by_stratum(*load_units(evidence.get_records(system)[0], metric))
             for stratum, values_Q in by_stratum.items():
+                # systems on the same units share a part, which makes the bootstrap paired
                 key = (system.suite, stratum, len(values_Q))
                 parts[key] = parts.get(key, 0.0) + weight / len(by_stratum) * values_Q
         strata = np.repeat(np.arange(len(parts)), [len(values_Q) for values_Q in parts.values()])
         return np.concatenate([values_Q * len(parts) for values_Q in parts.values()]) - self.constant, strata
 
-    def on_collection(self, name: str) -> Contrast:
+    def restrict_to_collection(self, name: str) -> Contrast:
         """Return the same contrast on one collection instead of the mean over all."""
         path = MEAN.replace("mean", name)
         return Contrast({(run, metric.replace(MEAN, path)): w for (run, metric), w in self.weights.items()})
@@ -110,6 +111,7 @@ def build_contrasts(claim: Claim, evidence: Evidence) -> list[Contrast]:
 
 def _slope(group: dict[float, list[Run]], metric: str, *, has_zero: bool) -> dict[tuple[Run, str], float]:
     """Return the weights of the least-squares slope over log2 of the axis, or of the axis + 1 if it has a zero."""
+    # the slope is linear in the values: sum of (x - mean x) * y, divided by the sum of (x - mean x)²
     axis = np.log2(np.array(list(group)) + has_zero)
     weights = (axis - axis.mean()) / ((axis - axis.mean()) ** 2).sum()
     return {
@@ -137,7 +139,7 @@ def _add(parts: Iterable[tuple[float, Mapping[tuple[Run, str], float]]]) -> dict
 
 
 @dataclass(frozen=True)
-class Asked:
+class ClaimRuns:
     """The runs that a claim compares at a scale: its systems by term, and the run of each system and seed."""
 
     systems: Mapping[Term, tuple[Run, ...]]
@@ -165,7 +167,7 @@ class Asked:
         return Evidence(self.systems, found, seeds)
 
 
-def find_runs(claim: Claim, terms: Iterable[Term], wanted: Iterable[Run]) -> Asked:
+def find_runs(claim: Claim, terms: Iterable[Term], wanted: Iterable[Run]) -> ClaimRuns:
     """Return the runs that terms of a claim pick. Raises MissingRunsError if a term picks none."""
     wanted = list(wanted)
     runs: dict[Run, dict[int, Run]] = {}
@@ -179,4 +181,4 @@ def find_runs(claim: Claim, terms: Iterable[Term], wanted: Iterable[Run]) -> Ask
         for run in picked:
             runs.setdefault(drop_seed(run), {})[run.seed] = run
         systems[term] = tuple(dict.fromkeys(map(drop_seed, picked)))
-    return Asked(systems, runs)
+    return ClaimRuns(systems, runs)

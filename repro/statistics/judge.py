@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from repro.records.made import made_day
+from repro.records.provenance import get_made_day
 from repro.records.store import Record
 from repro.spec import Claim, Correlation, Directed, Equivalence, Identity, Run, Term, Unit, Value, Varies
 from repro.spec.scales import get_scale
@@ -34,7 +34,7 @@ from repro.statistics.contrasts import (
     build_contrasts,
     find_runs,
 )
-from repro.statistics.units import AbsentDatasetError, by_part
+from repro.statistics.units import AbsentDatasetError, average_by_part
 
 ALPHA, POWER = 0.05, 0.8
 FEWEST_SETTINGS = 5
@@ -69,7 +69,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Judgement:
-    """What the records say about one claim at one scale."""
+    """The outcome of one claim at one scale."""
 
     claim: Claim
     word: str  # one of WORDS, or the state of a claim without a word
@@ -86,7 +86,7 @@ class Judgement:
 
     @property
     def effect(self) -> float | None:
-        """The effect of the first comparison; None without one."""
+        """The effect of the first comparison, or None."""
         return self.comparisons[0].effect if self.comparisons else None
 
     @property
@@ -113,7 +113,7 @@ class Judgement:
         }
 
     def seeds_needed(self) -> int | None:
-        """Return the seeds for 80 % power at today's effect; None if they are too many or the claim is not OPEN."""
+        """Return the seeds for 80 % power at the current effect, or None above 1000 or if the claim is not OPEN."""
         if self.word != OPEN or not self.seeds or isinstance(self.claim, Correlation):
             return None
         from statsmodels.stats.power import TTestPower
@@ -121,8 +121,10 @@ class Judgement:
         needed = []
         for one in self.comparisons:
             deviation = float(np.std(one.by_seed, ddof=1))
-            gaps = [abs(one.effect - bar) / deviation for bar in _thresholds(self.claim) if deviation]
-            if all(one.is_beyond(bar, 1) or one.is_beyond(bar, -1) for bar in _thresholds(self.claim)) or not gaps:
+            bounds = _get_thresholds(self.claim)
+            gaps = [abs(one.effect - bound) / deviation for bound in bounds if deviation]
+            # a comparison that already excludes its thresholds needs no more seeds
+            if all(one.is_beyond(bound, 1) or one.is_beyond(bound, -1) for bound in bounds) or not gaps:
                 continue
             if TTestPower().power(min(gaps), MOST_SEEDS, ALPHA) < POWER:
                 return None
@@ -143,7 +145,7 @@ def judge_all(
     *,
     yours: Iterable[Record] = (),
 ) -> list[Judgement]:
-    """Judge claims at one scale from published records; `yours` adds the reader's own numbers, without a word.
+    """Judge claims at one scale from published records. `yours` adds the reader's own effects without a verdict.
 
     `wanted` are the runs that the claims' terms pick from. Raises ValueError if a record lacks a metric.
     """
@@ -170,7 +172,7 @@ def _judge(claim: Claim, scale: str, wanted: Sequence[Run], by_run: Mapping[Run,
 
 
 def find_other_scale(claim: Claim, scale: str) -> str:
-    """Return which scales can judge a claim if this one cannot, else an empty text."""
+    """Return the scales that can judge a claim if this one cannot, else an empty string."""
     if claim.scales and scale not in claim.scales:
         return " or ".join(claim.scales)
     if isinstance(claim, Value) and not get_scale(scale).judges_values:
@@ -179,17 +181,19 @@ def find_other_scale(claim: Claim, scale: str) -> str:
 
 
 def _judge_records(claim: Claim, scale: str, wanted: Sequence[Run], by_run: Mapping[Run, Record]) -> Judgement:
-    asked = find_runs(claim, claim.terms, wanted)
-    declared = claim.declared_seeds(next(iter(asked.runs)).scale) if asked.drawn else ()
-    seeds = tuple(seed for seed in asked.find_seeds(by_run) if seed in declared)
+    claim_runs = find_runs(claim, claim.terms, wanted)
+    declared = claim.declared_seeds(next(iter(claim_runs.runs)).scale) if claim_runs.drawn else ()
+    seeds = tuple(seed for seed in claim_runs.find_seeds(by_run) if seed in declared)
     if declared and not seeds:
         raise MissingRunsError(f"no seed of {', '.join(map(str, declared))} has all its records")
-    evidence = asked.collect(seeds, by_run)
+    evidence = claim_runs.collect(seeds, by_run)
     comparisons, note = compare(claim, evidence)
     judged = Judgement(claim, "", scale, comparisons, claim.unit, seeds, evidence.num_records, note=note)
     judged = replace(judged, blind=_compare_blind(claim, seeds, wanted, by_run))
     early = {
-        seed for (run, seed), record in evidence.records.items() if (is_early(claim, record) and _counts(run, asked))
+        seed
+        for (run, seed), record in evidence.records.items()
+        if (is_early(claim, record) and _is_age_relevant(run, claim_runs))
     }
     notes = [note]
     if claim.descriptive or isinstance(claim, Varies):
@@ -207,26 +211,26 @@ def _judge_records(claim: Claim, scale: str, wanted: Sequence[Run], by_run: Mapp
     return replace(judged, word=word, is_small=word == HOLDS and all(one.is_inside(delta) for one in comparisons))
 
 
-def _counts(run: Run, asked: Any) -> bool:
-    """Return whether a system's age matters: a reference that depends on no seed is the same whenever it was made."""
-    return run in asked.drawn or not asked.drawn
+def _is_age_relevant(run: Run, claim_runs: Any) -> bool:
+    """Return whether the age of a run's record matters. A baseline without a seed gives the same record on any day."""
+    return run in claim_runs.drawn or not claim_runs.drawn
 
 
 def is_early(claim: Claim, record: Record) -> bool:
-    """Return whether a record was made before its claim was stated, so that it does not judge it."""
-    day = made_day(record)
+    """Return whether a record is older than its claim. Such a record must not judge it."""
+    day = get_made_day(record)
     return bool(claim.stated and day and day < claim.stated)
 
 
 def choose_word(claim: Claim, comparisons: Sequence[Comparison]) -> str:
-    """Return the word for a claim from its intervals."""
+    """Return the word of a claim, given its intervals. See the module docstring for the order."""
     if isinstance(claim, Equivalence | Value):
         size = claim.delta if isinstance(claim, Equivalence) else claim.margin
         if all(one.is_inside(size) for one in comparisons):
             return HOLDS
         return DIFFERS if any(one.is_beyond(size, 1) or one.is_beyond(-size, -1) for one in comparisons) else OPEN
     assert isinstance(claim, Directed)
-    (threshold,) = _thresholds(claim)
+    (threshold,) = _get_thresholds(claim)
     if all(one.is_beyond(threshold, claim.sign) for one in comparisons):
         return HOLDS
     if any(one.is_beyond(threshold, -claim.sign) for one in comparisons):
@@ -234,7 +238,8 @@ def choose_word(claim: Claim, comparisons: Sequence[Comparison]) -> str:
     return SMALL if all(one.is_inside(claim.delta) for one in comparisons) else OPEN
 
 
-def _thresholds(claim: Claim) -> tuple[float, ...]:
+def _get_thresholds(claim: Claim) -> tuple[float, ...]:
+    """Return the thresholds of a claim in the unit of its metric: one for a directed claim, else both sides."""
     if isinstance(claim, Directed):
         return (claim.sign * claim.margin,)
     size = claim.delta if isinstance(claim, Equivalence) else claim.margin if isinstance(claim, Value) else 0.0
@@ -247,7 +252,7 @@ def compare(claim: Claim, evidence: Evidence) -> tuple[tuple[Comparison, ...], s
         return (), _describe_best(claim, evidence)
     if isinstance(claim, Correlation):
         return _correlate(claim, evidence)
-    contrasts, threshold = build_contrasts(claim, evidence), _thresholds(claim)[0]
+    contrasts, threshold = build_contrasts(claim, evidence), _get_thresholds(claim)[0]
     found = [_estimate(contrast, evidence, threshold) for contrast in contrasts]
     if claim.headlines:
         pairs = zip(contrasts, found, strict=True)
@@ -256,10 +261,10 @@ def compare(claim: Claim, evidence: Evidence) -> tuple[tuple[Comparison, ...], s
 
 
 def _estimate(contrast: Contrast, evidence: Evidence, threshold: float = 0.0) -> Comparison:
-    values = contrast.values(evidence)
+    values = contrast.compute_values(evidence)
     effect, by_seed = float(values.mean()), tuple(values.tolist())
     if not evidence.seeds:
-        units_Q, strata_Q = contrast.unit_values(evidence)
+        units_Q, strata_Q = contrast.compute_unit_values(evidence)
         if len(units_Q) == len(set(strata_Q.tolist())):
             return Comparison(effect)
         return Comparison(effect, *percentile_interval(paired_bootstrap(units_Q, np.zeros_like(units_Q), strata_Q)))
@@ -271,6 +276,7 @@ def _estimate(contrast: Contrast, evidence: Evidence, threshold: float = 0.0) ->
 
 def t_interval(values: np.ndarray, threshold: float = 0.0) -> tuple[float, float, float]:
     """Return the 95 % t interval of the mean of values, and the two-sided p of the mean being at a threshold."""
+    # without variance the t statistic is undefined
     if np.ptp(values) == 0:
         return float(values[0]), float(values[0]), float(values[0] == threshold)
     from scipy.stats import ttest_1samp
@@ -285,14 +291,14 @@ def _over_collections(contrast: Contrast, evidence: Evidence) -> tuple[float, fl
     if any(metric != MEAN for _, metric in contrast.weights):
         return None
     datasets = next(iter(evidence.records.values())).provenance["suite"]["datasets"]
-    each = [contrast.on_collection(row["name"]).values(evidence).mean() for row in datasets]
+    each = [contrast.restrict_to_collection(row["name"]).compute_values(evidence).mean() for row in datasets]
     return t_interval(np.array(each))[:2] if len(each) > 1 else None
 
 
 def _compare_blind(
     claim: Claim, seeds: tuple[int, ...], wanted: Sequence[Run], by_run: Mapping[Run, Record]
 ) -> Comparison | None:
-    """Return the claim's first term minus its context-blind model; None without records of all seeds."""
+    """Compare the first term of a claim with the context-blind model. Return None without records of all seeds."""
     if claim.blind is None:
         return None
     first = claim.terms[0]
@@ -305,22 +311,22 @@ def _compare_blind(
 
 
 def _compute_yours(judged: Judgement, wanted: Sequence[Run], own: Mapping[Run, Record]) -> tuple[float, ...]:
-    """Return the effects of a claim in the reader's own records; none if they are not complete for any seed."""
+    """Return the effects of a claim in the reader's own records, or nothing if no seed is complete."""
     claim = judged.claim
     if judged.word == OTHER_SCALE or isinstance(claim, Identity):
         return ()
     try:
-        asked = find_runs(claim, claim.terms, wanted)
-        if asked.drawn and not (seeds := asked.find_seeds(own)):
+        claim_runs = find_runs(claim, claim.terms, wanted)
+        if claim_runs.drawn and not (seeds := claim_runs.find_seeds(own)):
             return ()
-        comparisons, _ = compare(claim, asked.collect(tuple(seeds) if asked.drawn else (), own))
+        comparisons, _ = compare(claim, claim_runs.collect(tuple(seeds) if claim_runs.drawn else (), own))
     except (MissingRunsError, AbsentDatasetError):
         return ()
     return tuple(one.effect for one in comparisons)
 
 
 def _correct_headlines(judged: list[Judgement], scale: str) -> list[Judgement]:
-    """Correct the p of the headline claims of a scale by Holm; a word that the corrected p does not reach is OPEN.
+    """Correct the p of the headline claims of a scale by Holm. A claim whose corrected p is not significant is OPEN.
 
     Claims that wait for records count in the family with a p of 1.
     """
@@ -329,6 +335,7 @@ def _correct_headlines(judged: list[Judgement], scale: str) -> list[Judgement]:
         return judged
     from statsmodels.stats.multitest import multipletests
 
+    # a claim with several comparisons is as significant as its weakest one
     p_values = [max((1.0 if p.p is None else p.p for p in judged[place].comparisons), default=1.0) for place in family]
     for place, p in zip(family, multipletests(p_values, ALPHA, method="holm")[1], strict=True):
         one = judged[place]
@@ -362,23 +369,25 @@ def _points_by_run(claim: Correlation, evidence: Evidence) -> list[Points]:
     groups: dict[Hashable, Points] = {}
     for system in evidence.systems[claim.y]:
         if system in evidence.systems[claim.x]:
-            x, y = (Contrast({(system, one.metric): 1.0}).values(evidence).mean() for one in (claim.x, claim.y))
+            x, y = (Contrast({(system, one.metric): 1.0}).compute_values(evidence).mean() for one in (claim.x, claim.y))
             groups.setdefault(getattr(system, claim.within) if claim.within else None, []).append((x, y))
     return list(groups.values())
 
 
 def _points_by_dataset(claim: Correlation, evidence: Evidence) -> list[Points]:
-    """Return a point for each dataset, `minus` taken from y, grouped by system."""
+    """Return a point for each dataset, with `minus` subtracted from y, grouped by system."""
 
     def average(term: Term) -> dict[str, float]:
-        return by_part([r for system in evidence.systems[term] for r in evidence.of_system(system)], term.metric)
+        return average_by_part(
+            [r for system in evidence.systems[term] for r in evidence.get_records(system)], term.metric
+        )
 
     along = average(claim.x)
     level = dict.fromkeys(along, 0.0) if claim.minus is None else average(claim.minus)
     return [
         [
             (along[name], value - level[name])
-            for name, value in by_part(evidence.of_system(system), claim.y.metric).items()
+            for name, value in average_by_part(evidence.get_records(system), claim.y.metric).items()
             if name in along and name in level
         ]
         for system in evidence.systems[claim.y]
@@ -386,7 +395,7 @@ def _points_by_dataset(claim: Correlation, evidence: Evidence) -> list[Points]:
 
 
 def pearson(points: Points) -> float:
-    """Return Pearson's r; 0 if one side does not vary or there are fewer than two points."""
+    """Return Pearson's r, or 0 if one side does not vary or there are fewer than two points."""
     x, y = np.array(points, float).reshape(-1, 2).T
     return float(np.corrcoef(x, y)[0, 1]) if len(x) > 1 and np.ptp(x) and np.ptp(y) else 0.0
 
@@ -395,7 +404,7 @@ def _describe_best(claim: Varies, evidence: Evidence) -> str:
     """Return how many datasets (or families) each value of the axis is best on."""
     scores: dict[str, dict[float, float]] = {}
     for system in evidence.systems[claim.over]:
-        for name, score in by_part(evidence.of_system(system), claim.over.metric, claim.by).items():
+        for name, score in average_by_part(evidence.get_records(system), claim.over.metric, claim.by).items():
             scores.setdefault(name, {})[getattr(system, claim.axis)] = score
     best = Counter(max(values, key=lambda value: values[value]) for values in scores.values())
     counts = ", ".join(f"{value:g} on {best[value]}" for value in sorted(best))

@@ -13,15 +13,15 @@ from itertools import pairwise
 import numpy as np
 
 from repro.records.store import Record
-from repro.spec.term import LOG2
-from repro.spec.values import suggestion
+from repro.spec.selectors import LOG2
+from repro.text import suggestion
 
 
 class AbsentDatasetError(Exception):
     """The claim is about a dataset that the suite of its scale does not have."""
 
 
-def value_of(record: Record, pattern: str) -> float:
+def read_metric(record: Record, pattern: str) -> float:
     """Return one metric of a record. `{suite}` is the record's own suite, `log2 NAME` the logarithm of a metric.
 
     Raises AbsentDatasetError if the suite lacks the dataset, ValueError if the record lacks any other metric, or if a
@@ -59,7 +59,7 @@ def load_units(record: Record, pattern: str) -> tuple[np.ndarray, np.ndarray]:
         values = record.arrays[path].astype(np.float64)
         return values, np.zeros(len(values), np.int64)
     if suite not in record.arrays or not path.endswith("/ndcg_at_10"):
-        return np.array([value_of(record, pattern)]), np.zeros(1, np.int64)
+        return np.array([read_metric(record, pattern)]), np.zeros(1, np.int64)
     datasets = record.provenance["suite"]["datasets"]
     inside, strata = _select_units(tuple((d["name"], d["family"], d["num_queries"]) for d in datasets), name)
     if not len(strata):
@@ -74,31 +74,33 @@ def _select_units(datasets: tuple[tuple[str, str, int], ...], name: str) -> tupl
     chosen = [place for place, (own, family, _) in enumerate(datasets) if name in ("mean", family, own)]
     inside = np.isin(strata, chosen)
     found = strata[inside]
+    # the cached array is shared between records
     found.flags.writeable = False
     return inside, found
 
 
 def stratified_mean(values_Q: np.ndarray, strata_Q: np.ndarray) -> float:
     """Return the mean over strata of the mean over their units."""
-    parts = parts_of(values_Q, strata_Q).values()
+    parts = split_by_stratum(values_Q, strata_Q).values()
     return float(np.mean([np.add.reduce(part) / len(part) for part in parts]))  # .mean() spends most on its checks
 
 
-def parts_of(values: np.ndarray, strata_Q: np.ndarray) -> dict[int, np.ndarray]:
+def split_by_stratum(values: np.ndarray, strata_Q: np.ndarray) -> dict[int, np.ndarray]:
     """Return the values (…, Q) of each stratum, by its number, in the order of the strata."""
     steps = np.diff(strata_Q)
     if (steps < 0).any():
         return {int(stratum): values[..., strata_Q == stratum] for stratum in np.unique(strata_Q)}
+    # units of one dataset are adjacent in the records, so slices replace a search per stratum
     ends = [0, *(np.flatnonzero(steps) + 1).tolist(), len(strata_Q)]
     return {int(strata_Q[start]): values[..., start:end] for start, end in pairwise(ends)}
 
 
-def by_part(records: Sequence[Record], pattern: str, part: str = "name") -> dict[str, float]:
+def average_by_part(records: Sequence[Record], pattern: str, part: str = "name") -> dict[str, float]:
     """Return a metric for each dataset, or with part "family" for each family, averaged over records.
 
     `*` in the metric stands for the name of the dataset or family.
     """
     names = dict.fromkeys(row[part] for record in records for row in record.provenance["suite"]["datasets"])
     return {
-        name: float(np.mean([value_of(record, pattern.replace("*", name)) for record in records])) for name in names
+        name: float(np.mean([read_metric(record, pattern.replace("*", name)) for record in records])) for name in names
     }

@@ -1,1 +1,1 @@
-"""Files: where they lie, how they appear whole, who works on them, which are shared; knows no run."""
+"""Files, stages and leases: paths, atomic writes, locks and shared folders. Nothing here depends on a run."""

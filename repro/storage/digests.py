@@ -1,6 +1,6 @@
-"""Digests of the files of a folder: noted when it is made, compared once on each machine, and again when one changed.
+"""Compute and check the sha256 of the files of a folder.
 
-A file that has the size and the time it had when it was last compared is not read again.
+Each machine caches the digests that it computed. A file is read again only if its size or modification time changed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from repro.storage.memo import Memo
 
 
 def hash_folder(folder: Path) -> dict[str, str]:
-    """Return the sha256 of every file below a folder, by its relative name."""
+    """Return the sha256 of each file below a folder, by its relative path."""
     found = {}
     for path in sorted(folder.rglob("*")):
         if path.is_file():
@@ -27,34 +27,40 @@ def hash_folder(folder: Path) -> dict[str, str]:
 
 @cache
 def compute_source_digest(folders: Sequence[Path]) -> str:
-    """Return the digest of the Python files in some folders, by name and content."""
+    """Return one digest of the names and contents of the Python files in these folders."""
     found = hashlib.sha256()
     for path in (path for folder in folders for path in sorted(folder.glob("*.py"))):
         content = path.read_bytes()
+        # with the length, so that text cannot move between files unnoticed
         found.update(f"{path.name} {len(content)} ".encode() + content)
     return found.hexdigest()
 
 
 def hash_file(path: Path) -> str:
-    """Return the sha256 of a file; OSError when it cannot be read."""
+    """Return the sha256 of a file. Raises OSError if it cannot be read."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def check_digests(folder: Path, expected: Mapping[str, str], notes: Path, *, deep: bool = False) -> None:
-    """ValueError naming the first file that is missing or is not the one that was made.
+    """Raise ValueError for the first file that is missing or does not have the expected digest.
 
-    `notes` is the folder in which this machine notes what it compared; with `deep` every file is read whatever it says.
+    Args:
+        folder: the folder of the files.
+        expected: the sha256 of each file, by its relative path.
+        notes: the folder for this machine's cache of digests.
+        deep: whether to read every file and ignore the cache.
     """
-    there = [folder / name for name in expected if (folder / name).is_file()]
+    present = [folder / name for name in expected if (folder / name).is_file()]
     note = notes / f"compared.{socket.gethostname()}.json"
-    found = noted_digests(folder, there, note, deep=deep)
+    found = noted_digests(folder, present, note, deep=deep)
     for name, digest in expected.items():
         if found.get(name) != digest:
-            with suppress(OSError):  # the right file may come back with the time of the wrong one
+            # drop the cache: a restored file may have the same size and time as the wrong one
+            with suppress(OSError):
                 note.unlink()
-            what = "is not the file that was made" if name in found else "is missing"
-            raise ValueError(f"{folder / name} {what}: remove the folder {folder} and it is built again")
+            problem = "is not the file that was made" if name in found else "is missing"
+            raise ValueError(f"{folder / name} {problem}: remove the folder {folder} and it is built again")
 
 
 def noted_digests(
@@ -65,20 +71,24 @@ def noted_digests(
     deep: bool = False,
     read: Callable[[Path, int, int], str] = lambda path, size, time: hash_file(path),
 ) -> dict[str, str]:
-    """Return the sha256 of files by their names in a folder, read only where size or time is not the one of the note.
+    """Return the sha256 of files by their path in a folder. Only files whose size or time changed are read.
 
-    `note` is the file that says what was found before, and is written anew; with `deep` every file is read. `read`
-    gets a file with its size in bytes and its time in nanoseconds, and returns its sha256.
+    Args:
+        folder: the folder that the returned paths are relative to.
+        paths: the files.
+        note: the cache file, which is updated.
+        deep: whether to read every file and ignore the cache.
+        read: computes a digest from a path, a size in bytes and a modification time in nanoseconds.
     """
     memo, found = Memo(note, str(folder)), dict[str, list[Any]]()
-    told = memo.read()
-    noted: dict[str, Any] = told if isinstance(told, dict) else {}
+    cached = memo.read()
+    noted: dict[str, Any] = cached if isinstance(cached, dict) else {}
     for path in paths:
         name, stat = path.relative_to(folder).as_posix(), path.stat()
         stamp, known = [stat.st_size, stat.st_mtime_ns], noted.get(name)
         if deep or not isinstance(known, list) or len(known) != 3 or known[:2] != stamp:
             known = [*stamp, read(path, *stamp)]
         found[name] = known
-    if any(noted.get(name) != kept for name, kept in found.items()):
+    if any(noted.get(name) != row for name, row in found.items()):
         memo.write(noted | found)
-    return {name: str(kept[2]) for name, kept in found.items()}
+    return {name: str(row[2]) for name, row in found.items()}

@@ -1,13 +1,15 @@
-"""Who is working on it: owner files by exclusive creation, a heart-beat, and a take-over once an owner has died.
+"""Leases on a shared disk: exclusive ownership of a folder, with a heart-beat and a take-over from dead owners.
 
-A lease is a folder of numbered owner files, 000001.json, 000002.json, …; the highest number decides. It is free when
-there is none, when the highest has ended (a file NNNNNN.ended beside it), or when its owner is dead. Whoever wants it
-creates the next number with O_EXCL, so of any number of racing processes exactly one succeeds, and nothing is ever
-renamed away or removed under a living owner. This needs only exclusive creation, which NFS (v3 and later) keeps atomic.
+A lease is a folder of numbered owner files, 000001.json, 000002.json, …, and the highest number is the current owner.
+The lease is free if there is no owner, if the current owner has ended (a file NNNNNN.ended exists), or if it is dead.
+A process acquires the lease by creating the next number with O_EXCL, so exactly one of several competing processes
+succeeds. No file of a living owner is ever renamed or removed. This requires only exclusive creation, which is atomic
+on NFS from version 3.
 
-An owner is dead when its heart-beat (the file's modification time, read against the clock of the disk itself) is older
-than the time the owner promised, or, on the same machine, when its process is gone. An owner that finds a higher number
-has been taken for dead (it was suspended, or cut off from the disk) and must not write any more: its process ends.
+An owner is dead if its heart-beat is older than its own timeout, or if it ran on this machine and its process no longer
+exists. The heart-beat is the modification time of the owner file, compared with the clock of the disk. An owner that
+finds a higher number was considered dead, because it was suspended or cut off from the disk. It must not write any
+more, so its process exits.
 """
 
 from __future__ import annotations
@@ -26,37 +28,42 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from repro.storage.paths import get_corpora_folder, imports_folder
+
 MOST_OWNER_BYTES = 2**16
 EXIT_LOST = 70
-"""Exit status of a process whose lease was taken over while it was still alive."""
+"""Exit status of a process that lost its lease while it was alive."""
 
 
 def get_lease_timeout() -> float:
-    """Return how long an owner may be silent before others take over (REPRO_DEAD_AFTER_SECONDS, default 180).
+    """Return the seconds without a heart-beat after which others take over (REPRO_DEAD_AFTER_SECONDS, default 180).
 
-    Attribute caches of network disks hide a heart-beat for up to a minute, so stay above 120 on a shared disk.
+    Attribute caches of network disks hide a heart-beat for up to a minute. Values above 120 are safe on a shared disk.
     """
-    return bounded_patience(os.environ.get("REPRO_DEAD_AFTER_SECONDS", "180"), "REPRO_DEAD_AFTER_SECONDS")
+    return parse_timeout(os.environ.get("REPRO_DEAD_AFTER_SECONDS", "180"), "REPRO_DEAD_AFTER_SECONDS")
 
 
-MOST_PATIENT_SECONDS = 86_400.0
-"""Nobody is waited for longer than a day, whatever was promised."""
+MAX_TIMEOUT_SECONDS = 86_400.0
+"""Lease timeouts are capped at 24 hours."""
 
 
-def bounded_patience(value: Any, where: str) -> float:
-    """Return how long an owner may be silent, seconds; ValueError when that is no number above 0 and up to a day."""
+def parse_timeout(value: Any, where: str) -> float:
+    """Return a lease timeout in seconds. Raises ValueError unless it is above 0 and at most a day.
+
+    `where` is the name of the setting in the message.
+    """
     try:
         seconds = float(value)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{where}={str(value)[:40]!r}: expected seconds, as a number") from error
-    if not 0 < seconds <= MOST_PATIENT_SECONDS:
-        raise ValueError(f"{where}={seconds}: must be above 0 and at most {MOST_PATIENT_SECONDS:.0f}")
+    if not 0 < seconds <= MAX_TIMEOUT_SECONDS:
+        raise ValueError(f"{where}={seconds}: must be above 0 and at most {MAX_TIMEOUT_SECONDS:.0f}")
     return seconds
 
 
 @dataclass(frozen=True)
 class Owner:
-    """One owner as the disk shows it."""
+    """One owner of a lease, read from the disk."""
 
     number: int  # 1 for the first owner of this lease
     host: str
@@ -64,7 +71,7 @@ class Owner:
     since: float  # seconds since the epoch
     age_seconds: float  # since the last heart-beat
     is_alive: bool
-    outcome: str | None  # what it said when it ended; None: it has not
+    outcome: str | None  # message at its end, or None while it has not ended
     note: Mapping[str, Any]
 
     def __str__(self) -> str:
@@ -72,49 +79,50 @@ class Owner:
 
 
 class Lease:
-    """A lease this process holds; a thread keeps its heart-beat until `release`."""
+    """A lease that this process holds. A thread updates its heart-beat until `release`."""
 
     def __init__(self, folder: Path, number: int, *, descriptor: int) -> None:
-        """Start the heart-beat on an owner file that was just created; made by `acquire`."""
+        """Start the heart-beat on a new owner file. Use `acquire` to create a lease."""
         self.folder, self.number = folder, number
         self.on_beat: Callable[[], None] = lambda: None
         self._descriptor = descriptor
-        self._patience_seconds = get_lease_timeout()
+        self._timeout_seconds = get_lease_timeout()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._beat, name=f"lease {folder.name}", daemon=True)
         self._thread.start()
 
     @property
     def is_lost(self) -> bool:
-        """Whether another process has taken this lease over."""
+        """Whether another process has taken over this lease."""
         return _get_owner_file(self.folder, self.number + 1).exists()
 
     def release(self, outcome: str = "") -> None:
-        """End the lease: the next one to ask gets it at once."""
+        """End the lease, so that the next process can acquire it immediately."""
         if self._ended.is_set():
             return
         self._ended.set()
-        is_told = _write_outcome(_get_ended_file(self.folder, self.number), outcome)
+        is_written = _write_outcome(_get_ended_file(self.folder, self.number), outcome)
         if threading.current_thread() is not self._thread:
             self._thread.join()
-        if not is_told:
+        if not is_written:
+            # on a full disk, an old heart-beat frees the lease without using space
             with suppress(OSError):
-                os.utime(self._descriptor, (0, 0))  # which takes no room: nobody is to wait for a heart-beat
+                os.utime(self._descriptor, (0, 0))
         os.close(self._descriptor)
 
     def _beat(self) -> None:
         last = time.monotonic()
-        while not self._ended.wait(self._patience_seconds / 6):
+        while not self._ended.wait(self._timeout_seconds / 6):
             try:
-                # by descriptor: a heart-beat must never touch the file of another owner
+                # by descriptor, so that a heart-beat never touches the file of another owner
                 os.utime(self._descriptor)
                 last = time.monotonic()
                 if self.is_lost:
-                    _leave()
+                    _exit_lost()
                 self.on_beat()
-            except OSError:  # a network disk may fail for a moment, at either: the next beat tries again
-                if time.monotonic() - last > self._patience_seconds:
-                    _leave()
+            except OSError:  # a network disk may fail for a moment; the next beat tries again
+                if time.monotonic() - last > self._timeout_seconds:
+                    _exit_lost()
 
     def __enter__(self) -> Lease:
         return self
@@ -126,10 +134,10 @@ class Lease:
 
 
 def acquire(folder: Path, *, note: Mapping[str, Any] | None = None) -> Lease | None:
-    """Return the lease of a folder, or None while a living owner has it.
+    """Acquire the lease of a folder. Return None if a living owner holds it.
 
-    `note` is kept in the owner file (a job's number, a log's path). When the lease is lost, the heart-beat thread ends
-    the process with EXIT_LOST, because another one now does its work.
+    `note` is stored in the owner file, for example a job number or the path of a log. If the lease is lost, the
+    heart-beat thread exits the process with EXIT_LOST, because another process now does the work.
     """
     folder.mkdir(parents=True, exist_ok=True)
     while True:
@@ -138,14 +146,15 @@ def acquire(folder: Path, *, note: Mapping[str, Any] | None = None) -> Lease | N
             return None
         number = last.number + 1 if last else 1
         try:
+            # O_EXCL decides the race: a loser finds the new owner in the next iteration
             descriptor = os.open(_get_owner_file(folder, number), os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o644)
         except FileExistsError:
             continue
         try:
-            with os.fdopen(descriptor, "wb", closefd=False) as file:  # unlike os.write it writes all, or fails
-                file.write(json.dumps(_myself() | {"note": dict(note or {})}).encode())
+            with os.fdopen(descriptor, "wb", closefd=False) as file:  # unlike os.write, it never writes only a part
+                file.write(json.dumps(_describe_owner() | {"note": dict(note or {})}).encode())
             os.fsync(descriptor)
-        except OSError:  # a full disk: nobody is to wait for an owner that never was
+        except OSError:  # a full disk: remove the owner file, or others would wait for it
             os.close(descriptor)
             _get_owner_file(folder, number).unlink()
             raise
@@ -153,33 +162,47 @@ def acquire(folder: Path, *, note: Mapping[str, Any] | None = None) -> Lease | N
 
 
 def look(folder: Path) -> Owner | None:
-    """Return the last owner of a lease as the disk shows it; None when there was none."""
-    numbers = _numbers(folder)
+    """Return the last owner of a lease, or None if it never had one."""
+    numbers = _list_numbers(folder)
     if not numbers:
         return None
     number = max(numbers)
-    while _get_owner_file(folder, number + 1).exists():  # a network disk may list a folder as it was a while ago
+    # a network disk may return an outdated list of files
+    while _get_owner_file(folder, number + 1).exists():
         number += 1
     return _read_owner(folder, number)
 
 
+def lease_folder(path: Path) -> Path:
+    """Return the folder that holds the lease of whoever makes a stage, or imports a corpus."""
+    if path.parent == get_corpora_folder():
+        return imports_folder() / path.name / "owner"
+    return path.with_name(f"{path.name}.building") / "owner"
+
+
+def owner_of_part(part: Path) -> Owner | None:
+    """Return the last maker of what a temporary name (`.NAME.DIGITS.part`) stands for; None if it had no lease."""
+    return look(lease_folder(part.with_name(part.name[1:].rsplit(".", 2)[0])))
+
+
 def owners(folder: Path) -> list[Owner]:
-    """Return every owner a lease has had, first to last."""
-    return [_read_owner(folder, number) for number in sorted(_numbers(folder))]
+    """Return all owners of a lease, first to last."""
+    return [_read_owner(folder, number) for number in sorted(_list_numbers(folder))]
 
 
-def _numbers(folder: Path) -> list[int]:
+def _list_numbers(folder: Path) -> list[int]:
     found = folder.glob("[0-9]*.json") if folder.is_dir() else ()
     return [int(path.stem) for path in found if path.stem.isascii() and path.stem.isdigit() and path.is_file()]
 
 
 def _read_owner(folder: Path, number: int) -> Owner:
-    with _get_owner_file(folder, number).open(errors="replace") as file:  # opening makes a network disk look again
+    # opening a file refreshes the attribute cache of NFS
+    with _get_owner_file(folder, number).open(errors="replace") as file:
         text = file.read(MOST_OWNER_BYTES)
         beat = os.fstat(file.fileno()).st_mtime
-    # an owner that has just created its file has not filled it yet: alive, for as long as anybody else
-    found = _told_by_owner(text)
-    # a beat that is far ahead of the disk's own clock is no beat of a living owner: it would have been renewed since
+    # a new owner file may still be empty: it counts as alive, with the default timeout
+    found = _parse_owner(text)
+    # abs: a heart-beat far in the future is not from a living owner, which would have updated it since
     age = abs(time.time() + _get_clock_offset(folder) - beat)
     ended = _get_ended_file(folder, number)
     outcome = ended.read_text(encoding="utf-8", errors="replace") if ended.exists() else None
@@ -190,20 +213,20 @@ def _read_owner(folder: Path, number: int) -> Owner:
     )  # fmt: skip
 
 
-def _told_by_owner(text: str) -> dict[str, Any]:
-    """Return what an owner file tells, each value of its type; what is forged or damaged is left out."""
+def _parse_owner(text: str) -> dict[str, Any]:
+    """Return the valid values of an owner file. Values of a wrong type are dropped."""
     try:
-        told = json.loads(text) if text.endswith("}") else {}
+        content = json.loads(text) if text.endswith("}") else {}
     except (ValueError, RecursionError):
-        told = {}
+        content = {}
     kinds: dict[str, Any] = {"host": str, "pid": int, "machine": str, "born": str, "since": (int, float), "note": dict}
-    plain = told if isinstance(told, dict) else {}
+    plain = content if isinstance(content, dict) else {}
     found = {name: plain[name] for name, kind in kinds.items() if isinstance(plain.get(name), kind)}
     try:
-        patience = bounded_patience(plain.get("dead_after_seconds"), "dead_after_seconds")
+        timeout = parse_timeout(plain.get("dead_after_seconds"), "dead_after_seconds")
     except ValueError:
-        patience = get_lease_timeout()
-    return {**found, "dead_after_seconds": patience}
+        timeout = get_lease_timeout()
+    return {**found, "dead_after_seconds": timeout}
 
 
 def _get_owner_file(folder: Path, number: int) -> Path:
@@ -215,7 +238,10 @@ def _get_ended_file(folder: Path, number: int) -> Path:
 
 
 def _write_outcome(path: Path, outcome: str) -> bool:
-    """Write how an owner ended; on a full disk no file is left, since an empty one would say that all went well."""
+    """Write the outcome of an owner and return whether it succeeded.
+
+    On a full disk, the file is removed, because an empty one would mean success.
+    """
     try:
         path.write_bytes(outcome.encode(errors="replace"))
     except OSError:
@@ -225,48 +251,57 @@ def _write_outcome(path: Path, outcome: str) -> bool:
     return True
 
 
-def _leave() -> None:
-    print("another process has taken over this work; leaving without writing", file=sys.stderr, flush=True)
+def _exit_lost() -> None:
+    print("another process has taken over this work; exiting without writing", file=sys.stderr, flush=True)
     os._exit(EXIT_LOST)
 
 
-def _myself() -> dict[str, Any]:
+def _describe_owner() -> dict[str, Any]:
     return {
         "host": socket.gethostname(),
         "pid": os.getpid(),
-        "machine": _machine(),
-        "born": _born(os.getpid()),
+        "machine": _identify_machine(),
+        "born": _read_start_time(os.getpid()),
         "since": time.time(),
         "dead_after_seconds": get_lease_timeout(),
     }
 
 
-def _machine() -> str | None:
-    """Return one boot of one machine and one space of process numbers; None where that cannot be told."""
+def _identify_machine() -> str | None:
+    """Return an id of the current boot and PID namespace, or None if the system does not provide it."""
     try:
         return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {Path('/proc/self/ns/pid').readlink()}"
     except OSError:
         return None
 
 
-def _born(pid: int) -> str | None:
-    """Return when a process started, in clock ticks since boot, which tells it from a later one of the same number."""
+def _read_start_time(pid: int) -> str | None:
+    """Return the start time of a process in clock ticks since boot, or None if it has ended.
+
+    The start time distinguishes the process from a later one with the same PID.
+    """
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return None
+    # Z and X: zombie and dead; field 22 of stat is the start time
     return None if fields[0] in "ZX" else fields[19]
 
 
 def _is_gone(found: Mapping[str, Any]) -> bool:
+    """Return whether an owner ran on this machine and its process no longer exists."""
     machine = found.get("machine")
-    return machine is not None and machine == _machine() and _born(found.get("pid", 0)) != found.get("born")
+    return (
+        machine is not None
+        and machine == _identify_machine()
+        and _read_start_time(found.get("pid", 0)) != found.get("born")
+    )
 
 
 def _get_clock_offset(folder: Path) -> float:
-    """Return the disk's clock minus ours, seconds; 0 where we may not write. Asked once a minute and disk."""
+    """Return the clock of the disk minus ours in seconds, measured once per minute and disk. 0 if not writable."""
     device = folder.stat().st_dev
-    if device not in _OFFSETS or time.monotonic() - _OFFSETS[device][1] > ASK_AGAIN_SECONDS:
+    if device not in _OFFSETS or time.monotonic() - _OFFSETS[device][1] > OFFSET_VALID_SECONDS:
         probe = folder / f".clock.{uuid.uuid4().hex}"
         try:
             probe.touch()
@@ -278,5 +313,5 @@ def _get_clock_offset(folder: Path) -> float:
     return _OFFSETS[device][0]
 
 
-ASK_AGAIN_SECONDS = 60.0
-_OFFSETS: dict[int, tuple[float, float]] = {}  # offset, and when it was asked for
+OFFSET_VALID_SECONDS = 60.0
+_OFFSETS: dict[int, tuple[float, float]] = {}  # by device: the offset, and the time of its measurement

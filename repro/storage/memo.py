@@ -1,8 +1,8 @@
-"""Results kept from one command to the next, each in a JSON file with all that is needed to distrust it.
+"""Cache results between commands, each in a JSON file that can be verified.
 
-A file holds a key (a digest of everything that decides the result), the result as a text, its length and its sha256. A
-file that is missing, damaged, changed by hand, or of another key gives no result, and the caller computes it again. A
-folder that cannot be written keeps nothing.
+A file holds a key, the result as a text, its length and its sha256. The key is a digest of everything that determines
+the result. If a file is missing, damaged, edited or has another key, the caller computes the result again. If the
+folder cannot be written, nothing is cached.
 """
 
 from __future__ import annotations
@@ -15,19 +15,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from repro.storage.atomic import whole_file
-from repro.storage.json_files import json_object
+from repro.storage.files import json_object, whole_file
 
 
 @dataclass(frozen=True)
 class Memo:
-    """One kept result: its file, and the key under which it is valid."""
+    """One cached result: its file, and the key under which it is valid."""
 
     path: Path
     key: str
 
     def read(self) -> Any | None:
-        """Return the result, or None if there is none that can be trusted."""
+        """Return the cached result, or None if there is no valid one."""
         try:
             content = json_object(self.path)
             text = content["result"]
@@ -38,8 +37,9 @@ class Memo:
             return None
 
     def write(self, result: Any) -> None:
-        """Keep a result of plain values."""
-        text = json.dumps(result)  # a text of its own, since a result may hold NaN, which our readers refuse
+        """Store a result of plain values."""
+        # a nested text, because a result may hold NaN, which `json_object` refuses
+        text = json.dumps(result)
         content = {"key": self.key, "length": len(text), "sha256": self._digest(text), "result": text}
         with suppress(OSError, ValueError), whole_file(self.path) as part:
             part.write_text(json.dumps(content) + "\n", encoding="utf-8")
@@ -49,12 +49,12 @@ class Memo:
 
 
 def get_digest_key(decides: Mapping[str, Any], length: int = 64) -> str:
-    """Return the hex digest of plain values, for the key of a memo; other values count by their text."""
+    """Return a hex digest of plain values for the key of a memo. Other values are converted to text."""
     return hashlib.sha256(json.dumps(decides, sort_keys=True, default=str).encode()).hexdigest()[:length]
 
 
 def are_numbers(values: Iterable[Any], *, low: float, high: float) -> bool:
-    """Return whether these are numbers within bounds, none of them NaN; 1e-6 of either side is rounding to float32."""
+    """Return whether all values are numbers within bounds and not NaN. A margin of 1e-6 allows for float32 rounding."""
     return all(
         isinstance(one, (int, float)) and not isinstance(one, bool) and low - 1e-6 <= one <= high + 1e-6
         for one in values

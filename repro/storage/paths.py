@@ -1,7 +1,7 @@
-"""Where things lie on disk: what is published lies beside the code, all else under one folder that REPRO_HOME names.
+"""Paths on disk. Published files are stored with the code, and everything else in one folder, REPRO_HOME.
 
-In a checkout the four folders lie side by side. An installed copy is one package: its experiments/, figures/ and slurm/
-lie inside `repro` (setup.py puts them there), so that no name as common as these lands in a user's site-packages.
+In a checkout, repro/, experiments/, figures/ and slurm/ are siblings. In an installed copy, setup.py puts the other
+three inside `repro`, so that these common names do not appear in a user's site-packages.
 """
 
 from __future__ import annotations
@@ -16,20 +16,21 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1]
 CHECKOUT = PACKAGE.parent
-"""The root of the repository; meaningless in an installed copy, where nothing may be written or looked for there."""
+"""The root of the repository. In an installed copy it has no meaning and must not be used."""
 INSIDE = PACKAGE / "beside"
 IS_INSTALLED = INSIDE.is_dir()
 SOURCES = INSIDE if IS_INSTALLED else CHECKOUT
-"""The folder in which experiments/, figures/ and slurm/ lie."""
+"""The folder that contains experiments/, figures/ and slurm/."""
 HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 
 def home() -> Path:
-    """Return the folder of everything the program makes.
+    """Return the folder of all generated files.
 
-    REPRO_HOME names it; otherwise it is out/ in a checkout, and cde-repro/ in the user's data folder when installed.
-    ValueError if it cannot be one: a file has its name or that of a folder above it, its links lead in a circle, or its
-    name is not UTF-8.
+    The default of REPRO_HOME is out/ in a checkout, and cde-repro/ in the user's data folder for an installed copy.
+
+    Raises:
+        ValueError: if it or a parent is a file, if its links form a cycle, or if its name is not UTF-8.
     """
     return _resolve_cached(
         _get_named_folder("REPRO_HOME") or (_user_data() / "cde-repro" if IS_INSTALLED else CHECKOUT / "out")
@@ -37,13 +38,13 @@ def home() -> Path:
 
 
 def _get_named_folder(variable: str) -> Path | None:
-    """Return the folder that a variable names, `~` being the user's own as in a shell; None if it is not set."""
+    """Return the folder in an environment variable, with `~` expanded, or None if the variable is not set."""
     named = os.environ.get(variable)
     if not named:
         return None
     try:
         named.encode()
-    except UnicodeEncodeError as error:  # records and messages hold paths, and are UTF-8
+    except UnicodeEncodeError as error:  # records and messages are UTF-8 and contain paths
         shown = named.encode("utf-8", "backslashreplace").decode()
         raise ValueError(f"{variable}={shown} is not UTF-8: name a folder that is") from error
     try:
@@ -53,20 +54,20 @@ def _get_named_folder(variable: str) -> Path | None:
 
 
 @lru_cache(maxsize=64)
-def _resolved_from(path: Path) -> Path:
+def _resolve(path: Path) -> Path:
     try:
         path.stat()
         found = path.resolve()
     except (OSError, RuntimeError) as error:
         if isinstance(error, RuntimeError) or error.errno == errno.ELOOP:
             raise ValueError(
-                f"{_describe_home(path)} cannot be opened, since its links lead in a circle: {_REMEDY}"
+                f"{_describe_home(path)} cannot be opened, since its links form a cycle: {_REMEDY}"
             ) from None
         found = path.resolve()
-    # False also for what may not be looked at
-    there = next(one for one in (found, *found.parents) if os.path.exists(one))  # noqa: PTH110
-    if not there.is_dir():
-        raise ValueError(f"{_describe_home(found)} is no folder, since {there} is a file: {_REMEDY}")
+    # os.path.exists returns False for paths without permission, where Path.exists raises
+    existing = next(one for one in (found, *found.parents) if os.path.exists(one))  # noqa: PTH110
+    if not existing.is_dir():
+        raise ValueError(f"{_describe_home(found)} is no folder, since {existing} is a file: {_REMEDY}")
     return found
 
 
@@ -74,25 +75,24 @@ _REMEDY = "set REPRO_HOME to a folder that you may write to"
 
 
 def _describe_home(folder: Path) -> str:
-    return f"REPRO_HOME={folder}" if os.environ.get("REPRO_HOME") else f"the folder of what is made here, {folder},"
+    return f"REPRO_HOME={folder}" if os.environ.get("REPRO_HOME") else f"the output folder {folder}"
 
 
 def check_home() -> None:
-    """Make the folder; ValueError when it cannot be made or written to, before anything is started that needs it."""
+    """Create the home folder. Raises ValueError if it cannot be created or written to."""
     folder = home()
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ValueError(f"{_describe_home(folder)} cannot be made ({error.strerror}): {_REMEDY}") from error
+        raise ValueError(f"{_describe_home(folder)} cannot be created ({error.strerror}): {_REMEDY}") from error
     if not os.access(folder, os.W_OK | os.X_OK):
         raise ValueError(f"{_describe_home(folder)} cannot be written to: {_REMEDY}")
 
 
 def who_else_may_write() -> str:
-    """Return a sentence if others than this user may write to the folder, or to one above it; else nothing.
+    """Return a warning if other users can write to the home folder or to one of its parents, else an empty string.
 
-    Whoever can write there can change what is trained, and the jobs that are submitted. Folders where each may remove
-    only what is their own, such as /tmp, are safe.
+    They could change training data and submitted jobs. Parents with a sticky bit, such as /tmp, are safe.
     """
     for folder in (home(), *home().parents):
         with suppress(OSError):
@@ -101,38 +101,38 @@ def who_else_may_write() -> str:
                 continue
             who = "everybody" if found.st_mode & stat.S_IWOTH else "its group" if found.st_mode & stat.S_IWGRP else ""
             if who:
-                return f"{who} may write to {folder}, and so change what is trained and run here: chmod go-w {folder}"
+                return f"{who} may write to {folder} and so change the training data and jobs: chmod go-w {folder}"
     return ""
 
 
 def _resolve_cached(path: Path) -> Path:
-    """Return a path without links; asked once, since ten thousand runs ask for it forty thousand times."""
-    return _resolved_from(path if path.is_absolute() else Path.cwd() / path)
+    """Return a path without links. The result is cached, because ten thousand runs resolve it forty thousand times."""
+    return _resolve(path if path.is_absolute() else Path.cwd() / path)
 
 
 def _user_data() -> Path:
-    """Return XDG_DATA_HOME, or its default when it is unset or, as its specification asks, not absolute."""
+    """Return XDG_DATA_HOME, or its default if it is unset or not absolute, as its specification requires."""
     named = Path(os.environ.get("XDG_DATA_HOME", ""))
     return named if named.is_absolute() else Path.home() / ".local" / "share"
 
 
 def import_environment() -> dict[str, str]:
-    """Return what a process started as `python -m slurm.…` needs to find our folders, wherever it is started.
+    """Return the environment that lets `python -m slurm.…` find our folders from any working directory.
 
-    PYTHONSAFEPATH keeps a folder called slurm or experiments in the working directory from being taken for ours.
+    PYTHONSAFEPATH prevents imports of slurm or experiments from the working directory.
     """
     paths = os.pathsep.join(filter(None, [str(SOURCES), os.environ.get("PYTHONPATH")]))
     return {"PYTHONPATH": paths, "PYTHONSAFEPATH": "1"}
 
 
 def check_model_name(name: str) -> None:
-    """ValueError if ORGANISATION/NAME, which means a model of the hub, is also a folder of the working directory.
+    """Raise ValueError if the hub id ORGANISATION/NAME is also a folder in the working directory.
 
-    The libraries would open the folder, whoever put it there.
+    The libraries would load the folder instead of the model from the hub.
     """
     if HUB_NAME.fullmatch(name) and Path(name).exists():
         raise ValueError(
-            f"{name!r} is the name of a model of the hub, and a folder of that name is in {Path.cwd()}: write "
+            f"{name!r} is the id of a hub model, and a folder in {Path.cwd()} has the same name: write "
             f"./{name} if you mean the folder, or start elsewhere if you mean the hub's model"
         )
 
@@ -143,27 +143,27 @@ def get_published_records() -> Path:
 
 
 def get_figures_folder() -> Path:
-    """Return the folder to which pictures are drawn."""
+    """Return the folder of the figures."""
     return home() / "figures"
 
 
 def get_verdicts_folder() -> Path:
-    """Return the folder of the verdicts on claims, kept so that they are not judged again."""
+    """Return the folder of the cached verdicts on claims."""
     return home() / "verdicts"
 
 
 def get_local_records() -> Path:
-    """Return the folder of the records made on this machine."""
+    """Return the folder of the records of this machine."""
     return home() / "records"
 
 
 def run_folder(run_id: str) -> Path:
-    """Return the folder in which one run works: metrics, checkpoints, TREC runs."""
+    """Return the working folder of one run: metrics, checkpoints, TREC runs."""
     return home() / "runs" / run_id
 
 
 def get_sweeps_folder() -> Path:
-    """Return the folder that holds a folder for each sweep."""
+    """Return the folder that contains one folder per sweep."""
     return home() / "sweeps"
 
 
@@ -173,10 +173,15 @@ def get_stage_folder() -> Path:
 
 
 def get_corpora_folder() -> Path:
-    """Return the folder of the corpora that readers have imported."""
+    """Return the folder of the imported corpora."""
     return home() / "corpora"
 
 
+def imports_folder() -> Path:
+    """Return the folder of the leases of imports, a folder for each name."""
+    return home() / "imports"
+
+
 def get_data_folder() -> Path:
-    """Return the folder of local copies of the paper's data (REPRO_DATA names another)."""
+    """Return the folder of local copies of the paper's data. REPRO_DATA overrides it."""
     return (_get_named_folder("REPRO_DATA") or home() / "data").resolve()

@@ -1,10 +1,10 @@
-"""Shards: parts of a large stage that are made apart, each kept and verified as a stage is, then joined.
+"""Shards: parts of a large stage that are built separately, verified like stages, and then joined.
 
-1. Shard i of n is a stage of its own, in the folder KEY.shards/i-of-n beside the whole: built under its own lease,
-   complete or not at all, with the digests of its files. A killed one is the only one that is made again.
-2. It notes the digests of what it was made from. Where that has changed since, it is refused, not joined.
-3. The join reads every shard against its digests and writes the whole, whose bytes do not depend on the number of
-   shards. Then the shards are removed.
+1. Shard i of n is a stage of its own in the folder KEY.shards/i-of-n, next to the whole stage. It has its own lease and
+   digests, and it is complete or absent. After a kill, only the interrupted shards are built again.
+2. A shard stores the digests of its inputs. If they have changed, it is refused instead of joined.
+3. The join verifies every shard and writes the whole stage. Its bytes do not depend on the number of shards. Then the
+   shards are removed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from repro.storage.json_files import read_json
+from repro.storage.files import read_json
 from repro.storage.paths import get_stage_folder
 from repro.storage.stages import STAGE_FILE, Part, Stage
 
@@ -28,39 +28,39 @@ SUFFIX = ".shards"
 
 @dataclass(frozen=True, kw_only=True)
 class Shard(Stage):
-    """One part of a stage, itself a stage; it counts as built where the whole is."""
+    """One part of a stage, itself a stage. It counts as built if the whole stage is."""
 
     whole: Stage
     part: Part
 
     @property
     def folder_name(self) -> str:
-        """Which part of how many."""
+        """The part and the number of parts, for example "3-of-8"."""
         return f"{self.part.number}-of-{self.part.of}"
 
     @property
     def is_built(self) -> bool:
-        """Whether it, or the whole, is there."""
+        """Whether the shard or the whole stage exists."""
         return super().is_built or self.whole.is_built
 
     def check(self, *, deep: bool = False) -> None:
-        """ValueError when it is not what was made, or was made from something else than what is there now."""
+        """Raise ValueError if the files of the shard or of its inputs have changed since it was built."""
         if self.whole.is_built and not self.path.is_dir():
             return
         super().check(deep=deep)
-        told = read_json(self.path / STAGE_FILE).get("made_from")
-        then, now = told if isinstance(told, dict) else {}, self._made_from()
+        stored = read_json(self.path / STAGE_FILE).get("made_from")
+        then, now = stored if isinstance(stored, dict) else {}, self._hash_inputs()
         if changed := [name for name in now if then.get(name) != now[name]]:
             raise ValueError(
                 f"shard {self.title} was made from another {changed[0]} (digest {str(then.get(changed[0]))[:12]}, now "
-                f"{now[changed[0]][:12]}): remove the folder {self.path} and it is made again"
+                f"{now[changed[0]][:12]}): remove the folder {self.path} and it is built again"
             )
 
-    def told(self) -> dict[str, Any]:
-        """Return also the digests of all it is made from."""
-        return super().told() | {"made_from": self._made_from()}
+    def collect_metadata(self) -> dict[str, Any]:
+        """Return the metadata of a stage, and the digests of the inputs."""
+        return super().collect_metadata() | {"made_from": self._hash_inputs()}
 
-    def _made_from(self) -> dict[str, str]:
+    def _hash_inputs(self) -> dict[str, str]:
         needs = (need for stage in self.needs for need in stage.all())
         return {
             need.title: hashlib.sha256(json.dumps(need.files, sort_keys=True).encode()).hexdigest() for need in needs
@@ -69,51 +69,52 @@ class Shard(Stage):
 
 @dataclass(frozen=True, kw_only=True)
 class Joined(Stage):
-    """A stage that is made by joining its shards, which are removed when it is there."""
+    """A stage that is built by joining its shards, which are then removed."""
 
     def build(self, progress: Callable[[str], None] = lambda line: None) -> Path:
-        """Return the folder, after joining; shards that are not there are made first."""
+        """Build missing shards, join them, and return the folder of the whole stage."""
         path = super().build(progress)
         for folder in left_shards(path):
-            aside = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}.part")  # which `repro prune` would find
-            with suppress(FileNotFoundError):  # another process that joined was first
+            aside = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}.part")  # `repro prune` finds it after a kill
+            # rename first, so that no process reads a half-removed shard
+            with suppress(FileNotFoundError):  # another process removed it first
                 folder.rename(aside)
                 shutil.rmtree(aside)
         return path
 
 
 def make_shard(stage: Stage, part: Part) -> Shard:
-    """Return one shard of a stage that has `sharding`."""
+    """Return one shard of a stage. The stage must have `sharding`."""
     sharding = stage.sharding
-    assert sharding is not None, f"{stage.name} cannot be made in shards"
+    assert sharding is not None, f"{stage.name} cannot be built in shards"
     return Shard(
         name=f"{stage.title}{SUFFIX}",
         key=stage.key | {"shard": part.number, "of": part.of},
         make=lambda folder: sharding.make(folder, part),
         needs=stage.needs,
-        num_bytes=lambda: _bytes_to_come(stage, part.of),
+        num_bytes=lambda: _estimate_missing_bytes(stage, part.of),
         made_with=stage.made_with,
         whole=stage,
         part=part,
     )
 
 
-def _bytes_to_come(stage: Stage, num_shards: int) -> int:
-    """Return what shards that are not there and the whole will take: both lie on the disk when it is joined."""
-    there = sum(folder.name.endswith(f"-of-{num_shards}") for folder in left_shards(stage.path))
+def _estimate_missing_bytes(stage: Stage, num_shards: int) -> int:
+    """Return the bytes of the missing shards and of the whole stage. The join needs both on the disk."""
+    num_built = sum(folder.name.endswith(f"-of-{num_shards}") for folder in left_shards(stage.path))
     whole = stage.num_bytes() if stage.num_bytes else 0
-    return whole + whole * (num_shards - there) // num_shards
+    return whole + whole * (num_shards - num_built) // num_shards
 
 
 def list_shards(stage: Stage, num_shards: int) -> tuple[Shard, ...]:
-    """Return all shards of a stage; none where it is not made in shards."""
+    """Return all shards of a stage, or none if it is not built in shards."""
     if num_shards == 1 or stage.sharding is None:
         return ()
     return tuple(make_shard(stage, Part(number, num_shards)) for number in range(1, num_shards + 1))
 
 
 def merge_shards(stage: Stage, num_shards: int) -> Stage:
-    """Return the stage as one that is made by joining its shards; the very stage where it is not made in shards."""
+    """Return a stage that is built by joining shards, or the given stage if it is not built in shards."""
     shards, sharding = list_shards(stage, num_shards), stage.sharding
     if sharding is None or not shards:
         return stage
@@ -128,31 +129,31 @@ def merge_shards(stage: Stage, num_shards: int) -> Stage:
 
 
 def find_stage(name: str, stages: tuple[Stage, ...]) -> Stage:
-    """Return the stage, or the shard of one, that has this title; `stages` has the whole stages."""
+    """Return the stage or shard with this title. `stages` are the whole stages."""
     whole, _, part = name.partition(f"{SUFFIX}/")
     stage = next(stage for stage in stages if stage.title == whole)
     return make_shard(stage, parse_part(part)) if part else stage
 
 
 def parse_part(name: str) -> Part:
-    """Return the part that a folder's name tells: 3-of-8."""
+    """Return the part in the name of a folder, such as 3-of-8."""
     number, _, of = name.partition("-of-")
     return Part(int(number), int(of))
 
 
 def find_parent_stage(name: str) -> str:
-    """Return the title of the stage that a shard's title belongs to; empty for the title of a stage."""
+    """Return the title of the whole stage, given the title of a shard. Empty for the title of a stage."""
     whole, found, _ = name.partition(f"{SUFFIX}/")
     return whole if found else ""
 
 
 def left_shards(stage: Path) -> Iterator[Path]:
-    """Return the folders of the shards that lie beside a stage's folder."""
+    """Yield the folders of the shards of a stage, given the folder of the stage."""
     return (path.parent for path in sorted(stage.with_name(f"{stage.name}{SUFFIX}").glob(f"*-of-*/{STAGE_FILE}")))
 
 
 def needless_shards() -> Iterator[Path]:
-    """Return shards whose whole is there: left by a join that was killed, or made beside it."""
+    """Yield shards whose whole stage exists. They remain after a killed join, or were built in parallel to it."""
     for folder in sorted(get_stage_folder().glob(f"*/*{SUFFIX}")):
         whole = folder.with_name(folder.name.removesuffix(SUFFIX))
         if (whole / STAGE_FILE).is_file():

@@ -9,16 +9,21 @@ import numpy as np
 import pytest
 
 from repro.analyses import retrieval
-from repro.analyses.context_effect import PREFIX, Watched, compute_cosine_distance, mean_cosines
-from repro.analyses.headroom_taken import shares_taken
+from repro.analyses.context_effect import (
+    PREFIX,
+    ContextProbe,
+    compute_cosine_distance,
+    compute_headroom_shares,
+    compute_mean_cosines,
+)
 from repro.data.beir import Retrieval, Suite
 from repro.data.tokens import load_tokenizer
 from repro.evaluate import headroom
 from repro.evaluate.collections import Collection, read_collections
+from repro.evaluate.comparison import Gap
 from repro.evaluate.contexts import draw_context, wrong_corpora
 from repro.evaluate.headroom import compute_word_scores, read_word_scores, write_word_scores
-from repro.evaluate.paired import Gap
-from repro.evaluate.word_overlap import K1, PRIOR, B
+from repro.evaluate.lexical import K1, PRIOR, B
 from repro.model.contextual import ContextualModel
 from repro.pipeline.inputs import Inputs
 from repro.spec import base
@@ -42,7 +47,7 @@ class Deaf(Ranker):
 @pytest.fixture
 def searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Inputs:
     """Two collections of two documents that a ranker can number; no headroom is computed."""
-    monkeypatch.setattr("repro.analyses.context_effect.word_scores", lambda *given: None)
+    monkeypatch.setattr("repro.analyses.context_effect.compute_word_scores", lambda *given: None)
     home = collection("home", ("home says 1", "home says 2"), relevant=(0, 0))
     rival = collection("rival", ("rival says 1", "rival says 2"), relevant=(1,))
     return inputs_of(RUN, suite=suite_of(tmp_path, home, rival))
@@ -91,22 +96,22 @@ def test_the_mean_cosine_is_that_over_all_pairs() -> None:
     ]
     inside = [[a @ b for i, a in enumerate(c) for j, b in enumerate(c) if i != j] for c in corpora[:2]]
     between = [a @ b for i, c in enumerate(corpora) for j, d in enumerate(corpora) if i != j for a in c for b in d]
-    within, across = mean_cosines(corpora)
+    within, across = compute_mean_cosines(corpora)
     assert within == pytest.approx(np.mean([np.mean(values) for values in inside]))
     assert across == pytest.approx(np.mean(between))
-    assert mean_cosines(corpora[:1])[1] is None and mean_cosines([]) == (None, None)
+    assert compute_mean_cosines(corpora[:1])[1] is None and compute_mean_cosines([]) == (None, None)
 
 
 def test_a_real_model_moves_by_one_minus_the_plain_cosine(texts: Inputs) -> None:
     model = model_of("contextual")
     assert isinstance(model, ContextualModel)
     collections = read_collections(texts.suite)
-    watched = Watched(["wrong", "null"], 2, 0)
+    watched = ContextProbe(["wrong", "null"], 2, 0)
     others = wrong_corpora(texts.suite.datasets)
     for dataset in texts.suite.datasets:
-        watched.look(model, collections[dataset.name], {"wrong": collections[others[dataset.name]].retrieval})
+        watched.add(model, collections[dataset.name], {"wrong": collections[others[dataset.name]].retrieval})
     rows = [{"name": name, "family": "all", "num_queries": 2} for name in DOCUMENTS]
-    found, vectors = watched.metrics(rows), {}
+    found, vectors = watched.compute_metrics(rows), {}
     for kind, source in (("own", "home"), ("wrong", "away"), ("null", None)):
         corpus = None if source is None else collections[source].retrieval
         model.set_context(draw_context(kind, corpus, num_contexts=2, seed=0).texts)
@@ -133,11 +138,11 @@ def test_a_tiny_move_is_told_as_exactly_as_a_large_one() -> None:
 
 def test_the_share_of_the_headroom_is_a_ratio_and_is_told_where_there_is_headroom() -> None:
     room_R, gained_R = np.linspace(0.03, 0.05, 101), np.full(101, 0.01)
-    taken = shares_taken({"mean": Gap.of(0.01, gained_R)}, {"mean": Gap.of(0.04, room_R)})
+    taken = compute_headroom_shares({"mean": Gap.of(0.01, gained_R)}, {"mean": Gap.of(0.04, room_R)})
     assert taken["headroom_taken/mean/share"] == pytest.approx(0.25)
     low, high = np.quantile(gained_R / room_R, [0.025, 0.975])
     assert (taken["headroom_taken/mean/low"], taken["headroom_taken/mean/high"]) == pytest.approx((low, high))
-    nothing = shares_taken({"mean": Gap.of(0.01, gained_R)}, {"mean": Gap.of(0.001, room_R - 0.039)})
+    nothing = compute_headroom_shares({"mean": Gap.of(0.01, gained_R)}, {"mean": Gap.of(0.001, room_R - 0.039)})
     assert set(nothing) == {"headroom/mean/difference", "headroom/mean/low", "headroom/mean/high"}
 
 
@@ -205,6 +210,6 @@ def test_vectors_that_only_fill_places_are_no_context_vectors(texts: Inputs) -> 
     model = model_of("contextual")
     assert isinstance(model, ContextualModel) and model.config.num_contexts >= 3
     few = Collection(read_collections(texts.suite)["home"].retrieval, read_collections(texts.suite)["home"].quirks)
-    watched = Watched([], 2, 0)
-    watched.look(retrieval.WithNulls(model), few, {})
+    watched = ContextProbe([], 2, 0)
+    watched.add(retrieval.WithNulls(model), few, {})
     assert watched.vectors_CD[0].shape == (2, model.config.hidden_size)

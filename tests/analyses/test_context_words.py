@@ -7,7 +7,7 @@ import pytest
 
 from repro.analyses import retrieval
 from repro.analyses.batch_text import shorten
-from repro.analyses.context_example import EXHIBIT, find_telling_words
+from repro.analyses.context_example import EXHIBIT, find_changed_words
 from repro.analyses.context_words import (
     Explanation,
     Query,
@@ -16,8 +16,8 @@ from repro.analyses.context_words import (
     explain_query,
     find_most_moved,
     list_words,
-    part_read,
-    without_word,
+    remove_word,
+    truncate_to_model,
 )
 from repro.data.paper.quirks import find_quirks
 from repro.evaluate.collections import Collection
@@ -47,8 +47,8 @@ def told_of(model: object, query: Query, **changes: object) -> Explanation:
 
 def test_a_word_is_left_out_wherever_it_stands_and_no_other_word_is() -> None:
     assert list_words(DOCUMENTS[1]) == ["rain", "and", "snow", "again"]
-    assert without_word(DOCUMENTS[1], "rain") == "and snow, again"
-    assert without_word("the then the", "the") == "then"
+    assert remove_word(DOCUMENTS[1], "rain") == "and snow, again"
+    assert remove_word("the then the", "the") == "then"
 
 
 def test_a_words_weight_is_its_share_of_one_minus_the_cosine_without_it() -> None:
@@ -121,11 +121,11 @@ def test_only_what_the_model_reads_is_looked_at() -> None:
     model = model_of("contextual", max_tokens=8, prompts="task")
     assert isinstance(model, ContextualModel)
     text = "rain snow iron copper violin drum kettle lamp"
-    read = part_read(model, text, "document")
+    read = truncate_to_model(model, text, "document")
     assert text.startswith(read) and 0 < len(list_words(read)) < 6
     np.testing.assert_allclose(_plain(model, read), _plain(model, text), atol=1e-6)
-    assert part_read(retrieval.WithNulls(model), text, "document") == read
-    assert part_read(Ranker(), text, "document") == text
+    assert truncate_to_model(retrieval.WithNulls(model), text, "document") == read
+    assert truncate_to_model(Ranker(), text, "document") == text
 
 
 def _plain(model: ContextualModel, text: str) -> np.ndarray:
@@ -134,7 +134,7 @@ def _plain(model: ContextualModel, text: str) -> np.ndarray:
 
 
 def test_a_record_tells_of_the_query_that_gains_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("repro.analyses.context_effect.word_scores", lambda *given: None)
+    monkeypatch.setattr("repro.analyses.context_effect.compute_word_scores", lambda *given: None)
     home = collection("home", ("home says 1", "home says 2"), relevant=(1, 0, 0))
     rival = collection("rival", ("rival says 1", "rival says 2"), relevant=(1,))
     run = base("desk", architecture="contextual", num_contexts=2)
@@ -155,7 +155,7 @@ def test_the_first_of_equal_queries_is_taken() -> None:
 
 def test_telling_words_run_from_the_largest_gain_to_the_largest_loss() -> None:
     words = [Word(name, {"own": own, "wrong": 0.2}) for name, own in (("a", 0.2), ("b", 0.1), ("c", 0.5), ("d", 0.25))]
-    assert [word.word for word in find_telling_words(words, 3)] == ["c", "d", "b"]
+    assert [word.word for word in find_changed_words(words, 3)] == ["c", "d", "b"]
 
 
 def test_every_line_of_the_tables_fits_into_a_hundred_columns() -> None:

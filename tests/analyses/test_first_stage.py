@@ -14,8 +14,8 @@ from repro.data.beir import Retrieval, load_beir
 from repro.evaluate.retrieval import bm25_search, read_run
 from repro.execute import execute
 from repro.pipeline.corpora import load_run_suite
-from repro.pipeline.kinds import kinds_of_evaluation
-from repro.spec import MEASURED_OF, MEASURES, SEARCHES_IN_FULL, Run, base
+from repro.pipeline.needs import kinds_of_evaluation
+from repro.spec import MEASURES, Run, base
 from repro.storage.paths import SOURCES, run_folder
 
 DEPTH = 5
@@ -117,8 +117,10 @@ def test_candidates_are_found_for_those_measures_alone_that_read_them() -> None:
     sources = {name: (SOURCES / f"repro/analyses/{name}.py").read_text() for name in MEASURES}
     read = {name for name, source in sources.items() if re.search(r"first_stage\(inputs|\bevaluate\(inputs", source)}
     assert read == {"retrieval", "steps", "cross"}
-    for name in set(MEASURES) - set(SEARCHES_IN_FULL):
-        run = replace(RERANKED, measure=name, architecture=MEASURED_OF.get(name, ("bm25",))[0])
+    for name, analysis in MEASURES.items():
+        if analysis.searches_in_full:
+            continue
+        run = replace(RERANKED, measure=name, architecture=(analysis.architectures or ("bm25",))[0])
         assert ("candidates" in kinds_of_evaluation(run)) == (name in read), name
 
 

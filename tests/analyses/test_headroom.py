@@ -11,8 +11,8 @@ from safetensors.numpy import load_file
 from repro.analyses.headroom import WEIGHTS, Repooled, WordVectors, compute_corpus_weights
 from repro.data.beir import Retrieval
 from repro.data.tokens import get_minilm_folder, load_tokenizer
-from repro.evaluate.headroom import training_prior
-from repro.evaluate.word_overlap import K1, PRIOR, B, Shares, word_overlap
+from repro.evaluate.headroom import compute_training_prior
+from repro.evaluate.lexical import K1, PRIOR, B, Shares, build_word_overlap
 from repro.model.biencoder import Biencoder
 from repro.model.config import ModelConfig
 from repro.model.texts import texts_from
@@ -33,7 +33,7 @@ def words(text: str) -> list[int]:
 
 
 def test_word_overlap_is_bm25s_formula_with_the_given_weights() -> None:
-    queries_QW, documents_DW = (side.toarray() for side in word_overlap(RETRIEVAL)(WEIGHT))
+    queries_QW, documents_DW = (side.toarray() for side in build_word_overlap(RETRIEVAL)(WEIGHT))
     lengths = [len(words(text)) for text in DOCUMENTS]
     for q, query in enumerate(QUERIES):
         for d, document in enumerate(DOCUMENTS):
@@ -104,6 +104,6 @@ def test_the_training_texts_shares_are_of_its_documents(monkeypatch: pytest.Monk
     documents = ["restart the server", "stop the server", "a bucket", "a server", "a list"]
     pairs = HandMadePairs([0] * 5, documents)
     (server,) = words("server")
-    assert training_prior(pairs)[server] == pytest.approx((3 + 0.5) / (5 + 1))
+    assert compute_training_prior(pairs)[server] == pytest.approx((3 + 0.5) / (5 + 1))
     monkeypatch.setattr("repro.evaluate.headroom.NUM_TRAINING", 3)  # the first, the third, the last
-    assert training_prior(pairs)[server] == pytest.approx((1 + 0.5) / (3 + 1))
+    assert compute_training_prior(pairs)[server] == pytest.approx((1 + 0.5) / (3 + 1))

@@ -16,17 +16,17 @@ from experiments.e19_mteb import runs as mteb_runs
 from experiments.e20_two_phases import TASKS
 from experiments.e20_two_phases import runs as two_phases
 from repro.analyses import mteb as mteb_measure
-from repro.analyses.cross import list_chosen_domains
-from repro.analyses.divergence import idf_divergence
-from repro.analyses.mteb import by_category, evaluate_tasks, moves, tasks_of_mteb
+from repro.analyses.cross import choose_domains
+from repro.analyses.divergence import compute_idf_divergence
+from repro.analyses.mteb import average_by_category, compute_moves, evaluate_tasks, tasks_of_mteb
 from repro.analyses.neighbours import find_nearest_rows
-from repro.analyses.spread import NUM_CONTEXTS, distances, looked_at, principal_plane
+from repro.analyses.spread import NUM_CONTEXTS, choose_context_datasets, compute_distances, project_to_plane
 from repro.batches.mask import compute_content_keys
 from repro.batches.surrogate import MiniLMWords
 from repro.data.beir import SuiteDataset
 from repro.data.tokens import load_tokenizer
-from repro.evaluate.kept import Kept
-from repro.evaluate.word_overlap import document_frequency
+from repro.evaluate.lexical import count_document_frequency
+from repro.evaluate.result_cache import Kept
 from repro.execute import execute
 from repro.pipeline.inputs import Inputs
 from repro.spec import base, get_first_phase
@@ -41,7 +41,7 @@ def quiet(line: str) -> None:
 
 def test_document_frequency_counts_a_word_once_a_document() -> None:
     tokenizer = load_tokenizer("minilm")
-    found = document_frequency([TEXTS[:2], TEXTS[2:]])
+    found = count_document_frequency([TEXTS[:2], TEXTS[2:]])
     expected: Counter[int] = Counter()
     for text in TEXTS:
         encoded = tokenizer.encode(text)
@@ -50,14 +50,14 @@ def test_document_frequency_counts_a_word_once_a_document() -> None:
 
 
 def test_one_document_has_no_idf() -> None:
-    counts = document_frequency([OTHERS[:1]])
-    with pytest.raises(ValueError, match="no word tells its documents apart"):
-        idf_divergence(document_frequency([TEXTS]), len(TEXTS), counts, 1)
+    counts = count_document_frequency([OTHERS[:1]])
+    with pytest.raises(ValueError, match="no word distinguishes its"):
+        compute_idf_divergence(count_document_frequency([TEXTS]), len(TEXTS), counts, 1)
 
 
 def test_idf_divergence_is_the_weighted_mean_of_the_differences() -> None:
-    train, test = document_frequency([TEXTS]), document_frequency([OTHERS])
-    found = idf_divergence(train, len(TEXTS), test, len(OTHERS))
+    train, test = count_document_frequency([TEXTS]), count_document_frequency([OTHERS])
+    found = compute_idf_divergence(train, len(TEXTS), test, len(OTHERS))
     gaps, weights = [], []
     for word in range(len(test)):
         if 0 < test[word] < len(OTHERS):
@@ -66,7 +66,7 @@ def test_idf_divergence_is_the_weighted_mean_of_the_differences() -> None:
             )
             weights.append(test[word])
     assert found == pytest.approx(np.average(gaps, weights=weights))
-    assert idf_divergence(train, len(TEXTS), train, len(TEXTS)) == 0.0, "a text does not diverge from itself"
+    assert compute_idf_divergence(train, len(TEXTS), train, len(TEXTS)) == 0.0, "a text does not diverge from itself"
 
 
 @pytest.mark.parametrize("size", [1, 7, 49, 1000])
@@ -102,7 +102,7 @@ def test_distances_are_those_of_scipy() -> None:
     rng = np.random.default_rng(1)
     vectors = rng.normal(size=(3, 5, 7))
     vectors /= np.linalg.norm(vectors, axis=2, keepdims=True)
-    found = distances(vectors)
+    found = compute_distances(vectors)
     for document in range(5):
         own = cdist(vectors[:, document], vectors[:, document])
         assert found["spread/within"][document] == pytest.approx(own[np.triu_indices(3, 1)].mean())
@@ -114,15 +114,15 @@ def test_distances_are_those_of_scipy() -> None:
 def test_documents_are_trec_covids_where_it_is_among_the_datasets(tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     names = ["arguana", *(f"c{number}" for number in range(20)), "trec-covid"]
     datasets = [SuiteDataset(name, "beir", tmp_path) for name in names]
-    assert [one.name for one in looked_at(datasets)] == ["trec-covid", *names[: NUM_CONTEXTS - 1]]
-    assert looked_at(datasets[:3]) == tuple(datasets[:3])
+    assert [one.name for one in choose_context_datasets(datasets)] == ["trec-covid", *names[: NUM_CONTEXTS - 1]]
+    assert choose_context_datasets(datasets[:3]) == tuple(datasets[:3])
 
 
 def test_the_principal_plane_keeps_what_spreads_most() -> None:
     rng = np.random.default_rng(2)
     plane = rng.normal(size=(4, 6, 2)) * [5.0, 2.0]
     turned = np.linalg.qr(rng.normal(size=(9, 9)))[0][:2]
-    found = principal_plane(plane @ turned + 1e-6 * rng.normal(size=(4, 6, 9)))
+    found = project_to_plane(plane @ turned + 1e-6 * rng.normal(size=(4, 6, 9)))
     flat, expected = found.reshape(-1, 2), plane.reshape(-1, 2)
     assert cdist(flat, flat) == pytest.approx(cdist(expected, expected), abs=1e-4), "distances in the plane are kept"
     assert flat[:, 0].var() > flat[:, 1].var()
@@ -130,14 +130,14 @@ def test_the_principal_plane_keeps_what_spreads_most() -> None:
 
 def test_chosen_domains_take_families_in_turn(tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     datasets = tuple(SuiteDataset(f"{family}{n}", family, tmp_path) for family in "ab" for n in range(5))
-    assert [one.name for one in list_chosen_domains(datasets, 5)] == ["a0", "a1", "a2", "b0", "b1"]
+    assert [one.name for one in choose_domains(datasets, 5)] == ["a0", "a1", "a2", "b0", "b1"]
 
 
 def test_categories_are_means_of_their_tasks_and_moves_pair_up() -> None:
     categories = {"x": "STS", "y": "STS", "z": "Retrieval", "w": "Clustering"}
     own, other = {"x": 0.5, "y": 0.4, "z": 0.6, "w": 0.2}, {"x": 0.4, "y": 0.4, "z": 0.9, "w": 0.3}
-    assert by_category(own, categories) == pytest.approx({"STS": 0.45, "Retrieval": 0.6, "Clustering": 0.2})
-    found = moves(own, other, categories)
+    assert average_by_category(own, categories) == pytest.approx({"STS": 0.45, "Retrieval": 0.6, "Clustering": 0.2})
+    found = compute_moves(own, other, categories)
     assert found["moved/sts"] == pytest.approx([0.1, 0.0]) and found["moved/others"] == pytest.approx([0.2, 0.2])
 
 

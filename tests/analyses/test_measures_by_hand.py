@@ -53,7 +53,9 @@ def test_retrieval_scores_are_those_written_down(searched: Inputs, tmp_path: Pat
 def test_a_contextual_model_is_scored_under_each_context_by_itself(
     searched: Inputs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("repro.analyses.context_effect.word_scores", lambda *given: None)  # it has no training text
+    monkeypatch.setattr(
+        "repro.analyses.context_effect.compute_word_scores", lambda *given: None
+    )  # it has no training text
     run = base("desk", architecture="contextual", num_contexts=2)
     found = retrieval.measure(inputs_of(run, suite=searched.suite), Ranker(), tmp_path / "run").metrics
     assert found["desk/home/ndcg_at_10"] == found["desk+null/home/ndcg_at_10"] == pytest.approx(1.0)

@@ -26,7 +26,7 @@ def measure_two(folder: Path, monkeypatch: pytest.MonkeyPatch, validation: str |
     """Measure a model of random vectors on two collections; also return how many texts it embedded."""
     suite = suite_of(folder, *(collection(name, texts_of(name), RELEVANT) for name in ("one", "two")))
     chosen_on = None if validation is None else suite_of(folder, collection(validation, texts_of(validation), RELEVANT))
-    monkeypatch.setattr(module, "validation_suite", lambda inputs: chosen_on)
+    monkeypatch.setattr(module, "load_validation_suite", lambda inputs: chosen_on)
     run, model = base("smoke", measure="whitening", suite="desk"), Hashed()
     inputs = inputs_of(run, suite=suite, pairs=HandMadePairs([0] * len(TRAINING), TRAINING))
     return module.measure(inputs, model, folder / "run"), model.num_texts

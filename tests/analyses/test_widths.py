@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from repro.analyses.widths import measure, principal_directions
-from repro.evaluate.prefixes import list_rotated_views, list_views, parse_view, prefix
+from repro.analyses.widths import compute_principal_directions, measure
+from repro.evaluate.prefixes import list_rotated_views, list_views, parse_view, take_prefix
 from repro.evaluate.suites import Setting, evaluate_setting
 from repro.spec import Run, base
 from tests.analyses.by_hand import HandMadePairs, collection, inputs_of, suite_of
@@ -57,7 +57,7 @@ def ndcg_by_brute_force(model: Hashed, name: str, width: int, turn: np.ndarray |
 def test_every_width_scores_as_brute_force_does(tmp_path: Path) -> None:
     run, model = base("smoke", measure="widths", suite="desk"), Hashed()
     found = measure(inputs(tmp_path, run, "one", "two"), model, tmp_path / "runs")  # type: ignore[arg-type]
-    turn = principal_directions(model.encode([f"document {row}" for row in range(40)]))
+    turn = compute_principal_directions(model.encode([f"document {row}" for row in range(40)]))
     for width in (8, 16, 32):
         for kind, rotation in (("width", None), ("svd", turn)):
             expected = np.mean([ndcg_by_brute_force(model, name, width, rotation) for name in ("one", "two")])
@@ -132,13 +132,13 @@ def test_views_are_read_as_they_are_written() -> None:
 
 
 def test_a_prefix_is_normalised_anew_and_zeros_stay_zeros() -> None:
-    np.testing.assert_allclose(prefix(np.array([[3.0, 4.0, 12.0], [0.0, 0.0, 1.0]]), 2), [[0.6, 0.8], [0, 0]])
+    np.testing.assert_allclose(take_prefix(np.array([[3.0, 4.0, 12.0], [0.0, 0.0, 1.0]]), 2), [[0.6, 0.8], [0, 0]])
 
 
 def test_the_svd_is_that_of_the_gram_matrix_and_turns_without_changing_whole_vectors() -> None:
     vectors = np.random.default_rng(0).normal(size=(50, 6)) @ np.diag([9, 5, 3, 2, 1, 0.5])
-    directions = principal_directions(vectors)
+    directions = compute_principal_directions(vectors)
     eigenvectors = np.linalg.eigh(vectors.T @ vectors).eigenvectors[:, ::-1]
     np.testing.assert_allclose(np.abs(np.sum(directions * eigenvectors, axis=0)), 1, atol=1e-5)
     np.testing.assert_allclose(directions.T @ directions, np.eye(6), atol=1e-6)
-    assert principal_directions(vectors[:3]).shape == (6, 6), "few documents still give a whole rotation"
+    assert compute_principal_directions(vectors[:3]).shape == (6, 6), "few documents still give a whole rotation"

@@ -7,7 +7,7 @@ import pytest
 from filelock import FileLock
 
 from repro.data.mined.desk import build_desk
-from repro.storage.atomic import whole_folder
+from repro.storage.files import whole_folder
 
 
 def write_package(folder: Path, module: str) -> None:

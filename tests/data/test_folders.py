@@ -11,7 +11,7 @@ import pytest
 from repro.data.beir import Retrieval, beir_folders, load_beir, write_beir_folder
 from repro.data.own.importing import NAMED, Imported, import_corpus, load_import
 from repro.data.readers import read_foreign, size_when_read
-from repro.storage import atomic
+from repro.storage import files
 
 APPLE_DOUBLE = b"\0\x05\x16\x07\0\x02\0\0Mac OS X        \xff\xfe"
 """How a file begins that a Mac puts beside each file of an archive."""
@@ -120,7 +120,7 @@ def test_the_room_that_is_checked_is_that_of_the_files_that_are_read(
     for name in ("f.jsonl.gz", ".hidden.jsonl", "more/x.jsonl"):
         (folder / name).write_bytes(b"x" * 10_000)
     assert size_when_read(folder) == size
-    monkeypatch.setattr(atomic.shutil, "disk_usage", lambda path: SimpleNamespace(free=size))
+    monkeypatch.setattr(files.shutil, "disk_usage", lambda path: SimpleNamespace(free=size))
     assert imported(tmp_path, folder).num_kept == 20
     write_beir_folder(tmp_path / "b", JUDGED, "train")
     beir = sum(path.stat().st_size for path in (tmp_path / "b").rglob("*.*"))

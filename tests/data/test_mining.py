@@ -94,7 +94,7 @@ def test_the_stable_version_of_an_api_is_preferred(tmp_path: Path, monkeypatch: 
     for version in ("v1", "v2beta1", "v1alpha"):
         text = f'{{"methods": {{"get": {{"description": "Gets it in {version} style."}}}}}}'
         (folder / f"things.{version}.json").write_text(text)
-    monkeypatch.setattr(cloud, "package_folder", lambda name: tmp_path)
+    monkeypatch.setattr(cloud, "get_package_folder", lambda name: tmp_path)
     assert [row.document for row in cloud.mine_cloud()] == ["Gets it in v1 style."]
 
 
@@ -108,7 +108,7 @@ def test_a_phenotype_is_asked_for_by_its_synonym_in_its_organ_system(
         '[Term]\nid: HP:2\nname: Hearing loss\ndef: "A \\"reduced\\" ability to hear." [x]\n'
         'synonym: "Being deaf" EXACT []\nis_a: HP:1 ! Abnormality of the ear\n\n[Typedef]\nid: has_part\n'
     )
-    monkeypatch.setattr(medical, "package_folder", lambda name: tmp_path)
+    monkeypatch.setattr(medical, "get_package_folder", lambda name: tmp_path)
     rows = [row for row in medical.mine_phenotypes() if row.document]
     assert rows == [
         Row("phenotypes/HP:2", "Being deaf", 'A "reduced" ability to hear.', "abnormality of the ear", "phenotypes")

@@ -127,13 +127,13 @@ def test_opening_looks_at_the_note_of_the_largest_id_and_not_at_all_ids(
     (tmp_path / "whole").mkdir()
     join_tokens(tmp_path / "whole", [tmp_path / "b", tmp_path / "a"])
     scanned: list[Path] = []
-    scan = arrays._get_dtype_range
+    scan = arrays._find_min_and_max
 
     def counted(array: np.memmap) -> tuple[int, int]:
         scanned.append(Path(str(array.filename)))
         return scan(array)
 
-    monkeypatch.setattr(arrays, "_get_dtype_range", counted)
+    monkeypatch.setattr(arrays, "_find_min_and_max", counted)
     for name in ("a", "whole"):
         assert len(load_tokens(tmp_path / name, num_words=largest + 1)) in (len(TEXTS), 2 * len(TEXTS))
         with pytest.raises(ValueError, match=f"holds ids up to {largest}, expected 0 to {largest - 1}"):

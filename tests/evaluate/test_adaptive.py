@@ -6,9 +6,8 @@ import faiss
 import numpy as np
 import pytest
 
-from repro.analyses.adaptive import measure
-from repro.evaluate.adaptive import Prefixed, Route, routes
-from repro.evaluate.prefixes import prefix
+from repro.analyses.adaptive import DocumentPrefixes, Route, list_routes, measure
+from repro.evaluate.prefixes import take_prefix
 from repro.spec import base
 from tests.analyses.by_hand import collection, inputs_of, suite_of
 from tests.analyses.test_widths import Hashed
@@ -18,14 +17,14 @@ WIDTH, NUM_DOCUMENTS, NUM_QUERIES = 32, 300, 11
 
 def vectors(count: int, seed: int) -> np.ndarray:
     found = np.random.default_rng(seed).normal(size=(count, WIDTH)) * np.linspace(2, 0.5, WIDTH)
-    return prefix(found, WIDTH)
+    return take_prefix(found, WIDTH)
 
 
 DOCUMENTS, QUERIES = vectors(NUM_DOCUMENTS, 0), vectors(NUM_QUERIES, 1)
 
 
 def searched(route: Route, k: int) -> tuple[np.ndarray, np.ndarray]:
-    documents, index = Prefixed(DOCUMENTS), faiss.IndexFlatIP(route.widths[0])
+    documents, index = DocumentPrefixes(DOCUMENTS), faiss.IndexFlatIP(route.widths[0])
     index.add(documents.at(route.widths[0]))
     return documents.search(index, QUERIES, route, k)
 
@@ -44,7 +43,9 @@ def by_brute_force(route: Route, k: int) -> list[list[int]]:
     return found
 
 
-@pytest.mark.parametrize("route", [*routes((8, 16, 32)), Route("short", (8, 16, 32), (40, 12))], ids=lambda r: r.name)
+@pytest.mark.parametrize(
+    "route", [*list_routes((8, 16, 32)), Route("short", (8, 16, 32), (40, 12))], ids=lambda r: r.name
+)
 def test_every_route_finds_what_brute_force_finds(route: Route) -> None:
     places, scores = searched(route, 10)
     assert places.tolist() == by_brute_force(route, 10)
@@ -85,10 +86,10 @@ def test_the_cost_is_that_of_the_paper() -> None:
 
 
 def test_the_routes_are_every_pair_of_widths_and_the_papers_funnel() -> None:
-    found = {route.name: route for route in routes((8, 16, 32, 64, 128, 256, 2048))}
+    found = {route.name: route for route in list_routes((8, 16, 32, 64, 128, 256, 2048))}
     assert found["funnel"] == Route("funnel", (16, 32, 64, 128, 256, 2048), (200, 100, 50, 25, 10))
     assert found["from16"].widths == (16, 2048) and found["from16to64"].pools == (200,)
-    assert len(found) == 7 + 21 + 1 and [route.name for route in routes((4,))] == ["whole"]
+    assert len(found) == 7 + 21 + 1 and [route.name for route in list_routes((4,))] == ["whole"]
 
 
 @pytest.mark.parametrize(

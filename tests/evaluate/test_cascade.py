@@ -7,10 +7,18 @@ import pytest
 from scipy.spatial.distance import cdist
 from scipy.special import softmax
 
-from repro.analyses.cascade import measure, scores
+from repro.analyses.cascade import (
+    GRID,
+    NEVER,
+    choose_thresholds,
+    classify_texts,
+    compute_class_means,
+    compute_scores,
+    find_stops,
+    measure,
+)
 from repro.data.beir import Retrieval
-from repro.evaluate.cascade import GRID, NEVER, answers, choose_thresholds, compute_class_means, stops
-from repro.evaluate.prefixes import prefix
+from repro.evaluate.prefixes import take_prefix
 from repro.spec import base
 from tests.analyses.by_hand import collection, inputs_of, suite_of
 from tests.analyses.test_widths import Hashed
@@ -30,11 +38,11 @@ def test_a_text_has_the_class_of_the_nearest_mean_and_is_as_sure_as_softmax_says
     texts = rng.normal(size=(40, 16)) + 1.0
     for width in (4, 16):
         means = compute_class_means(documents, width)
-        chosen, sureness = answers(texts, means, 0.1)
+        chosen, sureness = classify_texts(texts, means, 0.1)
         expected = cdist(texts[:, :width], means, "cosine").argmin(axis=1)
         assert chosen.tolist() == expected.tolist()
         np.testing.assert_allclose(
-            sureness, softmax(prefix(texts, width) @ means.T / 0.1, axis=1).max(axis=1), rtol=1e-5
+            sureness, softmax(take_prefix(texts, width) @ means.T / 0.1, axis=1).max(axis=1), rtol=1e-5
         )
     assert len(set(chosen.tolist())) > 1, "one class for all would prove nothing"
 
@@ -60,7 +68,7 @@ def test_thresholds_are_those_of_brute_force_and_lose_nothing_where_they_were_ch
     is_right, sureness = drawn(4, 200, seed)
     thresholds = choose_thresholds(is_right, sureness)
     assert thresholds.tolist() == pytest.approx(by_brute_force(is_right, sureness))
-    places = stops(sureness, thresholds)
+    places = find_stops(sureness, thresholds)
     found = is_right[places, np.arange(200)].mean()
     assert found >= is_right[-1].mean()
     assert len(set(places.tolist())) > 2, "texts stop at several widths, or this would prove little"
@@ -70,16 +78,16 @@ def test_a_width_that_is_never_right_stops_nobody_and_one_always_right_stops_all
     sureness = np.full((3, 6), 0.9)
     never = np.array([[0] * 6, [1] * 6, [1] * 6], bool)
     assert choose_thresholds(never, sureness).tolist() == [pytest.approx(0.91), 0.0]
-    assert stops(sureness, choose_thresholds(never, sureness)).tolist() == [1] * 6
+    assert find_stops(sureness, choose_thresholds(never, sureness)).tolist() == [1] * 6
     sure = np.ones((3, 6))
     assert choose_thresholds(never, sure).tolist() == [NEVER, 0.0], "surer than any threshold on the grid"
 
 
 def test_scores_come_from_the_half_that_chose_no_threshold() -> None:
     is_right, sureness = drawn(3, 100, 5)
-    metrics, arrays = scores("zoo", (8, 16, 32), is_right, sureness)
+    metrics, arrays = compute_scores("zoo", (8, 16, 32), is_right, sureness)
     thresholds = choose_thresholds(is_right[:, ::2], sureness[:, ::2])
-    places = stops(sureness[:, 1::2], thresholds)
+    places = find_stops(sureness[:, 1::2], thresholds)
     dimensions = [(8, 16, 32)[place] for place in places]
     right = [is_right[place, 2 * n + 1] for n, place in enumerate(places)]
     assert metrics["zoo+cascade32/mean/dimensions"] == pytest.approx(np.mean(dimensions))
@@ -102,5 +110,5 @@ def test_the_measure_asks_every_collection_of_the_suite(tmp_path: Path) -> None:
 
 def test_one_collection_is_refused(tmp_path: Path) -> None:
     one = suite_of(tmp_path, zoo("cats"))
-    with pytest.raises(ValueError, match="it tells collections apart, and there is one"):
+    with pytest.raises(ValueError, match="it classifies by collection, but the suite has one"):
         measure(inputs_of(base("smoke", measure="cascade"), suite=one), Hashed(), tmp_path)

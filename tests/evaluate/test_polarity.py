@@ -8,7 +8,7 @@ import pytest
 from sklearn.metrics import accuracy_score
 
 from repro.analyses.polarity import measure
-from repro.evaluate.polarity import LABELS, classify, film_reviews, label_numbers
+from repro.evaluate.polarity import LABELS, classify, encode_labels, load_film_reviews
 from repro.pipeline.inputs import Inputs
 from repro.spec import base
 
@@ -47,9 +47,9 @@ def test_the_prompt_is_the_papers() -> None:
 
 
 def test_the_reviews_are_two_hundred_sentences_half_of_each_label() -> None:
-    texts, labels = film_reviews()
-    assert np.bincount(label_numbers(labels)).tolist() == [100, 100]
-    assert texts[0] == "simplistic , silly and tedious . " and LABELS[label_numbers(labels)[0]] == "negative"
+    texts, labels = load_film_reviews()
+    assert np.bincount(encode_labels(labels)).tolist() == [100, 100]
+    assert texts[0] == "simplistic , silly and tedious . " and LABELS[encode_labels(labels)[0]] == "negative"
 
 
 def test_the_measure_agrees_with_scikit_learn_and_brute_force() -> None:
@@ -58,7 +58,7 @@ def test_the_measure_agrees_with_scikit_learn_and_brute_force() -> None:
     from repro.batches.surrogate import load_surrogate
 
     encoder = load_surrogate("minilm-words")
-    texts, labels = film_reviews()
+    texts, labels = load_film_reviews()
     vectors = encoder.embed(texts, run.max_tokens)
     for name, words in (("plain", ("negative", "positive")), ("prompted", None)):
         said = words or tuple(f"this is an example of {label} movie review" for label in LABELS)

@@ -116,7 +116,7 @@ def test_a_first_stage_asks_as_the_ranking_after_it(tmp_path: Path, monkeypatch:
     run = base("smoke", architecture="surrogate", protocol="rerank", rerank_depth=2)
     for name, role in (("quora", "query"), ("arguana", "document")):
         encoder = Mirror()
-        monkeypatch.setattr(first_stage, "surrogate_of", lambda _run, one=encoder: one)
+        monkeypatch.setattr(first_stage, "get_surrogate", lambda _run, one=encoder: one)
         monkeypatch.setattr(first_stage, "get_first_stage_name", lambda _run: "mirror")
         (tmp_path / "found" / name).mkdir(parents=True)
         first_stage.find_candidates(run, suite_of(tmp_path, name, COUNTERS), tmp_path / "found" / name)

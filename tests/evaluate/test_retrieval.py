@@ -15,9 +15,9 @@ from repro.evaluate.retrieval import (
     find_ties,
     rank_by_score,
     read_run,
+    remove_self_hits,
     score,
     search,
-    without_self_hits,
     write_run,
 )
 
@@ -139,8 +139,8 @@ def test_reranking_looks_only_at_the_candidates() -> None:
 
 def test_a_query_does_not_find_itself() -> None:
     run = {"a": {"a": 1.0, "b": 0.5, "c": 0.4}, "x": {"a": 0.1, "b": 0.5}}
-    assert without_self_hits(run, 1, {}) == {"a": {"b": 0.5}, "x": {"b": 0.5}}
-    assert without_self_hits(run, 1, {"a": {"a": 1}}) == {"a": {"a": 1.0}, "x": {"b": 0.5}}, "it is judged"
+    assert remove_self_hits(run, 1, {}) == {"a": {"b": 0.5}, "x": {"b": 0.5}}
+    assert remove_self_hits(run, 1, {"a": {"a": 1}}) == {"a": {"a": 1.0}, "x": {"b": 0.5}}, "it is judged"
 
 
 def test_ndcg_is_what_a_hand_computes() -> None:

@@ -26,13 +26,12 @@ from repro.data.readers import read_foreign
 from repro.evaluate.retrieval import read_run
 from repro.evaluate.trec import read_judgements
 from repro.interop.safe_weights import read_safetensors
-from repro.records.checks import compute_content_digest
 from repro.records.lookup import read_runs
-from repro.records.store import read_record, write_record
+from repro.records.store import compute_content_digest, read_record, write_record
 from repro.spec import base
 from repro.spec.identity import run_id
-from repro.spec.values import RANGES
-from repro.storage.json_files import short
+from repro.spec.validation import RANGES
+from repro.text import short
 from slurm.profiles import _tables, load_profile
 
 pytestmark = pytest.mark.fuzz

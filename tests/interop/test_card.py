@@ -39,7 +39,7 @@ def test_a_card_speaks_of_contexts_only_where_the_model_has_some() -> None:
         record = next(one for one in BY_ARCHITECTURE if one.run.architecture == architecture)
         opened = Opened(model_of(architecture), record.id, record.run)
         cards[architecture] = make_model_card(opened, "a model", "sentence-transformers", ["pass"])
-    for words in ("own context", "context documents: compare", "no vector without a context"):
+    for words in ("own context", "context documents: compare", "null context", "embedded again"):
         assert words in cards["contextual"] and words not in cards["biencoder"], words
 
 

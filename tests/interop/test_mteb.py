@@ -119,8 +119,8 @@ def test_results_are_standard_files_apart_for_each_context(tmp_path: Path) -> No
     for options in (
         {"context_seed": 0},
         {"context_seed": 1},
-        {"method": "null"},
-        {"method": "fixed", "fixed_context": THINGS},
+        {"context": "null"},
+        {"context": "fixed", "fixed_context": THINGS},
     ):
         evaluate(MtebModel(model, **options), tmp_path)
     files = sorted(tmp_path.rglob(f"{NAME}.json"))
@@ -243,9 +243,9 @@ def _wide() -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"method": "all"}, "'corpus', 'fixed'"),
-        ({"method": "none"}, "needs a context"),
-        ({"method": "fixed"}, "0 fixed"),
+        ({"context": "all"}, "'own', 'fixed'"),
+        ({"context": "none"}, "needs a context"),
+        ({"context": "fixed"}, "0 fixed"),
     ],
 )
 def test_choices_that_mean_nothing_are_refused(options: dict[str, str], words: str) -> None:

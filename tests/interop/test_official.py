@@ -1,5 +1,8 @@
 """Promises of loading the authors' checkpoints: the same function, for every forward pass, and the same bytes back."""
 
+import ast
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -192,11 +195,25 @@ def test_a_model_of_ours_survives_the_authors_format(tmp_path: Path, residual: b
     np.testing.assert_array_equal(again.encode(WORDS, "query"), model.encode(WORDS, "query"))
 
 
-def test_what_the_authors_format_cannot_say_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"prefix_is_pooled": True},
+        {"instruction_end": COLON},
+        {"num_soft_prompts": 2, "pooling": "frequency"},
+        {"backbone": "bert", "tokens_per_document": 2},
+        {"backbone": "modernbert"},
+    ],
+)
+def test_official_export_names_fields_to_set(odd: dict[str, Any]) -> None:
+    """Each field that stands in the way is named, and a model with the named values exports."""
     sizes = {"architecture": "contextual", "num_soft_prompts": 8, "hidden_size": 16, "num_heads": 2}
-    for odd in ({"prefix_is_pooled": True}, {"instruction_end": COLON}):
-        with pytest.raises(ValueError, match="the authors' format cannot say this"):
-            write_official_config(ModelConfig(**sizes, **odd))  # type: ignore[arg-type]
+    config = ModelConfig(**(sizes | odd))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="set ") as caught:
+        write_official_config(config)
+    named = dict(re.findall(r"set (\w+)=(\S+) \(it is", str(caught.value)))
+    assert set(named) == set(odd)
+    write_official_config(replace(config, **{name: ast.literal_eval(value) for name, value in named.items()}))
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,8 @@ from repro.data.beir import Retrieval
 from repro.data.tokens import get_minilm_folder
 from repro.evaluate.contexts import draw_context
 from repro.interop.opening import open_model
-from repro.interop.search.index import Asked, search
+from repro.interop.search.index import Asked
+from repro.interop.search.query import search
 from repro.model.config import ModelConfig
 from repro.model.contextual import ContextualModel
 from repro.model.start import build_model

@@ -56,11 +56,11 @@ def test_other_words_are_another_model_to_our_scores_and_to_mtebs(tmp_path: Path
     folder = exported(tmp_path, "biencoder", "transformers")
     model = open_model(str(folder)).ours
     vectors, digest = model.encode(TEXTS), compute_model_digest(model)
-    revision = MtebModel(model, method="none").mteb_model_meta.revision
+    revision = MtebModel(model, context="none").mteb_model_meta.revision
     swap_words(folder)
     again = open_model(str(folder)).ours
     assert (
-        compute_model_digest(again) != digest and MtebModel(again, method="none").mteb_model_meta.revision != revision
+        compute_model_digest(again) != digest and MtebModel(again, context="none").mteb_model_meta.revision != revision
     )
     assert np.abs(again.encode(TEXTS) - vectors).max() > 1e-3, "nor are words read of before the change"
 
@@ -71,7 +71,7 @@ def test_a_model_that_was_opened_and_saved_again_needs_no_folder_of_before(
 ) -> None:
     folder = exported(tmp_path, architecture, to)
     if to != "official":  # whose words are then the common ones
-        swap_words(folder if to == "transformers" else folder / "0_ContextualModule")
+        swap_words(folder)
     opened = open_model(str(folder)).ours
     opened.set_context(CORPUS)
     wanted = opened.encode(TEXTS, "query")

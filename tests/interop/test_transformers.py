@@ -13,11 +13,12 @@ import torch
 from transformers import AutoConfig, AutoModel, AutoTokenizer, BatchEncoding
 from typer.testing import CliRunner
 
-import repro.interop.transformers_model
 from repro.cli.main import app
 from repro.data.prompts import PROMPTS
+from repro.interop.contextual_module import fast_tokenizer
 from repro.interop.exporting import export_model, push_to_hub
 from repro.interop.opening import open_model
+from repro.interop.transformers_model import CdeModel
 from repro.interop.typed import FORMATS
 from repro.model.biencoder import Biencoder
 from repro.model.config import ModelConfig
@@ -25,7 +26,6 @@ from repro.model.contextual import ContextualModel
 from tests.interop.checkpoints import random_weights, write_checkpoint
 from tests.interop.test_sentence_transformers import CORPUS, TEXTS, model_of
 
-assert repro.interop.transformers_model, "importing it is what registers the models"
 CLOSE = {"atol": 1e-5, "rtol": 0}
 
 
@@ -45,6 +45,14 @@ def export(tmp_path: Path, architecture: str, to: str = "transformers") -> tuple
     return model, tmp_path / "out"
 
 
+def export_old(tmp_path: Path, architecture: str) -> tuple[Biencoder | ContextualModel, Path]:
+    """Write what version 0.1.0 wrote, which opens with our module alone."""
+    model = model_of(architecture)
+    CdeModel.of(model).save_pretrained(tmp_path / "out")
+    fast_tokenizer(model.config).save_pretrained(tmp_path / "out")
+    return model, tmp_path / "out"
+
+
 def tokens(folder: Path, texts: list[str], prompt: str, config: ModelConfig) -> BatchEncoding:
     tokenizer = AutoTokenizer.from_pretrained(folder)
     prefix = getattr(PROMPTS[config.prompts], prompt)
@@ -53,7 +61,7 @@ def tokens(folder: Path, texts: list[str], prompt: str, config: ModelConfig) -> 
 
 
 def test_auto_classes_open_a_biencoder_with_our_vectors(tmp_path: Path) -> None:
-    model, folder = export(tmp_path, "biencoder")
+    model, folder = export_old(tmp_path, "biencoder")
     theirs = AutoModel.from_pretrained(folder)
     with torch.no_grad():
         found = theirs(**tokens(folder, TEXTS, "query", model.config)).pooler_output
@@ -61,7 +69,7 @@ def test_auto_classes_open_a_biencoder_with_our_vectors(tmp_path: Path) -> None:
 
 
 def test_auto_classes_open_a_contextual_model_with_our_vectors(tmp_path: Path) -> None:
-    model, folder = export(tmp_path, "contextual")
+    model, folder = export_old(tmp_path, "contextual")
     theirs = AutoModel.from_pretrained(folder)
     size = AutoConfig.from_pretrained(folder).transductive_corpus_size
     model.set_context(CORPUS[:size])
@@ -80,7 +88,7 @@ def test_auto_classes_open_a_contextual_model_with_our_vectors(tmp_path: Path) -
 
 
 def test_the_opened_model_has_our_own_interface_and_the_folders_tokenizer(tmp_path: Path) -> None:
-    model, _ = export(tmp_path, "contextual")
+    model, _ = export_old(tmp_path, "contextual")
     (tmp_path / "out").rename(tmp_path / "moved")
     inner = AutoModel.from_pretrained(tmp_path / "moved").encoder
     assert inner.config.tokenizer == str(tmp_path / "moved")
@@ -90,14 +98,14 @@ def test_the_opened_model_has_our_own_interface_and_the_folders_tokenizer(tmp_pa
 
 
 def test_save_load_save_gives_identical_bytes(tmp_path: Path) -> None:
-    _, folder = export(tmp_path, "contextual")
+    _, folder = export_old(tmp_path, "contextual")
     AutoModel.from_pretrained(folder).save_pretrained(tmp_path / "again")
     assert (tmp_path / "again" / "model.safetensors").read_bytes() == (folder / "model.safetensors").read_bytes()
-    assert {path.suffix for path in folder.iterdir()} == {".json", ".safetensors", ".md"}
+    assert {path.suffix for path in folder.iterdir()} == {".json", ".safetensors"}
 
 
 def test_what_does_not_fit_is_named(tmp_path: Path) -> None:
-    _, folder = export(tmp_path, "biencoder")
+    _, folder = export_old(tmp_path, "biencoder")
     config = json.loads((folder / "config.json").read_text())
     config["repro"]["num_layers"] += 1
     (folder / "config.json").write_text(json.dumps(config))
@@ -112,7 +120,7 @@ def test_what_does_not_fit_is_named(tmp_path: Path) -> None:
 
 
 def test_a_pickle_is_not_loaded(tmp_path: Path) -> None:
-    _, folder = export(tmp_path, "biencoder")
+    _, folder = export_old(tmp_path, "biencoder")
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
     with pytest.raises(ValueError, match="never read"):
         AutoModel.from_pretrained(folder)
@@ -204,7 +212,7 @@ def test_what_no_upload_could_be_of_is_said_before_anything_is_written(
 
 
 def test_options_of_from_pretrained_are_kept_or_refused_by_name(tmp_path: Path) -> None:
-    model, folder = export(tmp_path, "biencoder")
+    model, folder = export_old(tmp_path, "biencoder")
     narrow = AutoModel.from_pretrained(folder, dtype=torch.bfloat16, trust_remote_code=False, use_safetensors=True)
     assert {weight.dtype for weight in narrow.parameters()} == {torch.bfloat16}
     with torch.no_grad():
@@ -222,7 +230,7 @@ def test_options_of_from_pretrained_are_kept_or_refused_by_name(tmp_path: Path) 
 def test_a_model_in_a_folder_of_a_hub_repository_opens_from_the_cache_that_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model, folder = export(tmp_path, "biencoder")
+    model, folder = export_old(tmp_path, "biencoder")
     commit, repo = "0123456789abcdef0123456789abcdef01234567", tmp_path / "cache" / "models--me--mine"
     (repo / "refs").mkdir(parents=True)
     (repo / "refs" / "main").write_text(commit)
@@ -278,7 +286,7 @@ def test_a_card_leads_with_scores_and_use_and_ends_with_digests(tmp_path: Path) 
 
 
 def test_a_program_without_our_module_is_told_what_to_import(tmp_path: Path) -> None:
-    _, folder = export(tmp_path, "biencoder")
+    _, folder = export_old(tmp_path, "biencoder")
     code = f"from transformers import AutoModel; AutoModel.from_pretrained({str(folder)!r})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.returncode != 0 and "import repro.interop.transformers_model first" in done.stderr

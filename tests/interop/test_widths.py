@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from repro.cli.main import app
 from repro.data.beir import Retrieval, write_beir_folder
-from repro.evaluate.prefixes import prefix
+from repro.evaluate.prefixes import take_prefix
 from repro.interop.exporting import export_model
 from repro.interop.opening import Opened
 from repro.interop.stock_encoder import StockEncoder
@@ -28,7 +28,7 @@ def test_a_folder_cut_to_a_width_gives_our_prefixes_and_says_so(tmp_path: Path) 
     assert theirs.truncate_dim == theirs.get_embedding_dimension() == 8
     for prompt in ("query", "document"):
         found = theirs.encode(TEXTS, prompt_name=prompt, show_progress_bar=False)
-        np.testing.assert_allclose(found, prefix(model.encode(TEXTS, prompt), 8), atol=1e-6, rtol=0)
+        np.testing.assert_allclose(found, take_prefix(model.encode(TEXTS, prompt), 8), atol=1e-6, rtol=0)
     assert "is not known to be trained for prefixes of 8 dimensions" in said[0]
     assert "vectors of 8 numbers, the first of 16" in (tmp_path / "cut" / "README.md").read_text()
 
@@ -39,7 +39,7 @@ def test_a_whole_folder_truncated_by_sentence_transformers_gives_our_prefixes(tm
     export_model(str(tmp_path / "ours"), tmp_path / "out", "sentence-transformers")
     theirs = SentenceTransformer(str(tmp_path / "out"), device="cpu", truncate_dim=4)
     found = theirs.encode(TEXTS, prompt_name="query", normalize_embeddings=True, show_progress_bar=False)
-    np.testing.assert_allclose(found, prefix(model.encode(TEXTS, "query"), 4), atol=1e-6, rtol=0)
+    np.testing.assert_allclose(found, take_prefix(model.encode(TEXTS, "query"), 4), atol=1e-6, rtol=0)
 
 
 @pytest.mark.parametrize("to", ["sentence-transformers", "transformers"])
@@ -112,7 +112,7 @@ def test_widths_stand_beside_each_other_with_intervals_and_a_warning(
     assert "full − width4" in shown and "is not known to be trained for prefixes of 4 dimensions" in shown
     found = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)["metrics"]
     assert {path.split("/")[0] for path in found} == {"zoo", "zoo+width4", "zoo+width8"}
-    vectors = {side: prefix(model.encode(documents, side), 4) for side in ("query", "document")}
+    vectors = {side: take_prefix(model.encode(documents, side), 4) for side in ("query", "document")}
     places = np.argsort(-np.round(vectors["query"] @ vectors["document"].T, 6), axis=1, kind="stable")
     ranks = [list(row).index(n) for n, row in enumerate(places)]
     expected = np.mean([1 / np.log2(rank + 2) if rank < 10 else 0 for rank in ranks])

@@ -32,7 +32,7 @@ def lines(monkeypatch: pytest.MonkeyPatch, ours: float, bm25: float, minilm: flo
     run = base("smoke", num_steps=12)
     systems = grid(run, architecture=("bm25", "surrogate"))
     found = [record(run, ours, loss), record(systems[0], bm25), record(replace(systems[1], surrogate="minilm"), minilm)]
-    monkeypatch.setattr(own_corpus, "records_of_runs", lambda runs: found)
+    monkeypatch.setattr(own_corpus, "find_records", lambda runs: found)
     return format_own_corpus_lines([run], SIZES)
 
 

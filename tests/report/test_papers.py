@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from repro.cli.main import app
+from repro.report.coverage import expand_names
 from repro.report.html import render_page
 from repro.report.markdown_pages import LEDGERS, make_artefact_table, regenerate_pages
 from repro.report.names import find_artefact, format_heading
@@ -45,9 +46,7 @@ def test_check_prints_a_ledger_and_a_tally_for_each_paper(capsys: pytest.Capture
     assert {row["paper"] for row in json.loads(capsys.readouterr().out)} == {"MRL"}
 
 
-def test_check_shortens_companion_papers(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_check_shortens_companion_papers(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """Without arguments a companion paper is one line of counts, with --all it is a ledger."""
     monkeypatch.setattr("repro.cli.inspect.judge_claims", lambda what, scale: judged("T1.b", "M2.a", "G8.c"))
     app(["check"], standalone_mode=False)
@@ -122,3 +121,9 @@ def test_an_experiment_of_an_unknown_paper_is_refused() -> None:
         ValueError, match=r"experiment 99: paper='BERT' is unknown; choose one of \['CDE', 'GTE', 'MRL'\]"
     ):
         Experiment(number=99, title="", runs=lambda scale: (), shows=(), paper="BERT")
+
+
+def test_notes_name_ranges_of_artefacts() -> None:
+    """A range of figures in a note covers each of them."""
+    assert expand_names("§5, Figures 2 to 4, 9; Table 7") == {"Figure 2", "Figure 3", "Figure 4", "Figure 9", "Table 7"}
+    assert expand_names("GTE §3.4, Table 3") == {"Table 3"}

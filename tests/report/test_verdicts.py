@@ -140,7 +140,7 @@ def test_your_records_add_your_number(folder: Path, times: Callable[[], int]) ->
     """A record of the reader's own makes the claims judged again; words stay."""
     before = views.judgements(EXPERIMENT, "desk")
     for run in RUNS:
-        write(folder.parent / "yours", run, gain=float(run.seed))
+        write(folder.parent / "yours", run, gain=run.seed / 100)
     after = views.judgements(EXPERIMENT, "desk")
     assert times() == 2
     assert [one.word for one in after] == [one.word for one in before]

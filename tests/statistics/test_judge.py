@@ -13,7 +13,7 @@ from statsmodels.stats.power import TTestPower
 from repro.records.store import Record, write_record
 from repro.spec import Claim, Run, base, by_scale, grid, term
 from repro.statistics.judge import Comparison, Judgement, choose_word, judge_all
-from repro.statistics.units import load_units, value_of
+from repro.statistics.units import load_units, read_metric
 
 NDCG = "{suite}/mean/ndcg_at_10"
 SEEDS = (1, 2, 3, 4, 5)
@@ -255,7 +255,8 @@ def test_context_claim_shows_its_blind_comparison(tmp_path: Path) -> None:
     of_blind = term(NDCG, sampler="domain", sequence_dropout=1.0)
     claim = order(blind=of_blind)
     assert judge(claim, made)[0].blind is None
-    blind = [record(tmp_path, replace(one.run, sequence_dropout=1.0), value_of(one, NDCG) - 0.01) for one in made]
+    changes = {"architecture": "contextual", "sequence_dropout": 1.0, "test_contexts": "null"}
+    blind = [record(tmp_path, replace(one.run, **changes), read_metric(one, NDCG) - 0.01) for one in made]
     (judged,) = judge(claim, [*made, *blind])
     assert judged.effect == pytest.approx(0.053)
     assert judged.blind is not None and judged.blind.effect == pytest.approx(0.01)
@@ -331,7 +332,7 @@ def test_logarithm_makes_ratios(tmp_path: Path) -> None:
     (judged,) = judge(Claim.order("X.l", "", pairs=pairs, margin=1, source="", because=""), made)
     assert (judged.word, judged.unit.name) == ("HOLDS", "doublings") and judged.effect == pytest.approx(2)
     with pytest.raises(ValueError, match=r"'train/none' = 0\.0, which has no logarithm"):
-        value_of(made[0], "log2 train/none")
+        read_metric(made[0], "log2 train/none")
     assert load_units(made[0], "train/speed")[0].tolist() == [400.0]
 
 

@@ -10,7 +10,7 @@ import torch
 
 from repro.storage import arrays
 from repro.storage.arrays import array_to_fill, map_to_fill
-from repro.storage.machine import cores_here, measure_peak_bytes
+from repro.storage.platform_info import cores_here, measure_peak_bytes
 from repro.train.loop import measure_memory_bytes
 
 
@@ -43,7 +43,7 @@ def test_arrays_in_files_are_filled_where_room_cannot_be_taken_beforehand(
 
 def test_the_peak_of_memory_is_in_bytes_whatever_the_system_counts_in(monkeypatch: pytest.MonkeyPatch) -> None:
     counted = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    monkeypatch.setattr("repro.storage.machine.RESIDENT_UNIT_BYTES", 1)
+    monkeypatch.setattr("repro.storage.platform_info.RESIDENT_UNIT_BYTES", 1)
     assert counted <= measure_peak_bytes() < 2 * counted
     assert counted <= measure_peak_bytes(with_children=True)
     assert measure_memory_bytes(torch.device("cpu")) < 2 * counted

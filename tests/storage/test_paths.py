@@ -56,7 +56,7 @@ def test_a_folder_that_cannot_be_made_is_said_before_a_run_is(
     assert ends(*words) == EXIT_NOT_RUN
     shown = capsys.readouterr()
     assert shown.err.startswith(
-        "error: REPRO_HOME=/proc/nope cannot be made (No such file or directory): set REPRO_HOME"
+        "error: REPRO_HOME=/proc/nope cannot be created (No such file or directory): set REPRO_HOME"
     )
     assert "run 1 of" not in shown.out and "[Errno" not in shown.err
 
@@ -88,7 +88,7 @@ def test_impossible_homes_are_refused(tmp_path: Path, monkeypatch: pytest.Monkey
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     for below in ("loop", "loop/deeper"):
         monkeypatch.setenv("REPRO_HOME", str(tmp_path / below))
-        with pytest.raises(ValueError, match="links lead in a circle"):
+        with pytest.raises(ValueError, match="links form a cycle"):
             home()
     monkeypatch.setenv("REPRO_HOME", os.fsdecode(bytes(tmp_path) + b"/\xff"))
     with pytest.raises(ValueError, match="is not UTF-8") as refused:

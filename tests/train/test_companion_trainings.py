@@ -8,7 +8,7 @@ import torch
 
 from repro.analyses import curve
 from repro.analyses.retrieval import evaluate
-from repro.analyses.steps import marks
+from repro.analyses.steps import compute_marks
 from repro.execute import execute
 from repro.model.texts import texts_from
 from repro.pipeline.inputs import Inputs
@@ -16,8 +16,7 @@ from repro.spec import Run, base
 from repro.spec.identity import run_id
 from repro.stopping import Interrupted
 from repro.storage.paths import run_folder
-from repro.train.checkpoint import read_checkpoint
-from repro.train.metrics import read_metrics
+from repro.train.checkpoint import read_checkpoint, read_metrics
 from repro.train.optimizer import build_optimizer
 from repro.train.trainer import build_sampler, start_model
 from tests.test_execute import quiet, stop_after
@@ -94,7 +93,7 @@ def test_a_fifth_of_the_steps_is_the_model_that_a_stopped_training_has_left(
 ) -> None:
     run = base("smoke", measure="steps", seed=1)
     found = execute(run, progress=quiet)
-    steps = marks(12)
+    steps = compute_marks(12)
     assert steps == (2, 5, 7, 10, 12) == tuple(found.provenance["suite"]["steps"])
     assert found.metrics["planted+fifth5/mean/ndcg_at_10"] == found.metrics["planted/mean/ndcg_at_10"]
     assert len({found.metrics[f"planted+fifth{part}/mean/ndcg_at_10"] for part in range(1, 6)}) > 1
@@ -114,7 +113,7 @@ def test_a_fifth_of_the_steps_is_the_model_that_a_stopped_training_has_left(
 
 def test_a_training_of_fewer_steps_than_fifths_is_refused() -> None:
     with pytest.raises(ValueError, match=r"measure='steps' of a training of 4 steps: it needs at least 5"):
-        marks(4)
+        compute_marks(4)
 
 
 def test_a_curve_is_the_means_of_equal_stretches_of_the_log(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 from zipfile import ZipFile
 
-from repro.storage.atomic import whole_file
 from repro.storage.digests import hash_file
+from repro.storage.files import whole_file
 from repro.storage.paths import home
 
 SECONDS = 900

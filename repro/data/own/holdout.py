@@ -22,8 +22,8 @@ from repro.data.filters import EvaluatedTexts, drop_evaluated, without_evaluated
 from repro.data.pairs import Pairs, Row
 from repro.data.suites import SuiteRules, build_collection
 from repro.data.wording import identity, normalise
-from repro.spec.values import count_noun
 from repro.storage.arrays import iter_blocks
+from repro.text import count_noun
 
 FAMILY = "held-out"
 ALL = "all"
@@ -93,7 +93,7 @@ def among_all_documents(pairs: Pairs, held_out: Sequence[Retrieval], *, as_one: 
             texts[row.id] = row.document
         if query in asked:
             answers[query][id_of[document]] = 1
-    everything = {"document_ids": tuple(texts), "documents": tuple(texts.values())}
+    ids, documents = tuple(texts), tuple(texts.values())
     wider = [_with_answers(one, answers) for one in held_out]
     if as_one and len(wider) > 1:
         queries = {query: text for one in wider for query, text in zip(one.query_ids, one.queries, strict=True)}
@@ -101,7 +101,7 @@ def among_all_documents(pairs: Pairs, held_out: Sequence[Retrieval], *, as_one: 
         queries = {query: text for query, text in queries.items() if first[identity(text)] == query}
         judged = {query: dict(grades) for one in wider for query, grades in one.judgements.items() if query in queries}
         wider = [Retrieval(ALL, (), (), tuple(queries), tuple(queries.values()), judged)]
-    return [replace(one, **everything) for one in wider]
+    return [replace(one, document_ids=ids, documents=documents) for one in wider]
 
 
 def _with_answers(retrieval: Retrieval, answers: Mapping[str, Mapping[str, int]]) -> Retrieval:

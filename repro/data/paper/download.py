@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from repro.storage.json_files import short
+from repro.text import short
 
 BLOCK_BYTES = 2**20
 NUM_TRIES = 5

@@ -16,9 +16,8 @@ from repro.data.paper.benchmarks import ARCHIVES, BENCHMARKS, SUITES
 from repro.data.paper.download import download
 from repro.data.paper.hub import CHECKSUMS, FETCHING, SOURCES, find_incomplete_reason
 from repro.data.readers import unpack
-from repro.storage.atomic import whole_file, whole_folder
 from repro.storage.digests import hash_file
-from repro.storage.json_files import json_object
+from repro.storage.files import json_object, whole_file, whole_folder
 from repro.storage.paths import get_data_folder
 
 Progress = Callable[[str], None]

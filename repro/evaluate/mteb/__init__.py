@@ -1,1 +1,1 @@
-"""Our models and collections as mteb knows them."""
+"""Adapters to mteb: our models as mteb models, our collections as mteb tasks."""

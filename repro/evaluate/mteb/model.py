@@ -1,30 +1,37 @@
-"""Any of our models as one that mteb evaluates: it draws its context where mteb hands over the corpus.
+"""Evaluate a biencoder, a contextual model or an untrained surrogate with mteb.
 
-1. Retrieval and reranking: `index` draws the context from the corpus, title and text, with a seed. A wrapper that
-   calls `encode` alone hides the corpus: texts known to be documents serve, queries never do (ValueError).
-2. Every other task: the context is drawn from `corpus` of the subset, the task's whole data, where that is set; else
-   from the texts of the first call for that task and subset, as mteb hands no more over.
-3. Context documents carry the task's document prompt; queries and documents of a task see the same context.
-How the context was drawn, its seed and its size are `experiment_kwargs`, which mteb makes part of a result's place.
+A contextual model draws its context as follows:
+
+1. Retrieval and reranking: `index` draws the context from the corpus, title and text, with a seed. A wrapper that only
+   calls `encode` hides the corpus. Then known documents serve as context, and queries raise ValueError.
+2. Every other task: the context is drawn from `corpus(subset)`, the whole data of the task, if `corpus` is set.
+   Otherwise it is drawn from the texts of the first call for the task and subset, since mteb passes no more.
+3. Context documents carry the document prompt of the task. Queries and documents of a task share one context.
+
+The kind of context, its seed and its size are `experiment_kwargs`, which mteb includes in the path of a result.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mteb.models.abs_encoder import AbsEncoder
+from mteb.models.model_meta import ModelMeta, ScoringFunction
 from mteb.models.search_wrappers import SearchEncoderWrapper
 from mteb.types import PromptType
 
+from repro.batches.fixed_encoder import FixedEncoder
 from repro.data.prompts import CLASSIFICATION, CLUSTERING, SEARCH
 from repro.data.tokens import load_tokenizer, tokenize
-from repro.evaluate.mteb.meta import model_meta
+from repro.evaluate.digests import compute_model_digest
 from repro.evaluate.mteb.task import BOTH_SIDES
 from repro.model.biencoder import Biencoder
 from repro.model.contextual import ContextualModel, Model, fill_context
 from repro.model.encoding import GPU, as_texts
+from repro.model.start import get_backbones
 from repro.seeds import generator_for
 
 if TYPE_CHECKING:
@@ -32,38 +39,51 @@ if TYPE_CHECKING:
     from mteb.types import Array, BatchedInput, CorpusDatasetType, QueryDatasetType, RetrievalOutputType
     from torch.utils.data import DataLoader
 
-METHODS = ("corpus", "fixed", "null", "none")
+CONTEXTS = ("own", "fixed", "null", "none")
+STORED_AS = {"own": "corpus"}
+"""What mteb keeps of a context in the place of its results, if it is not the word that is given here."""
 TYPES_WITH_ROLES = ("Retrieval", "InstructionRetrieval", "InstructionReranking")
+MEBIBYTE = 2**20
 TYPES_WITH_CORPUS = (*TYPES_WITH_ROLES, "Reranking")
 
 
 class MtebModel(AbsEncoder):
-    """Implements mteb's encoder and search protocols around a biencoder or a contextual model."""
+    """A biencoder or a contextual model with the encoder and search protocols of mteb."""
 
     def __init__(
         self,
         model: Model,
         *,
         name: str = "cde-repro/model",
-        method: str = "corpus",
+        context: str = "own",
         context_seed: int = 0,
         fixed_context: Sequence[str] = (),
         revision: str | None = None,
         loader: Callable[..., Any] | None = None,
+        method: str | None = None,
     ) -> None:
-        """`method`: "corpus" (the paper's), "fixed" (these texts for every task), "null", or "none" (biencoders).
+        """Wrap a model.
 
-        `revision` and `loader` are what mteb is told; without a revision it is the digest of the weights.
+        Args:
+            model: A biencoder or a contextual model.
+            name: Its name in mteb's results.
+            context: "own" (drawn from the searched corpus, as in the paper), "fixed" (`fixed_context` for every task),
+                "null", or "none" (biencoders).
+            context_seed: Seed of the draw.
+            fixed_context: Documents for "fixed", for example of an unrelated corpus.
+            revision: Default: the digest of the weights.
+            loader: What mteb calls to load the model again.
+            method: The earlier name of `context`, with "corpus" for "own". Deprecated.
         """
         self.model = model
-        self.method = method if isinstance(model, ContextualModel) else "none"
+        self.context = _read_context(context, method) if isinstance(model, ContextualModel) else "none"
         self.context_seed, self.fixed_context = context_seed, tuple(as_texts(fixed_context))
         self._check()
-        self.mteb_model_meta = model_meta(
-            model, name=name, experiment=self._experiment(), revision=revision, loader=loader
+        self.mteb_model_meta = build_model_meta(
+            model, name=name, experiment=self._describe_context(), revision=revision, loader=loader
         )
         self._tokenizer = load_tokenizer(model.config.tokenizer)
-        as_encoder: Any = self  # an encoder in all but its constructor, which takes a model rather than a name
+        as_encoder: Any = self  # implements mteb's encoder except its constructor, which takes a name
         self._search = SearchEncoderWrapper(as_encoder)
         self._context_of: tuple[str, ...] | None = None
         self.corpus: Callable[[str], Sequence[str]] | None = None
@@ -71,13 +91,13 @@ class MtebModel(AbsEncoder):
     def index(
         self, corpus: CorpusDatasetType, *, task_metadata: TaskMetadata, hf_split: str, hf_subset: str, **options: Any
     ) -> None:
-        """Draw the context from the corpus, then keep the corpus for `search`."""
+        """Draw the context from the corpus, then hand the corpus to the search wrapper."""
         self._context_of = None
         self._set_context(_collect_texts(corpus), task_metadata, (task_metadata.name, hf_subset, hf_split))
         self._search.index(corpus, task_metadata=task_metadata, hf_split=hf_split, hf_subset=hf_subset, **options)
 
     def search(self, queries: QueryDatasetType, **options: Any) -> RetrievalOutputType:
-        """Return the best documents of each query by cosine, under the context that `index` drew."""
+        """Return the best documents of each query by cosine, under the context drawn by `index`."""
         return self._search.search(queries, **options)
 
     def encode(
@@ -95,51 +115,124 @@ class MtebModel(AbsEncoder):
         task = (task_metadata.name, hf_subset)
         if self._context_of is None or self._context_of[:2] != task:
             given = self.corpus
-            if given is None and self.method == "corpus" and prompt_type != PromptType.document:
+            if given is None and self.context == "own" and prompt_type != PromptType.document:
                 _check_no_corpus(task_metadata)
             self._set_context(texts if given is None else given(hf_subset), task_metadata, task)
-        tokens = self._tokens(texts, get_task_prompt(self.model.config.prompts, task_metadata, prompt_type))
-        is_gpu = self.model.device.type == GPU  # there, batches are counted in tokens
+        tokens = self._tokenize(texts, get_task_prompt(self.model.config.prompts, task_metadata, prompt_type))
+        is_gpu = self.model.device.type == GPU  # on a GPU, batches are sized in tokens
         return self.model.encode_tokens(tokens, batch_size=None if is_gpu else options.get("batch_size", 32))
 
     def _set_context(self, texts: Sequence[str], task_metadata: TaskMetadata, task: tuple[str, ...]) -> None:
         self._context_of = task
         if not isinstance(self.model, ContextualModel):
             return
-        if self.method == "null":
+        if self.context == "null":
             self.model.set_context(None)
             return
         pool = self.fixed_context or texts
         drawn = draw_context(pool, self.model.config.num_contexts, self.context_seed, *task)
         prompt = get_task_prompt(self.model.config.prompts, task_metadata, PromptType.document)
-        self.model.set_context_tokens(self._tokens(drawn, prompt))
+        self.model.set_context_tokens(self._tokenize(drawn, prompt))
 
-    def _tokens(self, texts: Sequence[str], prompt: str) -> Any:
+    def _tokenize(self, texts: Sequence[str], prompt: str) -> Any:
         return tokenize([prompt + text for text in texts], self._tokenizer, self.model.config.max_tokens)
 
     def _check(self) -> None:
-        if self.method not in METHODS:
-            raise ValueError(f"method={self.method!r} is unknown; choose one of {list(METHODS)}")
-        if (self.method == "none") != isinstance(self.model, Biencoder):
+        if self.context not in CONTEXTS:
+            raise ValueError(f"context={self.context!r} is unknown; choose one of {list(CONTEXTS)}")
+        if (self.context == "none") != isinstance(self.model, Biencoder):
             raise ValueError(
-                f"method={self.method!r}: a contextual model needs a context, set 'corpus', 'fixed' or 'null'"
+                f"context={self.context!r}: a contextual model needs a context, set 'own', 'fixed' or 'null'"
             )
-        if (self.method == "fixed") != bool(self.fixed_context):
-            raise ValueError(f"method={self.method!r} with {len(self.fixed_context)} fixed texts: give both or neither")
+        if (self.context == "fixed") != bool(self.fixed_context):
+            raise ValueError(
+                f"context={self.context!r} with {len(self.fixed_context)} fixed texts: give both or neither"
+            )
 
-    def _experiment(self) -> dict[str, Any]:
+    def _describe_context(self) -> dict[str, Any]:
         if not isinstance(self.model, ContextualModel):
             return {}
-        found: dict[str, Any] = {"context": self.method, "num_contexts": self.model.config.num_contexts}
-        if self.method != "null":
+        found: dict[str, Any] = {
+            "context": STORED_AS.get(self.context, self.context),
+            "num_contexts": self.model.config.num_contexts,
+        }
+        if self.context != "null":
             found["context_seed"] = self.context_seed
         if self.fixed_context:
             found["context_texts"] = hashlib.sha256("\0".join(self.fixed_context).encode()).hexdigest()[:12]
         return found
 
 
+class SurrogateForMteb(AbsEncoder):
+    """A surrogate with the encoder protocol of mteb, with its own prompts and without context."""
+
+    def __init__(self, encoder: FixedEncoder) -> None:
+        self.model, self._encoder = encoder.name, encoder
+        self.mteb_model_meta = ModelMeta.create_empty(
+            {
+                "name": f"surrogate/{encoder.name.rpartition('/')[2]}",
+                "revision": "untrained",
+                "max_tokens": encoder.max_tokens,
+                "similarity_fn_name": ScoringFunction.COSINE,
+            }
+        )
+
+    def encode(self, inputs: DataLoader[BatchedInput], *, task_metadata: TaskMetadata, **options: Any) -> Array:
+        """Return L2-normalised vectors, float32 (N, D)."""
+        prompt = get_task_prompt(self._encoder.prompts, task_metadata, options.get("prompt_type"))
+        texts = [prompt + text for batch in inputs for text in batch["text"]]
+        return self._encoder.embed(texts)
+
+
+def build_model_meta(
+    model: Model,
+    *,
+    name: str,
+    experiment: Mapping[str, Any],
+    revision: str | None = None,
+    loader: Callable[..., Any] | None = None,
+) -> ModelMeta:
+    """Return complete metadata. The default revision is the digest of the model, so other weights are another model."""
+    config = model.config
+    count = sum(weight.numel() for weight in model.parameters())
+    embeddings = sum(backbone.model.get_input_embeddings().weight.numel() for backbone in get_backbones(model))
+    return ModelMeta(
+        loader=loader,
+        loader_kwargs={},
+        name=name,
+        revision=revision or compute_model_digest(model),
+        release_date=None,
+        languages=["eng-Latn"],
+        n_parameters=count,
+        n_embedding_parameters=embeddings,
+        memory_usage_mb=round(sum(w.numel() * w.element_size() for w in model.parameters()) / MEBIBYTE, 1),
+        max_tokens=config.max_tokens,
+        embed_dim=config.hidden_size,
+        license=None,
+        open_weights=True,
+        public_training_code=None,
+        public_training_data=None,
+        framework=["PyTorch", "Transformers", "safetensors"],
+        reference=None,
+        similarity_fn_name=ScoringFunction.COSINE,
+        use_instructions=config.prompts != "none",
+        training_datasets=None,
+        model_type=["dense"],
+        modalities=["text"],
+        experiment_kwargs=dict(experiment) or None,
+    )
+
+
+def _read_context(context: str, method: str | None) -> str:
+    """Return the context in today's words."""
+    given = context if method is None else method
+    if method is not None or given == "corpus":
+        warnings.warn('MtebModel takes context="own" instead of method="corpus"', DeprecationWarning, stacklevel=3)
+    return "own" if given == "corpus" else given
+
+
 def _check_no_corpus(task_metadata: TaskMetadata) -> None:
-    """ValueError for a task that searches a corpus, when texts that may be queries come before it."""
+    """Raise ValueError if a retrieval task passes possible queries before its corpus."""
     if task_metadata.type in TYPES_WITH_CORPUS:
         raise ValueError(
             f"{task_metadata.name}: queries came before the corpus, and a context is never drawn from queries; "
@@ -148,7 +241,7 @@ def _check_no_corpus(task_metadata: TaskMetadata) -> None:
 
 
 def get_task_prompt(name: str, task_metadata: TaskMetadata, prompt_type: PromptType | None) -> str:
-    """Return what stands before the texts of a task for a model that has prompts of a name, "none" for bare text."""
+    """Return the prompt of a task for a model with the prompt set `name`, or "" if the set is "none"."""
     if name == "none":
         return ""
     if task_metadata.name in BOTH_SIDES:
@@ -160,7 +253,7 @@ def get_task_prompt(name: str, task_metadata: TaskMetadata, prompt_type: PromptT
 
 
 def draw_context(texts: Sequence[str], num_contexts: int, seed: int, *task: str) -> list[str]:
-    """Return `num_contexts` of the texts, without repeats while they last; the same seed and task give the same ones"""
+    """Return `num_contexts` texts, repeated only if there are too few. The draw depends on seed and task alone."""
     if not texts:
         raise ValueError(f"task {task}: there are no texts to draw a context from")
     order = generator_for(seed, "mteb context", *task).permutation(len(texts))[:num_contexts]

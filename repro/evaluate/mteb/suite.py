@@ -1,10 +1,13 @@
-"""A small MTEB that needs no network: mteb's own task classes over our evaluation collections and what wheels ship.
+"""Offline mteb tasks: mteb's own task classes over our evaluation collections and texts from installed wheels.
 
-Retrieval: documents of a collection by its queries. Reranking: the same after BM25's best 20. Clustering: documents of
-a family's collections. Classification: which collection of its family a query belongs to, and the polarity of film
-reviews (Pang and Lee, a sample of 200 in gensim). Pair classification: a query and its document, or another of the same
-collection. STS: news texts (Lee), WordSim-353 and SimLex-999, with human judgements, from gensim. Summarisation: no
-wheel carries summaries with judgements, so there is none.
+- Retrieval: the queries of a collection search its documents.
+- Reranking: the same for the 20 best documents of BM25.
+- Clustering: documents by collection, within a family.
+- Classification: queries by collection within a family, and the polarity of film reviews (Pang and Lee, a sample of 200
+  in gensim).
+- Pair classification: a query with its document, or with another document of the collection.
+- STS: news texts (Lee), WordSim-353 and SimLex-999, with human judgements, from gensim.
+- Summarisation: no tasks, because no wheel contains summaries with judgements.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ from mteb.abstasks.task_metadata import TaskMetadata
 
 from repro.data.beir import Retrieval
 from repro.evaluate.mteb.task import split_data
-from repro.evaluate.polarity import film_reviews, list_gensim_texts
+from repro.evaluate.polarity import list_gensim_texts, load_film_reviews
 from repro.evaluate.retrieval import ENGLISH, bm25_search
 from repro.seeds import generator_for
 
@@ -44,14 +47,14 @@ MAIN_SCORES = {
 }
 RERANKED = 20
 TEXTS_PER_LABEL = 60
-NEWS_STRIDE = 4  # of the 1225 pairs of 50 news texts: each text is embedded once a pair
+NEWS_STRIDE = 4  # use every fourth of the 1225 pairs of 50 news texts, since texts are embedded once per pair
 SPLIT = "test"
 RERANKED_ENDING = "-reranked"
 Labelled = tuple[list[str], list[str]]
 
 
 def list_offline_tasks(families: dict[str, list[Retrieval]]) -> list[AbsTask]:
-    """Return the tasks over collections by family; of each family the first two are searched, the third reranked."""
+    """Return the tasks over collections by family. The first two of a family are searched, the third is reranked."""
     tasks: list[AbsTask] = []
     for family, collections in families.items():
         tasks += [_make_retrieval_task(collection) for collection in collections[:2]]
@@ -66,12 +69,12 @@ def list_offline_tasks(families: dict[str, list[Retrieval]]) -> list[AbsTask]:
 
 
 def list_human_tasks() -> list[AbsTask]:
-    """Return the tasks on texts that people have judged, from gensim's wheel; ValueError when it is not installed."""
+    """Return the tasks with human judgements from the gensim wheel. Raises ValueError if it is not installed."""
     folder = list_gensim_texts()
     words = (("wordsim-353", "wordsim353.tsv"), ("simlex-999", "simlex999.txt"))
     tasks: list[AbsTask] = [_make_sts_task(name, _list_word_pairs(folder / file)) for name, file in words]
     tasks.append(_make_sts_task("lee-news", _list_news_pairs(folder)))
-    tasks.append(_make_classification_task("polarity", film_reviews()))
+    tasks.append(_make_classification_task("polarity", load_film_reviews()))
     return tasks
 
 
@@ -80,24 +83,24 @@ def _make_retrieval_task(collection: Retrieval) -> AbsTask:
 
 
 def _make_reranking_task(collection: Retrieval) -> AbsTask:
-    """BM25's best documents of each query, its right ones added where they are missing."""
-    run, _ = bm25_search(collection, RERANKED, tokenizer=ENGLISH)  # as published records have it
+    """Rerank the best BM25 documents of each query, with missing judged documents added."""
+    run, _ = bm25_search(collection, RERANKED, tokenizer=ENGLISH)  # as in published records
     candidates = {query: sorted({*list(hits)[:RERANKED], *collection.judgements[query]}) for query, hits in run.items()}
     data = split_data(collection) | {"top_ranked": candidates}
     return _make_task(AbsTaskRetrieval, f"{collection.name}{RERANKED_ENDING}", "Reranking", {SPLIT: data})
 
 
 def _make_pair_task(name: str, collection: Retrieval) -> AbsTask:
-    """Each query with its right document, and with the nearest before it of other queries' that is not right for it.
+    """Pair each query with its relevant document, and with an irrelevant one.
 
-    Where all of them are right, the wrong one is the first of the collection that is not. Queries without a right
-    document are left out.
+    The irrelevant document is the relevant one of a preceding query, the nearest that is irrelevant here. If there is
+    none, it is the first irrelevant document of the collection. Queries without a relevant document are skipped.
     """
-    texts, asked = (
+    texts, queries = (
         dict(zip(ids, words, strict=True))
         for ids, words in ((collection.document_ids, collection.documents), (collection.query_ids, collection.queries))
     )
-    relevant = {query: [one for one, grade in collection.judgements[query].items() if grade > 0] for query in asked}
+    relevant = {query: [one for one, grade in collection.judgements[query].items() if grade > 0] for query in queries}
     right = {query: here[0] for query, of in relevant.items() if (here := [one for one in of if one in texts])}
     answers = list(right.values())
     wrong: dict[str, str] = {}
@@ -107,7 +110,7 @@ def _make_pair_task(name: str, collection: Retrieval) -> AbsTask:
         if found is not None:
             wrong[query] = found
     rows = {
-        "sentence1": [asked[query] for query in [*right, *wrong]],
+        "sentence1": [queries[query] for query in [*right, *wrong]],
         "sentence2": [texts[document] for document in [*answers, *wrong.values()]],
         "labels": [1] * len(right) + [0] * len(wrong),
     }
@@ -153,29 +156,29 @@ def _make_labelled_task(groups: Sequence[tuple[str, Sequence[str]]], family: str
     return texts, labels
 
 
-def _lines(path: Path, encoding: str) -> list[str]:
+def _read_lines(path: Path, encoding: str) -> list[str]:
     return path.read_text(encoding=encoding).strip("\n").split("\n")
 
 
 def _list_word_pairs(path: Path) -> list[tuple[str, str, float]]:
-    lines = [line.split("\t") for line in _lines(path, "utf-8") if not line.startswith("#")]
+    lines = [line.split("\t") for line in _read_lines(path, "utf-8") if not line.startswith("#")]
     return [(first, second, float(score)) for first, second, score in lines]
 
 
 def _list_news_pairs(folder: Path) -> list[tuple[str, str, float]]:
-    texts = _lines(folder / "lee.cor", "latin-1")
+    texts = _read_lines(folder / "lee.cor", "latin-1")
     judged = np.loadtxt(folder / "similarities0-1.txt")
     pairs = list(zip(*np.triu_indices(len(texts), 1), strict=True))[::NEWS_STRIDE]
     return [(texts[i], texts[j], float(judged[i, j])) for i, j in pairs]
 
 
 def _make_task(kind: type[AbsTask], name: str, category: str, data: dict[str, Any]) -> Any:
-    """Return a task of mteb's own class with this data; its revision is a digest of it."""
+    """Return a task of an mteb class with this data. Its revision is a digest of the data."""
     holder = DatasetDict(data) if category not in ("Retrieval", "Reranking") else data
     metadata = TaskMetadata(
         name=name,
         description=f"{category} on {name}, from texts of this machine.",
-        dataset={"path": f"local/{name}", "revision": _digest(data)},
+        dataset={"path": f"local/{name}", "revision": _compute_digest(data)},
         type=cast(Any, category),
         category="t2t",
         modalities=["text"],
@@ -191,7 +194,7 @@ def _make_task(kind: type[AbsTask], name: str, category: str, data: dict[str, An
     return type(f"Local{category}", (kind,), {"metadata": metadata, "load_data": load_data})()
 
 
-def _digest(data: dict[str, Any]) -> str:
+def _compute_digest(data: dict[str, Any]) -> str:
     found = hashlib.sha256()
     for split, value in sorted(data.items()):
         parts = value.items() if isinstance(value, dict) else [("rows", value)]

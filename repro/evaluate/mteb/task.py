@@ -1,4 +1,4 @@
-"""One of our collections as a task of mteb, so that its own evaluation and result files are used offline."""
+"""Wrap one of our collections as an mteb task, to use mteb's evaluation and result files offline."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from mteb.abstasks.task_metadata import TaskMetadata
 
 from repro.data.beir import Retrieval, fitting_quirks
 from repro.data.paper.quirks import Quirks, find_quirks
-from repro.evaluate.kept import compute_content_digest
-from repro.evaluate.retrieval import without_negative_grades
+from repro.evaluate.result_cache import compute_content_digest
+from repro.evaluate.retrieval import clip_negative_grades
 
 BOTH_SIDES = {"QuoraRetrieval"}
-"""Names of tasks whose documents are questions and carry the prompt of queries: the authors' exception, and ours."""
+"""Names of tasks whose documents are questions, so they carry the query prompt. The first is from the authors."""
 
 
 def retrieval_task(retrieval: Retrieval, split: str = "test", quirks: Quirks | None = None) -> AbsTaskRetrieval:
-    """Return a retrieval task; its revision is a digest of its content, texts too, which ends its name as well.
+    """Return a retrieval task. Its revision is a digest of its content, including texts.
 
-    mteb caches results by a task's name, whatever its revision: changed data must have another name. `quirks`: what is
-    odd about the collection. Default: what its name is known for, if its content fits.
+    The name of the task ends with the digest, because mteb caches results by name and ignores the revision. `quirks`
+    are the oddities of the collection, by default those known for its name, if its content fits.
     """
     odd = fitting_quirks(find_quirks(retrieval.name), retrieval) if quirks is None else quirks
 
     class Collection(AbsTaskRetrieval):
-        metadata = _metadata(retrieval, split)
+        metadata = _build_metadata(retrieval, split)
         ignore_identical_ids = odd.removes_self_hits
 
         def load_data(self, num_proc: int | None = None, **_: Any) -> None:
@@ -39,16 +39,16 @@ def retrieval_task(retrieval: Retrieval, split: str = "test", quirks: Quirks | N
 
 
 def split_data(retrieval: Retrieval) -> Any:
-    """Return the corpus, queries and judgements as mteb holds them."""
+    """Return the corpus, queries and judgements in the format of mteb."""
     return {
         "corpus": Dataset.from_dict({"id": list(retrieval.document_ids), "text": list(retrieval.documents)}),
         "queries": Dataset.from_dict({"id": list(retrieval.query_ids), "text": list(retrieval.queries)}),
-        "relevant_docs": without_negative_grades(retrieval.judgements),
+        "relevant_docs": clip_negative_grades(retrieval.judgements),
         "top_ranked": None,
     }
 
 
-def _metadata(retrieval: Retrieval, split: str) -> TaskMetadata:
+def _build_metadata(retrieval: Retrieval, split: str) -> TaskMetadata:
     content = compute_content_digest(retrieval)
     return TaskMetadata(
         name=f"{retrieval.name}-{content[:8]}",

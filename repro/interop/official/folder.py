@@ -24,8 +24,7 @@ from repro.interop.official.keys import NULL_VECTOR, to_ours, to_theirs
 from repro.interop.safe_weights import read_safetensors
 from repro.model.contextual import ContextualModel
 from repro.model.encoding import WEIGHTS_FILE, write_tensors
-from repro.storage.atomic import whole_file
-from repro.storage.json_files import json_object
+from repro.storage.files import json_object, whole_file
 
 RELEASES = {
     "jxm/cde-small-v1": "e151df18af0d7f1d1c37b074fee58406ececf19f",

@@ -32,7 +32,7 @@ from repro.interop.search.index import (
 from repro.interop.stock_encoder import StockEncoder
 from repro.model.biencoder import Biencoder
 from repro.model.contextual import ContextualModel
-from repro.storage.atomic import whole_folder
+from repro.storage.files import whole_folder
 
 DOCUMENTS_AT_ONCE = 2048
 SAYS_EVERY_SECONDS = 5.0

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from repro.storage.digests import noted_digests
-from repro.storage.json_files import json_object, short
+from repro.storage.files import json_object
 from repro.storage.paths import get_corpora_folder, home
+from repro.text import short
 
 IDS = ("_id", "id", "doc_id", "docid")
 TEXTS = ("text", "document", "contents", "content", "passage", "positive", "pos", "answer", "body")

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from tokenizers import Tokenizer
 
-from repro.storage.json_files import json_object
+from repro.storage.files import json_object
 
 SETTINGS_FILE, WORDS_FILE, WEIGHTS_FILE, TOKENIZER_FILE = "encoder.json", "words.npy", "weights.npz", "tokenizer.json"
 Array = np.ndarray

@@ -1,4 +1,4 @@
-"""Where a measure keeps what it has found so far: a run that is killed while it is measured goes on behind that."""
+"""Cache partial results of an analysis, so that an interrupted run resumes after the last one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from repro.batches.fixed_encoder import get_surrogate
-from repro.evaluate.kept import FOLDER, Kept
+from repro.evaluate.result_cache import FOLDER, Kept
 from repro.evaluate.suites import Encoder
 from repro.pipeline.prompting import get_encoder_in_key
 from repro.records.provenance import machine
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
     from repro.model.contextual import ContextualModel
 
 Values = Mapping[str, np.ndarray]
-"""Numbers of queries by name, float32 each."""
+"""Values of queries by name, float32 each."""
 
 
-def keep_in(folder: Path, run: Run, model: Encoder | None, **decides: Any) -> Kept | None:
-    """Return where results of a run's system are kept, which all that decides its vectors tells from any other.
+def open_cache(folder: Path, run: Run, model: Encoder | None, **decides: Any) -> Kept | None:
+    """Return the result cache of a run's system. Its key contains everything that decides the vectors.
 
-    None for a model that is none of ours, and so has no digest.
+    Returns None for a model of another library, which has no digest.
     """
     from repro.evaluate.digests import compute_model_digest
     from repro.model.encoding import TextEncoder
 
     if model is not None and not isinstance(model, TextEncoder):
         return None
-    its_digest = None if model is None else compute_model_digest(cast("ContextualModel", model))
-    weights = get_encoder_in_key(get_surrogate(run)) if model is None else {"model": its_digest}
+    model_digest = None if model is None else compute_model_digest(cast("ContextualModel", model))
+    weights = get_encoder_in_key(get_surrogate(run)) if model is None else {"model": model_digest}
     return Kept(
         folder / FOLDER,
         {"run": run_id(run), "machine": machine(narrow=getattr(model, "is_narrow", False)), **weights, **decides},
@@ -42,5 +42,5 @@ def keep_in(folder: Path, run: Run, model: Encoder | None, **decides: Any) -> Ke
 
 
 def load_cached_part(kept: Kept | None, name: str, decides: Mapping[str, Any], find: Callable[[], Values]) -> Values:
-    """Return a part of what a measure gives: what was kept under this name and `decides`, or what `find` gives."""
+    """Return the part of an analysis cached under this name and `decides`, or compute it with `find`."""
     return find() if kept is None else kept.values(name, decides, find)

@@ -1,4 +1,4 @@
-"""The words a claim is made of: which runs, which metric of them, and the unit its differences are printed in."""
+"""The parts of a claim: a selection of runs, a metric, and the unit in which differences are printed."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from repro.spec.scales import get_scale
 
 @dataclass(frozen=True)
 class ByScale:
-    """A value of a field that is another at each scale, such as the largest batch."""
+    """A value that depends on the scale, such as the largest batch size."""
 
     values: tuple[tuple[str, Any], ...]
 
     def at(self, scale: str) -> Any:
-        """Return the value at a scale; the empty tuple, which no run has, at one that is not named."""
+        """Return the value at a scale, or an empty tuple, which matches no run, at a scale without one."""
         return dict(self.values).get(scale, ())
 
     def __str__(self) -> str:
@@ -25,7 +25,7 @@ class ByScale:
 
 
 def by_scale(values: Mapping[str, Any]) -> ByScale:
-    """Return a value for `pick` and `term` that depends on the scale; ValueError names an unknown scale."""
+    """Return a scale-dependent value for `pick` and `term`. Raises ValueError for an unknown scale."""
     for scale in values:
         get_scale(scale)
     return ByScale(tuple(values.items()))
@@ -33,16 +33,16 @@ def by_scale(values: Mapping[str, Any]) -> ByScale:
 
 @dataclass(frozen=True)
 class Pick:
-    """Which runs are meant: those whose fields have these values (a tuple: any of them; `by_scale`: the scale's own)"""
+    """A selection of runs by the values of their fields. A tuple matches any of its values."""
 
     wanted: tuple[tuple[str, Any], ...]
 
     def matches(self, run: Run) -> bool:
-        """Return whether a run is meant."""
-        return all(_is_one_of(getattr(run, name), value, run.scale) for name, value in self.wanted)
+        """Return whether a run is selected."""
+        return all(_matches_value(getattr(run, name), value, run.scale) for name, value in self.wanted)
 
     def at(self, scale: str) -> Pick:
-        """Return the same choice with the values of one scale."""
+        """Return the same selection with the values of one scale."""
         known = ((name, value.at(scale) if isinstance(value, ByScale) else value) for name, value in self.wanted)
         return Pick(tuple(known))
 
@@ -50,33 +50,33 @@ class Pick:
         return ", ".join(f"{name}={value}" for name, value in self.wanted)
 
 
-def _is_one_of(found: Any, value: Any, scale: str) -> bool:
-    meant = value.at(scale) if isinstance(value, ByScale) else value
-    return found in meant if isinstance(meant, tuple) else found == meant
+def _matches_value(found: Any, value: Any, scale: str) -> bool:
+    expected = value.at(scale) if isinstance(value, ByScale) else value
+    return found in expected if isinstance(expected, tuple) else found == expected
 
 
 def pick(**wanted: Any) -> Pick:
-    """Return the choice of runs with these values; ValueError names an unknown field."""
+    """Select the runs with these values. Raises ValueError for an unknown field."""
     check_fields(wanted, "pick()")
     return Pick(tuple(sorted(wanted.items())))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Term:
-    """One number a claim speaks of: a metric path over the picked runs."""
+    """One number of a claim: a metric path, averaged over the selected runs."""
 
     metric: str
     of: Pick
 
 
 def term(metric: str, **wanted: Any) -> Term:
-    """Return the metric of the picked runs."""
+    """Return the term for a metric of the selected runs."""
     return Term(metric=metric, of=pick(**wanted))
 
 
 @dataclass(frozen=True)
 class Unit:
-    """What a number is printed in: its word, what it is multiplied by before it is printed, how many decimals."""
+    """A unit for printed numbers: its name, the factor that is applied first, and the number of decimals."""
 
     name: str
     factor: float = 1.0
@@ -85,7 +85,7 @@ class Unit:
 
 POINTS_OF_100 = Unit("points", 100.0)
 LOG2 = "log2 "
-"""A metric path that begins so is the logarithm of the metric: a difference of two is a ratio, in doublings."""
+"""Prefix of a metric path for the logarithm of the metric. A difference of two is a ratio, in doublings."""
 COSINES = (
     "train/difficulty",
     "batches/difficulty",
@@ -95,15 +95,15 @@ COSINES = (
     "spread/",
 )
 POINTS = ("runs", "datasets")
-"""What a point of a correlation may be."""
+"""Kinds of points of a correlation."""
 BLOCKS = ("", "family")
-"""What is drawn together when a correlation over datasets is judged: a dataset for itself, or its whole family."""
+"""The blocks of a correlation over datasets: single datasets, or whole families."""
 PARTS = ("name", "family")
-"""What `*` stands for in the metric of a claim that something varies: each dataset, or each family."""
+"""Values of `*` in the metric of `Varies`: the names of datasets, or families."""
 
 
 def get_display_unit(metric: str) -> Unit:
-    """Return what differences of a metric are printed in."""
+    """Return the unit for differences of a metric."""
     if metric.startswith(LOG2):
         return Unit("doublings")
     if metric == "train/loss":
@@ -112,6 +112,6 @@ def get_display_unit(metric: str) -> Unit:
 
 
 def check_choice(where: str, name: str, value: str, valid: tuple[str, ...]) -> None:
-    """ValueError when a value is none of the valid ones; says them."""
+    """Raise ValueError if a value is not one of the valid ones, and list them."""
     if value not in valid:
         raise ValueError(f"{where}: {name}={value!r} is unknown; choose one of {list(valid)}")

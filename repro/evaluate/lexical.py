@@ -1,9 +1,9 @@
-"""Word overlap: BM25's formula over WordPiece tokens as an inner product, its words weighted by an IDF of any text.
+"""Word overlap: the BM25 formula over WordPiece tokens as an inner product, with IDF weights from any text.
 
 A word in a share p of documents weighs −log p. A share counted in n documents is mixed with a prior share, that of the
-training text, which counts as `PRIOR` documents more.
+training text. The prior counts as `PRIOR` additional documents.
 
-Shapes: Q queries, D documents, N texts, V words of the vocabulary, W words that some query has.
+Shapes: Q queries, D documents, N texts, V words of the vocabulary, W words of the queries.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from repro.data.tokens import Tokens, load_tokenizer, tokenize
 from repro.evaluate.retrieval import Matrix
 
 PRIOR = 8.0
-"""Documents that the training text counts as, where shares of few documents would say that most words never occur."""
-K1, B = 0.9, 0.4  # as BM25's reference has them
+"""Weight of the training text in documents. Without it, a few documents would suggest that most words never occur."""
+K1, B = 0.9, 0.4  # as in the BM25 reference
 MOST_TOKENS = 512
 
 Vectors = tuple[Matrix, Matrix]
-"""Vectors of queries and documents, float32 (Q, H) and (D, H), dense or sparse, to be compared by inner product."""
+"""Vectors of queries and documents, float32 (Q, H) and (D, H), dense or sparse, compared by inner product."""
 
 
 @dataclass(frozen=True)
 class Shares:
-    """In which share of a text's documents each word is, (V,), and how many documents those are."""
+    """Document counts of each word, (V,), and the total number of documents."""
 
     counts_V: np.ndarray
     num_documents: int
@@ -37,7 +37,7 @@ class Shares:
     @classmethod
     def of(cls, documents: Sequence[str]) -> Shares:
         """Count the words of some documents."""
-        return cls(document_frequency([documents]), len(documents))
+        return cls(count_document_frequency([documents]), len(documents))
 
     def idf(self, prior_V: np.ndarray) -> np.ndarray:
         """Return −log of the share of each word, mixed with a prior share, float32 (V,)."""
@@ -45,32 +45,34 @@ class Shares:
         return -np.log(share_V).astype(np.float32)
 
     def as_prior(self) -> np.ndarray:
-        """Return the share of each word, half a document more and so above 0, float64 (V,)."""
+        """Return the share of each word, float64 (V,). Half a document is added, so every share is above 0."""
         prior_V: np.ndarray = (self.counts_V + 0.5) / (self.num_documents + 1)
         return prior_V
 
 
-def document_frequency(blocks: Iterable[Sequence[str]]) -> np.ndarray:
-    """Return in how many of the texts each word is, int64 (V,)."""
+def count_document_frequency(blocks: Iterable[Sequence[str]]) -> np.ndarray:
+    """Return the number of texts that contain each word, int64 (V,)."""
     tokenizer = load_tokenizer("minilm")
     size = tokenizer.get_vocab_size()
     frequency_V = np.zeros(size, np.int64)
     for texts in blocks:
         tokens = tokenize(list(texts), tokenizer, MOST_TOKENS)
+        # Encode (text, word) as one integer, so that `unique` counts a word once per text.
         text_of_token = np.repeat(np.arange(len(tokens)), tokens.lengths)
         distinct = np.unique(text_of_token * size + tokens.ids)
         frequency_V += np.bincount(distinct % size, minlength=size)
     return frequency_V
 
 
-def word_overlap(retrieval: Retrieval) -> Callable[[np.ndarray], Vectors]:
-    """Return BM25 as an inner product: counts of a query's words, and their saturated counts in documents by weight.
+def build_word_overlap(retrieval: Retrieval) -> Callable[[np.ndarray], Vectors]:
+    """Return BM25 as an inner product: word counts of queries, and weighted saturated word counts of documents.
 
-    Sparse arrays (Q, W) and (D, W): memory holds a few numbers for each word of a document that some query has.
+    The result maps weights (V,) to sparse arrays (Q, W) and (D, W). Memory holds one value per query word of a
+    document.
     """
     queries, documents = tokenize_words(retrieval.queries), tokenize_words(retrieval.documents)
     words_W = np.unique(queries.ids)
-    queries_QW, counts_DW = _counts(queries, words_W), _counts(documents, words_W)
+    queries_QW, counts_DW = _count_words(queries, words_W), _count_words(documents, words_W)
     lengths_D = documents.lengths / max(1.0, float(documents.lengths.mean()))
     norms = np.repeat(K1 * (1 - B + B * lengths_D), np.diff(counts_DW.indptr))
     saturated = (counts_DW.data / (counts_DW.data + norms)).astype(np.float32)
@@ -83,8 +85,8 @@ def word_overlap(retrieval: Retrieval) -> Callable[[np.ndarray], Vectors]:
     return under
 
 
-def _counts(tokens: Tokens, words_W: np.ndarray) -> csr_array:
-    """Return how often each text has each of the sorted words, float32 (N, W)."""
+def _count_words(tokens: Tokens, words_W: np.ndarray) -> csr_array:
+    """Return the count of each of the sorted words in each text, float32 (N, W)."""
     rows, known = np.repeat(np.arange(len(tokens)), tokens.lengths), np.isin(tokens.ids, words_W)
     columns = np.searchsorted(words_W, tokens.ids[known])
     counts = coo_array((np.ones(len(columns), np.float32), (rows[known], columns)), shape=(len(tokens), len(words_W)))
@@ -92,8 +94,9 @@ def _counts(tokens: Tokens, words_W: np.ndarray) -> csr_array:
 
 
 def tokenize_words(texts: Sequence[str]) -> Tokens:
-    """Return the words of whole texts without special tokens."""
+    """Return the tokens of whole texts without special tokens."""
     tokens = tokenize(list(texts), load_tokenizer("minilm"), MOST_TOKENS)
+    # The first and the last token of each text are special tokens.
     inside = np.ones(len(tokens.ids), bool)
     inside[tokens.offsets[:-1]] = inside[tokens.offsets[1:] - 1] = False
     return Tokens(tokens.ids[inside], np.concatenate([[0], np.cumsum(tokens.lengths - 2)]).astype(np.int64))

@@ -1,11 +1,14 @@
-"""How far one ranking of a suite is ahead of another: by collection, by family and on the mean, each with an interval.
+"""Compare two rankings of a suite by collection, by family and in the mean, each with a confidence interval.
 
-1. Queries are paired. In each collection the difference is the mean over its queries; a family's and the suite's are
-means over their collections. 2. An interval is the middle 95 % of 2000 bootstrap resamples of the queries within each
-collection (`claims/bootstrap.py`). Collections are resampled by themselves, so a family's resamples are the means of
-its collections' resamples. It covers other queries, not another training seed or another draw of context documents.
+1. Queries are paired. The difference of a collection is the mean over its queries. Those of a family and of the suite
+   are means over collections.
+2. The interval is the middle 95 % of 2000 bootstrap resamples of the queries within each collection
+   (`statistics/bootstrap.py`). Collections are resampled independently. The resamples of a family are therefore the
+   means of those of its collections.
 
-Shapes: Q queries of all collections, in the order of the collections; R resamples; G groups.
+The interval covers other queries. It does not cover other training seeds or other draws of context documents.
+
+Shapes: Q queries of all collections in the order of the collections, R resamples.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from repro.statistics.bootstrap import paired_bootstrap, percentile_interval
 
 @dataclass(frozen=True)
 class Gap:
-    """A difference, its interval, and the resamples that the interval is of, float64 (R,)."""
+    """A difference, its interval, and the resamples behind the interval, float64 (R,)."""
 
     difference: float
     low: float
@@ -40,9 +43,9 @@ class Gap:
 
 
 def paired_gaps(first_Q: np.ndarray, second_Q: np.ndarray, datasets: Sequence[Mapping[str, Any]]) -> dict[str, Gap]:
-    """Return first − second by group (`group_datasets`); `datasets` say `name`, `family` and `num_queries`.
+    """Return first − second by group (`group_datasets`). Rows of `datasets` have `name`, `family` and `num_queries`.
 
-    The same shapes give the same draws: gaps of two calls can be compared resample by resample. ValueError when the
+    Equal shapes get equal draws, so gaps of two calls can be compared resample by resample. Raises ValueError if the
     queries do not pair up.
     """
     sizes = [int(row["num_queries"]) for row in datasets]
@@ -50,10 +53,11 @@ def paired_gaps(first_Q: np.ndarray, second_Q: np.ndarray, datasets: Sequence[Ma
         raise ValueError(f"{len(first_Q)} and {len(second_Q)} queries do not pair up with {sum(sizes)} of the suite")
     ends = np.cumsum(sizes)[:-1]
     pairs = zip(np.split(first_Q, ends), np.split(second_Q, ends), strict=True)
-    alone = [_of_collection(ours, theirs, place) for place, (ours, theirs) in enumerate(pairs)]
+    alone = [_compare_collection(ours, theirs, place) for place, (ours, theirs) in enumerate(pairs)]
     found = {}
     for group, members in group_datasets(datasets).items():
         difference = float(np.mean([alone[place].difference for place in members]))
+        # A single collection has its own resamples, larger groups average theirs.
         samples_R = alone[members[0]].samples_R
         if len(members) > 1:
             samples_R = np.mean([alone[place].samples_R for place in members], axis=0)
@@ -62,7 +66,7 @@ def paired_gaps(first_Q: np.ndarray, second_Q: np.ndarray, datasets: Sequence[Ma
 
 
 def mean_weights(datasets: Sequence[Mapping[str, Any]]) -> list[float]:
-    """Return the weight of each dataset in the suite's mean, on average 1; nothing if all weigh the same."""
+    """Return the weight of each dataset in the mean of the suite, 1 on average. Empty if all weights are equal."""
     places = group_datasets(datasets)[MEAN]
     if len(places) == len(datasets):
         return []
@@ -70,6 +74,6 @@ def mean_weights(datasets: Sequence[Mapping[str, Any]]) -> list[float]:
     return found
 
 
-def _of_collection(first_Q: np.ndarray, second_Q: np.ndarray, place: int) -> Gap:
+def _compare_collection(first_Q: np.ndarray, second_Q: np.ndarray, place: int) -> Gap:
     samples_R = paired_bootstrap(first_Q, second_Q, np.zeros(len(first_Q), np.int64), seed=place)
     return Gap.of(float(np.mean(np.subtract(first_Q, second_Q, dtype=np.float64))), samples_R)

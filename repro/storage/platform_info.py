@@ -1,4 +1,4 @@
-"""What systems call differently: cores for this process, its peak of memory, room on the disk."""
+"""Query the platform: usable cores, peak and free memory, and disk space for a file."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ import sys
 from pathlib import Path
 
 RESIDENT_UNIT_BYTES = 1 if sys.platform == "darwin" else 1024
-"""What `ru_maxrss` counts in."""
+"""The unit of `ru_maxrss`: bytes on macOS, KiB elsewhere."""
 
 
 def cores_here() -> int:
-    """Return how many cores this process may use; all of the machine where the system does not tell."""
+    """Return the number of cores that this process may use, or all cores if the system has no affinity mask."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def measure_peak_bytes(*, with_children: bool = False) -> int:
-    """Return the most memory that this process has had so far, or any of its children that have ended."""
-    asked = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN) if with_children else (resource.RUSAGE_SELF,)
-    return max(resource.getrusage(one).ru_maxrss for one in asked) * RESIDENT_UNIT_BYTES
+    """Return the peak resident memory of this process, or the maximum over it and its finished children."""
+    kinds = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN) if with_children else (resource.RUSAGE_SELF,)
+    return max(resource.getrusage(kind).ru_maxrss for kind in kinds) * RESIDENT_UNIT_BYTES
 
 
 def take_room(descriptor: int, num_bytes: int) -> None:
-    """Make an open file so long; OSError when the disk has no room for it, on systems that can tell beforehand."""
+    """Extend an open file to `num_bytes`. Raises OSError if the disk is full and the system can reserve space."""
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(descriptor, 0, num_bytes)
     else:
@@ -33,14 +33,15 @@ def take_room(descriptor: int, num_bytes: int) -> None:
 
 
 def measure_free_bytes() -> int | None:
-    """Return the memory that this process may still take: of the machine, or less under the limit of its cgroup.
+    """Return the memory that this process can still allocate, or None if the system does not report it.
 
-    None on a system that does not tell.
+    It is the available memory of the machine, or less if the cgroup has a limit.
     """
     found = []
     if (available := _read_number(Path("/proc/meminfo"), "MemAvailable:")) is not None:
         found.append(available * 1024)
     group = Path("/sys/fs/cgroup")
+    # cgroup v2, then v1
     for limit, used in (
         ("memory.max", "memory.current"),
         ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
@@ -52,7 +53,7 @@ def measure_free_bytes() -> int | None:
 
 
 def _read_number(path: Path, label: str) -> int | None:
-    """Return the whole number after a label at the start of a line; None if there is none, or no such file."""
+    """Return the integer after a label at the start of a line, or None without such a line or file."""
     try:
         lines = path.read_text(encoding="ascii", errors="replace").splitlines()
     except OSError:

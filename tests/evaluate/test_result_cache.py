@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from repro.data.beir import Retrieval, Suite, load_suite
-from repro.evaluate.kept import Kept, compute_content_digest
+from repro.evaluate.result_cache import Kept, compute_content_digest
 from repro.evaluate.suites import Ended, Keeping, Setting, evaluate_bm25, evaluate_setting
 from repro.model.config import ModelConfig
 from repro.model.start import build_model
@@ -86,7 +86,7 @@ def test_a_result_of_anything_else_is_made_again(suite: Suite, tmp_path: Path, c
 
 
 def test_a_collection_is_read_in_parts_for_the_digest_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("repro.evaluate.kept.TEXTS_AT_ONCE", 2)
+    monkeypatch.setattr("repro.evaluate.result_cache.TEXTS_AT_ONCE", 2)
     for size in (0, 1, 2, 5):
         ids, texts = tuple(map(str, range(size))), tuple(f'ä "{number}"' for number in range(size))
         retrieval = Retrieval("name", ids, texts, (), (), {})

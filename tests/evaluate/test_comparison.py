@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import bootstrap
 
 from repro.data.beir import group_datasets
-from repro.evaluate.paired import paired_gaps
+from repro.evaluate.comparison import paired_gaps
 from repro.statistics.bootstrap import paired_bootstrap, percentile_interval
 
 ROWS = [

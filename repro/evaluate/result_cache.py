@@ -1,0 +1,142 @@
+"""Cache results per collection and context, so that an interrupted evaluation resumes where it stopped.
+
+Each result is one file, written atomically. Its name contains a digest of everything that decides the scores: the
+system, the content of the collection, the scoring rules, and the corpus, size and seed of the context. A result counts
+only while its TREC run is unchanged, since another evaluation into the same folder may have replaced the run.
+
+Shapes: Q queries.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from repro.data.beir import Retrieval
+from repro.evaluate.collections import Collection
+from repro.storage.digests import hash_file
+from repro.storage.memo import Memo, are_numbers, get_digest_key
+
+RECIPE = 2
+"""Version of the search and its measures. Raise it if the same vectors would get other scores."""
+FOLDER = "kept"
+"""Name of the cache in the folder of a run, which exists until the run has a record."""
+TEXTS_AT_ONCE = 65_536
+KEY_LENGTH = 12
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class CachedResult:
+    """Scores of one system on one collection: each measure per query, float32 (Q,), and their provenance."""
+
+    values: Mapping[str, np.ndarray]
+    provenance: Mapping[str, Any]  # of the context or of the BM25 parameters, empty if there is neither
+    ties: str = ""  # one line about ties that decide scores
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The cached results of one system. `system` holds everything that decides its scores, as plain values."""
+
+    folder: Path
+    system: Mapping[str, Any]
+    _digests: dict[tuple[str, int], str] = field(default_factory=dict, compare=False)  # each reads all texts once
+
+    def path(self, collection: Collection, kind: str, source: Retrieval | None) -> Path:
+        """Return the path of the result under a context drawn from `source` (None: from no corpus)."""
+        decides = {
+            "recipe": RECIPE,
+            "system": dict(self.system),
+            "kind": kind,
+            "collection": self._get_digest(collection.retrieval),
+            "quirks": repr(collection.quirks),
+            "source": None if source is None else self._get_digest(source),
+        }
+        return self.folder / f"{collection.retrieval.name}-{kind}-{get_digest_key(decides, KEY_LENGTH)}.json"
+
+    def score(self, name: str, decides: Mapping[str, Any], score: Callable[[], float]) -> float:
+        """Return the number cached under a name and `decides`. Computes and stores it if it is missing."""
+        return self._load_or_compute(name, decides, lambda stored: float(stored["score"]), lambda: {"score": score()})
+
+    def values(
+        self, name: str, decides: Mapping[str, Any], find: Callable[[], Mapping[str, np.ndarray]]
+    ) -> dict[str, np.ndarray]:
+        """Return the float32 arrays cached under a name and `decides`. Computes and stores them if they are missing."""
+
+        def read(stored: Any) -> dict[str, np.ndarray]:
+            return {one: np.array(values, dtype=np.float32) for one, values in stored["values"].items()}
+
+        return self._load_or_compute(name, decides, read, lambda: {"values": _to_lists(find())})
+
+    def _load_or_compute(
+        self, name: str, decides: Mapping[str, Any], read: Callable[[Any], Result], make: Callable[[], Any]
+    ) -> Result:
+        key = get_digest_key({"recipe": RECIPE, "system": dict(self.system), **decides}, KEY_LENGTH)
+        memo = Memo(self.folder / f"{name}-{key}.json", key)
+        with suppress(KeyError, TypeError, ValueError, AttributeError):  # missing or damaged: compute it again
+            return read(memo.read())
+        made = make()
+        memo.write(made)
+        return read(made)
+
+    def _get_digest(self, retrieval: Retrieval) -> str:
+        # Reading all texts takes long, so digests are cached per object.
+        place = (retrieval.name, id(retrieval))
+        if place not in self._digests:
+            self._digests[place] = compute_content_digest(retrieval)
+        return self._digests[place]
+
+    def read(self, path: Path, run: Path) -> CachedResult | None:
+        """Return a cached result. Returns None if there is none, or if its TREC run has changed."""
+        stored = Memo(path, path.stem).read() if run.is_file() else None
+        try:
+            if stored is None or stored["run_sha256"] != hash_file(run):
+                return None
+            lengths = {len(one) for one in stored["values"].values()}
+            # Every measure of a query is between 0 and 1.
+            if len(lengths) != 1 or not all(are_numbers(one, low=0.0, high=1.0) for one in stored["values"].values()):
+                return None
+            values = {name: np.array(one, dtype=np.float32) for name, one in stored["values"].items()}
+            return CachedResult(values, stored["provenance"], stored.get("ties", ""))
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return None  # damaged or from another program: compute it again
+
+    def write(self, path: Path, run: Path, found: CachedResult) -> None:
+        """Store a result right after its TREC run was written."""
+        content = {
+            "values": _to_lists(found.values),
+            "provenance": dict(found.provenance),
+            "run_sha256": hash_file(run),
+        }
+        content |= {"ties": found.ties} if found.ties else {}
+        Memo(path, path.stem).write(content)
+
+
+def _to_lists(values: Mapping[str, np.ndarray]) -> dict[str, list[float]]:
+    return {name: [float(value) for value in one] for name, one in values.items()}
+
+
+def compute_content_digest(retrieval: Retrieval) -> str:
+    """Return sixteen hex digits of a collection's name, ids, texts and judgements."""
+    found = hashlib.sha256(retrieval.name.encode())
+    for words in (retrieval.document_ids, retrieval.documents, retrieval.query_ids, retrieval.queries):
+        for part in _iter_json(words):
+            found.update(part.encode())
+    judged = {query: dict(grades) for query, grades in retrieval.judgements.items()}
+    found.update(json.dumps(judged, sort_keys=True).encode())
+    return found.hexdigest()[:16]
+
+
+def _iter_json(words: Sequence[str]) -> Iterator[str]:
+    """Yield the output of `json.dumps` in parts. For millions of texts one string would take gigabytes."""
+    for start in range(0, max(1, len(words)), TEXTS_AT_ONCE):
+        yield (", " if start else "[") + json.dumps(words[start : start + TEXTS_AT_ONCE])[1:-1]
+    yield "]"

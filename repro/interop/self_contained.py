@@ -1,0 +1,101 @@
+"""Folders that need transformers, or sentence-transformers, and nothing of this project.
+
+The folder has the code of the model next to the weights, `modeling_cde.py`. One contextual folder opens in both
+libraries. A biencoder's opens in transformers; for sentence-transformers it needs stock modules only.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from repro.data.prompts import PROMPTS
+from repro.data.tokens import with_own_tokenizer
+from repro.interop import modeling_cde
+from repro.interop.contextual_module import fast_tokenizer
+from repro.interop.safe_weights import read_safetensors
+from repro.model.biencoder import Biencoder
+from repro.model.config import CONFIG_FILE, config_from
+from repro.model.contextual import ContextualModel, Model
+from repro.model.encoding import WEIGHTS_FILE, check_fit, get_shapes, write_tensors
+from repro.storage.files import json_object, read_json
+
+CODE = Path(modeling_cde.__file__)
+MODULE = f"{CODE.stem}.{modeling_cde.ContextualModule.__name__}"
+"""The class of the only module, as modules.json names it."""
+MODEL_TYPES = (modeling_cde.CdeConfig.model_type, modeling_cde.CdeBiencoderConfig.model_type)
+STORED_CONTEXT = ("context_embeddings", "context_input_ids", "context_attention_mask")
+
+
+def write_self_contained(model: Model, folder: Path) -> None:
+    """Write weights, configuration, tokenizer and code."""
+    kind: type[modeling_cde.CdePreTrainedModel] = modeling_cde.CdeModel
+    if isinstance(model, Biencoder):
+        kind = modeling_cde.CdeBiencoder
+    classes = {"AutoConfig": kind.config_class.__name__, "AutoModel": kind.__name__}
+    prompts = dict(PROMPTS[model.config.prompts]._asdict())
+    config = kind.config_class(
+        repro=asdict(model.config),
+        prompts=prompts,
+        architectures=[kind.__name__],
+        auto_map={auto: f"{CODE.stem}.{name}" for auto, name in classes.items()},
+        dtype="float32",
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    config.save_pretrained(folder)
+    write_tensors(dict(model.state_dict()), folder / WEIGHTS_FILE, {"format": "pt"})
+    fast_tokenizer(model.config).save_pretrained(folder)
+    shutil.copyfile(CODE, folder / CODE.name)
+    if isinstance(model, ContextualModel):
+        _write_json(folder / "modules.json", [{"idx": 0, "name": "0", "path": "", "type": MODULE}])
+        settings = {"model_type": "SentenceTransformer", "prompts": prompts, "default_prompt_name": None}
+        _write_json(folder / "config_sentence_transformers.json", settings | {"similarity_fn_name": "cosine"})
+
+
+def is_self_contained(folder: Path) -> bool:
+    """Return whether `write_self_contained` wrote a folder, or an opened model that was saved again."""
+    path = folder / CONFIG_FILE
+    return path.is_file() and json_object(path).get("model_type") in MODEL_TYPES
+
+
+def load_self_contained(folder: Path) -> Model:
+    """Read such a folder as one of our models, in eval mode, with the context that is stored in it.
+
+    The folder's own code is not run. ValueError names what does not fit.
+    """
+    path = folder / CONFIG_FILE
+    values = json_object(path)
+    if not isinstance(values.get("repro"), dict):
+        raise ValueError(f"{path} has no field `repro`: export or download the folder again")
+    config = config_from(values["repro"], str(path))
+    config = replace(config, tokenizer=with_own_tokenizer(config.tokenizer, folder))
+    model: Model = Biencoder(config) if config.architecture == Biencoder.architecture else ContextualModel(config)
+    found = read_safetensors(folder / WEIGHTS_FILE)
+    stored = {name: found.pop(name) for name in STORED_CONTEXT if name in found}
+    check_fit(get_shapes(found), get_shapes(model.state_dict()), f"{folder / WEIGHTS_FILE} does not fit its config")
+    model.load_state_dict(found)
+    if isinstance(model, ContextualModel):
+        if stored:
+            model.context_CE = stored[STORED_CONTEXT[0]].to(torch.float32)
+        elif values.get("context") is not None:
+            model.set_context(None)
+    return model.eval()
+
+
+def has_our_code(folder: Path) -> bool:
+    """Return whether a folder has the code of this version and no other module, so that it is safe to run."""
+    listed = folder / "modules.json"
+    types = [module.get("type") for module in read_json(listed)] if listed.is_file() else [MODULE]
+    config = json_object(folder / CONFIG_FILE)
+    names = {str(name).partition(".")[0] for name in dict(config.get("auto_map") or {}).values()}
+    code = folder / CODE.name
+    return types == [MODULE] and names == {CODE.stem} and code.is_file() and code.read_bytes() == CODE.read_bytes()
+
+
+def _write_json(path: Path, values: Any) -> None:
+    path.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")

@@ -1,0 +1,77 @@
+"""Derive the needs of a run from its fields: kinds of stages, tokenizer, domains and number of contexts.
+
+No data has to exist for this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from repro.data.pairs import Pairs
+from repro.spec import MEASURES, TRAINED, Run
+
+MINILM, NOMIC_BERT = "minilm", "nomic-ai/nomic-bert-2048"
+
+
+def kinds_of_evaluation(run: Run) -> list[str]:
+    """Return the kinds of stages for evaluation: the suite first, then those that build on it."""
+    wanted = ["evaluation"]
+    ranks = MEASURES[run.measure].reranks and run.architecture != "none"
+    wanted += ["candidates"] if run.protocol != "full" and ranks else []
+    return wanted + (["headroom"] if reports_headroom(run) else [])
+
+
+def list_pair_kinds(run: Run) -> list[str]:
+    """Return the kinds of stages of a run's training pairs, in the order of building."""
+    trains, embeds = run.architecture in TRAINED, needs_surrogate(run)
+    wanted = ["selection"] if MEASURES[run.measure].reads_pairs else []
+    wanted += ["tokens", "keys"] if trains else ["keys"] if embeds else []
+    wanted += ["positives"] if run.known_positives == "mask" and (trains or embeds) else []
+    wanted += ["embeddings"] if embeds else []
+    wanted += ["filter_embeddings"] if embeds and run.filter == "surrogate" else []
+    wanted += ["clusters"] if embeds and run.sampler == "cluster" else []
+    return wanted + (["negatives"] if trains and run.num_hard_negatives else [])
+
+
+def reads_pairs(run: Run) -> bool:
+    """Return whether a run reads the pairs of its corpus. BM25 does not. The first phase does not count."""
+    return bool(list_pair_kinds(run)) or reports_headroom(run)
+
+
+def needs_surrogate(run: Run) -> bool:
+    """Return whether the batches of a run depend on the surrogate's embeddings."""
+    if MEASURES[run.measure].samples_pairs:
+        return True
+    wanted = run.sampler == "cluster" or run.filter == "surrogate" or run.num_hard_negatives > 0
+    return run.architecture in TRAINED and wanted
+
+
+def reports_headroom(run: Run) -> bool:
+    """Return whether a run reports its share of the headroom: a contextual model under the own and wrong contexts."""
+    is_contextual = run.measure == "retrieval" and run.architecture == "contextual"
+    return is_contextual and {"own", "wrong"} <= set(run.test_contexts.split("+"))
+
+
+def get_tokenizer_name(run: Run) -> str:
+    """Return the name of a run's tokenizer: MiniLM's, or that of the pretrained weights it starts from.
+
+    MiniLM has the vocabulary of bert-base-uncased. The paper's NomicBERT has it too, and may come without a tokenizer.
+    """
+    return MINILM if run.start in ("random", "words", MINILM, NOMIC_BERT) else run.start
+
+
+def domain_codes(run: Run, pairs: Pairs) -> np.ndarray:
+    """Return the domain of each pair, int32 (N,): its source, or its finest division."""
+    return pairs.source_codes if run.domain_column == "source" else pairs.domain_codes
+
+
+def list_domain_names(run: Run, pairs: Pairs) -> Sequence[str]:
+    """Return the name of each domain by its code."""
+    return pairs.source_names if run.domain_column == "source" else pairs.domain_names
+
+
+def count_test_contexts(run: Run) -> int:
+    """Return the number of context documents of a contextual model in evaluation."""
+    return run.num_contexts if run.num_test_contexts is None else run.num_test_contexts

@@ -1,0 +1,71 @@
+"""The coverage page: each table and figure of the three papers, at which scales it was replicated, and what differs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from repro.report.artefacts import load_records
+from repro.report.formats import as_markdown_table
+from repro.report.names import format_heading, format_title, split_name
+from repro.spec import Experiment
+from repro.spec.identity import get_setting_id
+from repro.spec.registry import declared_notes, experiments
+from repro.spec.scales import ORDER
+from repro.storage.paths import CHECKOUT
+from repro.text import ABSENT
+
+HEADER = ("artefact", "content", "status", "differs from the paper", "claims")
+NAMED = re.compile(r"((?:GTE |MRL )?(?:Table|Figure)) (\d+)")
+
+
+def make_coverage_table(folder: Path = CHECKOUT) -> str:
+    """Return one row per table and figure of the papers, read from declarations and published records."""
+    return as_markdown_table(HEADER, list(iter_rows()))
+
+
+def iter_rows() -> Iterator[tuple[str, ...]]:
+    """Yield the rows: paper artefacts first, in the order of the experiments."""
+    for experiment in experiments():
+        status = describe_status(experiment)
+        for shown in experiment.shows:
+            heading = format_heading(shown.name)
+            if not split_name(re.sub(r"^(gte|mrl)_", "", shown.name))[1]:
+                continue  # ours: the papers have no such artefact
+            claims = ", ".join(claim.id for claim in experiment.claims) or ABSENT
+            yield heading, format_title(experiment, shown), status, find_deviations(heading), claims
+
+
+def describe_status(experiment: Experiment) -> str:
+    """Return the scales with published records and their seeds, or that there are none."""
+    parts = []
+    for scale in ORDER:
+        runs = experiment.runs(scale) if scale in experiment.scales else ()
+        own = [run for run in runs if run.scale == scale]
+        records = load_records(own, "published") if own else []
+        if not records:
+            continue
+        num_settings = len({get_setting_id(run) for run in own})
+        num_recorded = len({get_setting_id(record.run) for record in records})
+        whole = "" if num_recorded == num_settings else f", {num_recorded} of {num_settings} settings"
+        seeds = max(sum(get_setting_id(one.run) == get_setting_id(record.run) for one in records) for record in records)
+        parts.append(f"{scale} (up to {seeds} seed{'s' * (seeds > 1)}{whole})")
+    return "replicated at " + ", ".join(parts) if parts else "declared, not run: needs the paper's data and a GPU"
+
+
+def find_deviations(heading: str) -> str:
+    """Return what the declared deviations say of an artefact."""
+    wanted = re.sub(r" \(.*\)", "", heading)
+    found = [note.ours for note in declared_notes("DEVIATIONS") if wanted in expand_names(note.source)]
+    return "; ".join(found) or ABSENT
+
+
+def expand_names(where: str) -> set[str]:
+    """Return the artefacts that a note names: "Figures 2 to 4, 9" names figures 2, 3, 4 and 9."""
+    found: set[str] = set()
+    for kind, numbers in re.findall(r"((?:GTE |MRL )?(?:Tables?|Figures?)) ([\d, toand]+)", where):
+        word = kind.rstrip("s")
+        for first, last in re.findall(r"(\d+)(?: to (\d+))?", numbers):
+            found |= {f"{word} {number}" for number in range(int(first), int(last or first) + 1)}
+    return found

@@ -1,0 +1,171 @@
+"""Write files and folders atomically, and read JSON files with errors that name the file.
+
+A write goes to a temporary name in the same folder and is then renamed. Readers see the whole new file or the old one.
+Files that must survive a power loss are synced before the rename.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NoReturn
+
+from repro.text import format_bytes, short
+
+MAKE_ROOM = "free some space, or set REPRO_HOME to a folder on a larger disk"
+MOST_BYTES = 64 * 2**20
+"""The largest JSON file that is read."""
+
+
+@contextmanager
+def whole_file(path: Path, *, lasts: bool = False) -> Iterator[Path]:
+    """Yield a temporary path in the folder of `path`, and rename it to `path` if the block succeeds.
+
+    If the block raises, the temporary file is removed.
+
+    Args:
+        path: the file to write or replace.
+        lasts: whether to sync the file and its folder, so that a power loss leaves the old file or the new one.
+
+    Raises:
+        ValueError: if `path` is a folder, FIFO, socket or device. The rename would replace it by a regular file.
+    """
+    check_replaceable(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # in the same folder, because a rename is atomic only within one file system
+    part = path.with_name(f".{path.name[:100]}.{uuid.uuid4().hex}.part")
+    try:
+        yield part
+        # the content must be on disk before the name refers to it
+        if lasts:
+            sync(part)
+        part.replace(path)
+        if lasts:
+            sync(path.parent)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+@contextmanager
+def whole_folder(path: Path, *, must_be_first: bool = False) -> Iterator[Path]:
+    """Yield a temporary folder, sync it, and rename it to `path` if the block succeeds.
+
+    If another process created `path` first, its folder stays and this one is removed.
+
+    Raises:
+        ValueError: with `must_be_first`, if another process was first. Use it if the content depends on the writer.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
+    part.mkdir()
+    try:
+        yield part
+        for made in [*part.rglob("*"), part]:
+            sync(made)
+        try:
+            part.rename(path)
+        except OSError:
+            if not path.is_dir():
+                raise
+            if must_be_first:
+                raise ValueError(
+                    f"{path} was created by another process in the meantime. It was not changed and nothing else was "
+                    "written: choose another name, or remove it first"
+                ) from None
+        sync(path.parent)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def check_replaceable(path: Path) -> None:
+    """Raise ValueError if `path` exists and is not a regular file."""
+    if path.exists() and not path.is_file():
+        kind = "a folder" if path.is_dir() else "a FIFO, socket or device"
+        raise ValueError(f"{path} is {kind}: nothing was written; choose the name of a file")
+
+
+def check_room(num_bytes: int, folder: Path, what: str) -> None:
+    """Raise ValueError if the disk of `folder` has less than `num_bytes` free. `what` names the purpose."""
+    existing = next(path for path in (folder, *folder.parents) if path.exists())
+    free = shutil.disk_usage(existing).free
+    if num_bytes > free:
+        shown = next(path for path in (folder, *folder.parents) if path.suffix != ".part")
+        need, have = format_bytes(num_bytes), format_bytes(free)
+        raise ValueError(f"{what} needs about {need} in {shown}, where {have} are free: {MAKE_ROOM}")
+
+
+def sync(path: Path) -> None:
+    """Wait until a file, or the list of names in a folder, is on disk. Disks that cannot sync folders are ignored."""
+    if path.is_symlink():
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError:
+        if not path.is_dir():
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def read_json(path: Path) -> Any:
+    """Return the content of a JSON file.
+
+    Raises:
+        ValueError: if the file is missing, not a regular file (a FIFO would block), larger than `MOST_BYTES`, not
+            UTF-8, malformed, or nested too deeply. Also if it holds NaN, an infinity, or a number that overflows.
+    """
+    return read_json_with_bytes(path)[0]
+
+
+def read_json_with_bytes(path: Path) -> tuple[Any, bytes]:
+    """Return the content of a JSON file and its bytes. Raises ValueError as `read_json` does."""
+    check_regular(path, most_bytes=MOST_BYTES)
+    try:
+        data = path.read_bytes()
+        return json.loads(data, parse_constant=_refuse_constant, parse_float=_parse_finite), data
+    except RecursionError as error:
+        raise ValueError(f"{path} is not JSON: it is nested too deeply") from error
+    except ValueError as error:  # includes malformed JSON and text that is not UTF-8
+        raise ValueError(f"{path} is not JSON: {error}") from error
+
+
+def json_object(path: Path) -> dict[str, Any]:
+    """Return the object of a JSON file. Raises ValueError as `read_json` does, and if it holds no object."""
+    values = read_json(path)
+    if not isinstance(values, dict):
+        raise ValueError(f"{path} holds a {type(values).__name__}, not an object of fields")
+    return values
+
+
+def check_regular(path: Path, *, most_bytes: int | None = None) -> None:
+    """Raise ValueError if a file is missing, not a regular file, or larger than `most_bytes`.
+
+    Reading a FIFO or a device may never end.
+    """
+    try:
+        found = path.stat()
+    except OSError as error:
+        raise ValueError(f"{short(path)} cannot be read: {error.strerror}") from error
+    if not stat.S_ISREG(found.st_mode):
+        kind = "a folder" if stat.S_ISDIR(found.st_mode) else "a FIFO, socket or device"
+        raise ValueError(f"{short(path)} is {kind}, expected a file")
+    if most_bytes is not None and found.st_size > most_bytes:
+        raise ValueError(f"{path} has {found.st_size} bytes, more than the limit of {most_bytes} for such a file")
+
+
+def _refuse_constant(word: str) -> NoReturn:
+    raise ValueError(f"{word} is not a valid number")
+
+
+def _parse_finite(text: str) -> float:
+    value = float(text)
+    if value in (float("inf"), float("-inf")):
+        raise ValueError(f"{short(text)} is too large for a float")
+    return value

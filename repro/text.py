@@ -1,0 +1,75 @@
+"""Format numbers, values and words for messages and tables. The lowest package: it imports nothing of `repro`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from pathlib import PurePath
+
+MAX_CHARACTERS = 80
+ABSENT = "–"
+"""The cell of a missing number."""
+NARROW_SPACE = "\u202f"
+"""Separates thousands."""
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+SECONDS_PER_YEAR = 365.25 * 86_400
+
+CONTROL_CHARACTERS = [*range(9), *range(11, 32), *range(127, 160)]
+BIDIRECTIONAL_MARKS = [*range(0x202A, 0x202F), *range(0x2066, 0x206A)]
+HIDDEN = dict.fromkeys([*CONTROL_CHARACTERS, *BIDIRECTIONAL_MARKS], REPLACEMENT)
+
+
+def short(value: object, most: int = MAX_CHARACTERS) -> str:
+    """Return a value for a message: on one line, without control characters, cut after `most` characters.
+
+    A path is never cut, because its end identifies the file.
+    """
+    words = str(value) if isinstance(value, PurePath) else str(value)[: most + 1]
+    text = "".join(one if one.isprintable() else REPLACEMENT for one in words)
+    return text if len(text) <= most or isinstance(value, PurePath) else f"{text[: most - 1]}…"
+
+
+def visible(text: str) -> str:
+    """Return text that is safe to print on a terminal.
+
+    Imported texts and paths may hold escape sequences that move the cursor, change colours or set the window title.
+    These and the marks that reverse the writing direction are replaced.
+    """
+    return text.translate(HIDDEN).encode("utf-8", "replace").decode()
+
+
+def suggestion(word: str, known: Iterable[str], *, likeness: float = 0.8) -> str:
+    """Return ", did you mean X?" if a known word is spelt almost like `word`, else an empty string."""
+    near = get_close_matches(word, list(known), n=1, cutoff=likeness)
+    return f", did you mean {near[0]!r}?" if near else ""
+
+
+def count_noun(number: int, one: str, more: str | None = None) -> str:
+    """Return a number with its noun: "1 run" or "2 runs". `more` is the plural if it is not the singular plus "s"."""
+    return f"{number} {one if number == 1 else more or one + 's'}"
+
+
+def format_number(value: float | None, decimals: int = 1) -> str:
+    """Return a number with fixed decimals and separated thousands, or a dash if it is missing."""
+    if value is None:
+        return ABSENT
+    # adding zero turns -0.0 into 0.0
+    return f"{round(value, decimals) + 0.0:,.{decimals}f}".replace(",", NARROW_SPACE)
+
+
+def format_seconds(seconds: float | None) -> str:
+    """Return a duration: 45 s, 12 min, 3.5 h, or 76 years from two years on. An unknown duration is an empty string."""
+    if seconds is None:
+        return ""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds >= 2 * SECONDS_PER_YEAR:
+        return f"{format_number(seconds / SECONDS_PER_YEAR, 0)} years"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{format_number(seconds / 3600)} h"
+
+
+def format_bytes(num_bytes: float) -> str:
+    """Return a number of bytes: 12 KiB, 120 MiB, 3.5 GiB."""
+    if num_bytes >= 2**30 / 10:
+        return f"{num_bytes / 2**30:,.1f} GiB"
+    return f"{num_bytes / 2**20:.0f} MiB" if num_bytes >= 2**20 else f"{num_bytes / 2**10:.0f} KiB"
