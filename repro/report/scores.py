@@ -71,7 +71,8 @@ def _lines(
     measure: str,
 ) -> list[tuple[str, ...]]:
     """Return the lines of one run, or of the seeds of one setting: one for each context, the first with the name."""
-    run, lines = records[0].run, []
+    run = records[0].run
+    lines: list[tuple[str, ...]] = []
     own = apart[run.architecture]
     values = [_format_value(run, name) if name in own else "" for name in varying]
     for name, context in list_contexts(records[0].metrics, run.suite):
