@@ -1,10 +1,10 @@
-"""Times what figure 6 does at 10⁵ pairs and more, step by step, beside a peer that does the same in the same process.
+"""Time each step of figure 6 at 10⁵ pairs and more, next to a reference implementation in the same process.
 
     python benchmarks/batch_difficulty.py --num-pairs 100000
 
-Steps: K-means of the pairs domain by domain (peer: faiss.Kmeans with the same iterations and attempts, all at once),
-the greedy tour over centroids (peer: scipy's distance matrix and a loop), the difficulty of every batch (peer: scipy's
-cdist). Vectors are drawn from a mixture, so that there is something to find; times are wall-clock seconds.
+Steps: K-means of the pairs per domain (reference: faiss.Kmeans with the same iterations and attempts on all pairs), the
+greedy tour over centroids (reference: scipy's distance matrix and a loop), and the difficulty of every batch
+(reference: scipy's cdist). Vectors are drawn from a mixture, so that clusters exist. Times are wall-clock seconds.
 """
 
 from __future__ import annotations
@@ -18,17 +18,16 @@ import faiss
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from repro.batches.cluster import Clusters, cluster_pairs
-from repro.batches.fit import NUM_ATTEMPTS, NUM_ITERATIONS
+from repro.batches.cluster import NUM_ATTEMPTS, NUM_ITERATIONS, Clusters, cluster_pairs
 from repro.batches.mask import compute_batch_difficulty
+from repro.batches.pack import greedy_tour
 from repro.batches.sampler import BatchSampler
-from repro.batches.tour import greedy_tour
 
 WIDTH = 128
 NUM_TOPICS = 400
 
 
-def drawn_pairs(num_pairs: int, num_domains: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def draw_pairs(num_pairs: int, num_domains: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return unit vectors of queries and documents, float32 (N, D), and each pair's domain, int32 (N,)."""
     rng = np.random.default_rng(0)
     topics = rng.normal(size=(NUM_TOPICS, WIDTH)).astype(np.float32)
@@ -39,7 +38,7 @@ def drawn_pairs(num_pairs: int, num_domains: int) -> tuple[np.ndarray, np.ndarra
 
 
 def timed(what: str, action: Callable[[], Any]) -> tuple[Any, float]:
-    """Return what `action` gives and its seconds, and says them."""
+    """Return the result of `action` and its seconds, and print them."""
     started = time.perf_counter()
     found = action()
     seconds = time.perf_counter() - started
@@ -47,8 +46,8 @@ def timed(what: str, action: Callable[[], Any]) -> tuple[Any, float]:
     return found, seconds
 
 
-def plain_faiss(queries: np.ndarray, documents: np.ndarray, codes: np.ndarray, cluster_size: int) -> float:
-    """Return the mean over pairs of the squared distance to the nearest centroid that plain faiss finds."""
+def cluster_with_faiss(queries: np.ndarray, documents: np.ndarray, codes: np.ndarray, cluster_size: int) -> float:
+    """Return the mean over pairs of the squared distance to the nearest centroid of plain faiss."""
     total = 0.0
     for code in np.unique(codes):
         inside = codes == code
@@ -68,15 +67,15 @@ def plain_faiss(queries: np.ndarray, documents: np.ndarray, codes: np.ndarray, c
     return total / len(codes)
 
 
-def spread_of(queries: np.ndarray, documents: np.ndarray, clusters: Clusters) -> float:
+def compute_spread(queries: np.ndarray, documents: np.ndarray, clusters: Clusters) -> float:
     """Return the same for our clusters."""
     paired = np.concatenate([queries, documents], axis=1)
     gaps = paired - clusters.centroids_KD[clusters.assignment_N]
     return float((gaps * gaps).sum(axis=1).mean())
 
 
-def plain_tour(centroids: np.ndarray, start: int) -> np.ndarray:
-    """The greedy tour from scipy's whole distance matrix."""
+def compute_plain_tour(centroids: np.ndarray, start: int) -> np.ndarray:
+    """Return the greedy tour from scipy's full distance matrix."""
     apart = cdist(centroids, centroids, "sqeuclidean")
     order, left = [start], np.ones(len(centroids), dtype=bool)
     left[start] = False
@@ -87,12 +86,12 @@ def plain_tour(centroids: np.ndarray, start: int) -> np.ndarray:
 
 
 def difficulty(queries: np.ndarray, documents: np.ndarray, batches: np.ndarray) -> float:
-    """The mean difficulty of all batches, as a run measures it."""
+    """Return the mean difficulty of all batches, as a run measures it."""
     return float(np.mean([compute_batch_difficulty(queries[rows] @ documents[rows].T) for rows in batches]))
 
 
-def plain_difficulty(queries: np.ndarray, documents: np.ndarray, batches: np.ndarray) -> float:
-    """The same by scipy's cosine distances."""
+def compute_plain_difficulty(queries: np.ndarray, documents: np.ndarray, batches: np.ndarray) -> float:
+    """Return the same from scipy's cosine distances."""
     found = []
     for rows in batches:
         similar = 1 - cdist(queries[rows], documents[rows], "cosine")
@@ -101,27 +100,29 @@ def plain_difficulty(queries: np.ndarray, documents: np.ndarray, batches: np.nda
 
 
 def main() -> None:
-    """Times every step and its peer, and checks that they agree."""
+    """Time every step and its reference, and check that they agree."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, value in (("num-pairs", 100_000), ("num-domains", 8), ("cluster-size", 1024), ("batch-size", 512)):
         parser.add_argument(f"--{name}", type=int, default=value)
     asked = parser.parse_args()
-    queries, documents, codes = drawn_pairs(asked.num_pairs, asked.num_domains)
+    queries, documents, codes = draw_pairs(asked.num_pairs, asked.num_domains)
     size = asked.cluster_size
     print(
         f"{asked.num_pairs} pairs of 2 x {WIDTH} in {asked.num_domains} domains, {faiss.omp_get_max_threads()} threads"
     )
     clusters, _ = timed("clusters, ours", lambda: cluster_pairs(queries, documents, codes, cluster_size=size, seed=0))
-    theirs, _ = timed("clusters, faiss.Kmeans", lambda: plain_faiss(queries, documents, codes, size))
-    print(f"  squared distance to the centroid: {spread_of(queries, documents, clusters):.4f}, theirs {theirs:.4f}")
+    theirs, _ = timed("clusters, faiss.Kmeans", lambda: cluster_with_faiss(queries, documents, codes, size))
+    print(
+        f"  squared distance to the centroid: {compute_spread(queries, documents, clusters):.4f}, theirs {theirs:.4f}"
+    )
     centroids = np.random.default_rng(1).normal(size=(min(8192, asked.num_pairs), WIDTH)).astype(np.float32)
     tour, _ = timed(f"tour of {len(centroids)} centroids, ours", lambda: greedy_tour(centroids, start=0))
-    other, _ = timed("tour, scipy", lambda: plain_tour(centroids, 0))
+    other, _ = timed("tour, scipy", lambda: compute_plain_tour(centroids, 0))
     print(f"  same order: {np.array_equal(tour, other)}")
     sampler = BatchSampler("cluster", codes, batch_size=asked.batch_size, seed=0, clusters=clusters, packing="greedy")
     batches, _ = timed("packing of an epoch, ours", lambda: sampler.epoch(0))
     own, _ = timed(f"difficulty of {len(batches)} batches, ours", lambda: difficulty(queries, documents, batches))
-    plain, _ = timed("difficulty, scipy", lambda: plain_difficulty(queries, documents, batches))
+    plain, _ = timed("difficulty, scipy", lambda: compute_plain_difficulty(queries, documents, batches))
     print(f"  difficulty {own:.5f}, theirs {plain:.5f}")
 
 

@@ -1,14 +1,14 @@
-"""Times what searches and clusters by itself beside plain FAISS, in turns, in one process, and compares the results.
+"""Time our own search and clustering against plain FAISS, alternating in one process, and compare the results.
 
     python -m benchmarks.beside_faiss --num-points 100000 --width 384 --write benchmarks/beside_faiss.json
 
-`search`: the 100 best documents of every query, exactly; FAISS: IndexFlatIP. `neighbours`: the nearest documents of
-drawn ones, without themselves; FAISS: IndexFlatIP. `negatives`: hard negatives; FAISS: IndexFlatIP over the domain,
-then the same rule. `kmeans`: the best of three attempts at centroids; FAISS: faiss.Kmeans on all points, with the same
-iterations and the seeds of our attempts. Vectors are drawn from a mixture, so that there is something to find.
+`search`: the exact 100 best documents of every query. FAISS: IndexFlatIP. `neighbours`: the nearest documents of
+sampled ones, excluding themselves. FAISS: IndexFlatIP. `negatives`: hard negatives. FAISS: IndexFlatIP over the domain,
+then the same rule. `kmeans`: the best of three attempts at centroids. FAISS: faiss.Kmeans on all points, with the same
+iterations and the seeds of our attempts. Vectors are drawn from a mixture, so that clusters exist.
 
-The bench fails when scores differ by more than rounding, or distances to centroids by a hundredth. Equal: the share of
-queries whose results are the same to the last place, or of points in the same cluster. Seconds are of the processor.
+The benchmark fails if scores differ by more than rounding, or distances to centroids by more than one percent. "Equal"
+is the share of queries with identical results, or of points in the same cluster. Seconds are processor time.
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ import numpy as np
 
 from benchmarks.kept_rows import keep_rows
 from repro.analyses.neighbours import find_nearest_rows
-from repro.batches.cluster import best_attempt
-from repro.batches.fit import NUM_ATTEMPTS, NUM_ITERATIONS
+from repro.batches.cluster import NUM_ATTEMPTS, NUM_ITERATIONS, best_attempt
 from repro.batches.negatives import mine_negatives
 from repro.evaluate.retrieval import rank_by_score, search
 from repro.seeds import derive
@@ -40,15 +39,15 @@ Found = tuple[np.ndarray, np.ndarray]
 
 
 def drawn(num: int, width: int, seed: int) -> np.ndarray:
-    """Return unit vectors around topics that all draws share, float32 (N, D)."""
+    """Return unit vectors around topics shared by all draws, float32 (N, D)."""
     topics = np.random.default_rng(0).normal(size=(NUM_TOPICS, width))
     rng = np.random.default_rng([1, seed])
     vectors = topics[rng.integers(0, NUM_TOPICS, num)] + 0.8 * rng.normal(size=(num, width))
     return np.ascontiguousarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), dtype=np.float32)
 
 
-def by_index(queries: np.ndarray, documents: np.ndarray, count: int) -> Found:
-    """Return what FAISS finds."""
+def search_with_faiss(queries: np.ndarray, documents: np.ndarray, count: int) -> Found:
+    """Return the results of FAISS."""
     index = faiss.IndexFlatIP(documents.shape[1])
     index.add(documents)
     scores, rows = index.search(queries, count)
@@ -66,8 +65,8 @@ def searches(asked: argparse.Namespace) -> dict[str, Callable[[], Found]]:
         return np.array(rows), np.array([[score for _, score in each] for each in hits])
 
     def theirs() -> Found:
-        # of equal scores the smaller id first, as ours are: a run is made, and ordered, either way
-        rows, scores = by_index(queries, documents, DEPTH)
+        # Equal scores are ordered by id, as in ours. A run must be written in order in either case.
+        rows, scores = search_with_faiss(queries, documents, DEPTH)
         runs = [
             dict(zip((names[1][n] for n in each), own, strict=True)) for each, own in zip(rows, scores, strict=True)
         ]
@@ -78,36 +77,36 @@ def searches(asked: argparse.Namespace) -> dict[str, Callable[[], Found]]:
 
 
 def neighbours(asked: argparse.Namespace) -> dict[str, Callable[[], Found]]:
-    """Return the nearest documents of drawn ones."""
+    """Return the nearest documents of sampled ones."""
     documents = drawn(asked.num_points, asked.width, 2)
     own = np.random.default_rng(3).choice(len(documents), asked.num_queries, replace=False)
 
     def ours() -> Found:
         rows = find_nearest_rows(documents, np.arange(len(documents)), own, NUM_NEAREST)
-        return rows, scores_of(documents[own], documents, rows)
+        return rows, compute_scores(documents[own], documents, rows)
 
     def theirs() -> Found:
-        rows, _ = by_index(documents[own], documents, NUM_NEAREST + 1)
+        rows, _ = search_with_faiss(documents[own], documents, NUM_NEAREST + 1)
         rows = np.array([[n for n in each if n != me][:NUM_NEAREST] for each, me in zip(rows, own, strict=True)])
-        return rows, scores_of(documents[own], documents, rows)
+        return rows, compute_scores(documents[own], documents, rows)
 
     return {"ours": ours, "faiss": theirs}
 
 
 def negatives(asked: argparse.Namespace) -> dict[str, Callable[[], Found]]:
-    """Return hard negatives of as many pairs as there are points, in one domain, likely positives among them."""
+    """Return hard negatives for as many pairs as points, in one domain that contains likely positives."""
     queries, documents = drawn(asked.num_points, asked.width, 1), drawn(asked.num_points, asked.width, 2)
     keys, codes = np.arange(len(queries)), np.zeros(len(queries), np.int32)
 
     def ours() -> Found:
         count = {"num_hard_negatives": NUM_NEGATIVES, "with_near": True}
         rows = mine_negatives(queries, documents, codes, keys, **count, seed=0)
-        return rows, scores_of(queries, documents, rows)
+        return rows, compute_scores(queries, documents, rows)
 
     def theirs() -> Found:
-        rows, _ = by_index(queries, documents, NUM_NEGATIVES + 1)
+        rows, _ = search_with_faiss(queries, documents, NUM_NEGATIVES + 1)
         rows = np.array([[n for n in each if n != me][:NUM_NEGATIVES] for me, each in enumerate(rows)])
-        return rows, scores_of(queries, documents, rows)
+        return rows, compute_scores(queries, documents, rows)
 
     return {"ours": ours, "faiss": theirs}
 
@@ -136,7 +135,7 @@ def kmeans(asked: argparse.Namespace) -> dict[str, Callable[[], Found]]:
     }
 
 
-def scores_of(queries: np.ndarray, documents: np.ndarray, rows: np.ndarray) -> np.ndarray:
+def compute_scores(queries: np.ndarray, documents: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """Return the inner products of each query with the documents found for it."""
     return np.einsum("qd,qkd->qk", queries, documents[rows])
 
@@ -150,7 +149,7 @@ TASKS: Mapping[str, Callable[[argparse.Namespace], dict[str, Callable[[], Found]
 
 
 def compared(name: str, asked: argparse.Namespace) -> dict[str, Any]:
-    """Return one row: the median seconds of both, and how far their results are the same."""
+    """Return one row: the median seconds of both, and the agreement of their results."""
     ways = TASKS[name](asked)
     seconds: dict[str, list[float]] = {way: [] for way in ways}
     found: dict[str, Found] = {}
@@ -160,7 +159,7 @@ def compared(name: str, asked: argparse.Namespace) -> dict[str, Any]:
             found[way] = action()
             seconds[way].append(time.process_time() - started)
     (rows, scores), (other_rows, other_scores) = found["ours"], found["faiss"]
-    if name == "kmeans":  # clusters have other numbers where one of no pair was left out
+    if name == "kmeans":  # cluster numbers differ if an empty cluster was dropped
         apart = abs(float(scores.mean()) / float(other_scores.mean()) - 1)
     else:
         apart = float(np.abs(scores - other_scores).max())
@@ -177,7 +176,7 @@ def compared(name: str, asked: argparse.Namespace) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Compare, print, and put the rows into the record."""
+    """Compare, print, and write the rows to the record."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     sizes = {"num-points": 100_000, "num-queries": 2000, "width": 128, "num-clusters": 256, "num-rounds": 3}
     for name, value in sizes.items():

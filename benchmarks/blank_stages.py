@@ -1,7 +1,7 @@
-"""Writes stages of any size whose content is drawn by lot, to time what reads them where building them takes hours.
+"""Write stages of any size with random content, to time their readers if building them would take hours.
 
-Sizes, types and files are those of real stages: one-letter texts, 10 and 36 tokens, vectors of 128 zeros in files with
-holes, keys that all differ, clusters of the size asked for. Digests are left out, as in stages that never had any.
+Sizes, types and files are those of real stages: one-letter texts, 10 and 36 tokens, vectors of 128 zeros in sparse
+files, distinct keys, and clusters of the requested size. Digests are omitted, as in stages that never had any.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ BLOCK = 65_536
 
 
 def write_blank_import(name: str, num_pairs: int) -> None:
-    """Write what names a corpus, without its pairs."""
+    """Write the metadata of a corpus without its pairs."""
     folder = get_corpora_folder() / name
     (folder / "import").mkdir(parents=True, exist_ok=True)
     told = {"name": name, "digest": f"{num_pairs:064d}", "held_out_domains": []}
@@ -34,7 +34,7 @@ def write_blank_import(name: str, num_pairs: int) -> None:
 
 
 def write_blank_pairs(path: Path, codes_N: np.ndarray) -> None:
-    """Write pairs of one-letter texts, each of the domain of its code, int32 (N,)."""
+    """Write pairs of one-letter texts with the domains given by the codes, int32 (N,)."""
     names = pa.array([f"domain-{number:02d}" for number in range(NUM_DOMAINS)])
     schema = pa.schema([pa.field(n, pa.string(), False) for n in ("id", "query", "document", "domain", "source")])
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
@@ -45,7 +45,7 @@ def write_blank_pairs(path: Path, codes_N: np.ndarray) -> None:
 
 
 def write_blank_stages(run: Any, num_pairs: int) -> None:
-    """Write corpus, selection, tokens, embeddings, keys and clusters of a run on so many pairs."""
+    """Write corpus, selection, tokens, embeddings, keys and clusters of a run with this number of pairs."""
     graph, rng = StageGraph(run), np.random.default_rng(0)
     shares = 1 / np.sqrt(np.arange(1, NUM_DOMAINS + 1))
     codes_N = rng.choice(NUM_DOMAINS, num_pairs, p=shares / shares.sum()).astype(np.int32)
@@ -82,7 +82,7 @@ def write_blank_stages(run: Any, num_pairs: int) -> None:
 
 
 def fill(stage: Stage, make: Callable[[Path], None]) -> None:
-    """Write a stage by another maker, if it is not there."""
+    """Write a stage with another builder if it is missing."""
     if not stage.is_built:
         stage.path.mkdir(parents=True)
         make(stage.path)

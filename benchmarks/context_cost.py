@@ -1,10 +1,10 @@
-"""Times a training step with context beside one without, in turns, and compares their ratio with the count of tokens.
+"""Time a training step with and without context, alternating, and compare their ratio with the token counts.
 
     python -m benchmarks.context_cost --size desk
 
-By count, a text of T tokens behind C contexts and P soft prompts costs (T + C + P) / T of the text alone, and the first
-stage adds its documents. Two models of the size, contextual and biencoder, are given the same texts: real ones, the
-size's batch or `--batch-size`, with their own prompts. Forward and backward are timed, in seconds of the processor.
+By token count, a text of T tokens after C contexts and P soft prompts costs (T + C + P) / T of the text alone, and the
+first stage adds its documents. A contextual model and a biencoder of the size process the same real texts, in the
+size's batch or `--batch-size`, with their own prompts. Forward and backward are timed, in seconds of processor time.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from repro.train.loss import info_nce
 from repro.train.trainer import make_model_config
 
 
-def stages_of_model(model: Any) -> Stages:
+def list_model_stages(model: Any) -> Stages:
     """Return the stages of a step of either architecture, with a plain loss."""
     is_contextual = hasattr(model, "first_stage")
     return Stages(
@@ -41,7 +41,7 @@ def stages_of_model(model: Any) -> Stages:
 
 
 def main() -> None:
-    """Measure, print, and keep."""
+    """Measure, print, and store."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", default="desk", choices=SIZES)
     parser.add_argument("--batch-size", type=int)
@@ -68,24 +68,24 @@ def main() -> None:
     ways = (True, False) if asked.unpacked else (True,)
     seconds = timed(models, steps, ways, asked.num_rounds)
     for packs in ways:
-        keep(asked, batch_size, packs, seconds, count_of(steps["contextual"], config))
+        keep(asked, batch_size, packs, seconds, compute_token_ratio(steps["contextual"], config))
 
 
 def timed(models: dict, steps: dict, ways: tuple[bool, ...], num_rounds: int) -> dict[tuple[str, bool], float]:
-    """Return the median seconds of a step of each model each way; all take turns, after a round to warm up."""
+    """Return the median seconds per step of each model and mode. All alternate, after a warm-up round."""
     seconds: dict[tuple[str, bool], list[float]] = {(name, packs): [] for packs in ways for name in models}
     for _ in range(num_rounds + 1):
         for (name, packs), each in seconds.items():
             Backbone.packs = packs
             models[name].zero_grad()
             started = time.process_time()
-            add_gradients(stages_of_model(models[name]), steps[name], ChunkSizes())
+            add_gradients(list_model_stages(models[name]), steps[name], ChunkSizes())
             each.append(time.process_time() - started)
     return {key: statistics.median(each[1:]) for key, each in seconds.items()}
 
 
-def count_of(step: StepTexts, config: Any) -> float:
-    """Return what context costs by the count of tokens: both stages' over those of the texts alone."""
+def compute_token_ratio(step: StepTexts, config: Any) -> float:
+    """Return the cost of context by token count: tokens of both stages over those of the texts alone."""
     assert step.contexts is not None, "a contextual model's step has context documents"
     num_texts = step.queries.num_texts + step.documents.num_texts
     num_tokens = float(step.queries.mask_NS.sum() + step.documents.mask_NS.sum())
@@ -94,7 +94,7 @@ def count_of(step: StepTexts, config: Any) -> float:
 
 
 def keep(asked: Any, batch_size: int, packs: bool, seconds: dict, count: float) -> None:
-    """Print a row, and put it into the record in place of the same one."""
+    """Print a row and store it in the record, replacing the same one."""
     each = {name: round(seconds[name, packs], 4) for name in ("biencoder", "contextual")}
     ratio = each["contextual"] / each["biencoder"]
     key = {"size": asked.size, "batch_size": batch_size, "packed": packs}

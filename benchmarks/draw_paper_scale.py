@@ -1,11 +1,12 @@
-"""Draws time and peak memory of every stage against the number of pairs, from the records, beside what `plan` reckons.
+"""Draw time and peak memory of every stage against the number of pairs, from the records, with the estimates of `plan`.
 
     python -m benchmarks.draw_paper_scale benchmarks/paper_scale.svg
 
-Dots are rows of `paper_scale.json`: "now", and those of stages of drawn content; crosses are the jobs of
-`launched.json`: the seconds of all shards of a stage, the memory of the largest. Lines are what `plan` reckons up to
-the 235 million of the paper. Clusters are of 4096, at ten million and where launched of 32 768: their time grows with
-the square of the pairs over the size. Times are seconds of the processor, of jobs those of the clock on a busy machine.
+Dots are rows of `paper_scale.json`: "now", and those of stages with random content. Crosses are the jobs of
+`launched.json`: the seconds of all shards of a stage, and the memory of the largest. Lines are estimates of `plan` up
+to the paper's 235 million pairs. Clusters have size 4096, or 32 768 at ten million pairs and for launched jobs, because
+their time grows with the square of the pairs over the size. Times are processor seconds. For jobs they are wall-clock
+seconds on a busy machine.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ Points = dict[str, list[tuple[int, float]]]
 
 
 def measured() -> tuple[Points, Points]:
-    """Return seconds of the processor, and peaks in GiB, of each kind of stage by number of pairs; an import's too."""
+    """Return processor seconds and peaks in GiB of each kind of stage by number of pairs, including imports."""
     seconds, peaks = defaultdict[str, list[Any]](list), defaultdict[str, list[Any]](list)
     imports: dict[int, float] = {}
     for row in json.loads((HERE / "paper_scale.json").read_text())["rows"]:
@@ -45,7 +46,7 @@ def measured() -> tuple[Points, Points]:
 
 
 def launched() -> tuple[Points, Points]:
-    """Return seconds of the jobs of `launch`, all shards of a stage, and peaks in GiB, of the largest, by pairs."""
+    """Return seconds of the launched jobs (all shards of a stage) and peaks in GiB (of the largest shard), by pairs."""
     seconds, peaks = defaultdict[str, list[Any]](list), defaultdict[str, list[Any]](list)
     for result in json.loads((HERE / "launched.json").read_text())["results"]:
         spent, peak = defaultdict[str, float](float), defaultdict[str, float](float)
@@ -61,14 +62,14 @@ def launched() -> tuple[Points, Points]:
 
 
 def planned() -> tuple[Points, Points]:
-    """Return the same as `plan` reckons for parts of the paper's corpus, with word vectors; seconds of a core only."""
+    """Return the estimates of `plan` for parts of the paper's corpus, with word vectors. Includes only CPU time."""
     seconds, peaks = defaultdict[str, list[Any]](list), defaultdict[str, list[Any]](list)
     for size in SIZES:
         run = base(
             "small", num_pairs=size, surrogate="minilm-words", filter_model=None, sampler="cluster", cluster_size=4096
         )
         for cost in estimate_stage_costs([run]):
-            if cost.kind in KINDS and cost.kind != "corpus":  # it is made whole, whatever a run chooses
+            if cost.kind in KINDS and cost.kind != "corpus":  # it is always built in full, whatever a run selects
                 peaks[cost.kind].append((size, cost.memory_bytes / 2**30))
                 if cost.on == "core":
                     seconds[cost.kind].append((size, 3600 * cost.hours))
@@ -78,7 +79,7 @@ def planned() -> tuple[Points, Points]:
 
 
 def main() -> None:
-    """Draw."""
+    """Draw the picture."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("path", type=Path, help="ends in .svg or .png")
     asked = parser.parse_args()

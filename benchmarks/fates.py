@@ -1,4 +1,4 @@
-"""Which process of `kills.py` is killed when, by a fixed seed: at a random moment, or on purpose while it writes."""
+"""Choose which process of `kills.py` is killed and when, by a fixed seed: at a random moment, or during a write."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CHECKPOINT_EVERY = 5
 
 
 class Fates:
-    """What was hit so far and how much is left: a file each in one folder, seen by every process."""
+    """Kills so far and the remaining number, as one file each in a folder that every process sees."""
 
     current: Fates
 
@@ -31,45 +31,45 @@ class Fates:
         folder.mkdir(exist_ok=True)
 
     def hits(self) -> list[str]:
-        """Return what was hit: the moment, and of which item."""
+        """Return the past kills: the moment and the item."""
         return sorted(path.read_text() for path in self.folder.glob("*.hit"))
 
     @property
     def num_left(self) -> int:
-        """Kills that are still to come."""
+        """Return the number of remaining kills."""
         return max(0, self.num_kills - len(self.hits()))
 
     def draw(self) -> tuple[str, Random] | None:
-        """Return the moment at which a process that begins now is killed; None: it lives."""
+        """Return the moment at which a starting process is killed. None: it survives."""
         number = len(list(self.folder.glob("*.begun")))
         (self.folder / f"{number}-{os.getpid()}.begun").touch()
         random = Random(f"{self.seed}/{number}")
         return (random.choice(MOMENTS), random) if self.num_left else None
 
     def note(self, moment: str, item: str) -> None:
-        """Write down that something is hit."""
+        """Record a kill."""
         (self.folder / f"{os.getpid()}-{time.monotonic_ns()}.hit").write_text(f"{moment},{item}")
 
     def kill_me(self, moment: str, item: str) -> None:
-        """Write down that this process is hit, and end it at once."""
+        """Record that this process is killed, and end it immediately."""
         self.note(moment, item)
         os.kill(os.getpid(), signal.SIGKILL)
 
     def kill_me_later(self, random: Random, most_seconds: float, item: str, moment: str = RANDOM) -> None:
-        """End this process at a random moment, unless all kills are spent by then."""
+        """End this process at a random moment, unless no kills remain by then."""
         timer = threading.Timer(random.uniform(0, most_seconds), lambda: self.num_left and self.kill_me(moment, item))
         timer.daemon = True
         timer.start()
 
 
 def write_checkpoints_often() -> None:
-    """Let trainings of this process write a checkpoint every few steps."""
+    """Make training runs of this process write a checkpoint every few steps."""
     is_due = loop._is_due
     loop._is_due = lambda settings, step, seconds: step % CHECKPOINT_EVERY == 0 or is_due(settings, step, seconds)
 
 
 def await_moment(moment: str, random: Random, item: str) -> None:
-    """See to it that this process is killed while it writes a file of the kind that a moment names, if it does."""
+    """Arrange that this process is killed while it writes a file of the given kind, if it writes one."""
     what, _, when = moment.partition(" ")
     wait_for, rename = random.randrange(3) if what == "checkpoint" else 0, Path.replace
     seen = Counter[str]()

@@ -1,10 +1,10 @@
-"""Makes pairs of any number from mined words by Zipf's law, to try sizes that nobody has text for at hand.
+"""Generate any number of pairs from mined words by Zipf's law, to test sizes without real text.
 
     python -m benchmarks.generated_pairs --num-pairs 1000000 pairs.parquet
 
-Words are those of Google's discovery documents as the wheel has them, drawn in proportion to 1/rank; a third of the
-words of a pair come from its topic, so that there are clusters to find. Query and document have 40 words together on
-average; domains have sizes in proportion to 1/sqrt(rank). The file is a function of the number of pairs and the seed.
+Words come from Google's discovery documents in the wheel, drawn in proportion to 1/rank. A third of the words of a pair
+come from its topic, so that clusters exist. Query and document together average 40 words. Domain sizes are proportional
+to 1/sqrt(rank). The file depends only on the number of pairs and the seed.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ QUERY_WORDS, DOCUMENT_WORDS = (4, 12), (16, 48)  # uniform, both ends included
 PAIRS_A_BLOCK = 65_536
 
 
-def mined_words() -> pa.Array:
-    """Return the most frequent mined words, by falling frequency; ties by the alphabet."""
+def list_mined_words() -> pa.Array:
+    """Return the most frequent mined words by decreasing frequency, with ties in alphabetical order."""
     counts: Counter[str] = Counter()
     for row in mine_cloud():
         counts.update(row.document.split())
@@ -44,9 +44,9 @@ def mined_words() -> pa.Array:
     return pa.array(ranked[:NUM_WORDS])
 
 
-def generated_blocks(num_pairs: int, seed: int = 0) -> Iterator[pa.Table]:
-    """Return tables of `query`, `document` and `domain`, a block at a time."""
-    words = mined_words()
+def generate_blocks(num_pairs: int, seed: int = 0) -> Iterator[pa.Table]:
+    """Yield tables of `query`, `document` and `domain`, one block at a time."""
+    words = list_mined_words()
     heights = np.cumsum(1 / np.arange(1, len(words) + 1))
     topics = np.random.default_rng(seed).integers(0, len(words), (NUM_DOMAINS * TOPICS_A_DOMAIN, WORDS_A_TOPIC))
     shares = 1 / np.sqrt(np.arange(1, NUM_DOMAINS + 1))
@@ -73,8 +73,8 @@ def _join_words(words: pa.Array, chosen: np.ndarray, lengths: np.ndarray) -> pa.
 
 
 def write_generated(path: Path, num_pairs: int, seed: int = 0) -> None:
-    """Write pairs to a parquet, jsonl or csv file, as its ending says; it has its name once it is whole."""
-    blocks = generated_blocks(num_pairs, seed)
+    """Write pairs to a parquet, jsonl or csv file, by its ending. The file gets its name once it is complete."""
+    blocks = generate_blocks(num_pairs, seed)
     with whole_file(path) as part:
         if path.suffix == ".jsonl":
             with part.open("w", encoding="utf-8") as file:
@@ -89,7 +89,7 @@ def write_generated(path: Path, num_pairs: int, seed: int = 0) -> None:
 
 
 def write_generated_apart(path: Path, num_pairs: int) -> None:
-    """Write pairs in a process of its own: what it held would be counted as memory of any that is measured after it."""
+    """Write pairs in a separate process. Otherwise its memory would count for every later measurement."""
     words = [sys.executable, "-m", "benchmarks.generated_pairs", str(path), "--num-pairs", str(num_pairs)]
     subprocess.run(words, check=True)
 

@@ -1,9 +1,9 @@
-"""Pairs a second that an import takes in, by format, on generated pairs: seconds of one core, formats in turns.
+"""Measure imported pairs per second by format, on generated pairs, with one core and alternating formats.
 
     python -m benchmarks.importing --num-pairs 200000 --write benchmarks/importing.json
 
-Every round imports the same pairs from parquet, jsonl, csv and tsv, and all four must give the same bytes, else it
-fails. What is told of a format is the median of the rounds, in seconds of the processor: others may use the machine.
+Every round imports the same pairs from parquet, jsonl, csv and tsv. It fails unless all four give the same bytes. The
+result of a format is the median over rounds, in processor seconds, because others may use the machine.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def sources(folder: Path, num_pairs: int) -> dict[str, Path]:
     return found
 
 
-def seconds_of(source: Path, folder: Path) -> tuple[float, str]:
-    """Import a file; return seconds of the processor, and a digest of the pairs."""
+def time_import(source: Path, folder: Path) -> tuple[float, str]:
+    """Import a file and return the processor seconds and a digest of the pairs."""
     with tempfile.TemporaryDirectory(dir=folder) as made:
         started = time.process_time()
         import_corpus(source, Path(made) / "corpus", name="generated")
@@ -48,7 +48,7 @@ def seconds_of(source: Path, folder: Path) -> tuple[float, str]:
 
 
 def main() -> None:
-    """Measure, print, and put the rows into a record."""
+    """Measure, print, and write the rows to a record."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--num-pairs", type=int, default=200_000)
     parser.add_argument("--num-rounds", type=int, default=3)
@@ -62,7 +62,7 @@ def main() -> None:
         files = sources(Path(name), asked.num_pairs)
         for _ in range(asked.num_rounds):
             for ending, source in files.items():
-                spent, digest = seconds_of(source, Path(name))
+                spent, digest = time_import(source, Path(name))
                 seconds[ending].append(spent)
                 digests.add(digest)
     assert len(digests) == 1, "the formats gave different pairs"

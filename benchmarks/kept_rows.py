@@ -1,4 +1,4 @@
-"""Records of benches: a JSON file of rows, a line each, into which a new row goes in place of the same one."""
+"""Records of benchmarks: a JSON file with one row per line. A new row replaces the same one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Row = Mapping[str, Any]
 
 
 def keep_rows(path: Path, rows: Iterable[Row], keys: Sequence[str], order: Callable[[Row], Any] | None = None) -> None:
-    """Put rows into a record in place of those of the same `keys`; sorted by these as text, or by `order`."""
+    """Write rows to a record, replacing those with the same `keys`. Sorted by the keys as text, or by `order`."""
 
     def key(row: Row) -> list[str]:
         return [str(row[name]) for name in keys]

@@ -1,15 +1,15 @@
-"""Kills a sweep again and again, at random moments and on purpose, and compares its records with an undisturbed one's.
+"""Kill a sweep repeatedly, at random and chosen moments, and compare its records with those of an undisturbed sweep.
 
     python benchmarks/kills.py --num-runs 30 --num-kills 100
     eval "$(slurm/dev-cluster.sh up)"; python benchmarks/kills.py --on slurm
 
-Trainings at smoke go through the local queue, undisturbed in one folder and killed (SIGKILL) in another; the queue is
-launched again until every run has its record. A process is killed at a random moment, or in the middle of writing,
-just before or just after naming a checkpoint, the arrays or the record; the queue itself is killed at random moments
-too. When all runs have ended before the kills are spent, further sweeps follow. Every run must have its record, and
-every metric (but the speed) and array be equal to the last bit; exit code 1 when one is not. Processes are forked from
-this one, which has torch loaded: a hundred starts of Python would take most of the time. With `--on slurm` the killed
-sweeps are jobs of a Slurm that nobody else uses, see `kills_on_slurm.py`; the undisturbed one stays in the local queue.
+Training runs at smoke go through the local queue, undisturbed in one folder and killed (SIGKILL) in another. The queue
+restarts until every run has its record. A process is killed at a random moment or during a write: just before or just
+after renaming a checkpoint, the arrays or the record. The queue itself is also killed at random moments. If all runs
+end before the kills are used up, further sweeps follow. Every run must have its record, and every metric (except speed)
+and array must be bit-identical. Otherwise the exit code is 1. Processes are forked from this one, which has loaded
+torch, because a hundred starts of Python would take most of the time. With `--on slurm` the killed sweeps are jobs of a
+private Slurm (see `kills_on_slurm.py`), and the undisturbed one stays in the local queue.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ QUEUE, SPEED = "queue", "train/pairs_per_second"
 
 
 def main() -> int:
-    """Run the sweeps; print what was killed where, and what differs."""
+    """Run the sweeps and print the kills by place and all differences."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--num-runs", type=int, default=30)
     parser.add_argument("--num-kills", type=int, default=100)
@@ -71,7 +71,7 @@ def main() -> int:
             number += 1
             os.environ["REPRO_HOME"] = f"{folder}/killed-{number}"
             home().mkdir()
-            problems += [*sweep(runs, fates), *lost_or_changed(runs, expected)]
+            problems += [*sweep(runs, fates), *find_lost_or_changed(runs, expected)]
             print(f"sweep {number}: {len(fates.hits())} kills, {len(problems)} problems", flush=True)
         for moment, count in sorted(Counter(hit.partition(",")[0] for hit in fates.hits()).items()):
             print(f"{count:4d} {moment}")
@@ -80,7 +80,7 @@ def main() -> int:
 
 
 def prepare() -> None:
-    """Let trainings write a checkpoint every few steps, and the queue fork its children."""
+    """Make training runs write a checkpoint every few steps, and the queue fork its children."""
     torch.set_num_threads(1)
     write_checkpoints_often()
     names = {name: getattr(subprocess, name) for name in ("STDOUT", "TimeoutExpired", "run")}
@@ -88,20 +88,20 @@ def prepare() -> None:
 
 
 def runs_of(count: int) -> tuple[Run, ...]:
-    """Return so many trainings of both kinds of model."""
+    """Return this number of training runs of both kinds of model."""
     seeds = tuple(range(-(-count // 2)))
     return grid(base("smoke", num_steps=NUM_STEPS), seed=seeds, architecture=("biencoder", "contextual"))[:count]
 
 
 def sweep_here(runs: tuple[Run, ...], fates: Fates) -> list[str]:
-    """Launch until no kill interrupts the queue any more; it says itself what failed."""
+    """Launch until no kill interrupts the queue. Failures are reported by the queue itself."""
     while not queue_in_child(runs, fates):
         pass
     return []
 
 
-def lost_or_changed(runs: tuple[Run, ...], expected: Mapping[str, Record]) -> list[str]:
-    """Return every run without its record, and what is not the undisturbed one's."""
+def find_lost_or_changed(runs: tuple[Run, ...], expected: Mapping[str, Record]) -> list[str]:
+    """Return every run without a record, and every difference from the undisturbed sweep."""
     found = {record.id: record for record in read_records(get_local_records())}
     states = {status.id: status for status in statuses(runs)}
     lost = [f"{id} has no record: {states[id].state}, {states[id].reason}" for id in expected if id not in found]
@@ -109,7 +109,7 @@ def lost_or_changed(runs: tuple[Run, ...], expected: Mapping[str, Record]) -> li
 
 
 def differences(expected: Record, found: Record) -> Iterator[str]:
-    """Tell every metric and array of a record that is not the undisturbed one's to the last bit."""
+    """Return every metric and array of a record that is not bit-identical to the undisturbed one."""
     for name in sorted((expected.metrics.keys() | found.metrics.keys()) - {SPEED}):
         if expected.metrics.get(name) != found.metrics.get(name):
             yield f"{found.id}: {name} is {found.metrics.get(name)}, undisturbed {expected.metrics.get(name)}"
@@ -122,7 +122,7 @@ def differences(expected: Record, found: Record) -> Iterator[str]:
 
 
 def queue_in_child(runs: tuple[Run, ...], fates: Fates) -> bool:
-    """Launch the runs from a process of its own; return whether it ended by itself, with every run done."""
+    """Launch the runs from a separate process. Return whether it ended normally, with every run done."""
     Fates.current = fates
     home().mkdir(exist_ok=True)
     pid = os.fork()
@@ -141,7 +141,7 @@ def _queue(runs: tuple[Run, ...]) -> int:
     if drawn is not None and fates.num_kills:
         fates.kill_me_later(drawn[1], MOST_SECONDS_OF_A_QUEUE, QUEUE, moment=QUEUE)
     log = (home() / "queue.log").open("a")
-    patient = replace(load_profile("here"), max_requeues=10**6)  # more than ten interruptions would be a failure
+    patient = replace(load_profile("here"), max_requeues=10**6)  # more than ten interruptions would count as a failure
     ended = start(runs, patient, sweep="kills", options=LaunchOptions(), progress=lambda line: print(line, file=log))
     bad = {name: how for name, how in ended.items() if how != "done"}
     print(bad or "", end="", file=sys.stderr)
@@ -149,7 +149,7 @@ def _queue(runs: tuple[Run, ...]) -> int:
 
 
 class Forked:
-    """What the queue uses of subprocess.Popen, by a fork: `python -m slurm.children FILE` without a start of Python."""
+    """Implement the part of subprocess.Popen that the queue uses, by a fork instead of starting Python."""
 
     def __init__(self, words: list[str], *, env: Mapping[str, str], stdout: IO[bytes], **_: Any) -> None:
         self.returncode: int | None = None
@@ -170,7 +170,7 @@ class Forked:
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
-        """Return the exit status; TimeoutExpired when it has not ended in time."""
+        """Return the exit status. Raises TimeoutExpired if it has not ended in time."""
         ends = time.monotonic() + (timeout or 1e9)
         while (code := self.poll()) is None:
             if time.monotonic() > ends:
@@ -184,7 +184,7 @@ class Forked:
             os.kill(self.pid, number)
 
     def kill(self) -> None:
-        """End it at once."""
+        """Kill it."""
         self.send_signal(signal.SIGKILL)
 
 
@@ -202,7 +202,7 @@ def _child(file: Path) -> int:
 
 
 def _leave_with(action: Any) -> None:
-    """End this process with what an action returns, and nothing of what its parent would still do."""
+    """End this process with the result of an action, skipping all cleanup of its parent."""
     try:
         code = action()
     except SystemExit as leaving:

@@ -1,8 +1,8 @@
-"""A sweep on Slurm whose jobs are killed, cancelled and requeued until the kills are spent; used by `kills.py`.
+"""Run a sweep on Slurm whose jobs are killed, cancelled and requeued until no kills remain. Used by `kills.py`.
 
-From outside, at random moments: every process of a job killed (SIGKILL), `scancel`, `scontrol requeue`, and the launch
-itself. From inside, since the jobs carry this module's `execute`: while they write a checkpoint, arrays or a record.
-What is not in the queue any more is launched again, with --retry as somebody would who cancelled by mistake.
+From outside, at random moments: SIGKILL to every process of a job, `scancel`, `scontrol requeue`, or a kill of the
+launch itself. From inside, because the jobs use this module's `execute`: during the write of a checkpoint, arrays or a
+record. Jobs that leave the queue are launched again with --retry, as after a mistaken cancellation.
 """
 
 from __future__ import annotations
@@ -33,34 +33,34 @@ from slurm.status import RunStatus, statuses
 SETTINGS = ("KILLS_FOLDER", "KILLS_NUMBER", "KILLS_SEED")
 WAYS = ("all processes of a job", "scancel", "requeue")
 PAUSE_SECONDS = (4.0, 20.0)
-"""Between two kills from outside, so that jobs also come to write something."""
+"""Seconds between two kills from outside, so that jobs also reach their writes."""
 MOST_FROM_OUTSIDE = 0.5
-"""Of all kills: the others are for moments that only a job comes to."""
+"""Maximum share of kills from outside. The others are for moments that only a job can reach."""
 MOST_SECONDS_OF_A_LAUNCH, LAUNCHES_A_KILL = 4.0, 3
 ENOUGH_TO_LAUNCH = 5
 LOOK_SECONDS = 1.0
 
 
 def execute(run: Run, *, should_stop: Callable[[], bool], progress: Callable[[str], None]) -> Record:
-    """Carry out a run in a job that is perhaps to be killed while it writes."""
+    """Execute a run in a job that may be killed during a write."""
     folder, number, seed = (os.environ[name] for name in SETTINGS)
     Fates.current = Fates(Path(folder), int(number), int(seed))
     write_checkpoints_often()
     drawn = Fates.current.draw()
-    if drawn is not None and drawn[0] != RANDOM:  # those come from outside
+    if drawn is not None and drawn[0] != RANDOM:  # random kills come from outside
         await_moment(*drawn, f"run {run.architecture} {run.seed}")
     return carry_out(run, should_stop=should_stop, progress=progress)
 
 
 def sweep_on_slurm(runs: tuple[Run, ...], fates: Fates) -> list[str]:
-    """Launch and disturb until every run has its record and no job is left; return failures that nobody caused."""
-    profile, random, problems = profile_of(fates), Random(f"{fates.seed}/outside/{home().name}"), dict[str, None]()
+    """Launch and disturb until every run has its record and no job is left. Return failures with another cause."""
+    profile, random, problems = make_profile(fates), Random(f"{fates.seed}/outside/{home().name}"), dict[str, None]()
     next_kill = time.monotonic()
     while True:
         found = statuses(runs)
         left = [one for one in found if one.state != "recorded"]
         problems |= dict.fromkeys(f"{one.id} failed: {one.reason}" for one in left if has_failed(one))
-        jobs = jobs_in_queue()
+        jobs = list_queued_jobs()
         if not left and not jobs:
             return list(problems)
         idle = [one for one in left if one.may_launch("slurm", retry=True)]
@@ -73,18 +73,18 @@ def sweep_on_slurm(runs: tuple[Run, ...], fates: Fates) -> list[str]:
 
 
 def may_disturb(fates: Fates) -> bool:
-    """Return whether kills are left for those from outside."""
+    """Return whether kills from outside remain."""
     from_outside = sum(hit.partition(",")[0] in WAYS for hit in fates.hits())
     return bool(fates.num_left) and from_outside < MOST_FROM_OUTSIDE * fates.num_kills
 
 
 def has_failed(status: RunStatus) -> bool:
-    """Return whether a run failed otherwise than by what was done to its job or its stages."""
+    """Return whether a run failed for a reason other than the kills of its job or its stages."""
     return status.state == "failed" and " cancelled: " not in status.reason
 
 
-def profile_of(fates: Fates) -> Profile:
-    """Return the developer's cluster, with what the jobs of this bench must know."""
+def make_profile(fates: Fates) -> Profile:
+    """Return the profile of the development cluster, with the settings that the jobs of this benchmark need."""
     told = zip(SETTINGS, (fates.folder, fates.num_kills, fates.seed), strict=True)
     lines = [
         f"export PYTHONPATH={Path(__file__).parent}:$PYTHONPATH",
@@ -94,7 +94,7 @@ def profile_of(fates: Fates) -> Profile:
 
 
 def launch(runs: Sequence[Run], profile: Profile, fates: Fates, random: Random) -> None:
-    """Launch from a process of its own, one in a few of which is killed at a random moment."""
+    """Launch from a separate process, which is sometimes killed at a random moment."""
     is_hit, seed = not random.randrange(LAUNCHES_A_KILL), random.random()
     pid = os.fork()
     if not pid:
@@ -120,12 +120,12 @@ def _launch_sweep_jobs(runs: Sequence[Run], profile: Profile) -> int:
 
 
 def disturb(running: Sequence[str], fates: Fates, random: Random) -> None:
-    """Do something to one of the running jobs, if there are any."""
+    """Disturb one of the running jobs, if there are any."""
     if not running:
         return
     job, way = random.choice(sorted(running)), random.choice(WAYS)
     if way == WAYS[0]:
-        was_hit = kill_processes_of(job)
+        was_hit = kill_processes(job)
     else:
         words = {"scancel": ["scancel", job], "requeue": ["scontrol", "requeue", job]}[way]
         was_hit = not subprocess.run(words, capture_output=True, check=False).returncode
@@ -133,8 +133,8 @@ def disturb(running: Sequence[str], fates: Fates, random: Random) -> None:
         fates.note(way, job)
 
 
-def kill_processes_of(job: str) -> bool:
-    """End at once every process that has a job's number in its environment; return whether there was one."""
+def kill_processes(job: str) -> bool:
+    """Kill every process with a job's number in its environment. Return whether there was one."""
     hit = False
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
@@ -144,17 +144,17 @@ def kill_processes_of(job: str) -> bool:
     return hit
 
 
-def jobs_in_queue() -> dict[str, str]:
-    """Return the state of each job of this user in Slurm's queue, by its own number."""
+def list_queued_jobs() -> dict[str, str]:
+    """Return the state of each job of this user in Slurm's queue, by job number."""
     words = ["squeue", "--me", "--array", "--noheader", "--format=%A|%T"]
     lines = subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines()
     return dict(line.split("|") for line in lines)
 
 
 def check_cluster() -> None:
-    """End with a word where no Slurm answers, or jobs of others would be hit."""
+    """Exit with a message if Slurm does not respond or jobs of others could be hit."""
     try:
-        jobs: Any = jobs_in_queue()
+        jobs: Any = list_queued_jobs()
     except (OSError, subprocess.CalledProcessError) as error:
         raise SystemExit(f'no Slurm answers ({error}); eval "$(slurm/dev-cluster.sh up)"') from error
     if jobs:

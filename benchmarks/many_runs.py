@@ -1,12 +1,12 @@
-"""Times what a large sweep asks of the verbs that look: status, show, check and report, each in a process of its own.
+"""Time the read-only verbs on a large sweep: status, show, check and report, each in a separate process.
 
     python benchmarks/many_runs.py --num-runs 10000 --num-records 5000
 
-Records are mixtures of two published ones that differ in their seed (their means are the mixtures' means), under seeds
-that nobody ran; they stand for the published records of `check` and `report`, and for this machine's of `status` and
-`show`. The sweep is those runs and as many more that failed or were never begun. The first `report` finds the verdicts
-of `check` and draws its pictures, the second finds these, too. Works in a folder of its own, which is removed.
-Promised: each verb under ten seconds and 500 MB; exit code 1 when one is not.
+Records are mixtures of two published ones that differ in their seed, stored under unused seeds. Their means are the
+mixtures' means. They replace the published records of `check` and `report`, and this machine's records of `status` and
+`show`. The sweep consists of those runs and as many that failed or never started. The first `report` reuses the
+verdicts of `check` and draws its pictures. The second reuses these as well. Works in a temporary folder. Each verb must
+take less than ten seconds and 500 MB. Otherwise the exit code is 1.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from repro.spec.identity import get_training_id, run_id
 from repro.spec.registry import experiments
 from repro.statistics.contrasts import drop_seed
 from repro.storage.paths import get_local_records, get_published_records, home
-from slurm.states import JobState, item_of_run
+from slurm.states import JobState, get_run_item
 from slurm.sweep import Submission
 
 SCALE = "desk"
@@ -42,7 +42,7 @@ CHILD, RECORDED = "--as-if-published", "recorded.json"
 
 
 def main() -> int:
-    """Make the runs and the records, time each verb in a process of its own, and say whether each kept the promise."""
+    """Create the runs and the records, time each verb in a separate process, and print whether each meets its limit."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--num-runs", type=int, default=10_000)
     parser.add_argument("--num-records", type=int, default=5_000)
@@ -50,7 +50,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         os.environ["REPRO_HOME"] = folder
         sweep = Path(folder, "runs.json")
-        # in a process of its own: a child's largest memory begins with its parent's
+        # in a separate process, because a child's peak memory starts with its parent's
         made = get_context("spawn").Process(target=prepare, args=(sweep, asked.num_runs, asked.num_records))
         made.start()
         made.join()
@@ -63,7 +63,7 @@ def main() -> int:
 
 
 def timed(words: list[str]) -> bool:
-    """Run a verb; print seconds, those of the processor, and the largest memory; return whether all is as promised."""
+    """Run a verb and print wall seconds, processor seconds and peak memory. Return whether it meets the limits."""
     folder = home() / ("published" if words[0] in ("check", "report") else "")
     started = time.monotonic()
     child = subprocess.Popen(
@@ -82,12 +82,12 @@ def timed(words: list[str]) -> bool:
     return child.returncode == 0 and seconds <= MOST_SECONDS and mebibytes <= MOST_MEBIBYTES
 
 
-# ---- what is looked at
+# ---- the test data
 
 
 def prepare(sweep: Path, num_runs: int, num_records: int) -> None:
-    """Write a file of runs, and the notes and records that a half-done sweep of them leaves."""
-    os.fsync = lambda descriptor: None  # nothing here has to last
+    """Write a file of runs, and the states and records of a half-finished sweep of them."""
+    os.fsync = lambda descriptor: None  # nothing here has to be durable
     runs = [write_mixture(*one).run for one in islice(mixtures(), num_records)]
     write_digests(get_local_records())
     published = home() / "published" / "as-if-published"
@@ -98,7 +98,7 @@ def prepare(sweep: Path, num_runs: int, num_records: int) -> None:
     varied = cycle(run for run in dict.fromkeys(runs) if is_random(run))
     others = [replace(next(varied), seed=last + number) for number in range(1, num_runs - len(runs) + 1)]
     for run in others[::2]:
-        item_of_run(run).write(JobState(state="failed", reason="CUDA error: an illegal memory access"))
+        get_run_item(run).write(JobState(state="failed", reason="CUDA error: an illegal memory access"))
     sweep.write_text(json.dumps([asdict(run) for run in (*runs, *others)]))
     names = {run_id(run): run for run in (*runs, *others)}
     Submission(
@@ -110,7 +110,7 @@ def prepare(sweep: Path, num_runs: int, num_records: int) -> None:
 
 
 def mixtures() -> Iterator[tuple[Run, Record, Record]]:
-    """Every run of the experiments that has a record, under one new seed after another: the run, and what is mixed."""
+    """Yield every run with a record under one new seed after another, together with the records to mix."""
     systems: defaultdict[Run, dict[Run, Record]] = defaultdict(dict)
     for record in read_records(get_published_records()):
         if record.run.scale == SCALE:
@@ -122,7 +122,7 @@ def mixtures() -> Iterator[tuple[Run, Record, Record]]:
 
 
 def write_mixture(run: Run, first: Record, second: Record) -> Record:
-    """Write the record of a run whose every number lies between those of two records, the same part of the way."""
+    """Write the record of a run in which every number interpolates those of two records with the same weight."""
     part = (run.seed * 0.618) % 1
     arrays = {
         name: (1 - part) * values + part * second.arrays[name]
@@ -142,11 +142,11 @@ def write_mixture(run: Run, first: Record, second: Record) -> Record:
     )
 
 
-# ---- the process that is timed
+# ---- the timed process
 
 
 def as_if_published() -> None:
-    """Run a verb that takes this home's records for published and whose experiments ask for the runs they are of."""
+    """Run a verb that treats this home's records as published, with experiments that request their runs."""
     from repro.cli.main import main as verbs
     from repro.report import artefacts
 
@@ -159,7 +159,7 @@ def as_if_published() -> None:
 
 
 def extend_experiments(folder: Path) -> None:
-    """Let every experiment ask also for the seeds of its runs that have records beside a folder's list."""
+    """Extend every experiment by the seeds of its runs that have records next to a folder's list."""
     seeds: defaultdict[Run, list[Run]] = defaultdict(list)
     for values in json.loads(folder.with_name(RECORDED).read_text()):
         run = Run(**values)

@@ -2,10 +2,10 @@
 
     python -m benchmarks.open_exports
 
-Installs each version, with the transformers it was released with, into a folder of its own below --folder, where pip
-gets a network. torch and numpy are those of this environment. A row per version is printed; exit code 1 if one does not
-open, or if its vectors differ by more than 1e-5. NomicBERT is a class of transformers from version 5 on, so the export
-that is tried is a BERT.
+Installs each version and the transformers of its release into a separate folder below --folder, if pip has a network.
+torch and numpy are those of this environment. Prints a row per version. The exit code is 1 if one does not open, or if
+its vectors differ by more than 1e-5. NomicBERT is a class of transformers from version 5 on, so the tested export is a
+BERT.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from repro.interop.sentence_transformers_folder import export_sentence_transform
 from repro.model.config import ModelConfig
 from repro.model.start import build_model
 
-DATASETS = "datasets==3.3.2"  # a later one asks for a later huggingface-hub
+DATASETS = "datasets==3.3.2"  # later versions require a later huggingface-hub
 VERSIONS: dict[str, tuple[str, ...]] = {
     "3": (
         "sentence-transformers==3.4.1",
@@ -64,14 +64,14 @@ CLOSE = 1e-5
 
 
 def install(folder: Path, packages: tuple[str, ...]) -> None:
-    """Install packages into a folder, without what they need: this environment has it."""
+    """Install packages into a folder without their dependencies, which this environment has."""
     if packages and not folder.is_dir():
         words = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(folder), *packages]
         subprocess.run(words, check=True)
 
 
 def main() -> int:
-    """Try each version; return the exit code."""
+    """Test each version and return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "cde-repro-versions")
     parser.add_argument("--only", nargs="*", choices=[*VERSIONS], default=[*VERSIONS])

@@ -1,13 +1,13 @@
-"""Time and peak memory of every stage against the number of pairs, on generated pairs; each in a process of its own.
+"""Measure time and peak memory of every stage by number of generated pairs, each in a separate process.
 
     python -m benchmarks.paper_scale --num-pairs 1000000 --write benchmarks/paper_scale.json
 
-`import`: a parquet file becomes a corpus; `corpus`: hold-out, training pairs; `selection`, `tokens`, `embeddings` (word
-vectors), `keys` (of document texts), `clusters`: the stages of a run; `start`: all that a training does before its
-first step, and the first batch with contexts and filter; `sampler`: two epochs packed; `steps`: twenty steps.
-`--blank` writes stages of drawn content instead of building them, and measures what reads them.
-Peak memory is that of the process (ru_maxrss): pages of files that it maps are counted. On a machine that others use,
-seconds of the processor are the figure to compare; the load average is noted beside them.
+`import`: a parquet file becomes a corpus. `corpus`: hold-out and training pairs. `selection`, `tokens`, `embeddings`
+(word vectors), `keys` (of document texts), `clusters`: the stages of a run. `start`: everything before the first
+training step, and the first batch with contexts and filter. `sampler`: two epochs of batches. `steps`: twenty steps.
+`--blank` writes stages with random content instead of building them, and measures their readers. Peak memory is that of
+the process (ru_maxrss), including mapped pages. On a shared machine, compare processor seconds. The load average is
+recorded next to them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def import_(asked: argparse.Namespace) -> None:
 
 
 def stage(name: str) -> Callable[[argparse.Namespace], None]:
-    """Return what builds one stage; it ends when that is there, or would build another with it."""
+    """Return a function that builds one stage. It does nothing if the stage exists and raises if others are missing."""
 
     def build(asked: argparse.Namespace) -> None:
         from repro.pipeline.stages import StageGraph
@@ -53,7 +53,7 @@ def stage(name: str) -> Callable[[argparse.Namespace], None]:
 
 
 def start(asked: argparse.Namespace) -> None:
-    """Do what a training does before its first step, and feed one step."""
+    """Execute everything before the first training step, and prepare one step's data."""
     from repro.pipeline.inputs import Inputs
     from repro.train.feed import feed_batch, step_batches
     from repro.train.trainer import prepare_training
@@ -66,7 +66,7 @@ def start(asked: argparse.Namespace) -> None:
 
 
 def sampler(asked: argparse.Namespace) -> None:
-    """Give the first batches of two epochs."""
+    """Produce the first batches of two epochs."""
     from repro.pipeline.inputs import Inputs
     from repro.train.trainer import build_sampler
 
@@ -96,7 +96,7 @@ NOT_ON_BLANK = ("import", "corpus", "selection", "tokens", "embeddings", "keys",
 
 
 def blank(asked: argparse.Namespace) -> None:
-    """Write stages of drawn content, in place of the steps that would build them."""
+    """Write stages with random content instead of building them."""
     from benchmarks.blank_stages import write_blank_import, write_blank_stages
 
     write_blank_import(NAME, asked.num_pairs)
@@ -104,12 +104,12 @@ def blank(asked: argparse.Namespace) -> None:
 
 
 def source_of(asked: argparse.Namespace) -> Path:
-    """Return where the generated file lies."""
+    """Return the path of the generated file."""
     return Path(asked.home) / f"pairs-{asked.num_pairs}.{asked.ending}"
 
 
 def run_of(asked: argparse.Namespace) -> Any:
-    """Return a contextual run on the corpus, clusters and filter included."""
+    """Return a contextual run on the corpus, including clusters and filter."""
     from repro.data.own.imported import find_imported
     from repro.spec import base
 
@@ -131,7 +131,7 @@ def run_of(asked: argparse.Namespace) -> Any:
 
 
 def measured(name: str, asked: argparse.Namespace) -> dict[str, Any]:
-    """Return seconds, seconds of the processor and peak memory of one step, done in a process of its own."""
+    """Return wall seconds, processor seconds and peak memory of one step in a separate process."""
     words = [sys.executable, "-m", "benchmarks.paper_scale", *sys.argv[1:], "--inside", name]
     home = str(Path(asked.home) / f"home-{asked.num_pairs}")
     started = time.monotonic()
@@ -154,7 +154,7 @@ def measured(name: str, asked: argparse.Namespace) -> dict[str, Any]:
 
 
 def keep(rows: list[dict[str, Any]], path: Path, label: str) -> None:
-    """Put rows into a record, in place of those of the same label, step and number of pairs."""
+    """Write rows to a record, replacing those with the same label, step and number of pairs."""
     machine = {"processor": platform.processor() or platform.machine(), "num_cores": os.cpu_count()}
     order = {name: place for place, name in enumerate(STEPS)}
     keep_rows(
@@ -166,7 +166,7 @@ def keep(rows: list[dict[str, Any]], path: Path, label: str) -> None:
 
 
 def main() -> None:
-    """Measure the steps asked for, one after another."""
+    """Measure the requested steps in sequence."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--num-pairs", type=int, default=100_000)
     parser.add_argument("--home", default="/tmp/paper-scale", help="where files and stages go; nothing is removed")

@@ -1,4 +1,4 @@
-"""Sizes of model that benches time: those of our own scales, and all of MiniLM on the same text."""
+"""Model sizes for timing benchmarks: those of our own scales, and full MiniLM on the same text."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def run_of(size: str, **changes: Any) -> Run:
 
 
 def load_pairs(run: Run) -> Pairs:
-    """Return the training pairs of a run; corpus and selection are built where they are missing."""
+    """Return the training pairs of a run. Builds corpus and selection if they are missing."""
     graph = StageGraph(run)
     graph.corpus.build(print)
     graph.selection.build(print)

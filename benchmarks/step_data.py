@@ -1,10 +1,10 @@
-"""Times what a step's data take beside the step: its pairs, texts, contexts and filter, and the step that they feed.
+"""Time the data of a step (pairs, texts, contexts and filter) next to the training step itself.
 
     python -m benchmarks.step_data --size minilm --num-steps 3 --write benchmarks/step_data.json
 
-Runs of contextual batches with the filter, over the clusters of real text: the dearest data there are. Each step draws
-its pairs, pads them, draws contexts and asks the filter; then the model takes the step, by GradCache. Medians over the
-steps, after one to warm up, in seconds of the processor.
+Runs use contextual batches with the filter, over the clusters of real text, which are the most expensive data. Each
+step draws its pairs, pads them, draws contexts and applies the filter. Then the model executes the step by GradCache.
+Results are medians over the steps after a warm-up, in processor seconds.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from repro.train.loop import optimizer_for, take_step
 from repro.train.trainer import prepare_training
 
 CHUNK = 64
-"""Texts of a piece of either stage: what keeps a batch of 512 at MiniLM's size within a few GiB."""
+"""Texts per chunk of either stage. It limits a batch of 512 at MiniLM's size to a few GiB."""
 
 
 def timed(action: Callable[[], Any]) -> tuple[Any, float]:
-    """Return what an action gives, and the seconds of the processor that it took."""
+    """Return the result of an action and its processor seconds."""
     started = time.process_time()
     return action(), time.process_time() - started
 
 
-def medians_of(asked: argparse.Namespace) -> tuple[Run, list[float]]:
-    """Train the steps asked for; return the run, and the median seconds of a step's data and of the step."""
+def measure_medians(asked: argparse.Namespace) -> tuple[Run, list[float]]:
+    """Train the requested steps. Return the run and the median seconds of a step's data and of the step."""
     own = {"batch_size": asked.batch_size} if asked.batch_size else {}
     clusters = {"sampler": "cluster", "cluster_size": 256, "packing": "greedy", "filter": "surrogate"}
     run = run_of(asked.size, architecture="contextual", **clusters, **own)
@@ -63,14 +63,14 @@ def medians_of(asked: argparse.Namespace) -> tuple[Run, list[float]]:
 
 
 def main() -> None:
-    """Measure, print, and keep."""
+    """Measure, print, and store."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", default="desk", choices=[size for size in SIZES if size != "smoke"])
     parser.add_argument("--batch-size", type=int, help="pairs of a step; default: the size's")
     parser.add_argument("--num-steps", type=int, default=20)
     parser.add_argument("--write", type=Path, help="the record to put the row into")
     asked = parser.parse_args()
-    run, medians = medians_of(asked)
+    run, medians = measure_medians(asked)
     row = {
         "size": asked.size,
         "batch_size": run.batch_size,

@@ -1,11 +1,11 @@
-"""Times evaluations under three and four contexts against one under the own context, in turns, in one process.
+"""Time evaluations under three and four contexts against one under in-corpus context, alternating in one process.
 
     python -m benchmarks.three_contexts --num-datasets 4 --write benchmarks/three_contexts.json
 
 Contexts share tokens and the first layer's projections of the text. The null context is one vector that counts as often
-as there are slots. Everything else is computed once per context. The share of an evaluation that is done once for any
-number of contexts (reading and tokenising) is measured as well. `--size mini` has MiniLM in both stages. The model is
-contextual and untrained. Seconds are those of the processor.
+as there are slots. Everything else is computed once per context. The shared part of an evaluation (reading and
+tokenising) is also measured. `--size mini` has MiniLM in both stages. The model is contextual and untrained. Seconds
+are processor time.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ MINI = {"backbone": "bert", "start": "minilm", "num_layers": 6, "num_first_stage
 
 
 def once_only(model: Any, suite: Suite) -> None:
-    """Read and tokenise what is evaluated, as an evaluation under any number of contexts does once."""
+    """Read and tokenise the evaluation data, which happens once for any number of contexts."""
     for collection in read_collections(suite).values():
         model.tokenize(collection.retrieval.queries, "query")
         model.tokenize(collection.retrieval.documents, collection.document_role)
 
 
 def main() -> None:
-    """Measure, print, and keep."""
+    """Measure, print, and store."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", default="desk", choices=("desk", "mini"))
     parser.add_argument("--num-datasets", type=int, default=4, help="of the suite, the first by name")

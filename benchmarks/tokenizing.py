@@ -1,10 +1,10 @@
-"""Times tokenising many texts by their words beside the tokenizer on whole texts, in turns, in one process.
+"""Time tokenising many texts word by word against the tokenizer on whole texts, alternating in one process.
 
     python -m benchmarks.tokenizing --texts desk-views --write benchmarks/tokenizing.json
 
-Texts are the queries and documents of one block of pairs, `generated` or those of a mined corpus (`desk`, `desk-views`,
-`functions`: code, where words repeat least). The ids must be the same, else it fails. What is told is the median of the
-rounds, in seconds of the processor: others may use the machine.
+Texts are the queries and documents of one block of pairs, either `generated` or from a mined corpus (`desk`,
+`desk-views`, or `functions`: code, in which words repeat least). Fails if the ids differ. The result is the median over
+rounds, in processor seconds, because others may use the machine.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ WAYS = {"whole texts": 2**62, "by words": tokens.LEAST_TEXTS_BY_WORDS}
 SIDES = ("query", "document")
 
 
-def texts_of(name: str) -> list[list[str]]:
-    """Return the queries and the documents of a block of pairs, drawn from all of them where they are mined."""
+def load_texts(name: str) -> list[list[str]]:
+    """Return the queries and documents of a block of pairs. Mined ones are sampled from all pairs."""
     if name == "generated":
         path = home() / "tokenizing.parquet"
         write_generated(path, ROWS_PER_BATCH)
@@ -45,7 +45,7 @@ def texts_of(name: str) -> list[list[str]]:
 
 
 def timed(sides: Sequence[Sequence[str]], max_tokens: int, least_texts: int) -> tuple[float, list[Tokens]]:
-    """Return the seconds of the processor that tokenising took, and the tokens of each side."""
+    """Return the processor seconds of tokenising, and the tokens of each side."""
     tokenizer, tokens.LEAST_TEXTS_BY_WORDS = load_tokenizer("minilm"), least_texts
     started = time.process_time()
     found = [tokenize(texts, tokenizer, max_tokens) for texts in sides]
@@ -53,7 +53,7 @@ def timed(sides: Sequence[Sequence[str]], max_tokens: int, least_texts: int) -> 
 
 
 def main() -> None:
-    """Measure, print, and put the rows into the record."""
+    """Measure, print, and write the rows to the record."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--texts", default="generated", choices=("generated", "desk", "desk-views", "functions"))
     parser.add_argument("--max-tokens", type=int, default=40)
@@ -61,7 +61,7 @@ def main() -> None:
     parser.add_argument("--write", type=Path, help="the record to put the rows into")
     asked = parser.parse_args()
     home().mkdir(parents=True, exist_ok=True)
-    sides, seconds, given = texts_of(asked.texts), {way: list[float]() for way in WAYS}, {}
+    sides, seconds, given = load_texts(asked.texts), {way: list[float]() for way in WAYS}, {}
     for _ in range(asked.num_rounds):
         for way, least_texts in WAYS.items():
             spent, given[way] = timed(sides, asked.max_tokens, least_texts)

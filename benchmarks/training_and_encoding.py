@@ -1,14 +1,14 @@
-"""Times a training step and encoding beside sentence-transformers on the same weights, pairs and texts, in one process.
+"""Time training steps and encoding against sentence-transformers on the same weights, pairs and texts, in one process.
 
     python -m benchmarks.training_and_encoding --size minilm --batch-size 128 --write RECORD.json
     python -m benchmarks.training_and_encoding --size minilm --batch-size 512 --paths gradcache --write RECORD.json
 
-The model is the size's untrained biencoder (`minilm`: all of MiniLM, 64 tokens, prompts); the pairs are real text (the
-planted corpus at smoke). Of a step, forward and backward are timed: ours by the direct path and by GradCache, theirs by
-`MultipleNegativesRankingLoss` and by its cached form. All take turns, and the median of the rounds is told, in seconds
-of the processor; losses and vectors must agree, else it fails. `--unpacked` adds ours over transformers' own forward.
-Without GradCache, a padded batch of 512 at MiniLM's size keeps up to 24 GiB for its backward pass, as `plan` counts:
-where that is not there, `--paths gradcache` leaves the direct paths out.
+The model is the size's untrained biencoder (`minilm`: full MiniLM, 64 tokens, prompts). The pairs are real text (the
+planted corpus at smoke). Forward and backward of a step are timed: ours directly and with GradCache, theirs with
+`MultipleNegativesRankingLoss` and its cached form. All alternate. The result is the median over rounds, in processor
+seconds. Fails if losses or vectors differ. `--unpacked` adds ours on transformers' own forward pass. Without GradCache,
+a padded batch of 512 at MiniLM's size needs up to 24 GiB for its backward pass, as `plan` computes. If that is not
+available, `--paths gradcache` skips the direct paths.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ ROWS: list[dict[str, Any]] = []
 
 
 def turns(actions: Mapping[str, Callable[[], Any]], num_rounds: int, **told: Any) -> dict[str, Any]:
-    """Return what each action gives, having let them take turns; print and keep the median seconds of each."""
+    """Return the result of each action after alternating between them. Print and store the median seconds of each."""
     seconds: dict[str, list[float]] = {name: [] for name in actions}
     given = {}
     for _ in range(num_rounds + 1):
@@ -59,7 +59,7 @@ def turns(actions: Mapping[str, Callable[[], Any]], num_rounds: int, **told: Any
             seconds[name].append(time.process_time() - started)
     first = statistics.median(next(iter(seconds.values()))[1:])
     for name, each in seconds.items():
-        median = statistics.median(each[1:])  # the first round warms up
+        median = statistics.median(each[1:])  # the first round is a warm-up
         print(f"{name:<58} {1000 * median:9.1f} ms {median / first:7.2f} x", flush=True)
         ROWS.append(
             {**told, "what": name, "cpu_seconds": [round(one, 4) for one in each[1:]], "median": round(median, 4)}
@@ -68,7 +68,7 @@ def turns(actions: Mapping[str, Callable[[], Any]], num_rounds: int, **told: Any
 
 
 def main() -> None:
-    """Times steps, then encoding."""
+    """Time steps, then encoding."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", default="desk", choices=SIZES)
     parser.add_argument("--batch-size", type=int, help="pairs of a step; default: the size's")
@@ -98,7 +98,7 @@ def main() -> None:
 
 
 def keep(path: Path) -> None:
-    """Put the rows into a record, in place of those of the same size, batch and words."""
+    """Write the rows to a record, replacing those with the same size, batch and settings."""
     machine = {
         "processor": platform.processor() or platform.machine(),
         "num_threads": torch.get_num_threads(),
@@ -108,8 +108,10 @@ def keep(path: Path) -> None:
     keep_rows(path, [{**row, **machine} for row in ROWS], ("size", "batch_size", "what"))
 
 
-def step_of(run: Any, batch_size: int, model: Any, sides: Mapping[str, list[str]]) -> tuple[StepTexts, list[list[str]]]:
-    """Return one batch as ours reads it and, with its prompts, as text: queries, documents."""
+def make_step(
+    run: Any, batch_size: int, model: Any, sides: Mapping[str, list[str]]
+) -> tuple[StepTexts, list[list[str]]]:
+    """Return one batch in our form and, with its prompts, as text: queries, documents."""
     texts: dict[str, Texts] = {}
     plain: list[list[str]] = []
     for side, every in sides.items():
@@ -122,8 +124,8 @@ def step_of(run: Any, batch_size: int, model: Any, sides: Mapping[str, list[str]
 def compare_steps(
     run: Any, batch_size: int, model: Any, theirs: Any, sides: Mapping[str, list[str]], asked: Any
 ) -> None:
-    """Times forward and backward of one batch."""
-    step, plain = step_of(run, batch_size, model, sides)
+    """Time forward and backward of one batch."""
+    step, plain = make_step(run, batch_size, model, sides)
     stages = Stages(
         lambda texts, contexts: model.embed_texts(texts),
         lambda queries_QD, documents_MD: info_nce(queries_QD, documents_MD, temperature=TEMPERATURE),
@@ -151,20 +153,20 @@ def compare_steps(
     }
     if asked.unpacked:
         actions["step, ours unpacked, direct"] = lambda: ours(ChunkSizes(), packs=False)
-    actions = {name: action for name, action in actions.items() if path_of(name) in asked.paths}
+    actions = {name: action for name, action in actions.items() if get_step_path(name) in asked.paths}
     losses = turns(actions, asked.num_rounds, size=asked.size, batch_size=batch_size)
     Backbone.packs = True
     print("  losses", {name.partition(", ")[2]: round(value, 4) for name, value in losses.items()})
     assert np.ptp(list(losses.values())) < 1e-3, "the losses are not the same"
 
 
-def path_of(name: str) -> str:
-    """Return by which path an action of this name takes its step."""
+def get_step_path(name: str) -> str:
+    """Return the path by which an action with this name executes its step."""
     return "gradcache" if "GradCache" in name else "direct"
 
 
 def compare_encoding(run: Any, model: Any, theirs: Any, texts: list[str], asked: Any) -> None:
-    """Times texts to vectors."""
+    """Time encoding of texts."""
     prompted = with_prompt(texts, run.prompts, "document")
 
     def ours(*, packs: bool = True) -> np.ndarray:

@@ -1,1 +1,1 @@
-"""What is run: one file an experiment, each only declaring its runs, its claims and what it shows."""
+"""Declare the experiments, one file each: its runs, its claims and the artefacts it shows."""

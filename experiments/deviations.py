@@ -1,11 +1,11 @@
-"""Where runs at the paper's own scales are not as the paper says, for a reason or for want of one."""
+"""Deviations of this project from the paper at the paper's own scales, with their reasons."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Deviation:
-    """Where a run of this project, at the paper's own scales, is not as the paper says."""
+    """A deviation of this project's runs from the paper, at the paper's own scales."""
 
     source: str
     says: str

@@ -17,16 +17,16 @@ MINI = ("mini",)
 NOT_MINI = ("smoke", *OWN_SCALES, "small", "large")
 WITH_MINI = (*NOT_MINI, *MINI)
 JUDGED = (*OWN_SCALES, "small", "large")
-"""Where claims of the paper's rows are judged; at mini the claims P are."""
+"""Scales that judge claims about the paper's rows. At mini the claims P are judged."""
 SEEDS: tuple[int, ...] = (0, 1, 2)
 MINI_SEEDS = (1, 2, 3, 4, 5)
 UNSEEN = (1, 2, 3)
-"""Seeds at lab: seed 0 had been looked at, in a trial, before lab was made a scale of evidence."""
+"""Seeds at lab. Seed 0 was examined in a trial before lab became a scale of evidence."""
 
-# Contextual batches are clusters and the false-negative filter together (§4.1); plain rows have neither. How a plain
-# batch is drawn the paper does not say. We read: from one source, as in the work it builds on (§4.1: "first sample a
-# domain") and in the official code; batches of any pairs are a row of their own. Our corpora divide a source further;
-# one such domain a batch is a contextual batch already, and stands beside as another.
+# Contextual batches are clusters and the false-negative filter together (§4.1). Plain rows have neither. The paper does
+# not state how a plain batch is drawn. We draw it from one source, as in the work it builds on (§4.1: "first sample a
+# domain") and in the official code. Batches of random pairs are a separate row. Our corpora divide a source further. A
+# batch of one such domain is already contextual, and is a further row.
 SOURCE = {"sampler": "domain", "domain_column": "source", "filter": "none"}
 DOMAIN = {"sampler": "domain", "domain_column": "domain", "filter": "none"}
 NEITHER_RANDOM = {"architecture": "biencoder", "sampler": "random", "filter": "none"}
@@ -39,15 +39,15 @@ BOTH = {"architecture": "contextual", "sampler": "cluster", "packing": "greedy",
 BM25 = {"architecture": "bm25"}
 SURROGATE = {"architecture": "surrogate"}
 WHITENED = {"measure": "whitening"}
-# Models whose vectors are whitened (ours), by seeds that nobody had looked at when the claims were stated.
+# Models with whitened vectors (ours), on seeds not examined when the claims were stated.
 WHITENED_SEEDS: dict[str, tuple[int, ...]] = {"desk": (3, 4, 5, 6, 7), "lab": (1, 2, 3), "mini": (1, 2, 3, 4, 5)}
 WORDS = SURROGATE | {"surrogate": by_scale({scale: base(scale).surrogate for scale in PLAIN_BATCH})}
 """The surrogate of each scale, as a row of the table."""
 MINILM = {"architecture": "surrogate", "surrogate": "minilm"}
 MINILM_TOKENS = 256
-"""The length that MiniLM itself was made for."""
+"""The sequence length of the original MiniLM."""
 
-# Rows of mini (see the claims P): block A, then block B. A model with documents is told from a context-blind one.
+# Rows of mini (see the claims P): block A, then block B. Contextual models are distinguished from context-blind ones.
 SEES = {"sequence_dropout": base("mini").sequence_dropout}
 BLIND = {"sequence_dropout": 1.0, "test_contexts": "null"}
 BLIND_DOMAIN = ARCHITECTURE_DOMAIN | BLIND
@@ -57,21 +57,21 @@ BLOCK_B: tuple[dict[str, Any], ...] = (
     NEITHER,
     SEEING_SOURCE | {"test_contexts": "own+random"},
     BATCHES,
-    SEEING_BOTH,  # under all contexts: figure 16 shows the same runs
+    SEEING_BOTH,  # under all contexts, because figure 16 shows the same runs
 )
 
 
 def seeds_at(scale: str, more_at_desk: tuple[int, ...] = ()) -> tuple[int, ...]:
-    """Return the seeds of Table 1's rows at a scale, which are also those of what looks at its trained models."""
+    """Return the seeds of Table 1's rows at a scale. Experiments that analyse its trained models use the same seeds."""
     if scale == "mini":
         return MINI_SEEDS
     return UNSEEN if scale == "lab" else SEEDS + (more_at_desk if scale == "desk" else ())
 
 
 def runs(scale: str) -> tuple[Run, ...]:
-    """Five kinds of training, at our own scales seven, and reference systems that are not trained."""
+    """Return five kinds of training runs, seven at our own scales, and the untrained reference systems."""
     if scale == "mini":
-        return mini_runs()
+        return list_mini_runs()
     plain: dict[str, Any] = {"batch_size": PLAIN_BATCH[scale]}
     clusters: dict[str, Any] = {"batch_size": CONTEXTUAL_BATCH[scale], "cluster_size": CLUSTER[scale]}
     at_lab = fresh.ROWS_AT_LAB if scale == "lab" else ()
@@ -88,8 +88,8 @@ def runs(scale: str) -> tuple[Run, ...]:
     return references + tuple(base(scale, seed=seed, **row) for row, seeds in rows for seed in seeds)
 
 
-def mini_runs() -> tuple[Run, ...]:
-    """Reference systems, then all rows of the first seed, block A before block B, then those of the next seed."""
+def list_mini_runs() -> tuple[Run, ...]:
+    """Return the reference systems, then all rows seed by seed, with block A before block B."""
     references: tuple[dict[str, Any], ...] = (BM25, SURROGATE, MINILM, MINILM | {"max_tokens": MINILM_TOKENS})
     found = [base("mini", **row) for row in references]
     for seed in MINI_SEEDS:
@@ -104,7 +104,7 @@ def mini_runs() -> tuple[Run, ...]:
 
 NDCG = "{suite}/mean/ndcg_at_10"
 UNLIKE_TRAINING = ("cloud", "medical")
-"""Families whose text is unlike the training text."""
+"""Families of text that differ from the training text."""
 FAMILIES = ("services", "packages", "collections", "cloud", "medical")
 FAMILY_COLUMNS = tuple(
     Column(label=family, value=f"{{suite}}/{family}/ndcg_at_10", factor=100, scales=(*OWN_SCALES, *MINI))
@@ -132,22 +132,22 @@ COLUMNS = (
 def make_printed_row(
     loss: float, accuracy: float, ndcg: float, batch: int, cluster: int | None = None
 ) -> dict[str, float]:
-    """What the paper prints in one row."""
+    """Return the paper's numbers of one row."""
     row = {"batch": batch, "train loss": loss, "train acc.": accuracy, "NDCG@10": ndcg}
     return row if cluster is None else row | {"cluster": cluster}
 
 
-def other_contexts(row: dict[str, Any], scales: tuple[str, ...] = ()) -> tuple[Row, Row]:
-    """Return the rows of a contextual model under documents of another corpus, and under none."""
+def make_other_context_rows(row: dict[str, Any], scales: tuple[str, ...] = ()) -> tuple[Row, Row]:
+    """Return the rows of a contextual model with out-of-corpus context and with null context."""
     return (
-        Row(label="· wrong corpus as context", of=pick(**row), context="wrong", scales=scales),
+        Row(label="· out-of-corpus context", of=pick(**row), context="wrong", scales=scales),
         Row(label="· null context", of=pick(**row), context="null", scales=scales),
     )
 
 
-def random_context(row: dict[str, Any]) -> Row:
-    """Return the row of a contextual model of mini under training documents."""
-    return Row(label="· random training text as context", of=pick(**row), context="random", scales=MINI)
+def make_random_context_row(row: dict[str, Any]) -> Row:
+    """Return the row of a contextual model at mini with random training documents as context."""
+    return Row(label="· random training text", of=pick(**row), context="random", scales=MINI)
 
 
 TABLE = Table(
@@ -172,19 +172,19 @@ TABLE = Table(
         ),
         Row(label="contextual batches", of=pick(**BATCHES), paper=make_printed_row(0.81, 77.7, 61.7, 512, 512)),
         Row(label="contextual architecture", of=pick(**ARCHITECTURE), paper=make_printed_row(0.37, 90.7, 62.4, 16384)),
-        *other_contexts(ARCHITECTURE, NOT_MINI),
-        random_context(SEEING_SOURCE),
+        *make_other_context_rows(ARCHITECTURE, NOT_MINI),
+        make_random_context_row(SEEING_SOURCE),
         Row(label="architecture, one domain a batch", of=pick(**ARCHITECTURE_DOMAIN), scales=WITH_DOMAINS),
-        *other_contexts(ARCHITECTURE_DOMAIN, WITH_DOMAINS),
+        *make_other_context_rows(ARCHITECTURE_DOMAIN, WITH_DOMAINS),
         Row(
-            label="contextual, own corpus, whitened (ours)",
+            label="contextual, in-corpus, whitened (ours)",
             of=pick(**ARCHITECTURE_DOMAIN | WHITENED),
             context="whitened",
             scales=tuple(WHITENED_SEEDS),
         ),
         Row(label="architecture, one domain a batch", of=pick(**SEEING_DOMAIN), scales=MINI),
-        random_context(SEEING_DOMAIN),
-        *other_contexts(SEEING_DOMAIN, MINI),
+        make_random_context_row(SEEING_DOMAIN),
+        *make_other_context_rows(SEEING_DOMAIN, MINI),
         Row(
             label="· context-blind, one domain a batch",
             of=pick(**BLIND_DOMAIN),
@@ -192,8 +192,8 @@ TABLE = Table(
             scales=MINI,
         ),
         Row(label="both", of=pick(**BOTH), paper=make_printed_row(0.68, 80.9, 63.1, 512, 512)),
-        random_context(SEEING_BOTH),
-        *other_contexts(BOTH),
+        make_random_context_row(SEEING_BOTH),
+        *make_other_context_rows(BOTH),
         Row(label="BM25 (reference)", of=pick(**BM25)),
         Row(label="surrogate (reference)", of=pick(**WORDS)),
         Row(
@@ -211,15 +211,17 @@ CONTEXT_TABLE = Table(
         "that text pays to these in layer 1 and would pay if it were even."
     ),
     columns=(
-        Column(label="own − wrong", value="context_effect/own_minus_wrong/mean/difference", factor=100, decimals=2),
-        Column(label="own − null", value="context_effect/own_minus_null/mean/difference", factor=100, decimals=2),
-        Column(label="headroom taken %", value="context_effect/headroom_taken/mean/share", factor=100),
-        Column(label="moved, wrong", value="context_effect/moved_by_wrong/mean/cosine_distance", decimals=5),
+        Column(
+            label="in − out-of-corpus", value="context_effect/own_minus_wrong/mean/difference", factor=100, decimals=2
+        ),
+        Column(label="in-corpus − null", value="context_effect/own_minus_null/mean/difference", factor=100, decimals=2),
+        Column(label="headroom used %", value="context_effect/headroom_taken/mean/share", factor=100),
+        Column(label="moved, out-of-corpus", value="context_effect/moved_by_wrong/mean/cosine_distance", decimals=5),
         Column(label="moved, null", value="context_effect/moved_by_null/mean/cosine_distance", decimals=5),
-        Column(label="cosine, one corpus", value="context_effect/context_cosine/within/cosine", decimals=3),
-        Column(label="cosine, two", value="context_effect/context_cosine/across/cosine", decimals=3),
+        Column(label="cosine, same corpus", value="context_effect/context_cosine/within/cosine", decimals=3),
+        Column(label="cosine, two corpora", value="context_effect/context_cosine/across/cosine", decimals=3),
         Column(label="on context, layer 1 %", value="context_effect/attention/layer_1/contexts", factor=100),
-        Column(label="if even %", value="context_effect/attention/even/contexts", factor=100),
+        Column(label="if uniform %", value="context_effect/attention/even/contexts", factor=100),
     ),
     rows=(
         Row(label="contextual architecture", of=pick(**ARCHITECTURE)),
@@ -236,7 +238,7 @@ LOSS, ACCURACY = "train/loss", "train/accuracy"
 
 
 def gain(better: dict[str, str], of: str = "mean") -> tuple[Term, Term]:
-    """Return a row and the plain one of the paper, scored on a dataset, a family or all."""
+    """Return a row and the paper's plain row, scored on a dataset, a family or all."""
     metric = f"{{suite}}/{of}/ndcg_at_10"
     return term(metric, **better), term(metric, **NEITHER)
 
@@ -382,12 +384,12 @@ WHERE = (
 
 SPEED = "log2 train/pairs_per_second"
 ALONE = "judged where a run has its GPU to itself; elsewhere benchmarks/ measures the two in turns"
-LENGTH, CONTEXTS = 512, 512  # tokens of a text, context documents; §5, large
+LENGTH, CONTEXTS = 512, 512  # tokens per text, context documents (§5, large)
 PAPER_BATCHES = (512, 16384)
 
 
 def twice_the_tokens() -> tuple[bool, str]:
-    """Whether the tokens that a contextual batch sends through both stages are about twice those of a biencoder's."""
+    """Whether both stages process about twice as many tokens of a contextual batch as a biencoder."""
     ratios = {}
     for pairs in PAPER_BATCHES:
         second, first = 2 * pairs * (CONTEXTS + LENGTH), CONTEXTS * LENGTH
@@ -427,7 +429,7 @@ COST = (
 )
 
 NAMED_BY_VALIDATION = NEITHER_DOMAIN
-"""The biencoder row of mini that scores best on validation domains."""
+"""The biencoder row of mini with the best score on validation domains."""
 REFERENCES_MINI: tuple[dict[str, Any], ...] = (
     BM25,
     *(MINILM | {"max_tokens": size} for size in (base("mini").max_tokens, MINILM_TOKENS)),
@@ -484,7 +486,7 @@ PRETRAINED = tuple(
         ),
     )
 )
-"""Claims on seeds 1 to 5 of mini, stated before any of them was trained; each is judged once."""
+"""Claims on seeds 1 to 5 of mini, stated before any of them was trained. Each is judged once."""
 
 EXPERIMENT = Experiment(
     number=1,

@@ -1,17 +1,17 @@
-"""Does the contextual architecture use its context? A planted corpus on which nothing else tells noise from signal.
+"""Does the contextual architecture use its context? Tested on a planted corpus where only context reveals noise words.
 
-Each domain has noise words of its own that are signal elsewhere, so no text says alone which of its words count; the
-other documents of its domain do. A model that uses its context scores high with documents of the searched corpus and no
-better than a biencoder with those of another corpus.
+Each domain has its own noise words, which carry signal in other domains. So a single text does not reveal which of its
+words count, but the other documents of its domain do. A model that uses its context scores high with in-corpus
+documents, and no better than a biencoder with out-of-corpus documents.
 """
 
 from experiments import fresh
 from experiments.fresh import RESTATED
 from repro.spec import Claim, Experiment, Figure, Row, Run, base, grid, pick, term
 
-# What it takes (tried on the planted corpus's validation domains; see REPRODUCING.md): heads that let pooled states
-# through at the start, and a first stage that learns so slowly that its vectors stay apart. With one learning rate for
-# both stages the context vectors become one and the same within 200 steps.
+# Requirements, found on the planted corpus's validation domains (see REPRODUCING.md): heads that pass pooled states
+# at the start, and a first stage that learns so slowly that its vectors stay distinct. With one learning rate for
+# both stages, the context vectors become identical within 200 steps.
 PLANTED = {
     "corpus": "planted",
     "num_pairs": None,
@@ -44,7 +44,10 @@ SEEDS = (0, 1, 2)
 
 
 def runs(scale: str) -> tuple[Run, ...]:
-    """A biencoder and a contextual model under growing numbers of steps; one planted corpus from desk on."""
+    """Return a biencoder and a contextual model for growing numbers of steps.
+
+    From desk on they use one planted corpus.
+    """
     at = scale if scale == "smoke" else "desk"
     settings = PLANTED | (TINY if at == "smoke" else {})
     both = base(at, **settings, num_steps=STEPS[at][-1]), {"architecture": ("biencoder", "contextual")}
@@ -59,7 +62,7 @@ END = {"num_steps": LONGEST}
 
 FIGURE = Figure(
     name="context_use",
-    title="Planted corpus: what the right context, a wrong one and none are worth",
+    title="Planted corpus: score with in-corpus, out-of-corpus and no context",
     caption=(
         "NDCG@10 of held-out domains of the planted corpus by the number of training steps, one domain a batch. A mark "
         "is the mean over n seeds, each a training of its own whose learning rate has decayed to zero; bands: 95 % "
@@ -73,8 +76,8 @@ FIGURE = Figure(
     factor=100,
     x_is_log=True,
     series=(
-        Row(label="contextual, own corpus", of=pick(**CONTEXTUAL)),
-        Row(label="contextual, wrong corpus", of=pick(**CONTEXTUAL), context="wrong"),
+        Row(label="contextual, in-corpus", of=pick(**CONTEXTUAL)),
+        Row(label="contextual, out-of-corpus", of=pick(**CONTEXTUAL), context="wrong"),
         Row(label="contextual, null context", of=pick(**CONTEXTUAL), context="null"),
         Row(label="biencoder", of=pick(**BIENCODER)),
     ),

@@ -1,4 +1,4 @@
-"""Recipes for contextual batches at desk scale, compared on the validation domains of the training sources only."""
+"""Recipes for contextual batches at desk scale, compared only on the validation domains of the training sources."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from experiments.e06_hard_negatives import LENGTH
 from repro.spec import Column, Experiment, Pick, Row, Run, Table, base, pick
 
 CONTEXTUAL = {"architecture": "contextual"}
-# What was tried before Table 1's recipe was chosen. Larger clusters over a whole source ("domain_column") bring
+# Alternatives tried before Table 1's recipe was chosen. Larger clusters over a whole source ("domain_column") bring
 # near-copies of one document from many services into one batch.
 TRIED: tuple[tuple[str, dict[str, Any]], ...] = (
     ("random batches", {"sampler": "random"}),
@@ -40,14 +40,14 @@ SMOKE_CLUSTERS = {None: None, 64: 8, 256: 16}
 
 
 SCALES = ("smoke", "desk", "lab")
-# A second phase with one hard negative, as in Table 7, goes on from "one domain a batch"; its learning rate is a part
-# of the first phase's.
+# A second phase with one hard negative, as in Table 7, resumes from "one domain a batch". Its learning rate is a
+# fraction of the first phase's.
 SECOND_PHASE = {"sampler": "domain", "num_hard_negatives": 1}
 DIVISORS = {1: "the rate of the first", 4: "a quarter of it", 20: "a twentieth of it"}
 
 
 def settings(scale: str, tried: dict[str, Any]) -> dict[str, Any]:
-    """One recipe at one scale; the planted corpus of smoke has smaller domains and a suite of its own."""
+    """Return one recipe at one scale. The planted corpus of smoke has smaller domains and its own suite."""
     chosen = FIXED | tried
     if scale != "smoke":
         return chosen | {"suite": "desk-validation"}
@@ -55,13 +55,13 @@ def settings(scale: str, tried: dict[str, Any]) -> dict[str, Any]:
 
 
 def make_filter(tried: dict[str, Any]) -> Pick:
-    """Which runs a recipe is, at whatever scale."""
+    """Return the filter that selects the runs of a recipe at any scale."""
     chosen = FIXED | tried
     return pick(**(chosen | {"cluster_size": (chosen["cluster_size"], SMOKE_CLUSTERS[chosen["cluster_size"]])}))
 
 
 def runs(scale: str) -> tuple[Run, ...]:
-    """One seed of each recipe, at the scales that have validation domains."""
+    """Return one seed of each recipe, at the scales with validation domains."""
     at = scale if scale in SCALES else "lab"
     second = SECOND_PHASE | PRETRAINING[at] | LENGTH[at]
     rates = (base(at).learning_rate / divisor for divisor in DIVISORS)
@@ -72,7 +72,7 @@ def runs(scale: str) -> tuple[Run, ...]:
 
 
 def second_phase(scale: str, divisor: int) -> Pick:
-    """Which run of a scale is a second phase at that part of the first phase's rate."""
+    """Return the filter that selects a second phase with this fraction of the first phase's learning rate."""
     phase = SECOND_PHASE | {"pretraining_corpus": PRETRAINING[scale]["pretraining_corpus"]}
     return pick(**phase, learning_rate=base(scale).learning_rate / divisor)
 
@@ -93,7 +93,7 @@ TABLE = Table(
     rows=(
         *(Row(label=label, of=make_filter(tried)) for label, tried in TRIED),
         Row(
-            label="contextual, one domain a batch; wrong corpus",
+            label="contextual, one domain a batch; out-of-corpus",
             of=make_filter({"sampler": "domain", **CONTEXTUAL}),
             context="wrong",
         ),

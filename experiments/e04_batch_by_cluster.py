@@ -1,4 +1,4 @@
-"""Batch size by cluster size by filter, for both architectures: one grid behind figures 2, 3, 4, 9, 12 and 13."""
+"""Batch size, cluster size and filter for both architectures: one grid for figures 2, 3, 4, 9, 12 and 13."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,15 +7,15 @@ from experiments import fresh
 from experiments.e01_table1 import seeds_at
 from repro.spec import ByScale, Claim, Experiment, Figure, Row, Run, Term, base, by_scale, grid, pick, term
 
-# As in the paper, clusters are made inside a whole source (§5): they may be larger than a fine domain.
+# As in the paper, clusters are made within a whole source (§5), so they may be larger than a fine domain.
 BATCHES: dict[str, tuple[int, ...]] = {"smoke": (8, 16, 24), "desk": (32, 128, 512), "lab": (32, 128, 512)}
 BATCHES |= dict.fromkeys(("small", "large"), (256, 512, 1024, 2048, 4096))
 CLUSTERS: dict[str, tuple[int, ...]] = {"smoke": (8, 16, 40), "desk": (64, 512, 4096), "lab": (64, 1024, 32768)}
-# Four times as many each, from 64 to 4194304; the paper prints 2097152 as well (§5).
+# Four-fold steps from 64 to 4194304. The paper prints 2097152 as well (§5).
 PAPER_CLUSTERS = (64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 2097152, 4194304)
 CLUSTERS |= dict.fromkeys(("small", "large"), PAPER_CLUSTERS)
-PAIRS = {"smoke": 192, "desk": 15360, "lab": 131072}  # of each training, so that steps fall as batches grow
-UNFILTERED_CONTEXTUAL = ("lab", "small", "large")  # at desk it would be 27 trainings more
+PAIRS = {"smoke": 192, "desk": 15360, "lab": 131072}  # per training run, so larger batches mean fewer steps
+UNFILTERED_CONTEXTUAL = ("lab", "small", "large")  # at desk this would add 27 training runs
 
 GRID: dict[str, Any] = {"sampler": "cluster", "domain_column": "source", "packing": "greedy"}
 BIENCODER, CONTEXTUAL = {"architecture": "biencoder", **GRID}, {"architecture": "contextual", **GRID}
@@ -23,25 +23,25 @@ FILTERED, UNFILTERED = {"filter": "surrogate"}, {"filter": "none"}
 
 
 def get_size_at(sizes: Mapping[str, tuple[int, ...]], place: float) -> ByScale:
-    """Return the size at each scale that is so far along its sizes: 0 the smallest, 0.5 the middle, 1 the largest."""
+    """Return, for each scale, the size at a relative position: 0 is the smallest, 0.5 the middle, 1 the largest."""
     return by_scale({scale: each[round(place * (len(each) - 1))] for scale, each in sizes.items()})
 
 
 SMALL, MEDIUM, LARGE = ({"cluster_size": get_size_at(CLUSTERS, place)} for place in (0, 0.5, 1))
 FEW, SOME, MANY = ({"batch_size": get_size_at(BATCHES, place)} for place in (0, 0.5, 1))
-# Batches of 32 are below the range that figure 13 calls best, where none of the paper's is: a sentence about large
-# batches compares them with the smallest of 100 or more.
+# Batches of 32 are below the range that figure 13 calls best, and below all of the paper's. Claims about large
+# batches therefore compare with the smallest size of at least 100.
 IN_THE_RANGE = {scale: next((size for size in each if size > 100), each[1]) for scale, each in BATCHES.items()}
 LEAST = {"batch_size": by_scale(IN_THE_RANGE)}
 NOT_BELOW = {scale: tuple(size for size in BATCHES[scale] if size >= least) for scale, least in IN_THE_RANGE.items()}
 LARGE_BATCHES = {"batch_size": by_scale(NOT_BELOW)}
 """The batch sizes of that range."""
 EVERYWHERE = {"cluster_size": by_scale(CLUSTERS)}
-"""The cluster sizes that every series has; filtered biencoders have more of them at desk."""
+"""The cluster sizes of every series. At desk, filtered biencoders have further ones."""
 
 
 def budget(scale: str, batch_size: int) -> dict[str, int | None]:
-    """How long one training of the grid is: as many pairs in each at our scales, three epochs in the paper's."""
+    """Return the training length: equal numbers of pairs at our scales, three epochs at the paper's."""
     if scale not in PAIRS:
         return {}
     num_steps = PAIRS[scale] // batch_size
@@ -49,7 +49,7 @@ def budget(scale: str, batch_size: int) -> dict[str, int | None]:
 
 
 def cells(scale: str, clusters: tuple[int, ...], seeds: tuple[int, ...], **changes: object) -> tuple[Run, ...]:
-    """One run for every batch size, cluster size and seed."""
+    """Return one run for each batch size, cluster size and seed."""
     return tuple(
         run
         for batch_size in BATCHES[scale]
@@ -65,7 +65,7 @@ def cells(scale: str, clusters: tuple[int, ...], seeds: tuple[int, ...], **chang
 
 
 def runs(scale: str) -> tuple[Run, ...]:
-    """Biencoders with and without the filter, contextual models with it; at desk more seeds of some."""
+    """Return biencoders with and without the filter and filtered contextual models. Some have more seeds at desk."""
     same = (scale, CLUSTERS[scale], seeds_at(scale))
     filters = ("surrogate", "none")
     found = cells(*same, architecture="biencoder", filter=filters)
@@ -102,8 +102,9 @@ FIGURES = (
         title="Score against batch difficulty, with and without the filter",
         caption=(
             "NDCG@10 of biencoders against the training loss at the end, the difficulty of their batches. A faint "
-            "dot is one training: a batch size (colour and shape), a cluster size and a seed; a bold one is the mean "
-            "over the seeds of a cluster size, over which lines (least squares) and r (Pearson's) are. "
+            "dot is one training run: a batch size (colour and shape), a cluster size and a seed. A bold one is the "
+            "mean over the seeds of a cluster size. From five cluster sizes on, lines are least squares and r is "
+            "Pearson's over these means. Fewer are only joined. "
             f"{EQUAL_PAIRS} {BELOW_THE_RANGE}"
         ),
         is_panelled=True,
@@ -119,14 +120,14 @@ FIGURES = (
         title="Score by batch size and cluster size, with and without the filter",
         caption=(
             "NDCG@10 of biencoders by batch and cluster size, with the false-negative filter (left) and without "
-            f"(right). A cell is the mean over n seeds; the best of each row is framed. {EQUAL_PAIRS}"
+            f"(right). A cell is the mean over n seeds; the best of a row is framed if it is clear of the second best. {EQUAL_PAIRS}"
         ),
         series=(WITH, WITHOUT),
         **BY_BATCH_AND_CLUSTER,
     ),
     Figure(
         name="figure4",
-        title="Score with and without the filter, training by training",
+        title="Score with and without the filter, run by run",
         caption=(
             "NDCG@10 of biencoders with the false-negative filter ('surrogate') and without ('none'). A dot is one "
             "training: its colour the batch size (from left to right), its shape the cluster size; n counts seeds. The "
@@ -142,11 +143,11 @@ FIGURES = (
     ),
     Figure(
         name="figure9",
-        title="Contextual model beside biencoder, by batch size and cluster size",
+        title="Contextual model and biencoder, by batch size and cluster size",
         caption=(
-            "NDCG@10 of the contextual model by batch and cluster size, with the filter, and of the biencoder beside "
-            "it; the paper's second panel, without the filter, is not run at desk. A cell is the mean over n seeds; "
-            f"the best of each row is framed. {EQUAL_PAIRS}"
+            "NDCG@10 of the contextual model by batch and cluster size, with the filter, and of the biencoder. "
+            "The paper's second panel, without the filter, is not run at desk. A cell is the mean over n seeds; "
+            f"the best of a row is framed if it is clear of the second best. {EQUAL_PAIRS}"
         ),
         series=(
             Row(label="contextual", of=pick(**CONTEXTUAL, **FILTERED)),
@@ -196,7 +197,7 @@ NO_CONTRAST = "no contrast: unfiltered batches lose as much"
 IN_RANGE = "from the smallest batch of the paper's range (at desk 128) to the largest"
 
 
-def by_size(id: str, says: str, axis: str, sign: int, source: str, of: dict[str, Any], **said: Any) -> Claim:
+def claim_trend(id: str, says: str, axis: str, sign: int, source: str, of: dict[str, Any], **said: Any) -> Claim:
     """Claim a trend of NDCG@10 with cluster size at each batch size, or with batch size at each cluster size."""
     within = "batch_size" if axis == "cluster_size" else "cluster_size"
     return Claim.trend(
@@ -212,15 +213,15 @@ def by_size(id: str, says: str, axis: str, sign: int, source: str, of: dict[str,
     )
 
 
-def pairs_at(better: dict[str, Any], worse: dict[str, Any], *where: dict[str, Any]) -> list[tuple[Term, Term]]:
+def list_pairs(better: dict[str, Any], worse: dict[str, Any], *where: dict[str, Any]) -> list[tuple[Term, Term]]:
     """Return one comparison of NDCG@10 for each place: a batch size, a cluster size, or both."""
     return [(term(NDCG, **better | place), term(NDCG, **worse | place)) for place in where]
 
 
-def not_much(id: str, says: str, source: str, of: dict[str, Any], **said: Any) -> Claim:
-    """Claim that the largest batches gain no more than a little on the smallest of the paper's range."""
+def claim_small_gain(id: str, says: str, source: str, of: dict[str, Any], **said: Any) -> Claim:
+    """Claim that the largest batches gain only little over the smallest of the paper's range."""
     word = "clearly" if NO_BETTER in says else "much"
-    pairs, because = pairs_at(of | LEAST, of | MANY, EVERYWHERE), f"'{word}' {NOT_MUCH}; {IN_RANGE}"
+    pairs, because = list_pairs(of | LEAST, of | MANY, EVERYWHERE), f"'{word}' {NOT_MUCH}; {IN_RANGE}"
     said = {"caveat": NO_CONTRAST, **(said or RESTATED)}
     return Claim.order(id, says, pairs=pairs, margin=-MUCH, source=source, because=because, **said)
 
@@ -243,8 +244,8 @@ CLAIMS = (
         because="Pearson's r over cluster sizes beyond chance, the mean over batch sizes; after one phase, not two",
         **WAITING,
     ),
-    by_size("F3.a", "with the filter, smaller clusters are better", *SMALLER, "Figure 3", LARGER_PLAIN, **WAITING),
-    by_size(
+    claim_trend("F3.a", "with the filter, smaller clusters are better", *SMALLER, "Figure 3", LARGER_PLAIN, **WAITING),
+    claim_trend(
         "F3.b",
         "without the filter, larger clusters are better",
         *LARGER,
@@ -252,11 +253,11 @@ CLAIMS = (
         LARGER_UNHELPED,
         **WAITING,
     ),
-    not_much("F3.c", "with the filter, large batches do not add much", "§6, Figure 3", PLAIN),
+    claim_small_gain("F3.c", "with the filter, large batches do not add much", "§6, Figure 3", PLAIN),
     Claim.order(
         "F3.d",
         "without the filter, larger batches are better",
-        pairs=pairs_at(UNHELPED | MANY, UNHELPED | LEAST, EVERYWHERE),
+        pairs=list_pairs(UNHELPED | MANY, UNHELPED | LEAST, EVERYWHERE),
         source="§6",
         because=f"{ANY}; {IN_RANGE}",
         **RESTATED,
@@ -264,12 +265,12 @@ CLAIMS = (
     Claim.order(
         "F4.a",
         "filtered batches beat unfiltered ones over all settings",
-        pairs=pairs_at(PLAIN | LARGE_BATCHES, UNHELPED | LARGE_BATCHES, EVERYWHERE),
+        pairs=list_pairs(PLAIN | LARGE_BATCHES, UNHELPED | LARGE_BATCHES, EVERYWHERE),
         source="Figure 4",
         because=ANY,
         **WAITING,
     ),
-    by_size(
+    claim_trend(
         "F9.a",
         "the contextual model, too, is better with smaller clusters",
         *SMALLER,
@@ -280,7 +281,7 @@ CLAIMS = (
     Claim.order(
         "F9.b",
         "the contextual model beats the biencoder across the board: at six places of the grid",
-        pairs=pairs_at(CDE, PLAIN, *EVERY_CELL),
+        pairs=list_pairs(CDE, PLAIN, *EVERY_CELL),
         source="Figure 9 and §9.5",
         because="any difference beyond chance: the smallest, middle and largest clusters, two batch sizes",
         **WAITING | fresh.blind(CDE | LARGE_BATCHES),
@@ -288,15 +289,15 @@ CLAIMS = (
     Claim.interaction(
         "F9.c",
         "the contextual model does well even at large clusters: from the smallest on the biencoder loses more",
-        of=pairs_at(PLAIN | SMALL, PLAIN | LARGE, LARGE_BATCHES)[0],
-        above=pairs_at(CDE | SMALL, CDE | LARGE, LARGE_BATCHES)[0],
+        of=list_pairs(PLAIN | SMALL, PLAIN | LARGE, LARGE_BATCHES)[0],
+        above=list_pairs(CDE | SMALL, CDE | LARGE, LARGE_BATCHES)[0],
         delta=fresh.HALF_A_POINT,
         source="§9.5",
         because=f"{ANY}; {LESS_THAN_TABLE_1}",
         **WAITING,
     ),
-    not_much("F9.d", f"{NO_BETTER}, which does well at small ones", "Figure 9", CDE),
-    by_size(
+    claim_small_gain("F9.d", f"{NO_BETTER}, which does well at small ones", "Figure 9", CDE),
+    claim_trend(
         "F9.e",
         "without the filter, too, the contextual model is better with smaller clusters",
         *SMALLER,
@@ -305,7 +306,7 @@ CLAIMS = (
         scales=UNFILTERED_CONTEXTUAL,
         **RESTATED,
     ),
-    not_much(
+    claim_small_gain(
         "F9.f",
         f"without the filter, too, {NO_BETTER}",
         "Figure 9",
@@ -316,8 +317,8 @@ CLAIMS = (
     Claim.interaction(
         "F12.a",
         "small clusters bring more when the filter is on",
-        of=pairs_at(PLAIN | SMALL, PLAIN | LARGE, LARGE_BATCHES)[0],
-        above=pairs_at(UNHELPED | SMALL, UNHELPED | LARGE, LARGE_BATCHES)[0],
+        of=list_pairs(PLAIN | SMALL, PLAIN | LARGE, LARGE_BATCHES)[0],
+        above=list_pairs(UNHELPED | SMALL, UNHELPED | LARGE, LARGE_BATCHES)[0],
         source="Figure 12",
         because="the smallest clusters gain more on the largest with the filter than without, beyond chance",
         **WAITING,
@@ -325,7 +326,7 @@ CLAIMS = (
     Claim.order(
         "F13.a",
         "with and without the filter the best batch size is between 100 and 10000: sizes below score lower",
-        pairs=[pair for of in (PLAIN, UNHELPED) for pair in pairs_at(of | SOME, of | FEW, EVERYWHERE)],
+        pairs=[pair for of in (PLAIN, UNHELPED) for pair in list_pairs(of | SOME, of | FEW, EVERYWHERE)],
         source="Figure 13",
         because="batches of 128 beat batches of 32 beyond chance; elsewhere all sizes of the grid are inside the range",
         scales=("desk",),

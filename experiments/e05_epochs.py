@@ -1,4 +1,4 @@
-"""Figure 5: how many supervised epochs, on two supervised sets, after one shared pre-training."""
+"""Figure 5: the number of supervised epochs, on two supervised sets, after one shared pre-training."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from experiments import fresh
 from experiments.e01_table1 import BOTH, CLUSTER, CONTEXTUAL_BATCH, seeds_at
 from repro.spec import Claim, Experiment, Figure, Row, Run, base, grid, pick, term
 
-# The paper's sets are those of Nomic and of BGE; at our own scales two sources of the same mined text stand for them.
+# The paper uses the sets of Nomic and BGE. At our own scales, two sources of the same mined text replace them.
 FIRST_SET: dict[str, tuple[str, str | None]] = {
     "smoke": ("planted-tiny", "planted"),
     "desk": ("desk", "services"),
@@ -19,10 +19,10 @@ SECOND_SET: dict[str, tuple[str, str | None]] = {
 }
 FIRST_SET |= dict.fromkeys(("small", "large"), ("nomic-supervised", None))
 SECOND_SET |= dict.fromkeys(("small", "large"), ("bge-full-data", None))
-# How many epochs are too many shows only where a set can be learnt by heart: here on few pairs, at the whole rate.
+# Too many epochs hurt only if a set can be memorised: here with few pairs, at the full learning rate.
 NUM_PAIRS = {"smoke": None, "desk": 1024, "lab": 4096, "small": None, "large": None}
-# How other second phases begin. At our scales they learn at a twentieth of the first phase's rate, which did best on
-# validation domains (`recipes`): at the whole rate, thirty steps undo a part of what the first phase has learnt.
+# Start of other second phases. At our scales they use a twentieth of the first phase's rate, which was best on
+# validation domains (`recipes`). At the full rate, thirty steps undo part of the first phase.
 PRETRAINING: dict[str, dict[str, Any]] = {
     "smoke": {"pretraining_corpus": "planted-tiny", "num_pretraining_steps": 12},
     "desk": {
@@ -40,7 +40,7 @@ PRETRAINING |= {
     scale: {"pretraining_corpus": base(scale).corpus, "num_pretraining_epochs": base(scale).num_epochs}  # Table 1's run
     for scale in ("small", "large")
 }
-# §6: the best model has one hard negative a query; it warms up as any does (§5). Ours are too few steps to warm up.
+# §6: the best model has one hard negative per query and warms up as usual (§5). Ours have too few steps to warm up.
 OURS, PAPERS = ("smoke", "desk", "lab"), ("small", "large")
 SUPERVISED: dict[str, dict[str, Any]] = {
     scale: {"num_warmup_steps": 0, "learning_rate": base(scale).learning_rate} for scale in OURS
@@ -51,7 +51,7 @@ EPOCHS |= dict.fromkeys(("desk", "lab", "small", "large"), (1, 2, 4, 8))
 
 
 def runs(scale: str) -> tuple[Run, ...]:
-    """One training for each number of epochs and each set; all start from one pre-training a seed."""
+    """Return one training run for each number of epochs and each set. All runs of a seed share one pre-training."""
     seeds = fresh.OVERFITTED if scale == "desk" else seeds_at(scale)
     return tuple(
         run
@@ -61,7 +61,7 @@ def runs(scale: str) -> tuple[Run, ...]:
 
 
 def make_second_phase(scale: str, training_set: tuple[str, str | None], num_epochs: int) -> Run:
-    """Return the second phase of the contextual model on a set, a corpus and its sources."""
+    """Return the second phase of the contextual model on a set, given by a corpus and its sources."""
     phase: dict[str, Any] = BOTH | PRETRAINING[scale] | SUPERVISED[scale]
     phase |= {"batch_size": CONTEXTUAL_BATCH[scale], "cluster_size": CLUSTER[scale], "num_pairs": NUM_PAIRS[scale]}
     phase |= dict(zip(("corpus", "sources"), training_set, strict=True))

@@ -20,28 +20,28 @@ NUMBERS: dict[str, tuple[int, ...]] = {"smoke": (0, 1, 3)}
 NUMBERS |= dict.fromkeys(("desk", "lab", "small", "large"), (0, 1, 3, 7, 15))
 CLUSTERS: dict[str, tuple[int, ...]] = {"smoke": (8, 16, 40)}
 CLUSTERS |= dict.fromkeys(("desk", "lab"), (64, 128, 256, 512, 1024, 4096))
-# The paper's supervised data are 1.8 M pairs (§5), of which no source has more than half a million.
+# The paper's supervised data are 1.8 M pairs (§5). None of its sources exceeds half a million.
 CLUSTERS |= dict.fromkeys(("small", "large"), tuple(size for size in PAPER_CLUSTERS if size <= 262_144))
 LENGTH: dict[str, dict[str, Any]] = {
     "smoke": {"num_steps": 6, "num_warmup_steps": 1},
     "desk": {"num_steps": 30, "num_warmup_steps": 3},
     "lab": {"num_steps": 240, "num_warmup_steps": 24},
-    "small": {},  # three epochs, and as long a warm-up as any (§5)
+    "small": {},  # three epochs and the usual warm-up (§5)
     "large": {},
 }
 PAPERS = ("small", "large")
 
 
 def make_second_phase(scale: str) -> Run:
-    """The second phase of a biencoder on contextual batches, whose first phase Table 1 trains as well."""
+    """Return the second phase of a biencoder on contextual batches. Table 1 trains its first phase as well."""
     sizes = {"batch_size": CONTEXTUAL_BATCH[scale], "cluster_size": CLUSTER[scale]}
     return base(scale, **{**BATCHES, **sizes, **PRETRAINING[scale], **LENGTH[scale], "corpus": CORPUS[scale]})
 
 
 def by_cluster(scale: str) -> tuple[Run, ...]:
-    """One hard negative a pair, for each cluster size; at the paper's scales for each batch size too.
+    """Return runs with one hard negative per pair for each cluster size, and each batch size at the paper's scales.
 
-    All start from one first phase a seed, that of Table 1, whatever the clusters of the second.
+    For each seed, all of them start from Table 1's first phase, whatever the clusters of the second.
     """
     axes: dict[str, Any] = {"num_hard_negatives": 1, "domain_column": "source", "cluster_size": CLUSTERS[scale]}
     axes |= {"pretraining_cluster_size": CLUSTER[scale]}
@@ -51,16 +51,16 @@ def by_cluster(scale: str) -> tuple[Run, ...]:
 
 
 def by_number(scale: str) -> tuple[Run, ...]:
-    """A second phase for each number of hard negatives, of those below the pair's own document and of any."""
+    """Return a second phase for each number of hard negatives, ranked below the pair's own document or unrestricted."""
     own = seeds_at(scale, fresh.SUPERVISED)
     of_any = fresh.SUPERVISED if scale == "desk" else own
-    numbers = NUMBERS[scale][1:]  # none of any is none
+    numbers = NUMBERS[scale][1:]  # zero negatives are the same in both series
     below = grid(make_second_phase(scale), num_hard_negatives=NUMBERS[scale], seed=own)
     return below + grid(make_second_phase(scale), mined_negatives="any", num_hard_negatives=numbers, seed=of_any)
 
 
 def runs(scale: str) -> tuple[Run, ...]:
-    """The trainings of both figures."""
+    """Return the training runs of both figures."""
     return by_number(scale) + by_cluster(scale)
 
 
@@ -85,11 +85,11 @@ FIGURES = (
         name="figure10",
         title="Supervised training: score against batch difficulty",
         caption=(
-            "NDCG@10 of biencoders after supervised training with one hard negative a pair, against the difficulty of "
-            "their batches under the surrogate. A faint dot is one training, a cluster size and a seed; a bold one is "
-            "the mean over the seeds of a cluster size, over which line (least squares) and r (Pearson's) are. All "
-            "start from one first phase a seed. Seeds that had been looked at when F10.a was worded are drawn, and do "
-            "not judge it."
+            "NDCG@10 of biencoders after supervised training with one hard negative per pair, against the difficulty of "
+            "their batches under the surrogate. A faint dot is one training run, a cluster size and a seed. A bold one "
+            "is the mean over the seeds of a cluster size. From five cluster sizes on, the line is least squares and r "
+            "is Pearson's over these means. Fewer are only joined. All start from one first phase per seed. Seeds "
+            "examined before F10.a was worded are drawn but do not judge it."
         ),
         kind="scatter",
         x="train/difficulty",
@@ -108,15 +108,15 @@ FIGURES = (
         ),
         kind="lines",
         x="num_hard_negatives",
-        x_label="hard negatives a pair",
-        series=(Row(label="below the own document", of=pick(**BELOW)), Row(label="any", of=pick(**ANY))),
+        x_label="hard negatives per pair",
+        series=(Row(label="below the positive document", of=pick(**BELOW)), Row(label="any", of=pick(**ANY))),
         **POINTS,
     ),
 )
 
 
-def falls_with_number(id: str, says: str, of: dict[str, Any], **said: Any) -> Claim:
-    """Claim that the score falls with the number of hard negatives."""
+def claim_fall_with_number(id: str, says: str, of: dict[str, Any], **said: Any) -> Claim:
+    """Claim that the score decreases with the number of hard negatives."""
     return Claim.trend(
         id,
         says,
@@ -154,7 +154,7 @@ CLAIMS = (
         version=2,
         **fresh.STATED | LATER,
     ),
-    falls_with_number(
+    claim_fall_with_number(
         "F11.a",
         "the more hard negatives, of those below the own document, the lower the score",
         BELOW,
@@ -162,7 +162,7 @@ CLAIMS = (
         version=4,
         **fresh.STATED | LATER,
     ),
-    falls_with_number(
+    claim_fall_with_number(
         "F11.b",
         "the more hard negatives from one on, wherever the surrogate puts them, the lower the score",
         ANY,

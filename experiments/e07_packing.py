@@ -1,4 +1,4 @@
-"""Figure 14: a greedy tour over the clusters, or random order, before clusters are cut into batches."""
+"""Figure 14: order of the clusters before they are cut into batches, greedy tour or random."""
 
 from experiments import fresh
 from experiments.e01_table1 import seeds_at
@@ -11,7 +11,10 @@ RANDOM = TOUR | {"packing": "random"}
 
 
 def runs(scale: str) -> tuple[Run, ...]:
-    """Both orders for each cluster size, at desk more seeds of the smallest; tours are runs of the grid of figure 3."""
+    """Return both orders for each cluster size, with extra seeds for the smallest at desk.
+
+    Tours are runs of figure 3.
+    """
     length = budget(scale, BATCH[scale])
     one = base(
         scale,

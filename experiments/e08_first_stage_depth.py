@@ -1,4 +1,4 @@
-"""Figure 17: how deep the first stage has to be."""
+"""Figure 17: the required depth of the first stage."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ DEPTHS |= dict.fromkeys(("small", "large"), (1, 2, 4, 6, 12))
 
 
 def runs(scale: str) -> tuple[Run, ...]:
-    """Table 1's last row with other first stages."""
+    """Return Table 1's last row with first stages of other depths."""
     one = base(scale, **BOTH, batch_size=CONTEXTUAL_BATCH[scale], cluster_size=CLUSTER[scale])
     return grid(one, num_first_stage_layers=DEPTHS[scale], seed=seeds_at(scale, fresh.DEPTHS))
 
@@ -39,13 +39,16 @@ SCORES = Figure(
     name="figure17_scores",
     title="Score by depth of the first stage",
     caption=(
-        "NDCG@10 by the number of layers of the first stage, under context of the searched corpus and of a wrong one; "
+        "NDCG@10 by the number of layers of the first stage, with in-corpus and out-of-corpus context; "
         "the paper shows training accuracy alone. A mark is the mean over n seeds, its band the 95 % interval of that "
         "mean."
     ),
     y=NDCG,
     y_label="NDCG@10 (points)",
-    series=(Row(label="own corpus", of=pick(**BOTH)), Row(label="wrong corpus", of=pick(**BOTH), context="wrong")),
+    series=(
+        Row(label="in-corpus context", of=pick(**BOTH)),
+        Row(label="out-of-corpus context", of=pick(**BOTH), context="wrong"),
+    ),
     **DEPTH,
 )
 SHALLOWEST, DEEPEST = (

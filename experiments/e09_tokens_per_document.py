@@ -1,4 +1,4 @@
-"""Figure 18: many context documents with one vector each, or few with several, at a fixed number of vectors."""
+"""Figure 18: many context documents with one vector each, or few with several, for a fixed number of vectors."""
 
 from experiments.e01_table1 import BOTH, CLUSTER, CONTEXTUAL_BATCH, seeds_at
 from experiments.fresh import FIRST_SEEDS, MET_BY_BLIND, RESTATED
@@ -15,7 +15,7 @@ PER_DOCUMENT = {
 
 
 def runs(scale: str) -> tuple[Run, ...]:
-    """Table 1's last row with the same number of context vectors, shared out differently."""
+    """Return Table 1's last row with the same number of context vectors in different arrangements."""
     sizes = {"batch_size": CONTEXTUAL_BATCH[scale], "cluster_size": CLUSTER[scale]}
     return tuple(
         base(scale, **BOTH, **sizes, tokens_per_document=each, num_contexts=TOTAL[scale] // each, seed=seed)
@@ -26,7 +26,7 @@ def runs(scale: str) -> tuple[Run, ...]:
 
 FIGURE = Figure(
     name="figure18",
-    title="Score by number of vectors a context document gives, by family of evaluation sets",
+    title="Score by number of vectors per context document, by family of evaluation sets",
     caption=(
         "NDCG@10 by the number of vectors that a context document gives, at a fixed number of context vectors in all; "
         "a line is a family of evaluation sets. A mark is the mean over n seeds, its band the 95 % interval of that "
@@ -37,7 +37,7 @@ FIGURE = Figure(
     x="tokens_per_document",
     y="value",
     hue="part1",
-    x_label="vectors a context document",
+    x_label="vectors per context document",
     y_label="NDCG@10 (points)",
     factor=100,
     x_is_log=True,

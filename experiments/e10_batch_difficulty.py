@@ -1,4 +1,4 @@
-"""Figure 6: how hard a batch is under the surrogate, by cluster size and batch size; nothing is trained."""
+"""Figure 6: batch difficulty under the surrogate, by cluster size and batch size. Nothing is trained."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from experiments.e04_batch_by_cluster import PAPER_CLUSTERS
 from experiments.fresh import FIRST, REPACKED, RESTATED, declare
 from repro.spec import Claim, Experiment, Figure, Row, Run, base, by_scale, grid, pick, term
 
-# As in the paper, clusters are made inside a whole source (§5), so that they can be much larger than a fine domain.
+# As in the paper, clusters are made within a whole source (§5), so they can be much larger than a fine domain.
 BATCHES = {
     "smoke": (8, 16, 32),
     "desk": (32, 128, 512, 2048, 8192),
@@ -20,7 +20,7 @@ CLUSTERS: dict[str, tuple[int, ...]] = {
     "lab": (256, 1024, 4096, 16384, 65536),
 }
 CLUSTERS |= dict.fromkeys(("small", "large"), PAPER_CLUSTERS)
-# Numbers of pairs to cluster, and the batch size at which they are compared.
+# Numbers of pairs to cluster, and the batch size for their comparison.
 SIZES = {"smoke": (128, 192), "desk": (32768, 65536, 131072), "lab": (32768, 65536, 131072)}
 SIZES |= dict.fromkeys(("small", "large"), (2**20, 2**24))
 COMPARED = {"smoke": 16, "desk": 128, "lab": 128, "small": 256, "large": 256}
@@ -38,7 +38,10 @@ LINES: dict[str, Any] = {
 
 
 def runs(scale: str) -> tuple[Run, ...]:
-    """Every cluster size with every batch size, then with other numbers of pairs; a seed is another packing."""
+    """Return every cluster size with every batch size, then other numbers of pairs.
+
+    Each seed is a different packing.
+    """
     one = base(scale, **MEASURED, cluster_size=CLUSTERS[scale][0])
     seeds = SEEDS + (REPACKED if scale == "desk" else ())
     whole = grid(one, seed=seeds, cluster_size=CLUSTERS[scale], batch_size=BATCHES[scale])
@@ -49,7 +52,7 @@ def runs(scale: str) -> tuple[Run, ...]:
 
 
 def list_fitting_sizes(scale: str) -> tuple[int, ...]:
-    """Return the cluster sizes that the largest source holds at each number of pairs."""
+    """Return the cluster sizes that the largest source can fill at each number of pairs."""
     return tuple(size for size in CLUSTERS[scale] if 8 * size <= min(SIZES[scale]))
 
 
@@ -94,7 +97,7 @@ WHY = "a slope beyond chance, the mean over the values of the other axis, where 
 
 
 def holds_a_batch(run: Run) -> bool:
-    """Return whether a cluster is at least a batch: a larger batch is of several clusters, packed at random."""
+    """Return whether a cluster is at least as large as a batch. Larger batches combine several clusters at random."""
     return run.cluster_size is not None and run.cluster_size >= run.batch_size
 
 

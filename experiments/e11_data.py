@@ -1,9 +1,9 @@
-"""Tables 5 and 6: how many pairs each training source has, how large each evaluation set is; nothing is trained."""
+"""Tables 5 and 6: number of pairs per training source and size of each evaluation set. Nothing is trained."""
 
 from experiments.fresh import STATED
 from repro.spec import Claim, Column, Experiment, Row, Run, Table, base, pick
 
-# Table 5 and Table 6 as printed.
+# Tables 5 and 6 as printed.
 PRETRAINING = {
     "reddit_title_body": 64_978_944,
     "paq": 52_953_088,
@@ -47,7 +47,7 @@ EVALUATION = {
     "msmarco": (6_980, 8_841_823),
 }
 ANNOUNCED = 9
-SHARES = (28, 23, 16, 15, 4, 3, 3, 3, 3, 1)  # Table 5, "% Dataset" of its first rows; "<.01" from there on
+SHARES = (28, 23, 16, 15, 4, 3, 3, 3, 3, 1)  # Table 5, "% Dataset" of its first rows. The others print "<.01".
 QUORA_TEST = 10_000  # queries of BEIR's test set
 BATCH = 16_384  # of the paper's plain runs, Table 1
 COUNTED = {"measure": "counts", "architecture": "none"}
@@ -57,13 +57,13 @@ SCALES_OF = {"desk": ("desk", "lab"), "smoke": ("smoke",)}
 
 
 def runs(scale: str) -> tuple[Run, ...]:
-    """One count of everything; the paper's sources are the domains of its corpus."""
+    """Return one count of everything. The paper's sources are the domains of its corpus."""
     column = "domain" if scale in ("small", "large") else "source"
     return (base(scale, **COUNTED, domain_column=column),)
 
 
 def ours(names: dict[str, tuple[str, ...]]) -> tuple[Row, ...]:
-    """A row for each of our own sources or families, at the scales that have it."""
+    """Return a row for each of our own sources or families, at the scales that have it."""
     return tuple(
         Row(label=name, part=name, of=pick(**COUNTED, scale=SCALES_OF[scale]), scales=SCALES_OF[scale])
         for scale, each in names.items()
@@ -102,8 +102,8 @@ TABLE_6 = Table(
         Column(label="sets", value="{suite}/{part}/num_datasets", decimals=0),
         Column(label="queries", value="{suite}/{part}/num_queries", decimals=0),
         Column(label="documents", value="{suite}/{part}/num_documents", decimals=0),
-        Column(label="words a query", value="{suite}/{part}/query_words"),
-        Column(label="words a document", value="{suite}/{part}/document_words"),
+        Column(label="words per query", value="{suite}/{part}/query_words"),
+        Column(label="words per document", value="{suite}/{part}/document_words"),
     ),
     rows=(
         *(
@@ -126,7 +126,7 @@ TABLE_6 = Table(
 
 
 def pretraining_adds_up() -> tuple[bool, str]:
-    """Whether the rows of Table 5 sum to the total that is printed under them."""
+    """Whether the rows of Table 5 sum to the printed total."""
     total = sum(PRETRAINING.values())
     return total == PRINTED_TOTAL, f"{len(PRETRAINING)} rows sum to {total:,}"
 
@@ -138,7 +138,7 @@ def shares_follow() -> tuple[bool, str]:
 
 
 def reddit_is_a_quarter() -> tuple[bool, str]:
-    """Whether Reddit is over a quarter of the pairs."""
+    """Whether Reddit provides over a quarter of the pairs."""
     share = PRETRAINING["reddit_title_body"] / PRINTED_TOTAL
     return share > 0.25, f"Reddit has {share:.1%} of the pairs"
 
@@ -155,20 +155,20 @@ def as_many_sources() -> tuple[bool, str]:
 
 
 def as_many_pairs() -> tuple[bool, str]:
-    """Whether 200 M (§5), 234 M (§9.8) and 235 M (§9.1) pairs are the total of Table 5."""
+    """Whether 200 M (§5), 234 M (§9.8) and 235 M (§9.1) pairs equal the total of Table 5."""
     millions, printed = PRINTED_TOTAL / 1e6, (200, 234, 235)
     told = f"Table 5 has {millions:.1f} M: 234 M cut off, 235 M rounded, and a sixth more than 200 M"
     return all(abs(millions - each) < 1 for each in printed), told
 
 
 def whole_batches() -> tuple[bool, str]:
-    """Whether every row of Table 5 is a number of whole batches of 16384."""
+    """Whether every row of Table 5 is a multiple of a batch of 16384."""
     left = {name: pairs % BATCH for name, pairs in PRETRAINING.items()}
     return not any(left.values()), f"all {len(left)} rows divide by {BATCH:,}: pairs that fill no batch are not counted"
 
 
 def nine_sets() -> tuple[bool, str]:
-    """Whether Table 6 has the nine datasets that the text announces."""
+    """Whether Table 6 has the nine datasets announced in the text."""
     return len(EVALUATION) == ANNOUNCED, f"{len(EVALUATION)} rows; the official code has FiQA as the ninth"
 
 
@@ -179,13 +179,13 @@ def ordered_by_size() -> tuple[bool, str]:
 
 
 def two_are_small() -> tuple[bool, str]:
-    """Whether ArguAna and SciFact are among the smaller half of Table 6."""
+    """Whether ArguAna and SciFact are in the smaller half of Table 6."""
     places = [list(EVALUATION).index(name) + 1 for name in ("scifact", "arguana")]
     return max(places) <= len(EVALUATION) / 2, f"they are numbers {places[0]} and {places[1]} of {len(EVALUATION)}"
 
 
 def as_published() -> tuple[bool, str]:
-    """Whether Table 6 counts the queries of Quora's test set, as it does those of the other sets."""
+    """Whether Table 6 counts the queries of Quora's test set, as for the other sets."""
     return EVALUATION["quora"][
         0
     ] == QUORA_TEST, f"Quora's test set has {QUORA_TEST:,} queries, its development set 5,000"

@@ -1,4 +1,4 @@
-"""Table 3: the nearest documents of a training document under the surrogate, and how many may be positives."""
+"""Table 3: nearest documents of a training document under the surrogate, and the share of possible positives."""
 
 from experiments import fresh
 from repro.spec import Claim, Column, Exhibit, Experiment, Row, Run, Table, base, pick, term
@@ -10,7 +10,7 @@ LABELS = ("11 nearest documents", "11 of its own domain", "11 from anywhere")
 
 
 def runs(scale: str) -> tuple[Run, ...]:
-    """Three draws of documents, at desk eight."""
+    """Return three draws of documents, eight at desk."""
     seeds = SEEDS + (fresh.NEIGHBOURS if scale == "desk" else ())
     return tuple(base(scale, **LOOKED, seed=seed) for seed in seeds)
 

@@ -1,18 +1,18 @@
-"""Table 4: sixteen pairs of one cluster of 256, and how alike the pairs of clusters are; nothing is trained."""
+"""Table 4: sixteen pairs of one cluster of 256, and the similarity of pairs within clusters. Nothing is trained."""
 
 from math import dist, sqrt
 
 from experiments import fresh
 from repro.spec import Claim, Column, Exhibit, Experiment, Row, Run, Table, base, pick, term
 
-# A cluster of 256 inside a whole source, as in the paper.
+# A cluster of 256 within a whole source, as in the paper.
 LOOKED = {"measure": "cluster", "architecture": "none", "sampler": "cluster", "domain_column": "source"}
 CLUSTER = {"smoke": 16, "desk": 256, "lab": 256, "small": 256, "large": 256}
 SEEDS = (0, 1, 2)
 
 
 def runs(scale: str) -> tuple[Run, ...]:
-    """Three draws of clusters and pairs, at desk six."""
+    """Return three draws of clusters and pairs, six at desk."""
     seeds = SEEDS + (fresh.MEASURED if scale == "desk" else ())
     return tuple(base(scale, **LOOKED, cluster_size=CLUSTER[scale], seed=seed) for seed in seeds)
 
@@ -35,7 +35,7 @@ ALIKE = Table(
         Column(label="document ~ document", value="{part}/similarity", decimals=2),
         Column(label="query ~ other document", value="{part}/difficulty", decimals=2),
         Column(label="may be positives %", value="{part}/plausible", factor=100),
-        Column(label="pairs a cluster", value="{part}/num_pairs", decimals=0),
+        Column(label="pairs per cluster", value="{part}/num_pairs", decimals=0),
     ),
     rows=(
         Row(label="of one cluster", part="cluster", of=pick(**LOOKED)),
@@ -48,26 +48,26 @@ FULL, SUPERVISED = 1.5, 1.8  # millions of supervised pairs: Table 4, §5
 
 
 def sixteen_pairs() -> tuple[bool, str]:
-    """Whether Table 4 prints as many pairs as its caption says."""
+    """Whether Table 4 prints as many pairs as its caption states."""
     return PRINTED == ANNOUNCED, f"{PRINTED} are printed"
 
 
 def one_size_of_the_data() -> tuple[bool, str]:
-    """Whether Table 4 and §5 give the supervised data one size."""
+    """Whether Table 4 and §5 give the same size of the supervised data."""
     return FULL == SUPERVISED, f"{FULL} M under Table 4, {SUPERVISED} M in §5"
 
 
 Pair = tuple[tuple[float, float], tuple[float, float]]
-"""The vectors of a pair's document and query, of length 1."""
+"""Unit vectors of a pair's document and query."""
 
 
 def distance(one: Pair, other: Pair) -> float:
-    """Return the paper's m of two pairs: each one's document to the other's query."""
+    """Return the paper's m of two pairs: the distances from each document to the other's query."""
     return dist(one[0], other[1]) + dist(other[0], one[1])
 
 
 def centroid_bounds() -> tuple[bool, str]:
-    """Whether m goes no shorter way over a third pair: the bound from (2) to (3) rests on it."""
+    """Whether m satisfies the triangle inequality, on which the bound from (2) to (3) relies."""
     pair: Pair = ((1.0, 0.0), (0.0, 1.0))
     turned: Pair = (pair[1], pair[0])
     over, straight = distance(pair, turned) + distance(turned, pair), distance(pair, pair)
@@ -76,7 +76,7 @@ def centroid_bounds() -> tuple[bool, str]:
 
 
 def distances_rank_as_products() -> tuple[bool, str]:
-    """Whether equal sums of dot products of vectors of length 1 are equal sums of distances."""
+    """Whether equal sums of dot products of unit vectors imply equal sums of distances."""
     products = {"1 and -1": (1.0, -1.0), "0 and 0": (0.0, 0.0)}
     sums = {words: sum(sqrt(2 - 2 * product) for product in pair) for words, pair in products.items()}
     told = ", ".join(f"{total:.2f} for products {words}" for words, total in sums.items())

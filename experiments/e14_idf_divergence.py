@@ -1,4 +1,4 @@
-"""Figure 8: where word statistics differ from those of training, do neural systems fall behind BM25?"""
+"""Figure 8: do neural systems fall behind BM25 if word statistics differ from those of the training text?"""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from repro.spec import Claim, Experiment, Figure, Row, Run, base, by_scale, pick
 
 DIVERGENCE = {"measure": "divergence", "architecture": "none"}
 SCORED = {"measure": "retrieval"}
-ENCODER, READY = {"surrogate": "minilm"}, ("desk", "lab")  # all-MiniLM-L6-v2, trained on text of the web
+ENCODER, READY = {"surrogate": "minilm"}, ("desk", "lab")  # all-MiniLM-L6-v2, trained on web text
 OWN_SURROGATE = {"surrogate": by_scale({scale: base(scale).surrogate for scale in PLAIN_BATCH})}
 TRAINED = {"architecture": "biencoder", **SCORED}
 NDCG, APART = "{suite}/*/ndcg_at_10", "{suite}/*/idf_divergence"
@@ -17,7 +17,7 @@ UNDER_WRONG = "{suite}+wrong/*/ndcg_at_10"
 
 
 def runs(scale: str) -> tuple[Run, ...]:
-    """The paper's four rows of Table 1 and its references, one run that counts words, and an encoder off the shelf."""
+    """Return the paper's four rows of Table 1, its references, one run that counts words, and a pretrained encoder."""
     rows = [pick(**row) for row in (NEITHER, BATCHES, ARCHITECTURE, BOTH, BM25, SURROGATE)]
     shared = tuple(run for run in table1_runs(scale) if any(row.matches(run) for row in rows))
     encoder = (base(scale, **SURROGATE | ENCODER),) if scale in READY else ()
@@ -33,7 +33,7 @@ FIGURE = Figure(
         "the n datasets, its 95 % interval true if datasets are independent. The paper's are of BEIR."
     ),
     kind="scatter",
-    title="Distance from the training text, and score beside BM25's",
+    title="Distance from the training text, and score relative to BM25",
     is_panelled=True,
     points=NDCG,
     x="{suite}/{part1}/idf_divergence",
@@ -42,13 +42,13 @@ FIGURE = Figure(
     minus=pick(**BM25, **SCORED),
     factor=100,
     x_label="IDF divergence of the test corpus (nats)",
-    y_label="NDCG@10 less BM25's (points)",
+    y_label="NDCG@10 − BM25 (points)",
     series=(
         Row(label="biencoder", of=pick(**NEITHER, **SCORED)),
         Row(label="contextual batches", of=pick(**BATCHES, **SCORED)),
         Row(label="both", of=pick(**BOTH, **SCORED)),
         Row(label="surrogate", of=pick(**SURROGATE, **SCORED, **OWN_SURROGATE)),
-        Row(label="MiniLM, off the shelf", of=pick(**SURROGATE, **SCORED, **ENCODER), scales=READY),
+        Row(label="MiniLM, pretrained", of=pick(**SURROGATE, **SCORED, **ENCODER), scales=READY),
     ),
 )
 
@@ -56,8 +56,8 @@ HIGH = 0.5
 BLOCKS = "families of datasets count as one each, their datasets being alike"
 
 
-def falls_behind(id: str, says: str, of: dict[str, Any], **said: Any) -> Claim:
-    """Claim that a system loses more against BM25 where words differ more from those of training."""
+def claim_falling_behind(id: str, says: str, of: dict[str, Any], **said: Any) -> Claim:
+    """Claim that a system loses more against BM25 if its words differ more from those of the training text."""
     return Claim.correlation(
         id,
         says,
@@ -75,13 +75,13 @@ def falls_behind(id: str, says: str, of: dict[str, Any], **said: Any) -> Claim:
 
 
 CLAIMS = (
-    falls_behind(
+    claim_falling_behind(
         "F8.a",
         "the further the words of a corpus are from those of training, the worse neural systems are against BM25",
         TRAINED,
         **RESTATED | ROWS | {"version": 3},
     ),
-    falls_behind(
+    claim_falling_behind(
         "F8.b",
         "MiniLM, an encoder off the shelf, is worse against BM25 the further words are from those of (our) training",
         SURROGATE | SCORED | ENCODER,

@@ -1,4 +1,4 @@
-"""Figure 1: the two stages, drawn from the configuration of Table 1's contextual model, with its real sizes."""
+"""Figure 1: the two stages, drawn from the configuration of Table 1's contextual model, with its actual sizes."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ INK = "#262626"
 
 
 def runs(scale: str) -> tuple[Run, ...]:
-    """Only sizes are read."""
+    """Return one run, of which only the sizes are read."""
     return (base(scale, **SHAPE),)
 
 
@@ -18,7 +18,7 @@ ARROWS = (((21, 46), (30, 46)), ((56, 46), (66, 46)), ((21, 16), (30, 16)), ((74
 
 
 def draw_overview(frame: Any, axes: Any) -> None:
-    """Draw documents and text going through both stages; `frame` has a row for each size: part1, value."""
+    """Draw the path of documents and text through both stages. `frame` has a row (part1, value) for each size."""
     size = {name: int(value) for name, value in zip(frame["part1"], frame["value"], strict=True)}
     axes.figure.set_size_inches(8.4, 4.6)
     axes.set(xlim=(0, 100), ylim=(0, 60), xlabel="", ylabel="")

@@ -1,4 +1,4 @@
-"""Figure 15: a few documents, each embedded under many contexts: how far do they move?"""
+"""Figure 15: how far do a few documents move if each is embedded under many contexts?"""
 
 import math
 import textwrap
@@ -12,22 +12,22 @@ LOOKED = BOTH | {"measure": "spread"}
 FIRST_SEED = by_scale({scale: seeds_at(scale)[0] for scale in CLUSTER})
 MARKERS = "os^DvP"
 MOST, LETTERS = len(MARKERS), 26
-"""Documents that are drawn, and letters in a line of a name."""
+"""Number of documents drawn, and letters per line of a name."""
 AWAY = 13
 """Points between a document and its number."""
 COLOURS = ("#440154", "#31688e", "#1f9e89", "#6ccd5a", "#b5a000", "#d95f02")
 
 
 def runs(scale: str) -> tuple[Run, ...]:
-    """Table 1's contextual models, looked at otherwise: nothing more is trained."""
+    """Return Table 1's contextual models with another analysis. Nothing more is trained."""
     sizes = {"batch_size": CONTEXTUAL_BATCH[scale], "cluster_size": CLUSTER[scale]}
     return tuple(base(scale, **LOOKED, **sizes, seed=seed) for seed in seeds_at(scale, fresh.SCORED))
 
 
 def draw_documents(frame: Any, axes: Any) -> str:
-    """Draw all documents on one plane and, beside it, each alone and larger, all of these on one scale.
+    """Draw all documents on one plane, and next to it each one alone and magnified, all with the same factor.
 
-    Return how much larger.
+    Returns the factor.
     """
     x, y, figure = FIGURE.x, FIGURE.y, axes.figure
     axes.remove()
@@ -57,7 +57,7 @@ def draw_documents(frame: Any, axes: Any) -> str:
 
 
 def _away(number: int, centres: list[tuple[float, float]]) -> tuple[float, float]:
-    """Return where a document's number stands beside it, in points: on the side away from the nearest other one."""
+    """Return the offset in points of a document's number, on the side opposite its nearest neighbour."""
     x, y = centres[number]
     others = [other for at, other in enumerate(centres) if at != number] or [(x - 1.0, y)]
     nearest = min(others, key=lambda other: math.dist(other, (x, y)))
@@ -66,7 +66,7 @@ def _away(number: int, centres: list[tuple[float, float]]) -> tuple[float, float
 
 
 def _short(text: str) -> str:
-    """Return the first words of a text in two lines."""
+    """Return the first words of a text on two lines."""
     return "\n".join(textwrap.wrap(text, LETTERS, max_lines=2, placeholder=" …"))
 
 
@@ -76,7 +76,7 @@ FIGURE = Figure(
     caption=(
         "Six documents of one evaluation set, each under the contexts of up to 16 evaluation sets: the first two "
         "principal components of their vectors, of one trained model (one seed). Left: a mark is a document under one "
-        "context, its number stands beside it. Right: each document alone, around the mean of its marks, all six on "
+        "context, with its number next to it. Right: each document alone, around the mean of its marks, all six on "
         "one scale, with its first words. The paper takes documents of TREC-COVID."
     ),
     kind="own",

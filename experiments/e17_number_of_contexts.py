@@ -1,4 +1,4 @@
-"""Figure 16 and context sensitivity: how a score moves with the number and the draw of the context documents."""
+"""Figure 16 and context sensitivity: dependence of the score on the number and the draw of context documents."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ from experiments.e01_table1 import (
 )
 from repro.spec import Claim, Column, Experiment, Figure, Row, Run, Table, base, grid, pick, term
 
-# Places that no document fills hold the model's null vector. The last size of each scale fills them all.
+# Empty slots hold the model's null vector. The last size of each scale fills all slots.
 SIZES = {
     "smoke": (1, 2, 4, 8),
     "desk": (1, 2, 4, 8, 16),
@@ -31,7 +31,7 @@ DRAWN_SIZES = {scale: (sizes[0], sizes[2], sizes[-1]) for scale, sizes in SIZES.
 
 
 def runs(scale: str) -> tuple[Run, ...]:
-    """Table 1's contextual models scored otherwise, and its reference; nothing more is trained."""
+    """Return Table 1's contextual models with other evaluations, and their reference. Nothing more is trained."""
     one = base(
         scale, **CONTEXTUAL, batch_size=CONTEXTUAL_BATCH[scale], cluster_size=CLUSTER[scale], num_test_contexts=None
     )
@@ -50,7 +50,7 @@ NULL, WRONG = (NDCG.replace("{suite}", f"{{suite}}+{context}") for context in ("
 FIGURE = Figure(
     name="figure16",
     caption=(
-        "NDCG@10 of Table 1's contextual model by the number of context documents it is given; the other places hold "
+        "NDCG@10 of Table 1's contextual model by the number of context documents it is given; the other slots hold "
         "its null vector. A mark is the mean over n seeds, its band the 95 % interval of that mean. Level lines: no "
         "context at all, and the surrogate, which at desk and lab is untrained."
     ),
@@ -74,7 +74,10 @@ COLOURS, SAME = ("#440154", "#21918c", "#b5a000"), 1e-9
 
 
 def draw_sensitivity(frame: Any, axes: Any) -> None:
-    """For each dataset the range of its scores over draws of the context, around their mean; widest on top."""
+    """Draw, for each dataset, the range of its scores over draws of the context around their mean.
+
+    The widest is on top.
+    """
     scores, size = FIGURE_DRAWS.y, "num_test_contexts"
     cells = frame.groupby(["part1", size])[scores].agg(["mean", "min", "max"]).reset_index()
     order = list(cells.assign(span=cells["max"] - cells["min"]).groupby("part1")["span"].max().sort_values().index)
@@ -93,7 +96,7 @@ def draw_sensitivity(frame: Any, axes: Any) -> None:
 
 
 def _draw_ranges(axes: Any, places: list[float], low: Any, high: Any, colour: str, words: str) -> None:
-    """Draw bars from low to high; a dot where they are the same, since a bar of no length would not be seen."""
+    """Draw bars from low to high. A bar of zero length would be invisible, so it becomes a dot."""
     axes.hlines(places, low, high, color=colour, linewidth=2.2, label=words)
     dots = [place for place, span in zip(places, high - low, strict=True) if span <= SAME]
     axes.plot([0.0] * len(dots), dots, "o", color=colour, markersize=4, label="_")

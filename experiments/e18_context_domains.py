@@ -1,15 +1,15 @@
-"""Figure 7: scores on each domain under the context of each other domain."""
+"""Figure 7: scores on each domain under the context of every other domain."""
 
 from experiments import fresh
 from experiments.e01_table1 import BOTH, CLUSTER, CONTEXTUAL_BATCH, WITH_MINI, seeds_at
 from repro.spec import Claim, Column, Experiment, Figure, Row, Run, Table, base, pick, term
 
 CROSSED = BOTH | {"measure": "cross"}
-FORUMS = "cqadupstack"  # as in the paper, where its data can be had
+FORUMS = "cqadupstack"  # as in the paper, if its data are available
 
 
 def runs(scale: str) -> tuple[Run, ...]:
-    """Table 1's contextual models, scored under other contexts: nothing more is trained."""
+    """Return Table 1's contextual models, scored under other contexts. Nothing more is trained."""
     sizes = {"batch_size": CONTEXTUAL_BATCH[scale], "cluster_size": CLUSTER[scale]}
     suite = {"suite": FORUMS} if scale in ("small", "large") else {}
     return tuple(base(scale, **CROSSED | suite, **sizes, seed=seed) for seed in seeds_at(scale, fresh.CROSSED))
@@ -21,7 +21,7 @@ FIGURE = Figure(
     caption=(
         "Each searched domain (row) under context documents of each domain (column). On the diagonal, in bold: NDCG@10 "
         "under its own; elsewhere the difference from it in points, above zero where the other context is better; "
-        "means over n seeds. Right: the mean over the other contexts less the own, a dot with the 95 % interval over n "
+        "means over n seeds. Right: the mean over the other contexts minus the own, a dot with the 95 % interval over n "
         "seeds; last, the mean over domains. At our scales ten evaluation sets take the place of the paper's Stack "
         "Exchange forums. The paper's caption has the input on the y-axis, its text on the x-axis: here the context is "
         "on x."
@@ -44,14 +44,14 @@ TABLE = Table(
         "is over domains, each counting once); domains that do better under another."
     ),
     columns=(
-        Column(label="own context", value="cross/own/ndcg_at_10", factor=100, decimals=2),
+        Column(label="in-corpus context", value="cross/own/ndcg_at_10", factor=100, decimals=2),
         Column(label="others, mean", value="cross/other/ndcg_at_10", factor=100, decimals=2),
         Column(label="better under another %", value="cross/crossovers", factor=100),
     ),
     rows=(Row(label="contextual model", of=pick(**CROSSED)),),
 )
 
-# Of the 90 cells at desk the one whose lead over its own context was largest against its spread over seeds 0 to 2.
+# Of the 90 cells at desk, this one had the largest lead over its own context relative to its spread (seeds 0 to 2).
 CONTEXT, SEARCHED = "santricity", "compute"
 CLAIMS = (
     Claim.order(

@@ -1,4 +1,4 @@
-"""Table 2: MTEB by category, under documents of the corpus, random documents, and no context."""
+"""Table 2: MTEB by category, with in-corpus documents, random documents and no context."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from repro.spec import Claim, Column, Experiment, Row, Run, Table, base, grid, p
 MEASURED = {"measure": "mteb"}
 CDE = BOTH | MEASURED
 MINILM = SURROGATE | MEASURED
-ENCODER = {"smoke": "minilm-words"}  # elsewhere MiniLM itself
+ENCODER = {"smoke": "minilm-words"}  # MiniLM itself at other scales
 LEXICAL = BM25 | MEASURED
 WHOLE_MTEB: dict[str, Any] = {"suite": "mteb", "protocol": "full", "rerank_depth": None}
 WHOLE_MTEB |= {"test_contexts": "own+wrong+null"}  # wrong: random documents
@@ -19,9 +19,9 @@ FINAL_EPOCHS = 4  # Figure 5
 
 
 def runs(scale: str) -> tuple[Run, ...]:
-    """Contextual models through mteb, and MiniLM as it is; at our scales BM25, too, on the retrieval tasks.
+    """Return contextual models and MiniLM on mteb. At our scales, BM25 is added on the retrieval tasks.
 
-    The paper's is the best of its supervised models: four epochs on BGE's data (§6, Figure 5). Ours are Table 1's.
+    The paper uses the best of its supervised models, with four epochs on BGE's data (§6, Figure 5). Ours are Table 1's.
     """
     seeds = seeds_at(scale, fresh.TASKS)
     if scale in PAPERS:
@@ -32,7 +32,7 @@ def runs(scale: str) -> tuple[Run, ...]:
     return base(scale, **LEXICAL), untrained, *grid(base(scale, **CDE, **sizes), seed=seeds)
 
 
-# Categories in the paper's order: mteb's name, the paper's word, how many of the 56 datasets are of it.
+# Categories in the paper's order: mteb's name, the paper's name, number of the 56 datasets in it.
 CATEGORIES = (
     ("Classification", "Class.", 12),
     ("Clustering", "Clust.", 11),
@@ -51,12 +51,12 @@ PRINTED = {
     "cde-small-v1 [Random]": (81.3, 46.6, 84.1, 55.3, 51.1, 81.4, 31.6, 63.81),
     "cde-small-v1 [Contextual]": (81.7, 48.3, 84.7, 56.7, 53.3, 81.6, 31.2, 65.00),
 }
-MEAN_OFF = 0.03  # points; rounding of seven printed category means and of their mean can do up to 0.055
+MEAN_OFF = 0.03  # points. Rounding of seven printed category means and of their mean can cause up to 0.055.
 SCORE, RANDOM = "{suite}/mean/score", "{suite}+random/mean/score"
 
 
 def printed(name: str) -> dict[str, float]:
-    """What the paper prints in one row."""
+    """Return the paper's numbers of one row."""
     return dict(zip((*(word for _, word, _ in CATEGORIES), "mean"), PRINTED[name], strict=True))
 
 
@@ -79,7 +79,7 @@ TABLE = Table(
         Row(
             label="contextual, random context", of=pick(**CDE), context="random", paper=printed("cde-small-v1 [Random]")
         ),
-        Row(label="contextual, own corpus", of=pick(**CDE), paper=printed("cde-small-v1 [Contextual]")),
+        Row(label="contextual, in-corpus", of=pick(**CDE), paper=printed("cde-small-v1 [Contextual]")),
         Row(label="contextual, null context", of=pick(**CDE), context="null"),
         Row(label="MiniLM (reference)", of=pick(**MINILM)),
         Row(label="BM25 (reference)", of=pick(**LEXICAL), scales=OURS),
@@ -105,13 +105,13 @@ def drops_by_one_point_two() -> tuple[bool, str]:
 
 
 def sts_moves_least() -> tuple[bool, str]:
-    """Whether the printed STS mean moves less between the two contexts than that of any other category."""
+    """Whether the printed STS mean moves less between the two contexts than any other category."""
     moved = {word: abs(a - b) for (_, word, _), a, b in zip(CATEGORIES, *_both_rows(), strict=False)}
     return min(moved, key=lambda word: moved[word]) == "STS", ", ".join(f"{w} {v:.1f}" for w, v in moved.items())
 
 
 def improves_everywhere() -> tuple[bool, str]:
-    """Whether the printed model is above the biencoder of its backbone and pre-training data in every category."""
+    """Whether the printed model beats the biencoder of its backbone and pre-training data in every category."""
     own, start = PRINTED[CONTEXTUAL_ROW], PRINTED["nomic-embed-v1"]
     lower = [word for (_, word, _), a, b in zip(CATEGORIES, own, start, strict=False) if a < b]
     return not lower, f"below nomic-embed-v1 in {' and '.join(lower)}"
@@ -124,7 +124,7 @@ def is_first() -> tuple[bool, str]:
 
 
 def is_small() -> tuple[bool, str]:
-    """Whether two stages of 137 M parameters with weights of their own are under 250 M."""
+    """Whether two stages of 137 M parameters with separate weights are under 250 M."""
     return (
         STAGES * WEIGHTS < LIMIT,
         f"{STAGES} × {WEIGHTS} M = {STAGES * WEIGHTS} M, {WEIGHTS} M of them at search time",
@@ -132,7 +132,7 @@ def is_small() -> tuple[bool, str]:
 
 
 def one_retrieval_mean() -> tuple[bool, str]:
-    """Whether Tables 2 and 7 print one retrieval mean for the contextual model after both phases."""
+    """Whether Tables 2 and 7 print the same retrieval mean for the contextual model after both phases."""
     return RETRIEVAL_2 == RETRIEVAL_7, f"{RETRIEVAL_2} in Table 2, {RETRIEVAL_7} in Table 7: two final models"
 
 
@@ -140,7 +140,7 @@ def _both_rows() -> tuple[tuple[float, ...], tuple[float, ...]]:
     return PRINTED[CONTEXTUAL_ROW], PRINTED[RANDOM_ROW]
 
 
-STAGES, WEIGHTS, LIMIT = 2, 137, 250  # millions; §5, caption of Table 2
+STAGES, WEIGHTS, LIMIT = 2, 137, 250  # millions (§5, caption of Table 2)
 RETRIEVAL_2, RETRIEVAL_7 = 53.3, 54.0
 RANDOM_ROW, CONTEXTUAL_ROW = "cde-small-v1 [Random]", "cde-small-v1 [Contextual]"
 STS, RANDOM_STS = "{suite}/STS/score", "{suite}+random/STS/score"

@@ -15,7 +15,7 @@ CONTEXTUAL = BOTH
 
 
 def runs(scale: str) -> tuple[Run, ...]:
-    """The first phases are runs of Table 1, at desk two more seeds of the plain one; each second phase has its own."""
+    """Return the first phases, which are runs of Table 1 (two more plain seeds at desk), and their second phases."""
     found: tuple[Run, ...] = ()
     for system in (PLAIN, CONTEXTUAL):
         first = base(scale, **{**system, **sizes(scale, system)})
@@ -27,17 +27,17 @@ def runs(scale: str) -> tuple[Run, ...]:
 
 
 def sizes(scale: str, system: dict[str, str]) -> dict[str, int]:
-    """Return the batch of a system, and its clusters."""
+    """Return the batch size of a system and its clusters."""
     if system is PLAIN:
         return {"batch_size": PLAIN_BATCH[scale]}
     return {"batch_size": CONTEXTUAL_BATCH[scale], "cluster_size": CLUSTER[scale]}
 
 
 def second_phase(scale: str, batch_size: int) -> dict[str, Any]:
-    """Return what makes a run a second phase; `batch_size` is that of its first one.
+    """Return the changes that turn a run into a second phase. `batch_size` is that of its first phase.
 
-    The paper's supervised data (1.8 M pairs) are fewer batches of 16384 than a warm-up has steps: both systems have
-    contextual batches' size there.
+    With batches of 16384, the paper's supervised data (1.8 M pairs) give fewer steps than the warm-up. So both systems
+    use the size of contextual batches in this phase.
     """
     phase: dict[str, Any] = PRETRAINING[scale] | LENGTH[scale] | {"corpus": CORPUS[scale], "test_contexts": "own"}
     if batch_size != CONTEXTUAL_BATCH[scale]:
@@ -85,7 +85,7 @@ PHASES = {
 
 
 def printed(label: str) -> dict[str, float]:
-    """What the paper prints in one row."""
+    """Return the paper's numbers of one row."""
     scores, mean = PRINTED[label]
     return {**dict(zip(DATASETS, scores, strict=True)), "mean": mean}
 
@@ -154,12 +154,12 @@ def improves_generally() -> tuple[bool, str]:
 
 
 def gain(metric: str, of: object) -> tuple[Term, Term]:
-    """Return the contextual system and the plain one after a phase."""
+    """Return the contextual and the plain system after a phase."""
     return term(metric, **CONTEXTUAL, pretraining_corpus=of), term(metric, **PLAIN, pretraining_corpus=of)
 
 
 def printed_values(metrics: dict[str, str]) -> dict[Term, float]:
-    """Return what the paper prints of each system after each phase, for metrics by the column of the table."""
+    """Return the paper's numbers of each system after each phase, for metrics by column of the table."""
     return {
         term(metric, **system, pretraining_corpus=of): printed(f"{phase}, {kind}")[label] / 100
         for phase, of in PHASES.items()

@@ -1,4 +1,4 @@
-"""One batch under the microscope: its pairs, the hardest negatives, what the filter removes; not in the paper."""
+"""Details of one batch: its pairs, the hardest negatives, and the removals of the filter. Not in the paper."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ BATCH = {"smoke": 8, "desk": 32, "lab": 32, "small": 32, "large": 32}
 
 
 def runs(scale: str) -> tuple[Run, ...]:
-    """One epoch of small batches that the filter sees; nothing is trained."""
+    """Return one epoch of small filtered batches. Nothing is trained."""
     return (base(scale, **BATCHED, cluster_size=CLUSTER[scale], batch_size=BATCH[scale], domain_column="source"),)
 
 

@@ -1,4 +1,4 @@
-"""§4.1 on false negatives: do they grow with the data, and does the filter leave out too much? Nothing is trained."""
+"""§4.1: do false negatives grow with the data, and does the filter remove too much? Nothing is trained."""
 
 from experiments import fresh
 from repro.spec import Claim, Column, Experiment, Row, Run, Table, base, by_scale, grid, pick, term
@@ -19,7 +19,7 @@ SEEDS = fresh.MEASURED
 
 
 def runs(scale: str) -> tuple[Run, ...]:
-    """Draws of documents at each size of the data, and at the smallest under a better surrogate."""
+    """Return draws of documents at each data size, and at the smallest size under a better surrogate."""
     by_size = grid(base(scale, **LOOKED, surrogate=WEAK[scale]), num_pairs=SIZES[scale], seed=SEEDS)
     better = base(scale, **LOOKED, num_pairs=SIZES[scale][0], surrogate=STRONG[scale])
     return by_size + grid(better, seed=SEEDS)

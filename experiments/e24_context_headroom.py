@@ -1,7 +1,7 @@
-"""What knowing the corpus is worth: the score of words weighted by IDF, by where the IDF comes from; not in the paper.
+"""The value of knowing the corpus: scores of IDF-weighted words, by the source of the IDF. Not in the paper.
 
-The paper's motivation is that documents of the searched corpus tell which words matter there. This is what they tell a
-system that does nothing else with them, and so what a contextual model could gain on the same text.
+The paper's motivation is that documents of the searched corpus reveal which words matter. This experiment measures the
+benefit to a system that uses nothing else, and so the possible gain of a contextual model on the same text.
 """
 
 from typing import Any
@@ -26,34 +26,35 @@ COLOURS = {"overlap": "#440154", "words": "#21918c", "repooled": "#b5a000"}
 
 
 def runs(scale: str) -> tuple[Run, ...]:
-    """One run that trains nothing, and Table 1's plain biencoders looked at otherwise."""
+    """Return one run that trains nothing, and Table 1's plain biencoders with another analysis."""
     trained = TRAINED | IN_FULL | {"batch_size": PLAIN_BATCH[scale]}
     return (base(scale, **UNTRAINED, **IN_FULL), *(base(scale, **trained, seed=seed) for seed in seeds_at(scale)))
 
 
-def of_system(system: str) -> dict[str, Any]:
-    """Which runs have a system's scores."""
+def pick_system(system: str) -> dict[str, Any]:
+    """Return the filter that selects the runs with a system's scores."""
     return TRAINED if system == "repooled" else UNTRAINED
 
 
 def score(system: str, weights: str, name: str = "mean") -> str:
-    """The metric of a system under weights."""
+    """Return the metric of a system under weights."""
     return f"{{suite}}+{system}-{weights}/{name}/ndcg_at_10"
 
 
 def draw_headroom(frame: Any, axes: Any) -> None:
-    """A line for each system over the sources of IDF."""
+    """Draw a line for each system over the sources of IDF."""
     order = list(WEIGHTS)
     for number, (system, label) in enumerate(SYSTEMS.items()):
         rows = frame[frame["part1"] == system]
         if rows.empty:
             continue
         means = rows.groupby("part2")["value"].mean().reindex(order)
+        count = rows["seed"].nunique()
         at = [place + 0.06 * (number - 1) for place in range(len(order))]
-        axes.plot(at, means, marker="os^"[number], color=COLOURS[system], label=label)
+        axes.plot(at, means, marker="os^"[number], color=COLOURS[system], label=f"{label} (n = {count})")
     words = [WEIGHTS[kind].removeprefix("IDF of ") for kind in order]
-    axes.set_xticks(range(len(order)), words, rotation=20, ha="right")
-    axes.legend(frameon=False, fontsize="small", loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=3)
+    axes.set_xticks(range(len(order)), words, rotation=35, ha="right", rotation_mode="anchor")
+    axes.legend(frameon=False, fontsize="small", loc="lower left", bbox_to_anchor=(0.0, 1.0))
 
 
 FIGURE = Figure(
@@ -86,7 +87,7 @@ TABLE = Table(
         Column(label="NDCG@10", value="{suite}+{part}/mean/ndcg_at_10", factor=100),
     ),
     rows=tuple(
-        Row(label=f"{label}, {words}", of=pick(**of_system(system)), part=f"{system}-{kind}")
+        Row(label=f"{label}, {words}", of=pick(**pick_system(system)), part=f"{system}-{kind}")
         for system, label in SYSTEMS.items()
         for kind, words in WEIGHTS.items()
     ),
@@ -98,8 +99,8 @@ BEYOND_CHANCE = "any difference beyond chance"
 
 
 def above(id: str, says: str, *pairs: tuple[tuple[str, str], tuple[str, str]]) -> Claim:
-    """Claims that the first system and weights of each pair score above the second."""
-    terms = [tuple(term(score(*side), **of_system(side[0])) for side in pair) for pair in pairs]
+    """Claim that the first system and weights of each pair score above the second."""
+    terms = [tuple(term(score(*side), **pick_system(side[0])) for side in pair) for pair in pairs]
     return Claim.order(
         id,
         says,
@@ -112,7 +113,7 @@ def above(id: str, says: str, *pairs: tuple[tuple[str, str], tuple[str, str]]) -
 
 
 def on(family: str, weights: str) -> Term:
-    """Word overlap on one family."""
+    """Return word overlap on one family."""
     return term(score("overlap", weights, family), **UNTRAINED)
 
 

@@ -1,8 +1,9 @@
-"""When a model begins to read its corpus: own, wrong and null context against steps, on real text; not in the paper.
+"""When does a model begin to read its corpus? In-corpus, out-of-corpus and null context by training steps.
 
-Three models of one budget: the biencoder, the paper's architecture, and that architecture with an extension of ours,
-which hands the second stage what its attention would have to find out: the share of the context documents that hold a
-word weighs the word in the mean over tokens (`repro.model.frequency`).
+Uses real text and is not in the paper. It compares three models with the same budget: the biencoder, the paper's
+architecture, and that architecture with our extension. The extension gives the second stage what its attention would
+have to discover: it weights each word in the mean over tokens by the share of context documents that contain it
+(`repro.model.frequency`).
 """
 
 from typing import Any
@@ -22,23 +23,23 @@ from repro.spec import ByScale, Claim, Column, Experiment, Figure, Row, Run, Tab
 
 STEPS: dict[str, tuple[int | None, ...]] = {"smoke": (6, 12), "desk": (240, 960), "lab": (240, 960, 2400)}
 STEPS |= dict.fromkeys(("small", "large"), (None,))
-"""Training steps; None: as many epochs as the scale has."""
+"""Training steps. None: the scale's number of epochs."""
 LONGER = {"lab": (15_000,)}
-"""And of the biencoder and the paper's architecture alone."""
+"""Further steps, for the biencoder and the paper's architecture only."""
 PAPERS, OURS = BOTH | {"pooling": "mean"}, BOTH | {"pooling": "frequency"}
 WARMUP_SHARE = 10
 
 
-def steps_at(scale: str) -> tuple[int | None, ...]:
-    """Return all numbers of steps of a scale, the longer ones of two models too."""
+def list_steps(scale: str) -> tuple[int | None, ...]:
+    """Return all numbers of steps of a scale, including the longer ones of only two models."""
     return (*STEPS[scale], *LONGER.get(scale, ()))
 
 
 def runs(scale: str) -> tuple[Run, ...]:
-    """Table 1's contextual batches under three models and growing numbers of steps."""
+    """Return Table 1's contextual batches with three models and growing numbers of steps."""
     sizes: dict[str, Any] = {"batch_size": CONTEXTUAL_BATCH[scale], "cluster_size": CLUSTER[scale]}
     found = []
-    for num_steps in steps_at(scale):
+    for num_steps in list_steps(scale):
         budget = {"num_steps": num_steps, "num_warmup_steps": max(1, num_steps // WARMUP_SHARE)} if num_steps else {}
         seeds, is_start, is_end = seeds_at(scale), num_steps == STEPS[scale][0], num_steps == STEPS[scale][-1]
         more = fresh.READING if scale == "lab" else ()
@@ -54,15 +55,15 @@ SERIES = {
     "with word frequencies": OURS,
     "paper's architecture": PAPERS,
 }
-UNDER = {"own": "own corpus", "wrong": "wrong corpus", "null": "no context"}
+UNDER = {"own": "in-corpus", "wrong": "out-of-corpus", "null": "no context"}
 COLOURS = {"with word frequencies": "#440154", "paper's architecture": "#21918c"}
 MARKS = {"wrong": "o", "null": "^"}
-WORDS = {"wrong": "own − wrong corpus", "null": "own − no context"}
+WORDS = {"wrong": "in-corpus − out-of-corpus", "null": "in-corpus − no context"}
 DIFFERENCE = "difference in NDCG@10 (points)"
 
 
-def under_each_context(**budget: ByScale) -> tuple[Row, ...]:
-    """Return a series for each contextual model under each context, of all numbers of steps or after a budget."""
+def list_context_rows(**budget: ByScale) -> tuple[Row, ...]:
+    """Return a series for each contextual model and context, for all numbers of steps or for one budget."""
     return tuple(
         Row(label=f"{label}, {words}", of=pick(**row, **budget), context=context)
         for label, row in SERIES.items()
@@ -70,8 +71,11 @@ def under_each_context(**budget: ByScale) -> tuple[Row, ...]:
     )
 
 
-def draw_worth(frame: Any, axes: Any) -> None:
-    """A mark a seed for what the own corpus is worth over a wrong one and over none, by family, after most steps."""
+def draw_worth(frame: Any, axes: Any) -> str:
+    """Draw the gain of in-corpus over out-of-corpus and null context, by family, after most steps.
+
+    One mark per seed.
+    """
     families = [family for family in FAMILIES if family in set(frame["part1"])] or sorted(set(frame["part1"]))
     scores = frame.pivot_table(index=["part1", "seed"], columns="series", values="value")
     kinds = [(model, context) for context in MARKS for model in SERIES]
@@ -90,10 +94,14 @@ def draw_worth(frame: Any, axes: Any) -> None:
     axes.set_xticks(range(len(families)), families)
     axes.set_ylabel(DIFFERENCE)
     axes.legend(frameon=False, fontsize="small", loc="lower left", bbox_to_anchor=(0.0, 1.0))
+    return "mark: one seed; dash: mean over n seeds"
 
 
-def draw_steps(frame: Any, axes: Any) -> None:
-    """A line a model and context over training steps, a mark a seed: colours are models, lines and marks contexts."""
+def draw_steps(frame: Any, axes: Any) -> str:
+    """Draw a line per model and context over training steps, and a mark per seed.
+
+    Colours are models, lines and marks contexts.
+    """
     lines = [("biencoder", "#b5a000", "-", "D")]
     styles = tuple(zip(UNDER.values(), ("-", "--", ":"), ("o", "s", "^"), strict=True))
     lines += [
@@ -113,6 +121,7 @@ def draw_steps(frame: Any, axes: Any) -> None:
     axes.set_xticks(steps, [f"{each:g}" for each in steps])
     axes.minorticks_off()
     axes.legend(frameon=False, fontsize="small", loc="upper left", bbox_to_anchor=(0.0, -0.2))
+    return "large mark: mean over n seeds; small and faint: one seed"
 
 
 END = {"num_steps": by_scale({scale: steps[-1] for scale, steps in STEPS.items()})}
@@ -120,7 +129,7 @@ START = {"num_steps": by_scale({scale: steps[0] for scale, steps in STEPS.items(
 LONG = {"num_steps": by_scale({scale: steps[-1] for scale, steps in LONGER.items()})}
 FIGURE = Figure(
     name="context_emergence",
-    title="What the searched corpus is worth as context, by family",
+    title="Gain from in-corpus context, by family",
     caption=(
         "NDCG@10 of held-out collections of real text under documents of the searched corpus, less that under those of "
         "another corpus (dots), and less that under no context (triangles). A mark is a seed, a line their mean. "
@@ -134,13 +143,13 @@ FIGURE = Figure(
     x_label="family of collections",
     y_label="NDCG@10 (points)",
     factor=100,
-    series=under_each_context(**END),
+    series=list_context_rows(**END),
     draw=draw_worth,
 )
 
 CURVE = Figure(
     name="context_emergence_steps",
-    title="Score by training steps, under the own, a wrong and no context",
+    title="Score by training steps, with in-corpus, out-of-corpus and no context",
     caption=(
         "NDCG@10 of held-out collections of real text by training steps, for models of one budget: a biencoder, the "
         "paper's architecture, and the same with word frequencies (ours), the last two under documents of the searched "
@@ -152,18 +161,18 @@ CURVE = Figure(
     x_label="training steps",
     y_label="NDCG@10 (points)",
     factor=100,
-    series=(Row(label="biencoder", of=pick(**BATCHES)), *under_each_context()),
+    series=(Row(label="biencoder", of=pick(**BATCHES)), *list_context_rows()),
     draw=draw_steps,
 )
 
 
 def at(scale: str) -> list[int]:
-    """Return the steps of a scale that has more than one number of them."""
-    return [steps for steps in steps_at(scale) if steps]
+    """Return the numbers of steps of a scale that has several."""
+    return [steps for steps in list_steps(scale) if steps]
 
 
-def table_rows(scale: str) -> tuple[Row, ...]:
-    """Return the rows of the table at one scale: models, and contexts, at each number of steps."""
+def list_table_rows(scale: str) -> tuple[Row, ...]:
+    """Return the table's rows at one scale: each model and context at each number of steps."""
     found: list[Row] = []
     for steps in at(scale):
         found.append(Row(label=f"biencoder, {steps} steps", of=pick(**BATCHES, num_steps=steps), scales=(scale,)))
@@ -172,26 +181,26 @@ def table_rows(scale: str) -> tuple[Row, ...]:
                 continue
             of = pick(**row, num_steps=steps)
             found.append(Row(label=f"{label}, {steps} steps", of=of, scales=(scale,)))
-            for context, words in (("wrong", "· wrong corpus as context"), ("null", "· null context")):
+            for context, words in (("wrong", "· out-of-corpus context"), ("null", "· null context")):
                 found.append(Row(label=words, of=of, context=context, scales=(scale,)))
     return tuple(found)
 
 
 TABLE = Table(
     name="context_emergence_table",
-    caption="NDCG@10 by family under the own, a wrong and no context, by training steps.",
+    caption="NDCG@10 by family with in-corpus, out-of-corpus and no context, by training steps.",
     columns=(
         *FAMILY_COLUMNS,
         Column(label="NDCG@10", value=NDCG, factor=100),
     ),
-    rows=tuple(row for scale in ("smoke", *OWN_SCALES) for row in table_rows(scale)),
+    rows=tuple(row for scale in ("smoke", *OWN_SCALES) for row in list_table_rows(scale)),
 )
 
 OUR_QUESTION = "our question: the paper's central claim (§1, §4.2) at our scale, with and without an extension of ours"
 BEYOND_CHANCE = "any difference beyond chance"
 HALF_A_POINT = f"{BEYOND_CHANCE}; within half a point an effect is small"
 SAID: dict[str, Any] = {"source": OUR_QUESTION, "stated": "2026-11-22", "scales": OWN_SCALES}
-# A family of their own: stated when the records of E were there, they may not change what those are held to.
+# A separate family of claims: stated when records of E existed, so it must not change the thresholds of E.
 MORE_AT_LAB, MORE_AT_BOTH = (
     fresh.declare(desk, fresh.LONGEST) for desk in (fresh.FIRST, (*fresh.FIRST, *fresh.FREQUENCY))
 )
@@ -200,7 +209,7 @@ UNLIKE_TRAINING = ("packages", "collections", "cloud", "medical")
 
 
 def under(context: str, row: dict[str, Any], budget: dict[str, ByScale], of: str = "mean") -> Term:
-    """A model under a context ("" is its own corpus) after so many steps."""
+    """Return a model under a context ("" is its own corpus) after this many steps."""
     suite = f"{{suite}}+{context}" if context else "{suite}"
     return term(f"{suite}/{of}/ndcg_at_10", **row, **budget)
 

@@ -1,4 +1,4 @@
-"""MRL figures 2, 3 and 7: prefixes of nested vectors beside models of each width, beside SVD and beside truncation."""
+"""MRL figures 2, 3 and 7: prefixes of nested vectors, compared with models of each width, SVD and truncation."""
 
 from typing import Any
 
@@ -10,27 +10,27 @@ from repro.spec import Claim, Experiment, Figure, Row, Run, Term, base, grid, pi
 SCALES = ("smoke", "desk", "lab", "small", "large")
 WIDTHS = {scale: standard_widths(base(scale).hidden_size) for scale in SCALES}
 ALL = {scale: written(widths) for scale, widths in WIDTHS.items()}
-"""The paper's widths are 8, 16, … 2048 of an image model; ours are those up to the width of each scale's vectors."""
+"""The paper's widths are 8, 16, … 2048 of an image model. Ours go up to the vector width of each scale."""
 JUDGED = (8, 16, 32, 64)
-"""Widths that every judged scale has and that are narrower than the whole."""
+"""Widths below the full one that every judged scale has."""
 SEEDS = (0, 1, 2)
 PLAIN = NEITHER_RANDOM | {"measure": "widths"}
 IN_FULL: dict[str, Any] = {"protocol": "full", "rerank_depth": None}
-"""How prefixes are searched at every scale: at `small`, all other scores are of the candidates of a first stage."""
+"""Search protocol for prefixes at every scale. At `small`, all other scores only rerank a first stage's candidates."""
 
 
 def plain(scale: str) -> Run:
-    """The training of whole vectors, as long as those of the grid of figure 3."""
+    """Return the training of whole vectors, as long as those of figure 3's grid."""
     return base(scale, **PLAIN, **IN_FULL, batch_size=PLAIN_BATCH[scale], **budget(scale, PLAIN_BATCH[scale]))
 
 
-def nested_runs(scale: str, measure: str) -> tuple[Run, ...]:
-    """The nested trainings, asked for something else."""
+def list_nested_runs(scale: str, measure: str) -> tuple[Run, ...]:
+    """Return the nested training runs with another analysis."""
     return grid(plain(scale), measure=measure, nested_sizes=ALL[scale], seed=SEEDS)
 
 
 def runs(scale: str) -> tuple[Run, ...]:
-    """One nested training, one of whole vectors, one for each narrower width alone."""
+    """Return one nested training run, one of whole vectors, and one for each narrower width alone."""
     one = plain(scale)
     alone = tuple(str(width) for width in WIDTHS[scale] if width < one.hidden_size)
     more = fresh.NESTED if scale == "desk" else ()
@@ -64,7 +64,7 @@ FIGURE2 = Figure(
     name="mrl_figure2",
     title="Score by width: prefixes of one nested model, and a model for each width",
     caption=(
-        "NDCG@10 by the number of dimensions that are searched. One model whose loss is summed over prefixes, beside "
+        "NDCG@10 by the number of dimensions that are searched. One model whose loss is summed over prefixes, next to "
         f"models whose loss sees a prefix of one width only. {MARKS} The paper shows accuracy on ImageNet."
     ),
     series=(PREFIXES, ALONE),
@@ -84,12 +84,12 @@ FIGURE7 = Figure(
 
 
 def at(width: int, of: dict[str, Any], how: str = "width") -> Term:
-    """NDCG@10 of vectors cut to a width."""
+    """Return NDCG@10 of vectors truncated to a width."""
     return term(f"{{suite}}+{how}{width}/mean/ndcg_at_10", **of)
 
 
 def alone(width: int) -> Term:
-    """NDCG@10 of the model trained at a width alone."""
+    """Return NDCG@10 of the model trained at one width alone."""
     return at(width, PLAIN | {"nested_sizes": str(width)})
 
 

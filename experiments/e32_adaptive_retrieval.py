@@ -1,20 +1,20 @@
-"""MRL figure 8: adaptive retrieval, a shortlist by a narrow prefix ranked again by a wider one: score against cost."""
+"""MRL figure 8: adaptive retrieval. A narrow prefix gives a shortlist, a wider one reranks it: score against cost."""
 
 from typing import Any
 
-from experiments.e31_prefixes import JUDGED, NESTED, STATED, nested_runs
+from experiments.e31_prefixes import JUDGED, NESTED, STATED, list_nested_runs
 from repro.spec import Claim, Column, Experiment, Figure, Row, Run, Table, Term, pick, term
 
 ADAPTIVE = NESTED | {"measure": "adaptive"}
 
 
 def runs(scale: str) -> tuple[Run, ...]:
-    """The nested models of figure 2, searched otherwise; nothing more is trained."""
-    return nested_runs(scale, "adaptive")
+    """Return the nested models of figure 2 with other searches. Nothing more is trained."""
+    return list_nested_runs(scale, "adaptive")
 
 
 def get_series(route: str) -> str:
-    """Return which series of the picture a route belongs to."""
+    """Return the picture's series that a route belongs to."""
     return "funnel" if route == "funnel" else "shortlist, then rerank" if route.startswith("from") else "one width"
 
 
@@ -22,7 +22,7 @@ LOOKS = {"one width": ("o-", "#b5a000"), "shortlist, then rerank": ("s", "#21918
 
 
 def draw_routes(frame: Any, axes: Any) -> None:
-    """A dot for each route, its cost against its score; routes of one width are joined."""
+    """Draw a dot for each route, its cost against its score. Routes of one width are joined."""
     cost = FIGURE.x
     means = frame.groupby("part1")[[cost, "value"]].mean().reset_index()
     for kind, (look, colour) in LOOKS.items():
@@ -86,17 +86,17 @@ TABLE = Table(
 
 
 def route(name: str) -> Term:
-    """NDCG@10 along a route."""
+    """Return NDCG@10 along a route."""
     return term(f"{{suite}}+{name}/mean/ndcg_at_10", **ADAPTIVE)
 
 
-IMAGES = {"ImageNet-1K": 1_281_167, "ImageNet-4K": 4_202_000}  # so many that what is reranked hardly counts
+IMAGES = {"ImageNet-1K": 1_281_167, "ImageNet-4K": 4_202_000}  # so many that the cost of reranking is negligible
 SHORTLIST, WHOLE = 200, 2048
 FUNNEL = ((16, 32, 64, 128, 256, WHOLE), (200, 100, 50, 25, 10))
 
 
 def theoretical_speed() -> tuple[bool, str]:
-    """Whether the counted cost of the paper's routes is 128 and 32 times below that of the whole vector."""
+    """Whether the computed cost of the paper's routes is 128 and 32 times below that of the whole vector."""
     found = {}
     for name, narrow, printed in (("ImageNet-1K", 16, 128), ("ImageNet-4K", 64, 32)):
         count = IMAGES[name]

@@ -1,4 +1,4 @@
-"""GTE table 11: the improved contrastive loss beside the plain one, after each of two phases; and GTE's arithmetic."""
+"""GTE table 11: improved and plain contrastive loss after each of two phases, and GTE's arithmetic."""
 
 from typing import Any
 
@@ -10,14 +10,14 @@ from experiments.gte_printed import ARITHMETIC, LOSSES
 from repro.spec import Claim, Column, Experiment, Row, Run, Table, base, grid, pick, term
 
 TEMPERATURE = 0.01  # GTE §3.4
-STEPS = {"desk": 120}  # half of Table 1's: the paper, too, compares on a shorter pre-training
+STEPS = {"desk": 120}  # half of Table 1's steps, because the paper also compares on a shorter pre-training
 SEEDS = (0, 1, 2)
 LOSSES_HERE = ("infonce", "icl")
 PLAIN, IMPROVED = ({**NEITHER, "temperature": TEMPERATURE, "loss": loss} for loss in LOSSES_HERE)
 
 
 def runs(scale: str) -> tuple[Run, ...]:
-    """Both losses in the first phase, and in both; a batch is of one source, as GTE has it (§3.4)."""
+    """Return both losses in the first phase and in both. A batch comes from one source, as in GTE (§3.4)."""
     second = base(scale, **{**PLAIN, "batch_size": PLAIN_BATCH[scale], **make_second_phase(scale)})
     return tuple(
         run for phase in (make_first_phase(scale), second) for run in grid(phase, loss=LOSSES_HERE, seed=SEEDS)
@@ -25,13 +25,13 @@ def runs(scale: str) -> tuple[Run, ...]:
 
 
 def make_first_phase(scale: str, **changes: Any) -> Run:
-    """Return GTE's first phase under the improved loss, which all of its artefacts share."""
+    """Return GTE's first phase under the improved loss, shared by all GTE artefacts."""
     steps = {"num_steps": STEPS[scale]} if scale in STEPS else {}
     return base(scale, **{**IMPROVED, "batch_size": PLAIN_BATCH[scale], **steps, **changes})
 
 
 def make_second_phase(scale: str) -> dict[str, Any]:
-    """Return what makes a run a second phase behind `make_first_phase`."""
+    """Return the changes that turn a run into a second phase after `make_first_phase`."""
     first = {"num_pretraining_steps": STEPS[scale]} if scale in STEPS else {}
     return second_phase(scale, PLAIN_BATCH[scale]) | first
 

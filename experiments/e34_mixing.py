@@ -1,4 +1,4 @@
-"""GTE table 10: how often each source is drawn, by the exponent α of its size: 0 all alike, 1 in proportion."""
+"""GTE table 10: sampling rate of each source, by the exponent α of its size (0: equal, 1: proportional)."""
 
 from experiments.e01_table1 import FAMILY_COLUMNS
 from experiments.e33_improved_loss import IMPROVED, make_first_phase
@@ -9,13 +9,13 @@ from repro.spec import Claim, Column, Experiment, Row, Run, Table, Term, grid, p
 ALPHAS = (0.0, 0.3, 0.5, 1.0)
 SEEDS = (0, 1, 2)
 WIDE = {"corpus": "wide", "num_pairs": None}
-"""Nine sources in their own sizes: a selection of pairs would weigh them by α once already."""
+"""Nine sources at full size. A selection of pairs would already apply α once."""
 MANY = {"desk": WIDE, "lab": WIDE}
 
 
 def runs(scale: str) -> tuple[Run, ...]:
-    """GTE's first phase for each α; a batch is of one source in all."""
-    return grid(make_mixed_run(scale), mixing_alpha=mixing_at(scale), seed=SEEDS)
+    """Return GTE's first phase for each α. Each batch comes from one source."""
+    return grid(make_mixed_run(scale), mixing_alpha=list_exponents(scale), seed=SEEDS)
 
 
 def make_mixed_run(scale: str) -> Run:
@@ -23,18 +23,18 @@ def make_mixed_run(scale: str) -> Run:
     return make_first_phase(scale, **MANY.get(scale, {}))
 
 
-def mixing_at(scale: str) -> tuple[float, ...]:
-    """Return the exponents at a scale; the smoke corpus has one source, and one exponent is as good as four."""
+def list_exponents(scale: str) -> tuple[float, ...]:
+    """Return the exponents at a scale. The smoke corpus has one source, so one exponent suffices."""
     return ALPHAS if scale != "smoke" else (0.5,)
 
 
 def at(alpha: float | None, metric: str = "{suite}/mean/ndcg_at_10") -> Term:
-    """Return a number of the trainings with an exponent."""
+    """Return a metric of the training runs with an exponent."""
     return term(metric, **IMPROVED, mixing_alpha=alpha)
 
 
 def make_printed_row(alpha: float) -> dict[str, float]:
-    """What the paper prints in one row."""
+    """Return the paper's numbers of one row."""
     return dict(zip(("NDCG@10", "STS", "MTEB"), MIXING[alpha], strict=True))
 
 

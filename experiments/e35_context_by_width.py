@@ -1,7 +1,7 @@
-"""What the right context is worth at every width of nested vectors, under each of two losses; in neither paper.
+"""The value of in-corpus context at every width of nested vectors, under each of two losses. In neither paper.
 
-A contextual model that is handed word frequencies (e25), whose loss is summed over prefixes (e31): does what it gains
-from the searched corpus survive where only the first 16, 32 or 64 dimensions are searched?
+Combines a contextual model with given word frequencies (e25) and a loss summed over prefixes (e31). Does the gain from
+the searched corpus persist if the search uses only the first 16, 32 or 64 dimensions?
 """
 
 from typing import Any
@@ -14,14 +14,14 @@ from repro.spec import Claim, Column, Experiment, Figure, Row, Run, Table, Term,
 
 SEEDS = (0, 1, 2)
 NARROW = (16, 32, 64)
-"""The widths of the question; every scale has them or, at smoke, two of them."""
+"""The widths of interest. Every scale has them, except that smoke has only two."""
 NESTED = OURS | {"measure": "widths", "nested_sizes": tuple(sorted(set(ALL.values())))}
 PLAIN, IMPROVED = NESTED | {"loss": "infonce"}, NESTED | {"loss": "icl"}
-UNDER = {"own": "own corpus", "wrong": "wrong corpus", "null": "no context"}
+UNDER = {"own": "in-corpus", "wrong": "out-of-corpus", "null": "no context"}
 
 
 def runs(scale: str) -> tuple[Run, ...]:
-    """One nested contextual model a seed and loss; the improved loss at the temperature and filter of the other."""
+    """Return one nested contextual model per seed and loss. Temperature and filter are the same for both losses."""
     sizes: dict[str, Any] = {"batch_size": CONTEXTUAL_BATCH[scale], "cluster_size": CLUSTER[scale]}
     one = base(scale, **{**PLAIN, **IN_FULL, "nested_sizes": ALL[scale], **sizes})
     more = fresh.WIDTHS if scale == "desk" else ()
@@ -29,16 +29,22 @@ def runs(scale: str) -> tuple[Run, ...]:
 
 
 def view(context: str, width: int | str) -> str:
-    """Return how the suite is called under a context at a width; "*" stands for every width, "" for whole vectors."""
+    """Return the suite's name under a context at a width. "*" stands for every width, "" for whole vectors."""
     narrow = f"width{width}" if width else ""
     return "-".join(part for part in ("" if context == "own" else context, narrow) if part) or "own"
 
 
-LOOKS = {"wrong": ("o", "-", "#21918c", "own − wrong corpus"), "null": ("^", "--", "#440154", "own − no context")}
+LOOKS = {
+    "wrong": ("o", "-", "#21918c", "in-corpus − out-of-corpus"),
+    "null": ("^", "--", "#440154", "in-corpus − no context"),
+}
 
 
-def draw_worth(frame: Any, axes: Any) -> None:
-    """A mark a seed for what the own corpus is worth over a wrong one and over none, at each width; lines are means."""
+def draw_worth(frame: Any, axes: Any) -> str:
+    """Draw the gain of in-corpus over out-of-corpus and null context at each width.
+
+    One mark per seed, lines are means.
+    """
     scores = frame.pivot_table(index=["part1", "seed"], columns="series", values="value")
     for context, (mark, line, colour, words) in LOOKS.items():
         if not {UNDER["own"], UNDER[context]} <= set(scores):
@@ -54,7 +60,8 @@ def draw_worth(frame: Any, axes: Any) -> None:
     axes.set_xscale("log")
     axes.set_xticks(widths, [f"{width:g}" for width in widths])
     axes.minorticks_off()
-    axes.legend(frameon=False, fontsize="small", loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2)
+    axes.legend(frameon=False, fontsize="small", loc="lower left", bbox_to_anchor=(0.0, 1.0))
+    return "mark: one seed; line: mean over n seeds"
 
 
 def figure(name: str, title: str, words: str, of: dict[str, Any]) -> Figure:
@@ -80,14 +87,14 @@ def figure(name: str, title: str, words: str, of: dict[str, Any]) -> Figure:
 
 
 def at(context: str, width: int | str, of: dict[str, Any]) -> Term:
-    """NDCG@10 under a context at a width; "" for whole vectors."""
+    """Return NDCG@10 under a context at a width ("" for whole vectors)."""
     name = view(context, width)
     suite = "{suite}" if name == "own" else f"{{suite}}+{name}"
     return term(f"{suite}/mean/ndcg_at_10", **of)
 
 
 def columns() -> tuple[Column, ...]:
-    """Return a column for each width, and the whole vector's at each scale."""
+    """Return a column for each width, and for the whole vector at each scale."""
     ours = ("desk", "lab", "small", "large")
     at_widths = [(str(width), width, ()) for width in (8, *NARROW[:-1])] + [("64", 64, ours)]
     whole = [("whole", base(scale).hidden_size, (scale,)) for scale in SCALES]
@@ -100,7 +107,7 @@ def columns() -> tuple[Column, ...]:
 
 TABLE = Table(
     name="context_by_width_table",
-    caption="NDCG@10 under the own, a wrong and no context, by the number of dimensions that are searched.",
+    caption="NDCG@10 with in-corpus, out-of-corpus and no context, by the number of dimensions that are searched.",
     columns=columns(),
     rows=tuple(
         Row(label=f"{loss}, {words}", of=pick(**of), part="" if kind == "own" else f"{kind}-")
@@ -117,7 +124,7 @@ HALF_A_POINT = f"{BEYOND}; within half a point an effect is small"
 
 
 def gain(other: str, width: int | str, of: dict[str, Any]) -> tuple[Term, Term]:
-    """The own corpus against another context, at a width."""
+    """Return the comparison of in-corpus with another context, at a width."""
     return at("own", width, of), at(other, width, of)
 
 
@@ -168,10 +175,10 @@ EXPERIMENT = Experiment(
     title="What the right context is worth by width",
     runs=runs,
     shows=(
-        figure("context_by_width", "What the right context is worth, by width", "with InfoNCE", PLAIN),
+        figure("context_by_width", "Gain from in-corpus context, by width", "with InfoNCE", PLAIN),
         figure(
             "context_by_width_icl",
-            "What the right context is worth, by width (improved loss)",
+            "Gain from in-corpus context, by width (improved loss)",
             "with GTE's improved loss",
             IMPROVED,
         ),

@@ -1,4 +1,4 @@
-"""GTE tables 8 and 9: pre-training alone, fine-tuning alone and both; and the score along one pre-training."""
+"""GTE tables 8 and 9: pre-training alone, fine-tuning alone, and both. Also scores along one pre-training."""
 
 from experiments.e01_table1 import FAMILY_COLUMNS, PLAIN_BATCH
 from experiments.e06_hard_negatives import CORPUS
@@ -17,9 +17,10 @@ FINE_TUNED = {**IMPROVED, "num_hard_negatives": (1, 3), "pretraining_corpus": No
 
 
 def runs(scale: str) -> tuple[Run, ...]:
-    """Table 11's two phases of the improved loss, the first scored along its steps, and the second without the first.
+    """Return table 11's phases with the improved loss, the first scored along its steps, and the second phase alone.
 
-    Alone, fine-tuning learns at the scale's own rate: that of a second phase would leave it where it starts.
+    Fine-tuning alone uses the scale's own learning rate. The rate of a second phase would barely move it from its
+    start.
     """
     later = make_second_phase(scale)
     alone = {name: value for name, value in later.items() if "pretraining" not in name and name != "learning_rate"}
@@ -71,7 +72,7 @@ TABLE_8 = Table(
 
 
 def after(part: str) -> Term:
-    """NDCG@10 after a fifth of the steps."""
+    """Return NDCG@10 after a fifth of the steps."""
     return term(f"{{suite}}+{part}/mean/ndcg_at_10", **ALONG)
 
 

@@ -1,4 +1,4 @@
-"""GTE figure 3a: how many sources the pairs come from, at an equal number of pairs and steps."""
+"""GTE figure 3a: the number of sources of the pairs, at an equal number of pairs and steps."""
 
 from typing import Any
 
@@ -13,27 +13,27 @@ SOURCES: dict[str, tuple[str | None, ...]] = {"smoke": ("planted", None)}
 FOUR = "services+modules+packages+commands"
 SOURCES |= dict.fromkeys(("desk", "lab"), ("services", FOUR, None))
 SOURCES |= dict.fromkeys(("small", "large"), (LARGEST, f"{LARGEST}+{OTHERS}", None))
-"""The largest, as in the paper; ten more, which the paper draws at random and does not name; None: all."""
+"""The largest source, as in the paper. Then ten more, which the paper draws at random and does not name. None: all."""
 NUM_ALL = {"smoke": 1, "desk": 9, "lab": 9, "small": 29, "large": 29}
 FEWEST, MORE = ({"sources": by_scale({scale: each[at] for scale, each in SOURCES.items()})} for at in (0, -2))
 ALL = {"sources": None}
 ALPHA = 0.5
-"""How sources are mixed, as in the paper (§3.4); the smoke corpus has one."""
+"""Mixing exponent of the sources, as in the paper (§3.4). The smoke corpus has one source."""
 
 
 def runs(scale: str) -> tuple[Run, ...]:
-    """GTE's first phase on growing numbers of sources; that on all is table 10's."""
+    """Return GTE's first phase on growing numbers of sources. The run on all sources is table 10's."""
     alpha = ALPHA if scale != "smoke" else None
     return grid(make_mixed_run(scale), mixing_alpha=alpha, sources=SOURCES[scale], seed=SEEDS)
 
 
 def count_sources(sources: str | None, scale: str) -> int:
-    """Return how many sources a run's field names."""
+    """Return the number of sources named in a run's field."""
     return NUM_ALL[scale] if sources is None else sources.count("+") + 1
 
 
 def draw_sources(frame: Any, axes: Any) -> None:
-    """A dot for each seed at its number of sources, a line through the means."""
+    """Draw a dot per seed at its number of sources, and a line through the means."""
     places = [
         count_sources(one if isinstance(one, str) else None, scale)
         for one, scale in zip(frame["sources"], frame["scale"], strict=True)

@@ -1,4 +1,4 @@
-"""GTE figure 3b: the batch size at a fixed number of steps; figure 13 has it at a fixed number of pairs."""
+"""GTE figure 3b: the batch size at a fixed number of steps. Figure 13 shows it at a fixed number of pairs."""
 
 from typing import Any
 
@@ -19,13 +19,13 @@ BUDGET |= dict.fromkeys(("small", "large"), PAPER_STEPS)
 
 
 def runs(scale: str) -> tuple[Run, ...]:
-    """GTE's first phase at each batch size; at our scales the largest is table 11's."""
+    """Return GTE's first phase at each batch size. At our scales, the largest is table 11's."""
     one = base(scale, **IMPROVED, **BUDGET.get(scale, {}))
     return grid(one, batch_size=BATCHES[scale], seed=(*SEEDS, *(fresh.DOUBLED if scale == "desk" else ())))
 
 
 def at(place: int) -> Term:
-    """NDCG@10 at a batch size, counted from the smallest, or from the largest where negative."""
+    """Return NDCG@10 at a batch size, counted from the smallest, or from the largest if negative."""
     return term(NDCG, **IMPROVED, batch_size=by_scale({scale: each[place] for scale, each in BATCHES.items()}))
 
 

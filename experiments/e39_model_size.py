@@ -1,4 +1,4 @@
-"""GTE figures 3c and 4: models of three sizes on the same batches, their scores and their losses along the steps."""
+"""GTE figures 3c and 4: models of three sizes on the same batches, their scores, and their losses along the steps."""
 
 from typing import Any
 
@@ -10,13 +10,13 @@ Size = dict[str, Any]
 
 
 def checkpoint(start: str, num_layers: int, hidden_size: int, learning_rate: float) -> Size:
-    """Return one of GTE's three (Table 3)."""
+    """Return one of GTE's three models (Table 3)."""
     sizes = {"num_layers": num_layers, "hidden_size": hidden_size}
     return {"start": start, "backbone": "bert", "learning_rate": learning_rate, **sizes}
 
 
 def from_words(*sizes: tuple[int, int]) -> tuple[Size, ...]:
-    """Return models of so many layers and dimensions that start from word vectors."""
+    """Return models with these numbers of layers and dimensions, initialised from word vectors."""
     return tuple({"start": "words", "num_layers": layers, "hidden_size": width} for layers, width in sizes)
 
 
@@ -37,7 +37,10 @@ SCORED, CURVES = IMPROVED | {"measure": "retrieval"}, IMPROVED | {"measure": "cu
 
 
 def runs(scale: str) -> tuple[Run, ...]:
-    """GTE's first phase by model size; at our scales the largest is table 11's. Curves share the trainings."""
+    """Return GTE's first phase by model size. At our scales, the largest is table 11's.
+
+    Curves share the training runs.
+    """
     kinds = tuple(of["measure"] for of in (SCORED, CURVES))
     return tuple(
         run for size in SIZES[scale] for run in grid(make_first_phase(scale), **size, measure=kinds, seed=SEEDS)
@@ -45,7 +48,7 @@ def runs(scale: str) -> tuple[Run, ...]:
 
 
 def at(place: int, metric: str) -> Term:
-    """A number of the models of one size, counted from the smallest, or from the largest where negative."""
+    """Return a metric of the models of one size, counted from the smallest, or from the largest if negative."""
     width = by_scale({scale: each[place]["hidden_size"] for scale, each in SIZES.items()})
     return term(metric, **SCORED, hidden_size=width)
 

@@ -1,4 +1,4 @@
-"""GTE figure 2: Recall@100 of BM25 and of a dense model after pre-training, collection by collection."""
+"""GTE figure 2: Recall@100 of BM25 and of a dense model after pre-training, by collection."""
 
 from experiments.e01_table1 import BM25
 from experiments.e31_prefixes import IN_FULL
@@ -10,7 +10,7 @@ RECALL = "{suite}/mean/recall_at_100"
 
 
 def runs(scale: str) -> tuple[Run, ...]:
-    """BM25 and table 11's first phase, both searched in full; nothing more is trained."""
+    """Return BM25 and table 11's first phase, both with exhaustive search. Nothing more is trained."""
     return (base(scale, **BM25, **IN_FULL), *grid(make_first_phase(scale, **IN_FULL), seed=SEEDS))
 
 
@@ -20,7 +20,7 @@ FIGURE = Figure(
     caption=(
         "Recall@100 after pre-training with the improved loss, and of BM25, by family of collections. A bar is the "
         "mean over n seeds, its whiskers the 95 % interval of that mean. The paper: fifteen collections of BEIR, and "
-        "SimCSE and Contriever beside them."
+        "SimCSE and Contriever as well."
     ),
     kind="bars",
     points="{suite}/{family}/recall_at_100",

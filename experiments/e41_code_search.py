@@ -1,4 +1,4 @@
-"""GTE tables 7 and 13: code search, the function that a docstring describes, by a model that is not trained on code."""
+"""GTE tables 7 and 13: code search from docstring to function, by a model without training on code."""
 
 from typing import Any
 
@@ -15,14 +15,14 @@ MRR = "mrr_at_10"
 
 
 def runs(scale: str) -> tuple[Run, ...]:
-    """Table 11's first phase and two references on functions of held-out packages; nothing more is trained."""
+    """Return table 11's first phase and two references on functions of held-out packages. Nothing more is trained."""
     full: dict[str, Any] = {"suite": SUITE[scale], "protocol": "full", "rerank_depth": None}
     references = (base(scale, **row, **full) for row in (BM25, SURROGATE))
     return (*references, *grid(make_first_phase(scale, **full), seed=SEEDS))
 
 
 def columns(name: str) -> tuple[Column, ...]:
-    """Return the score on one collection, at smoke on what stands in its place."""
+    """Return the score on one collection, or on its replacement at smoke."""
     return (
         Column(label="Python", value=f"{{suite}}/python-{name}/{MRR}", factor=100, scales=OURS),
         Column(label="planted", value=f"{{suite}}/mean/{MRR}", factor=100, scales=("smoke",)),
@@ -53,12 +53,12 @@ def table(number: int, name: str, candidates: str, printed: dict[str, Any]) -> T
 
 
 def at(name: str) -> Term:
-    """MRR@10 of the trained model on one collection."""
+    """Return MRR@10 of the trained model on one collection."""
     return term(f"{{suite}}/python-{name}/{MRR}", **TRAINED)
 
 
 def surpasses() -> tuple[bool, str]:
-    """Whether GTE's printed average is above those of models that are trained for code."""
+    """Whether GTE's printed average is above those of models trained for code."""
     means = {name: mean for name, (_, mean) in CODE_ALL.items()}
     others = {name: mean for name, mean in means.items() if name != "GTE base"}
     best = max(others, key=others.__getitem__)
@@ -66,14 +66,14 @@ def surpasses() -> tuple[bool, str]:
 
 
 def most_in_python() -> tuple[bool, str]:
-    """Whether GTE gains most on CodeRetriever, the best of the others, in Python."""
+    """Whether GTE gains most on CodeRetriever, the best other model, in Python."""
     both = zip(CODE_ALL["GTE base"][0], CODE_ALL["CodeRetriever"][0], strict=True)
     gains = [round(ours - theirs, 1) for ours, theirs in both]
     return max(gains) == gains[PYTHON], f"gains by language: {', '.join(map(str, gains))}; Python {gains[PYTHON]}"
 
 
 def harder_among_all() -> tuple[bool, str]:
-    """Whether each language is found better among a thousand candidates than among all."""
+    """Whether each language scores better among a thousand candidates than among all."""
     languages = ("Ruby", "JS", "Go", "Python", "Java", "PHP")
     both = zip(languages, CODE["GTE base"][0], CODE_ALL["GTE base"][0], strict=True)
     wrong = [f"{name} {few} among 1k, {every} among all" for name, few, every in both if few <= every]
@@ -81,7 +81,7 @@ def harder_among_all() -> tuple[bool, str]:
 
 
 def behind_cpt_code() -> tuple[bool, str]:
-    """Whether both sizes of cpt-code are ahead on the average among a thousand candidates."""
+    """Whether both sizes of cpt-code lead on the average among a thousand candidates."""
     own, others = CODE["GTE base"][1], [CODE[f"cpt-code {size}"][1] for size in "SM"]
     return own < min(others), f"{own}, and {' and '.join(map(str, others))}"
 

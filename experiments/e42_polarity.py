@@ -1,4 +1,4 @@
-"""GTE table 4: the polarity of film reviews, told without training by the words of a label, with and without prompt."""
+"""GTE table 4: zero-shot polarity of film reviews from the words of a label, with and without prompt."""
 
 from typing import Any
 
@@ -12,13 +12,13 @@ from repro.spec import Claim, Column, Experiment, Row, Run, Table, Term, base, g
 
 TRAINED = {**IMPROVED, "mixing_alpha": ALPHA}
 READY = {"smoke": "minilm-words"}
-"""At smoke in the place of MiniLM."""
+"""At smoke, a replacement of MiniLM."""
 UNTRAINED = "minilm-words"
 OURS = ("desk", "lab", "small", "large")
 
 
 def runs(scale: str) -> tuple[Run, ...]:
-    """Table 10's first phase at α = 0.5, and two encoders that are not trained here."""
+    """Return table 10's first phase at α = 0.5, and two encoders not trained here."""
     asked: dict[str, Any] = {"measure": "polarity"}
     names = dict.fromkeys((READY.get(scale, "minilm"), UNTRAINED))
     references = tuple(base(scale, **SURROGATE, surrogate=name, **asked) for name in names)
@@ -36,7 +36,7 @@ def at(verbaliser: str, **row: Any) -> Term:
 
 
 def printed(name: str) -> dict[str, float]:
-    """What the paper prints of one model; a way of writing it does not print is left out."""
+    """Return the paper's numbers of one model. Unprinted label wordings are omitted."""
     return {label: value for label, value in zip(("plain", "prompted"), POLARITY[name], strict=True) if value}
 
 
@@ -69,7 +69,7 @@ def matches_larger() -> tuple[bool, str]:
 
 
 def gap_closes() -> tuple[bool, str]:
-    """Whether prompted GTE is nearer to cpt-text, with prompt, than plain GTE is to it without."""
+    """Whether GTE with prompt is nearer to cpt-text with prompt than plain GTE is to plain cpt-text."""
     gaps = [round(large - own, 1) for own, large in zip(POLARITY["GTE base"], POLARITY["cpt-text, 6B"], strict=True)]
     return gaps[1] < gaps[0], f"{gaps[0]} points behind without, {gaps[1]} with"
 

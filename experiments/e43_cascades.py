@@ -1,27 +1,27 @@
-"""MRL figure 6: cascades, a text classified by a narrow prefix, and by a wider one only where that is unsure."""
+"""MRL figure 6: cascades. A narrow prefix classifies a text, and a wider one only the uncertain cases."""
 
 from typing import Any
 
-from experiments.e31_prefixes import NESTED, STATED, WIDTHS, nested_runs
+from experiments.e31_prefixes import NESTED, STATED, WIDTHS, list_nested_runs
 from repro.spec import Claim, Experiment, Figure, Row, Run, Term, pick, term
 
 CASCADE = NESTED | {"measure": "cascade"}
 OURS = ("desk", "lab")
 WHOLE = WIDTHS["desk"][-1]
 PRINTED = (37, 512, 14)
-"""Dimensions of a cascade and of the model that it matches, and the printed ratio."""
+"""Dimensions of a cascade and of the model with equal accuracy, and the printed ratio."""
 
 
 def runs(scale: str) -> tuple[Run, ...]:
-    """The nested models of figure 2, asked for classes; nothing more is trained."""
-    return nested_runs(scale, "cascade")
+    """Return the nested models of figure 2 as classifiers. Nothing more is trained."""
+    return list_nested_runs(scale, "cascade")
 
 
 LOOKS = {"width": ("o-", "#b5a000", "one width"), "cascade": ("s-", "#21918c", "cascade up to a width")}
 
 
 def draw_cascades(frame: Any, axes: Any) -> None:
-    """A dot for each width alone and for the cascade that ends at it, at its mean width."""
+    """Draw a dot for each width alone and for the cascade that ends at it, at its mean width."""
     size = FIGURE.x
     means = frame.groupby("part1")[[size, "value"]].mean().reset_index()
     for kind, (look, colour, label) in LOOKS.items():
@@ -61,13 +61,13 @@ FIGURE = Figure(
 
 
 def at(kind: str, metric: str) -> Term:
-    """Return a number of the whole vector at our scales, or of the cascade that ends at it."""
+    """Return a metric of the whole vector at our scales, or of the cascade that ends at it."""
     name, unit = metric.rpartition(" ")[::2][::-1]
     return term(f"{unit} {{suite}}+{kind}{WHOLE}/mean/{name}".strip(), **CASCADE)
 
 
 def fewer_dimensions() -> tuple[bool, str]:
-    """Whether 512 dimensions are fourteen times the 37 that a cascade needs."""
+    """Whether 512 dimensions are fourteen times the 37 dimensions of a cascade."""
     ratio = PRINTED[1] / PRINTED[0]
     return round(ratio) == PRINTED[2], f"{PRINTED[1]} / {PRINTED[0]} = {ratio:.1f}, printed {PRINTED[2]}"
 

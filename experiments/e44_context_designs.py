@@ -1,4 +1,4 @@
-"""Designs that might make the paper's architecture read its corpus, on validation domains; not in the paper."""
+"""Designs that might make the paper's architecture use its corpus, on validation domains. Not in the paper."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ SUITES = {"smoke": "planted-validation", "desk": "desk-validation", "lab": "desk
 
 
 def recipe(name: str) -> ByScale:
-    """Return a field's value in Table 1 at each scale of ours."""
+    """Return a field's value in Table 1 at each of our scales."""
     return by_scale({scale: getattr(base(scale), name) for scale in SCALES})
 
 
@@ -23,20 +23,22 @@ DESIGNS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("four times the context documents", {"num_contexts": MANY_CONTEXTS}),
     ("four vectors a context document", {"tokens_per_document": 4}),
     ("a first stage that learns faster", {"first_stage_rate": 0.2}),
-    ("both heads let the states through", {"heads": "both-identity"}),
+    ("both heads start as the identity", {"heads": "both-identity"}),
     ("clusters of a whole source", {"domain_column": "source"}),
 )
-"""Each differs from Table 1's contextual model in one field; none changes the architecture."""
+"""Each differs from Table 1's contextual model in one field. None changes the architecture."""
 FREQUENCY = ("with word frequencies (ours)", {"pooling": "frequency"})
 
 
 SEEDS = {"smoke": (0,), "desk": (0, 1, 2, 3, 4), "lab": (1,)}
-"""Seed 0 alone, at desk, left E.i without a spread to be judged by; with 1 beside it, it was said to need two more, of
-which the day afforded one; then two again."""
+"""Seed 0 alone, at desk, left E.i without a spread. With seed 1, two more seeds were estimated to be needed.
+
+First one was added, then two more.
+"""
 
 
 def runs(scale: str) -> tuple[Run, ...]:
-    """Each design, scored on the validation domains of the training sources."""
+    """Return each design, scored on the validation domains of the training sources."""
     at = scale if scale in SCALES else "lab"
     sizes = {"batch_size": CONTEXTUAL_BATCH[at], "cluster_size": CLUSTER[at], "suite": SUITES[at]}
     designs = (TABLE1 | changes for _, changes in (*DESIGNS, FREQUENCY))
@@ -54,18 +56,18 @@ TABLE = Table(
     name="context_designs",
     caption=(
         "Designs that might make a contextual model read its corpus, compared on validation domains of the training "
-        "sources: NDCG@10 with the own corpus, and what it is worth over a wrong one and over none, with the 95 % "
-        "interval over queries of the former."
+        "sources: NDCG@10 with in-corpus context, and its gain over out-of-corpus and no context, with the 95 % "
+        "interval of the former over queries."
     ),
     columns=(
-        Column(label="own corpus", value=OWN, factor=100),
+        Column(label="in-corpus", value=OWN, factor=100),
         *(
             Column(label=label, value=f"context_effect/{of}/mean/{part}", factor=100, decimals=2)
             for label, of, part in (
-                ("own − wrong", "own_minus_wrong", "difference"),
+                ("in − out-of-corpus", "own_minus_wrong", "difference"),
                 ("from", "own_minus_wrong", "low"),
                 ("to", "own_minus_wrong", "high"),
-                ("own − none", "own_minus_null", "difference"),
+                ("in-corpus − none", "own_minus_null", "difference"),
             )
         ),
     ),

@@ -1,4 +1,4 @@
-"""Why contextual batches lose on several views of a text, on validation domains; not in the paper."""
+"""Why contextual batches score lower with several views of a text, on validation domains. Not in the paper."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ TEXTS: dict[str, dict[str, str]] = {
     "documents": {"smoke": "planted-tiny", "desk": "desk", "lab": "desk"},
     "views": {"smoke": "planted-tiny", "desk": "desk-views", "lab": "desk-views"},
 }
-"""The same text: each document once, or its views too (`repro/data/mined/views.py`), all pairs of either."""
+"""The same text, with each document once or with its views too (`repro/data/mined/views.py`). All pairs are used."""
 ROWS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("documents", "one source a batch", NEITHER),
     ("documents", "clusters, filter", BATCHES),
@@ -24,7 +24,7 @@ ROWS: tuple[tuple[str, str, dict[str, Any]], ...] = (
 
 
 def runs(scale: str) -> tuple[Run, ...]:
-    """Biencoders on both texts, on batches of a source and of clusters, with the filter and without."""
+    """Return biencoders on both texts, with batches of a source or of clusters, with and without the filter."""
     at = scale if scale in SCALES else "lab"
     sizes: dict[str, Any] = {"batch_size": CONTEXTUAL_BATCH[at], "suite": SUITES[at], "num_pairs": None}
     found = (
@@ -36,7 +36,7 @@ def runs(scale: str) -> tuple[Run, ...]:
 
 
 def clusters(kind: dict[str, Any], scale: str) -> dict[str, int]:
-    """Return the size of clusters, of batches that have them."""
+    """Return the cluster size of batches that have clusters."""
     return {"cluster_size": CLUSTER[scale]} if kind["sampler"] == "cluster" else {}
 
 

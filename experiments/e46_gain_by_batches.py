@@ -1,7 +1,7 @@
-"""What the contextual architecture gains, by the kind of batch it is trained on; not in the paper.
+"""The gain of the contextual architecture, by the kind of its training batches. Not in the paper.
 
-The paper's architecture reads documents of the batch as its context, so a batch of one domain shows it in training what
-a searched collection shows it later. Table 1 has a row of such batches, which no claim was about.
+The paper's architecture reads documents of the batch as its context. A batch of one domain therefore resembles a
+searched collection. Table 1 has a row of such batches, but no claim covered it.
 """
 
 from typing import Any
@@ -32,7 +32,7 @@ KINDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 def runs(scale: str) -> tuple[Run, ...]:
-    """Both models on each kind of batch, on seeds that nobody had looked at when the claims were stated."""
+    """Return both models on each kind of batch, on seeds not examined when the claims were stated."""
     at = scale if scale in SCALES else "lab"
     found = []
     for pair in KINDS.values():
@@ -45,21 +45,21 @@ def runs(scale: str) -> tuple[Run, ...]:
 
 
 NDCG = "{suite}/mean/ndcg_at_10"
-UNDER = {"own": "own corpus", "wrong": "wrong corpus", "null": "no context"}
+UNDER = {"own": "in-corpus", "wrong": "out-of-corpus", "null": "no context"}
 COMPARED = {
-    "own corpus − biencoder": ("own corpus", "biencoder"),
-    "own − wrong corpus": ("own corpus", "wrong corpus"),
-    "own corpus − no context": ("own corpus", "no context"),
+    "in-corpus − biencoder": ("in-corpus", "biencoder"),
+    "in-corpus − out-of-corpus": ("in-corpus", "out-of-corpus"),
+    "in-corpus − no context": ("in-corpus", "no context"),
 }
 LOOKS = {
-    "own corpus − biencoder": ("#440154", "o"),
-    "own − wrong corpus": ("#21918c", "s"),
-    "own corpus − no context": ("#b5a000", "^"),
+    "in-corpus − biencoder": ("#440154", "o"),
+    "in-corpus − out-of-corpus": ("#21918c", "s"),
+    "in-corpus − no context": ("#b5a000", "^"),
 }
 
 
 def rows() -> tuple[tuple[str, str, Row], ...]:
-    """Return each kind of batch, each model and context, and its row."""
+    """Return each kind of batch, model and context with its row."""
     found: list[tuple[str, str, Row]] = []
     for kind, (biencoder, contextual) in KINDS.items():
         found.append((kind, "biencoder", Row(label=f"{kind}: biencoder", of=pick(**biencoder))))
@@ -70,8 +70,8 @@ def rows() -> tuple[tuple[str, str, Row], ...]:
     return tuple(found)
 
 
-def draw_gains(frame: Any, axes: Any) -> None:
-    """A mark a seed for what a contextual model gains on each kind of batch, a line for their mean."""
+def draw_gains(frame: Any, axes: Any) -> str:
+    """Draw the gain of a contextual model on each kind of batch. One mark per seed, and a line at the mean."""
     scores = frame.pivot_table(index="seed", columns="series", values=NDCG)
     for number, (label, (one, other)) in enumerate(COMPARED.items()):
         colour, mark = LOOKS[label]
@@ -88,6 +88,7 @@ def draw_gains(frame: Any, axes: Any) -> None:
     axes.set_xticks(range(len(KINDS)), list(KINDS))
     axes.set_ylabel(DIFFERENCE)
     axes.legend(frameon=False, fontsize="small", loc="lower left", bbox_to_anchor=(0.0, 1.0))
+    return "mark: one seed; dash: mean over n seeds"
 
 
 FIGURE = Figure(
@@ -117,7 +118,7 @@ TABLE = Table(
 
 
 def make_term(row: dict[str, Any], context: str = "") -> Term:
-    """A model under a context ("" is its own corpus)."""
+    """Return a model under a context ("" is its own corpus)."""
     return term(NDCG.replace("{suite}", f"{{suite}}+{context}") if context else NDCG, **row)
 
 
@@ -150,7 +151,7 @@ SAYS: tuple[tuple[str, str, Term], ...] = (
         make_term(ARCHITECTURE_DOMAIN, "wrong"),
     ),
 )
-"""Id, what is claimed, and what the architecture on such batches, with its own corpus, is compared with."""
+"""Id, claim, and the comparison for the architecture on such batches with in-corpus context."""
 CLAIMS = tuple(
     Claim.order(
         id,

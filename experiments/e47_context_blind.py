@@ -1,7 +1,7 @@
-"""What documents add to the contextual architecture: the same model trained without any; not in the paper.
+"""The contribution of documents to the contextual architecture: the same model trained without any. Not in the paper.
 
-A context-blind model reads learned null vectors and soft prompts in front of every text. What the searched corpus adds
-is the score of the contextual model under it less that of the context-blind model.
+A context-blind model reads learned null vectors and soft prompts in front of every text. The gain from the searched
+corpus is the score of the contextual model with in-corpus context less that of the context-blind model.
 """
 
 from typing import Any
@@ -21,7 +21,7 @@ from repro.spec import Column, Experiment, Row, Run, Table, base, pick
 SCALES = ("smoke", "desk")
 SEEDS = {"smoke": (0,), "desk": fresh.TABLE1}
 CHANGES: dict[str, dict[str, Any]] = {"smoke": {"known_positives": "mask", "backbone": "bert"}, "desk": {}}
-"""At smoke, where nothing is compared, the settings of mini that no other run there has."""
+"""Smoke compares nothing. It uses settings of mini that no other smoke run has."""
 KINDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "one domain a batch": (NEITHER_DOMAIN, ARCHITECTURE_DOMAIN),
     "one source a batch": (NEITHER, ARCHITECTURE),
@@ -31,7 +31,7 @@ RANDOM = {"test_contexts": "own+random"}
 
 
 def runs(scale: str) -> tuple[Run, ...]:
-    """All rows of the first kind of batches come first: biencoder, contextual, the same under random text, blind."""
+    """Return the first kind of batches first: biencoder, contextual, contextual with random text, context-blind."""
     same = CHANGES[scale] | {"batch_size": PLAIN_BATCH[scale]}
     return tuple(
         base(scale, **row | same, seed=seed)
@@ -42,17 +42,17 @@ def runs(scale: str) -> tuple[Run, ...]:
 
 
 def rows() -> tuple[Row, ...]:
-    """Return the rows of the table; of own less random, both are of the same trained weights."""
+    """Return the rows of the table. The difference of in-corpus and random context uses the same trained weights."""
     found: list[Row] = []
     for kind, (biencoder, contextual) in KINDS.items():
         whole = contextual | {"test_contexts": base("desk").test_contexts}
         found += [
             Row(label=f"{kind}: biencoder", of=pick(**biencoder)),
-            Row(label=f"{kind}: contextual, own corpus", of=pick(**whole)),
-            Row(label="· wrong corpus as context", of=pick(**whole), context="wrong"),
+            Row(label=f"{kind}: contextual, in-corpus", of=pick(**whole)),
+            Row(label="· out-of-corpus context", of=pick(**whole), context="wrong"),
             Row(label="· null context", of=pick(**whole), context="null"),
-            Row(label="· own corpus, again", of=pick(**contextual | RANDOM)),
-            Row(label="· random training text as context", of=pick(**contextual | RANDOM), context="random"),
+            Row(label="· in-corpus, again", of=pick(**contextual | RANDOM)),
+            Row(label="· random training text", of=pick(**contextual | RANDOM), context="random"),
             Row(label=f"{kind}: context-blind", of=pick(**contextual | BLIND), context="null"),
         ]
     return tuple(found)

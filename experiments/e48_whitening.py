@@ -1,8 +1,8 @@
-"""What a corpus is worth to a model that exists: vectors whitened by the corpus' own moments; not in the paper.
+"""Value of a corpus for a finished model: vectors whitened by the corpus's moments. Not in the paper.
 
-The paper trains an architecture to read documents of the searched corpus. Here two moments of the corpus' vectors do
-the adapting, after training and without any. The same model is whitened by another corpus and by training text, so
-that what the *own* corpus gives is told apart from what whitening gives.
+The paper trains an architecture to read documents of the searched corpus. Here, two moments of the corpus's vectors
+adapt the model without any training. The same model is also whitened by another corpus and by training text. This
+separates the effect of the *right* corpus from the effect of whitening.
 """
 
 from typing import Any
@@ -18,7 +18,7 @@ BIENCODER, CONTEXTUAL = NEITHER_DOMAIN | WHITENED, ARCHITECTURE_DOMAIN | WHITENE
 
 
 def runs(scale: str) -> tuple[Run, ...]:
-    """Return MiniLM as it is and both models on batches of one domain, whitened.
+    """Return plain MiniLM and both models on batches of one domain, whitened.
 
     The contextual model's scores under its contexts, and BM25's, are those of Table 1.
     """
@@ -32,12 +32,12 @@ def runs(scale: str) -> tuple[Run, ...]:
 MODELS: dict[str, dict[str, Any]] = {
     "MiniLM as it is": MINILM,
     "biencoder": BIENCODER,
-    "contextual, own corpus": CONTEXTUAL,
+    "contextual, in-corpus": CONTEXTUAL,
 }
-SOURCES = {"": "own corpus", "-wrong": "another corpus", "-random": "training text"}
+SOURCES = {"": "searched corpus", "-wrong": "another corpus", "-random": "training text"}
 COUNTS = {"16": 0, "64": 1, "256": 2, "": 3}
 LOOKS = {"": "-", "-wrong": "--", "-random": ":"}
-COLOURS = {"MiniLM as it is": "#440154", "biencoder": "#21918c", "contextual, own corpus": "#b5a000"}
+COLOURS = {"MiniLM as it is": "#440154", "biencoder": "#21918c", "contextual, in-corpus": "#b5a000"}
 
 
 def draw_gains(frame: Any, axes: Any) -> None:
@@ -55,7 +55,7 @@ def draw_gains(frame: Any, axes: Any) -> None:
                 axes.plot(list(shown), list(shown.values()), LOOKS[source], marker="o", color=colour, label=label)
     axes.axhline(0, color="grey", linewidth=0.8)
     axes.set_xticks(list(COUNTS.values()), [count or "all" for count in COUNTS])
-    axes.legend(frameon=False, fontsize="x-small", loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2)
+    axes.legend(frameon=False, fontsize="x-small", loc="lower left", bbox_to_anchor=(0.0, 1.0))
 
 
 FIGURE = Figure(
@@ -71,7 +71,7 @@ FIGURE = Figure(
     parts=("vectors",),
     x="part1",
     y="value",
-    x_label="documents whose moments are taken",
+    x_label="documents for the moments",
     y_label="gain in NDCG@10 (points)",
     factor=100,
     series=tuple(Row(label=label, of=pick(**row)) for label, row in MODELS.items()),
@@ -80,7 +80,7 @@ FIGURE = Figure(
 
 VIEWS = {
     "as it is": "",
-    "own corpus": "+whitened",
+    "searched corpus": "+whitened",
     "another corpus": "+whitened-wrong",
     "training text": "+whitened-random",
     "16 documents": "+whitened16",
@@ -95,16 +95,17 @@ NDCG = "mean/ndcg_at_10"
 TABLE = Table(
     name="whitening_table",
     caption=(
-        "NDCG@10 of vectors adapted to the searched corpus without training. Whitened by all documents of the own "
-        "corpus, of another one, by as many training documents, and by 16, 64 or 256 of the own. Baselines use the own "
-        "corpus. Shrinkage s and the parameters of baselines are chosen on validation domains. The last column is what "
-        "the contextual model takes from its own corpus as context: its score less that under another corpus."
+        "NDCG@10 of vectors adapted to the searched corpus without training. Whitened by all documents of the "
+        "searched corpus, of another one, by as many training documents, and by 16, 64 or 256 of the searched corpus. "
+        "Baselines use the searched corpus. Shrinkage s and the parameters of baselines are chosen on validation "
+        "domains. The last column is the gain of the contextual model from in-corpus context: its score less that with "
+        "out-of-corpus context."
     ),
     columns=(
         *(Column(label=label, value=f"{{suite}}{view}/{NDCG}", factor=100) for label, view in VIEWS.items()),
         Column(label="s", value="adaptation/whitened/parameter", decimals=2),
         Column(
-            label="context: own − wrong",
+            label="context: in − out-of-corpus",
             value="context_effect/own_minus_wrong/mean/difference",
             factor=100,
             decimals=2,

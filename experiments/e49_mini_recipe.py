@@ -1,4 +1,4 @@
-"""Settings tried for the scale `mini`, compared on validation collections like and unlike the training text.
+"""Settings tried for the scale `mini`, compared on validation collections similar and dissimilar to the training text.
 
 One factor changes at a time, starting from a biencoder and a contextual model on batches of one domain. All runs use
 seed 100, which no claim uses. The test suite is not read.

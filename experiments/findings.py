@@ -1,4 +1,7 @@
-"""What each experiment shows, in one or two sentences for the results page. Numbers live in the tables and claims."""
+"""The result of each experiment in one or two sentences, for the results page.
+
+Numbers live in the tables and claims.
+"""
 
 FINDINGS: dict[int, str] = {
     1: "At `desk`, contextual batches beat plain ones, and both ideas together beat each alone. The architecture alone "

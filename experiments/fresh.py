@@ -1,6 +1,6 @@
-"""Seeds as plain data: those that are trained beside the first three, and those that judge each claim.
+"""Seeds as plain data: those trained in addition to the first three, and those that judge each claim.
 
-A claim that was worded after some records existed is judged by records that were made later.
+A claim worded after some records existed is judged by later records.
 """
 
 from collections.abc import Sequence
@@ -11,18 +11,18 @@ from repro.spec import by_scale, term
 BEGUN = "2026-11-21"
 """The day of the first claims, before any record."""
 STATED: dict[str, Any] = {"stated": "2026-11-22"}
-"""What a claim says of itself that was worded on that day; `RESTATED` if its wording changed then."""
+"""Metadata of a claim worded on that day. `RESTATED` if its wording changed then."""
 RESTATED: dict[str, Any] = STATED | {"version": 2}
 
 HALF_A_POINT = 0.005
-"""The δ of an order: the smallest gain that the paper's Table 1 counts as one is 0.7 points (62.4 to 63.1)."""
+"""The δ of an order. The smallest gain that the paper's Table 1 counts is 0.7 points (62.4 to 63.1)."""
 A_TENTH_A_DOUBLING = 0.001
-"""The δ of a slope: over the four to six doublings of an axis at desk about half a point."""
+"""The δ of a slope: about half a point over the four to six doublings of an axis at desk."""
 
 MET_BY_BLIND: dict[str, Any] = {"caveat": "a context-blind model would meet it"}
-"""What a claim says of itself if a model that ignores its context meets it."""
+"""Metadata of a claim that a model without context can also meet."""
 CONTEXT_BLIND = {"sequence_dropout": 1.0, "test_contexts": "null"}
-"""The context-blind model of a contextual one: trained without documents, scored with null vectors."""
+"""The context-blind counterpart of a contextual model: trained without documents, scored with null vectors."""
 NDCG_OF_BLIND = "{suite}+null/mean/ndcg_at_10"
 
 
@@ -31,7 +31,7 @@ def blind(row: dict[str, Any]) -> dict[str, Any]:
     return {"blind": term(NDCG_OF_BLIND, **row | CONTEXT_BLIND)}
 
 
-# ---- seeds that are trained beside the first three
+# ---- seeds trained in addition to the first three
 
 TABLE1 = tuple(range(3, 8))
 """Table 1 at desk: contextual batches with either architecture."""
@@ -40,30 +40,30 @@ ROWS_AT_LAB = (4, 5, 6)
 OTHER_ROWS: tuple[int, ...] = ()
 """Table 1 at desk: the row of random batches."""
 SOURCE_ROWS = (0, *TABLE1)
-"""Table 1 at desk: the rows of one source per batch. Seed 0 is the one that a reader's own machine runs."""
+"""Table 1 at desk: the rows of one source per batch. Seed 0 is the one that a user's own machine runs."""
 GRID: tuple[int, ...] = ()
 GRID_CLUSTERS = (64, 128, 256, 512, 1024, 4096)
-"""Figures 2, 3, 4, 12 and 13 at desk: filtered biencoders, seeds and cluster sizes."""
+"""Figures 2, 3, 4, 12 and 13 at desk: seeds and cluster sizes of filtered biencoders."""
 PACKING = tuple(range(3, 13))
-"""Figure 14 at desk: both orders of packing at the smallest clusters."""
+"""Figure 14 at desk: both packing orders at the smallest clusters."""
 SUPERVISED = (3, 4, 5, 6)
 """Figure 11 at desk."""
 BY_CLUSTER = (0, 3, 4, 5, 6)
-"""Figure 10 at desk, after a first phase that all cluster sizes share."""
+"""Figure 10 at desk, after a first phase shared by all cluster sizes."""
 OVERFITTED = (0, 3, 4, 5, 6)
-"""Figure 5 at desk, on few pairs and at the whole rate."""
+"""Figure 5 at desk, with few pairs and the full learning rate."""
 MEASURED = (3, 4, 5)
-"""Table 4 and the false negatives of §4.1: draws of documents and clusters, seconds each, no training."""
+"""Table 4 and the false negatives of §4.1: draws of documents and clusters. Seconds each, no training."""
 NEIGHBOURS = (*MEASURED, 6, 7)
 """Table 3: draws of documents."""
 TASKS = (3, 4, 5)
 """Table 2 at desk: contextual models of Table 1."""
 SCORED = tuple(range(8, 16))
-"""Figures 15 and 16 at desk: contextual models that Table 1 lacks."""
+"""Figures 15 and 16 at desk: contextual models not in Table 1."""
 CROSSED = (*SCORED, *range(16, 25))
 """Figure 7 at desk."""
 REPACKED = (3, 4)
-"""Figure 6: packings, nothing is trained."""
+"""Figure 6: packings. Nothing is trained."""
 UNFILTERED: tuple[int, ...] = ()
 """Figure 3 at desk: biencoders without the filter."""
 DEPTHS = tuple(range(3, 12))
@@ -71,17 +71,17 @@ DEPTHS = tuple(range(3, 12))
 DOUBLED = tuple(range(3, 10))
 """GTE's batch sizes at desk."""
 READING = (4, 5, 6, 7, 8)
-"""All three models of context_emergence at lab, after the steps that all of them have."""
+"""All three models of context_emergence at lab, at the largest number of steps they share."""
 FREQUENCY = (3, 4, 5, 6)
-"""The contextual model that is given word frequencies, after the most steps at desk."""
+"""The contextual model with given word frequencies, after the most steps at desk."""
 NESTED = (3, 4, 5, 6)
 """MRL's figures 2 and 7: the nested model and the plain one."""
 WIDTHS = (3, 4)
 """Nested models with word frequencies, under either loss."""
 PLANTED = tuple(range(3, 16))
-"""The planted corpus with and without its context: both architectures trained longest."""
+"""The planted corpus with and without its context: both architectures with the longest training."""
 BY_BATCHES = (0, *TABLE1)
-"""Both models of Table 1 on batches of one domain, at desk. Seed 0 is the one that a reader's own machine runs."""
+"""Both models of Table 1 on batches of one domain, at desk. Seed 0 is the one that a user's own machine runs."""
 BY_BATCHES_AT_LAB = (4, 5, 6)
 """The same at lab, where the claims were worded from seeds 1 to 3."""
 

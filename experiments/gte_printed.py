@@ -1,4 +1,4 @@
-"""What GTE prints (Li et al. 2023): its tables as numbers, and the arithmetic between them as claims."""
+"""Numbers printed in GTE (Li et al. 2023): its tables, and claims about the arithmetic between them."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ BEIR = {
     "GTE base": ((31.8, 64.0, 36.2, 35.3, 50.8, 36.9, 41.0, 18.2, 39.9, 85.0, 33.2, 22.5, 72.7, 21.0, 74.1), 44.2),
     "GTE large": ((31.7, 64.8, 38.1, 34.5, 49.2, 40.6, 41.3, 18.5, 39.8, 84.8, 33.6, 22.7, 70.5, 25.4, 74.1), 44.6),
 }
-"""Table 5: NDCG@10 of fifteen datasets, and the printed average; CPT-S lacks four."""
+"""Table 5: NDCG@10 of fifteen datasets, and the printed average. CPT-S lacks four."""
 WEIGHTS = (12, 11, 3, 4, 15, 10, 1)
 MTEB = {
     "GTE small, unsupervised": ((71.0, 44.9, 82.4, 57.5, 43.4, 77.2, 30.4), 58.5),
@@ -41,17 +41,17 @@ MTEB = {
     "GTE base": ((73.0, 46.1, 84.3, 58.6, 51.2, 82.3, 30.7), 62.4),
     "GTE large": ((73.3, 46.8, 85.0, 59.1, 52.2, 83.4, 31.7), 63.1),
 }
-"""Table 6: seven categories, and the printed average over 56 datasets; GTE's own rows."""
+"""Table 6: seven categories, and the printed average over 56 datasets. GTE's own rows."""
 E5 = {
     "small": ((67.0, 41.7, 78.2, 53.1, 40.8, 68.8, 25.2), 54.2),
     "base": ((67.9, 43.4, 79.2, 53.5, 42.9, 69.5, 24.3), 55.5),
     "large": ((69.0, 44.3, 80.3, 54.4, 44.2, 69.9, 24.8), 56.4),
 }
-"""And E5's before fine-tuning."""
+"""E5's rows before fine-tuning."""
 FINE_TUNED = {"E5 large": 61.4, "InstructOR large": 61.6, "OpenAI ada-002": 61.0}
 TEN_TIMES = {"InstructOR xl": 61.8, "GTR xxl": 59.0, "Sentence-T5 xxl": 59.5}
 WEIGHTS_OF = {"GTE small": 30, "E5 large": 330}
-"""Averages of other models after fine-tuning, larger ones apart; millions of weights."""
+"""Averages of other models after fine-tuning, with larger ones listed separately. Millions of weights."""
 POLARITY: dict[str, Any] = {
     "E5 base": (None, 81.3),
     "E5 large": (None, 85.3),
@@ -76,7 +76,7 @@ CODE_ALL = {
 }
 """Table 7: the same among all candidates."""
 PYTHON = 3
-"""The place of Python in both."""
+"""Column of Python in both."""
 STEPS = {10: 56.4, 20: 59.0, 30: 57.8, 40: 57.7, 50: 59.0}
 """Table 8: MTEB by thousands of steps."""
 STAGES = {"PT": 59.0, "FT": 57.8, "Full": 62.4}
@@ -85,11 +85,11 @@ MIXING = {0.0: (36.7, 73.2, 55.4), 0.3: (44.6, 75.9, 58.9), 0.5: (44.2, 76.5, 59
 LOSSES = {"vanilla": (57.3, 61.8), "improved": (57.8, 62.4)}
 """Table 11: MTEB after pre-training of 30 k steps, and after fine-tuning."""
 SATURATED = 0.5
-"""Points that a saturated score may still move."""
+"""Points within which a score counts as saturated."""
 
 
 def sizes_add_up() -> tuple[bool, str]:
-    """Whether the sizes of Table 1 sum to the printed total, as far as nine rounded numbers can say."""
+    """Whether the sizes of Table 1 sum to the printed total, within the rounding of nine numbers."""
     found, datasets = sum(size for _, _, size in SIZES.values()), sum(number for number, _, _ in SIZES.values())
     return abs(found - TOTAL) <= len(SIZES) / 2 and datasets == 33, (
         f"{found} M where {TOTAL} M is printed: nine roundings allow {len(SIZES) / 2:g}; {datasets} datasets"
@@ -115,7 +115,7 @@ def means_follow(rows: dict[str, Any], weights: tuple[int, ...] | None = None) -
 
 
 def tables_agree() -> tuple[bool, str]:
-    """Whether the tables print the same models with the same numbers."""
+    """Whether the tables print the same numbers for the same models."""
     pairs = {
         "Table 8 at 50 k and Table 9, PT": (STEPS[50], STAGES["PT"]),
         "Table 9, PT and Table 6, unsupervised": (STAGES["PT"], MTEB["GTE base, unsupervised"][1]),
@@ -129,7 +129,7 @@ def tables_agree() -> tuple[bool, str]:
 
 
 def ahead_on_beir() -> tuple[bool, str]:
-    """Whether each size is ahead of BM25, E5 of its size, SimCSE and Contriever over BEIR, and base like E5 large."""
+    """Whether each size beats BM25, E5 of its size, SimCSE and Contriever over BEIR, and base equals E5 large."""
     rows = {size: (BEIR[f"GTE {size}"][1], BEIR[f"E5 {size}"][1]) for size in E5}
     told = ", ".join(f"{size} {own} and {other}" for size, (own, other) in rows.items())
     most = max(BEIR[name][1] for name in ("BM25", "SimCSE", "Contriever"))
@@ -138,27 +138,27 @@ def ahead_on_beir() -> tuple[bool, str]:
 
 
 def ahead_of_e5() -> tuple[bool, str]:
-    """Whether each size is ahead of E5 of its size in every category before fine-tuning."""
+    """Whether each size beats E5 of its size in every category before fine-tuning."""
     pairs = {size: tuple(zip(MTEB[f"GTE {size}, unsupervised"][0], E5[size][0], strict=True)) for size in E5}
     least = min(own - other for each in pairs.values() for own, other in each)
     return least > 0, f"by {least:.1f} points and more"
 
 
 def ahead_of_larger() -> tuple[bool, str]:
-    """Whether the base model is ahead of OpenAI's and of models of ten times its size, the large one by 1.5 points."""
+    """Whether base beats OpenAI's model and models of ten times its size, and large beats them by 1.5 points."""
     own, others = MTEB["GTE base"][1], [*TEN_TIMES.values(), FINE_TUNED["OpenAI ada-002"]]
     lead = round(MTEB["GTE large"][1] - FINE_TUNED["InstructOR large"], 1)
     return own > max(others) and lead == 1.5, f"{own} against {max(others)} at most; InstructOR large is {lead} behind"
 
 
 def small_is_enough() -> tuple[bool, str]:
-    """Whether the small model is as good as E5 large, with a tenth of its weights."""
+    """Whether the small model equals E5 large, with a tenth of its weights."""
     own, other = MTEB["GTE small"][1], FINE_TUNED["E5 large"]
     return own == other and WEIGHTS_OF["E5 large"] >= 10 * WEIGHTS_OF["GTE small"], f"{own} and {other}"
 
 
 def saturates_at_20k() -> tuple[bool, str]:
-    """Whether the score stays where it is from 20 k steps on."""
+    """Whether the score is constant from 20 k steps on."""
     later = [score for steps, score in STEPS.items() if steps > 20]
     moved = max(abs(score - STEPS[20]) for score in later)
     return moved <= SATURATED, f"{STEPS[20]} at 20 k, then {', '.join(map(str, later))}: it moves by {moved:.1f}"
@@ -178,7 +178,7 @@ def extremes_are_not_best() -> tuple[bool, str]:
 
 
 def most_languages() -> tuple[bool, str]:
-    """Whether GTE is ahead of CodeBERT and GraphCodeBERT in most languages."""
+    """Whether GTE beats CodeBERT and GraphCodeBERT in most languages."""
     ours, others = CODE["GTE base"][0], [CODE[name][0] for name in ("CodeBERT", "GraphCodeBERT")]
     ahead = sum(own > max(rest) for own, *rest in zip(ours, *others, strict=True))
     return ahead > len(ours) / 2, f"ahead in {ahead} of {len(ours)}"

@@ -1,11 +1,11 @@
-"""The main sentences and questions, each with the claim that judges it: what the page of results begins with."""
+"""Headline sentences and questions of the results page, each with the claim that judges it."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Headline:
-    """A sentence in short, what the paper prints of it, and the id of the claim that judges it."""
+    """A short sentence, the paper's number, and the id of the claim that judges it."""
 
     says: str
     paper: str
@@ -35,4 +35,4 @@ HEADLINES = tuple(
         ("a greedy tour beats random packing at the smallest clusters", "", "F14.a"),
     )
 )
-"""The paper's numbers: of Table 1, and of Table 2's retrieval for two contexts; elsewhere it prints none."""
+"""The paper's numbers come from Table 1, and from Table 2's retrieval for two contexts. Elsewhere it prints none."""

@@ -1,6 +1,6 @@
-"""Sentences of the paper that no claim judges, each with the reason, and places where the paper contradicts itself.
+"""Sentences of the paper without a claim, each with the reason, and contradictions within the paper.
 
-With the claims of the experiments these are all numbers and comparisons of the paper and its appendix.
+Together with the experiments' claims, they cover all numbers and comparisons of the paper and its appendix.
 """
 
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class NotJudged:
-    """A sentence or number of the paper that nothing here judges, and why."""
+    """A sentence or number of the paper without a claim, and the reason."""
 
     source: str
     says: str
@@ -17,7 +17,7 @@ class NotJudged:
 
 @dataclass(frozen=True)
 class Erratum:
-    """Where the paper contradicts itself or its data; `claim` is the identity that shows it, if it is arithmetic."""
+    """A contradiction within the paper or with its data. `claim` is the identity that shows it, if it is arithmetic."""
 
     source: str
     says: str

@@ -1,1 +1,1 @@
-"""How a kind of picture is drawn; nothing here knows an experiment, a run or a record."""
+"""Draw each kind of picture. Nothing in this package depends on an experiment, a run or a record."""

@@ -1,7 +1,7 @@
-"""Crossed heat maps: each cell less its row's own, as a diverging colour; beside it each row's mean with its interval.
+"""Draw a crossed heat map: the difference of each cell from its row's diagonal, and the mean per row with its interval.
 
-Rows and columns have the same names. The diagonal is a row's own score, written as it is. The picture answers whether
-a row does better in another's column than in its own: colours are centred at zero and alike on both sides.
+Rows and columns have the same names. The diagonal shows a row's own score. The picture answers whether a row scores
+better in another's column than in its own. Colours are diverging, centred at zero and symmetric.
 """
 
 from __future__ import annotations
@@ -9,27 +9,28 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.collections import QuadMesh
 from matplotlib.colors import TwoSlopeNorm
 from matplotlib.figure import Figure
 
 from figures.heatmap import BRIGHT, luminance
-from figures.intervals import compute_intervals, count_words, format_interval_words
+from figures.intervals import compute_intervals, describe_interval, format_counts
 from figures.style import GREY, INK, format_value, label_values, make_axes, sort_values
 
 COLOURS = "PuOr"
-"""Two hues whose lightness falls evenly from the middle: signs are told apart by the numbers, strength in grey too."""
+"""Two hues whose lightness falls evenly from the middle. Numbers show the sign, and strength is visible in grey too."""
 ALL = "mean over rows"
 FINE = 1.0
-"""Where no cell differs by as much, a second decimal tells them apart."""
+"""If no cell differs by this much, numbers get a second decimal."""
 
 
 def draw_crossed(
     frame: pd.DataFrame, *, x: str, y: str, cell: str, x_label: str, y_label: str, unit: str
 ) -> tuple[Figure, str]:
-    """Return the figure of one system under each column, and what its numbers and whiskers are.
+    """Return the figure of one system under each column, and a description of its numbers and whiskers.
 
-    A seed's difference is taken within the seed. A row without its own score has no differences; a seed without any
-    other score has no mean.
+    Differences are computed within each seed. A row without its own score has no differences. A seed without any other
+    score has no mean.
     """
     names = sort_values(frame[y]) if frame[y].nunique() >= frame[x].nunique() else sort_values(frame[x])
     scores = frame.pivot_table(index=["seed", y], columns=x, values=cell).reindex(columns=names)
@@ -42,21 +43,23 @@ def draw_crossed(
         1.6 + 0.43 * count, height, num_panels=2, width_ratios=(max(2.0, 0.5 * count), 2.0), sharey=True
     )
     figure.set_size_inches(3.6 + 0.5 * count, height)
-    _draw_cells(apart.groupby(level=1).mean().reindex(names), own.groupby(level=1).mean().reindex(names), grid)
+    cells = apart.groupby(level=1).mean().reindex(names)
+    mesh = _draw_cells(cells, own.groupby(level=1).mean().reindex(names), grid)
+    bar = figure.colorbar(mesh, ax=[grid, side], label=f"other less own {unit}".rstrip(), aspect=30)
+    bar.outline.set_visible(False)
     means = _compute_cell_means(apart, names)
     _draw_means(means, side, unit)
     grid.set(xlabel=x_label, ylabel=y_label)
     grid.set_yticks([*np.arange(count) + 0.5, count + 0.5], [*map(format_value, names), ALL])
     grid.set_ylim(count + 1, 0)
     counts = frame.groupby([x, y])["seed"].nunique()
-    note = f"cells and diagonal: mean over seeds, {count_words(counts)}; " + format_interval_words(
-        means["n"], "whiskers"
-    )
+    note = f"cells and diagonal: mean over seeds, {format_counts(counts)}; " + describe_interval(means["n"], "whiskers")
     return figure, note
 
 
-def _draw_cells(apart: pd.DataFrame, own: pd.Series, axes: Axes) -> None:
-    numbers = apart.to_numpy(float)
+def _draw_cells(apart: pd.DataFrame, own: pd.Series, axes: Axes) -> QuadMesh:
+    """Draw the differences, the scores on the diagonal, and the mean difference of each column in the last row."""
+    numbers = np.vstack([apart.to_numpy(float), apart.mean().to_numpy(float)])
     most = np.nanmax(np.abs(numbers), initial=0.0) or 1.0
     norm, count = TwoSlopeNorm(0.0, -most, most), len(apart)
     decimals = 1 if most >= FINE else 2
@@ -70,6 +73,8 @@ def _draw_cells(apart: pd.DataFrame, own: pd.Series, axes: Axes) -> None:
     label_values(axes, list(apart.columns), [place + 0.5 for place in range(count)])
     axes.grid(False)
     axes.spines[["left", "bottom"]].set_visible(False)
+    axes.axhline(count, color=GREY, linewidth=0.9)
+    return mesh
 
 
 def _write(axes: Axes, row: int, column: int, text: str, colour: str, *, bold: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""Draws a picture of a named kind from a table of values, and saves it with its data."""
+"""Draw a picture of a given kind from a table of values and save it together with its data."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from figures.style import format_value, make_axes, save_figure, write_note, writ
 KINDS = ("lines", "bars", "dots", "scatter", "heatmap", "crossed", "forest")
 GROUP = "group"
 NARROWEST = 4.8
-"""Inches of a heat map, so that its words fit."""
+"""Minimum width of a heat map in inches, so that its labels fit."""
 PANEL, INCHES_A_LINE = (3.6, 2.4), 0.2
-"""Inches of one panel of several, and of a line of its legend."""
+"""Size of one of several panels, and of a line of its legend, in inches."""
 LETTERS_OF_LABEL = 36
-"""Of a line below such a panel."""
+"""Letters per line of the label below such a panel."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Picture:
-    """How rows become a picture: its kind, which columns are its axes, and the words on them.
+    """How rows become a picture: its kind, the columns on its axes, and its labels.
 
-    Columns that are always there: "series", "seed". `hue` splits each series further, and is called `hue_label`. A heat
-    map has `cell` in its cells, named `cell_label`, and frames the best of a row.
-    `mark` gives dots their shape. `is_panelled` gives each series of a scatter a panel of its own. `own` draws what no
-    kind can, from the same rows. A title says what is seen, the small line below it of what.
+    The columns "series" and "seed" are always present. `hue` splits each series further and is labelled `hue_label`. A
+    heat map shows the column `cell`, labelled `cell_label`, and frames the clear best of a row. `mark` gives dots their
+    shape. `is_panelled` draws each series of a scatter in its own panel. `own` draws a picture of no common kind from
+    the same rows. The title states the result, and the subtitle describes the data.
     """
 
     kind: str
@@ -57,13 +57,13 @@ class Picture:
     mark: str = ""
     is_panelled: bool = False
     own: Callable[[pd.DataFrame, Axes], str | None] | None = None
-    """Draws the frame itself; may return a note, the small words under the picture."""
+    """Draws the frame itself and may return a note, the small print under the picture."""
 
 
 def draw(rows: Sequence[Mapping[str, Any]], path: Path, picture: Picture, *, with_png: bool = True) -> Path:
-    """Write path.svg, path.png (which takes as long again) and path.csv; return the first.
+    """Write path.svg, path.png (which takes as long again) and path.csv. Return the first.
 
-    ValueError for an unknown kind or no rows.
+    Raises ValueError for an unknown kind or no rows.
     """
     figure, frame = plot(rows, picture, name=path.name)
     save_figure(figure, frame, path, with_png=with_png)
@@ -73,7 +73,7 @@ def draw(rows: Sequence[Mapping[str, Any]], path: Path, picture: Picture, *, wit
 def plot(
     rows: Sequence[Mapping[str, Any]], picture: Picture, *, name: str = "a picture"
 ) -> tuple[Figure, pd.DataFrame]:
-    """Return the drawn figure and its data; ValueError for an unknown kind or no rows."""
+    """Return the drawn figure and its data. Raises ValueError for an unknown kind or no rows."""
     frame = pd.DataFrame(rows)
     if picture.own is None and picture.kind not in KINDS:
         raise ValueError(f"unknown kind of picture {picture.kind!r}; choose one of {list(KINDS)}")
@@ -86,7 +86,7 @@ def plot(
 
 
 def _draw_kind(frame: pd.DataFrame, picture: Picture) -> tuple[Figure, str]:
-    """Return the figure, and the words that say what its bands and numbers are."""
+    """Return the figure and a description of its bands and numbers."""
     if picture.own is not None:
         figure, (axes,) = make_axes()
         axes.set(xlabel=picture.x_label, ylabel=picture.y_label)
@@ -103,7 +103,7 @@ def _draw_kind(frame: pd.DataFrame, picture: Picture) -> tuple[Figure, str]:
 
 
 def _group_names(frame: pd.DataFrame, picture: Picture) -> pd.Series:
-    """Return each row's group: its series, its value of `hue`, or both where one panel has more than one series."""
+    """Return the group of each row: its series, its value of `hue`, or both if one panel has several series."""
     hue = picture.hue
     if not hue:
         return frame["series"]
@@ -133,7 +133,7 @@ def _make_one_panel(frame: pd.DataFrame, picture: Picture) -> tuple[Figure, str]
 
 
 def _panels(frame: pd.DataFrame, picture: Picture) -> tuple[Figure, str]:
-    """Draw a scatter with a panel a series, all on the same axes."""
+    """Draw a scatter with one panel per series, all on the same axes."""
     names, note = list(dict.fromkeys(frame["series"])), ""
     width, height = PANEL
     height += INCHES_A_LINE * frame.groupby("series")[GROUP].nunique().max()
@@ -151,21 +151,22 @@ def _panels(frame: pd.DataFrame, picture: Picture) -> tuple[Figure, str]:
         else:
             _set_panel_name(axes)
     figure.supylabel(picture.y_label, fontsize="medium")
-    for axes in panels[-2:]:
-        axes.set_xlabel(textwrap.fill(picture.x_label, LETTERS_OF_LABEL))
+    is_alone = len(panels) % 2 == 1
+    for axes in panels[-1:] if is_alone else panels[-2:]:
+        axes.set_xlabel(picture.x_label if is_alone else textwrap.fill(picture.x_label, LETTERS_OF_LABEL))
         axes.xaxis.set_tick_params(labelbottom=True)
     return figure, note
 
 
 def _set_panel_name(axes: Axes) -> None:
-    """Turn the legend of a single group into the panel's title, which takes no room beside the panel."""
+    """Turn the legend of a single group into the panel's title, which saves space next to the panel."""
     if (legend := axes.get_legend()) is not None:
         legend.remove()
     axes.set_title("\n".join(str(axes.get_lines()[0].get_label()).split(": ", 1)), fontsize="small", loc="left")
 
 
 def _set_log(axes: Axes, values: pd.Series) -> None:
-    """Set a logarithmic axis; one that also has zero is linear up to the smallest positive value."""
+    """Set a logarithmic axis. If the values include zero, it is linear up to the smallest positive value."""
     if (values <= 0).any():
         axes.set_xscale("symlog", linthresh=float(values[values > 0].min()))
     else:

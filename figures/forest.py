@@ -1,7 +1,7 @@
-"""Forest plots: a row an effect, with its interval, the threshold it is held against, and the word for what came out.
+"""Draw a forest plot: one row per effect, with its interval, the threshold it is compared with, and the verdict.
 
-A panel for each unit, one below the other, since points, doublings and correlations cannot share an axis. A whole
-panel has one axis; where effects of very different size meet, it is linear near zero and logarithmic beyond.
+Each unit has its own panel, one below the other, since points, doublings and correlations cannot share an axis. If the
+effects of a panel differ greatly in size, its axis is linear near zero and logarithmic beyond.
 """
 
 from __future__ import annotations
@@ -17,27 +17,29 @@ from matplotlib.ticker import FuncFormatter, SymmetricalLogLocator
 from figures.style import GREY, make_axes
 
 INCHES_A_ROW, INCHES_A_PANEL, WIDTH = 0.36, 0.5, 4.0
-"""Narrow enough for a telephone: words stand over their row, not beside it."""
+"""Narrow enough for a phone: text stands above its row, not next to it."""
 WORDS_AT, MARK_AT, HALF, A_LINE = -0.14, 0.16, 0.26, 0.34
-"""Where in a row its words end and its mark stands, half the height of its bar, and what another line of words adds.
-Rows of one line are 1 apart, from the top down."""
+"""Position of a row's text and mark, half the height of its bar, and the extra height per line of text.
+
+Rows with one line of text are 1 apart, from top to bottom.
+"""
 UNEVEN = 12.0
-"""From so many times the median on, the largest number of a panel makes its axis logarithmic."""
+"""The axis becomes logarithmic if the largest number of a panel exceeds the median by this factor."""
 LOOKS: Mapping[str, tuple[str, str]] = {
     "HOLDS": ("#17692f", "o"),
     "DIFFERS": ("#a8201a", "X"),
     "SMALL": ("#3b5b92", "s"),
 }
 OPEN_LOOK = ("#7a5300", "D")
-"""Colour and marker of a verdict; of any other."""
+"""Colour and marker of any other verdict."""
 
 
 def draw_forest(frame: pd.DataFrame) -> tuple[Figure, str]:
-    """Return the figure of rows, and the words that say what is drawn.
+    """Return the figure and a description of its marks.
 
-    Columns: name, words, unit, effect, low, high, bar_low, bar_high, verdict. The effect must be above `bar_low` and
-    below `bar_high`, in its unit; a bar that is not there is missing. An effect
-    without an interval is its mark alone.
+    Columns: name, words, unit, effect, low, high, bar_low, bar_high, verdict. The claim holds if the effect lies above
+    `bar_low` and below `bar_high`, in its unit. A missing threshold is NaN. An effect without an interval is drawn as
+    its mark alone.
     """
     units = list(dict.fromkeys(frame["unit"]))
     sizes = frame["words"].map(_height).groupby(frame["unit"]).sum()
@@ -53,7 +55,7 @@ def draw_forest(frame: pd.DataFrame) -> tuple[Figure, str]:
 
 
 def _height(words: str) -> float:
-    """Return the height of a row with these words over it."""
+    """Return the height of a row with this text above it."""
     return 1 + A_LINE * words.count("\n")
 
 
@@ -61,7 +63,7 @@ def _draw_panel(rows: pd.DataFrame, axes: Axes, unit: str) -> None:
     _set_scale(axes, rows)
     low, high = axes.get_xlim()
     ends = rows["words"].map(_height).cumsum()
-    places = ends - 1  # the first row of one line is at 0
+    places = ends - 1  # the first row with one line of text is at 0
     for place, (_, row) in zip(places, rows.iterrows(), strict=True):
         _draw_regions(axes, place, row, low, high)
         _draw_row(axes, place, row)
@@ -83,7 +85,7 @@ def _draw_panel(rows: pd.DataFrame, axes: Axes, unit: str) -> None:
 
 
 def _set_scale(axes: Axes, rows: pd.DataFrame) -> None:
-    """Set limits with room for every number, on an axis that shows small effects beside large ones."""
+    """Set limits with room for every number, on an axis that shows small effects next to large ones."""
     numbers = rows[["effect", "low", "high", "bar_low", "bar_high"]].to_numpy(float)
     sizes = np.abs(numbers[np.isfinite(numbers) & (numbers != 0)])
     most = float(sizes.max(initial=0.0)) or 1.0
@@ -100,7 +102,7 @@ def _set_scale(axes: Axes, rows: pd.DataFrame) -> None:
 
 
 def _draw_regions(axes: Axes, place: float, row: pd.Series, low: float, high: float) -> None:
-    """Shade where the claim holds, and draw its bars."""
+    """Shade where the claim holds and draw its thresholds."""
     start, end = (np.nanmax([low, row["bar_low"]]), np.nanmin([high, row["bar_high"]]))
     if start < end:
         axes.barh(place + MARK_AT, end - start, height=2 * HALF, left=start, color="#e4e7ea", linewidth=0, zorder=0)

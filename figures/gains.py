@@ -1,4 +1,4 @@
-"""Gains: a level bar from zero for each row of a table, its interval over seeds, and a mark for a printed number."""
+"""Draw gains: a horizontal bar from zero for each row of a table, its interval over seeds, and the printed value."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-from figures.intervals import count_words, format_interval_words, over_seeds
+from figures.intervals import describe_interval, format_counts, summarise_seeds
 from figures.style import SETTINGS
 
 ROW_HEIGHT, WIDTH = 0.42, 8.0
@@ -23,7 +23,7 @@ ROW_HEIGHT, WIDTH = 0.42, 8.0
 
 @dataclass(frozen=True)
 class Theme:
-    """The colours of a picture that stands on a page, whose background shows through."""
+    """Colours of a picture on a page whose background shows through."""
 
     ink: str
     faint: str
@@ -38,9 +38,9 @@ THEMES = {
 
 
 def gains_svg(rows: Sequence[Mapping[str, Any]], *, title: str, x_label: str, theme: str) -> str:
-    """Return a picture as SVG text; each of `rows` has "row", "seed", "gain" and "paper" (None: nothing is printed).
+    """Return a picture as SVG text. Each of `rows` has "row", "seed", "gain" and "paper" (None: no printed value).
 
-    The same rows give the same text. ValueError for an unknown theme or no rows.
+    The same rows give the same text. Raises ValueError for an unknown theme or no rows.
     """
     if theme not in THEMES or not rows:
         raise ValueError(f"theme {theme!r} with {len(rows)} rows; choose one of {list(THEMES)}, with one row at least")
@@ -49,7 +49,7 @@ def gains_svg(rows: Sequence[Mapping[str, Any]], *, title: str, x_label: str, th
     look: dict[Any, Any] = {**mpl.rcParamsDefault, **SETTINGS, "backend": "agg", "text.color": colours.ink}
     with mpl.rc_context(look):
         height = 1.5 + ROW_HEIGHT * frame["row"].nunique()
-        # a viewer's letters may be wider than those that the layout is reckoned with
+        # The viewer's font may be wider than the one used for the layout.
         layout = ConstrainedLayoutEngine(rect=(0, 0, 0.97, 1))
         figure, axes = plt.subplots(figsize=(WIDTH, height), layout=layout)
         note = _draw(frame, axes, colours)
@@ -64,7 +64,7 @@ def gains_svg(rows: Sequence[Mapping[str, Any]], *, title: str, x_label: str, th
 
 def _draw(frame: pd.DataFrame, axes: Axes, colours: Theme) -> str:
     names = list(dict.fromkeys(frame["row"]))
-    found = over_seeds(frame, "row", "gain").loc[names]
+    found = summarise_seeds(frame, "row", "gain").loc[names]
     printed = frame.groupby("row")["paper"].first().loc[names].to_numpy(float)
     mean, at = found["mean"].to_numpy(), np.arange(len(names))
     spread = np.abs(found[["low", "high"]].to_numpy().T - mean)
@@ -80,12 +80,12 @@ def _draw(frame: pd.DataFrame, axes: Axes, colours: Theme) -> str:
     axes.set_yticks(at, names)
     axes.invert_yaxis()
     _dress(axes, colours)
-    shared = f"{count_words(found['n'])} seeds that a row has in common with the first"
-    return f"{shared}; {format_interval_words(found['n'], 'whiskers')}"
+    shared = f"{format_counts(found['n'])} seeds that a row has in common with the first"
+    return f"{shared}; {describe_interval(found['n'], 'whiskers')}"
 
 
 def _dress(axes: Axes, colours: Theme) -> None:
-    """Colour what is not data, for a background that shows through."""
+    """Colour axes and labels for a background that shows through."""
     axes.tick_params(colors=colours.ink)
     axes.axvline(0, color=colours.ink, linewidth=1)
     axes.grid(axis="y", visible=False)

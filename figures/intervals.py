@@ -1,4 +1,4 @@
-"""Means over repetitions with their intervals, and the words that say which interval it is."""
+"""Compute means over repetitions with their intervals, and describe the intervals."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ LEVEL = 0.95
 ENOUGH_SEEDS = 3
 
 
-def over_seeds(frame: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
-    """Return mean, low, high and n of `y` at each `x`, in the order of `x`; several rows of one seed count once.
+def summarise_seeds(frame: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
+    """Return mean, low, high and n of `y` at each `x`, in the order of `x`. Several rows of one seed count once.
 
-    From three seeds on, low and high are Student's 95 % interval of the mean; of fewer, their range.
+    With at least three seeds, low and high are Student's 95 % interval of the mean, otherwise the range.
     """
     return compute_intervals(frame.groupby([x, "seed"], sort=False)[y].mean().groupby(level=0, sort=True))
 
 
 def compute_intervals(seeds: SeriesGroupBy) -> pd.DataFrame:
-    """Return mean, low, high and n of each group of values, one value a seed; missing values do not count."""
+    """Return mean, low, high and n of each group of values, one value per seed. Missing values do not count."""
     mean, count = seeds.mean(), seeds.count()
     half = stats.t.ppf((1 + LEVEL) / 2, np.maximum(count - 1, 1)) * seeds.std() / np.sqrt(count)
     is_interval = count >= ENOUGH_SEEDS
@@ -30,8 +30,8 @@ def compute_intervals(seeds: SeriesGroupBy) -> pd.DataFrame:
     return pd.DataFrame({"mean": mean, "low": low, "high": high, "n": count})
 
 
-def format_interval_words(counts: Iterable[int], what: str) -> str:
-    """Say what the bands or bars of points with so many seeds are."""
+def describe_interval(counts: Iterable[int], what: str) -> str:
+    """Describe the bands or bars of points with these numbers of seeds."""
     different = set(counts)
     if different <= {1}:
         return "n = 1 seed: no interval"
@@ -42,7 +42,7 @@ def format_interval_words(counts: Iterable[int], what: str) -> str:
     return f"{what}: 95 % interval of the mean (Student's t) where n ≥ {ENOUGH_SEEDS} seeds, else their range"
 
 
-def count_words(counts: Iterable[int]) -> str:
+def format_counts(counts: Iterable[int]) -> str:
     """Return "n = 3" or "n = 1–3"."""
     low, high = min(counts := list(counts)), max(counts)
     return f"n = {low}" if low == high else f"n = {low}–{high}"

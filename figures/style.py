@@ -1,4 +1,4 @@
-"""One look for all pictures: readable in grey, printed or projected; saved as vector with its data beside it."""
+"""Define one style for all pictures: readable in grey, in print and projected. Saved as vectors with the data."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 DASHES: tuple[tuple[int, ...], ...] = ((), (4, 2), (1, 1), (5, 1, 1, 1), (3, 1, 1, 1, 1, 1), (2, 2), (6, 2), (1, 3))
 INK = "#262626"
 COLOURS = "viridis"
-"""The scale of matplotlib's that colours of series are taken from; another one for a paper or a talk."""
+"""The colour map of matplotlib for series. Change it for a paper or a talk."""
 DARKEST_AND_LIGHTEST, ALONE = (0.05, 0.77), 0.35
-"""Places on the scale of colours of the first and last of several, and of one."""
+"""Positions on the colour map of the first and last of several colours, and of a single one."""
 MOST_LABELLED_VALUES = 9
 LONG_LABEL = 8
 MOST_LETTERS = 56
 LEGEND_LETTERS_PER_INCH = 14
-TITLE_LETTERS_PER_INCH = 11
-NOTE_LETTERS_PER_INCH = 13
+TITLE_LETTERS_PER_INCH = 12
+NOTE_LETTERS_PER_INCH = 14
 GREY = "#595959"
 TITLE_POINTS, SUBTITLE_POINTS, LINE_HEIGHT, POINTS_PER_INCH = 11, 8.5, 1.4, 72
 TITLE_MARGIN = 0.06
@@ -38,8 +38,8 @@ LEFT_MARGIN = 0.1
 """Inches above a title."""
 SETTINGS = {
     "svg.hashsalt": "figure",
-    "svg.fonttype": "none",  # text stays text: it can be searched, copied and read aloud
-    "text.parse_math": False,  # a dollar sign in a name of the data is a dollar sign
+    "svg.fonttype": "none",  # text stays text: searchable, selectable and accessible
+    "text.parse_math": False,  # a dollar sign in a name is a dollar sign
     "axes.grid": True,
     "grid.alpha": 0.3,
     "axes.titlesize": "medium",
@@ -48,12 +48,16 @@ SETTINGS = {
 }
 
 
-def make_axes(
-    width: float = 5.6, height: float = 3.6, *, num_panels: int = 1, num_columns: int = 0, **shared: Any
-) -> tuple[Figure, list[Axes]]:
-    """Return an empty figure in the common style with panels in rows, each of this size (inches).
+WIDTH, HEIGHT = 4.6, 3.1
+"""Inches of a panel. Printed in a column of 3.3 inches, tick labels are still 6.6 points high."""
 
-    `num_columns` 0: all panels beside each other. `shared` goes to matplotlib's subplots.
+
+def make_axes(
+    width: float = WIDTH, height: float = HEIGHT, *, num_panels: int = 1, num_columns: int = 0, **shared: Any
+) -> tuple[Figure, list[Axes]]:
+    """Return an empty figure in the common style with panels in rows, each of this size in inches.
+
+    With `num_columns` 0 all panels are in one row. `shared` is passed to matplotlib's subplots.
     """
     mpl.use("Agg")
     sns.set_theme(context="paper", style="ticks", font_scale=1.05, rc=SETTINGS)
@@ -67,27 +71,32 @@ def make_axes(
         squeeze=False,
         **({"sharey": True} | shared),
     )
+    panels = list(axes.flat[:num_panels])
+    if empty := list(axes.flat[num_panels:]):
+        # The last panel takes the place of the empty ones, so that the figure has no hole.
+        start = panels[-1].get_subplotspec().colspan.start
+        panels[-1].set_subplotspec(panels[-1].get_gridspec()[rows - 1, start:])
+        for unused in empty:
+            unused.remove()
     sns.despine(figure)
-    for unused in axes.flat[num_panels:]:
-        unused.remove()
-    return figure, list(axes.flat[:num_panels])
+    return figure, panels
 
 
-def palette(count: int) -> list[tuple[float, float, float]]:
-    """Return colours whose lightness differs as much as can be on white, so that they stay apart in grey."""
+def make_palette(count: int) -> list[tuple[float, float, float]]:
+    """Return colours whose lightness differs as much as possible on white, so that they stay distinct in grey."""
     places = np.linspace(*DARKEST_AND_LIGHTEST, count) if count > 1 else [ALONE]
     colours = [mpl.colormaps[COLOURS](place) for place in places]
     return [(float(red), float(green), float(blue)) for red, green, blue, _ in colours]
 
 
 def sort_values(values: pd.Series) -> list[Any]:
-    """Return the different values of a column: numbers by size, words as they first appear."""
+    """Return the distinct values of a column: numbers by size, words in order of appearance."""
     different = list(dict.fromkeys(values.dropna()))
     return sorted(different) if pd.api.types.is_numeric_dtype(values.dropna().infer_objects()) else different
 
 
 def label_values(axes: Axes, values: Sequence[Any], places: Sequence[float]) -> None:
-    """Write the values themselves on the x axis, slanted where they are long; leaves many numbers to the scale."""
+    """Write the values on the x axis, slanted if long. Many numbers are left to the default scale."""
     if places == list(values) and len(values) > MOST_LABELLED_VALUES:
         return
     words = [format_value(value) for value in values]
@@ -98,12 +107,12 @@ def label_values(axes: Axes, values: Sequence[Any], places: Sequence[float]) -> 
     axes.minorticks_off()
 
 
-def legend_above(
-    axes: Axes, handles: Sequence[Any] = (), *, width: float = 5.6, handlelength: float = 2.6, most_columns: int = 9
+def place_legend_above(
+    axes: Axes, handles: Sequence[Any] = (), *, width: float = WIDTH, handlelength: float = 2.6, most_columns: int = 9
 ) -> None:
-    """Put the legend above axes of this width (inches), where it hides nothing, in as many columns as fit.
+    """Put the legend above axes of this width in inches, where it hides nothing, in as many columns as fit.
 
-    Without `handles`, it has whatever in the axes has a label.
+    Without `handles`, it lists everything in the axes that has a label.
     """
     shown = list(handles) or axes.get_legend_handles_labels()[0]
     longest = max((len(str(handle.get_label())) for handle in shown), default=1)
@@ -123,14 +132,14 @@ def legend_above(
 
 
 def format_value(value: Any) -> str:
-    """Return a value as it stands on an axis: thousands apart, no trailing zeros."""
+    """Return a value as an axis label: thousands separated, no trailing zeros."""
     if isinstance(value, str | bool):
         return str(value)
     return f"{value:,.0f}".replace(",", "\u2009") if float(value).is_integer() else f"{value:g}"
 
 
 def write_powers(axis: Axis, locator: Locator | None = None) -> None:
-    """Write the numbers of a logarithmic axis as they are: a power of ten would be markup, which is not read here."""
+    """Write the plain numbers of a logarithmic axis. Powers of ten would need markup, which is switched off."""
     if locator is not None:
         axis.set_major_locator(locator)
     axis.set_major_formatter(FuncFormatter(lambda value, _: format_value(value)))
@@ -138,9 +147,9 @@ def write_powers(axis: Axis, locator: Locator | None = None) -> None:
 
 
 def write_title(figure: Figure, title: str, subtitle: str = "") -> None:
-    """Write what is seen at the top left, and below it, small, of what: scale, whose records, how many seeds.
+    """Write the title at the top left, and below it in small print scale, source of the records and number of seeds.
 
-    The figure grows by what the words need, so that panels keep their size.
+    The figure grows by the height of the text, so that panels keep their size.
     """
     letters = int(figure.get_figwidth() * TITLE_LETTERS_PER_INCH)
     lines: list[tuple[str, float, str]] = [(line, TITLE_POINTS, INK) for line in textwrap.wrap(title, letters)]
@@ -158,7 +167,7 @@ def write_title(figure: Figure, title: str, subtitle: str = "") -> None:
 
 
 def write_note(figure: Figure, note: str) -> None:
-    """Write small words under the picture, below each other as the title is: what its bands and numbers are."""
+    """Write small print under the picture, left-aligned like the title, which describes its bands and numbers."""
     if note:
         width = figure.get_figwidth()
         lines = textwrap.fill(note, int(width * NOTE_LETTERS_PER_INCH))
@@ -166,11 +175,12 @@ def write_note(figure: Figure, note: str) -> None:
 
 
 def save_figure(figure: Figure, frame: pd.DataFrame, path: Path, *, with_png: bool = True) -> None:
-    """Write path.svg, path.png and the plotted data as path.csv; the same data gives the same bytes."""
+    """Write path.svg, path.png and the plotted data as path.csv. The same data gives the same bytes."""
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path.with_suffix(".svg"), metadata={"Date": None})
     if with_png:
-        figure.set_layout_engine("none")  # what was placed for the one stays for the other: placing takes long
+        # Layout takes long, so the PNG reuses the layout of the SVG.
+        figure.set_layout_engine("none")
         figure.savefig(path.with_suffix(".png"), dpi=150)
     frame.to_csv(path.with_suffix(".csv"), index=False, lineterminator="\n")
     plt.close(figure)

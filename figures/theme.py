@@ -8,7 +8,7 @@ import re
 COLOUR = re.compile(r"#[0-9a-fA-F]{6}\b")
 WHITE_PATCH = re.compile(r'(<g id="patch_[12]">\s*<path[^>]*?style="fill: )#ffffff')
 LIGHTEST_INK, DARKEST_ON_DARK = 0.35, 0.68
-"""Lightness (HLS) below which a colour vanishes on a dark page, and the lightness that it gets there."""
+"""Lightness (HLS) below which a colour vanishes on a dark page, and the lightness that replaces it."""
 THEMES = ("light", "dark")
 
 
@@ -23,13 +23,13 @@ def recolour(svg: str, theme: str) -> str:
     transparent = WHITE_PATCH.sub(r"\1none", svg)
     if theme == "light":
         return transparent
-    # matplotlib leaves out black, which is the default of SVG
+    # matplotlib omits black, the default of SVG
     inked = transparent.replace("<svg ", '<svg fill="#dddddd" ', 1)
     return COLOUR.sub(lambda found: lighten(found[0]), inked)
 
 
 def lighten(colour: str) -> str:
-    """Return a colour that is readable on a dark page, "#rrggbb": dark ones become light, the hue stays."""
+    """Return a colour that is readable on a dark page, "#rrggbb". Dark colours become light and keep their hue."""
     red, green, blue = (int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
     hue, lightness, saturation = colorsys.rgb_to_hls(red, green, blue)
     if lightness >= LIGHTEST_INK and saturation > 0.15:

@@ -1,1 +1,1 @@
-"""Where it runs: this machine's queue or a Slurm cluster; the facts of a site are in profiles.toml."""
+"""Run sweeps on this machine or on a Slurm cluster. Facts about a site live in profiles.toml."""

@@ -1,8 +1,8 @@
-"""Which jobs go to Slurm in one submission, and in what order, so that no more of them run at once than they may.
+"""Group the jobs of a launch into Slurm submissions.
 
-Every stage is a job of its own, and the shards of one are an array that it waits for. Runs that wait for the same
-stages go together, behind those that make their trainings. Arrays are no larger than the cluster allows, and all arrays
-of shards of a launch, and all arrays of runs, together run no more jobs at once than the profile says.
+Each stage is one job, and its shards are an array that this job waits for. Runs that wait for the same stages share an
+array, which comes after the runs that train for them. No array exceeds the cluster's maximum size. The arrays of shards
+together respect the profile's `num_at_once`, and so do the arrays of runs.
 """
 
 from __future__ import annotations
@@ -17,37 +17,38 @@ from slurm.sweep import Task
 
 @dataclass(frozen=True)
 class Batch:
-    """What one sbatch submits: tasks that wait for the same stages and, of many arrays, for an earlier array."""
+    """One sbatch submission: tasks that wait for the same stages, and possibly for an earlier array."""
 
     name: str
     tasks: tuple[Task, ...]
     num_at_once: int
-    after: str = ""  # the name of an array that must have ended before, so that not too many jobs run at once
+    # Name of an array that must end first, which limits the number of jobs running in parallel.
+    after: str = ""
 
     @property
     def is_stage(self) -> bool:
-        """Whether it builds a stage."""
+        """Whether this batch builds a stage."""
         return self.tasks[0].item.kind == "stage"
 
 
 def order_batches(tasks: Sequence[Task], *, max_array_size: int, num_at_once: int) -> list[Batch]:
-    """Return the batches in the order of submitting: a stage each, then the arrays of runs.
+    """Return the batches in submission order: first the stages, then the arrays of runs.
 
-    All arrays together keep `num_at_once`: each gets an equal share, and when there are more arrays than that, or runs
-    that come after others, the later arrays wait for earlier ones to end.
+    All arrays together run at most `num_at_once` jobs. Each array gets an equal share. If there are more arrays than
+    slots, or if runs depend on other runs, later arrays wait for earlier ones to end.
     """
-    turns = _turns(tasks)
+    turns = _compute_sort_keys(tasks)
     runs = sorted((task for task in tasks if task.item.kind == "run"), key=lambda task: turns[task.name])
     groups = [tuple(group) for _, group in groupby(runs, key=lambda task: turns[task.name])]
-    arrays = [part for group in groups for part in _cut(group, max_array_size)]
+    arrays = [part for group in groups for part in _split(group, max_array_size)]
     names = [f"runs {number} of {len(arrays)}" for number in range(1, len(arrays) + 1)]
     num_first = sum(turns[array[0].name][0] == turns[runs[0].name][0] for array in arrays)
     throttled = _share_slots(names, arrays, num_at_once, num_first)
     return [*_list_stage_batches(tasks, max_array_size, num_at_once), *throttled]
 
 
-def _turns(tasks: Sequence[Task]) -> dict[str, tuple[int, list[str]]]:
-    """Return the place of each task: behind how many others, each after the one before, and then by its stages."""
+def _compute_sort_keys(tasks: Sequence[Task]) -> dict[str, tuple[int, list[str]]]:
+    """Return the sort key of each task: its depth in the chain of runs it waits for, then the stages it needs."""
     behind: dict[str, int] = {}
     for task in tasks:
         behind[task.name] = max((behind.get(maker, 0) + 1 for maker in task.after), default=0)
@@ -55,12 +56,12 @@ def _turns(tasks: Sequence[Task]) -> dict[str, tuple[int, list[str]]]:
 
 
 def _list_stage_batches(tasks: Sequence[Task], max_array_size: int, num_at_once: int) -> list[Batch]:
-    """Return the batches of stages in their order: the arrays of a stage's shards, then the stage."""
+    """Return the batches of stages in order. The arrays of a stage's shards come before the stage."""
     stages = (task for task in tasks if task.item.kind == "stage")
     groups = [tuple(group) for _, group in groupby(stages, key=lambda task: find_parent_stage(task.name) or task.name)]
     names, arrays = [], []
     for group in groups:
-        parts = _cut([task for task in group if find_parent_stage(task.name)], max_array_size)
+        parts = _split([task for task in group if find_parent_stage(task.name)], max_array_size)
         arrays += parts
         names += [
             f"shards {number} of {len(parts)} of {find_parent_stage(part[0].name)}"
@@ -74,14 +75,14 @@ def _list_stage_batches(tasks: Sequence[Task], max_array_size: int, num_at_once:
     return found
 
 
-def _cut(tasks: Sequence[Task], size: int) -> list[tuple[Task, ...]]:
+def _split(tasks: Sequence[Task], size: int) -> list[tuple[Task, ...]]:
     return [tuple(tasks[start : start + size]) for start in range(0, len(tasks), size)]
 
 
 def _share_slots(
     names: Sequence[str], arrays: Sequence[tuple[Task, ...]], num_at_once: int, num_first: int
 ) -> list[Batch]:
-    """Return arrays of which the first ones share the room there is, and each later one takes that of an earlier."""
+    """Return array batches: the first ones share the slots, and each later one reuses the slots of an earlier one."""
     if sum(map(len, arrays)) <= num_at_once:
         return [Batch(name, array, len(array)) for name, array in zip(names, arrays, strict=True)]
     lanes = max(1, min(num_first, num_at_once))

@@ -1,4 +1,4 @@
-"""A child of the local queue (`python -m slurm.children FILE`): does the job in the file, and ends with its parent."""
+"""Child process of the local queue (`python -m slurm.children FILE`): executes one job and ends with its parent."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from slurm.states import JobState
 
 
 def main() -> int:
-    """Do the job that a file describes; return the exit status."""
+    """Execute the job described in the given file and return the exit status."""
     described = json.loads(Path(sys.argv[1]).read_text())
     die_with_parent(described["parent"])
     stop = Stop()

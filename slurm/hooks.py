@@ -1,4 +1,4 @@
-"""Which functions a job calls, by name, so that they survive a pickle and a JSON file; tests put others in."""
+"""Functions that a job calls, stored as names so that they survive pickle and JSON. Tests substitute their own."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ EXECUTE, STAGES_OF = "repro.execute:execute", "repro.pipeline.stages:list_stages
 
 @dataclass(frozen=True, kw_only=True)
 class Hooks:
-    """The functions that carry out a run and list its stages, by name."""
+    """Names of the functions that execute a run and list its stages."""
 
     execute: str = EXECUTE
     stages_of: str = STAGES_OF
 
 
 def named(path: str) -> Callable[..., Any]:
-    """Return the function that "module:name" means."""
+    """Return the function with the path "module:name"."""
     module, _, name = path.partition(":")
     return getattr(import_module(module), name)

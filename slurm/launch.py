@@ -1,6 +1,7 @@
-"""Hand jobs to Slurm through submitit, which nothing else imports: stages first, then arrays of runs that need them.
+"""Submit jobs to Slurm through submitit. Only this module imports it.
 
-Every array waits for its stages (afterok); where another run makes a training that it needs, for that too (afterany).
+Stages go first, followed by the arrays of runs that need them. Each array waits for its stages (afterok). If another
+run trains a model that it shares, the array waits for that run too (afterany).
 """
 
 from __future__ import annotations
@@ -22,49 +23,51 @@ from submitit.slurm.slurm import SlurmExecutor
 from repro.stopping import Stopped, unbroken
 from repro.storage.paths import SOURCES, get_data_folder, get_sweeps_folder, home
 from slurm.batches import Batch
-from slurm.job import Job, too_often
+from slurm.job import Job, describe_interruptions
 from slurm.nodes import lead_nodes, make_attempt_id
 from slurm.profiles import Profile, check_lines
 from slurm.ranks import THREADS, follow
-from slurm.scheduler import explain_told_to_end, outside_of_job
+from slurm.scheduler import explain_stop_signal, hide_enclosing_job
 from slurm.signals import EXIT_INTERRUPTED, Stop, handle_stop_signals
 from slurm.states import JobState
 from slurm.sweep import find_submission
 
 Progress = Callable[[str], None]
 MANY_TURNS = 10**6
-"""That submitit allows a job after its time limit: how often is for the job to say, which knows whether it gets on."""
+"""Requeue limit given to submitit. The job counts its own interruptions, because only it knows about its progress."""
 CARRIED = ("REPRO_DEAD_AFTER_SECONDS", "HF_HOME", "HF_HUB_CACHE", "HF_HUB_OFFLINE")
-"""Settings of the launcher that its jobs must share, also where a site hands them nothing of its surroundings."""
+"""Environment variables that jobs must share with the launcher, even if the site passes no environment to its jobs."""
 
 
 @dataclass(frozen=True)
 class SubmittedJob:
-    """A job as submitit carries it: it says where it runs, and asks for another turn when it was interrupted."""
+    """A job in the form that submitit pickles: reports its location and requeues itself after an interruption."""
 
     job: Job
 
     def __call__(self) -> str:
-        """Do the job. Interrupted by the time limit or by preemption, it checkpoints and is requeued."""
+        """Execute the job. If the time limit or preemption interrupts it, it writes a checkpoint and is requeued."""
         environment = JobEnvironment()
         paths, stop = environment.paths, Stop()
         where = JobState(
             state="running", job_id=environment.job_id, log=str(paths.stdout), script=str(paths.submission_file)
         )
-        requeue = signal.getsignal(signal.SIGUSR2)  # submitit's: checkpoint(), pickle, scontrol requeue, exit
+        # submitit's handler: checkpoint(), pickle, scontrol requeue, exit.
+        requeue = signal.getsignal(signal.SIGUSR2)
         with handle_stop_signals(stop):
             try:
                 return self._do(stop, where, environment.node)
             except Stopped as stopped:
                 print(f"stopped: {stopped}", flush=True)
         if environment.node:
-            return "followed"  # an exit status of its own might end the first node, which is writing the checkpoint
-        if callable(requeue) and self._wants_another_turn(stop, environment.job_id):
+            # A nonzero exit status could end the first node while it writes the checkpoint.
+            return "followed"
+        if callable(requeue) and self._should_requeue(stop, environment.job_id):
             requeue(signal.SIGUSR2, None)
         sys.exit(EXIT_INTERRUPTED)
 
     def _do(self, stop: Stop, where: JobState, node: int) -> str:
-        """Do the job; on another node than the first, the ranks of this node."""
+        """Execute the job. On nodes other than the first, execute the ranks of this node."""
         if self.job.num_nodes == 1:
             return self.job(stop, where=where)
         told = asdict(self.job)
@@ -76,67 +79,69 @@ class SubmittedJob:
         return "followed"
 
     def checkpoint(self) -> DelayedSubmission:
-        """Return the same job again; the training itself goes on from its own checkpoint."""
+        """Return the same job again. The training run resumes from its own checkpoint."""
         return DelayedSubmission(self)
 
-    def _wants_another_turn(self, stop: Stop, job_id: str) -> bool:
+    def _should_requeue(self, stop: Stop, job_id: str) -> bool:
         item = self.job.item
         last = item.read()
         if last is None or last.state != "interrupted":
             return False
         if last.num_in_vain > self.job.max_requeues:
-            reason = f"{too_often(last, self.job.max_requeues)}; {last.reason}"
+            reason = f"{describe_interruptions(last, self.job.max_requeues)}; {last.reason}"
             item.write(replace(last, state="failed", reason=reason))
             return False
-        # after any other SIGTERM the job was cancelled, or is requeued already
-        return stop.signal_number == signal.SIGUSR2 or explain_told_to_end(job_id) == "preempted"
+        # After any other SIGTERM the job was cancelled, or is already requeued.
+        return stop.signal_number == signal.SIGUSR2 or explain_stop_signal(job_id) == "preempted"
 
 
 class ScriptWriter(SlurmExecutor):
-    """Writes the script submitit would submit, also where there is no Slurm."""
+    """Write the script that submitit would submit, even on machines without Slurm."""
 
     @classmethod
     def affinity(cls) -> int:
-        """Say it can be used anywhere, since it submits nothing."""
+        """Return an affinity that makes it usable everywhere, since it submits nothing."""
         return 2
 
 
 @dataclass
 class Launch:
-    """One launch to Slurm: what was handed over so far."""
+    """The state of one launch to Slurm."""
 
     profile: Profile
     sweep: str
-    known: dict[str, str] = field(default_factory=dict)  # items in the queue, also of earlier launches: name -> job
+    # Job ids of items in the queue, including those of earlier launches.
+    known: dict[str, str] = field(default_factory=dict)
     cluster: str = "slurm"
-    arrays: dict[str, str] = field(default_factory=dict)  # name of a batch -> the job of its array
-    submitted: dict[str, str] = field(default_factory=dict)  # item -> job
+    arrays: dict[str, str] = field(default_factory=dict)  # batch name -> job id of its array
+    submitted: dict[str, str] = field(default_factory=dict)  # item -> job id
 
     @property
     def folder(self) -> Path:
-        """Where submitit keeps scripts, pickles and logs: one folder for the whole sweep."""
+        """The folder of scripts, pickles and logs, shared by the whole sweep."""
         return get_sweeps_folder() / self.sweep / "jobs"
 
     def submit(self, batches: Sequence[Batch], progress: Progress) -> None:
-        """Submit all; ValueError says what was refused, and what was and was not submitted before it."""
+        """Submit all batches. Raises ValueError with the refused batch and a list of what was submitted before it."""
         outer = os.environ.get("SLURM_JOB_ID")
         for number, batch in enumerate(batches):
             try:
-                with unbroken(), outside_of_job() as num_hidden:  # what Slurm has taken must be written down
+                # Everything that Slurm has accepted must be recorded.
+                with unbroken(), hide_enclosing_job() as num_hidden:
                     jobs = self._submit(batch)
             except (FailedJobError, FailedSubmissionError) as error:
-                raise ValueError(_refusal(batches, number, error)) from error
+                raise ValueError(_describe_refusal(batches, number, error)) from error
             if num_hidden and number == 0:
                 progress(f"launched from inside job {outer}: its {num_hidden} variables are not handed on")
             progress(f"submitted {batch.name}: job {', '.join(sorted({job.split('_')[0] for job in jobs}))}")
 
     def scripts(self, batches: Sequence[Batch]) -> Iterator[tuple[str, str]]:
-        """Return each batch's name and the exact script that would be submitted, with dependencies by name."""
+        """Return the name of each batch and its exact script, with dependencies given by name."""
         for batch in batches:
-            self._note(batch, f"JOB-OF-{batch.name.replace(' ', '-')}")
+            self._record_job(batch, f"JOB-OF-{batch.name.replace(' ', '-')}")
             writer = ScriptWriter(self.folder, max_num_timeout=MANY_TURNS, python=make_python_command(self.profile))
             parameters = make_sbatch_parameters(self.profile, batch, self.sweep)
-            parameters["slurm_dependency"] = self._dependency(batch)
+            parameters["slurm_dependency"] = self._format_dependency(batch)
             generic = {
                 key: value for key, value in parameters.items() if not key.startswith("slurm_") and value is not None
             }
@@ -150,8 +155,9 @@ class Launch:
         of_slurm = {"slurm_max_num_timeout": MANY_TURNS, "slurm_python": make_python_command(self.profile)}
         executor = AutoExecutor(self.folder, cluster=self.cluster, **of_slurm)
         parameters = make_sbatch_parameters(self.profile, batch, self.sweep)
-        executor.update_parameters(**parameters, slurm_dependency=self._dependency(batch))
-        if not self.profile.wckey:  # which submitit would otherwise set to its own name, and AutoExecutor drops a None
+        executor.update_parameters(**parameters, slurm_dependency=self._format_dependency(batch))
+        # submitit would set its own name as wckey, and AutoExecutor drops None.
+        if not self.profile.wckey:
             executor._executor.update_parameters(wckey=None)
         jobs = executor.submit_array([SubmittedJob(task.job) for task in batch.tasks])
         places = {
@@ -161,16 +167,19 @@ class Launch:
         about = {"on": "slurm", "sweep": self.sweep, "profile": self.profile.name}
         find_submission(batch.tasks, places, **about).write()
         self.submitted |= {name: place["job_id"] for name, place in places.items()}
-        self._note(batch, jobs[0].job_id.split("_")[0])
+        self._record_job(batch, jobs[0].job_id.split("_")[0])
         return [job.job_id for job in jobs]
 
-    def _note(self, batch: Batch, job_id: str) -> None:
-        """Note the job of a batch: to wait for an array is to wait for all of its tasks, all shards of a stage."""
+    def _record_job(self, batch: Batch, job_id: str) -> None:
+        """Record the job id of a batch.
+
+        Waiting for an array means waiting for all of its tasks, so for all shards of a stage.
+        """
         self.arrays[batch.name] = job_id
         whole = batch.is_stage or len(batch.tasks) == 1
         self.known |= {task.name: job_id if whole else f"{job_id}_{place}" for place, task in enumerate(batch.tasks)}
 
-    def _dependency(self, batch: Batch) -> str | None:
+    def _format_dependency(self, batch: Batch) -> str | None:
         needs = dict.fromkeys(self.known[need] for need in batch.tasks[0].needs)
         ended = [self.known[maker] for task in batch.tasks for maker in task.after]
         ended += [self.arrays[batch.after]] if batch.after else []
@@ -180,7 +189,7 @@ class Launch:
 
 
 def make_sbatch_parameters(profile: Profile, batch: Batch, sweep: str) -> dict[str, Any]:
-    """Return what submitit is told of one batch; None leaves a thing to the site."""
+    """Return the submitit parameters of one batch. None selects the site's default."""
     stage = batch.is_stage
     cpus = (profile.stage_cpus if stage else None) or profile.cpus_per_run
     gpus = profile.stage_gpus if stage else profile.gpus_per_run
@@ -211,41 +220,45 @@ def make_sbatch_parameters(profile: Profile, batch: Batch, sweep: str) -> dict[s
         "slurm_wckey": profile.wckey or None,
         "slurm_signal_delay_s": profile.warning_seconds,
         "slurm_array_parallelism": batch.num_at_once,
-        "slurm_setup": _setup(profile, cpus),
-        # where a site exports nothing to a job, srun would hand on nothing of its script either; and since Slurm 22.05
-        # it no longer takes the cores from sbatch
+        "slurm_setup": _list_setup_lines(profile, cpus),
+        # If a site exports no environment to its jobs, srun would not pass on that of the script either. Since
+        # Slurm 22.05 srun no longer inherits the number of cores from sbatch.
         "slurm_srun_args": ["--export=ALL", *([f"--cpus-per-task={cpus}"] if cpus else []), *profile.srun],
         "slurm_additional_parameters": more,
     }
 
 
 def _get_stage_gres(profile: Profile) -> str | None:
-    """Return a stage's GPUs by the type that a run's have; None where it has none, or no single type is named."""
+    """Return the GPU request of a stage with the GPU type of a run.
+
+    None if it needs no GPU or no single type is named.
+    """
     typed = re.fullmatch(r"(gpu:[^:,()]+):\d+", profile.gres)
     return f"{typed[1]}:{profile.stage_gpus}" if typed and profile.stage_gpus else None
 
 
 def make_python_command(profile: Profile) -> str:
-    """Return the shell words that start python in a job, in which $VARIABLES of the job are filled in."""
+    """Return the shell words that start python in a job. $VARIABLES of the job are expanded."""
     words = [*profile.launcher, profile.python or sys.executable]
     return " ".join(_quote_expandable(word) for word in words)
 
 
 def _quote_expandable(word: str) -> str:
-    """Return a word quoted for the shell, in which only $VARIABLE and ${VARIABLE} keep their meaning."""
+    """Quote a word for the shell so that only $VARIABLE and ${VARIABLE} are expanded."""
     if "$" not in word:
         return shlex.quote(word)
     escaped = re.sub(r"""([\\"`]|\$(?![A-Za-z_{]))""", r"\\\1", word)
     return f'"{escaped}"'
 
 
-def _setup(profile: Profile, cpus: int | None) -> list[str]:
+def _list_setup_lines(profile: Profile, cpus: int | None) -> list[str]:
     lines = [f"module load {shlex.quote(module)}" for module in profile.modules]
     lines += [
         f"export REPRO_HOME={shlex.quote(str(home()))}",
-        # an empty entry would mean the folder a job happens to start in
+        # An empty entry would stand for the job's current folder.
         f"export PYTHONPATH={shlex.quote(str(SOURCES))}${{PYTHONPATH:+:$PYTHONPATH}}",
-        "export PYTHONSAFEPATH=1",  # a folder called slurm where the job starts is not ours
+        # Ignore a folder named slurm in the job's start folder.
+        "export PYTHONSAFEPATH=1",
     ]
     lines += [f"export REPRO_DATA={shlex.quote(str(get_data_folder()))}"] if "REPRO_DATA" in os.environ else []
     lines += [f"export {name}={shlex.quote(os.environ[name])}" for name in CARRIED if name in os.environ]
@@ -254,7 +267,7 @@ def _setup(profile: Profile, cpus: int | None) -> list[str]:
     return [*lines, *profile.setup]
 
 
-def _refusal(batches: Sequence[Batch], number: int, error: Exception) -> str:
+def _describe_refusal(batches: Sequence[Batch], number: int, error: Exception) -> str:
     refused = batches[number]
     before = ", ".join(batch.name for batch in batches[:number]) or "nothing"
     names = ", ".join(task.name for batch in batches[number:] for task in batch.tasks)

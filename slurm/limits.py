@@ -1,4 +1,4 @@
-"""What of a plan does not fit into a profile: stages by time and memory, runs by memory and turns."""
+"""Check a plan against the limits of a profile: time and memory of stages, memory and requeues of runs."""
 
 from __future__ import annotations
 
@@ -13,24 +13,29 @@ from repro.storage.atomic import format_bytes
 from slurm.profiles import Profile
 
 GIB = 2**30  # Slurm's G
-START = "start"  # of a training: what each of its processes holds of the pairs
+# Phase of a training run that holds pair data in each process.
+START = "start"
 
 
 def beyond(plan: Plan, profile: Profile) -> Iterator[str]:
-    """Yield a line for each thing that a plan asks for and a profile of Slurm does not give."""
+    """Yield one line for each requirement of a plan that a Slurm profile does not meet."""
     if profile.on != "slurm":
         return
     for cost in plan.stage_costs:
         lacks = [
-            *(_lacks_of_start(cost, profile) if cost.kind == START else _list_missing_of_stage(cost, plan, profile))
+            *(
+                _list_missing_at_start(cost, profile)
+                if cost.kind == START
+                else _list_missing_of_stage(cost, plan, profile)
+            )
         ]
         if lacks:
             yield f"too much for profile {profile.name}: {cost.name} of {cost.pairs}: {', '.join(lacks)}"
-    yield from _runs(plan, profile)
+    yield from _describe_requeues(plan, profile)
 
 
 def _list_missing_of_stage(cost: StageCost, plan: Plan, profile: Profile) -> Iterator[str]:
-    """A stage that is killed starts over, so its time has to be enough at once."""
+    """Yield the unmet requirements of a stage. A killed stage starts over, so its time limit must suffice in one go."""
     shards = plan.most_shards if cost.kind in IN_SHARDS else 1
     minutes = profile.stage_time_minutes or profile.time_minutes
     if 60 * cost.hours / shards > minutes:
@@ -43,15 +48,15 @@ def _list_missing_of_stage(cost: StageCost, plan: Plan, profile: Profile) -> Ite
         yield "reckoned on a GPU, and a stage has none"
 
 
-def _lacks_of_start(cost: StageCost, profile: Profile) -> Iterator[str]:
+def _list_missing_at_start(cost: StageCost, profile: Profile) -> Iterator[str]:
     together = cost.memory_bytes * profile.num_processes
     if profile.memory_gb and together > profile.memory_gb * GIB:
         has = f"a run has {profile.memory_gb:g} GiB"
         yield f"{format_bytes(together)} of memory in {profile.num_processes} processes, and {has}"
 
 
-def _runs(plan: Plan, profile: Profile) -> Iterator[str]:
-    """Say how often the longest run is interrupted, which is no failure as long as it gets further."""
+def _describe_requeues(plan: Plan, profile: Profile) -> Iterator[str]:
+    """Yield the expected interruptions of the longest run. They are no failure as long as the run makes progress."""
     times = {run: one.seconds for run, one in zip(plan.missing, plan.estimates, strict=True)}
     longer = [run for run, seconds in times.items() if seconds > 60 * profile.time_minutes]
     if longer:
@@ -61,7 +66,8 @@ def _runs(plan: Plan, profile: Profile) -> Iterator[str]:
         limit = f"{take} longer than the {format_seconds(60 * profile.time_minutes)} of {profile.name}"
         goes = "goes" if len(longer) == 1 else "go"
         yield f"{limit} and {goes} on from checkpoints: {run_id(longest)} in {turns} turns"
-    if not plan.num_gpus and profile.memory_gb:  # of GPUs, it is their own memory that is planned
+    # On GPUs the plan covers GPU memory instead.
+    if not plan.num_gpus and profile.memory_gb:
         most = max((one.memory_bytes for one in plan.estimates), default=0) * profile.num_processes
         if most > profile.memory_gb * GIB:
             has = f"a run has {profile.memory_gb:g} GiB"

@@ -1,9 +1,9 @@
-"""The local queue: run a sweep's jobs on this machine, as many at once as there is room for, each in its own process.
+"""Local queue: run the jobs of a sweep on this machine, each in its own process, as many in parallel as fit.
 
-A run has a GPU to itself, or its share of the cores. Children die with the queue; Ctrl-C asks each to write its
-checkpoint and end, so the same launch later goes on from there. Several queues over one folder share the work: a run
-that another queue is doing is left to it, and looked at again in case its owner dies. A run whose training another one
-is making takes no room until that has ended.
+Each run has a GPU, or its share of the cores. Children end with the queue. On Ctrl-C each child writes its checkpoint,
+so that the same launch can resume later. Several queues over one folder share the work. A queue leaves a run to another
+queue that is executing it, and checks again in case that owner dies. A run that shares a training run with a running
+one occupies no slot until that has ended.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from slurm.ranks import THREADS
 from slurm.signals import EXIT_INTERRUPTED, Stop, handle_stop_signals
 from slurm.states import JobState
 from slurm.sweep import Task, find_submission, get_sweep_folder
-from slurm.trainings import missing_trainings
+from slurm.trainings import list_missing_trainings
 
 GRACE_SECONDS = 90.0
-"""How long Ctrl-C waits for the checkpoints before it ends the children."""
+"""Seconds that Ctrl-C waits for checkpoints before it kills the children."""
 
 LOOK_EVERY_SECONDS = 1.0
-"""How often the disk is asked what other queues have done."""
+"""Seconds between checks of the disk for the progress of other queues."""
 
 RESTARTED = (EXIT_INTERRUPTED, EXIT_LOST)
 
@@ -48,19 +48,19 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Slot:
-    """Room for one run: its GPUs by number (none: CPU), and its number of threads."""
+    """One slot for a run: its GPU numbers (empty: CPU only) and its number of threads."""
 
     gpus: tuple[str, ...]
     num_threads: int
 
     def environment(self) -> dict[str, str]:
-        """Return the variables that keep a child within its room."""
+        """Return the environment variables that confine a child to its slot."""
         threads = str(self.num_threads)
         return {**dict.fromkeys(THREADS, threads), "CUDA_VISIBLE_DEVICES": ",".join(self.gpus)}
 
 
-def visible_gpus() -> list[str]:
-    """Return the numbers of the GPUs this process may use, without loading torch."""
+def list_visible_gpus() -> list[str]:
+    """Return the numbers of the GPUs that this process may use, without importing torch."""
     if "CUDA_VISIBLE_DEVICES" in os.environ:
         return [number for number in os.environ["CUDA_VISIBLE_DEVICES"].split(",") if number not in ("", "-1")]
     if shutil.which("nvidia-smi") is None:
@@ -70,9 +70,9 @@ def visible_gpus() -> list[str]:
 
 
 def make_slots(profile: Profile, *, gpus: Sequence[str], num_cores: int) -> list[Slot]:
-    """Return the places a machine has: GPUs are dealt out, cores divided.
+    """Return the slots of a machine: GPUs are distributed, cores divided.
 
-    ValueError when a run wants more GPUs than there are.
+    Raises ValueError if a run needs more GPUs than the machine has.
     """
     wanted = profile.gpus_per_run or (1 if gpus else 0)
     if wanted > len(gpus):
@@ -87,67 +87,69 @@ def make_slots(profile: Profile, *, gpus: Sequence[str], num_cores: int) -> list
 
 @dataclass
 class LocalQueue:
-    """The jobs of one launch and the children that are doing them."""
+    """The jobs of one launch and the child processes that execute them."""
 
     tasks: list[Task]
     slots: list[Slot]
     folder: Path
     progress: Progress
     children: dict[str, tuple[subprocess.Popen[bytes], Slot]] = field(default_factory=dict)
-    ended: dict[str, str] = field(default_factory=dict)  # item -> done, failed, cancelled, waiting in vain
+    ended: dict[str, str] = field(default_factory=dict)  # item -> outcome: done, failed, cancelled or waiting in vain
     attempts: Counter[str] = field(default_factory=Counter)
-    waiting_for: set[str] = field(default_factory=set)  # items that wait for what somebody else is doing
-    told: dict[str, int] = field(default_factory=dict)  # item -> how many bytes of its log have been passed on
+    waiting_for: set[str] = field(default_factory=set)  # items that wait for the work of another process
+    told: dict[str, int] = field(default_factory=dict)  # item -> number of log bytes already passed on
 
     def run(self) -> dict[str, str]:
-        """Work until every job has ended; return how each did. Stopped goes on once the children have ended."""
+        """Work until every job has ended and return each outcome. Stopped is re-raised once the children have ended."""
         looked = 0.0
         try:
             while len(self.ended) < len(self.tasks):
-                if self._reap() or time.monotonic() - looked > LOOK_EVERY_SECONDS:
+                if self._collect_ended() or time.monotonic() - looked > LOOK_EVERY_SECONDS:
                     looked = time.monotonic()
-                    self._tell()
-                    self._settle()
-                    self._fill()
+                    self._pass_on_logs()
+                    self._update_ended()
+                    self._fill_slots()
                 time.sleep(0.05)
         finally:
             self._end_children()
         return self.ended
 
-    def what_is_kept(self) -> str:
-        """Return, in words, how the children ended that were running when the queue was stopped."""
+    def describe_stopped_children(self) -> str:
+        """Describe how the children ended that were running when the queue was stopped."""
         asked = [child.returncode in RESTARTED for child, _ in self.children.values()]
         if not asked:
-            return "no run was in progress; launch again to go on"
+            return "no run was in progress; launch again to resume"
         whose, they = ("itself", "it was") if len(asked) == 1 else ("themselves", "they were")
         return (
-            f"{sum(asked)} of {count_noun(len(asked), 'running job')} stopped by {whose}, after a checkpoint where {they} "
-            "training; launch again to go on from there"
+            f"{sum(asked)} of {count_noun(len(asked), 'running job')} stopped by {whose}, after a checkpoint if {they} "
+            "training; launch again to resume"
         )
 
-    def log_of(self, task: Task) -> Path:
-        """Return the log of a job: one file, whichever attempt writes it."""
+    def get_log_path(self, task: Task) -> Path:
+        """Return the log of a job: one file for all attempts."""
         return self.folder / "logs" / f"{task.name.replace('/', '-')}.log"
 
-    def _reap(self) -> bool:
-        """Take back the room of children that have ended; says whether there were any."""
-        ended = [task for task in self.tasks if task.name in self.children and not _lives(self.children[task.name][0])]
+    def _collect_ended(self) -> bool:
+        """Free the slots of children that have ended and return whether there were any."""
+        ended = [
+            task for task in self.tasks if task.name in self.children and not _is_running(self.children[task.name][0])
+        ]
         if ended:
-            self._tell()
+            self._pass_on_logs()
         for task in ended:
             child, slot = self.children.pop(task.name)
             self.slots.append(slot)
             if child.returncode != 0:
-                self.progress(f"{task.name}: {_says(child.returncode)}")
+                self.progress(f"{task.name}: {_describe_exit(child.returncode)}")
             self._record_unexplained_failure(task, child.returncode)
         return bool(ended)
 
-    def _tell(self) -> None:
-        """Pass on the whole lines that the children have added to their logs."""
+    def _pass_on_logs(self) -> None:
+        """Pass on the complete lines that the children have added to their logs."""
         for task in self.tasks:
             if task.name not in self.children:
                 continue
-            with self.log_of(task).open("rb") as log:
+            with self.get_log_path(task).open("rb") as log:
                 log.seek(self.told[task.name])
                 lines, _, _ = log.read().rpartition(b"\n")
             if lines:
@@ -156,18 +158,18 @@ class LocalQueue:
                     self.progress(f"{task.name}: {line}")
 
     def _record_unexplained_failure(self, task: Task, status: int) -> None:
-        """Write down the failure of a child that could not do so itself, so that it is not started for ever."""
-        last = task.item.read() or JobState(state="done", log=str(self.log_of(task)))
+        """Record the failure of a child that could not report it, so that it is not restarted forever."""
+        last = task.item.read() or JobState(state="done", log=str(self.get_log_path(task)))
         may_go_on = status in (0, *RESTARTED) or status < 0
         if last.state == "failed" or task.job.is_done:
             return
         if may_go_on and self.attempts[task.name] <= task.job.max_requeues:
             return
-        reason = f"{_says(status)}, attempt {self.attempts[task.name]}"
+        reason = f"{_describe_exit(status)}, attempt {self.attempts[task.name]}"
         task.item.write(replace(last, state="failed", reason=reason, at=time.time()))
 
-    def _settle(self) -> None:
-        """Find out which jobs have ended, here or elsewhere."""
+    def _update_ended(self) -> None:
+        """Determine which jobs have ended, here or in another queue."""
         for task in self.tasks:
             if task.name in self.ended or task.name in self.children:
                 continue
@@ -186,24 +188,25 @@ class LocalQueue:
         left = len(self.tasks) - len(self.ended)
         self.progress(f"{task.name}: {how}{f' ({reason})' if reason else ''}; {count_noun(left, 'job')} left")
 
-    def _fill(self) -> None:
+    def _fill_slots(self) -> None:
         if not self.slots:
             return
-        makers: dict[str, str] = {}  # each training that a child is making, or will → the child's run
+        # Training runs that a child executes now or later, each with the child's run.
+        makers: dict[str, str] = {}
         for task in self.tasks:
-            makers |= _makes(task) if task.name in self.children else {}
+            makers |= _list_own_trainings(task) if task.name in self.children else {}
         for task in self.tasks:
             if not self.slots:
                 return
             if task.name in self.ended or task.name in self.children or not self._is_ready(task, makers):
                 continue
             self._start(task, self.slots.pop(0))
-            makers |= _makes(task)
+            makers |= _list_own_trainings(task)
 
     def _is_ready(self, task: Task, makers: Mapping[str, str]) -> bool:
         if any(self.ended.get(need) != "done" for need in task.needs):
             return False
-        reason = _reason_to_wait(task, makers)
+        reason = _explain_wait(task, makers)
         if not reason:
             self.waiting_for.discard(task.name)
             return True
@@ -213,7 +216,7 @@ class LocalQueue:
         return False
 
     def _start(self, task: Task, slot: Slot) -> None:
-        log = self.log_of(task)
+        log = self.get_log_path(task)
         log.parent.mkdir(parents=True, exist_ok=True)
         file = self.folder / "jobs" / f"{os.getpid()}-{task.name.replace('/', '-')}.json"
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -226,7 +229,8 @@ class LocalQueue:
                 env=os.environ | slot.environment() | import_environment(),
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,  # Ctrl-C reaches the queue alone, which then asks the children
+                # Ctrl-C reaches the queue alone, which then signals the children.
+                start_new_session=True,
             )
         self.children[task.name] = (child, slot)
         self.attempts[task.name] += 1
@@ -236,7 +240,7 @@ class LocalQueue:
         self.progress(f"{task.name}: started{where_to}{what}, threads: {slot.num_threads}, log {log}")
 
     def _end_children(self) -> None:
-        """Ask the children for their checkpoints; kill those that take too long, or all on a second Ctrl-C."""
+        """Request a checkpoint from each child. Kill slow children, or all of them on a second Ctrl-C."""
         for child, _ in self.children.values():
             child.send_signal(signal.SIGTERM)
         deadline = time.monotonic() + GRACE_SECONDS
@@ -247,13 +251,13 @@ class LocalQueue:
             for child, _ in self.children.values():
                 child.kill()
                 child.wait()
-        self._tell()
+        self._pass_on_logs()
 
 
-def dearest_first(tasks: Sequence[Task]) -> list[Task]:
-    """Return stages as they come, then the runs by their arithmetic: the longest must not be left for the end.
+def sort_longest_first(tasks: Sequence[Task]) -> list[Task]:
+    """Return the stages in their order, then the runs from longest to shortest, so that no long run remains at the end.
 
-    Those of unknown length come first.
+    Run length is estimated by the number of operations. Runs of unknown length come first.
     """
     runs = [task for task in tasks if task.item.kind == "run"]
     stages = [task for task in tasks if task.item.kind != "run"]
@@ -261,34 +265,37 @@ def dearest_first(tasks: Sequence[Task]) -> list[Task]:
     return [*stages, *sorted(runs, key=lambda task: (does[task.name].is_known, -does[task.name].flops))]
 
 
-def _reason_to_wait(task: Task, makers: Mapping[str, str]) -> str:
-    """Return why a job cannot start yet: somebody does it, or makes a training that it needs; else nothing."""
-    if owner := _list_living(task.item.lease_folder):
+def _explain_wait(task: Task, makers: Mapping[str, str]) -> str:
+    """Return why a job cannot start yet, or "" if it can.
+
+    Another process may be executing it or a training run it needs.
+    """
+    if owner := _find_live_owner(task.item.lease_folder):
         return f"left to {owner}"
-    for training in _makes(task):
+    for training in _list_own_trainings(task):
         if maker := makers.get(training):
             return f"waits for {maker}, which makes training {training} for both"
-        if owner := _list_living(run_folder(training) / "training"):
+        if owner := _find_live_owner(run_folder(training) / "training"):
             return f"waits for {owner}, which makes its training {training}"
     return ""
 
 
-def _makes(task: Task) -> dict[str, str]:
-    """Return the trainings that a job would make, being without them, each with its name."""
-    missing = missing_trainings(run_of_fields(task.job.run)) if task.item.kind == "run" else ()
+def _list_own_trainings(task: Task) -> dict[str, str]:
+    """Return the missing training runs that a job would execute, each with the job's name."""
+    missing = list_missing_trainings(run_of_fields(task.job.run)) if task.item.kind == "run" else ()
     return dict.fromkeys(missing, task.name)
 
 
-def _list_living(lease_folder: Path) -> Owner | None:
+def _find_live_owner(lease_folder: Path) -> Owner | None:
     owner = look(lease_folder)
     return owner if owner is not None and owner.is_alive else None
 
 
-def _lives(child: subprocess.Popen[bytes]) -> bool:
+def _is_running(child: subprocess.Popen[bytes]) -> bool:
     return child.poll() is None
 
 
-def _says(status: int) -> str:
+def _describe_exit(status: int) -> str:
     if status < 0:
         return f"its process was killed ({signal.Signals(-status).name})"
     known = {
@@ -300,18 +307,18 @@ def _says(status: int) -> str:
 
 
 def run_locally(tasks: Sequence[Task], profile: Profile, *, sweep: str, progress: Progress) -> dict[str, str]:
-    """Do these jobs on this machine; return, for each item, how it ended."""
-    slots = make_slots(profile, gpus=visible_gpus(), num_cores=cores_here())
+    """Run these jobs on this machine and return the outcome of each item."""
+    slots = make_slots(profile, gpus=list_visible_gpus(), num_cores=cores_here())
     folder = get_sweep_folder(sweep)
-    queue = LocalQueue(dearest_first(tasks), slots, folder, progress)
+    queue = LocalQueue(sort_longest_first(tasks), slots, folder, progress)
     place = folder / "queues" / f"{time.time():.3f}-{os.getpid()}"
     lease = acquire(place)
     assert lease is not None, "a queue's folder has its own name"
     with lease, handle_stop_signals(Stop()):
-        jobs = {task.name: {"log": str(queue.log_of(task))} for task in tasks}
+        jobs = {task.name: {"log": str(queue.get_log_path(task))} for task in tasks}
         about = {"on": "local", "sweep": sweep, "profile": profile.name, "queue": str(place)}
         find_submission(tasks, jobs, **about).write()
         try:
             return queue.run()
         except Stopped as stopped:
-            raise stopped.and_says(queue.what_is_kept()) from stopped
+            raise stopped.and_says(queue.describe_stopped_children()) from stopped

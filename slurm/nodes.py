@@ -1,9 +1,11 @@
-"""The nodes of one run: the first holds its lease and calls the others to a meeting, by files in the run's folder.
+"""Coordinate the nodes of one run through files in its folder. The first node holds the lease.
 
-1. The first node writes that there is a meeting. 2. Each other one writes what it sees: digests of the stages, which it
-compares with its files, the commit, the versions. 3. The first compares that with what it sees itself, and says on
-which address and port torchrun's processes meet. 4. All start their ranks. When the first has ended, so do the others.
-Each life of a job has a folder of its own, so that what an earlier one left is not taken for an answer.
+1. The first node announces a meeting.
+2. Each other node writes what it sees: digests of the stages (checked against its files), the code and the versions.
+3. The first node compares these with its own view and publishes the address and port for torchrun's processes.
+4. All nodes start their ranks. When the first node ends, the others end too.
+
+Each attempt of a job has its own folder, so that files of an earlier attempt are never mistaken for an answer.
 """
 
 from __future__ import annotations
@@ -28,16 +30,16 @@ from repro.storage.lease import get_lease_timeout, look
 from repro.storage.paths import home, run_folder
 from slurm.hooks import named
 from slurm.signals import Stop
-from slurm.states import item_of_run
+from slurm.states import get_run_item
 
 LOOK_EVERY_SECONDS = 0.2
 GRACE_SECONDS = 20.0
-"""How long the ranks of a node may go on once the first node has ended."""
+"""Seconds that the ranks of a node may continue after the first node has ended."""
 
 
 @dataclass(frozen=True)
 class Meeting:
-    """Where the processes of all nodes meet; port 0: the others are still waited for."""
+    """The address where the processes of all nodes meet. Port 0: some nodes are still missing."""
 
     attempt: str
     num_nodes: int
@@ -47,33 +49,33 @@ class Meeting:
 
 
 def make_attempt_id(job_id: str) -> str:
-    """Return the name of this life of a job: a requeued job begins another one."""
+    """Return an id for this attempt of a job. Each requeue starts a new attempt."""
     return f"{job_id}.{os.environ.get('SLURM_RESTART_COUNT', '0')}"
 
 
-def what_is_seen(job: Mapping[str, Any]) -> dict[str, str]:
-    """Return digests of all that the ranks of this node would work with, by name; ValueError for a damaged stage."""
+def compute_node_digests(job: Mapping[str, Any]) -> dict[str, str]:
+    """Return digests of everything the ranks of this node use, by name. Raises ValueError for a damaged stage."""
     found = {}
     for stage in named(job["stages_of"])(run_of_fields(job["run"])):
         if stage.is_built:
             stage.check()
-        found[f"stage {stage.title}"] = _digest(stage.files) if stage.is_built else "not there"
-    return found | {"code": compute_source_digest(), "set of package versions": _digest(versions())}
+        found[f"stage {stage.title}"] = _compute_digest(stage.files) if stage.is_built else "not there"
+    return found | {"code": compute_source_digest(), "set of package versions": _compute_digest(versions())}
 
 
 def call_meeting(job: Mapping[str, Any], attempt: str, stop: Stop) -> Meeting:
-    """Bring all nodes together, as the first of them; return where their processes meet.
+    """Gather all nodes, as the first node, and return where their processes meet.
 
-    ValueError when a node does not come, or sees other files, other code or other packages.
+    Raises ValueError if a node does not arrive, or if it sees different files, code or packages.
     """
-    place, meeting, seen = _place(job, attempt), Meeting(attempt, job["num_nodes"]), what_is_seen(job)
+    place, meeting, seen = _get_folder(job, attempt), Meeting(attempt, job["num_nodes"]), compute_node_digests(job)
     _write(place / "meeting.json", asdict(meeting))
     for number in range(1, meeting.num_nodes):
         told = _wait_for_file(place / f"node-{number}.json", stop)
         if told is None:
             raise ValueError(
-                f"node {number} of {meeting.num_nodes} did not come within {_patience():.0f} s: every node must see "
-                f"{home()}; its own log lies beside this one"
+                f"node {number} of {meeting.num_nodes} did not come within {_get_timeout():.0f} s: every node must see "
+                f"{home()}; its log is next to this one"
             )
         _check_alike(number, told, seen)
     address = _get_own_address()
@@ -83,17 +85,19 @@ def call_meeting(job: Mapping[str, Any], attempt: str, stop: Stop) -> Meeting:
 
 
 def join_meeting(job: Mapping[str, Any], number: int, attempt: str, stop: Stop) -> Meeting:
-    """Come to the meeting as another node than the first; return it once its processes may start, or it is over.
+    """Join the meeting as a node other than the first. Return it once the processes may start, or once it is over.
 
-    ValueError when nobody calls one, or when a stage here is damaged.
+    Raises ValueError if no meeting is announced or a stage on this node is damaged.
     """
-    place, mine = _place(job, attempt), {"host": socket.gethostname()}
+    place, mine = _get_folder(job, attempt), {"host": socket.gethostname()}
     told = _wait_for_file(place / "meeting.json", stop)
     if told is None:
-        raise ValueError(f"node {number}: no word of the first node within {_patience():.0f} s; do both see {place}?")
+        raise ValueError(
+            f"node {number}: no word of the first node within {_get_timeout():.0f} s; do both see {place}?"
+        )
     if not told["is_over"]:
         try:
-            seen = what_is_seen(job)
+            seen = compute_node_digests(job)
         except ValueError as error:
             _write(place / f"node-{number}.json", mine | {"error": str(error)})
             raise
@@ -107,23 +111,23 @@ def join_meeting(job: Mapping[str, Any], number: int, attempt: str, stop: Stop) 
 
 @contextmanager
 def lead_nodes(job: Mapping[str, Any], attempt: str) -> Iterator[None]:
-    """Tell the other nodes when the block has ended, however it did, also when it never called a meeting."""
+    """Notify the other nodes when the block ends for any reason, even before a meeting."""
     try:
         yield
     finally:
-        _write(_place(job, attempt) / "meeting.json", asdict(Meeting(attempt, job["num_nodes"], is_over=True)))
+        _write(_get_folder(job, attempt) / "meeting.json", asdict(Meeting(attempt, job["num_nodes"], is_over=True)))
 
 
 def has_left(job: Mapping[str, Any], attempt: str) -> bool:
-    """Return whether the first node has ended, or died."""
-    told = read_json(_place(job, attempt) / "meeting.json")
-    owner = look(item_of_run(run_of_fields(job["run"])).lease_folder)
+    """Return whether the first node has ended or died."""
+    told = read_json(_get_folder(job, attempt) / "meeting.json")
+    owner = look(get_run_item(run_of_fields(job["run"])).lease_folder)
     is_held = owner is not None and owner.is_alive and owner.note.get("job_id") == attempt.rpartition(".")[0]
     return told["is_over"] or not is_held
 
 
-def grace_is_over(job: Mapping[str, Any], attempt: str) -> Callable[[], bool]:
-    """Return what tells, asked again and again, whether the first node left longer than a while ago."""
+def make_grace_check(job: Mapping[str, Any], attempt: str) -> Callable[[], bool]:
+    """Return a function that checks whether the first node ended more than GRACE_SECONDS ago."""
     left_at: list[float] = []
 
     def is_over() -> bool:
@@ -134,7 +138,7 @@ def grace_is_over(job: Mapping[str, Any], attempt: str) -> Callable[[], bool]:
     return is_over
 
 
-def _place(job: Mapping[str, Any], attempt: str) -> Path:
+def _get_folder(job: Mapping[str, Any], attempt: str) -> Path:
     return run_folder(run_id(run_of_fields(job["run"]))) / "nodes" / attempt
 
 
@@ -144,8 +148,8 @@ def _write(path: Path, told: Mapping[str, Any]) -> None:
 
 
 def _wait_for_file(path: Path, stop: Stop) -> dict[str, Any] | None:
-    """Return what a file tells, once it is there; None when it does not come."""
-    deadline = time.monotonic() + _patience()
+    """Return the content of a JSON file once it exists, or None after the timeout."""
+    deadline = time.monotonic() + _get_timeout()
     while time.monotonic() < deadline:
         if path.is_file():
             return dict(read_json(path))
@@ -155,13 +159,13 @@ def _wait_for_file(path: Path, stop: Stop) -> dict[str, Any] | None:
     return None
 
 
-def _patience() -> float:
-    # nodes of a job start together; the first may have to wait for the lease of one that died
+def _get_timeout() -> float:
+    # The nodes of a job start together. The first node may have to wait for the lease of a dead one.
     return 2 * get_lease_timeout()
 
 
 def _check_alike(number: int, told: Mapping[str, Any], seen: Mapping[str, str]) -> None:
-    """ValueError naming the first thing that a node sees otherwise than the first node."""
+    """Raise ValueError with the first difference between a node's view and that of the first node."""
     who = f"node {number} ({told['host']})"
     if "error" in told:
         raise ValueError(f"{who}: {told['error']}")
@@ -174,19 +178,19 @@ def _check_alike(number: int, told: Mapping[str, Any], seen: Mapping[str, str]) 
             )
 
 
-def _digest(told: object) -> str:
+def _compute_digest(told: object) -> str:
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 
 
 def _get_own_address() -> str:
-    # of the node on which srun was started, which is the first; else the name by which others may know this one
+    # The address of the node where srun started, which is the first node. Otherwise its host name.
     return os.environ.get("SLURM_LAUNCH_NODE_IPADDR") or socket.gethostname()
 
 
 def _get_free_port(address: str) -> int:
-    """Return a free port of this node's address; ValueError if the node does not have that address."""
+    """Return a free port at this node's address. Raises ValueError if the node does not have that address."""
     try:
-        with socket.create_server((address, 0), family=_family(address)) as found:
+        with socket.create_server((address, 0), family=_get_address_family(address)) as found:
             port: int = found.getsockname()[1]
             return port
     except OSError as error:
@@ -196,5 +200,5 @@ def _get_free_port(address: str) -> int:
         ) from error
 
 
-def _family(address: str) -> socket.AddressFamily:
+def _get_address_family(address: str) -> socket.AddressFamily:
     return socket.getaddrinfo(address, None, type=socket.SOCK_STREAM)[0][0]

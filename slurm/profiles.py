@@ -1,4 +1,4 @@
-"""Profiles: what a site calls its queues and what one run gets there, read from profiles.toml and a user's own file."""
+"""Profiles: resources per run and queue names of a site, read from profiles.toml and the user's own file."""
 
 from __future__ import annotations
 
@@ -16,63 +16,70 @@ from repro.storage.json_files import check_regular, short
 
 SHIPPED = Path(__file__).with_name("profiles.toml")
 PLACES = ("local", "slurm")
-"""Where the jobs of a profile run: a queue on this machine, or Slurm."""
+"""Where the jobs of a profile run: a local queue or Slurm."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Profile:
-    """One shape of job at one site. Every field is a key of the file; empty strings and None: the site's default."""
+    """One job shape at one site. Each field is a key of the file. Empty strings and None select the site's default."""
 
     name: str
-    on: str = "slurm"  # local: a queue on this machine; slurm
+    on: str = "slurm"  # local (a queue on this machine) or slurm
     description: str = ""
-    # what Slurm is told
+    # options for sbatch
     partition: str = ""
     account: str = ""
     qos: str = ""
     constraint: str = ""
-    gres: str = ""  # instead of gpus_per_run where a site counts GPUs by type, e.g. "gpu:a100:1"; stages have that type
+    # Replaces gpus_per_run if a site counts GPUs by type, e.g. "gpu:a100:1". Stages use the same type.
+    gres: str = ""
     exclude: str = ""
-    wckey: str = ""  # for sites that account by it; empty: none is named
-    chdir: str = ""  # where jobs start; empty: the checkout, whatever folder the launch was typed in
-    sbatch: dict[str, str] = field(default_factory=dict)  # any other option of sbatch, by its long name
-    # what one run gets; of several nodes, on each
+    wckey: str = ""  # for sites that account by it
+    # Start folder of the jobs. Empty: the checkout, whatever folder the launch starts in.
+    chdir: str = ""
+    sbatch: dict[str, str] = field(default_factory=dict)  # any other sbatch option, by its long name
+    # resources per run (per node if there are several)
     num_nodes: int = 1
-    cpus_per_run: int | None = None  # its processes on a node share these as threads
+    cpus_per_run: int | None = None  # shared as threads by its processes on a node
     gpus_per_run: int = 0
-    processes_per_run: int | None = None  # data-parallel processes; None: one per GPU
+    processes_per_run: int | None = None  # data-parallel processes, by default one per GPU
     memory_gb: float | None = None
     time_minutes: int = 60
-    # how a sweep behaves
-    num_at_once: int | None = None  # runs at one time; local and None: one a GPU, or two cores (of < 4: each core)
-    warning_seconds: int = 90  # before the time limit, so that a checkpoint can be written
-    max_requeues: int = 10  # interruptions in a row, between which a run gets no further, before it counts as failed
-    # the surroundings
+    # behaviour of a sweep
+    # Parallel runs. Locally by default one per GPU, or one per two cores (one per core below four cores).
+    num_at_once: int | None = None
+    # Seconds before the time limit at which a checkpoint is written.
+    warning_seconds: int = 90
+    # Consecutive interruptions without progress before a run counts as failed.
+    max_requeues: int = 10
+    # environment
     modules: tuple[str, ...] = ()  # for `module load`
-    setup: tuple[str, ...] = ()  # lines of shell before the run, e.g. to activate a conda environment
-    launcher: tuple[str, ...] = ()  # words before python, e.g. a container's: ["apptainer", "exec", "--nv", "cde.sif"]
-    srun: tuple[str, ...] = ()  # more options of srun, e.g. "--container-image=cde.sqsh"
-    python: str = ""  # the interpreter there; empty: the one that launches
+    setup: tuple[str, ...] = ()  # shell lines before the run, e.g. to activate a conda environment
+    # Words before python, for example of a container: ["apptainer", "exec", "--nv", "cde.sif"].
+    launcher: tuple[str, ...] = ()
+    srun: tuple[str, ...] = ()  # further srun options, e.g. "--container-image=cde.sqsh"
+    python: str = ""  # interpreter of the jobs, by default the launcher's
     scratch: str = ""  # TMPDIR of the jobs, e.g. "/scratch/$USER/$SLURM_JOB_ID"
-    # what a stage gets where that differs from a run
+    # resources of a stage, if they differ from those of a run
     stage_partition: str = ""
     stage_cpus: int | None = None
     stage_gpus: int = 0
     stage_memory_gb: float | None = None
     stage_time_minutes: int | None = None
-    # tokens, embeddings and keys in shards, each a job: so many, or of so many pairs where their number is known before
+    # Shards of tokens, embeddings and keys, each a separate job: either their number, or the pairs per shard if the
+    # number of pairs is known in advance.
     num_shards: int | None = None
     pairs_per_shard: int | None = None
 
     def __post_init__(self) -> None:
-        """ValueError for a value that means nothing."""
+        """Raise ValueError for invalid values."""
         for one in fields(self):
             check_lines(getattr(self, one.name), f"profile {short(self.name)!r}: {one.name}")
         if self.on not in PLACES:
             raise ValueError(f"profile {self.name}: on={self.on!r}; choose local or slurm")
         for name, value in vars(self).items():
             least, most = LEAST.get(name, 0), MOST.get(name, MOST_OF_ANY)
-            if isinstance(value, int | float) and not least <= value <= most:  # nor is nan
+            if isinstance(value, int | float) and not least <= value <= most:  # also rejects nan
                 raise ValueError(f"profile {self.name}: {name}={value}; must be at least {least} and at most {most}")
         if self.num_nodes > 1 and self.on != "slurm":
             raise ValueError(
@@ -89,26 +96,26 @@ class Profile:
 
     @property
     def num_processes(self) -> int:
-        """Data-parallel processes of one run, on each of its nodes."""
+        """Data-parallel processes of one run per node."""
         return self.processes_per_run or max(1, self.gpus_per_run)
 
 
 MOST_OF_ANY = 10**6
-"""Of any amount: no site has more of anything, and a job may not run for years."""
-MOST = {"pairs_per_shard": 10**12, "num_shards": 10_000}  # each shard is a job, with a folder and a state
+"""Upper limit of any amount. No site has more of anything, and no job may run for years."""
+MOST = {"pairs_per_shard": 10**12, "num_shards": 10_000}  # each shard is a job with a folder and a state
 LEAST = {
     **dict.fromkeys(("time_minutes", "num_at_once", "processes_per_run", "cpus_per_run"), 1),
     **dict.fromkeys(("stage_cpus", "stage_time_minutes"), 1),
     **dict.fromkeys(("num_nodes", "num_shards", "pairs_per_shard"), 1),
     **dict.fromkeys(("memory_gb", "stage_memory_gb"), 0.001),
 }
-"""Of an amount; of the others, nothing is allowed."""
+"""Lower limits of amounts. The default is 0."""
 LINE_BREAK = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
 OPTION = re.compile(r"[a-z][a-z0-9-]*")
 
 
 def check_lines(value: Any, what: str) -> None:
-    """ValueError when a value, or one inside it, holds a line break, which would add a line to a job's script."""
+    """Raise ValueError if a value, or a nested one, has a line break, which would add a line to a job's script."""
     if isinstance(value, Mapping):
         value = [*value, *value.values()]
     for one in [value] if isinstance(value, str) else value if isinstance(value, list | tuple) else []:
@@ -123,13 +130,13 @@ KEYS = (*(one.name for one in fields(Profile) if one.name != "name"), "extends")
 
 
 def get_user_file() -> Path:
-    """Return the path of the user's own profiles, there or not."""
+    """Return the path of the user's own profiles, whether or not it exists."""
     configured = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
     return Path(os.environ.get("REPRO_PROFILES") or Path(configured) / "cde-repro" / "profiles.toml").expanduser()
 
 
 def load_profile(name: str) -> Profile:
-    """Return a profile; ValueError lists the profiles there are, or what is wrong in the file."""
+    """Return a profile. Raises ValueError with the list of profiles, or with the error in the file."""
     tables = _tables(get_user_file())
     if name not in tables:
         near = suggestion(name, tables, likeness=0.6)
@@ -140,7 +147,7 @@ def load_profile(name: str) -> Profile:
 
 
 def choose(name: str | None, on: str | None) -> Profile:
-    """Return the profile that the words of a command line mean; ValueError when they do not go together."""
+    """Return the profile selected on the command line. Raises ValueError if the options contradict each other."""
     if on not in (None, *PLACES):
         raise ValueError(f"--on {on}: choose one of {list(PLACES)}")
     if name is None and on == "slurm":
@@ -153,7 +160,7 @@ def choose(name: str | None, on: str | None) -> Profile:
 
 
 def profiles() -> tuple[Profile, ...]:
-    """Return every profile, shipped and the user's own."""
+    """Return all profiles, both shipped and the user's own."""
     return tuple(load_profile(name) for name in _tables(get_user_file()))
 
 
@@ -194,7 +201,8 @@ def _values(name: str, tables: dict[str, dict[str, Any]], seen: tuple[str, ...])
     if parent is not None and (parent not in tables or parent in (*seen, name)):
         raise ValueError(f"profile {name}: extends={parent!r}; choose another of {sorted(tables)}")
     inherited = _values(parent, tables, (*seen, name)) if parent else {}
-    if own.keys() & set(SHARDING):  # one way to say it replaces the other
+    # Either way of setting the shards replaces the other.
+    if own.keys() & set(SHARDING):
         inherited = {key: value for key, value in inherited.items() if key not in SHARDING}
     return inherited | {key: _validate_profile(name, key, value) for key, value in own.items()}
 
@@ -214,7 +222,7 @@ def _validate_profile(name: str, key: str, value: Any) -> Any:
 
 
 def _format_expected_form(wanted: str) -> str:
-    """Return what a key takes, as it is written in TOML."""
+    """Return the TOML form that a key expects."""
     forms = {
         "tuple": 'a list of texts, for example ["cuda/12.4"]',
         "dict": 'a table, for example { mail-type = "FAIL" }',
@@ -229,5 +237,6 @@ def _check_options(name: str, key: str, options: Mapping[str, Any]) -> None:
     for option, value in options.items():
         if not OPTION.fullmatch(option):
             raise ValueError(f"profile {name}: {key} has {option!r}; name options of sbatch as in --mail-type")
-        if value is False or not isinstance(value, str | int | float):  # true: an option without a value
+        # True stands for an option without a value.
+        if value is False or not isinstance(value, str | int | float):
             raise ValueError(f"profile {name}: {key}.{option}={value!r}; must be a str, a number or true")

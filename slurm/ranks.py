@@ -1,9 +1,10 @@
-"""A run in several processes: the job starts one rank per GPU, and stays their parent.
+"""Run one training run in several processes: the job starts one rank per GPU and remains their parent.
 
-On several nodes each node's job does so, and the ranks of all meet at the first node's address. Ranks of one machine
-meet through a file that only this user can write, and talk over loopback: nothing listens on the network. A rank learns
-that it should stop from the job, through a file, or from the scheduler, which signals every process of a job. Between
-two steps the ranks agree on it, so that none waits for another that has left. The ranks of a node share its cores.
+On several nodes each node's job does this, and all ranks meet at the first node's address. The ranks of one machine
+meet through a file that only this user can write, and communicate over loopback. So nothing listens on the network. A
+rank receives a stop request from the job through a file, or from the scheduler, which signals every process of a job.
+Between two steps the ranks agree on stopping, so that none waits for a rank that has left. The ranks of a node share
+its cores.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from repro.stopping import Interrupted, Stopped, unwrap_stop
 from repro.storage.json_files import short
 from repro.storage.paths import get_local_records, import_environment, run_folder
 from slurm.hooks import named
-from slurm.nodes import Meeting, call_meeting, grace_is_over, has_left, join_meeting, make_attempt_id
+from slurm.nodes import Meeting, call_meeting, has_left, join_meeting, make_attempt_id, make_grace_check
 from slurm.signals import REASONS, Stop, die_with_parent, handle_stop_signals, say
 
 LEAVE = "repro.train.parallel:leave_processes"
@@ -39,21 +40,21 @@ STORE = "REPRO_RANKS_STORE"
 """Where ranks meet, for `repro.train.parallel`: `file://PATH` or `tcp://ADDRESS:PORT`."""
 DESCRIBED, FAILURE = "ranks.json", "ranks.failed"
 DEAF_SHELL = 'trap "" USR2 TERM INT; exec "$0" "$@"'
-"""Starts a rank deaf to signals: one that comes while it imports would end it before it can write a checkpoint."""
+"""Start a rank with signals ignored. A signal during its imports would end it before it can write a checkpoint."""
 PARENT = "REPRO_RANKS_PARENT"
 LOOPBACK = "lo" if sys.platform == "linux" else "lo0"
 SECONDS_TO_END = 30.0
-"""How long ranks may take to end once one of them has failed, or the first node has left."""
+"""Seconds that ranks may take to end once one of them has failed or the first node has left."""
 
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS")
-"""The variables that say how many threads a process may have; a job is given the number of its cores."""
+"""Environment variables that set the number of threads of a process. A job receives its number of cores in them."""
 
 
 def run_ranks(job: Mapping[str, Any], stop: Stop, job_id: str = "") -> bool:
-    """Do a run with `num_processes` ranks on each node; return whether it ended (False: it stopped at a checkpoint).
+    """Execute a run with `num_processes` ranks per node. Return whether it ended (False: stopped at a checkpoint).
 
-    `job` is the job as plain values; this is its first node, or its only one.
-    RuntimeError when a rank failed, with its error; its traceback is in the log. ValueError when the nodes differ.
+    `job` is the job as plain values. The caller is its first or only node. Raises RuntimeError with the error of a
+    failed rank, whose traceback is in the log, and ValueError if the nodes differ.
     """
     run = run_of_fields(job["run"])
     folder = run_folder(run_id(run))
@@ -74,22 +75,24 @@ def run_ranks(job: Mapping[str, Any], stop: Stop, job_id: str = "") -> bool:
 
 
 def follow(job: Mapping[str, Any], stop: Stop, job_id: str, number: int) -> None:
-    """Do the ranks of another node than the first, which it follows: they start and end with those there.
+    """Execute the ranks of a node other than the first. They start and end with those of the first node.
 
-    RuntimeError when a rank failed here. ValueError when the first node is not heard of, or a stage here is damaged.
+    Raises RuntimeError if a rank fails here, and ValueError if the first node does not respond or a stage is damaged.
     """
     meeting = join_meeting(job, number, make_attempt_id(job_id), stop)
     if meeting.is_over:
         return
-    has_to_end = grace_is_over(job, meeting.attempt)
+    has_to_end = make_grace_check(job, meeting.attempt)
     described = run_folder(run_id(run_of_fields(job["run"]))) / DESCRIBED
     status = _run_ranks(job, stop, described, meeting, number, has_to_end)
     if status != 0 and not stop() and not has_left(job, meeting.attempt):
         raise RuntimeError(f"a process of node {number} failed (status {status}); see this log")
 
 
-def _describe_ranks(job: Mapping[str, Any], meeting: Meeting | None, node: int, private: Path) -> list[dict[str, str]]:
-    """Return the variables of each rank of this node: its number, where it meets the others, its share of the threads.
+def _make_rank_environments(
+    job: Mapping[str, Any], meeting: Meeting | None, node: int, private: Path
+) -> list[dict[str, str]]:
+    """Return the environment of each rank of this node: its number, the meeting point, and its share of the threads.
 
     Args:
         private: a folder that only this user can write, for the file in which ranks of one machine meet.
@@ -108,7 +111,10 @@ def _describe_ranks(job: Mapping[str, Any], meeting: Meeting | None, node: int, 
 
 
 def _share_threads(num_ranks: int) -> dict[str, str]:
-    """Return the variables that give each rank its share of its job's threads, at least one; no other word is read."""
+    """Return the variables that give each rank its share of the job's threads, at least one.
+
+    Ignores non-numeric values.
+    """
     given = {name: os.environ.get(name, "") for name in THREADS}
     return {name: str(max(1, int(told) // num_ranks)) for name, told in given.items() if told.isdecimal()}
 
@@ -121,33 +127,33 @@ def _run_ranks(
     node: int = 0,
     has_to_end: Callable[[], bool] = lambda: False,
 ) -> int:
-    """Run the ranks of this node to their end; return 0, or the exit status of the first that failed.
+    """Run the ranks of this node to their end. Return 0, or the exit status of the first that failed.
 
-    Once `stop` is set they are asked to stop, which they do together.
+    Once `stop` is set they receive a stop request, which they follow together.
     """
     command = ["bash", "-c", DEAF_SHELL, sys.executable, "-u", "-m", "slurm.ranks", str(described)]
     ranks: list[subprocess.Popen[bytes]] = []
     with tempfile.TemporaryDirectory(prefix="repro-ranks-") as private:
         try:
-            for own in _describe_ranks(job, meeting, node, Path(private)):
+            for own in _make_rank_environments(job, meeting, node, Path(private)):
                 ranks.append(subprocess.Popen(command, env=os.environ | import_environment() | own))
-            while any(rank.poll() is None for rank in ranks) and not _failed(ranks) and not has_to_end():
+            while any(rank.poll() is None for rank in ranks) and not _find_failure(ranks) and not has_to_end():
                 if stop():
                     described.with_name("stop").touch()
                 time.sleep(0.2)
-            status = _failed(ranks)
+            status = _find_failure(ranks)
         finally:
-            _end(ranks)
-        return status or _failed(ranks)
+            _end_ranks(ranks)
+        return status or _find_failure(ranks)
 
 
-def _failed(ranks: Sequence[subprocess.Popen[bytes]]) -> int:
-    """Return the first exit status that is not 0 of ranks that have ended; 0 without one."""
+def _find_failure(ranks: Sequence[subprocess.Popen[bytes]]) -> int:
+    """Return the first nonzero exit status of the ended ranks, or 0."""
     return next((rank.returncode for rank in ranks if rank.poll()), 0)
 
 
-def _end(ranks: Sequence[subprocess.Popen[bytes]]) -> None:
-    """End the ranks that are left, which may first write a checkpoint."""
+def _end_ranks(ranks: Sequence[subprocess.Popen[bytes]]) -> None:
+    """End the remaining ranks, which may first write a checkpoint."""
     try:
         for rank in ranks:
             rank.terminate()
@@ -161,16 +167,16 @@ def _end(ranks: Sequence[subprocess.Popen[bytes]]) -> None:
 
 
 def main() -> int:
-    """Run one rank, which a job started; return the exit status."""
+    """Run one rank started by a job and return the exit status."""
     die_with_parent(int(os.environ.get(PARENT, os.getppid())))
     described = Path(sys.argv[1])
     job, stop = json.loads(described.read_text()), Stop()
-    sys.excepthook = partial(_tell_failure, described.with_name(FAILURE))
-    # The end of `listening` goes back to this: a request may come when all ranks have agreed to stop.
+    sys.excepthook = partial(_record_failure, described.with_name(FAILURE))
+    # The end of `listening` restores this handler. A request may arrive after all ranks have agreed to stop.
     for number in REASONS:
         signal.signal(number, signal.SIG_IGN)
     with handle_stop_signals(stop):
-        threading.Thread(target=_await_request, args=(described.with_name("stop"),), daemon=True).start()
+        threading.Thread(target=_watch_for_request, args=(described.with_name("stop"),), daemon=True).start()
         try:
             with unwrap_stop():
                 named(job["execute"])(run_of_fields(job["run"]), should_stop=stop, progress=say)
@@ -182,16 +188,16 @@ def main() -> int:
     return 0
 
 
-def _tell_failure(path: Path, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Write down the error that ended this rank, unless another rank was first: the others only miss this one."""
+def _record_failure(path: Path, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Record the error that ended this rank, unless another rank was first. Later errors only result from the first."""
     lines = str(error).splitlines() or [""]
     with suppress(FileExistsError), path.open("x") as file:
         file.write(f"rank {os.environ['RANK']} on {socket.gethostname()}: {kind.__name__}: {short(lines[0], 500)}")
     sys.__excepthook__(kind, error, trace)
 
 
-def _await_request(request: Path) -> None:
-    """Turn the job's request into the signal that the scheduler would send."""
+def _watch_for_request(request: Path) -> None:
+    """Convert the job's request into the signal that the scheduler would send."""
     while not request.exists():
         time.sleep(0.2)
     os.kill(os.getpid(), signal.SIGTERM)

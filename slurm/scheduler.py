@@ -1,4 +1,4 @@
-"""Ask Slurm: its limits, its queue, what became of a job; None when it does not answer."""
+"""Query Slurm for its limits, its queue and the outcome of a job. Functions return None if it does not respond."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 PATIENCE_SECONDS = 30
-PAUSES_SECONDS = (1.0, 4.0)  # a busy controller answers "Socket timed out"; asking again usually helps
+# A busy controller answers "Socket timed out". Retrying usually helps.
+PAUSES_SECONDS = (1.0, 4.0)
 
 
 @dataclass(frozen=True)
 class Queued:
-    """A job as the queue shows it: PENDING, RUNNING, COMPLETING, …, and the scheduler's reason."""
+    """A job in the queue: its state (PENDING, RUNNING, COMPLETING, …) and the scheduler's reason."""
 
     state: str
     reason: str
 
 
 def ask(*words: str) -> str | None:
-    """Return what a command of Slurm prints; None when it is not installed, fails, or does not answer."""
+    """Return the output of a Slurm command, or None if it is not installed, fails or times out."""
     if shutil.which(words[0]) is None:
         return None
     for pause in (*PAUSES_SECONDS, None):
@@ -43,13 +44,13 @@ def ask(*words: str) -> str | None:
 
 
 def get_max_array_size() -> int | None:
-    """Return how many tasks a job array may have here; None when Slurm does not say."""
+    """Return the maximum number of tasks per job array, or None if Slurm does not report it."""
     found = re.search(r"MaxArraySize\s*=\s*(\d+)", ask("scontrol", "show", "config") or "")
     return int(found.group(1)) if found else None
 
 
 def queue() -> Mapping[str, Queued] | None:
-    """Return our jobs in the queue by id (array tasks as 12_3); None when Slurm does not answer."""
+    """Return our jobs in the queue by id (array tasks as 12_3), or None if Slurm does not respond."""
     text = ask("squeue", "--me", "--array", "--noheader", "--format=%i|%T|%r")
     if text is None:
         return None
@@ -57,8 +58,8 @@ def queue() -> Mapping[str, Queued] | None:
     return {identifier.strip(): Queued(state.strip(), reason.strip()) for identifier, state, reason in rows}
 
 
-def fate(job_id: str) -> str | None:
-    """Return what Slurm remembers of a job, in a line (state, reason, exit code); None when it remembers nothing."""
+def fetch_job_outcome(job_id: str) -> str | None:
+    """Return one line on a finished job (state, reason, exit code), or None if Slurm has no entry for it."""
     shown = ask("scontrol", "show", "job", "--oneliner", job_id)
     if shown:
         wanted = ("JobState", "Reason", "ExitCode", "Restarts", "TimeLimit", "Dependency")
@@ -69,10 +70,10 @@ def fate(job_id: str) -> str | None:
     return lines[0] if lines else None
 
 
-def explain_told_to_end(job_id: str) -> str:
-    """Return who sent this job SIGTERM: "preempted", "requeued", "cancelled", or "" for something else.
+def explain_stop_signal(job_id: str) -> str:
+    """Return why this job received SIGTERM: "preempted", "requeued", "cancelled", or "" for another cause.
 
-    While a job is ending, Slurm shows the same state for all of these, so they are told apart by what else it shows.
+    While a job is ending, Slurm shows the same state for all of these. Other fields tell them apart.
     """
     found = dict(re.findall(r"(\w+)=(\S*)", ask("scontrol", "show", "job", "--oneliner", job_id) or ""))
     if found.get("PreemptTime", "None") not in ("None", "N/A", "Unknown"):
@@ -80,12 +81,12 @@ def explain_told_to_end(job_id: str) -> str:
     if int(found.get("Restarts", 0)) > int(os.environ.get("SLURM_RESTART_COUNT", 0)):
         return "requeued"
     is_ending = found.get("JobState") in ("COMPLETING", "CANCELLED")
-    is_over = is_ending and _seconds(found["RunTime"]) >= _seconds(found["TimeLimit"])
+    is_over = is_ending and _parse_duration(found["RunTime"]) >= _parse_duration(found["TimeLimit"])
     return "cancelled" if is_ending and not is_over else ""
 
 
-def who_cancelled(job_id: str) -> str:
-    """Return "by NAME" if Slurm's accounting knows who cancelled a job; else nothing."""
+def find_canceller(job_id: str) -> str:
+    """Return "by NAME" if Slurm's accounting recorded who cancelled a job, else ""."""
     told = ask("sacct", "--jobs", job_id, "--noheader", "--parsable2", "--allocations", "--format=State") or ""
     found = re.search(r"CANCELLED by (\d+)", told)
     if found is None:
@@ -96,8 +97,8 @@ def who_cancelled(job_id: str) -> str:
         return f"by user {found[1]}"
 
 
-def _seconds(span: str) -> float:
-    """Return the seconds of Slurm's [days-]hours:minutes:seconds; infinity for UNLIMITED."""
+def _parse_duration(span: str) -> float:
+    """Return the seconds in Slurm's format [days-]hours:minutes:seconds, infinity for UNLIMITED."""
     days, _, clock = span.rpartition("-")
     if not re.fullmatch(r"[\d:]+", clock):
         return float("inf")
@@ -105,21 +106,28 @@ def _seconds(span: str) -> float:
     return ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
-OF_A_JOB = ("SLURM_", "SLURMD_", "SRUN_", "SUBMITIT_", "PMI_", "PMIX_")
+JOB_VARIABLES = ("SLURM_", "SLURMD_", "SRUN_", "SUBMITIT_", "PMI_", "PMIX_")
 GPUS_OF_A_JOB = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ZE_AFFINITY_MASK")
-OF_A_SITE = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT", "SLURM_SACK_SOCKET", "SLURM_TIME_FORMAT", "SLURM_EXIT_ERROR")
-"""Variables about Slurm that are not about one job, and that its commands need."""
+SITE_VARIABLES = (
+    "SLURM_CONF",
+    "SLURM_CLUSTERS",
+    "SLURM_JWT",
+    "SLURM_SACK_SOCKET",
+    "SLURM_TIME_FORMAT",
+    "SLURM_EXIT_ERROR",
+)
+"""Variables about Slurm in general rather than one job. Its commands need them."""
 
 
 @contextmanager
-def outside_of_job() -> Iterator[int]:
-    """Hide what the job in which this process runs left in the environment; give the number of variables.
+def hide_enclosing_job() -> Iterator[int]:
+    """Hide the environment of the enclosing Slurm job, if any, and yield the number of hidden variables.
 
-    `sbatch` would hand them on. The jobs submitted from inside an array task would take that task's number for theirs,
-    and `srun` would find two ways of asking for memory. Outside of a job nothing is hidden.
+    `sbatch` would pass them on. Jobs submitted from inside an array task would then take its task number for their own,
+    and `srun` would find two contradictory memory settings. Outside of a job nothing is hidden.
     """
     is_inside = "SLURM_JOB_ID" in os.environ
-    hidden = [name for name in os.environ if name.startswith(OF_A_JOB) and name not in OF_A_SITE]
+    hidden = [name for name in os.environ if name.startswith(JOB_VARIABLES) and name not in SITE_VARIABLES]
     if "SLURM_JOB_GPUS" in hidden or "SLURM_STEP_GPUS" in hidden:
         hidden += [name for name in GPUS_OF_A_JOB if name in os.environ]
     former = {name: os.environ.pop(name) for name in hidden} if is_inside else {}
@@ -131,16 +139,16 @@ def outside_of_job() -> Iterator[int]:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether Slurm would take a script, and its words."""
+    """Whether Slurm would accept a script, with its message."""
 
     is_accepted: bool
     says: str
 
 
 def try_script(script: str) -> Verdict:
-    """Return what `sbatch --test-only` says of a script; submits nothing.
+    """Return the result of `sbatch --test-only` for a script. Submits nothing.
 
-    The jobs it waits for are left out: they do not exist yet. ValueError where there is no Slurm.
+    Drops dependencies, because the jobs do not exist yet. Raises ValueError if Slurm is not available.
     """
     if shutil.which("sbatch") is None:
         raise ValueError("there is no sbatch here: check a site on its login node")
@@ -150,7 +158,7 @@ def try_script(script: str) -> Verdict:
         file.flush()
         try:
             words = ["sbatch", "--test-only", file.name]
-            with outside_of_job():
+            with hide_enclosing_job():
                 done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
         except subprocess.TimeoutExpired:
             return Verdict(False, f"sbatch did not answer within {PATIENCE_SECONDS} seconds")
@@ -159,7 +167,7 @@ def try_script(script: str) -> Verdict:
 
 
 def cancel(job_ids: Iterable[str]) -> None:
-    """Cancel jobs; those that have ended already do not matter."""
+    """Cancel jobs. Ids of jobs that have already ended are ignored."""
     wanted = sorted(set(job_ids))
     if wanted:
         ask("scancel", *wanted)

@@ -1,4 +1,4 @@
-"""How many shards a profile cuts the large stages of a run into: so many as it says, or by the pairs of each."""
+"""Compute the number of shards of a run's large stages, from the profile's number or its pairs per shard."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from slurm.profiles import MOST, Profile
 
 
 def count_shards(run: Run, profile: Profile) -> int:
-    """Return into how many shards tokens, embeddings and keys of a run are cut; 1: they are made at once.
+    """Return the number of shards of tokens, embeddings and keys of a run. 1 means no sharding.
 
-    Where nobody knows the number of pairs before the corpus is made it is 1, unless the profile says how many.
-    ValueError for more shards than pairs, or than can be kept track of.
+    If the number of pairs is unknown before the corpus is built, this is 1 unless the profile sets the number. Raises
+    ValueError if there are more shards than pairs or than can be managed.
     """
     num_pairs = count_pairs(run)
     if profile.num_shards:
@@ -37,12 +37,12 @@ def count_shards(run: Run, profile: Profile) -> int:
     return found
 
 
-def shards_of_stages(
+def count_shards_by_stage(
     runs: Iterable[Run], profile: Profile, stages_of: Callable[[Run], Sequence[Stage]]
 ) -> dict[str, int]:
-    """Return into how many shards each stage of some runs is cut, by its title: as many as the largest of them needs.
+    """Return the number of shards of each stage of the runs, by title: the largest number that any of them needs.
 
-    A stage of the first of two phases is counted by the pairs of that phase.
+    A stage of the first of two phases counts the pairs of that phase.
     """
     found: dict[str, int] = {}
     for run in runs:

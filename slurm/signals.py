@@ -1,4 +1,4 @@
-"""Signals between processes: how a job hears that it should stop, and children that end with their parent."""
+"""Handle signals between processes: stop requests to jobs, and children that end with their parent."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from types import FrameType
 from repro.stopping import Stopped, stop
 
 EXIT_INTERRUPTED = 75
-"""Exit status of a job that stopped before its end and can go on from its checkpoint."""
+"""Exit status of a job that stopped early and can resume from its checkpoint."""
 
 LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 PR_SET_PDEATHSIG = 1
 GRACE_SECONDS = 60.0
-"""How long a child may take for its checkpoint once its parent has died."""
+"""Seconds that a child has to write its checkpoint after its parent has died."""
 
 
 REASONS = {
@@ -30,24 +30,25 @@ REASONS = {
     signal.SIGINT: "interrupted from the keyboard (SIGINT)",
 }
 SAME_KEYSTROKE_SECONDS = 1.0
-"""A terminal and a program in between may both pass on one Ctrl-C."""
+"""A terminal and an intermediate program may both pass on the same Ctrl-C."""
 
 
 @dataclass
 class Stop:
-    """Whether a job should stop, and why. A training asks after each step; everything else is broken off."""
+    """A stop request and its reason. Training checks it after each step. All other work is interrupted."""
 
     reason: str = ""
     signal_number: int | None = None
-    at: float = 0.0  # when the signal came, by the monotonic clock
-    is_over: bool = False  # the work has ended: a signal that comes now has nothing left to stop
+    at: float = 0.0  # arrival of the signal, in seconds of the monotonic clock
+    # The work has ended, so a later signal has nothing left to stop.
+    is_over: bool = False
 
     def __call__(self) -> bool:
-        """Return whether it should stop."""
+        """Return whether to stop."""
         return bool(self.reason)
 
     def on_signal(self, number: int, frame: FrameType | None) -> None:
-        """Stop because of a signal. A second Ctrl-C does not wait for a checkpoint; any other repetition is ignored."""
+        """Record a stop request. A second Ctrl-C does not wait for a checkpoint. Other repeated signals are ignored."""
         if self.is_over:
             return
         if self.signal_number is not None:
@@ -59,15 +60,15 @@ class Stop:
         stop(self.stopped())
 
     def stopped(self, how: str = "") -> Stopped:
-        """Return the stop to raise, in these words or its reason's."""
+        """Return the Stopped exception to raise, with this message or the reason as its text."""
         return Stopped(how or self.reason, self.signal_number)
 
 
 @contextmanager
 def handle_stop_signals(heard: Stop) -> Iterator[None]:
-    """Stop on SIGINT, SIGTERM and SIGUSR2, also in a process that was started with SIGINT ignored.
+    """Stop on SIGINT, SIGTERM and SIGUSR2, even if the process was started with SIGINT ignored.
 
-    Puts the former handlers back at the end. Outside the main thread, which alone may do this, nothing changes.
+    Restores the previous handlers at the end. Does nothing outside the main thread, which alone may set handlers.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -80,16 +81,16 @@ def handle_stop_signals(heard: Stop) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def ask_for_signal(number: int) -> None:
-    """Ask the kernel to send this process a signal when its parent dies; kept over exec. Only Linux can."""
+def request_parent_death_signal(number: int) -> None:
+    """Request a signal from the kernel when the parent dies. It survives exec. Linux only."""
     if LIBC is not None:
         LIBC.prctl(PR_SET_PDEATHSIG, number)
 
 
 def die_with_parent(parent: int) -> None:
-    """Make this process get SIGTERM when its parent dies, and end whatever it does GRACE_SECONDS later."""
-    ask_for_signal(signal.SIGTERM)
-    if os.getppid() != parent:  # it died before we could ask
+    """Make this process receive SIGTERM when its parent dies, and end it GRACE_SECONDS later in any case."""
+    request_parent_death_signal(signal.SIGTERM)
+    if os.getppid() != parent:  # the parent died before the request
         os._exit(EXIT_INTERRUPTED)
     threading.Thread(target=_watch, args=(parent,), name="watch the parent", daemon=True).start()
 
@@ -104,5 +105,5 @@ def _watch(parent: int) -> None:
 
 
 def say(line: str) -> None:
-    """Write a line to the log at once."""
+    """Write a line to the log and flush it."""
     print(line, flush=True)

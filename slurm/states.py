@@ -1,4 +1,4 @@
-"""The state of a job, in one small file beside what it makes: every status is derived from it."""
+"""Store the state of a job in one small file next to its results. Every status is derived from it."""
 
 from __future__ import annotations
 
@@ -23,17 +23,20 @@ STATES = ("running", "interrupted", "failed", "cancelled", "done")
 
 @dataclass(frozen=True, kw_only=True)
 class JobState:
-    """The last thing a job said: its state, why, and where to look."""
+    """The last report of a job: its state, the reason, and where to find details."""
 
     state: str
     reason: str = ""
-    trace: str = ""  # the last traceback
-    num_interruptions: int = 0  # times it stopped without ending, since it was last launched with a clean slate
-    num_in_vain: int = 0  # of these, the last ones between which it got no further
-    reached: int = 0  # how far it was then, in steps of its trainings
-    job_id: str = ""  # the scheduler's number; empty for a local job
+    trace: str = ""  # last traceback
+    # Interruptions since the last launch that reset the counters.
+    num_interruptions: int = 0
+    # The most recent of them, without progress in between.
+    num_in_vain: int = 0
+    reached: int = 0  # training steps completed at the last interruption
+    job_id: str = ""  # Slurm job id, empty for a local job
     host: str = ""
-    peak_bytes: int = 0  # the most memory of any of its processes, told when it ends; 0: not known
+    # Peak memory of any of its processes, recorded at its end. 0: unknown.
+    peak_bytes: int = 0
     log: str = ""
     script: str = ""
     at: float = field(default_factory=time.time)  # seconds since the epoch
@@ -41,7 +44,7 @@ class JobState:
 
 @dataclass(frozen=True)
 class WorkItem:
-    """One thing to do under a lease, a run or a stage: its name, and the folder of its owners and its last state."""
+    """A run or stage to complete under a lease: its name and the folder of its owners and last state."""
 
     kind: str
     name: str
@@ -49,21 +52,21 @@ class WorkItem:
 
     @property
     def lease_folder(self) -> Path:
-        """Where its owners are."""
+        """The folder of its leases."""
         return self.folder / "owner"
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether somebody has asked for it not to go on."""
+        """Whether it has been cancelled."""
         return (self.folder / "cancelled").exists()
 
     def cancel(self) -> None:
-        """Ask that it should not go on: a running one notices at its next heart-beat."""
+        """Request cancellation. A running job notices at its next heartbeat."""
         self.folder.mkdir(parents=True, exist_ok=True)
         (self.folder / "cancelled").touch()
 
     def forget(self) -> None:
-        """Take back failure and cancellation: a clean slate."""
+        """Clear any failure or cancellation."""
         (self.folder / "cancelled").unlink(missing_ok=True)
         (self.folder / "job.json").unlink(missing_ok=True)
 
@@ -73,8 +76,8 @@ class WorkItem:
             part.write_text(json.dumps(asdict(state), indent=1))
 
     def read(self) -> JobState | None:
-        """Return the last state; None when it never began."""
-        path, found = self.folder / "job.json", self._content()
+        """Return the last state, or None if it never started."""
+        path, found = self.folder / "job.json", self._read_content()
         if found is None:
             return None
         known = {one.name: KINDS[str(one.type)] for one in fields(JobState)}
@@ -84,10 +87,10 @@ class WorkItem:
             raise ValueError(f"{path} is no note of a job; remove it, and launch again with --retry")
         return JobState(**values)
 
-    def _content(self) -> Any:
-        """Return what the file of the last state holds; None where there is none.
+    def _read_content(self) -> Any:
+        """Return the content of the state file, or None if there is none.
 
-        One that is empty or torn is looked at again: another launcher may be just about to remove or replace it.
+        Retries an empty or truncated file, because another launcher may be about to remove or replace it.
         """
         path = self.folder / "job.json"
         for patience_seconds in (*LOOK_AGAIN_SECONDS, None):
@@ -102,11 +105,11 @@ class WorkItem:
         raise AssertionError("the last look returns or raises")
 
 
-def item_of_run(run: Run) -> WorkItem:
-    """Return the item of one run."""
+def get_run_item(run: Run) -> WorkItem:
+    """Return the work item of a run."""
     return WorkItem("run", run_id(run), run_folder(run_id(run)))
 
 
-def item_of_stage(stage: Stage) -> WorkItem:
-    """Return the item of building one stage."""
+def get_stage_item(stage: Stage) -> WorkItem:
+    """Return the work item that builds a stage."""
     return WorkItem("stage", stage.title, stage.building_folder)

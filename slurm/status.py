@@ -1,4 +1,4 @@
-"""The status of every run and its reason, from the disk, and from the scheduler where it answers."""
+"""Determine the status of each run and its reason from the disk, and from the scheduler if it responds."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from repro.spec.identity import format_overrides, get_training_id
 from repro.storage.lease import Owner, look, owners
 from repro.storage.paths import get_local_records, get_published_records, get_stage_folder, run_folder
 from repro.storage.shards import find_parent_stage, parse_part
-from slurm.scheduler import Queued, fate, queue
-from slurm.states import JobState, WorkItem, item_of_run
+from slurm.scheduler import Queued, fetch_job_outcome, queue
+from slurm.states import JobState, WorkItem, get_run_item
 from slurm.sweep import Submission, read_submissions
 
 END_BYTES = 2**15
@@ -31,7 +31,7 @@ STATES = ("recorded", "running", "queued", "interrupted", "failed", "unreadable"
 
 @dataclass(frozen=True)
 class TrainingProgress:
-    """How far a running training is, from the last line of its metrics."""
+    """Progress of a running training run, from the last line of its metrics."""
 
     step: int
     num_steps: int | None
@@ -46,7 +46,8 @@ class RunStatus:
     id: str
     state: str  # one of STATES
     reason: str = ""
-    live_on: str = ""  # local or slurm: a queue there is doing it or will
+    # The kind of queue, local or slurm, that is executing the run or will execute it.
+    live_on: str = ""
     job_id: str = ""
     host: str = ""
     log: str = ""
@@ -55,7 +56,7 @@ class RunStatus:
     progress: TrainingProgress | None = None
 
     def may_launch(self, on: str, *, retry: bool) -> bool:
-        """Whether a launch there would take it: local queues share their work, Slurm's jobs are left alone."""
+        """Whether a launch there may start it. Local queues share their work. Jobs in Slurm's queue are left alone."""
         if self.state in ("failed", "cancelled"):
             return retry
         return self.state not in ("recorded", "unreadable") and (not self.live_on or self.live_on == on == "local")
@@ -63,32 +64,32 @@ class RunStatus:
 
 @dataclass
 class Snapshot:
-    """One look at the disk and, once, at the scheduler: every status taken from it is of the same moment."""
+    """A view of the disk and the scheduler at one moment. The scheduler is queried once."""
 
     submissions: list[Submission] = field(default_factory=read_submissions)
     looked: Looked = field(default_factory=lambda: Looked(get_local_records()))
 
     @cached_property
     def queue(self) -> Mapping[str, Queued] | None:
-        """The scheduler's queue; None when it does not answer."""
+        """The scheduler's queue, or None if it does not respond."""
         return queue()
 
     @cached_property
     def latest(self) -> dict[str, Submission]:
-        """The last submission of every item."""
+        """The last submission of each item."""
         return {name: submission for submission in self.submissions for name in submission.jobs}
 
     def get_statuses(self, runs: Iterable[Run]) -> list[RunStatus]:
-        """Return the status of each run; records that were read for it need not be read by the next look."""
+        """Return the status of each run. The records read for it are cached for the next call."""
         found = [self.get_status(run) for run in runs]
         self.looked.keep()
         return found
 
     def get_status(self, run: Run) -> RunStatus:
         """Return the status of a run."""
-        item = item_of_run(run)
+        item = get_run_item(run)
         owner, last = look(item.lease_folder), item.read()
-        places = self._places(item, last)
+        places = self._list_locations(item, last)
         if (why := self.looked.explain_unreadable(run)) is not None:
             return RunStatus(item.name, "unreadable" if why else "recorded", why, **places)
         if owner is not None and owner.is_alive:
@@ -96,47 +97,49 @@ class Snapshot:
             return RunStatus(item.name, "running", str(owner), progress=read_progress(run), **places)
         if item.is_cancelled:
             return RunStatus(item.name, "cancelled", "it was cancelled", **places)
-        places["live_on"], says = self.live_job(item.name)
+        places["live_on"], says = self.find_live_job(item.name)
         if last is None or last.state == "done":
-            return self._not_begun(item, (last is None and self._before_it_began(item.name)) or says, places)
+            return self._describe_not_begun(
+                item, (last is None and self._describe_unstarted(item.name)) or says, places
+            )
         if last.state in ("failed", "cancelled"):
             return RunStatus(item.name, last.state, last.reason, **places)
         return RunStatus(item.name, "interrupted", _explain_interrupted(last, owner, says), **places)
 
-    def _not_begun(self, item: WorkItem, says: str, places: dict[str, Any]) -> RunStatus:
+    def _describe_not_begun(self, item: WorkItem, says: str, places: dict[str, Any]) -> RunStatus:
         if places["live_on"]:
             return RunStatus(item.name, "queued", says, **places)
         for need in self.list_dependencies(item.name):
-            last = stage_state(need)
+            last = read_stage_state(need)
             if last is not None and last.state in ("failed", "cancelled"):
                 return RunStatus(item.name, "failed", f"stage {need} {last.state}: {last.reason}; {last.log}", **places)
             if last is not None and last.state != "done":
                 says = f"stage {need} was {last.state} when last heard of: {last.reason}; {last.log}; {says}"
-            if last is None and not _is_built(need) and (why := self._before_it_began(need)):
+            if last is None and not _is_built(need) and (why := self._describe_unstarted(need)):
                 says = f"stage {need}: {why}"
         return RunStatus(item.name, "missing", says, **places)
 
-    def _before_it_began(self, name: str) -> str:
-        """Return what is known of a job that has left Slurm's queue with a log, and never said that it began."""
+    def _describe_unstarted(self, name: str) -> str:
+        """Describe a job that has left Slurm's queue with a log but without ever reporting a start."""
         submission = self.latest.get(name)
-        if submission is None or submission.on != "slurm" or self.live_job(name)[0]:
+        if submission is None or submission.on != "slurm" or self.find_live_job(name)[0]:
             return ""
         job = submission.jobs[name]
         told = f"job {job['job_id']} ended before it began; its log tells why: {job['log']}; launch again"
         return told if Path(job["log"]).is_file() else ""
 
     def list_dependencies(self, name: str) -> list[str]:
-        """Return the stages that a run was launched to wait for, the shards of each before it."""
+        """Return the stages that a run was launched to wait for, each preceded by its shards."""
         needs = self.latest[name].needs.get(name, ()) if name in self.latest else ()
-        return [one for need in needs for one in (*self._shards(need), need)]
+        return [one for need in needs for one in (*self._list_shards(need), need)]
 
-    def _shards(self, name: str) -> list[str]:
+    def _list_shards(self, name: str) -> list[str]:
         """Return the shards that a stage was launched to wait for."""
         needs = self.latest[name].needs.get(name, ()) if name in self.latest else ()
         return [need for need in needs if find_parent_stage(need) == name]
 
-    def live_job(self, name: str) -> tuple[str, str]:
-        """Return the kind of queue that will still do this item, or nothing, and what is known of that."""
+    def find_live_job(self, name: str) -> tuple[str, str]:
+        """Return the kind of queue that will still execute this item, or "", and its description."""
         submission = self.latest.get(name)
         if submission is None:
             return "", NEVER_LAUNCHED
@@ -151,23 +154,23 @@ class Snapshot:
             return "", f"job {job_id} has left Slurm's queue; launch again"
         return "slurm", f"job {job_id} is {self.queue[job_id].state} ({self.queue[job_id].reason})"
 
-    def job_in_slurm(self, name: str) -> str:
-        """Return the job of Slurm that will still do an item; empty where none will."""
-        return self.latest[name].jobs[name]["job_id"] if self.live_job(name)[0] == "slurm" else ""
+    def find_slurm_job(self, name: str) -> str:
+        """Return the Slurm job that will still execute an item, or "" if there is none."""
+        return self.latest[name].jobs[name]["job_id"] if self.find_live_job(name)[0] == "slurm" else ""
 
-    def unbuilt_stages(self, runs: Iterable[Run]) -> dict[str, str]:
-        """Return every stage that launched runs wait for and that is not built, with where it stands."""
+    def list_unbuilt_stages(self, runs: Iterable[Run]) -> dict[str, str]:
+        """Return every unbuilt stage that launched runs wait for, with its status."""
         needed = [
             need
             for run in runs
-            for need in self.list_dependencies(item_of_run(run).name)
+            for need in self.list_dependencies(get_run_item(run).name)
             if not find_parent_stage(need)
         ]
-        return {name: self._stage_status(name) for name in dict.fromkeys(needed) if not _is_built(name)}
+        return {name: self._describe_stage(name) for name in dict.fromkeys(needed) if not _is_built(name)}
 
-    def _stage_status(self, name: str) -> str:
-        """Return where a stage stands; of one in shards, how many are built, and what is known of the others."""
-        shards = self._shards(name)
+    def _describe_stage(self, name: str) -> str:
+        """Return the status of a stage. If it has shards, count those built and describe the others."""
+        shards = self._list_shards(name)
         said = {shard.rpartition("/")[2]: self._find_building_shards(shard) for shard in shards if not _is_built(shard)}
         if not said:
             return self._find_building_shards(name)
@@ -181,14 +184,14 @@ class Snapshot:
         return "; ".join([", ".join(counts), *details])
 
     def _find_building_shards(self, name: str) -> str:
-        owner, last = look(find_stage_item(name).lease_folder), stage_state(name)
+        owner, last = look(find_stage_item(name).lease_folder), read_stage_state(name)
         if owner is not None and owner.is_alive:
             return f"{BUILDING} by {owner}"
         if last is not None and last.state in ("failed", "cancelled"):
             return f"{last.state}: {last.reason}; log {last.log}"
-        return self.live_job(name)[1]
+        return self.find_live_job(name)[1]
 
-    def _places(self, item: WorkItem, last: JobState | None) -> dict[str, Any]:
+    def _list_locations(self, item: WorkItem, last: JobState | None) -> dict[str, Any]:
         submission = self.latest.get(item.name)
         found: dict[str, Any] = dict(submission.jobs[item.name]) if submission else {}
         if last is not None:
@@ -210,17 +213,17 @@ def _explain_interrupted(last: JobState, owner: Owner | None, says: str) -> str:
 
 
 def find_stage_item(name: str) -> WorkItem:
-    """Return the item of a stage by kind/key."""
+    """Return the work item of a stage by kind/key."""
     return WorkItem("stage", name, get_stage_folder() / f"{name}.building")
 
 
-def stage_state(name: str) -> JobState | None:
+def read_stage_state(name: str) -> JobState | None:
     """Return the last state of the job of a stage (kind/key)."""
     return find_stage_item(name).read()
 
 
 def read_progress(run: Run) -> TrainingProgress | None:
-    """Return how far a run is; None before its first step."""
+    """Return the progress of a run, or None before its first step."""
     whole = [line for line in _read_tail(run_folder(get_training_id(run)) / "metrics.jsonl") if line.endswith("}")]
     if not whole:
         return None
@@ -233,19 +236,19 @@ def read_progress(run: Run) -> TrainingProgress | None:
 
 
 def statuses(runs: Iterable[Run]) -> list[RunStatus]:
-    """Return the status of each run, all of one moment."""
+    """Return the status of each run at one moment."""
     return Snapshot().get_statuses(dict.fromkeys(runs))
 
 
 def summary(found: Iterable[RunStatus]) -> str:
-    """Return the counts in a line."""
+    """Return the counts per state in one line."""
     counts = Counter(status.state for status in found)
     return ", ".join(f"{counts[state]} {state}" for state in STATES if counts[state]) or "no runs"
 
 
 def why(run: Run) -> dict[str, Any]:
-    """Return all that is known of a run: what it is, state, reason, traceback, log, script, owners, the scheduler."""
-    item = item_of_run(run)
+    """Return everything known about a run: fields, state, reason, traceback, log, script, owners and scheduler."""
+    item = get_run_item(run)
     last = item.read()
     status = Snapshot().get_status(run)
     is_published = has_record(get_published_records(), run) and not has_record(get_local_records(), run)
@@ -256,8 +259,8 @@ def why(run: Run) -> dict[str, Any]:
         "peak_memory": f"{last.peak_bytes / 2**20:.0f} MiB" if last and last.peak_bytes else "",
         "traceback": last.trace if last else "",
         "last_lines": _read_tail(Path(status.log))[-15:] if status.log else [],
-        "scheduler": fate(status.job_id) if status.job_id else None,
-        "stages": [f"{name}: {says}" for name, says in Snapshot().unbuilt_stages([run]).items()],
+        "scheduler": fetch_job_outcome(status.job_id) if status.job_id else None,
+        "stages": [f"{name}: {says}" for name, says in Snapshot().list_unbuilt_stages([run]).items()],
         "owners": [f"{owner.number}: {owner}, {_describe_end(owner)}" for owner in owners(item.lease_folder)],
         "sweeps": sorted({entry.sweep for entry in read_submissions() if item.name in entry.jobs}),
         "folder": str(item.folder),
@@ -271,9 +274,9 @@ def _describe_end(owner: Owner) -> str:
 
 
 def _read_tail(path: Path) -> list[str]:
-    """Return the lines at the end of a file, none of which begins before that; nothing where there is no file.
+    """Return the complete lines at the end of a file, or nothing if it does not exist.
 
-    Logs of a million steps have hundreds of megabytes, and --watch looks every two seconds.
+    Logs of a million steps have hundreds of megabytes, and --watch reads them every two seconds.
     """
     if not path.is_file():
         return []

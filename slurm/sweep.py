@@ -1,4 +1,4 @@
-"""A sweep on disk: the jobs that a set of runs needs, and one file for each submission that says where they went."""
+"""A sweep on disk: the jobs that a set of runs needs, and one file per submission with their locations."""
 
 from __future__ import annotations
 
@@ -24,31 +24,32 @@ from repro.train.sharing import explain_indivisible
 from slurm.hooks import Hooks, named
 from slurm.job import CAREFUL_SCALES, Job
 from slurm.profiles import Profile
-from slurm.shards import shards_of_stages
-from slurm.states import WorkItem, item_of_run, item_of_stage
+from slurm.shards import count_shards_by_stage
+from slurm.states import WorkItem, get_run_item, get_stage_item
 from slurm.trainings import map_training_owners
 
 ON_ONE_PROCESS = "steps"
-"""The measure of a model along its training."""
+"""The analysis that evaluates a model during its training."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """One job of a sweep, the stages that must be built before it, and the runs that must have ended, however."""
+    """One job of a sweep, with the stages it needs and the runs that must end first, whatever their outcome."""
 
     job: Job
     item: WorkItem
     needs: tuple[str, ...]
-    after: tuple[str, ...] = ()  # on Slurm: those that make a training which it shares
+    # On Slurm: the runs that execute a training run it shares.
+    after: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
-        """The name of its item: a run's id, or kind/key of a stage."""
+        """The name of its item: a run id, or the kind/key of a stage."""
         return self.item.name
 
 
 def check_code(runs: Iterable[Run], *, allow_dirty: bool) -> dict[str, Any]:
-    """Return which code this is, with a digest; ValueError where no commit names that of runs at a careful scale."""
+    """Return the code identity with a digest. Raises ValueError if a run at a careful scale has uncommitted code."""
     code = get_code_identity()
     scales = sorted({run.scale for run in runs} & set(CAREFUL_SCALES))
     if scales and not allow_dirty and (what := _explain_not_named(code)):
@@ -57,7 +58,7 @@ def check_code(runs: Iterable[Run], *, allow_dirty: bool) -> dict[str, Any]:
 
 
 def _explain_not_named(code: Mapping[str, Any]) -> str:
-    """Return why a commit does not name what would run, and what to do; empty where it does."""
+    """Return why no commit identifies the code, and a remedy. Returns "" if one does."""
     if silence := explain_git_is_silent():
         return f"git does not tell which code this is ({silence}): let it answer in {CHECKOUT}"
     if code["commit"] is None:
@@ -67,48 +68,50 @@ def _explain_not_named(code: Mapping[str, Any]) -> str:
 
 
 def build_tasks(runs: Sequence[Run], profile: Profile, *, code: Mapping[str, Any], hooks: Hooks) -> list[Task]:
-    """Return the jobs for these runs: each stage that is not built once and before all that need it, then the runs.
+    """Return the jobs of these runs: each unbuilt stage once, before everything that needs it, then the runs.
 
-    A stage that the profile cuts into shards waits for those of its shards that are not built, each a job.
+    A stage that the profile shards waits for its unbuilt shards, each of which is a job.
     """
     stages: dict[str, Task] = {}
-    tasks, stages_of = [], cache(named(hooks.stages_of))  # asked for twice of each run
-    shards = shards_of_stages(runs, profile, stages_of)
+    tasks, stages_of = [], cache(named(hooks.stages_of))  # cached, since it is called twice per run
+    shards = count_shards_by_stage(runs, profile, stages_of)
     for run in runs:
-        job = _job(run, profile, code, hooks)
+        job = _make_job(run, profile, code, hooks)
         missing = [stage for stage in stages_of(run) if not stage.is_built]
         for stage in missing:
             for task in _build_stage_tasks(stage, job, shards[stage.title]):
                 stages.setdefault(task.name, task)
-        tasks.append(Task(job, item_of_run(run), _unbuilt(missing)))
+        tasks.append(Task(job, get_run_item(run), _list_unbuilt(missing)))
     return [*stages.values(), *tasks]
 
 
-def after_makers(tasks: Sequence[Task], at_work: Mapping[str, str]) -> list[Task]:
-    """Return tasks of which those that share a training come after the run that makes it; `at_work`: see `map_training_owners`.
+def add_run_dependencies(tasks: Sequence[Task], at_work: Mapping[str, str]) -> list[Task]:
+    """Return the tasks with dependencies between runs that share a training run.
 
-    However that one ends: where it has failed, the next makes the training.
+    `map_training_owners` defines `at_work`.
+
+    The later run waits for any outcome. If the earlier one fails, the later one executes the training run.
     """
     makers = map_training_owners((run_of_fields(task.job.run) for task in tasks if task.item.kind == "run"), at_work)
     return [replace(task, after=makers.get(task.name, ())) for task in tasks]
 
 
 def _build_stage_tasks(stage: Stage, job: Job, num_shards: int) -> Iterator[Task]:
-    """Return the jobs of a stage, its unbuilt shards first; `job` is that of the run."""
-    shards, needs = list_shards(stage, num_shards), _unbuilt(stage.needs)
+    """Yield the jobs of a stage, unbuilt shards first. `job` is the job of the run."""
+    shards, needs = list_shards(stage, num_shards), _list_unbuilt(stage.needs)
     alone = replace(job, num_processes=1, num_nodes=1)
     for shard in shards:
         if not shard.is_built:
-            yield Task(replace(alone, stage=shard.title), item_of_stage(shard), needs)
+            yield Task(replace(alone, stage=shard.title), get_stage_item(shard), needs)
     of_whole = replace(alone, stage=stage.title, num_shards=max(1, len(shards)))
-    yield Task(of_whole, item_of_stage(stage), (*needs, *_unbuilt(shards)))
+    yield Task(of_whole, get_stage_item(stage), (*needs, *_list_unbuilt(shards)))
 
 
-def _unbuilt(stages: Iterable[Stage]) -> tuple[str, ...]:
+def _list_unbuilt(stages: Iterable[Stage]) -> tuple[str, ...]:
     return tuple(stage.title for stage in stages if not stage.is_built)
 
 
-def _job(run: Run, profile: Profile, code: Mapping[str, Any], hooks: Hooks) -> Job:
+def _make_job(run: Run, profile: Profile, code: Mapping[str, Any], hooks: Hooks) -> Job:
     number = profile.num_processes * profile.num_nodes
     if run.architecture in TRAINED and (why := explain_indivisible(run, number)):
         raise ValueError(
@@ -132,7 +135,7 @@ def _job(run: Run, profile: Profile, code: Mapping[str, Any], hooks: Hooks) -> J
 
 @dataclass(frozen=True, kw_only=True)
 class Submission:
-    """What one launch has handed over: to Slurm (each work with its job's number), or to a queue on one machine."""
+    """The record of one launch, handed to Slurm (with job ids) or to a local queue."""
 
     on: str
     sweep: str
@@ -140,25 +143,25 @@ class Submission:
     jobs: Mapping[str, Mapping[str, str]]  # item -> job_id, log, script
     runs: Mapping[str, Mapping[str, Any]]  # run id -> its fields
     needs: Mapping[str, Sequence[str]] = field(default_factory=dict)  # item -> names of the stages it waits for
-    queue: str = ""  # local: the lease folder of the queue
+    queue: str = ""  # local: lease folder of the queue
     code: Mapping[str, Any] = field(default_factory=dict)
     at: float = field(default_factory=time.time)
 
     def write(self) -> None:
-        """Add it to its sweep's folder; it never changes afterwards."""
+        """Write it to its sweep's folder. It never changes afterwards."""
         name = f"{self.at:.3f}-{uuid.uuid4().hex[:6]}.json"
         with whole_file(get_sweeps_folder() / self.sweep / "submissions" / name, lasts=True) as part:
             part.write_text(json.dumps(asdict(self), indent=1, sort_keys=True))
 
 
 def read_submissions() -> list[Submission]:
-    """Return every submission of every sweep, oldest first."""
+    """Return all submissions of all sweeps, oldest first."""
     found = [_read_submission(path) for path in get_sweeps_folder().glob("*/submissions/*.json")]
     return sorted(found, key=lambda submission: submission.at)
 
 
 def _read_submission(path: Path) -> Submission:
-    """Return one; ValueError naming the file when it is none: a launch that knew only the others would repeat it."""
+    """Return one submission. An invalid file raises ValueError, since ignoring it could launch its jobs twice."""
     content = read_json(path)
     kinds: dict[str, Any] = {"on": str, "sweep": str, "profile": str, "jobs": dict, "runs": dict, "needs": dict}
     kinds |= {"queue": str, "code": dict, "at": (int, float)}
@@ -172,14 +175,14 @@ def _read_submission(path: Path) -> Submission:
 
 
 def run_in(submission: Submission, name: str) -> Run | None:
-    """Return a run of a submission by its id; None where it has none, or none that today's code knows."""
+    """Return a run of a submission by its id, or None if it is missing or today's code cannot read it."""
     with suppress(ValueError):
         return run_from_record(submission.runs[name], name) if name in submission.runs else None
     return None
 
 
 def find_submission(tasks: Sequence[Task], jobs: Mapping[str, Mapping[str, str]], **about: Any) -> Submission:
-    """Return the submission that says where these tasks went."""
+    """Return the submission that records where these tasks went."""
     runs = {task.name: dict(task.job.run) for task in tasks if task.item.kind == "run"}
     needs = {task.name: task.needs for task in tasks if task.needs}
     code = tasks[0].job.launched_with if tasks else {}
@@ -187,7 +190,7 @@ def find_submission(tasks: Sequence[Task], jobs: Mapping[str, Mapping[str, str]]
 
 
 def get_sweep_folder(name: str) -> Path:
-    """Return the one folder of a sweep: its submissions, scripts, pickles and logs."""
+    """Return the folder of a sweep, with its submissions, scripts, pickles and logs."""
     folder = get_sweeps_folder() / name
     folder.mkdir(parents=True, exist_ok=True)
     return folder

@@ -1,4 +1,4 @@
-"""The status of a sweep, as a table for the terminal."""
+"""Show the status of a sweep as a table in the terminal."""
 
 from __future__ import annotations
 
@@ -14,42 +14,42 @@ from repro.spec.identity import format_overrides
 from slurm.status import NEVER_LAUNCHED, RunStatus, Snapshot, summary
 
 COLUMNS = ("run", "what", "state", "step", "pairs/s", "left", "reason")
-ALWAYS = 3  # of them are always there
+ALWAYS = 3  # number of columns that are always shown
 COLOURS = {"recorded": "green", "running": "cyan", "failed": "red", "unreadable": "red"}
 COLOURS |= {"cancelled": "red", "interrupted": "yellow"}
 
 
 def look_at(runs: Sequence[Run]) -> tuple[Table, bool]:
-    """Return where the runs and their stages stand at this moment, and whether anything still runs or waits."""
+    """Return the current status table of the runs and their stages, and whether anything still runs or waits."""
     snapshot, unique = Snapshot(), list(dict.fromkeys(runs))
     found = snapshot.get_statuses(unique)
-    table = _with_notes(make_status_table(unique, found), _notes(snapshot, unique, found))
+    table = _add_notes(make_status_table(unique, found), _list_notes(snapshot, unique, found))
     return table, any(status.state == "running" or status.live_on for status in found)
 
 
 def show_status(runs: Sequence[Run]) -> None:
-    """Print the table once; as plain lines one of thousands of runs, and what is to be said without a row."""
+    """Print the status table once. Thousands of runs are printed as plain lines, and notes have no row."""
     unique = list(dict.fromkeys(runs))
     snapshot = Snapshot()
     found = snapshot.get_statuses(unique)
-    rows = tuple(_cells(run, status) for run, status in _told(unique, found))
-    notes = _notes(snapshot, unique, found)
+    rows = tuple(_format_cells(run, status) for run, status in _select_shown(unique, found))
+    notes = _list_notes(snapshot, unique, found)
     if not rows:
         for line in (summary(found), *notes):
             render_line(line)
     elif len(unique) > MOST_FOLDED_ROWS:
         render(View(summary(found), COLUMNS, rows, tuple(notes), align="lllrrrl"))
     else:
-        console_here().print(_with_notes(make_status_table(unique, found), notes))
+        console_here().print(_add_notes(make_status_table(unique, found), notes))
 
 
-def _with_notes(table: Table, notes: Sequence[str]) -> Table:
+def _add_notes(table: Table, notes: Sequence[str]) -> Table:
     table.caption = "\n".join(notes) or None
     return table
 
 
-def _told(runs: Sequence[Run], found: Sequence[RunStatus]) -> list[tuple[Run, RunStatus]]:
-    """Return the runs that there is something to say of; hundreds that nobody launched would hide the others."""
+def _select_shown(runs: Sequence[Run], found: Sequence[RunStatus]) -> list[tuple[Run, RunStatus]]:
+    """Return the runs that need a row. Hundreds of runs that were never launched would hide the others."""
     return [pair for pair in zip(runs, found, strict=True) if not _is_untouched(pair[1])]
 
 
@@ -57,19 +57,19 @@ def _is_untouched(status: RunStatus) -> bool:
     return status.state == "missing" and status.reason == NEVER_LAUNCHED
 
 
-def _notes(snapshot: Snapshot, runs: Sequence[Run], found: Sequence[RunStatus]) -> list[str]:
-    """Return what stands below the table: the stages that runs wait for, and how many runs are not in it."""
-    notes = [f"stage {name}: {says}" for name, says in snapshot.unbuilt_stages(runs).items()]
+def _list_notes(snapshot: Snapshot, runs: Sequence[Run], found: Sequence[RunStatus]) -> list[str]:
+    """Return the notes below the table: unbuilt stages that runs wait for, and the number of hidden runs."""
+    notes = [f"stage {name}: {says}" for name, says in snapshot.list_unbuilt_stages(runs).items()]
     num_untouched = sum(map(_is_untouched, found))
     return notes + [f"{num_untouched} never launched: `repro plan` lists them"] * bool(num_untouched)
 
 
 def make_status_table(runs: Sequence[Run], found: Sequence[RunStatus]) -> Table:
-    """Return the table: a line a launched run, with progress for the running and the reason for the rest.
+    """Return the table: one row per launched run, with its progress if running, otherwise the reason.
 
-    A column that nobody fills is left out: what a run is takes its room.
+    Empty columns are dropped to make room for the description of each run.
     """
-    told = [(_cells(run, status), status) for run, status in _told(runs, found)]
+    told = [(_format_cells(run, status), status) for run, status in _select_shown(runs, found)]
     filled = [place for place in range(len(COLUMNS)) if place < ALWAYS or any(cells[place] for cells, _ in told)]
     table = Table(*(COLUMNS[place] for place in filled), box=None, title=summary(found))
     for cells, status in told:
@@ -79,11 +79,11 @@ def make_status_table(runs: Sequence[Run], found: Sequence[RunStatus]) -> Table:
     return table
 
 
-def _cells(run: Run, status: RunStatus) -> tuple[str, ...]:
-    return status.id, format_overrides(run), status.state, *_progress(status), status.reason
+def _format_cells(run: Run, status: RunStatus) -> tuple[str, ...]:
+    return status.id, format_overrides(run), status.state, *_format_progress(status), status.reason
 
 
-def _progress(status: RunStatus) -> tuple[str, str, str]:
+def _format_progress(status: RunStatus) -> tuple[str, str, str]:
     progress = status.progress
     if progress is None:
         return "", "", ""

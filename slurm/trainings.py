@@ -1,4 +1,4 @@
-"""Trainings that several runs need: one run makes each, and the others neither start nor take room until it has."""
+"""Coordinate training runs that several runs need. One run executes each, and the others wait without using a slot."""
 
 from __future__ import annotations
 
@@ -9,29 +9,37 @@ from repro.spec import TRAINED, Run
 from repro.spec.identity import get_training_id, run_id
 from repro.storage.lease import owners
 from repro.storage.paths import run_folder
-from repro.train.steps_done import CHECKPOINT_FILE
+from repro.train.checkpoint import CHECKPOINT_FILE, steps_done
 
 
-def missing_trainings(run: Run) -> tuple[str, ...]:
-    """Return the ids of the trainings that a run needs and that have not ended here: its own, then its first phase."""
+def list_missing_trainings(run: Run) -> tuple[str, ...]:
+    """Return the ids of a run's training runs that have not ended here: its own, then its first phase."""
     needed = [get_training_id(phase) for phase in list_training_phases(run) if phase.architecture in TRAINED]
     return tuple(training for training in needed if not _has_ended(training))
 
 
 def _has_ended(training: str) -> bool:
-    """Return whether an owner has left it whole: of epochs, nothing else tells how many steps there are to do."""
+    """Return whether its owner finished it. With epochs, only the owner knows the total number of steps."""
     folder = run_folder(training)
     return (folder / CHECKPOINT_FILE).is_file() and any(owner.outcome == "" for owner in owners(folder / "training"))
 
 
 def map_training_owners(runs: Iterable[Run], at_work: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-    """Return, by the id of each run, the ids of those that make a training for it: the first that needs it does.
+    """Map each run id to the ids of the runs that execute a training run for it. The first that needs it executes it.
 
-    `at_work`: training → a run that is in a queue already, and will make it.
+    `at_work` maps a training id to a queued run that will execute it.
     """
     makers, found = dict(at_work), dict[str, tuple[str, ...]]()
     for run in runs:
-        missing = missing_trainings(run)
+        missing = list_missing_trainings(run)
         found[run_id(run)] = tuple(dict.fromkeys(makers[training] for training in missing if training in makers))
         makers = dict.fromkeys(missing, run_id(run)) | makers
     return found
+
+
+def read_progress(run: Run) -> int:
+    """Return the number of checkpointed steps of its training runs.
+
+    Measuring starts over, so it adds none. Interruptions count against a run only if it makes no progress between them.
+    """
+    return sum(steps_done(run_folder(get_training_id(phase))) for phase in list_training_phases(run))

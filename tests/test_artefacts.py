@@ -8,6 +8,7 @@ import pytest
 
 from experiments.unjudged import ERRATA, NOT_JUDGED
 from repro.cli.main import open_door
+from repro.records.golden import list_golden_runs
 from repro.report.figure_data import series_at
 from repro.spec import Experiment, Figure, Identity
 from repro.spec.identity import run_id
@@ -90,7 +91,7 @@ def test_every_artefact_runs_at_smoke_and_is_shown(
         assert number == 0 or "0 to run" in said.out, "artefacts of one experiment share its runs"
         if isinstance(experiment.shows[number], Figure):
             assert re.search(rf"drawn: \S*{name}-smoke", said.err), "a figure is drawn from the records just made"
-    wanted = {run_id(run) for run in experiment.runs("smoke") if run.seed in experiment.local_seeds}
+    wanted = {run_id(run) for run in list_golden_runs(experiment)}
     assert wanted <= {path.stem for path in (shared_home / "records").glob("*.json")}
     assert_golden(experiment.artefacts[0], shared_home / "records", wanted)
 

@@ -19,7 +19,11 @@ def test_the_filter_compares_queries_with_documents() -> None:
     generator = np.random.default_rng(0)
     vectors = {side: generator.normal(size=(12, 4)).astype(np.float32) for side in ("query", "document")}
     run = base("smoke", filter="surrogate")
-    judge = build_filter(SimpleNamespace(run=run, content_keys=KEYS, embeddings=vectors.__getitem__, negatives=None))
+    judge = build_filter(
+        SimpleNamespace(
+            run=run, content_keys=KEYS, embeddings=vectors.__getitem__, negatives=None, known_positives=None
+        )
+    )
     pairs_B = np.array([7, 2, 9, 4, 0])
 
     def by_loop(left: str, right: str) -> np.ndarray:
@@ -45,7 +49,9 @@ def test_a_filter_with_a_model_of_its_own_goes_by_that_and_difficulty_by_the_sur
     def judged(model: str | None) -> tuple[np.ndarray, float]:
         run = base("smoke", filter="surrogate", filter_model=model)
         vectors = {"embeddings": surrogate.__getitem__, "filter_embeddings": own.__getitem__}
-        found = build_filter(SimpleNamespace(run=run, content_keys=KEYS, negatives=None, **vectors))(pairs_B)
+        found = build_filter(
+            SimpleNamespace(run=run, content_keys=KEYS, negatives=None, known_positives=None, **vectors)
+        )(pairs_B)
         return np.asarray(found.masked), found.difficulty
 
     def masked_by(vectors: dict[str, np.ndarray]) -> np.ndarray:

@@ -24,8 +24,7 @@ from repro.spec import Run, base
 from repro.spec.identity import run_id
 from repro.stopping import Interrupted
 from repro.storage.paths import get_local_records, home, run_folder
-from repro.train.checkpoint import TrainState
-from repro.train.metrics import read_metrics
+from repro.train.checkpoint import TrainState, read_metrics
 from repro.train.trainer import make_model_config, trained_model
 
 CONTEXTUAL = base("smoke", sampler="cluster", cluster_size=8, architecture="contextual", sequence_dropout=0.2)
@@ -59,7 +58,7 @@ def test_a_stopped_run_ends_with_the_same_batches_losses_and_scores(
         assert not has_record(get_local_records(), run)
     told: list[str] = []
     resumed = execute(run, progress=told.append)
-    [done] = [re.fullmatch(r"  goes on after step (\d+) of (\d+)", line) for line in told if "goes on" in line]
+    [done] = [re.fullmatch(r"  resuming after step (\d+) of (\d+)", line) for line in told if "resuming" in line]
     assert done is not None and 0 < int(done[1]) < int(done[2]) == run.num_steps
     found = read_metrics(run_folder(run_id(run)))
     for name in ("step", "batch", "loss", "accuracy", "masked_fraction", "learning_rate"):
@@ -255,13 +254,13 @@ def test_a_record_says_who_trained_and_not_only_who_measured(monkeypatch: pytest
     run = base("smoke", architecture="contextual", seed=7)
     trained_by = ({"commit": "first", "uncommitted_sha256": None}, {"commit": "second", "uncommitted_sha256": "d1"})
     monkeypatch.setenv("REPRO_SWITCHES", "checkpoint")
-    monkeypatch.setattr("repro.train.sittings.get_code_identity", lambda: trained_by[0])
+    monkeypatch.setattr("repro.train.checkpoint.get_code_identity", lambda: trained_by[0])
     with pytest.raises(Interrupted):
         execute(run, should_stop=stop_after(3), progress=quiet)
-    monkeypatch.setattr("repro.train.sittings.get_code_identity", lambda: trained_by[1])
+    monkeypatch.setattr("repro.train.checkpoint.get_code_identity", lambda: trained_by[1])
     first = execute(run, progress=quiet)
     monkeypatch.delenv("REPRO_SWITCHES")
-    monkeypatch.setattr("repro.train.sittings.get_code_identity", lambda: {"commit": "third"})
+    monkeypatch.setattr("repro.train.checkpoint.get_code_identity", lambda: {"commit": "third"})
     second = execute(replace(run, num_test_contexts=2, test_contexts="own"), progress=quiet)
     for told in (record.provenance["training"] for record in (first, second)):
         assert [(one["from_step"], one["commit"]) for one in told["sittings"]] == [(0, "first"), (4, "second")]

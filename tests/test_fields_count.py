@@ -20,7 +20,7 @@ from repro.pipeline.inputs import Inputs
 from repro.pipeline.stages import list_stages
 from repro.spec import FIELDS, Run, base, get_first_phase
 from repro.train.batch_view import BatchViewer
-from repro.train.feed import feeds_of_steps
+from repro.train.feed import iter_step_feeds
 from repro.train.loop import optimizer_for, stages_for, take_step
 from repro.train.trainer import build_sampler, make_base_config, make_train_settings
 from tests.model.samples import small_model
@@ -64,7 +64,7 @@ def trained(run: Run) -> Any:
     settings = make_train_settings(run, 8)
     model = small_model(sequence_dropout=0.0).train()
     optimizer = optimizer_for(model, settings)
-    feeds = feeds_of_steps(
+    feeds = iter_step_feeds(
         replace(small_data(), filter=None),
         range(min(4, settings.num_steps)),
         settings.batches_a_step,

@@ -131,7 +131,7 @@ def test_what_an_installed_copy_makes_lies_where_the_reader_says(installed: Inst
 
 
 def test_an_installed_copy_names_the_commit_it_was_built_from(installed: Installed) -> None:
-    code = "import json; from repro.records.provenance import code_identity; print(json.dumps(code_identity()))"
+    code = "import json; from repro.records.provenance import get_code_identity; print(json.dumps(get_code_identity()))"
     done = installed.call("-c", code)
     assert json.loads(done.stdout) == {"commit": installed.commit, "uncommitted_sha256": None}
 

@@ -11,7 +11,7 @@ from repro.evaluate.suites import Encoder
 from repro.pipeline.inputs import Inputs
 from repro.spec.identity import get_training_id
 from repro.storage.paths import run_folder
-from repro.train.metrics import read_metrics
+from repro.train.checkpoint import read_metrics
 
 MOST_POINTS = 24
 

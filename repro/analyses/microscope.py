@@ -16,8 +16,8 @@ from repro.spec import TRAINED, Run
 from repro.spec.identity import get_training_id, run_id
 from repro.storage.paths import run_folder
 from repro.train.batch_view import BatchView, BatchViewer
+from repro.train.checkpoint import read_metrics
 from repro.train.feed import compute_batch_hash
-from repro.train.metrics import read_metrics
 from repro.train.trainer import build_sampler, make_train_settings
 
 Progress = Callable[[str], None]

@@ -1,1 +1,1 @@
-"""Which pairs meet in one batch: clusters, packing, the false-negative filter and the sampler."""
+"""Batch construction: clustering, packing, the sampler and the false-negative filter."""

@@ -1,16 +1,16 @@
-"""Paired clusters: K-means over the two vectors of every pair, domain by domain (§4.1 and §5), kept as a stored stage.
+"""Cluster the training pairs with K-means, separately for each domain (§4.1 and §5).
 
-Steps, for every domain with n pairs:
-1. K = ceil(n / cluster_size) centroids, at least one.
-2. The points are 2n rows: query ⊕ document for all pairs, then document ⊕ query for all pairs (Euclidean distance; both
-   halves have length 1, so this is the paper's sum of the two inner products).
-3. FAISS K-means on all of them, 100 iterations, best of 3 attempts by the objective. FAISS would sub-sample 256 points
-   a centroid; that is switched off in its constructor, where alone it works. Only a domain that is too large for it is
-   fitted on a sample, which `repro/batches/fit.py` declares; stage and record say on how many pairs.
-4. Every pair belongs to the nearest returned centroid of its query ⊕ document; centroids of no pair go away.
+Algorithm, for a domain of n pairs:
+1. Use K = ceil(n / cluster_size) centroids, at least one.
+2. Build 2n points: query ⊕ document for each pair, then document ⊕ query for each pair. Both halves have length 1, so
+   the Euclidean distance is equivalent to the paper's sum of two inner products.
+3. Run FAISS K-means with 100 iterations and three attempts. Select the attempt with the lowest objective.
+4. Assign each pair to the centroid nearest to its query ⊕ document. Remove empty clusters.
 
-Shapes: N pairs, D dimensions of an embedding, P = 2n points of W = 2D dimensions, K clusters. Memory: the points that
-one domain is fitted on (several small ones side by side), and a block of the rest.
+K-means uses all pairs of a domain unless the domain is too large. It then fits a random sample, and the stage and the
+record state its size. Every pair is assigned, because assignment needs only one block of pairs in memory.
+
+Shapes: N pairs, D embedding dimensions, P = 2n points of width W = 2D, K clusters.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from repro.batches.fit import NUM_ATTEMPTS, NUM_ITERATIONS, count_clusters, count_fitted_pairs
 from repro.seeds import derive, generator_for
 from repro.storage.arrays import iter_blocks, load_array, rows_by_code, taken
 from repro.storage.atomic import whole_file
@@ -31,6 +30,12 @@ from repro.storage.atomic import whole_file
 if TYPE_CHECKING:
     import faiss
 
+NUM_ITERATIONS = 100
+NUM_ATTEMPTS = 3
+MOST_EXACT_PAIRS = 2**19
+"""Largest domain that is fitted without sampling: 2^20 points, which take 1 GiB at 128 dimensions and 6 GiB at 768."""
+PAIRS_A_CENTROID = 64
+"""Minimum sample size in pairs per centroid. This is 128 points. FAISS recommends 39 and samples 256."""
 ITERATIONS_PER_CALL = 10
 ROWS_PER_SEARCH = 65_536
 LARGE_DOMAIN = 100_000
@@ -38,23 +43,27 @@ LARGE_DOMAIN = 100_000
 
 @dataclass(frozen=True)
 class Clusters:
-    """The cluster of each pair (int32, counted over all domains), the centroids (float32), each cluster's domain."""
+    """Cluster assignment and centroids of all pairs.
+
+    `assignment_N` (int32) numbers the clusters over all domains. `centroids_KD` is float32. `domain_of_cluster_K` is
+    the domain code of each cluster.
+    """
 
     assignment_N: np.ndarray
     centroids_KD: np.ndarray
     domain_of_cluster_K: np.ndarray
 
     def save(self, folder: Path) -> None:
-        """Write the three arrays into `folder`, each by rename."""
+        """Write the three arrays to `folder`. Each file is replaced atomically."""
         for name, array in vars(self).items():
             with whole_file(folder / f"{name}.npy") as part, part.open("wb") as sink:
                 np.save(sink, array)
 
 
 def load_clusters(folder: Path, num_pairs: int | None = None) -> Clusters:
-    """Read what `Clusters.save` wrote, of so many pairs; the assignment stays on disk.
+    """Load the clusters that `Clusters.save` wrote. The assignment is memory-mapped.
 
-    ValueError when there is nothing, or when a file is not what is kept there.
+    Raises ValueError if a file is missing or damaged, or if the number of pairs differs from `num_pairs`.
     """
     names = ("assignment_N", "centroids_KD", "domain_of_cluster_K")
     missing = [name for name in names if not (folder / f"{name}.npy").is_file()]
@@ -69,6 +78,23 @@ def load_clusters(folder: Path, num_pairs: int | None = None) -> Clusters:
     return Clusters(assignment_N, centroids_KD, domains_K)
 
 
+def count_clusters(num_pairs: int, cluster_size: int) -> int:
+    """Return the number of clusters for a domain of `num_pairs` pairs."""
+    return -(-num_pairs // cluster_size)
+
+
+def count_fitted_pairs(num_pairs: int, cluster_size: int) -> int:
+    """Return the number of pairs that K-means fits: all pairs, or the sample size for a large domain."""
+    return min(num_pairs, max(MOST_EXACT_PAIRS, PAIRS_A_CENTROID * count_clusters(num_pairs, cluster_size)))
+
+
+def list_sampled_domains(domain_codes_N: np.ndarray, cluster_size: int) -> dict[int, tuple[int, int]]:
+    """Return the domains that are fitted on a sample, as {domain code: (sample size, number of pairs)}."""
+    sizes = zip(*np.unique(domain_codes_N, return_counts=True), strict=True)
+    fits = {int(code): (count_fitted_pairs(int(count), cluster_size), int(count)) for code, count in sizes}
+    return {code: fit for code, fit in fits.items() if fit[0] < fit[1]}
+
+
 def cluster_pairs(
     query_embeddings_ND: np.ndarray,
     document_embeddings_ND: np.ndarray,
@@ -77,14 +103,16 @@ def cluster_pairs(
     cluster_size: int,
     seed: int,
 ) -> Clusters:
-    """Cluster the pairs of every domain by themselves; ValueError when `cluster_size` is above every domain.
+    """Cluster the pairs of each domain separately.
 
     A domain smaller than `cluster_size` becomes one cluster. On a CPU the result does not depend on the number of
-    threads; K-means of large domains on a GPU is not repeatable, which is one reason why the result is stored.
+    threads. On a GPU, K-means of large domains is not repeatable, so the result is stored.
+
+    Raises ValueError if `cluster_size` exceeds the size of every domain.
     """
     domains, rows_of_domain = rows_by_code(domain_codes_N)
     counts = np.array([len(rows) for rows in rows_of_domain])
-    _check(cluster_size, counts)
+    _check_cluster_size(cluster_size, counts)
     vectors = _Vectors(query_embeddings_ND, document_embeddings_ND)
     assignment_N = np.empty(len(domain_codes_N), dtype=np.int32)
 
@@ -102,18 +130,18 @@ def cluster_pairs(
 
 @dataclass(frozen=True)
 class _Vectors:
-    """The stored vectors of all pairs, (N, D) each, read by rows."""
+    """Stored embeddings of all pairs, (N, D) each, which are read by row."""
 
     queries_ND: np.ndarray
     documents_ND: np.ndarray
 
-    def paired(self, rows: np.ndarray) -> np.ndarray:
+    def read_paired(self, rows: np.ndarray) -> np.ndarray:
         """Return query ⊕ document of these rows, float32 (n, W)."""
         sides = [taken(self.queries_ND, rows), taken(self.documents_ND, rows)]
         return np.ascontiguousarray(np.concatenate(sides, axis=1), dtype=np.float32)
 
-    def points(self, rows: np.ndarray) -> np.ndarray:
-        """Return query ⊕ document of these rows, then document ⊕ query of them, float32 (2n, W)."""
+    def read_points(self, rows: np.ndarray) -> np.ndarray:
+        """Return both concatenations of these rows, float32 (2n, W): query ⊕ document, then document ⊕ query."""
         width = self.queries_ND.shape[1]
         points_PW = np.empty((2 * len(rows), 2 * width), dtype=np.float32)
         for part in iter_blocks(len(rows), ROWS_PER_SEARCH):
@@ -123,9 +151,9 @@ class _Vectors:
         return points_PW
 
 
-def _check(cluster_size: int, counts: np.ndarray) -> None:
+def _check_cluster_size(cluster_size: int, counts: np.ndarray) -> None:
     if cluster_size < 1:
-        raise ValueError(f"cluster_size is {cluster_size}: it is at least 1")
+        raise ValueError(f"cluster_size is {cluster_size}, but must be at least 1")
     if not len(counts):
         raise ValueError("there are no pairs to cluster")
     if cluster_size > counts.max():
@@ -135,11 +163,11 @@ def _check(cluster_size: int, counts: np.ndarray) -> None:
 
 
 def _run_for_domains(cluster: Callable[[int], np.ndarray], counts: np.ndarray) -> list[np.ndarray]:
-    """Run `cluster` for every domain: small domains side by side with one thread each, large ones with all threads, or
-    on the GPUs.
+    """Run `cluster` for every domain and return the centroids per domain.
 
-    Threads inside a small domain would cost many times more than they save, most of all on a machine that is busy; on
-    a GPU, where FAISS takes its memory anew for each call, of which there are up to thirty, so would taking that.
+    Small domains run in parallel with one thread each. Large domains run one after another, with all threads or on the
+    GPUs. More threads inside a small domain would cost more than they save, most of all on a busy machine. On a GPU,
+    memory allocation would dominate: FAISS allocates memory for each of up to thirty calls.
     """
     import faiss
 
@@ -148,7 +176,8 @@ def _run_for_domains(cluster: Callable[[int], np.ndarray], counts: np.ndarray) -
     with ThreadPoolExecutor(faiss.omp_get_max_threads(), initializer=lambda: faiss.omp_set_num_threads(1)) as pool:
         small = np.flatnonzero(~is_large).tolist()
         found |= zip(small, pool.map(cluster, small), strict=True)
-    if is_large.any() and _has_gpus():  # FAISS takes its own memory, of which torch keeps what was used before
+    # FAISS allocates its own GPU memory, so the blocks that torch has cached must be released first.
+    if is_large.any() and _has_gpus():
         import torch
 
         torch.cuda.empty_cache()
@@ -160,10 +189,11 @@ def _run_for_domains(cluster: Callable[[int], np.ndarray], counts: np.ndarray) -
 def _cluster_domain(
     vectors: _Vectors, rows_n: np.ndarray, cluster_size: int, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the centroids of a domain (K, W), and the one of each of its pairs, int32 (n,)."""
+    """Return the centroids of a domain, (K, W), and the cluster of each pair, int32 (n,)."""
     num_clusters, on_gpus = count_clusters(len(rows_n), cluster_size), len(rows_n) >= LARGE_DOMAIN and _has_gpus()
     if num_clusters == 1:
-        paired_nW = vectors.paired(rows_n)
+        paired_nW = vectors.read_paired(rows_n)
+        # One cluster needs no K-means: its centroid is the mean of both concatenations.
         width = paired_nW.shape[1] // 2
         centroid_W = (paired_nW.mean(axis=0) + np.roll(paired_nW, width, axis=1).mean(axis=0)) / 2
         return centroid_W[None], np.zeros(len(rows_n), dtype=np.int32)
@@ -171,27 +201,29 @@ def _cluster_domain(
     if num_fitted < len(rows_n):
         places = generator_for(seed, "sample").choice(len(rows_n), num_fitted, replace=False, shuffle=False)
         fitted = rows_n[np.sort(places)]
-    centroids_KW = best_attempt(vectors.points(fitted), num_clusters, seed, on_gpus=on_gpus)
-    nearest_n = _nearest_of_all(vectors, rows_n, _index_of(centroids_KW, on_gpus=on_gpus))
+    centroids_KW = best_attempt(vectors.read_points(fitted), num_clusters, seed, on_gpus=on_gpus)
+    nearest_n = _assign_nearest(vectors, rows_n, _build_index(centroids_KW, on_gpus=on_gpus))
+    # Number the clusters consecutively, because empty clusters are removed.
     used = np.flatnonzero(np.bincount(nearest_n))
     return centroids_KW[used], np.searchsorted(used, nearest_n).astype(np.int32)
 
 
-def _nearest_of_all(vectors: _Vectors, rows_n: np.ndarray, index: faiss.Index) -> np.ndarray:
-    """Return the nearest centroid of an index of them to each pair, int32 (n,); a block of pairs in memory."""
+def _assign_nearest(vectors: _Vectors, rows_n: np.ndarray, index: faiss.Index) -> np.ndarray:
+    """Return the nearest centroid of each pair, int32 (n,). Memory holds one block of pairs."""
     nearest_n = np.empty(len(rows_n), dtype=np.int32)
     for part in iter_blocks(len(rows_n), ROWS_PER_SEARCH):
-        nearest_n[part] = index.search(vectors.paired(rows_n[part]), 1)[1][:, 0]
+        nearest_n[part] = index.search(vectors.read_paired(rows_n[part]), 1)[1][:, 0]
     return nearest_n
 
 
-def _index_of(centroids_KW: np.ndarray, *, on_gpus: bool) -> faiss.Index:
-    """Return an index of the centroids by exact distance: where K-means was, on all GPUs or on the CPU."""
+def _build_index(centroids_KW: np.ndarray, *, on_gpus: bool) -> faiss.Index:
+    """Return an exact index of the centroids, on all GPUs or on the CPU, where K-means ran."""
     import faiss
 
     index: faiss.Index = faiss.IndexFlatL2(centroids_KW.shape[1])
     if on_gpus:
-        index = faiss.index_cpu_to_all_gpus(index)  # a copy on each, which share the pairs of a search
+        # Every GPU gets a copy of the centroids and searches a share of the pairs.
+        index = faiss.index_cpu_to_all_gpus(index)
     index.add(centroids_KW)
     return index
 
@@ -203,16 +235,19 @@ def _has_gpus() -> bool:
 
 
 def best_attempt(points_PW: np.ndarray, num_clusters: int, seed: int, *, on_gpus: bool = False) -> np.ndarray:
-    """Return the centroids (K, W) of the points, of several attempts at K-means those with the lowest objective."""
+    """Run K-means several times and return the centroids (K, W) with the lowest objective."""
     seeds = [derive(seed, attempt) for attempt in range(NUM_ATTEMPTS)]
-    attempts = [_one_attempt(points_PW, num_clusters, one, on_gpus=on_gpus) for one in seeds]
+    attempts = [_run_attempt(points_PW, num_clusters, one, on_gpus=on_gpus) for one in seeds]
     return min(attempts, key=lambda attempt: attempt[0])[1]
 
 
-def _one_attempt(
+def _run_attempt(
     points_PW: np.ndarray, num_clusters: int, seed: int, *, on_gpus: bool = False
 ) -> tuple[float, np.ndarray]:
-    """Run K-means ten iterations at a time and stop when ten more change no centroid: then none ever would."""
+    """Run K-means once and return its objective and centroids.
+
+    The iterations run in groups of ten. If ten further iterations change no centroid, K-means has converged.
+    """
     import faiss
 
     start_KW = None
@@ -223,6 +258,7 @@ def _one_attempt(
             niter=ITERATIONS_PER_CALL,
             seed=seed % 2**31,
             gpu=on_gpus,
+            # By default FAISS samples 256 points per centroid. Only the constructor can disable this.
             min_points_per_centroid=1,
             max_points_per_centroid=len(points_PW),
         )

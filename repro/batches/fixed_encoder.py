@@ -1,4 +1,4 @@
-"""A fixed encoder as runs use it: a surrogate or a filter, how many tokens it sees of a text, the prompts it wants."""
+"""Describe a fixed encoder of a run: its name, token limit and prompts."""
 
 from __future__ import annotations
 
@@ -8,51 +8,57 @@ from functools import cached_property
 
 import numpy as np
 
-from repro.batches.surrogate import Surrogate, load_surrogate
+from repro.batches.surrogate import Surrogate, check_vectors, load_surrogate
 from repro.data.prompts import with_prompt
 from repro.spec import Run
 
 PROMPTS_OF_ENCODERS = {"nomic-ai/nomic-embed-text-v1": "task"}
-"""Fixed encoders that want prompts, and which row of the table of prompts; all others are given bare text."""
+"""Fixed encoders that need prompts, and their row of the prompt table. All others receive the text alone."""
 WIDTHS, WIDEST = {"minilm-words": 128, "minilm": 384}, 768
-"""Dimensions of the surrogates from wheels; of others, those of the paper's."""
+"""Dimensions of the surrogates that come from wheels. For others, the dimensions of the paper's encoder."""
 
 
 @dataclass(frozen=True)
 class FixedEncoder:
-    """An encoder that is never trained and has no context; it is loaded with the first text that it embeds."""
+    """Encoder that is never trained and ignores context. It is loaded when it embeds its first text."""
 
     name: str
     max_tokens: int
 
     @property
     def prompts(self) -> str:
-        """The row of the table of prompts that it wants: "none" for most."""
+        """Row of the prompt table, "none" for most encoders."""
         return PROMPTS_OF_ENCODERS.get(self.name, "none")
 
     @property
     def width(self) -> int:
-        """The dimensions of its vectors, told without loading it."""
+        """Number of dimensions, without loading the encoder."""
         return WIDTHS.get(self.name, WIDEST)
 
     @cached_property
     def loaded(self) -> Surrogate:
-        """The encoder itself, in memory as long as this object; its `embed` takes texts that have their prompts."""
+        """Loaded encoder, cached with this object. Its `embed` expects texts that include their prompts."""
         return load_surrogate(self.name)
 
     def set_context(self, texts: Sequence[str] | None, seed: int = 0, prompt: str = "document") -> None:
-        """Take and ignore a context."""
+        """Ignore the context."""
 
     def encode(self, texts: Sequence[str], prompt: str = "document") -> np.ndarray:
-        """Return unit vectors, float32 (N, D), of N texts behind its prompt."""
-        return self.loaded.embed(with_prompt(texts, self.prompts, prompt), self.max_tokens)
+        """Return unit vectors of the prompted texts, float32 (N, D)."""
+        return self.embed(with_prompt(texts, self.prompts, prompt))
+
+    def embed(self, texts: Sequence[str]) -> np.ndarray:
+        """Return unit vectors, float32 (N, D), of texts as they are; ValueError names a text whose vector has a NaN."""
+        vectors_ND = self.loaded.embed(texts, self.max_tokens)
+        check_vectors(vectors_ND, texts)
+        return vectors_ND
 
 
 def get_surrogate(run: Run) -> FixedEncoder:
-    """Return a run's surrogate."""
+    """Return the surrogate of a run."""
     return FixedEncoder(run.surrogate, run.max_tokens)
 
 
 def filter_of(run: Run) -> FixedEncoder:
-    """Return what a run's filter goes by: its own model, or the surrogate."""
+    """Return the encoder of the false-negative filter: the run's filter model, or its surrogate if none is set."""
     return FixedEncoder(run.filter_model or run.surrogate, run.max_tokens)

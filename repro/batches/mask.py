@@ -1,44 +1,51 @@
-"""The false-negative filter: which documents of a batch a query must not be pushed away from (eq. 4, §4.1).
+"""Detect false negatives: documents that the loss must not treat as negatives of a query (§4.1, eq. 4).
 
-Steps, for query q with positive d and every other document d′ of the batch:
-1. d′ has the text of d: it is a positive under another id, and is masked, with or without a surrogate.
-2. d′ is one of q's own hard negatives: it was chosen as a negative, and is kept.
-3. d′ is the document of another training pair of q's text, a known positive: it is masked, even as a hard negative.
-4. The surrogate f says f(q, d′) ≥ f(q, d) + margin: d′ belongs to S(q, d), and is masked.
-The positive is never masked. Each query is that of a pair of the batch, in the order of the pairs.
+For query q with positive d and another document d′ of the batch, in this order:
+1. If d′ has the text of d, it is a copy of the positive and is masked, with or without a surrogate.
+2. If d′ is one of q's own hard negatives, the surrogate does not mask it.
+3. If another training pair has the text of q and the document d′, then d′ is a known positive. It is masked, even as a
+   hard negative.
+4. If the surrogate f gives f(q, d′) ≥ f(q, d) + margin, then d′ belongs to S(q, d) and is masked.
+The positive itself is never masked.
 
-Documents are the columns of the scores: first the positives of the B pairs of the batch, then their hard negatives, H
-for the first pair, H for the second, …
+Known positives are not in the paper. The filter of eq. 4 is a heuristic that may miss them, whereas the pairs are
+facts. Texts are compared by content keys, so documents with equal text count as one.
 
-Shapes: B pairs, H hard negatives a pair, M = B·(1 + H) documents; Q queries and K columns of a loss.
+The columns of the scores are documents: the positives of the B pairs, then H hard negatives of the first pair, H of the
+second, and so on.
+
+Shapes: N pairs of the data set, B pairs of a batch, H hard negatives per pair, M = B·(1 + H) documents, Q queries and K
+columns of a loss, L links between a query and a document, D surrogate dimensions.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from repro.storage.arrays import ArrayWriter
+from repro.storage.arrays import ArrayWriter, load_array
 
 if TYPE_CHECKING:
     import torch
 
 Array = TypeVar("Array", np.ndarray, "torch.Tensor")
+QUERIES_FILE, LINKS_FILE, COUNTS_FILE = "queries.npy", "links.npy", "pairs_with_several.npy"
 
 
 def compute_content_keys(texts: Sequence[str]) -> np.ndarray:
-    """Return an int64 key for each text; texts that differ only in case or white space have the same key."""
+    """Return a 64-bit hash of each text, int64 (N,). Texts that differ only in case or white space share a key."""
     normal = (" ".join(text.casefold().split()).encode() for text in texts)
     digests = b"".join(hashlib.blake2b(text, digest_size=8).digest() for text in normal)
     return np.frombuffer(digests, dtype="<i8").astype(np.int64)
 
 
 def write_content_keys(path: Path, blocks: Iterable[Sequence[str]]) -> None:
-    """Write the keys of blocks of texts as one .npy file, int64 (N,); memory holds one block."""
+    """Write the keys of blocks of texts to one .npy file, int64 (N,). Memory holds one block."""
     with ArrayWriter(path, "int64") as keys:
         for block in blocks:
             keys.append(compute_content_keys(block))
@@ -52,11 +59,17 @@ def mask_false_negatives(
     margin: float = 0.0,
     num_hard_negatives: int = 0,
 ) -> np.ndarray:
-    """Return the documents that the loss of each pair's query leaves out, bool (B, M).
+    """Return the documents to exclude from the loss of each query, bool (B, M).
 
-    `scores_BM` None: only repeated texts and known positives, `known_BM` (`repro.batches.known_positives`). The margin
-    is added to the positive's score, so a larger one masks less; scores may be negative. ValueError when the
-    columns cannot be B pairs with `num_hard_negatives` each.
+    Args:
+        content_keys_M: Content keys of the documents.
+        scores_BM: Surrogate scores. If None, only repeated texts and known positives are masked.
+        known_BM: Known positives, from `KnownPositives.find_in_batch`.
+        margin: Added to the positive's score, so a larger margin masks less. Scores may be negative.
+        num_hard_negatives: Hard negatives per pair.
+
+    Raises:
+        ValueError: The columns are not B pairs with `num_hard_negatives` each.
     """
     num_documents = len(content_keys_M)
     if num_documents % (1 + num_hard_negatives):
@@ -66,7 +79,9 @@ def mask_false_negatives(
     masked_BM: np.ndarray = content_keys_M == content_keys_M[:num_pairs, None]
     if scores_BM is not None:
         is_near_BM = (scores_BM >= np.diagonal(scores_BM)[:, None] + margin) & _has_scores(scores_BM)
-        owner_M = (np.arange(num_documents) - num_pairs) // max(1, num_hard_negatives)  # negative for positives
+        owner_M = (np.arange(num_documents) - num_pairs) // max(
+            1, num_hard_negatives
+        )  # negative for the columns of positives
         masked_BM |= is_near_BM & (owner_M != np.arange(num_pairs)[:, None])
     if known_BM is not None:
         masked_BM |= known_BM
@@ -74,32 +89,152 @@ def mask_false_negatives(
 
 
 def _has_scores(scores_BM: np.ndarray) -> np.ndarray:
-    """Return for which pairs and documents the surrogate has a score, bool (B, M).
+    """Return which pairs and documents have a meaningful surrogate score, bool (B, M).
 
-    A text of which it knows no token has the zero vector, and every score of it is 0, which says nothing.
+    A text without any known token has a zero vector. All its scores are 0 and carry no information.
     """
     is_known_M = np.asarray(scores_BM.any(axis=0))
     is_known_B = scores_BM.any(axis=1) & is_known_M[: len(scores_BM)]
     return is_known_B[:, None] & is_known_M
 
 
-def compute_masked_fraction(masked_QK: Array, num_documents: int | None = None) -> Array:
-    """Return the share that is masked of all terms of the sum but the target, 0 … 1; 0 for a batch that has no others.
+def mask_directions(
+    query_keys_B: np.ndarray,
+    content_keys_M: np.ndarray,
+    masked_BM: np.ndarray,
+    seen: tuple[np.ndarray, np.ndarray] | None,
+    *,
+    known_BM: np.ndarray | None = None,
+    margin: float = 0.0,
+    num_hard_negatives: int = 0,
+) -> np.ndarray:
+    """Return the entries to exclude from a loss that contrasts in four directions, bool (B, K) with K = 2 (B + M).
 
-    `num_documents`: the columns are the four directions of the improved contrastive loss over so many documents, whose
-    sum has the own pair a second time: a term that the filter never masks, and that counts among the others here.
-    Without, they are documents. A text and itself stand in no sum.
+    The blocks of columns are query to documents (`masked_BM`), query to queries, document to queries, and document to
+    documents. For query q with document d:
+    1. Query to documents: `mask_false_negatives`.
+    2. A query is masked for q and d if it has the text of q or if its own document has the text of d. It is also masked
+       if its own document is a known positive of q, or if d is a known positive of that query.
+    3. A document is masked for d if it has the text of d or is a known positive of q.
+    4. Any other entry is masked if f(q, q′), f(q′, d) or f(d, d′) ≥ f(q, d) + margin. All directions share one
+       threshold, as in GISTEmbed (Solatorio 2024).
+
+    `seen` holds the surrogate vectors of the queries (B, D) and documents (M, D). Without it, only repeated texts and
+    known positives are masked. The entries of a pair itself are never masked, and its own hard negatives are not masked
+    in the last block, where they are no terms of the sum.
+    """
+    num_pairs = len(query_keys_B)
+    own_keys_B = content_keys_M[:num_pairs]
+    same_BB = (query_keys_B[:, None] == query_keys_B) | (own_keys_B[:, None] == own_keys_B)
+    same_BM = own_keys_B[:, None] == content_keys_M
+    if known_BM is not None:
+        known_BB = known_BM[:, :num_pairs]
+        same_BB = same_BB | known_BB | known_BB.T
+        same_BM = same_BM | known_BM
+    to_queries_BB, from_queries_BB, to_documents_BM = same_BB, same_BB, same_BM
+    itself_BB = np.eye(num_pairs, dtype=bool)
+    own_BM = np.concatenate([itself_BB, itself_BB.repeat(num_hard_negatives, axis=1)], axis=1)
+    if seen is not None:
+        queries_BD, documents_MD = seen
+        scores_BM = queries_BD @ documents_MD.T
+        # A text without any known token has a zero vector. It masks nothing and is not masked.
+        known_B = np.asarray(queries_BD.any(axis=1))
+        known_M = np.asarray(documents_MD.any(axis=1))
+        threshold_B = np.where(known_B & known_M[:num_pairs], np.diagonal(scores_BM) + margin, np.inf)
+        threshold_B1 = threshold_B[:, None]
+        to_queries_BB = same_BB | ((queries_BD @ queries_BD.T >= threshold_B1) & known_B)
+        documents_queries_BB = scores_BM[:, :num_pairs].T
+        from_queries_BB = same_BB | ((documents_queries_BB >= threshold_B1) & known_B)
+        to_documents_BM = same_BM | ((documents_MD[:num_pairs] @ documents_MD.T >= threshold_B1) & known_M)
+    blocks = [masked_BM, to_queries_BB & ~itself_BB, from_queries_BB & ~itself_BB, to_documents_BM & ~own_BM]
+    return np.concatenate(blocks, axis=1)
+
+
+def compute_masked_fraction(masked_QK: Array, num_documents: int | None = None) -> Array:
+    """Return the masked share of all terms of the loss except the target, 0 … 1. It is 0 if there are no other terms.
+
+    If `num_documents` is set, the columns are the four directions of the improved contrastive loss. That sum contains
+    the own pair a second time. This term is never masked and counts as one of the others.
     """
     num_queries, num_columns = masked_QK.shape
     num_others = num_columns - 1
-    if num_documents is not None:  # no other: the query itself, its document, and that with its own hard negatives
+    # No terms of the sum: the query with itself, its document with itself and with its own hard negatives.
+    if num_documents is not None:
         num_others -= 1 + num_documents // num_queries
     return masked_QK.sum() / max(1, num_queries * num_others)
 
 
 def compute_batch_difficulty(scores_BM: np.ndarray) -> float:
-    """Return the mean surrogate similarity of a query to the other documents of its batch (Figure 6)."""
+    """Return the mean surrogate similarity between a query and the other documents of its batch (Figure 6).
+
+    Raises ValueError for a batch with one document.
+    """
     num_queries, num_documents = scores_BM.shape
     if num_documents < 2:
         raise ValueError("a batch of one document has no negatives, so no difficulty")
     return float(scores_BM.sum() - np.diagonal(scores_BM).sum()) / (num_queries * (num_documents - 1))
+
+
+def find_links(query_keys_N: np.ndarray, document_keys_N: np.ndarray) -> tuple[np.ndarray, int]:
+    """Find all queries with several documents.
+
+    Returns:
+        Links, int64 (2, L): query keys and document keys, unique and in ascending order. Also returns the number of
+            pairs that these queries have.
+    """
+    order = np.lexsort((document_keys_N, query_keys_N))
+    queries, documents = np.asarray(query_keys_N)[order], np.asarray(document_keys_N)[order]
+    is_new = np.ones(len(order), bool)
+    is_new[1:] = (queries[1:] != queries[:-1]) | (documents[1:] != documents[:-1])
+    links_2L = np.stack([queries[is_new], documents[is_new]])
+    has_several_L = np.zeros(links_2L.shape[1], bool)
+    is_equal = links_2L[0, 1:] == links_2L[0, :-1]
+    has_several_L[1:] |= is_equal
+    has_several_L[:-1] |= is_equal
+    links_2L = np.ascontiguousarray(links_2L[:, has_several_L])
+    return links_2L, int(np.isin(queries, np.unique(links_2L[0])).sum())
+
+
+def write_known_positives(folder: Path, document_keys_N: np.ndarray) -> None:
+    """Compute the links of all pairs and write them to a folder that contains the query keys."""
+    query_keys_N = load_array(folder / QUERIES_FILE, kind="i", shape=(len(document_keys_N),), mapped=True)
+    links_2L, num_pairs = find_links(query_keys_N, document_keys_N)
+    np.save(folder / LINKS_FILE, links_2L)
+    np.save(folder / COUNTS_FILE, np.array([num_pairs]))
+
+
+@dataclass(frozen=True)
+class KnownPositives:
+    """Known positives of the training pairs of a run."""
+
+    query_keys_N: np.ndarray
+    links_2L: np.ndarray
+    num_pairs_with_several: int
+
+    @classmethod
+    def load(cls, folder: Path, num_pairs: int) -> KnownPositives:
+        """Load the files that `write_known_positives` wrote. Raises ValueError if a file is damaged."""
+        return cls(
+            load_array(folder / QUERIES_FILE, kind="i", shape=(num_pairs,), mapped=True),
+            load_array(folder / LINKS_FILE, kind="i", shape=(2, None), mapped=True),
+            int(load_array(folder / COUNTS_FILE, kind="i", shape=(1,))[0]),
+        )
+
+    def find_in_batch(self, pairs_B: np.ndarray, document_keys_M: np.ndarray) -> np.ndarray:
+        """Return which documents are known positives of each pair's query, bool (B, M). The pair's own document is one
+        of them.
+        """
+        known_BM = np.zeros((len(pairs_B), len(document_keys_M)), bool)
+        keys_B = np.asarray(self.query_keys_N[pairs_B])
+        # Links are sorted by query key, so two binary searches find the links of each query.
+        first_B, last_B = (np.searchsorted(self.links_2L[0], keys_B, side) for side in ("left", "right"))
+        for row in np.flatnonzero(last_B > first_B):
+            known_BM[row] = np.isin(document_keys_M, self.links_2L[1, first_B[row] : last_B[row]])
+        return known_BM
+
+    def describe(self) -> str:
+        """Return a one-line summary: the number of queries with several documents and of their pairs."""
+        return (
+            f"known positives: {len(np.unique(self.links_2L[0])):,} queries have several documents "
+            f"({self.num_pairs_with_several:,} of {len(self.query_keys_N):,} pairs), which are not negatives of each other"
+        )

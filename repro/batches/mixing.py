@@ -1,13 +1,13 @@
-"""Mixing of sources: each batch of one source, drawn anew at every step, large sources as often as an exponent says.
+"""Sample each batch from one source, with probabilities that depend on the source size (GTE §3.4, eq. 4).
 
-Steps (GTE §3.4, eq. 4):
-1. The source of a step is drawn with p_i = n_i^α / Σ n_j^α, n_i being its pairs: α = 1 keeps the proportions, α = 0
-   makes all sources alike, whatever their size.
-2. The batch is the next one of that source, which is packed epoch by epoch on its own: a source that is drawn often
-   begins its second epoch while another is still in its first.
-Draws come in blocks, each of its own generator, so that any step is a pure function of seed and step.
+1. Draw the source of each step with p_i = n_i^α / Σ n_j^α, where n_i is its number of pairs. With α = 1 the
+   probabilities are proportional to the sizes. With α = 0 all sources are equally likely.
+2. Use the next batch of that source. Each source is packed epoch by epoch on its own, so a frequent source may start
+   its second epoch while another is still in its first.
 
-Shapes: N pairs, S sources, B pairs a batch.
+Sources are drawn in blocks, each with its own generator. Any step is therefore a pure function of seed and step.
+
+Shapes: N pairs, S sources, B pairs per batch.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from repro.batches.sampler import BatchSampler, LeftOut, SamplerState
 from repro.seeds import derive, generator_for
 from repro.storage.arrays import rows_by_code
 
-BLOCK = 4096  # draws that are made together
+BLOCK = 4096  # draws per block
 
 
 def compute_mixing_shares(counts_S: np.ndarray, alpha: float) -> np.ndarray:
-    """Return the probability of each source, float64 (S,): its number of pairs to the power α, over their sum."""
+    """Return the probability of each source, float64 (S,): n_i^α divided by the sum."""
     weights_S = np.asarray(counts_S, np.float64) ** alpha
     shares_S: np.ndarray = weights_S / weights_S.sum()
     return shares_S
 
 
 class MixedSampler:
-    """Gives the pair indices of any step, as `repro.batches.sampler.BatchSampler` does."""
+    """Sampler that mixes sources, with the interface of `repro.batches.sampler.BatchSampler`."""
 
     def __init__(
         self,
@@ -44,9 +44,9 @@ class MixedSampler:
         names: Sequence[str] = (),
         folder: Path | None = None,
     ) -> None:
-        """Sources are the different codes; `names` are those of the codes.
+        """Create one sampler per source. Sources are the distinct codes, and `names` maps codes to names for messages.
 
-        ValueError for α outside [0, 1], and for a source that cannot fill a batch.
+        Raises ValueError if α is outside [0, 1] or a source has fewer pairs than a batch.
         """
         if not 0 <= alpha <= 1:
             raise ValueError(f"mixing_alpha={alpha}: must be at least 0 (every source alike) and at most 1 (by size)")
@@ -65,45 +65,48 @@ class MixedSampler:
             )
             for code, rows in zip(codes, self._rows, strict=True)
         ]
-        self._block, self._draw_or_explain = -1, np.empty(0, np.int64)
+        self._block, self._draws = -1, np.empty(0, np.int64)
         self._before_S = np.zeros(len(codes), np.int64)
 
     def __len__(self) -> int:
-        """Batches that all pairs make: what stands for an epoch, though a source may be seen more often or less."""
+        """Return the number of batches that all pairs make. It replaces the epoch length, although sources repeat at
+        different rates.
+        """
         return sum(map(len, self._sources))
 
     @property
     def left_out(self) -> LeftOut:
-        """Count the rows that an epoch of each source leaves out; no source is smaller than a batch."""
+        """Rows that one epoch of each source leaves out. No source is smaller than a batch."""
         return LeftOut(sum(source.left_out.num_in_tails for source in self._sources), 0, 0)
 
     def at(self, step: int) -> np.ndarray:
-        """Return the batch of a step counted from the start of the run: pair indices, int64 (B,)."""
+        """Return the pair indices of a step, int64 (B,). Steps are counted from the start of the run."""
         source, number = self._draw(step)
         batch_B: np.ndarray = self._rows[source][self._sources[source].at(number)].astype(np.int64)
         return batch_B
 
     def state_at(self, step: int) -> SamplerState:
-        """Return what a checkpoint keeps after `step` batches."""
+        """Return the sampler state after `step` batches, for the checkpoint."""
         return SamplerState(self.seed, *divmod(step, len(self)))
 
     def _draw(self, step: int) -> tuple[int, int]:
-        """Return a step's source, and how many batches of that source came before."""
+        """Return the source of a step and the number of earlier batches of that source."""
         block, place = divmod(step, BLOCK)
-        self._go_to(block)
-        source = int(self._draw_or_explain[place])
-        return source, int(self._before_S[source] + np.count_nonzero(self._draw_or_explain[:place] == source))
+        self._load_block(block)
+        source = int(self._draws[place])
+        return source, int(self._before_S[source] + np.count_nonzero(self._draws[:place] == source))
 
-    def _go_to(self, block: int) -> None:
-        """Make the draws of a block current; earlier blocks are drawn again and counted."""
+    def _load_block(self, block: int) -> None:
+        """Draw the sources of a block and count those of all earlier blocks."""
         if block < self._block:
             self._block, self._before_S = -1, np.zeros_like(self._before_S)
-            self._draw_or_explain = np.empty(0, np.int64)
+            self._draws = np.empty(0, np.int64)
         while self._block < block:
-            self._before_S = self._before_S + np.bincount(self._draw_or_explain, minlength=len(self._rows))
+            self._before_S = self._before_S + np.bincount(self._draws, minlength=len(self._rows))
             self._block += 1
+            # Each block has its own generator, so earlier draws need not be stored.
             generator = generator_for(self.seed, "mixing", self._block)
-            self._draw_or_explain = generator.choice(len(self._rows), BLOCK, p=self.shares_S)
+            self._draws = generator.choice(len(self._rows), BLOCK, p=self.shares_S)
 
 
 def _check_sizes(codes: np.ndarray, counts_S: np.ndarray, batch_size: int, names: Sequence[str]) -> None:

@@ -1,27 +1,30 @@
-"""Hard negatives: for each pair, documents of its domain that a surrogate finds near its query, but not too near.
+"""Mine hard negatives: documents of the same domain that a surrogate model places near the query (§5, supervised
+phase).
 
-1. Within a domain, every document is scored for every query by the surrogate f.
-2. Left out are the pair's own text and S(q, d) = {d' : f(q, d') >= f(q, d)}, likely positives (eq. 4),
-   unless they are asked for. Documents of other pairs of an equal query are left out in any case, if they are given.
-3. The nearest of the rest are taken; a domain that has too few gives other documents of it, drawn with a seed.
+1. The surrogate f scores every document of a domain for every query.
+2. The pair's own text is excluded. S(q, d) = {d' : f(q, d') >= f(q, d)} contains likely positives (eq. 4) and is
+   excluded unless `with_near` is set. Known positives of the query are always excluded if they are passed.
+3. The highest-scoring remaining documents become the hard negatives. If too few remain, random documents of S(q, d)
+   fill the list.
 
-Paper: §5, supervised phase. Shapes: N pairs, D dimensions, H hard negatives, M pairs of a domain.
+Shapes: N pairs, D dimensions, H hard negatives, M pairs of a domain, R rows of a block.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from repro.batches.known_positives import KnownPositives
+from repro.batches.mask import KnownPositives
 from repro.seeds import generator_for
 from repro.storage.arrays import iter_blocks, rows_by_code, taken
 
 ROWS_AT_ONCE = 512
 ROUNDING = 1e-6
-"""By how much the score of one vector, as float32 sums it in one order or another, may lie below itself: a share of the
-lengths of both vectors."""
+"""Relative tolerance for the score of two vectors, because float32 sums depend on their order. It scales with both
+vector lengths.
+"""
 GROUPS = 16
-"""Groups of columns for each hard negative: with more, fewer keys are sorted, and more of their minima."""
+"""Column groups per hard negative. With more groups, fewer keys but more group minima are sorted."""
 
 
 def mine_negatives(
@@ -35,22 +38,25 @@ def mine_negatives(
     known: KnownPositives | None = None,
     seed: int,
 ) -> np.ndarray:
-    """Return for each pair the rows of its hard negatives, int64 (N, H), nearest first; `keys_N` tell texts apart.
+    """Return the rows of the hard negatives of each pair, int64 (N, H), nearest first.
 
-    `with_near` keeps S(q, d) among those that may be taken. ValueError when a domain does not even have so many other
-    texts.
+    `keys_N` identifies equal texts. With `with_near`, S(q, d) is not excluded.
+
+    Raises ValueError if a domain has too few different texts.
     """
     negatives_NH = np.empty((len(keys_N), num_hard_negatives), np.int64)
     for members_M in rows_by_code(domains_N)[1]:
+        # The pool holds each distinct text once, in order of first appearance.
         _, first, text_M = np.unique(keys_N[members_M], return_index=True, return_inverse=True)
         order = np.argsort(first)
-        pool_M = members_M[first[order]]  # each text once
-        own_M = np.argsort(order)[text_M]  # where in it each pair's own is
+        pool_M = members_M[first[order]]  # unique texts
+        own_M = np.argsort(order)[text_M]  # column of each pair's own text in the pool
         if len(pool_M) <= num_hard_negatives:
             raise ValueError(
                 f"num_hard_negatives={num_hard_negatives}: a domain of {len(members_M)} pairs has {len(pool_M)} "
                 "different documents; ask for fewer, or leave small domains out"
             )
+        # One domain's documents are in memory. Queries are scored in blocks of rows.
         documents_MD = np.asarray(taken(documents_ND, pool_M), np.float32)
         for part in iter_blocks(len(members_M), ROWS_AT_ONCE):
             rows = members_M[part]
@@ -59,22 +65,24 @@ def mine_negatives(
             if not with_near:
                 queries_RD, positives_RD = (np.asarray(each[rows], np.float32) for each in (queries_ND, documents_ND))
                 near_RM = as_near(scores_RM, queries_RD[:, None], positives_RD[:, None])
-            never_RM = known.among(rows, keys_N[pool_M]) if known else np.zeros(scores_RM.shape, bool)
+            never_RM = known.find_in_batch(rows, keys_N[pool_M]) if known else np.zeros(scores_RM.shape, bool)
             never_RM[np.arange(len(rows)), own_M[part]] = True
             _check_enough(never_RM, num_hard_negatives)
-            negatives_NH[rows] = pool_M[_nearest(scores_RM, never_RM, near_RM, num_hard_negatives, seed)]
+            negatives_NH[rows] = pool_M[_choose_nearest(scores_RM, never_RM, near_RM, num_hard_negatives, seed)]
     return negatives_NH
 
 
 def as_near(scores: np.ndarray, query_D: np.ndarray, positive_D: np.ndarray) -> np.ndarray:
-    """Return which scores f(q, d') are not below f(q, d), eq. 4; a document with the very vector of d never is.
+    """Return which scores f(q, d') are not below f(q, d) (eq. 4).
 
-    Vectors lie along the last axis. The tolerance grows with their lengths: a common factor changes nothing.
+    Vectors lie along the last axis. A score at the limit counts as near within a rounding tolerance. The tolerance
+    grows with the vector lengths, so a common factor changes nothing.
     """
     positive = np.einsum("...d,...d->...", query_D, positive_D, dtype=np.float32)
     lengths = np.linalg.norm(query_D, axis=-1) * np.linalg.norm(positive_D, axis=-1)
     with np.errstate(divide="ignore"):
-        # of unit vectors, which may be rounded to float16, exactly 1
+        # Round the lengths to a power of two. For unit vectors, even after rounding to float16, it is
+        # exactly 1.
         size = np.exp2(np.round(np.log2(lengths.astype(np.float64)))).astype(np.float32)
     near: np.ndarray = scores >= positive - np.float32(ROUNDING) * size
     return near
@@ -89,36 +97,39 @@ def _check_enough(never_RM: np.ndarray, num: int) -> None:
         )
 
 
-def _nearest(
+def _choose_nearest(
     scores_RM: np.ndarray, never_RM: np.ndarray, near_RM: np.ndarray | None, num: int, seed: int
 ) -> np.ndarray:
-    """Return the columns of each row's hard negatives: by falling score; what is too near by lot, after all others.
+    """Return the columns of each row's hard negatives, ordered by falling score.
 
-    `never_RM`: the own document and known positives, which are never taken.
+    `never_RM` marks the own document and known positives, which are excluded. Documents in `near_RM` come last, in
+    random order.
     """
     keys_RM = np.negative(scores_RM, out=scores_RM)
     np.copyto(keys_RM, np.inf, where=never_RM)
     if near_RM is None:
-        return _first(keys_RM, num)
+        return _find_smallest(keys_RM, num)
     near_RM &= ~never_RM
     np.copyto(keys_RM, np.inf, where=near_RM)
     num_left_R = np.count_nonzero(~(never_RM | near_RM), axis=1)
     columns_RN = np.empty((len(keys_RM), num), np.int64)
     has_few_R = num_left_R < num
-    columns_RN[~has_few_R] = _first(keys_RM[~has_few_R] if has_few_R.any() else keys_RM, num)
+    columns_RN[~has_few_R] = _find_smallest(keys_RM[~has_few_R] if has_few_R.any() else keys_RM, num)
     if has_few_R.any():
         lot_M: np.ndarray = generator_for(seed, "hard negatives").random((scores_RM.shape[1],))
         keys_FM = keys_RM[has_few_R].astype(np.float64)
         largest = float(np.abs(keys_FM, where=np.isfinite(keys_FM), out=np.zeros_like(keys_FM)).max())
-        keys_FM /= max(largest, np.finfo(np.float32).tiny)  # those too near come after all others: after 1
-        columns_RN[has_few_R] = _first(np.where(near_RM[has_few_R], 10.0 + lot_M, keys_FM), num)
+        # Scale the keys to at most 1, so that the near documents (keys from 10) come after all others.
+        keys_FM /= max(largest, np.finfo(np.float32).tiny)
+        columns_RN[has_few_R] = _find_smallest(np.where(near_RM[has_few_R], 10.0 + lot_M, keys_FM), num)
     return columns_RN
 
 
-def _first(keys_RM: np.ndarray, num: int) -> np.ndarray:
-    """Return the columns of the `num` smallest of each row, in order, of equal ones the leftmost.
+def _find_smallest(keys_RM: np.ndarray, num: int) -> np.ndarray:
+    """Return the columns of the `num` smallest keys of each row, in order. Ties go to the leftmost column.
 
-    At least `num` columns are not above the `num`-th smallest of the least keys of groups of columns: those are sorted.
+    Columns are grouped, and each group is reduced to its minimum. The `num`-th smallest minimum is an upper bound of
+    the wanted keys, so only keys up to this bound are sorted.
     """
     width = keys_RM.shape[1] // (GROUPS * num)
     least_RG = np.minimum.reduceat(keys_RM, np.arange(0, keys_RM.shape[1], width), axis=1) if width > 1 else keys_RM
@@ -131,7 +142,7 @@ def _first(keys_RM: np.ndarray, num: int) -> np.ndarray:
 
 
 def list_document_rows(pairs_B: np.ndarray, negatives_NH: np.ndarray | None) -> np.ndarray:
-    """Return the rows of a batch's documents, int64 (M,): the positives, then the hard negatives of pair after pair."""
+    """Return the rows of a batch's documents, int64 (M,): all positives, then the hard negatives pair by pair."""
     if negatives_NH is None:
         return pairs_B
     return np.concatenate([pairs_B, np.asarray(negatives_NH[pairs_B]).reshape(-1)])

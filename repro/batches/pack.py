@@ -1,13 +1,19 @@
-"""Packing: the rows of one epoch, cut into equal batches that never mix domains (§4.1 and appendix "TSP Packing").
+"""Pack the rows of an epoch into batches that never mix domains (§4.1 and appendix "TSP Packing").
 
-Steps, for every domain:
-1. A few rows sit out so that the rest divides by the batch size; which ones rotates with the epoch.
-2. Clusters are put in a row: in random order, or as a greedy tour that starts at a random cluster and always goes on to
-   the nearest centroid not visited yet. Rows are shuffled inside their cluster.
-3. The row is cut every `batch_size`: a cluster larger than a batch is split, small neighbours in the row are joined.
-Last, the batches of all domains are shuffled together.
+Algorithm, for each domain:
+1. Leave out a few rows so that the rest is a multiple of the batch size. The selection rotates with the epoch.
+2. Order the clusters randomly or by a greedy tour. The tour starts at a random cluster and moves to the nearest
+   unvisited centroid. Rows are shuffled inside each cluster.
+3. Cut the ordered rows every `batch_size` rows. This splits large clusters and merges small neighbouring ones.
+Finally, the batches of all domains are shuffled together.
 
-Shapes: N pairs, K clusters, D dimensions of a centroid, E batches an epoch, B rows a batch.
+Greedy tour: up to `SMALL` centroids, the tour uses the full distance matrix. Ties go to the lower index. Larger sets
+are divided into about √K cells by K-means. Each step searches only the `NUM_PROBES` nearest cells with an unvisited
+centroid. This costs K·√K distances instead of K². It misses the nearest centroid only if that lies in none of these
+cells, so the tour is slightly longer than the exact one.
+
+Shapes: N pairs, K clusters, D centroid dimensions, E batches per epoch, B rows per batch, C cells, M members of a few
+cells.
 """
 
 from __future__ import annotations
@@ -19,27 +25,31 @@ from pathlib import Path
 import numpy as np
 
 from repro.batches.cluster import Clusters
-from repro.batches.tour import greedy_tour
 from repro.seeds import generator_for
 from repro.storage.arrays import array_to_fill, give_back, iter_blocks
 
 ROWS_AT_ONCE = 2**20
 PACKINGS = ("random", "greedy")
+SMALL = 4096
+NUM_PROBES = 8
 
 
 @dataclass(frozen=True)
 class Domains:
-    """Rows grouped by domain: domain i owns `rows_N[starts[i]:starts[i + 1]]`, in an order fixed by the seed."""
+    """Rows grouped by domain, in an order that the seed determines.
+
+    Domain i owns `rows_N[starts[i]:starts[i + 1]]`.
+    """
 
     rows_N: np.ndarray
     starts: np.ndarray
     codes: np.ndarray
 
-    def rows_in_epoch(self, place: int, *, batch_size: int, epoch: int) -> np.ndarray:
-        """Return the rows of one domain that take part in this epoch: the most that fill whole batches.
+    def select_rows(self, place: int, *, batch_size: int, epoch: int) -> np.ndarray:
+        """Return the rows of a domain that take part in this epoch. Their number is a multiple of `batch_size`.
 
-        The rows that sit out are a window that moves through the domain epoch by epoch, so that no row sits out for the
-        (n+1)-th time before every row has sat out n times.
+        The omitted rows form a window that moves through the domain from epoch to epoch. No row is omitted for the
+        (n+1)-th time before every row has been omitted n times.
         """
         rows = np.asarray(self.rows_N[self.starts[place] : self.starts[place + 1]])
         num_out = len(rows) % batch_size
@@ -48,7 +58,7 @@ class Domains:
 
 @dataclass(frozen=True)
 class Epoch:
-    """The batches of an epoch as they were cut, and the order in which they come: batch n is `rows_EB[order_E[n]]`."""
+    """Batches of one epoch. Batch n is `rows_EB[order_E[n]]`."""
 
     rows_EB: np.ndarray
     order_E: np.ndarray
@@ -58,20 +68,24 @@ class Epoch:
         return np.asarray(self.rows_EB[self.order_E[place]], dtype=np.int64)
 
     def all(self) -> np.ndarray:
-        """Return all batches in their order, int64 (E, B), in memory."""
+        """Return all batches in order, int64 (E, B), in memory."""
         return self.rows_EB[self.order_E].astype(np.int64)
 
 
 def group_by_domain(domain_codes_N: np.ndarray, seed: int, folder: Path | None = None) -> Domains:
-    """Group the rows 0 … N − 1 by domain, shuffled inside each; many rows lie in a nameless file in `folder`."""
+    """Group the rows 0 … N − 1 by domain and shuffle them inside each domain.
+
+    A large result is stored in an unnamed temporary file in `folder`.
+    """
     num_rows = len(domain_codes_N)
-    shuffled_N = np.arange(num_rows, dtype=_narrowest(num_rows))
+    shuffled_N = np.arange(num_rows, dtype=_choose_row_type(num_rows))
     generator_for(seed, "rows inside domains").shuffle(shuffled_N)
     rows_N = array_to_fill((num_rows,), shuffled_N.dtype.str, folder)
     codes, number_N = _renumber_codes(domain_codes_N)
     starts = np.concatenate([[0], np.cumsum(np.bincount(number_N))])
     next_place = starts[:-1].copy()
-    for part in iter_blocks(num_rows, ROWS_AT_ONCE):  # a sort of all rows would hold several numbers for each
+    # Sort block by block, because sorting all rows would hold several numbers per row in memory.
+    for part in iter_blocks(num_rows, ROWS_AT_ONCE):
         order = _compute_stable_order(number_N[shuffled_N[part]])
         rows, number = shuffled_N[part][order], number_N[shuffled_N[part][order]]
         counts = np.bincount(number, minlength=len(codes))
@@ -90,15 +104,16 @@ def pack_epoch(
     line_up: Callable[[np.ndarray, np.random.Generator], np.ndarray],
     folder: Path | None = None,
 ) -> Epoch:
-    """Return the batches of one epoch; `line_up(rows, generator)` puts the rows of one domain in order.
+    """Return the batches of one epoch.
 
-    Memory holds the rows of one domain; those of a large epoch lie in a nameless file in `folder`.
+    `line_up(rows, generator)` orders the rows of one domain. Memory holds one domain. A large epoch is stored in an
+    unnamed temporary file in `folder`.
     """
     rng, start = generator_for(seed, "batches", epoch), 0
     num_batches = int((np.diff(domains.starts) // batch_size).sum())
     rows_EB = array_to_fill((num_batches, batch_size), domains.rows_N.dtype.str, folder)
     for place in range(len(domains.codes)):
-        rows = domains.rows_in_epoch(place, batch_size=batch_size, epoch=epoch)
+        rows = domains.select_rows(place, batch_size=batch_size, epoch=epoch)
         stop = start + len(rows) // batch_size
         rows_EB[start:stop] = line_up(rows, rng).reshape(-1, batch_size)
         give_back(rows_EB, domains.rows_N)
@@ -106,17 +121,20 @@ def pack_epoch(
     return Epoch(rows_EB, rng.permutation(num_batches))
 
 
-def _narrowest(num_rows: int) -> type[np.signedinteger]:
+def _choose_row_type(num_rows: int) -> type[np.signedinteger]:
     return np.int32 if num_rows < 2**31 else np.int64
 
 
-def line_up_at_random(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def shuffle_rows(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Shuffle the rows of a domain."""
     return rng.permutation(rows)
 
 
-def line_up_clusters(clusters: Clusters, packing: str) -> Callable[[np.ndarray, np.random.Generator], np.ndarray]:
-    """Return a `line_up` that keeps clusters together; ValueError for a packing that is not one of `PACKINGS`."""
+def make_cluster_order(clusters: Clusters, packing: str) -> Callable[[np.ndarray, np.random.Generator], np.ndarray]:
+    """Return a function that orders the rows of a domain cluster by cluster.
+
+    Raises ValueError if the packing is not in `PACKINGS`.
+    """
     if packing not in PACKINGS:
         raise ValueError(f"unknown packing {packing!r}; choose one of {list(PACKINGS)}")
 
@@ -131,7 +149,7 @@ def line_up_clusters(clusters: Clusters, packing: str) -> Callable[[np.ndarray, 
 
 
 def _renumber_codes(codes_n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return what `np.unique` with its inverse does; without a sort where the codes lie close together."""
+    """Return `np.unique(codes_n, return_inverse=True)`. If the codes lie close together, this needs no sort."""
     least, most = int(codes_n.min(initial=0)), int(codes_n.max(initial=0))
     if most - least > 4 * len(codes_n) + 2**16:
         return np.unique(codes_n, return_inverse=True)
@@ -141,7 +159,10 @@ def _renumber_codes(codes_n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _compute_stable_order(numbers_n: np.ndarray) -> np.ndarray:
-    """Return the stable order of small numbers from 0 on: numpy sorts 16 bits in one pass, more by comparing."""
+    """Return the stable sort order of small non-negative numbers.
+
+    For 16-bit integers numpy uses a radix sort, which is faster than a comparison sort.
+    """
     is_narrow = int(numbers_n.max(initial=0)) < 2**16
     return np.argsort(numbers_n.astype(np.uint16) if is_narrow else numbers_n, kind="stable")
 
@@ -152,3 +173,93 @@ def order_clusters(centroids_KD: np.ndarray, *, packing: str, rng: np.random.Gen
     if packing == "random" or num_clusters < 2:
         return rng.permutation(num_clusters)
     return greedy_tour(centroids_KD, start=int(rng.integers(num_clusters)))
+
+
+def greedy_tour(centroids_KD: np.ndarray, start: int, *, small: int = SMALL) -> np.ndarray:
+    """Return the order of visits, int64 (K,), which begins with `start`.
+
+    Raises ValueError if `start` is not a centroid.
+    """
+    num_centroids = len(centroids_KD)
+    if not 0 <= start < num_centroids:
+        raise ValueError(f"start is {start}: there are {num_centroids} centroids")
+    centroids_KD = np.ascontiguousarray(centroids_KD, dtype=np.float32)
+    if num_centroids <= small:
+        return _tour_by_matrix(centroids_KD, start)
+    return _tour_by_cells(centroids_KD, start)
+
+
+def _tour_by_matrix(centroids_KD: np.ndarray, start: int) -> np.ndarray:
+    norms_K = np.einsum("kd,kd->k", centroids_KD, centroids_KD)
+    # Squared distance, up to a constant that is equal for all candidates of a row: the row's own norm.
+    distances_KK = norms_K[None, :] - 2 * (centroids_KD @ centroids_KD.T)
+    tour = np.empty(len(centroids_KD), dtype=np.int64)
+    here = start
+    for stop in range(len(tour)):
+        tour[stop] = here
+        distances_KK[:, here] = np.inf
+        here = int(distances_KK[here].argmin())
+    return tour
+
+
+def _tour_by_cells(centroids_KD: np.ndarray, start: int) -> np.ndarray:
+    cells = _Cells(centroids_KD, round(len(centroids_KD) ** 0.5))
+    tour = np.empty(len(centroids_KD), dtype=np.int64)
+    here = start
+    for stop in range(len(tour)):
+        tour[stop] = here
+        cells.remove(here)
+        if stop + 1 < len(tour):
+            here = cells.find_nearest(centroids_KD[here])
+    return tour
+
+
+class _Cells:
+    """Unvisited points grouped by cell.
+
+    Cell c holds `members[starts[c] : starts[c] + sizes[c]]`. The vectors have the same order.
+    """
+
+    def __init__(self, points_KD: np.ndarray, num_cells: int) -> None:
+        import faiss
+
+        kmeans = faiss.Kmeans(points_KD.shape[1], num_cells, niter=10, seed=0, min_points_per_centroid=1)
+        kmeans.train(points_KD)
+        assert kmeans.centroids is not None, "train() sets them"
+        self._cell_of_point = kmeans.index.search(points_KD, 1)[1][:, 0]
+        self._centres_CD = kmeans.centroids
+        self._norms_C = np.einsum("cd,cd->c", self._centres_CD, self._centres_CD)
+        self._sizes = np.bincount(self._cell_of_point, minlength=num_cells)
+        self._starts = np.cumsum(self._sizes) - self._sizes
+        self._members = np.argsort(self._cell_of_point, kind="stable")
+        self._place_of_point = np.argsort(self._members)
+        self._vectors = points_KD[self._members]
+        self._norms = np.einsum("kd,kd->k", self._vectors, self._vectors)
+        self._norms_C[self._sizes == 0] = np.inf
+
+    def remove(self, point: int) -> None:
+        """Remove a visited point from its cell. The last point of the cell moves to its position, so removal takes
+        constant time.
+        """
+        cell, place = self._cell_of_point[point], self._place_of_point[point]
+        self._sizes[cell] -= 1
+        last = self._starts[cell] + self._sizes[cell]
+        for array in (self._members, self._vectors, self._norms):
+            array[place] = array[last]
+        self._place_of_point[self._members[place]] = place
+        if self._sizes[cell] == 0:
+            self._norms_C[cell] = np.inf
+
+    def find_nearest(self, from_D: np.ndarray) -> int:
+        """Return the nearest unvisited point of the nearest non-empty cells."""
+        distances_C = self._norms_C - 2 * (self._centres_CD @ from_D)
+        probes = np.argsort(distances_C)[:NUM_PROBES]
+        probes = probes[np.isfinite(distances_C[probes])]
+        best, best_distance = -1, np.inf
+        for first, size in zip(self._starts[probes], self._sizes[probes], strict=True):
+            here = slice(first, first + size)
+            distances_M = self._norms[here] - 2 * (self._vectors[here] @ from_D)
+            place = int(distances_M.argmin())
+            if distances_M[place] < best_distance:
+                best, best_distance = int(self._members[first + place]), float(distances_M[place])
+        return best

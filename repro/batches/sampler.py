@@ -1,14 +1,12 @@
-"""The sampler: which pairs meet in a batch, as a pure function of (seed, epoch, step).
+"""Sample batches as a pure function of (seed, epoch, step).
 
-Steps:
-1. `random` treats all pairs as one domain, `domain` takes each batch from one domain, `cluster` also keeps the clusters
-   of a domain together (§4.1).
-2. Every epoch is packed anew (see `pack.py`); its number of batches is the same each time, known before the first.
-3. Step s is batch s modulo that number, of epoch s divided by it. Nothing else is remembered, so a run that is resumed
-   sees the batches it would have seen.
-4. An epoch of many pairs lies in a nameless file, and so do the rows of the domains: memory holds one domain at a time.
+1. `random` treats all pairs as one domain. `domain` draws each batch from one domain. `cluster` also groups the rows of
+   a domain by cluster (§4.1).
+2. Every epoch is packed again (`repro.batches.pack`). The number of batches E is the same for all epochs.
+3. Step s uses batch s mod E of epoch s // E. There is no other state, so a resumed run sees the same batches.
+4. A large epoch is stored in an unnamed temporary file, like the rows of the domains. Memory holds one domain.
 
-Shapes: N pairs, E batches an epoch, B pairs a batch.
+Shapes: N pairs, E batches per epoch, B pairs per batch.
 """
 
 from __future__ import annotations
@@ -21,23 +19,26 @@ from typing import NamedTuple
 import numpy as np
 
 from repro.batches.cluster import Clusters
-from repro.batches.pack import ROWS_AT_ONCE, Epoch, group_by_domain, line_up_at_random, line_up_clusters, pack_epoch
+from repro.batches.pack import ROWS_AT_ONCE, Epoch, group_by_domain, make_cluster_order, pack_epoch, shuffle_rows
 from repro.storage.arrays import give_back, iter_blocks
 
 KINDS = ("random", "domain", "cluster")
 
 
 class SamplerState(NamedTuple):
-    """Where a run stands: enough to go on with the same batches."""
+    """Position of the sampler, stored in the checkpoint."""
 
     seed: int
     epoch: int
-    step: int  # batches of this epoch already taken
+    step: int  # batches already used in this epoch
 
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Rows that are in no batch of an epoch: tails take turns, rows of domains smaller than a batch never get in."""
+    """Numbers of rows that an epoch leaves out.
+
+    Rows in tails rotate from epoch to epoch. Rows of domains smaller than a batch are never used.
+    """
 
     num_in_tails: int
     num_in_small_domains: int
@@ -45,7 +46,7 @@ class LeftOut:
 
 
 class BatchSampler:
-    """Gives the pair indices of any step."""
+    """Sampler that returns the pair indices of any step."""
 
     def __init__(
         self,
@@ -58,11 +59,12 @@ class BatchSampler:
         packing: str = "random",
         folder: Path | None = None,
     ) -> None:
-        """Pack in memory, or what is large, in nameless files in `folder`.
+        """Group the rows by domain. Large arrays are stored in unnamed temporary files in `folder`.
 
-        ValueError for an unknown word, for clusters missing, unwanted or of other data, for a batch never filled.
+        Raises ValueError if `kind` or `packing` is unknown, if the clusters are missing, unexpected or of other data,
+        or if no domain fills a batch.
         """
-        self._line_up = _line_up(kind, domain_codes_N, clusters, packing)
+        self._line_up = _choose_order(kind, domain_codes_N, clusters, packing)
         self.batch_size, self.seed = batch_size, seed
         codes_N = np.zeros(len(domain_codes_N), np.int32) if kind == "random" else np.asarray(domain_codes_N)
         self._folder = folder
@@ -72,27 +74,27 @@ class BatchSampler:
         self._epoch, self._packed = -1, Epoch(np.empty((0, batch_size), np.int64), np.empty(0, np.int64))
 
     def __len__(self) -> int:
-        """Batches an epoch, the same for every epoch."""
+        """Return the number of batches per epoch."""
         return int((self._counts // self.batch_size).sum())
 
     @property
     def left_out(self) -> LeftOut:
-        """Count the rows that an epoch leaves out."""
+        """Rows that are not used in an epoch."""
         is_small = self._counts < self.batch_size
         in_tails = (self._counts[~is_small] % self.batch_size).sum()
         return LeftOut(int(in_tails), int(self._counts[is_small].sum()), int(is_small.sum()))
 
     def at(self, step: int) -> np.ndarray:
-        """Return the batch of a step counted from the start of the run: pair indices, int64 (B,)."""
+        """Return the pair indices of a step, int64 (B,). Steps are counted from the start of the run."""
         epoch, place = divmod(step, len(self))
         return self._pack(epoch).at(place)
 
     def epoch(self, epoch: int) -> np.ndarray:
-        """Return all batches of an epoch in their order, int64 (E, B), in memory."""
+        """Return all batches of an epoch in order, int64 (E, B), in memory."""
         return self._pack(epoch).all()
 
     def _pack(self, epoch: int) -> Epoch:
-        """Return an epoch; the last one asked for is kept."""
+        """Return a packed epoch. The last epoch is cached."""
         if epoch != self._epoch:
             self._packed = pack_epoch(
                 self._domains,
@@ -106,11 +108,11 @@ class BatchSampler:
         return self._packed
 
     def state_at(self, step: int) -> SamplerState:
-        """Return what a checkpoint keeps after `step` batches."""
+        """Return the sampler state after `step` batches, for the checkpoint."""
         return SamplerState(self.seed, *divmod(step, len(self)))
 
 
-def _line_up(
+def _choose_order(
     kind: str, domain_codes_N: np.ndarray, clusters: Clusters | None, packing: str
 ) -> Callable[[np.ndarray, np.random.Generator], np.ndarray]:
     if kind not in KINDS:
@@ -118,19 +120,19 @@ def _line_up(
     if (kind == "cluster") != (clusters is not None):
         raise ValueError(f"sampler {kind!r} {'needs' if kind == 'cluster' else 'takes no'} clusters")
     if clusters is None:
-        return line_up_at_random
+        return shuffle_rows
     if len(clusters.assignment_N) != len(domain_codes_N):
         raise ValueError(f"the clusters are of {len(clusters.assignment_N)} pairs, the data has {len(domain_codes_N)}")
     for part in iter_blocks(len(domain_codes_N), ROWS_AT_ONCE):
         if not np.array_equal(clusters.domain_of_cluster_K[clusters.assignment_N[part]], domain_codes_N[part]):
             raise ValueError("the clusters were made for other domains than the data has: cluster the pairs again")
     give_back(clusters.assignment_N)
-    return line_up_clusters(clusters, packing)
+    return make_cluster_order(clusters, packing)
 
 
 def _check_batch_size(batch_size: int, counts: np.ndarray) -> None:
     if batch_size < 1:
-        raise ValueError(f"batch_size is {batch_size}: it is at least 1")
+        raise ValueError(f"batch_size is {batch_size}, but must be at least 1")
     largest = int(counts.max(initial=0))
     if batch_size > largest:
         raise ValueError(

@@ -1,4 +1,6 @@
-"""A sentence-transformers model as a surrogate: float32 on a CPU; on a GPU bfloat16, in batches of a number of tokens.
+"""Use a sentence-transformers model as a surrogate.
+
+The model computes in float32 on a CPU. On a GPU it computes in bfloat16, in batches with a token budget.
 
 Shapes: N texts, D dimensions.
 """
@@ -13,23 +15,23 @@ from repro.data.tokens import batches_of_tokens
 from repro.storage.paths import check_model_name
 
 FROM_WHEELS = ("minilm", "minilm-words")
-"""Surrogates that are no such model."""
+"""Surrogates that are not sentence-transformers models."""
 GPU_TOKENS_PER_BATCH = 131_072
 NUM_SPECIAL_TOKENS = 4
-"""Of a text, at most."""
+"""Upper bound of the special tokens per text."""
 
 
 class SentenceEncoder:
-    """A model of a local folder or of the hub; its own prompts, pooling and normalisation."""
+    """Model from a local folder or the hub, with its own prompts, pooling and normalisation."""
 
-    looks_at_neighbours = True
+    depends_on_batch = True
 
     def __init__(self, name: str) -> None:
         from sentence_transformers import SentenceTransformer
 
         check_model_name(name)
         try:
-            # transformers has the paper's filter model in its own code, so no code of a repository ever runs
+            # transformers implements the paper's filter model itself, so remote code is never needed.
             self._model = SentenceTransformer(name, trust_remote_code=False)
         except OSError as error:
             raise ValueError(
@@ -51,7 +53,10 @@ class SentenceEncoder:
         ).astype(np.float32)
 
     def _embed_narrow(self, texts: Sequence[str], max_tokens: int) -> np.ndarray:
-        """Return what `embed` does, by weights in bfloat16; no text has more tokens than bytes and special ones."""
+        """Return unit vectors, float32 (N, D), computed with bfloat16 weights.
+
+        A text has at most one token per byte, plus special tokens. This bound limits the batch size without tokenizing.
+        """
         at_most_N = np.array([min(max_tokens, len(text.encode()) + NUM_SPECIAL_TOKENS) for text in texts])
         vectors_ND = np.empty((len(texts), self.num_dimensions), np.float32)
         for rows in batches_of_tokens(at_most_N, GPU_TOKENS_PER_BATCH):

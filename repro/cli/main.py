@@ -190,7 +190,7 @@ def run(
         from repro.pipeline.corpora import check_available
         from repro.planning.clusters import check_clusters
         from repro.planning.requirements import check_encoders
-        from slurm.here import run_here
+        from slurm.job import run_here
 
         check_home()
         if unreadable := list(filter(None, (explain_unreadable(get_local_records(), one) for one in missing))):

@@ -54,6 +54,9 @@ def evaluate(
     width: Annotated[str | None, typer.Option(help="prefixes of the vectors beside the whole: 16,32,full")] = None,
     revision: Annotated[str | None, typer.Option(help="of a hub id")] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, … (default: a GPU when there is one)")] = None,
+    leave_out_seen: Annotated[
+        bool, typer.Option("--leave-out-seen", help="score only the queries that the model was not trained on")
+    ] = False,
     out: Annotated[
         Path | None, typer.Option(help="where scores.json and the TREC runs go (default: below out/)")
     ] = None,
@@ -69,7 +72,7 @@ def evaluate(
     from repro.report.formats import render
 
     whitened = (tuple(dict.fromkeys(whiten or ())), shrinkage)
-    how = (context_seed, num_contexts, revision, device, bm25, other, width, wrong_from, *whitened)
+    how = (context_seed, num_contexts, revision, device, bm25, other, width, wrong_from, *whitened, leave_out_seen)
     asked = Asked(first, suite, tuple(context or ("own",)), *how)
     scores = evaluate_anything(asked, out, progress=tell if as_json else say)
     if as_json:

@@ -131,6 +131,8 @@ def load_beir(folder: Path, split: str = "test", *, lacks_documents: bool = Fals
     all_queries = read_texts(folder / "queries.jsonl", QUERY)
     judgements = _read_judgements(folder, split, None if lacks_documents else documents, all_queries)
     queries = {i: text for i, text in all_queries.items() if i in judgements}
+    if not any(queries.values()):
+        raise ValueError(f"{folder / 'queries.jsonl'} has no text: all of its {len(queries)} judged queries are empty")
     return Retrieval(
         name=folder.name,
         document_ids=tuple(documents),
@@ -280,7 +282,8 @@ def write_suite(
     """
     rows: list[dict[str, Any]] = [{"name": dataset, "family": family} for dataset, family in datasets]
     for row in rows:
-        row |= {"part_of": (part_of or {})[row["name"]]} if (part_of or {}).get(row["name"]) else {}
+        if part_of and part_of.get(row["name"]):
+            row["part_of"] = part_of[row["name"]]
     for row in rows if quirks is not None else ():
         row["quirks"] = (quirks or {})[row["name"]].changed()
     folder.mkdir(parents=True, exist_ok=True)

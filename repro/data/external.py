@@ -37,7 +37,7 @@ def external_corpus(name: str) -> ExternalCorpus | None:
             make_builder(corpus),
             corpus.origin,
             (corpus.name,),
-            lambda: size_when_read(*list_content_files(corpus.folder)),
+            lambda: 2 * size_when_read(*list_content_files(corpus.folder)),
         )
     if name in SOURCES:
         copy = local_copy(name, get_data_folder())

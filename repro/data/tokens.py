@@ -213,8 +213,11 @@ def write_tokenizer(name: str, folder: Path) -> None:
 
 
 def with_own_tokenizer(name: str, folder: Path) -> str:
-    """Return the tokenizer of a model in a folder: the folder's own, if it has one, else that of the name."""
-    return str(folder) if (folder / TOKENIZER_FILE).is_file() else name
+    """Return the tokenizer of a model in a folder: the folder's own, if it has one, else that of the name.
+
+    The path is absolute, so that it is never taken for the name of a model of the hub.
+    """
+    return str(folder.resolve()) if (folder / TOKENIZER_FILE).is_file() else name
 
 
 def get_minilm_folder() -> Path:

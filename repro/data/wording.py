@@ -86,6 +86,21 @@ def near_form(text: str) -> str:
     return _AROUND_WORDS.sub("", identity(text).casefold())
 
 
+_WITHOUT_SPACES = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+    "\U00020000-\U0003ffff]"
+)
+"""Characters of Thai, Lao, Burmese, Khmer, Japanese and Chinese, whose words stand without spaces."""
+
+
+def count_words(text: str) -> int:
+    """Return the number of words between single spaces; each character of a script without spaces is one more."""
+    num_words = text.count(" ") + 1
+    if text.isascii():
+        return num_words
+    return max(num_words, num_words - 1 + len(_WITHOUT_SPACES.findall(text)))
+
+
 def normalise_all(texts: Sequence[str]) -> list[str]:
     """Return `normalise` of each text, computed on the letters of many of them at once."""
     found = []

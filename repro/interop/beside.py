@@ -16,6 +16,7 @@ import numpy as np
 
 from repro.evaluate.comparison import mean_weights, paired_gaps
 from repro.evaluate.suites import Evaluation
+from repro.pipeline.texts_read import MUCH_UNKNOWN
 from repro.report.scores import POINTS, list_contexts, list_notes
 from repro.report.view import View, format_number, format_signed
 from repro.statistics.bootstrap import paired_bootstrap, percentile_interval
@@ -153,7 +154,12 @@ def make_differences_view(found: Sequence[Difference]) -> View:
 
 
 def make_measures_view(
-    title: str, suite: str, metrics: Mapping[str, float], told: Mapping[str, Any], cut: Mapping[str, float | None]
+    title: str,
+    suite: str,
+    metrics: Mapping[str, float],
+    told: Mapping[str, Any],
+    cut: Mapping[str, float | None],
+    unknown: Mapping[str, float | None] | None = None,
 ) -> View:
     """Return every measure of one system, a line for each collection and context, points."""
     lines = []
@@ -169,22 +175,42 @@ def make_measures_view(
     elif not has_context:
         header = ("collection", "vectors", *SHOWN.values())
         lines = [(row[0], "full" if row[1] == "own" else row[1], *row[2:]) for row in lines]
-    return View(title, header, tuple(lines), tuple(notes_below(told, cut)))
+    return View(title, header, tuple(lines), tuple(notes_below(told, cut, unknown)))
 
 
-def notes_below(told: Mapping[str, Any], cut: Mapping[str, float | None] | None = None) -> list[str]:
-    """Return what is odd about collections, how contexts were drawn, and how much of the documents is cut."""
+def notes_below(
+    told: Mapping[str, Any],
+    cut: Mapping[str, float | None] | None = None,
+    unknown: Mapping[str, float | None] | None = None,
+) -> list[str]:
+    """Return what is odd about collections, how contexts were drawn, and how much of the texts is cut or unknown."""
     notes = list_notes(told)
     drawn = {(row["num_documents"], row["seed"]) for row in told.get("contexts", []) if "num_documents" in row}
     if drawn:
         counts = "–".join(map(str, sorted({min(drawn)[0], max(drawn)[0]})))
         notes.append(f"context: {counts} documents, drawn with seed {min(drawn)[1]}; digests are in scores.json")
-    known = {name: share for name, share in (cut or {}).items() if share is not None}
-    if known:
+    if known := _known(cut):
         most = max(known, key=known.__getitem__)
         share = float(np.mean(list(known.values())))
         notes.append(f"longer than the model reads: {share:.0%} of the documents (most in {most}: {known[most]:.0%})")
+    if known := _known(unknown):
+        most = max(known, key=known.__getitem__)
+        share = float(np.mean(list(known.values())))
+        notes.append(f"unknown tokens: {share:.1%} (most in {most}: {known[most]:.1%})")
     return notes
+
+
+def _known(shares: Mapping[str, float | None] | None) -> dict[str, float]:
+    return {name: share for name, share in (shares or {}).items() if share is not None}
+
+
+def unknown_warnings(unknown: Mapping[str, float | None]) -> list[str]:
+    """Return a line on the collections of which a model does not know many tokens; none if there are none."""
+    many = {name: share for name, share in _known(unknown).items() if share > MUCH_UNKNOWN}
+    if not many:
+        return []
+    named = ", ".join(f"{name} {share:.0%}" for name, share in many.items())
+    return [f"look at this: unknown tokens: {named}: the model's vocabulary lacks words of these texts"]
 
 
 def advice(found: Sequence[Difference], cut: Mapping[str, float | None], max_tokens: int | None) -> list[str]:

@@ -34,8 +34,8 @@ from repro.interop.beside import (
     make_differences_view,
     make_measures_view,
     notes_below,
+    unknown_warnings,
 )
-from repro.interop.cut_documents import cut_share
 from repro.interop.named_runs import run_named
 from repro.interop.opening import Opened, bm25_run, open_model, open_suite
 from repro.interop.places import (
@@ -50,7 +50,9 @@ from repro.interop.places import (
     get_folder_name,
     to_device,
 )
+from repro.interop.read_share import count_read
 from repro.interop.stock_encoder import StockEncoder
+from repro.interop.trained_on import review_seen
 from repro.interop.trained_widths import asked_widths, told_of_widths, warnings
 from repro.interop.typed import CONTEXTUAL
 from repro.interop.whitened import AS_IT_IS, check_whitening, format_whitening_lines, sample_training_text
@@ -85,6 +87,7 @@ class Asked:
     wrong_from: str | None = None  # the suite or folder that lends the wrong corpus
     whiten: tuple[str, ...] = ()  # whose documents the vectors are also whitened by: own, wrong, random
     shrinkage: float | None = None  # of the whitening
+    leave_out_seen: bool = False  # score only queries that no model was trained on
 
 
 @dataclass(frozen=True)
@@ -99,6 +102,7 @@ class Scores:
     differences: tuple[Difference, ...] = ()
     by_collection: tuple[CollectionDifference, ...] = ()  # between contexts
     others: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # metrics of what was scored beside it
+    warnings: tuple[str, ...] = ()  # on queries that were trained on
 
     def as_dict(self) -> dict[str, Any]:
         """Return them as plain values."""
@@ -116,19 +120,24 @@ class Scores:
         told, called = self.provenance["suite"], self.provenance["model"]["called"]
         title = f"{called} on {self.suite}, points"
         if len(self.columns) == 1:
-            return [make_measures_view(title, self.suite, self.metrics, told, self.provenance["cut"])]
-        notes = notes_below(told, self.provenance["cut"])
+            return [make_measures_view(title, self.suite, self.metrics, told, *self._shares)]
+        notes = notes_below(told, *self._shares)
         beside = make_beside_view(f"{title} of NDCG@10", self.columns, notes)
         by_collection = [make_collection_view(self.by_collection)] if self.by_collection else []
         return [beside, *by_collection, make_differences_view(self.differences)]
+
+    @property
+    def _shares(self) -> tuple[Mapping[str, float | None], Mapping[str, float | None]]:
+        return self.provenance["cut"], self.provenance["unknown_tokens"]
 
     @property
     def advice(self) -> list[str]:
         """Lines for whoever should not use this model, or a prefix, yet; none where it holds its own against BM25."""
         told = self.provenance["model"]
         found = advice(self.differences, self.provenance["cut"], told.get("max_tokens"))
+        unknown = unknown_warnings(self.provenance["unknown_tokens"])
         gains = [] if self.provenance["asked"]["compare_with"] else format_whitening_lines(self.differences)
-        return [*warnings(told, self.suite, self.metrics), *found, *gains]
+        return [*self.warnings, *unknown, *warnings(told, self.suite, self.metrics), *found, *gains]
 
 
 def evaluate_anything(asked: Asked, folder: Path | None = None, *, progress: Progress = print) -> Scores:
@@ -145,9 +154,12 @@ def evaluate_anything(asked: Asked, folder: Path | None = None, *, progress: Pro
     check_revision(asked.revision, asked.model, asked.compare_with)
     suite = open_suite(asked.suite, progress)
     target = folder or get_default_folder(asdict(asked), suite.name)
-    bench = _Bench(asked, suite, read_collections(suite), target, progress)
+    models = [one for one in (asked.model, asked.compare_with) if one is not None]
+    review = review_seen(models, suite, read_collections(suite), progress, leave_out=asked.leave_out_seen)
+    suite = review.suite
+    bench = _Bench(asked, suite, review.collections, target, progress)
     bench.check_compared()
-    scored = [bench.score_model(one) for one in (asked.model, asked.compare_with) if one is not None]
+    scored = [bench.score_model(one) for one in models]
     if BM25 not in {one.told["architecture"] for one in scored} and bench.wants_bm25:
         scored.append(bench.score_bm25(BM25))
     first = scored[0]
@@ -156,12 +168,15 @@ def evaluate_anything(asked: Asked, folder: Path | None = None, *, progress: Pro
         "model": first.told,
         "beside": [one.told for one in scored[1:]],
         "cut": first.cut,
+        "unknown_tokens": first.unknown,
         "suite": first.evaluation.provenance,
+        "trained_on": review.counts,
     }
     others = {one.told["called"]: one.evaluation.metrics for one in scored[1:]}
     contexts = columns[: len(list_contexts(first.evaluation.metrics, suite.name))]
     found = (tuple(differences(columns)), tuple(compute_collection_differences(contexts)))
-    scores = Scores(suite.name, first.evaluation.metrics, provenance, target, tuple(columns), *found, others)
+    shown = (tuple(columns), *found, others, review.lines)
+    scores = Scores(suite.name, first.evaluation.metrics, provenance, target, *shown)
     with whole_file(target / "scores.json") as part:
         part.write_text(json.dumps(scores.as_dict(), indent=1, sort_keys=True) + "\n", encoding="utf-8")
     return scores
@@ -174,6 +189,7 @@ class Scored:
     told: dict[str, Any]
     evaluation: Evaluation
     cut: dict[str, float | None] = field(default_factory=dict)
+    unknown: dict[str, float | None] = field(default_factory=dict)  # the share of its tokens
 
 
 def get_column_name(told: Mapping[str, Any]) -> str:
@@ -187,7 +203,7 @@ def list_columns(suite: str, scored: Sequence[Scored]) -> list[Column]:
     if len(scored) > 1 and names[0] == names[1]:  # two folders of one name, or two runs of one kind
         ids = [str(one.told.get("run") or "") for one in scored[:2]]
         names[:2] = (
-            [f"{names[0]} {ids[0][:6]}", f"{names[1]} {ids[1][:6]}"]
+            [f"{name} {str(one)[:6]}" for name, one in zip(names[:2], ids, strict=True)]
             if all(ids) and ids[0] != ids[1]
             else [f"A {names[0]}", f"B {names[1]}"]
         )
@@ -275,8 +291,9 @@ class _Bench:
         decides |= {"shrinkage": asked.shrinkage} if asked.whiten else {}
         keeping = self._keeping(source, opened.called, decides, len(contexts))
         found = evaluate_setting(opened.model, self.suite, setting, keeping, self.collections)
-        cut = {name: cut_share(opened.model, one) for name, one in self.collections.items()}
-        return Scored(told, found, cut)
+        read = {name: count_read(opened.model, one) for name, one in self.collections.items()}
+        cut = {name: one.cut for name, one in read.items()}
+        return Scored(told, found, cut, {name: one.unknown for name, one in read.items()})
 
     def _training_text(self, opened: Opened) -> Retrieval:
         """Return training documents: of the model's own corpus, or of desk if no run trained it."""

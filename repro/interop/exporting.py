@@ -12,6 +12,7 @@ from repro.interop.named_runs import run_named
 from repro.interop.official.config import write_official_config
 from repro.interop.official.folder import export_official
 from repro.interop.opening import Opened, open_model
+from repro.interop.trained_on import find_training_run, write_trained_on
 from repro.interop.trained_widths import export_warning
 from repro.interop.typed import check_export, check_format, check_width
 from repro.model.contextual import ContextualModel, Model
@@ -64,6 +65,8 @@ def export_model(
     warned = [] if width is None else export_warning(opened, width)
     with whole_folder(folder) as part:
         _write(opened.ours, part, to, width)
+        if (trained := opened.run or find_training_run(source)) is not None:
+            write_trained_on(part, trained)
         lines = _how_to_open(opened, folder, to)
         with whole_file(part / CARD) as card:
             use = [*_how_to_open(opened, Path(folder.name), to), "", *_how_to_rank(opened, to)]

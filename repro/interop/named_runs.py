@@ -30,7 +30,7 @@ def check_run_is_contextual(source: str) -> None:
 
 def format_training_line(run: Run) -> str | None:
     """Return one line for whoever is about to wait for a run's training; None where it has ended here."""
-    from repro.train.steps_done import steps_done
+    from repro.train.checkpoint import steps_done
 
     told = _find_recorded_training(run)
     num_steps, seconds = (told or {}).get("num_steps", run.num_steps), (told or {}).get("seconds")

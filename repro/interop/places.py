@@ -65,8 +65,9 @@ def get_default_folder(asked: Mapping[str, Any], suite: str) -> Path:
     The same command finds what it kept; another model of that name, another context or seed has a folder of its own.
     """
     decides = {name: _whole(value) for name, value in asked.items() if name != "device"}
-    if decides.get("wrong_from") is None:  # as it was before there was a choice: what was kept is found
-        decides.pop("wrong_from", None)
+    for name in ("wrong_from", "leave_out_seen"):  # without these options the folder is that of earlier versions
+        if not decides.get(name):
+            decides.pop(name, None)
     if not decides.get("whiten"):
         decides = {name: value for name, value in decides.items() if name not in ("whiten", "shrinkage")}
     digest = hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[:8]

@@ -1,1 +1,1 @@
-"""The two architectures of the paper over transformers' own backbones."""
+"""The two architectures of the paper, built on transformers' backbones."""

@@ -1,8 +1,8 @@
-"""How the attention of a text is shared out in the second stage: to context slots, soft prompts, and the text itself.
+"""Measure how the second stage's attention is divided among context slots, soft prompts and the text itself.
 
-1. The second stage reads its texts as always, but with attention spelled out (`eager`), whose weights transformers
-hands out. 2. For each layer, head and token of a text, the weights are summed over the three parts of the sequence.
-3. They are averaged over heads and over the text's tokens. The three shares of a text and layer sum to one.
+1. The second stage reads its texts with the `eager` implementation, for which transformers returns attention weights.
+2. For each layer, head and text token, the weights are summed over the three parts of the sequence.
+3. The sums are averaged over heads and text tokens. The three shares of a text and layer sum to one.
 
 Shapes: N texts, C contexts, P soft prompts, S tokens, L = C + P + S, K layers.
 """
@@ -23,11 +23,14 @@ from repro.model.texts import Texts
 
 PARTS = ("contexts", "prompts", "text")
 MOST_WEIGHTS = 2**25
-"""Attention weights held at once, 128 MiB of them."""
+"""Maximum number of attention weights in memory, 128 MiB."""
 
 
 def compute_attention_shares(model: ContextualModel, texts: Texts) -> Tensor:
-    """Return what each text's tokens pay to PARTS under the context that is set, (K, N, 3); ValueError without one."""
+    """Return the attention shares of each text's tokens on PARTS under the current context, (K, N, 3).
+
+    Raises ValueError if no context is set.
+    """
     second = model.second_stage_model
     contexts_1CD = model.context_vectors()[None, : model.config.num_context_vectors]
     prompts_PD = second.soft_prompts()
@@ -39,11 +42,13 @@ def compute_attention_shares(model: ContextualModel, texts: Texts) -> Tensor:
         for rows_n in torch.arange(texts.num_texts).split(size):
             piece = texts.rows(rows_n)
             second.backbone.forward_behind(contexts_1CD, prompts_PD, piece)
-            parts.append(torch.stack([_shares(w_NHLL, piece, num_contexts, num_prefix) for w_NHLL in kept.pop()]))
+            parts.append(
+                torch.stack([_compute_layer_shares(w_NHLL, piece, num_contexts, num_prefix) for w_NHLL in kept.pop()])
+            )
     return torch.cat(parts, dim=1)
 
 
-def _shares(weights_NHLL: Tensor, texts: Texts, num_contexts: int, num_prefix: int) -> Tensor:
+def _compute_layer_shares(weights_NHLL: Tensor, texts: Texts, num_contexts: int, num_prefix: int) -> Tensor:
     """Return the shares of one layer, (N, 3)."""
     paid_NSL = weights_NHLL.float().mean(1)[:, num_prefix:]
     bounds = (0, num_contexts, num_prefix, paid_NSL.shape[2])
@@ -54,9 +59,9 @@ def _shares(weights_NHLL: Tensor, texts: Texts, num_contexts: int, num_prefix: i
 
 @contextmanager
 def record_attention(backbone: Backbone) -> Iterator[list[tuple[Tensor, ...]]]:
-    """Yield a list to which each forward adds its attention weights, (N, heads, L, L) a layer; then all is as before.
+    """Yield a list to which each forward pass appends its attention weights, (N, heads, L, L) per layer.
 
-    Meanwhile a compiled backbone runs as a plain one.
+    Afterwards all settings are restored. Meanwhile torch.compile is disabled.
     """
     model, kept = backbone.model, []
     before = (model.config._attn_implementation, model.config.output_attentions)

@@ -1,9 +1,11 @@
-"""The biencoder: backbone, mean over the tokens, a small head; a model of its own, and the first stage of the other.
+"""Biencoder: a model without context, which is also the first stage of the contextual model (§4.2, M1).
 
-1. The backbone reads the text alone. 2. Its states are averaged over the tokens. 3. Linear – GELU – Linear.
-Queries and documents share all weights. Paper: §4.2, M1.
+1. The backbone reads the text.
+2. Its states are averaged over the tokens.
+3. The head is Linear – GELU – Linear.
+Queries and documents share all weights.
 
-Shapes: N texts, S tokens, D hidden size, T vectors a text.
+Shapes: N texts, S tokens, D hidden size, T vectors per text.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from repro.model.texts import Texts
 
 
 class Biencoder(TextEncoder):
-    """Texts to vectors, without context; `num_layers` other than the config's makes it a first stage."""
+    """Text encoder without context. `num_layers` overrides the config's depth, for use as a first stage."""
 
     architecture = "biencoder"
 
@@ -29,13 +31,13 @@ class Biencoder(TextEncoder):
         self.mlp = nn.Sequential(nn.Linear(width, width), nn.GELU(), nn.Linear(width, width))
 
     def forward(self, texts: Texts) -> Tensor:
-        """Return one vector a text, (N, D), not normalised."""
+        """Return one vector per text, (N, D), not normalised."""
         return self.mlp(mean_pool(self.embedder(texts), texts.mask_NS))
 
     def segments(self, texts: Texts, num_segments: int) -> Tensor:
-        """Return `num_segments` vectors a text, (N, T, D): what the second stage takes as context."""
+        """Return T vectors per text, (N, T, D), as context for the second stage."""
         return self.mlp(segment_pool(self.embedder(texts), texts.mask_NS, num_segments))
 
     def embed_texts(self, texts: Texts) -> Tensor:
-        """Return vectors, (N, D), not normalised."""
+        """Return one vector per text, (N, D), not normalised."""
         return self(texts)

@@ -1,4 +1,4 @@
-"""What a model is made of, as one frozen record that is saved beside the weights."""
+"""Model configuration, a frozen dataclass that is saved with the weights."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ POOLINGS = ("mean", "frequency")
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
-    """One model; ValueError for a value that no model can have."""
+    """Architecture, sizes and tokenizer of a model. Raises ValueError for invalid values."""
 
     architecture: str
-    # backbone, the same for both stages but for its depth
+    # backbone, equal in both stages except for its depth
     backbone: str = "nomic"
     num_layers: int = 2
     num_first_stage_layers: int = 2  # only for "contextual"
@@ -34,14 +34,14 @@ class ModelConfig:
     backbone_settings: Mapping[str, Any] = field(default_factory=dict)  # further fields of transformers' configuration
     # second stage (§4.2)
     num_contexts: int = 32  # context documents
-    tokens_per_document: int = 1  # vectors each of them gives
+    tokens_per_document: int = 1  # context vectors per document
     num_soft_prompts: int = 8
-    sequence_dropout: float = 0.005  # 0: the model has no null vector; 1: it never sees a document
+    sequence_dropout: float = 0.005  # 0: no null vector, 1: context-blind
     pooling: str = "mean"  # or "frequency": weighted by how many context documents hold a word (ours)
-    residual: bool = False  # adds the pooled vector to the output projection
+    residual: bool = False  # add the pooled vector to the output projection
     text_normalised_twice: bool = False  # ModernBERT as the second release was trained
-    instruction_end: int | None = None  # token id: tokens up to its first one after the start are left out of the mean
-    prefix_is_pooled: bool = False  # contexts and soft prompts enter the mean too, as in some public training code
+    instruction_end: int | None = None  # token id that ends the instruction, which pooling skips
+    prefix_is_pooled: bool = False  # the mean includes the prefix, as in some public training code
     # text
     tokenizer: str = "minilm"
     max_tokens: int = 40
@@ -77,17 +77,17 @@ class ModelConfig:
 
     @property
     def is_blind(self) -> bool:
-        """Whether every context slot always holds the null vector: the first stage is never computed."""
+        """Whether all context slots always hold the null vector, so that the first stage is never computed."""
         return self.architecture == "contextual" and self.sequence_dropout == 1
 
     @property
     def num_context_vectors(self) -> int:
-        """Context vectors the second stage takes at most."""
+        """Maximum number of context vectors of the second stage."""
         return self.num_contexts * self.tokens_per_document
 
     @property
     def context_width(self) -> int:
-        """Numbers of a context vector: the hidden size, and with pooling by frequency the words it holds."""
+        """Width of a context vector: the hidden size, plus one column per word with pooling by frequency."""
         return self.hidden_size + (self.vocab_size if self.pooling == "frequency" else 0)
 
     def save(self, folder: Path) -> None:
@@ -97,7 +97,7 @@ class ModelConfig:
 
 
 def load_config(folder: Path) -> ModelConfig:
-    """Read config.json; ValueError lists fields this version does not know, and says when there is no such file."""
+    """Load config.json. Raises ValueError if it is missing, or names the unknown or invalid fields."""
     path = folder / CONFIG_FILE
     if not path.is_file():
         raise ValueError(f"{folder} holds no model: {CONFIG_FILE} is missing")
@@ -105,13 +105,13 @@ def load_config(folder: Path) -> ModelConfig:
 
 
 def config_from(values: Mapping[str, Any], where: str) -> ModelConfig:
-    """Return the config with these values; ValueError lists fields this version does not know."""
+    """Build a config from these values. Raises ValueError for unknown or invalid fields."""
     known = [f.name for f in fields(ModelConfig)]
     unknown = sorted(set(values) - set(known))
     if unknown:
         raise ValueError(f"{where} has unknown fields {short(unknown, 200)}; a model has {known}")
     if "architecture" not in values:
-        raise ValueError(f"{where} does not say its architecture; choose one of {list(ARCHITECTURES)}")
+        raise ValueError(f"{where} has no architecture; choose one of {list(ARCHITECTURES)}")
     for name, value in values.items():
         kind, _, optional = str(ModelConfig.__annotations__[name]).partition(" | ")
         right = isinstance(value, KINDS[kind.partition("[")[0]]) and (kind == "bool") == isinstance(value, bool)
@@ -123,4 +123,5 @@ def config_from(values: Mapping[str, Any], where: str) -> ModelConfig:
 KINDS: Mapping[str, Any] = {"str": str, "int": int, "float": (int, float), "bool": bool, "Mapping": dict}
 MOST_OF_A_SIZE = 10**6
 MOST_LAYERS = 1000
-"""What no machine could hold: a slip of the pen, or a forged configuration, that would take the memory."""
+"""Limits that no real model exceeds. They protect against typing errors and forged files that would exhaust the memory.
+"""

@@ -1,9 +1,10 @@
-"""What both architectures offer to a user: context from texts, vectors from texts, a folder to save to and load from.
+"""Base class of both models: encode texts, and save and load the model.
 
-1. Texts get their prompt, are tokenised, cut to the model's length. 2. They are ordered by length and then by content,
-so that a text meets the same batch mates whatever order it came in. 3. Vectors are L2-normalised float32.
+1. Texts get their prompt, are tokenized and cut to the model's length.
+2. They are sorted by length and then by content. The batches therefore do not depend on the input order.
+3. Vectors are L2-normalised float32.
 
-Shapes: N texts, D size of a vector.
+Shapes: N texts, D vector size.
 """
 
 from __future__ import annotations
@@ -42,16 +43,16 @@ from repro.storage.atomic import whole_file
 from repro.storage.json_files import short
 
 WEIGHTS_FILE = "model.safetensors"
-HALF_A_LETTER = re.compile("[\ud800-\udfff]")
+LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 GPU = "cuda"
 TEXTS_AT_ONCE = 64
 TOKENS_AT_ONCE = 131_072
-"""On a GPU, padding and what stands before each text included."""
+"""Tokens per batch on a GPU, including padding and the prefix of each text."""
 
 
 @contextmanager
 def evaluation_mode(model: nn.Module) -> Iterator[None]:
-    """Put a model into eval mode, without gradients, and each of its modules back into its own mode afterwards."""
+    """Run a block in eval mode without gradients. Afterwards each module returns to its own mode."""
     were_training = [module for module in model.modules() if module.training]
     model.eval()
     try:
@@ -63,14 +64,14 @@ def evaluation_mode(model: nn.Module) -> Iterator[None]:
 
 
 def as_texts(texts: Iterable[str]) -> list[str]:
-    """Return texts in order as a list: from a list, tuple, array, column of a table or of `datasets`.
+    """Return a list of texts, given a list, tuple, array, or a column of a table or of `datasets`.
 
-    ValueError for one text alone, for what has no order or no end (a set, dict, generator), and for an item that is no
-    text, such as None or NaN.
+    Raises ValueError for a single string, for a collection without order or length (set, dict, generator), and for
+    items that are not strings, such as None or NaN.
     """
     kind = type(texts).__name__
     if isinstance(texts, str | bytes):
-        raise ValueError(f"{short(repr(texts))} is one text, and several are asked for: give a list, [text]")
+        raise ValueError(f"{short(repr(texts))} is one text, not a list: give a list, [text]")
     if isinstance(texts, Set | Mapping) or not hasattr(texts, "__len__") or hasattr(texts, "columns"):
         raise ValueError(f"texts are a {kind}: give a list, tuple, array or one column of a table, in a fixed order")
     found: list[Any] = texts.to_pylist() if hasattr(texts, "to_pylist") else list(texts)
@@ -82,13 +83,13 @@ def as_texts(texts: Iterable[str]) -> list[str]:
             f"({num_odd} such): replace or remove it"
         )
     for place, text in enumerate(found):
-        if not text.isascii() and HALF_A_LETTER.search(text):
-            raise ValueError(f"text {place} of {len(found)} holds half a letter (a lone surrogate): decode it again")
+        if not text.isascii() and LONE_SURROGATE.search(text):
+            raise ValueError(f"text {place} of {len(found)} contains half a letter (a lone surrogate): decode it again")
     return [str(text) for text in found]
 
 
 def check_vocabulary(ids: np.ndarray, config: ModelConfig) -> None:
-    """ValueError if a tokenizer gives ids that the model has no word vectors for."""
+    """Raise ValueError if a token id exceeds the model's vocabulary."""
     if len(ids) and (largest := int(ids.max())) >= config.vocab_size:
         raise ValueError(
             f"the tokenizer {config.tokenizer!r} gives id {largest}, but the model has {config.vocab_size} word "
@@ -97,14 +98,14 @@ def check_vocabulary(ids: np.ndarray, config: ModelConfig) -> None:
 
 
 class TextEncoder(nn.Module):
-    """Base of `Biencoder` and `ContextualModel`."""
+    """Base class of `Biencoder` and `ContextualModel`."""
 
     config: ModelConfig
     architecture: ClassVar[str]
     report: Callable[[int, int], None] = staticmethod(lambda num_done, num_texts: None)
-    """Called after each batch with how many texts of how many are encoded."""
+    """Callback after each batch: report(number of encoded texts, number of all texts)."""
     is_narrow = False
-    """Whether stages are computed under bfloat16 autocast where a GPU is, as in training; vectors are float32."""
+    """Whether a GPU computes the stages under bfloat16 autocast, as in training. Vectors are always float32."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -112,47 +113,47 @@ class TextEncoder(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
+        """Device of the weights."""
         return next(self.parameters()).device
 
     @property
     def num_ahead(self) -> int:
-        """What the model reads before every text, in tokens."""
+        """Number of positions before each text."""
         return 0
 
     def embed_texts(self, texts: Texts) -> Tensor:
-        """Return vectors under the context that was set, (N, D), not normalised; each architecture has its own."""
+        """Return vectors under the current context, (N, D), not normalised. Each architecture implements it."""
         raise NotImplementedError
 
     def current_context(self) -> Tensor | None:
-        """Return the context that is set now: texts keep it, whatever another thread sets while they are embedded."""
+        """Return the current context. A call uses it for all its texts, even if another thread sets a new one."""
         return None
 
     def set_context(self, texts: Sequence[str] | None, seed: int = 0, prompt: str = "document") -> None:
-        """Choose the corpus that vectors are conditioned on; a model without context takes and ignores it."""
+        """Set the corpus that vectors are conditioned on. Models without context ignore it."""
 
     def precision(self) -> AbstractContextManager[object]:
-        """Return what stages are computed under outside of a training."""
+        """Return the autocast context for encoding, outside of training."""
         is_narrow = self.is_narrow and self.device.type == GPU
         return torch.autocast(GPU, dtype=torch.bfloat16) if is_narrow else nullcontext()
 
     def encode(self, texts: Sequence[str], prompt: str = "document", batch_size: int | None = None) -> np.ndarray:
-        """Return L2-normalised vectors, float32 (N, D); `prompt` is "query" or "document".
+        """Return L2-normalised vectors, float32 (N, D). `prompt` is "query" or "document".
 
-        `batch_size` None: 64 texts at once, and on a GPU as many as `TOKENS_AT_ONCE` allows.
+        If `batch_size` is None, a CPU encodes 64 texts per batch. A GPU encodes as many as `TOKENS_AT_ONCE` allows.
         """
         return self.encode_tokens(self.tokenize(texts, prompt), batch_size=batch_size)
 
     def tokenize(self, texts: Sequence[str], prompt: str) -> Tokens:
-        """Return token ids of the texts with their prompt, cut to the model's length; ValueError for one text alone."""
+        """Return the token ids of the prompted texts, cut to the model's length. Raises ValueError for a single string."""
         prompted = with_prompt(as_texts(texts), self.config.prompts, prompt)
         name = self.config.tokenizer
-        tokens = tokenize(prompted, _tokenizer(name, _changed_at(name)), self.config.max_tokens)
+        tokens = tokenize(prompted, _load_cached_tokenizer(name, _get_modification_time(name)), self.config.max_tokens)
         check_vocabulary(tokens.ids, self.config)
         return tokens
 
     def encode_tokens(self, tokens: Tokens, *, batch_size: int | None = None) -> np.ndarray:
-        """The same from tokens that already carry their prompt."""
+        """Return the vectors of tokens that already include their prompt, float32 (N, D)."""
         context = self.current_context() if len(tokens) else None
         (vectors_ND,) = self._encode_each(tokens, [context], batch_size)
         return vectors_ND
@@ -160,19 +161,20 @@ class TextEncoder(nn.Module):
     def _encode_each(
         self, tokens: Tokens, contexts: Sequence[Tensor | None], batch_size: int | None
     ) -> list[np.ndarray]:
-        """Return the vectors of all texts under each context, None for the one that is set."""
+        """Return the vectors of all texts under each context. None selects the current one."""
         if batch_size is not None and batch_size < 1:
             raise ValueError(f"batch_size is {batch_size}: it must be at least 1")
         found = [np.zeros((0, self.config.hidden_size), dtype=np.float32) for _ in contexts]
         num_done = 0
-        # what is shared lies in the model, so one context, as threads may ask for, shares nothing
+        # Shared projections are stored in the model. With one context nothing is shared, so threads are safe.
         with evaluation_mode(self), self.share_texts() if len(contexts) > 1 else nullcontext():
             for rows in self._batches(tokens, batch_size):
                 texts = texts_from(*tokens.pad(rows)).to(self.device)
                 for place, context_CE in enumerate(contexts):
                     with self.precision():
                         vectors_nD = self.embed_under(texts, context_CE).float()
-                    if not len(found[place]):  # filled in place: the vectors of millions of texts lie in memory once
+                    # Fill one array in place, so that millions of vectors are in memory only once.
+                    if not len(found[place]):
                         found[place] = np.empty((len(tokens), vectors_nD.shape[1]), dtype=np.float32)
                     found[place][rows] = nn.functional.normalize(vectors_nD, dim=-1).cpu().numpy()
                 num_done += len(rows)
@@ -180,16 +182,16 @@ class TextEncoder(nn.Module):
         return found
 
     def share_texts(self) -> AbstractContextManager[object]:
-        """Return a block in which what several contexts have in common is computed once a batch."""
+        """Return a block in which several contexts share common computations of a batch."""
         return nullcontext()
 
     def embed_under(self, texts: Texts, context: Tensor | None) -> Tensor:
-        """Return vectors under a context, None for the one that is set; a model without context knows None alone."""
+        """Return vectors under a context. A model without context accepts only None."""
         assert context is None, "this model has no context"
         return self.embed_texts(texts)
 
     def _batches(self, tokens: Tokens, batch_size: int | None) -> Iterator[np.ndarray]:
-        """Return the places of the texts of each batch."""
+        """Return the positions of the texts of each batch."""
         order = compute_canonical_order(tokens)
         if batch_size is None and self.device.type == GPU:
             batches = batches_of_tokens(tokens.lengths[order], TOKENS_AT_ONCE, self.num_ahead)
@@ -197,9 +199,9 @@ class TextEncoder(nn.Module):
         return (order[part] for part in iter_blocks(len(order), batch_size or TEXTS_AT_ONCE))
 
     def save_pretrained(self, folder: str | Path) -> None:
-        """Write config.json and model.safetensors, each whole or not at all.
+        """Write config.json and model.safetensors. Each file is replaced atomically.
 
-        The words of a model whose tokenizer is a folder go with it, as tokenizer.json: the folder may be moved.
+        If the tokenizer is a folder, its tokenizer.json is copied, so that the saved folder is self-contained.
         """
         if Path(self.config.tokenizer).is_dir():
             write_tokenizer(self.config.tokenizer, Path(folder))
@@ -208,9 +210,9 @@ class TextEncoder(nn.Module):
 
     @classmethod
     def from_pretrained(cls, folder: str | Path) -> Self:
-        """Load what `save_pretrained` of this class wrote, in eval mode; ValueError says what does not fit.
+        """Load a folder that `save_pretrained` wrote, in eval mode. A tokenizer.json in the folder has priority.
 
-        A folder's own tokenizer.json goes before the tokenizer that its config names.
+        Raises ValueError if the files are missing or do not match.
         """
         config = load_config(Path(folder))
         config = replace(config, tokenizer=with_own_tokenizer(config.tokenizer, Path(folder)))
@@ -221,7 +223,7 @@ class TextEncoder(nn.Module):
         return model.eval()
 
     def load_weights(self, folder: Path) -> None:
-        """Read model.safetensors; ValueError for a damaged one, or one that does not fit, naming what is wrong."""
+        """Load model.safetensors. Raises ValueError if it is damaged or does not match the model."""
         path = folder / WEIGHTS_FILE
         if not path.is_file():
             raise ValueError(f"{folder} holds no model: {WEIGHTS_FILE} is missing")
@@ -236,7 +238,7 @@ def get_shapes(weights: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
 
 
 def check_fit(found: Mapping[str, Sequence[int]], wanted: Mapping[str, Sequence[int]], says: str) -> None:
-    """ValueError that begins with `says` when weights lack a tensor, have one too many, or one of another shape."""
+    """Raise ValueError if tensors are missing, unexpected or of another shape. The message begins with `says`."""
     missing, extra = sorted(set(wanted) - set(found)), sorted(set(found) - set(wanted))
     odd = [
         f"{name} is {list(found[name])}, not {list(shape)}"
@@ -249,21 +251,25 @@ def check_fit(found: Mapping[str, Sequence[int]], wanted: Mapping[str, Sequence[
 
 
 def compute_canonical_order(tokens: Tokens) -> np.ndarray:
-    """Return the places of the texts by length, then by token ids: the same batches for any order of the same texts."""
+    """Return the positions of the texts sorted by length, then by token ids.
+
+    The same texts in any order give the same batches.
+    """
     lengths, ids = tokens.lengths, np.asarray(tokens.ids)
     order = np.argsort(lengths, kind="stable")
-    for alike in np.split(order, np.flatnonzero(np.diff(lengths[order])) + 1):  # views: texts of one length
+    for alike in np.split(order, np.flatnonzero(np.diff(lengths[order])) + 1):  # views of texts with equal length
         length = int(lengths[alike[0]]) if len(alike) > 1 else 0
         if length:
             texts_NS = np.ascontiguousarray(sliding_window_view(ids, length)[tokens.offsets[alike]])
-            # numpy drops zero bytes at the end of such a key, which changes no order among keys of one length
+            # View each row of ids as one byte string. numpy ignores trailing zero bytes, which does not change the
+            # order of keys with equal length.
             keys_N = texts_NS.view(f"S{length * ids.itemsize}")[:, 0]
             alike[:] = alike[np.argsort(keys_N, kind="stable")]
     return order
 
 
 def _read_tensors(path: Path) -> dict[str, Tensor]:
-    """Return what `write_tensors` wrote; ValueError when it is damaged or holds a number that is not finite."""
+    """Load a file that `write_tensors` wrote. Raises ValueError if it is damaged or contains non-finite numbers."""
     try:
         found = load_file(path)
     except (OSError, SafetensorError) as error:
@@ -275,22 +281,23 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def write_tensors(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str] | None = None) -> None:
-    """Write a safetensors file by rename; OSError in one line when it cannot be written, what was there stays."""
+    """Write a safetensors file atomically. Raises OSError if this fails, and the previous file is unchanged."""
     try:
         with whole_file(path, lasts=True) as part:
             save_file({name: value.detach().contiguous() for name, value in tensors.items()}, part, metadata)
     except (OSError, SafetensorError) as error:
-        told = re.search(r"os error (\d+)", str(error))  # safetensors has the system's number only in its words
-        number = getattr(error, "errno", None) or (int(told[1]) if told else errno.EIO)
-        raise OSError(number, f"could not write {path} ({error}); what was there before is untouched") from error
+        match = re.search(r"os error (\d+)", str(error))  # safetensors reports errno only in its message
+        number = getattr(error, "errno", None) or (int(match[1]) if match else errno.EIO)
+        raise OSError(number, f"could not write {path} ({error}); the previous file is untouched") from error
 
 
-def _changed_at(tokenizer: str) -> int:
-    """Return when a folder's tokenizer was last written; 0 for one that is named and does not change."""
+def _get_modification_time(tokenizer: str) -> int:
+    """Return the modification time of a tokenizer folder, or 0 for a named tokenizer."""
     path = Path(tokenizer) / TOKENIZER_FILE
     return path.stat().st_mtime_ns if path.is_file() else 0
 
 
 @lru_cache(maxsize=4)
-def _tokenizer(name: str, changed_at: int) -> Tokenizer:
+def _load_cached_tokenizer(name: str, changed_at: int) -> Tokenizer:
+    """Load a tokenizer. The modification time is part of the cache key."""
     return load_tokenizer(name)

@@ -1,12 +1,13 @@
-"""Pooling by how many context documents hold a word: an extension of ours, which the paper does not have.
+"""Pool tokens by word frequency in the context. This extension is not in the paper.
 
-1. A context document gives, beside its vector, which words of the vocabulary it holds. 2. A word's share of the context
-documents picks one of the learned weights, between two of them in proportion; a context that is null picks a weight of
-its own. 3. A text's vector is the mean of its states under these weights instead of the plain mean, which it is at the
-start of training, all weights being one. 4. In training a text's context is taken for null with probability
-`DROPPED`, so that the weight without a context is learned as well.
+1. Besides its vector, a context document contributes the set of its vocabulary words.
+2. The share of context documents that contain a word selects a learned weight, by linear interpolation. The null
+   context has its own weight.
+3. A text's vector is the weighted mean of its states. All weights start at one, which gives the plain mean.
+4. In training, a text's context is replaced by the null context with probability `DROPPED`, so that this weight is
+   trained as well.
 
-It tells how much a model gains that is handed what the second stage would have to find out by attention.
+The extension measures the gain if the model receives directly what attention would have to find.
 
 Shapes: N texts, S tokens, C context vectors, V words, K weights.
 """
@@ -20,32 +21,32 @@ from repro.model.texts import Texts
 
 DROPPED = 0.1
 RATE = 10.0
-"""How much faster than other weights these few learn; Adam moves every weight by about the learning rate a step."""
+"""Factor on the learning rate of these few weights. Adam changes every weight by about the learning rate per step."""
 
 
-def words_held(texts: Texts, num_words: int) -> Tensor:
-    """Return 1 where a text holds a word and 0 elsewhere, (N, V); padding is no word."""
+def mark_words(texts: Texts, num_words: int) -> Tensor:
+    """Return 1 if a text contains a word and 0 otherwise, (N, V). Padding does not count."""
     held_NV = torch.zeros(texts.num_texts, num_words, device=texts.ids_NS.device)
     return held_NV.scatter_reduce_(1, texts.ids_NS, texts.mask_NS.to(held_NV.dtype), "amax")
 
 
 def make_no_words(num_contexts: int, num_words: int, device: torch.device) -> Tensor:
-    """Return what null vectors hold, (C, V): −1 marks a row as no document."""
+    """Return the word columns of null vectors, (C, V). The value −1 marks a row that is not a document."""
     return torch.full((num_contexts, num_words), -1.0, device=device)
 
 
 class FrequencyWeights(nn.Module):
-    """A weight for each share of the context documents that hold a word, and one for a context that is null."""
+    """Learned token weights: one per share of context documents, and one for the null context."""
 
     def __init__(self, num_contexts: int) -> None:
         super().__init__()
         self.logits_K = nn.Parameter(torch.zeros(num_contexts + 2))
 
     def forward(self, texts: Texts, words_CV: Tensor) -> Tensor:
-        """Return the weights of the tokens of texts, (N, S), zero on padding."""
+        """Return the weights of the tokens, (N, S). They are zero on padding."""
         last = len(self.logits_K) - 2
         is_document_C = words_CV[:, 0] >= 0
-        by_share = self._by_share(words_CV[is_document_C].detach().float(), last)
+        by_share = self._interpolate(words_CV[is_document_C].detach().float(), last)
         unknown = self.logits_K[-1].expand(texts.ids_NS.shape)
         logits_NS = unknown if by_share is None else by_share[texts.ids_NS]
         if self.training:
@@ -53,10 +54,12 @@ class FrequencyWeights(nn.Module):
             logits_NS = torch.where(dropped_N1, unknown, logits_NS)
         return torch.exp(RATE * logits_NS) * texts.mask_NS
 
-    def _by_share(self, words_CV: Tensor, last: int) -> Tensor | None:
+    def _interpolate(self, words_CV: Tensor, last: int) -> Tensor | None:
+        """Return the interpolated logit of each word, (V,). None without documents."""
         if not len(words_CV):
             return None
         place_V = words_CV.mean(0) * last
+        # Interpolate linearly between the two nearest of the learned weights.
         below_V = place_V.floor().long().clamp(max=last - 1)
         part_V = place_V - below_V
         return self.logits_K[below_V] * (1 - part_V) + self.logits_K[below_V + 1] * part_V

@@ -1,12 +1,13 @@
-"""A linear layer by oneDNN where torch would call MKL: on processors that are not Intel's, twice as fast; else as fast.
+"""Apply linear layers with oneDNN instead of MKL. On processors other than Intel's this is twice as fast, else as fast.
 
-Forward and both products of backward go through the same kernel. It serves float32 on a CPU; whatever else comes (other
-types, GPUs, autocast, a torch without oneDNN) is left to `torch.nn.functional.linear`, of which it is equal to but for
-rounding. oneDNN compiles and keeps a kernel for every number of rows it meets, megabytes each, and packed texts have
-another number at every step: rows are filled up with zeros to a multiple of `STEP`; fewer than that are left to torch.
-Callers with several layers in a row fill up once (`fill_rows`): each layer would keep a copy of its own until backward.
+Forward and both products of backward use the same kernel. It supports float32 on a CPU. Everything else (other types,
+GPUs, autocast, torch without oneDNN) uses `torch.nn.functional.linear`. The results are equal up to rounding.
 
-Shapes: T rows, R rows when filled up, I numbers in, O numbers out.
+oneDNN compiles and caches a kernel for every number of rows, megabytes each. Packed texts have another number at every
+step, so rows are filled with zeros to a multiple of `STEP`. Fewer rows than `STEP` are left to torch. Callers with
+several layers should fill once (`fill_rows`), because each layer would otherwise store its own copy until backward.
+
+Shapes: T rows, R rows with zero fill, I inputs, O outputs.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ STEP = 256
 
 
 def linear(rows_TI: Tensor, layer: nn.Linear) -> Tensor:
-    """Return what `layer` gives of rows, (T, O)."""
+    """Apply `layer` to rows and return (T, O)."""
     weight_OI, is_cpu = layer.weight, rows_TI.device.type == "cpu"
     is_single = rows_TI.dtype == weight_OI.dtype == torch.float32
     if not (is_cpu and is_single and has_onednn() and len(rows_TI) >= STEP) or torch.is_autocast_enabled("cpu"):
@@ -33,27 +34,28 @@ def linear(rows_TI: Tensor, layer: nn.Linear) -> Tensor:
 
 @cache
 def has_onednn() -> bool:
-    """Return whether this torch has the kernel, which it keeps for its own compiler."""
+    """Return whether this torch build has the kernel, which is private to torch's compiler."""
     return torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 
 
 def _product(rows_TI: Tensor, weight_OI: Tensor, bias_O: Tensor | None = None) -> Tensor:
+    """Return rows times weights plus bias, computed by the kernel."""
     found_TO: Tensor = torch.ops.mkldnn._linear_pointwise(rows_TI, weight_OI, bias_O, "none", [], "")
     return found_TO
 
 
 def fill_rows(rows_TI: Tensor) -> Tensor:
-    """Return the rows, with zeros appended up to a multiple of `STEP`; fewer than that stay as they are."""
+    """Append zero rows up to a multiple of `STEP`. Fewer rows than `STEP` are returned unchanged."""
     missing = -len(rows_TI) % STEP if len(rows_TI) >= STEP else 0
     return nn.functional.pad(rows_TI, (0, 0, 0, missing)) if missing else rows_TI
 
 
 class _OneDnnLinear(torch.autograd.Function):
-    """Both directions of a linear layer through the kernel; gradients of gradients are not."""
+    """Linear layer whose forward and backward use the kernel. It does not support second derivatives."""
 
     @staticmethod
     def forward(ctx: Any, rows_TI: Tensor, weight_OI: Tensor, bias_O: Tensor | None) -> Tensor:
-        """Return rows by weights, (T, O)."""
+        """Return rows times weights plus bias, (T, O)."""
         filled_RI = fill_rows(rows_TI)
         ctx.save_for_backward(filled_RI, weight_OI)
         return _product(filled_RI, weight_OI, bias_O)[: len(rows_TI)]
@@ -63,7 +65,8 @@ class _OneDnnLinear(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         """Return the gradients of rows, weights and bias."""
         filled_RI, weight_OI = ctx.saved_tensors
-        sent_TO = gradients[0].contiguous()  # that of a sum is one number, repeated by stride
+        # The gradient of a sum is one number repeated with stride 0, so it must be copied first.
+        sent_TO = gradients[0].contiguous()
         sent_RO, wanted = fill_rows(sent_TO), ctx.needs_input_grad
         return (
             _product(sent_RO, weight_OI.t())[: len(sent_TO)] if wanted[0] else None,

@@ -1,9 +1,12 @@
-"""Models ready to train, with random, word-vector or pretrained weights; and models loaded back from a folder.
+"""Build models with random, word-vector or pretrained weights, and load saved models.
 
-"random": transformers' own initialisation. "words": the same, but word vectors are MiniLM's, projected onto their first
-`hidden_size` principal directions (uncentred, signs fixed) and scaled to the spread of a random start. "minilm": the
-first layers of MiniLM in both stages. NAME@DIGEST: those of a local encoder (`repro.spec.start`). Anything else: a
-hub id. Always in transformers' format, safetensors only, no remote code.
+Values of `start`:
+- "random": the initialisation of transformers.
+- "words": random, but word vectors are those of MiniLM. They are projected onto their first `hidden_size` principal
+  directions (not centred, signs fixed) and scaled to the spread of a random start.
+- "minilm": the first layers of MiniLM in both stages.
+- NAME@DIGEST: a local encoder (`repro.spec.start`).
+- Anything else: a hub id, in transformers' format, from safetensors only and without remote code.
 """
 
 from __future__ import annotations
@@ -29,24 +32,25 @@ from repro.spec.start import KINDS, get_encoder_folder
 from repro.storage.paths import check_model_name
 
 HEAD_SHIFT = 3.0
-"""Bias added before the head's nonlinearity and taken off behind it, in standard deviations of a pooled state: so few
-states fall below it that GELU or ReLU lets nearly all of them through unchanged."""
+"""Bias before the head's nonlinearity, subtracted after it, in standard deviations of a pooled state. Few states are
+below −`HEAD_SHIFT`, so GELU or ReLU passes nearly all of them unchanged.
+"""
 HEADS = ("random", "identity", "both-identity")
 PREFIXES = {"nomic": {r"^bert\.": ""}}
-"""What names in a backbone's files begin with and those of its class do not: nomic-bert-2048 was saved with a head."""
-KEPT_SETTINGS = (
+"""Name prefixes in a backbone's files that the class does not have. nomic-bert-2048 was saved with a head."""
+COPIED_SETTINGS = (
     *("attention_bias", "hidden_act", "hidden_activation", "initializer_range", "layer_norm_eps", "layer_types"),
     *("local_attention", "max_position_embeddings", "mlp_bias", "norm_bias", "norm_eps", "pad_token_id"),
     *("rope_parameters", "type_vocab_size"),
 )
-"""Fields of a pretrained configuration that change its function and that `ModelConfig` has no field of its own for."""
+"""Fields of a pretrained configuration that affect its output and have no own field in `ModelConfig`."""
 
 
 def build_model(config: ModelConfig, *, start: str = "random", seed: int = 0, heads: str = "random") -> Model:
-    """Build a model; the same arguments give the same weights. ValueError when the start does not fit.
+    """Build a model. The same arguments give the same weights.
 
-    `heads`: "random" draws them as the official code does; "identity" lets pooled states through the output head;
-    "both-identity" does so in both stages.
+    `heads` is "random" as in the official code, "identity" for an output head that passes pooled states through, or
+    "both-identity" for such heads in both stages. Raises ValueError if the start weights do not match.
     """
     if heads not in HEADS:
         raise ValueError(f"heads={heads!r} is unknown; choose one of {list(HEADS)}")
@@ -61,17 +65,17 @@ def build_model(config: ModelConfig, *, start: str = "random", seed: int = 0, he
         for backbone in get_backbones(model):
             load_pretrained(backbone, get_pretrained_folder(start))
     if heads != "random":
-        open_heads(model, start, both_stages=heads == "both-identity")
+        set_identity_heads(model, start, both_stages=heads == "both-identity")
     return model
 
 
 @torch.no_grad()
-def open_heads(model: Model, start: str, *, both_stages: bool) -> None:
-    """Make what the backbone says reach the output as it is, so that training starts from a bag of word vectors.
+def set_identity_heads(model: Model, start: str, *, both_stages: bool) -> None:
+    """Initialise heads as identity, so that training starts from a bag of word vectors.
 
-    The output head, or that of both stages, becomes the identity, shifted by `HEAD_SHIFT` between its layers so that
-    GELU or ReLU passes states on. A token-type row that was drawn at random becomes zero: a vector in every token makes
-    all texts alike.
+    This applies to the output head or to both heads. A bias of `HEAD_SHIFT` between the two layers lets states pass the
+    nonlinearity. Randomly drawn token-type rows become zero, because a common vector in every token makes all texts
+    similar.
     """
     for first, _, second in get_heads(model) if both_stages else get_heads(model)[-1:]:
         for layer, shift in ((first, HEAD_SHIFT), (second, -HEAD_SHIFT)):
@@ -84,13 +88,13 @@ def open_heads(model: Model, start: str, *, both_stages: bool) -> None:
 
 
 def load_model(folder: str | Path) -> Model:
-    """Load what `save_pretrained` wrote; ValueError says what is missing or does not fit."""
+    """Load a folder that `save_pretrained` wrote. Raises ValueError if a file is missing or does not match."""
     architecture = load_config(Path(folder)).architecture
     return (Biencoder if architecture == Biencoder.architecture else ContextualModel).from_pretrained(folder)
 
 
 def fit_to_start(config: ModelConfig, start: str) -> ModelConfig:
-    """Return the config with the sizes that a pretrained start dictates; ValueError when a field disagrees."""
+    """Return the config with the sizes of the pretrained weights. Raises ValueError if another field contradicts them."""
     if start in ("random", "words"):
         return config
     pretrained = AutoConfig.from_pretrained(get_pretrained_folder(start))
@@ -106,7 +110,7 @@ def fit_to_start(config: ModelConfig, start: str) -> ModelConfig:
             )
     if config.hidden_size != pretrained.hidden_size:
         raise ValueError(f"hidden_size={config.hidden_size}: start={start!r} has {pretrained.hidden_size}")
-    settings = {name: getattr(pretrained, name, None) for name in KEPT_SETTINGS}
+    settings = {name: getattr(pretrained, name, None) for name in COPIED_SETTINGS}
     return replace(
         config,
         num_heads=pretrained.num_attention_heads,
@@ -117,21 +121,23 @@ def fit_to_start(config: ModelConfig, start: str) -> ModelConfig:
 
 
 def get_heads(model: Model) -> tuple[torch.nn.Sequential, ...]:
-    """Return the head of a biencoder, or of both stages of a contextual model."""
+    """Return the head of a biencoder, or the heads of both stages."""
     if isinstance(model, Biencoder):
         return (model.mlp,)
     return model.first_stage_model.mlp, model.second_stage_model.output_projection
 
 
 def get_backbones(model: Model) -> tuple[Backbone, ...]:
-    """Return the backbone of a biencoder, or both of a contextual model."""
+    """Return the backbone of a biencoder, or the backbones of both stages."""
     if isinstance(model, Biencoder):
         return (model.embedder,)
     return model.first_stage_model.embedder, model.second_stage_model.backbone
 
 
 def get_pretrained_folder(start: str) -> str:
-    """Return what transformers loads: the wheel's folder for "minilm", the folder of a local encoder, else a hub id."""
+    """Return the path or id that transformers loads: a wheel's folder for "minilm", a local encoder's folder, or a hub
+    id.
+    """
     if start == "minilm":
         return str(get_minilm_folder())
     folder = get_encoder_folder(start)
@@ -143,35 +149,40 @@ def get_pretrained_folder(start: str) -> str:
 
 @torch.no_grad()
 def load_pretrained(backbone: Backbone, source: str) -> None:
-    """Copy pretrained weights, as many layers as the backbone has; ValueError when one is missing or does not fit.
+    """Copy the pretrained weights of as many layers as the backbone has.
 
-    transformers draws what a file lacks at random, and says so in a warning only: here it is an error.
+    Raises ValueError if a weight is missing or has another shape. transformers only warns and draws missing weights at
+    random.
     """
     wanted = backbone.model.state_dict()
     options: dict[str, Any] = {"use_safetensors": True, "trust_remote_code": False, "dtype": torch.float32}
     transformers_logging.disable_progress_bar()
     renamed = {"key_mapping": PREFIXES[backbone.kind]} if backbone.kind in PREFIXES else {}
-    model, told = AutoModel.from_pretrained(source, output_loading_info=True, **options, **renamed)
-    held = {name: tensor for name, tensor in model.state_dict().items() if name not in told["missing_keys"]}
-    found = {name: tensor for name, tensor in held.items() if name in wanted}  # it may have layers more
+    model, info = AutoModel.from_pretrained(source, output_loading_info=True, **options, **renamed)
+    held = {name: tensor for name, tensor in model.state_dict().items() if name not in info["missing_keys"]}
+    found = {name: tensor for name, tensor in held.items() if name in wanted}  # it may have more layers
     check_fit(get_shapes(found), get_shapes(wanted), f"{source} does not fit this {backbone.kind} backbone")
     backbone.model.load_state_dict(found)
 
 
 def load_word_vectors(width: int) -> Tensor:
-    """Return MiniLM's word vectors in their first `width` principal directions, (V, width); ValueError beyond 384."""
+    """Return MiniLM's word vectors in their first `width` principal directions, (V, width).
+
+    Raises ValueError if `width` exceeds 384.
+    """
     weights = load_file(get_minilm_folder() / "model.safetensors")
     words_VE = weights["embeddings.word_embeddings.weight"].double()
     if width > words_VE.shape[1]:
         raise ValueError(f"hidden_size={width}: start='words' has vectors of {words_VE.shape[1]} at most")
     directions_EE = torch.linalg.eigh(words_VE.T @ words_VE).eigenvectors.flip(1)[:, :width]
+    # Eigenvectors have an arbitrary sign. Make the largest component positive.
     signs_E = torch.sign(directions_EE.gather(0, directions_EE.abs().argmax(0, keepdim=True)))
     return (words_VE @ (directions_EE * signs_E)).float()
 
 
 @torch.no_grad()
 def place_word_vectors(backbone: Backbone, vectors_VD: Tensor) -> None:
-    """Put word vectors into a backbone, scaled to the standard deviation of its random start."""
+    """Copy word vectors into a backbone, scaled to the standard deviation of its random start."""
     weight_VD = backbone.model.get_input_embeddings().weight
     if weight_VD.shape[0] < vectors_VD.shape[0]:
         raise ValueError(f"vocab_size={weight_VD.shape[0]}: start='words' has {vectors_VD.shape[0]} words")

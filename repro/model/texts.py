@@ -1,9 +1,11 @@
-"""Token ids as the models take them, and how a batch is cut into pieces of similar length to compute little padding.
+"""Batches of token ids, and their division into pieces of similar length to reduce padding.
 
-1. Texts are ordered by length (ties by place). 2. The order is cut into pieces of at most `size`. 3. Each piece drops
-the columns that are padding for all of it. 4. Whatever is computed per piece is joined back into the first order.
+1. Texts are sorted by length. Ties keep their order.
+2. The sorted texts are cut into pieces of at most `size`.
+3. Each piece drops columns that contain only padding.
+4. The results of all pieces are joined in the original order.
 
-Shapes: N texts, S tokens, D width of what is computed.
+Shapes: N texts, S tokens, D vector size.
 """
 
 from __future__ import annotations
@@ -24,11 +26,11 @@ class Texts(NamedTuple):
 
     @property
     def num_texts(self) -> int:
-        """N."""
+        """Number of texts N."""
         return int(self.ids_NS.shape[0])
 
     def rows(self, index_N: Tensor) -> Texts:
-        """Return some texts, without columns that only pad."""
+        """Return some of the texts, without columns that contain only padding."""
         mask_NS = self.mask_NS[index_N]
         width = max(1, int(mask_NS.sum(1).max())) if len(index_N) else 1
         return Texts(self.ids_NS[index_N, :width], mask_NS[:, :width])
@@ -39,7 +41,7 @@ class Texts(NamedTuple):
 
 
 def right_padded(texts: Texts) -> Texts:
-    """Return texts with their padding after them, as positions assume; left padding is moved, nothing else changes."""
+    """Move left padding to the right, as positions assume. Token order does not change."""
     is_in_order_NS = texts.mask_NS[:, :-1] >= texts.mask_NS[:, 1:]
     if bool(is_in_order_NS.all()):
         return texts
@@ -48,30 +50,30 @@ def right_padded(texts: Texts) -> Texts:
 
 
 def texts_from(ids_NS: np.ndarray, mask_NS: np.ndarray) -> Texts:
-    """Wrap what `Tokens.pad` gives."""
+    """Wrap the arrays that `Tokens.pad` returns."""
     return Texts(torch.from_numpy(ids_NS), torch.from_numpy(mask_NS))
 
 
 class Pieces(NamedTuple):
-    """A batch in pieces; `back_N` puts the joined results into the first order."""
+    """Batch in pieces. `back_N` restores the original order."""
 
     pieces: tuple[Texts, ...]
     back_N: Tensor
 
     def join(self, results: Sequence[Tensor]) -> Tensor:
-        """Join one result a piece, (n, …) each, into (N, …)."""
+        """Join one result per piece, (n, …) each, into (N, …) in the original order."""
         return torch.cat(list(results))[self.back_N]
 
     def split(self, whole_ND: Tensor) -> tuple[Tensor, ...]:
-        """Cut (N, …) into the parts that belong to the pieces; the inverse of `join`."""
+        """Split (N, …) into the parts of the pieces. This is the inverse of `join`."""
         forth_N = torch.argsort(self.back_N)
         return torch.split(whole_ND[forth_N], [piece.num_texts for piece in self.pieces])
 
 
 def cut_by_length(texts: Texts, size: int) -> Pieces:
-    """Cut a batch into pieces of at most `size` texts of similar length."""
+    """Divide a batch into pieces of at most `size` texts of similar length. Raises ValueError if `size` is below 1."""
     if size < 1:
-        raise ValueError(f"a piece of {size} texts is asked for: it needs at least 1")
+        raise ValueError(f"piece size {size}: must be at least 1")
     order_N = torch.argsort(texts.mask_NS.sum(1), stable=True)
     pieces = tuple(texts.rows(index) for index in torch.split(order_N, size))
     return Pieces(pieces, torch.argsort(order_N))

@@ -1,14 +1,14 @@
-"""Word vectors by their ids, whose gradient is added where it belongs, not gathered first.
+"""Look up word vectors and accumulate their gradient directly in the weight's gradient.
 
-A step looks words up once for every piece of its texts. Autograd would either make a dense gradient of the whole
-vocabulary for each piece, or append sparse ones to each other, which copies all of them for each piece and grows with
-the square of their number; on a GPU it keeps every row of every text until the step ends. Here the weight has one dense
-gradient from the first piece on, and each piece adds its rows to it.
+A step looks up words once per piece of its texts. By default, autograd either builds a dense gradient of the whole
+vocabulary for each piece, or concatenates sparse gradients. Concatenation copies all earlier rows for each piece, so
+its cost grows quadratically. On a GPU it also stores every row of every text until the step ends. Here the weight has
+one dense gradient from the first piece on, and each piece adds its rows to it.
 
-So the gradient is in `weight.grad` after `backward`, as ever; `torch.autograd.grad` at the weight says that it was not
-used. Weights that are computed themselves are left to torch.
+The gradient is in `weight.grad` after `backward`, as usual. `torch.autograd.grad` reports the weight as unused. Weights
+that are not leaves use torch's embedding.
 
-Shapes: V words, D size of a vector.
+Shapes: V words, D vector size.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 
-def load_word_vectors(ids: Tensor, weight_VD: Tensor) -> Tensor:
-    """Return the rows of the weight that `ids` name, (*ids.shape, D)."""
+def look_up_words(ids: Tensor, weight_VD: Tensor) -> Tensor:
+    """Return the word vectors of `ids`, (*ids.shape, D)."""
     if not weight_VD.is_leaf:
         return nn.functional.embedding(ids, weight_VD)
     found: Tensor = _Lookup.apply(ids, weight_VD)
@@ -29,19 +29,20 @@ def load_word_vectors(ids: Tensor, weight_VD: Tensor) -> Tensor:
 
 
 class _Lookup(torch.autograd.Function):
-    """An embedding whose backward adds to the weight's own gradient; gradients of gradients are not."""
+    """Embedding whose backward adds to the weight's gradient. It does not support second derivatives."""
 
     @staticmethod
     def forward(ctx: Any, ids: Tensor, weight_VD: Tensor) -> Tensor:
-        """Return the rows."""
+        """Return the word vectors."""
         ctx.save_for_backward(ids)
-        ctx.weight_VD = weight_VD  # itself: hooks on what is saved may give back a copy, which has another gradient
+        # Store the weight itself, because saved-tensor hooks may return a copy with another gradient.
+        ctx.weight_VD = weight_VD
         return nn.functional.embedding(ids, weight_VD)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[None, None]:
-        """Add each row of the gradient to that of its word."""
+        """Add the gradient of each token to the row of its word."""
         (ids,), weight_VD = ctx.saved_tensors, ctx.weight_VD
         if weight_VD.grad is None:
             weight_VD.grad = torch.zeros_like(weight_VD)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from repro.batches.known_positives import KnownPositives
+from repro.batches.mask import KnownPositives
 from repro.data.beir import Suite
 from repro.data.pairs import Pairs, Side
 from repro.data.tokens import Tokens, load_tokens

@@ -167,8 +167,7 @@ class StageGraph:
         documents = self.keys
 
         def make(folder: Path) -> None:
-            from repro.batches.known_positives import QUERIES_FILE, write_known_positives
-            from repro.batches.mask import write_content_keys
+            from repro.batches.mask import QUERIES_FILE, write_content_keys, write_known_positives
 
             pairs = self.selected_pairs()
             write_content_keys(folder / QUERIES_FILE, pairs.blocks("query"))
@@ -187,8 +186,7 @@ class StageGraph:
         run = self.run
 
         def make(folder: Path) -> None:
-            from repro.batches.cluster import cluster_pairs
-            from repro.batches.fit import list_sampled_domains
+            from repro.batches.cluster import cluster_pairs, list_sampled_domains
 
             assert run.cluster_size is not None, "only runs with clusters have this stage"
             pairs = self.selected_pairs()
@@ -219,7 +217,7 @@ class StageGraph:
         masks = run.known_positives == "mask"
 
         def make(folder: Path) -> None:
-            from repro.batches.known_positives import KnownPositives
+            from repro.batches.mask import KnownPositives
             from repro.batches.negatives import mine_negatives
 
             pairs = self.selected_pairs()

@@ -17,7 +17,7 @@ from repro.data.own.importing import plan_runs
 from repro.data.pairs import read_pairs
 from repro.data.suites import SuiteRules
 from repro.pipeline.corpora import make_corpus_stage
-from repro.planning.texts_read import TextsRead, check_known, count_tokens
+from repro.pipeline.texts_read import AT_IMPORT, TextsRead, check_known, count_tokens
 from repro.records.lookup import read_runs
 from repro.spec import TRAINED, Run
 from repro.spec.identity import run_id
@@ -37,6 +37,7 @@ SENTENCES = {
     "repeated_pair": "pairs that were there already, left out",
     "evaluated": "pairs with a judged text of the given evaluation set, left out",
     "negatives_taken_out": "negatives that were empty or the positive itself, taken out",
+    "near_copies": "pairs that differ from another pair only in case or punctuation, kept",
     "query_is_document": "pairs whose query is the document",
     "with_negatives": "pairs with negatives: kept, not trained on (only mined hard negatives are)",
     "evaluated_negatives": "negatives with a judged text of the given evaluation set, taken out",
@@ -71,7 +72,10 @@ class Planned:
         lines += [f"  columns: {words}" for words in found.columns]
         lines += [f"  {found.labels}"] * bool(found.labels)
         shown = [(name, count) for name, count in found.counts.items() if count and name != "long_documents"]
-        lines += [f"  {count} {SENTENCES.get(name, name)}" for name, count in shown]
+        near = f"; for example {' and '.join(found.near_copy)}" if found.near_copy else ""
+        lines += [
+            f"  {count} {SENTENCES.get(name, name)}{near if name == 'near_copies' else ''}" for name, count in shown
+        ]
         lines += self.texts.lines() if self.texts else []
         lines += [f"  look at this: {warning}" for warning in found.warnings]
         is_given = (self.corpus.folder / GIVEN_FOLDER).is_dir()
@@ -102,20 +106,14 @@ class Planned:
             name = "MiniLM as it is" if run.architecture == "surrogate" else run.architecture
             lines.append(f"  {run_id(run)}  {name}{_measure_length(run)}")
         last = next((run_id(run) for run in reversed(self.runs) if run.architecture in TRAINED), "bm25")
-        kept = ", which differs from what would be planned, so it is left as it is: remove it to plan anew"
+        kept = ", which differs from what would be planned, so it is left as it is: remove it to plan again"
         return [
             *lines,
-            f"the runs are in {self.path}{kept if self.was_edited else _longer(self.runs[0])}. Go on with",
+            f"the runs are in {self.path}{kept if self.was_edited else ''}. Go on with",
             f"  repro run {self.path}",
             f"  repro evaluate --model {last} --suite {self.corpus.name}",
             f"  repro export {last} FOLDER --to sentence-transformers",
         ]
-
-
-def _longer(run: Run) -> str:
-    name, now = ("num_epochs", run.num_epochs) if run.num_steps is None else ("num_steps", run.num_steps)
-    assert now is not None, "a training is so many steps or epochs long"
-    return f'; "{name}": {10 * now} in one of them trains ten times as long'
 
 
 def _measure_length(run: Run) -> str:
@@ -199,7 +197,7 @@ def plan_imported(
     if not was_edited:
         write_runs(path, rows)
     runs = tuple(read_runs(path))
-    texts = count_tokens(pairs, runs[0])
+    texts = count_tokens(pairs, runs[0], AT_IMPORT)
     if not allow_unknown:
         check_known(texts, corpus.corpus)
     return Planned(corpus, told, runs, path, texts, was_edited)

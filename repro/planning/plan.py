@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from repro.pipeline.needs import get_tokenizer_name
 from repro.pipeline.stages import list_known_stages, stages_by_phase
+from repro.pipeline.texts_read import TextsRead, count_tokens_here
 from repro.planning.clusters import too_large_clusters
 from repro.planning.cost import Estimate, Known, estimate, list_training_phases
 from repro.planning.requirements import list_missing_requirements, misfits_of
@@ -67,6 +70,13 @@ class Plan:
             "relative_error": round(max(errors), 2) if errors else None,
         }
 
+    @cached_property
+    def texts(self) -> dict[tuple[str, str, int, str], TextsRead]:
+        """What the missing runs read of the corpora that are built, by corpus, tokenizer, length and prompts."""
+        phases = [phase for run in self.missing for phase in list_training_phases(run) if phase.architecture in TRAINED]
+        wanted = {(one.corpus, get_tokenizer_name(one), one.max_tokens, one.prompts): one for one in phases}
+        return {key: found for key, one in wanted.items() if (found := count_tokens_here(one)) is not None}
+
     def as_dict(self) -> dict[str, Any]:
         """Return the plan as plain values."""
         return {
@@ -84,6 +94,7 @@ class Plan:
                 for run, one in zip(self.missing, self.estimates, strict=True)
             },
             "cost": self.totals,
+            "texts": [{"corpus": key[0], "tokenizer": key[1], **asdict(one)} for key, one in self.texts.items()],
         }
 
     def lines(self) -> list[str]:
@@ -105,6 +116,10 @@ class Plan:
             ),
             *(f"cannot be: {one}" for one in self.impossible),
             *stages,
+            *(
+                f"texts of {key[0]}: {'; '.join(line.strip() for line in one.lines())}"
+                for key, one in self.texts.items()
+            ),
             *runs,
             *self._stage_lines(),
             *self._cost_lines(),
@@ -135,7 +150,7 @@ class Plan:
         sizes = f"{memory}, disk {cost['disk_gib']} GiB"
         work = f"{cost['num_pairs']:,} pairs, {cost['num_tokens']:,} tokens"
         trainings = count_noun(cost["num_unknown"], "training")
-        unknown = f"not counted: {trainings} by epochs of unknown length, with {ABSENT} for a time"
+        unknown = f"not count_noun: {trainings} by epochs of unknown length, with {ABSENT} for a time"
         told = [f"cost on {machine}: {time}{gpu}; {sizes}; {work}", *([unknown] if cost["num_unknown"] else [])]
         told += [*self._count_unevaluated(), *self._together(), self._trust()]
         return [*self._other_machines(), *told]
@@ -154,13 +169,13 @@ class Plan:
         suites = [run.suite for run, one in pairs if not one.counts_evaluation]
         machine = "a GPU" if self.num_gpus else "a CPU"
         why = f"nothing like it was measured on {machine} yet, on {', '.join(sorted(set(suites)))}"
-        return [f"evaluation not counted, of {count_noun(len(suites), 'run')}: {why}"] if suites else []
+        return [f"evaluation not count_noun, of {count_noun(len(suites), 'run')}: {why}"] if suites else []
 
     def _together(self) -> list[str]:
         """Say what the times leave out where several GPUs share a run."""
         if self.num_gpus < 2:
             return []
-        gpus, waiting = f"the {self.num_gpus} GPUs of a run", "no waiting is counted"
+        gpus, waiting = f"the {self.num_gpus} GPUs of a run", "no waiting is count_noun"
         whole = f"{gpus} take whole batches where batches_a_step is {self.num_gpus} or a multiple of it: {waiting}"
         told = {True: f"{gpus} share each batch, its context documents too: {waiting}", False: whole}
         return [
@@ -239,7 +254,7 @@ def _list_undivided(runs: Iterable[Run], num_devices: int) -> Iterator[str]:
 def _estimates(
     missing: Iterable[Run], recorded: Iterable[Run], records: Sequence[Record], *, kind: str, num_devices: int
 ) -> Iterator[Estimate]:
-    """Return the cost of each run; a training that several runs share is counted with the first of them."""
+    """Return the cost of each run; a training that several runs share is count_noun with the first of them."""
     trained, known = (
         {get_training_id(phase) for run in recorded for phase in list_training_phases(run)},
         Known(records, kind),

@@ -42,6 +42,8 @@ def judgements(experiment: Experiment, scale: str) -> list[Judgement]:
 def make_artefact_views(experiment: Experiment, scale: str, *, with_yours: bool = True) -> dict[str, View]:
     """Return what an experiment shows as tables of text, by artefact; `with_yours` False: of published records alone"""
     runs = experiment.runs(scale)
+    if not runs:
+        return {}
     published, yours = load_records(runs, "published"), load_records(runs, "yours") if with_yours else []
     return {shown.name: make_view(shown, runs, published, yours) for shown in experiment.shows}
 

@@ -71,14 +71,17 @@ def _lines(
     datasets: Sequence[str],
     measure: str,
 ) -> list[tuple[str, ...]]:
-    """Return the lines of one run, or of the seeds of one setting: one for each context."""
+    """Return the lines of one run, or of the seeds of one setting: one for each context, the first with the name."""
     run, lines = records[0].run, []
     own = apart[run.architecture]
     values = [_format_value(run, name) if name in own else "" for name in varying]
     for name, context in list_contexts(records[0].metrics, run.suite):
         paths = [f"{name}/{dataset}/{measure}" for dataset in ["mean", *datasets]]
         found = [[POINTS * record.metrics[path] for record in records if path in record.metrics] for path in paths]
-        what = (called, run.architecture) if context == "own" else ("", f"· {context} context")
+        if lines:
+            what = ("", f"· {context} context")
+        else:  # a model that is scored without its own corpus, as context-blind ones, has no line for it
+            what = (called, run.architecture if context == "own" else f"{run.architecture}, {context} context")
         lines.append((*what, *values, *(format_mean(of, 1) for of in found)))
     return lines
 
@@ -100,7 +103,8 @@ def list_pivot_rows(runs: Sequence[Run], x: str, y: str, measure: str = "ndcg_at
     records = find_records(runs)
     found: list[dict[str, Any]] = []
     for record in records:
-        path = f"{record.run.suite}/mean/{measure}"
+        contexts = list_contexts(record.metrics, record.run.suite)
+        path = f"{contexts[0][0] if contexts else record.run.suite}/mean/{measure}"
         if path in record.metrics:
             places = {name: _format_value(record.run, name) for name in (x, y)}
             order = {name: getattr(record.run, name) for name in (x, y)}

@@ -14,15 +14,12 @@ import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from repro.storage.atomic import whole_file
 from repro.storage.digests import noted_digests
 from repro.storage.json_files import json_object, read_json, short
 from repro.storage.paths import home
-
-if TYPE_CHECKING:
-    from repro.spec.run import Run
 
 KINDS: Mapping[str, str] = {"nomic_bert": "nomic", "bert": "bert", "modernbert": "modernbert"}
 """What transformers calls a kind of encoder in `model_type`, and our word for it."""
@@ -101,7 +98,7 @@ def resolve_start(fields: Mapping[str, Any], *, is_stored: bool = False) -> dict
     return {**encoder.fields, **fields, "start": encoder.name}
 
 
-def check_start(run: Run) -> None:
+def check_start(run: Any) -> None:
     """Raise ValueError if a run's sizes do not fit the weights that it starts from.
 
     An encoder of the hub is read where its configuration is in the cache. Otherwise nothing is known about it yet.

@@ -26,6 +26,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from repro.storage.paths import get_corpora_folder, imports_folder
+
 MOST_OWNER_BYTES = 2**16
 EXIT_LOST = 70
 """Exit status of a process whose lease was taken over while it was still alive."""
@@ -161,6 +163,18 @@ def look(folder: Path) -> Owner | None:
     while _get_owner_file(folder, number + 1).exists():  # a network disk may list a folder as it was a while ago
         number += 1
     return _read_owner(folder, number)
+
+
+def lease_folder(path: Path) -> Path:
+    """Return the folder that holds the lease of whoever makes a stage, or imports a corpus."""
+    if path.parent == get_corpora_folder():
+        return imports_folder() / path.name / "owner"
+    return path.with_name(f"{path.name}.building") / "owner"
+
+
+def owner_of_part(part: Path) -> Owner | None:
+    """Return the last maker of what a temporary name (`.NAME.DIGITS.part`) stands for; None if it had no lease."""
+    return look(lease_folder(part.with_name(part.name[1:].rsplit(".", 2)[0])))
 
 
 def owners(folder: Path) -> list[Owner]:

@@ -177,6 +177,11 @@ def get_corpora_folder() -> Path:
     return home() / "corpora"
 
 
+def imports_folder() -> Path:
+    """Return the folder of the leases of imports, a folder for each name."""
+    return home() / "imports"
+
+
 def get_data_folder() -> Path:
     """Return the folder of local copies of the paper's data (REPRO_DATA names another)."""
     return (_get_named_folder("REPRO_DATA") or home() / "data").resolve()

@@ -1,1 +1,1 @@
-"""The loss, the gradient cache and the training loop."""
+"""Training: losses, the gradient cache and the training loop."""

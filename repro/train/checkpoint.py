@@ -1,44 +1,65 @@
-"""A training put on disk and taken up again: one safetensors file, weights and optimiser together, written by rename.
+"""Store a training run: its checkpoint, its sessions and its log.
 
-Its header carries, as JSON, whose run it is, how many steps are done and where the sampler stands. No pickle.
+The checkpoint is one safetensors file with weights and optimiser state. It is replaced atomically and contains no
+pickle. Its JSON header holds the run id, the number of steps, the sampler state and the sessions.
+
+The log is a JSON-lines file with one line per step, flushed after each step. The checkpoint holds a SHA-256 of the
+lines before it. On resume, later lines are cut. An edited, cut or repeated log raises an error, so it never changes a
+reported training loss.
+
+A run may start on one machine, resume on another and be measured by a third process. Sessions describe the machines
+that computed the weights. They are stored in the checkpoint and copied into records.
+
+Imports: torch is imported on demand, so that a sweep can read progress without it.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
 
-import torch
 from safetensors import SafetensorError, safe_open
-from torch import Tensor, nn
 
-from repro.model.encoding import check_fit, get_shapes, write_tensors
-from repro.train.steps_done import CHECKPOINT_FILE
+from repro.records.provenance import get_code_identity, machine, versions
+from repro.storage.atomic import whole_file
+from repro.train.switches import Switches
 
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+CHECKPOINT_FILE = "checkpoint.safetensors"
+METRICS_FILE = "metrics.jsonl"
+REMEDY = "restore it, or remove the folder to train again"
 WEIGHT, STATE = "model/", "optimizer/"
 
 
 @dataclass(frozen=True)
 class TrainState:
-    """How far a training is: steps done, seconds spent on them over all sittings, the sampler's state after them."""
+    """Progress of a training run: steps, seconds over all sessions, and the sampler state."""
 
     run_id: str
     step: int = 0
     seconds: float = 0.0
     sampler: Sequence[int] = ()
     num_processes: int = 1
-    log_sha256: str = ""  # of the lines of the log up to this step; "": not known
-    chunks: str = ""  # sizes of the chunks, as REPRO_CHUNKS takes them; "": a checkpoint from before they were stored
-    sittings: Sequence[Mapping[str, Any]] = ()  # who did the steps; of trainings made before this was kept: not known
+    log_sha256: str = ""  # of the log up to this step, "" if unknown
+    chunks: str = ""  # chunk sizes in the format of REPRO_CHUNKS, "" in old checkpoints
+    sittings: Sequence[Mapping[str, Any]] = ()  # one entry per session, empty in old checkpoints
 
 
 def write_checkpoint(folder: Path, state: TrainState, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """Write the checkpoint; OSError in one line when it cannot be written, and the one before stays."""
+    """Write the checkpoint. Raises OSError if this fails, and the previous checkpoint is unchanged."""
+    from repro.model.encoding import write_tensors
+
     tensors: dict[str, Tensor] = {WEIGHT + name: value for name, value in model.state_dict().items()}
     for name, weight in model.named_parameters():
         for key, value in optimizer.state.get(weight, {}).items():
@@ -47,15 +68,16 @@ def write_checkpoint(folder: Path, state: TrainState, model: nn.Module, optimize
 
 
 def read_checkpoint(folder: Path, run_id: str, model: nn.Module, optimizer: torch.optim.Optimizer) -> TrainState | None:
-    """Put a checkpoint into model and optimiser and return its state; None when there is none.
+    """Load a checkpoint into model and optimiser and return its state, or None if there is none.
 
-    ValueError when it is another run's, or damaged, or does not fit the model; then nothing was put anywhere.
+    Raises ValueError if the checkpoint is damaged, belongs to another run or does not fit the model. In this case
+    nothing is modified.
     """
     path = folder / CHECKPOINT_FILE
     if not path.is_file():
         return None
     with _open_checkpoint(path) as file:
-        state = _state(file.metadata() or {})
+        state = _parse_state(file.metadata() or {})
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 — not a mapping
     if state.run_id != run_id:
         raise ValueError(f"{path} is a checkpoint of run {state.run_id}, not of {run_id}: give each run its own folder")
@@ -63,30 +85,30 @@ def read_checkpoint(folder: Path, run_id: str, model: nn.Module, optimizer: torc
     return state
 
 
-def sittings_in(folder: Path) -> list[Mapping[str, Any]]:
-    """Return who trained the checkpoint in a folder; nothing where there is none, or where it does not tell.
+def read_sessions(folder: Path) -> list[Mapping[str, Any]]:
+    """Return the sessions that are stored in the checkpoint of a folder. The list is empty if there are none.
 
-    ValueError when it is damaged.
+    Raises ValueError if the checkpoint is damaged.
     """
     path = folder / CHECKPOINT_FILE
     if not path.is_file():
         return []
     with _open_checkpoint(path) as file:
-        return list(_state(file.metadata() or {}).sittings)
+        return list(_parse_state(file.metadata() or {}).sittings)
 
 
-def chunks_in(folder: Path) -> str:
-    """Return the chunk sizes of the checkpoint in a folder, "" if there are none; ValueError if it is damaged."""
+def read_chunks(folder: Path) -> str:
+    """Return the chunk sizes in the checkpoint of a folder, or "". Raises ValueError if it is damaged."""
     path = folder / CHECKPOINT_FILE
     if not path.is_file():
         return ""
     with _open_checkpoint(path) as file:
-        return _state(file.metadata() or {}).chunks
+        return _parse_state(file.metadata() or {}).chunks
 
 
 @contextmanager
 def _open_checkpoint(path: Path) -> Iterator[Any]:
-    """Yield a checkpoint's file; ValueError for whatever is wrong with it as it is read."""
+    """Yield an open checkpoint. Raises ValueError for any error while it is read."""
     try:
         with safe_open(path, "pt") as file:
             yield file
@@ -94,11 +116,11 @@ def _open_checkpoint(path: Path) -> Iterator[Any]:
         raise ValueError(f"{path} is damaged ({error}): remove it to start this run again") from error
 
 
-def _state(header: Mapping[str, str]) -> TrainState:
-    """Return the state a header tells; ValueError when it tells none."""
-    told = json.loads(header["state"])
-    told.pop("shares_batches", None)  # of earlier checkpoints, where it always was true
-    found = TrainState(**told)
+def _parse_state(header: Mapping[str, str]) -> TrainState:
+    """Parse the state of a header. Raises ValueError if it is invalid."""
+    values = json.loads(header["state"])
+    values.pop("shares_batches", None)  # old checkpoints have it, always true
+    found = TrainState(**values)
     wanted: dict[str, type | tuple[type, ...]] = {"run_id": str, "step": int, "seconds": (int, float)}
     wanted |= {"sampler": list, "num_processes": int, "sittings": (list, tuple), "chunks": str}
     wrong = [name for name, kind in wanted.items() if not isinstance(getattr(found, name), kind)]
@@ -112,16 +134,144 @@ def _state(header: Mapping[str, str]) -> TrainState:
 
 
 def _restore(tensors: dict[str, Tensor], model: nn.Module, optimizer: torch.optim.Optimizer, path: Path) -> None:
+    """Copy the tensors into model and optimiser after checking names and shapes."""
+    from repro.model.encoding import check_fit, get_shapes
+
     weights = {name.removeprefix(WEIGHT): value for name, value in tensors.items() if name.startswith(WEIGHT)}
-    says = f"{path} does not fit this model (remove it to start this run again)"
-    check_fit(get_shapes(weights), get_shapes(model.state_dict()), says)
+    message = f"{path} does not fit this model (remove it to start this run again)"
+    check_fit(get_shapes(weights), get_shapes(model.state_dict()), message)
     by_name = dict(model.named_parameters())
     labels = [label.removeprefix(STATE).partition("/")[2] for label in tensors if label.startswith(STATE)]
-    if strangers := sorted(set(labels) - set(by_name)):
-        raise ValueError(f"{path} holds an optimiser of other weights, first {strangers[0]!r}: remove it to start anew")
+    if unknown := sorted(set(labels) - set(by_name)):
+        raise ValueError(
+            f"{path} holds optimiser state of other weights, first {unknown[0]!r}: remove it to start again"
+        )
     model.load_state_dict(weights)
     for label, value in tensors.items():
         if label.startswith(STATE):
             key, name = label.removeprefix(STATE).split("/", 1)
-            stays = key == "step" and not optimizer.defaults.get("fused")  # else AdamW waits for each on a GPU
-            optimizer.state[by_name[name]][key] = value if stays else value.to(by_name[name].device)
+            # Unfused AdamW keeps its step counters on the CPU. On a GPU, reading each one would synchronise.
+            stays_on_cpu = key == "step" and not optimizer.defaults.get("fused")
+            optimizer.state[by_name[name]][key] = value if stays_on_cpu else value.to(by_name[name].device)
+
+
+def steps_done(folder: Path) -> int:
+    """Return the number of steps in the checkpoint of a folder, or 0 if it is missing or damaged."""
+    try:
+        with safe_open(folder / CHECKPOINT_FILE, "np") as file:
+            return int(json.loads((file.metadata() or {})["state"])["step"])
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError):
+        return 0  # the training run itself reports the damage
+
+
+def describe_session(from_step: int, switches: Switches, num_processes: int) -> dict[str, Any]:
+    """Describe the current session: first step, code, package versions, switches, machine and number of processes."""
+    return {
+        "from_step": from_step,
+        **get_code_identity(),
+        "versions": versions(),
+        "switches": list(switches.words),
+        "machine": machine(narrow=switches.autocast),
+        "num_processes": num_processes,
+    }
+
+
+def list_switches(sittings: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return the switches that any session used, in order of appearance."""
+    return list(dict.fromkeys(word for sitting in sittings for word in sitting.get("switches", ())))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_share(value: Any) -> bool:
+    return _is_number(value) and 0 <= value <= 1
+
+
+FIELDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
+    "loss": ("a number", _is_number),  # may be NaN after divergence, for which no record is written
+    "accuracy": ("a number from 0 to 1", _is_share),
+    "masked_fraction": ("a number from 0 to 1", _is_share),
+    "difficulty": ("a number or null", lambda value: value is None or _is_number(value)),
+    "learning_rate": ("a number of at least 0", lambda value: _is_number(value) and value >= 0),
+    "pairs_per_second": ("a number of at least 0", lambda value: _is_number(value) and value >= 0),
+    "memory_bytes": ("a whole number", lambda value: isinstance(value, int) and not isinstance(value, bool)),
+    "batch": ("a text", lambda value: isinstance(value, str)),
+}
+"""Fields of a log line besides its step: description for messages, and validity test."""
+
+
+class MetricsLog:
+    """Open log that continues after `step`. Later lines and an incomplete last line are removed first.
+
+    Raises ValueError if the lines up to `step` do not match `digest` ("" if it is unknown).
+    """
+
+    def __init__(self, folder: Path, step: int, digest: str = "") -> None:
+        path = folder / METRICS_FILE
+        text = "".join(map(_as_line, read_metrics(folder, step)))
+        self._hash = hashlib.sha256(text.encode())
+        if digest not in ("", self.digest):
+            raise ValueError(f"{path} was changed: it is not the log this checkpoint was written after; {REMEDY}")
+        if not path.is_file() or path.read_text(encoding="utf-8", errors="replace") != text:
+            # Sync to disk, because after a power loss the checkpoint must not refer to missing lines.
+            with whole_file(path, lasts=True) as part:
+                part.write_text(text, encoding="utf-8")
+        self._file = path.open("a", encoding="utf-8")
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of all lines so far."""
+        return self._hash.hexdigest()
+
+    def append(self, line: Mapping[str, Any]) -> None:
+        """Append one line and flush it."""
+        text = _as_line(line)
+        self._file.write(text)
+        self._file.flush()
+        self._hash.update(text.encode())
+
+    def sync(self) -> None:
+        """Wait until all lines are on disk. Call it before the checkpoint that refers to them."""
+        os.fsync(self._file.fileno())
+
+    def __enter__(self) -> MetricsLog:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+
+def read_metrics(folder: Path, num_steps: int | None = None) -> list[dict[str, Any]]:
+    """Return the lines of a log in order of step: the first `num_steps`, or all. An incomplete last line is ignored.
+
+    If there is no log and `num_steps` is None or 0, the list is empty. Raises ValueError if the log is shorter than
+    `num_steps` or a line is invalid. The message names the line.
+    """
+    path = folder / METRICS_FILE
+    complete = path.read_text(encoding="utf-8", errors="replace").split("\n")[:-1] if path.is_file() else []
+    if num_steps is not None and len(complete) < num_steps:
+        raise ValueError(f"{path} has {len(complete)} lines, the training took {num_steps} steps: {REMEDY}")
+    return [_parse_line(line, step, path) for step, line in enumerate(complete[:num_steps], 1)]
+
+
+def _parse_line(text: str, step: int, path: Path) -> dict[str, Any]:
+    where = f"{path}, line {step}"
+    try:
+        line = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{where} is no JSON ({error}): {REMEDY}") from error
+    if not isinstance(line, dict) or not isinstance(line.get("step"), int) or line["step"] != step:
+        found = line.get("step") if isinstance(line, dict) else type(line).__name__
+        raise ValueError(f"{where} is of step {found!r}, expected {step}: {REMEDY}")
+    for name, (words, is_right) in FIELDS.items():
+        if name not in line or not is_right(line[name]):
+            raise ValueError(f"{where}: {name} is {line.get(name)!r}, expected {words}: {REMEDY}")
+    return line
+
+
+def _as_line(line: Mapping[str, Any]) -> str:
+    return json.dumps(line, sort_keys=True) + "\n"

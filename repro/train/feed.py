@@ -1,13 +1,16 @@
-"""What one batch of a step trains on: its queries, documents and context documents, and what the filter says of them.
+"""Prepare the data of a step: queries, documents, context documents and masks of each batch.
 
-1. The sampler names the pairs of each batch of the step. 2. A process takes a whole batch or, where it is shared, its
-share; contexts and filter are of the whole one. 3. Documents are the positives, then the hard negatives of the first
-pair, of the second, … 4. Context documents are drawn from those, without repeats while they last, by a generator of
-(seed, number of the batch): queries and documents see the same ones (eq. 6). Of a shared batch, each process takes its
-share of these, too: only their vectors are needed by all. 5. While a step is computed, a thread makes the next one's:
-data take cores, a step takes a GPU, and neither waits for the other.
+1. The sampler selects the pairs of each batch.
+2. A process computes a whole batch, or its share of a shared one. Contexts and masks always belong to the whole batch.
+3. Documents are the positives, then the hard negatives of the first pair, of the second, and so on.
+4. Context documents are drawn from these documents, without replacement if there are enough. The generator depends on
+   (seed, batch number), and queries and documents share the contexts (eq. 6). If a batch is shared, each process also
+   embeds a share of the context documents, and the vectors are exchanged.
+5. A thread prepares the next step while the current one is computed. Preparation uses CPU cores and computation uses
+   the GPU, so neither waits for the other.
 
-Shapes: N pairs of the data, B pairs of a batch, H hard negatives a pair, M = B (1 + H) documents, C context documents.
+Shapes: N pairs of the data set, B pairs of a batch, H hard negatives per pair, M = B (1 + H) documents, C context
+documents.
 """
 
 from __future__ import annotations
@@ -28,21 +31,24 @@ from repro.data.tokens import Tokens
 from repro.model.texts import texts_from
 from repro.seeds import derive, generator_for
 from repro.train.gradcache import StepTexts
-from repro.train.parallel import count_processes, rank, share_of_contexts
-from repro.train.sharing import batches_are_sharded, own_places
+from repro.train.parallel import count_processes, rank, select_own_contexts
+from repro.train.sharing import batches_are_sharded, list_own_places
 
 
 class Batches(Protocol):
-    """Which pairs meet: a pure function of the batch's number; `repro.batches.sampler.BatchSampler` is one."""
+    """Source of batches as a pure function of the batch number, for example `repro.batches.sampler.BatchSampler`."""
 
     def at(self, number: int) -> np.ndarray:
-        """Return pair indices, int64 (B,)."""
+        """Return the pair indices of a batch, int64 (B,)."""
         ...
 
 
 class Filtered(NamedTuple):
-    """What the surrogate says of a batch: entries that are no negatives, as the run's loss has them (bool, a row a
-    pair) or None, and its difficulty."""
+    """Output of the false-negative filter for a batch.
+
+    `masked` has one row per pair and the columns of the run's loss, or is None. `difficulty` is the mean surrogate
+    similarity.
+    """
 
     masked: np.ndarray | None
     difficulty: float | None
@@ -50,10 +56,10 @@ class Filtered(NamedTuple):
 
 @dataclass(frozen=True)
 class TrainData:
-    """The training pairs as token ids, prompts included, and what brings them together.
+    """Training pairs as token ids with prompts, and the functions that build batches.
 
-    `filter` gets the pair indices of a batch (B,) and answers for its documents in the order described above.
-    Hard negatives of pair n are the rows `negative_rows_NH[n]` of `documents`.
+    `filter` receives the pair indices of a batch (B,) and covers its documents in the order of the module docstring.
+    The hard negatives of pair n are the rows `negative_rows_NH[n]` of `documents`.
     """
 
     queries: Tokens
@@ -64,29 +70,29 @@ class TrainData:
 
 
 class Batch(NamedTuple):
-    """One batch of a training: its number, counted from 0, and its pairs, int64 (B,)."""
+    """One training batch: its number, counted from 0, and its pair indices, int64 (B,)."""
 
     number: int
     pairs_B: np.ndarray
 
 
 class Feed(NamedTuple):
-    """What one process computes of one batch; `masked` is of the whole batch, which the loss is over."""
+    """Input that one process computes for one batch. `masked` covers the whole batch, like the loss."""
 
     texts: StepTexts
     num_own_pairs: int
     masked: Tensor | None
     difficulty: float | None
-    draw_seed: int = 0  # of what a stage drops at random
+    draw_seed: int = 0  # seed of random drops inside the stages
 
     def to(self, device: torch.device) -> Feed:
-        """Return the same on a device."""
+        """Return the feed on a device."""
         masked = None if self.masked is None else self.masked.to(device)
         return self._replace(texts=self.texts.to(device), masked=masked)
 
 
 class StepFeed(NamedTuple):
-    """The batches of a step, what one process computes of them, in main memory, and the sampler's state after them."""
+    """Batches of a step, the feeds of this process in main memory, and the sampler's state after the step."""
 
     batches: Sequence[Batch]
     feeds: Sequence[Feed]
@@ -94,25 +100,25 @@ class StepFeed(NamedTuple):
 
 
 def step_batches(batches: Batches, step: int, batches_a_step: int) -> list[Batch]:
-    """Return the batches of a step, counted from 0: the next ones, so that no process leaves any out."""
+    """Return the consecutive batches of a step. Steps are counted from 0."""
     numbers = range(step * batches_a_step, (step + 1) * batches_a_step)
     return [Batch(number, np.asarray(batches.at(number), dtype=np.int64)) for number in numbers]
 
 
 def compute_batch_hash(pairs_B: np.ndarray) -> str:
-    """Return 16 hex digits of a batch's pair indices in their order, as the training's log has them."""
+    """Return 16 hex digits that identify a batch's ordered pair indices, for the training log."""
     return hashlib.sha256(np.asarray(pairs_B, dtype="<i8").tobytes()).hexdigest()[:16]
 
 
 def feed_batch(data: TrainData, batch: Batch, *, seed: int, num_contexts: int, is_shared: bool) -> Feed:
-    """Return a batch's texts, or this process's share of them; `num_contexts` 0 for a model without context."""
+    """Return the texts of a batch, or this process's share. `num_contexts` is 0 for a model without context."""
     whole_B = batch.pairs_B
-    own_B = _share(whole_B) if is_shared else whole_B
+    own_B = _select_share(whole_B) if is_shared else whole_B
     contexts = None
     if num_contexts:
         rows_M = list_document_rows(whole_B, data.negative_rows_NH)
         places_C = draw_contexts(len(rows_M), num_contexts, seed=seed, number=batch.number)
-        places_C = share_of_contexts(places_C) if is_shared else places_C
+        places_C = select_own_contexts(places_C) if is_shared else places_C
         contexts = texts_from(*data.documents.pad(rows_M[places_C]))
     filtered = data.filter(whole_B) if data.filter else Filtered(None, None)
     masked = None if filtered.masked is None else torch.from_numpy(filtered.masked)
@@ -123,24 +129,25 @@ def feed_batch(data: TrainData, batch: Batch, *, seed: int, num_contexts: int, i
     )
     for tokens in (data.queries, data.documents):
         tokens.give_back()
+    # Processes that share a batch draw from separate streams.
     stream = rank() if is_shared else 0
     return Feed(texts, len(own_B), masked, filtered.difficulty, derive(seed, "dropout", batch.number + 1, stream))
 
 
-def feeds_of_steps(
+def iter_step_feeds(
     data: TrainData, steps: range, batches_a_step: int, *, num_contexts: int, seed: int
 ) -> Generator[StepFeed, None, None]:
-    """Give what this process computes of each step, counted from 0; a thread makes the next one's meanwhile.
+    """Yield the feeds of this process for each step, counted from 0. A thread prepares the next step in the meantime.
 
-    What goes wrong in the making of a step is raised where that step would be given. Close it to end the thread.
+    An error in the preparation of a step is raised when that step is requested. Close the generator to stop the thread.
     """
     is_shared = batches_are_sharded(batches_a_step, count_processes())
-    own = own_places(batches_a_step, rank=rank(), num_processes=count_processes())
+    own = list_own_places(batches_a_step, rank=rank(), num_processes=count_processes())
 
     def make(step: int) -> StepFeed:
         batches = step_batches(data.batches, step, batches_a_step)
         feed = partial(feed_batch, data, seed=seed, num_contexts=num_contexts, is_shared=is_shared)
-        after = sampler_state(data.batches, (step + 1) * batches_a_step)
+        after = get_sampler_state(data.batches, (step + 1) * batches_a_step)
         return StepFeed(batches, [feed(batches[place]) for place in own], after)
 
     with ThreadPoolExecutor(1, thread_name_prefix="feed") as pool:
@@ -152,7 +159,7 @@ def feeds_of_steps(
 
 
 def draw_contexts(num_documents: int, num_contexts: int, *, seed: int, number: int) -> np.ndarray:
-    """Return places among a batch's documents, int64 (C,): all different, unless there are too few of them."""
+    """Return positions in a batch's documents, int64 (C,). They are distinct if there are at least C documents."""
     generator = generator_for(seed, "contexts", number)
     if num_documents >= num_contexts:
         return generator.choice(num_documents, num_contexts, replace=False)
@@ -160,14 +167,15 @@ def draw_contexts(num_documents: int, num_contexts: int, *, seed: int, number: i
     return np.concatenate([np.arange(num_documents), extra])
 
 
-def _share(whole_B: np.ndarray) -> np.ndarray:
+def _select_share(whole_B: np.ndarray) -> np.ndarray:
+    """Return this process's equal share of a batch."""
     assert len(whole_B) % count_processes() == 0, (
-        "`repro.train.sharing.explain_indivisible` says which numbers of processes can be"
+        "`repro.train.sharing.explain_indivisible` rejects such numbers of processes"
     )
     return whole_B.reshape(count_processes(), -1)[rank()]
 
 
-def sampler_state(batches: Batches, num_batches: int) -> Sequence[int]:
-    """Return what a checkpoint keeps of a sampler that has a state to tell; nothing for one that has none."""
+def get_sampler_state(batches: Batches, num_batches: int) -> Sequence[int]:
+    """Return the sampler state for the checkpoint, or an empty tuple if the sampler has none."""
     state_at = getattr(batches, "state_at", None)
     return tuple(int(value) for value in state_at(num_batches)) if state_at else ()

@@ -1,20 +1,22 @@
-"""One engine for the gradients of one or two stages, whatever of the batch fits in memory; equal to plain autograd.
+"""Compute gradients of one or two stages with a fixed memory budget, equal to plain autograd (§4.2, GradCache).
 
-Direct, when all texts fit in one chunk: one graph, one backward. Otherwise, in two passes (§4.2):
-1. without graph, the first stage gives the context vectors, the second stage all representations; the state of the
-   random generators is kept for every chunk;
-2. the loss is taken at the representations, which gives their gradient;
-3. each chunk of texts runs again with graph, under its kept random state, and is sent the gradient of its
-   representations: that adds to the second stage's weights and to the gradient at the context vectors;
-4. each chunk of context documents runs again likewise, and is sent its part of that gradient.
-Processes that share a batch have a share of its context documents each: between 1's stages `gather` makes all context
-vectors of these, and before 4 its backward sums the gradients of all processes at a process's own vectors.
-Everything that passes from one step to the next is an argument: no state outlives a call.
+If all texts fit in one chunk, one graph and one backward pass suffice. Otherwise there are two passes:
+1. Without a graph, the first stage computes the context vectors and the second stage computes all representations. The
+   random state before each piece is recorded.
+2. The loss is computed on the representations, and its gradient with respect to them.
+3. Each piece of texts runs again with a graph, from its recorded random state. Its backward pass starts from the
+   gradient of its representations. It adds gradients to the second stage's weights and to the context vectors.
+4. Each piece of context documents runs again in the same way. Its backward pass starts from the gradient of its context
+   vectors.
 
-Equal to autograd over the same pieces: a stage that draws at random draws piece by piece, so that another size of
-chunks or pieces may give a text other draws, of the same distribution.
+If processes share a batch, each computes a share of the context documents. In step 1, `gather` collects the context
+vectors of all processes. Before step 4, its backward sums the gradients of all processes with respect to a process's
+own vectors. No state is stored between steps.
 
-Shapes: Q queries, M documents, C context vectors, D size of a vector.
+The result equals autograd over the same pieces. Stages with random drops draw per piece. Other chunk or piece sizes may
+therefore draw other values of the same distribution.
+
+Shapes: N texts, Q queries, M documents, C context vectors, T context vectors per document, D vector size.
 """
 
 from __future__ import annotations
@@ -39,9 +41,10 @@ DEFAULT = ChunkSizes()
 
 @dataclass(frozen=True)
 class Stages:
-    """What is differentiated: `second(texts, contexts_CD)` gives (N, D), `first(texts)` gives (N × T, D).
+    """Functions to differentiate. `second(texts, contexts_CD)` returns (N, D), `first(texts)` returns (N × T, D).
 
-    `gather` gives the context vectors of all processes from this one's, differentiably, and is called once a step.
+    `gather` returns the context vectors of all processes, given those of this process. It is differentiable and is
+    called once per step.
     """
 
     second: SecondStage
@@ -52,33 +55,34 @@ class Stages:
 
 @dataclass(frozen=True)
 class StepTexts:
-    """The texts of one step; `contexts` are documents for the first stage, None for a model of one stage."""
+    """Texts of one step. `contexts` are the documents for the first stage, or None for a model with one stage."""
 
     queries: Texts
     documents: Texts
     contexts: Texts | None = None
 
     def to(self, device: torch.device) -> StepTexts:
-        """Return the same on a device."""
+        """Return the texts on a device."""
         contexts = None if self.contexts is None else self.contexts.to(device)
         return StepTexts(self.queries.to(device), self.documents.to(device), contexts)
 
 
 def add_gradients(stages: Stages, step: StepTexts, sizes: ChunkSizes = DEFAULT) -> LossParts:
-    """Add the gradient of the step's loss to the `.grad` of all weights; return the loss without graph.
+    """Add the gradient of the step's loss to the `.grad` of all weights. Return the loss without its graph.
 
-    ValueError when contexts come without a first stage, or the other way round.
+    Raises ValueError if only one of the first stage and the context documents is given.
     """
     if (stages.first is None) != (step.contexts is None):
         raise ValueError("a first stage and context documents belong together: give both or neither")
     num_texts = step.queries.num_texts + step.documents.num_texts
     num_contexts = step.contexts.num_texts if step.contexts is not None else 0
     if sizes.hold(num_texts, num_contexts):
-        return _direct(stages, step, sizes)
+        return _add_gradients_directly(stages, step, sizes)
     return _add_gradients_in_chunks(stages, step, sizes)
 
 
-def _direct(stages: Stages, step: StepTexts, sizes: ChunkSizes) -> LossParts:
+def _add_gradients_directly(stages: Stages, step: StepTexts, sizes: ChunkSizes) -> LossParts:
+    """Add the gradients in one pass, with the graphs of all texts in memory."""
     contexts_CD, cuts = None, sizes.on(step.queries.ids_NS.device)
     if stages.first is not None and step.contexts is not None:
         contexts = cut_by_length(step.contexts, cuts.contexts)
@@ -92,79 +96,85 @@ def _direct(stages: Stages, step: StepTexts, sizes: ChunkSizes) -> LossParts:
 
 
 def _add_gradients_in_chunks(stages: Stages, step: StepTexts, sizes: ChunkSizes) -> LossParts:
+    """Add the gradients in two passes, with the graph of one piece in memory."""
     contexts_CD, cuts = None, sizes.on(step.queries.ids_NS.device)
     if stages.first is not None and step.contexts is not None:
-        contexts = Replay.of(stages.first, cut_by_length(step.contexts, cuts.contexts))
+        contexts = Replay.run(stages.first, cut_by_length(step.contexts, cuts.contexts))
         all_CD = stages.gather(contexts.vectors_ND)
+        # Cut the graph: the second stage collects the gradient of all texts at this leaf.
         contexts_CD = all_CD.detach().requires_grad_()
 
     def second(texts: Texts) -> Tensor:
         return stages.second(texts, contexts_CD)
 
-    queries = Replay.of(second, cut_by_length(step.queries, cuts.texts))
-    documents = Replay.of(second, cut_by_length(step.documents, cuts.texts))
+    queries = Replay.run(second, cut_by_length(step.queries, cuts.texts))
+    documents = Replay.run(second, cut_by_length(step.documents, cuts.texts))
+    # Queries and documents are leaves too, so this backward pass ends at the representations.
     parts = stages.loss(queries.vectors_ND, documents.vectors_ND)
     parts.loss.backward()
-    queries.send_back()
-    documents.send_back()
+    # Both add to the gradient at the context vectors, so they must finish before the first stage.
+    queries.backpropagate()
+    documents.backpropagate()
     if contexts_CD is not None:
+        # All processes must call this backward, because it communicates. Without a gradient, send zeros.
         all_CD.backward(torch.zeros_like(all_CD) if contexts_CD.grad is None else contexts_CD.grad)
-        contexts.send_back()
+        contexts.backpropagate()
     return parts.detach()
 
 
 def _join(pieces: Pieces, results: Sequence[Tensor]) -> Tensor:
-    """Join vectors, the same number of rows for each text (1, or T context vectors), into the order of the texts."""
+    """Join the results of all pieces in the order of the texts. Each text has the same number of rows (1 or T)."""
     pairs = zip(pieces.pieces, results, strict=True)
     return pieces.join([result.unflatten(0, (piece.num_texts, -1)) for piece, result in pairs]).flatten(0, 1)
 
 
 @dataclass(frozen=True)
 class Replay:
-    """What a stage made of pieces of texts without graph, and what it takes to make it again with graph."""
+    """Output of a stage without a graph, and the state needed to recompute it with a graph."""
 
     stage: FirstStage
     pieces: Pieces
-    states: Sequence[RandomState]  # before each piece
-    vectors_ND: Tensor  # a leaf, whose gradient is sent back
+    states: Sequence[RandomState]  # random state before each piece
+    vectors_ND: Tensor  # leaf that receives the gradient
 
     @classmethod
-    def of(cls, stage: FirstStage, pieces: Pieces) -> Replay:
-        """Run the stage on every piece."""
+    def run(cls, stage: FirstStage, pieces: Pieces) -> Replay:
+        """Run the stage on all pieces without a graph."""
         results, states = [], []
         with torch.no_grad():
             for piece in pieces.pieces:
-                states.append(RandomState.now())
+                states.append(RandomState.capture())
                 results.append(stage(piece))
             vectors_ND = _join(pieces, results)
         return cls(stage, pieces, states, vectors_ND.requires_grad_())
 
-    def send_back(self) -> None:
-        """Run it again, piece by piece, and send each its part of the gradient, if there is one."""
+    def backpropagate(self) -> None:
+        """Run the stage again, piece by piece, and backpropagate the gradient of `vectors_ND`, if there is one."""
         if self.vectors_ND.grad is None:
             return
         gradient = self.vectors_ND.grad.unflatten(0, (len(self.pieces.back_N), -1))
         for piece, part, state in zip(self.pieces.pieces, self.pieces.split(gradient), self.states, strict=True):
-            with state.restored():
+            # The same random state gives the same dropped slots as in the first pass.
+            with state.restore():
                 result = self.stage(piece)
             result.backward(part.reshape(result.shape).to(result.dtype))
 
 
 @dataclass(frozen=True)
 class RandomState:
-    """The state of torch's global generators, CPU and current GPU, at one moment."""
+    """State of torch's global random generators, CPU and current GPU."""
 
     cpu: Tensor
     gpu: Tensor | None
 
     @classmethod
-    def now(cls) -> RandomState:
-        """Take it down."""
+    def capture(cls) -> RandomState:
+        """Return the current state."""
         return cls(torch.get_rng_state(), torch.cuda.get_rng_state() if torch.cuda.is_available() else None)
 
     @contextmanager
-    def restored(self) -> Iterator[None]:
-        """Put it back for the length of a block; the stream outside goes on undisturbed."""
+    def restore(self) -> Iterator[None]:
+        """Use this state inside a block. Afterwards the generators continue as if the block had not run."""
         devices = [] if self.gpu is None else [torch.cuda.current_device()]
         with torch.random.fork_rng(devices=devices):
             torch.set_rng_state(self.cpu)

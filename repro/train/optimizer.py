@@ -1,7 +1,7 @@
-"""The optimiser and its schedule: AdamW, linear warm-up, linear decay to zero.
+"""AdamW with linear warm-up and linear decay to zero (§5: "Adam", 1000 warm-up steps, linear decay).
 
-The step number is counted from 1. Weight decay acts on matrices, word vectors among them; biases, norms and the null
-vector are left alone, as is usual for these backbones. Paper: §5 ("Adam", warm-up 1000 steps, linear decay).
+Steps are counted from 1. Weight decay applies to matrices, including word vectors. It does not apply to biases, norms
+and the null vector, as is usual for these backbones.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def build_optimizer(
 ) -> torch.optim.AdamW:
     """Return AdamW over all weights of the model, in one kernel if `fused`.
 
-    The first stage of a contextual model learns at `first_stage_rate` times the learning rate of the rest.
+    The first stage of a contextual model has a learning rate of `first_stage_rate` times that of the rest.
     """
     groups = []
     for is_first, rate in ((False, 1.0), (True, first_stage_rate)):
@@ -35,8 +35,8 @@ def build_optimizer(
     return torch.optim.AdamW([group for group in groups if group["params"]], lr=learning_rate, fused=fused)
 
 
-def learning_rate_at(step: int, *, peak: float, num_warmup_steps: int, num_steps: int) -> float:
-    """Return the learning rate of a step: `peak` at the end of warm-up, one decay unit above zero at the last step."""
+def compute_learning_rate(step: int, *, peak: float, num_warmup_steps: int, num_steps: int) -> float:
+    """Return the learning rate of a step. It reaches `peak` at the end of warm-up, and one decay unit at the last step."""
     if step <= num_warmup_steps:
         return peak * step / num_warmup_steps
     return peak * (num_steps - step + 1) / (num_steps - num_warmup_steps)

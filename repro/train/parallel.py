@@ -1,14 +1,15 @@
-"""Processes that train one model together: who this one is, and how representations and gradients are brought together.
+"""Train one model with several processes: exchange representations and gradients.
 
-No wrapper around the model: after all backward passes of a step, gradients are all-reduced once as one flat vector, so
-every chunk of either stage counts: their sum, over the batches of the step. Two modes (`repro.train.sharing`):
-1. whole batches: each process has batches, contexts and losses of its own, as in the official scripts;
-2. shared batches: each process computes its share of one batch, all of them the same loss over the gathered
-   representations, whose other rows are constants, as one process would have it, but for what a stage drops at random.
-   Each also computes the first stage of its share of the batch's context documents, forth and back; their vectors go to
-   all, and the gradients at them are summed over all who read them.
+The model has no wrapper. After all backward passes of a step, the gradients are all-reduced once as one flat vector.
+All chunks of both stages are included. The result is the sum over processes divided by the number of batches of the
+step. There are two modes (`repro.train.sharing`):
+1. Whole batches: each process has its own batches, contexts and losses, as in the official scripts.
+2. Shared batches: each process computes its share of one batch, and all compute the same loss over the gathered
+   representations. Rows of other processes are constants. The result equals that of one process, except for random
+   drops. Each process also runs the first stage, forward and backward, on its share of the context documents. The
+   vectors are gathered by all processes, and their gradients are summed over all processes.
 
-Shapes: N rows of this process, W processes, C context vectors, D size of a vector.
+Shapes: N rows of this process, W processes, C context vectors, D vector size.
 """
 
 from __future__ import annotations
@@ -25,21 +26,21 @@ from torch import Tensor, nn
 
 
 def rank() -> int:
-    """Return the number of this process, 0 when it is alone."""
-    return dist.get_rank() if _together() else 0
+    """Return the rank of this process, 0 if it is alone."""
+    return dist.get_rank() if _is_distributed() else 0
 
 
 def count_processes() -> int:
-    """Return W, 1 when this process is alone."""
-    return dist.get_world_size() if _together() else 1
+    """Return the number of processes W, 1 if this process is alone."""
+    return dist.get_world_size() if _is_distributed() else 1
 
 
 def join_processes(device: torch.device) -> None:
-    """Join the group that the environment describes; does nothing without one or a second time.
+    """Join the process group that the environment describes. Without one, or on a second call, do nothing.
 
-    `REPRO_RANKS_STORE` names where processes meet. Without it, the variables of `torchrun` do.
+    `REPRO_RANKS_STORE` names the rendezvous. Without it, the variables of `torchrun` are used.
     """
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not _together():
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not _is_distributed():
         backend = "nccl" if device.type == "cuda" else "gloo"
         place, rank, num = os.environ.get("REPRO_RANKS_STORE"), int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         if place:
@@ -49,31 +50,32 @@ def join_processes(device: torch.device) -> None:
 
 
 def _open_store(place: str, rank: int, num: int) -> dist.Store:
-    """Return the store at `file://PATH` or `tcp://ADDRESS:PORT`; rank 0 serves the latter, on that address alone."""
+    """Return the store at `file://PATH` or `tcp://ADDRESS:PORT`. Rank 0 serves a TCP store on that address only."""
     kind, _, where = place.partition("://")
     if kind == "file":
         return dist.FileStore(where, num)
     address, _, port = where.rpartition(":")
     if rank > 0:
         return dist.TCPStore(address, int(port), num, is_master=False)
-    # left to itself, torch would listen on every interface, and its store asks nobody who they are
+    # By default torch listens on every interface, and its store has no authentication.
     family = socket.getaddrinfo(address, None, type=socket.SOCK_STREAM)[0][0]
     listener = socket.create_server((address, int(port)), family=family)
     return dist.TCPStore(address, int(port), num, is_master=True, master_listen_fd=listener.detach())
 
 
 def leave_processes() -> None:
-    """Leave the group, as a process does before it ends; does nothing outside of one.
+    """Leave the process group before the process ends. Without a group, do nothing.
 
-    Else gloo's threads may still let go of the last tensors when the interpreter is gone, and now and then abort it.
+    Otherwise gloo's threads may release tensors after the interpreter has shut down, which sometimes aborts the
+    process.
     """
-    if _together():
+    if _is_distributed():
         dist.destroy_process_group()
 
 
 def gather_with_gradient(local_ND: Tensor) -> Tensor:
-    """Return the rows of all processes in order of rank, (W × N, D); only this process's rows carry a graph."""
-    if not _together():
+    """Return the rows of all processes in order of rank, (W × N, D). Only this process's rows have a graph."""
+    if not _is_distributed():
         return local_ND
     parts = [torch.empty_like(local_ND) for _ in range(count_processes())]
     dist.all_gather(parts, local_ND.detach().contiguous())
@@ -82,41 +84,45 @@ def gather_with_gradient(local_ND: Tensor) -> Tensor:
 
 
 def gather_documents(local_MD: Tensor, num_pairs: int) -> Tensor:
-    """Do the same for [positives, hard negatives] of each process; return all positives, then all hard negatives."""
+    """Gather [positives, hard negatives] of each process. Return all positives, then all hard negatives."""
     parts_WMD = gather_with_gradient(local_MD).unflatten(0, (count_processes(), -1))
     return torch.cat([parts_WMD[:, :num_pairs].flatten(0, 1), parts_WMD[:, num_pairs:].flatten(0, 1)])
 
 
-def share_of_contexts(places_C: np.ndarray) -> np.ndarray:
-    """Return this process's share of places, ⌈C / W⌉ in order of rank; where C is no multiple, the last repeat some."""
+def select_own_contexts(places_C: np.ndarray) -> np.ndarray:
+    """Return this process's share of positions, ⌈C / W⌉ in order of rank. If C is not a multiple of W, the last shares
+    contain repeats.
+    """
     own = -(-len(places_C) // count_processes())
     return np.resize(places_C, own * count_processes())[rank() * own :][:own]
 
 
 def gather_contexts(own_CD: Tensor) -> Tensor:
-    """Return the rows of all processes in order of rank: all contexts, then repeats, which the second stage cuts off.
+    """Return the context vectors of all processes in order of rank. Repeats come last, and the second stage cuts them
+    off.
 
-    Backward, in all processes at once, gives each the sum of what all of them were sent for its own rows.
+    Backward must run in all processes together. It returns the sum of all processes' gradients with respect to the own
+    rows.
     """
-    if not _together():
+    if not _is_distributed():
         return own_CD
     every_CD: Tensor = _Gathered.apply(own_CD)
     return every_CD
 
 
 class _Gathered(torch.autograd.Function):
-    """The rows of all processes; torch has the same in `torch.distributed.nn`, deprecated there."""
+    """Differentiable all-gather. The version in `torch.distributed.nn` is deprecated."""
 
     @staticmethod
     def forward(ctx: Any, own_CD: Tensor) -> Tensor:
-        """Return the rows of all, in order of rank."""
+        """Return the rows of all processes in order of rank."""
         parts = [torch.empty_like(own_CD) for _ in range(count_processes())]
         dist.all_gather(parts, own_CD.contiguous())
         return torch.cat(parts)
 
     @staticmethod
     def backward(ctx: Any, gradient_CD: Tensor) -> Tensor:
-        """Return the sum over processes of the gradients at this one's rows."""
+        """Return the gradient of this process's rows, summed over processes."""
         summed_CD = gradient_CD.clone(memory_format=torch.contiguous_format)
         dist.all_reduce(summed_CD)
         return summed_CD.chunk(count_processes())[rank()]
@@ -124,58 +130,62 @@ class _Gathered(torch.autograd.Function):
 
 @torch.no_grad()
 def finish_gradients(parameters: Iterable[nn.Parameter], num_batches: int = 1) -> None:
-    """Give every weight a gradient, zero where there was none: the sum over processes, over the batches of the step."""
+    """Sum the gradients over processes and divide by the number of batches. Weights without a gradient get zeros."""
     weights = [weight for weight in parameters if weight.requires_grad]
     for weight in weights:
         if weight.grad is None:
             weight.grad = torch.zeros_like(weight)
-    if not _together() and num_batches == 1:
+    if not _is_distributed() and num_batches == 1:
         return
+    # One flat vector needs one all-reduce.
     flat = torch.cat([weight.grad.flatten() for weight in weights if weight.grad is not None])
-    if _together():
+    if _is_distributed():
         dist.all_reduce(flat)
     flat /= num_batches
     for weight, part in zip(weights, flat.split([weight.numel() for weight in weights]), strict=True):
         weight.grad = part.view_as(weight)
 
 
-def mean_everywhere(values: Tensor) -> Tensor:
-    """Return the mean of the processes' values."""
-    if not _together():
+def average_over_processes(values: Tensor) -> Tensor:
+    """Return the mean of a tensor over processes."""
+    if not _is_distributed():
         return values
     summed = values.clone()
     dist.all_reduce(summed)
     return summed / count_processes()
 
 
-def same_everywhere(weights: Iterable[Tensor]) -> None:
-    """Overwrite the weights of every process with those of rank 0."""
-    if _together():
+def broadcast_weights(weights: Iterable[Tensor]) -> None:
+    """Broadcast the weights of rank 0 to all processes."""
+    if _is_distributed():
         for weight in weights:
             dist.broadcast(weight.detach(), 0)
 
 
-def same_value_everywhere(what: str, value: str) -> None:
-    """ValueError, in every process, when they do not all have the same value; it names the first that differs."""
-    if not _together():
+def check_same_value(name: str, value: str) -> None:
+    """Raise ValueError in every process if the processes have different values. The message names the first that
+    differs.
+    """
+    if not _is_distributed():
         return
-    told: list[str] = [""] * count_processes()
-    dist.all_gather_object(told, value)
-    if differing := [number for number, other in enumerate(told) if other != told[0]]:
+    values: list[str] = [""] * count_processes()
+    dist.all_gather_object(values, value)
+    if differing := [number for number, other in enumerate(values) if other != values[0]]:
         raise ValueError(
-            f"process {differing[0]} has another {what} than process 0 ({told[differing[0]]}, not {told[0]}): let all "
+            f"process {differing[0]} has another {name} than process 0 ({values[differing[0]]}, not {values[0]}): let all "
             "nodes share one REPRO_HOME"
         )
 
 
 def any_process(flag: bool, device: torch.device) -> bool:
-    """Return whether the flag is up in any process."""
-    if not _together():
+    """Return whether the flag is set in any process."""
+    if not _is_distributed():
         return flag
     up = torch.tensor([int(flag)], device=device)
     dist.all_reduce(up, dist.ReduceOp.MAX)
     return bool(up.item())
 
 
-def _together() -> bool:
+def _is_distributed() -> bool:
+    """Return whether this process belongs to a process group."""
     return dist.is_available() and dist.is_initialized()

@@ -1,10 +1,11 @@
-"""Who computes what of a step: each process some whole batches where that comes out even, else a share of every one.
+"""Divide the batches of a step among processes. This module does not import torch.
 
-A step has G batches, `Run.batches_a_step`, each with negatives, contexts, filter and loss of its own; its gradient is
-their mean. The official scripts give each GPU such a batch. Which process computes which changes no number but for
-rounding and, where batches are shared, for what stages draw at random. Nothing here needs torch.
+A step has G batches, `Run.batches_a_step`. Each batch has its own negatives, contexts, mask and loss, and the gradient
+is the mean over batches. If G is a multiple of W, each process computes G / W whole batches, as in the official
+scripts. Otherwise all processes share every batch. The division changes only rounding and, for shared batches, random
+drops inside a stage.
 
-Shapes: B pairs of a batch, G batches a step, W processes.
+Shapes: B pairs per batch, G batches per step, W processes.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from repro.spec import Run
 
 
 def batches_are_sharded(batches_a_step: int, num_processes: int) -> bool:
-    """Return whether all processes share each of a step's batches in turn; else each has G / W whole ones."""
+    """Return whether all processes share each batch. Otherwise each process has G / W whole batches."""
     return batches_a_step % num_processes > 0
 
 
-def own_places(batches_a_step: int, *, rank: int, num_processes: int) -> range:
-    """Return the places in the step of the batches that a process computes, whole or in part."""
+def list_own_places(batches_a_step: int, *, rank: int, num_processes: int) -> range:
+    """Return the positions in the step of the batches that a process computes, whole or shared."""
     if batches_are_sharded(batches_a_step, num_processes):
         return range(batches_a_step)
     own = batches_a_step // num_processes
@@ -26,11 +27,11 @@ def own_places(batches_a_step: int, *, rank: int, num_processes: int) -> range:
 
 
 def explain_indivisible(run: Run, num_processes: int) -> str:
-    """Return why so many processes cannot train a run, and how many can; nothing when they can."""
+    """Return an error message if `num_processes` cannot train the run, else an empty string."""
     size, batches = run.batch_size, run.batches_a_step
     if not batches_are_sharded(batches, num_processes) or size % num_processes == 0:
         return ""
     return (
-        f"a batch of {size} cannot be shared equally by {num_processes} processes (nor batches_a_step={batches} be "
-        f"dealt out whole): their number must divide {size}" + (f" or {batches}" if batches > 1 else "")
+        f"a batch of {size} cannot be shared equally by {num_processes} processes (nor can batches_a_step={batches} be "
+        f"distributed whole). The number of processes must divide {size}" + (f" or {batches}" if batches > 1 else "")
     )

@@ -1,12 +1,15 @@
-"""Four ways to compute the same training, each set by one word of REPRO_SWITCHES: rounding and random drops differ.
+"""Read performance options from REPRO_SWITCHES. They change only rounding and random drops.
 
     REPRO_SWITCHES="compile checkpoint" repro run table1 --scale small
 
-`autocast` (stages in bfloat16) and `fused` (AdamW in one kernel) are on, and act where a GPU is; `no-autocast` and
-`no-fused` turn them off. `compile` (torch.compile over the backbone) and `checkpoint` (layers are computed again in
-backward instead of kept: less memory, a third more time) are off. On a CPU, texts are then no longer packed, which is
-what the two would have to be compared with. On a GPU chunks are as large as the switches leave room for
-(`repro.train.chunks`), and what is dropped at random is drawn chunk by chunk: set REPRO_CHUNKS to compare switches.
+- `autocast` computes the stages in bfloat16. Default: on, effective only on a GPU.
+- `fused` runs AdamW in one kernel. Default: on, effective only on a GPU.
+- `compile` applies torch.compile to the backbone. Default: off.
+- `checkpoint` recomputes layers in backward. It needs less memory and a third more time. Default: off.
+
+`no-autocast` and `no-fused` turn an option off. On a CPU, `compile` and `checkpoint` disable the packing of texts, so
+compare them with unpacked runs. On a GPU the chunk sizes depend on the options (`repro.train.chunks`), and random drops
+depend on the chunk sizes. Set REPRO_CHUNKS to compare options.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ VARIABLE = "REPRO_SWITCHES"
 
 @dataclass(frozen=True)
 class Switches:
-    """What is on."""
+    """Options that are on."""
 
     autocast: bool = True
     fused: bool = True
@@ -28,13 +31,13 @@ class Switches:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The words that set what differs from the default."""
+        """Words that set the values that differ from the defaults."""
         given, usual = vars(self), vars(Switches())
         return tuple(name if given[name] else f"no-{name}" for name in given if given[name] != usual[name])
 
 
 def switches_from(words: str) -> Switches:
-    """Return the switches as these words set them; ValueError for an unknown word."""
+    """Parse the words of REPRO_SWITCHES. Raises ValueError if a word is unknown."""
     names = [field.name for field in fields(Switches)]
     found = Switches()
     for word in words.split():
@@ -46,5 +49,5 @@ def switches_from(words: str) -> Switches:
 
 
 def switches_here() -> Switches:
-    """Return the switches as the environment sets them; ValueError for an unknown word."""
+    """Return the switches of this environment. Raises ValueError if a word is unknown."""
     return switches_from(os.environ.get(VARIABLE, ""))

@@ -1,4 +1,4 @@
-"""Trains the model of one run from its inputs, and sums the training up for the record."""
+"""Train the model of a run from its inputs and summarise the training run for its record."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from repro.model.contextual import Model
 from repro.model.start import build_model, fit_to_start
 from repro.pipeline.inputs import Inputs
 from repro.pipeline.needs import domain_codes, get_tokenizer_name, list_domain_names
+from repro.pipeline.texts_read import count_tokens
 from repro.spec import Run, get_first_phase, nested_widths
 from repro.spec.identity import get_training_id
 from repro.spec.values import count_noun
@@ -30,33 +31,30 @@ from repro.storage.lease import acquire
 from repro.storage.machine import measure_free_bytes
 from repro.storage.paths import home, run_folder
 from repro.train.batch_view import BatchViewer
-from repro.train.checkpoint import chunks_in, sittings_in
-from repro.train.chunks import ChunkSizes, chunks_for, chunks_given
+from repro.train.checkpoint import list_switches, read_chunks, read_metrics, read_sessions, steps_done
+from repro.train.chunks import ChunkSizes, chunks_for, read_chunks_variable
 from repro.train.feed import Filtered, TrainData
 from repro.train.loop import TrainSettings, measure_gpu_bytes, train
-from repro.train.metrics import read_metrics
 from repro.train.parallel import any_process, count_processes, join_processes, rank
 from repro.train.sharing import explain_indivisible
-from repro.train.sittings import words_of
-from repro.train.steps_done import steps_done
 from repro.train.switches import switches_here
 
 Progress = Callable[[str], None]
-TAIL_SHARE = 0.1  # of the steps, at the end: what "train loss" means
+TAIL_SHARE = 0.1  # share of the last steps over which "train loss" is averaged
 REPORT_EVERY = 10.0  # seconds
 LEAST_LINES = 4
-"""Per training run, however short it is."""
+"""Minimum number of progress lines per training run."""
 MODEL_FIELDS = (
     *("architecture", "backbone", "num_layers", "num_first_stage_layers", "hidden_size", "num_contexts"),
     *("tokens_per_document", "num_soft_prompts", "sequence_dropout", "pooling", "residual", "prompts", "max_tokens"),
 )
-"""Fields that a run and its model have in common."""
-SMALL_HEAD, LARGE_HEAD = 32, 64  # MiniLM's head size; NomicBERT's, from hidden size 512 on
+"""Fields that `Run` and `ModelConfig` share."""
+SMALL_HEAD, LARGE_HEAD = 32, 64  # head sizes of MiniLM and, from hidden size 512 on, NomicBERT
 
 
 @dataclass(frozen=True)
 class Summary:
-    """What a record keeps of a training."""
+    """Summary of a training run for its record."""
 
     metrics: dict[str, float]
     arrays: dict[str, np.ndarray]
@@ -66,18 +64,18 @@ class Summary:
 def train_run(
     inputs: Inputs, *, should_stop: Callable[[], bool] = lambda: False, progress: Progress = print
 ) -> tuple[Model, Summary]:
-    """Return a run's model in eval mode, and the summary of its training, which goes on from where it was left.
+    """Train the model of a run, or resume its training. Return the model in eval mode and the summary.
 
-    Runs that differ in evaluation only share a training, and so its folder: one process trains, the others wait.
+    Runs that differ only in their evaluation share a training run and its folder. One process trains, the others wait.
     """
     join_processes(device())
     folder = run_folder(get_training_id(inputs.run))
-    with _lease_of_all(folder / "training"):
+    with _acquire_for_all(folder / "training"):
         return _train(inputs, folder, should_stop, progress)
 
 
-def _lease_of_all(folder: Path) -> AbstractContextManager[object]:
-    """Return the lease of a folder, waiting for it; of several processes of one job, the first holds it for all."""
+def _acquire_for_all(folder: Path) -> AbstractContextManager[object]:
+    """Acquire the lease of a folder and wait for it if necessary. Rank 0 holds it for all processes of the job."""
     while True:
         lease = acquire(folder) if rank() == 0 else None
         if any_process(lease is not None, device()):
@@ -86,7 +84,7 @@ def _lease_of_all(folder: Path) -> AbstractContextManager[object]:
 
 
 def trained_model(run: Run, progress: Progress = print) -> Model:
-    """Return the trained model of a run in eval mode, training it when it is not there."""
+    """Return the trained model of a run in eval mode. Train it if necessary."""
     inputs = Inputs(run)
     inputs.build(progress)
     return train_run(inputs, progress=progress)[0]
@@ -96,8 +94,11 @@ def _train(inputs: Inputs, folder: Path, should_stop: Callable[[], bool], progre
     run = inputs.run
     model, data, settings, sampler = prepare_training(inputs, should_stop, progress)
 
-    tell = teller(settings.num_steps, steps_done(folder), progress)
-    state = train(model, data, settings, folder=folder, should_stop=should_stop, on_step=tell)
+    if rank() == 0 and not steps_done(folder):
+        for line in count_tokens(inputs.pairs, run).lines():
+            progress(line)
+    report = make_step_reporter(settings.num_steps, steps_done(folder), progress)
+    state = train(model, data, settings, folder=folder, should_stop=should_stop, on_step=report)
     left_out = sampler.left_out
     provenance = {
         "num_steps": settings.num_steps,
@@ -112,33 +113,34 @@ def _train(inputs: Inputs, folder: Path, should_stop: Callable[[], bool], progre
     }
     if run.sampler == "cluster" and (sampled := inputs.sampled_domains):
         provenance["clusters_fitted_on_samples"] = sampled
-    provenance |= {"switches": words} if (words := words_of(state.sittings)) else {}
+    provenance |= {"switches": words} if (words := list_switches(state.sittings)) else {}
     provenance |= {"chunks": settings.chunks.words} if settings.chunks != ChunkSizes() else {}
     if inputs.first_phase is not None:
         provenance["first_phase"] = first = get_training_id(inputs.first_phase.run)
-        provenance["first_phase_sittings"] = sittings_in(run_folder(first))
-    if rank() > 0:  # the log is rank 0's: another node may not see its last lines yet, and has no use for them
+        provenance["first_phase_sittings"] = read_sessions(run_folder(first))
+    # Rank 0 writes the log. Other nodes may not see its last lines yet and do not need them.
+    if rank() > 0:
         return model.eval(), Summary({}, {}, provenance)
     return model.eval(), summarise(read_metrics(folder, settings.num_steps), provenance)
 
 
-def teller(
+def make_step_reporter(
     num_steps: int, num_done: int, progress: Progress, *, clock: Callable[[], float] = time.monotonic
 ) -> Callable[[dict[str, Any]], None]:
-    """Return what reports a step every ten seconds and about how long the rest takes; first, report a resumed step.
+    """Return a callback that reports progress every ten seconds, with an estimate of the remaining time.
 
-    Short runs report `LEAST_LINES` steps at least. The rest is estimated from the seconds of all steps of this sitting,
-    those between them included. `num_done`: of the checkpoint.
+    Short runs report at least `LEAST_LINES` steps. The estimate uses the time per step of this session, including the
+    time between steps. `num_done` is the number of steps in the checkpoint, and a resumed run reports it first.
     """
     started = clock()
     reported, before, share = started, started, max(1, (num_steps - num_done) // LEAST_LINES)
     if 0 < num_done < num_steps:
-        progress(f"  goes on after step {num_done} of {num_steps}")
+        progress(f"  resuming after step {num_done} of {num_steps}")
 
-    def tell(line: dict[str, Any]) -> None:
+    def report(line: dict[str, Any]) -> None:
         nonlocal reported, before
         step, now = line["step"], clock()
-        is_due = (now - reported) + (now - before) > REPORT_EVERY  # after another step like this one it would be late
+        is_due = (now - reported) + (now - before) > REPORT_EVERY  # after another step of this length it would be late
         before = now
         if not is_due and (step - num_done) % share and step != num_steps:
             return
@@ -150,15 +152,16 @@ def teller(
             f"{line['pairs_per_second']:.0f} pairs/s" + (f", {left}" if step < num_steps else "")
         )
 
-    return tell
+    return report
 
 
 def prepare_training(
     inputs: Inputs, should_stop: Callable[[], bool], progress: Progress
 ) -> tuple[Model, TrainData, TrainSettings, BatchSampler | MixedSampler]:
-    """Return the model at its start, what it is trained on, and how."""
+    """Return the initial model, the training data, the settings and the sampler."""
     run, sampler = inputs.run, build_sampler(inputs)
-    settings = make_train_settings(run, len(sampler))  # before a first phase is trained for settings that cannot be
+    # Check the settings before a first phase is trained.
+    settings = make_train_settings(run, len(sampler))
     model = start_model(inputs, should_stop, progress).to(device())
     data = TrainData(
         inputs.tokens("query", model.config.vocab_size),
@@ -174,23 +177,24 @@ def prepare_training(
         measure_gpu_bytes(model.device),
         settings.switches,
         free=_compute_free_share(),
-        stored=chunks_in(run_folder(settings.run_id)),
+        stored=read_chunks(run_folder(settings.run_id)),
         num_texts=run.batch_size * (2 + run.num_hard_negatives),
     )
     return model, data, replace(settings, chunks=chunks), sampler
 
 
 def _compute_free_share() -> int | None:
-    """Return the free memory of the machine for one of this job's processes; None if it is unknown."""
+    """Return the free memory per process of this job in bytes. None if it is unknown."""
     free = measure_free_bytes()
     return None if free is None else free // count_processes()
 
 
 def models_along(inputs: Inputs, steps: Sequence[int], folder: Path) -> Iterator[tuple[int, Model]]:
-    """Give the run's model as it is after each of some steps, in eval mode, by training it once more in `folder`.
+    """Yield the model after each of these steps, in eval mode. The run is trained again in `folder`.
 
-    Steps rise, and the last is below the training's own. What is left of an earlier attempt in `folder` is removed.
-    ValueError in a job of several processes, of which one alone measures.
+    Steps must ascend and end before the last step of the run. Files of an earlier attempt in `folder` are removed.
+
+    Raises ValueError in a job of several processes, because only one process measures.
     """
     if count_processes() > 1:
         raise ValueError("the models along a training are made by one process: run this measure on one GPU")
@@ -206,23 +210,23 @@ def models_along(inputs: Inputs, steps: Sequence[int], folder: Path) -> Iterator
         try:
             train(model, data, settings, folder=folder, should_stop=lambda: reached[0] >= step, on_step=note)  # noqa: B023
         except Interrupted:
-            if reached[0] != step:  # somebody else asked to stop
+            if reached[0] != step:  # the interruption came from outside
                 raise
         yield step, model.eval()
 
 
 def start_model(inputs: Inputs, should_stop: Callable[[], bool], progress: Progress) -> Model:
-    """Return the model a training starts from: fresh, or what the first phase has left."""
+    """Build the initial model: new weights, or those after the first phase."""
     run, first = inputs.run, inputs.first_phase
     model = build_model(make_model_config(run), start=run.start, seed=run.seed, heads=run.heads)
-    model.is_narrow = switches_here().autocast  # what it is measured in; a training has its own settings
+    model.is_narrow = switches_here().autocast  # for evaluation, because training has its own settings
     if first is not None:
         model.load_state_dict(train_run(first, should_stop=should_stop, progress=progress)[0].state_dict())
     return model
 
 
 def device() -> torch.device:
-    """Return this process's GPU if there is one, else the CPU."""
+    """Return the GPU of this process, or the CPU if there is none."""
     if not torch.cuda.is_available():
         return torch.device("cpu")
     own = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
@@ -231,23 +235,27 @@ def device() -> torch.device:
 
 
 def make_model_config(run: Run) -> ModelConfig:
-    """Return the model a run asks for, with the sizes its start weights dictate."""
+    """Return the model config of a run, with the sizes of its pretrained weights."""
     return fit_to_start(replace(make_base_config(run), tokenizer=get_tokenizer_name(run)), run.start)
 
 
 def make_base_config(run: Run) -> ModelConfig:
-    """Return the model a run asks for by its own fields, which takes no file."""
+    """Return the model config from the run's own fields. This reads no file."""
     num_heads = max(1, run.hidden_size // (LARGE_HEAD if run.hidden_size >= 512 else SMALL_HEAD))
     shared = {name: getattr(run, name) for name in MODEL_FIELDS}
     return ModelConfig(**shared, num_heads=num_heads, intermediate_size=4 * run.hidden_size)
 
 
 def check_model(run: Run) -> None:
-    """ValueError, before anything is spent, when a run's start, sizes and vocabulary do not go together, when its
-    settings cannot be, or when the environment sets switches or chunk sizes that there are not."""
-    switches_here(), chunks_given()
+    """Validate the model and settings of a run before any computation.
+
+    Raises ValueError if start weights, sizes and vocabulary do not match, if a setting is invalid, or if REPRO_SWITCHES
+    or REPRO_CHUNKS is invalid.
+    """
+    switches_here(), read_chunks_variable()
     for phase in (run, get_first_phase(run)):
-        if phase is not None and phase.num_steps is not None:  # of epochs, the number of batches is needed
+        # Runs in epochs can be checked only if the number of batches is known.
+        if phase is not None and phase.num_steps is not None:
             make_train_settings(phase, 0)
     config = make_model_config(run)
     num_words = load_tokenizer(config.tokenizer).get_vocab_size()
@@ -259,7 +267,7 @@ def check_model(run: Run) -> None:
 
 
 def build_sampler(inputs: Inputs) -> BatchSampler | MixedSampler:
-    """Return the run's batches."""
+    """Build the sampler of a run."""
     run, pairs = inputs.run, inputs.pairs
     if run.mixing_alpha is not None:
         return MixedSampler(
@@ -283,10 +291,11 @@ def build_sampler(inputs: Inputs) -> BatchSampler | MixedSampler:
 
 
 def make_train_settings(run: Run, num_batches: int) -> TrainSettings:
-    """Return the training settings. Epochs become steps: of the batches that are too few for a last one none is seen.
+    """Return the training settings. Epochs are converted to steps, and an incomplete last step is dropped.
 
-    Loss and gradient are those of one process, but for rounding and for what stages draw at random. ValueError where
-    neither a batch nor the batches of a step can be divided equally among the processes.
+    Loss and gradient do not depend on the number of processes, except for rounding and random drops.
+
+    Raises ValueError if neither a batch nor the batches of a step can be divided equally among the processes.
     """
     if why := explain_indivisible(run, count_processes()):
         raise ValueError(why)
@@ -314,7 +323,7 @@ def make_train_settings(run: Run, num_batches: int) -> TrainSettings:
 
 
 def build_filter(inputs: Inputs) -> Callable[[np.ndarray], Filtered]:
-    """Return what says which entries of a batch are no negatives (eq. 4), and how hard it is for the surrogate."""
+    """Return a function that gives the mask of a batch (eq. 4) and its difficulty."""
     view_of = BatchViewer(inputs)
 
     def judge(pairs_B: np.ndarray) -> Filtered:
@@ -325,7 +334,11 @@ def build_filter(inputs: Inputs) -> Callable[[np.ndarray], Filtered]:
 
 
 def summarise(lines: list[dict[str, Any]], provenance: dict[str, Any]) -> Summary:
-    """Return means over the last tenth of the steps, the values behind them, and the speed; difficulty is of all."""
+    """Summarise the log of a training run.
+
+    Loss, accuracy and masked fraction are means over the last tenth of the steps. Difficulty is a mean over all steps
+    and speed a median. The arrays contain the averaged values.
+    """
     tail = lines[-max(1, round(len(lines) * TAIL_SHARE)) :]
     arrays = {f"train/{name}": np.array([line[name] for line in tail]) for name in ("loss", "accuracy")}
     metrics = {name: float(values.mean()) for name, values in arrays.items()}

@@ -22,7 +22,7 @@ from repro.spec import Run, base
 from repro.spec.identity import run_id
 from repro.storage.paths import run_folder
 from repro.train.batch_view import BatchViewer
-from repro.train.metrics import read_metrics
+from repro.train.checkpoint import read_metrics
 from repro.train.trainer import build_filter, build_sampler
 
 ROOT = Path(__file__).resolve().parents[2]

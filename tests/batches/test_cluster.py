@@ -6,9 +6,8 @@ import faiss
 import numpy as np
 import pytest
 
-from repro.batches import cluster, fit
-from repro.batches.cluster import best_attempt, cluster_pairs, load_clusters
-from repro.batches.fit import list_sampled_domains
+from repro.batches import cluster
+from repro.batches.cluster import best_attempt, cluster_pairs, list_sampled_domains, load_clusters
 from repro.seeds import derive
 from tests.batches.planted import planted_pairs, unit
 
@@ -98,7 +97,7 @@ def test_large_domains_alone_are_on_gpus_and_so_is_the_search_of_their_nearest(m
 def test_of_three_attempts_the_one_is_taken_whose_points_lie_nearest_to_their_centroids() -> None:
     pairs = np.concatenate(pairs_without_structure(150), axis=1)
     points = np.concatenate([pairs, np.roll(pairs, pairs.shape[1] // 2, axis=1)])
-    attempts = [cluster._one_attempt(points, 12, derive(1, number))[1] for number in range(3)]
+    attempts = [cluster._run_attempt(points, 12, derive(1, number))[1] for number in range(3)]
     spread = [((points[:, None] - centroids) ** 2).sum(-1).min(1).sum() for centroids in attempts]
     assert len({round(float(one), 2) for one in spread}) == 3, "attempts that end alike prove nothing"
     np.testing.assert_array_equal(paired_kmeans(pairs, 12, seed=1), attempts[int(np.argmin(spread))])
@@ -140,16 +139,16 @@ def test_clusters_from_blocks_of_float16_maps_are_those_of_whole_arrays(
 def test_above_a_declared_number_a_declared_sample_fits_and_every_pair_is_assigned(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(fit, "MOST_EXACT_PAIRS", 300)
-    monkeypatch.setattr(fit, "PAIRS_A_CENTROID", 16)
+    monkeypatch.setattr(cluster, "MOST_EXACT_PAIRS", 300)
+    monkeypatch.setattr(cluster, "PAIRS_A_CENTROID", 16)
     queries, documents = pairs_without_structure(1200)
     domains = np.repeat([2, 5], [1000, 200])
     assert list_sampled_domains(domains, 50) == {2: (320, 1000)}
     assert list_sampled_domains(domains, 100) == {2: (300, 1000)}
     fitted: list[int] = []
-    attempt = cluster._one_attempt
+    attempt = cluster._run_attempt
     monkeypatch.setattr(
-        cluster, "_one_attempt", lambda *given, **on: (fitted.append(len(given[0])), attempt(*given, **on))[1]
+        cluster, "_run_attempt", lambda *given, **on: (fitted.append(len(given[0])), attempt(*given, **on))[1]
     )
     found = cluster_pairs(queries, documents, domains, cluster_size=50, seed=0)
     assert sorted(set(fitted)) == [400, 640]

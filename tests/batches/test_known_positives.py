@@ -7,9 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from repro.batches.directions import mask_directions
-from repro.batches.known_positives import KnownPositives, find_links
-from repro.batches.mask import compute_content_keys, mask_false_negatives
+from repro.batches.mask import KnownPositives, compute_content_keys, find_links, mask_directions, mask_false_negatives
 from repro.batches.negatives import mine_negatives
 from repro.data.pairs import Row, write_pairs
 from repro.pipeline.inputs import Inputs
@@ -51,7 +49,7 @@ def test_batches_mask_known_positives() -> None:
     known = known_of(queries, documents)
     pairs, negatives = np.arange(0, 40, 3), rng.integers(0, 40, 14)
     rows = np.concatenate([pairs, negatives])
-    known_BM = known.among(pairs, compute_content_keys([documents[row] for row in rows]))
+    known_BM = known.find_in_batch(pairs, compute_content_keys([documents[row] for row in rows]))
     masked = mask_false_negatives(
         compute_content_keys([documents[row] for row in rows]), None, known_BM=known_BM, num_hard_negatives=1
     )
@@ -137,7 +135,7 @@ def test_a_run_that_masks_has_no_meeting(
 def test_no_gradient_between_a_query_and_a_known_positive() -> None:
     """Under both losses: with one pair whose only other document is a known positive, nothing is pushed away."""
     queries, documents = ["one query", "one query"], ["first", "second"]
-    known_BM = known_of(queries, documents).among(np.arange(2), compute_content_keys(documents))
+    known_BM = known_of(queries, documents).find_in_batch(np.arange(2), compute_content_keys(documents))
     masked = mask_false_negatives(compute_content_keys(documents), None, known_BM=known_BM)
     vectors = torch.randn(2, 2, 4, generator=torch.Generator().manual_seed(0)).requires_grad_()
     info_nce(vectors[0], vectors[1], masked_QM=torch.from_numpy(masked)).loss.backward()

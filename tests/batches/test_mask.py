@@ -18,10 +18,10 @@ Batch = tuple[np.ndarray, np.ndarray, float, int]
 
 @st.composite
 def batches(draw: st.DrawFn) -> Batch:
-    """Scores (some equal, some negative), repeated texts, hard negatives, a margin."""
+    """Scores (some equal, some negative; none 0, which a text of unknown tokens has), repeated texts, a margin."""
     num_pairs, num_hard = draw(st.integers(1, 5)), draw(st.integers(0, 3))
     num_documents = num_pairs * (1 + num_hard)
-    values = st.sampled_from([-0.75, -0.5, -0.25, 0.0, 0.25, 0.5])
+    values = st.sampled_from([-0.75, -0.5, -0.25, 0.125, 0.25, 0.5])
     num_scores = num_pairs * num_documents
     scores = np.array(draw(st.lists(values, min_size=num_scores, max_size=num_scores)))
     keys = np.array(draw(st.lists(st.integers(-2, 3), min_size=num_documents, max_size=num_documents)))

@@ -103,7 +103,7 @@ def test_stored_vectors_are_in_the_order_of_the_texts(
 
 def test_repeated_texts_are_embedded_once(tmp_path: Path) -> None:
     class Counting:
-        num_dimensions, looks_at_neighbours = 2, True
+        num_dimensions, depends_on_batch = 2, True
 
         def __init__(self) -> None:
             self.seen = []
@@ -130,8 +130,8 @@ class Noting:
 
     num_dimensions = 3
 
-    def __init__(self, looks_at_neighbours: bool) -> None:
-        self.looks_at_neighbours, self.num_calls = looks_at_neighbours, 0
+    def __init__(self, depends_on_batch: bool) -> None:
+        self.depends_on_batch, self.num_calls = depends_on_batch, 0
 
     def embed(self, texts: Sequence[str], max_tokens: int) -> np.ndarray:
         self.num_calls += 1
@@ -157,7 +157,7 @@ def test_blocks_are_those_of_one_sort_over_all_texts(tmp_path: Path, monkeypatch
 
 def test_word_vectors_do_not_depend_on_what_is_embedded_with_them(tmp_path: Path) -> None:
     words = load_surrogate("minilm-words")
-    assert not words.looks_at_neighbours
+    assert not words.depends_on_batch
     texts = [f"{'kidney liver bone queue bucket policy '[: n % 37]} {n % 50}" for n in range(300)]
     together, apart = words.embed(texts, 16), [words.embed([text], 16)[0] for text in texts]
     np.testing.assert_array_equal(together, apart)
@@ -167,7 +167,7 @@ def test_word_vectors_do_not_depend_on_what_is_embedded_with_them(tmp_path: Path
 
 def test_nothing_is_written_when_the_encoder_fails(tmp_path: Path) -> None:
     class Failing:
-        num_dimensions, looks_at_neighbours = 2, True
+        num_dimensions, depends_on_batch = 2, True
 
         def embed(self, texts: Sequence[str], max_tokens: int) -> Never:
             raise RuntimeError("no")

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from repro.batches import tour
-from repro.batches.tour import greedy_tour
+from repro.batches import pack
+from repro.batches.pack import greedy_tour
 
 
 def tour_by_definition(centroids: np.ndarray, start: int) -> list[int]:
@@ -27,7 +27,7 @@ def test_the_tour_is_the_brute_force_tour(num_centroids: int, seed: int) -> None
 
 
 def test_looking_into_all_cells_gives_the_brute_force_tour(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tour, "NUM_PROBES", 10**6)
+    monkeypatch.setattr(pack, "NUM_PROBES", 10**6)
     centroids = np.random.default_rng(3).normal(size=(300, 6)).astype(np.float32)
     assert greedy_tour(centroids, 7, small=10).tolist() == tour_by_definition(centroids, 7)
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from repro.batches.directions import mask_directions
-from repro.batches.mask import compute_content_keys, mask_false_negatives
+from repro.batches.fixed_encoder import FixedEncoder
+from repro.batches.mask import compute_content_keys, mask_directions, mask_false_negatives
 from repro.batches.surrogate import check_vectors, load_surrogate
 from repro.data.tokens import load_tokenizer, tokenize, unknown_tokens
 
@@ -48,3 +48,20 @@ def test_texts_of_nan_vectors_are_named() -> None:
     vectors[1, 0] = np.nan
     with pytest.raises(ValueError, match="1 text, the first is 'b'"):
         check_vectors(vectors, ["a", "b", "c"])
+
+
+def test_encoders_name_texts_of_nan_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An encoder that is loaded for evaluation, or for batches without stored vectors, names the text, too."""
+
+    class Broken:
+        num_dimensions, looks_at_neighbours = 2, False
+
+        def embed(self, texts: list[str], max_tokens: int) -> np.ndarray:
+            return np.array([[np.nan if "bad" in text else 1.0, 0.0] for text in texts], np.float32)
+
+    monkeypatch.setattr("repro.batches.fixed_encoder.load_surrogate", lambda name: Broken())
+    encoder = FixedEncoder("x", 40)
+    assert encoder.encode(["good"]).shape == (1, 2)
+    for encode in (encoder.encode, encoder.embed):
+        with pytest.raises(ValueError, match="1 text, the first is 'a bad one'"):
+            encode(["good", "a bad one"])

@@ -184,3 +184,6 @@ def test_empty_texts_are_counted_or_refused(tmp_path: Path) -> None:
     write_beir_folder(tmp_path / "none", replace(SMALL, documents=("", "", " ")))
     with pytest.raises(ValueError, match="all of its 3 documents"):
         load_beir(tmp_path / "none")
+    write_beir_folder(tmp_path / "unasked", replace(SMALL, queries=("", " ")))
+    with pytest.raises(ValueError, match="all of its 2 judged queries"):
+        load_beir(tmp_path / "unasked")

@@ -36,31 +36,31 @@ def theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_folders_with_a_test_split_alone_become_a_suite_that_scores_as_the_folder_does(
     theirs: Path, what: str, names: list[str]
 ) -> None:
-    shown = typed("data", "import", str(theirs / what), "--name", "others")
-    assert f"evaluation set of {count_noun(len(names), 'collection')}: " in shown and "--suite others" in shown
-    assert [dataset.name for dataset in open_suite("others").datasets] == names
+    shown = typed("data", "import", str(theirs / what), "--name", "theirs")
+    assert f"evaluation set of {count_noun(len(names), 'collection')}: " in shown and "--suite theirs" in shown
+    assert [dataset.name for dataset in open_suite("theirs").datasets] == names
     named, folder = (
         json.loads(typed("evaluate", "--model", "bm25", "--suite", suite, "--json"))["metrics"]
-        for suite in ("others", str(theirs / what))
+        for suite in ("theirs", str(theirs / what))
     )
-    assert list(named.values()) == list(folder.values()) and named["others/mean/ndcg_at_10"] > 0
+    assert list(named.values()) == list(folder.values()) and named["theirs/mean/ndcg_at_10"] > 0
 
 
 def test_nothing_can_be_trained_on_it_and_the_line_says_what_it_is_for(theirs: Path) -> None:
-    corpus = bring(theirs / "one", name="others")
-    assert find_imported("others").only_evaluates
+    corpus = bring(theirs / "one", name="theirs")
+    assert find_imported("theirs").only_evaluates
     for action in (
-        lambda: typed("data", "plan", "others"),
-        lambda: typed("data", "show", "others"),
-        lambda: check_available([base("smoke", corpus=corpus.corpus, suite="others")]),
+        lambda: typed("data", "plan", "theirs"),
+        lambda: typed("data", "show", "theirs"),
+        lambda: check_available([base("smoke", corpus=corpus.corpus, suite="theirs")]),
         lambda: bring(theirs / "two", name="more", hold_out=["x"]),
     ):
         with pytest.raises(ValueError, match="to train on"):
             action()
-    check_available([base("smoke", suite="others", corpus="planted-tiny")])
+    check_available([base("smoke", suite="theirs", corpus="planted-tiny")])
 
 
 def test_a_folder_with_pairs_to_train_on_is_still_a_corpus(theirs: Path) -> None:
     write_beir_folder(theirs / "one", collection(), split="train")
     with pytest.raises(ValueError, match="gave no pair"):  # all of them are evaluated, too
-        bring(theirs / "one", name="others")
+        bring(theirs / "one", name="theirs")

@@ -1,11 +1,13 @@
 """Promises of imported corpora: known by name and content, evaluated on what was asked, never half there."""
 
 import json
+import os
 import re
 import shutil
 import sys
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import pytest
 from click.testing import Result
@@ -23,6 +25,7 @@ from repro.records.lookup import read_runs
 from repro.spec import MTEB_SUITES, base
 from repro.spec.identity import run_id
 from repro.spec.scales import get_scale
+from repro.storage.lease import acquire, lease_folder
 from repro.storage.paths import get_corpora_folder
 
 
@@ -216,28 +219,54 @@ def test_manifests_are_written_for_corpora_that_have_some_and_no_others(monkeypa
     assert [of[0] for of in written] == ["mined", "mined", ["mined"]] and len({of[1:] for of in written}) == 3
 
 
-@pytest.mark.parametrize("slower_is_evaluation", [False, True])
-def test_of_two_imports_under_one_name_the_slower_is_refused_and_the_other_stays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slower_is_evaluation: bool
+@pytest.mark.parametrize("first_is_evaluation", [False, True])
+def test_imports_of_one_name_exclude_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first_is_evaluation: bool
 ) -> None:
-    winner, slower = write_pairs_file(tmp_path / "winner.jsonl"), write_pairs_file(tmp_path / "x.jsonl", num=60)
-    if slower_is_evaluation:
-        slower = tmp_path / "exam"
-        write_beir_folder(slower, Retrieval("exam", ("d",), ("text",), ("q",), ("ask",), {"q": {"d": 1}}))
-    step, first = "write_given" if slower_is_evaluation else "import_corpus", []
+    """While one import runs, another one under its name is refused, and the first is left as it is."""
+    source, other = write_pairs_file(tmp_path / "x.jsonl"), write_pairs_file(tmp_path / "other.jsonl", num=60)
+    if first_is_evaluation:
+        source = tmp_path / "exam"
+        write_beir_folder(source, Retrieval("exam", ("d",), ("text",), ("q",), ("ask",), {"q": {"d": 1}}))
+    step = "write_given" if first_is_evaluation else "import_corpus"
     real = getattr(imported, step)
 
-    def overtaken(*args: Any, **options: Any) -> Any:
-        if not first:
-            first.append(None)
-            first[0] = bring(winner, name="mine")
+    def interrupted(*args: Any, **options: Any) -> Any:
+        result = CliRunner().invoke(app, ["data", "import", str(other), "--name", "mine", "--scale", "smoke"])
+        assert "is being imported by" in str(result.exception)
         return real(*args, **options)
 
-    monkeypatch.setattr(imported, step, overtaken)
-    result = CliRunner().invoke(app, ["data", "import", str(slower), "--name", "mine", "--scale", "smoke"])
-    assert "was made by another process meanwhile and is left as it is" in str(result.exception)
-    assert find_imported("mine") == first[0] and first[0].found.num_kept == 400
+    monkeypatch.setattr(imported, step, interrupted)
+    assert bring(source, name="mine").only_evaluates == first_is_evaluation
+    assert first_is_evaluation or find_imported("mine").found.num_kept == 400
     assert [path.name for path in get_corpora_folder().iterdir()] == ["mine"]
+
+
+@pytest.mark.parametrize("how", ["next import", "prune"])
+def test_killed_imports_are_cleaned_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    """A killed import of an archive leaves two folders: the next import of any name, or prune, removes them."""
+    from slurm.prune import leftovers, remove
+
+    source = write_pairs_file(tmp_path / "x.jsonl")
+    with ZipFile(tmp_path / "x.zip", "w") as archive:
+        archive.write(source, "x.jsonl")
+    going_on = get_corpora_folder() / ".other.1.part"  # of an import that is alive
+    going_on.mkdir(parents=True)
+    with acquire(lease_folder(get_corpora_folder() / "other")):
+        if (child := os.fork()) == 0:
+            imported.import_corpus = lambda *args, **options: os._exit(9)
+            bring(tmp_path / "x.zip", name="mine")
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+        parts = {path for path in get_corpora_folder().iterdir() if path != going_on}
+        assert len(parts) == 2 and sum(len(list(path.rglob("x.jsonl"))) for path in parts) == 1
+        found = {path for path, _ in leftovers([])}
+        assert parts == found
+        if how == "prune":
+            for path in found:
+                remove(path)
+        else:
+            bring(source, name="another")
+        assert going_on.is_dir() and not any(path.exists() for path in parts)
 
 
 def test_a_defect_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -365,7 +394,7 @@ def test_a_corpus_of_tiny_domains_is_batched_as_one(tmp_path: Path) -> None:
 def test_a_file_of_runs_that_was_edited_is_left_and_read(tmp_path: Path) -> None:
     bring(write_pairs_file(tmp_path / "x.jsonl"), name="mine")
     planned = plan_imported("mine", "smoke", quiet)
-    assert not planned.was_edited and '"num_steps": 120 in one of them trains ten times as long' in planned.lines()[-4]
+    assert not planned.was_edited
     rows = json.loads(planned.path.read_text())
     planned.path.write_text(json.dumps([row | {"num_steps": 77} for row in rows[:2]]))
     again = plan_imported("mine", "smoke", quiet)
@@ -447,8 +476,8 @@ def test_an_import_says_each_finding_once(tmp_path: Path) -> None:
     lines = [
         line for line in plan_imported("mine", "smoke", quiet).lines() if "trained on" not in line or "pos" in line
     ]
-    for word in ("judged text", "positives", "256 words", "57%"):
+    for word in ("judged text", "positives", "16 tokens", "57%"):
         assert len([line for line in lines if word in line and "negatives" not in line]) == 1, (word, lines)
-    assert "  300 documents of more than 256 words: models read their beginning only" in lines
+    assert "  300 of 300 documents (100%) are longer than the 16 tokens that a model reads" in lines
     assert "  look at this: 57% of the pairs were left out" in lines and not [one for one in lines if "{" in one]
     assert len([line for line in lines if re.search("negatives.*(taken out|evaluated)", line)]) == 1

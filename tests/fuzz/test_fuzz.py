@@ -39,9 +39,9 @@ from repro.spec import base
 from repro.spec.identity import run_id
 from repro.storage.arrays import load_array
 from repro.storage.lease import look
-from repro.train.metrics import read_metrics
+from repro.train.checkpoint import read_metrics
 from slurm.profiles import _read, _tables, load_profile
-from slurm.states import item_of_run
+from slurm.states import get_run_item
 from slurm.sweep import Submission, read_submissions
 from tests.fuzz.collections import small
 from tests.fuzz.damage import damaged_bytes, damaged_values, damaged_words
@@ -223,7 +223,7 @@ READERS: dict[str, Reader] = {
     "imported corpus": (imported, "corpus.json", read_imported),
     "submission": (submission, "x.json", at_home("sweeps/s/submissions/x.json", read_submissions)),
     "job note": (foreign("x.json", '{"state": "failed", "reason": "x"}'), "x.json",
-                 at_home(f"runs/{run_id(RUN)}/job.json", lambda: item_of_run(RUN).read())),
+                 at_home(f"runs/{run_id(RUN)}/job.json", lambda: get_run_item(RUN).read())),
     "profile": (foreign("x.toml", PROFILE), "x.toml", read_profile),
 }  # fmt: skip
 

@@ -15,8 +15,8 @@ from repro.data.beir import Retrieval, write_beir_folder
 from repro.data.tokens import load_tokenizer
 from repro.evaluate.collections import read_collections
 from repro.interop.beside import Column, Difference, advice, differences
-from repro.interop.cut_documents import cut_share
 from repro.interop.opening import open_model, open_suite
+from repro.interop.read_share import count_read
 from repro.interop.sentence_transformers_folder import export_sentence_transformers
 from tests.interop.test_sentence_transformers import model_of
 
@@ -217,7 +217,7 @@ def test_the_share_of_cut_documents_is_that_of_whole_lengths(desk: Path) -> None
         share = np.mean([len(tokenizer.encode(text).ids) > 40 for text in texts])
         assert (share > 0) == (name == "far")
         for source in ("plain", "exported"):
-            assert cut_share(open_model(source).model, collection) == pytest.approx(share), source
+            assert count_read(open_model(source).model, collection).cut == pytest.approx(share), source
 
 
 @pytest.mark.parametrize("context", ["null", "wrong"])

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from repro.model.frequency import RATE, FrequencyWeights, make_no_words, words_held
+from repro.model.frequency import RATE, FrequencyWeights, make_no_words, mark_words
 from repro.model.texts import Texts
 from tests.model.samples import WORDS, random_texts, small_config, small_model
 
@@ -13,7 +13,7 @@ CLOSE = {"rtol": 1e-5, "atol": 1e-6}
 def test_a_weight_goes_with_the_share_of_documents_that_hold_the_word() -> None:
     weights, texts, documents = FrequencyWeights(4).eval(), random_texts(3), random_texts(5, seed=1, longest=20)
     torch.nn.init.normal_(weights.logits_K, std=0.1)
-    found = weights(texts, words_held(documents, WORDS))
+    found = weights(texts, mark_words(documents, WORDS))
     held = [set(ids[mask.bool()].tolist()) for ids, mask in zip(documents.ids_NS, documents.mask_NS, strict=True)]
     for row, (ids, mask) in enumerate(zip(texts.ids_NS.tolist(), texts.mask_NS.tolist(), strict=True)):
         for column, (word, real) in enumerate(zip(ids, mask, strict=True)):
@@ -26,7 +26,7 @@ def test_a_weight_goes_with_the_share_of_documents_that_hold_the_word() -> None:
 def test_null_vectors_are_no_documents() -> None:
     weights, texts = FrequencyWeights(4).eval(), random_texts(3)
     torch.nn.init.normal_(weights.logits_K, std=0.1)
-    documents, nulls = words_held(random_texts(2, seed=1), WORDS), make_no_words(2, WORDS, torch.device("cpu"))
+    documents, nulls = mark_words(random_texts(2, seed=1), WORDS), make_no_words(2, WORDS, torch.device("cpu"))
     torch.testing.assert_close(weights(texts, torch.cat([documents, nulls])), weights(texts, documents))
     expected = torch.exp(RATE * weights.logits_K[-1]) * texts.mask_NS
     torch.testing.assert_close(weights(texts, nulls), expected)
@@ -68,7 +68,7 @@ def test_the_null_context_and_a_null_in_training_are_learned() -> None:
     texts = random_texts(1)
     twins = Texts(texts.ids_NS.expand(64, -1), texts.mask_NS.expand(64, -1))
     weights = model.second_stage_model.frequency_weights
-    found = weights.train()(twins, words_held(random_texts(6, seed=2), WORDS))
+    found = weights.train()(twins, mark_words(random_texts(6, seed=2), WORDS))
     assert len(torch.unique(found.round(decimals=4), dim=0)) == 2
     model.set_context(None)
     assert model.context_CE.shape == (6, 16 + WORDS)

@@ -178,7 +178,7 @@ def test_chunks_checkpoints_and_encoding_are_tried(look: Callable[[torch.device]
 
 
 def test_a_chunk_that_drops_other_contexts_is_no_good(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(RandomState, "restored", lambda self: nullcontext())
+    monkeypatch.setattr(RandomState, "restore", lambda self: nullcontext())
     assert not gpu._in_chunks(CPU)[0]
 
 
@@ -203,9 +203,9 @@ def test_layers_are_checkpointed_under_the_name_of_transformers_5_17(monkeypatch
         monkeypatch.delattr(PreTrainedModel, f"activation_checkpointing_{verb}")
         monkeypatch.setattr(PreTrainedModel, f"gradient_checkpointing_{verb}", do)
     backbone = build_backbone(TINY.config, 1)
-    backbone.keep_less(True)
+    backbone.set_checkpointing(True)
     assert backbone.model.is_gradient_checkpointing
-    backbone.keep_less(False)
+    backbone.set_checkpointing(False)
     assert not backbone.model.is_gradient_checkpointing
 
 

@@ -111,11 +111,16 @@ def test_a_file_that_the_hub_listed_must_be_there_in_its_size(cache: Path) -> No
 def test_a_local_folder_needs_whole_weights_every_shard_and_the_files_of_its_modules(tmp_path: Path) -> None:
     (folder := tmp_path / "mine").mkdir()
     (folder / "config.json").write_text("{}")
-    assert not encoder(str(folder)).is_here()
+
+    def local() -> Need:
+        runs = [base("desk", surrogate=str(folder), filter="surrogate")]
+        return next(need for need in list_requirements(runs) if need.name == f"encoder {folder}")
+
+    assert not local().is_here()
     with pytest.raises(ValueError, match="still lacks"):
-        encoder(str(folder)).bring(quiet)
+        local().bring(quiet)
     end(folder)
-    assert encoder(str(folder)).is_here()
+    assert local().is_here()
     whole = (folder / "model.safetensors").read_bytes()
     (folder / "model.safetensors").write_bytes(whole[:-1])
     assert "whole weights" in "".join(lacks_of_encoder(str(folder)))

@@ -128,9 +128,9 @@ def test_data_that_cannot_be_brought_says_what_to_do() -> None:
 def test_a_plan_for_tasks_of_mteb_of_which_nothing_is_here_does_not_load_mteb(own_home: Path) -> None:
     words = """
 import sys
-from repro.planning.requirements import lacks_of
+from repro.planning.requirements import list_missing_requirements
 from repro.spec import base
-print(*lacks_of([base("smoke", measure="mteb", suite="mteb-retrieval")]), sep="\\n")
+print(*list_missing_requirements([base("smoke", measure="mteb", suite="mteb-retrieval")]), sep="\\n")
 assert "mteb" not in sys.modules, "it takes seconds"
 """
     done = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True)

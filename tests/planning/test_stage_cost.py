@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow.compute as pc
 import pytest
 
-from benchmarks.generated_pairs import generated_blocks
+from benchmarks.generated_pairs import generate_blocks
 from repro.data.own.imported import bring
 from repro.data.pairs import read_pairs
 from repro.data.paper.hub import UNSUPERVISED
@@ -73,16 +73,16 @@ def test_the_stages_are_those_of_the_graph_of_every_run_and_of_the_trainings_bef
         f"nomic-unsupervised, 2 of its sources, {gooaq_and_paq:,} pairs",
     ]
     surrogates = {"embeddings by gtr-t5-base", "embeddings by nomic-embed-text-v1"}
-    trained = {"corpus", "selection", "tokens of 64", "keys", "start of a training"}
+    trained = {"corpus", "selection", "tokens of 64", "keys", "positives", "start of a training"}
     assert set(by_pairs["nomic-supervised, 1,800,000 pairs"]) == {*trained, *surrogates, "negatives of 7"}
     assert {"corpus", "tokens of 64", "start of a training"} <= set(by_pairs["nomic-unsupervised, 238,998,494 pairs"])
-    assert set(by_pairs["nomic-unsupervised, 1,048,576 pairs"]) == {"selection", "keys", *surrogates}
+    assert set(by_pairs["nomic-unsupervised, 1,048,576 pairs"]) == {"selection", "keys", "positives", *surrogates}
     assert gooaq_and_paq == pytest.approx(238_998_494 / 234_553_344 * sum(domain_sizes_printed("paq", "gooaq")))
 
 
 def test_an_import_takes_time_by_the_bytes_and_disk_beside_it(tmp_path: Path) -> None:
     """The declared corpus has 300 GB of 239 million pairs, 1255 bytes each, where the bench's have 346 of text."""
-    block = next(generated_blocks(20_000))
+    block = next(generate_blocks(20_000))
     sizes = [pc.sum(pc.binary_length(block[side])).as_py() / block.num_rows for side in ("query", "document")]
     assert pytest.approx(sum(sizes), rel=0.01) == GENERATED_BYTES
     corpus = next(cost for cost in estimate_stage_costs([CLUSTERED]) if cost.name == "corpus")

@@ -13,7 +13,7 @@ from repro.records.provenance import PACKAGES, explain_git_is_silent, get_code_i
 from repro.storage.paths import PACKAGE
 
 MOVE_NO_NUMBER = {
-    *("rich", "typer", "click", "jinja2", "markupsafe", "yaml"),  # what is typed and shown
+    *("rich", "typer", "click", "jinja2", "markupsafe", "yaml", "matplotlib", "statsmodels"),  # what is typed and shown
     *("huggingface_hub", "datasets", "pyarrow", "beir"),  # where text and weights are read from: their digests decide
 }
 OURS = {"repro", "experiments", "figures", "slurm"}

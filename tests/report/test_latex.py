@@ -28,7 +28,7 @@ def test_everything_shown_of_published_records_is_ascii_in_latex_and_compiles(
 ) -> None:
     app(["show", "all", "--format", "latex"], standalone_mode=False)
     out = capsys.readouterr().out
-    assert out.count(r"\begin{tabular}") >= len(artefacts())
+    assert out.count(r"\begin{tabular}") >= sum(bool(experiment.runs("desk")) for experiment, _ in artefacts().values())
     assert {letter for letter in out if not letter.isascii()} == set()
     if shutil.which("pdflatex"):
         body = "\\noindent\n" + out.replace("\n\n", "\n\n\\noindent\n")

@@ -49,7 +49,7 @@ def test_check_prints_a_ledger_and_a_tally_for_each_paper(capsys: pytest.Capture
 
 def test_the_page_has_each_papers_claims_in_its_own_block() -> None:
     pages = renewed_pages(judged("M2.a", "T1.b"), "smoke")
-    text = next(text for path, text in pages.items() if path.name == "RESULTS.md")
+    text = next(text for path, text in pages.items() if path.name == "CLAIMS.md")
     blocks = {
         paper: text.split(f"<!-- {name} -->")[1].split(f"<!-- {name} end -->")[0] for paper, name in LEDGERS.items()
     }

@@ -1,12 +1,15 @@
 """The table of a file of runs says what sets each run apart, and what the seeds of a setting have in common."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from repro.records.store import write_record
 from repro.report.scores import make_pivot_view, make_scores_view
 from repro.spec import Run, base, grid
+from repro.spec.identity import run_id
 from repro.storage.paths import get_local_records
 from tests.hand_made import write_scores
 
@@ -47,6 +50,28 @@ def test_a_run_alone_is_called_by_its_architecture() -> None:
     record(recorded, 0.5)
     view = make_scores_view([recorded, missing])
     assert [line[1] for line in view.rows] == ["biencoder"] and not view.notes
+
+
+def test_context_blind_run_has_its_name() -> None:
+    """A run without a score under its own corpus has a line of its own, in the table and in a pivot."""
+    runs = grid(
+        base("desk", architecture="contextual", sequence_dropout=1.0, test_contexts="null"),
+        learning_rate=(0.001, 0.002),
+    )
+    for run, score in zip(runs, (0.5, 0.25), strict=True):
+        metrics = {f"desk+null/{name}/ndcg_at_10": score for name in ("a", "mean")}
+        write_record(get_local_records(), run, metrics=metrics, arrays={}, provenance={"suite": {"datasets": []}})
+    assert [line[:2] for line in make_scores_view(runs).rows] == [
+        (run_id(run), "contextual, null context") for run in runs
+    ]
+    one, other = (replace(run, batch_size=size) for run, size in zip(runs, (16, 64), strict=True))
+    for run in (one, other):
+        metrics = {"desk+null/mean/ndcg_at_10": 0.75}
+        write_record(get_local_records(), run, metrics=metrics, arrays={}, provenance={"suite": {"datasets": []}})
+    cells = [
+        cell for line in make_pivot_view([*runs, one, other], "learning_rate", "batch_size").rows for cell in line[1:]
+    ]
+    assert sorted(cells) == ["25.0", "50.0", "75.0", "75.0", "–", "–"]
 
 
 def test_pivot_has_the_mean_of_each_cell() -> None:

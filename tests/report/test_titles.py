@@ -32,7 +32,7 @@ def test_no_two_artefacts_are_listed_under_the_same_words(capsys: pytest.Capture
     list_artefacts(as_json=True)
     titles = {row["artefact"]: row["title"] for row in json.loads(capsys.readouterr().out)}
     assert len(set(titles.values())) == len(titles) == len(artefacts())
-    assert titles["figure4"] == "Score with and without the filter, training by training"
+    assert titles["figure4"] == "Score with and without the filter, run by run"
     assert titles["table7"] == "Two phases"
 
 

@@ -13,13 +13,13 @@ import pytest
 from repro.spec import base
 from repro.storage.lease import acquire
 from slurm.start import cancel
-from slurm.states import item_of_run
+from slurm.states import get_run_item
 
 RUN = base("smoke", num_steps=5)
 
 
 def test_a_process_that_only_has_the_number_of_the_owner_elsewhere_is_left_alone(own_home: Path) -> None:
-    item = item_of_run(RUN)
+    item = get_run_item(RUN)
     item.lease_folder.mkdir(parents=True)
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as stranger:
         told = {"host": socket.gethostname(), "pid": stranger.pid, "machine": "this boot pid:[another]", "born": "1"}
@@ -33,7 +33,7 @@ def test_a_process_that_only_has_the_number_of_the_owner_elsewhere_is_left_alone
 def test_the_process_that_holds_the_lease_is_told_at_once(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[tuple[int, int]] = []
     monkeypatch.setattr(os, "kill", lambda *words: told.append(words))
-    lease = acquire(item_of_run(RUN).lease_folder)
+    lease = acquire(get_run_item(RUN).lease_folder)
     assert lease is not None
     with lease:
         cancel([RUN])

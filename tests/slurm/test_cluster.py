@@ -21,7 +21,7 @@ from repro.storage.paths import CHECKOUT, get_local_records, get_sweeps_folder
 from slurm.profiles import Profile, load_profile
 from slurm.scheduler import queue
 from slurm.start import LaunchOptions, cancel, start
-from slurm.states import item_of_run
+from slurm.states import get_run_item
 from slurm.status import Snapshot, statuses, why
 from slurm.sweep import read_submissions
 from tests.slurm.stand_in import HOOKS, traced
@@ -88,7 +88,7 @@ def undisturbed(run: Run, monkeypatch: pytest.MonkeyPatch, home: Path) -> float:
     (home / "undisturbed").mkdir()
     for stage in stages_of(run):
         stage.build()
-    item_of_run(run).folder.mkdir(parents=True)
+    get_run_item(run).folder.mkdir(parents=True)
     return execute(run, should_stop=lambda: False, progress=print).metrics["value"]
 
 
@@ -210,14 +210,14 @@ def test_a_cancelled_run_stays_so_until_it_is_retried(with_our_verb: bool) -> No
     assert launch(run) == ["1 run asked for, 0 to start, 1 failed or cancelled (--retry takes them up again)"]
     launch(run, retry=True)
     until(recorded(run))
-    assert "begin" in traced()[0] or len(owners(item_of_run(run).lease_folder)) == 2
+    assert "begin" in traced()[0] or len(owners(get_run_item(run).lease_folder)) == 2
 
 
 def test_a_killed_job_is_told_from_the_disk_and_launched_again() -> None:
     [run] = SLOW
     launch(run)
     until(begun(run))
-    os.kill(owners(item_of_run(run).lease_folder)[-1].pid, signal.SIGKILL)
+    os.kill(owners(get_run_item(run).lease_folder)[-1].pid, signal.SIGKILL)
     until(lambda: statuses([run])[0].state == "interrupted" and not statuses([run])[0].live_on)
     assert "died without a word" in statuses([run])[0].reason
     launch(run)

@@ -20,7 +20,7 @@ from repro.spec import Run, base, grid
 from repro.spec.identity import run_id
 from repro.storage.lease import look, owners
 from repro.storage.paths import CHECKOUT, get_local_records, run_folder
-from slurm.states import item_of_run
+from slurm.states import get_run_item
 from slurm.status import RunStatus, statuses
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow]
@@ -50,14 +50,16 @@ def race(file: Path) -> list[subprocess.Popen[str]]:
 def look_twice() -> list[RunStatus]:
     """Where all stand; what is said must be so, unless it changed while we looked."""
     recorded = [has_record(get_local_records(), run) for run in RUNS]
-    alive = [owner.is_alive if (owner := look(item_of_run(run).lease_folder)) else False for run in RUNS]
+    alive = [owner.is_alive if (owner := look(get_run_item(run).lease_folder)) else False for run in RUNS]
     found = statuses(RUNS)
     for run, status, was_recorded, was_alive in zip(RUNS, found, recorded, alive, strict=True):
         is_recorded = has_record(get_local_records(), run)
         assert status.state == "recorded" or not was_recorded
         assert status.state != "recorded" or is_recorded
         assert (
-            status.state in ("running", "recorded") or not was_alive or not look(item_of_run(run).lease_folder).is_alive
+            status.state in ("running", "recorded")
+            or not was_alive
+            or not look(get_run_item(run).lease_folder).is_alive
         )
         assert status.state in ("recorded", "running", "queued", "interrupted", "missing"), status
     return found
@@ -74,7 +76,7 @@ def disturb(found: list[RunStatus], kills: int, requeues: int, number: int) -> t
     if requeues and (not kills or number % 3 == 1):
         done = subprocess.run(["scontrol", "requeue", victim.job_id], check=False)
         return kills, requeues - (done.returncode == 0)
-    owner = look(item_of_run(next(run for run in RUNS if run_id(run) == victim.id)).lease_folder)
+    owner = look(get_run_item(next(run for run in RUNS if run_id(run) == victim.id)).lease_folder)
     assert owner is not None
     if not owner.is_alive:
         return kills, requeues
@@ -121,7 +123,7 @@ def without_speed(record: Record) -> dict[str, float]:
 
 def assert_nobody_worked_twice(runs: tuple[Run, ...]) -> None:
     """Exactly one owner ended each run, each step was logged once, and all disturbances together were eight."""
-    history = [owners(item_of_run(run).lease_folder) for run in runs]
+    history = [owners(get_run_item(run).lease_folder) for run in runs]
     assert all([owner.outcome for owner in each].count("") == 1 for each in history)
     assert sum(owner.outcome is None for each in history for owner in each) == NUM_KILLS
     for run in runs:

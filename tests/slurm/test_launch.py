@@ -24,12 +24,12 @@ from repro.storage.paths import CHECKOUT, get_local_records, run_folder
 from slurm.batches import order_batches
 from slurm.launch import SubmittedJob
 from slurm.profiles import Profile
-from slurm.scheduler import OF_A_JOB, Queued, outside_of_job, queue
+from slurm.scheduler import JOB_VARIABLES, Queued, hide_enclosing_job, queue
 from slurm.start import LaunchOptions, cancel, check_site, scripts, start
-from slurm.states import item_of_run
+from slurm.states import get_run_item
 from slurm.status import statuses, why
-from slurm.sweep import Task, after_makers, build_tasks, read_submissions
-from slurm.trainings import missing_trainings
+from slurm.sweep import Task, add_run_dependencies, build_tasks, read_submissions
+from slurm.trainings import list_missing_trainings
 from tests.slurm.stand_in import HOOKS, traced
 
 PROFILE = Profile(
@@ -224,7 +224,7 @@ def test_runs_wait_for_a_first_phase_but_for_no_training_that_is_there(slurm_in_
     phased = base("smoke", num_steps=3, pretraining_corpus="desk", num_pretraining_steps=3)
     other = replace(phased, num_steps=4)
     alike = replace(other, context_seed=1)
-    tasks = after_makers(build_tasks((phased, other, alike), PROFILE, code={}, hooks=HOOKS), {})
+    tasks = add_run_dependencies(build_tasks((phased, other, alike), PROFILE, code={}, hooks=HOOKS), {})
     names = [run_id(run) for run in (phased, other, alike)]
     assert [task.after for task in tasks if task.item.kind == "run"] == [(), (names[0],), (names[1], names[0])]
     made = order_batches(tasks, max_array_size=3, num_at_once=2)
@@ -235,21 +235,21 @@ def test_runs_wait_for_a_first_phase_but_for_no_training_that_is_there(slurm_in_
         lease = acquire(folder / "training")
         assert lease is not None
         (folder / "checkpoint.safetensors").touch()
-        assert missing_trainings(phase), "its owner is not done"
+        assert list_missing_trainings(phase), "its owner is not done"
         lease.release()
-    assert [missing_trainings(run) for run in (phased, other)] == [(), (get_training_id(other),)]
-    after = [task.after for task in after_makers(tasks, {}) if task.item.kind == "run"]
+    assert [list_missing_trainings(run) for run in (phased, other)] == [(), (get_training_id(other),)]
+    after = [task.after for task in add_run_dependencies(tasks, {}) if task.item.kind == "run"]
     assert after == [(), (), (names[1],)]
 
 
 @pytest.mark.parametrize("num_at_once", [1, 2, 3, 5, 8, 100])
 def test_no_launch_runs_more_at_once_than_its_profile_says(num_at_once: int) -> None:
     runs = (*RUNS, *(replace(run, sampler="cluster", cluster_size=8) for run in RUNS), *ALIKE[1:])
-    tasks = after_makers(build_tasks(runs, PROFILE, code={}, hooks=HOOKS), {})
+    tasks = add_run_dependencies(build_tasks(runs, PROFILE, code={}, hooks=HOOKS), {})
     made = order_batches(tasks, max_array_size=3, num_at_once=num_at_once)
     arrays = {batch.name: batch for batch in made if not batch.is_stage}
     assert sorted(task.name for batch in arrays.values() for task in batch.tasks) == sorted(
-        item_of_run(run).name for run in runs
+        get_run_item(run).name for run in runs
     )
     free = [batch for batch in arrays.values() if not batch.after]
     assert sum(batch.num_at_once for batch in free) <= num_at_once
@@ -332,7 +332,7 @@ def test_a_job_runs_in_submitits_debug_executor(own_home: Path, monkeypatch: pyt
     executor = AutoExecutor(own_home / "jobs", cluster="debug")
     [job] = executor.submit_array([SubmittedJob(job_for(RUNS[0]).job)])
     assert job.result() == "done"
-    note = item_of_run(RUNS[0]).read()
+    note = get_run_item(RUNS[0]).read()
     assert note is not None
     assert (note.state, note.job_id) == ("done", job.job_id)
     assert len(read_records(get_local_records())) == 1
@@ -347,9 +347,9 @@ def test_a_job_interrupted_in_submitits_local_executor_is_started_again(
     executor = AutoExecutor(own_home / "jobs", cluster="local")
     executor.update_parameters(timeout_min=5)
     [job] = executor.submit_array([SubmittedJob(job_for(run).job)])
-    while f"begin {item_of_run(run).name} at 0" not in traced():
+    while f"begin {get_run_item(run).name} at 0" not in traced():
         time.sleep(0.05)
-    os.kill(owners(item_of_run(run).lease_folder)[-1].pid, signal.SIGUSR2)
+    os.kill(owners(get_run_item(run).lease_folder)[-1].pid, signal.SIGUSR2)
     assert job.result() == "done"
     begins = [int(line.rsplit(" ", 1)[1]) for line in traced() if line.startswith("begin")]
     assert len(begins) == 2
@@ -395,21 +395,21 @@ def test_sigusr2_pickles_the_job_again_and_asks_slurm_to_requeue_it(
 
 def test_job_variables_are_hidden_from_sbatch(monkeypatch: pytest.MonkeyPatch) -> None:
     """Inside a job its own variables go and those of the site stay; outside of one, all stay; all come back."""
-    for name in [name for name in os.environ if name.startswith(OF_A_JOB)]:
+    for name in [name for name in os.environ if name.startswith(JOB_VARIABLES)]:
         monkeypatch.delenv(name)
     told = {"SLURM_ARRAY_TASK_ID": "5", "SLURM_MEM_PER_CPU": "300", "SLURM_CONF": "/c", "SBATCH_EXPORT": "NONE"}
     told |= {"CUDA_VISIBLE_DEVICES": "3", "SUBMITIT_FOLDER": "/f"}
     for name, value in told.items():
         monkeypatch.setenv(name, value)
-    with outside_of_job() as num_hidden:
+    with hide_enclosing_job() as num_hidden:
         assert num_hidden == 0
         assert told.items() <= os.environ.items()
     monkeypatch.setenv("SLURM_JOB_ID", "7")
-    with outside_of_job() as num_hidden:
+    with hide_enclosing_job() as num_hidden:
         left = {name for name in (*told, "SLURM_JOB_ID") if name in os.environ}
     assert (left, num_hidden) == ({"SLURM_CONF", "SBATCH_EXPORT", "CUDA_VISIBLE_DEVICES"}, 4)
     monkeypatch.setenv("SLURM_JOB_GPUS", "3")
-    with outside_of_job():
+    with hide_enclosing_job():
         assert "CUDA_VISIBLE_DEVICES" not in os.environ
     assert told.items() <= os.environ.items()
 

@@ -21,13 +21,13 @@ from repro.spec.identity import get_training_id, run_id
 from repro.stopping import Interrupted, Stopped
 from repro.storage.lease import Lease, acquire, owners
 from repro.storage.paths import CHECKOUT, get_local_records, run_folder
-from repro.train.steps_done import CHECKPOINT_FILE
-from slurm.job import Job, _WrittenDown
+from repro.train.checkpoint import CHECKPOINT_FILE
+from slurm.job import Job, _OutcomeRecorder
 from slurm.local import make_slots
 from slurm.profiles import Profile
 from slurm.signals import Stop
 from slurm.start import LaunchOptions, cancel, start
-from slurm.states import JobState, item_of_run
+from slurm.states import JobState, get_run_item
 from slurm.status import statuses
 from tests.slurm.stand_in import HOOKS, stages_of, traced
 
@@ -104,7 +104,7 @@ def test_a_failed_run_tells_why_and_is_tried_again_only_on_request(own_home: Pat
     launch(*RUNS, bad)
     [status] = statuses([bad])
     assert (status.state, status.reason) == ("failed", "ValueError: seed 13 brings bad luck")
-    note = item_of_run(bad).read()
+    note = get_run_item(bad).read()
     assert note is not None
     assert "in execute" in note.trace
     assert "bad luck" in Path(status.log).read_text()
@@ -141,7 +141,7 @@ def test_two_launchers_do_each_run_once(monkeypatch: pytest.MonkeyPatch) -> None
     assert sorted(line for line in traced() if line.startswith("begin")) == sorted(
         f"begin {run_id(run)} at 0" for run in runs
     )
-    assert all(len(owners(item_of_run(run).lease_folder)) == 1 for run in runs)
+    assert all(len(owners(get_run_item(run).lease_folder)) == 1 for run in runs)
 
 
 SHARED = grid(base("smoke", num_steps=5), context_seed=(0, 1))
@@ -186,18 +186,18 @@ def test_a_killed_run_is_started_again_and_ends_the_same(own_home: Path, monkeyp
     run = LONG[0]
     process = launcher((run,))
     until(lambda: traced()[-1:] == [f"begin {run_id(run)} at 0"])
-    os.kill(owners(item_of_run(run).lease_folder)[-1].pid, signal.SIGKILL)
+    os.kill(owners(get_run_item(run).lease_folder)[-1].pid, signal.SIGKILL)
     (own_home / "fast").touch()
     said, _ = process.communicate(timeout=200)
     assert "killed (SIGKILL)" in said
     assert states(run) == ["recorded"]
-    assert len(owners(item_of_run(run).lease_folder)) == 2
+    assert len(owners(get_run_item(run).lease_folder)) == 2
     assert statuses([run])[0].num_interruptions == 1
 
 
 def test_a_run_that_is_interrupted_too_often_has_failed() -> None:
     run = RUNS[0]
-    item = item_of_run(run)
+    item = get_run_item(run)
     launch(*RUNS[1:])
     item.write(JobState(state="interrupted", reason="its time was up", num_in_vain=HERE.max_requeues + 1))
     launch(run)
@@ -213,9 +213,9 @@ def test_a_stage_that_another_job_is_building_has_not_died() -> None:
     owner = acquire(stage.item.lease_folder)
     assert owner is not None
     with owner:
-        beside = _WrittenDown(stage.item, JobState(state="running"), Stop(), stage.progress)
+        beside = _OutcomeRecorder(stage.item, JobState(state="running"), Stop(), stage.progress)
         assert beside.state.num_in_vain == 0
-    assert _WrittenDown(stage.item, JobState(state="running"), Stop(), stage.progress).state.num_in_vain == 1
+    assert _OutcomeRecorder(stage.item, JobState(state="running"), Stop(), stage.progress).state.num_in_vain == 1
 
 
 def count_in_sittings(run: Run, *, should_stop: Callable[[], bool], progress: Callable[[str], None]) -> Never:
@@ -236,10 +236,10 @@ def test_only_interruptions_without_progress_count_against_a_run() -> None:
     for sitting in range(1, 8):
         with pytest.raises(Stopped):
             job(Stop(), where=JobState(state="running"))
-        last = item_of_run(run).read()
+        last = get_run_item(run).read()
         assert last is not None and last.state == "interrupted"
         assert (last.num_interruptions, last.num_in_vain) == (sitting, max(0, sitting - 5))
-    item_of_run(run).write(replace(last, state="running"))  # killed without a word, for the third time in vain
+    get_run_item(run).write(replace(last, state="running"))  # killed without a word, for the third time in vain
     with pytest.raises(RuntimeError, match="interrupted 3 times, 2 are allowed without getting any further"):
         job(Stop(), where=JobState(state="running"))
     launch(run, retry=True)
@@ -255,7 +255,7 @@ def test_children_end_with_the_queue_and_leave_a_checkpoint(
     process = launcher(runs)
     until(lambda: states(*runs) == ["running"] * 2 and len(traced()) >= 3)
     time.sleep(0.5)
-    pids = [owners(item_of_run(run).lease_folder)[-1].pid for run in runs]
+    pids = [owners(get_run_item(run).lease_folder)[-1].pid for run in runs]
     process.send_signal(end)
     process.communicate(timeout=200)
     until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
@@ -267,7 +267,7 @@ def test_children_end_with_the_queue_and_leave_a_checkpoint(
     values = [record.metrics["value"] for record in read_records(get_local_records())]
     for run in runs:
         (get_local_records() / f"{run_id(run)}.json").unlink()
-        (item_of_run(run).folder / "checkpoint.json").unlink()
+        (get_run_item(run).folder / "checkpoint.json").unlink()
     launch(*runs)
     assert [record.metrics["value"] for record in read_records(get_local_records())] == values
 

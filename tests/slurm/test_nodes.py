@@ -19,7 +19,7 @@ from repro.spec import Run, base
 from repro.spec.identity import run_id
 from repro.storage.lease import acquire
 from repro.storage.paths import CHECKOUT, get_local_records, run_folder
-from repro.train.metrics import read_metrics
+from repro.train.checkpoint import read_metrics
 from slurm import nodes
 from slurm.batches import order_batches
 from slurm.job import Job
@@ -29,7 +29,7 @@ from slurm.profiles import Profile, load_profile
 from slurm.ranks import follow
 from slurm.signals import Stop, Stopped
 from slurm.start import LaunchOptions, start
-from slurm.states import JobState, item_of_run
+from slurm.states import JobState, get_run_item
 from slurm.status import statuses, why
 from slurm.sweep import build_tasks
 from tests.slurm.stand_in import HOOKS
@@ -54,7 +54,7 @@ import json, sys
 from slurm.ranks import follow
 from slurm.signals import Stop, listening
 stop = Stop()
-with listening(stop):
+with handle_stop_signals(stop):
     follow(json.loads(sys.argv[1]), stop, "77", 1)
 """
 
@@ -132,7 +132,7 @@ def test_what_two_nodes_began_one_process_ends_with_the_same_batches(
 @pytest.fixture
 def held() -> Iterator[None]:
     """The lease of the run, as the first node has it."""
-    lease = acquire(item_of_run(RUN).lease_folder, note={"job_id": "77"})
+    lease = acquire(get_run_item(RUN).lease_folder, note={"job_id": "77"})
     assert lease is not None
     with lease:
         yield
@@ -159,11 +159,11 @@ def test_a_node_that_sees_other_files_is_refused_before_anything_starts(
     for stage in list_stages(RUN):
         stage.build(lambda line: None)
     job, attempt = asdict(TWO_NODES), make_attempt_id("77")
-    seen = nodes.what_is_seen(job)
+    seen = nodes.compute_node_digests(job)
     [tokens] = [name for name in seen if name.startswith("stage tokens")]
     thread, came = in_background(lambda: call_meeting(job, attempt, Stop()))
     with monkeypatch.context() as patch:
-        patch.setattr(nodes, "what_is_seen", lambda job: seen | {tokens: "0123456789abcdef"})
+        patch.setattr(nodes, "compute_node_digests", lambda job: seen | {tokens: "0123456789abcdef"})
         leaving, _ = in_background(lambda: join_meeting(job, 1, attempt, Stop()))
         thread.join(60)
     [error] = came

@@ -23,13 +23,13 @@ from repro.records.store import read_record
 from repro.spec import Run, base
 from repro.spec.identity import get_training_id, run_id
 from repro.storage.paths import get_local_records, home, run_folder
-from repro.train.metrics import read_metrics
+from repro.train.checkpoint import read_metrics
 from repro.train.parallel import join_processes
 from slurm import ranks
 from slurm.job import Job
 from slurm.nodes import Meeting
 from slurm.signals import Stop, Stopped
-from slurm.states import JobState, item_of_run
+from slurm.states import JobState, get_run_item
 
 RUN = base("smoke", num_steps=6)
 HERE = JobState(state="running")
@@ -78,7 +78,7 @@ def test_a_rank_that_stops_leaves_its_group_before_it_ends(tmp_path: Path, monke
     described.write_text(json.dumps({"run": asdict(RUN), "execute": f"{__name__}:{join_and_stop.__name__}"}))
     monkeypatch.setattr(sys, "argv", ["ranks", str(described)])
     monkeypatch.setattr(sys, "excepthook", sys.excepthook)
-    for name in ("die_with_parent", "_await_request"):
+    for name in ("die_with_parent", "_watch_for_request"):
         monkeypatch.setattr(ranks, name, lambda asked: None)
     monkeypatch.setenv("RANK", "0")
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
@@ -111,7 +111,7 @@ def test_processes_that_are_told_to_end_leave_a_checkpoint_and_go_on_later() -> 
     with pytest.raises(Stopped):
         job(stop, where=HERE)
     signaller.join()
-    note = item_of_run(run).read()
+    note = get_run_item(run).read()
     assert note is not None
     assert note.state == "interrupted"
     folder = run_folder(run_id(run))
@@ -217,7 +217,7 @@ def test_a_failing_process_fails_the_job_with_its_log(own_home: Path) -> None:
     why = r"one of 2 processes failed \(rank \d on .*: ValueError: a batch of 15 cannot be shared equally by 2 proc"
     with pytest.raises(RuntimeError, match=why):
         Job(run=asdict(run), num_processes=2)(Stop(), where=HERE)
-    note = item_of_run(run).read()
+    note = get_run_item(run).read()
     assert note is not None
     assert note.state == "failed"
     assert json.loads((run_folder(run_id(run)) / "ranks.json").read_text())["num_processes"] == 2

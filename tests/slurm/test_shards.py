@@ -18,9 +18,9 @@ from repro.storage.stages import Stage
 from slurm.batches import order_batches
 from slurm.profiles import Profile, load_profile
 from slurm.prune import leftovers
-from slurm.shards import count_shards, shards_of_stages
+from slurm.shards import count_shards, count_shards_by_stage
 from slurm.start import LaunchOptions, scripts, start
-from slurm.states import item_of_stage
+from slurm.states import get_stage_item
 from slurm.status import Snapshot, statuses, why
 from slurm.sweep import build_tasks, read_submissions
 from tests.slurm.stand_in import HOOKS, stages_of, traced
@@ -142,7 +142,7 @@ def test_stages_of_a_first_phase_are_cut_by_its_own_pairs() -> None:
     profile = Profile(name="p", pairs_per_shard=8)
     for runs in ([second], [second, first], [first, second]):
         few, many = (stage.title for stage in stages(second))
-        assert shards_of_stages(runs, profile, stages) == {few: 2, many: count_shards(first, profile)}
+        assert count_shards_by_stage(runs, profile, stages) == {few: 2, many: count_shards(first, profile)}
     assert count_shards(first, profile) == 30
 
 
@@ -198,9 +198,9 @@ def test_a_killed_shard_of_an_array_is_the_only_one_done_again(own_home: Path) -
     launch(RUN, profile=profile)
     shards = list_shards(clusters(), 3)
     until(lambda: [shard.is_built for shard in shards] == [True, False, True] and "shard 2 of 3" in traced())
-    says = Snapshot().unbuilt_stages([RUN])[clusters().title]
+    says = Snapshot().list_unbuilt_stages([RUN])[clusters().title]
     assert says.startswith("2 of 3 shards built, 1 being built"), says
-    owner = look(item_of_stage(shards[1]).lease_folder)
+    owner = look(get_stage_item(shards[1]).lease_folder)
     assert owner is not None
     os.kill(owner.pid, signal.SIGKILL)
     until(lambda: not statuses([RUN])[0].live_on)

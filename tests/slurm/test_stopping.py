@@ -19,7 +19,7 @@ from repro.stopping import Stopped, stop, unbroken, unwrap_stop
 from repro.storage.paths import CHECKOUT, get_local_records, get_stage_folder, run_folder
 from slurm.job import Job
 from slurm.signals import Stop, handle_stop_signals
-from slurm.states import JobState, item_of_run
+from slurm.states import JobState, get_run_item
 from slurm.status import statuses
 from tests.slurm.stand_in import traced
 
@@ -121,7 +121,7 @@ def test_a_run_stops_while_it_is_measured(way: tuple[signal.Signals, bool, int],
     assert "Traceback" not in said
     assert re.search(rf"stopped: .*{number.name}.*run the same command again", said)
     assert not list(get_local_records().glob("*.json"))
-    note = item_of_run(UNTRAINED).read()
+    note = get_run_item(UNTRAINED).read()
     assert note is not None
     assert (note.state, number.name in note.reason) == ("interrupted", True)
 
@@ -145,7 +145,7 @@ def test_a_training_stops_at_its_next_step_with_a_checkpoint_and_says_so(
     said = end(process, number, after=r"step 50/")
     assert process.returncode == 128 + number, said
     assert re.search(r"stopped after step (\d+) of 1000000; the checkpoint is written", said)
-    assert f"run {run_id(TRAINED)} has a checkpoint: run the same command again to go on from it" in said
+    assert f"run {run_id(TRAINED)} has a checkpoint: run the same command again to resume" in said
     assert (run_folder(run_id(TRAINED)) / "checkpoint.safetensors").exists()
 
 
@@ -226,7 +226,7 @@ def test_a_stop_that_a_library_made_an_error_of_is_a_stop(heard: Stop, capsys: p
     job = Job(run=asdict(UNTRAINED), execute=f"{__name__}:{break_off_an_import.__name__}")
     with pytest.raises(Stopped):
         job(heard, where=JobState(state="running"))
-    note = item_of_run(UNTRAINED).read()
+    note = get_run_item(UNTRAINED).read()
     assert note is not None and (note.state, note.trace) == ("interrupted", "")
     assert run_with_error_handling(lambda: break_off_an_import(UNTRAINED, should_stop=Stop(), progress=None)) == 143
     assert "stopped: told to end" in capsys.readouterr().err

@@ -21,7 +21,7 @@ from slurm.profiles import Profile
 from slurm.prune import leftovers, measure_size, remove
 from slurm.scheduler import Queued
 from slurm.start import LaunchOptions, cancel, start
-from slurm.states import JobState, item_of_run
+from slurm.states import JobState, get_run_item
 from slurm.sweep import Submission
 from tests.slurm.stand_in import HOOKS
 
@@ -76,12 +76,12 @@ def test_status_and_why_tell_of_a_sweep(file: str) -> None:
 
 def test_a_run_that_could_not_write_how_it_ended_is_told_from_one_that_died(file: str) -> None:
     for run in RUNS[:2]:
-        item_of_run(run).write(JobState(state="running"))
-        lease = acquire(item_of_run(run).lease_folder)
+        get_run_item(run).write(JobState(state="running"))
+        lease = acquire(get_run_item(run).lease_folder)
         assert lease is not None
         lease.release()
-    (item_of_run(RUNS[1]).lease_folder / "000001.ended").unlink()  # as if it were killed, and long ago
-    os.utime(item_of_run(RUNS[1]).lease_folder / "000001.json", (0, 0))
+    (get_run_item(RUNS[1]).lease_folder / "000001.ended").unlink()  # as if it were killed, and long ago
+    os.utime(get_run_item(RUNS[1]).lease_folder / "000001.json", (0, 0))
     reasons = [row["reason"] for row in json.loads(type_in("status", file, "--scale", "smoke", "--json").stdout)]
     assert "could not write down how it ended (is the disk full?)" in reasons[0]
     assert "died without a word" in reasons[1]
@@ -148,7 +148,7 @@ def test_fetch_makes_the_corpora_and_verify_agrees(monkeypatch: pytest.MonkeyPat
 
 def test_prune_keeps_a_training_that_another_run_needs_or_works_on(own_home: Path) -> None:
     do(RUNS[0])
-    folder, sibling = item_of_run(RUNS[0]).folder, replace(RUNS[0], context_seed=3)
+    folder, sibling = get_run_item(RUNS[0]).folder, replace(RUNS[0], context_seed=3)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "checkpoint.safetensors").write_bytes(b"0" * 1000)
     assert [path.name for path, _ in leftovers([RUNS[0]])] == ["checkpoint.safetensors"]
@@ -173,7 +173,7 @@ def test_a_record_that_cannot_be_read_is_no_record_and_is_not_made_anew_unasked(
     tried = type_in("launch", file, "--retry")
     assert tried.exit_code == 2 and f"left out: run {run_id(RUNS[0])}: {path}" in tried.output, tried.output
     assert isinstance(type_in("run", file).exception, ValueError) and path.read_text() == whole[:100]
-    (item_of_run(RUNS[0]).folder / "checkpoint.json").touch()
+    (get_run_item(RUNS[0]).folder / "checkpoint.json").touch()
     assert not list(leftovers(RUNS[:1])), "what is not recorded is kept"
     path.write_text(whole)
     assert json.loads(type_in("status", file, "--json").stdout)[0]["state"] == "recorded"
@@ -208,7 +208,7 @@ def test_a_submission_of_earlier_code_is_understood_or_left_alone(own_home: Path
     del earlier["batches_a_step"]
     submitted({run_id(RUNS[1]): earlier, "0" * 12: renamed}, {run_id(RUNS[1]): {"job_id": "7"}})
     assert not list(leftovers(RUNS[:1]))
-    assert Job(run=earlier).item == item_of_run(RUNS[1])
+    assert Job(run=earlier).item == get_run_item(RUNS[1])
 
 
 def test_a_cancelled_sweep_takes_its_stages_along_but_not_those_that_others_wait_for(
@@ -230,17 +230,17 @@ def test_prune_takes_checkpoints_of_recorded_runs_only(file: str, own_home: Path
     do(*RUNS[:2])
     unfinished = replace(RUNS[0], seed=5)
     for run in (*RUNS[:2], unfinished):
-        item_of_run(run).folder.mkdir(parents=True, exist_ok=True)
-        (item_of_run(run).folder / "checkpoint.safetensors").write_bytes(b"0" * 1000)
+        get_run_item(run).folder.mkdir(parents=True, exist_ok=True)
+        (get_run_item(run).folder / "checkpoint.safetensors").write_bytes(b"0" * 1000)
     old, young = own_home / "stages" / ".a.1.part", own_home / "stages" / ".b.2.part"
     for path in (old, young):
         path.write_text("half")
     os.utime(old, (time.time() - 7200,) * 2)
     would = {path for path, _ in leftovers((*RUNS[:2], unfinished))}
-    assert would == {old, *(item_of_run(run).folder / "checkpoint.safetensors" for run in RUNS[:2])}
+    assert would == {old, *(get_run_item(run).folder / "checkpoint.safetensors" for run in RUNS[:2])}
     assert "would remove" in type_in("prune", file, "--scale", "smoke", "--dry-run").stdout
     assert old.exists()
-    weights = run_folder(item_of_run(RUNS[0]).name) / "checkpoint.safetensors"
+    weights = run_folder(get_run_item(RUNS[0]).name) / "checkpoint.safetensors"
     kept = type_in("prune", file, "--scale", "smoke")
     assert "2 runs" in kept.output and len(kept.output.splitlines()) == 2
     assert not old.exists()
@@ -250,8 +250,8 @@ def test_prune_takes_checkpoints_of_recorded_runs_only(file: str, own_home: Path
     assert isinstance(refused.exception, ValueError) and weights.exists(), "nobody was there to answer"
     assert type_in("prune", file, "--scale", "smoke", "--weights", "--dry-run").exit_code == 0 and weights.exists()
     assert type_in("prune", file, "--scale", "smoke", "--weights", "--yes").exit_code == 0
-    assert (run_folder(item_of_run(RUNS[0]).name) / "metrics.jsonl").exists()
-    assert not (run_folder(item_of_run(RUNS[0]).name) / "checkpoint.safetensors").exists()
+    assert (run_folder(get_run_item(RUNS[0]).name) / "metrics.jsonl").exists()
+    assert not (run_folder(get_run_item(RUNS[0]).name) / "checkpoint.safetensors").exists()
     rows = json.loads(type_in("status", file, "--scale", "smoke", "--json").stdout)
     assert [row["state"] for row in rows[:2]] == ["recorded"] * 2
 

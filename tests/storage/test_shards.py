@@ -162,7 +162,7 @@ from pathlib import Path
 import repro.data.tokens as tokens
 from repro.pipeline.stages import StageGraph
 from repro.spec import base
-from repro.storage.shards import shards_of
+from repro.storage.shards import list_shards
 import repro.pipeline.stages as stages
 
 write = tokens.write_tokens
@@ -171,7 +171,7 @@ def slow(folder, blocks, tokenizer, max_tokens):
     print("half", flush=True)
     time.sleep(600)
 stages.write_tokens = slow
-shards_of(StageGraph(base("smoke", filter="surrogate", surrogate="minilm-words")).tokens, 3)[1].build()
+list_shards(StageGraph(base("smoke", filter="surrogate", surrogate="minilm-words")).tokens, 3)[1].build()
 """
 
 
@@ -199,7 +199,7 @@ class LooksAround:
     """An encoder whose vectors depend on all texts of a call, as those of a padded batch do by rounding."""
 
     num_dimensions = 2
-    looks_at_neighbours = True
+    depends_on_batch = True
 
     def embed(self, texts: list[str], max_tokens: int) -> np.ndarray:
         """The number of a text's characters, and of those of all."""

@@ -24,12 +24,10 @@ from repro.spec.identity import run_id
 from repro.stopping import Interrupted
 from repro.storage.paths import run_folder
 from repro.train import loop, trainer
-from repro.train.checkpoint import TrainState
+from repro.train.checkpoint import CHECKPOINT_FILE, TrainState, read_metrics
 from repro.train.feed import TrainData, compute_batch_hash, draw_contexts
 from repro.train.loop import train
-from repro.train.metrics import read_metrics
-from repro.train.sharing import explain_indivisible, own_places
-from repro.train.steps_done import CHECKPOINT_FILE
+from repro.train.sharing import explain_indivisible, list_own_places
 from repro.train.trainer import build_sampler, make_train_settings
 from tests.model.samples import small_model
 from tests.test_execute import quiet
@@ -157,10 +155,10 @@ def test_a_step_of_several_batches_is_the_same_in_one_process_and_in_two(
 
 
 def test_each_process_has_whole_batches_where_that_comes_out_even() -> None:
-    dealt = [list(own_places(8, rank=rank, num_processes=4)) for rank in range(4)]
+    dealt = [list(list_own_places(8, rank=rank, num_processes=4)) for rank in range(4)]
     assert dealt == [[0, 1], [2, 3], [4, 5], [6, 7]]
     for batches_a_step, num_processes in ((1, 2), (8, 16), (8, 3)):
-        assert list(own_places(batches_a_step, rank=1, num_processes=num_processes)) == list(range(batches_a_step))
+        assert list(list_own_places(batches_a_step, rank=1, num_processes=num_processes)) == list(range(batches_a_step))
 
 
 def test_processes_that_could_divide_neither_are_refused_before_a_first_phase(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ from repro.spec.identity import run_id
 from repro.stopping import Interrupted
 from repro.storage.paths import get_local_records, run_folder
 from repro.train import chunks, trainer
-from repro.train.chunks import ChunkSizes, chunks_for, chunks_given, estimate_graph_bytes
+from repro.train.chunks import ChunkSizes, chunks_for, estimate_graph_bytes, read_chunks_variable
 from repro.train.gradcache import Stages, StepTexts, add_gradients
 from repro.train.loop import measure_gpu_bytes, prepare
 from repro.train.loss import info_nce
@@ -173,7 +173,7 @@ def test_a_step_that_fits_keeps_both_graphs() -> None:
 @pytest.mark.parametrize("words", ["64", "64,", "64,0", "64,-1", "64,128,256", "a,b", "6.4,1", "64;128", "9" * 5000])
 def test_sizes_that_are_none_are_refused_before_anything_is_spent(words: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REPRO_CHUNKS", words)
-    for ask in (chunks_given, lambda: check_model(SMOKE), lambda: chunks_for(CONFIG, 2**30, Switches())):
+    for ask in (read_chunks_variable, lambda: check_model(SMOKE), lambda: chunks_for(CONFIG, 2**30, Switches())):
         with pytest.raises(ValueError, match=r"REPRO_CHUNKS is '.*two whole numbers of at least 1, such as REPRO_CHU"):
             ask()
     with pytest.raises(ValueError, match="REPRO_CHUNKS is"):

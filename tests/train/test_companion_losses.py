@@ -12,8 +12,7 @@ from sentence_transformers.sentence_transformer.losses import (
 )
 from torch import Tensor, nn
 
-from repro.batches.directions import mask_directions
-from repro.batches.mask import compute_masked_fraction
+from repro.batches.mask import compute_masked_fraction, mask_directions
 from repro.train.chunks import ChunkSizes
 from repro.train.gradcache import Stages, StepTexts, add_gradients
 from repro.train.loss import LossParts, batch_loss, improved_contrastive, info_nce

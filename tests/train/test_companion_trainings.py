@@ -16,8 +16,7 @@ from repro.spec import Run, base
 from repro.spec.identity import run_id
 from repro.stopping import Interrupted
 from repro.storage.paths import run_folder
-from repro.train.checkpoint import read_checkpoint
-from repro.train.metrics import read_metrics
+from repro.train.checkpoint import read_checkpoint, read_metrics
 from repro.train.optimizer import build_optimizer
 from repro.train.trainer import build_sampler, start_model
 from tests.test_execute import quiet, stop_after

@@ -20,7 +20,7 @@ from repro.train.feed import (
     compute_batch_hash,
     draw_contexts,
     feed_batch,
-    feeds_of_steps,
+    iter_step_feeds,
     step_batches,
 )
 from tests.train.fixtures import small_data
@@ -129,13 +129,13 @@ def watched(judge: Callable[[int], Any]) -> TrainData:
 def test_the_next_step_is_made_while_a_step_is_computed() -> None:
     is_made = [threading.Event() for _ in range(4)]
     data = watched(lambda number: is_made[number].set())
-    for place, _ in enumerate(feeds_of_steps(data, range(3, 7), 1, num_contexts=5, seed=0)):
+    for place, _ in enumerate(iter_step_feeds(data, range(3, 7), 1, num_contexts=5, seed=0)):
         assert is_made[min(place + 1, 3)].wait(30), "the step is computed, and nobody makes the next one"
 
 
 def test_steps_come_in_order_and_each_as_it_would_be_fed_alone() -> None:
     data = small_data()
-    for step, found in enumerate(feeds_of_steps(data, range(3, 6), 2, num_contexts=5, seed=0), 3):
+    for step, found in enumerate(iter_step_feeds(data, range(3, 6), 2, num_contexts=5, seed=0), 3):
         assert [batch.number for batch in found.batches] == [2 * step, 2 * step + 1]
         for of_step, number in zip(found.feeds, (2 * step, 2 * step + 1), strict=True):
             alone = feed(data, number)
@@ -149,11 +149,11 @@ def test_what_goes_wrong_is_raised_at_its_own_step_and_no_thread_stays() -> None
         if number == 2:
             raise ValueError("the vectors are gone")
 
-    feeds, given = feeds_of_steps(watched(judge), range(9), 1, num_contexts=5, seed=0), []
+    feeds, given = iter_step_feeds(watched(judge), range(9), 1, num_contexts=5, seed=0), []
     with pytest.raises(ValueError, match="the vectors are gone"):
         given.extend(feeds)
-    assert list(feeds_of_steps(small_data(), range(4, 4), 1, num_contexts=5, seed=0)) == []
-    stopped = feeds_of_steps(small_data(), range(9), 1, num_contexts=5, seed=0)
+    assert list(iter_step_feeds(small_data(), range(4, 4), 1, num_contexts=5, seed=0)) == []
+    stopped = iter_step_feeds(small_data(), range(9), 1, num_contexts=5, seed=0)
     next(stopped)
     stopped.close()
     assert len(given) == 2 and not [one for one in threading.enumerate() if one.name.startswith("feed")]

@@ -24,13 +24,11 @@ from repro.model.biencoder import Biencoder
 from repro.model.contextual import ContextualModel
 from repro.stopping import Interrupted
 from repro.train import feed, loop
-from repro.train.checkpoint import TrainState
+from repro.train.checkpoint import CHECKPOINT_FILE, TrainState, read_metrics
 from repro.train.chunks import ChunkSizes
 from repro.train.feed import TrainData
-from repro.train.loop import drops_at_random, train
-from repro.train.metrics import read_metrics
-from repro.train.optimizer import build_optimizer, learning_rate_at
-from repro.train.steps_done import CHECKPOINT_FILE
+from repro.train.loop import has_random_drops, train
+from repro.train.optimizer import build_optimizer, compute_learning_rate
 from tests.model.samples import small_model
 from tests.train.fixtures import settings, small_data
 
@@ -202,7 +200,7 @@ def test_a_step_whose_numbers_are_not_finite_ends_the_training_and_leaves_all_as
             spoil(model, what)
             weights.append({name: value.clone() for name, value in model.state_dict().items()})
 
-    rate = learning_rate_at(8, peak=1e-2, num_warmup_steps=2, num_steps=10)
+    rate = compute_learning_rate(8, peak=1e-2, num_warmup_steps=2, num_steps=10)
     line = rf"^step 8 of 10: loss [^\n]* at learning rate {rate:.3g}: not finite[^\n]*lower learning_rate[^\n]*$"
     with pytest.raises(ValueError, match=line) as found:
         run(tmp_path, model, checkpoint_every_steps=3, on_step=note)
@@ -268,10 +266,10 @@ def test_the_first_stage_learns_at_its_own_rate(tmp_path: Path) -> None:
 
 
 def test_the_learning_rate_warms_up_and_decays_linearly() -> None:
-    rates = [learning_rate_at(step, peak=1.0, num_warmup_steps=4, num_steps=12) for step in range(1, 13)]
+    rates = [compute_learning_rate(step, peak=1.0, num_warmup_steps=4, num_steps=12) for step in range(1, 13)]
     assert rates[:4] == [0.25, 0.5, 0.75, 1.0]
     assert rates[4:] == pytest.approx([1 - place / 8 for place in range(8)])
-    assert learning_rate_at(1, peak=1.0, num_warmup_steps=0, num_steps=5) == 1.0
+    assert compute_learning_rate(1, peak=1.0, num_warmup_steps=0, num_steps=5) == 1.0
 
 
 def test_a_warm_up_longer_than_the_training_is_refused() -> None:
@@ -399,14 +397,14 @@ def test_another_number_of_processes_is_told_where_shared_contexts_are_dropped(
 
 
 def test_what_is_dropped_may_depend_on_chunks_and_only_where_something_is(tmp_path: Path) -> None:
-    """With pooling by frequency each piece draws twice: other chunks, other draws. `drops_at_random` says where."""
+    """With pooling by frequency each piece draws twice: other chunks, other draws. `has_random_drops` says where."""
     for name, changes in (("mean", {"sequence_dropout": 0.0}), ("frequency", {"pooling": "frequency"})):
         losses = []
         for sizes in (ChunkSizes(), ChunkSizes(3, 2)):
             model = small_model(**changes).double()
             run(tmp_path / f"{name} {sizes.words}", model, chunks=sizes, num_steps=3)
             losses.append([line["loss"] for line in lines(tmp_path / f"{name} {sizes.words}")])
-        assert (losses[0] != pytest.approx(losses[1], rel=1e-6)) == drops_at_random(model), name
+        assert (losses[0] != pytest.approx(losses[1], rel=1e-6)) == has_random_drops(model), name
 
 
 def in_another_folder(number: int, folder: Path) -> None:

@@ -13,8 +13,8 @@ from repro.records.store import has_record
 from repro.spec import base
 from repro.spec.identity import get_training_id, run_id
 from repro.storage.paths import get_local_records, run_folder
+from repro.train.checkpoint import METRICS_FILE, MetricsLog, read_metrics
 from repro.train.loop import Interrupted
-from repro.train.metrics import METRICS_FILE, MetricsLog, read_metrics
 from repro.train.trainer import train_run
 
 RUN = base("smoke", num_steps=4)
@@ -100,7 +100,7 @@ def test_only_the_first_process_reads_the_log_at_the_end(finished: Path, monkeyp
     monkeypatch.setenv("REPRO_HOME", str(finished))
     for place in ("trainer.rank", "loop.rank"):
         monkeypatch.setattr(f"repro.train.{place}", lambda: 1)
-    monkeypatch.setattr("repro.train.trainer._lease_of_all", lambda folder: nullcontext())
+    monkeypatch.setattr("repro.train.trainer._acquire_for_all", lambda folder: nullcontext())
     inputs, log = Inputs(RUN), run_folder(get_training_id(RUN)) / METRICS_FILE
     inputs.build(quiet)
     log.rename(finished / "elsewhere")

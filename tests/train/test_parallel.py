@@ -22,7 +22,7 @@ from repro.train.parallel import (
     gather_documents,
     gather_with_gradient,
     rank,
-    share_of_contexts,
+    select_own_contexts,
 )
 from tests.model.samples import random_texts, small_model
 
@@ -52,7 +52,7 @@ def one_step(
     """A step of these pairs; `shared`: of a batch that all processes share, and its context documents with it."""
     model = small_model(sequence_dropout=0.0, num_contexts=CONTEXTS.num_texts).double().train()
     places = np.arange(CONTEXTS.num_texts)
-    own = CONTEXTS.rows(torch.from_numpy(share_of_contexts(places) if shared else places))
+    own = CONTEXTS.rows(torch.from_numpy(select_own_contexts(places) if shared else places))
     gather = gather_contexts if shared else lambda own_CD: own_CD
     step = StepTexts(rows(QUERIES, first, last), documents_of(first, last), own)
     parts = add_gradients(Stages(model.second_stage, loss, model.first_stage, gather), step, sizes)
@@ -114,7 +114,7 @@ def test_each_process_takes_a_share_of_the_contexts(
     monkeypatch.setattr(parallel, "count_processes", lambda: 8)
     for number in range(8):
         monkeypatch.setattr(parallel, "rank", lambda number=number: number)
-        parts.append(share_of_contexts(places))
+        parts.append(select_own_contexts(places))
     assert {len(part) for part in parts} == {share}
     assert np.concatenate(parts)[:num_contexts].tolist() == places.tolist()
 

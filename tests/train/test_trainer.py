@@ -17,10 +17,10 @@ from repro.train.trainer import (
     build_sampler,
     make_base_config,
     make_model_config,
+    make_step_reporter,
     make_train_settings,
     start_model,
     summarise,
-    teller,
 )
 
 OF_TRAINING: dict[str, Any] = {
@@ -91,7 +91,7 @@ def test_a_batch_leaves_out_what_the_runs_filter_says_and_without_one_repeated_t
 ) -> None:
     run, keys_N = base("smoke", filter=name, filter_margin=margin), compute_content_keys(list("abcadebf"))
     vectors = {side: np.random.default_rng(len(side)).normal(size=(8, 4)) for side in ("query", "document")}
-    inputs = SimpleNamespace(run=run, content_keys=keys_N, embeddings=vectors.__getitem__, negatives=None)
+    inputs = SimpleNamespace(run=run, content_keys=keys_N, embeddings=vectors.__getitem__, negatives=None, known_positives=None)
     scores = vectors["query"] @ vectors["document"].T
     is_same, is_near = keys_N[:, None] == keys_N, scores >= np.diag(scores)[:, None] + margin
     expected = (is_same | (is_near & (name == "surrogate"))) & ~np.eye(8, dtype=bool)
@@ -120,11 +120,11 @@ def test_train_loss_and_accuracy_are_means_over_the_last_tenth_of_the_steps() ->
 def test_rest_of_training_is_estimated(num_done: int, left: str) -> None:
     """The first line names the resumed step, and each estimates the rest from the steps of this sitting."""
     told, now = list[str](), iter((1000.0, 1000.1, 1000.0 + 360.0, 1000.0 + 361.0, 6000.0))
-    tell = teller(400, num_done, told.append, clock=lambda: next(now))
+    tell = make_step_reporter(400, num_done, told.append, clock=lambda: next(now))
     line = {"loss": 1.0, "accuracy": 0.5, "pairs_per_second": 100.0}
     for step in (num_done + 1, 200, 201):
         tell({"step": step, **line})
-    assert told[:-1] == ([f"  goes on after step {num_done} of 400"] if num_done else [])
+    assert told[:-1] == ([f"  resuming after step {num_done} of 400"] if num_done else [])
     assert told[-1] == f"  step 200/400: loss 1.000, accuracy 0.500, 100 pairs/s, {left}"
     tell({"step": 400, **line})
     assert told[-1].endswith("100 pairs/s")
@@ -134,7 +134,7 @@ def test_rest_of_training_is_estimated(num_done: int, left: str) -> None:
 def test_training_reports_in_time(seconds: float, num_steps: int) -> None:
     """No ten seconds pass without a line, and the shortest run has four."""
     now, told = [0.0], list[float]()
-    tell = teller(num_steps, 0, lambda line: told.append(now[0]), clock=lambda: now[0])
+    tell = make_step_reporter(num_steps, 0, lambda line: told.append(now[0]), clock=lambda: now[0])
     for step in range(1, num_steps + 1):
         now[0] = step * seconds
         tell({"step": step, "loss": 1.0, "accuracy": 0.5, "pairs_per_second": 100.0})
@@ -144,5 +144,5 @@ def test_training_reports_in_time(seconds: float, num_steps: int) -> None:
 
 def test_a_training_that_is_done_does_not_go_on() -> None:
     told: list[str] = []
-    teller(400, 400, told.append)
+    make_step_reporter(400, 400, told.append)
     assert told == []

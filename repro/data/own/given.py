@@ -6,7 +6,8 @@ them decides its scores is written beside it; pairs in files have none, whatever
 
 from __future__ import annotations
 
-import tempfile
+import shutil
+import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -33,20 +34,26 @@ Given = tuple[Retrieval, Quirks]
 
 
 @contextmanager
-def open_archive(source: Path) -> Iterator[Path]:
-    """Give a file or folder as it is, and an archive as an unpacked folder; a complaint names the archive."""
+def open_archive(source: Path, target: Path) -> Iterator[Path]:
+    """Give a file or folder as it is, and an archive as an unpacked folder; a complaint names the archive.
+
+    The archive is unpacked next to `target`, under a temporary name that `repro prune` finds if we are killed.
+    """
     ending = match_ending(source, ARCHIVES)
     if not (source.is_file() and ending):
         yield source
         return
-    with tempfile.TemporaryDirectory() as temporary:
-        root = Path(temporary) / source.name[: -len(ending)]
+    part = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
+    try:
+        root = part / source.name[: -len(ending)]
         inside = unpack(source, root)
         try:
             yield inside
         except ValueError as error:
             said = str(error).replace(str(inside), str(source)).replace(str(root), str(source))
             raise ValueError(said) from error
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
 
 
 def evaluation_folders(source: Path) -> list[Path]:

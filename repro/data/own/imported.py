@@ -44,6 +44,7 @@ from repro.data.readers import get_domain_name
 from repro.storage.atomic import whole_file, whole_folder
 from repro.storage.digests import hash_file
 from repro.storage.json_files import read_json
+from repro.storage.lease import Lease, acquire, lease_folder, look, owner_of_part
 from repro.storage.paths import get_corpora_folder
 
 CORPUS_FILE, IMPORT_FOLDER, GIVEN_FOLDER = "corpus.json", "import", "evaluation"
@@ -109,8 +110,10 @@ def bring(
     target = _target(name, set(reserved))
     hold_out = [get_domain_name(one) for one in hold_out]
     with ExitStack() as stack:
-        inside = stack.enter_context(open_archive(source))
-        exam = None if evaluate_on is None else stack.enter_context(open_archive(evaluate_on))
+        stack.enter_context(_import_lease(target))
+        _remove_leftovers(target)
+        inside = stack.enter_context(open_archive(source, target))
+        exam = None if evaluate_on is None else stack.enter_context(open_archive(evaluate_on, target))
         if exam is None and evaluation_folders(inside):
             if hold_out:
                 raise ValueError(f"domains {list(hold_out)} cannot be held out: {source} has nothing to train on")
@@ -127,6 +130,23 @@ def bring(
         content |= {"skipped": say_skipped(exam, find_collections(exam))} if exam is not None else {}
         (part / CORPUS_FILE).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     return find_imported(name)
+
+
+def _import_lease(target: Path) -> Lease:
+    """Return the lease of the import into a folder; ValueError while another process has it."""
+    folder = lease_folder(target)
+    lease = acquire(folder)
+    if lease is None:
+        raise ValueError(f"{target.name!r} is being imported by {look(folder)}: wait for it, or choose another name")
+    return lease
+
+
+def _remove_leftovers(target: Path) -> None:
+    """Remove the half-written folders and unpacked archives of killed imports; we hold the lease of `target`."""
+    for part in target.parent.glob(".*.part"):
+        owner, is_ours = owner_of_part(part), part.name.startswith(f".{target.name}.")
+        if owner is not None and (is_ours or not owner.is_alive):
+            shutil.rmtree(part, ignore_errors=True)
 
 
 def _bring_evaluation(source: Path, target: Path, name: str) -> ImportedCorpus:

@@ -5,8 +5,8 @@ and ones with evaluated text are left out and counted; negatives that are the po
 3. What stays is written to pairs.arrow, the counts to audit.json. 4. The plan suggests a biencoder and a contextual
 model for that size.
 
-Memory: eight bytes a pair for finding repeats (sixteen while they are merged), one batch of rows, the name of every
-domain, and the texts that are evaluated.
+Memory: sixteen bytes per pair for finding repeats and near copies (24 while they are merged or sorted), one batch of
+rows, the name of every domain, and the texts that are evaluated.
 """
 
 from __future__ import annotations
@@ -29,15 +29,14 @@ from repro.data.filters import EVALUATED_NEGATIVES, EvaluatedTexts, compute_pair
 from repro.data.folders import passed_over, say_passed_over
 from repro.data.labels import USED_AS_NEGATIVES, pairs_of_labelled, read_labels
 from repro.data.own.given import open_archive
-from repro.data.pairs import write_columns
+from repro.data.pairs import read_pairs, write_columns
 from repro.data.readers import Found, Taken, read_foreign, size_when_read
 from repro.data.repeats import SeenKeys
-from repro.data.wording import identity, near_form
+from repro.data.wording import count_words, identity, near_form
 from repro.storage.atomic import check_room, whole_folder
 from repro.storage.json_files import json_object, short
 
 PAIRS_FILE, AUDIT_FILE = "pairs.arrow", "audit.json"
-LONG_WORDS = 256
 MOST_LEFT_OUT = 0.5
 REVERSED = 2  # queries that have so many times the words of documents may be documents
 MOST_WORDS = 1_000  # longer texts count as so long, where a median is sought
@@ -46,6 +45,8 @@ NAMED = 3
 BATCH_SIZES = (512, 256, 128, 64, 32, 16, 8)
 BATCHES_AN_EPOCH = 16
 PAIRS_PER_LOOK = 8_192
+NEAR_SHOWN = 60
+"""Characters that are shown of each text of a near copy."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,7 @@ class Imported:
     query_words: int = 0  # median; 0: not counted
     document_words: int = 0
     labels: str = ""  # which labels were found, and which of them make a pair
+    near_copy: tuple[str, ...] = ()  # two queries of the first pairs that are near copies
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -114,7 +116,7 @@ def import_corpus(
         raise ValueError(f"{folder} is there already: remove it or choose another name")
     told = Tally()
     with ExitStack() as stack:
-        source = stack.enter_context(open_archive(source))
+        source = stack.enter_context(open_archive(source, folder))
         if source.is_file() and not source.stat().st_size:
             raise ValueError(f"{source}: the file is empty, so it gave no pair to train on")
         check_room(size_when_read(source), folder.parent, f"the import of {source}")
@@ -123,6 +125,9 @@ def import_corpus(
         rows = pairs_of_labelled(read_foreign(source, columns, told.taken, skip_bad=skip_bad), labels)
         blocks = _iter_kept_columns(_blocks(rows), name, EvaluatedTexts(evaluated, near_form), told)
         num_kept = write_columns(part / PAIRS_FILE, blocks)
+        num_near, near_rows = find_near_copies(told.near_keys)
+        if num_near:
+            told.counts["near_copies"] = num_near
         num_read, counts = told.counts.pop("read", 0), dict(sorted(told.counts.items()))
         if not num_kept:
             chosen = f"; {labels.describe()}" if labels else ""
@@ -143,11 +148,30 @@ def import_corpus(
             query_words=query_words,
             document_words=document_words,
             labels=labels.describe() if labels else "",
+            near_copy=_pairs_at(part / PAIRS_FILE, near_rows),
         )
         (part / AUDIT_FILE).write_text(
             json.dumps(_as_json(imported), indent=1, sort_keys=True) + "\n", encoding="utf-8"
         )
     return imported
+
+
+def find_near_copies(keys: Sequence[np.ndarray]) -> tuple[int, list[int]]:
+    """Return how many pairs have the near form of an earlier pair, and the rows of the first two of one form."""
+    keys_N = np.concatenate([np.zeros(0, np.uint64), *keys])
+    sorted_N = np.sort(keys_N)
+    is_again = sorted_N[1:] == sorted_N[:-1]
+    if not is_again.any():
+        return 0, []
+    return int(is_again.sum()), np.flatnonzero(keys_N == sorted_N[1:][is_again][0])[:2].tolist()
+
+
+def _pairs_at(path: Path, rows: Sequence[int]) -> tuple[str, ...]:
+    if not rows:
+        return ()
+    pairs = read_pairs(path)
+    texts = zip(pairs.texts("query", rows), pairs.texts("document", rows), strict=True)
+    return tuple(f"{short(repr(query), NEAR_SHOWN)} – {short(repr(document), NEAR_SHOWN)}" for query, document in texts)
 
 
 def load_import(folder: Path) -> Imported:
@@ -221,17 +245,19 @@ class Tally:
     domains: set[str] = field(default_factory=set)
     malformed: list[str] = field(default_factory=list)
     taken: Taken = field(default_factory=dict)
+    near_keys: list[np.ndarray] = field(default_factory=list)  # of the near form of each pair that is kept
     lengths: np.ndarray = field(default_factory=lambda: np.zeros((2, MOST_WORDS + 1), np.int64))  # texts by words
 
     def note_lengths(self, *sides: Sequence[str]) -> None:
-        """Count the words of queries, and of documents, between single spaces."""
+        """Count the words of queries, and of documents; in scripts without spaces each character counts as one."""
         for lengths, texts in zip(self.lengths, sides, strict=True):
-            num_words = [min(text.count(" ") + 1, MOST_WORDS) for text in texts]
+            num_words = [min(count_words(text), MOST_WORDS) for text in texts]
             lengths += np.bincount(num_words, minlength=MOST_WORDS + 1)
 
-    def medians(self) -> list[int]:
+    def medians(self) -> tuple[int, int]:
         """Return the median number of words of a query, and of a document."""
-        return [int(np.searchsorted(np.cumsum(lengths), lengths.sum() / 2)) for lengths in self.lengths]
+        queries, documents = (int(np.searchsorted(np.cumsum(one), one.sum() / 2)) for one in self.lengths)
+        return queries, documents
 
     def columns(self) -> tuple[str, ...]:
         """Say which columns were taken: the first ways, and how many more there are."""
@@ -277,6 +303,7 @@ def _iter_kept_columns(
         }
         told.domains.update(found["domain"])
         if chosen:
+            told.near_keys.append(looked.near_keys(chosen))
             told.note_lengths(*([texts[place] for place in chosen] for texts in (looked.queries, looked.documents)))
             looked.note(chosen, found, counts)
         yield found
@@ -330,15 +357,18 @@ class Looked:
             counts["repeated_pair"] += len(fresh) - len(chosen)
         return chosen
 
+    def near_keys(self, chosen: Sequence[int]) -> np.ndarray:
+        """Return a key of the near form of each of these pairs, uint64: case and punctuation do not count."""
+        return compute_pair_keys(
+            *([near_form(texts[place]) for place in chosen] for texts in (self.queries, self.documents))
+        )
+
     def note(self, chosen: Sequence[int], found: Mapping[str, list], counts: Counter[str]) -> None:
         """Count what its owner may want to know of the pairs that are kept."""
         if lost := sum(self.num_evaluated[place] for place in chosen):
             counts[EVALUATED_NEGATIVES] += lost
         counts["with_negatives"] += sum(map(bool, found["negatives"]))
         counts["query_is_document"] += sum(self.queries[place] == self.documents[place] for place in chosen)
-        # so many words have at least as many characters and the spaces between them
-        long = (text for text in found["document"] if len(text) > 2 * LONG_WORDS)
-        counts["long_documents"] += sum(len(text.split()) > LONG_WORDS for text in long)
 
 
 def _counted(counts: Mapping[str, int]) -> str:

@@ -16,7 +16,7 @@ from repro.spec.identity import get_training_id
 from repro.storage.digests import noted_digests
 from repro.storage.json_files import short
 from repro.storage.paths import home, run_folder
-from repro.train.steps_done import CHECKPOINT_FILE
+from repro.train.checkpoint import CHECKPOINT_FILE
 
 
 def search(asked: Asked, queries: Sequence[str], top: int, progress: Progress) -> list[list[Found]]:

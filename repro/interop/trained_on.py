@@ -1,0 +1,225 @@
+"""Queries of a suite that a model was trained on, found by comparing their text with the model's training pairs.
+
+Two texts are compared in their near form: case and the punctuation around words do not count. A model's training pairs
+are known if it is named by its run, or if it is a folder that `repro export` wrote from a run, and if the corpus of
+that run can be read here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from repro.data.beir import Retrieval, Suite
+from repro.data.pairs import Pairs
+from repro.data.wording import near_form
+from repro.evaluate.collections import Collection
+from repro.interop.named_runs import run_named
+from repro.spec import TRAINED, Run, get_first_phase
+from repro.spec.identity import difference, run_from_record, run_id
+from repro.spec.values import count_noun
+from repro.storage.arrays import iter_blocks
+from repro.storage.atomic import whole_file
+from repro.storage.json_files import json_object
+
+if TYPE_CHECKING:
+    from repro.pipeline.stages import StageGraph
+
+TRAINED_ON_FILE = "trained_on.json"
+MOST_COMPARED = 5_000_000
+"""Training pairs that are compared at most: about a minute."""
+PAIRS_PER_BLOCK = 65_536
+
+
+@dataclass
+class Seen:
+    """The queries of a suite that were trained on, by collection, as sets of ids.
+
+    Attributes:
+        queries: Queries whose text is a training query.
+        pairs: Those of them that were trained on together with a relevant document.
+    """
+
+    queries: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    pairs: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+
+    def counts(self, collections: Mapping[str, Collection]) -> dict[str, dict[str, int]]:
+        """Return the numbers for each collection that has a seen query."""
+        return {
+            name: {
+                "num_queries": len(one.retrieval.judgements),
+                "num_seen_queries": len(self.queries[name]),
+                "num_seen_pairs": len(self.pairs[name]),
+            }
+            for name, one in collections.items()
+            if self.queries.get(name)
+        }
+
+
+def write_trained_on(folder: Path, run: Run) -> None:
+    """Write which run an exported model comes from."""
+    with whole_file(folder / TRAINED_ON_FILE) as part:
+        content = {"id": run_id(run), "run": difference(run)}
+        part.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def find_training_run(source: str) -> Run | None:
+    """Return the run that trained the model that `source` names, or None if it is not known."""
+    run, path = run_named(source), Path(source) / TRAINED_ON_FILE
+    if run is None and path.is_file():
+        with suppress(ValueError, TypeError):  # a folder written by another version: its run is not known
+            told = json_object(path)
+            run = run_from_record(told["run"], told["id"]) if {"run", "id"} <= told.keys() else None
+    return run if run is not None and run.architecture in TRAINED else None
+
+
+def find_seen(source: str, collections: Mapping[str, Collection], progress: Callable[[str], None]) -> Seen:
+    """Return the queries that the model named by `source` was trained on; none if its training pairs are not known."""
+    seen, run = Seen(), find_training_run(source)
+    if run is None:
+        return seen
+    from repro.pipeline.stages import StageGraph
+
+    asked = _queries_by_text(collections)
+    for phase in (get_first_phase(run), run):
+        if phase is None:
+            continue
+        graph = StageGraph(phase)
+        if Path(source).is_dir() and not _is_built(graph):
+            continue  # an exported folder does not make its training corpus here
+        graph.selection.build(progress)
+        pairs = graph.selected_pairs()
+        if len(pairs) > MOST_COMPARED:
+            progress(f"{source} was trained on {len(pairs):,} pairs: the suite's queries are not compared with them")
+            continue
+        _compare(pairs, asked, seen)
+    return seen
+
+
+def _is_built(graph: StageGraph) -> bool:
+    with suppress(ValueError):  # a corpus that is not here
+        return bool(graph.corpus.is_built)
+    return False
+
+
+Asked = Mapping[str, list[tuple[str, str, list[str]]]]
+"""Queries by their text: the collection, the id, and the texts of the relevant documents."""
+
+
+def _queries_by_text(collections: Mapping[str, Collection]) -> Asked:
+    found: dict[str, list[tuple[str, str, list[str]]]] = defaultdict(list)
+    for name, one in collections.items():
+        documents = dict(zip(one.retrieval.document_ids, one.retrieval.documents, strict=True))
+        for query, text in zip(one.retrieval.query_ids, one.retrieval.queries, strict=True):
+            grades = one.retrieval.judgements.get(query, {})
+            right = [documents[place] for place, grade in grades.items() if grade > 0 and place in documents]
+            found[near_form(text)].append((name, query, right))
+    found.pop("", None)
+    return found
+
+
+def _compare(pairs: Pairs, asked: Asked, seen: Seen) -> None:
+    for block in iter_blocks(len(pairs), PAIRS_PER_BLOCK):
+        rows = np.arange(block.start, block.stop)
+        forms = [near_form(text) for text in pairs.texts("query", rows)]
+        places = [place for place, form in enumerate(forms) if form in asked]
+        for place, document in zip(places, pairs.texts("document", rows[places]), strict=True):
+            for name, query, right in asked[forms[place]]:
+                seen.queries[name].add(query)
+                if near_form(document) in map(near_form, right):
+                    seen.pairs[name].add(query)
+        pairs.give_back()
+
+
+@dataclass(frozen=True)
+class Review:
+    """A suite as it is scored, the numbers of seen queries by model and collection, and lines on them for a reader."""
+
+    suite: Suite
+    collections: Mapping[str, Collection]
+    counts: dict[str, dict[str, dict[str, int]]]
+    lines: tuple[str, ...]
+
+
+def review_seen(
+    models: Sequence[str],
+    suite: Suite,
+    collections: Mapping[str, Collection],
+    progress: Callable[[str], None],
+    *,
+    leave_out: bool,
+) -> Review:
+    """Find the queries of a suite that some models were trained on, warn of them, and leave them out when asked."""
+    seen = {source: find_seen(source, collections, progress) for source in models}
+    counts = {source: found for source, one in seen.items() if (found := one.counts(collections))}
+    num_queries = sum(len(one.retrieval.judgements) for one in collections.values())
+    lines = [_seen_line(source, found, num_queries, left_out=leave_out) for source, found in counts.items()]
+    if leave_out:
+        suite, kept = without_seen(suite, collections, seen.values())
+        lines.append(_left_out_line(collections, kept))
+        collections = kept
+    for line in lines:
+        progress(line)
+    return Review(suite, collections, counts, tuple(lines))
+
+
+def _seen_line(called: str, counts: Mapping[str, Mapping[str, int]], num_queries: int, *, left_out: bool) -> str:
+    seen, paired = (sum(one[name] for one in counts.values()) for name in ("num_seen_queries", "num_seen_pairs"))
+    most = ", ".join(f"{name} {one['num_seen_queries']}" for name, one in counts.items())
+    line = (
+        f"look at this: {called} was trained on {seen} of {count_noun(num_queries, 'query', 'queries')} ({most}), "
+        f"{paired} of them with a relevant document"
+    )
+    how = "they are left out" if left_out else "its scores are too high; --leave-out-seen scores the others only"
+    return f"{line}: {how}"
+
+
+def without_seen(
+    suite: Suite, collections: Mapping[str, Collection], seen: Iterable[Seen]
+) -> tuple[Suite, dict[str, Collection]]:
+    """Return a suite and its collections without the seen queries; a collection of seen queries alone is left out.
+
+    Raises:
+        ValueError: No query is left.
+    """
+    every = list(seen)
+    kept: dict[str, Collection] = {}
+    for name, one in collections.items():
+        ids = {query for found in every for query in found.queries.get(name, ())}
+        kept[name] = replace(one, retrieval=_without(one.retrieval, ids))
+    kept = {name: one for name, one in kept.items() if one.retrieval.judgements}
+    if not kept:
+        raise ValueError(
+            f"--leave-out-seen: every query of {suite.name} was trained on, so none is left to score: "
+            "choose another suite"
+        )
+    datasets = tuple(one for one in suite.datasets if one.name in kept)
+    return replace(suite, datasets=datasets), kept
+
+
+def _without(retrieval: Retrieval, ids: set[str]) -> Retrieval:
+    left = [(i, text) for i, text in zip(retrieval.query_ids, retrieval.queries, strict=True) if i not in ids]
+    judgements = {query: grades for query, grades in retrieval.judgements.items() if query not in ids}
+    return replace(
+        retrieval,
+        query_ids=tuple(i for i, _ in left),
+        queries=tuple(text for _, text in left),
+        judgements=judgements,
+    )
+
+
+def _left_out_line(before: Mapping[str, Collection], after: Mapping[str, Collection]) -> str:
+    """Return how many queries are left of a suite, and which collections have none left."""
+    all_, left = (sum(len(one.retrieval.judgements) for one in each.values()) for each in (before, after))
+    if all_ == left:
+        return f"--leave-out-seen: no query is known to be trained on, all {all_} are scored"
+    gone = [name for name in before if name not in after]
+    more = f"; no query is left of {', '.join(gone)}" if gone else ""
+    return f"--leave-out-seen: {left} of {count_noun(all_, 'query', 'queries')} are left{more}"

@@ -1,0 +1,82 @@
+"""How much of a corpus a run's tokenizer knows, and how many documents are longer than the run reads."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+
+import numpy as np
+
+from repro.data.pairs import Pairs, read_pairs
+from repro.data.tokens import load_tokenizer, tokenize, unknown_tokens
+from repro.pipeline.corpora import make_corpus_stage
+from repro.pipeline.needs import MINILM, get_tokenizer_name
+from repro.pipeline.prompting import SIDES, PromptedTexts
+from repro.spec import Run
+from repro.spec.start import get_encoder_folder
+from repro.spec.values import count_noun
+
+AT_IMPORT, AT_TRAINING = 20_000, 2_000
+"""Pairs, evenly spaced, in which tokens are count_noun: a few seconds, and a fraction of one."""
+MUCH_UNKNOWN, MOST_UNKNOWN = 0.05, 0.5
+
+
+@dataclass(frozen=True)
+class TextsRead:
+    """Counts of tokens in the pairs of a corpus.
+
+    Attributes:
+        num_looked_at: Pairs that were count_noun, of all those of the corpus.
+        num_cut: How many of their documents have more tokens than `max_tokens`.
+        max_tokens: What a run reads of a text, its prompt included.
+        unknown_share: The share of unknown tokens in queries and documents.
+    """
+
+    num_looked_at: int
+    num_cut: int
+    max_tokens: int
+    unknown_share: float
+
+    def lines(self) -> list[str]:
+        """Return one line on length, and one on the vocabulary."""
+        documents = count_noun(self.num_looked_at, "document")
+        cut = f"{self.num_cut} of {documents} ({self.num_cut / max(1, self.num_looked_at):.0%}) are longer than the"
+        return [f"  {cut} {self.max_tokens} tokens that a model reads", f"  {unknown_words(self.unknown_share)}"]
+
+
+def unknown_words(share: float) -> str:
+    """Return the share of unknown tokens for a reader, with what to do where it is large."""
+    found = f"unknown tokens: {share:.1%}"
+    if share <= MUCH_UNKNOWN:
+        return found
+    return f"look at this: {found}: the vocabulary lacks words of these texts, choose another tokenizer"
+
+
+def count_tokens(pairs: Pairs, run: Run, num_pairs: int = AT_TRAINING) -> TextsRead:
+    """Tokenise pairs, evenly spaced, as a run does, and count unknown tokens and documents that are cut."""
+    tokenizer = load_tokenizer(get_tokenizer_name(run))
+    places = np.unique(np.linspace(0, len(pairs) - 1, min(num_pairs, len(pairs))).astype(int))
+    sides = {side: PromptedTexts(pairs, side, run.prompts, run.corpus).texts(places) for side in SIDES}
+    found = tokenize([*sides["query"], *sides["document"]], tokenizer, run.max_tokens + 1)
+    pairs.give_back()
+    num_cut = int((found.lengths[len(places) :] > run.max_tokens).sum())
+    return TextsRead(len(places), num_cut, run.max_tokens, unknown_tokens(found, tokenizer)[0])
+
+
+def count_tokens_here(run: Run) -> TextsRead | None:
+    """Return the same for the whole corpus of a run; None if the corpus is not built or the tokenizer not here."""
+    name = get_tokenizer_name(run)
+    with suppress(ValueError):  # a corpus or an encoder that is not here
+        stage = make_corpus_stage(run.corpus)
+        if stage.is_built and (name == MINILM or get_encoder_folder(name) is not None):
+            return count_tokens(read_pairs(stage.path / "train.arrow"), run)
+    return None
+
+
+def check_known(found: TextsRead, name: str) -> None:
+    """ValueError for a corpus of which most tokens are unknown."""
+    if found.unknown_share > MOST_UNKNOWN:
+        raise ValueError(
+            f"{found.unknown_share:.0%} of the tokens of {name} are unknown to the tokenizer, so nothing can "
+            "be learned from them: choose a scale with another tokenizer, or --allow-unknown to import it all the same"
+        )
