@@ -137,6 +137,7 @@ def test_writing_dry_says_what_would_change_and_changes_nothing(
     page.write_text("old")
     monkeypatch.setattr(lookup, "experiments", lambda: (EXPERIMENT,))
     monkeypatch.setattr("repro.report.markdown_pages.regenerate_pages", lambda judged, scale: {page: "fresh"})
+    monkeypatch.setattr("repro.cli.gallery.make_gallery_pictures", dict)
     assert exit_code(lambda: check(write=True, dry_run=True)) == 1 and page.read_text() == "old"
     assert exit_code(lambda: check(write=True)) == 0 and page.read_text() == "fresh"
     assert exit_code(lambda: check(write=True, dry_run=True)) == 0

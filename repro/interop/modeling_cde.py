@@ -278,6 +278,7 @@ class CdePreTrainedModel(PreTrainedModel):
 
     @tokenizer.setter
     def tokenizer(self, tokenizer: PreTrainedTokenizerFast) -> None:
+        """Replace the tokenizer."""
         self._tokenizer = tokenizer
 
     def tokenize(self, texts: Sequence[str], prompt: str = "", max_tokens: int | None = None) -> dict[str, Tensor]:

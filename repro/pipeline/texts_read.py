@@ -1,4 +1,4 @@
-"""How much of a corpus a run's tokenizer knows, and how many documents are longer than the run reads."""
+"""Count unknown tokens and truncated documents in the training pairs of a run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from repro.spec.start import get_encoder_folder
 from repro.text import count_noun
 
 AT_IMPORT, AT_TRAINING = 20_000, 2_000
-"""Pairs, evenly spaced, in which tokens are counted: a few seconds, and a fraction of one."""
+"""Numbers of evenly spaced pairs to count in. They take a few seconds, and a fraction of one."""
 MUCH_UNKNOWN, MOST_UNKNOWN = 0.05, 0.5
 
 
@@ -26,10 +26,10 @@ class TextsRead:
     """Counts of tokens in the pairs of a corpus.
 
     Attributes:
-        num_looked_at: Pairs that were counted, of all those of the corpus.
-        num_cut: How many of their documents have more tokens than `max_tokens`.
-        max_tokens: What a run reads of a text, its prompt included.
-        unknown_share: The share of unknown tokens in queries and documents.
+        num_looked_at: Number of counted pairs.
+        num_cut: Number of their documents with more than `max_tokens` tokens.
+        max_tokens: Tokens that a run reads of a text, including its prompt.
+        unknown_share: Share of unknown tokens in queries and documents.
     """
 
     num_looked_at: int
@@ -38,14 +38,14 @@ class TextsRead:
     unknown_share: float
 
     def lines(self) -> list[str]:
-        """Return one line on length, and one on the vocabulary."""
+        """Return one line about length, and one about the vocabulary."""
         documents = count_noun(self.num_looked_at, "document")
         cut = f"{self.num_cut} of {documents} ({self.num_cut / max(1, self.num_looked_at):.0%}) are longer than the"
         return [f"  {cut} {self.max_tokens} tokens that a model reads", f"  {unknown_words(self.unknown_share)}"]
 
 
 def unknown_words(share: float) -> str:
-    """Return the share of unknown tokens for a reader, with what to do where it is large."""
+    """Format the share of unknown tokens, with advice if it is large."""
     found = f"unknown tokens: {share:.1%}"
     if share <= MUCH_UNKNOWN:
         return found
@@ -53,7 +53,7 @@ def unknown_words(share: float) -> str:
 
 
 def count_tokens(pairs: Pairs, run: Run, num_pairs: int = AT_TRAINING) -> TextsRead:
-    """Tokenise pairs, evenly spaced, as a run does, and count unknown tokens and documents that are cut."""
+    """Tokenise evenly spaced pairs as a run does, and count unknown tokens and truncated documents."""
     tokenizer = load_tokenizer(get_tokenizer_name(run))
     places = np.unique(np.linspace(0, len(pairs) - 1, min(num_pairs, len(pairs))).astype(int))
     sides = {side: PromptedTexts(pairs, side, run.prompts, run.corpus).texts(places) for side in SIDES}
@@ -64,9 +64,9 @@ def count_tokens(pairs: Pairs, run: Run, num_pairs: int = AT_TRAINING) -> TextsR
 
 
 def count_tokens_here(run: Run) -> TextsRead | None:
-    """Return the same for the whole corpus of a run; None if the corpus is not built or the tokenizer not here."""
+    """Return the counts for the corpus of a run, or None if the corpus is not built or the tokenizer is missing."""
     name = get_tokenizer_name(run)
-    with suppress(ValueError):  # a corpus or an encoder that is not here
+    with suppress(ValueError):  # the corpus or the encoder is missing
         stage = make_corpus_stage(run.corpus)
         if stage.is_built and (name == MINILM or get_encoder_folder(name) is not None):
             return count_tokens(read_pairs(stage.path / "train.arrow"), run)

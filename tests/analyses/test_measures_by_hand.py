@@ -208,7 +208,7 @@ def test_small_distances_between_float32_vectors_are_as_exact_as_the_vectors() -
     for document in range(3):
         pairs = itertools.combinations(exact_CDH[:, document], 2)
         expected = np.mean([np.linalg.norm(one - other) for one, other in pairs])
-        found = spread.distances(vectors_CDH)["spread/within"][document]
+        found = spread.compute_distances(vectors_CDH)["spread/within"][document]
         assert 0 < expected < 3e-3 and found == pytest.approx(expected, rel=1e-9)
 
 

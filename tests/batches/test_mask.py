@@ -40,6 +40,8 @@ def masked_by_loop(scores: np.ndarray | None, keys: np.ndarray, margin: float, n
                 continue
             same = keys[document] == keys[query]
             near = scores is not None and scores[query, document] >= scores[query, query] + margin
+            if near and not (scores[query].any() and scores[:, query].any() and scores[:, document].any()):
+                near = False  # a text without a known token: all its scores are 0
             masked[query, document] = same or (near and document not in own)
     return masked
 

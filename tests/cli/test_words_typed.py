@@ -135,7 +135,7 @@ def test_an_experiment_whose_runs_raise_is_named_and_the_others_are_listed_and_s
     ("name", "text", "says"),
     [
         ("e98_mine.py", "EXPERIMENT = nothing\n", "name 'nothing' is not defined (NameError)"),
-        ("e98_mine.py", "from experiments.e15_overview import EXPERIMENT\n", "number=15, but the file's name says 98"),
+        ("e98_mine.py", "from experiments.e15_overview import EXPERIMENT\n", "number=15, but the file name has 98"),
         ("e15_zweite.py", "from experiments.e15_overview import EXPERIMENT\n", "declared by more than one experiment"),
         ("e98_mine.py", "X = 1 / 0\n", "division by zero (ZeroDivisionError)"),
         ("e100_mine.py", "from experiments.e15_overview import EXPERIMENT\n", "its number needs two digits, 00 to 99"),

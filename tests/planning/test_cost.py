@@ -58,7 +58,7 @@ def test_the_error_of_a_speed_is_that_of_each_record_told_by_the_others(num_reco
     rates = [count_operations(PLAIN).flops / one.provenance["training"]["seconds"] for one in records]
     others = [median(rates[:place] + rates[place + 1 :]) for place in range(num_records)]
     expected = median(abs(rate / other - 1) for rate, other in zip(rates, others, strict=True))
-    assert RecordedCosts(records, "cpu").speed(PLAIN).relative_error == pytest.approx(expected)
+    assert RecordedCosts(records, "cpu").get_speed(PLAIN).relative_error == pytest.approx(expected)
 
 
 def test_however_many_runs_are_planned_a_speed_is_taken_from_the_records_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,7 +97,7 @@ def test_a_step_that_does_not_fit_at_once_is_counted_with_its_second_forward(mon
 def test_a_speed_counts_the_second_forward_of_its_record() -> None:
     at_once, in_chunks = record(PLAIN, 10.0), record(PLAIN, 10.0)
     in_chunks.provenance["training"]["chunks"] = "8,8"
-    speeds = [RecordedCosts([one], "cpu").speed(PLAIN).flops_per_second for one in (at_once, in_chunks)]
+    speeds = [RecordedCosts([one], "cpu").get_speed(PLAIN).flops_per_second for one in (at_once, in_chunks)]
     assert speeds[1] == pytest.approx(speeds[0] * 4 / 3)
 
 
@@ -125,13 +125,13 @@ def test_a_speed_comes_from_the_nearest_records_with_its_error() -> None:
         record(CONTEXTUAL, contextual / 50.0),
         record(PLAIN, plain / 1e6, device="NVIDIA H100 80GB HBM3"),
     ]
-    speed = RecordedCosts(records, "cpu").speed(PLAIN)
+    speed = RecordedCosts(records, "cpu").get_speed(PLAIN)
     assert (speed.flops_per_second, speed.num_records) == (pytest.approx(100.0), 3)
     # each from the other two: 90 by 110, 100 by 105, 120 by 95
     assert speed.relative_error == pytest.approx(abs(90 / 110 - 1))
-    assert RecordedCosts(records, "cpu").speed(CONTEXTUAL).flops_per_second == pytest.approx(50.0)
-    assert RecordedCosts(records, "gpu").speed(PLAIN).flops_per_second == pytest.approx(1e6)
-    other_scale = RecordedCosts(records, "cpu").speed(base("lab"))
+    assert RecordedCosts(records, "cpu").get_speed(CONTEXTUAL).flops_per_second == pytest.approx(50.0)
+    assert RecordedCosts(records, "gpu").get_speed(PLAIN).flops_per_second == pytest.approx(1e6)
+    other_scale = RecordedCosts(records, "cpu").get_speed(base("lab"))
     assert other_scale.flops_per_second == pytest.approx(100.0)
 
 
