@@ -493,6 +493,7 @@ class ContextualModule(InputModule):
 
     @tokenizer.setter
     def tokenizer(self, tokenizer: PreTrainedTokenizerFast) -> None:
+        """Replace the tokenizer."""
         self.model.tokenizer = tokenizer
 
     def on_model_ready(self, model: Any) -> None:

@@ -159,7 +159,7 @@ def test_data_of_mteb_is_here_once_it_was_loaded_and_whole(
     )
     snapshot = begin(cache, "mteb/one", "datasets")
     (snapshot / "config.json").rename(snapshot / "README.md")  # a card alone
-    assert not need.is_here() and need.problems()[0].startswith("1 of 1 tasks, the first: Task was not loaded completely")
+    assert not need.is_here() and need.problems()[0].startswith("1 of 1 tasks, the first: Task was not loaded")
     assert "broken off" in find_missing_dataset_files("mteb/one", COMMIT)[0]
     need.bring(quiet)
     assert need.is_here() and loaded == ["load", "unload"]
