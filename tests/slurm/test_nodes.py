@@ -52,7 +52,7 @@ def on_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
 FOLLOWER = """
 import json, sys
 from slurm.ranks import follow
-from slurm.signals import Stop, listening
+from slurm.signals import Stop, handle_stop_signals
 stop = Stop()
 with handle_stop_signals(stop):
     follow(json.loads(sys.argv[1]), stop, "77", 1)
