@@ -87,7 +87,8 @@ def draw_gains(frame: Any, axes: Any) -> str:
     axes.axhline(0, color="grey", linewidth=0.8)
     axes.set_xticks(range(len(KINDS)), list(KINDS))
     axes.set_ylabel(DIFFERENCE)
-    axes.legend(frameon=False, fontsize="small", loc="lower left", bbox_to_anchor=(0.0, 1.0))
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(frameon=False, fontsize="small", loc="lower left", bbox_to_anchor=(0.0, 1.0))
     return "mark: one seed; dash: mean over n seeds"
 
 

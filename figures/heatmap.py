@@ -33,7 +33,10 @@ def draw_heatmap(frame: pd.DataFrame, panels: list[Axes], *, x: str, y: str, cel
         members = frame[frame[group] == name]
         by_seed = members.pivot_table(index=[y, "seed"], columns=x, values=cell, aggfunc="mean")
         values = by_seed.groupby(level=0).mean().reindex(rows, axis=0).reindex(columns, axis=1)
-        clear = {row: best for row in rows if (best := _find_clear_best(by_seed.loc[row])) is not None}
+        present = set(by_seed.index.get_level_values(0))  # a panel may lack a row that another one has
+        clear = {
+            row: best for row in rows if row in present and (best := _find_clear_best(by_seed.loc[row])) is not None
+        }
         mesh = _draw_panel(values, axes, span, {(rows.index(row), columns.index(best)) for row, best in clear.items()})
         is_clear += [row in clear for row in values.dropna(how="all").index]
         axes.set_title(str(name))

@@ -46,7 +46,7 @@ def test_texts_of_nan_vectors_are_named() -> None:
     vectors = np.ones((3, 2), np.float32)
     check_vectors(vectors, ["a", "b", "c"])
     vectors[1, 0] = np.nan
-    with pytest.raises(ValueError, match="1 text, the first is 'b'"):
+    with pytest.raises(ValueError, match="1 text, first 'b'"):
         check_vectors(vectors, ["a", "b", "c"])
 
 
@@ -63,5 +63,5 @@ def test_encoders_name_texts_of_nan_vectors(monkeypatch: pytest.MonkeyPatch) -> 
     encoder = FixedEncoder("x", 40)
     assert encoder.encode(["good"]).shape == (1, 2)
     for encode in (encoder.encode, encoder.embed):
-        with pytest.raises(ValueError, match="1 text, the first is 'a bad one'"):
+        with pytest.raises(ValueError, match="1 text, first 'a bad one'"):
             encode(["good", "a bad one"])
