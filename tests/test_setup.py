@@ -104,14 +104,7 @@ def installed(folder: Path) -> dict[str, str]:
 
 def lines_without_make() -> list[str]:
     """The two lines that README gives for machines without make."""
-    return (
-        (ROOT / "README.md")
-        .read_text()
-        .split("Without make, one run after another:")[1]
-        .split("```")[1]
-        .strip()
-        .splitlines()
-    )
+    return (ROOT / "README.md").read_text().split("Without make:")[1].split("```")[1].strip().splitlines()
 
 
 def test_make_says_what_it_installs_and_how_long_that_takes_before_it_is_silent(copy: Path) -> None:

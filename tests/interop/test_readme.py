@@ -11,15 +11,11 @@ import pytest
 import repro.interop
 from repro.data.beir import write_beir_folder
 from repro.evaluate.mteb.task import retrieval_task
-from repro.interop.exporting import export_model
 from repro.records.lookup import read_runs
 from tests.interop.checkpoints import random_weights, write_checkpoint
 from tests.interop.test_mteb import collection
-from tests.interop.test_sentence_transformers import model_of
 
 INTEROP = Path(repro.interop.__file__).parent / "README.md"
-FRONT = Path(repro.interop.__file__).parents[2] / "README.md"
-MOST_LINES = 5
 
 
 def blocks_of(page: Path) -> list[str]:
@@ -70,17 +66,3 @@ def test_the_blocks_of_the_page_run(capsys: pytest.CaptureFixture[str]) -> None:
     assert 0 < given["ndcg"]["NDCG@10"] <= 1
     assert not given["results"].exceptions and list(Path("results").rglob("things-*.json"))
     assert "200 {" in capsys.readouterr().out
-
-
-@pytest.mark.usefixtures("here")
-def test_the_snippets_of_the_front_page_run_and_have_five_lines_at_most() -> None:
-    for name, architecture, to in (
-        ("plain", "biencoder", "sentence-transformers"),
-        ("contextual", "contextual", "transformers"),
-    ):
-        model_of(architecture).save_pretrained(f"ours-{name}")
-        export_model(f"ours-{name}", Path(name), to, progress=lambda line: None)
-    blocks = blocks_of(FRONT)
-    given = run_blocks(blocks)
-    assert len(blocks) == 4 and not given["results"].exceptions
-    assert all(len([line for line in block.splitlines() if line.strip()]) <= MOST_LINES for block in blocks)
