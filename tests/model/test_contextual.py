@@ -145,7 +145,7 @@ def test_a_context_document_may_give_several_vectors(num_vectors: int) -> None:
 
 def test_bert_says_when_contexts_and_text_are_too_long() -> None:
     model = small_model(backbone="bert", backbone_settings={"max_position_embeddings": 12})
-    with pytest.raises(ValueError, match="more than the 12"):
+    with pytest.raises(ValueError, match="exceed the 12"):
         model.second_stage(random_texts(2), contexts_of(model))
     with pytest.raises(ValueError, match=r"13 positions \(a single text\) exceed the 12"):
         model.first_stage(random_texts(2, longest=13))
