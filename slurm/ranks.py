@@ -172,7 +172,7 @@ def main() -> int:
     described = Path(sys.argv[1])
     job, stop = json.loads(described.read_text()), Stop()
     sys.excepthook = partial(_record_failure, described.with_name(FAILURE))
-    # The end of `listening` restores this handler. A request may arrive after all ranks have agreed to stop.
+    # The end of `handle_stop_signals` restores this handler. A request may arrive after all ranks have agreed to stop.
     for number in REASONS:
         signal.signal(number, signal.SIG_IGN)
     with handle_stop_signals(stop):

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, replace
@@ -28,11 +28,21 @@ from repro.train.parallel import join_processes
 from slurm import ranks
 from slurm.job import Job
 from slurm.nodes import Meeting
-from slurm.signals import Stop, Stopped
+from slurm.signals import REASONS, Stop, Stopped
 from slurm.states import JobState, get_run_item
 
 RUN = base("smoke", num_steps=6)
 HERE = JobState(state="running")
+
+
+@pytest.fixture(autouse=True)
+def same_signals() -> Iterator[None]:
+    """`ranks.main` is a process of its own elsewhere. Here it leaves signals and the hook as they were."""
+    former, hook = {number: signal.getsignal(number) for number in REASONS}, sys.excepthook
+    yield
+    for number, handler in former.items():
+        signal.signal(number, handler)
+    sys.excepthook = hook
 
 
 @pytest.fixture(autouse=True)

@@ -142,7 +142,7 @@ def test_a_training_stops_at_its_next_step_with_a_checkpoint_and_says_so(
     number: signal.Signals, tmp_path: Path
 ) -> None:
     process = begin("training", "run", file_of(tmp_path, TRAINED), "--scale", "smoke", is_deaf=True)
-    said = end(process, number, after=r"step 50/")
+    said = end(process, number, after=r"step \d+/")
     assert process.returncode == 128 + number, said
     assert re.search(r"stopped after step (\d+) of 1000000; the checkpoint is written", said)
     assert f"run {run_id(TRAINED)} has a checkpoint: run the same command again to resume" in said
