@@ -77,7 +77,7 @@ def test_a_folder_that_was_there_first_stays_and_is_told_of_where_it_matters(
 
     if must_be_first:
         with pytest.raises(
-            ValueError, match=r"made was created by another process in the meantime .* choose another name"
+            ValueError, match=r"made was created by another process in the meantime.* choose another name"
         ):
             make()
     else:
@@ -96,7 +96,7 @@ def test_generated_pairs_have_their_name_once_all_are_there(
         if num_pairs > 1:
             raise OSError(errno.ENOSPC, "no space left on device")
 
-    monkeypatch.setattr(generated_pairs, "generated_blocks", blocks)
+    monkeypatch.setattr(generated_pairs, "generate_blocks", blocks)
     path = tmp_path / f"pairs.{ending}"
     with pytest.raises(OSError, match="no space left"):
         generated_pairs.write_generated(path, 2)

@@ -71,7 +71,7 @@ def test_status_and_why_tell_of_a_sweep(file: str) -> None:
     assert "[" not in shown, "colours are no letters"
     unknown = type_in("why", "zzz")
     assert isinstance(unknown.exception, ValueError)
-    assert "unknown claim 'zzz'" in str(unknown.exception) and "no run is known by it" in str(unknown.exception)
+    assert "unknown claim 'zzz'" in str(unknown.exception) and "no run has this id" in str(unknown.exception)
 
 
 def test_a_run_that_could_not_write_how_it_ended_is_told_from_one_that_died(file: str) -> None:

@@ -166,7 +166,7 @@ def test_processes_that_could_divide_neither_are_refused_before_a_first_phase(mo
     assert run.batch_size == 16 and [explain_indivisible(run, number) for number in (1, 2, 4, 16)] == [""] * 4
     monkeypatch.setattr(trainer, "count_processes", lambda: 3)
     monkeypatch.setattr(trainer, "start_model", lambda *given: pytest.fail("something was trained"))
-    why = r"a batch of 16 cannot be shared equally by 3 processes \(nor batches_a_step=2 .*\): .* must divide 16 or 2$"
+    why = r"a batch of 16 cannot be shared equally by 3 processes \(nor can batches_a_step=2 .*\)\. .* must divide 16 or 2$"
     with pytest.raises(ValueError, match=why):
         execute(run, progress=quiet)
 
