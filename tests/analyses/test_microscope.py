@@ -1,19 +1,19 @@
 """The microscope shows the batch that was trained on: its pairs, what the filter removed and why, without training."""
 
 import json
-import os
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import Result
+from typer.testing import CliRunner
 
 from repro.analyses.batch_text import BATCH_EXHIBIT, make_batch_exhibit, shorten
 from repro.analyses.microscope import Explanation, Other, explain
 from repro.batches.mask import compute_content_keys
 from repro.batches.surrogate import Surrogate, load_surrogate
+from repro.cli.main import app
 from repro.data.pairs import Indices, Pairs, Side
 from repro.execute import execute
 from repro.pipeline.inputs import Inputs
@@ -25,7 +25,6 @@ from repro.train.batch_view import BatchViewer
 from repro.train.checkpoint import read_metrics
 from repro.train.trainer import build_filter, build_sampler
 
-ROOT = Path(__file__).resolve().parents[2]
 RUN = base("smoke", sampler="cluster", cluster_size=8, packing="greedy", filter="surrogate")
 BATCH = 5
 
@@ -174,21 +173,21 @@ def test_a_batch_is_told_in_tables_and_as_rows_a_record_can_carry() -> None:
     assert shorten("word " * 100).endswith("word …")
 
 
-def test_the_verb_finds_a_run_by_its_values_and_by_the_beginning_of_its_id(home: Path) -> None:
-    def repro(*words: str) -> subprocess.CompletedProcess[str]:
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
-        command = [sys.executable, "-m", "repro", "explain-batch", *words]
-        return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
+def test_explain_batch_finds_its_run(home: Path) -> None:
+    """It finds a run by its values and by the start of its id."""
+
+    def repro(*words: str) -> Result:
+        return CliRunner().invoke(app, ["explain-batch", *words], env={"COLUMNS": "200"})
 
     asked = ("table1", "--scale", "smoke", "--where", "sampler=cluster", "--where", "architecture=biencoder")
     done = repro(*asked, "--batch", "2", "--json")
     told = json.loads(done.stdout)
-    assert done.returncode == 0 and told["batch"] == 2 and told["run"] == run_id(RUN)
+    assert done.exit_code == 0 and told["batch"] == 2 and told["run"] == run_id(RUN)
     shown = repro("--run", told["run"][:10], "--batch", "2", "--pairs", "1")
     assert told["batch_hash"] in shown.stdout and "Difficulty over the training" in shown.stdout
     for words, says in ((("--run", "zzz"), "no run is known by it"), ((), "which run?")):
-        done = repro(*words)
-        assert done.returncode == 2 and says in done.stderr and len(done.stderr.splitlines()) == 1
-    said = repro("table1", "--scale", "smoke", "--where", "sampler=nope").stderr
+        error = repro(*words).exception
+        assert isinstance(error, ValueError) and says in str(error)
+    said = str(repro("table1", "--scale", "smoke", "--where", "sampler=nope").exception)
     assert "--where sampler=nope: table1 at scale 'smoke' has sampler domain, cluster, random" in said
-    assert "did you mean 'sampler'? expected field=value" in repro("table1", "--where", "samplr=x").stderr
+    assert "did you mean 'sampler'? expected field=value" in str(repro("table1", "--where", "samplr=x").exception)

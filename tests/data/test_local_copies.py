@@ -71,7 +71,7 @@ class Server:
 
         self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.http.server_port}"
-        threading.Thread(target=self.http.serve_forever, daemon=True).start()
+        threading.Thread(target=self.http.serve_forever, args=(0.01,), daemon=True).start()
 
 
 @pytest.fixture
@@ -152,7 +152,7 @@ def fetched(serve: Callable[..., Server], tmp_path: Path, monkeypatch: pytest.Mo
     known = BENCHMARKS["scifact"]
     tiny = type(known)(**{**vars(known), "md5": md5(content)})
     monkeypatch.setattr("repro.data.paper.local_copies.BENCHMARKS", {**BENCHMARKS, "scifact": tiny})
-    server = serve(content, break_after=[100])
+    server = serve(content)
     return fetch("scifact", tmp_path / "data", progress=quiet, base=server.url)
 
 

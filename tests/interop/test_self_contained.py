@@ -90,7 +90,7 @@ def main():
     judged = {str(n): {str(n)} for n in range(len(corpus))}
     named = {str(n): text for n, text in enumerate(corpus)}
     found["ir"] = np.array([InformationRetrievalEvaluator(named, named, judged)(model)["cosine_ndcg@10"]])
-    pool = model.start_multi_process_pool(["cpu", "cpu"])
+    pool = model.start_multi_process_pool(["cpu"])
     found["pool"] = model.encode(texts, prompt_name="document", pool=pool, chunk_size=2)
     model.stop_multi_process_pool(pool)
     model.save_pretrained(folder + "-again")

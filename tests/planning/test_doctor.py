@@ -26,8 +26,9 @@ def test_every_scale_has_a_finding_and_nothing_is_made(own_home: Path) -> None:
 
 
 def test_scales_of_our_own_need_nothing_and_the_papers_name_what_is_missing() -> None:
-    assert all(found(f"data for {scale}").good for scale in ("smoke", "desk", "lab"))
-    small, large = found("data for small"), found("data for large")
+    findings = {one.what: one for one in examine()}
+    assert all(findings[f"data for {scale}"].good for scale in ("smoke", "desk", "lab"))
+    small, large = findings["data for small"], findings["data for large"]
     lacking = ("data nomic-unsupervised", "data nq", "encoder nomic-ai/nomic-bert-2048")
     assert not small.good and not large.good
     assert all(name in one.says for name in lacking for one in (small, large)), "all of them, not the first"

@@ -114,7 +114,7 @@ def signal_everyone(run: Run, stop: Stop) -> None:
 
 @pytest.mark.slow
 def test_processes_that_are_told_to_end_leave_a_checkpoint_and_go_on_later() -> None:
-    run = replace(RUN, num_steps=80)
+    run = replace(RUN, num_steps=40)
     job, stop = Job(run=asdict(run), num_processes=2), Stop()
     signaller = threading.Thread(target=signal_everyone, args=(run, stop))
     signaller.start()
@@ -126,11 +126,11 @@ def test_processes_that_are_told_to_end_leave_a_checkpoint_and_go_on_later() -> 
     assert note.state == "interrupted"
     folder = run_folder(run_id(run))
     num_done = len(read_metrics(folder))
-    assert 0 < num_done < 80
+    assert 0 < num_done < 40
     assert (folder / "checkpoint.safetensors").exists()
     assert not (folder / "stop").exists()
     assert job(Stop(), where=HERE) == "done"
-    assert [line["step"] for line in read_metrics(folder)] == list(range(1, 81))
+    assert [line["step"] for line in read_metrics(folder)] == list(range(1, 41))
 
 
 def listening_addresses(pids: list[int]) -> set[str]:
@@ -155,6 +155,8 @@ def record_listeners(run: Run, *, should_stop: Callable[[], bool], progress: Cal
         if b"pytest" in Path(f"/proc/{parent}/cmdline").read_bytes():
             break
     (home() / f"listeners-{os.environ['RANK']}.json").write_text(json.dumps(sorted(listening_addresses(family))))
+    given = [os.environ.get(name) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS")]
+    (home() / f"threads-{os.environ['RANK']}.json").write_text(json.dumps(given))
     dist.barrier()
 
 
@@ -167,8 +169,11 @@ LOOPBACK = {"0100007F", "00000000000000000000000001000000", "0000000000000000FFF
 def test_ranks_listen_on_loopback(own_home: Path, monkeypatch: pytest.MonkeyPatch, several_nodes: bool) -> None:
     """No process of a job on one machine listens on the network; with nodes, the store has the meeting's address only.
 
-    torch's own store listens on every interface and executes what anybody writes into it.
+    torch's own store listens on every interface and executes what anybody writes into it. The ranks share the threads
+    of their job: whole ones, at least one, of numbers only.
     """
+    for name, threads in {"OMP_NUM_THREADS": "5", "MKL_NUM_THREADS": "1", "RAYON_NUM_THREADS": "many"}.items():
+        monkeypatch.setenv(name, threads)
     job = Job(run=asdict(RUN), num_processes=2, execute=f"{__name__}:{record_listeners.__name__}")
     run_folder(run_id(RUN)).mkdir(parents=True)
     if several_nodes:  # one node that meets as the first of several would
@@ -184,6 +189,8 @@ def test_ranks_listen_on_loopback(own_home: Path, monkeypatch: pytest.MonkeyPatc
     assert len(found) == 2
     assert found[0] | found[1], "gloo listens"
     assert found[0] | found[1] <= LOOPBACK
+    threads = [json.loads(path.read_text()) for path in sorted(own_home.glob("threads-*.json"))]
+    assert threads == [["2", "1", "many"]] * 2
 
 
 def fail_or_wait(run: Run, *, should_stop: Callable[[], bool], progress: Callable[[str], None]) -> None:
@@ -196,42 +203,16 @@ def fail_or_wait(run: Run, *, should_stop: Callable[[], bool], progress: Callabl
 
 
 def test_a_failed_rank_ends_the_others(own_home: Path) -> None:
-    """One rank's error ends the job with that error, and no rank is left."""
+    """One rank's error fails the job with that error, and no rank is left."""
     job = Job(run=asdict(RUN), num_processes=2, execute=f"{__name__}:{fail_or_wait.__name__}")
-    run_folder(run_id(RUN)).mkdir(parents=True)
     with pytest.raises(RuntimeError, match=r"one of 2 processes failed \(rank 1 on .*: ValueError: no such thing\)"):
-        ranks.run_ranks(asdict(job), Stop())
+        job(Stop(), where=HERE)
+    note = get_run_item(RUN).read()
+    assert note is not None and note.state == "failed"
+    assert json.loads((run_folder(run_id(RUN)) / "ranks.json").read_text())["num_processes"] == 2
+    assert "RANK" not in os.environ
     for path in own_home.glob("rank-0.pid"):
         assert not Path(f"/proc/{path.read_text()}").exists()
-
-
-def tell_threads(run: Run, *, should_stop: Callable[[], bool], progress: Callable[[str], None]) -> None:
-    """Stands in for `execute`: each rank writes down what it was given of the cores."""
-    given = [os.environ.get(name) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS")]
-    (home() / f"rank-{os.environ['RANK']}.json").write_text(json.dumps(given))
-
-
-def test_the_ranks_of_a_node_share_the_threads_of_their_job(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, threads in {"OMP_NUM_THREADS": "5", "MKL_NUM_THREADS": "1", "RAYON_NUM_THREADS": "many"}.items():
-        monkeypatch.setenv(name, threads)
-    job = Job(run=asdict(RUN), num_processes=2, execute=f"{__name__}:{tell_threads.__name__}")
-    run_folder(run_id(RUN)).mkdir(parents=True)
-    assert not ranks.run_ranks(asdict(job), Stop()), "nothing was recorded"
-    told = [json.loads(path.read_text()) for path in sorted(own_home.glob("rank-*.json"))]
-    assert told == [["2", "1", "many"]] * 2, "whole ones, at least one, of numbers only"
-
-
-@pytest.mark.slow
-def test_a_failing_process_fails_the_job_with_its_log(own_home: Path) -> None:
-    run = replace(RUN, batch_size=15)  # which two processes cannot share
-    why = r"one of 2 processes failed \(rank \d on .*: ValueError: a batch of 15 cannot be shared equally by 2 proc"
-    with pytest.raises(RuntimeError, match=why):
-        Job(run=asdict(run), num_processes=2)(Stop(), where=HERE)
-    note = get_run_item(run).read()
-    assert note is not None
-    assert note.state == "failed"
-    assert json.loads((run_folder(run_id(run)) / "ranks.json").read_text())["num_processes"] == 2
-    assert "RANK" not in os.environ
 
 
 LATE = """

@@ -137,10 +137,9 @@ def test_a_run_stops_while_a_stage_is_built_and_leaves_nothing_half_made(
     assert not list(get_stage_folder().rglob("*.part"))
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_training_stops_at_its_next_step_with_a_checkpoint_and_says_so(
-    number: signal.Signals, tmp_path: Path
-) -> None:
+def test_training_stops_with_checkpoint(tmp_path: Path) -> None:
+    """It stops at its next step, in a process that was started with SIGINT ignored."""
+    number = signal.SIGINT
     process = begin("training", "run", file_of(tmp_path, TRAINED), "--scale", "smoke", is_deaf=True)
     said = end(process, number, after=r"step \d+/")
     assert process.returncode == 128 + number, said
@@ -149,11 +148,13 @@ def test_a_training_stops_at_its_next_step_with_a_checkpoint_and_says_so(
     assert (run_folder(run_id(TRAINED)) / "checkpoint.safetensors").exists()
 
 
-@pytest.mark.parametrize("place", ["training", "measuring"])
-def test_a_local_queue_stops_with_its_children(
-    place: str, way: tuple[signal.Signals, bool, int], tmp_path: Path, own_home: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("place", "way"), [("training", "INT ignored"), ("training", "TERM"), ("measuring", "INT"), ("measuring", "TERM")]
+)
+def test_local_queue_stops_its_children(
+    place: str, way: str, tmp_path: Path, own_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    number, is_deaf, status = way
+    number, is_deaf, status = WAYS[way]
     own_home.mkdir()
     run = base("smoke", num_steps=3 if place == "measuring" else 10_000)
     if place == "measuring":
@@ -170,15 +171,15 @@ def test_a_local_queue_stops_with_its_children(
 
 
 @pytest.mark.parametrize(
-    ("place", "words"),
+    ("place", "words", "way"),
     [
-        ("showing", ["show", "table1", "--scale", "smoke"]),
-        ("reporting", ["report", "--scale", "smoke", "--out", "/nowhere/report.html"]),
-        ("evaluating", ["evaluate", "--model", "somebody/untrained", "--suite", "planted"]),
+        ("showing", ["show", "table1", "--scale", "smoke"], "INT"),
+        ("reporting", ["report", "--scale", "smoke", "--out", "/nowhere/report.html"], "TERM"),
+        ("evaluating", ["evaluate", "--model", "somebody/untrained", "--suite", "planted"], "INT ignored"),
     ],
 )
-def test_verbs_that_only_read_stop_at_once(place: str, words: list[str], way: tuple[signal.Signals, bool, int]) -> None:
-    number, is_deaf, status = way
+def test_reading_verbs_stop_immediately(place: str, words: list[str], way: str) -> None:
+    number, is_deaf, status = WAYS[way]
     process = begin(place, *words, is_deaf=is_deaf)
     said = end(process, number, after="HERE")
     assert process.returncode == status, said
