@@ -3,19 +3,25 @@
 import itertools
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+import repro.evaluate.collections
 from repro.analyses import batches, cluster, cross, divergence, neighbours, retrieval, spread
 from repro.analyses.batch_text import LONGEST_TEXT, make_batch_exhibit, shorten
 from repro.analyses.microscope import explain
 from repro.batches.mask import compute_content_keys
 from repro.data.beir import load_beir
+from repro.evaluate.suites import ModelSystem
 from repro.execute import execute
 from repro.pipeline.inputs import Inputs
+from repro.records.store import Record
 from repro.spec import Run, base
+from repro.spec.identity import run_id
+from repro.storage.paths import get_local_records, run_folder
 from repro.train.loss import batch_loss
 from repro.train.trainer import build_filter, build_sampler
 from tests.analyses.by_hand import HandMadePairs, Ranker, collection, inputs_of, suite_of
@@ -275,3 +281,62 @@ def test_a_long_text_is_cut_after_a_word_and_a_short_one_is_whole() -> None:
     assert shorten("two\n words ") == "two words"
     cut = shorten("word " * 100)
     assert cut.endswith("word …") and len(cut) <= LONGEST_TEXT
+
+
+SHORT = {"num_steps": 2, "num_warmup_steps": 1}
+CASES: dict[str, tuple[Run, Any, int]] = {
+    "widths": (base("smoke", measure="widths", **SHORT), ModelSystem, 4),
+    "widths by SVD": (base("smoke", measure="widths", **SHORT), ModelSystem, 6),
+    "cross": (base("smoke", measure="cross", architecture="contextual", **SHORT), repro.evaluate.collections, 3),
+    "headroom": (base("smoke", measure="headroom", architecture="none"), repro.evaluate.collections, 12),
+    "headroom of a model": (base("smoke", measure="headroom", **SHORT), repro.evaluate.collections, 6),
+}
+"""A run, what has the `search` that each number comes from, and after how many searches it is killed."""
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    """Numbers are compared to the last bit, so sums must come in one order."""
+    torch.set_num_threads(1)
+
+
+class Searches:
+    """Counts the searches of a run, and is killed in the one that it is told."""
+
+    def __init__(self, holder: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count, self.dies_in = 0, 0
+        real = holder.search
+
+        def search(*given: Any) -> Any:
+            self.count += 1
+            if self.count == self.dies_in:
+                raise KeyboardInterrupt
+            return real(*given)
+
+        monkeypatch.setattr(holder, "search", search)
+
+    def of(self, run: Run, *, dies_in: int = 0) -> tuple[Record, dict[str, np.ndarray], int]:
+        """Carry a run out; its record is removed, so that it can be measured again."""
+        self.count, self.dies_in = 0, dies_in
+        record = execute(run, progress=lambda line: None)
+        arrays = dict(record.arrays)
+        for path in get_local_records().glob(f"{record.id}*"):
+            path.unlink()
+        return record, arrays, self.count
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_measure_that_was_killed_goes_on_behind_its_last_part(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, holder, num_kept = CASES[name]
+    searches = Searches(holder, monkeypatch)
+    whole, values, num_searches = searches.of(run)
+    assert not (run_folder(run_id(run)) / "kept").exists(), "nothing is kept of a run that has a record"
+    with pytest.raises(KeyboardInterrupt):
+        searches.of(run, dies_in=num_kept + 1)
+    again, values_again, num_left = searches.of(run)
+    assert num_left == num_searches - num_kept > 0, "what was found before is not searched again, and nothing left out"
+    assert again.metrics == whole.metrics and again.provenance["suite"] == whole.provenance["suite"]
+    assert values_again.keys() == values.keys()
+    for path, expected in values.items():
+        np.testing.assert_array_equal(values_again[path], expected)
+        assert values_again[path].dtype == expected.dtype

@@ -2,9 +2,13 @@
 
 import pytest
 import torch
+from torch import Tensor, nn
 
+from repro.model import linear as module
 from repro.model.attention import compute_attention_shares
 from repro.model.contextual import ContextualModel
+from repro.model.linear import STEP, linear
+from repro.model.pooling import mean_pool, segment_pool
 from repro.model.texts import Texts
 from tests.model import spelled_out
 from tests.model.samples import KINDS, random_texts, small_model
@@ -89,3 +93,59 @@ def test_shares_of_a_compiled_backbone_are_those_of_a_plain_one_and_it_stays_com
     compiled = backbone._compiled
     torch.testing.assert_close(compute_attention_shares(model, texts), expected)
     assert backbone._compiled is compiled is not None
+
+
+def test_the_mean_is_over_real_tokens_only() -> None:
+    texts = random_texts(7)
+    states = torch.randn(7, 9, 4)
+    expected = torch.stack([row[: mask.sum()].mean(0) for row, mask in zip(states, texts.mask_NS, strict=True)])
+    torch.testing.assert_close(mean_pool(states, texts.mask_NS), expected)
+
+
+def test_segments_cut_each_text_by_its_own_length_and_an_empty_one_is_the_whole_text() -> None:
+    texts = random_texts(20, seed=1)
+    states = torch.randn(20, 9, 4)
+    found = segment_pool(states, texts.mask_NS, 3)
+    for row, mask, segments in zip(states, texts.mask_NS, found, strict=True):
+        length = int(mask.sum())
+        for number in range(3):
+            tokens = [i for i in range(length) if i * 3 // length == number] or list(range(length))
+            torch.testing.assert_close(segments[number], row[tokens].mean(0))
+
+
+def test_segments_do_not_depend_on_padding() -> None:
+    texts = random_texts(5, longest=4)
+    states = torch.randn(5, 4, 4)
+    wider = torch.cat([states, torch.full((5, 6, 4), 99.0)], dim=1)
+    mask = torch.cat([texts.mask_NS, texts.mask_NS.new_zeros(5, 6)], dim=1)
+    torch.testing.assert_close(segment_pool(wider, mask, 2), segment_pool(states, texts.mask_NS, 2))
+
+
+@pytest.mark.parametrize("num_rows", [1, STEP - 1, STEP, STEP + 44, 3 * STEP])
+@pytest.mark.parametrize("has_bias", [True, False])
+def test_rows_and_gradients_are_those_of_torch(num_rows: int, has_bias: bool) -> None:
+    torch.manual_seed(0)
+    layer, rows_TI = nn.Linear(24, 40, bias=has_bias), torch.randn(num_rows, 24, requires_grad=True)
+    sent_TO, leaves = torch.randn(num_rows, 40), [rows_TI, *layer.parameters()]
+    expected_TO, found_TO = layer(rows_TI), linear(rows_TI, layer)
+    torch.testing.assert_close(found_TO, expected_TO, rtol=1e-5, atol=1e-5)
+    expected, found = (torch.autograd.grad(given, leaves, sent_TO) for given in (expected_TO, found_TO))
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+    (of_a_sum,) = torch.autograd.grad(linear(rows_TI, layer).sum(), rows_TI)
+    torch.testing.assert_close(of_a_sum, layer.weight.sum(0).expand(num_rows, -1), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.skipif(not module.has_onednn(), reason="this torch has no such kernel")
+def test_the_kernel_meets_multiples_of_a_step_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    met: list[int] = []
+    real = module._product
+
+    def product(rows_TI: Tensor, *given: Tensor | None) -> Tensor:
+        met.extend(rows_TI.shape)
+        return real(rows_TI, *given)
+
+    monkeypatch.setattr(module, "_product", product)
+    layer = nn.Linear(STEP, 2 * STEP)
+    for num_rows in (STEP - 3, STEP + 1, 700, 701, 1000):
+        linear(torch.randn(num_rows, STEP, requires_grad=True), layer).sum().backward()
+    assert len(met) == 4 * 3 * 2 and not any(size % STEP for size in met)

@@ -8,7 +8,7 @@ import pytest
 
 from repro.spec import FIELDS, get_first_phase, nested_widths
 
-ROOT = Path(__file__).resolve().parent.parent / "repro"
+ROOT = Path(__file__).resolve().parents[2] / "repro"
 ROOMS_THAT_CARRY_OUT = ("batches", "evaluate", "pipeline", "analyses", "model", "train")
 
 

@@ -10,13 +10,20 @@ import sys
 import termios
 from fcntl import ioctl
 from pathlib import Path
+from xml.etree import ElementTree
 
 import click
 import pytest
 
-from repro.cli.common import EXIT_NOT_RUN, EXIT_STOPPED
+from repro.cli import common
+from repro.cli.common import EXIT_NOT_RUN, EXIT_STOPPED, say, tell
 from repro.cli.errors import EXIT_BUG, EXIT_PIPE, run_with_error_handling, wrap_line
 from repro.cli.main import app
+from repro.report.formats import render, render_line
+from repro.report.html import inline_svg
+from repro.report.view import View
+from repro.storage.paths import who_else_may_write
+from repro.text import visible
 
 
 def ends(error: BaseException, monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
@@ -52,7 +59,7 @@ def test_a_bug_is_one_line_with_the_path_of_a_report(
     said, report = capsys.readouterr().err, next((own_home / "bugs").iterdir())
     assert said.startswith(f"bug: {type(error).__name__}") and said.count("\n") == 1 and str(report) in said
     told = report.read_text()
-    assert "Traceback (most recent call last)" in told and "'show'" in told and "test_net.py" in told
+    assert "Traceback (most recent call last)" in told and "'show'" in told and "test_errors.py" in told
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS])
@@ -182,3 +189,72 @@ def test_off_a_terminal_a_message_stays_one_line(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(sys, "stderr", stream)
     ends(ValueError(MESSAGE), monkeypatch)
     assert stream.getvalue() == f"error: {MESSAGE}\n"
+
+
+HOSTILE = "a\x1b[2Jb\x07c\u202ed\x9be\r"
+
+
+def test_no_escape_sequence_reaches_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    """In lines, tables, titles and notes; other scripts, tabs and line breaks stay."""
+    say(HOSTILE)
+    tell(HOSTILE)
+    render_line(HOSTILE)
+    render(View(HOSTILE, ("name", "n"), ((HOSTILE, "1"),), (HOSTILE,)))
+    shown = capsys.readouterr()
+    assert not {*"\x1b\x07\u202e\x9b\r"} & {*shown.out, *shown.err}
+    kept = "हिन्दी 中文 e\u0301 👩\u200d💻 x\ty\nz\u202f1"
+    assert visible(kept) == kept
+    visible("\udcff").encode()
+
+
+HOSTILE_SVG = """<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" width="72pt"
+ height="72pt" onload="run()"><metadata/><script>run()</script><foreignObject><p xmlns="x">hi</p></foreignObject>
+<defs><clipPath id="c"><rect width="1" height="1"/></clipPath></defs><a xlink:href="http://elsewhere"><text>x</text></a>
+<g ONCLICK="run()" clip-path="url(#c)" style="fill: url(http://elsewhere/x)"><path d="M 0 0" id="p"/>
+<use xlink:href="#p"/><use href="http://elsewhere#p"/><image href="data:image/png;base64,AA=="/>
+<image href="javascript:run()"/></g></svg>"""
+
+
+def test_picture_of_the_report_only_draws(tmp_path: Path) -> None:
+    """Scripts, handlers, links and foreign elements go; what draws stays, with ids of its own."""
+    (tmp_path / "p.svg").write_text(HOSTILE_SVG)
+    page = inline_svg(tmp_path / "p.svg", "pre-", "label")
+    found = ElementTree.fromstring(page)
+    names = {element.tag.rpartition("}")[2] for element in found.iter()}
+    assert names == {"svg", "defs", "clipPath", "rect", "g", "path", "use", "image"}
+    assert "run()" not in page and "elsewhere" not in page
+    assert "url(#pre-c)" in page and "#pre-p" in page and "data:image/png" in page
+    (tmp_path / "p.svg").write_text("<html><svg/></html>")
+    with pytest.raises(ValueError, match="expected svg"):
+        inline_svg(tmp_path / "p.svg", "pre-", "label")
+
+
+@pytest.mark.parametrize(("mode", "who"), [(0o777, "everybody"), (0o775, "its group"), (0o755, "")])
+def test_home_that_others_may_write_to_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, who: str
+) -> None:
+    """Of the folder itself and of one above it; /tmp, where each may remove only their own, is safe."""
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("REPRO_HOME", str(home))
+    home.chmod(mode)
+    assert who_else_may_write().startswith(who) and bool(who_else_may_write()) == bool(who)
+    home.chmod(0o755)
+    tmp_path.chmod(mode)
+    assert bool(who_else_may_write()) == bool(who)
+    tmp_path.chmod(0o700)
+
+
+def test_quick_work_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert list(common.in_turn("abc", str.upper)) == ["a", "b", "c"]
+    assert capsys.readouterr() == ("", "")
+
+
+def test_slow_work_says_what_is_begun_at_most_every_two_seconds(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(common.time, "monotonic", lambda: clock[0])
+    for letter in common.in_turn("abcd", str.upper):
+        clock[0] += {"a": 1.5, "b": 1.5, "c": 1.5}.get(letter, 0)
+    assert capsys.readouterr() == ("", "C (3 of 4)\n")

@@ -18,7 +18,7 @@ from repro.spec import TRAINED
 from repro.spec.run import CHOICES, CONTEXTS
 from repro.train.chunks import NARROW, WIDE
 from repro.train.loss import LOSSES
-from tests.test_fields import ROOMS_THAT_CARRY_OUT, ROOT
+from tests.spec.test_fields import ROOMS_THAT_CARRY_OUT, ROOT
 
 OTHER_NAMES = {("sampler", "sampler.py"): "kind"}
 """What a field is called where it is not called by its own name, by field and file."""

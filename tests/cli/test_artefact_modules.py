@@ -15,7 +15,7 @@ from repro.spec.identity import run_id
 from repro.spec.registry import artefacts, find_experiment
 from tests.golden_metrics import assert_golden
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def repro(*words: str, home: Path, module: str = "repro") -> subprocess.CompletedProcess[str]:
@@ -146,3 +146,21 @@ def test_help_tells_every_argument_and_has_no_negated_flag(
     out = capsys.readouterr().out
     assert "artefacts (table1, figure3, …), all, run ids" in out, "the help of arguments is lost: see click's version"
     assert "--dry-run" in out and "--no-" not in out
+
+
+LOOK = "import os, sys; from repro.cli.main import prepare_process; prepare_process()"
+SAYS = "print(os.environ.get('GOMP_SPINCOUNT'), 'torch' in sys.modules, 'faiss' in sys.modules)"
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [({}, "1000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "ACTIVE"}, "None")],
+)
+def test_waiting_threads_soon_sleep_unless_told_otherwise_and_no_library_was_loaded_before(
+    given: dict[str, str], found: str
+) -> None:
+    told = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
+    environment = {name: value for name, value in os.environ.items() if name not in told} | given
+    words = [sys.executable, "-c", f"{LOOK}; {SAYS}"]
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [found, "False", "False"]

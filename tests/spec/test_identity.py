@@ -144,7 +144,7 @@ def test_another_version_of_a_scale_gives_its_runs_other_ids(monkeypatch: pytest
 @pytest.mark.parametrize("name", scales.ORDER)
 def test_a_scale_whose_values_moved_has_another_version(name: str) -> None:
     scale = scales.SCALES[name]
-    kept = json.loads((Path(__file__).parent / "golden" / "scale_values.json").read_text())
+    kept = json.loads((Path(__file__).parents[1] / "golden" / "scale_values.json").read_text())
     version = f"{name}, version {scale.version}"
     assert version in kept, f"add the values of {version} to tests/golden/scale_values.json"
     known = kept[version]
