@@ -4,16 +4,22 @@ import csv
 import io
 import re
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from experiments.headlines import HEADLINES
+from repro.cli.main import app
 from repro.records.store import Record, write_record
+from repro.report.artefacts import judgements
 from repro.report.figure_data import make_figure_view
-from repro.report.formats import as_csv, as_markdown, render
+from repro.report.formats import as_csv, as_markdown, render, render_line
 from repro.report.latex import as_latex
-from repro.report.markdown_pages import replace_block
+from repro.report.markdown_pages import make_headlines_view, replace_block
+from repro.report.names import format_title
+from repro.report.scores import make_pivot_view, make_scores_view
 from repro.report.tables import (
     format_cell,
     format_no_records_note,
@@ -25,8 +31,12 @@ from repro.report.tables import (
 )
 from repro.report.view import NO_ROWS, SPREAD, View, format_mean
 from repro.spec import Claim, Column, Exhibit, Figure, Row, Run, Table, Unit, base, grid, pick, term
+from repro.spec.identity import run_id
+from repro.spec.registry import artefacts, experiments
 from repro.statistics.judge import Comparison, Judgement
+from repro.storage.paths import get_local_records
 from repro.text import format_number, format_seconds
+from tests.hand_made import write_scores
 
 NDCG = Column(label="NDCG@10", value="{suite}/mean/ndcg_at_10", factor=100)
 TABLE = Table(
@@ -262,3 +272,163 @@ def test_a_ledger_in_a_narrow_terminal_has_its_sentences_below_its_numbers(
     assert re.findall(r"T1.b +HOLDS +\+1.46 +\(\+0.73 to \+2.19\) +> 0.01 points +3–7", line)
     assert ("long words" in line) == (width == 200)
     assert " ".join(text.split()).count("long words") == 12
+
+
+CLAIMS: dict[str, Claim] = {claim.id: claim for experiment in experiments() for claim in experiment.claims}
+POINTS, NATS = Unit("points", 100.0, 2), Unit("nats", 1.0, 2)
+
+
+def judged_headlines(id: str, verdict: str, effect: float | None = None, unit: Unit = POINTS) -> Judgement:
+    """A judgement whose interval is a thousandth to either side."""
+    if effect is None:
+        return Judgement(CLAIMS[id], verdict, "desk")
+    return Judgement(CLAIMS[id], verdict, "desk", (Comparison(effect, effect - 0.001, effect + 0.001),), unit)
+
+
+EVERY = [judged_headlines(one.claim, "other scale") for one in HEADLINES]
+
+
+def test_each_sentence_has_its_claims_verdict_effect_and_interval_at_each_scale() -> None:
+    at_desk = [judged_headlines("T1.b", "HOLDS", 0.0146), judged_headlines("T1.e", "DIFFERS", -0.25, NATS), *EVERY[2:]]
+    view = make_headlines_view({"desk": at_desk, "lab": EVERY})
+    rows = {row[1]: row for row in view.rows}
+    assert view.header == ("", "claim", "paper", "at `desk`", "at `lab`")
+    assert rows["T1.b"][2:] == ("+1.8", "HOLDS: +1.46 (+1.36 to +1.56)", "–")
+    assert [one.claim for one in HEADLINES] == list(rows)
+    [ledger] = make_claims_view([judged_headlines("T1.b", "HOLDS", 0.0146)]).rows
+    assert ledger[2] in rows["T1.b"][3], "the same number as in the ledger"
+
+
+def test_another_unit_than_points_is_named_and_a_verdict_without_a_number_stands_alone() -> None:
+    others = [one for one in EVERY if one.claim.id not in ("T1.e", "F2.a")]
+    view = make_headlines_view(
+        {"desk": [*others, judged_headlines("T1.e", "HOLDS", 0.34, NATS), judged_headlines("F2.a", "not run")]}
+    )
+    rows = {row[1]: row[3] for row in view.rows}
+    assert rows["T1.e"] == "HOLDS: +0.34 (+0.34 to +0.34) nats" and rows["F2.a"] == "–"
+
+
+def test_a_sentence_of_a_claim_that_nobody_judges_is_an_error_that_names_it() -> None:
+    with pytest.raises(
+        ValueError, match=r"headlines.py names T1.b, which is judged_headlines at none of \['desk', 'lab'\]"
+    ):
+        make_headlines_view({"desk": EVERY[1:], "lab": EVERY[1:]})
+
+
+NUMBER = re.compile(r"[+-]\d+\.\d+")
+
+
+@cache
+def ledger() -> tuple[Judgement, ...]:
+    """Every claim as it stands at desk."""
+    return tuple(sort_judgements(one for experiment in experiments() for one in judgements(experiment, "desk")))
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_the_ledger_and_what_claims_need_fit_and_no_number_is_broken(
+    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("repro.report.formats.ELSEWHERE", width)
+    for view in (make_claims_view(ledger(), width=width),):
+        render(view)
+        printed = capsys.readouterr().out
+        assert max(map(len, printed.splitlines())) <= width
+        for row in view.rows:
+            (line,) = (line for line in printed.splitlines() if line.split()[:1] == [row[0]])
+            assert NUMBER.findall(line) == [number for cell in row[:-1] for number in NUMBER.findall(cell)]
+            assert " ".join(row[-1].split()) in " ".join(printed.split())
+    render_line(format_summary_line(ledger()))
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= width
+
+
+def test_the_list_of_artefacts_is_searched_by_line_where_it_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    app(["list"], standalone_mode=False)
+    lines = capsys.readouterr().out.splitlines()
+    for name, (experiment, shown) in artefacts().items():
+        assert any(line.startswith(f"{name} ") and format_title(experiment, shown) in line for line in lines), name
+
+
+def test_the_title_of_a_narrow_table_is_as_wide_as_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    title = "figure12 at scale desk: a sentence that is much longer than the two columns of the table below it"
+    render(View(title, ("", "n"), (("a", "1"),)))
+    assert capsys.readouterr().out.splitlines()[0] == title
+
+
+@pytest.fixture(autouse=True)
+def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder without records."""
+    monkeypatch.setenv("REPRO_HOME", str(tmp_path))
+
+
+def record_scores(run: Run, score: float) -> None:
+    """Write the record_scores of a run that scores this on its one dataset."""
+    write_scores(get_local_records(), run, np.full(4, score, np.float32))
+
+
+def test_a_grid_is_told_apart_by_what_it_varies_and_each_setting_has_the_mean_of_its_seeds() -> None:
+    runs = grid(base("desk", batch_size=64), learning_rate=(0.001, 0.002), seed=(7, 8))
+    for run, score in zip(runs, (0.5, 0.25, 0.75, 0.75), strict=True):
+        record_scores(run, score)
+    bm25 = base("desk", architecture="bm25", num_pairs=None)
+    record_scores(bm25, 0.125)
+    view = make_scores_view([*runs, bm25])
+    assert view.header[:5] == ("run", "model", "seed", "learning_rate", "mean")
+    assert [line[1:5] for line in view.rows] == [
+        ("biencoder", "7", "0.001", "50.0"),
+        ("biencoder", "8", "0.001", "25.0"),
+        ("biencoder", "7", "0.002", "75.0"),
+        ("biencoder", "8", "0.002", "75.0"),
+        ("bm25", "", "", "12.5"),
+        ("biencoder", "", "0.001", "37.5 ± 17.7"),
+        ("biencoder", "", "0.002", "75.0 ± 0.0"),
+    ]
+    assert [line[0] for line in view.rows[5:]] == ["2 seeds", "2 seeds"] and "±" in view.notes[-1]
+
+
+def test_a_run_alone_is_called_by_its_architecture() -> None:
+    recorded, missing = grid(base("desk", batch_size=77), seed=(0, 1))
+    record_scores(recorded, 0.5)
+    view = make_scores_view([recorded, missing])
+    assert [line[1] for line in view.rows] == ["biencoder"] and not view.notes
+
+
+def test_context_blind_run_has_its_name() -> None:
+    """A run without a score under its own corpus has a line of its own, in the table and in a pivot."""
+    runs = grid(
+        base("desk", architecture="contextual", sequence_dropout=1.0, test_contexts="null"),
+        learning_rate=(0.001, 0.002),
+    )
+    for run, score in zip(runs, (0.5, 0.25), strict=True):
+        metrics = {f"desk+null/{name}/ndcg_at_10": score for name in ("a", "mean")}
+        write_record(get_local_records(), run, metrics=metrics, arrays={}, provenance={"suite": {"datasets": []}})
+    assert [line[:2] for line in make_scores_view(runs).rows] == [
+        (run_id(run), "contextual, null context") for run in runs
+    ]
+    one, other = (replace(run, batch_size=size) for run, size in zip(runs, (16, 64), strict=True))
+    for run in (one, other):
+        metrics = {"desk+null/mean/ndcg_at_10": 0.75}
+        write_record(get_local_records(), run, metrics=metrics, arrays={}, provenance={"suite": {"datasets": []}})
+    cells = [
+        cell for line in make_pivot_view([*runs, one, other], "learning_rate", "batch_size").rows for cell in line[1:]
+    ]
+    assert sorted(cells) == ["25.0", "50.0", "75.0", "75.0", "–", "–"]
+
+
+def test_pivot_has_the_mean_of_each_cell() -> None:
+    """Rows and columns in the order of their values, the mean over seeds in each cell, BM25 named as left out."""
+    runs = grid(base("desk", batch_size=64), learning_rate=(0.002, 0.001), batch_size=(128, 16), seed=(7, 8))
+    for number, run in enumerate(runs):
+        record_scores(run, number / 16)
+    bm25 = base("desk", architecture="bm25", num_pairs=None)
+    record_scores(bm25, 0.125)
+    view = make_pivot_view([*runs, bm25], "learning_rate", "batch_size")
+    assert view.header == ("batch_size", "learning_rate=0.001", "learning_rate=0.002")
+    assert [[cell.split(" ")[0] for cell in line] for line in view.rows] == [
+        ["16", "40.6", "15.6"],  # 100 / 16 × the mean of 6 and 7, and of 2 and 3
+        ["128", "28.1", "3.1"],
+    ]
+    assert "seed" in view.notes[0] and "1 run" in view.notes[1]
+    with pytest.raises(ValueError, match="temperature does not vary"):
+        make_pivot_view(runs, "temperature", "batch_size")
+    with pytest.raises(ValueError, match="did you mean 'batch_size'"):
+        make_pivot_view(runs, "batch_siz", "learning_rate")

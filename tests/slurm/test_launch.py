@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,19 +16,23 @@ from submitit.core.test_core import MockedSubprocess
 from submitit.slurm.slurm import SlurmExecutor, SlurmJob
 
 from repro.planning.cost import list_training_phases
+from repro.records import provenance
 from repro.records.store import read_records
 from repro.spec import Run, base, grid
 from repro.spec.identity import get_training_id, run_id
 from repro.storage.lease import acquire, owners
 from repro.storage.paths import CHECKOUT, get_local_records, run_folder
 from slurm.batches import order_batches
+from slurm.job import Job
 from slurm.launch import SubmittedJob
 from slurm.profiles import Profile
 from slurm.scheduler import JOB_VARIABLES, Queued, hide_enclosing_job, queue
+from slurm.signals import Stop
 from slurm.start import LaunchOptions, cancel, check_site, scripts, start
-from slurm.states import get_run_item
-from slurm.status import statuses, why
-from slurm.sweep import Task, add_run_dependencies, build_tasks, read_submissions
+from slurm.states import JobState, get_run_item
+from slurm.status import RunStatus, TrainingProgress, statuses, why
+from slurm.sweep import Task, add_run_dependencies, build_tasks, check_code, read_submissions
+from slurm.tables import make_status_table, show_status
 from slurm.trainings import list_missing_trainings
 from tests.slurm.stand_in import HOOKS, traced
 
@@ -421,3 +425,93 @@ def test_percent_in_the_home_is_refused(tmp_path: Path, monkeypatch: pytest.Monk
         list(
             scripts([base("smoke")], Profile(name="site", on="slurm"), sweep="test", options=LaunchOptions(hooks=HOOKS))
         )
+
+
+def do_nothing(*words: object, **options: object) -> None:
+    """Stands in for a run."""
+
+
+def begin(launched_with: dict[str, Any]) -> None:
+    """Does a job of a careful scale in which nothing is done but to look at the code."""
+    job = Job(run=vars(base("small")), launched_with=launched_with, execute="tests.slurm.test_launch:do_nothing")
+    job(Stop(), where=JobState(state="running"))
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """A committed checkout of our own, taken for that of the code; called, it commits a file more."""
+    root = tmp_path / "checkout"
+    git = ("git", "-C", str(root), "-c", "user.name=a", "-c", "user.email=a@b")
+
+    def commit(name: str, text: str) -> None:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+        for words in (("init", "-q"), ("add", "."), ("commit", "-q", "-m", name)):
+            subprocess.run([*git, *words], check=True)
+
+    for name, path in (("CHECKOUT", root), ("SOURCES", root), ("PACKAGE", root / "repro")):
+        monkeypatch.setattr(provenance, name, path, raising=False)
+    for folder in ("repro", "slurm", "experiments", "figures"):
+        commit(f"{folder}/module.py", "a = 1\n")
+    return commit
+
+
+def test_a_checkout_that_git_refuses_is_told_in_gits_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+    with pytest.raises(ValueError, match=r"dubious ownership.*safe\.directory") as refused:
+        check_code([base("small")], allow_dirty=False)
+    assert "commit first" not in str(refused.value)
+
+
+@pytest.mark.parametrize("path", ["RESULTS.md", "tests/test_edited.py", "experiments/records/new.json"])
+def test_a_commit_that_changes_nothing_that_runs_stops_no_job(
+    path: str, checkout: Callable[..., None], own_home: Path
+) -> None:
+    launched_with = check_code([base("small")], allow_dirty=False)
+    checkout(path, "edited")
+    begin(launched_with)
+    checkout("repro/module.py", "a = 2\n")
+    with pytest.raises(RuntimeError, match=r"the code has changed since the launch: .*--retry"):
+        begin(launched_with)
+
+
+def test_a_job_that_does_not_find_git_runs_the_code_it_was_launched_with(
+    checkout: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launched_with = check_code([base("small")], allow_dirty=False)
+    monkeypatch.setenv("PATH", str(tmp_path / "nothing here"))
+    begin(launched_with)
+    (tmp_path / "checkout" / "slurm" / "module.py").write_text("a = 2\n")
+    with pytest.raises(RuntimeError, match="the code has changed since the launch"):
+        begin(launched_with)
+
+
+TABLES_RUNS = [base("smoke", seed=seed) for seed in range(2)]
+DONE = [RunStatus(run_id(run), "recorded") for run in TABLES_RUNS]
+
+
+@pytest.mark.parametrize(
+    ("found", "columns"),
+    [
+        (DONE, ["run", "what", "state"]),
+        ([DONE[0], RunStatus(DONE[1].id, "failed", "killed")], ["run", "what", "state", "reason"]),
+        (
+            [RunStatus(DONE[0].id, "running", progress=TrainingProgress(3, 9, None, None)), DONE[1]],
+            ["run", "what", "state", "step"],
+        ),
+    ],
+)
+def test_columns_that_nobody_fills_are_left_out(found: list[RunStatus], columns: list[str]) -> None:
+    table = make_status_table(TABLES_RUNS, found)
+    assert [column.header for column in table.columns] == columns and table.row_count == 2
+    assert [str(cell) for cell in table.columns[2].cells] == [status.state for status in found]
+
+
+@pytest.mark.usefixtures("own_home")
+def test_without_a_run_that_was_launched_there_is_no_table_but_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    show_status([base("smoke", seed=2**20)])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("1 missing") and "1 never launched: `repro plan` lists them" in lines
+    assert not any("what" in line.split() for line in lines), "no header of a table without rows"

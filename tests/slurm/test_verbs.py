@@ -3,7 +3,13 @@
 import errno
 import json
 import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
 import time
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -12,16 +18,18 @@ from typer.testing import CliRunner, Result
 
 from repro.cli.main import app
 from repro.spec import Run, base, grid
-from repro.spec.identity import run_id
+from repro.spec.identity import get_training_id, run_id
 from repro.storage.lease import acquire
 from repro.storage.paths import get_local_records, run_folder
+from slurm import states
 from slurm.hooks import Hooks
 from slurm.job import Job
 from slurm.profiles import Profile
 from slurm.prune import leftovers, measure_size, remove
 from slurm.scheduler import Queued
 from slurm.start import LaunchOptions, cancel, start
-from slurm.states import JobState, get_run_item
+from slurm.states import JobState, WorkItem, get_run_item
+from slurm.status import read_progress
 from slurm.sweep import Submission
 from tests.slurm.stand_in import HOOKS
 
@@ -316,3 +324,85 @@ def test_prune_goes_on_where_another_process_removes_what_it_looks_at(
     assert next(found) == (first, 10)
     remove(second)
     assert list(found) == [] and measure_size(second) == 0
+
+
+RUN = base("smoke", num_steps=9_000_000)
+
+
+def test_progress_is_read_from_the_end_of_a_log_of_any_length() -> None:
+    folder = run_folder(get_training_id(RUN))
+    folder.mkdir(parents=True)
+    assert read_progress(RUN) is None
+    line = '{"step": %d, "pairs_per_second": 100.0, "batch": "' + "b" * 200 + '"}\n'
+    with (folder / "metrics.jsonl").open("w") as file:
+        file.write(line % 1 + '{"step": 2, "pai')
+        file.flush()
+        first = read_progress(RUN)
+        file.seek(300 * 2**20)  # a hole: a log of many steps
+        file.write("\n" + "".join(line % step for step in range(3, 1000)) + '{"step": 1000, "pairs')
+    assert first is not None and first.step == 1
+    before = time.process_time()
+    last = read_progress(RUN)
+    assert time.process_time() - before < 0.05
+    assert last is not None and (last.step, last.pairs_per_second) == (999, 100.0)
+
+
+CANCEL_RUN = base("smoke", num_steps=5)
+
+
+def test_a_process_that_only_has_the_number_of_the_owner_elsewhere_is_left_alone(own_home: Path) -> None:
+    item = get_run_item(CANCEL_RUN)
+    item.lease_folder.mkdir(parents=True)
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as stranger:
+        told = {"host": socket.gethostname(), "pid": stranger.pid, "machine": "this boot pid:[another]", "born": "1"}
+        (item.lease_folder / "000001.json").write_text(json.dumps(told | {"dead_after_seconds": 180, "note": {}}))
+        assert [status.state for status in cancel([CANCEL_RUN])] == ["running"]
+        assert item.is_cancelled, "it notices at its next heart-beat"
+        stranger.communicate(b"\n")
+        assert stranger.returncode == 0
+
+
+def test_the_process_that_holds_the_lease_is_told_at_once(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[int, int]] = []
+    monkeypatch.setattr(os, "kill", lambda *words: told.append(words))
+    lease = acquire(get_run_item(CANCEL_RUN).lease_folder)
+    assert lease is not None
+    with lease:
+        cancel([CANCEL_RUN])
+    assert told == [(os.getpid(), signal.SIGTERM)]
+
+
+def test_a_state_that_another_launcher_forgets_meanwhile_never_began(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    item, read = WorkItem("run", "r", tmp_path), states.read_json
+    item.write(JobState(state="failed"))
+
+    def forgotten_meanwhile(path: Path) -> object:
+        item.forget()
+        return read(path)
+
+    monkeypatch.setattr(states, "read_json", forgotten_meanwhile)
+    assert item.read() is None
+
+
+@pytest.mark.parametrize("torn", ["", '{"state": "fai'])
+@pytest.mark.parametrize("then", ["removed", "replaced"])
+def test_a_state_that_is_torn_for_a_moment_ends_no_queue(torn: str, then: str, tmp_path: Path) -> None:
+    item = WorkItem("run", "r", tmp_path)
+    (tmp_path / "job.json").write_text(torn)
+    ends: dict[str, Callable[[], None]] = {
+        "removed": item.forget,
+        "replaced": lambda: item.write(JobState(state="done")),
+    }
+    later = threading.Timer(0.05, ends[then])
+    later.start()
+    found = item.read()
+    later.join()
+    assert (found and found.state) == {"removed": None, "replaced": "done"}[then]
+
+
+def test_a_state_that_stays_torn_is_named_with_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "job.json").write_text('{"state": "fai')
+    with pytest.raises(ValueError, match=r"job\.json is not JSON.*; remove it, and launch again with --retry"):
+        WorkItem("run", "r", tmp_path).read()
