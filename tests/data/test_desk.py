@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from repro.data.audit import check_no_overlap, overlap
-from repro.data.beir import Retrieval, load_beir, load_suite, write_beir_folder, write_suite
+from repro.data.beir import Retrieval, load_beir, load_suite
 from repro.data.mined.manifests import WHEELS, describe, read_manifest, verify, write_manifests
 from repro.data.mined.mining import MINERS, Mined, mine
 from repro.data.mined.splits import TEST_DATASETS, TRAINING_SOURCES, VALIDATION_DATASETS, split_of
@@ -135,10 +135,3 @@ def test_a_missing_or_tampered_manifest_is_an_error(diagnoses: Mined, tmp_path: 
     (tmp_path / "diagnoses.json").write_text('[{"wheel": "simple-icd-10-cm"}]')
     with pytest.raises(ValueError, match=r"diagnoses\.json is malformed"):
         verify([diagnoses], tmp_path)
-
-
-def test_a_suite_of_ours_survives_the_trip_through_a_folder(tmp_path: Path, suites: dict[str, list[Retrieval]]) -> None:
-    collection = suites["desk"][0]
-    write_beir_folder(tmp_path / collection.name, collection)
-    write_suite(tmp_path, "copy", [(collection.name, "services")])
-    assert load_beir(load_suite(tmp_path).datasets[0].path) == collection

@@ -73,13 +73,6 @@ def test_what_of_a_folder_was_not_read_is_told(tmp_path: Path, folder: Path) -> 
     )
 
 
-def test_of_a_file_and_of_a_folder_that_is_read_whole_nothing_is_said(tmp_path: Path) -> None:
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "a.jsonl").write_text(lines_of_pairs("a"))
-    for name, source in (("file", tmp_path / "in" / "a.jsonl"), ("folder", tmp_path / "in")):
-        assert not import_corpus(source, tmp_path / name, name="mine").warnings
-
-
 @pytest.mark.parametrize("how", ["folder", "zip", "tar"])
 def test_what_an_archiver_hides_is_no_pair(tmp_path: Path, how: str) -> None:
     made = tmp_path / "in"

@@ -31,11 +31,6 @@ def pairs_of(tmp_path: Path, sizes: dict[str, int], order: int = 1) -> Pairs:
     return read_pairs(tmp_path / "pairs.arrow")
 
 
-def test_rows_come_back_as_they_were_written(tmp_path: Path) -> None:
-    pairs = pairs_of(tmp_path, {"a": 3, "b": 2})
-    assert list(iter_rows(pairs))[3] == Row("b0", "question b 0", "the answer to b is number 0", "b", "mine", ("no 0",))
-
-
 @pytest.mark.parametrize("domains", [(), ("a",)])
 def test_nothing_that_is_evaluated_is_trained_on(tmp_path: Path, domains: tuple[str, ...]) -> None:
     pairs = pairs_of(tmp_path, {"a": 2 * LEAST_PAIRS, "b": LEAST_PAIRS})

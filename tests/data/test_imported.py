@@ -20,7 +20,7 @@ from repro.data.own.imported import ImportedCorpus, bring, find_imported, import
 from repro.data.pairs import read_pairs
 from repro.execute import execute
 from repro.pipeline.corpora import check_available, describe_corpus, load_run_suite, make_corpus_stage
-from repro.planning.imported import format_held_out_line, plan_imported
+from repro.planning.imported import plan_imported
 from repro.records.lookup import read_runs
 from repro.spec import MTEB_SUITES, base
 from repro.spec.identity import run_id
@@ -378,11 +378,6 @@ def test_how_much_is_held_out_is_said_and_why_it_is_less_than_a_tenth(
     assert ("less than a tenth: only domains of at least 200 pairs, the 16 largest at most" in line) == says_why
 
 
-def test_where_only_the_hash_decided_no_reason_is_made_up() -> None:
-    assert "less than a tenth" not in format_held_out_line(20, 400, (), is_part=False)
-    assert "less than a tenth" in format_held_out_line(20, 400, (), is_part=True)
-
-
 def test_a_corpus_of_tiny_domains_is_batched_as_one(tmp_path: Path) -> None:
     rows = [{"query": f"q {n}", "document": f"text {n}", "domain": f"d{n % 100}"} for n in range(500)]
     (tmp_path / "x.jsonl").write_text("\n".join(map(json.dumps, rows)))
@@ -423,12 +418,6 @@ def test_an_import_stays_when_nobody_reads_what_it_prints(
     assert is_imported("mine") and plan_imported("mine", "smoke", quiet).report["num_pairs"] > 0
 
 
-def test_a_corpus_too_small_to_train_on_says_how_many_pairs_it_takes(tmp_path: Path) -> None:
-    bring(write_pairs_file(tmp_path / "x.jsonl", num=100), name="mine")
-    with pytest.raises(ValueError, match="training needs at least 128"):
-        plan_imported("mine", "smoke", quiet)
-
-
 @pytest.mark.parametrize("words", [["--hold-out", "misspelt"], ["--scale", "desk"]])
 def test_an_import_that_cannot_be_planned_keeps_no_name(tmp_path: Path, words: list[str]) -> None:
     source = write_pairs_file(tmp_path / "x.jsonl", num=60 if "--scale" in words else 400)
@@ -456,28 +445,3 @@ def test_few_evaluation_queries_are_said_with_what_to_do(tmp_path: Path, num: in
     found = [line for line in planned.lines() if "intervals will be wide" in line]
     told = f"  look at this: {asked} queries: intervals will be wide; --hold-out DOMAIN holds out a domain whole"
     assert [line.startswith(told) for line in found] == [True] * says and says == (asked < 50)
-
-
-def test_few_queries_of_a_given_collection_are_said_without_what_cannot_be_done(tmp_path: Path) -> None:
-    write_beir_folder(tmp_path / "c", collection(0))
-    bring(write_pairs_file(tmp_path / "x.jsonl"), name="mine", evaluate_on=tmp_path / "c")
-    planned = plan_imported("mine", "smoke", quiet)
-    assert "  look at this: 1 query: intervals will be wide; judge more queries" in planned.lines()
-
-
-def test_an_import_says_each_finding_once(tmp_path: Path) -> None:
-    write_beir_folder(tmp_path / "c", collection(0))
-    evaluated, long = collection(0).documents[0], " ".join(map(str, range(300)))
-    rows: list[dict[str, Any]] = [{"query": f"ask {n}", "pos": [f"{n} {long}", "second"]} for n in range(300)]
-    rows += [{"query": f"ask again {n}", "pos": [evaluated], "neg": ["x"]} for n in range(400)]
-    rows[0]["neg"] = [evaluated]
-    (tmp_path / "x.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    bring(tmp_path / "x.jsonl", name="mine", evaluate_on=tmp_path / "c")
-    lines = [
-        line for line in plan_imported("mine", "smoke", quiet).lines() if "trained on" not in line or "pos" in line
-    ]
-    for word in ("judged text", "positives", "16 tokens", "57%"):
-        assert len([line for line in lines if word in line and "negatives" not in line]) == 1, (word, lines)
-    assert "  300 of 300 documents (100%) are longer than the 16 tokens that a model reads" in lines
-    assert "  look at this: 57% of the pairs were left out" in lines and not [one for one in lines if "{" in one]
-    assert len([line for line in lines if re.search("negatives.*(taken out|evaluated)", line)]) == 1

@@ -113,12 +113,6 @@ def test_a_suite_of_one_borrows_its_wrong_corpus_and_says_which(desk: Path, monk
             typed("--suite", "one", "--model", "contextual", *more)
 
 
-def test_a_folder_that_is_not_there_is_called_one() -> None:
-    for source in ("/x/nothere", "no/where"):
-        with pytest.raises(ValueError, match=f"{source}: there is no such folder"):
-            open_suite(source)
-
-
 def test_one_context_has_no_differences_by_collection(desk: Path) -> None:
     assert "by collection" not in typed("--model", "contextual")
     assert json.loads(typed("--model", "contextual", "--json"))["by_collection"] == []
@@ -267,11 +261,6 @@ def test_options_that_bm25_would_ignore_are_refused(desk: Path) -> None:
     for model in ("bm25", "contextual"):
         with pytest.raises(ValueError, match=f"--revision main: {model} is no hub id"):
             typed("--model", model, "--revision", "main")
-
-
-def test_a_word_that_is_no_model_is_told_what_is_one(desk: Path) -> None:
-    with pytest.raises(ValueError, match=r"no model 'nope': there is no such folder .*\(OWNER/NAME\).* or bm25"):
-        typed("--model", "nope")
 
 
 @pytest.mark.parametrize("words", [("--context", "wrong"), ("--num-contexts", "3")])

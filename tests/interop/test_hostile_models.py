@@ -6,7 +6,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from repro.data.beir import parse_grade, write_beir_folder
+from repro.data.beir import write_beir_folder
 from repro.interop.evaluating import Asked, evaluate_anything
 from repro.interop.places import to_device
 from repro.model.biencoder import Biencoder
@@ -70,9 +70,3 @@ def test_a_folder_for_scores_that_can_be_none_is_refused_before_anything_is_scor
     with pytest.raises(ValueError, match=r"taken.* is no folder"):
         evaluate_anything(Asked(model="bm25", suite=str(tmp_path / "x")), out, progress=said.append)
     assert not said and (tmp_path / "taken").read_text() == "mine"
-
-
-def test_a_grade_that_is_too_large_is_told_so() -> None:
-    for text in ("1001", "1000000000", "9" * 60):
-        with pytest.raises(ValueError, match="from -100 to 1000"):
-            parse_grade(text)

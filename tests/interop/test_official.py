@@ -107,14 +107,6 @@ def test_only_the_twin_is_blind_to_the_order_of_a_text(tmp_path: Path, kind: str
     assert (moved < 1e-5 and moved_first < 1e-5) if forward == "h1" else (moved > 1e-3 and moved_first > 1e-3)
 
 
-@pytest.mark.parametrize(("kind", "forward"), FORWARDS)
-def test_contexts_have_an_order_for_modernbert_only(tmp_path: Path, kind: str, forward: str) -> None:
-    model, _ = loaded(tmp_path, kind, forward)
-    texts, contexts = batch(), np.random.default_rng(0).normal(size=(5, 16))
-    moved = np.abs(run(model, texts, contexts[::-1].copy()) - run(model, texts, contexts)).max()
-    assert moved > 1e-3 if kind == "modernbert" else moved < 1e-5
-
-
 @pytest.mark.parametrize("num_contexts", [2, 5])
 def test_the_first_text_token_stands_at_contexts_plus_eight(tmp_path: Path, num_contexts: int) -> None:
     """Attention between contexts (angle 0) and text depends on the absolute place, so a shift by one must show."""

@@ -85,17 +85,6 @@ def test_a_model_with_a_route_for_each_role_embeds_queries_by_that_of_queries(tm
     assert np.abs(model.encode(TEXTS, "query") - model.encode(TEXTS, "document")).max() > 0.1
 
 
-def test_inner_products_of_an_export_rank_as_our_vectors_do(tmp_path: Path) -> None:
-    model = model_of("contextual")
-    export_sentence_transformers(model, tmp_path / "out")
-    model.set_context(CORPUS)
-    theirs = open_sentence_transformers(tmp_path / "out")
-    a, b = (theirs.encode(texts, context=CORPUS, prompt_name="document") for texts in (TEXTS, CORPUS))
-    ours = model.encode(TEXTS) @ model.encode(CORPUS).T
-    np.testing.assert_array_equal(np.argsort(a @ b.T), np.argsort(ours))
-    np.testing.assert_allclose(theirs.similarity(a, b), ours, atol=1e-6)
-
-
 def test_a_context_of_texts_is_embedded_once_and_anew_for_others_or_after_training(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

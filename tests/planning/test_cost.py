@@ -78,14 +78,6 @@ def test_however_many_runs_are_planned_a_speed_is_taken_from_the_records_once(mo
     assert len(made.estimates) == 20 and len(asked) == 1
 
 
-def test_a_plan_for_a_cpu_says_first_which_machines_the_papers_scales_are_meant_for() -> None:
-    lines = make_plan([base("small")], []).lines()
-    (place,) = [number for number, line in enumerate(lines) if line.startswith("small is meant for ")]
-    assert "--profile NAME" in lines[place] and lines[place + 1].startswith("cost on CPU: ")
-    for lines in (make_plan([base("small")], [], num_gpus=1).lines(), make_plan([PLAIN], []).lines()):
-        assert not [line for line in lines if "--profile" in line]
-
-
 def test_hard_negatives_are_texts_like_any_other() -> None:
     few, many = (count_operations(replace(PLAIN, filter="surrogate", num_hard_negatives=count)) for count in (0, 6))
     assert many.flops == pytest.approx(few.flops * 8 / 2) and many.num_tokens == pytest.approx(few.num_tokens * 8 / 2)
@@ -169,16 +161,6 @@ def test_a_gpu_keeps_the_graph_of_its_share_of_the_contexts(monkeypatch: pytest.
     )
     weights = BASE_MEMORY_BYTES + BYTES_PER_WEIGHT * found.arithmetic.num_weights
     assert found.memory_bytes == pytest.approx(weights + texts + contexts)
-
-
-def test_a_plan_says_what_its_times_on_several_gpus_leave_out() -> None:
-    run = [base("large", architecture="contextual")]
-    told = "the 8 GPUs of a run share each batch, its context documents too: no waiting is counted"
-    assert told in make_plan(run, [Path("/nowhere")], num_gpus=8).lines()
-    for num_gpus in (0, 1):
-        assert not any(
-            "share each batch" in line for line in make_plan(run, [Path("/nowhere")], num_gpus=num_gpus).lines()
-        )
 
 
 @pytest.mark.parametrize("scale", ["small", "large"])
@@ -289,20 +271,6 @@ def test_an_evaluation_that_nobody_measured_is_a_dash_and_no_zero(tmp_path: Path
     assert told.startswith("evaluation not counted, of 1 run: ")
     known = make_plan([PLAIN], [tmp_path])
     assert known.totals["num_not_evaluated"] == 0 and not any("not counted" in line for line in known.lines())
-
-
-@pytest.mark.parametrize(("num_gpus", "words"), [(0, "GiB a run"), (2, "GiB of each GPU's memory")])
-def test_a_plan_says_whose_memory_it_means(num_gpus: int, words: str) -> None:
-    lines = make_plan([base("small")], [Path("/nowhere")], num_gpus=num_gpus).lines()
-    assert sum(words in line for line in lines) == 1
-
-
-def test_hours_of_a_scale_that_nobody_ran_are_said_to_be_extrapolated() -> None:
-    never_run, published = (
-        make_plan([base(scale, seed=999)], [Path("/nowhere")]).lines() for scale in ("small", "desk")
-    )
-    assert any("nothing was run at small" in line for line in never_run)
-    assert any("follow from records" in line for line in published)
 
 
 def test_a_plan_for_whole_batches_has_their_memory_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

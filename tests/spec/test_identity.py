@@ -69,13 +69,6 @@ def test_every_field_moves_the_id() -> None:
     assert {get_training_id(one) for one in reranked} == {run_id(run)}
 
 
-def test_runs_that_differ_in_evaluation_only_share_their_training() -> None:
-    run = base("desk", seed=1, architecture="contextual")
-    scored_otherwise = replace(run, suite="desk-validation", context_seed=4, num_test_contexts=2)
-    assert get_training_id(scored_otherwise) == get_training_id(run) == run_id(run) != run_id(scored_otherwise)
-    assert get_training_id(replace(run, learning_rate=1.0)) != get_training_id(run)
-
-
 def test_the_first_phase_has_its_scales_own_values_whatever_the_second_has() -> None:
     own = {"sources": "services", "num_pairs": 4096, "num_hard_negatives": 3, "learning_rate": 1e-4}
     second = base("desk", **own, num_warmup_steps=0, pretraining_corpus="desk", num_pretraining_steps=50)

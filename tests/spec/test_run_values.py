@@ -17,7 +17,6 @@ from repro.spec.identity import run_id
 from repro.spec.registry import experiments
 from repro.spec.scales import ORDER, SCALES
 from repro.spec.validation import RANGES, validate_value
-from repro.text import count_noun
 
 
 def written(path: Path, content: Any) -> Path:
@@ -79,7 +78,7 @@ def test_a_run_that_cannot_be_meant_is_one_line_that_names_file_and_run(tmp_path
 
 @pytest.mark.parametrize(
     "text",
-    ["", "3", "null", "{}", '"x"', "[3]", "[[]]", '[{"seed": 1}]', "[" * 100_000, '[{"scale": "smoke", "seed": NaN}]',
+    ["", "3", "null", "{}", "[]", '"x"', "[3]", "[[]]", '[{"seed": 1}]', "[" * 100_000, '[{"scale": "smoke", "seed": NaN}]',
      '[{"scale": "smoke", "learning_rate": 1e400}]', '{"missing": 3}', "\x00", '[{"scale": "smoke"', "1" * 5000],
     ids=lambda text: text[:30],
 )  # fmt: skip
@@ -162,11 +161,6 @@ def test_whatever_a_file_holds_is_a_list_of_runs_or_a_value_error(
     except ValueError:
         return
     assert all(len(run_id(run)) == 12 for run in found)
-
-
-def test_one_thing_is_not_told_as_many() -> None:
-    assert [count_noun(number, "run") for number in (0, 1, 2)] == ["0 runs", "1 run", "2 runs"]
-    assert [count_noun(number, "query", "queries") for number in (1, 3)] == ["1 query", "3 queries"]
 
 
 def test_a_new_field_without_a_value_or_a_range_is_told_where_to_get_one(monkeypatch: pytest.MonkeyPatch) -> None:
