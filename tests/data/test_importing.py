@@ -263,59 +263,59 @@ def test_a_folder_of_files_is_read_in_order(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
-("x.jsonl", b'{"query": "a", "document": "b"}\n{"query": \n', r"line 2: no JSON"),,
-("x.jsonl", b'{"query": "a", "document": "b"}\n\n[1]\n', r"line 3: a list"),,
-("x.jsonl", b'{"text": "a", "title": "b"}\n', r"line 1: no column for the query: found \['text', 'title'\]"),,
-(
+        ("x.jsonl", b'{"query": "a", "document": "b"}\n{"query": \n', r"line 2: no JSON"),
+        ("x.jsonl", b'{"query": "a", "document": "b"}\n\n[1]\n', r"line 3: a list"),
+        ("x.jsonl", b'{"text": "a", "title": "b"}\n', r"line 1: no column for the query: found \['text', 'title'\]"),
+        (
             "x.jsonl",
             b'{"query": "a", "document": "b"}\n{"query": "\xff", "document": "b"}',
             r"line 2: not UTF-8 at byte 11",
-        ),,
-("x.jsonl", b'{"query": {"a": 1}, "document": "b"}\n', r"line 1: expected a text"),,
-("x.jsonl", b'{"query": "' + b"a" * MAX_LINE_BYTES + b'", "document": "b"}\n', "line 1: longer than"),,
-("x.jsonl", b"[" * 100_000, "line 1: no JSON"),,
-("x.jsonl", b"", "no pair"),,
-("x.csv", b"query,document\na,b,c\n", "line 2: 3 cells"),,
-("x.csv", b'query,document\na,"b\n', "malformed"),,
-("x.csv", b"frage,antwort\na,b\n", r"found \['antwort', 'frage'\], accepted \['query', 'anchor', 'question'\]"),,
-("x.csv", b"query,document\na,\xff\n", "not UTF-8"),,
-("x.parquet", b"PAR1 nothing", "no parquet file"),,
-("x.pkl", b"\x80\x04.", r"ends in '\.pkl'; accepted"),,
-("x.zip", b"nothing", "neither a zip nor a tar"),,
-(
+        ),
+        ("x.jsonl", b'{"query": {"a": 1}, "document": "b"}\n', r"line 1: expected a text"),
+        ("x.jsonl", b'{"query": "' + b"a" * MAX_LINE_BYTES + b'", "document": "b"}\n', "line 1: longer than"),
+        ("x.jsonl", b"[" * 100_000, "line 1: no JSON"),
+        ("x.jsonl", b"", "no pair"),
+        ("x.csv", b"query,document\na,b,c\n", "line 2: 3 cells"),
+        ("x.csv", b'query,document\na,"b\n', "malformed"),
+        ("x.csv", b"frage,antwort\na,b\n", r"found \['antwort', 'frage'\], accepted \['query', 'anchor', 'question'\]"),
+        ("x.csv", b"query,document\na,\xff\n", "not UTF-8"),
+        ("x.parquet", b"PAR1 nothing", "no parquet file"),
+        ("x.pkl", b"\x80\x04.", r"ends in '\.pkl'; accepted"),
+        ("x.zip", b"nothing", "neither a zip nor a tar"),
+        (
             "a.csv",
             b"q,positive_ctx\nx,y\n",
             r"no column for the query and the document: .*'question'\] and \['document', .*"
             "; name them: --query q --document positive_ctx$",
-        ),,
-("a.jsonl", b'{"_id": "1", "text": "a", "metadata": {}}\n', "; of a BEIR folder, give the folder$"),,
-("a.jsonl", b'{"id": "1", "text": "a", "metadata": {}, "asked": "b"}\n', "; name it: --query asked$"),,
-("a.csv", b"how does a verdict come about?,by a jury\nx,y\n", r"; does the file have a header row\?$"),,
-("a.csv", b"one,text\nx,y\n", "; name it: --query one$"),,
-("a.csv", b"one\nx\n", "; name them: --query COLUMN --document COLUMN$"),,
-("a.csv", b"query,positive_ctx\nx,y\n", r"no column for the document: .*; name it: --document positive_ctx"),,
-("a.csv", b"it's asked,document\nx,y\n", "; name it: --query 'it'\"'\"'s asked'$"),,
-(
+        ),
+        ("a.jsonl", b'{"_id": "1", "text": "a", "metadata": {}}\n', "; of a BEIR folder, give the folder$"),
+        ("a.jsonl", b'{"id": "1", "text": "a", "metadata": {}, "asked": "b"}\n', "; name it: --query asked$"),
+        ("a.csv", b"how does a verdict come about?,by a jury\nx,y\n", r"; does the file have a header row\?$"),
+        ("a.csv", b"one,text\nx,y\n", "; name it: --query one$"),
+        ("a.csv", b"one\nx\n", "; name them: --query COLUMN --document COLUMN$"),
+        ("a.csv", b"query,positive_ctx\nx,y\n", r"no column for the document: .*; name it: --document positive_ctx"),
+        ("a.csv", b"it's asked,document\nx,y\n", "; name it: --query 'it'\"'\"'s asked'$"),
+        (
             "a.tsv",
             b"query;document\nx;y\n",
             "the separator looks like ';': a .csv has commas or semicolons, a .tsv tabs",
-        ),,
-("a.csv", b"query\tdocument\nx\ty\n", "the separator looks like a tab"),,
-(
+        ),
+        ("a.csv", b"query\tdocument\nx\ty\n", "the separator looks like a tab"),
+        (
             "a.csv",
             "query,document\nx,y\nx,caf\xe9\n".encode("latin-1"),
             "line 3: not UTF-8; .*iconv -f LATIN1 -t UTF-8",
-        ),,
-("a.jsonl", b'{"query": "caf\xe9"}\n', "line 1: not UTF-8 at byte .*iconv -f LATIN1 -t UTF-8 a.jsonl"),,
-(
+        ),
+        ("a.jsonl", b'{"query": "caf\xe9"}\n', "line 1: not UTF-8 at byte .*iconv -f LATIN1 -t UTF-8 a.jsonl"),
+        (
             "a b.jsonl",
             '{"query": "a", "document": "b"}\n'.encode("utf-16"),
             "line 1: not UTF-8 at byte 0; it is UTF-16: iconv -f UTF-16 -t UTF-8 'a b.jsonl' > 'utf8-a b.jsonl'$",
-        ),,
-("a.csv", "\ufeffquery,document\n".encode("utf-16-be"), "line 1: not UTF-8; it is UTF-16: iconv -f UTF-16 "),,
-("a.tsv", "\ufeffquery\tdocument\n".encode("utf-16-le"), "line 1: not UTF-8; it is UTF-16: iconv -f UTF-16 "),,
-("a.jsonl", b"", "the file is empty"),,
-("a.csv", b"", "the file is empty"),,
+        ),
+        ("a.csv", "\ufeffquery,document\n".encode("utf-16-be"), "line 1: not UTF-8; it is UTF-16: iconv -f UTF-16 "),
+        ("a.tsv", "\ufeffquery\tdocument\n".encode("utf-16-le"), "line 1: not UTF-8; it is UTF-16: iconv -f UTF-16 "),
+        ("a.jsonl", b"", "the file is empty"),
+        ("a.csv", b"", "the file is empty"),
     ],
 )
 def test_defects_are_named_and_nothing_is_left(tmp_path: Path, name: str, content: bytes, words: str) -> None:
@@ -484,8 +484,6 @@ def test_the_plan_fits_the_corpus_and_speaks_of_fields_that_exist(tmp_path: Path
 def test_unknown_columns_are_refused() -> None:
     with pytest.raises(ValueError, match="colour"):
         Columns({"colour": "x"})
-
-
 
 
 def test_which_columns_were_taken_is_kept_and_what_else_was_there(tmp_path: Path) -> None:
