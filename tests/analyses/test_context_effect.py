@@ -76,7 +76,7 @@ def texts(tmp_path: Path) -> Inputs:
     return inputs_of(RUN, suite=suite_of(tmp_path, *both), pairs=pairs)
 
 
-def test_a_model_blind_to_its_context_loses_and_moves_nothing(searched: Inputs, tmp_path: Path) -> None:
+def test_blind_model_moves_nothing(searched: Inputs, tmp_path: Path) -> None:
     found = retrieval.measure(searched, Deaf(), tmp_path / "run").metrics
     shown = {name: value for name, value in found.items() if name.startswith(f"{PREFIX}/")}
     assert {name.split("/")[1] for name in shown} == {
@@ -85,7 +85,7 @@ def test_a_model_blind_to_its_context_loses_and_moves_nothing(searched: Inputs, 
     assert set(shown.values()) == {0.0}
 
 
-def test_differences_are_those_of_the_scores_beside_them(searched: Inputs, tmp_path: Path) -> None:
+def test_differences_are_those_of_scores(searched: Inputs, tmp_path: Path) -> None:
     found = retrieval.measure(searched, Ranker(), tmp_path / "run").metrics
     for group in ("home", "rival", "family home", "mean"):
         own, wrong = (found[f"{name}/{group}/ndcg_at_10"] for name in ("desk", "desk+wrong"))
@@ -95,7 +95,7 @@ def test_differences_are_those_of_the_scores_beside_them(searched: Inputs, tmp_p
     assert found[f"{PREFIX}/own_minus_wrong/home/difference"] > 0.3 > found[f"{PREFIX}/own_minus_null/mean/difference"]
 
 
-def test_a_run_that_is_scored_under_its_own_context_alone_has_no_differences(searched: Inputs, tmp_path: Path) -> None:
+def test_own_context_alone_has_no_differences(searched: Inputs, tmp_path: Path) -> None:
     alone = inputs_of(
         base("desk", architecture="contextual", num_contexts=2, test_contexts="own"), suite=searched.suite
     )
@@ -103,7 +103,7 @@ def test_a_run_that_is_scored_under_its_own_context_alone_has_no_differences(sea
     assert not [name for name in found.metrics if "minus" in name or "moved" in name] and not found.exhibits
 
 
-def test_the_mean_cosine_is_that_over_all_pairs() -> None:
+def test_mean_cosine_is_over_all_pairs() -> None:
     rng = np.random.default_rng(0)
     corpora = [
         vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -117,7 +117,7 @@ def test_the_mean_cosine_is_that_over_all_pairs() -> None:
     assert compute_mean_cosines(corpora[:1])[1] is None and compute_mean_cosines([]) == (None, None)
 
 
-def test_a_real_model_moves_by_one_minus_the_plain_cosine(texts: Inputs) -> None:
+def test_movement_is_one_minus_cosine(texts: Inputs) -> None:
     model = model_of("contextual")
     assert isinstance(model, ContextualModel)
     collections = read_collections(texts.suite)
@@ -145,13 +145,13 @@ def test_a_real_model_moves_by_one_minus_the_plain_cosine(texts: Inputs) -> None
     assert -1 <= found["context_cosine/across/cosine"] < found["context_cosine/within/cosine"] + 1 <= 2.001
 
 
-def test_a_tiny_move_is_told_as_exactly_as_a_large_one() -> None:
+def test_tiny_movements_are_exact() -> None:
     first, second = np.array([[1.0, 0.0]]), np.array([[np.cos(1e-6), np.sin(1e-6)]])
     assert compute_cosine_distance(first, second) == pytest.approx(0.5e-12, rel=1e-6)
     assert compute_cosine_distance(first, 3 * first) == 0.0 and compute_cosine_distance(first, -first) == 2.0
 
 
-def test_the_share_of_the_headroom_is_a_ratio_and_is_told_where_there_is_headroom() -> None:
+def test_headroom_share_is_a_ratio() -> None:
     room_R, gained_R = np.linspace(0.03, 0.05, 101), np.full(101, 0.01)
     taken = compute_headroom_shares({"mean": Gap.of(0.01, gained_R)}, {"mean": Gap.of(0.04, room_R)})
     assert taken["headroom_taken/mean/share"] == pytest.approx(0.25)
@@ -161,7 +161,7 @@ def test_the_share_of_the_headroom_is_a_ratio_and_is_told_where_there_is_headroo
     assert set(nothing) == {"headroom/mean/difference", "headroom/mean/low", "headroom/mean/high"}
 
 
-def test_the_headroom_is_that_of_bm25s_formula_with_idf_of_the_context_documents(texts: Inputs) -> None:
+def test_headroom_matches_bm25_by_hand(texts: Inputs) -> None:
     queries = {"home": ("rain snow", "bread kettle"), "away": ("copper wires", "band violin")}
     collections = {
         name: Collection(_with_queries(one.retrieval, queries[name]), one.quirks)
@@ -178,9 +178,7 @@ def test_the_headroom_is_that_of_bm25s_formula_with_idf_of_the_context_documents
     assert own_Q == pytest.approx(expected["own"], abs=1e-6) and wrong_Q == pytest.approx(expected["wrong"], abs=1e-6)
 
 
-def test_nothing_is_computed_of_a_large_suite_nor_of_one_without_a_wrong_corpus(
-    texts: Inputs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_headroom_needs_a_small_suite(texts: Inputs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def written(name: str, suite: Suite) -> bool:
         (tmp_path / name).mkdir()
         write_word_scores(tmp_path / name, suite, texts.pairs, 2, 0)
@@ -221,7 +219,7 @@ def _ndcg_by_hand(one: Retrieval, query: int, given: Sequence[str]) -> float:
     return 1 / math.log2(2 + order.index(one.document_ids.index(relevant)))
 
 
-def test_vectors_that_only_fill_places_are_no_context_vectors(texts: Inputs) -> None:
+def test_filler_vectors_are_no_context(texts: Inputs) -> None:
     model = model_of("contextual")
     assert isinstance(model, ContextualModel) and model.config.num_contexts >= 3
     few = Collection(read_collections(texts.suite)["home"].retrieval, read_collections(texts.suite)["home"].quirks)
@@ -253,13 +251,13 @@ def told_of(model: object, query: Query, **changes: object) -> Explanation:
     return explain_query(swap, query, hits_of, called="m", suite="s", **changes)  # type: ignore[arg-type]
 
 
-def test_a_word_is_left_out_wherever_it_stands_and_no_other_word_is() -> None:
+def test_words_are_removed_everywhere() -> None:
     assert list_words(CONTEXT_WORDS_DOCUMENTS[1]) == ["rain", "and", "snow", "again"]
     assert remove_word(CONTEXT_WORDS_DOCUMENTS[1], "rain") == "and snow, again"
     assert remove_word("the then the", "the") == "then"
 
 
-def test_a_words_weight_is_its_share_of_one_minus_the_cosine_without_it() -> None:
+def test_word_weights_match_cosine_shares() -> None:
     model = model_of("contextual")
     told = told_of(model, Query("rain on hills", "home-q0"))
     model.set_context(None)
@@ -274,7 +272,7 @@ def test_a_words_weight_is_its_share_of_one_minus_the_cosine_without_it() -> Non
     assert told.query.words[0].gain == told.query.words[0].shares["own"] - told.query.words[0].shares["wrong"]
 
 
-def test_vectors_move_by_one_minus_the_plain_cosine() -> None:
+def test_vectors_move_by_one_minus_cosine() -> None:
     model, vectors = model_of("contextual"), {}
     told = told_of(model, Query("rain on hills", "home-q0"))
     swap = Swap(model, HOME, OTHER, KINDS, 2)
@@ -286,7 +284,7 @@ def test_vectors_move_by_one_minus_the_plain_cosine() -> None:
         assert moved == pytest.approx(1 - vectors["own"] @ vectors[kind], abs=1e-6)
 
 
-def test_ranks_are_those_of_the_scores_and_relevant_documents_are_marked() -> None:
+def test_ranks_follow_scores() -> None:
     numbered = collection("rival", ("home says 1", "home says 2", "home says 3"), relevant=(2,))
     rival = collection("x", ("rival says 1", "rival says 2"), relevant=(0,))
     swap = Swap(Ranker(), Collection(numbered, find_quirks("rival")), rival, KINDS, 2)
@@ -305,7 +303,7 @@ def test_ranks_are_those_of_the_scores_and_relevant_documents_are_marked() -> No
     assert (told.document.id, told.num_relevant, told.is_judged) == ("rival-d2", 1, True)
 
 
-def test_a_model_blind_to_its_context_gives_no_word_more_and_moves_no_rank() -> None:
+def test_blind_model_moves_no_rank() -> None:
     class Blind:
         """Vectors by the letters of a text."""
 
@@ -325,7 +323,7 @@ def test_a_model_blind_to_its_context_gives_no_word_more_and_moves_no_rank() -> 
     assert "nothing judges this query" in " ".join(make_context_views(told)[0].notes)
 
 
-def test_only_what_the_model_reads_is_looked_at() -> None:
+def test_only_text_read_is_explained() -> None:
     model = model_of("contextual", max_tokens=8, prompts="task")
     assert isinstance(model, ContextualModel)
     text = "rain snow iron copper violin drum kettle lamp"
@@ -341,7 +339,7 @@ def _plain(model: ContextualModel, text: str) -> np.ndarray:
     return model.encode([text], "document")
 
 
-def test_a_record_tells_of_the_query_that_gains_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_record_shows_query_that_gains_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("repro.analyses.context_effect.compute_word_scores", lambda *given: None)
     home = collection("home", ("home says 1", "home says 2"), relevant=(1, 0, 0))
     rival = collection("rival", ("rival says 1", "rival says 2"), relevant=(1,))
@@ -357,16 +355,16 @@ def test_a_record_tells_of_the_query_that_gains_most(tmp_path: Path, monkeypatch
     assert ranks == [("home says 1", "1", "2")]
 
 
-def test_the_first_of_equal_queries_is_taken() -> None:
+def test_first_of_equal_queries_is_taken() -> None:
     assert find_most_moved(np.array([0.0, 0.5, 0.9, 0.5]), np.array([0.0, 0.1, 0.5, 0.1])) == 1
 
 
-def test_telling_words_run_from_the_largest_gain_to_the_largest_loss() -> None:
+def test_changed_words_are_ordered_by_gain() -> None:
     words = [Word(name, {"own": own, "wrong": 0.2}) for name, own in (("a", 0.2), ("b", 0.1), ("c", 0.5), ("d", 0.25))]
     assert [word.word for word in find_changed_words(words, 3)] == ["c", "d", "b"]
 
 
-def test_every_line_of_the_tables_fits_into_a_hundred_columns() -> None:
+def test_tables_fit_a_hundred_columns() -> None:
     told = told_of(model_of("contextual"), Query("rain " * 60 + "x" * 90, ""), top=2)
     for view in make_context_views(told):
         widths = [max(len(line[n]) for line in (view.header, *view.rows)) + 3 for n in range(len(view.header))]

@@ -57,7 +57,7 @@ def ndcg_by_brute_force(model: Hashed, name: str, width: int, turn: np.ndarray |
     return float(np.mean(values))
 
 
-def test_every_width_scores_as_brute_force_does(tmp_path: Path) -> None:
+def test_widths_match_brute_force(tmp_path: Path) -> None:
     run, model = base("smoke", measure="widths", suite="desk"), Hashed()
     found = measure(inputs(tmp_path, run, "one", "two"), model, tmp_path / "runs")  # type: ignore[arg-type]
     turn = compute_principal_directions(model.encode([f"document {row}" for row in range(40)]))
@@ -70,7 +70,7 @@ def test_every_width_scores_as_brute_force_does(tmp_path: Path) -> None:
     assert found.metrics["desk+width8/mean/ndcg_at_10"] != found.metrics["desk/mean/ndcg_at_10"]
 
 
-def test_texts_are_embedded_once_for_prefixes_and_for_prefixes_by_svd(tmp_path: Path) -> None:
+def test_texts_are_embedded_once(tmp_path: Path) -> None:
     model = Hashed()
     run = base("smoke", measure="widths", suite="desk")
     found = measure(inputs(tmp_path, run, "one", "two"), model, tmp_path / "runs")  # type: ignore[arg-type]
@@ -78,13 +78,13 @@ def test_texts_are_embedded_once_for_prefixes_and_for_prefixes_by_svd(tmp_path: 
     assert model.num_texts == 2 * (NUM_DOCUMENTS + len(RELEVANT)) + 40, "every collection, and the training documents"
 
 
-def test_a_nested_run_is_scored_at_its_own_widths_and_without_svd(tmp_path: Path) -> None:
+def test_nested_runs_use_their_widths(tmp_path: Path) -> None:
     run = base("smoke", measure="widths", suite="desk", nested_sizes="4+16")
     found = measure(inputs(tmp_path, run, "one"), Hashed(), tmp_path / "runs")  # type: ignore[arg-type]
     assert {path.split("/")[0] for path in found.metrics} == {"desk", "desk+width4", "desk+width16"}
 
 
-def test_texts_are_embedded_once_for_all_widths_of_a_context_and_contexts_stay_apart(tmp_path: Path) -> None:
+def test_contexts_stay_apart_across_widths(tmp_path: Path) -> None:
     suite, model = suite_of(tmp_path, *(collection(name, ["a 1", "b 2"], [1]) for name in ("one", "two"))), Hashed()
     setting = Setting(contexts=("own", "null"), num_contexts=1, widths=(8, 16))
     found = evaluate_setting(model, suite, setting)
@@ -112,9 +112,7 @@ class Filled(Hashed):
 
 
 @pytest.mark.parametrize(("num_test_contexts", "num_filled"), [(None, 4), (2, 2)])
-def test_a_contextual_model_has_the_contexts_that_its_run_says_and_no_wrong_corpus_of_one(
-    num_test_contexts: int | None, num_filled: int, tmp_path: Path
-) -> None:
+def test_contexts_are_those_of_the_run(num_test_contexts: int | None, num_filled: int, tmp_path: Path) -> None:
     model, told = Filled(), {"test_contexts": "own+wrong", "num_test_contexts": num_test_contexts}
     run = base("smoke", measure="widths", suite="desk", architecture="contextual", nested_sizes="4+16", **told)
     found = measure(inputs(tmp_path, run, "one"), model, tmp_path / "runs")  # type: ignore[arg-type]
@@ -122,7 +120,7 @@ def test_a_contextual_model_has_the_contexts_that_its_run_says_and_no_wrong_corp
     assert {path.split("/")[0] for path in found.metrics} == {"desk", "desk+width4", "desk+width16"}
 
 
-def test_views_are_read_as_they_are_written() -> None:
+def test_views_are_read_as_written() -> None:
     assert list_views(("own", "wrong"), (16, 8)) == [
         *("own", "width8", "width16"),
         *("wrong", "wrong-width8", "wrong-width16"),
@@ -134,11 +132,11 @@ def test_views_are_read_as_they_are_written() -> None:
     ]
 
 
-def test_a_prefix_is_normalised_anew_and_zeros_stay_zeros() -> None:
+def test_prefixes_are_normalised_again() -> None:
     np.testing.assert_allclose(take_prefix(np.array([[3.0, 4.0, 12.0], [0.0, 0.0, 1.0]]), 2), [[0.6, 0.8], [0, 0]])
 
 
-def test_the_svd_is_that_of_the_gram_matrix_and_turns_without_changing_whole_vectors() -> None:
+def test_svd_is_that_of_gram_matrix() -> None:
     vectors = np.random.default_rng(0).normal(size=(50, 6)) @ np.diag([9, 5, 3, 2, 1, 0.5])
     directions = compute_principal_directions(vectors)
     eigenvectors = np.linalg.eigh(vectors.T @ vectors).eigenvectors[:, ::-1]

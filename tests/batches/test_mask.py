@@ -60,7 +60,7 @@ def masked_by_loop(scores: np.ndarray | None, keys: np.ndarray, margin: float, n
 
 
 @given(batches())
-def test_the_mask_is_that_of_a_plain_loop(batch: Batch) -> None:
+def test_mask_matches_plain_loop(batch: Batch) -> None:
     scores, keys, margin, num_hard = batch
     masked = mask_false_negatives(keys, scores, margin=margin, num_hard_negatives=num_hard)
     np.testing.assert_array_equal(masked, masked_by_loop(scores, keys, margin, num_hard))
@@ -74,7 +74,7 @@ def test_the_positive_is_never_masked(batch: Batch) -> None:
 
 
 @given(batches())
-def test_a_document_with_the_text_of_the_positive_is_never_a_negative(batch: Batch) -> None:
+def test_copies_of_positive_are_no_negatives(batch: Batch) -> None:
     _, keys, _, num_hard = batch
     masked = mask_false_negatives(keys, None, num_hard_negatives=num_hard)
     np.testing.assert_array_equal(masked, masked_by_loop(None, keys, 0.0, num_hard))
@@ -89,7 +89,7 @@ def test_a_larger_margin_masks_no_more(batch: Batch, more: float) -> None:
 
 
 @given(batches(), st.sampled_from([-4.0, 2.0]))
-def test_a_shift_of_all_scores_changes_nothing(batch: Batch, shift: float) -> None:
+def test_shifted_scores_change_nothing(batch: Batch, shift: float) -> None:
     scores, keys, margin, num_hard = batch
     masked = mask_false_negatives(keys, scores, margin=margin, num_hard_negatives=num_hard)
     moved = mask_false_negatives(keys, scores + shift, margin=margin, num_hard_negatives=num_hard)
@@ -98,7 +98,7 @@ def test_a_shift_of_all_scores_changes_nothing(batch: Batch, shift: float) -> No
 
 @settings(max_examples=30)
 @given(batches())
-def test_torch_and_numpy_say_the_same_share(batch: Batch) -> None:
+def test_torch_and_numpy_shares_agree(batch: Batch) -> None:
     scores, keys, margin, num_hard = batch
     masked = mask_false_negatives(keys, scores, margin=margin, num_hard_negatives=num_hard)
     assert float(compute_masked_fraction(torch.from_numpy(masked))) == pytest.approx(
@@ -111,18 +111,18 @@ def test_the_masked_fraction_counts_negatives_only() -> None:
     assert compute_masked_fraction(masked) == pytest.approx(2 / 6)
 
 
-def test_difficulty_is_the_mean_similarity_to_the_negatives() -> None:
+def test_difficulty_is_mean_negative_similarity() -> None:
     scores = np.array([[0.9, 0.1, 0.3], [0.2, 0.8, -0.4]])
     assert compute_batch_difficulty(scores) == pytest.approx((0.1 + 0.3 + 0.2 - 0.4) / 4)
 
 
-def test_texts_that_differ_in_case_or_space_have_one_key() -> None:
+def test_case_and_space_keep_the_key() -> None:
     keys = compute_content_keys(["Deletes a  bucket.", "deletes a\nbucket. ", "Deletes a table."])
     assert keys.dtype == np.int64
     assert keys[0] == keys[1] != keys[2]
 
 
-def test_columns_that_are_no_pairs_with_their_negatives_are_refused() -> None:
+def test_unpaired_columns_are_refused() -> None:
     with pytest.raises(ValueError, match="5 documents are no pairs with 1 hard negatives"):
         mask_false_negatives(np.arange(5), None, num_hard_negatives=1)
 
@@ -214,7 +214,7 @@ def twins(tmp_path_factory: pytest.TempPathFactory) -> list[Row]:
 
 
 @pytest.mark.parametrize("loss", ["infonce", "icl"])
-def test_a_run_that_masks_has_no_meeting(
+def test_masked_run_has_no_conflict(
     loss: str, twins: list[Row], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Stages, mined negatives and views of batches together; `ignore` has both faults on the same pairs."""
@@ -243,7 +243,7 @@ def test_a_run_that_masks_has_no_meeting(
     assert (mined["mask"], meetings["mask"]) == (0, 0)
 
 
-def test_no_gradient_between_a_query_and_a_known_positive() -> None:
+def test_known_positives_get_no_gradient() -> None:
     """Under both losses: with one pair whose only other document is a known positive, nothing is pushed away."""
     queries, documents = ["one query", "one query"], ["first", "second"]
     known_BM = known_of(queries, documents).find_in_batch(np.arange(2), compute_content_keys(documents))

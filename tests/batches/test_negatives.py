@@ -20,7 +20,7 @@ def brute_force(queries: np.ndarray, documents: np.ndarray, domains: np.ndarray,
     return [other for score, other in sorted(near, reverse=True) if other != row and score < own][:count]
 
 
-def test_negatives_are_the_nearest_that_rank_below_the_positive() -> None:
+def test_negatives_rank_below_the_positive() -> None:
     rng = generator_for(0, "test negatives")
     queries, documents = (rng.normal(size=(120, 6)).astype(np.float32) for _ in range(2))
     documents += 2 * queries  # positives rank high, so that all have enough documents below them
@@ -35,7 +35,7 @@ def test_negatives_are_the_nearest_that_rank_below_the_positive() -> None:
     assert checked > 100, "most pairs have three documents below their positive"
 
 
-def test_of_any_documents_the_nearest_are_taken_above_the_positive_too() -> None:
+def test_any_negatives_may_rank_above() -> None:
     rng = generator_for(2, "test negatives")
     queries, documents = (rng.normal(size=(60, 6)).astype(np.float32) for _ in range(2))
     kept = {"num_hard_negatives": 3, "seed": 0}
@@ -50,14 +50,14 @@ def test_of_any_documents_the_nearest_are_taken_above_the_positive_too() -> None
     assert (any_of != below).any(), "some are nearer than the positive"
 
 
-def test_a_text_is_no_negative_of_itself_under_another_id() -> None:
+def test_copies_are_no_negatives() -> None:
     vectors = np.eye(4, dtype=np.float32)[[0, 0, 1, 2]]
     found = mine_negatives(vectors, vectors, np.zeros(4), np.array([7, 7, 8, 9]), num_hard_negatives=2, seed=0)
     assert set(found[0]) == set(found[1]) == {2, 3}
 
 
 @pytest.mark.parametrize("width", [64, 384])
-def test_a_document_with_the_very_vector_of_the_positive_is_no_negative(width: int) -> None:
+def test_twins_of_positive_are_no_negatives(width: int) -> None:
     """Texts that begin alike and are cut have one vector, and equal scores: float32 may round them apart."""
     rng = generator_for(3, "test negatives")
     queries = rng.normal(size=(200, width))
@@ -75,7 +75,7 @@ def test_a_document_with_the_very_vector_of_the_positive_is_no_negative(width: i
         assert exact[row, found[row]] == pytest.approx(exact[row, below], abs=1e-6), "twins of others tie"
 
 
-def test_of_documents_as_near_as_each_other_the_first_is_taken() -> None:
+def test_ties_take_the_first_document() -> None:
     """Word vectors of few words tie often; which of the tied is taken must not depend on how they are sorted."""
     rng = generator_for(1, "test negatives")
     vectors = rng.integers(0, 2, size=(60, 4)).astype(np.float32)
@@ -89,9 +89,7 @@ def test_of_documents_as_near_as_each_other_the_first_is_taken() -> None:
 @pytest.mark.parametrize("with_near", [True, False])
 @pytest.mark.parametrize("grain", [1.0, 100.0], ids=["ties", "no ties"])
 @pytest.mark.parametrize(("num_pairs", "num"), [(700, 1), (700, 7), (90, 7), (13, 12)])
-def test_negatives_of_many_documents_are_those_of_sorting_them_all(
-    num_pairs: int, num: int, grain: float, with_near: bool
-) -> None:
+def test_many_negatives_match_full_sort(num_pairs: int, num: int, grain: float, with_near: bool) -> None:
     """Minima of groups say which are sorted; a pair with few documents below its own takes others by lot."""
     rng = generator_for(num, "test negatives")
     queries, documents = (np.round(grain * rng.normal(size=(num_pairs, 3))) for _ in range(2))
@@ -111,7 +109,7 @@ def test_negatives_of_many_documents_are_those_of_sorting_them_all(
     assert bool(by_lot) != with_near
 
 
-def test_a_domain_with_too_few_texts_is_named_with_its_size() -> None:
+def test_small_domain_is_named() -> None:
     vectors = np.eye(3, dtype=np.float32)
     with pytest.raises(ValueError, match="domain of 3 pairs has 3 different documents"):
         mine_negatives(vectors, vectors, np.zeros(3), np.arange(3), num_hard_negatives=3, seed=0)
@@ -147,7 +145,7 @@ def test_unknown_scripts_mask_nothing(name: str) -> None:
     assert not mask_directions(compute_content_keys(THAI[::-1]), keys_M, masked_BM, (queries_BD, documents_MD)).any()
 
 
-def test_known_texts_are_masked_next_to_unknown() -> None:
+def test_known_texts_are_masked() -> None:
     """One unknown pair changes nothing for the others: compared with the rule written out entry by entry."""
     rng = np.random.default_rng(0)
     queries_BD, documents_MD = rng.normal(size=(2, 6, 4)).astype(np.float32)

@@ -30,7 +30,7 @@ def smoke(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.Co
     return home, repro("--scale", "smoke", home=home, module="repro.table1")
 
 
-def test_a_door_runs_its_artefact_and_prints_it(smoke: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+def test_module_runs_and_prints_artefact(smoke: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
     home, done = smoke
     assert done.returncode == 0, done.stderr
     assert "9 runs asked for, 0 recorded, 9 to run at scale smoke" in done.stdout
@@ -54,7 +54,7 @@ def test_smoke_metrics_are_the_golden_ones(smoke: tuple[Path, subprocess.Complet
     assert_golden("table1", home / "records", {path.stem for path in (home / "records").glob("*.json")})
 
 
-def test_show_gives_every_format_from_records_alone(smoke: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+def test_show_gives_every_format(smoke: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
     home, _ = smoke
     assert "| contextual batches | paper |" in repro("show", "--scale", "smoke", "--format", "md", home=home).stdout
     assert r"\begin{tabular}" in repro("show", "--scale", "smoke", "--format", "latex", home=home).stdout
@@ -77,7 +77,7 @@ def test_show_gives_every_format_from_records_alone(smoke: tuple[Path, subproces
         (["run", "table1", "--seed", "77"], "with seed [77]"),
     ],
 )
-def test_bad_input_is_one_clear_line_and_exit_code_2(words: list[str], says: str, tmp_path: Path) -> None:
+def test_bad_input_exits_with_2(words: list[str], says: str, tmp_path: Path) -> None:
     done = repro(*words, home=tmp_path)
     assert done.returncode == EXIT_NOT_RUN
     assert says in done.stderr
@@ -85,16 +85,16 @@ def test_bad_input_is_one_clear_line_and_exit_code_2(words: list[str], says: str
     assert not (tmp_path / "records").exists()
 
 
-def test_an_unknown_door_says_which_there_are(tmp_path: Path) -> None:
+def test_unknown_artefact_module_is_refused(tmp_path: Path) -> None:
     done = repro(home=tmp_path, module="repro.table99")
     assert done.returncode == EXIT_NOT_RUN and "`repro list` shows the artefacts" in done.stderr
 
 
-def test_a_module_that_is_no_artefact_is_not_found(tmp_path: Path) -> None:
+def test_misspelt_module_is_not_found(tmp_path: Path) -> None:
     assert "No module named repro.tabel1" in repro(home=tmp_path, module="repro.tabel1").stderr
 
 
-def test_every_artefact_has_a_door_and_plans_at_every_scale(tmp_path: Path) -> None:
+def test_every_artefact_plans_at_its_scales(tmp_path: Path) -> None:
     for name in artefacts():
         for scale in ("smoke", "desk", "lab", "small", "large"):
             experiment = find_experiment(name)
@@ -103,9 +103,7 @@ def test_every_artefact_has_a_door_and_plans_at_every_scale(tmp_path: Path) -> N
     assert {row["artefact"] for row in listed} == set(artefacts())
 
 
-def test_the_list_fits_eighty_columns_and_cuts_no_name_that_is_typed(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_list_fits_eighty_columns(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "dumb")  # 80 columns, without escape codes
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     list_artefacts()
@@ -114,9 +112,7 @@ def test_the_list_fits_eighty_columns_and_cuts_no_name_that_is_typed(
     assert set(artefacts()) <= {line.split(" ")[0] for line in lines}
 
 
-def test_help_tells_every_argument_and_has_no_negated_flag(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_help_describes_every_argument(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "100")
     app(["run", "--help"], standalone_mode=False)
     out = capsys.readouterr().out
@@ -132,9 +128,7 @@ SAYS = "print(os.environ.get('GOMP_SPINCOUNT'), 'torch' in sys.modules, 'faiss' 
     ("given", "found"),
     [({}, "1000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "ACTIVE"}, "None")],
 )
-def test_waiting_threads_soon_sleep_unless_told_otherwise_and_no_library_was_loaded_before(
-    given: dict[str, str], found: str
-) -> None:
+def test_waiting_threads_sleep_soon(given: dict[str, str], found: str) -> None:
     told = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
     environment = {name: value for name, value in os.environ.items() if name not in told} | given
     words = [sys.executable, "-c", f"{LOOK}; {SAYS}"]

@@ -40,7 +40,7 @@ def ends(error: BaseException, monkeypatch: pytest.MonkeyPatch, *words: str) -> 
     [ValueError("seed=-1:\n  must be 0"), OSError(28, "No space left on device", "/x"), MemoryError(),
      ModuleNotFoundError("no module named wandb"), UnicodeDecodeError("utf-8", b"\xff", 0, 1, "bad")],
 )  # fmt: skip
-def test_what_is_no_bug_is_one_line_and_exit_code_2(
+def test_mistakes_are_one_line(
     error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], own_home: Path
 ) -> None:
     assert ends(error, monkeypatch) == EXIT_NOT_RUN
@@ -52,7 +52,7 @@ def test_what_is_no_bug_is_one_line_and_exit_code_2(
 @pytest.mark.parametrize(
     "error", [KeyError("name"), IndexError(3), TypeError("x"), RecursionError(), AssertionError("n")]
 )
-def test_a_bug_is_one_line_with_the_path_of_a_report(
+def test_bugs_are_one_line_with_report(
     error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], own_home: Path
 ) -> None:
     assert ends(error, monkeypatch) == EXIT_BUG == 70
@@ -63,7 +63,7 @@ def test_a_bug_is_one_line_with_the_path_of_a_report(
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS])
-def test_what_may_not_be_written_to_is_told_with_what_to_do(
+def test_locked_folders_are_named(
     number: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert ends(OSError(number, os.strerror(number), "/locked/x"), monkeypatch) == EXIT_NOT_RUN
@@ -71,17 +71,13 @@ def test_what_may_not_be_written_to_is_told_with_what_to_do(
     assert "/locked/x" in said and "REPRO_HOME" in said and said.count("\n") == 1
 
 
-def test_debug_shows_the_traceback_and_is_no_word_of_the_verb(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert ends(ValueError("x"), monkeypatch, "--debug", "table1") == EXIT_NOT_RUN
     assert "Traceback (most recent call last)" in capsys.readouterr().err
     assert sys.argv == ["repro", "show", "table1"]
 
 
-def test_a_file_that_ends_too_early_is_not_ctrl_c(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_early_end_is_no_interrupt(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     @click.command()
     def verb() -> None:
         raise EOFError("Compressed file ended before the end-of-stream marker was reached")
@@ -99,9 +95,7 @@ def test_nobody_reading_is_no_error(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 
 
 @pytest.mark.parametrize("words", [("check", "T1.b", "--strict"), ("show", "table1"), ("--help",)])
-def test_a_reader_that_has_left_gives_the_status_of_a_closed_pipe_and_no_verdict(
-    words: tuple[str, ...], own_home: Path
-) -> None:
+def test_closed_reader_gives_pipe_status(words: tuple[str, ...], own_home: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     with os.fdopen(writing, "wb") as nobody:
@@ -110,7 +104,7 @@ def test_a_reader_that_has_left_gives_the_status_of_a_closed_pipe_and_no_verdict
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
-def test_output_that_the_caller_has_closed_goes_nowhere(closed: str, own_home: Path) -> None:
+def test_closed_output_is_no_error(closed: str, own_home: Path) -> None:
     for words, code in (("check T1.b", 0), ("check T1.zz", 2)):
         done = subprocess.run(f"{sys.executable} -m repro {words} {closed}", shell=True, capture_output=True, text=True)
         assert done.returncode == code, done.stderr
@@ -126,7 +120,7 @@ def verb(*words: str) -> int:
     [("launch", "table1", "--limit", "-1"), ("data", "show", "x", "--samples", "-1"),
      ("evaluate", "--model", "x", "--suite", "y", "--context-seed", "-1")],
 )  # fmt: skip
-def test_a_negative_count_is_refused_before_anything_starts(
+def test_negative_counts_are_refused_first(
     words: tuple[str, ...], own_home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert verb(*words) == EXIT_NOT_RUN
@@ -134,16 +128,14 @@ def test_a_negative_count_is_refused_before_anything_starts(
     assert not list(own_home.rglob("*.json"))
 
 
-def test_an_output_that_is_a_fifo_is_refused_before_anything_is_drawn(
-    tmp_path: Path, own_home: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_fifo_output_is_refused_first(tmp_path: Path, own_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     os.mkfifo(tmp_path / "page")
     assert verb("report", "--out", str(tmp_path / "page")) == EXIT_NOT_RUN
     assert "is a FIFO, socket or device" in capsys.readouterr().err
     assert (tmp_path / "page").is_fifo() and not (own_home / "figures").exists()
 
 
-def test_a_verb_that_is_none_is_answered_by_the_nearest_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_misspelt_verb_gets_one_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
     assert verb("chekc") == EXIT_NOT_RUN
     assert capsys.readouterr().err.count("Did you mean 'check'?") == 1
 
@@ -159,7 +151,7 @@ MESSAGE = f"{LONG}, run 12: batch_size=-4: must be at least 1; see `repro plan t
 
 
 @pytest.mark.parametrize("width", [20, 40, 80, 200])
-def test_a_wrapped_message_fits_and_what_is_copied_stays_in_one_piece(width: int) -> None:
+def test_wrapped_messages_keep_what_is_copied(width: int) -> None:
     lines = wrap_line(f"error: {MESSAGE}", width).split("\n")
     assert " ".join(line.strip() for line in lines) == f"error: {MESSAGE}"
     assert any(f"{LONG}," in line for line in lines)
@@ -169,9 +161,7 @@ def test_a_wrapped_message_fits_and_what_is_copied_stays_in_one_piece(width: int
 
 
 @pytest.mark.parametrize(("told", "width"), [(0, 80), (60, 60)])
-def test_on_a_terminal_messages_are_wrapped_at_its_width_or_at_80(
-    told: int, width: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_terminal_messages_are_wrapped(told: int, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     ours, theirs = pty.openpty()
     ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, told, 0, 0))
     with os.fdopen(theirs, "w") as terminal, monkeypatch.context() as patch:
@@ -184,7 +174,7 @@ def test_on_a_terminal_messages_are_wrapped_at_its_width_or_at_80(
     assert width - 8 < longest <= width
 
 
-def test_off_a_terminal_a_message_stays_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_messages_stay_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = io.StringIO()
     monkeypatch.setattr(sys, "stderr", stream)
     ends(ValueError(MESSAGE), monkeypatch)
@@ -230,9 +220,7 @@ def test_picture_of_the_report_only_draws(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("mode", "who"), [(0o777, "everybody"), (0o775, "its group"), (0o755, "")])
-def test_home_that_others_may_write_to_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, who: str
-) -> None:
+def test_shared_home_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, who: str) -> None:
     """Of the folder itself and of one above it; /tmp, where each may remove only their own, is safe."""
     home = tmp_path / "home"
     home.mkdir()
@@ -250,9 +238,7 @@ def test_quick_work_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr() == ("", "")
 
 
-def test_slow_work_says_what_is_begun_at_most_every_two_seconds(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_slow_work_is_announced(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     clock = [0.0]
     monkeypatch.setattr(common.time, "monotonic", lambda: clock[0])
     for letter in common.in_turn("abcd", str.upper):

@@ -154,7 +154,7 @@ def told(rows: Iterable[Row]) -> list[tuple[str, str, str, str]]:
     return [(row.id, row.query, row.document, row.domain) for row in rows]
 
 
-def test_an_object_of_kubernetes_and_its_described_fields_are_rows(give: Give) -> None:
+def test_kubernetes_objects_become_rows(give: Give) -> None:
     give("kubernetes", {"kubernetes/client/models/v1_pod_spec.py": CONTAINER, "kubernetes/client/api/x.py": CONTAINER})
     assert told(schemas.mine_containers()) == [
         ("containers/V1PodSpec.", "pod spec object", "PodSpec describes a pod.", "containers.v1"),
@@ -162,7 +162,7 @@ def test_an_object_of_kubernetes_and_its_described_fields_are_rows(give: Give) -
     ]
 
 
-def test_a_title_asks_for_its_description_or_is_asked_for_by_name(give: Give) -> None:
+def test_health_titles_become_queries(give: Give) -> None:
     give("fhir.resources", {"fhir/resources/patient.py": RESOURCE, "fhir/resources/R4B/patient.py": RESOURCE})
     assert told(schemas.mine_health()) == [
         ("health/Patient.", "patient resource", "A person who receives care.", "health.patient"),
@@ -176,7 +176,7 @@ def test_a_title_asks_for_its_description_or_is_asked_for_by_name(give: Give) ->
     ]
 
 
-def test_a_text_below_a_field_is_its_document(give: Give) -> None:
+def test_payment_fields_become_rows(give: Give) -> None:
     give("stripe", {"stripe/params/_charge_create_params.py": PAYMENT})
     amount = "Amount in the smallest unit of currency."
     assert told(schemas.mine_payments()) == [
@@ -196,7 +196,7 @@ def test_a_text_below_a_field_is_its_document(give: Give) -> None:
     ]
 
 
-def test_names_in_a_home_lead_to_what_is_said_about_them(give: Give) -> None:
+def test_home_names_become_rows(give: Give) -> None:
     folder = "homeassistant/components/hue/translations"
     give("homeassistant", {f"{folder}/en.json": json.dumps(HOME), f"{folder}/de.json": json.dumps(HOME)})
     assert told(homes.mine_homes()) == [
@@ -208,7 +208,7 @@ def test_names_in_a_home_lead_to_what_is_said_about_them(give: Give) -> None:
     ]
 
 
-def test_a_page_of_the_manual_is_cut_into_sections_without_code(give: Give) -> None:
+def test_manual_pages_are_cut_into_sections(give: Give) -> None:
     share = "cmake/data/share/cmake-4.4"
     give("cmake", {f"{share}/Help/prop_tgt/DESTINATION_FILE.rst": PAGE, f"{share}/Help/release/4.0.rst": PAGE})
     key = "builds/prop_tgt/DESTINATION_FILE"
@@ -218,7 +218,7 @@ def test_a_page_of_the_manual_is_cut_into_sections_without_code(give: Give) -> N
     ]
 
 
-def test_commands_their_examples_and_options_are_rows(give: Give) -> None:
+def test_commands_examples_options_become_rows(give: Give) -> None:
     modules = "azure/cli/command_modules/vm"
     files = {f"{modules}/_help.py": HELP, f"{modules}/aaz/latest/vm/_stop.py": COMMAND}
     give("azure-cli", files | {f"{modules}/aaz/2019/vm/_stop.py": COMMAND, f"{modules}/custom.py": HELP})
@@ -233,13 +233,13 @@ def test_commands_their_examples_and_options_are_rows(give: Give) -> None:
     ]
 
 
-def test_small_domains_share_one_of_their_source(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_domains_share_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(domains, "MIN_ROWS_PER_DOMAIN", 2)
     rows = [Row(str(n), "q", "d", domain, "homes") for n, domain in enumerate(("homes.a", "homes.b", "homes.a"))]
     assert [row.domain for row in domains.merge_small_domains(rows)] == ["homes.a", "homes.others", "homes.a"]
 
 
-def test_every_added_source_is_declared_pinned_and_trained_on() -> None:
+def test_added_sources_are_declared_and_pinned() -> None:
     assert tuple(ADDED) == ADDED_SOURCES and not set(ADDED) & set(MINERS)
     for source in ADDED:
         assert [manifest.wheel for manifest in read_manifest(source, WIDE_FOLDER)] == list(WHEELS[source])
@@ -251,7 +251,7 @@ def test_every_added_source_is_declared_pinned_and_trained_on() -> None:
     assert split_of("commands", "commands.netappfiles") == "unused", "its vendor's modules are evaluated"
 
 
-def test_what_wide_adds_does_not_move_the_other_corpora() -> None:
+def test_wide_does_not_move_other_corpora() -> None:
     """The origin of `desk` follows from its own manifests alone; any other would build everybody's corpus anew."""
     own = b"\0".join(path.read_bytes() for path in sorted(MANIFEST_FOLDER.glob("*.json")))
     manifests = hashlib.sha256(own).hexdigest()[:12]
@@ -277,7 +277,7 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_wide_has_desks_training_text_and_more_and_nothing_that_is_evaluated(wide: Path, desk: Path) -> None:
+def test_wide_adds_to_desk(wide: Path, desk: Path) -> None:
     train, before = read_pairs(wide / "train.arrow"), read_pairs(desk / "train.arrow")
     assert not overlap(train, [desk / "suites" / name for name in ("desk", "desk-validation")])
     every, own = range(len(train)), range(len(before))

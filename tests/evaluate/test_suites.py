@@ -63,14 +63,14 @@ def suite(tmp_path: Path) -> Suite:
 CONTEXTS = {"contexts": ("own", "wrong", "null"), "num_contexts": 4, "seed": 1}
 
 
-def test_each_context_has_its_own_paths_and_scores(suite: Suite) -> None:
+def test_contexts_have_separate_paths(suite: Suite) -> None:
     found = evaluate_suite(FakeEncoder(), suite, **CONTEXTS)
     assert found.metrics["zoo/mean/ndcg_at_10"] == found.metrics["zoo+null/mean/ndcg_at_10"] == 1
     assert found.metrics["zoo+wrong/mean/ndcg_at_10"] < 0.5
     assert {path.split("/")[1] for path in found.metrics} == {*FAMILY, "insects", "trees", "mean"}
 
 
-def test_averages_are_over_datasets_and_the_arrays_are_behind_them(suite: Suite) -> None:
+def test_averages_are_over_datasets(suite: Suite) -> None:
     found = evaluate_suite(FakeEncoder(), suite, **CONTEXTS)
     sizes = [dataset["num_queries"] for dataset in found.provenance["datasets"]]
     assert sizes == [12, 8, 14]
@@ -83,7 +83,7 @@ def test_averages_are_over_datasets_and_the_arrays_are_behind_them(suite: Suite)
         assert found.metrics[f"{name}/mean/ndcg_at_10"] == pytest.approx(np.mean(parts))
 
 
-def test_context_documents_are_never_queries_and_their_origin_is_recorded(suite: Suite) -> None:
+def test_context_documents_are_never_queries(suite: Suite) -> None:
     encoder = FakeEncoder()
     drawn = evaluate_suite(encoder, suite, **CONTEXTS).provenance["contexts"]
     assert all(text.startswith("document") for texts in encoder.contexts_seen if texts for text in texts)
@@ -102,7 +102,7 @@ def test_run_files_give_the_same_scores(suite: Suite, tmp_path: Path) -> None:
     assert again["ndcg_at_10"].mean() == pytest.approx(found.metrics["zoo+wrong/bees/ndcg_at_10"])
 
 
-def test_reranking_finds_only_what_the_first_stage_found(suite: Suite) -> None:
+def test_reranking_keeps_to_candidates(suite: Suite) -> None:
     first = {name: {f"q{n:02d}": {f"d{n % 4:02d}": 1.0} for n in range(14)} for name in FAMILY}
     found = evaluate_setting(FakeEncoder(), suite, Setting(candidates=first))
     assert found.metrics["zoo/bees/ndcg_at_10"] == pytest.approx(4 / 8)
@@ -118,7 +118,7 @@ def test_random_contexts_come_from_the_pool(suite: Suite) -> None:
     assert {row["corpus"] for row in found.provenance["contexts"]} == {"general"}
 
 
-def test_bm25_is_scored_the_same_way_and_its_parameters_are_kept(suite: Suite) -> None:
+def test_bm25_keeps_its_parameters(suite: Suite) -> None:
     found = evaluate_bm25(suite)
     assert {path.split("/")[0] for path in found.metrics} == {"zoo"}
     assert found.provenance["bm25"]["k1"] == 0.9
@@ -150,13 +150,13 @@ class Weighed(FakeEncoder):
         return vectors
 
 
-def test_vectors_of_one_context_are_let_go_of_before_those_of_the_next_are_made(suite: Suite) -> None:
+def test_context_vectors_are_freed(suite: Suite) -> None:
     encoder = Weighed()
     evaluate_suite(encoder, suite, **CONTEXTS)
     assert encoder.held == [0, 1] * 9, "queries find nothing held, documents the queries"
 
 
-def test_a_reranked_collection_embeds_its_candidates_alone_and_ranks_them_as_before(suite: Suite) -> None:
+def test_reranking_embeds_candidates_only(suite: Suite) -> None:
     names = [dataset.name for dataset in suite.datasets]
     full = evaluate_setting(FakeEncoder(), suite, Setting())
     candidates = {name: {"q00": {"d00": 1.0, "d03": 0.5}, "q01": {"d03": 2.0}} for name in names}
@@ -192,7 +192,7 @@ def pairs_of(grades: list[dict[int, int]], documents: tuple[str, ...] = DOCUMENT
     ]
 
 
-def test_the_wrong_document_is_the_right_one_of_the_query_before() -> None:
+def test_wrong_document_is_of_query_before() -> None:
     rain, snow, iron, _ = DOCUMENTS
     assert pairs_of([{0: 1}, {1: 2, 3: 1}, {3: 0, 2: 1}]) == [
         *(("q0", rain, 1), ("q1", snow, 1), ("q2", iron, 1)),
@@ -200,7 +200,7 @@ def test_the_wrong_document_is_the_right_one_of_the_query_before() -> None:
     ]
 
 
-def test_a_query_without_a_right_document_of_the_collection_is_left_out() -> None:
+def test_queries_without_gold_are_skipped() -> None:
     rain, snow, *_ = DOCUMENTS
     expected = [("q1", rain, 1), ("q3", snow, 1), ("q1", snow, 0), ("q3", rain, 0)]
     assert pairs_of([{2: 0}, {0: 1}, {3: -1}, {1: 1}, {7: 1}]) == expected, "of 7 there is judgement and no text"
@@ -216,7 +216,7 @@ def test_a_query_without_a_right_document_of_the_collection_is_left_out() -> Non
     ],
     ids=["one right document", "right as well", "no other right document", "all are right"],
 )
-def test_a_document_that_is_right_is_no_wrong_one(grades: list[dict[int, int]], wrong: dict[str, str]) -> None:
+def test_relevant_documents_are_not_wrong(grades: list[dict[int, int]], wrong: dict[str, str]) -> None:
     assert {query: text for query, text, label in pairs_of(grades) if not label} == wrong
 
 
@@ -231,7 +231,7 @@ def by_word(texts: Sequence[str]) -> np.ndarray:
     )
 
 
-def test_a_text_has_the_label_whose_words_are_nearest() -> None:
+def test_label_is_that_of_nearest_words() -> None:
     texts_ND = np.array([[0.9, 0.1], [0.2, 0.8], [0.5, 0.5]])
     assert classify(texts_ND, by_word, "plain").tolist() == [1, 0, 0], "of equals the first"
     # Within a sentence 'negative' points to (0.5, 1) and 'positive' to (1.5, 0): by hand 1.35 to 0.55, 0.3 to 0.9, …
@@ -254,13 +254,13 @@ def test_the_prompt_is_the_papers() -> None:
     assert seen == ["negative", "positive", *prompted]
 
 
-def test_the_reviews_are_two_hundred_sentences_half_of_each_label() -> None:
+def test_reviews_are_balanced() -> None:
     texts, labels = load_film_reviews()
     assert np.bincount(encode_labels(labels)).tolist() == [100, 100]
     assert texts[0] == "simplistic , silly and tedious . " and LABELS[encode_labels(labels)[0]] == "negative"
 
 
-def test_the_measure_agrees_with_scikit_learn_and_brute_force() -> None:
+def test_analysis_matches_scikit_learn() -> None:
     run = base("smoke", architecture="surrogate", measure="polarity")
     found = measure(Inputs(run), None, Path())
     from repro.batches.surrogate import load_surrogate

@@ -58,7 +58,7 @@ def typed(*words: str) -> str:
     return done.stdout
 
 
-def test_ranks_are_those_of_brute_force_under_each_context(record: Record) -> None:
+def test_ranks_match_brute_force(record: Record) -> None:
     suite = open_suite("planted")
     dataset, query = find_query(suite, "q3", suite.datasets[1].name)
     told = json.loads(typed(record.id[:10], "--query", "q3", "--dataset", dataset.name, "--top", "3", "--json"))
@@ -82,7 +82,7 @@ def _read(name: str) -> tuple[str, Retrieval]:
     return name, read_collections(open_suite("planted"))[name].retrieval
 
 
-def test_a_record_carries_an_example_and_what_its_context_does(record: Record) -> None:
+def test_record_has_an_example(record: Record) -> None:
     found = record.metrics
     for path in PATHS:
         assert f"context_effect/{path}" in found
@@ -105,9 +105,7 @@ def test_three_contexts_are_compared(record: Record) -> None:
     assert max(map(len, done.stdout.splitlines())) <= 100
 
 
-def test_a_folder_of_one_collection_is_explained_under_three_contexts_without_judgements(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_single_collection_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("repro.interop.wrong_corpus.ELSEWHERE", "planted")  # `desk` takes a minute to mine
     model_of("contextual").save_pretrained(tmp_path / "mine")
     texts, judged = ("rain and hills", "bread"), {"q": {"d0": 1}}

@@ -22,7 +22,7 @@ def contextual(kind: str, **changes: object) -> ContextualModel:
 
 
 @pytest.mark.parametrize("kind", ["nomic", "bert"])
-def test_shares_are_those_of_a_softmax_written_out_for_each_head(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shares_match_explicit_softmax(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model, texts = contextual(kind), random_texts(4)
     assert model.context_CE is not None
     found_KN3, expected = compute_attention_shares(model, texts), []
@@ -47,7 +47,7 @@ def test_shares_are_those_of_a_softmax_written_out_for_each_head(kind: str, monk
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_three_shares_sum_to_one_in_pieces_of_any_size(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shares_sum_to_one(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model, texts = contextual(kind), random_texts(5)
     shares_KN3 = compute_attention_shares(model, texts)
     torch.testing.assert_close(shares_KN3.sum(2), torch.ones(2, 5))
@@ -56,7 +56,7 @@ def test_the_three_shares_sum_to_one_in_pieces_of_any_size(kind: str, monkeypatc
     torch.testing.assert_close(compute_attention_shares(model, texts), shares_KN3, atol=1e-5, rtol=1e-4)
 
 
-def test_equal_attention_pays_each_part_by_its_size() -> None:
+def test_equal_attention_pays_by_size() -> None:
     model = contextual("nomic")
     with torch.no_grad():
         for layer in model.second_stage_model.backbone.model.layers:
@@ -67,7 +67,7 @@ def test_equal_attention_pays_each_part_by_its_size() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_looking_leaves_the_vectors_and_the_fast_attention_as_they_were(kind: str) -> None:
+def test_looking_changes_nothing(kind: str) -> None:
     model, texts = contextual(kind), random_texts(3)
     config = model.second_stage_model.backbone.model.config
     before = (model.embed_texts(texts), config._attn_implementation, config.output_attentions)
@@ -76,7 +76,7 @@ def test_looking_leaves_the_vectors_and_the_fast_attention_as_they_were(kind: st
     assert (config._attn_implementation, config.output_attentions) == before[1:] and not model.training
 
 
-def test_without_a_context_there_is_nothing_to_look_at_and_a_model_in_training_stays_so() -> None:
+def test_no_context_has_no_shares() -> None:
     model = contextual("nomic").train()
     compute_attention_shares(model, random_texts(2))
     model.context_CE = None
@@ -86,7 +86,7 @@ def test_without_a_context_there_is_nothing_to_look_at_and_a_model_in_training_s
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_shares_of_a_compiled_backbone_are_those_of_a_plain_one_and_it_stays_compiled(kind: str) -> None:
+def test_compiled_backbone_gives_same_shares(kind: str) -> None:
     model, texts = contextual(kind), random_texts(3)
     backbone, expected = model.second_stage_model.backbone, compute_attention_shares(model, texts)
     backbone.compile_forward("eager")
@@ -95,14 +95,14 @@ def test_shares_of_a_compiled_backbone_are_those_of_a_plain_one_and_it_stays_com
     assert backbone._compiled is compiled is not None
 
 
-def test_the_mean_is_over_real_tokens_only() -> None:
+def test_mean_is_over_real_tokens() -> None:
     texts = random_texts(7)
     states = torch.randn(7, 9, 4)
     expected = torch.stack([row[: mask.sum()].mean(0) for row, mask in zip(states, texts.mask_NS, strict=True)])
     torch.testing.assert_close(mean_pool(states, texts.mask_NS), expected)
 
 
-def test_segments_cut_each_text_by_its_own_length_and_an_empty_one_is_the_whole_text() -> None:
+def test_segments_cut_texts_at_their_length() -> None:
     texts = random_texts(20, seed=1)
     states = torch.randn(20, 9, 4)
     found = segment_pool(states, texts.mask_NS, 3)
@@ -123,7 +123,7 @@ def test_segments_do_not_depend_on_padding() -> None:
 
 @pytest.mark.parametrize("num_rows", [1, STEP - 1, STEP, STEP + 44, 3 * STEP])
 @pytest.mark.parametrize("has_bias", [True, False])
-def test_rows_and_gradients_are_those_of_torch(num_rows: int, has_bias: bool) -> None:
+def test_linear_matches_torch(num_rows: int, has_bias: bool) -> None:
     torch.manual_seed(0)
     layer, rows_TI = nn.Linear(24, 40, bias=has_bias), torch.randn(num_rows, 24, requires_grad=True)
     sent_TO, leaves = torch.randn(num_rows, 40), [rows_TI, *layer.parameters()]
@@ -136,7 +136,7 @@ def test_rows_and_gradients_are_those_of_torch(num_rows: int, has_bias: bool) ->
 
 
 @pytest.mark.skipif(not module.has_onednn(), reason="this torch has no such kernel")
-def test_the_kernel_meets_multiples_of_a_step_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernel_meets_multiples_of_step(monkeypatch: pytest.MonkeyPatch) -> None:
     met: list[int] = []
     real = module._product
 

@@ -23,7 +23,7 @@ def contexts_of(model: ContextualModel, num_documents: int = 6, seed: int = 5) -
 @pytest.mark.parametrize("kind", ["nomic", "bert"])
 @pytest.mark.parametrize("num_documents", [1, 6])
 @pytest.mark.parametrize("residual", [False, True])
-def test_the_second_stage_equals_its_specification_spelled_out(kind: str, num_documents: int, residual: bool) -> None:
+def test_second_stage_equals_specification(kind: str, num_documents: int, residual: bool) -> None:
     model = small_model(backbone=kind, residual=residual).eval()
     contexts, texts = contexts_of(model, num_documents), random_texts(5, seed=2)
     found = model.second_stage(texts, contexts)
@@ -48,7 +48,7 @@ def test_modernbert_keeps_the_positions_of_contexts() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_order_of_the_text_matters_in_both_stages(kind: str) -> None:
+def test_token_order_matters_in_both_stages(kind: str) -> None:
     model = small_model(backbone=kind)
     contexts, texts = contexts_of(model), random_texts(1)
     turned = Texts(texts.ids_NS.flip(1), texts.mask_NS)
@@ -73,7 +73,7 @@ def test_padding_changes_nothing(kind: str) -> None:
     torch.testing.assert_close(pieces.join([model.second_stage(p, contexts) for p in pieces.pieces]), whole, **CLOSE)
 
 
-def test_pooling_ignores_what_comes_back_at_the_contexts() -> None:
+def test_pooling_skips_context_positions() -> None:
     model = small_model().eval()
     texts, contexts = random_texts(3), contexts_of(model)
     real = model.second_stage_model.backbone.model.forward
@@ -89,7 +89,7 @@ def test_pooling_ignores_what_comes_back_at_the_contexts() -> None:
     torch.testing.assert_close(model.second_stage(texts, contexts), expected)
 
 
-def test_contexts_beyond_the_configured_number_are_cut() -> None:
+def test_further_contexts_are_cut() -> None:
     model = small_model()
     contexts, texts = contexts_of(model, 9), random_texts(3)
     torch.testing.assert_close(model.second_stage(texts, contexts), model.second_stage(texts, contexts[:6]))
@@ -107,7 +107,7 @@ def test_null_context_equals_every_slot_dropped(num_vectors: int) -> None:
     torch.testing.assert_close(dropped, null)
 
 
-def test_sequence_dropout_draws_for_each_text_and_slot_and_only_in_training() -> None:
+def test_dropout_draws_per_text_and_slot() -> None:
     model = small_model(sequence_dropout=0.5)
     texts = random_texts(1)
     twins = Texts(texts.ids_NS.expand(64, -1), texts.mask_NS.expand(64, -1))
@@ -116,7 +116,7 @@ def test_sequence_dropout_draws_for_each_text_and_slot_and_only_in_training() ->
     assert torch.unique(model.train().second_stage(twins, contexts).round(decimals=3), dim=0).shape[0] > 30
 
 
-def test_each_slot_is_null_as_often_as_the_model_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slots_are_dropped_at_the_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     model, seen = small_model(sequence_dropout=0.2).train(), list[torch.Tensor]()
     second, contexts = model.second_stage_model, contexts_of(model)
     real = second.backbone.text_behind
@@ -129,7 +129,7 @@ def test_each_slot_is_null_as_often_as_the_model_says(monkeypatch: pytest.Monkey
     assert (is_null_NC.float().mean(0) - 0.2).abs().max() < 4 * (0.2 * 0.8 / 1000) ** 0.5
 
 
-def test_without_sequence_dropout_there_is_no_null_context() -> None:
+def test_null_context_needs_dropout() -> None:
     model = small_model(sequence_dropout=0.0)
     assert "second_stage_model.sequence_dropout_null_embedding" not in model.state_dict()
     with pytest.raises(ValueError, match="no null context"):
@@ -137,14 +137,14 @@ def test_without_sequence_dropout_there_is_no_null_context() -> None:
 
 
 @pytest.mark.parametrize("num_vectors", [2, 3])
-def test_a_context_document_may_give_several_vectors(num_vectors: int) -> None:
+def test_context_may_give_several_vectors(num_vectors: int) -> None:
     model = small_model(tokens_per_document=num_vectors)
     contexts = contexts_of(model)
     assert contexts.shape == (6 * num_vectors, 16)
     assert model.second_stage(random_texts(2), contexts).shape == (2, 16)
 
 
-def test_bert_says_when_contexts_and_text_are_too_long() -> None:
+def test_bert_refuses_too_long_input() -> None:
     model = small_model(backbone="bert", backbone_settings={"max_position_embeddings": 12})
     with pytest.raises(ValueError, match="exceed the 12"):
         model.second_stage(random_texts(2), contexts_of(model))
@@ -152,7 +152,7 @@ def test_bert_says_when_contexts_and_text_are_too_long() -> None:
         model.first_stage(random_texts(2, longest=13))
 
 
-def test_the_first_stage_has_weights_and_depth_of_its_own() -> None:
+def test_first_stage_has_own_weights() -> None:
     model = small_model(num_layers=2, num_first_stage_layers=1)
     assert len(model.first_stage_model.embedder.model.layers) == 1
     assert len(model.second_stage_model.backbone.model.layers) == 2
@@ -170,7 +170,7 @@ def test_the_gradient_reaches_the_first_stage() -> None:
 FREQUENCY_CLOSE = {"rtol": 1e-5, "atol": 1e-6}
 
 
-def test_a_weight_goes_with_the_share_of_documents_that_hold_the_word() -> None:
+def test_word_weight_follows_document_share() -> None:
     weights, texts, documents = FrequencyWeights(4).eval(), random_texts(3), random_texts(5, seed=1, longest=20)
     torch.nn.init.normal_(weights.logits_K, std=0.1)
     found = weights(texts, mark_words(documents, WORDS))
@@ -192,7 +192,7 @@ def test_null_vectors_are_no_documents() -> None:
     torch.testing.assert_close(weights(texts, nulls), expected)
 
 
-def test_at_the_start_the_model_is_the_one_with_mean_pooling() -> None:
+def test_frequency_pooling_starts_as_mean() -> None:
     plain, ours = small_model(), small_model(pooling="frequency")
     ours.load_state_dict(plain.state_dict(), strict=False)
     torch.nn.init.zeros_(ours.second_stage_model.frequency_weights.logits_K)
@@ -200,7 +200,7 @@ def test_at_the_start_the_model_is_the_one_with_mean_pooling() -> None:
     torch.testing.assert_close(ours.eval()(texts, documents), plain.eval()(texts, documents), **FREQUENCY_CLOSE)
 
 
-def test_the_same_words_in_other_documents_move_no_vector_but_other_words_do() -> None:
+def test_moved_words_move_no_vector() -> None:
     model = small_model(pooling="frequency").eval()
     texts, documents = random_texts(4), random_texts(6, seed=2)
     vectors = model.first_stage(documents)
@@ -211,7 +211,7 @@ def test_the_same_words_in_other_documents_move_no_vector_but_other_words_do() -
     assert (model.second_stage(texts, other) - found).abs().max() > 1e-3
 
 
-def test_short_texts_of_light_words_are_averaged_like_long_ones() -> None:
+def test_light_words_are_averaged() -> None:
     model = small_model(pooling="frequency", num_layers=1).eval()
     logits = model.second_stage_model.frequency_weights.logits_K
     texts, documents = random_texts(3, longest=2), random_texts(6, seed=2)
@@ -222,7 +222,7 @@ def test_short_texts_of_light_words_are_averaged_like_long_ones() -> None:
     torch.testing.assert_close(found[0], found[1], **FREQUENCY_CLOSE)
 
 
-def test_the_null_context_and_a_null_in_training_are_learned() -> None:
+def test_null_context_is_learned() -> None:
     model = small_model(pooling="frequency")
     assert model.second_stage_model.null_contexts().shape == (6, 16 + WORDS)
     texts = random_texts(1)
@@ -234,7 +234,7 @@ def test_the_null_context_and_a_null_in_training_are_learned() -> None:
     assert model.context_CE.shape == (6, 16 + WORDS)
 
 
-def test_only_a_contextual_model_pools_by_frequency() -> None:
+def test_frequency_pooling_needs_contexts() -> None:
     with pytest.raises(ValueError, match="pooling='frequency': only for a contextual model"):
         small_config(architecture="biencoder", pooling="frequency")
     with pytest.raises(ValueError, match="pooling='median' is unknown"):

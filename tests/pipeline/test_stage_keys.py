@@ -51,11 +51,11 @@ def without_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("scale", TODAY)
-def test_the_stages_of_table_1_keep_their_names(scale: str) -> None:
+def test_table_1_stages_keep_names(scale: str) -> None:
     assert {stage.title for run in EXPERIMENT.runs(scale) for stage in list_stages(run)} == TODAY[scale]
 
 
-def test_new_texts_of_a_prompt_make_new_tokens_where_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_prompts_make_new_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
     def tokens_and_filter() -> list[str]:
         runs = [replace(RUN, prompts=prompts, filter_model=NOMIC) for prompts in ("none", "task")]
         return [StageGraph(run).tokens.title for run in runs] + [StageGraph(runs[0]).filter_embeddings.title]
@@ -67,7 +67,7 @@ def test_new_texts_of_a_prompt_make_new_tokens_where_it_is_used(monkeypatch: pyt
     assert [old == new for old, new in zip(before, after, strict=True)] == [True, False, False]
 
 
-def test_new_prompts_of_a_domain_make_new_tokens_of_that_corpus(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_domain_prompts_move_their_corpus(monkeypatch: pytest.MonkeyPatch) -> None:
     before = prompting.get_prompts_in_key("task", "nomic-supervised"), prompting.get_prompts_in_key("task", "desk")
     source = prompting.SOURCES["nomic-supervised"]
     domains = {**source.domains, "reddit": replace(source.domains["reddit"], prompts=("topic: ", "topic: "))}
@@ -89,9 +89,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "encoder"
 
 
-def test_new_weights_in_a_local_folder_make_new_embeddings_and_the_same_are_read_once(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_new_weights_make_new_embeddings(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = replace(RUN, surrogate=str(folder), filter_model=None)
     read: list[str] = []
 
@@ -113,7 +111,7 @@ def test_new_weights_in_a_local_folder_make_new_embeddings_and_the_same_are_read
     assert StageGraph(run).embeddings.title == after, "what is said about a model does not make it another"
 
 
-def test_a_start_from_a_local_folder_has_new_tokens_for_a_new_tokenizer_and_not_for_new_weights(tmp_path: Path) -> None:
+def test_new_tokenizer_makes_new_tokens(tmp_path: Path) -> None:
     (tmp_path / "start").mkdir()
     for name in ("tokenizer.json", "model.safetensors"):
         (tmp_path / "start" / name).write_text("one")
@@ -128,14 +126,12 @@ def test_a_start_from_a_local_folder_has_new_tokens_for_a_new_tokenizer_and_not_
     assert tokens() != before
 
 
-def test_names_that_are_no_folder_say_nothing_in_a_key() -> None:
+def test_unknown_names_add_no_key() -> None:
     for name in ("minilm", "minilm-words", NOMIC, "/no/such/folder"):
         assert get_files_in_key(name) == {}
 
 
-def test_a_stage_tells_the_commit_of_a_hub_model_where_it_is_known(
-    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stage_records_hub_commit(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     commit = "0123456789abcdef0123456789abcdef01234567"
     snapshot = tmp_path / "hub" / "models--someone--encoder" / "snapshots" / commit
     snapshot.mkdir(parents=True)
@@ -153,9 +149,7 @@ def test_a_stage_tells_the_commit_of_a_hub_model_where_it_is_known(
 
 
 @pytest.mark.parametrize("kind", stages.RECIPE)
-def test_a_new_recipe_makes_that_kind_anew_and_all_that_is_made_of_it(
-    kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_new_recipe_rebuilds_dependents(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     below = {"selection": {*stages.RECIPE} - {"candidates"}, "embeddings": {"embeddings", "clusters", "negatives"}}
     below |= {"keys": {"keys", "positives", "negatives"}, "positives": {"positives", "negatives"}}
     changes = {"protocol": "rerank-bm25", "rerank_depth": 3, "known_positives": "mask"}
@@ -166,9 +160,7 @@ def test_a_new_recipe_makes_that_kind_anew_and_all_that_is_made_of_it(
     assert {name for name in before if before[name] != after[name]} == below.get(kind, {kind})
 
 
-def test_the_filter_of_the_paper_sees_prompted_texts_and_other_encoders_bare_ones(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_paper_filter_sees_prompts(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = replace(RUN, filter_model=str(folder))
     library = SentenceTransformer(str(folder), device="cpu")
     library.max_seq_length = run.max_tokens
@@ -192,7 +184,7 @@ def test_the_filter_of_the_paper_sees_prompted_texts_and_other_encoders_bare_one
     assert "prompt_texts" in graph.filter_embeddings.key and "prompt_texts" not in graph.embeddings.key
 
 
-def test_an_encoder_sees_the_prompts_of_each_domain_where_the_corpus_has_some(tmp_path: Path) -> None:
+def test_encoder_sees_domain_prompts(tmp_path: Path) -> None:
     rows = [Row(str(n), f"q{n}", f"d{n}", domain, domain) for n, domain in enumerate(["nq", "reddit", "nli", "nq"])]
     write_pairs(tmp_path / "train.arrow", rows)
     texts = texts_for(FixedEncoder(NOMIC, 8), "nomic-supervised", read_pairs(tmp_path / "train.arrow"), "document")
@@ -203,7 +195,7 @@ def test_an_encoder_sees_the_prompts_of_each_domain_where_the_corpus_has_some(tm
     assert list(of_a_training.blocks(3)) == [expected[:3], expected[3:]], "tokens are of the same texts"
 
 
-def test_negatives_are_mined_with_the_keys_that_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_negatives_use_stored_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where they are made on their own; and the keys are those of the documents, in their order."""
     graph = StageGraph(RUN)
     graph.keys.build()
@@ -226,13 +218,13 @@ def test_negatives_are_mined_with_the_keys_that_are_kept(monkeypatch: pytest.Mon
     ("protocol", "title"),
     [("rerank", "candidates/927da047106f"), ("rerank-bm25", "candidates/73dd3f313495"), ("full", None)],
 )
-def test_the_first_stage_of_a_run_that_reranks_is_in_its_graph(protocol: str, title: str | None) -> None:
+def test_first_stage_is_in_the_graph(protocol: str, title: str | None) -> None:
     """So that a plan shows it and a launch makes it, under the name that it had while measuring made it."""
     run = replace(RUN, protocol=protocol, rerank_depth=None if protocol == "full" else 5)
     assert [stage.title for stage in list_stages(run) if stage.name == "candidates"] == ([title] if title else [])
 
 
-def test_the_headroom_is_a_stage_of_contextual_runs_that_are_scored_under_both_contexts_and_of_no_other() -> None:
+def test_headroom_is_built_if_read() -> None:
     told = base("smoke", architecture="contextual")
     others = [base("smoke"), replace(told, test_contexts="own+null"), replace(told, measure="spread")]
     phases = replace(told, pretraining_corpus="planted", num_pretraining_steps=8, context_seed=1)
@@ -244,6 +236,6 @@ def test_the_headroom_is_a_stage_of_contextual_runs_that_are_scored_under_both_c
     assert len({StageGraph(run).headroom.title for run in (told, phases, fewer)}) == 3
 
 
-def test_a_first_phase_needs_what_it_is_trained_on_and_not_what_its_scale_is_measured_on() -> None:
+def test_first_phase_needs_training_data_only() -> None:
     run = base("desk", corpus="functions", suite="functions", pretraining_corpus="wide", num_pretraining_steps=8)
     assert {stage.key["corpus"] for stage in list_stages(run) if stage.name == "corpus"} == {"functions", "wide"}

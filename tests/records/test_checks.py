@@ -87,7 +87,7 @@ CHANGES: dict[str, Callable[[Content], Any]] = {
 
 @pytest.mark.parametrize("edit", CHANGES)
 @pytest.mark.parametrize("digest", [True, False], ids=["digest", "no digest"])
-def test_a_changed_record_is_refused_with_and_without_a_digest_of_its_own(path: Path, edit: str, digest: bool) -> None:
+def test_changed_record_is_refused(path: Path, edit: str, digest: bool) -> None:
     change(path, CHANGES[edit], digest=digest)
     if edit == "a metric less" and not digest:  # nothing false is left in it; whoever asks for the metric is told
         assert MEAN not in read_record(path).metrics
@@ -96,7 +96,7 @@ def test_a_changed_record_is_refused_with_and_without_a_digest_of_its_own(path: 
         read_record(path)
 
 
-def test_any_change_is_seen_by_the_digest_and_none_by_layout_alone(path: Path) -> None:
+def test_digest_covers_content_not_layout(path: Path) -> None:
     before = read_record(path)
     path.write_text(json.dumps(json.loads(path.read_text()), indent=3))
     assert read_record(path).metrics == before.metrics
@@ -105,7 +105,7 @@ def test_any_change_is_seen_by_the_digest_and_none_by_layout_alone(path: Path) -
         read_record(path)
 
 
-def test_a_record_of_before_digests_is_believed_when_its_means_follow(path: Path) -> None:
+def test_older_records_need_matching_means(path: Path) -> None:
     change(path, lambda c: None, digest=False)
     assert read_record(path).run == RUN
     path.with_suffix(".npz").unlink()
@@ -114,7 +114,7 @@ def test_a_record_of_before_digests_is_believed_when_its_means_follow(path: Path
         read_record(path)
 
 
-def test_means_are_those_of_numpy_over_datasets_and_families() -> None:
+def test_means_match_numpy() -> None:
     rows = [
         {"name": "a", "family": "x", "num_queries": 2},
         {"name": "b", "family": "x", "num_queries": 1},
@@ -137,9 +137,7 @@ def test_means_are_those_of_numpy_over_datasets_and_families() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[" * 100_000, "null", '"a"', "NaN", '{"id": 1e400}', "\x00", "\ud800"])
-def test_an_unreadable_record_is_named_once_and_counts_as_missing(
-    path: Path, text: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_unreadable_record_counts_as_missing(path: Path, text: str, capsys: pytest.CaptureFixture[str]) -> None:
     path.write_bytes(text.encode("utf-8", "surrogatepass"))
     assert split_recorded([RUN], [path.parent]) == ([], [RUN])
     assert records_in(path.parent, [RUN]) == [] and readable_record(path) is None
@@ -147,9 +145,7 @@ def test_an_unreadable_record_is_named_once_and_counts_as_missing(
     assert len(said) == 1 and str(path) in said[0] and "counted as missing" in said[0]
 
 
-def test_hundreds_of_unreadable_records_are_not_named_one_by_one(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_many_unreadable_records_are_summarised(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     paths = [tmp_path / f"{number:012x}.json" for number in range(300)]
     for path in paths:
         path.write_text("{")
@@ -159,7 +155,7 @@ def test_hundreds_of_unreadable_records_are_not_named_one_by_one(
     assert not all_are_readable(tmp_path)
 
 
-def test_the_list_of_digests_holds_what_has_no_digest_of_its_own(path: Path) -> None:
+def test_digest_list_covers_older_records(path: Path) -> None:
     change(path, lambda c: None, digest=False)
     assert write_digests(path.parent) == 1
     assert set(compute_listed_digests(path.parent)) == {path.name, f"{path.stem}.npz"}
@@ -171,14 +167,14 @@ def test_the_list_of_digests_holds_what_has_no_digest_of_its_own(path: Path) -> 
         write_digests(path.parent)
 
 
-def test_every_committed_record_is_listed_as_it_is() -> None:
+def test_committed_records_are_listed() -> None:
     names = {path.name for path in get_published_records().glob("*.json")}
     listed = set(compute_listed_digests(get_published_records()))
     assert listed >= names, "records were added: `python -m repro.records.digests` renews the list"
     assert not {name for name in listed if name.endswith(".json")} - names
 
 
-def test_a_damaged_record_is_not_overwritten_by_running_again(genuine: Path) -> None:
+def test_damaged_record_is_not_overwritten(genuine: Path) -> None:
     get_local_records().mkdir(parents=True)
     damaged = get_local_records() / genuine.name
     damaged.write_text("{")
@@ -206,13 +202,13 @@ def states() -> list[str]:
     return [one.state for one in statuses(RUNS)]
 
 
-def test_what_was_whole_is_not_read_by_the_next_look(read: list[Run]) -> None:
+def test_whole_record_is_read_once(read: list[Run]) -> None:
     assert states() == ["recorded"] * 3 and read == [*RUNS]
     read.clear()
     assert states() == ["recorded"] * 3 and read == []
 
 
-def test_a_record_that_cannot_be_read_is_read_and_told_each_time_and_one_that_comes_back_once(read: list[Run]) -> None:
+def test_unreadable_record_is_read_again(read: list[Run]) -> None:
     assert states() == ["recorded"] * 3
     path = next(get_local_records().glob(f"{statuses(RUNS[:1])[0].id}.json"))
     whole = path.read_text()
@@ -234,9 +230,7 @@ def test_a_record_that_cannot_be_read_is_read_and_told_each_time_and_one_that_co
         lambda note: (get_local_records() / "DIGESTS").write_text(""),
     ],
 )
-def test_a_note_that_is_damaged_or_of_other_source_or_list_is_none(
-    read: list[Run], spoil: Callable[[Path], object]
-) -> None:
+def test_damaged_note_is_ignored(read: list[Run], spoil: Callable[[Path], object]) -> None:
     assert states() == ["recorded"] * 3
     spoil(Looked(get_local_records()).memo.path)
     read.clear()

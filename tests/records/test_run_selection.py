@@ -25,7 +25,7 @@ from repro.storage.paths import get_corpora_folder, get_local_records, get_sweep
 LAUNCHED = base("smoke", num_steps=102, num_warmup_steps=1)
 
 
-def test_an_artefact_means_its_runs_with_the_readers_seeds() -> None:
+def test_artefact_means_local_seeds() -> None:
     experiment = find_experiment("table1")
     asked = resolve_runs(["table1"], "smoke")
     assert {run.seed for run in asked} == set(experiment.local_seeds)
@@ -34,12 +34,12 @@ def test_an_artefact_means_its_runs_with_the_readers_seeds() -> None:
     assert resolve_runs(["table1", "table1"], "smoke") == asked
 
 
-def test_a_seed_of_an_artefact_comes_with_the_rows_that_no_seed_changes() -> None:
+def test_seedless_rows_come_along() -> None:
     rows = {run.architecture for run in resolve_runs(["table1"], "smoke", seeds=[1])}
     assert "bm25" in rows and rows == {run.architecture for run in find_experiment("table1").runs("smoke")}
 
 
-def test_a_seed_that_only_a_file_beside_the_artefacts_has_is_refused(tmp_path: Path) -> None:
+def test_seed_of_a_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "runs.json"
     path.write_text(json.dumps([{"scale": "smoke", "seed": 77}]))
     with pytest.raises(ValueError, match=r"table1 has no run at scale 'smoke' with seed \[77\]; it has \[0, 1, 2\]"):
@@ -49,7 +49,7 @@ def test_a_seed_that_only_a_file_beside_the_artefacts_has_is_refused(tmp_path: P
 
 
 @pytest.mark.parametrize("scale", ["smoke", "desk", "lab", "small"])
-def test_every_artefact_has_runs_for_a_readers_machine_whatever_its_seeds_are_called(scale: str) -> None:
+def test_every_artefact_has_local_runs(scale: str) -> None:
     for name in (one for one in artefacts() if scale in find_experiment(one).scales):
         every, asked = resolve_runs([name], scale, all_seeds=True), resolve_runs([name], scale)
         assert asked and set(asked) <= set(every)
@@ -59,9 +59,7 @@ def test_every_artefact_has_runs_for_a_readers_machine_whatever_its_seeds_are_ca
     assert {run.seed for run in resolve_runs(["table1"], "lab")} == {0, 1}  # what no seed changes has seed 0
 
 
-def test_unpublished_means_every_seed_whose_record_lacks_among_the_published(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unpublished_means_missing_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("repro.records.lookup.get_published_records", lambda: tmp_path)
     every = resolve_runs(["figure14"], "smoke", all_seeds=True)
     assert resolve_runs(["figure14"], "smoke", is_unpublished=True) == list(dict.fromkeys(every))
@@ -74,13 +72,13 @@ def test_unpublished_means_every_seed_whose_record_lacks_among_the_published(
     assert (ended.exit_code, ended.output) == (0, "nothing is missing: every record is published\n")
 
 
-def test_a_file_means_the_runs_in_it(tmp_path: Path) -> None:
+def test_file_means_its_runs(tmp_path: Path) -> None:
     path = tmp_path / "grid.json"
     path.write_text(json.dumps([{"scale": "smoke", "seed": 4}, {"scale": "desk", "num_steps": 90}]))
     assert resolve_runs([str(path)], "smoke") == [base("smoke", seed=4), base("desk", num_steps=90)]
 
 
-def test_a_file_whose_run_cannot_be_trained_is_refused_before_its_stages_are_built(tmp_path: Path) -> None:
+def test_untrainable_runs_are_refused_first(tmp_path: Path) -> None:
     path = tmp_path / "grid.json"
     path.write_text(json.dumps([{"scale": "desk"}, {"scale": "desk", "num_steps": 24}]))
     with pytest.raises(ValueError, match=r"grid.json, run 2: num_warmup_steps=24: must be below num_steps=24; set bot"):
@@ -89,7 +87,7 @@ def test_a_file_whose_run_cannot_be_trained_is_refused_before_its_stages_are_bui
     assert len(resolve_runs([str(path)], "desk")) == 1, "what is not trained has no steps"
 
 
-def test_a_sweep_has_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sweeps_have_their_own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert get_sweep_name(["table1", "figure5"], "smoke") == "table1-figure5-smoke"
     files = [tmp_path / folder / "grid.json" for folder in ("monday", "tuesday")]
     names = [get_sweep_name([str(path)], "desk") for path in files]
@@ -102,7 +100,7 @@ def test_a_sweep_has_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.Mon
     assert len(get_sweep_name(many, "smoke")) < 120
 
 
-def test_the_beginning_of_an_id_means_that_run_at_its_own_scale_and_seed() -> None:
+def test_id_prefix_means_its_run() -> None:
     wanted = resolve_runs(["table1"], "smoke", seeds=[2])[-1]
     assert resolve_runs([run_id(wanted)[:8]], "desk") == [wanted]
     assert resolve_runs(["table1", run_id(wanted)], "smoke") == [wanted, *resolve_runs(["table1"], "smoke")]
@@ -130,20 +128,18 @@ def test_no_word_is_ignored(what: list[str], words: dict[str, Any], message: str
         resolve_runs([str(file) if word == file.name else word for word in what], "smoke", **words)
 
 
-def test_no_artefact_could_be_taken_for_an_id() -> None:
+def test_artefacts_are_no_ids() -> None:
     assert split_words([*artefacts()]) == ([], [*artefacts()])
 
 
-def test_a_printed_plan_is_a_file_of_runs(tmp_path: Path) -> None:
+def test_printed_plan_is_a_file_of_runs(tmp_path: Path) -> None:
     runs = resolve_runs(["table1"], "smoke")
     path = tmp_path / "plan.json"
     path.write_text(json.dumps(make_plan(runs, [tmp_path]).as_dict()))
     assert resolve_runs([str(path)], "smoke") == runs
 
 
-def test_stray_files_beside_imported_corpora_break_no_look_up_and_none_is_read_for_a_recorded_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stray_files_break_no_lookup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REPRO_HOME", str(tmp_path))
     recorded, planned = (base("smoke", num_steps=steps, num_warmup_steps=1) for steps in (101, 103))
     write_record(get_local_records(), recorded, metrics={"m": 1.0}, arrays={}, provenance={})
@@ -166,7 +162,7 @@ def test_stray_files_beside_imported_corpora_break_no_look_up_and_none_is_read_f
     assert run_of_id(run_id(recorded)) == recorded and not read
 
 
-def test_one_look_up_finds_a_run_wherever_it_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_are_found_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REPRO_HOME", str(tmp_path))
     recorded, launched, planned = (base("smoke", num_steps=steps, num_warmup_steps=1) for steps in (101, 102, 103))
     declared = find_experiment("table1").runs("smoke")[0]
@@ -186,9 +182,7 @@ def test_one_look_up_finds_a_run_wherever_it_is_known(tmp_path: Path, monkeypatc
 
 
 @pytest.mark.parametrize("text", ["3", "[]", '{"runs": 3}', '{"runs": [1]}', '{"runs": {"ID": 3}}', "{"])
-def test_a_submission_of_another_shape_is_named_and_breaks_no_look_up(
-    text: str, own_home: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_odd_submissions_break_no_lookup(text: str, own_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     declared = find_experiment("table1").runs("smoke")[0]
     path = get_sweeps_folder() / "any" / "submissions" / "1.json"
     path.parent.mkdir(parents=True)
@@ -200,7 +194,7 @@ def test_a_submission_of_another_shape_is_named_and_breaks_no_look_up(
     assert f"left out: {path}" in capsys.readouterr().err
 
 
-def test_a_file_of_runs_is_shown_as_its_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_file_shows_its_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     published = next(run for run in find_experiment("table1").runs("desk") if run.architecture == "bm25")
     path = tmp_path / "runs.json"
     path.write_text(json.dumps([difference(published), {"scale": "smoke", "seed": 77}]))
@@ -210,7 +204,7 @@ def test_a_file_of_runs_is_shown_as_its_runs(tmp_path: Path, capsys: pytest.Capt
     assert shown[0]["metrics"]["desk/mean/ndcg_at_10"] == pytest.approx(0.60, abs=0.01) and shown[1]["metrics"] is None
 
 
-def test_a_printed_plan_with_other_seeds_asks_for_runs_of_these(tmp_path: Path) -> None:
+def test_edited_plan_means_other_runs(tmp_path: Path) -> None:
     plan = make_plan(resolve_runs(["table1"], "smoke"), [tmp_path]).as_dict()
     path = tmp_path / "runs.json"
     path.write_text(json.dumps({**plan, "missing": [{**row, "seed": 20} for row in plan["missing"]]}))
@@ -220,7 +214,7 @@ def test_a_printed_plan_with_other_seeds_asks_for_runs_of_these(tmp_path: Path) 
     )
 
 
-def test_what_a_branch_launched_hides_no_run_that_is_known_elsewhere(capsys: pytest.CaptureFixture[str]) -> None:
+def test_foreign_submission_hides_no_run(capsys: pytest.CaptureFixture[str]) -> None:
     declared, other = find_experiment("table1").runs("smoke")[0], "0" * 12
     submission = get_sweeps_folder() / "of-a-branch" / "submissions" / "1.json"
     submission.parent.mkdir(parents=True)
@@ -235,7 +229,7 @@ def test_what_a_branch_launched_hides_no_run_that_is_known_elsewhere(capsys: pyt
     assert "read it with the code that made it" in told
 
 
-def test_axes_are_parsed_by_the_type_of_their_field() -> None:
+def test_axes_follow_their_field_type() -> None:
     """Numbers, ranges, text, truth and none, each checked as a field of a run is."""
     found = parse_axes(["learning_rate=1e-4,3e-5", "seed=1..3,7", "residual=true,false", "num_pairs=none,100"])
     assert found == {
@@ -270,7 +264,7 @@ def test_wrong_axes_are_refused(word: str, named: str) -> None:
     assert named in str(refused.value)
 
 
-def test_grid_is_the_product_over_trained_rows() -> None:
+def test_grid_is_product_over_rows() -> None:
     """As `grid` gives it from Python; a row that is not trained stays one run."""
     trained, bm25 = base("smoke"), base("smoke", architecture="bm25")
     axes = parse_axes(["learning_rate=1e-4,3e-5", "seed=1..5"])
@@ -280,7 +274,7 @@ def test_grid_is_the_product_over_trained_rows() -> None:
     assert (epochs.num_epochs, epochs.num_steps) == (2, None)
 
 
-def test_words_of_a_command_line_make_a_grid(capsys: pytest.CaptureFixture[str]) -> None:
+def test_words_make_a_grid(capsys: pytest.CaptureFixture[str]) -> None:
     """Rows of an artefact times the axes, each run once, with the numbers in one line."""
     rows = resolve_runs(["table1"], "smoke")
     found = resolve_runs(["table1", "learning_rate=1e-4,3e-5", "seed=1..2"], "smoke")

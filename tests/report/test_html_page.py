@@ -123,13 +123,13 @@ class Reader(HTMLParser):
         self.links += [found[name] or "" for name in ("href", "src", "xlink:href") if name in found]
 
 
-def test_the_text_of_the_data_is_never_markup(records: list[Record], tmp_path: Path) -> None:
+def test_data_text_is_never_markup(records: list[Record], tmp_path: Path) -> None:
     text = page_of(tmp_path).read_text()
     assert "<script" not in text
     assert text.count("&lt;script&gt;") >= 5  # caption, row, legend, exhibit, batch
 
 
-def test_the_page_points_only_into_itself_and_at_records(records: list[Record], tmp_path: Path) -> None:
+def test_page_links_to_itself_and_records(records: list[Record], tmp_path: Path) -> None:
     page = page_of(tmp_path)
     read = Reader(page.read_text())
     assert len(read.ids) == len(set(read.ids))
@@ -141,7 +141,7 @@ def test_the_page_points_only_into_itself_and_at_records(records: list[Record], 
     assert not re.search(r"url\((?!#)|@import", page.read_text())
 
 
-def test_what_differs_stands_on_top_and_what_was_not_run_is_folded(records: list[Record], tmp_path: Path) -> None:
+def test_differing_claims_come_first(records: list[Record], tmp_path: Path) -> None:
     ledger = page_of(tmp_path).read_text().split('id="ledger"')[1].split("</section>")[0]
     assert "3 claims: 1 DIFFERS, 1 HOLDS, 1 not run" in ledger
     places = [ledger.index(f'<a href="#{name}">{claim}</a>') for name, claim in CLAIMED]
@@ -152,7 +152,7 @@ def test_what_differs_stands_on_top_and_what_was_not_run_is_folded(records: list
 CLAIMED = (("table1", "T1.b"), ("table1", "T1.a"), ("figure3", "F3.a"))
 
 
-def test_a_section_has_its_table_picture_runs_command_time_and_machine(records: list[Record], tmp_path: Path) -> None:
+def test_section_is_complete(records: list[Record], tmp_path: Path) -> None:
     text = page_of(tmp_path).read_text()
     table, figure = (text.split(f'<section id="{name}"')[1].split("</section>")[0] for name in ("table1", "figure3"))
     mean = np.mean([r.metrics["desk/mean/ndcg_at_10"] for r in records if r.run.sampler == "domain"])
@@ -163,9 +163,7 @@ def test_a_section_has_its_table_picture_runs_command_time_and_machine(records: 
     assert "<svg" in figure and 'aria-label="Score by batch size"' in figure and "data:text/csv;base64," in figure
 
 
-def test_a_removed_record_leaves_dashes_and_a_figure_that_fails_spoils_nothing(
-    records: list[Record], tmp_path: Path
-) -> None:
+def test_failed_figure_spoils_nothing(records: list[Record], tmp_path: Path) -> None:
     records[0].path.unlink()
 
     def broken(figure: Figure, scale: str, whose: str, rows: Rows) -> Future[Path]:
@@ -180,7 +178,7 @@ def test_a_removed_record_leaves_dashes_and_a_figure_that_fails_spoils_nothing(
     assert "Not drawn: published records: no pen; yours records: no pen" in text and "plan table1" in text
 
 
-def test_headings_follow_the_paper_and_stand_in_its_order() -> None:
+def test_headings_follow_the_paper() -> None:
     def section(name: str) -> Section:
         return Section(name, "", "", (), NotImplemented, False, (), (), (), 0, 0)  # type: ignore[arg-type]
 
@@ -189,24 +187,22 @@ def test_headings_follow_the_paper_and_stand_in_its_order() -> None:
     assert [one.heading for one in found] == ["Table 3 (shares)", "Table 3", "Figure 2", "Figure 10", "Context use"]
 
 
-def test_claims_belong_to_the_artefact_they_are_named_after() -> None:
+def test_claims_belong_to_their_artefact() -> None:
     artefacts = ("figure2", "figure3", "table3")
     assert [find_artefact(claim, artefacts) for claim in ("F3.b", "T3.a", "C.a")] == ["figure3", "table3", "figure2"]
 
 
-def test_a_training_that_runs_share_counts_once(records: list[Record]) -> None:
+def test_shared_training_counts_once(records: list[Record]) -> None:
     assert sum_seconds(records) == (240.0, 16.0)
 
 
-def test_deviations_are_the_values_that_differ_from_the_papers() -> None:
+def test_deviations_differ_from_the_paper() -> None:
     rows = make_deviations_view("desk").rows
     assert ("num_layers", str(get_scale("desk").fields["num_layers"]), "6") in rows
     assert "temperature" not in [row[0] for row in rows] and make_deviations_view("small").rows == ()
 
 
-def test_the_page_opens_with_what_is_known_as_a_sentence_and_a_forest_plot(
-    records: list[Record], tmp_path: Path
-) -> None:
+def test_page_opens_with_forest_plot(records: list[Record], tmp_path: Path) -> None:
     drawn: list[dict[str, object]] = []
 
     def forest(rows: Sequence[Mapping[str, object]], scale: str) -> Future[Path]:
@@ -226,7 +222,7 @@ def test_the_page_opens_with_what_is_known_as_a_sentence_and_a_forest_plot(
     assert "<svg" not in without.split("<main")[1].split("</section>")[0]
 
 
-def test_each_kind_of_claim_has_its_bar_in_the_forest() -> None:
+def test_claim_kinds_have_their_threshold() -> None:
     two = (term(NDCG, sampler="domain"), term(NDCG, sampler="random"))
     said = {"source": "here", "because": "a test"}
     assert get_thresholds(Claim.order("a", "", pairs=[two], margin=-0.01, **said)) == (-0.01, None)
@@ -248,7 +244,7 @@ def opened(records: list[Record], tmp_path: Path) -> Iterator[tuple[Browser, Pat
 
 @needs_browser
 @pytest.mark.browser
-def test_a_browser_shows_the_page_and_hears_no_complaint(opened: tuple[Browser, Path], tmp_path: Path) -> None:
+def test_browser_reports_no_errors(opened: tuple[Browser, Path], tmp_path: Path) -> None:
     started, page = opened
     for width, scheme in ((1200, "light"), (360, "dark")):
         started.open(page, width=width, scheme=scheme)
@@ -270,9 +266,7 @@ CUT = """[...document.querySelectorAll(NAMES)].filter(one => one.getBoundingClie
 @needs_browser
 @pytest.mark.browser
 @pytest.mark.parametrize("width", [360, 390])
-def test_on_a_telephone_nothing_sticks_out_and_verdicts_are_seen_without_scrolling(
-    records: list[Record], tmp_path: Path, width: int
-) -> None:
+def test_telephone_shows_everything(records: list[Record], tmp_path: Path, width: int) -> None:
     def forest(rows: Sequence[Mapping[str, object]], scale: str) -> Future[Path]:
         picture = Picture(kind="forest", x="", y="", x_label="", y_label="", title="All")
         return Inline().submit(draw, rows, tmp_path / "claims", picture)
@@ -293,7 +287,7 @@ def test_on_a_telephone_nothing_sticks_out_and_verdicts_are_seen_without_scrolli
 @needs_browser
 @pytest.mark.browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_all_text_stands_out_from_the_page(opened: tuple[Browser, Path], scheme: str) -> None:
+def test_text_has_contrast(opened: tuple[Browser, Path], scheme: str) -> None:
     started, page = opened
     started.open(page, width=800, scheme=scheme)
     ground = luminance(started.value("getComputedStyle(document.body).backgroundColor"))

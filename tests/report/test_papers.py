@@ -18,7 +18,7 @@ from repro.report import own_corpus
 from repro.report.coverage import expand_names
 from repro.report.gallery import list_gain_rows
 from repro.report.html import render_page
-from repro.report.markdown_pages import LEDGERS, make_artefact_table, regenerate_pages
+from repro.report.markdown_pages import LEDGERS
 from repro.report.names import find_artefact, format_heading
 from repro.report.own_corpus import format_own_corpus_lines
 from repro.report.sections import Line, Section
@@ -39,7 +39,7 @@ def judged(*ids: str) -> list[Judgement]:
     return [Judgement(claims[id], "not run", "desk") for id in ids]
 
 
-def test_a_claim_is_counted_with_its_own_paper() -> None:
+def test_claims_count_with_their_paper() -> None:
     found = group_by_paper(judged("M2.a", "T1.b", "own.a"))
     assert {paper: [one.claim.id for one in those] for paper, those in found.items()} == {
         "CDE": ["T1.b", "own.a"],
@@ -49,7 +49,7 @@ def test_a_claim_is_counted_with_its_own_paper() -> None:
     assert set(LEDGERS) == set(PAPERS), "every paper has a block on the page"
 
 
-def test_check_prints_a_ledger_and_a_tally_for_each_paper(capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_prints_one_ledger_per_paper(capsys: pytest.CaptureFixture[str]) -> None:
     app(["check", "table3", "mrl_figure2"], standalone_mode=False)
     out = capsys.readouterr().out
     main, companion = out.split("Matryoshka Representation Learning: claims at scale desk")
@@ -70,24 +70,7 @@ def test_check_shortens_companion_papers(monkeypatch: pytest.MonkeyPatch, capsys
     assert "M2.a" in full and "G8.c" in full and "--all" not in full
 
 
-def test_the_page_has_each_papers_claims_in_its_own_block() -> None:
-    pages = regenerate_pages(judged("M2.a", "T1.b"), "smoke")
-    text = next(text for path, text in pages.items() if path.name == "CLAIMS.md")
-    blocks = {
-        paper: text.split(f"<!-- {name} -->")[1].split(f"<!-- {name} end -->")[0] for paper, name in LEDGERS.items()
-    }
-    assert "T1.b" in blocks["CDE"] and "M2.a" not in blocks["CDE"]
-    assert "M2.a" in blocks["MRL"] and "T1.b" not in blocks["MRL"]
-
-
-def test_the_table_of_artefacts_has_companions_under_their_papers_title() -> None:
-    lines = make_artefact_table().splitlines()
-    place = next(number for number, line in enumerate(lines) if "**Matryoshka Representation Learning**" in line)
-    assert "`mrl_figure2`" in lines[place + 1]
-    assert not any("mrl_" in line for line in lines[:place])
-
-
-def test_the_report_has_a_ledger_for_each_paper(tmp_path: Path) -> None:
+def test_report_has_one_ledger_per_paper(tmp_path: Path) -> None:
     def section(name: str, id: str) -> Section:
         line = Line(judged(id)[0], "", "", "", "", "", "what is claimed", name)
         return Section(name, "", "", (line,), NO_TABLE, False, (), (), (), 0, 0, find_paper(id))
@@ -100,7 +83,7 @@ def test_the_report_has_a_ledger_for_each_paper(tmp_path: Path) -> None:
     assert "T3.a" in own and "M2.a" not in own and "M2.a" in companion
 
 
-def test_names_and_claims_of_companions_lead_to_their_artefacts() -> None:
+def test_companion_names_lead_to_artefacts() -> None:
     assert (
         format_heading("gte_table11") == "GTE Table 11"
         and format_heading("mrl_figure8_times") == "MRL Figure 8 (times)"
@@ -114,7 +97,7 @@ def test_names_and_claims_of_companions_lead_to_their_artefacts() -> None:
     assert find_artefact("own.x", ("table1",)) == "table1"
 
 
-def test_sections_of_companions_come_after_this_papers() -> None:
+def test_companion_sections_come_last() -> None:
     names = [
         ("mrl_figure2", "MRL"),
         ("context_use", "CDE"),
@@ -129,7 +112,7 @@ def test_sections_of_companions_come_after_this_papers() -> None:
     assert [one.name for one in ordered] == ["table1", "figure3", "context_use", "gte_table11", "mrl_figure2"]
 
 
-def test_an_experiment_of_an_unknown_paper_is_refused() -> None:
+def test_unknown_paper_is_refused() -> None:
     with pytest.raises(
         ValueError, match=r"experiment 99: paper='BERT' is unknown; choose one of \['CDE', 'GTE', 'MRL'\]"
     ):
@@ -151,7 +134,7 @@ def words_of(svg: str) -> list[str]:
     return re.findall(r">([^<>]+)</text>", svg)
 
 
-def test_gains_are_paired_by_seed_and_the_papers_are_differences_of_what_it_prints(tmp_path: Path) -> None:
+def test_gains_are_paired_by_seed(tmp_path: Path) -> None:
     runs = grid(base("desk"), batch_size=(64, 128, 256), seed=(0, 1, 2))
     for number, run in enumerate(runs[:-1]):
         metrics = {"desk/mean/ndcg_at_10": 0.5 + 0.03 * (number * 7 % 5)}
@@ -180,12 +163,12 @@ def test_gains_are_paired_by_seed_and_the_papers_are_differences_of_what_it_prin
     assert [row["gain"] for row in found] == pytest.approx([*gains.values(), *gains.values()])
 
 
-def test_a_table_without_a_printed_column_is_refused() -> None:
+def test_unprinted_column_is_refused() -> None:
     with pytest.raises(ValueError, match="has no column 'medical' that the paper prints"):
         list_gain_rows(TABLE, "medical", (), (), ())
 
 
-def test_the_picture_writes_the_mean_gain_of_each_row_and_the_same_text_each_time() -> None:
+def test_picture_shows_mean_gains() -> None:
     svg = gains_svg(ROWS, title="t", x_label="points", theme="dark")
     assert svg == gains_svg(ROWS, title="t", x_label="points", theme="dark")
     assert {"a", "b", "+2.5", "-1.0", "■ here", "◆ paper"} <= set(words_of(svg))
@@ -193,7 +176,7 @@ def test_the_picture_writes_the_mean_gain_of_each_row_and_the_same_text_each_tim
         gains_svg(ROWS, title="t", x_label="points", theme="sepia")
 
 
-def test_the_committed_pictures_are_those_of_the_published_records() -> None:
+def test_front_pictures_are_current() -> None:
     runs = find_experiment("table1").runs("desk")
     records = [record for record in read_records(get_published_records()) if record.run in runs]
     _, rows = list_gain_rows(TABLE, "NDCG@10", runs, records, range(3, 8))

@@ -57,25 +57,25 @@ def record(folder: Path, run: Run, score: float) -> Record:
     return write_record(folder, run, metrics=metrics, arrays={"desk": np.zeros(1)}, provenance={})
 
 
-def test_numbers_have_their_decimals_and_absence_is_a_dash() -> None:
+def test_missing_number_is_a_dash() -> None:
     assert (format_number(1.25, 1), format_number(None)) == ("1.2", "–")
     assert format_number(-0.04, 1) == "0.0", "no minus before nothing"
     assert (format_mean([], 1), format_mean([0.5], 1), format_mean([1.0, 3.0], 1)) == ("–", "0.5", "2.0 ± 1.4")
 
 
-def test_durations_are_told_in_the_unit_a_reader_would_choose() -> None:
+def test_durations_use_readable_units() -> None:
     told = [format_seconds(seconds) for seconds in (None, 3, 600, 36000, 3600 * 670_302.9)]
     assert told == ["", "3 s", "10 min", "10.0 h", "76 years"]
 
 
-def test_thousands_stand_apart_but_not_where_a_program_reads_them() -> None:
+def test_thousands_are_grouped_for_readers() -> None:
     assert (format_number(1234567, 0), format_number(-12345.6)) == ("1\u202f234\u202f567", "-12\u202f345.6")
     view = View("t", ("", "pairs"), (("all", format_number(1234567, 0)),))
     assert as_csv(view).splitlines()[1] == "all,1234567"
     assert r"1\,234\,567" in as_latex(view)
 
 
-def test_a_table_shows_paper_published_and_yours_with_their_seeds(tmp_path: Path) -> None:
+def test_table_shows_paper_published_yours(tmp_path: Path) -> None:
     published = [record(tmp_path, run, 0.5 + run.seed / 100) for run in RUNS]
     yours = [record(tmp_path / "mine", RUNS[0], 0.25)]
     view = make_table_view(TABLE, RUNS, published, yours)
@@ -91,14 +91,14 @@ def test_a_table_shows_paper_published_and_yours_with_their_seeds(tmp_path: Path
     assert view.notes == (SPREAD,) and make_table_view(TABLE, RUNS, [], yours).notes == ()
 
 
-def test_a_metric_that_one_record_lacks_leaves_the_average_absent(tmp_path: Path) -> None:
+def test_missing_metric_hides_the_average(tmp_path: Path) -> None:
     whole = record(tmp_path, RUNS[0], 0.5)
     lacking = write_record(tmp_path, RUNS[1], metrics={"other": 1.0}, arrays={}, provenance={})
     assert format_cell(NDCG, TABLE.rows[0], [whole]) == "50.0"
     assert format_cell(NDCG, TABLE.rows[0], [whole, lacking]) == "–"
 
 
-def test_a_published_row_is_whole_or_dashes_and_yours_shows_what_there_is(tmp_path: Path) -> None:
+def test_published_row_is_whole(tmp_path: Path) -> None:
     published = [record(tmp_path, run, 0.5) for run in RUNS if (run.sampler, run.seed) != ("random", 1)]
     yours = [record(tmp_path / "mine", run, 0.25) for run in RUNS[:2]]
     rows = make_table_view(TABLE, RUNS, published, yours).rows
@@ -106,7 +106,7 @@ def test_a_published_row_is_whole_or_dashes_and_yours_shows_what_there_is(tmp_pa
     assert rows[3] == ("domain", "published", "3/3", "128", "50.0 ± 0.0")
 
 
-def test_published_rows_older_than_all_that_a_table_shows_are_told_of_and_left_out(tmp_path: Path) -> None:
+def test_outdated_rows_are_left_out(tmp_path: Path) -> None:
     newer = replace(TABLE, columns=(Column(label="moved", value="moved/mean"),))
     published = [record(tmp_path, run, 0.5) for run in RUNS]
     yours = [write_record(tmp_path / "mine", RUNS[0], metrics={"moved/mean": 2.0}, arrays={}, provenance={})]
@@ -120,14 +120,14 @@ def test_published_rows_older_than_all_that_a_table_shows_are_told_of_and_left_o
     assert len(view.notes) == 1 and view.notes[0].startswith("3 rows have records older than these measures")
 
 
-def test_a_row_may_be_one_part_of_a_metric(tmp_path: Path) -> None:
+def test_row_may_be_part_of_metric(tmp_path: Path) -> None:
     made = write_record(tmp_path, RUNS[0], metrics={"train/packages/num_pairs": 7.0}, arrays={}, provenance={})
     column = Column(label="pairs", value="train/{part}/num_pairs", decimals=0)
     assert format_cell(column, Row(label="p", of=pick(), part="packages"), [made]) == "7"
     assert format_cell(column, Row(label="m", of=pick(), part="modules"), [made]) == "–"
 
 
-def test_an_exhibit_shows_the_rows_of_a_record_and_dashes_without_one(tmp_path: Path) -> None:
+def test_exhibit_shows_record_rows(tmp_path: Path) -> None:
     exhibit = Exhibit(name="table3", caption="c", columns=("text", "score", "note"), of=pick(seed=1), rows="near")
     near = [{"text": "<b>a</b>", "score": 0.5}]
     kept = [
@@ -143,9 +143,7 @@ SPARSE = View("sparse", ("", "", "seeds", "score", "time"), (("a", "", "0/3", "�
 
 
 @pytest.mark.parametrize("format", ["text", "md", "latex"])
-def test_a_column_without_a_value_is_not_shown_and_a_note_names_it(
-    format: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_empty_column_is_hidden(format: str, capsys: pytest.CaptureFixture[str]) -> None:
     render(SPARSE, format)
     text = capsys.readouterr().out
     assert "–" not in text and "0/3" in text
@@ -157,7 +155,7 @@ def test_a_column_without_a_value_is_not_shown_and_a_note_names_it(
 
 
 @pytest.mark.parametrize("format", ["text", "md", "latex"])
-def test_what_has_no_row_says_so_and_has_no_header(format: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_empty_table_has_no_header(format: str, capsys: pytest.CaptureFixture[str]) -> None:
     words = {"caption": "c", "x_label": "seed", "y_label": "last loss"}
     figure = Figure(name="figure3", kind="lines", x="seed", y="train/loss", series=(), **words)
     for view in (
@@ -173,7 +171,7 @@ def test_what_has_no_row_says_so_and_has_no_header(format: str, capsys: pytest.C
     assert NO_ROWS in capsys.readouterr().out
 
 
-def test_a_table_of_printed_numbers_alone_says_that_no_record_is_there() -> None:
+def test_printed_numbers_need_a_note() -> None:
     view = make_table_view(TABLE, RUNS, [], [])
     assert [row[1] for row in view.rows] == ["paper"] and view.notes == (format_no_records_note("tableX", "desk"),)
 
@@ -188,7 +186,7 @@ def test_special_characters_survive_markdown_and_csv() -> None:
     assert list(csv.reader(io.StringIO(as_csv(view)))) == [["a|b", "c&d"], ["x|y", NASTY]]
 
 
-def test_latex_has_nothing_special_left_and_a_cell_for_each_column() -> None:
+def test_latex_has_every_cell() -> None:
     view = View(
         "a title\nof two lines", ("a|b", "c&d", "e"), (("x|y", NASTY, "1"), ("2\n3", "–", "4" * 50)), align="llr"
     )
@@ -205,7 +203,7 @@ def test_latex_has_nothing_special_left_and_a_cell_for_each_column() -> None:
         assert not re.search(r"(?<!\\)[%$#_{}~^<>|]", bare), bare
 
 
-def test_text_of_the_data_is_no_markup_of_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_data_text_is_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
     render(View("[bold]t[/bold]", ("a",), (("[/oops] :smile: [red]x",),)))
     shown = capsys.readouterr().out
     assert "[/oops] :smile: [red]x" in shown and "[bold]t[/bold]" in shown
@@ -216,20 +214,20 @@ def judged(verdict: str) -> Judgement:
     return Judgement(claim, verdict, "desk")
 
 
-def test_the_ledger_begins_with_what_differs_and_ends_with_what_was_not_run() -> None:
+def test_ledger_starts_with_differences() -> None:
     ordered = sort_judgements(map(judged, ("not run", "HOLDS", "other scale", "OPEN", "DIFFERS", "HOLDS")))
     found = [one.verdict for one in ordered]
     assert found == ["DIFFERS", "OPEN", "HOLDS", "HOLDS", "not run", "other scale"]
     assert format_summary_line(ordered) == "6 claims: 1 DIFFERS, 1 OPEN, 2 HOLDS, 1 not run, 1 other scale"
 
 
-def test_effects_carry_their_sign_and_next_to_nothing_is_never_minus_nothing() -> None:
+def test_effects_carry_their_sign() -> None:
     tiny = replace(judged("OPEN"), comparisons=(Comparison(-1e-5, -0.012, 0.5),), unit=Unit("points", 100.0))
     (row,) = make_claims_view([tiny]).rows
     assert row[2:4] == ("+0.00", "(-1.20 to +50.00)")
 
 
-def test_a_block_is_renewed_between_its_markers(tmp_path: Path) -> None:
+def test_block_is_replaced_between_markers(tmp_path: Path) -> None:
     path, start, end = tmp_path / "R.md", "<!-- table1 -->", "<!-- table1 end -->"
     path.write_text(f"before\n{start}\nold\n{end}\nafter\n")
     renewed = replace_block(path, path.read_text(), "table1", "fresh\n")
@@ -240,7 +238,7 @@ def test_a_block_is_renewed_between_its_markers(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("width", [80, 100, 200])
-def test_a_terminal_breaks_no_number_and_each_part_of_a_wide_table_names_its_rows(
+def test_narrow_terminal_breaks_no_number(
     width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("repro.report.formats.ELSEWHERE", width)
@@ -257,7 +255,7 @@ def test_a_terminal_breaks_no_number_and_each_part_of_a_wide_table_names_its_row
 
 
 @pytest.mark.parametrize("width", [60, 80, 200])
-def test_a_ledger_in_a_narrow_terminal_has_its_sentences_below_its_numbers(
+def test_narrow_ledger_wraps_sentences(
     width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("repro.report.formats.ELSEWHERE", width)
@@ -288,7 +286,7 @@ def judged_headlines(id: str, verdict: str, effect: float | None = None, unit: U
 EVERY = [judged_headlines(one.claim, "other scale") for one in HEADLINES]
 
 
-def test_each_sentence_has_its_claims_verdict_effect_and_interval_at_each_scale() -> None:
+def test_sentences_have_numbers_per_scale() -> None:
     at_desk = [judged_headlines("T1.b", "HOLDS", 0.0146), judged_headlines("T1.e", "DIFFERS", -0.25, NATS), *EVERY[2:]]
     view = make_headlines_view({"desk": at_desk, "lab": EVERY})
     rows = {row[1]: row for row in view.rows}
@@ -299,7 +297,7 @@ def test_each_sentence_has_its_claims_verdict_effect_and_interval_at_each_scale(
     assert ledger[2] in rows["T1.b"][3], "the same number as in the ledger"
 
 
-def test_another_unit_than_points_is_named_and_a_verdict_without_a_number_stands_alone() -> None:
+def test_other_units_are_named() -> None:
     others = [one for one in EVERY if one.claim.id not in ("T1.e", "F2.a")]
     view = make_headlines_view(
         {"desk": [*others, judged_headlines("T1.e", "HOLDS", 0.34, NATS), judged_headlines("F2.a", "not run")]}
@@ -308,7 +306,7 @@ def test_another_unit_than_points_is_named_and_a_verdict_without_a_number_stands
     assert rows["T1.e"] == "HOLDS: +0.34 (+0.34 to +0.34) nats" and rows["F2.a"] == "–"
 
 
-def test_a_sentence_of_a_claim_that_nobody_judges_is_an_error_that_names_it() -> None:
+def test_sentence_without_verdict_is_refused() -> None:
     with pytest.raises(
         ValueError, match=r"headlines.py names T1.b, which is judged_headlines at none of \['desk', 'lab'\]"
     ):
@@ -325,7 +323,7 @@ def ledger() -> tuple[Judgement, ...]:
 
 
 @pytest.mark.parametrize("width", [80, 100])
-def test_the_ledger_and_what_claims_need_fit_and_no_number_is_broken(
+def test_ledger_fits_the_terminal(
     width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("repro.report.formats.ELSEWHERE", width)
@@ -341,14 +339,14 @@ def test_the_ledger_and_what_claims_need_fit_and_no_number_is_broken(
     assert max(map(len, capsys.readouterr().out.splitlines())) <= width
 
 
-def test_the_list_of_artefacts_is_searched_by_line_where_it_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_artefact_list_can_be_searched(capsys: pytest.CaptureFixture[str]) -> None:
     app(["list"], standalone_mode=False)
     lines = capsys.readouterr().out.splitlines()
     for name, (experiment, shown) in artefacts().items():
         assert any(line.startswith(f"{name} ") and format_title(experiment, shown) in line for line in lines), name
 
 
-def test_the_title_of_a_narrow_table_is_as_wide_as_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_narrow_title_uses_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     title = "figure12 at scale desk: a sentence that is much longer than the two columns of the table below it"
     render(View(title, ("", "n"), (("a", "1"),)))
     assert capsys.readouterr().out.splitlines()[0] == title
@@ -365,7 +363,7 @@ def record_scores(run: Run, score: float) -> None:
     write_scores(get_local_records(), run, np.full(4, score, np.float32))
 
 
-def test_a_grid_is_told_apart_by_what_it_varies_and_each_setting_has_the_mean_of_its_seeds() -> None:
+def test_grid_shows_mean_per_setting() -> None:
     runs = grid(base("desk", batch_size=64), learning_rate=(0.001, 0.002), seed=(7, 8))
     for run, score in zip(runs, (0.5, 0.25, 0.75, 0.75), strict=True):
         record_scores(run, score)
@@ -385,7 +383,7 @@ def test_a_grid_is_told_apart_by_what_it_varies_and_each_setting_has_the_mean_of
     assert [line[0] for line in view.rows[5:]] == ["2 seeds", "2 seeds"] and "±" in view.notes[-1]
 
 
-def test_a_run_alone_is_called_by_its_architecture() -> None:
+def test_single_run_is_its_architecture() -> None:
     recorded, missing = grid(base("desk", batch_size=77), seed=(0, 1))
     record_scores(recorded, 0.5)
     view = make_scores_view([recorded, missing])
@@ -414,7 +412,7 @@ def test_context_blind_run_has_its_name() -> None:
     assert sorted(cells) == ["25.0", "50.0", "75.0", "75.0", "–", "–"]
 
 
-def test_pivot_has_the_mean_of_each_cell() -> None:
+def test_pivot_shows_cell_means() -> None:
     """Rows and columns in the order of their values, the mean over seeds in each cell, BM25 named as left out."""
     runs = grid(base("desk", batch_size=64), learning_rate=(0.002, 0.001), batch_size=(128, 16), seed=(7, 8))
     for number, run in enumerate(runs):

@@ -97,7 +97,7 @@ def undisturbed(run: Run, monkeypatch: pytest.MonkeyPatch, home: Path) -> float:
     return execute(run, should_stop=lambda: False, progress=print).metrics["value"]
 
 
-def test_an_array_waits_for_its_stages_and_a_second_launch_adds_nothing() -> None:
+def test_array_waits_for_its_stages() -> None:
     runs = (*RUNS, *(replace(run, sampler="cluster", cluster_size=8) for run in RUNS))
     launch(*runs)
     assert set(states(*runs)) <= {"queued", "running"}
@@ -111,7 +111,7 @@ def test_an_array_waits_for_its_stages_and_a_second_launch_adds_nothing() -> Non
     assert launch(*runs) == ["6 runs asked for, 0 to start"]
 
 
-def test_a_site_that_hands_jobs_nothing_of_the_surroundings_runs_what_its_script_says(
+def test_jobs_need_no_environment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("SBATCH_EXPORT", "NONE")
@@ -141,7 +141,7 @@ def test_launch_works_inside_a_job(tmp_path: Path, words: list[str]) -> None:
     assert not [log for log in logs if "mutually exclusive" in log or "Waiting" in log]
 
 
-def test_a_job_that_ends_before_it_begins_names_its_log(tmp_path: Path) -> None:
+def test_early_failure_names_its_log(tmp_path: Path) -> None:
     launch(RUNS[0], profile=replace(PROFILE, python=str(tmp_path / "no-python")))
     until(lambda: states(RUNS[0]) == ["missing"])
     [status] = statuses(RUNS[:1])
@@ -150,7 +150,7 @@ def test_a_job_that_ends_before_it_begins_names_its_log(tmp_path: Path) -> None:
     assert "no-python" in log.read_text()
 
 
-def test_a_requeued_run_goes_on_from_its_checkpoint(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_requeued_run_resumes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     [run] = SLOW
     launch(run)
     until(begun(run))
@@ -168,7 +168,7 @@ def test_a_requeued_run_goes_on_from_its_checkpoint(monkeypatch: pytest.MonkeyPa
     assert record.metrics["value"] == undisturbed(run, monkeypatch, tmp_path)
 
 
-def test_a_run_warned_of_its_time_limit_is_requeued_by_itself() -> None:
+def test_time_limit_requeues_a_run() -> None:
     # Slurm looks at its clocks every half minute, so the warning comes 10 to 40 s after the start, of 45 s of work
     [run] = (replace(SLOW[0], num_steps=180),)
     launch(run, profile=replace(PROFILE, time_minutes=1, warning_seconds=50))
@@ -179,7 +179,7 @@ def test_a_run_warned_of_its_time_limit_is_requeued_by_itself() -> None:
     assert statuses([run])[0].num_interruptions >= 1
 
 
-def test_a_run_warned_while_it_is_measured_is_broken_off_and_requeued(own_home: Path) -> None:
+def test_analysis_is_interrupted_and_requeued(own_home: Path) -> None:
     own_home.mkdir()
     (own_home / "measures-long").touch()
     hurry()
@@ -193,7 +193,7 @@ def test_a_run_warned_while_it_is_measured_is_broken_off_and_requeued(own_home: 
     assert not [line for line in traced() if line.startswith("stop")], "its training had ended"
 
 
-def test_a_run_requeued_too_often_has_failed() -> None:
+def test_requeued_too_often_has_failed() -> None:
     [run] = SLOW
     launch(run, profile=replace(PROFILE, max_requeues=0))
     until(begun(run))
@@ -204,7 +204,7 @@ def test_a_run_requeued_too_often_has_failed() -> None:
 
 
 @pytest.mark.parametrize("with_our_verb", [True, False])
-def test_a_cancelled_run_stays_so_until_it_is_retried(with_our_verb: bool) -> None:
+def test_cancelled_run_waits_for_retry(with_our_verb: bool) -> None:
     [run] = SLOW
     launch(run)
     until(begun(run))
@@ -220,7 +220,7 @@ def test_a_cancelled_run_stays_so_until_it_is_retried(with_our_verb: bool) -> No
     assert "begin" in traced()[0] or len(owners(get_run_item(run).lease_folder)) == 2
 
 
-def test_a_killed_job_is_told_from_the_disk_and_launched_again() -> None:
+def test_killed_job_is_launched_again() -> None:
     [run] = SLOW
     launch(run)
     until(begun(run))
@@ -232,7 +232,7 @@ def test_a_killed_job_is_told_from_the_disk_and_launched_again() -> None:
     until(recorded(run))
 
 
-def test_a_failed_run_and_a_failed_stage_say_why(tmp_path: Path) -> None:
+def test_failures_are_explained(tmp_path: Path) -> None:
     home = Path(os.environ["REPRO_HOME"])
     home.mkdir(parents=True)
     (home / "break-clusters").touch()
@@ -250,7 +250,7 @@ def test_a_failed_run_and_a_failed_stage_say_why(tmp_path: Path) -> None:
     until(recorded(bad, blocked))
 
 
-def test_two_launchers_at_once_submit_each_run_once() -> None:
+def test_concurrent_launchers_submit_once() -> None:
     code = (
         "from tests.slurm.test_cluster import RUNS, launch\nimport sys\n"
         "print('\\n'.join(launch(*RUNS)), file=sys.stderr)"
@@ -297,7 +297,7 @@ def own_cluster(started_cluster: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return SCRIPT
 
 
-def test_slurm_is_asked_of_each_script_and_nothing_is_submitted(tmp_path: Path) -> None:
+def test_site_check_submits_nothing(tmp_path: Path) -> None:
     file = tmp_path / "grid.json"
     file.write_text(json.dumps([asdict(run) for run in RUNS]))
     words = [sys.executable, "-m", "repro", "launch", str(file), "--scale", "smoke", "--check-site", "--profile"]
@@ -311,7 +311,7 @@ def test_slurm_is_asked_of_each_script_and_nothing_is_submitted(tmp_path: Path) 
     assert states(*RUNS) == ["missing"] * 3
 
 
-def test_the_cluster_has_two_nodes_with_the_machines_cores(own_cluster: Path, tmp_path: Path) -> None:
+def test_cluster_has_two_nodes(own_cluster: Path, tmp_path: Path) -> None:
     told = subprocess.run(["sinfo", "--noheader", "--Node", "--format=%N %c"], capture_output=True, text=True).stdout
     cores = len(os.sched_getaffinity(0))
     assert [line.split() for line in told.splitlines()] == [["dev1", str(cores)], ["dev2", str(cores)]]
@@ -320,7 +320,7 @@ def test_the_cluster_has_two_nodes_with_the_machines_cores(own_cluster: Path, tm
     assert sorted(job.stdout.splitlines()) == ["dev1 of 2", "dev2 of 2"], job.stderr
 
 
-def test_eight_runs_go_in_arrays_of_at_most_three(own_cluster: Path) -> None:
+def test_arrays_respect_the_limit(own_cluster: Path) -> None:
     runs = grid(base("smoke", num_steps=1), seed=tuple(range(8)))
     launch(*runs)
     arrays = [entry for entry in read_submissions() if entry.runs]
@@ -341,7 +341,7 @@ def test_runs_outlive_a_killed_slurmd(own_cluster: Path) -> None:
     assert sum(line.startswith("end") for line in traced()) == 3
 
 
-def test_the_disk_alone_tells_when_the_scheduler_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_disk_replaces_silent_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:
     run = replace(SLOW[0], num_steps=400)
     launch(run)
     until(begun(run))

@@ -32,7 +32,7 @@ from slurm.start import LaunchOptions, cancel, check_site, scripts, start
 from slurm.states import JobState, get_run_item
 from slurm.status import RunStatus, TrainingProgress, statuses, why
 from slurm.sweep import Task, add_run_dependencies, build_tasks, check_code, read_submissions
-from slurm.tables import make_status_table, show_status
+from slurm.tables import make_status_table
 from slurm.trainings import list_missing_trainings
 from tests.slurm.stand_in import HOOKS, traced
 
@@ -80,7 +80,7 @@ def submitted(fake: Path) -> dict[int, str]:
     return {int(path.stem): path.read_text() for path in sorted(fake.glob("[0-9]*.sh"))}
 
 
-def test_the_script_of_a_dry_run_is_the_one_submitted(slurm_in_name_only: Path) -> None:
+def test_dry_run_shows_submitted_script(slurm_in_name_only: Path) -> None:
     runs = [replace(run, sampler="cluster", cluster_size=8) for run in RUNS[:2]]
     shown = dict(scripts(runs, PROFILE, sweep="test", options=LaunchOptions(hooks=HOOKS)))
     assert submitted(slurm_in_name_only) == {}
@@ -93,7 +93,7 @@ def test_the_script_of_a_dry_run_is_the_one_submitted(slurm_in_name_only: Path) 
         assert text == script
 
 
-def test_a_script_says_what_the_profile_says(slurm_in_name_only: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_script_follows_the_profile(slurm_in_name_only: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REPRO_DATA", "my-data")
     monkeypatch.setenv("HF_HOME", "/project/hub of all")
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
@@ -117,7 +117,7 @@ def test_a_script_says_what_the_profile_says(slurm_in_name_only: Path, monkeypat
     assert "gres" not in stage
 
 
-def test_the_gpus_of_a_stage_are_of_the_type_that_the_site_counts(slurm_in_name_only: Path) -> None:
+def test_stage_gpus_keep_their_type(slurm_in_name_only: Path) -> None:
     def asked(**changes: Any) -> list[str]:
         ask = dict(scripts(RUNS[:1], replace(PROFILE, **changes), sweep="test", options=LaunchOptions(hooks=HOOKS)))
         return [line for line in next(iter(ask.values())).splitlines() if line.startswith("#SBATCH --g")]
@@ -127,7 +127,7 @@ def test_the_gpus_of_a_stage_are_of_the_type_that_the_site_counts(slurm_in_name_
     assert asked(gres="", stage_gpus=2) == ["#SBATCH --gpus-per-node=2"] and asked(stage_gpus=0) == []
 
 
-def test_a_job_starts_in_the_checkout_with_no_empty_entry_in_its_path(slurm_in_name_only: Path, tmp_path: Path) -> None:
+def test_job_starts_in_the_checkout(slurm_in_name_only: Path, tmp_path: Path) -> None:
     launch(*RUNS[:2])
     script = submitted(slurm_in_name_only)[102]
     assert f"#SBATCH --chdir={CHECKOUT}\n" in script
@@ -143,7 +143,7 @@ def test_a_job_starts_in_the_checkout_with_no_empty_entry_in_its_path(slurm_in_n
     assert "#SBATCH --chdir=/project\n" in script
 
 
-def test_a_container_stands_before_python_and_sees_the_jobs_variables(slurm_in_name_only: Path) -> None:
+def test_container_wraps_python(slurm_in_name_only: Path) -> None:
     shim = slurm_in_name_only / "apptainer"
     shim.write_text('#!/bin/bash\nprintf "%s|" "$@"\n')
     shim.chmod(0o755)
@@ -160,9 +160,7 @@ def test_a_container_stands_before_python_and_sees_the_jobs_variables(slurm_in_n
         assert said.startswith('exec|--bind|/a b:/tmp|a "b" `c` $(d)|cde.sif|/opt/venv/bin/python|-u|-m|submitit')
 
 
-def test_a_line_break_never_becomes_a_line_of_a_script(
-    slurm_in_name_only: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_line_breaks_never_reach_scripts(slurm_in_name_only: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match="breaks a line"):
         start(RUNS[:1], PROFILE, sweep="a\nb", options=LaunchOptions(hooks=HOOKS), progress=print)
     monkeypatch.setenv("REPRO_HOME", os.environ["REPRO_HOME"] + "\n#SBATCH --qos=high")
@@ -171,7 +169,7 @@ def test_a_line_break_never_becomes_a_line_of_a_script(
     assert submitted(slurm_in_name_only) == {}
 
 
-def test_checking_a_site_says_what_slurm_says_of_each_script(slurm_in_name_only: Path) -> None:
+def test_site_check_reports_each_script(slurm_in_name_only: Path) -> None:
     (slurm_in_name_only / "sbatch").write_text(
         '#!/bin/bash\n[ "$1" = --test-only ] || exit 9\n'
         'grep -q dependency "$2" && { echo "allocation failure: Job dependency problem" >&2; exit 1; }\n'
@@ -186,7 +184,7 @@ def test_checking_a_site_says_what_slurm_says_of_each_script(slurm_in_name_only:
     assert [status.state for status in statuses(RUNS[:2])] == ["missing"] * 2
 
 
-def test_arrays_are_cut_and_all_together_keep_the_throttle(slurm_in_name_only: Path) -> None:
+def test_arrays_keep_the_throttle(slurm_in_name_only: Path) -> None:
     launch(*RUNS)
     arrays = [text for text in submitted(slurm_in_name_only).values() if "--array" in text]
     assert [next(line for line in text.splitlines() if "--array" in line).split("=")[1] for text in arrays] == [
@@ -211,7 +209,7 @@ def dependencies(fake: Path) -> list[str]:
     return [line.partition("--dependency=")[2] for line in lines]
 
 
-def test_runs_that_share_a_training_come_after_the_one_that_makes_it(slurm_in_name_only: Path) -> None:
+def test_sharing_runs_wait_for_training(slurm_in_name_only: Path) -> None:
     shown = dict(scripts((*ALIKE, RUNS[1]), PROFILE, sweep="t", options=LaunchOptions(hooks=HOOKS)))
     assert "afterany:JOB-OF-runs-1-of-2_0\n" in shown["runs 2 of 2"]
     launch(*ALIKE, RUNS[1])
@@ -224,7 +222,7 @@ def test_runs_that_share_a_training_come_after_the_one_that_makes_it(slurm_in_na
     assert dependencies(slurm_in_name_only)[3:] == ["afterok:101", "afterok:101,afterany:102_0"]
 
 
-def test_runs_wait_for_a_first_phase_but_for_no_training_that_is_there(slurm_in_name_only: Path) -> None:
+def test_runs_wait_for_missing_phase(slurm_in_name_only: Path) -> None:
     phased = base("smoke", num_steps=3, pretraining_corpus="desk", num_pretraining_steps=3)
     other = replace(phased, num_steps=4)
     alike = replace(other, context_seed=1)
@@ -247,7 +245,7 @@ def test_runs_wait_for_a_first_phase_but_for_no_training_that_is_there(slurm_in_
 
 
 @pytest.mark.parametrize("num_at_once", [1, 2, 3, 5, 8, 100])
-def test_no_launch_runs_more_at_once_than_its_profile_says(num_at_once: int) -> None:
+def test_throttle_is_never_exceeded(num_at_once: int) -> None:
     runs = (*RUNS, *(replace(run, sampler="cluster", cluster_size=8) for run in RUNS), *ALIKE[1:])
     tasks = add_run_dependencies(build_tasks(runs, PROFILE, code={}, hooks=HOOKS), {})
     made = order_batches(tasks, max_array_size=3, num_at_once=num_at_once)
@@ -260,7 +258,7 @@ def test_no_launch_runs_more_at_once_than_its_profile_says(num_at_once: int) -> 
     assert all(batch.num_at_once <= arrays[batch.after].num_at_once for batch in arrays.values() if batch.after)
 
 
-def test_a_refused_submission_says_what_went_and_what_did_not(slurm_in_name_only: Path) -> None:
+def test_refused_submission_is_explained(slurm_in_name_only: Path) -> None:
     (slurm_in_name_only / "refuse-103").touch()
     with pytest.raises(
         ValueError, match=r"refused runs 2 of 3.*QOSMaxSubmit.*Submitted before it.*runs 1 of 3"
@@ -314,9 +312,7 @@ def test_careful_scales_refuse_uncommitted_code(slurm_in_name_only: Path, monkey
     launch(RUNS[0])
 
 
-def test_data_that_a_run_reads_at_its_end_are_asked_for_at_the_launch(
-    slurm_in_name_only: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_suite_is_refused_at_launch(slurm_in_name_only: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("slurm.start.check_encoders", lambda runs: None)
     with pytest.raises(ValueError, match=r"suite 'beir': .*repro fetch beir"):
         launch(replace(RUNS[0], suite="beir"))
@@ -330,7 +326,7 @@ def job_for(run: Run) -> Task:
     return build_tasks([run], PROFILE, code={}, hooks=HOOKS)[-1]
 
 
-def test_a_job_runs_in_submitits_debug_executor(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_debug_executor_runs_a_job(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own_home.mkdir()
     monkeypatch.setenv("SUBMITIT_FOLDER", str(own_home / "jobs"))
     executor = AutoExecutor(own_home / "jobs", cluster="debug")
@@ -342,9 +338,7 @@ def test_a_job_runs_in_submitits_debug_executor(own_home: Path, monkeypatch: pyt
     assert len(read_records(get_local_records())) == 1
 
 
-def test_a_job_interrupted_in_submitits_local_executor_is_started_again(
-    own_home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_interrupted_local_job_restarts(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STAND_IN_STEP_SECONDS", "0.1")
     own_home.mkdir()
     run = replace(RUNS[0], num_steps=30)
@@ -369,7 +363,7 @@ def mocked_slurm() -> Iterator[MockedSubprocess]:
     SlurmJob.watcher.clear()
 
 
-def test_sigusr2_pickles_the_job_again_and_asks_slurm_to_requeue_it(
+def test_sigusr2_requeues_the_job(
     own_home: Path, mocked_slurm: MockedSubprocess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STAND_IN_STEP_SECONDS", "0.05")
@@ -456,7 +450,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., N
     return commit
 
 
-def test_a_checkout_that_git_refuses_is_told_in_gits_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_git_refusal_is_quoted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
     monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
@@ -466,9 +460,7 @@ def test_a_checkout_that_git_refuses_is_told_in_gits_words(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("path", ["RESULTS.md", "tests/test_edited.py", "experiments/records/new.json"])
-def test_a_commit_that_changes_nothing_that_runs_stops_no_job(
-    path: str, checkout: Callable[..., None], own_home: Path
-) -> None:
+def test_irrelevant_commit_stops_no_job(path: str, checkout: Callable[..., None], own_home: Path) -> None:
     launched_with = check_code([base("small")], allow_dirty=False)
     checkout(path, "edited")
     begin(launched_with)
@@ -477,7 +469,7 @@ def test_a_commit_that_changes_nothing_that_runs_stops_no_job(
         begin(launched_with)
 
 
-def test_a_job_that_does_not_find_git_runs_the_code_it_was_launched_with(
+def test_job_without_git_checks_its_code(
     checkout: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     launched_with = check_code([base("small")], allow_dirty=False)
@@ -503,15 +495,7 @@ DONE = [RunStatus(run_id(run), "recorded") for run in TABLES_RUNS]
         ),
     ],
 )
-def test_columns_that_nobody_fills_are_left_out(found: list[RunStatus], columns: list[str]) -> None:
+def test_empty_columns_are_hidden(found: list[RunStatus], columns: list[str]) -> None:
     table = make_status_table(TABLES_RUNS, found)
     assert [column.header for column in table.columns] == columns and table.row_count == 2
     assert [str(cell) for cell in table.columns[2].cells] == [status.state for status in found]
-
-
-@pytest.mark.usefixtures("own_home")
-def test_without_a_run_that_was_launched_there_is_no_table_but_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
-    show_status([base("smoke", seed=2**20)])
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("1 missing") and "1 never launched: `repro plan` lists them" in lines
-    assert not any("what" in line.split() for line in lines), "no header of a table without rows"

@@ -84,12 +84,7 @@ def states(*runs: Run) -> list[str]:
     return [status.state for status in statuses(runs)]
 
 
-def test_the_queue_counts_what_is_left_in_words() -> None:
-    left = [line.rpartition("; ")[2] for line in launch(*RUNS) if line.endswith("left")]
-    assert left[-3:] == ["2 jobs left", "1 job left", "0 jobs left"]
-
-
-def test_a_launch_records_every_run_and_a_second_one_starts_nothing() -> None:
+def test_launch_records_every_run() -> None:
     assert states(*RUNS) == ["missing"] * 3
     launch(*RUNS)
     assert states(*RUNS) == ["recorded"] * 3
@@ -99,7 +94,7 @@ def test_a_launch_records_every_run_and_a_second_one_starts_nothing() -> None:
     assert traced() == before
 
 
-def test_a_failed_run_tells_why_and_is_tried_again_only_on_request(own_home: Path) -> None:
+def test_failed_run_waits_for_retry(own_home: Path) -> None:
     bad = replace(RUNS[0], seed=13)
     launch(*RUNS, bad)
     [status] = statuses([bad])
@@ -115,7 +110,7 @@ def test_a_failed_run_tells_why_and_is_tried_again_only_on_request(own_home: Pat
     assert states(bad) == ["recorded"]
 
 
-def test_runs_of_a_stage_that_fails_are_failed_by_it(own_home: Path) -> None:
+def test_failed_stage_fails_its_runs(own_home: Path) -> None:
     run = replace(RUNS[0], sampler="cluster", cluster_size=8)
     own_home.mkdir()
     (own_home / "break-clusters").touch()
@@ -152,7 +147,7 @@ def begun() -> list[str]:
     return [line.split(" at ")[0] for line in traced() if line.startswith(("begin", "end"))]
 
 
-def test_a_run_takes_no_room_while_another_makes_its_training() -> None:
+def test_waiting_run_takes_no_slot() -> None:
     lines = launch(*SHARED, RUNS[1])
     first, second, other = (run_id(run) for run in (*SHARED, RUNS[1]))
     assert begun().index(f"end {first}") < begun().index(f"begin {second}")
@@ -164,7 +159,7 @@ def test_a_run_takes_no_room_while_another_makes_its_training() -> None:
     assert states(*bad) == ["failed"] * 2, "the second does not wait for ever"
 
 
-def test_a_run_waits_for_a_first_phase_that_another_process_makes_but_not_for_one_that_is_there(own_home: Path) -> None:
+def test_run_waits_for_foreign_phase(own_home: Path) -> None:
     run = base("smoke", num_steps=5, pretraining_corpus="desk", num_pretraining_steps=5)
     first = get_first_phase(run)
     assert first is not None
@@ -181,7 +176,7 @@ def test_a_run_waits_for_a_first_phase_that_another_process_makes_but_not_for_on
     assert states(replace(run, context_seed=1)) == ["recorded"]
 
 
-def test_a_killed_run_is_started_again_and_ends_the_same(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_run_ends_the_same(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STAND_IN_STEP_SECONDS", "0.2")
     run = LONG[0]
     process = launcher((run,))
@@ -195,7 +190,7 @@ def test_a_killed_run_is_started_again_and_ends_the_same(own_home: Path, monkeyp
     assert statuses([run])[0].num_interruptions == 1
 
 
-def test_a_run_that_is_interrupted_too_often_has_failed() -> None:
+def test_interrupted_too_often_has_failed() -> None:
     run = RUNS[0]
     item = get_run_item(run)
     launch(*RUNS[1:])
@@ -207,7 +202,7 @@ def test_a_run_that_is_interrupted_too_often_has_failed() -> None:
     assert says in status.reason
 
 
-def test_a_stage_that_another_job_is_building_has_not_died() -> None:
+def test_foreign_stage_has_not_died() -> None:
     stage = Job(run=asdict(RUNS[0]), stage=stages_of(RUNS[0])[0].title, stages_of=HOOKS.stages_of)
     stage.item.write(JobState(state="running", host="elsewhere"))
     owner = acquire(stage.item.lease_folder)
@@ -229,7 +224,7 @@ def count_in_sittings(run: Run, *, should_stop: Callable[[], bool], progress: Ca
     raise Interrupted("its time was up")
 
 
-def test_only_interruptions_without_progress_count_against_a_run() -> None:
+def test_progress_resets_interruptions() -> None:
     """Training for weeks under a limit of a day is interrupted more often than a job that is stuck may be."""
     run = RUNS[0]
     job = Job(run=asdict(run), max_requeues=2, execute="tests.slurm.test_local:count_in_sittings")
@@ -247,9 +242,7 @@ def test_only_interruptions_without_progress_count_against_a_run() -> None:
 
 
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL])
-def test_children_end_with_the_queue_and_leave_a_checkpoint(
-    end: int, own_home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_children_end_with_the_queue(end: int, own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STAND_IN_STEP_SECONDS", "1")
     runs = LONG[:2]
     process = launcher(runs)
@@ -272,7 +265,7 @@ def test_children_end_with_the_queue_and_leave_a_checkpoint(
     assert [record.metrics["value"] for record in read_records(get_local_records())] == values
 
 
-def test_cancelling_stops_what_runs_and_what_waits(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cancelling_stops_everything(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STAND_IN_STEP_SECONDS", "0.2")
     runs = LONG
     process = launcher(runs)
@@ -286,7 +279,7 @@ def test_cancelling_stops_what_runs_and_what_waits(own_home: Path, monkeypatch: 
     assert states(*runs) == ["recorded"] * 3
 
 
-def test_gpus_are_dealt_out_and_cores_divided() -> None:
+def test_gpus_and_cores_are_divided() -> None:
     slots = make_slots(Profile(name="p", on="local"), gpus=["0", "1", "2", "3"], num_cores=16)
     assert [(slot.gpus, slot.num_threads) for slot in slots] == [((number,), 4) for number in "0123"]
     slots = make_slots(Profile(name="p", on="local", gpus_per_run=2), gpus=["0", "1", "5"], num_cores=8)

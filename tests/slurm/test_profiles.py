@@ -30,7 +30,7 @@ def test_every_shipped_profile_is_readable() -> None:
     assert load_profile("cpu-node").num_processes == 1
 
 
-def test_a_users_profile_extends_a_shipped_one(own: Path) -> None:
+def test_own_profile_extends_shipped_one(own: Path) -> None:
     own.write_text('[mine]\nextends = "one-gpu"\npartition = "a100"\nmodules = ["cuda"]\nsbatch = {comment = "x"}\n')
     mine = load_profile("mine")
     assert (mine.partition, mine.modules, mine.sbatch) == ("a100", ("cuda",), {"comment": "x"})
@@ -65,19 +65,19 @@ def test_a_users_profile_extends_a_shipped_one(own: Path) -> None:
         ("[mine]\nsbatch = {requeue = false}", "sbatch.requeue=False; must be a str, a number or true"),
     ],
 )
-def test_a_mistake_in_a_profile_is_one_clear_error(own: Path, text: str, message: str) -> None:
+def test_profile_mistakes_are_named(own: Path, text: str, message: str) -> None:
     own.write_text(text)
     with pytest.raises(ValueError, match=message):
         load_profile("mine")
 
 
-def test_a_profiles_own_name_is_one_line(own: Path) -> None:
+def test_profile_name_is_one_line(own: Path) -> None:
     own.write_text('["a\\nb"]\npartition = "x"')
     with pytest.raises(ValueError, match="breaks a line"):
         load_profile("a\nb")
 
 
-def test_the_examples_in_the_shipped_file_are_profiles(own: Path) -> None:
+def test_shipped_examples_are_profiles(own: Path) -> None:
     lines = SHIPPED.read_text().partition("# Examples")[2].splitlines()
     first = next(number for number, line in enumerate(lines) if line.startswith("# ["))
     own.write_text("\n".join(line.removeprefix("#").strip() for line in lines[first:]))
@@ -86,7 +86,7 @@ def test_the_examples_in_the_shipped_file_are_profiles(own: Path) -> None:
     assert examples[2].launcher[:2] == ("apptainer", "exec")
 
 
-def test_an_unknown_profile_lists_the_known_and_where_to_add_one(own: Path) -> None:
+def test_unknown_profile_lists_known_ones(own: Path) -> None:
     own.write_text("")
     with pytest.raises(
         ValueError, match=r"unknown profile 'big'; choose one of \['cpu-node'.*add one to .*profiles\.toml"
@@ -94,7 +94,7 @@ def test_an_unknown_profile_lists_the_known_and_where_to_add_one(own: Path) -> N
         load_profile("big")
 
 
-def test_a_file_named_but_not_there_is_an_error(own: Path) -> None:
+def test_missing_profile_file_is_an_error(own: Path) -> None:
     with pytest.raises(ValueError, match="is not a file"):
         load_profile("here")
 
@@ -109,13 +109,13 @@ def plan_with(profile: Profile, scale: str, folder: Path) -> Plan:
 
 
 @pytest.mark.parametrize(("name", "scale"), [("one-gpu", "small"), ("eight-gpus", "large"), ("four-nodes", "large")])
-def test_the_shipped_profiles_of_gpus_fit_table_1(name: str, scale: str, tmp_path: Path) -> None:
+def test_shipped_gpu_profiles_fit_table_1(name: str, scale: str, tmp_path: Path) -> None:
     profile = load_profile(name)
     [line] = beyond(plan_with(profile, scale, tmp_path), profile)
     assert "go on from checkpoints" in line, "no stage is too long or too large, and runs go on as long as they get on"
 
 
-def test_a_profile_that_is_too_small_is_told_of_by_stage(tmp_path: Path) -> None:
+def test_small_profile_is_named_by_stage(tmp_path: Path) -> None:
     small = Profile(name="p", gpus_per_run=1, memory_gb=64, time_minutes=720, stage_gpus=1)
     lines = list(beyond(plan_with(small, "small", tmp_path), small))
     [line] = [line for line in lines if "clusters of 512" in line]
@@ -132,7 +132,7 @@ def test_a_profile_that_is_too_small_is_told_of_by_stage(tmp_path: Path) -> None
     assert not list(beyond(plan_with(here, "small", tmp_path), here))
 
 
-def test_one_way_to_say_shards_replaces_an_inherited_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shard_settings_replace_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own = tmp_path / "profiles.toml"
     own.write_text('[mine]\nextends = "one-gpu"\nnum_shards = 4\n')
     monkeypatch.setenv("REPRO_PROFILES", str(own))
@@ -141,7 +141,7 @@ def test_one_way_to_say_shards_replaces_an_inherited_other(tmp_path: Path, monke
     assert load_profile("one-gpu").pairs_per_shard == 10_000_000 and len(profiles()) > 5
 
 
-def test_plan_prints_what_is_beyond_the_profile(tmp_path: Path) -> None:
+def test_plan_shows_what_exceeds_profile(tmp_path: Path) -> None:
     runs = tmp_path / "runs.json"
     runs.write_text(json.dumps([vars(base("small"))]))
     words = ["plan", str(runs), "--scale", "small", "--profile", "cpu-node"]

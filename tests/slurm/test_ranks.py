@@ -51,7 +51,7 @@ def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
 
 
-def test_two_processes_give_the_numbers_of_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_processes_match_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     alone = execute(RUN, progress=lambda line: None)
     lines = read_metrics(run_folder(run_id(RUN)))
     monkeypatch.setenv("REPRO_HOME", str(tmp_path / "two"))
@@ -65,7 +65,7 @@ def test_two_processes_give_the_numbers_of_one(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.slow
-def test_two_jobs_of_several_processes_that_share_a_training_train_it_once() -> None:
+def test_sharing_jobs_train_once() -> None:
     runs = [RUN, replace(RUN, context_seed=RUN.context_seed + 1)]
     assert get_training_id(runs[0]) == get_training_id(runs[1])
     with ThreadPoolExecutor(2) as pool:
@@ -83,7 +83,7 @@ def join_and_stop(run: Run, *, should_stop: Callable[[], bool], progress: Callab
 
 
 @pytest.mark.enable_socket  # gloo's own
-def test_a_rank_that_stops_leaves_its_group_before_it_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stopping_rank_leaves_its_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     described = tmp_path / ranks.DESCRIBED
     described.write_text(json.dumps({"run": asdict(RUN), "execute": f"{__name__}:{join_and_stop.__name__}"}))
     monkeypatch.setattr(sys, "argv", ["ranks", str(described)])
@@ -113,7 +113,7 @@ def signal_everyone(run: Run, stop: Stop) -> None:
 
 
 @pytest.mark.slow
-def test_processes_that_are_told_to_end_leave_a_checkpoint_and_go_on_later() -> None:
+def test_stopped_processes_resume() -> None:
     run = replace(RUN, num_steps=40)
     job, stop = Job(run=asdict(run), num_processes=2), Stop()
     signaller = threading.Thread(target=signal_everyone, args=(run, stop))
@@ -234,7 +234,7 @@ if __name__ == "__main__":
 """
 
 
-def test_a_request_that_comes_after_all_ranks_agreed_to_stop_ends_nothing(tmp_path: Path) -> None:
+def test_late_stop_request_is_harmless(tmp_path: Path) -> None:
     (tmp_path / "job.json").write_text(json.dumps({"execute": "late:agreed", "run": asdict(base("smoke"))}))
     command = [sys.executable, "-c", LATE, str(tmp_path / "job.json")]
     root, told = Path(ranks.__file__).parents[1], os.environ | {"RANK": "1"}

@@ -113,7 +113,7 @@ def file_of(tmp_path: Path, *runs: Run) -> str:
     return str(path)
 
 
-def test_a_run_stops_while_it_is_measured(way: tuple[signal.Signals, bool, int], tmp_path: Path) -> None:
+def test_run_stops_while_measured(way: tuple[signal.Signals, bool, int], tmp_path: Path) -> None:
     number, is_deaf, status = way
     process = begin("measuring", "run", file_of(tmp_path, UNTRAINED), "--scale", "smoke", is_deaf=is_deaf)
     said = end(process, number, after="HERE")
@@ -126,9 +126,7 @@ def test_a_run_stops_while_it_is_measured(way: tuple[signal.Signals, bool, int],
     assert (note.state, number.name in note.reason) == ("interrupted", True)
 
 
-def test_a_run_stops_while_a_stage_is_built_and_leaves_nothing_half_made(
-    way: tuple[signal.Signals, bool, int], tmp_path: Path
-) -> None:
+def test_run_stops_while_stage_is_built(way: tuple[signal.Signals, bool, int], tmp_path: Path) -> None:
     number, is_deaf, status = way
     process = begin("building", "run", file_of(tmp_path, UNTRAINED), "--scale", "smoke", is_deaf=is_deaf)
     said = end(process, number, after="HERE")
@@ -195,7 +193,7 @@ def heard() -> Iterator[Stop]:
         yield found
 
 
-def test_an_unbroken_block_comes_to_its_end_before_the_stop(heard: Stop) -> None:
+def test_unbroken_block_ends_first(heard: Stop) -> None:
     done = []
     with pytest.raises(Stopped) as stopped:
         with unbroken():
@@ -207,7 +205,7 @@ def test_an_unbroken_block_comes_to_its_end_before_the_stop(heard: Stop) -> None
     assert stopped.value.exit_status == 143
 
 
-def test_a_block_that_fails_tells_its_error_and_leaves_no_stop_behind() -> None:
+def test_failed_block_keeps_its_error() -> None:
     with pytest.raises(ValueError, match="full"), unbroken():
         stop(Stopped("later"))
         raise ValueError("full")
@@ -223,7 +221,7 @@ def break_off_an_import(run: Run, *, should_stop: Stop, progress: object) -> Non
         raise ImportError("initialization failed") from stopped
 
 
-def test_a_stop_that_a_library_made_an_error_of_is_a_stop(heard: Stop, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrapped_stop_is_a_stop(heard: Stop, capsys: pytest.CaptureFixture[str]) -> None:
     job = Job(run=asdict(UNTRAINED), execute=f"{__name__}:{break_off_an_import.__name__}")
     with pytest.raises(Stopped):
         job(heard, where=JobState(state="running"))
@@ -235,7 +233,7 @@ def test_a_stop_that_a_library_made_an_error_of_is_a_stop(heard: Stop, capsys: p
         raise ImportError("of its own")
 
 
-def test_one_keystroke_that_comes_twice_stops_once_and_a_second_one_does_not_wait(heard: Stop) -> None:
+def test_double_signal_stops_once(heard: Stop) -> None:
     with pytest.raises(Stopped), unbroken():
         os.kill(os.getpid(), signal.SIGINT)
         os.kill(os.getpid(), signal.SIGINT)
@@ -244,7 +242,7 @@ def test_one_keystroke_that_comes_twice_stops_once_and_a_second_one_does_not_wai
         pytest.fail("the second Ctrl-C should have ended the block")
 
 
-def test_what_was_installed_before_listening_is_back_after_it() -> None:
+def test_handlers_are_restored() -> None:
     former = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR2)}
     with handle_stop_signals(Stop()):
         assert signal.getsignal(signal.SIGTERM) != former[signal.SIGTERM]

@@ -70,7 +70,7 @@ CARRIED_OUT: list[tuple[str, str, Iterable[str]]] = [
 
 
 @pytest.mark.parametrize(("field", "where", "values"), CARRIED_OUT, ids=[where for _, where, _ in CARRIED_OUT])
-def test_a_list_of_what_can_be_done_has_what_a_run_may_say(field: str, where: str, values: Iterable[str]) -> None:
+def test_implementations_cover_all_choices(field: str, where: str, values: Iterable[str]) -> None:
     lacking = sorted(set(DECLARED[field]) - set(values))
     assert not lacking, f"a Run may have {field}={lacking[0]!r}, which {where} lacks: add it there too"
     undeclared = sorted(set(values) - set(DECLARED[field]))
@@ -93,13 +93,13 @@ TOLD_APART = {pair for room in ROOMS_THAT_CARRY_OUT for path in (ROOT / room).rg
 
 
 @pytest.mark.parametrize("field", CHOICES)
-def test_code_compares_a_field_with_nothing_that_it_cannot_be(field: str) -> None:
+def test_code_compares_with_choices_only(field: str) -> None:
     undeclared = sorted(word for name, word in TOLD_APART if name == field and word not in CHOICES[field])
     assert not undeclared, f"code asks for {field} == {undeclared[0]!r}, which a Run cannot have: add it to CHOICES too"
 
 
 @pytest.mark.parametrize("field", [field for field in CHOICES if field != "measure"])  # each of which is a module
-def test_code_tells_the_choices_of_a_field_apart(field: str) -> None:
+def test_code_distinguishes_every_choice(field: str) -> None:
     left = BEHIND_ELSE.get(field)
     assert left is None or left in CHOICES[field], f"BEHIND_ELSE has {field}={left!r}, which a Run cannot have"
     told = {left, *BY_NAME.get(field, ())}

@@ -30,7 +30,7 @@ OF_EVALUATION = ("suite", "context_seed", "num_test_contexts", "test_contexts", 
 """Of the fields that are moved one by one; a protocol needs its depth."""
 
 
-def test_an_id_is_twelve_hex_digits_of_the_difference() -> None:
+def test_id_hashes_the_difference() -> None:
     run = base("desk", seed=3, sampler="cluster", cluster_size=64)
     assert difference(run) == {"scale": "desk", "seed": 3, "sampler": "cluster", "cluster_size": 64}
     assert len(run_id(run)) == 12 and int(run_id(run), 16) >= 0
@@ -69,7 +69,7 @@ def test_every_field_moves_the_id() -> None:
     assert {get_training_id(one) for one in reranked} == {run_id(run)}
 
 
-def test_the_first_phase_has_its_scales_own_values_whatever_the_second_has() -> None:
+def test_first_phase_keeps_scale_values() -> None:
     own = {"sources": "services", "num_pairs": 4096, "num_hard_negatives": 3, "learning_rate": 1e-4}
     second = base("desk", **own, num_warmup_steps=0, pretraining_corpus="desk", num_pretraining_steps=50)
     assert get_first_phase(second) == base("desk", num_steps=50)
@@ -78,7 +78,7 @@ def test_the_first_phase_has_its_scales_own_values_whatever_the_second_has() -> 
     assert get_first_phase(base("desk")) is None
 
 
-def test_second_phases_of_all_cluster_sizes_can_share_a_first_one() -> None:
+def test_second_phases_share_a_first() -> None:
     seconds = [run for run in hard_negatives("small") if run.pretraining_cluster_size]
     assert len({(run.cluster_size, run.batch_size) for run in seconds}) > 9
     firsts = {get_first_phase(run) for run in seconds}
@@ -89,7 +89,7 @@ def test_second_phases_of_all_cluster_sizes_can_share_a_first_one() -> None:
 
 
 @pytest.mark.parametrize("scale", [scale for scale in scales.ORDER if scale != "mini"])  # which has no such run
-def test_every_first_phase_is_a_training_of_table_1(scale: str) -> None:
+def test_first_phases_are_table_1_trainings(scale: str) -> None:
     of_table_7 = [run for run in two_phases(scale) if run.pretraining_corpus is None]  # at desk two seeds of its own
     known = {get_training_id(run) for run in (*table1(scale), *of_table_7)}
     phases = [get_first_phase(run) for runs in (epochs, hard_negatives, two_phases) for run in runs(scale)]
@@ -103,7 +103,7 @@ def test_a_new_field_keeps_old_records() -> None:
     assert run_from_record(old, run_id(run)) == run
 
 
-def test_a_moved_default_is_an_error_that_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_moved_default_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     run = base("desk")
     values, identifier = recorded(run), run_id(run)
     move_default(monkeypatch, "desk", learning_rate=0.123)
@@ -111,7 +111,7 @@ def test_a_moved_default_is_an_error_that_names_it(monkeypatch: pytest.MonkeyPat
         run_from_record(values, identifier)
 
 
-def test_a_moved_default_is_told_apart_from_what_a_run_says_of_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_moved_default_differs_from_given_value(monkeypatch: pytest.MonkeyPatch) -> None:
     run = base("desk", seed=2, batch_size=64, num_steps=300)
     values, identifier = recorded(run), run_id(run)
     move_default(monkeypatch, "desk", temperature=0.5)
@@ -125,7 +125,7 @@ def test_a_moved_default_is_told_apart_from_what_a_run_says_of_itself(monkeypatc
         run_from_record(values, identifier)
 
 
-def test_another_version_of_a_scale_gives_its_runs_other_ids(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_scale_version_moves_ids(monkeypatch: pytest.MonkeyPatch) -> None:
     runs = base("desk"), base("desk", seed=1, batch_size=64), base("lab")
     before = [run_id(run) for run in runs]
     raised = replace(scales.SCALES["desk"], version=scales.SCALES["desk"].version + 1)
@@ -135,7 +135,7 @@ def test_another_version_of_a_scale_gives_its_runs_other_ids(monkeypatch: pytest
 
 
 @pytest.mark.parametrize("name", scales.ORDER)
-def test_a_scale_whose_values_moved_has_another_version(name: str) -> None:
+def test_moved_scale_has_new_version(name: str) -> None:
     scale = scales.SCALES[name]
     kept = json.loads((Path(__file__).parents[1] / "golden" / "scale_values.json").read_text())
     version = f"{name}, version {scale.version}"
@@ -145,7 +145,7 @@ def test_a_scale_whose_values_moved_has_another_version(name: str) -> None:
     assert not moved, f"raise the version of {name}: its old records and checkpoints would be taken for these values"
 
 
-def test_a_renamed_field_is_an_error_that_names_it() -> None:
+def test_renamed_field_is_named() -> None:
     run = base("desk")
     with pytest.raises(ValueError, match="lerning_rate"):
         run_from_record({**recorded(run), "lerning_rate": 1.0}, run_id(run))
@@ -177,7 +177,7 @@ def test_a_run_holds_only_plain_values() -> None:
     assert isinstance(scales.SCALES, MappingProxyType)
 
 
-def test_a_pick_may_mean_another_value_at_each_scale() -> None:
+def test_pick_may_depend_on_scale() -> None:
     largest = pick(batch_size=by_scale({"desk": 512, "small": (2048, 4096)}), sampler="random")
     assert largest.matches(base("desk", batch_size=512)) and not largest.matches(base("desk"))
     assert largest.matches(base("small", batch_size=4096)) and not largest.matches(base("small", batch_size=512))
@@ -187,7 +187,7 @@ def test_a_pick_may_mean_another_value_at_each_scale() -> None:
         by_scale({"dusk": 1})
 
 
-def test_what_changes_no_batch_is_what_the_stages_of_batches_do_not_read() -> None:
+def test_batch_key_ignores_the_rest() -> None:
     run = base("desk", sampler="cluster", cluster_size=64)
     for name, value in {"loss": "icl", "learning_rate": 1.0, "temperature": 0.1, "architecture": "contextual"}.items():
         assert get_batch_key(replace(run, **{name: value})) == get_batch_key(run), name

@@ -69,7 +69,7 @@ BAD_VALUES: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("values", BAD_VALUES, ids=lambda values: str(values)[:40])
-def test_a_run_that_cannot_be_meant_is_one_line_that_names_file_and_run(tmp_path: Path, values: dict[str, Any]) -> None:
+def test_impossible_runs_are_refused(tmp_path: Path, values: dict[str, Any]) -> None:
     path = written(tmp_path / "runs.json", [{"scale": "smoke"}, {"scale": "smoke", **values}])
     with pytest.raises(ValueError, match=r"runs\.json, run 2: ") as caught:
         read_runs(path)
@@ -82,7 +82,7 @@ def test_a_run_that_cannot_be_meant_is_one_line_that_names_file_and_run(tmp_path
      '[{"scale": "smoke", "learning_rate": 1e400}]', '{"missing": 3}', "\x00", '[{"scale": "smoke"', "1" * 5000],
     ids=lambda text: text[:30],
 )  # fmt: skip
-def test_a_file_that_is_no_list_of_runs_is_one_line(tmp_path: Path, text: str) -> None:
+def test_malformed_run_files_are_refused(tmp_path: Path, text: str) -> None:
     folder = tmp_path / ("a folder with a long name, " * 5)  # a path is named whole however long it is
     folder.mkdir()
     with pytest.raises(ValueError, match=r"runs\.json") as caught:
@@ -100,9 +100,7 @@ def test_a_file_that_is_no_list_of_runs_is_one_line(tmp_path: Path, text: str) -
         ("none", "spread cross adaptive cascade whitening widths steps curve polarity mteb"),
     ],
 )
-def test_an_architecture_that_a_measure_cannot_work_with_is_refused_before_its_training(
-    architecture: str, measures: str
-) -> None:
+def test_impossible_analyses_are_refused_first(architecture: str, measures: str) -> None:
     for measure in MEASURES:
         if measure not in measures.split():
             assert base("smoke", measure=measure, architecture=architecture).measure == measure
@@ -111,14 +109,14 @@ def test_an_architecture_that_a_measure_cannot_work_with_is_refused_before_its_t
             base("smoke", measure=measure, architecture=architecture)
 
 
-def test_a_first_phase_of_clusters_is_not_mixed() -> None:
+def test_clustered_phase_is_not_mixed() -> None:
     first = {"pretraining_corpus": "desk", "num_pretraining_steps": 5}
     assert get_first_phase(base("smoke", sampler="domain", mixing_alpha=0.5, **first)) is not None
     with pytest.raises(ValueError, match=r"pretraining_cluster_size=8 with mixing_alpha=0\.5: .*give one of the two"):
         base("smoke", sampler="domain", mixing_alpha=0.5, pretraining_cluster_size=8, **first)
 
 
-def test_a_fifo_a_folder_and_nothing_do_not_hang(tmp_path: Path) -> None:
+def test_fifos_and_folders_do_not_hang(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo.json")
     (tmp_path / "folder.json").mkdir()
     for name, says in (("fifo", "FIFO"), ("folder", "folder"), ("none", "No such file")):
@@ -126,13 +124,13 @@ def test_a_fifo_a_folder_and_nothing_do_not_hang(tmp_path: Path) -> None:
             read_runs(tmp_path / f"{name}.json")
 
 
-def test_a_hundred_thousand_runs_are_refused_before_they_are_made(tmp_path: Path) -> None:
+def test_too_many_runs_are_refused(tmp_path: Path) -> None:
     path = written(tmp_path / "runs.json", [{"scale": "smoke", "seed": 1}] * (MOST_RUNS + 1))
     with pytest.raises(ValueError, match=f"lists {MOST_RUNS + 1} runs"):
         read_runs(path)
 
 
-def test_every_number_of_a_run_has_a_range() -> None:
+def test_every_number_has_a_range() -> None:
     numbers = {name for name in FIELDS if Run.__annotations__[name].split(" | ")[0] in ("int", "float")}
     assert numbers == set(RANGES)
 
@@ -152,9 +150,7 @@ anything = st.recursive(
 
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(rows=st.lists(st.dictionaries(st.sampled_from([*FIELDS, "id", "x"]), anything, max_size=4), max_size=3))
-def test_whatever_a_file_holds_is_a_list_of_runs_or_a_value_error(
-    rows: list[dict[str, Any]], tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_any_file_is_runs_or_error(rows: list[dict[str, Any]], tmp_path_factory: pytest.TempPathFactory) -> None:
     path = written(tmp_path_factory.mktemp("runs") / "runs.json", [{"scale": "smoke"} | row for row in rows])
     try:
         found = read_runs(path)
@@ -163,7 +159,7 @@ def test_whatever_a_file_holds_is_a_list_of_runs_or_a_value_error(
     assert all(len(run_id(run)) == 12 for run in found)
 
 
-def test_a_new_field_without_a_value_or_a_range_is_told_where_to_get_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_field_needs_value_and_range(monkeypatch: pytest.MonkeyPatch) -> None:
     values = {name: value for name, value in SCALES["smoke"].fields.items() if name != "temperature"}
     monkeypatch.setattr("repro.spec.scales.SCALES", {"smoke": replace(SCALES["smoke"], fields=values)})
     with pytest.raises(ValueError, match=r"'smoke' has no value for \['temperature'\]: .* in repro\.spec\.scales"):
@@ -173,7 +169,7 @@ def test_a_new_field_without_a_value_or_a_range_is_told_where_to_get_one(monkeyp
         validate_value("warmth", 0.5, "float")
 
 
-def test_a_run_names_the_widths_of_its_loss() -> None:
+def test_run_names_its_widths() -> None:
     assert nested_widths(base("desk", nested_sizes="8+32+full")) == (8, 32, 128)
     assert nested_widths(base("desk")) == ()
 
@@ -193,13 +189,13 @@ def test_a_run_names_the_widths_of_its_loss() -> None:
         ("²", "'²' is no width"),
     ],
 )
-def test_widths_that_make_no_sense_are_one_clear_line(sizes: str, says: str) -> None:
+def test_impossible_widths_are_refused(sizes: str, says: str) -> None:
     with pytest.raises(ValueError, match="nested_sizes=") as raised:
         base("desk", nested_sizes=sizes)
     assert says in str(raised.value) and "\n" not in str(raised.value)
 
 
-def test_the_standard_widths_are_powers_of_two_that_divide_and_the_whole() -> None:
+def test_standard_widths_are_powers_of_two() -> None:
     assert standard_widths(128) == (8, 16, 32, 64, 128)
     assert standard_widths(384) == (8, 16, 32, 64, 128, 384)
     assert standard_widths(768) == (8, 16, 32, 64, 128, 256, 768)

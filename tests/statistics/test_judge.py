@@ -141,7 +141,7 @@ def test_only_declared_seeds_judge(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("made", "word"), [("2026-11-21T23:59:59+00:00", "tentative"), ("2026-11-22T00:00:00+00:00", "HOLDS")]
 )
-def test_records_older_than_claim_do_not_judge(tmp_path: Path, made: str, word: str) -> None:
+def test_older_records_do_not_judge(tmp_path: Path, made: str, word: str) -> None:
     found = pair_records(tmp_path, [0.05 + gain for gain in NOISE[:5]], made=made)
     assert judge(order(stated="2026-11-22"), found)[0].word == word
     assert judge(order(), found)[0].word == "HOLDS"
@@ -167,7 +167,7 @@ def test_interaction_is_difference_of_differences(tmp_path: Path) -> None:
     assert judged.comparisons[0].by_seed == pytest.approx([0.05 * (1 + seed / 10) for seed in SEEDS])
 
 
-def test_trend_is_slope_per_doubling_of_each_seed(tmp_path: Path) -> None:
+def test_trend_is_slope_per_doubling(tmp_path: Path) -> None:
     runs = grid(base("desk"), batch_size=(64, 128, 512), seed=SEEDS)
     scores = {run: 0.5 + 0.01 * ((run.batch_size * 7 + run.seed * 13) % 11) for run in runs}
     made = [record(tmp_path, run, score) for run, score in scores.items()]
@@ -183,7 +183,7 @@ def test_trend_is_slope_per_doubling_of_each_seed(tmp_path: Path) -> None:
     )
 
 
-def test_references_without_seed_use_bootstrap_over_queries(tmp_path: Path) -> None:
+def test_seedless_references_use_query_bootstrap(tmp_path: Path) -> None:
     """The interval is near scipy's bootstrap, which resamples each collection for itself."""
     rng = np.random.default_rng(5)
     scores = {name: rng.uniform(0.3, 0.7, 50).astype(np.float32) for name in ("bm25", "surrogate")}
@@ -278,7 +278,7 @@ def test_own_number_comes_without_word(tmp_path: Path) -> None:
     assert judge(order(), made, yours=yours[:1])[0].yours == ()
 
 
-def test_power_of_open_claim_is_80_percent(tmp_path: Path) -> None:
+def test_open_claim_has_80_percent_power(tmp_path: Path) -> None:
     gains = [0.02, -0.01, 0.03, -0.02, 0.01]
     (judged,) = judge(order(), pair_records(tmp_path, gains))
     needed = judged.seeds_needed()
@@ -350,7 +350,7 @@ def test_identity_needs_no_records() -> None:
     assert [(one.word, one.note) for one in judge_all(claims, "small", [], [])] == [("HOLDS", "2"), ("DIFFERS", "3")]
 
 
-def test_one_stratum_and_one_seed_is_the_bootstrap_of_scipy() -> None:
+def test_single_stratum_matches_scipy() -> None:
     rng = np.random.default_rng(0)
     better, worse = rng.normal(0.3, 1, 200), rng.normal(0, 1, 200)
     ours = paired_bootstrap(better, worse, np.zeros(200, int), num_samples=5000)
@@ -360,7 +360,7 @@ def test_one_stratum_and_one_seed_is_the_bootstrap_of_scipy() -> None:
     assert (low, high) == pytest.approx(tuple(theirs.confidence_interval), abs=0.02)
 
 
-def test_strata_weigh_the_same_whatever_their_size() -> None:
+def test_strata_weigh_the_same() -> None:
     rng = np.random.default_rng(1)
     strata = np.repeat([0, 1, 2], [400, 40, 4])
     gap = rng.normal(strata.astype(float), 1)
@@ -376,14 +376,14 @@ def test_what_two_systems_share_cancels() -> None:
     np.testing.assert_allclose(paired_bootstrap(hard + 1, hard, np.arange(100) % 5), 1, atol=1e-9)
 
 
-def test_the_same_seed_gives_the_same_draw_for_other_systems() -> None:
+def test_seed_fixes_the_draw() -> None:
     a, b, c = (np.random.default_rng(n).normal(size=60) for n in range(3))
     strata = np.arange(60) % 3
     direct = paired_bootstrap(a, c, strata)
     np.testing.assert_allclose(direct, paired_bootstrap(a, b, strata) + paired_bootstrap(b, c, strata))
 
 
-def test_nineteen_of_twenty_intervals_hold_the_truth() -> None:
+def test_intervals_cover_the_truth() -> None:
     strata, truth, hits = np.repeat([0, 1], [60, 30]), 0.2, 0
     for trial in range(300):
         rng = np.random.default_rng(trial)
@@ -427,7 +427,7 @@ def test_effects_did_not_move(scale: str) -> None:
 
 
 @pytest.mark.parametrize("scale", ["desk", "lab"])
-def test_no_word_from_records_older_than_claim(scale: str) -> None:
+def test_older_records_give_no_word(scale: str) -> None:
     """Every record of a claim with a word was made on the day the claim was stated, or later."""
     for experiment in experiments():
         records = load_records(experiment.runs(scale), "published")
@@ -444,13 +444,13 @@ def test_no_word_from_records_older_than_claim(scale: str) -> None:
             assert not early, claim.id
 
 
-def test_claims_worded_from_their_records_are_tentative() -> None:
+def test_fitted_claims_are_tentative() -> None:
     at_desk, at_lab = judged("desk"), judged("lab")
     assert {at_desk[id].word for id in ("D.a", "D.b", "D.c", "D.d", "E.f")} | {at_lab["D.b"].word} == {"tentative"}
 
 
 @pytest.mark.parametrize("scale", ["desk", "lab", "small", "large"])
-def test_headlines_of_scale_lie_in_one_experiment(scale: str) -> None:
+def test_headlines_lie_in_one_experiment(scale: str) -> None:
     """They form one Holm family, which is judged together."""
     found = [
         (experiment.number, c.id) for experiment in experiments() for c in experiment.claims if scale in c.headlines

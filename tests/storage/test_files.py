@@ -19,7 +19,7 @@ from repro.storage.arrays import rows_by_code, taken
 from repro.storage.files import whole_file, whole_folder
 
 
-def test_a_fifo_a_device_and_a_folder_are_never_replaced(tmp_path: Path) -> None:
+def test_special_files_are_never_replaced(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "folder").mkdir()
     (tmp_path / "null").symlink_to(os.devnull)
@@ -54,23 +54,19 @@ def events(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-def test_a_record_is_on_disk_before_it_has_its_name_and_its_name_before_it_is_told(
-    tmp_path: Path, events: list[str]
-) -> None:
+def test_record_is_synced_before_its_name(tmp_path: Path, events: list[str]) -> None:
     write_record(tmp_path, base("smoke"), metrics={}, arrays={}, provenance={})
     assert events == ["sync file", "rename", "sync folder"] * 2, "arrays, then the record"
 
 
-def test_a_folder_is_on_disk_before_it_has_its_name(tmp_path: Path, events: list[str]) -> None:
+def test_folder_is_synced_before_its_name(tmp_path: Path, events: list[str]) -> None:
     with whole_folder(tmp_path / "made") as part:
         (part / "a").write_text("a")
     assert events == ["sync file", "sync folder", "rename", "sync folder"]
 
 
 @pytest.mark.parametrize("must_be_first", [False, True])
-def test_a_folder_that_was_there_first_stays_and_is_told_of_where_it_matters(
-    tmp_path: Path, must_be_first: bool
-) -> None:
+def test_first_folder_stays(tmp_path: Path, must_be_first: bool) -> None:
     def make() -> None:
         with whole_folder(tmp_path / "made", must_be_first=must_be_first) as part:
             (part / "ours").write_text("x")
@@ -88,9 +84,7 @@ def test_a_folder_that_was_there_first_stays_and_is_told_of_where_it_matters(
 
 
 @pytest.mark.parametrize("ending", ["parquet", "jsonl", "csv"])
-def test_generated_pairs_have_their_name_once_all_are_there(
-    ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_generated_pairs_appear_whole(ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     block = pa.table({"query": ["q"], "document": ["d"], "domain": ["x"]})
 
     def blocks(num_pairs: int, seed: int = 0) -> Iterator[pa.Table]:
@@ -110,7 +104,7 @@ def test_generated_pairs_have_their_name_once_all_are_there(
 
 @pytest.mark.parametrize("rows_per_take", [1, 3, 4096])
 @pytest.mark.parametrize("shape", [(50,), (50, 4)])
-def test_rows_taken_a_few_at_a_time_are_those_taken_at_once(
+def test_rows_are_taken_in_parts(
     shape: tuple[int, ...], rows_per_take: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(arrays, "ROWS_PER_TAKE", rows_per_take)
@@ -123,7 +117,7 @@ def test_rows_taken_a_few_at_a_time_are_those_taken_at_once(
             assert found.dtype == np.float16 and np.array_equal(found, whole[rows])
 
 
-def test_what_was_looked_at_is_given_back(tmp_path: Path) -> None:
+def test_mapped_memory_is_released(tmp_path: Path) -> None:
     """Each row brings a piece of the file with it: a process must not end up holding the whole of it."""
     np.save(tmp_path / "a.npy", np.ones((2**16, 512), np.float32))  # 128 MiB
     mapped = np.load(tmp_path / "a.npy", mmap_mode="r")
@@ -139,7 +133,7 @@ def test_what_was_looked_at_is_given_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("codes", [[3, 1, 3, 3, 0, 1], [7], []])
-def test_rows_of_each_code_are_those_a_look_for_each_would_find(codes: list[int]) -> None:
+def test_rows_by_code_match_search(codes: list[int]) -> None:
     codes_N = np.array(codes, np.int32)
     found, rows = rows_by_code(codes_N)
     assert found.tolist() == sorted(set(codes))

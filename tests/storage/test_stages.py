@@ -61,7 +61,7 @@ def size_on_disk(folder: Path) -> int:
 
 
 @pytest.mark.parametrize("ending", ["parquet", "jsonl"])
-def test_a_disk_too_small_is_told_before_a_stage_is_begun(
+def test_full_disk_is_refused_per_stage(
     ending: str, own_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Need, have and where, for the import, the corpus cut from it, and every stage after."""
@@ -90,7 +90,7 @@ def test_a_disk_too_small_is_told_before_a_stage_is_begun(
         assert 0.7 * size_on_disk(stage.build()) <= need, stage.name
 
 
-def test_a_flipped_bit_under_the_old_time_is_found_on_another_machine_and_by_a_deep_look(own_home: Path) -> None:
+def test_silent_change_is_found(own_home: Path) -> None:
     import os
 
     stage = made()
@@ -107,7 +107,7 @@ def test_a_flipped_bit_under_the_old_time_is_found_on_another_machine_and_by_a_d
         stage.check()
 
 
-def test_the_deep_look_names_the_stage_and_the_record_that_do_not_hold(own_home: Path) -> None:
+def test_deep_check_names_damage(own_home: Path) -> None:
     stage = made()
     (stage.build() / "sub" / "a.txt").write_text("two")
     get_local_records().mkdir(parents=True)
@@ -117,7 +117,7 @@ def test_the_deep_look_names_the_stage_and_the_record_that_do_not_hold(own_home:
     assert "a.txt is not the file" in bad[f"thing/{stage.path.name}"]
 
 
-def test_a_stage_of_before_digests_stays_usable(own_home: Path) -> None:
+def test_older_stage_stays_usable(own_home: Path) -> None:
     stage = made()
     told = json.loads((stage.build() / STAGE_FILE).read_text())
     del told["files"]
@@ -126,7 +126,7 @@ def test_a_stage_of_before_digests_stays_usable(own_home: Path) -> None:
     assert stage.build() == stage.path
 
 
-def test_a_folder_without_its_key_file_is_moved_aside_and_built_once(own_home: Path) -> None:
+def test_keyless_folder_is_moved_aside(own_home: Path) -> None:
     stage = made()
     stage.path.mkdir(parents=True)
     (stage.path / "half").write_text("x")
@@ -171,7 +171,7 @@ DAMAGE = {
 
 @pytest.mark.parametrize("name", DAMAGE)
 @pytest.mark.parametrize("how", ["numbers", "cut"])
-def test_numbers_out_of_range_and_cut_files_are_named(
+def test_damaged_arrays_are_named(
     name: str, how: str, built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("REPRO_HOME", str(tmp_path / "copy"))
@@ -189,7 +189,7 @@ def test_numbers_out_of_range_and_cut_files_are_named(
 
 
 @pytest.mark.skipif(not Path("/proc/self/smaps").is_file(), reason="Linux tells what a process says of its maps")
-def test_what_a_training_reads_in_no_order_is_not_read_ahead(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_random_reads_skip_readahead(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REPRO_HOME", str(built))
     _, data, _, _ = prepare_training(Inputs(RUN), lambda: False, quiet)
     assert data.filter is not None
@@ -201,7 +201,7 @@ def test_what_a_training_reads_in_no_order_is_not_read_ahead(built: Path, monkey
     assert {"ids.npy", "offsets.npy", "query.npy", "document.npy", "keys.npy"} <= {name for name in read if read[name]}
 
 
-def test_a_disk_too_small_for_a_stage_is_said_before_it_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_is_refused_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REPRO_HOME", str(tmp_path))
     free, started = shutil.disk_usage(tmp_path).free, []
     stage = Stage("large", {}, lambda folder: started.append(folder), (), lambda: free + 10 * 2**30)
@@ -212,7 +212,7 @@ def test_a_disk_too_small_for_a_stage_is_said_before_it_starts(tmp_path: Path, m
     assert not started and not list((tmp_path / "stages").glob("large/[0-9a-f]*[0-9a-f]"))
 
 
-def test_stages_say_how_large_they_will_be(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stage_sizes_are_predicted(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """To the byte but for headers where it follows from the number of pairs; about so for tokens and clusters."""
     about = {"tokens": (1.0, 2.0), "clusters": (0.7, 1.5)}
     monkeypatch.setenv("REPRO_HOME", str(built))
@@ -224,7 +224,7 @@ def test_stages_say_how_large_they_will_be(built: Path, monkeypatch: pytest.Monk
         assert least * found <= stage.num_bytes() <= most * found, stage.name
 
 
-def test_the_right_file_is_believed_again_under_the_time_of_the_wrong_one(tmp_path: Path) -> None:
+def test_restored_file_is_accepted(tmp_path: Path) -> None:
     path = tmp_path / "stage" / "ids.npy"
     path.parent.mkdir()
     path.write_bytes(b"right")

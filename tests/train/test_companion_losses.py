@@ -80,9 +80,7 @@ def features(columns: list[Tensor]) -> list[dict[str, Tensor]]:
 
 @pytest.mark.parametrize("num_negatives", [0, 2])
 @pytest.mark.parametrize("widths", [(4, 8, 16), (2, 16), (4,)])
-def test_the_nested_loss_is_matryoshka_over_multiple_negatives_ranking(
-    widths: tuple[int, ...], num_negatives: int
-) -> None:
+def test_nested_loss_matches_library(widths: tuple[int, ...], num_negatives: int) -> None:
     columns = vectors(5, num_negatives)
     inner = MultipleNegativesRankingLoss(Given(), scale=1 / TEMPERATURE)
     theirs = MatryoshkaLoss(inner.model, inner, widths)
@@ -92,7 +90,7 @@ def test_the_nested_loss_is_matryoshka_over_multiple_negatives_ranking(
 
 @pytest.mark.parametrize("num_negatives", [0, 1, 3])
 @pytest.mark.parametrize("widths", [(), (4, 16)])
-def test_the_improved_loss_is_theirs_in_four_directions(num_negatives: int, widths: tuple[int, ...]) -> None:
+def test_improved_loss_matches_library(num_negatives: int, widths: tuple[int, ...]) -> None:
     columns = vectors(6, num_negatives, seed=1)
     inner = MultipleNegativesRankingLoss(Given(), scale=1 / TEMPERATURE, directions=FOUR, partition_mode="joint")
     theirs = MatryoshkaLoss(inner.model, inner, widths) if widths else inner
@@ -103,7 +101,7 @@ def test_the_improved_loss_is_theirs_in_four_directions(num_negatives: int, widt
     assert_equal(found, expected)
 
 
-def test_the_improved_loss_is_equations_5_and_6_spelled_out() -> None:
+def test_improved_loss_matches_equations() -> None:
     queries, documents = vectors(4, 0, seed=2)
 
     def e(one: Tensor, other: Tensor) -> Tensor:
@@ -140,7 +138,7 @@ class GivenGuide(Given):
         return {"sentence_embedding": features["of_guide"]}
 
 
-def test_without_document_to_query_the_filtered_loss_is_gist_embed() -> None:
+def test_filtered_loss_matches_gist_embed() -> None:
     columns, guide = vectors(7, 0, seed=3), [column * 1.0 for column in vectors(7, 0, seed=4)]
     guide[0][1], guide[1][2] = guide[0][0] + 0.01, guide[1][3] + 0.01  # near ones, to be masked
     queries, documents = (torch.nn.functional.normalize(column, dim=1).numpy() for column in guide)
@@ -180,7 +178,7 @@ def by_hand(
 
 @pytest.mark.parametrize("margin", [0.0, 0.4, -0.4])
 @pytest.mark.parametrize("num_hard", [0, 2])
-def test_the_masks_of_all_four_directions_are_those_by_hand(num_hard: int, margin: float) -> None:
+def test_direction_masks_match_loops(num_hard: int, margin: float) -> None:
     queries, rng = ["a", "b", "b", "c"], np.random.default_rng(5)
     documents = ["x", "y", "z", "x", *(["x", "n", "y", "m", "z", "o", "p", "x"] if num_hard else [])]
     vectors_of = [rng.normal(size=(count, 3)) for count in (4, len(documents))]
@@ -197,7 +195,7 @@ def test_the_masks_of_all_four_directions_are_those_by_hand(num_hard: int, margi
     assert compute_masked_fraction(got, len(documents)) == pytest.approx(counted, rel=1e-6), "no term that is in no sum"
 
 
-def test_without_prefixes_the_named_loss_is_that_of_whole_vectors() -> None:
+def test_plain_loss_is_infonce() -> None:
     queries, documents = ours(vectors(5, 1, seed=6))
     masked = torch.rand(5, 10, generator=torch.Generator().manual_seed(0)) < 0.3
     found: LossParts = batch_loss(queries, documents, masked=masked)
@@ -205,14 +203,14 @@ def test_without_prefixes_the_named_loss_is_that_of_whole_vectors() -> None:
     assert torch.equal(found.loss, expected.loss) and float(found.masked_fraction) == float(expected.masked_fraction)
 
 
-def test_accuracy_is_that_of_the_widest_prefix() -> None:
+def test_accuracy_is_of_widest_prefix() -> None:
     queries, noise = vectors(40, 0, seed=8)
     documents = queries + noise
     narrow, wide = (float(info_nce(queries[:, :m], documents[:, :m]).accuracy) for m in (2, 8))
     assert narrow < wide == float(batch_loss(queries, documents, widths=(8, 2)).accuracy)
 
 
-def test_a_masked_text_gets_no_gradient_in_any_direction() -> None:
+def test_masked_text_gets_no_gradient() -> None:
     queries, documents = (one.requires_grad_() for one in vectors(3, 0, seed=7))
     everything = torch.ones(3, 12, dtype=torch.bool)
     found = improved_contrastive(queries, documents, masked_QK=everything)
@@ -221,7 +219,7 @@ def test_a_masked_text_gets_no_gradient_in_any_direction() -> None:
     assert queries.grad is not None and float(queries.grad.abs().max()) == 0
 
 
-def test_shapes_that_do_not_fit_are_refused() -> None:
+def test_misfitting_shapes_are_refused() -> None:
     with pytest.raises(ValueError, match="5 documents are no pairs of 3 queries"):
         improved_contrastive(torch.randn(3, 4), torch.randn(5, 4))
     with pytest.raises(ValueError, match=r"\(3, 3\), not \(3, 12\)"):
@@ -232,7 +230,7 @@ def test_shapes_that_do_not_fit_are_refused() -> None:
 
 @pytest.mark.parametrize("architecture", ["biencoder", "contextual"])
 @pytest.mark.parametrize(("loss", "widths"), [("infonce", (2, 4, 8)), ("icl", ()), ("icl", (2, 8))])
-def test_cached_gradients_are_those_of_one_graph(architecture: str, loss: str, widths: tuple[int, ...]) -> None:
+def test_cached_gradients_match_one_graph(architecture: str, loss: str, widths: tuple[int, ...]) -> None:
     model = small_model(architecture=architecture, sequence_dropout=0.0).double().train()
     queries, documents, contexts = random_texts(5, seed=1), random_texts(10, seed=2), random_texts(4, seed=3)
     masked = torch.rand(5, 10 if loss == "infonce" else 30, generator=torch.Generator().manual_seed(1)) < 0.2
@@ -258,7 +256,7 @@ def test_cached_gradients_are_those_of_one_graph(architecture: str, loss: str, w
 
 @pytest.mark.parametrize("num_hard", [0, 1, 3])
 @pytest.mark.parametrize("loss", ["infonce", "icl"])
-def test_all_of_a_batchs_negatives_masked_are_the_whole_of_them(loss: str, num_hard: int) -> None:
+def test_fully_masked_batch_counts_fully(loss: str, num_hard: int) -> None:
     """Whatever stands in no sum is no negative, so it counts neither above nor below."""
     queries, documents = torch.randn(4, 5), torch.randn(4 * (1 + num_hard), 5)
     num_columns = len(documents) if loss == "infonce" else 2 * (4 + len(documents))
@@ -308,7 +306,7 @@ def by_hand_companion_trainings(inputs: Inputs) -> tuple[float, float]:
     return float(np.mean(losses)), num_removed / num_entries
 
 
-def test_a_training_with_filter_and_improved_loss_begins_with_the_loss_by_hand() -> None:
+def test_first_loss_matches_hand_computation() -> None:
     execute(FILTERED, progress=quiet)
     first = read_metrics(run_folder(run_id(FILTERED)))[0]
     loss, removed = by_hand_companion_trainings(Inputs(FILTERED))
@@ -318,9 +316,7 @@ def test_a_training_with_filter_and_improved_loss_begins_with_the_loss_by_hand()
 
 
 @pytest.mark.parametrize("run", [FILTERED, MIXED], ids=["filtered", "mixed"])
-def test_a_stopped_training_ends_with_the_same_numbers(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stopped_training_ends_the_same(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = execute(run, progress=quiet)
     batches = [line["batch"] for line in read_metrics(run_folder(run_id(run)))]
     monkeypatch.setenv("REPRO_HOME", str(tmp_path / "other"))
@@ -333,9 +329,7 @@ def test_a_stopped_training_ends_with_the_same_numbers(
     }
 
 
-def test_a_fifth_of_the_steps_is_the_model_that_a_stopped_training_has_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_fifths_match_stopped_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = base("smoke", measure="steps", seed=1)
     found = execute(run, progress=quiet)
     steps = compute_marks(12)
@@ -356,12 +350,12 @@ def test_a_fifth_of_the_steps_is_the_model_that_a_stopped_training_has_left(
     assert found.metrics["planted+fifth3/mean/ndcg_at_10"] == expected["planted/mean/ndcg_at_10"]
 
 
-def test_a_training_of_fewer_steps_than_fifths_is_refused() -> None:
+def test_too_few_steps_are_refused() -> None:
     with pytest.raises(ValueError, match=r"measure='steps' of a training of 4 steps: it needs at least 5"):
         compute_marks(4)
 
 
-def test_a_curve_is_the_means_of_equal_stretches_of_the_log(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_curve_averages_equal_stretches(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """48 steps with the loss of their number make 24 points: (1 + 2) / 2 at step 2, …, (47 + 48) / 2 at step 48."""
     lines = [{"step": step, "loss": float(step), "accuracy": step / 48} for step in range(1, 49)]
     monkeypatch.setattr(curve, "read_metrics", lambda folder: lines)
@@ -371,7 +365,7 @@ def test_a_curve_is_the_means_of_equal_stretches_of_the_log(monkeypatch: pytest.
     assert found["curve/4/accuracy"] == pytest.approx(3.5 / 48)
 
 
-def test_models_of_all_sizes_see_the_same_batches() -> None:
+def test_model_size_keeps_the_batches() -> None:
     hashes = []
     for width in (16, 32):
         run = base("smoke", hidden_size=width, num_steps=4, num_warmup_steps=1, measure="curve")
@@ -387,6 +381,6 @@ def test_models_of_all_sizes_see_the_same_batches() -> None:
     assert hashes[0] == hashes[1] and len(set(hashes[0])) == 4
 
 
-def test_a_source_smaller_than_a_batch_stops_a_run_before_it_trains() -> None:
+def test_small_source_stops_first() -> None:
     with pytest.raises(ValueError, match=r"batch_size=64 with mixing_alpha: \d of \d sources cannot fill a batch"):
         execute(base("smoke", sampler="domain", mixing_alpha=0.3, batch_size=64), progress=quiet)

@@ -9,7 +9,7 @@ from repro.execute import execute
 
 
 @pytest.mark.slow
-def test_the_right_context_is_worth_more_than_a_wrong_one_or_none() -> None:
+def test_right_context_beats_wrong_and_none() -> None:
     (run,) = (r for r in runs("desk") if (r.architecture, r.num_steps, r.seed) == ("contextual", LONGEST, 0))
     metrics = execute(replace(run, suite="planted-validation"), progress=lambda line: None).metrics
     # seeds differ by several points; a collapsed first stage gives no difference at all

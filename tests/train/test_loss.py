@@ -56,7 +56,7 @@ def test_the_positive_is_never_masked() -> None:
     assert float(found.loss) == 0 and float(found.accuracy) == 1 and float(found.masked_fraction) == 1
 
 
-def test_the_masked_fraction_is_of_the_negatives() -> None:
+def test_masked_fraction_is_of_negatives() -> None:
     masked = torch.tensor([[True, True, False], [False, False, False]])
     assert float(info_nce(torch.randn(2, 4), torch.randn(3, 4), masked_QM=masked).masked_fraction) == 0.25
 
@@ -69,12 +69,12 @@ def test_a_masked_document_gets_no_gradient() -> None:
     torch.testing.assert_close(documents.grad, only_second.grad.flip(0) / 2)
 
 
-def test_the_scale_of_the_vectors_does_not_matter() -> None:
+def test_vector_scale_does_not_matter() -> None:
     queries, documents = torch.randn(4, 3), torch.randn(4, 3)
     torch.testing.assert_close(info_nce(queries * 7, documents * 0.1).loss, info_nce(queries, documents).loss)
 
 
-def test_shapes_that_do_not_fit_are_refused() -> None:
+def test_misfitting_shapes_are_refused() -> None:
     with pytest.raises(ValueError, match="3 queries but 2 documents"):
         info_nce(torch.randn(3, 4), torch.randn(2, 4))
     with pytest.raises(ValueError, match=r"\(2, 2\), not \(2, 3\)"):
@@ -140,7 +140,7 @@ def test_equals_plain_autograd(architecture: str, kind: str, num_texts: int, num
 
 
 @pytest.mark.parametrize("num_texts", [4, 1000])
-def test_no_more_texts_are_computed_at_once_than_a_piece_has(num_texts: int) -> None:
+def test_pieces_limit_the_texts(num_texts: int) -> None:
     model, seen = small_model(sequence_dropout=0.0), []
     stages = stages_of(model)
 
@@ -153,7 +153,7 @@ def test_no_more_texts_are_computed_at_once_than_a_piece_has(num_texts: int) -> 
 
 
 @pytest.mark.parametrize("num_vectors", [2, 3])
-def test_equals_plain_autograd_with_several_vectors_a_context_document(num_vectors: int) -> None:
+def test_several_context_vectors_match_autograd(num_vectors: int) -> None:
     model = small_model(tokens_per_document=num_vectors, sequence_dropout=0.0).double().train()
     expected = by_plain_autograd(model)
     parts = add_gradients(stages_of(model), step_of(model), ChunkSizes(3, 2))
@@ -187,7 +187,7 @@ def with_dropout(model: ContextualModel, probability: float) -> ContextualModel:
     return model
 
 
-def test_a_replay_sees_the_randomness_of_its_first_pass() -> None:
+def test_replay_repeats_randomness() -> None:
     tape = Tape(with_dropout(small_model(), 0.3).double().train())
     add_gradients(Stages(tape.second, info_nce, tape.first), step_of(tape.model), ChunkSizes(3, 2))
     without = {(what, ids): number for what, graph, number, ids in tape.seen if not graph}
@@ -198,7 +198,7 @@ def test_a_replay_sees_the_randomness_of_its_first_pass() -> None:
 
 @pytest.mark.parametrize("sizes", [ChunkSizes(3, 2), ChunkSizes(4, 6), ChunkSizes(7, 1)])
 @pytest.mark.parametrize("kind", ["nomic", "bert"])
-def test_equals_autograd_with_dropout_and_sequence_dropout_on(kind: str, sizes: ChunkSizes) -> None:
+def test_dropout_matches_autograd(kind: str, sizes: ChunkSizes) -> None:
     """The reference keeps one graph over the same chunks in the same order, and so draws the same masks."""
     model = with_dropout(small_model(backbone=kind, sequence_dropout=0.3), 0.2).double().train()
     torch.manual_seed(11)
@@ -230,7 +230,7 @@ def small_graph(model: ContextualModel, sizes: ChunkSizes) -> tuple[torch.Tensor
     return loss.detach(), gradients_of(model)
 
 
-def test_the_random_stream_outside_goes_on_as_after_one_pass() -> None:
+def test_outer_random_stream_continues() -> None:
     model = small_model().double().train()
     torch.manual_seed(5)
     with torch.no_grad():
@@ -245,7 +245,7 @@ def test_the_random_stream_outside_goes_on_as_after_one_pass() -> None:
     assert float(torch.rand(())) == float(expected)
 
 
-def test_gradients_are_added_to_what_is_there() -> None:
+def test_gradients_are_added() -> None:
     model = small_model(sequence_dropout=0.0).double().train()
     _, once = by_plain_autograd(model)
     for _ in range(2):
@@ -254,13 +254,13 @@ def test_gradients_are_added_to_what_is_there() -> None:
         torch.testing.assert_close(gradient, once[name] * 2, rtol=1e-7, atol=1e-8)
 
 
-def test_a_first_stage_without_contexts_is_refused() -> None:
+def test_first_stage_needs_contexts() -> None:
     model = small_model()
     with pytest.raises(ValueError, match="both or neither"):
         add_gradients(stages_of(model), StepTexts(QUERIES, DOCUMENTS), DIRECT)
 
 
-def test_chunks_hold_no_more_texts_than_asked() -> None:
+def test_chunks_respect_their_size() -> None:
     model, largest = small_model().double().train(), []
 
     def second(texts: Texts, contexts: torch.Tensor | None) -> torch.Tensor:

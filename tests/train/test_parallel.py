@@ -107,7 +107,7 @@ def in_two_processes(
 
 @pytest.mark.enable_socket
 @pytest.mark.parametrize("sizes", [SIZES, ChunkSizes(3, 100), ChunkSizes()])
-def test_two_processes_with_global_negatives_give_the_numbers_of_one(tmp_path: Path, sizes: ChunkSizes) -> None:
+def test_global_negatives_match_one_process(tmp_path: Path, sizes: ChunkSizes) -> None:
     loss, gradient = one_step(0, PAIRS, info_nce, shared=False)
     for found_loss, found_gradient in in_two_processes(tmp_path, True, sizes):
         assert found_loss == pytest.approx(loss, rel=1e-10)
@@ -115,7 +115,7 @@ def test_two_processes_with_global_negatives_give_the_numbers_of_one(tmp_path: P
 
 
 @pytest.mark.enable_socket
-def test_two_processes_with_own_negatives_give_the_mean_of_both(tmp_path: Path) -> None:
+def test_own_negatives_give_the_mean(tmp_path: Path) -> None:
     halves = [one_step(first, first + PAIRS // 2, info_nce, shared=False) for first in (0, PAIRS // 2)]
     results = in_two_processes(tmp_path, False)
     for (found_loss, found_gradient), (loss, _) in zip(results, halves, strict=True):
@@ -124,9 +124,7 @@ def test_two_processes_with_own_negatives_give_the_mean_of_both(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(("num_contexts", "share"), [(512, 64), (9, 2), (1, 1)])
-def test_each_process_takes_a_share_of_the_contexts(
-    monkeypatch: pytest.MonkeyPatch, num_contexts: int, share: int
-) -> None:
+def test_processes_share_the_contexts(monkeypatch: pytest.MonkeyPatch, num_contexts: int, share: int) -> None:
     """All of them in order of rank begin with all contexts in order; what fills the last ones up is dropped."""
     places, parts = np.random.default_rng(0).permutation(num_contexts), []
     monkeypatch.setattr(parallel, "count_processes", lambda: 8)
@@ -137,7 +135,7 @@ def test_each_process_takes_a_share_of_the_contexts(
     assert np.concatenate(parts)[:num_contexts].tolist() == places.tolist()
 
 
-def test_one_process_gives_every_weight_a_gradient_and_leaves_those_there_are() -> None:
+def test_single_process_keeps_gradients() -> None:
     model = small_model(sequence_dropout=0.0).train()
     model.second_stage(QUERIES, model.first_stage(CONTEXTS)).sum().backward()
     before = {name: weight.grad.clone() for name, weight in model.named_parameters() if weight.grad is not None}
@@ -184,9 +182,7 @@ def by_hand(model: ContextualModel, data: TrainData, number: int) -> tuple[torch
 
 
 @pytest.mark.parametrize("batches_a_step", [1, 2, 3])
-def test_the_gradient_of_a_step_is_the_mean_of_those_of_its_next_batches(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batches_a_step: int
-) -> None:
+def test_step_gradient_is_mean_of_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batches_a_step: int) -> None:
     """Three steps at a learning rate of nothing, across the end of an epoch of seven batches."""
     data, model, found = small_data(), small_model(sequence_dropout=0.0).double(), []
     real = loop.optimizer_for
@@ -212,7 +208,7 @@ def test_the_gradient_of_a_step_is_the_mean_of_those_of_its_next_batches(
         assert line["difficulty"] == pytest.approx(np.mean([data.batches.at(number).mean() for number in numbers]))
 
 
-def test_steps_are_those_of_torchs_adamw_on_clipped_gradients_at_the_rate_of_their_place(tmp_path: Path) -> None:
+def test_steps_match_torch_adamw(tmp_path: Path) -> None:
     data, model, plain = small_data(), *(small_model(sequence_dropout=0.0).double() for _ in range(2))
     changes = {"num_steps": 4, "num_warmup_steps": 2, "max_grad_norm": 0.5, "weight_decay": 0.3}
     train(model, data, settings(**changes), folder=tmp_path)
@@ -250,7 +246,7 @@ def in_group(number: int, folder: Path, shape: dict[str, Any], changes: dict[str
     ("batches_a_step", "dropout"),
     [(2, 0.3), (4, 0.3), (3, 0.0)],  # the last is shared by two processes, who would draw otherwise
 )
-def test_a_step_of_several_batches_is_the_same_in_one_process_and_in_two(
+def test_several_batches_match_in_two_processes(
     tmp_path: Path, batches_a_step: int, dropout: float, stops_after: int
 ) -> None:
     """Also where two processes do two steps, and one goes on."""
@@ -268,14 +264,14 @@ def test_a_step_of_several_batches_is_the_same_in_one_process_and_in_two(
         assert together == pytest.approx(alone, rel=1e-6)
 
 
-def test_each_process_has_whole_batches_where_that_comes_out_even() -> None:
+def test_processes_take_whole_batches() -> None:
     dealt = [list(list_own_places(8, rank=rank, num_processes=4)) for rank in range(4)]
     assert dealt == [[0, 1], [2, 3], [4, 5], [6, 7]]
     for batches_a_step, num_processes in ((1, 2), (8, 16), (8, 3)):
         assert list(list_own_places(batches_a_step, rank=1, num_processes=num_processes)) == list(range(batches_a_step))
 
 
-def test_processes_that_could_divide_neither_are_refused_before_a_first_phase(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_indivisible_batches_are_refused_first(monkeypatch: pytest.MonkeyPatch) -> None:
     run = base("smoke", batches_a_step=2, pretraining_corpus="planted-tiny", num_pretraining_steps=5)
     assert run.batch_size == 16 and [explain_indivisible(run, number) for number in (1, 2, 4, 16)] == [""] * 4
     monkeypatch.setattr(trainer, "count_processes", lambda: 3)
@@ -286,17 +282,17 @@ def test_processes_that_could_divide_neither_are_refused_before_a_first_phase(mo
 
 
 @pytest.mark.parametrize(("batches_a_step", "num_steps"), [(1, 21), (2, 10), (3, 7), (4, 5)])
-def test_epochs_count_batches_and_what_fills_no_step_is_left(batches_a_step: int, num_steps: int) -> None:
+def test_epochs_drop_partial_steps(batches_a_step: int, num_steps: int) -> None:
     """Three epochs of seven batches."""
     assert make_train_settings(replace(EPOCHS, batches_a_step=batches_a_step), 7).num_steps == num_steps
 
 
-def test_too_few_batches_for_a_step_are_no_training() -> None:
+def test_too_few_batches_are_refused() -> None:
     with pytest.raises(ValueError, match="num_epochs=3 of 7 batches are less than one step"):
         make_train_settings(replace(EPOCHS, batches_a_step=22), 7)
 
 
-def test_the_microscope_looks_at_each_batch_of_a_step() -> None:
+def test_microscope_sees_each_batch() -> None:
     run = base("smoke", batches_a_step=3, num_steps=4, filter="surrogate")
     told = explain(run, 1, progress=quiet)
     assert told.parts[-1].last_batch == 12, "known without a training"
@@ -316,7 +312,7 @@ def counted(run: Run) -> tuple[int, float]:
     return found.num_pairs, found.flops
 
 
-def test_a_plan_counts_every_batch_of_a_step() -> None:
+def test_plan_counts_each_batch() -> None:
     run = base("desk", architecture="contextual", num_steps=100)
     by_eight = replace(run, batches_a_step=8)
     assert counted(by_eight) == counted(replace(run, num_steps=800))

@@ -70,7 +70,7 @@ CODES = np.repeat([0, 1], [40, 60]).astype(np.int32)
 PAIRS = SimpleNamespace(domain_codes=CODES, domain_names=("a", "b"))
 
 
-def test_a_training_and_its_model_have_the_values_of_the_run() -> None:
+def test_training_has_the_runs_values() -> None:
     run, usual = base("smoke", **OF_TRAINING, **OF_MODEL), base("smoke")
     widths = replace(run, nested_sizes="8+32")
     assert make_train_settings(widths, 40).nested_sizes == (8, 32) and make_train_settings(run, 40).nested_sizes == ()
@@ -83,7 +83,7 @@ def test_a_training_and_its_model_have_the_values_of_the_run() -> None:
 @pytest.mark.parametrize(
     "changes", [{"sampler": "random"}, {"sampler": "domain"}, {"sampler": "domain", "mixing_alpha": 0.3}]
 )
-def test_batches_are_those_of_the_runs_seed(changes: dict[str, Any]) -> None:
+def test_batches_follow_the_seed(changes: dict[str, Any]) -> None:
     run = base("smoke", seed=3, **changes)
     found = build_sampler(SimpleNamespace(run=run, pairs=PAIRS))
     shape = {"batch_size": 16, "seed": 3}
@@ -94,7 +94,7 @@ def test_batches_are_those_of_the_runs_seed(changes: dict[str, Any]) -> None:
     assert [found.at(step).tolist() for step in range(9)] == [expected.at(step).tolist() for step in range(9)]
 
 
-def test_the_first_weights_are_those_of_the_runs_seed() -> None:
+def test_first_weights_follow_the_seed() -> None:
     run = base("smoke", seed=3, heads="identity")
     found = start_model(SimpleNamespace(run=run, first_phase=None), lambda: False, print).state_dict()
     expected = build_model(make_model_config(run), seed=3, heads="identity").state_dict()
@@ -102,9 +102,7 @@ def test_the_first_weights_are_those_of_the_runs_seed() -> None:
 
 
 @pytest.mark.parametrize(("name", "margin"), [("none", 0.0), ("surrogate", 0.5), ("surrogate", -0.5)])
-def test_a_batch_leaves_out_what_the_runs_filter_says_and_without_one_repeated_texts_alone(
-    name: str, margin: float
-) -> None:
+def test_batches_follow_the_filter(name: str, margin: float) -> None:
     run, keys_N = base("smoke", filter=name, filter_margin=margin), compute_content_keys(list("abcadebf"))
     vectors = {side: np.random.default_rng(len(side)).normal(size=(8, 4)) for side in ("query", "document")}
     inputs = SimpleNamespace(
@@ -116,7 +114,7 @@ def test_a_batch_leaves_out_what_the_runs_filter_says_and_without_one_repeated_t
     np.testing.assert_array_equal(build_filter(inputs)(np.arange(8)).masked, expected)
 
 
-def test_train_loss_and_accuracy_are_means_over_the_last_tenth_of_the_steps() -> None:
+def test_loss_is_mean_of_last_tenth() -> None:
     rng = np.random.default_rng(0)
     names = ("loss", "accuracy", "masked_fraction", "pairs_per_second", "difficulty", "memory_bytes")
     columns = {name: rng.random(34) for name in names}
@@ -160,7 +158,7 @@ def test_training_reports_in_time(seconds: float, num_steps: int) -> None:
     assert np.diff(told).max() <= 10.0 or seconds * num_steps / 4 <= 10.0
 
 
-def test_a_training_that_is_done_does_not_go_on() -> None:
+def test_finished_training_stays() -> None:
     told: list[str] = []
     make_step_reporter(400, 400, told.append)
     assert told == []
@@ -195,9 +193,7 @@ def checkpoint(folder: Path, num_word_vectors: int) -> Run:
     return base("smoke", start=str(folder))
 
 
-def test_a_pretrained_start_is_trained_and_scored_on_its_own_tokens(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pretrained_start_keeps_its_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REPRO_HOME", str(tmp_path / "home"))
     run = checkpoint(tmp_path / "letters", len(WORDS))
     record = execute(run, progress=quiet)
@@ -208,7 +204,7 @@ def test_a_pretrained_start_is_trained_and_scored_on_its_own_tokens(
 
 
 @pytest.mark.parametrize("start", ["random", "words"])
-def test_starts_without_a_tokenizer_of_their_own_have_minilms(start: str) -> None:
+def test_starts_may_use_minilm_tokens(start: str) -> None:
     run = base("smoke", start=start)
     check_model(run)
     assert make_model_config(run).tokenizer == "minilm"
@@ -250,9 +246,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_a_damaged_log_of_a_finished_training_makes_no_record(
-    damage: str, finished: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_damaged_log_makes_no_record(damage: str, finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REPRO_HOME", str(finished))
     (get_local_records() / f"{run_id(RUN)}.json").unlink(missing_ok=True)
     log = run_folder(run_id(RUN)) / METRICS_FILE
@@ -266,7 +260,7 @@ def test_a_damaged_log_of_a_finished_training_makes_no_record(
         log.write_text(whole)
 
 
-def test_a_torn_line_after_the_checkpoint_is_cut_and_done_again() -> None:
+def test_torn_line_is_redone() -> None:
     stops = iter([False, True])
     with pytest.raises(Interrupted):
         execute(RUN, should_stop=lambda: next(stops), progress=quiet)
@@ -276,7 +270,7 @@ def test_a_torn_line_after_the_checkpoint_is_cut_and_done_again() -> None:
     assert [line["step"] for line in read_metrics(run_folder(run_id(RUN)))] == [1, 2, 3, 4]
 
 
-def test_a_log_that_needs_no_cut_is_left_as_it_is(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whole_log_is_kept(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REPRO_HOME", str(finished))
     folder = run_folder(get_training_id(RUN))
     before = (folder / METRICS_FILE).stat().st_ino
@@ -288,7 +282,7 @@ def test_a_log_that_needs_no_cut_is_left_as_it_is(finished: Path, monkeypatch: p
         assert (folder / METRICS_FILE).read_text() == text
 
 
-def test_only_the_first_process_reads_the_log_at_the_end(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_first_process_reads_the_log(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a network disk the others, on other nodes, may not see its last lines yet."""
     monkeypatch.setenv("REPRO_HOME", str(finished))
     for place in ("trainer.rank", "loop.rank"):
