@@ -276,31 +276,31 @@ CLAIMS: dict[str, Claim] = {claim.id: claim for experiment in experiments() for 
 POINTS, NATS = Unit("points", 100.0, 2), Unit("nats", 1.0, 2)
 
 
-def judged_headlines(id: str, verdict: str, effect: float | None = None, unit: Unit = POINTS) -> Judgement:
+def make_judgement(id: str, verdict: str, effect: float | None = None, unit: Unit = POINTS) -> Judgement:
     """A judgement whose interval is a thousandth to either side."""
     if effect is None:
         return Judgement(CLAIMS[id], verdict, "desk")
     return Judgement(CLAIMS[id], verdict, "desk", (Comparison(effect, effect - 0.001, effect + 0.001),), unit)
 
 
-EVERY = [judged_headlines(one.claim, "other scale") for one in HEADLINES]
+EVERY = [make_judgement(one.claim, "other scale") for one in HEADLINES]
 
 
 def test_sentences_have_numbers_per_scale() -> None:
-    at_desk = [judged_headlines("T1.b", "HOLDS", 0.0146), judged_headlines("T1.e", "DIFFERS", -0.25, NATS), *EVERY[2:]]
+    at_desk = [make_judgement("T1.b", "HOLDS", 0.0146), make_judgement("T1.e", "DIFFERS", -0.25, NATS), *EVERY[2:]]
     view = make_headlines_view({"desk": at_desk, "lab": EVERY})
     rows = {row[1]: row for row in view.rows}
     assert view.header == ("", "claim", "paper", "at `desk`", "at `lab`")
     assert rows["T1.b"][2:] == ("+1.8", "HOLDS: +1.46 (+1.36 to +1.56)", "–")
     assert [one.claim for one in HEADLINES] == list(rows)
-    [ledger] = make_claims_view([judged_headlines("T1.b", "HOLDS", 0.0146)]).rows
+    [ledger] = make_claims_view([make_judgement("T1.b", "HOLDS", 0.0146)]).rows
     assert ledger[2] in rows["T1.b"][3], "the same number as in the ledger"
 
 
 def test_other_units_are_named() -> None:
     others = [one for one in EVERY if one.claim.id not in ("T1.e", "F2.a")]
     view = make_headlines_view(
-        {"desk": [*others, judged_headlines("T1.e", "HOLDS", 0.34, NATS), judged_headlines("F2.a", "not run")]}
+        {"desk": [*others, make_judgement("T1.e", "HOLDS", 0.34, NATS), make_judgement("F2.a", "not run")]}
     )
     rows = {row[1]: row[3] for row in view.rows}
     assert rows["T1.e"] == "HOLDS: +0.34 (+0.34 to +0.34) nats" and rows["F2.a"] == "–"
@@ -308,7 +308,7 @@ def test_other_units_are_named() -> None:
 
 def test_sentence_without_verdict_is_refused() -> None:
     with pytest.raises(
-        ValueError, match=r"headlines.py names T1.b, which is judged_headlines at none of \['desk', 'lab'\]"
+        ValueError, match=r"headlines.py names T1.b, which is judged at none of \['desk', 'lab'\]"
     ):
         make_headlines_view({"desk": EVERY[1:], "lab": EVERY[1:]})
 
@@ -352,23 +352,17 @@ def test_narrow_title_uses_the_terminal(capsys: pytest.CaptureFixture[str]) -> N
     assert capsys.readouterr().out.splitlines()[0] == title
 
 
-@pytest.fixture(autouse=True)
-def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder without records."""
-    monkeypatch.setenv("REPRO_HOME", str(tmp_path))
-
-
-def record_scores(run: Run, score: float) -> None:
-    """Write the record_scores of a run that scores this on its one dataset."""
+def write_score(run: Run, score: float) -> None:
+    """Write the record of a run that scores this on its one dataset."""
     write_scores(get_local_records(), run, np.full(4, score, np.float32))
 
 
 def test_grid_shows_mean_per_setting() -> None:
     runs = grid(base("desk", batch_size=64), learning_rate=(0.001, 0.002), seed=(7, 8))
     for run, score in zip(runs, (0.5, 0.25, 0.75, 0.75), strict=True):
-        record_scores(run, score)
+        write_score(run, score)
     bm25 = base("desk", architecture="bm25", num_pairs=None)
-    record_scores(bm25, 0.125)
+    write_score(bm25, 0.125)
     view = make_scores_view([*runs, bm25])
     assert view.header[:5] == ("run", "model", "seed", "learning_rate", "mean")
     assert [line[1:5] for line in view.rows] == [
@@ -385,7 +379,7 @@ def test_grid_shows_mean_per_setting() -> None:
 
 def test_single_run_is_its_architecture() -> None:
     recorded, missing = grid(base("desk", batch_size=77), seed=(0, 1))
-    record_scores(recorded, 0.5)
+    write_score(recorded, 0.5)
     view = make_scores_view([recorded, missing])
     assert [line[1] for line in view.rows] == ["biencoder"] and not view.notes
 
@@ -416,9 +410,9 @@ def test_pivot_shows_cell_means() -> None:
     """Rows and columns in the order of their values, the mean over seeds in each cell, BM25 named as left out."""
     runs = grid(base("desk", batch_size=64), learning_rate=(0.002, 0.001), batch_size=(128, 16), seed=(7, 8))
     for number, run in enumerate(runs):
-        record_scores(run, number / 16)
+        write_score(run, number / 16)
     bm25 = base("desk", architecture="bm25", num_pairs=None)
-    record_scores(bm25, 0.125)
+    write_score(bm25, 0.125)
     view = make_pivot_view([*runs, bm25], "learning_rate", "batch_size")
     assert view.header == ("batch_size", "learning_rate=0.001", "learning_rate=0.002")
     assert [[cell.split(" ")[0] for cell in line] for line in view.rows] == [
