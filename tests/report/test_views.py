@@ -307,9 +307,7 @@ def test_other_units_are_named() -> None:
 
 
 def test_sentence_without_verdict_is_refused() -> None:
-    with pytest.raises(
-        ValueError, match=r"headlines.py names T1.b, which is judged at none of \['desk', 'lab'\]"
-    ):
+    with pytest.raises(ValueError, match=r"headlines.py names T1.b, which is judged at none of \['desk', 'lab'\]"):
         make_headlines_view({"desk": EVERY[1:], "lab": EVERY[1:]})
 
 
