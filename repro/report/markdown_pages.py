@@ -16,7 +16,7 @@ from repro.report.tables import format_in_unit, format_interval, group_by_paper,
 from repro.report.view import View
 from repro.spec import Experiment
 from repro.spec.artefact import MAIN, PAPERS
-from repro.spec.registry import declared_notes, experiments
+from repro.spec.registry import declared_notes, experiments, list_experiment_files
 from repro.statistics.judge import Judgement
 from repro.storage.paths import CHECKOUT
 from repro.text import ABSENT
@@ -53,10 +53,10 @@ def make_artefact_table(folder: Path = CHECKOUT) -> str:
 
 
 def _format_artefact_line(experiment: Experiment, folder: Path) -> tuple[str, ...]:
-    (path,) = (folder / "experiments").glob(f"e{experiment.number:02d}_*.py")
+    (path,) = (folder / one for one in list_experiment_files() if one.name.startswith(f"e{experiment.number:02d}_"))
     names = ", ".join(f"`{name}`" for name in experiment.artefacts)
     claims = ", ".join(claim.id for claim in experiment.claims) or ABSENT
-    return names, extract_first_sentence(path.read_text()), claims, f"[{path.stem[:3]}](../experiments/{path.name})"
+    return names, extract_first_sentence(path.read_text()), claims, f"[{path.stem[:3]}](../{path.relative_to(folder)})"
 
 
 NOTES = {
