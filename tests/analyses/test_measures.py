@@ -189,8 +189,7 @@ def test_mteb_suite_needs_no_collection(monkeypatch: pytest.MonkeyPatch, tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("measure", "prompts"),
-    [("polarity", {"search_document: "}), ("mteb", {"search_query: ", "search_document: "})],
+    ("measure", "prompts"), [("polarity", {"search_document: "}), ("mteb", {"search_query: ", "search_document: "})]
 )
 def test_surrogate_always_gets_prompts(measure: str, prompts: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
     run, seen, embed = base("smoke", architecture="surrogate", measure=measure), list[str](), MiniLMWords.embed

@@ -134,9 +134,7 @@ def test_blocks_give_clusters_of_whole_arrays(tmp_path: Path, monkeypatch: pytes
     np.testing.assert_array_equal(streamed.centroids_KD, whole[1])
 
 
-def test_large_domains_are_fitted_on_samples(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_large_domains_are_fitted_on_samples(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "MOST_EXACT_PAIRS", 300)
     monkeypatch.setattr(cluster, "PAIRS_A_CENTROID", 16)
     queries, documents = pairs_without_structure(1200)

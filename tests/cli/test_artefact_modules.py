@@ -125,8 +125,7 @@ SAYS = "print(os.environ.get('GOMP_SPINCOUNT'), 'torch' in sys.modules, 'faiss' 
 
 
 @pytest.mark.parametrize(
-    ("given", "found"),
-    [({}, "1000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "ACTIVE"}, "None")],
+    ("given", "found"), [({}, "1000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "ACTIVE"}, "None")]
 )
 def test_waiting_threads_sleep_soon(given: dict[str, str], found: str) -> None:
     told = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")

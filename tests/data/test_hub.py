@@ -35,10 +35,7 @@ def test_local_copy_is_read(tmp_path: Path) -> None:
     rows = [{"query": "a", "document": "b", "dataset": "paq"}, {"query": "c", "document": "", "dataset": "npr"}]
     pq.write_table(pa.Table.from_pylist(rows), folder / "train-00000-of-00001.parquet")
     plain = list(load_source("nomic-unsupervised", tmp_path))
-    assert [row[1:5] for row in plain] == [
-        ("a", "b", "paq", "paq"),
-        ("c", EMPTY, "npr", "npr"),
-    ]
+    assert [row[1:5] for row in plain] == [("a", "b", "paq", "paq"), ("c", EMPTY, "npr", "npr")]
 
 
 def test_hidden_files_are_ignored(tmp_path: Path) -> None:

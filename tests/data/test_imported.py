@@ -309,13 +309,7 @@ def test_queries_with_two_answers_are_evaluated(tmp_path: Path) -> None:
 
 def test_boilerplate_corpus_is_imported(tmp_path: Path) -> None:
     thanks = "thank you very much indeed for asking us in our little shop today about an item the item"
-    rows = [
-        {
-            "query": f"price of item {n}?",
-            "document": f"{thanks} {n} is sold for {3 * n}",
-        }
-        for n in range(300)
-    ]
+    rows = [{"query": f"price of item {n}?", "document": f"{thanks} {n} is sold for {3 * n}"} for n in range(300)]
     (tmp_path / "x.jsonl").write_text("\n".join(map(json.dumps, rows)))
     bring(tmp_path / "x.jsonl", name="shop")
     planned = plan_imported("shop", "smoke", quiet)

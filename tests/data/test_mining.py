@@ -75,10 +75,7 @@ def test_docstrings_are_read_without_import(package: str) -> None:
             "Compute the weighted average of some numbers",
             "Weights are scaled with tools.scale first, see scale.",
         ),
-        "packages/averages.means.HTTPReader": (
-            "http reader Read",
-            "Opens the address and gives its body as text.",
-        ),
+        "packages/averages.means.HTTPReader": ("http reader Read", "Opens the address and gives its body as text."),
         "packages/averages.means.HTTPReader.close_all": (
             "http reader close all",
             "Release every connection that is open.",

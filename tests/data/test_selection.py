@@ -20,11 +20,7 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Pairs:
     return read_pairs(path)
 
 
-@given(
-    st.lists(st.integers(0, 50), min_size=1, max_size=20),
-    st.floats(0, 1),
-    st.floats(0, 1),
-)
+@given(st.lists(st.integers(0, 50), min_size=1, max_size=20), st.floats(0, 1), st.floats(0, 1))
 def test_shares_never_exceed_a_domain(sizes: list[int], part: float, alpha: float) -> None:
     total = round(part * sum(sizes))
     quotas = shares(np.array(sizes), total, alpha)

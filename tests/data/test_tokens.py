@@ -76,9 +76,7 @@ def test_word_wise_ids_match_tokenizer(monkeypatch: pytest.MonkeyPatch) -> None:
             assert found.lengths.tolist() == [len(ids) for ids in expected]
 
 
-def test_other_tokenizers_read_whole_texts(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_other_tokenizers_read_whole_texts(monkeypatch: pytest.MonkeyPatch) -> None:
     from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers
 
     def minilm() -> Tokenizer:

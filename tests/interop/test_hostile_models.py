@@ -48,11 +48,7 @@ def test_impossible_device_is_refused(device: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "words"),
-    [
-        ({"device": "mars"}, "device 'mars'"),
-        ({"widths": "0,-3,x"}, "--width .*bm25 has no vectors"),
-    ],
+    ("asked", "words"), [({"device": "mars"}, "device 'mars'"), ({"widths": "0,-3,x"}, "--width .*bm25 has no vectors")]
 )
 def test_options_without_effect_are_refused(tmp_path: Path, asked: dict[str, str], words: str) -> None:
     write_beir_folder(tmp_path / "x", small("x"))

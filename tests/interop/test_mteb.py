@@ -251,10 +251,7 @@ def test_mteb_wrapper_opens_our_export(tmp_path: Path) -> None:
     model = model_of("contextual")
     export_sentence_transformers(model, tmp_path / "out")
     wrapper = CDEWrapper(
-        str(tmp_path / "out"),
-        device="cpu",
-        trust_remote_code=True,
-        model_prompts=dict(cde_model_prompts.items()),
+        str(tmp_path / "out"), device="cpu", trust_remote_code=True, model_prompts=dict(cde_model_prompts.items())
     )
     assert wrapper.max_sentences == 4
     asked = {"encode_kwargs": {"without_context": "first_stage"}}

@@ -83,9 +83,7 @@ def test_routers_embed_queries_as_queries(tmp_path: Path) -> None:
     assert np.abs(model.encode(TEXTS, "query") - model.encode(TEXTS, "document")).max() > 0.1
 
 
-def test_context_is_embedded_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_context_is_embedded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     model = model_of("contextual")
     theirs, calls = as_sentence_transformer(model), []
     real = type(model).context_from

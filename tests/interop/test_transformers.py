@@ -174,10 +174,7 @@ def test_upload_is_folder_with_card(tmp_path: Path) -> None:
     _, folder = export(tmp_path, "biencoder")
     hub = HubStandIn()
     assert push_to_hub(folder, "me/mine", private=True, api=hub) == "address of me/mine"
-    assert hub.calls == [
-        ("create", "me/mine", {"private": True, "exist_ok": True}),
-        ("upload", "me/mine", str(folder)),
-    ]
+    assert hub.calls == [("create", "me/mine", {"private": True, "exist_ok": True}), ("upload", "me/mine", str(folder))]
     (folder / "README.md").unlink()
     with pytest.raises(ValueError, match="has no README"):
         push_to_hub(folder, "me/mine", api=hub)

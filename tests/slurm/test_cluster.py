@@ -111,9 +111,7 @@ def test_array_waits_for_its_stages() -> None:
     assert launch(*runs) == ["6 runs asked for, 0 to start"]
 
 
-def test_jobs_need_no_environment(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_jobs_need_no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SBATCH_EXPORT", "NONE")
     launch(RUNS[0])
     until(recorded(RUNS[0]))

@@ -303,9 +303,7 @@ def test_prune_leaves_unfinished_work(own_home: Path) -> None:
     assert import_going_on.is_dir() and not left.exists() and not made.exists()
 
 
-def test_prune_survives_other_removals(
-    own_home: Path,
-) -> None:
+def test_prune_survives_other_removals(own_home: Path) -> None:
     first, second = own_home / "stages" / ".a.1.part", own_home / "stages" / ".b.2.part"
     for path in (first, second):
         path.mkdir(parents=True)
