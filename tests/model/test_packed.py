@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from repro.data.tokens import Tokens
 from repro.model import linear as linear_module
 from repro.model.backbone import Backbone
-from repro.model.linear import has_onednn, linear
+from repro.model.linear import linear
 from repro.model.texts import Texts
 from tests.model.samples import WORDS, random_texts, small_model
 
@@ -79,23 +79,6 @@ def test_empty_text_is_left_to_transformers() -> None:
     model, texts = small_model(backbone="bert", architecture="biencoder"), of_length([3, 1])
     empty = Texts(texts.ids_NS, torch.cat([texts.mask_NS[:1], torch.zeros_like(texts.mask_NS[1:])]))
     assert model(empty).isfinite().all()
-
-
-@pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("num_rows", [1, 7, 300])
-def test_linear_layer_matches_torch(num_rows: int, bias: bool) -> None:
-    layer, found = nn.Linear(24, 40, bias=bias), []
-    for of in (lambda rows: linear(rows, layer), layer):
-        layer.zero_grad()
-        rows_TI = torch.randn(num_rows, 24, generator=torch.Generator().manual_seed(1), requires_grad=True)
-        rows_TO = of(rows_TI)
-        (rows_TO * torch.linspace(-1, 1, 40)).square().sum().backward()
-        assert rows_TI.grad is not None and layer.weight.grad is not None
-        gradients = [rows_TI.grad, layer.weight.grad, *([layer.bias.grad] if bias else [])]
-        found.append([rows_TO.detach(), *gradients])
-    assert has_onednn() == (linear_module.torch.backends.mkldnn.is_available())
-    for ours, theirs in zip(*found, strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
 
 
 def test_other_types_are_left_to_torch(monkeypatch: pytest.MonkeyPatch) -> None:
