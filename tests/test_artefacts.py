@@ -82,6 +82,7 @@ def shared_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_artefact_runs_at_smoke(
     experiment: Experiment, shared_home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """Slow: trains the smoke runs of every experiment."""
     monkeypatch.setenv("REPRO_HOME", str(shared_home))
     for number, name in enumerate(experiment.artefacts):
         monkeypatch.setattr(sys, "argv", [f"repro.{name}", "--scale", "smoke"])

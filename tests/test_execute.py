@@ -90,7 +90,7 @@ def test_record_describes_its_evaluation() -> None:
 
 @pytest.mark.slow
 def test_compiled_training_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever compiles: here the backend that needs no compiler, whose scores are those of a plain run."""
+    """Whatever compiles: here the backend that needs no compiler, whose scores are those of a plain run. Slow: compiles."""
     plain, compiled = execute(CONTEXTUAL, progress=quiet), torch.compile
     monkeypatch.setenv("REPRO_HOME", str(home() / "other"))
     monkeypatch.setenv("REPRO_SWITCHES", "compile")

@@ -107,6 +107,7 @@ def test_installed_copy_shows_the_same(installed: Installed, tmp_path: Path) -> 
 
 @pytest.mark.slow
 def test_installed_copy_judges_without_pages(installed: Installed) -> None:
+    """Slow: judges every claim in a fresh environment."""
     done = installed.call(str(installed.environment / "bin" / "repro"), "check", "--write")
     assert re.search(r"Contextual Document Embeddings: .* [1-9]\d HOLDS", done.stdout)
     assert done.returncode == 2 and "pages are renewed in a checkout, not in an installed copy" in done.stderr
@@ -138,6 +139,7 @@ def test_installed_copy_names_its_commit(installed: Installed) -> None:
 
 @pytest.mark.slow
 def test_installed_copy_trains(installed: Installed) -> None:
+    """Slow: trains in a fresh environment."""
     home = installed.work / "trained"
     runs = installed.work / "runs.json"
     runs.write_text(json.dumps([{"scale": "smoke", "num_steps": 5}]))

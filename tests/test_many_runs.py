@@ -82,11 +82,13 @@ def bench(words: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.slow
 def test_many_runs_benchmark_works(tmp_path: Path) -> None:
+    """Slow: starts the command six times."""
     done = bench("many_runs.py --num-runs 60 --num-records 30", tmp_path)
     assert done.stdout.count("exit 0") == 6, done.stdout + done.stderr
 
 
 @pytest.mark.slow
 def test_killed_sweep_ends_the_same(tmp_path: Path) -> None:
+    """Slow: trains a sweep twice, with four kills."""
     done = bench("kills.py --num-runs 2 --num-kills 4", tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -118,6 +118,7 @@ def test_make_announces_the_installation(copy: Path) -> None:
 
 @pytest.mark.slow
 def test_make_installs_locked_versions(index: Path, copy: Path) -> None:
+    """Slow: installs every locked name into an environment."""
     typed(f"make PYTHON={sys.executable} .venv/.built-from-lock", copy, index)
     there = {canonicalize_name(name): version for name, version in installed(copy).items()}
     assert CUDA.items() <= there.items()
@@ -128,6 +129,7 @@ def test_make_installs_locked_versions(index: Path, copy: Path) -> None:
 
 @pytest.mark.slow
 def test_cpu_torch_brings_no_cuda(index: Path, copy: Path, tmp_path: Path) -> None:
+    """Slow: installs every locked name into an environment."""
     (tmp_path / "cpu").mkdir()
     write_wheel(tmp_path / "cpu", "torch", f"{LOCK['torch']}+cpu", needs=["setuptools>=77"])
     typed(lines_without_make()[0], copy, tmp_path / "cpu", index)

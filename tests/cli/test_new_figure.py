@@ -59,6 +59,7 @@ def test_example_passes_lint(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_figure_is_one_file_and_command(copied: Path) -> None:
+    """Slow: judges and draws a whole copy of the tree."""
     golden = {path.name: path.read_bytes() for path in (copied / "tests" / "golden").glob("*.json")}
     written = run_in(copied, "repro", "check", "--write")
     assert written.returncode == 0, written.stderr

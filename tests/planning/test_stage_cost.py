@@ -172,6 +172,7 @@ def test_memory_matches_the_benchmark() -> None:
 
 @pytest.mark.slow
 def test_benchmark_measures_a_start(tmp_path: Path) -> None:
+    """Slow: writes and reads stages of 40,000 pairs."""
     asked = f"--num-pairs 40000 --blank --home {tmp_path} --write {tmp_path / 'rows.json'}"
     command = [sys.executable, "-m", "benchmarks.paper_scale", *asked.split()]
     done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False)

@@ -66,6 +66,7 @@ def test_two_processes_match_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.slow
 def test_sharing_jobs_train_once() -> None:
+    """Slow: two jobs train in processes of their own."""
     runs = [RUN, replace(RUN, context_seed=RUN.context_seed + 1)]
     assert get_training_id(runs[0]) == get_training_id(runs[1])
     with ThreadPoolExecutor(2) as pool:
@@ -114,6 +115,7 @@ def signal_everyone(run: Run, stop: Stop) -> None:
 
 @pytest.mark.slow
 def test_stopped_processes_resume() -> None:
+    """Slow: trains twice in two processes."""
     run = replace(RUN, num_steps=40)
     job, stop = Job(run=asdict(run), num_processes=2), Stop()
     signaller = threading.Thread(target=signal_everyone, args=(run, stop))

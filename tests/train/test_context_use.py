@@ -10,6 +10,7 @@ from repro.execute import execute
 
 @pytest.mark.slow
 def test_right_context_beats_wrong_and_none() -> None:
+    """Slow: thousands of steps."""
     (run,) = (r for r in runs("desk") if (r.architecture, r.num_steps, r.seed) == ("contextual", LONGEST, 0))
     metrics = execute(replace(run, suite="planted-validation"), progress=lambda line: None).metrics
     # seeds differ by several points; a collapsed first stage gives no difference at all
