@@ -16,7 +16,7 @@ USUAL: dict[str, Any] = ARCHITECTURE_DOMAIN | {
     "num_soft_prompts": base("desk").num_soft_prompts,
 }
 CHANGED: dict[str, dict[str, Any]] = {
-    "no sequence dropout": {"sequence_dropout": 0.0},
+    "no sequence dropout": {"sequence_dropout": 0.0, "test_contexts": "own+wrong"},  # such a model has no null vector
     "sequence dropout 0.5": {"sequence_dropout": 0.5},
     "no soft prompts": {"num_soft_prompts": 0},
     "8 soft prompts": {"num_soft_prompts": 8},

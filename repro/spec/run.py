@@ -40,6 +40,8 @@ MTEB_SUITES: Mapping[str, str | None] = MappingProxyType({"mteb": None, "mteb-re
 CONTEXTS = ("own", "wrong", "random", "null")
 """Contexts for scoring a contextual model: documents of the searched corpus, of another corpus, of the training pairs,
 or none."""
+NULL_MEASURES = ("retrieval", "steps", "widths", "mteb")
+"""Analyses that score a contextual model under each of its `test_contexts`."""
 BLIND_MEASURES = ("retrieval", "curve")
 """Analyses that accept a context-blind model, which sees no document in training or evaluation."""
 
@@ -149,6 +151,12 @@ class Run:
             raise ValueError(
                 f"test_contexts={self.test_contexts!r} with measure='mteb', whose 'wrong' context already is random "
                 "training text: use 'wrong' instead of 'random'"
+            )
+        without_null = self.architecture == "contextual" and self.sequence_dropout == 0
+        if without_null and self.measure in NULL_MEASURES and "null" in self.test_contexts.split("+"):
+            raise ValueError(
+                f"sequence_dropout=0 with test_contexts={self.test_contexts!r}: such a model never learns a null "
+                "vector; set test_contexts to own+wrong, or sequence_dropout above 0"
             )
         if not is_blind(self):
             return
