@@ -93,11 +93,11 @@ def test_a_file_that_is_no_list_of_runs_is_one_line(tmp_path: Path, text: str) -
 @pytest.mark.parametrize(
     ("architecture", "measures"),
     [
-        ("biencoder", "spread cross"),
+        ("biencoder", "spread cross selection"),
         ("contextual", "adaptive cascade headroom"),
-        ("bm25", "spread cross adaptive cascade whitening widths steps curve polarity"),
-        ("surrogate", "spread cross adaptive cascade widths steps curve"),
-        ("none", "spread cross adaptive cascade whitening widths steps curve polarity mteb"),
+        ("bm25", "spread cross selection adaptive cascade whitening widths steps curve polarity"),
+        ("surrogate", "spread cross selection adaptive cascade widths steps curve"),
+        ("none", "spread cross selection adaptive cascade whitening widths steps curve polarity mteb"),
     ],
 )
 def test_an_architecture_that_a_measure_cannot_work_with_is_refused_before_its_training(

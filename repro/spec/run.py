@@ -253,12 +253,14 @@ def nested_widths(run: Run) -> tuple[int, ...]:
 def get_training_run(run: Run) -> Run:
     """Return the run with the evaluation fields of its scale, which identifies its training run.
 
-    A context-blind run is evaluated under the null context.
+    A context-blind run is evaluated under the null context, and one without a null vector under its own context.
     """
     fixed = get_scale(run.scale).fields
     evaluation = {name: fixed[name] for name in EVALUATION_FIELDS}
     if is_blind(run):
         evaluation["test_contexts"] = "null"
+    elif run.architecture == "contextual" and run.sequence_dropout == 0:
+        evaluation["test_contexts"] = "own"
     return replace(run, **evaluation)
 
 

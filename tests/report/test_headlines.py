@@ -24,7 +24,11 @@ EVERY = [judged(claim, "other scale") for one in HEADLINES for claim in one.clai
 
 
 def test_each_sentence_has_its_claims_verdict_effect_and_interval_at_each_scale() -> None:
-    at_desk = [judged("T1.b", "HOLDS", 0.0146), judged("T1.e", "DIFFERS", -0.25, NATS), *(one for one in EVERY if one.claim.id not in ("T1.b", "T1.e"))]
+    at_desk = [
+        judged("T1.b", "HOLDS", 0.0146),
+        judged("T1.e", "DIFFERS", -0.25, NATS),
+        *(one for one in EVERY if one.claim.id not in ("T1.b", "T1.e")),
+    ]
     view = make_headlines_view({"desk": at_desk, "lab": EVERY})
     rows = {row[1]: row for row in view.rows}
     assert view.header == ("", "claim", "paper", "at `desk`", "at `lab`")
