@@ -283,27 +283,28 @@ def make_judgement(id: str, verdict: str, effect: float | None = None, unit: Uni
     return Judgement(CLAIMS[id], verdict, "desk", (Comparison(effect, effect - 0.001, effect + 0.001),), unit)
 
 
-EVERY = [make_judgement(one.claim, "other scale") for one in HEADLINES]
+EVERY = [make_judgement(claim, "other scale") for one in HEADLINES for claim in one.claims]
 
 
 def test_sentences_have_numbers_per_scale() -> None:
-    at_desk = [make_judgement("T1.b", "HOLDS", 0.0146), make_judgement("T1.e", "DIFFERS", -0.25, NATS), *EVERY[2:]]
+    others = [one for one in EVERY if one.claim.id not in ("T1.b", "T1.e")]
+    at_desk = [make_judgement("T1.b", "HOLDS", 0.0146), make_judgement("T1.e", "DIFFERS", -0.25, NATS), *others]
     view = make_headlines_view({"desk": at_desk, "lab": EVERY})
     rows = {row[1]: row for row in view.rows}
     assert view.header == ("", "claim", "paper", "at `desk`", "at `lab`")
-    assert rows["T1.b"][2:] == ("+1.8", "HOLDS: +1.46 (+1.36 to +1.56)", "–")
-    assert [one.claim for one in HEADLINES] == list(rows)
+    assert rows["T1.b, P.b"][2:] == ("+1.8", "HOLDS: +1.46 (+1.36 to +1.56)", "–")
+    assert [", ".join(one.claims) for one in HEADLINES] == list(rows)
     [ledger] = make_claims_view([make_judgement("T1.b", "HOLDS", 0.0146)]).rows
-    assert ledger[2] in rows["T1.b"][3], "the same number as in the ledger"
+    assert ledger[2] in rows["T1.b, P.b"][3], "the same number as in the ledger"
 
 
 def test_other_units_are_named() -> None:
-    others = [one for one in EVERY if one.claim.id not in ("T1.e", "F2.a")]
+    others = [one for one in EVERY if one.claim.id not in ("T1.e", "F4.a")]
     view = make_headlines_view(
-        {"desk": [*others, make_judgement("T1.e", "HOLDS", 0.34, NATS), make_judgement("F2.a", "not run")]}
+        {"desk": [*others, make_judgement("T1.e", "HOLDS", 0.34, NATS), make_judgement("F4.a", "not run")]}
     )
     rows = {row[1]: row[3] for row in view.rows}
-    assert rows["T1.e"] == "HOLDS: +0.34 (+0.34 to +0.34) nats" and rows["F2.a"] == "–"
+    assert rows["T1.e"] == "HOLDS: +0.34 (+0.34 to +0.34) nats" and rows["F4.a"] == "–"
 
 
 def test_sentence_without_verdict_is_refused() -> None:

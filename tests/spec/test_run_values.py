@@ -93,11 +93,11 @@ def test_malformed_run_files_are_refused(tmp_path: Path, text: str) -> None:
 @pytest.mark.parametrize(
     ("architecture", "measures"),
     [
-        ("biencoder", "spread cross"),
+        ("biencoder", "spread cross selection"),
         ("contextual", "adaptive cascade headroom"),
-        ("bm25", "spread cross adaptive cascade whitening widths steps curve polarity"),
-        ("surrogate", "spread cross adaptive cascade widths steps curve"),
-        ("none", "spread cross adaptive cascade whitening widths steps curve polarity mteb"),
+        ("bm25", "spread cross selection adaptive cascade whitening widths steps curve polarity"),
+        ("surrogate", "spread cross selection adaptive cascade widths steps curve"),
+        ("none", "spread cross selection adaptive cascade whitening widths steps curve polarity mteb"),
     ],
 )
 def test_impossible_analyses_are_refused_first(architecture: str, measures: str) -> None:
@@ -202,3 +202,11 @@ def test_standard_widths_are_powers_of_two() -> None:
     assert standard_widths(2048) == (8, 16, 32, 64, 128, 256, 512, 1024, 2048), "as MRL has them"
     assert standard_widths(4) == (4,)
     assert formatted(standard_widths(32)) == "8+16+32"
+
+
+def test_null_context_needs_sequence_dropout() -> None:
+    """A model trained without sequence dropout has no null vector, so scoring it under null is refused at once."""
+    with pytest.raises(ValueError, match="sequence_dropout=0 with test_contexts"):
+        base("desk", architecture="contextual", sequence_dropout=0.0)
+    base("desk", architecture="contextual", sequence_dropout=0.0, test_contexts="own+wrong")
+    base("desk", architecture="biencoder", sequence_dropout=0.0)
