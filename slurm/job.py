@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, field, replace
 from types import FrameType, TracebackType
 from typing import Any
 
+from repro.pipeline import stages as pipeline_stages
 from repro.records.provenance import compute_source_digest, get_code_identity
 from repro.records.store import has_record
 from repro.spec import Run, run_of_fields
@@ -26,7 +27,6 @@ from repro.storage.platform_info import measure_peak_bytes
 from repro.storage.shards import find_stage, merge_shards
 from repro.storage.stages import Stage
 from repro.train.checkpoint import CHECKPOINT_FILE
-from slurm.hooks import EXECUTE, STAGES_OF, named
 from slurm.ranks import run_ranks
 from slurm.scheduler import explain_stop_signal, find_canceller
 from slurm.signals import Stop, handle_stop_signals, say
@@ -52,8 +52,6 @@ class Job:
     max_requeues: int = 10  # consecutive interruptions without progress
     # Code identity and source digest at launch.
     launched_with: Mapping[str, Any] = field(default_factory=dict)
-    execute: str = EXECUTE
-    stages_of: str = STAGES_OF
 
     @property
     def item(self) -> WorkItem:
@@ -61,7 +59,8 @@ class Job:
         return get_stage_item(self._stage()) if self.stage else get_run_item(run_of_fields(self.run))
 
     def _stage(self) -> Stage:
-        return merge_shards(find_stage(self.stage, named(self.stages_of)(run_of_fields(self.run))), self.num_shards)
+        stages = pipeline_stages.list_stages(run_of_fields(self.run))
+        return merge_shards(find_stage(self.stage, stages), self.num_shards)
 
     @property
     def is_done(self) -> bool:
@@ -121,8 +120,11 @@ class Job:
             if not has_ended:
                 raise stop.stopped(stop.reason or "its processes stopped")
             return
+        # Imported late, because it loads torch. A job whose ranks do the work needs none.
+        from repro.execute import execute
+
         try:
-            named(self.execute)(run_of_fields(self.run), should_stop=stop, progress=say)
+            execute(run_of_fields(self.run), should_stop=stop, progress=say)
         except Interrupted as error:
             raise stop.stopped(str(error)) from error
 

@@ -41,6 +41,9 @@ GRACE_SECONDS = 90.0
 LOOK_EVERY_SECONDS = 1.0
 """Seconds between checks of the disk for the progress of other queues."""
 
+CHILD_MODULE = "slurm.children"
+"""The module that each child process runs."""
+
 RESTARTED = (EXIT_INTERRUPTED, EXIT_LOST)
 
 Progress = Callable[[str], None]
@@ -225,7 +228,7 @@ class LocalQueue:
         with log.open("ab") as output:
             before = output.tell()
             child = subprocess.Popen(
-                [sys.executable, "-u", "-m", "slurm.children", str(file)],
+                [sys.executable, "-u", "-m", CHILD_MODULE, str(file)],
                 env=os.environ | slot.environment() | import_environment(),
                 stdout=output,
                 stderr=subprocess.STDOUT,

@@ -21,13 +21,13 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from repro.pipeline import stages as pipeline_stages
 from repro.records.provenance import compute_source_digest, versions
 from repro.spec import run_of_fields
 from repro.spec.identity import run_id
 from repro.storage.files import read_json, whole_file
 from repro.storage.lease import get_lease_timeout, look
 from repro.storage.paths import home, run_folder
-from slurm.hooks import named
 from slurm.signals import Stop
 from slurm.states import get_run_item
 
@@ -55,7 +55,7 @@ def make_attempt_id(job_id: str) -> str:
 def compute_node_digests(job: Mapping[str, Any]) -> dict[str, str]:
     """Return digests of everything the ranks of this node use, by name. Raises ValueError for a damaged stage."""
     found = {}
-    for stage in named(job["stages_of"])(run_of_fields(job["run"])):
+    for stage in pipeline_stages.list_stages(run_of_fields(job["run"])):
         if stage.is_built:
             stage.check()
         found[f"stage {stage.title}"] = _compute_digest(stage.files) if stage.is_built else "not there"

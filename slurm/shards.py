@@ -38,7 +38,7 @@ def count_shards(run: Run, profile: Profile) -> int:
 
 
 def count_shards_by_stage(
-    runs: Iterable[Run], profile: Profile, stages_of: Callable[[Run], Sequence[Stage]]
+    runs: Iterable[Run], profile: Profile, list_stages: Callable[[Run], Sequence[Stage]]
 ) -> dict[str, int]:
     """Return the number of shards of each stage of the runs, by title: the largest number that any of them needs.
 
@@ -46,6 +46,6 @@ def count_shards_by_stage(
     """
     found: dict[str, int] = {}
     for run in runs:
-        for stage, owner in stages_by_phase(run, stages_of):
+        for stage, owner in stages_by_phase(run, list_stages):
             found[stage.title] = max(found.get(stage.title, 1), count_shards(owner, profile))
     return found

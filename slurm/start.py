@@ -7,7 +7,7 @@ import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from repro.pipeline.corpora import check_available
@@ -21,7 +21,6 @@ from repro.storage.paths import get_local_records, get_sweeps_folder
 from repro.storage.shards import find_parent_stage
 from repro.text import count_noun
 from slurm.batches import order_batches
-from slurm.hooks import Hooks
 from slurm.local import run_locally
 from slurm.profiles import Profile
 from slurm.scheduler import Verdict, get_max_array_size, try_script
@@ -44,7 +43,6 @@ class LaunchOptions:
     retry: bool = False  # also restart failed and cancelled runs
     limit: int | None = None  # maximum number of runs
     allow_dirty: bool = False  # allow uncommitted changes at scales that require a commit
-    hooks: Hooks = field(default_factory=Hooks)
 
 
 def start(
@@ -109,7 +107,7 @@ def check_site(
         raise ValueError(f"profile {profile.name} is this machine's queue: there is no site to check")
     unique = list(dict.fromkeys(runs))
     wanted = (split_recorded(unique, [get_local_records()])[1] or unique)[: options.limit]
-    tasks = build_tasks(wanted, profile, code=check_code(runs, allow_dirty=options.allow_dirty), hooks=options.hooks)
+    tasks = build_tasks(wanted, profile, code=check_code(runs, allow_dirty=options.allow_dirty))
     for name, script in _list_scripts(tasks, profile, sweep):
         yield name, try_script(script)
 
@@ -166,7 +164,7 @@ def _select_tasks(
     stopped = [] if options.retry else [one.id for one in found.values() if one.state in ("failed", "cancelled")]
     asked = f"{count_noun(len(found), 'run')} asked for, {len(chosen)} to start"
     progress(asked + (f", {len(stopped)} failed or cancelled (--retry takes them up again)" if stopped else ""))
-    tasks = build_tasks(chosen, profile, code=code, hooks=options.hooks)
+    tasks = build_tasks(chosen, profile, code=code)
     left_out |= {} if options.retry else _find_blocked(tasks)
     for why in left_out.values():
         progress(f"left out: {why}")

@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from repro.pipeline import stages as pipeline_stages
 from repro.records.provenance import compute_source_digest, explain_git_is_silent, get_code_identity
 from repro.spec import TRAINED, Run, run_of_fields
 from repro.spec.identity import run_from_record, run_id
@@ -20,7 +21,6 @@ from repro.storage.paths import CHECKOUT, get_sweeps_folder
 from repro.storage.shards import list_shards
 from repro.storage.stages import Stage
 from repro.train.sharing import explain_indivisible
-from slurm.hooks import Hooks, named
 from slurm.job import CAREFUL_SCALES, Job
 from slurm.profiles import Profile
 from slurm.shards import count_shards_by_stage
@@ -66,17 +66,18 @@ def _explain_not_named(code: Mapping[str, Any]) -> str:
     return f"the code has uncommitted changes ({changes}): commit first" if changes else ""
 
 
-def build_tasks(runs: Sequence[Run], profile: Profile, *, code: Mapping[str, Any], hooks: Hooks) -> list[Task]:
+def build_tasks(runs: Sequence[Run], profile: Profile, *, code: Mapping[str, Any]) -> list[Task]:
     """Return the jobs of these runs: each unbuilt stage once, before everything that needs it, then the runs.
 
     A stage that the profile shards waits for its unbuilt shards, each of which is a job.
     """
     stages: dict[str, Task] = {}
-    tasks, stages_of = [], cache(named(hooks.stages_of))  # cached, since it is called twice per run
-    shards = count_shards_by_stage(runs, profile, stages_of)
+    tasks = []
+    list_stages = cache(pipeline_stages.list_stages)  # it is called twice per run
+    shards = count_shards_by_stage(runs, profile, list_stages)
     for run in runs:
-        job = _make_job(run, profile, code, hooks)
-        missing = [stage for stage in stages_of(run) if not stage.is_built]
+        job = _make_job(run, profile, code)
+        missing = [stage for stage in list_stages(run) if not stage.is_built]
         for stage in missing:
             for task in _build_stage_tasks(stage, job, shards[stage.title]):
                 stages.setdefault(task.name, task)
@@ -110,7 +111,7 @@ def _list_unbuilt(stages: Iterable[Stage]) -> tuple[str, ...]:
     return tuple(stage.title for stage in stages if not stage.is_built)
 
 
-def _make_job(run: Run, profile: Profile, code: Mapping[str, Any], hooks: Hooks) -> Job:
+def _make_job(run: Run, profile: Profile, code: Mapping[str, Any]) -> Job:
     number = profile.num_processes * profile.num_nodes
     if run.architecture in TRAINED and (why := explain_indivisible(run, number)):
         raise ValueError(
@@ -128,7 +129,6 @@ def _make_job(run: Run, profile: Profile, code: Mapping[str, Any], hooks: Hooks)
         num_nodes=profile.num_nodes,
         max_requeues=profile.max_requeues,
         launched_with=dict(code),
-        **asdict(hooks),
     )
 
 

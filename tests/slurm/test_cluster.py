@@ -24,9 +24,9 @@ from slurm.start import LaunchOptions, cancel, start
 from slurm.states import get_run_item
 from slurm.status import Snapshot, statuses, why
 from slurm.sweep import read_submissions
-from tests.slurm.stand_in import HOOKS, traced
+from tests.slurm.stand_in import traced
 
-pytestmark = pytest.mark.slurm
+pytestmark = [pytest.mark.slurm, pytest.mark.usefixtures("stand_in")]
 
 PROFILE = replace(load_profile("dev-cluster"), memory_gb=0.5)
 RUNS = grid(base("smoke", num_steps=3), seed=(0, 1, 2))
@@ -46,7 +46,7 @@ def shared_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Pat
 def launch(*runs: Run, profile: Profile = PROFILE, retry: bool = False) -> list[str]:
     """Launches to Slurm; gives what was reported."""
     lines: list[str] = []
-    start(runs, profile, sweep="test", options=LaunchOptions(hooks=HOOKS, retry=retry), progress=lines.append)
+    start(runs, profile, sweep="test", options=LaunchOptions(retry=retry), progress=lines.append)
     return lines
 
 

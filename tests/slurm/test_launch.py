@@ -30,7 +30,10 @@ from slurm.states import get_run_item
 from slurm.status import statuses, why
 from slurm.sweep import Task, add_run_dependencies, build_tasks, read_submissions
 from slurm.trainings import list_missing_trainings
-from tests.slurm.stand_in import HOOKS, traced
+from tests.slurm.stand_in import traced
+from tests.slurm.stand_in_job import StandInJob
+
+pytestmark = pytest.mark.usefixtures("stand_in")
 
 PROFILE = Profile(
     name="site", partition="gpu", account="lab7", qos="long", gres="gpu:a100:1", cpus_per_run=4, memory_gb=16,
@@ -67,7 +70,7 @@ def slurm_in_name_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def launch(*runs: Run, retry: bool = False) -> list[str]:
     """Launches; gives what was reported."""
     lines: list[str] = []
-    start(runs, PROFILE, sweep="test", options=LaunchOptions(hooks=HOOKS, retry=retry), progress=lines.append)
+    start(runs, PROFILE, sweep="test", options=LaunchOptions(retry=retry), progress=lines.append)
     return lines
 
 
@@ -78,7 +81,7 @@ def submitted(fake: Path) -> dict[int, str]:
 
 def test_the_script_of_a_dry_run_is_the_one_submitted(slurm_in_name_only: Path) -> None:
     runs = [replace(run, sampler="cluster", cluster_size=8) for run in RUNS[:2]]
-    shown = dict(scripts(runs, PROFILE, sweep="test", options=LaunchOptions(hooks=HOOKS)))
+    shown = dict(scripts(runs, PROFILE, sweep="test", options=LaunchOptions()))
     assert submitted(slurm_in_name_only) == {}
     launch(*runs)
     sent = submitted(slurm_in_name_only)
@@ -115,7 +118,7 @@ def test_a_script_says_what_the_profile_says(slurm_in_name_only: Path, monkeypat
 
 def test_the_gpus_of_a_stage_are_of_the_type_that_the_site_counts(slurm_in_name_only: Path) -> None:
     def asked(**changes: Any) -> list[str]:
-        ask = dict(scripts(RUNS[:1], replace(PROFILE, **changes), sweep="test", options=LaunchOptions(hooks=HOOKS)))
+        ask = dict(scripts(RUNS[:1], replace(PROFILE, **changes), sweep="test", options=LaunchOptions()))
         return [line for line in next(iter(ask.values())).splitlines() if line.startswith("#SBATCH --g")]
 
     assert asked(gres="gpu:a100:8", stage_gpus=2) == ["#SBATCH --gres=gpu:a100:2"]
@@ -133,7 +136,7 @@ def test_a_job_starts_in_the_checkout_with_no_empty_entry_in_its_path(slurm_in_n
         shown = ["bash", "-c", f'{line}; printf %s "$PYTHONPATH"']
         assert subprocess.run(shown, env=before, capture_output=True, text=True, check=True).stdout == after
     site = replace(PROFILE, wckey="nlp", chdir="/project")
-    start(RUNS[2:4], site, sweep="t", options=LaunchOptions(hooks=HOOKS), progress=print)
+    start(RUNS[2:4], site, sweep="t", options=LaunchOptions(), progress=print)
     script = list(submitted(slurm_in_name_only).values())[-1]
     assert "#SBATCH --wckey=nlp\n" in script
     assert "#SBATCH --chdir=/project\n" in script
@@ -146,7 +149,7 @@ def test_a_container_stands_before_python_and_sees_the_jobs_variables(slurm_in_n
     words = ("apptainer", "exec", "--bind", "$TMPDIR:/tmp", 'a "b" `c` $(d)', "cde.sif")
     site = replace(PROFILE, launcher=words, python="/opt/venv/bin/python", srun=("--mpi=none",))
     for number, runs in enumerate((RUNS[:1], RUNS[1:4])):  # one job, and an array
-        start(runs, site, sweep="t", options=LaunchOptions(hooks=HOOKS), progress=print)
+        start(runs, site, sweep="t", options=LaunchOptions(), progress=print)
         script = list(submitted(slurm_in_name_only).values())[-1]
         [command] = [line for line in script.splitlines() if line.startswith("srun")]
         assert "--mpi=none" in command, number
@@ -160,7 +163,7 @@ def test_a_line_break_never_becomes_a_line_of_a_script(
     slurm_in_name_only: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(ValueError, match="breaks a line"):
-        start(RUNS[:1], PROFILE, sweep="a\nb", options=LaunchOptions(hooks=HOOKS), progress=print)
+        start(RUNS[:1], PROFILE, sweep="a\nb", options=LaunchOptions(), progress=print)
     monkeypatch.setenv("REPRO_HOME", os.environ["REPRO_HOME"] + "\n#SBATCH --qos=high")
     with pytest.raises(ValueError, match="breaks a line"):
         launch(*RUNS[:1])
@@ -174,7 +177,7 @@ def test_checking_a_site_says_what_slurm_says_of_each_script(slurm_in_name_only:
         'grep -q "partition=cpu" "$2" && { echo "allocation failure: invalid partition" >&2; exit 1; }\n'
         'echo "sbatch: Job 7 to start at noon" >&2\n'
     )
-    found = dict(check_site(RUNS[:2], PROFILE, sweep="t", options=LaunchOptions(hooks=HOOKS)))
+    found = dict(check_site(RUNS[:2], PROFILE, sweep="t", options=LaunchOptions()))
     assert [verdict.is_accepted for verdict in found.values()] == [False, True]
     assert [verdict.says for verdict in found.values()] == [
         "allocation failure: invalid partition", "Job 7 to start at noon",
@@ -189,7 +192,7 @@ def test_arrays_are_cut_and_all_together_keep_the_throttle(slurm_in_name_only: P
         "0-2%1", "0-2%1", "0-1%1",
     ]  # fmt: skip
     # with room for two at once, the third array waits for the first
-    tasks = build_tasks(RUNS, PROFILE, code={}, hooks=HOOKS)
+    tasks = build_tasks(RUNS, PROFILE, code={})
     made = order_batches(tasks, max_array_size=3, num_at_once=2)
     assert [(len(batch.tasks), batch.num_at_once, batch.after) for batch in made] == [
         (1, 1, ""), (3, 1, ""), (3, 1, ""), (2, 1, "runs 1 of 3"),
@@ -208,7 +211,7 @@ def dependencies(fake: Path) -> list[str]:
 
 
 def test_runs_that_share_a_training_come_after_the_one_that_makes_it(slurm_in_name_only: Path) -> None:
-    shown = dict(scripts((*ALIKE, RUNS[1]), PROFILE, sweep="t", options=LaunchOptions(hooks=HOOKS)))
+    shown = dict(scripts((*ALIKE, RUNS[1]), PROFILE, sweep="t", options=LaunchOptions()))
     assert "afterany:JOB-OF-runs-1-of-2_0\n" in shown["runs 2 of 2"]
     launch(*ALIKE, RUNS[1])
     assert dependencies(slurm_in_name_only) == ["", "afterok:101", "afterok:101,afterany:102_0"]
@@ -224,7 +227,7 @@ def test_runs_wait_for_a_first_phase_but_for_no_training_that_is_there(slurm_in_
     phased = base("smoke", num_steps=3, pretraining_corpus="desk", num_pretraining_steps=3)
     other = replace(phased, num_steps=4)
     alike = replace(other, context_seed=1)
-    tasks = add_run_dependencies(build_tasks((phased, other, alike), PROFILE, code={}, hooks=HOOKS), {})
+    tasks = add_run_dependencies(build_tasks((phased, other, alike), PROFILE, code={}), {})
     names = [run_id(run) for run in (phased, other, alike)]
     assert [task.after for task in tasks if task.item.kind == "run"] == [(), (names[0],), (names[1], names[0])]
     made = order_batches(tasks, max_array_size=3, num_at_once=2)
@@ -245,7 +248,7 @@ def test_runs_wait_for_a_first_phase_but_for_no_training_that_is_there(slurm_in_
 @pytest.mark.parametrize("num_at_once", [1, 2, 3, 5, 8, 100])
 def test_no_launch_runs_more_at_once_than_its_profile_says(num_at_once: int) -> None:
     runs = (*RUNS, *(replace(run, sampler="cluster", cluster_size=8) for run in RUNS), *ALIKE[1:])
-    tasks = add_run_dependencies(build_tasks(runs, PROFILE, code={}, hooks=HOOKS), {})
+    tasks = add_run_dependencies(build_tasks(runs, PROFILE, code={}), {})
     made = order_batches(tasks, max_array_size=3, num_at_once=num_at_once)
     arrays = {batch.name: batch for batch in made if not batch.is_stage}
     assert sorted(task.name for batch in arrays.values() for task in batch.tasks) == sorted(
@@ -305,7 +308,7 @@ def test_careful_scales_refuse_uncommitted_code(slurm_in_name_only: Path, monkey
     run = base("small")
     with pytest.raises(ValueError, match="--allow-dirty"):
         launch(run)
-    start([run], PROFILE, sweep="t", options=LaunchOptions(hooks=HOOKS, allow_dirty=True), progress=print)
+    start([run], PROFILE, sweep="t", options=LaunchOptions(allow_dirty=True), progress=print)
     assert read_submissions()[-1].code.items() >= {"commit": "c0ffee", "uncommitted_sha256": "d1"}.items()
     launch(RUNS[0])
 
@@ -321,9 +324,9 @@ def test_data_that_a_run_reads_at_its_end_are_asked_for_at_the_launch(
 
 def job_for(run: Run) -> Task:
     """The task of one run, its stages built."""
-    for stage in build_tasks([run], PROFILE, code={}, hooks=HOOKS)[:-1]:
+    for stage in build_tasks([run], PROFILE, code={})[:-1]:
         stage.job._stage().build()
-    return build_tasks([run], PROFILE, code={}, hooks=HOOKS)[-1]
+    return build_tasks([run], PROFILE, code={})[-1]
 
 
 def test_a_job_runs_in_submitits_debug_executor(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -346,7 +349,7 @@ def test_a_job_interrupted_in_submitits_local_executor_is_started_again(
     run = replace(RUNS[0], num_steps=30)
     executor = AutoExecutor(own_home / "jobs", cluster="local")
     executor.update_parameters(timeout_min=5)
-    [job] = executor.submit_array([SubmittedJob(job_for(run).job)])
+    [job] = executor.submit_array([StandInJob(job_for(run).job)])
     while f"begin {get_run_item(run).name} at 0" not in traced():
         time.sleep(0.05)
     os.kill(owners(get_run_item(run).lease_folder)[-1].pid, signal.SIGUSR2)
@@ -418,6 +421,4 @@ def test_percent_in_the_home_is_refused(tmp_path: Path, monkeypatch: pytest.Monk
     """Slurm would write logs to other places than we look in, or fail every job."""
     monkeypatch.setenv("REPRO_HOME", str(tmp_path / "%u-%j"))
     with pytest.raises(ValueError, match="without %"):
-        list(
-            scripts([base("smoke")], Profile(name="site", on="slurm"), sweep="test", options=LaunchOptions(hooks=HOOKS))
-        )
+        list(scripts([base("smoke")], Profile(name="site", on="slurm"), sweep="test", options=LaunchOptions()))

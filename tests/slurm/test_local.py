@@ -29,7 +29,9 @@ from slurm.signals import Stop
 from slurm.start import LaunchOptions, cancel, start
 from slurm.states import JobState, get_run_item
 from slurm.status import statuses
-from tests.slurm.stand_in import HOOKS, stages_of, traced
+from tests.slurm.stand_in import stages_of, traced
+
+pytestmark = pytest.mark.usefixtures("stand_in")
 
 HERE = Profile(name="here", on="local", cpus_per_run=1, num_at_once=2)
 RUNS = grid(base("smoke", num_steps=5), seed=(0, 1, 2))
@@ -41,17 +43,18 @@ import json, sys
 from repro.spec import Run
 from slurm.profiles import Profile
 from slurm.start import LaunchOptions, start
-from tests.slurm.stand_in import HOOKS
+from tests.slurm.stand_in_job import replace_all
+replace_all()
 profile = Profile(name="here", on="local", cpus_per_run=1, num_at_once=2)
 runs = [Run(**fields) for fields in json.loads(sys.argv[1])]
-start(runs, profile, sweep="test", options=LaunchOptions(hooks=HOOKS), progress=lambda line: print(line, flush=True))
+start(runs, profile, sweep="test", options=LaunchOptions(), progress=lambda line: print(line, flush=True))
 """
 
 
 def launch(*runs: Run, retry: bool = False) -> list[str]:
     """Launches in this process; gives what was reported."""
     lines: list[str] = []
-    start(runs, HERE, sweep="test", options=LaunchOptions(hooks=HOOKS, retry=retry), progress=lines.append)
+    start(runs, HERE, sweep="test", options=LaunchOptions(retry=retry), progress=lines.append)
     return lines
 
 
@@ -208,7 +211,7 @@ def test_a_run_that_is_interrupted_too_often_has_failed() -> None:
 
 
 def test_a_stage_that_another_job_is_building_has_not_died() -> None:
-    stage = Job(run=asdict(RUNS[0]), stage=stages_of(RUNS[0])[0].title, stages_of=HOOKS.stages_of)
+    stage = Job(run=asdict(RUNS[0]), stage=stages_of(RUNS[0])[0].title)
     stage.item.write(JobState(state="running", host="elsewhere"))
     owner = acquire(stage.item.lease_folder)
     assert owner is not None
@@ -229,10 +232,11 @@ def count_in_sittings(run: Run, *, should_stop: Callable[[], bool], progress: Ca
     raise Interrupted("its time was up")
 
 
-def test_only_interruptions_without_progress_count_against_a_run() -> None:
+def test_only_interruptions_without_progress_count_against_a_run(execute_with: Callable[..., None]) -> None:
     """Training for weeks under a limit of a day is interrupted more often than a job that is stuck may be."""
     run = RUNS[0]
-    job = Job(run=asdict(run), max_requeues=2, execute="tests.slurm.test_local:count_in_sittings")
+    job = Job(run=asdict(run), max_requeues=2)
+    execute_with(count_in_sittings)
     for sitting in range(1, 8):
         with pytest.raises(Stopped):
             job(Stop(), where=JobState(state="running"))

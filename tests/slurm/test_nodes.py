@@ -32,7 +32,6 @@ from slurm.start import LaunchOptions, start
 from slurm.states import JobState, get_run_item
 from slurm.status import statuses, why
 from slurm.sweep import build_tasks
-from tests.slurm.stand_in import HOOKS
 
 pytestmark = pytest.mark.enable_socket  # loopback only
 
@@ -206,16 +205,18 @@ def test_another_node_leaves_when_the_first_has_ended_without_a_meeting() -> Non
     follow(job, Stop(), "77", 1)
 
 
+@pytest.mark.usefixtures("stand_in")
 def test_a_batch_that_cannot_be_shared_is_refused_before_anything_is_submitted() -> None:
     site = Profile(name="site", num_nodes=3, processes_per_run=2)
     with pytest.raises(ValueError, match=r"a batch of 16 cannot be shared equally by 6 processes .*3 nodes, 2 on each"):
-        build_tasks([replace(RUN, batch_size=16)], site, code={}, hooks=HOOKS)
-    assert build_tasks([replace(RUN, batch_size=16, batches_a_step=6)], site, code={}, hooks=HOOKS), "a whole one each"
+        build_tasks([replace(RUN, batch_size=16)], site, code={})
+    assert build_tasks([replace(RUN, batch_size=16, batches_a_step=6)], site, code={}), "a whole one each"
 
 
+@pytest.mark.usefixtures("stand_in")
 def test_a_script_asks_for_the_nodes_for_runs_and_one_for_stages() -> None:
     site = Profile(name="site", num_nodes=2, processes_per_run=2)
-    tasks = build_tasks([RUN], site, code={}, hooks=HOOKS)
+    tasks = build_tasks([RUN], site, code={})
     made = dict(Launch(site, "test").scripts(order_batches(tasks, max_array_size=9, num_at_once=9)))
     *stages, runs = made.values()
     assert "#SBATCH --nodes=2\n" in runs

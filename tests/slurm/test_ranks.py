@@ -133,6 +133,12 @@ def test_processes_that_are_told_to_end_leave_a_checkpoint_and_go_on_later() -> 
     assert [line["step"] for line in read_metrics(folder)] == list(range(1, 81))
 
 
+def run_in_ranks(function: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let ranks call a function of this module instead of `execute`."""
+    monkeypatch.setattr(ranks, "RANK_MODULE", "tests.slurm.stand_in_rank")
+    monkeypatch.setenv("STAND_IN_EXECUTE", function.__name__)
+
+
 def listening_addresses(pids: list[int]) -> set[str]:
     """The local addresses on which any of these processes accepts connections, as the kernel writes them."""
     sockets = set()
@@ -169,7 +175,8 @@ def test_ranks_listen_on_loopback(own_home: Path, monkeypatch: pytest.MonkeyPatc
 
     torch's own store listens on every interface and executes what anybody writes into it.
     """
-    job = Job(run=asdict(RUN), num_processes=2, execute=f"{__name__}:{record_listeners.__name__}")
+    job = Job(run=asdict(RUN), num_processes=2)
+    run_in_ranks(record_listeners, monkeypatch)
     run_folder(run_id(RUN)).mkdir(parents=True)
     if several_nodes:  # one node that meets as the first of several would
         monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
@@ -195,9 +202,10 @@ def fail_or_wait(run: Run, *, should_stop: Callable[[], bool], progress: Callabl
         time.sleep(0.05)
 
 
-def test_a_failed_rank_ends_the_others(own_home: Path) -> None:
+def test_a_failed_rank_ends_the_others(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One rank's error ends the job with that error, and no rank is left."""
-    job = Job(run=asdict(RUN), num_processes=2, execute=f"{__name__}:{fail_or_wait.__name__}")
+    job = Job(run=asdict(RUN), num_processes=2)
+    run_in_ranks(fail_or_wait, monkeypatch)
     run_folder(run_id(RUN)).mkdir(parents=True)
     with pytest.raises(RuntimeError, match=r"one of 2 processes failed \(rank 1 on .*: ValueError: no such thing\)"):
         ranks.run_ranks(asdict(job), Stop())
@@ -214,7 +222,8 @@ def tell_threads(run: Run, *, should_stop: Callable[[], bool], progress: Callabl
 def test_the_ranks_of_a_node_share_the_threads_of_their_job(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, threads in {"OMP_NUM_THREADS": "5", "MKL_NUM_THREADS": "1", "RAYON_NUM_THREADS": "many"}.items():
         monkeypatch.setenv(name, threads)
-    job = Job(run=asdict(RUN), num_processes=2, execute=f"{__name__}:{tell_threads.__name__}")
+    job = Job(run=asdict(RUN), num_processes=2)
+    run_in_ranks(tell_threads, monkeypatch)
     run_folder(run_id(RUN)).mkdir(parents=True)
     assert not ranks.run_ranks(asdict(job), Stop()), "nothing was recorded"
     told = [json.loads(path.read_text()) for path in sorted(own_home.glob("rank-*.json"))]
@@ -235,7 +244,8 @@ def test_a_failing_process_fails_the_job_with_its_log(own_home: Path) -> None:
 
 
 LATE = """
-import json, os, pathlib, signal, sys, time
+import os, pathlib, signal, sys, time
+from types import SimpleNamespace
 import slurm.ranks
 from repro.stopping import Interrupted
 def agreed(run, **how):
@@ -245,8 +255,8 @@ def leave():
     time.sleep(0.5)
     os.kill(os.getpid(), signal.SIGTERM)
 if __name__ == "__main__":
-    sys.modules["late"] = sys.modules["__main__"]
-    slurm.ranks.LEAVE = "late:leave"
+    sys.modules["repro.execute"] = SimpleNamespace(execute=agreed)
+    sys.modules["repro.train.parallel"] = SimpleNamespace(leave_processes=leave)
     status = slurm.ranks.main()
     os.kill(os.getpid(), signal.SIGTERM)
     sys.exit(status)
@@ -254,7 +264,7 @@ if __name__ == "__main__":
 
 
 def test_a_request_that_comes_after_all_ranks_agreed_to_stop_ends_nothing(tmp_path: Path) -> None:
-    (tmp_path / "job.json").write_text(json.dumps({"execute": "late:agreed", "run": asdict(base("smoke"))}))
+    (tmp_path / "job.json").write_text(json.dumps({"run": asdict(base("smoke"))}))
     command = [sys.executable, "-c", LATE, str(tmp_path / "job.json")]
     root, told = Path(ranks.__file__).parents[1], os.environ | {"RANK": "1"}
     done = subprocess.run(command, cwd=root, env=told, capture_output=True, text=True, check=False)

@@ -23,7 +23,9 @@ from slurm.start import LaunchOptions, scripts, start
 from slurm.states import get_stage_item
 from slurm.status import Snapshot, statuses, why
 from slurm.sweep import build_tasks, read_submissions
-from tests.slurm.stand_in import HOOKS, stages_of, traced
+from tests.slurm.stand_in import stages_of, traced
+
+pytestmark = pytest.mark.usefixtures("stand_in")
 
 HERE = Profile(name="here", on="local", cpus_per_run=1, num_at_once=2, num_shards=3)
 SITE = Profile(name="site", num_at_once=4, num_shards=5)
@@ -38,7 +40,7 @@ def clusters() -> Stage:
 def launch(*runs: Run, profile: Profile = HERE, retry: bool = False) -> list[str]:
     """Launches in this process; gives what was reported."""
     lines: list[str] = []
-    start(runs, profile, sweep="test", options=LaunchOptions(hooks=HOOKS, retry=retry), progress=lines.append)
+    start(runs, profile, sweep="test", options=LaunchOptions(retry=retry), progress=lines.append)
     return lines
 
 
@@ -80,7 +82,7 @@ def test_a_failed_shard_fails_what_needs_it_and_is_the_only_one_made_again(own_h
 
 
 def test_shards_are_one_array_that_the_stage_waits_for(own_home: Path) -> None:
-    tasks = build_tasks([RUN, replace(RUN, seed=1)], SITE, code={}, hooks=HOOKS)
+    tasks = build_tasks([RUN, replace(RUN, seed=1)], SITE, code={})
     made = order_batches(tasks, max_array_size=1000, num_at_once=4)
     title = clusters().title
     assert [(batch.name, len(batch.tasks), batch.num_at_once) for batch in made] == [
@@ -94,7 +96,7 @@ def test_shards_are_one_array_that_the_stage_waits_for(own_home: Path) -> None:
 
 
 def test_the_scripts_wait_for_one_another_in_the_right_order(own_home: Path) -> None:
-    shown = list(scripts([RUN], SITE, sweep="test", options=LaunchOptions(hooks=HOOKS)))
+    shown = list(scripts([RUN], SITE, sweep="test", options=LaunchOptions()))
     corpus, shards, whole, runs = (text for _, text in shown)
     names = [f"JOB-OF-{name.replace(' ', '-')}" for name, _ in shown]
     assert "--dependency" not in corpus
@@ -110,7 +112,7 @@ def test_only_missing_shards_are_tasks() -> None:
     shards = list_shards(clusters(), 5)
     for number in (0, 3):
         shards[number].build()
-    tasks = build_tasks([RUN], SITE, code={}, hooks=HOOKS)
+    tasks = build_tasks([RUN], SITE, code={})
     assert [task.name for task in tasks[:-1]] == [shards[n].title for n in (1, 2, 4)] + [clusters().title]
     assert tasks[-2].needs == tuple(shards[n].title for n in (1, 2, 4))
     assert tasks[-2].job.num_shards == 5
@@ -118,7 +120,7 @@ def test_only_missing_shards_are_tasks() -> None:
 
 def test_one_shard_is_what_a_profile_without_the_word_means() -> None:
     assert count_shards(RUN, Profile(name="p")) == 1
-    tasks = build_tasks([RUN], Profile(name="p"), code={}, hooks=HOOKS)
+    tasks = build_tasks([RUN], Profile(name="p"), code={})
     assert [task.name for task in tasks[:2]] == [stage.title for stage in stages_of(RUN)]
     assert all(task.job.num_shards == 1 for task in tasks)
 

@@ -15,7 +15,6 @@ from repro.spec import Run, base, grid
 from repro.spec.identity import run_id
 from repro.storage.lease import acquire
 from repro.storage.paths import get_local_records, run_folder
-from slurm.hooks import Hooks
 from slurm.job import Job
 from slurm.profiles import Profile
 from slurm.prune import leftovers, measure_size, remove
@@ -23,7 +22,8 @@ from slurm.scheduler import Queued
 from slurm.start import LaunchOptions, cancel, start
 from slurm.states import JobState, get_run_item
 from slurm.sweep import Submission
-from tests.slurm.stand_in import HOOKS
+
+pytestmark = pytest.mark.usefixtures("stand_in")
 
 RUNS = grid(base("smoke", num_steps=3), seed=(0, 1, 13))
 
@@ -47,7 +47,7 @@ def do(*runs: Run) -> None:
         runs,
         Profile(name="h", on="local", cpus_per_run=1),
         sweep="t",
-        options=LaunchOptions(hooks=HOOKS),
+        options=LaunchOptions(),
         progress=print,
     )
 
@@ -87,21 +87,13 @@ def test_a_run_that_could_not_write_how_it_ended_is_told_from_one_that_died(file
     assert "died without a word" in reasons[1]
 
 
-def test_launch_says_with_its_exit_code_whether_all_went(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(LaunchOptions, "__init__", _with_stand_in(LaunchOptions.__init__))
+def test_launch_says_with_its_exit_code_whether_all_went(file: str) -> None:
     failed = type_in("launch", file, "--scale", "smoke")
     assert failed.exit_code == 2, failed.output
     again = type_in("launch", file, "--scale", "smoke")
     assert again.exit_code == 2 and "0 to start, 1 failed or cancelled" in again.output, again.output
     (Path(os.environ["REPRO_HOME"]) / "mended").touch()
     assert type_in("launch", file, "--scale", "smoke", "--retry").exit_code == 0
-
-
-def _with_stand_in(original: object) -> object:
-    def init(self: LaunchOptions, *, hooks: Hooks = HOOKS, **others: object) -> None:
-        original(self, hooks=hooks, **others)  # type: ignore[operator]
-
-    return init
 
 
 @pytest.mark.parametrize(
@@ -163,7 +155,6 @@ def test_prune_keeps_a_training_that_another_run_needs_or_works_on(own_home: Pat
 def test_a_record_that_cannot_be_read_is_no_record_and_is_not_made_anew_unasked(
     file: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(LaunchOptions, "__init__", _with_stand_in(LaunchOptions.__init__))
     do(RUNS[0])
     path = get_local_records() / f"{run_id(RUNS[0])}.json"
     whole = path.read_text()
