@@ -128,7 +128,7 @@ def prepare_kmeans(options: argparse.Namespace) -> Actions:
     """Prepare clustering. The results are each pair's cluster and squared distance to its centroid."""
     half = options.width // 2
     paired = np.concatenate([draw_vectors(options.num_points // 2, half, seed) for seed in (1, 2)], axis=1)
-    # As in the paper, each pair enters twice: as (query, document) and as (document, query).
+    # As in our clustering, each pair enters twice: as (query, document) and as (document, query).
     points = np.concatenate([paired, np.roll(paired, half, axis=1)])
 
     def assign(centroids: np.ndarray) -> Found:

@@ -15,7 +15,7 @@ from repro.spec import Run
 from repro.spec.identity import get_training_id
 from repro.storage.lease import look, owner_of_part
 from repro.storage.paths import get_local_records, get_sweeps_folder, home
-from repro.storage.shards import needless_shards
+from repro.storage.shards import list_redundant_shards
 from slurm.scheduler import queue
 from slurm.states import get_run_item
 from slurm.sweep import Submission, read_submissions, run_in
@@ -42,7 +42,7 @@ def leftovers(runs: Sequence[Run]) -> Iterator[tuple[Path, int]]:
         if not any(owner and owner.is_alive for owner in map(look, (folder / "owner", folder / "training"))):
             yield from ((path, measure_size(path)) for path in sorted(folder.iterdir()) if path.name not in KEPT)
     yield from ((part, measure_size(part)) for part in _list_partial_paths(home()) if _is_abandoned(part))
-    yield from ((folder, measure_size(folder)) for folder in needless_shards())
+    yield from ((folder, measure_size(folder)) for folder in list_redundant_shards())
     names_recorded = {get_run_item(run).name for run in recorded.intersection(runs)}
     waiting = queue() or {}
     for sweep in sorted({one.sweep for one in submissions}):

@@ -23,7 +23,7 @@ TOO_LARGE = replace(SMOKE, cluster_size=241)
 def test_a_plan_says_so_and_a_launch_leaves_it_out(tmp_path: Path) -> None:
     [line] = make_plan([SMOKE, TOO_LARGE], [tmp_path]).impossible
     assert "cluster_size is 241, and the largest domain has 240 pairs" in line
-    assert f"cannot be: {line}" in make_plan([TOO_LARGE], [tmp_path]).lines()
+    assert f"impossible: {line}" in make_plan([TOO_LARGE], [tmp_path]).lines()
     profile = Profile(name="here", on="local", cpus_per_run=1)
     lines: list[str] = []
     ended = start([TOO_LARGE], profile, sweep="t", options=LaunchOptions(), progress=lines.append)

@@ -277,11 +277,11 @@ def test_an_evaluation_that_nobody_measured_is_a_dash_and_no_zero(tmp_path: Path
     lines = made.lines()
     [line] = [line for line in lines if line.startswith(f"  {run_id(words)}")]
     assert line.split()[1] == "–"
-    assert "evaluation not counted, of 2 runs: nothing like it was measured on a CPU yet, on beir" in lines
-    [told] = [line for line in make_plan([words], [tmp_path]).lines() if line.startswith("evaluation not counted")]
-    assert told.startswith("evaluation not counted, of 1 run: ")
+    assert "evaluation excluded for 2 runs: no similar evaluation was measured on a CPU yet, on beir" in lines
+    [told] = [line for line in make_plan([words], [tmp_path]).lines() if line.startswith("evaluation excluded")]
+    assert told.startswith("evaluation excluded for 1 run: ")
     known = make_plan([PLAIN], [tmp_path])
-    assert known.totals["num_not_evaluated"] == 0 and not any("not counted" in line for line in known.lines())
+    assert known.totals["num_not_evaluated"] == 0 and not any("excluded" in line for line in known.lines())
 
 
 @pytest.mark.parametrize(("num_gpus", "words"), [(0, "GiB a run"), (2, "GiB of each GPU's memory")])
@@ -294,8 +294,8 @@ def test_hours_of_a_scale_that_nobody_ran_are_said_to_be_extrapolated() -> None:
     never_run, published = (
         make_plan([base(scale, seed=999)], [Path("/nowhere")]).lines() for scale in ("small", "desk")
     )
-    assert any("nothing was run at small" in line for line in never_run)
-    assert any("follow from records" in line for line in published)
+    assert any("no run at small was measured" in line for line in never_run)
+    assert any("based on records" in line for line in published)
 
 
 def test_a_plan_for_whole_batches_has_their_memory_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,7 +70,7 @@ def test_a_config_and_a_broken_blob_are_no_encoder_and_fetch_goes_on_with_it(
     snapshot, asked, real = begin(cache), [], huggingface_hub.snapshot_download
     assert not encoder().is_here()
     told = "; ".join(encoder().problems())
-    assert "blob f00d was broken off" in told and "whole weights" in told and "a tokenizer" in told
+    assert "blob f00d was interrupted" in told and "whole weights" in told and "a tokenizer" in told
 
     def download(name: str, **options: Any) -> str:
         if not options.get("local_files_only"):
@@ -105,7 +105,7 @@ def test_a_file_that_the_hub_listed_must_be_there_in_its_size(cache: Path) -> No
     assert find_missing_encoder_files(NAME) == [f"{NAME}: model.safetensors has {size} bytes of {size + 1}"]
     listing(snapshot, **{"model.safetensors": size, "2_Dense/model.safetensors": 9})
     [lack] = find_missing_encoder_files(NAME)
-    assert lack == f"{NAME} is fetched in part: 1 file(s) are missing (2_Dense/model.safetensors)"
+    assert lack == f"{NAME} is downloaded only in part: 1 file(s) are missing (2_Dense/model.safetensors)"
 
 
 def test_a_local_folder_needs_whole_weights_every_shard_and_the_files_of_its_modules(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_data_of_mteb_is_here_once_it_was_loaded_and_whole(
     snapshot = begin(cache, "mteb/one", "datasets")
     (snapshot / "config.json").rename(snapshot / "README.md")  # a card alone
     assert not need.is_here() and need.problems()[0].startswith("1 of 1 tasks, the first: Task was not loaded")
-    assert "broken off" in find_missing_dataset_files("mteb/one", COMMIT)[0]
+    assert "interrupted" in find_missing_dataset_files("mteb/one", COMMIT)[0]
     need.bring(quiet)
     assert need.is_here() and loaded == ["load", "unload"]
     need.bring(quiet)
