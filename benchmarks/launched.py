@@ -165,7 +165,7 @@ def kill_one(
 ) -> dict[str, Any] | None:
     """Wait until one of the items is in progress and due, then kill it. Return None if the run ends before that."""
     from repro.storage.lease import look
-    from slurm.scheduler import queue
+    from slurm.scheduler import fetch_queue
     from slurm.status import statuses
 
     while statuses([run])[0].state != "recorded":
@@ -176,7 +176,7 @@ def kill_one(
                 peak = read_peak_memory(owner.pid)
                 os.kill(owner.pid, signal.SIGKILL)
                 return {"item": item.name, "peak_mebibytes": peak}
-        if not queue():
+        if not fetch_queue():
             launch(options)
         time.sleep(POLL_SECONDS)
     return None
@@ -193,13 +193,13 @@ def read_peak_memory(pid: int) -> int | None:
 
 def launch_until_recorded(run: Any, options: argparse.Namespace) -> None:
     """Wait for the record, and relaunch whenever the queue is empty. Exit with the reason of a failure."""
-    from slurm.scheduler import queue
+    from slurm.scheduler import fetch_queue
     from slurm.status import statuses, why
 
     while (status := statuses([run])[0]).state != "recorded":
         if status.state in ("failed", "cancelled"):
             raise SystemExit(json.dumps(why(run), indent=1, default=str))
-        if not queue():
+        if not fetch_queue():
             launch(options)
         time.sleep(POLL_SECONDS)
 

@@ -35,8 +35,8 @@ from slurm.trainings import read_progress
 
 # At these scales a run may only execute with the code it was launched with.
 CAREFUL_SCALES = ("small", "large")
-LOOK_AGAIN_SECONDS = 2.0
-AS_OFTEN_AS_YOU_LIKE = 10**9
+POLL_SECONDS = 2.0
+UNLIMITED = 10**9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,10 +93,12 @@ class Job:
         if lease is None:
             return "held"
         with lease:
+            # Another process may have finished it before this one acquired the lease.
             if self.is_done:
                 return "done"
             with _OutcomeRecorder(item, me, stop, self.progress) as written, unwrap_stop():
                 self._begin(item, written)
+                # The lease polls for cancellation from its own thread, also while a step takes minutes.
                 lease.on_beat = lambda: _stop_if_cancelled(item, stop)
                 self._run(stop, where.job_id)
         return "done"
@@ -144,8 +146,7 @@ def _check_same_code(then: Mapping[str, Any]) -> None:
 
 def describe_interruptions(state: JobState, max_requeues: int) -> str:
     """Describe how often a job was interrupted without progress."""
-    told = f"interrupted {state.num_in_vain} times, {max_requeues} are allowed"
-    return f"{told} without getting any further"
+    return f"interrupted {state.num_in_vain} times without progress, the limit is {max_requeues}"
 
 
 def _build_stoppable(stage: Stage, stop: Stop, job_id: str) -> None:
@@ -243,13 +244,13 @@ def run_here(run: Run, *, progress: Callable[[str], None]) -> None:
 
 
 def _run_or_wait(run: Run, stop: Stop, progress: Callable[[str], None]) -> None:
-    job, said = Job(run=asdict(run), max_requeues=AS_OFTEN_AS_YOU_LIKE), False
+    job, is_reported = Job(run=asdict(run), max_requeues=UNLIMITED), False
     get_run_item(run).forget()
     while job(stop, where=JobState(state="running")) != "done":
-        if not said:
+        if not is_reported:
             progress(f"waiting for {look(get_run_item(run).lease_folder)}, which is executing this run")
-            said = True
-        time.sleep(LOOK_AGAIN_SECONDS)
+            is_reported = True
+        time.sleep(POLL_SECONDS)
 
 
 def describe_resume(run: Run) -> str:

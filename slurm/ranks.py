@@ -59,6 +59,7 @@ def run_ranks(job: Mapping[str, Any], stop: Stop, job_id: str = "") -> bool:
     run = run_of_fields(job["run"])
     folder = run_folder(run_id(run))
     request, described, failure = (folder / name for name in ("stop", DESCRIBED, FAILURE))
+    # Files of an earlier attempt would stop or fail this one.
     for left in (request, failure):
         left.unlink(missing_ok=True)
     described.write_text(json.dumps(dict(job)))
@@ -116,7 +117,7 @@ def _share_threads(num_ranks: int) -> dict[str, str]:
     Ignores non-numeric values.
     """
     given = {name: os.environ.get(name, "") for name in THREADS}
-    return {name: str(max(1, int(told) // num_ranks)) for name, told in given.items() if told.isdecimal()}
+    return {name: str(max(1, int(value) // num_ranks)) for name, value in given.items() if value.isdecimal()}
 
 
 def _run_ranks(
@@ -137,6 +138,7 @@ def _run_ranks(
         try:
             for own in _make_rank_environments(job, meeting, node, Path(private)):
                 ranks.append(subprocess.Popen(command, env=os.environ | import_environment() | own))
+            # If one rank fails, the others would wait for it forever, so the loop ends at the first failure.
             while any(rank.poll() is None for rank in ranks) and not _find_failure(ranks) and not has_to_end():
                 if stop():
                     described.with_name("stop").touch()

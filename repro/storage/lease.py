@@ -102,7 +102,7 @@ class Lease:
             return
         self._ended.set()
         is_written = _write_outcome(_get_ended_file(self.folder, self.number), outcome)
-        # `on_beat` may release the lease from the heart-beat thread, which cannot join itself
+        # the heart-beat thread may release its own lease, and a thread cannot join itself
         if threading.current_thread() is not self._thread:
             self._thread.join()
         if not is_written:

@@ -113,7 +113,7 @@ def test_a_sweep_that_is_killed_requeued_and_raced_for_ends_like_an_undisturbed_
         assert all(np.array_equal(values, same.arrays[name]) for name, values in record.arrays.items())
     assert_nobody_worked_twice(RUNS)
     again = subprocess.run(race(file)[0].args, cwd=CHECKOUT, capture_output=True, text=True)
-    assert "12 runs asked for, 0 to start" in again.stdout
+    assert "12 runs requested, 0 to start" in again.stdout
 
 
 def without_speed(record: Record) -> dict[str, float]:

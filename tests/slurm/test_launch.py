@@ -24,7 +24,7 @@ from repro.storage.paths import CHECKOUT, get_local_records, run_folder
 from slurm.batches import order_batches
 from slurm.launch import SubmittedJob
 from slurm.profiles import Profile
-from slurm.scheduler import JOB_VARIABLES, Queued, hide_enclosing_job, queue
+from slurm.scheduler import JOB_VARIABLES, Queued, fetch_queue, hide_enclosing_job
 from slurm.start import LaunchOptions, cancel, check_site, scripts, start
 from slurm.states import get_run_item
 from slurm.status import statuses, why
@@ -162,10 +162,10 @@ def test_a_container_stands_before_python_and_sees_the_jobs_variables(slurm_in_n
 def test_a_line_break_never_becomes_a_line_of_a_script(
     slurm_in_name_only: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(ValueError, match="breaks a line"):
+    with pytest.raises(ValueError, match="contains a line break"):
         start(RUNS[:1], PROFILE, sweep="a\nb", options=LaunchOptions(), progress=print)
     monkeypatch.setenv("REPRO_HOME", os.environ["REPRO_HOME"] + "\n#SBATCH --qos=high")
-    with pytest.raises(ValueError, match="breaks a line"):
+    with pytest.raises(ValueError, match="contains a line break"):
         launch(*RUNS[:1])
     assert submitted(slurm_in_name_only) == {}
 
@@ -273,7 +273,7 @@ def test_a_refused_submission_says_what_went_and_what_did_not(slurm_in_name_only
     assert states.count("missing") == 5
     missing = [status.id for status in statuses(RUNS) if status.state == "missing"]
     assert all(name in str(told.value).partition("Not submitted:")[2] for name in missing)
-    assert launch(*RUNS)[0] == "8 runs asked for, 5 to start"
+    assert launch(*RUNS)[0] == "8 runs requested, 5 to start"
     again = [text for job, text in submitted(slurm_in_name_only).items() if job > 103]
     assert all("--dependency=afterok:101\n" in text for text in again), "the stage in the queue serves them too"
 
@@ -281,7 +281,7 @@ def test_a_refused_submission_says_what_went_and_what_did_not(slurm_in_name_only
 def test_the_queue_tells_queued_from_vanished(slurm_in_name_only: Path) -> None:
     launch(*RUNS[:2])
     (slurm_in_name_only / "queue").write_text("102_0|PENDING|Dependency\n102_1|RUNNING|None\n")
-    assert queue() == {"102_0": Queued("PENDING", "Dependency"), "102_1": Queued("RUNNING", "None")}
+    assert fetch_queue() == {"102_0": Queued("PENDING", "Dependency"), "102_1": Queued("RUNNING", "None")}
     found = statuses(RUNS[:2])
     assert [status.state for status in found] == ["queued", "queued"]
     assert "job 102_0 is PENDING (Dependency)" in found[0].reason
@@ -290,7 +290,7 @@ def test_the_queue_tells_queued_from_vanished(slurm_in_name_only: Path) -> None:
     reason, log = statuses(RUNS[:1])[0].reason, Path(statuses(RUNS[:1])[0].log)
     assert "has left Slurm's queue; launch again" in reason
     log.write_text("srun: error: no such file")
-    assert f"ended before it began; its log tells why: {log}" in statuses(RUNS[:1])[0].reason
+    assert f"ended before it started; see its log {log}" in statuses(RUNS[:1])[0].reason
 
 
 def test_cancelling_names_the_jobs_to_slurm(slurm_in_name_only: Path) -> None:

@@ -13,7 +13,7 @@ from repro.planning.plan import Plan, make_plan
 from repro.spec import base
 from slurm.limits import beyond
 from slurm.profiles import Profile, load_profile, profiles
-from slurm.shards import count_shards
+from slurm.sweep import count_shards
 
 
 def plan_with(profile: Profile, scale: str, folder: Path) -> Plan:
@@ -29,7 +29,7 @@ def plan_with(profile: Profile, scale: str, folder: Path) -> Plan:
 def test_the_shipped_profiles_of_gpus_fit_table_1(name: str, scale: str, tmp_path: Path) -> None:
     profile = load_profile(name)
     [line] = beyond(plan_with(profile, scale, tmp_path), profile)
-    assert "go on from checkpoints" in line, "no stage is too long or too large, and runs go on as long as they get on"
+    assert "resume from checkpoints" in line, "no stage is too long or too large, and runs go on as long as they get on"
 
 
 def test_a_profile_that_is_too_small_is_told_of_by_stage(tmp_path: Path) -> None:
@@ -44,7 +44,7 @@ def test_a_profile_that_is_too_small_is_told_of_by_stage(tmp_path: Path) -> None
     cut = replace(short, num_shards=24)
     assert not any("embeddings by" in line for line in beyond(plan_with(cut, "small", tmp_path), cut))
     bare = replace(cut, stage_gpus=0)
-    assert sum("reckoned on a GPU" in line for line in beyond(plan_with(bare, "small", tmp_path), bare)) == 3
+    assert sum("estimated for a GPU" in line for line in beyond(plan_with(bare, "small", tmp_path), bare)) == 3
     here = load_profile("here")
     assert not list(beyond(plan_with(here, "small", tmp_path), here))
 
@@ -63,6 +63,6 @@ def test_plan_prints_what_is_beyond_the_profile(tmp_path: Path) -> None:
     runs.write_text(json.dumps([vars(base("small"))]))
     words = ["plan", str(runs), "--scale", "small", "--profile", "cpu-node"]
     shown = CliRunner().invoke(app, words).stdout
-    assert "too much for profile cpu-node" in shown and "reckoned on a GPU, and a stage has none" in shown
+    assert "too much for profile cpu-node" in shown and "estimated for a GPU, and a stage has none" in shown
     told = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)["beyond_profile"]
     assert [line for line in shown.splitlines() if line in told] == told and told

@@ -98,7 +98,7 @@ def test_a_launch_records_every_run_and_a_second_one_starts_nothing() -> None:
     assert states(*RUNS) == ["recorded"] * 3
     before = traced()
     assert before.count("build corpus") == 1
-    assert launch(*RUNS) == ["3 runs asked for, 0 to start"]
+    assert launch(*RUNS) == ["3 runs requested, 0 to start"]
     assert traced() == before
 
 
@@ -113,7 +113,7 @@ def test_a_failed_run_tells_why_and_is_tried_again_only_on_request(own_home: Pat
     assert "bad luck" in Path(status.log).read_text()
     assert states(*RUNS) == ["recorded"] * 3
     (own_home / "mended").touch()
-    assert launch(bad) == ["1 run asked for, 0 to start, 1 failed or cancelled (--retry takes them up again)"]
+    assert launch(bad) == ["1 run requested, 0 to start, 1 failed or cancelled (--retry restarts them)"]
     launch(bad, retry=True)
     assert states(bad) == ["recorded"]
 
@@ -159,7 +159,7 @@ def test_a_run_takes_no_room_while_another_makes_its_training() -> None:
     lines = launch(*SHARED, RUNS[1])
     first, second, other = (run_id(run) for run in (*SHARED, RUNS[1]))
     assert begun().index(f"end {first}") < begun().index(f"begin {second}")
-    assert f"{second}: waits for {first}, which makes training {first} for both" in lines
+    assert f"{second}: waits for {first}, which executes training run {first} for both" in lines
     words = [line.partition(",")[0].partition(" (")[0].partition(";")[0] for line in lines]
     assert words.index(f"{other}: started") < words.index(f"{first}: done"), "the room goes to other runs"
     bad = grid(base("smoke", seed=13), context_seed=(0, 1))
@@ -175,7 +175,7 @@ def test_a_run_waits_for_a_first_phase_that_another_process_makes_but_not_for_on
     with held(folder / "training"):
         process = launcher((run,))
         said = iter(process.stdout or ())
-        assert any(f"which makes its training {get_training_id(first)}" in line for line in said)
+        assert any(f"which executes its training run {get_training_id(first)}" in line for line in said)
         assert begun() == []
     assert process.wait(200) == 0
     (folder / CHECKPOINT_FILE).touch()
@@ -206,7 +206,7 @@ def test_a_run_that_is_interrupted_too_often_has_failed() -> None:
     launch(run)
     [status] = statuses([run])
     assert status.state == "failed"
-    says = "interrupted 11 times, 10 are allowed without getting any further; the last: its time was up"
+    says = "interrupted 11 times without progress, the limit is 10; the last: its time was up"
     assert says in status.reason
 
 
@@ -244,7 +244,7 @@ def test_only_interruptions_without_progress_count_against_a_run(execute_with: C
         assert last is not None and last.state == "interrupted"
         assert (last.num_interruptions, last.num_in_vain) == (sitting, max(0, sitting - 5))
     get_run_item(run).write(replace(last, state="running"))  # killed without a word, for the third time in vain
-    with pytest.raises(RuntimeError, match="interrupted 3 times, 2 are allowed without getting any further"):
+    with pytest.raises(RuntimeError, match="interrupted 3 times without progress, the limit is 2"):
         job(Stop(), where=JobState(state="running"))
     launch(run, retry=True)
     assert states(run) == ["recorded"]
@@ -284,7 +284,7 @@ def test_cancelling_stops_what_runs_and_what_waits(own_home: Path, monkeypatch: 
     assert len(cancel(runs)) == 3
     process.communicate(timeout=200)
     assert states(*runs) == ["cancelled"] * 3
-    assert launch(*runs) == ["3 runs asked for, 0 to start, 3 failed or cancelled (--retry takes them up again)"]
+    assert launch(*runs) == ["3 runs requested, 0 to start, 3 failed or cancelled (--retry restarts them)"]
     (own_home / "fast").touch()
     launch(*runs, retry=True)
     assert states(*runs) == ["recorded"] * 3

@@ -166,7 +166,7 @@ def test_a_node_that_sees_other_files_is_refused_before_anything_starts(
         leaving, _ = in_background(lambda: join_meeting(job, 1, attempt, Stop()))
         thread.join(60)
     [error] = came
-    assert f"sees another {tokens} than the first node (0123456789ab, not {seen[tokens][:12]})" in str(error)
+    assert f"has another {tokens} than the first node (0123456789ab, not {seen[tokens][:12]})" in str(error)
     assert "node 1 (" in str(error)
     with lead_nodes(job, attempt):
         pass
@@ -192,9 +192,9 @@ def test_a_damaged_file_on_another_node_is_named_by_the_first(held: None) -> Non
 
 def test_a_node_that_does_not_come_or_hears_nothing_says_so(held: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REPRO_DEAD_AFTER_SECONDS", "0.2")
-    with pytest.raises(ValueError, match=r"node 1 of 2 did not come within 0 s: every node must see"):
+    with pytest.raises(ValueError, match=r"node 1 of 2 did not arrive within 0 s: every node must see"):
         call_meeting(asdict(TWO_NODES), "77.0", Stop())
-    with pytest.raises(ValueError, match=r"node 1: no word of the first node within 0 s; do both see"):
+    with pytest.raises(ValueError, match=r"node 1: no message from the first node within 0 s; do both see"):
         join_meeting(asdict(TWO_NODES), 1, "78.0", Stop())
 
 

@@ -44,12 +44,15 @@ def test_a_users_profile_extends_a_shipped_one(own: Path) -> None:
         ("[mine\n", "is not TOML"),
         ("[mine]\nmemory_gib = 12", "did you mean 'memory_gb'"),
         ('[mine]\nmodules = ["cuda", 12]', "must be a list of texts"),
-        ('[mine]\npartition = "gpu\\n#SBATCH --qos=high"', r"partition='gpu\\n#SBATCH --qos=high' breaks a line"),
-        ('[mine]\naccount = "a\\rb"', "breaks a line"),
-        ('[mine]\nsetup = ["module purge\\nrm -rf x"]', "breaks a line"),
-        ('[mine]\nmodules = ["cuda\\n"]', "breaks a line"),
-        ('[mine]\nlauncher = ["apptainer\\u2028"]', "breaks a line"),
-        ('[mine]\nsbatch = {comment = "a\\nb"}', "breaks a line"),
+        (
+            '[mine]\npartition = "gpu\\n#SBATCH --qos=high"',
+            r"partition='gpu\\n#SBATCH --qos=high' contains a line break",
+        ),
+        ('[mine]\naccount = "a\\rb"', "contains a line break"),
+        ('[mine]\nsetup = ["module purge\\nrm -rf x"]', "contains a line break"),
+        ('[mine]\nmodules = ["cuda\\n"]', "contains a line break"),
+        ('[mine]\nlauncher = ["apptainer\\u2028"]', "contains a line break"),
+        ('[mine]\nsbatch = {comment = "a\\nb"}', "contains a line break"),
         ('[mine]\nsbatch = {"a\\n#SBATCH --b" = "x"}', "name options of sbatch as in"),
         ('[mine]\nsbatch = {"mail type" = "x"}', "name options of sbatch as in"),
         ('[mine]\nsbatch = {comment = ["a"]}', "sbatch.comment="),
@@ -64,7 +67,7 @@ def test_a_mistake_in_a_profile_is_one_clear_error(own: Path, text: str, message
 
 def test_a_profiles_own_name_is_one_line(own: Path) -> None:
     own.write_text('["a\\nb"]\npartition = "x"')
-    with pytest.raises(ValueError, match="breaks a line"):
+    with pytest.raises(ValueError, match="contains a line break"):
         load_profile("a\nb")
 
 

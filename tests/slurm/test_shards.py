@@ -18,11 +18,10 @@ from repro.storage.stages import Stage
 from slurm.batches import order_batches
 from slurm.profiles import Profile, load_profile
 from slurm.prune import leftovers
-from slurm.shards import count_shards, count_shards_by_stage
 from slurm.start import LaunchOptions, scripts, start
 from slurm.states import get_stage_item
 from slurm.status import Snapshot, statuses, why
-from slurm.sweep import build_tasks, read_submissions
+from slurm.sweep import build_tasks, count_shards, count_shards_by_stage, read_submissions
 from tests.slurm.stand_in import stages_of, traced
 
 pytestmark = pytest.mark.usefixtures("stand_in")
@@ -75,7 +74,7 @@ def test_a_failed_shard_fails_what_needs_it_and_is_the_only_one_made_again(own_h
     assert line.startswith(f"{clusters().title}: 2 of 3 shards built; 2-of-3 failed: OSError: no room for shard 2")
     (own_home / "break-shard-2").unlink()
     before = traced()
-    assert launch(RUN) == ["1 run asked for, 0 to start, 1 failed or cancelled (--retry takes them up again)"]
+    assert launch(RUN) == ["1 run requested, 0 to start, 1 failed or cancelled (--retry restarts them)"]
     launch(RUN, retry=True)
     assert traced()[len(before) :][:2] == ["shard 2 of 3", "join clusters"]
     assert [status.state for status in statuses([RUN])] == ["recorded"]

@@ -83,8 +83,8 @@ def test_a_run_that_could_not_write_how_it_ended_is_told_from_one_that_died(file
     (get_run_item(RUNS[1]).lease_folder / "000001.ended").unlink()  # as if it were killed, and long ago
     os.utime(get_run_item(RUNS[1]).lease_folder / "000001.json", (0, 0))
     reasons = [row["reason"] for row in json.loads(type_in("status", file, "--scale", "smoke", "--json").stdout)]
-    assert "could not write down how it ended (is the disk full?)" in reasons[0]
-    assert "died without a word" in reasons[1]
+    assert "its outcome could not be written (is the disk full?)" in reasons[0]
+    assert "died without an outcome" in reasons[1]
 
 
 def test_launch_says_with_its_exit_code_whether_all_went(file: str) -> None:
@@ -187,9 +187,9 @@ def test_prune_keeps_the_pickles_of_stages_whose_runs_are_still_to_come(
     other.parent.mkdir(parents=True)
     other.touch()
     Submission(on="slurm", sweep="other", profile="p", jobs={"corpus/abc": {"job_id": "78"}}, runs={}).write()
-    monkeypatch.setattr("slurm.prune.queue", lambda: {"77": Queued("PENDING", "")})
+    monkeypatch.setattr("slurm.prune.fetch_queue", lambda: {"77": Queued("PENDING", "")})
     assert not list(leftovers(RUNS[:1]))
-    monkeypatch.setattr("slurm.prune.queue", dict)
+    monkeypatch.setattr("slurm.prune.fetch_queue", dict)
     assert [path for path, _ in leftovers(RUNS[:1])] == [pickle]
 
 
@@ -209,7 +209,9 @@ def test_a_cancelled_sweep_takes_its_stages_along_but_not_those_that_others_wait
     jobs = {name: {"job_id": str(number)} for number, name in enumerate((first, second, *stages, "shard/1"), 10)}
     needs = {first: [*stages], second: [stages[0]], stages[1]: [stages[0], "shard/1"]}
     submitted({first: asdict(RUNS[0]), second: asdict(RUNS[1])}, jobs, needs=needs)
-    monkeypatch.setattr("slurm.status.queue", lambda: {str(number): Queued("PENDING", "") for number in range(10, 15)})
+    monkeypatch.setattr(
+        "slurm.status.fetch_queue", lambda: {str(number): Queued("PENDING", "") for number in range(10, 15)}
+    )
     monkeypatch.setattr("slurm.status.find_parent_stage", lambda name: stages[1] if name == "shard/1" else "")
     asked: list[str] = []
     monkeypatch.setattr("slurm.start.scancel", asked.extend)
