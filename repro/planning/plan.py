@@ -176,9 +176,9 @@ class Plan:
         """Return lines on the assumptions if several GPUs share a run."""
         if self.num_gpus < 2:
             return []
-        gpus, waiting = f"the {self.num_gpus} GPUs of a run", "waiting for each other is excluded"
-        whole = f"{gpus} take whole batches if batches_a_step is {self.num_gpus} or a multiple of it, {waiting}"
-        told = {True: f"{gpus} share each batch and its context documents, {waiting}", False: whole}
+        gpus, waiting = f"the {self.num_gpus} GPUs of a run", "the times exclude waiting for each other"
+        whole = f"{gpus} take whole batches if batches_a_step is {self.num_gpus} or a multiple of it, and {waiting}"
+        told = {True: f"{gpus} share each batch and its context documents, and {waiting}", False: whole}
         return [
             told[shared] for shared in {batches_are_sharded(run.batches_a_step, self.num_gpus) for run in self.missing}
         ]
@@ -187,7 +187,7 @@ class Plan:
         """Return a line on the source and the error of the times."""
         measured = self.totals["num_measured"]
         if not measured:
-            return "no run was measured on a similar machine yet: the times are assumptions and may be wrong by several times"
+            return "no run was measured on a similar machine yet: the times are assumed, and may be several times too long or too short"
         if unmeasured := sorted({run.scale for run in self.missing} - self.scales_known):
             return f"no run at {', '.join(unmeasured)} was measured yet: times are extrapolated from smaller models"
         error = self.totals["relative_error"]

@@ -166,7 +166,9 @@ def test_a_gpu_keeps_the_graph_of_its_share_of_the_contexts(monkeypatch: pytest.
 
 def test_a_plan_says_what_its_times_on_several_gpus_leave_out() -> None:
     run = [base("large", architecture="contextual")]
-    told = "the 8 GPUs of a run share each batch, its context documents too: no waiting is counted"
+    told = (
+        "the 8 GPUs of a run share each batch and its context documents, and the times exclude waiting for each other"
+    )
     assert told in make_plan(run, [Path("/nowhere")], num_gpus=8).lines()
     for num_gpus in (0, 1):
         assert not any(
@@ -284,7 +286,7 @@ def test_an_evaluation_that_nobody_measured_is_a_dash_and_no_zero(tmp_path: Path
     assert known.totals["num_not_evaluated"] == 0 and not any("excluded" in line for line in known.lines())
 
 
-@pytest.mark.parametrize(("num_gpus", "words"), [(0, "GiB a run"), (2, "GiB of each GPU's memory")])
+@pytest.mark.parametrize(("num_gpus", "words"), [(0, "GiB per run"), (2, "GiB of each GPU's memory")])
 def test_a_plan_says_whose_memory_it_means(num_gpus: int, words: str) -> None:
     lines = make_plan([base("small")], [Path("/nowhere")], num_gpus=num_gpus).lines()
     assert sum(words in line for line in lines) == 1
@@ -306,7 +308,8 @@ def test_a_plan_for_whole_batches_has_their_memory_and_says_so(monkeypatch: pyte
     memory = [estimate(by_eight, [], kind="gpu", num_devices=number).memory_bytes for number in (1, 4, 8)]
     assert memory == [alone] * 3 > [estimate(run, [], kind="gpu", num_devices=8).memory_bytes] * 3
     whole = (
-        "the 8 GPUs of a run take whole batches where batches_a_step is 8 or a multiple of it: no waiting is counted"
+        "the 8 GPUs of a run take whole batches if batches_a_step is 8 or a multiple of it, "
+        "and the times exclude waiting for each other"
     )
     told = [make_plan([one], nowhere, num_gpus=8).lines() for one in (by_eight, run)]
     assert [whole in lines for lines in told] == [True, False]
