@@ -15,7 +15,15 @@ from repro.batches import surrogate
 from repro.pipeline.stages import StageGraph
 from repro.spec import Run, base
 from repro.storage.paths import CHECKOUT
-from repro.storage.shards import Part, find_stage, list_shard_folders, list_shards, make_shard, merge_shards, list_redundant_shards
+from repro.storage.shards import (
+    Part,
+    find_stage,
+    list_redundant_shards,
+    list_shard_folders,
+    list_shards,
+    make_shard,
+    merge_shards,
+)
 from repro.storage.stages import STAGE_FILE, Stage
 from tests.batches.test_surrogate import Listed
 
