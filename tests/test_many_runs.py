@@ -73,9 +73,10 @@ def test_the_homes_folder_follows_its_variable(tmp_path: Path, monkeypatch: pyte
     assert home() == tmp_path
 
 
-def bench(words: str, folder: Path) -> subprocess.CompletedProcess[str]:
+def run_benchmark(words: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a benchmark module with its options in another folder."""
     name, *options = words.split()
-    command = [sys.executable, str(CHECKOUT / "benchmarks" / name), *options]
+    command = [sys.executable, "-m", f"benchmarks.{name}", *options]
     env = os.environ | {"PYTHONPATH": str(CHECKOUT), "OMP_NUM_THREADS": "1"}
     return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
 
@@ -83,12 +84,12 @@ def bench(words: str, folder: Path) -> subprocess.CompletedProcess[str]:
 @pytest.mark.slow
 def test_many_runs_benchmark_works(tmp_path: Path) -> None:
     """Slow: starts the command six times."""
-    done = bench("many_runs.py --num-runs 60 --num-records 30", tmp_path)
+    done = run_benchmark("many_runs --num-runs 60 --num-records 30", tmp_path)
     assert done.stdout.count("exit 0") == 6, done.stdout + done.stderr
 
 
 @pytest.mark.slow
 def test_killed_sweep_ends_the_same(tmp_path: Path) -> None:
     """Slow: trains a sweep twice, with four kills."""
-    done = bench("kills.py --num-runs 2 --num-kills 4", tmp_path)
+    done = run_benchmark("kills --num-runs 2 --num-kills 4", tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -61,7 +61,7 @@ def test_biencoder_trains_on_our_batches(
     assert [batch[0]["input_ids"].shape[0] for batch in seen] == [8] * 8
     first, second = (sorted(str(batch[0]["input_ids"].tolist()) for batch in half) for half in (seen[:4], seen[4:]))
     assert first != second
-    texts = module.pairs()["anchor"][:3]
+    texts = module.make_pairs()["anchor"][:3]
     opened = SentenceTransformer(str(tmp_path / "model"), device="cpu")
     np.testing.assert_allclose(opened.encode(texts), model.encode(texts), atol=1e-5)
     shown = capsys.readouterr().out

@@ -68,7 +68,7 @@ def test_broken_download_is_no_encoder(cache: Path, monkeypatch: pytest.MonkeyPa
     snapshot, asked, real = begin(cache), [], huggingface_hub.snapshot_download
     assert not encoder().is_here()
     told = "; ".join(encoder().problems())
-    assert "blob f00d was broken off" in told and "whole weights" in told and "a tokenizer" in told
+    assert "blob f00d was interrupted" in told and "whole weights" in told and "a tokenizer" in told
 
     def download(name: str, **options: Any) -> str:
         if not options.get("local_files_only"):
@@ -103,7 +103,7 @@ def test_listed_files_need_their_size(cache: Path) -> None:
     assert find_missing_encoder_files(NAME) == [f"{NAME}: model.safetensors has {size} bytes of {size + 1}"]
     listing(snapshot, **{"model.safetensors": size, "2_Dense/model.safetensors": 9})
     [lack] = find_missing_encoder_files(NAME)
-    assert lack == f"{NAME} is fetched in part: 1 file(s) are missing (2_Dense/model.safetensors)"
+    assert lack == f"{NAME} is downloaded only in part: 1 file(s) are missing (2_Dense/model.safetensors)"
 
 
 def test_local_folder_needs_all_shards(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_mteb_data_counts_once_loaded(cache: Path, own_home: Path, monkeypatch: 
     snapshot = begin(cache, "mteb/one", "datasets")
     (snapshot / "config.json").rename(snapshot / "README.md")  # a card alone
     assert not need.is_here() and need.problems()[0].startswith("1 of 1 tasks, the first: Task was not loaded")
-    assert "broken off" in find_missing_dataset_files("mteb/one", COMMIT)[0]
+    assert "interrupted" in find_missing_dataset_files("mteb/one", COMMIT)[0]
     need.bring(quiet)
     assert need.is_here() and loaded == ["load", "unload"]
     need.bring(quiet)

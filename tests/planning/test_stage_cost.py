@@ -90,17 +90,17 @@ def test_import_time_follows_bytes(tmp_path: Path) -> None:
     lines = make_plan([CLUSTERED], [tmp_path], num_gpus=1, num_at_once=16).lines()
     beside = "the download (279.4 GiB), and the largest stage twice while its shards are joined (683.8 GiB more)"
     assert f"in addition: {beside}" in lines
-    assert any("with 16 at once, after the stages above" in line for line in lines)
+    assert any("with 16 in parallel, after the stages above" in line for line in lines)
 
 
 def test_unknown_size_is_a_dash(tmp_path: Path) -> None:
     by_epochs = base("small", corpus="bge-full-data")
     made = make_plan([by_epochs, base("small")], [tmp_path])
     lines = made.lines()
-    assert "bge-full-data: – pairs, as nobody here knows how many" in lines
+    assert "bge-full-data: – pairs, because their number is unknown" in lines
     [line] = [line for line in lines if line.startswith(f"  {run_id(by_epochs)}")]
     assert line.split()[1] == "–"
-    assert any(line.startswith("not counted: 1 training by epochs") for line in lines)
+    assert any(line.startswith("excluded: 1 training by epochs") for line in lines)
     assert made.as_dict()["seconds"][run_id(by_epochs)] is None and made.as_dict()["seconds"][run_id(base("small"))] > 0
     assert not any("bge-full-data" in cost.pairs for cost in made.stage_costs)
 

@@ -19,14 +19,14 @@ from repro.spec.identity import run_id
 from repro.storage.lease import owners
 from repro.storage.paths import CHECKOUT, get_local_records, get_sweeps_folder, home
 from slurm.profiles import Profile, load_profile
-from slurm.scheduler import queue
+from slurm.scheduler import fetch_queue
 from slurm.start import LaunchOptions, cancel, start
 from slurm.states import get_run_item
 from slurm.status import Snapshot, statuses, why
 from slurm.sweep import read_submissions
-from tests.slurm.stand_in import HOOKS, traced
+from tests.slurm.stand_in import traced
 
-pytestmark = pytest.mark.slurm
+pytestmark = [pytest.mark.slurm, pytest.mark.usefixtures("stand_in")]
 
 PROFILE = replace(load_profile("dev-cluster"), memory_gb=0.5)
 RUNS = grid(base("smoke", num_steps=3), seed=(0, 1, 2))
@@ -46,7 +46,7 @@ def shared_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Pat
 def launch(*runs: Run, profile: Profile = PROFILE, retry: bool = False) -> list[str]:
     """Launches to Slurm; gives what was reported."""
     lines: list[str] = []
-    start(runs, profile, sweep="test", options=LaunchOptions(hooks=HOOKS, retry=retry), progress=lines.append)
+    start(runs, profile, sweep="test", options=LaunchOptions(retry=retry), progress=lines.append)
     return lines
 
 
@@ -55,7 +55,7 @@ def until(condition: Callable[[], object], seconds: float = 90) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         known = {name: Run(**values) for entry in read_submissions() for name, values in entry.runs.items()}
-        assert time.monotonic() < deadline, [traced(), queue(), [why(run) for run in known.values()]]
+        assert time.monotonic() < deadline, [traced(), fetch_queue(), [why(run) for run in known.values()]]
         time.sleep(0.1)
 
 
@@ -101,14 +101,14 @@ def test_array_waits_for_its_stages() -> None:
     runs = (*RUNS, *(replace(run, sampler="cluster", cluster_size=8) for run in RUNS))
     launch(*runs)
     assert set(states(*runs)) <= {"queued", "running"}
-    assert launch(*runs) == ["6 runs asked for, 0 to start"]
+    assert launch(*runs) == ["6 runs requested, 0 to start"]
     until(recorded(*runs))
     done = traced()
     assert [done.count("build corpus"), done.count("build clusters")] == [1, 1]
     assert done.index("build clusters") < min(done.index(f"begin {run_id(run)} at 0") for run in runs[3:])
     assert sum(line.startswith("begin") for line in done) == 6
     assert [path.name for path in get_sweeps_folder().iterdir() if not path.name.startswith(".")] == ["test"]
-    assert launch(*runs) == ["6 runs asked for, 0 to start"]
+    assert launch(*runs) == ["6 runs requested, 0 to start"]
 
 
 def test_jobs_need_no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,7 +143,7 @@ def test_early_failure_names_its_log(tmp_path: Path) -> None:
     launch(RUNS[0], profile=replace(PROFILE, python=str(tmp_path / "no-python")))
     until(lambda: states(RUNS[0]) == ["missing"])
     [status] = statuses(RUNS[:1])
-    assert "stage corpus/" in status.reason and "ended before it began; its log tells why: " in status.reason
+    assert "stage corpus/" in status.reason and "ended before it started; see its log " in status.reason
     log = Path(status.reason.split("why: ")[1].split(";")[0])
     assert "no-python" in log.read_text()
 
@@ -156,7 +156,7 @@ def test_requeued_run_resumes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     subprocess.run(["scontrol", "requeue", job_of(run)], check=True)
     until(lambda: states(run) == ["interrupted"])
     assert statuses([run])[0].live_on == "slurm"
-    assert launch(run) == ["1 run asked for, 0 to start"]
+    assert launch(run) == ["1 run requested, 0 to start"]
     hurry()
     until(recorded(run))
     begins = [int(line.rsplit(" ", 1)[1]) for line in traced() if line.startswith("begin")]
@@ -198,7 +198,7 @@ def test_requeued_too_often_has_failed() -> None:
     subprocess.run(["scancel", "--signal=USR2", job_of(run)], check=True)
     until(lambda: states(run) == ["failed"])
     assert "interrupted 1 times, 0 are allowed" in statuses([run])[0].reason
-    assert launch(run) == ["1 run asked for, 0 to start, 1 failed or cancelled (--retry takes them up again)"]
+    assert launch(run) == ["1 run requested, 0 to start, 1 failed or cancelled (--retry restarts them)"]
 
 
 @pytest.mark.parametrize("with_our_verb", [True, False])
@@ -211,7 +211,7 @@ def test_cancelled_run_waits_for_retry(with_our_verb: bool) -> None:
     else:
         subprocess.run(["scancel", job_of(run)], check=True)
     until(lambda: states(run) == ["cancelled"])
-    assert launch(run) == ["1 run asked for, 0 to start, 1 failed or cancelled (--retry takes them up again)"]
+    assert launch(run) == ["1 run requested, 0 to start, 1 failed or cancelled (--retry restarts them)"]
     hurry()
     launch(run, retry=True)
     until(recorded(run))
@@ -224,7 +224,7 @@ def test_killed_job_is_launched_again() -> None:
     until(begun(run))
     os.kill(owners(get_run_item(run).lease_folder)[-1].pid, signal.SIGKILL)
     until(lambda: statuses([run])[0].state == "interrupted" and not statuses([run])[0].live_on)
-    assert "died without a word" in statuses([run])[0].reason
+    assert "died without an outcome" in statuses([run])[0].reason
     hurry()
     launch(run)
     until(recorded(run))
@@ -256,7 +256,7 @@ def test_concurrent_launchers_submit_once() -> None:
     words = [sys.executable, "-c", code]
     both = [subprocess.Popen(words, cwd=CHECKOUT, stderr=subprocess.PIPE, text=True) for _ in range(2)]
     said = [process.communicate(timeout=60)[1] for process in both]
-    assert sorted("3 runs asked for, 3 to start" in words for words in said) == [False, True], said
+    assert sorted("3 runs requested, 3 to start" in words for words in said) == [False, True], said
     until(recorded(*RUNS))
     assert len(read_submissions()) == 2  # the stage, and one array
     assert sum(line.startswith("begin") for line in traced()) == 3

@@ -114,7 +114,7 @@ def test_disturbed_sweep_ends_like_undisturbed_one(
         assert all(np.array_equal(values, same.arrays[name]) for name, values in record.arrays.items())
     assert_nobody_worked_twice(RUNS)
     again = subprocess.run(race(file)[0].args, cwd=CHECKOUT, capture_output=True, text=True)
-    assert f"{len(RUNS)} runs asked for, 0 to start" in again.stdout
+    assert f"{len(RUNS)} runs requested, 0 to start" in again.stdout
 
 
 def without_speed(record: Record) -> dict[str, float]:

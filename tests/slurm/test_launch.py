@@ -26,7 +26,7 @@ from slurm.batches import order_batches
 from slurm.job import Job
 from slurm.launch import SubmittedJob
 from slurm.profiles import Profile
-from slurm.scheduler import JOB_VARIABLES, Queued, hide_enclosing_job, queue
+from slurm.scheduler import JOB_VARIABLES, Queued, fetch_queue, hide_enclosing_job
 from slurm.signals import Stop
 from slurm.start import LaunchOptions, cancel, check_site, scripts, start
 from slurm.states import JobState, get_run_item
@@ -34,7 +34,10 @@ from slurm.status import RunStatus, TrainingProgress, statuses, why
 from slurm.sweep import Task, add_run_dependencies, build_tasks, check_code, read_submissions
 from slurm.tables import make_status_table
 from slurm.trainings import list_missing_trainings
-from tests.slurm.stand_in import HOOKS, traced
+from tests.slurm.stand_in import traced
+from tests.slurm.stand_in_job import StandInJob
+
+pytestmark = pytest.mark.usefixtures("stand_in")
 
 PROFILE = Profile(
     name="site", partition="gpu", account="lab7", qos="long", gres="gpu:a100:1", cpus_per_run=4, memory_gb=16,
@@ -71,7 +74,7 @@ def slurm_in_name_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def launch(*runs: Run, retry: bool = False) -> list[str]:
     """Launches; gives what was reported."""
     lines: list[str] = []
-    start(runs, PROFILE, sweep="test", options=LaunchOptions(hooks=HOOKS, retry=retry), progress=lines.append)
+    start(runs, PROFILE, sweep="test", options=LaunchOptions(retry=retry), progress=lines.append)
     return lines
 
 
@@ -82,7 +85,7 @@ def submitted(fake: Path) -> dict[int, str]:
 
 def test_dry_run_shows_submitted_script(slurm_in_name_only: Path) -> None:
     runs = [replace(run, sampler="cluster", cluster_size=8) for run in RUNS[:2]]
-    shown = dict(scripts(runs, PROFILE, sweep="test", options=LaunchOptions(hooks=HOOKS)))
+    shown = dict(scripts(runs, PROFILE, sweep="test", options=LaunchOptions()))
     assert submitted(slurm_in_name_only) == {}
     launch(*runs)
     sent = submitted(slurm_in_name_only)
@@ -119,7 +122,7 @@ def test_script_follows_the_profile(slurm_in_name_only: Path, monkeypatch: pytes
 
 def test_stage_gpus_keep_their_type(slurm_in_name_only: Path) -> None:
     def asked(**changes: Any) -> list[str]:
-        ask = dict(scripts(RUNS[:1], replace(PROFILE, **changes), sweep="test", options=LaunchOptions(hooks=HOOKS)))
+        ask = dict(scripts(RUNS[:1], replace(PROFILE, **changes), sweep="test", options=LaunchOptions()))
         return [line for line in next(iter(ask.values())).splitlines() if line.startswith("#SBATCH --g")]
 
     assert asked(gres="gpu:a100:8", stage_gpus=2) == ["#SBATCH --gres=gpu:a100:2"]
@@ -137,7 +140,7 @@ def test_job_starts_in_the_checkout(slurm_in_name_only: Path, tmp_path: Path) ->
         shown = ["bash", "-c", f'{line}; printf %s "$PYTHONPATH"']
         assert subprocess.run(shown, env=before, capture_output=True, text=True, check=True).stdout == after
     site = replace(PROFILE, wckey="nlp", chdir="/project")
-    start(RUNS[2:4], site, sweep="t", options=LaunchOptions(hooks=HOOKS), progress=print)
+    start(RUNS[2:4], site, sweep="t", options=LaunchOptions(), progress=print)
     script = list(submitted(slurm_in_name_only).values())[-1]
     assert "#SBATCH --wckey=nlp\n" in script
     assert "#SBATCH --chdir=/project\n" in script
@@ -150,7 +153,7 @@ def test_container_wraps_python(slurm_in_name_only: Path) -> None:
     words = ("apptainer", "exec", "--bind", "$TMPDIR:/tmp", 'a "b" `c` $(d)', "cde.sif")
     site = replace(PROFILE, launcher=words, python="/opt/venv/bin/python", srun=("--mpi=none",))
     for number, runs in enumerate((RUNS[:1], RUNS[1:4])):  # one job, and an array
-        start(runs, site, sweep="t", options=LaunchOptions(hooks=HOOKS), progress=print)
+        start(runs, site, sweep="t", options=LaunchOptions(), progress=print)
         script = list(submitted(slurm_in_name_only).values())[-1]
         [command] = [line for line in script.splitlines() if line.startswith("srun")]
         assert "--mpi=none" in command, number
@@ -161,10 +164,10 @@ def test_container_wraps_python(slurm_in_name_only: Path) -> None:
 
 
 def test_line_breaks_never_reach_scripts(slurm_in_name_only: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ValueError, match="breaks a line"):
-        start(RUNS[:1], PROFILE, sweep="a\nb", options=LaunchOptions(hooks=HOOKS), progress=print)
+    with pytest.raises(ValueError, match="contains a line break"):
+        start(RUNS[:1], PROFILE, sweep="a\nb", options=LaunchOptions(), progress=print)
     monkeypatch.setenv("REPRO_HOME", os.environ["REPRO_HOME"] + "\n#SBATCH --qos=high")
-    with pytest.raises(ValueError, match="breaks a line"):
+    with pytest.raises(ValueError, match="contains a line break"):
         launch(*RUNS[:1])
     assert submitted(slurm_in_name_only) == {}
 
@@ -176,7 +179,7 @@ def test_site_check_reports_each_script(slurm_in_name_only: Path) -> None:
         'grep -q "partition=cpu" "$2" && { echo "allocation failure: invalid partition" >&2; exit 1; }\n'
         'echo "sbatch: Job 7 to start at noon" >&2\n'
     )
-    found = dict(check_site(RUNS[:2], PROFILE, sweep="t", options=LaunchOptions(hooks=HOOKS)))
+    found = dict(check_site(RUNS[:2], PROFILE, sweep="t", options=LaunchOptions()))
     assert [verdict.is_accepted for verdict in found.values()] == [False, True]
     assert [verdict.says for verdict in found.values()] == [
         "allocation failure: invalid partition", "Job 7 to start at noon",
@@ -191,7 +194,7 @@ def test_arrays_keep_the_throttle(slurm_in_name_only: Path) -> None:
         "0-2%1", "0-2%1", "0-1%1",
     ]  # fmt: skip
     # with room for two at once, the third array waits for the first
-    tasks = build_tasks(RUNS, PROFILE, code={}, hooks=HOOKS)
+    tasks = build_tasks(RUNS, PROFILE, code={})
     made = order_batches(tasks, max_array_size=3, num_at_once=2)
     assert [(len(batch.tasks), batch.num_at_once, batch.after) for batch in made] == [
         (1, 1, ""), (3, 1, ""), (3, 1, ""), (2, 1, "runs 1 of 3"),
@@ -210,7 +213,7 @@ def dependencies(fake: Path) -> list[str]:
 
 
 def test_sharing_runs_wait_for_training(slurm_in_name_only: Path) -> None:
-    shown = dict(scripts((*ALIKE, RUNS[1]), PROFILE, sweep="t", options=LaunchOptions(hooks=HOOKS)))
+    shown = dict(scripts((*ALIKE, RUNS[1]), PROFILE, sweep="t", options=LaunchOptions()))
     assert "afterany:JOB-OF-runs-1-of-2_0\n" in shown["runs 2 of 2"]
     launch(*ALIKE, RUNS[1])
     assert dependencies(slurm_in_name_only) == ["", "afterok:101", "afterok:101,afterany:102_0"]
@@ -226,7 +229,7 @@ def test_runs_wait_for_missing_phase(slurm_in_name_only: Path) -> None:
     phased = base("smoke", num_steps=3, pretraining_corpus="desk", num_pretraining_steps=3)
     other = replace(phased, num_steps=4)
     alike = replace(other, context_seed=1)
-    tasks = add_run_dependencies(build_tasks((phased, other, alike), PROFILE, code={}, hooks=HOOKS), {})
+    tasks = add_run_dependencies(build_tasks((phased, other, alike), PROFILE, code={}), {})
     names = [run_id(run) for run in (phased, other, alike)]
     assert [task.after for task in tasks if task.item.kind == "run"] == [(), (names[0],), (names[1], names[0])]
     made = order_batches(tasks, max_array_size=3, num_at_once=2)
@@ -247,7 +250,7 @@ def test_runs_wait_for_missing_phase(slurm_in_name_only: Path) -> None:
 @pytest.mark.parametrize("num_at_once", [1, 2, 3, 5, 8, 100])
 def test_throttle_is_never_exceeded(num_at_once: int) -> None:
     runs = (*RUNS, *(replace(run, sampler="cluster", cluster_size=8) for run in RUNS), *ALIKE[1:])
-    tasks = add_run_dependencies(build_tasks(runs, PROFILE, code={}, hooks=HOOKS), {})
+    tasks = add_run_dependencies(build_tasks(runs, PROFILE, code={}), {})
     made = order_batches(tasks, max_array_size=3, num_at_once=num_at_once)
     arrays = {batch.name: batch for batch in made if not batch.is_stage}
     assert sorted(task.name for batch in arrays.values() for task in batch.tasks) == sorted(
@@ -272,7 +275,7 @@ def test_refused_submission_is_explained(slurm_in_name_only: Path) -> None:
     assert states.count("missing") == 5
     missing = [status.id for status in statuses(RUNS) if status.state == "missing"]
     assert all(name in str(told.value).partition("Not submitted:")[2] for name in missing)
-    assert launch(*RUNS)[0] == "8 runs asked for, 5 to start"
+    assert launch(*RUNS)[0] == "8 runs requested, 5 to start"
     again = [text for job, text in submitted(slurm_in_name_only).items() if job > 103]
     assert all("--dependency=afterok:101\n" in text for text in again), "the stage in the queue serves them too"
 
@@ -280,7 +283,7 @@ def test_refused_submission_is_explained(slurm_in_name_only: Path) -> None:
 def test_the_queue_tells_queued_from_vanished(slurm_in_name_only: Path) -> None:
     launch(*RUNS[:2])
     (slurm_in_name_only / "queue").write_text("102_0|PENDING|Dependency\n102_1|RUNNING|None\n")
-    assert queue() == {"102_0": Queued("PENDING", "Dependency"), "102_1": Queued("RUNNING", "None")}
+    assert fetch_queue() == {"102_0": Queued("PENDING", "Dependency"), "102_1": Queued("RUNNING", "None")}
     found = statuses(RUNS[:2])
     assert [status.state for status in found] == ["queued", "queued"]
     assert "job 102_0 is PENDING (Dependency)" in found[0].reason
@@ -289,7 +292,7 @@ def test_the_queue_tells_queued_from_vanished(slurm_in_name_only: Path) -> None:
     reason, log = statuses(RUNS[:1])[0].reason, Path(statuses(RUNS[:1])[0].log)
     assert "has left Slurm's queue; launch again" in reason
     log.write_text("srun: error: no such file")
-    assert f"ended before it began; its log tells why: {log}" in statuses(RUNS[:1])[0].reason
+    assert f"ended before it started; see its log {log}" in statuses(RUNS[:1])[0].reason
 
 
 def test_cancelling_names_the_jobs_to_slurm(slurm_in_name_only: Path) -> None:
@@ -307,7 +310,7 @@ def test_careful_scales_refuse_uncommitted_code(slurm_in_name_only: Path, monkey
     run = base("small")
     with pytest.raises(ValueError, match="--allow-dirty"):
         launch(run)
-    start([run], PROFILE, sweep="t", options=LaunchOptions(hooks=HOOKS, allow_dirty=True), progress=print)
+    start([run], PROFILE, sweep="t", options=LaunchOptions(allow_dirty=True), progress=print)
     assert read_submissions()[-1].code.items() >= {"commit": "c0ffee", "uncommitted_sha256": "d1"}.items()
     launch(RUNS[0])
 
@@ -321,9 +324,9 @@ def test_missing_suite_is_refused_at_launch(slurm_in_name_only: Path, monkeypatc
 
 def job_for(run: Run) -> Task:
     """The task of one run, its stages built."""
-    for stage in build_tasks([run], PROFILE, code={}, hooks=HOOKS)[:-1]:
+    for stage in build_tasks([run], PROFILE, code={})[:-1]:
         stage.job._stage().build()
-    return build_tasks([run], PROFILE, code={}, hooks=HOOKS)[-1]
+    return build_tasks([run], PROFILE, code={})[-1]
 
 
 def test_debug_executor_runs_a_job(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -344,7 +347,7 @@ def test_interrupted_local_job_restarts(own_home: Path, monkeypatch: pytest.Monk
     run = replace(RUNS[0], num_steps=30)
     executor = AutoExecutor(own_home / "jobs", cluster="local")
     executor.update_parameters(timeout_min=5)
-    [job] = executor.submit_array([SubmittedJob(job_for(run).job)])
+    [job] = executor.submit_array([StandInJob(job_for(run).job)])
     while f"begin {get_run_item(run).name} at 0" not in traced():
         time.sleep(0.05)
     os.kill(owners(get_run_item(run).lease_folder)[-1].pid, signal.SIGUSR2)
@@ -416,24 +419,19 @@ def test_percent_in_the_home_is_refused(tmp_path: Path, monkeypatch: pytest.Monk
     """Slurm would write logs to other places than we look in, or fail every job."""
     monkeypatch.setenv("REPRO_HOME", str(tmp_path / "%u-%j"))
     with pytest.raises(ValueError, match="without %"):
-        list(
-            scripts([base("smoke")], Profile(name="site", on="slurm"), sweep="test", options=LaunchOptions(hooks=HOOKS))
-        )
-
-
-def do_nothing(*words: object, **options: object) -> None:
-    """Stands in for a run."""
+        list(scripts([base("smoke")], Profile(name="site", on="slurm"), sweep="test", options=LaunchOptions()))
 
 
 def begin(launched_with: dict[str, Any]) -> None:
     """Does a job of a careful scale in which nothing is done but to look at the code."""
-    job = Job(run=vars(base("small")), launched_with=launched_with, execute="tests.slurm.test_launch:do_nothing")
+    job = Job(run=vars(base("small")), launched_with=launched_with)
     job(Stop(), where=JobState(state="running"))
 
 
 @pytest.fixture
-def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """A committed checkout of our own, taken for that of the code; called, it commits a file more."""
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, execute_with: Callable[..., None]) -> Callable[..., None]:
+    """A committed checkout of our own, taken for that of the code; called, it commits a file more. Runs do nothing."""
+    execute_with(lambda run, **options: None)
     root = tmp_path / "checkout"
     git = ("git", "-C", str(root), "-c", "user.name=a", "-c", "user.email=a@b")
 

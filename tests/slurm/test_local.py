@@ -29,7 +29,9 @@ from slurm.signals import Stop
 from slurm.start import LaunchOptions, cancel, start
 from slurm.states import JobState, get_run_item
 from slurm.status import statuses
-from tests.slurm.stand_in import HOOKS, stages_of, traced
+from tests.slurm.stand_in import stages_of, traced
+
+pytestmark = pytest.mark.usefixtures("stand_in")
 
 HERE = Profile(name="here", on="local", cpus_per_run=1, num_at_once=2)
 RUNS = grid(base("smoke", num_steps=5), seed=(0, 1, 2))
@@ -41,17 +43,18 @@ import json, sys
 from repro.spec import Run
 from slurm.profiles import Profile
 from slurm.start import LaunchOptions, start
-from tests.slurm.stand_in import HOOKS
+from tests.slurm.stand_in_job import replace_all
+replace_all()
 profile = Profile(name="here", on="local", cpus_per_run=1, num_at_once=2)
 runs = [Run(**fields) for fields in json.loads(sys.argv[1])]
-start(runs, profile, sweep="test", options=LaunchOptions(hooks=HOOKS), progress=lambda line: print(line, flush=True))
+start(runs, profile, sweep="test", options=LaunchOptions(), progress=lambda line: print(line, flush=True))
 """
 
 
 def launch(*runs: Run, retry: bool = False) -> list[str]:
     """Launches in this process; gives what was reported."""
     lines: list[str] = []
-    start(runs, HERE, sweep="test", options=LaunchOptions(hooks=HOOKS, retry=retry), progress=lines.append)
+    start(runs, HERE, sweep="test", options=LaunchOptions(retry=retry), progress=lines.append)
     return lines
 
 
@@ -90,7 +93,7 @@ def test_launch_records_every_run() -> None:
     assert states(*RUNS) == ["recorded"] * 3
     before = traced()
     assert before.count("build corpus") == 1
-    assert launch(*RUNS) == ["3 runs asked for, 0 to start"]
+    assert launch(*RUNS) == ["3 runs requested, 0 to start"]
     assert traced() == before
 
 
@@ -105,7 +108,7 @@ def test_failed_run_waits_for_retry(own_home: Path) -> None:
     assert "bad luck" in Path(status.log).read_text()
     assert states(*RUNS) == ["recorded"] * 3
     (own_home / "mended").touch()
-    assert launch(bad) == ["1 run asked for, 0 to start, 1 failed or cancelled (--retry takes them up again)"]
+    assert launch(bad) == ["1 run requested, 0 to start, 1 failed or cancelled (--retry restarts them)"]
     launch(bad, retry=True)
     assert states(bad) == ["recorded"]
 
@@ -151,7 +154,7 @@ def test_waiting_run_takes_no_slot() -> None:
     lines = launch(*SHARED, RUNS[1])
     first, second, other = (run_id(run) for run in (*SHARED, RUNS[1]))
     assert begun().index(f"end {first}") < begun().index(f"begin {second}")
-    assert f"{second}: waits for {first}, which makes training {first} for both" in lines
+    assert f"{second}: waits for {first}, which executes training run {first} for both" in lines
     words = [line.partition(",")[0].partition(" (")[0].partition(";")[0] for line in lines]
     assert words.index(f"{other}: started") < words.index(f"{first}: done"), "the room goes to other runs"
     bad = grid(base("smoke", seed=13), context_seed=(0, 1))
@@ -167,7 +170,7 @@ def test_run_waits_for_foreign_phase(own_home: Path) -> None:
     with held(folder / "training"):
         process = launcher((run,))
         said = iter(process.stdout or ())
-        assert any(f"which makes its training {get_training_id(first)}" in line for line in said)
+        assert any(f"which executes its training run {get_training_id(first)}" in line for line in said)
         assert begun() == []
     assert process.wait(200) == 0
     (folder / CHECKPOINT_FILE).touch()
@@ -198,12 +201,12 @@ def test_interrupted_too_often_has_failed() -> None:
     launch(run)
     [status] = statuses([run])
     assert status.state == "failed"
-    says = "interrupted 11 times, 10 are allowed without getting any further; the last: its time was up"
+    says = "interrupted 11 times without progress, the limit is 10; the last: its time was up"
     assert says in status.reason
 
 
 def test_foreign_stage_has_not_died() -> None:
-    stage = Job(run=asdict(RUNS[0]), stage=stages_of(RUNS[0])[0].title, stages_of=HOOKS.stages_of)
+    stage = Job(run=asdict(RUNS[0]), stage=stages_of(RUNS[0])[0].title)
     stage.item.write(JobState(state="running", host="elsewhere"))
     owner = acquire(stage.item.lease_folder)
     assert owner is not None
@@ -224,10 +227,11 @@ def count_in_sittings(run: Run, *, should_stop: Callable[[], bool], progress: Ca
     raise Interrupted("its time was up")
 
 
-def test_progress_resets_interruptions() -> None:
+def test_progress_resets_interruptions(execute_with: Callable[..., None]) -> None:
     """Training for weeks under a limit of a day is interrupted more often than a job that is stuck may be."""
     run = RUNS[0]
-    job = Job(run=asdict(run), max_requeues=2, execute="tests.slurm.test_local:count_in_sittings")
+    job = Job(run=asdict(run), max_requeues=2)
+    execute_with(count_in_sittings)
     for sitting in range(1, 8):
         with pytest.raises(Stopped):
             job(Stop(), where=JobState(state="running"))
@@ -235,7 +239,7 @@ def test_progress_resets_interruptions() -> None:
         assert last is not None and last.state == "interrupted"
         assert (last.num_interruptions, last.num_in_vain) == (sitting, max(0, sitting - 5))
     get_run_item(run).write(replace(last, state="running"))  # killed without a word, for the third time in vain
-    with pytest.raises(RuntimeError, match="interrupted 3 times, 2 are allowed without getting any further"):
+    with pytest.raises(RuntimeError, match="interrupted 3 times without progress, the limit is 2"):
         job(Stop(), where=JobState(state="running"))
     launch(run, retry=True)
     assert states(run) == ["recorded"]
@@ -273,7 +277,7 @@ def test_cancelling_stops_everything(own_home: Path, monkeypatch: pytest.MonkeyP
     assert len(cancel(runs)) == 3
     process.communicate(timeout=200)
     assert states(*runs) == ["cancelled"] * 3
-    assert launch(*runs) == ["3 runs asked for, 0 to start, 3 failed or cancelled (--retry takes them up again)"]
+    assert launch(*runs) == ["3 runs requested, 0 to start, 3 failed or cancelled (--retry restarts them)"]
     (own_home / "fast").touch()
     launch(*runs, retry=True)
     assert states(*runs) == ["recorded"] * 3

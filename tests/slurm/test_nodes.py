@@ -31,7 +31,6 @@ from slurm.start import LaunchOptions, start
 from slurm.states import JobState, get_run_item
 from slurm.status import statuses, why
 from slurm.sweep import build_tasks
-from tests.slurm.stand_in import HOOKS
 
 pytestmark = pytest.mark.enable_socket  # loopback only
 
@@ -148,7 +147,7 @@ def test_differing_node_is_refused_first(held: None, monkeypatch: pytest.MonkeyP
         leaving, _ = in_background(lambda: join_meeting(job, 1, attempt, Stop()))
         thread.join(60)
     [error] = came
-    assert f"sees another {tokens} than the first node (0123456789ab, not {seen[tokens][:12]})" in str(error)
+    assert f"has another {tokens} than the first node (0123456789ab, not {seen[tokens][:12]})" in str(error)
     assert "node 1 (" in str(error)
     with lead_nodes(job, attempt):
         pass
@@ -174,9 +173,9 @@ def test_damaged_file_names_its_node(held: None) -> None:
 
 def test_absent_nodes_are_named(held: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REPRO_DEAD_AFTER_SECONDS", "0.2")
-    with pytest.raises(ValueError, match=r"node 1 of 2 did not come within 0 s: every node must see"):
+    with pytest.raises(ValueError, match=r"node 1 of 2 did not arrive within 0 s: every node must see"):
         call_meeting(asdict(TWO_NODES), "77.0", Stop())
-    with pytest.raises(ValueError, match=r"node 1: no word of the first node within 0 s; do both see"):
+    with pytest.raises(ValueError, match=r"node 1: no message from the first node within 0 s; do both see"):
         join_meeting(asdict(TWO_NODES), 1, "78.0", Stop())
 
 
@@ -187,16 +186,18 @@ def test_follower_leaves_without_meeting() -> None:
     follow(job, Stop(), "77", 1)
 
 
+@pytest.mark.usefixtures("stand_in")
 def test_unshareable_batch_is_refused_first() -> None:
     site = Profile(name="site", num_nodes=3, processes_per_run=2)
     with pytest.raises(ValueError, match=r"a batch of 16 cannot be shared equally by 6 processes .*3 nodes, 2 on each"):
-        build_tasks([replace(RUN, batch_size=16)], site, code={}, hooks=HOOKS)
-    assert build_tasks([replace(RUN, batch_size=16, batches_a_step=6)], site, code={}, hooks=HOOKS), "a whole one each"
+        build_tasks([replace(RUN, batch_size=16)], site, code={})
+    assert build_tasks([replace(RUN, batch_size=16, batches_a_step=6)], site, code={}), "a whole one each"
 
 
+@pytest.mark.usefixtures("stand_in")
 def test_script_requests_nodes_for_runs() -> None:
     site = Profile(name="site", num_nodes=2, processes_per_run=2)
-    tasks = build_tasks([RUN], site, code={}, hooks=HOOKS)
+    tasks = build_tasks([RUN], site, code={})
     made = dict(Launch(site, "test").scripts(order_batches(tasks, max_array_size=9, num_at_once=9)))
     *stages, runs = made.values()
     assert "#SBATCH --nodes=2\n" in runs

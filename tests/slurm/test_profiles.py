@@ -13,7 +13,7 @@ from repro.planning.plan import Plan, make_plan
 from repro.spec import base
 from slurm.limits import beyond
 from slurm.profiles import SHIPPED, Profile, load_profile, profiles
-from slurm.shards import count_shards
+from slurm.sweep import count_shards
 
 
 @pytest.fixture
@@ -53,12 +53,15 @@ def test_own_profile_extends_shipped_one(own: Path) -> None:
         ("[mine\n", "is not TOML"),
         ("[mine]\nmemory_gib = 12", "did you mean 'memory_gb'"),
         ('[mine]\nmodules = ["cuda", 12]', "must be a list of texts"),
-        ('[mine]\npartition = "gpu\\n#SBATCH --qos=high"', r"partition='gpu\\n#SBATCH --qos=high' breaks a line"),
-        ('[mine]\naccount = "a\\rb"', "breaks a line"),
-        ('[mine]\nsetup = ["module purge\\nrm -rf x"]', "breaks a line"),
-        ('[mine]\nmodules = ["cuda\\n"]', "breaks a line"),
-        ('[mine]\nlauncher = ["apptainer\\u2028"]', "breaks a line"),
-        ('[mine]\nsbatch = {comment = "a\\nb"}', "breaks a line"),
+        (
+            '[mine]\npartition = "gpu\\n#SBATCH --qos=high"',
+            r"partition='gpu\\n#SBATCH --qos=high' contains a line break",
+        ),
+        ('[mine]\naccount = "a\\rb"', "contains a line break"),
+        ('[mine]\nsetup = ["module purge\\nrm -rf x"]', "contains a line break"),
+        ('[mine]\nmodules = ["cuda\\n"]', "contains a line break"),
+        ('[mine]\nlauncher = ["apptainer\\u2028"]', "contains a line break"),
+        ('[mine]\nsbatch = {comment = "a\\nb"}', "contains a line break"),
         ('[mine]\nsbatch = {"a\\n#SBATCH --b" = "x"}', "name options of sbatch as in"),
         ('[mine]\nsbatch = {"mail type" = "x"}', "name options of sbatch as in"),
         ('[mine]\nsbatch = {comment = ["a"]}', "sbatch.comment="),
@@ -73,7 +76,7 @@ def test_profile_mistakes_are_named(own: Path, text: str, message: str) -> None:
 
 def test_profile_name_is_one_line(own: Path) -> None:
     own.write_text('["a\\nb"]\npartition = "x"')
-    with pytest.raises(ValueError, match="breaks a line"):
+    with pytest.raises(ValueError, match="contains a line break"):
         load_profile("a\nb")
 
 
@@ -112,7 +115,7 @@ def plan_with(profile: Profile, scale: str, folder: Path) -> Plan:
 def test_shipped_gpu_profiles_fit_table_1(name: str, scale: str, tmp_path: Path) -> None:
     profile = load_profile(name)
     [line] = beyond(plan_with(profile, scale, tmp_path), profile)
-    assert "go on from checkpoints" in line, "no stage is too long or too large, and runs go on as long as they get on"
+    assert "resume from checkpoints" in line, "no stage is too long or too large, and runs go on as long as they get on"
 
 
 def test_small_profile_is_named_by_stage(tmp_path: Path) -> None:
@@ -127,7 +130,7 @@ def test_small_profile_is_named_by_stage(tmp_path: Path) -> None:
     cut = replace(short, num_shards=24)
     assert not any("embeddings by" in line for line in beyond(plan_with(cut, "small", tmp_path), cut))
     bare = replace(cut, stage_gpus=0)
-    assert sum("reckoned on a GPU" in line for line in beyond(plan_with(bare, "small", tmp_path), bare)) == 3
+    assert sum("estimated for a GPU" in line for line in beyond(plan_with(bare, "small", tmp_path), bare)) == 3
     here = load_profile("here")
     assert not list(beyond(plan_with(here, "small", tmp_path), here))
 
@@ -146,6 +149,6 @@ def test_plan_shows_what_exceeds_profile(tmp_path: Path) -> None:
     runs.write_text(json.dumps([vars(base("small"))]))
     words = ["plan", str(runs), "--scale", "small", "--profile", "cpu-node"]
     shown = CliRunner().invoke(app, words).stdout
-    assert "too much for profile cpu-node" in shown and "reckoned on a GPU, and a stage has none" in shown
+    assert "too much for profile cpu-node" in shown and "estimated for a GPU, and a stage has none" in shown
     told = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)["beyond_profile"]
     assert [line for line in shown.splitlines() if line in told] == told and told

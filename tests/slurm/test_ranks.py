@@ -135,6 +135,12 @@ def test_stopped_processes_resume() -> None:
     assert [line["step"] for line in read_metrics(folder)] == list(range(1, 41))
 
 
+def run_in_ranks(function: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let ranks call a function of this module instead of `execute`."""
+    monkeypatch.setattr(ranks, "RANK_MODULE", "tests.slurm.stand_in_rank")
+    monkeypatch.setenv("STAND_IN_EXECUTE", function.__name__)
+
+
 def listening_addresses(pids: list[int]) -> set[str]:
     """The local addresses on which any of these processes accepts connections, as the kernel writes them."""
     sockets = set()
@@ -176,7 +182,8 @@ def test_ranks_listen_on_loopback(own_home: Path, monkeypatch: pytest.MonkeyPatc
     """
     for name, threads in {"OMP_NUM_THREADS": "5", "MKL_NUM_THREADS": "1", "RAYON_NUM_THREADS": "many"}.items():
         monkeypatch.setenv(name, threads)
-    job = Job(run=asdict(RUN), num_processes=2, execute=f"{__name__}:{record_listeners.__name__}")
+    job = Job(run=asdict(RUN), num_processes=2)
+    run_in_ranks(record_listeners, monkeypatch)
     run_folder(run_id(RUN)).mkdir(parents=True)
     if several_nodes:  # one node that meets as the first of several would
         monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
@@ -204,9 +211,10 @@ def fail_or_wait(run: Run, *, should_stop: Callable[[], bool], progress: Callabl
         time.sleep(0.05)
 
 
-def test_a_failed_rank_ends_the_others(own_home: Path) -> None:
+def test_a_failed_rank_ends_the_others(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One rank's error fails the job with that error, and no rank is left."""
-    job = Job(run=asdict(RUN), num_processes=2, execute=f"{__name__}:{fail_or_wait.__name__}")
+    job = Job(run=asdict(RUN), num_processes=2)
+    run_in_ranks(fail_or_wait, monkeypatch)
     with pytest.raises(RuntimeError, match=r"one of 2 processes failed \(rank 1 on .*: ValueError: no such thing\)"):
         job(Stop(), where=HERE)
     note = get_run_item(RUN).read()
@@ -218,7 +226,8 @@ def test_a_failed_rank_ends_the_others(own_home: Path) -> None:
 
 
 LATE = """
-import json, os, pathlib, signal, sys, time
+import os, pathlib, signal, sys, time
+from types import SimpleNamespace
 import slurm.ranks
 from repro.stopping import Interrupted
 def agreed(run, **how):
@@ -228,8 +237,8 @@ def leave():
     time.sleep(0.5)
     os.kill(os.getpid(), signal.SIGTERM)
 if __name__ == "__main__":
-    sys.modules["late"] = sys.modules["__main__"]
-    slurm.ranks.LEAVE = "late:leave"
+    sys.modules["repro.execute"] = SimpleNamespace(execute=agreed)
+    sys.modules["repro.train.parallel"] = SimpleNamespace(leave_processes=leave)
     status = slurm.ranks.main()
     os.kill(os.getpid(), signal.SIGTERM)
     sys.exit(status)
@@ -237,7 +246,7 @@ if __name__ == "__main__":
 
 
 def test_late_stop_request_is_harmless(tmp_path: Path) -> None:
-    (tmp_path / "job.json").write_text(json.dumps({"execute": "late:agreed", "run": asdict(base("smoke"))}))
+    (tmp_path / "job.json").write_text(json.dumps({"run": asdict(base("smoke"))}))
     command = [sys.executable, "-c", LATE, str(tmp_path / "job.json")]
     root, told = Path(ranks.__file__).parents[1], os.environ | {"RANK": "1"}
     done = subprocess.run(command, cwd=root, env=told, capture_output=True, text=True, check=False)

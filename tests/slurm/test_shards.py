@@ -18,12 +18,13 @@ from repro.storage.stages import Stage
 from slurm.batches import order_batches
 from slurm.profiles import Profile, load_profile
 from slurm.prune import leftovers
-from slurm.shards import count_shards, count_shards_by_stage
 from slurm.start import LaunchOptions, scripts, start
 from slurm.states import get_stage_item
 from slurm.status import Snapshot, statuses, why
-from slurm.sweep import build_tasks, read_submissions
-from tests.slurm.stand_in import HOOKS, stages_of, traced
+from slurm.sweep import build_tasks, count_shards, count_shards_by_stage, read_submissions
+from tests.slurm.stand_in import stages_of, traced
+
+pytestmark = pytest.mark.usefixtures("stand_in")
 
 HERE = Profile(name="here", on="local", cpus_per_run=1, num_at_once=2, num_shards=3)
 SITE = Profile(name="site", num_at_once=4, num_shards=5)
@@ -38,7 +39,7 @@ def clusters() -> Stage:
 def launch(*runs: Run, profile: Profile = HERE, retry: bool = False) -> list[str]:
     """Launches in this process; gives what was reported."""
     lines: list[str] = []
-    start(runs, profile, sweep="test", options=LaunchOptions(hooks=HOOKS, retry=retry), progress=lines.append)
+    start(runs, profile, sweep="test", options=LaunchOptions(retry=retry), progress=lines.append)
     return lines
 
 
@@ -73,14 +74,14 @@ def test_failed_shard_is_retried_alone(own_home: Path) -> None:
     assert line.startswith(f"{clusters().title}: 2 of 3 shards built; 2-of-3 failed: OSError: no room for shard 2")
     (own_home / "break-shard-2").unlink()
     before = traced()
-    assert launch(RUN) == ["1 run asked for, 0 to start, 1 failed or cancelled (--retry takes them up again)"]
+    assert launch(RUN) == ["1 run requested, 0 to start, 1 failed or cancelled (--retry restarts them)"]
     launch(RUN, retry=True)
     assert traced()[len(before) :][:2] == ["shard 2 of 3", "join clusters"]
     assert [status.state for status in statuses([RUN])] == ["recorded"]
 
 
 def test_shards_are_one_array(own_home: Path) -> None:
-    tasks = build_tasks([RUN, replace(RUN, seed=1)], SITE, code={}, hooks=HOOKS)
+    tasks = build_tasks([RUN, replace(RUN, seed=1)], SITE, code={})
     made = order_batches(tasks, max_array_size=1000, num_at_once=4)
     title = clusters().title
     assert [(batch.name, len(batch.tasks), batch.num_at_once) for batch in made] == [
@@ -94,7 +95,7 @@ def test_shards_are_one_array(own_home: Path) -> None:
 
 
 def test_scripts_wait_in_order(own_home: Path) -> None:
-    shown = list(scripts([RUN], SITE, sweep="test", options=LaunchOptions(hooks=HOOKS)))
+    shown = list(scripts([RUN], SITE, sweep="test", options=LaunchOptions()))
     corpus, shards, whole, runs = (text for _, text in shown)
     names = [f"JOB-OF-{name.replace(' ', '-')}" for name, _ in shown]
     assert "--dependency" not in corpus
@@ -110,7 +111,7 @@ def test_only_missing_shards_are_tasks() -> None:
     shards = list_shards(clusters(), 5)
     for number in (0, 3):
         shards[number].build()
-    tasks = build_tasks([RUN], SITE, code={}, hooks=HOOKS)
+    tasks = build_tasks([RUN], SITE, code={})
     assert [task.name for task in tasks[:-1]] == [shards[n].title for n in (1, 2, 4)] + [clusters().title]
     assert tasks[-2].needs == tuple(shards[n].title for n in (1, 2, 4))
     assert tasks[-2].job.num_shards == 5
@@ -118,7 +119,7 @@ def test_only_missing_shards_are_tasks() -> None:
 
 def test_one_shard_is_the_default() -> None:
     assert count_shards(RUN, Profile(name="p")) == 1
-    tasks = build_tasks([RUN], Profile(name="p"), code={}, hooks=HOOKS)
+    tasks = build_tasks([RUN], Profile(name="p"), code={})
     assert [task.name for task in tasks[:2]] == [stage.title for stage in stages_of(RUN)]
     assert all(task.job.num_shards == 1 for task in tasks)
 

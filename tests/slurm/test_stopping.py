@@ -6,7 +6,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 
@@ -35,8 +35,6 @@ PROGRAM = """
 import sys, time
 from contextlib import contextmanager
 import repro.execute, repro.storage.stages
-from slurm.hooks import Hooks
-from slurm.start import LaunchOptions
 from repro.cli.main import main
 
 def linger(*words, **named):
@@ -56,12 +54,10 @@ def never_whole(path):
         linger()
         yield part
 
-def with_stand_in(self, **given):
-    stand_in = "tests.slurm.stand_in:"
-    original(self, **{"hooks": Hooks(execute=stand_in + "execute", stages_of=stand_in + "stages_of"), **given})
-
-original, LaunchOptions.__init__ = LaunchOptions.__init__, with_stand_in
-if place == "measuring":
+if place == "launching":
+    from tests.slurm.stand_in_job import replace_all
+    replace_all()
+elif place == "measuring":
     repro.execute.measure_run = linger
 elif place == "building":
     repro.storage.stages.whole_folder = never_whole
@@ -158,7 +154,7 @@ def test_local_queue_stops_its_children(
     if place == "measuring":
         (own_home / "measures-long").touch()
     monkeypatch.setenv("STAND_IN_STEP_SECONDS", "0.1")
-    process = begin("nowhere", "launch", file_of(tmp_path, run), "--scale", "smoke", "--on", "local", is_deaf=is_deaf)
+    process = begin("launching", "launch", file_of(tmp_path, run), "--scale", "smoke", "--on", "local", is_deaf=is_deaf)
     said = end(process, number, after="measuring" if place == "measuring" else "counting")
     assert process.returncode == status, said
     assert "Traceback" not in said
@@ -221,8 +217,11 @@ def break_off_an_import(run: Run, *, should_stop: Stop, progress: object) -> Non
         raise ImportError("initialization failed") from stopped
 
 
-def test_wrapped_stop_is_a_stop(heard: Stop, capsys: pytest.CaptureFixture[str]) -> None:
-    job = Job(run=asdict(UNTRAINED), execute=f"{__name__}:{break_off_an_import.__name__}")
+def test_wrapped_stop_is_a_stop(
+    heard: Stop, execute_with: Callable[..., None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    execute_with(break_off_an_import)
+    job = Job(run=asdict(UNTRAINED))
     with pytest.raises(Stopped):
         job(heard, where=JobState(state="running"))
     note = get_run_item(UNTRAINED).read()

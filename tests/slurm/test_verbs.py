@@ -22,7 +22,6 @@ from repro.spec.identity import get_training_id, run_id
 from repro.storage.lease import acquire
 from repro.storage.paths import get_local_records, run_folder
 from slurm import states
-from slurm.hooks import Hooks
 from slurm.job import Job
 from slurm.profiles import Profile
 from slurm.prune import leftovers, measure_size, remove
@@ -31,7 +30,8 @@ from slurm.start import LaunchOptions, cancel, start
 from slurm.states import JobState, WorkItem, get_run_item
 from slurm.status import read_progress
 from slurm.sweep import Submission
-from tests.slurm.stand_in import HOOKS
+
+pytestmark = pytest.mark.usefixtures("stand_in")
 
 RUNS = grid(base("smoke", num_steps=3), seed=(0, 1, 13))
 
@@ -55,7 +55,7 @@ def do(*runs: Run) -> None:
         runs,
         Profile(name="h", on="local", cpus_per_run=1),
         sweep="t",
-        options=LaunchOptions(hooks=HOOKS),
+        options=LaunchOptions(),
         progress=print,
     )
 
@@ -91,25 +91,17 @@ def test_full_disk_differs_from_death(file: str) -> None:
     (get_run_item(RUNS[1]).lease_folder / "000001.ended").unlink()  # as if it were killed, and long ago
     os.utime(get_run_item(RUNS[1]).lease_folder / "000001.json", (0, 0))
     reasons = [row["reason"] for row in json.loads(type_in("status", file, "--scale", "smoke", "--json").stdout)]
-    assert "could not write down how it ended (is the disk full?)" in reasons[0]
-    assert "died without a word" in reasons[1]
+    assert "its outcome could not be written (is the disk full?)" in reasons[0]
+    assert "died without an outcome" in reasons[1]
 
 
-def test_launch_sets_its_exit_code(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(LaunchOptions, "__init__", _with_stand_in(LaunchOptions.__init__))
+def test_launch_sets_its_exit_code(file: str) -> None:
     failed = type_in("launch", file, "--scale", "smoke")
     assert failed.exit_code == 2, failed.output
     again = type_in("launch", file, "--scale", "smoke")
     assert again.exit_code == 2 and "0 to start, 1 failed or cancelled" in again.output, again.output
     (Path(os.environ["REPRO_HOME"]) / "mended").touch()
     assert type_in("launch", file, "--scale", "smoke", "--retry").exit_code == 0
-
-
-def _with_stand_in(original: object) -> object:
-    def init(self: LaunchOptions, *, hooks: Hooks = HOOKS, **others: object) -> None:
-        original(self, hooks=hooks, **others)  # type: ignore[operator]
-
-    return init
 
 
 @pytest.mark.parametrize(
@@ -169,7 +161,6 @@ def test_prune_keeps_needed_trainings(own_home: Path) -> None:
 
 
 def test_unreadable_record_is_not_replaced(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(LaunchOptions, "__init__", _with_stand_in(LaunchOptions.__init__))
     do(RUNS[0])
     path = get_local_records() / f"{run_id(RUNS[0])}.json"
     whole = path.read_text()
@@ -200,9 +191,9 @@ def test_prune_keeps_pending_pickles(own_home: Path, monkeypatch: pytest.MonkeyP
     other.parent.mkdir(parents=True)
     other.touch()
     Submission(on="slurm", sweep="other", profile="p", jobs={"corpus/abc": {"job_id": "78"}}, runs={}).write()
-    monkeypatch.setattr("slurm.prune.queue", lambda: {"77": Queued("PENDING", "")})
+    monkeypatch.setattr("slurm.prune.fetch_queue", lambda: {"77": Queued("PENDING", "")})
     assert not list(leftovers(RUNS[:1]))
-    monkeypatch.setattr("slurm.prune.queue", dict)
+    monkeypatch.setattr("slurm.prune.fetch_queue", dict)
     assert [path for path, _ in leftovers(RUNS[:1])] == [pickle]
 
 
@@ -220,7 +211,9 @@ def test_cancel_takes_unneeded_stages(own_home: Path, monkeypatch: pytest.Monkey
     jobs = {name: {"job_id": str(number)} for number, name in enumerate((first, second, *stages, "shard/1"), 10)}
     needs = {first: [*stages], second: [stages[0]], stages[1]: [stages[0], "shard/1"]}
     submitted({first: asdict(RUNS[0]), second: asdict(RUNS[1])}, jobs, needs=needs)
-    monkeypatch.setattr("slurm.status.queue", lambda: {str(number): Queued("PENDING", "") for number in range(10, 15)})
+    monkeypatch.setattr(
+        "slurm.status.fetch_queue", lambda: {str(number): Queued("PENDING", "") for number in range(10, 15)}
+    )
     monkeypatch.setattr("slurm.status.find_parent_stage", lambda name: stages[1] if name == "shard/1" else "")
     asked: list[str] = []
     monkeypatch.setattr("slurm.start.scancel", asked.extend)

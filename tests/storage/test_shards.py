@@ -15,7 +15,15 @@ from repro.batches import surrogate
 from repro.pipeline.stages import StageGraph
 from repro.spec import Run, base
 from repro.storage.paths import CHECKOUT
-from repro.storage.shards import Part, find_stage, left_shards, list_shards, make_shard, merge_shards, needless_shards
+from repro.storage.shards import (
+    Part,
+    find_stage,
+    list_redundant_shards,
+    list_shard_folders,
+    list_shards,
+    make_shard,
+    merge_shards,
+)
 from repro.storage.stages import STAGE_FILE, Stage
 from tests.batches.test_surrogate import Listed
 
@@ -66,7 +74,7 @@ def test_shards_give_the_same_bytes(
         parts = [contents(shard.build()) for shard in list_shards(whole, num_shards)]
         assert len({str(part) for part in parts}) == num_shards, "each made another part"
         assert contents(whole.build()) == expected[kind], kind
-        assert not list(left_shards(whole.path)), "shards are removed once they are joined"
+        assert not list(list_shard_folders(whole.path)), "shards are removed once they are joined"
         assert list_shards(whole, num_shards)[0].is_built, "nothing is made again for a whole that is there"
 
 
@@ -141,9 +149,9 @@ def test_name_finds_its_shard(own_home: Path) -> None:
     assert find_stage(shard.title, (stage.needs[0], stage)).path == shard.path
     assert find_stage(stage.title, (stage,)) is stage
     shard.build()
-    assert not list(needless_shards())
+    assert not list(list_redundant_shards())
     stage.build()
-    assert list(needless_shards()) == [shard.path]
+    assert list(list_redundant_shards()) == [shard.path]
 
 
 def test_a_missing_vector_is_told(tmp_path: Path) -> None:
