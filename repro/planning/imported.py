@@ -40,7 +40,8 @@ LEAST_OF_A_TENTH = 0.8  # hashing gives about a tenth. Below this share of it, a
 FEW_QUERIES = 50
 """Number of queries for an interval of ±10 points, if differences per query have a standard deviation of 35."""
 LENGTHS, MOST_CUT = (40, 64, 128), 0.1
-PASSES, MOST_TOKENS = 3, 480 * 128 * 40
+RATED_BATCH = 128
+PASSES, MOST_TOKENS = 3, 480 * RATED_BATCH * 40
 """Length of training from a pretrained encoder: passes over the pairs, and most tokens per side, about half an hour."""
 SENTENCES = {
     "empty": "pairs with an empty side, left out",
@@ -125,6 +126,7 @@ class Planned:
         seconds = dict(zip(self.runs, self.seconds, strict=True))
         for run in self.runs:
             name = "MiniLM as it is" if run.architecture == "surrogate" else run.architecture
+            name += f" from {run.start}" if run.architecture in TRAINED and run.start not in FROM_WORDS else ""
             time = f", about {format_seconds(seconds[run])}" if seconds.get(run) else ""
             lines.append(f"  {run_id(run)}  {name}{_format_length(run)}{time}")
         if any(self.seconds):
@@ -224,7 +226,7 @@ def plan_imported(
     kept = {"kept_weights": "best"} if (folder / SET_APART_FILE).is_file() else {}
     rows = []
     for change in changes:
-        steps = _choose_steps(len(pairs), change["batch_size"], length["max_tokens"]) if length else {}
+        steps = _choose_steps(scale, len(pairs), change["batch_size"], length["max_tokens"]) if length else {}
         contexts = {"test_contexts": "own+null"} if length and change["architecture"] == "contextual" else {}
         rows.append({"scale": scale, **change, **shared, **steps, **kept, **contexts})
     untrained = {"scale": scale, **shared, "num_pairs": None}
@@ -249,10 +251,14 @@ def _choose_length(pairs: Pairs, scale: str) -> dict[str, int]:
     return {"max_tokens": max_tokens}
 
 
-def _choose_steps(num_pairs: int, batch_size: int, max_tokens: int) -> dict[str, int]:
-    """Return the steps of training from a pretrained encoder: `PASSES` over the pairs, but at most `MOST_TOKENS`."""
+def _choose_steps(scale: str, num_pairs: int, batch_size: int, max_tokens: int) -> dict[str, Any]:
+    """Return the steps of training from a pretrained encoder: `PASSES` over the pairs, but at most `MOST_TOKENS`.
+
+    The learning rate of the scale is for batches of `RATED_BATCH` pairs. Smaller batches have noisier gradients.
+    """
     num_steps = max(1, min(PASSES * num_pairs, MOST_TOKENS // max_tokens) // batch_size)
-    return {"num_steps": num_steps, "num_warmup_steps": num_steps // 10}
+    rate = get_scale(scale).fields["learning_rate"] * (batch_size / RATED_BATCH) ** 0.5
+    return {"num_steps": num_steps, "num_warmup_steps": num_steps // 10, "learning_rate": float(f"{rate:.2g}")}
 
 
 def format_evaluation_lines(name: str, progress: Callable[[str], None] = print) -> list[str]:

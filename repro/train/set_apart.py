@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 SET_APART_LOSS = "set_apart_loss"
 """Name of the loss in the log."""
-NUM_MEASUREMENTS, MOST_WORSE = 12, 3
+NUM_MEASUREMENTS, MOST_WORSE = 12, 4
 
 
 def is_measured_after(step: int, num_steps: int) -> bool:
