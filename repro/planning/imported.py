@@ -214,6 +214,7 @@ def plan_imported(
     """
     corpus = find_imported(name)
     check_trainable(name)
+    plan_runs(corpus.found)  # fail now if there are too few pairs, before any are held out
     folder = make_corpus_stage(corpus.corpus).build(progress)
     told = json.loads((folder / "report.json").read_text(encoding="utf-8"))
     pairs = read_pairs(folder / TRAIN_FILE)
