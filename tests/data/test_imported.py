@@ -24,7 +24,7 @@ from repro.execute import execute
 from repro.pipeline.corpora import check_available, describe_corpus, load_run_suite, make_corpus_stage
 from repro.planning.imported import format_held_out_line, plan_imported
 from repro.records.lookup import read_runs
-from repro.spec import MTEB_SUITES, TRAINED, base
+from repro.spec import MTEB_SUITES, TRAINED, Run, base
 from repro.spec.identity import run_id
 from repro.spec.scales import get_scale
 from repro.storage.lease import acquire, lease_folder
@@ -205,6 +205,26 @@ def test_an_import_that_was_killed_before_it_was_planned_is_gone_on_with(
     [command] = re.findall("`repro data (.*?)`", str(typed(*words).exception))
     done = typed(*command.split(), "--scale", "smoke")
     assert done.exit_code == 0 and "the runs are in" in done.output
+
+
+@pytest.mark.parametrize(("words", "scale"), [([], "mini"), (["--from-words"], "desk"), (["--scale", "lab"], "lab")])
+def test_models_start_from_minilm_by_default(tmp_path: Path, words: list[str], scale: str) -> None:
+    """The name is that of the file. From MiniLM, steps follow from the number of pairs, and no text is cut short."""
+    done = typed("import", str(write_pairs_file(tmp_path / "My pairs.jsonl", 600)), *words)
+    assert done.exit_code == 0, done.exception
+    runs = [run for run in read_runs(get_corpora_folder() / f"my-pairs/my-pairs-{scale}.json") if is_trained(run)]
+    assert {run.scale for run in runs} == {scale} and {run.start for run in runs} == {get_scale(scale).fields["start"]}
+    steps = {run.num_steps for run in runs}
+    if scale != "mini":
+        assert steps == {get_scale(scale).fields["num_steps"]}
+        return
+    num_pairs = len(read_pairs(make_corpus_stage("my-pairs").path / "train.arrow"))
+    assert steps == {3 * num_pairs // runs[0].batch_size} and {run.max_tokens for run in runs} == {40}
+    assert {run.learning_rate for run in runs} == {5e-5} and runs[0].batch_size == 32
+
+
+def is_trained(run: Run) -> bool:
+    return run.architecture in TRAINED
 
 
 def test_manifests_are_written_for_corpora_that_have_some_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
