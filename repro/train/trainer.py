@@ -103,7 +103,8 @@ def _train(inputs: Inputs, folder: Path, should_stop: Callable[[], bool], progre
     if rank() == 0 and not steps_done(folder):
         for line in count_tokens(inputs.pairs, run).lines():
             progress(line)
-    report = make_step_reporter(settings.num_steps, steps_done(folder), progress)
+    num_done = steps_done(folder)
+    report = make_step_reporter(settings.num_steps, num_done, progress)
     state = train(model, data, settings, folder=folder, should_stop=should_stop, on_step=report)
     left_out = sampler.left_out
     provenance = {
@@ -128,6 +129,7 @@ def _train(inputs: Inputs, folder: Path, should_stop: Callable[[], bool], progre
             "num_pairs": len(data.set_apart.queries),
             "ended_early": state.has_ended,
         }
+    if data.set_apart is not None and state.best_loss is not None and state.step > num_done:
         ended = f"training ended after step {state.step} of {settings.num_steps}; " if state.has_ended else ""
         progress(
             f"  {ended}kept the weights of step {state.best_step}, with the lowest loss ({state.best_loss:.3f}) on the "
@@ -152,11 +154,13 @@ def make_step_reporter(
     """
     started = clock()
     reported, before, share = started, started, max(1, (num_steps - num_done) // LEAST_LINES)
-    if 0 < num_done < num_steps:
-        progress(f"  resuming after step {num_done} of {num_steps}")
+    is_resumed = 0 < num_done < num_steps
 
     def report(line: dict[str, Any]) -> None:
-        nonlocal reported, before
+        nonlocal reported, before, is_resumed
+        if is_resumed:
+            progress(f"  resuming after step {num_done} of {num_steps}")
+            is_resumed = False
         step, now = line["step"], clock()
         is_due = (now - reported) + (now - before) > REPORT_EVERY  # after another step of this length it would be late
         before = now
