@@ -12,7 +12,7 @@ from repro.interop.growth import NEW_SHARES, format_growth, keep_old_documents, 
 from repro.interop.opening import Opened, open_suite
 from tests.interop.test_sentence_transformers import model_of
 
-WORDS = "oak birch fern moss rose ivy reed lily elm ash yew pine".split()
+WORDS = ["oak", "birch", "fern", "moss", "rose", "ivy", "reed", "lily", "elm", "ash", "yew", "pine"]
 IDS = tuple(f"d{n}" for n in range(12))
 PLANTS = Retrieval(
     "plants",
