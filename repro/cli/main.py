@@ -218,16 +218,11 @@ def _show_results(what: Sequence[str], scale: str) -> None:
     from repro.cli.figures import draw_and_report
     from repro.report.artefacts import judgements, make_artefact_views
     from repro.report.formats import render, render_line
-    from repro.report.scores import make_scores_view
     from repro.report.tables import format_summary_line
 
     single, names = split_words(what)
     if single or any(map(is_axis, what)):
-        return (
-            show(what, scale)
-            if names or any(map(is_axis, what))
-            else render(make_scores_view(resolve_runs(what, scale)))
-        )
+        return show(what, scale)
     for experiment in select_sound(resolve_experiments(names), (get_scale(scale).name,)):
         views = {
             name: view for name, view in make_artefact_views(experiment, scale).items() if _is_selected(name, what)
