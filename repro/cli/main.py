@@ -213,7 +213,7 @@ def run(
     _summarise_own_corpora(wanted)
 
 
-def _show_results(what: Sequence[str], scale: str) -> None:
+def _show_results(what: list[str], scale: str) -> None:
     """Print the named artefacts after a run: pictures and other views first, then each table, then a line on claims."""
     from repro.cli.figures import draw_and_report
     from repro.report.artefacts import judgements, make_artefact_views

@@ -18,7 +18,7 @@ from repro.data.beir import Retrieval, Suite
 from repro.evaluate.collections import read_collections, score_headline, search_collection
 from repro.evaluate.contexts import draw_context
 from repro.evaluate.suites import TOP_K
-from repro.model.contextual import ContextualModel
+from repro.model.contextual import ContextualModel, Model
 from repro.report.scores import POINTS
 from repro.report.view import format_signed
 from repro.seeds import generator_for
@@ -46,7 +46,7 @@ class Growth:
 
 
 def measure_growth(
-    model: ContextualModel, suite: Suite, *, seed: int = 0, progress: Callable[[str], None] = print
+    model: Model, suite: Suite, *, seed: int = 0, progress: Callable[[str], None] = print
 ) -> list[Growth]:
     """Return the change for each of `NEW_SHARES`. Raises ValueError for a model that takes no documents."""
     if not isinstance(model, ContextualModel) or model.config.is_blind:

@@ -221,7 +221,7 @@ def plan_imported(
     sizes = np.bincount(pairs.domain_codes, minlength=1).tolist()
     fixed = get_scale(scale).fields
     changes = plan_runs(corpus.found, domain_sizes=sizes, largest_batch=fixed["batch_size"])
-    shared = {"corpus": corpus.corpus, "suite": corpus.name}
+    shared: dict[str, Any] = {"corpus": corpus.corpus, "suite": corpus.name}
     length = _choose_length(pairs, scale) if fixed["start"] not in FROM_WORDS else {}
     shared |= length
     kept = {"kept_weights": "best"} if (folder / SET_APART_FILE).is_file() else {}

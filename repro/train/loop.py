@@ -138,8 +138,8 @@ def train(
     with torch.random.fork_rng(devices=devices), _open_log(folder, state) as log, closing(feeds), unbroken():
         while not _is_finished(state, settings):
             state, line = _run_step(model, optimizer, feeds, settings, state)
-            is_measured = data.set_apart is not None and is_measured_after(state.step, settings.num_steps)
-            if is_measured:
+            is_measured = is_measured_after(state.step, settings.num_steps)
+            if data.set_apart is not None and is_measured:
                 loss = compute_set_apart_loss(model, data.set_apart, settings)
                 state, line = note_loss(folder, state, model, loss), {**line, SET_APART_LOSS: loss}
             if log is not None:
@@ -147,7 +147,11 @@ def train(
                 state = replace(state, log_sha256=log.digest)
             on_step(line)
             stop = any_process(should_stop() or is_asked_to_stop(), model.device) and not _is_finished(state, settings)
-            if stop or is_measured or _is_due(settings, state.step, time.monotonic() - saved_at):
+            if (
+                stop
+                or (data.set_apart is not None and is_measured)
+                or _is_due(settings, state.step, time.monotonic() - saved_at)
+            ):
                 _save_checkpoint(folder, state, model, optimizer, log)
                 remove_worse_weights(folder, state)
                 saved_at = time.monotonic()

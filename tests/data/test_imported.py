@@ -218,7 +218,7 @@ def test_models_start_from_minilm_by_default(tmp_path: Path, words: list[str], s
     if scale != "mini":
         assert steps == {get_scale(scale).fields["num_steps"]}
         return
-    num_pairs = len(read_pairs(make_corpus_stage("my-pairs").path / "train.arrow"))
+    num_pairs = len(read_pairs(make_corpus_stage(runs[0].corpus).path / "train.arrow"))
     assert steps == {3 * num_pairs // runs[0].batch_size} and {run.max_tokens for run in runs} == {40}
     assert {run.learning_rate for run in runs} == {5e-5} and runs[0].batch_size == 32
 

@@ -196,7 +196,7 @@ def test_bm25_is_a_model_and_one_who_is_far_behind_it_is_told(desk: Path) -> Non
     found = json.loads(typed("--model", "bm25", "--json"))
     assert found["metrics"]["zoo/mean/ndcg_at_10"] > 0.5 and found["beside"] == {}
     shown = typed("--model", "plain")
-    assert "points ahead" in shown and "tokens)" in shown and "--scale lab" in shown and "num_steps" in shown
+    assert "points ahead" in shown and "tokens)" in shown and "--scale mini" in shown and "num_steps" in shown
 
 
 def test_a_lead_within_the_interval_or_a_small_one_is_no_reason_for_advice() -> None:
