@@ -140,7 +140,14 @@ def train(
             state, line = _run_step(model, optimizer, feeds, settings, state)
             is_measured = is_measured_after(state.step, settings.num_steps)
             if data.set_apart is not None and is_measured:
-                loss = compute_set_apart_loss(model, data.set_apart, settings)
+                loss = compute_set_apart_loss(
+                    model,
+                    data.set_apart,
+                    seed=settings.seed,
+                    temperature=settings.temperature,
+                    loss=settings.loss,
+                    widths=settings.nested_sizes,
+                )
                 state, line = note_loss(folder, state, model, loss), {**line, SET_APART_LOSS: loss}
             if log is not None:
                 log.append(line)

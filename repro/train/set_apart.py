@@ -11,9 +11,9 @@ The context of a contextual model is drawn from the documents of these pairs, as
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -27,9 +27,6 @@ from repro.train.feed import SetApart
 from repro.train.loss import batch_loss
 from repro.train.parallel import any_process, broadcast_weights, rank
 
-if TYPE_CHECKING:
-    from repro.train.loop import TrainSettings
-
 SET_APART_LOSS = "set_apart_loss"
 """Name of the loss in the log."""
 NUM_MEASUREMENTS, MOST_WORSE = 12, 4
@@ -40,20 +37,21 @@ def is_measured_after(step: int, num_steps: int) -> bool:
     return step == num_steps or step * NUM_MEASUREMENTS // num_steps > (step - 1) * NUM_MEASUREMENTS // num_steps
 
 
-def compute_set_apart_loss(model: Model, pairs: SetApart, settings: TrainSettings) -> float:
-    """Return the mean loss of the pairs set apart, as one batch."""
+def compute_set_apart_loss(
+    model: Model, pairs: SetApart, *, seed: int, temperature: float, loss: str = "infonce", widths: Sequence[int] = ()
+) -> float:
+    """Return the mean loss of the pairs set apart, as one batch. `seed` draws the context."""
     if isinstance(model, ContextualModel):
         if model.config.is_blind:
             context = model.context_from(None)
         else:
-            rows = fill_context(len(pairs.documents), model.config.num_contexts, settings.seed)
+            rows = fill_context(len(pairs.documents), model.config.num_contexts, seed)
             context = model.embed_context(select_tokens(pairs.documents, rows))
         sides = [model.encode_under(tokens, [context])[0] for tokens in pairs]
     else:
         sides = [model.encode_tokens(tokens) for tokens in pairs]
     queries_QD, documents_MD = map(torch.from_numpy, sides)
-    widths, temperature = settings.nested_sizes, settings.temperature
-    found = batch_loss(queries_QD, documents_MD, loss=settings.loss, widths=widths, temperature=temperature)
+    found = batch_loss(queries_QD, documents_MD, loss=loss, widths=widths, temperature=temperature)
     return float(found.loss)
 
 
