@@ -1,6 +1,6 @@
 """Export a contextual model, and search with it under two corpora in a process that cannot import this project.
 
-python examples/contextual.py [MODEL]     MODEL: a run's id or a folder (default: an untrained one)
+python examples/contextual.py [MODEL]     MODEL: the id of a run or a folder. Default: an untrained model.
 """
 
 import json
@@ -9,7 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-# ruff: noqa: E402 (libraries load for seconds: that is said first)
+# ruff: noqa: E402 (importing the libraries takes seconds, so this line is printed first)
 print("loading libraries …", flush=True)
 
 import torch
@@ -24,16 +24,17 @@ WEATHER = ["Rain falls from clouds.", "Snow stays on high hills.", "Wind turns b
 KITCHEN = ["Bread rises in a warm place.", "Coffee is ground before it is brewed.", "Rain water makes good tea."]
 
 
-def untrained() -> ContextualModel:
-    """Build a small model that knows MiniLM's word vectors, and gives words less weight if many documents hold them.
+def make_untrained_model() -> ContextualModel:
+    """Return a small model with MiniLM's word vectors, which weights words by their frequency in the context.
 
-    The weights of words are set here, by their share of the context documents, and not trained.
+    A word that occurs in many context documents counts less. These weights are set here instead of trained.
     """
     sizes = {"hidden_size": 64, "num_heads": 2, "intermediate_size": 128, "num_contexts": 3, "pooling": "frequency"}
     model = build_model(ModelConfig(architecture="contextual", **sizes), start="words", heads="both-identity").eval()
     with torch.no_grad():
         logits_K = model.second_stage_model.frequency_weights.logits_K
-        logits_K[:-1] = torch.linspace(0, -0.3, len(logits_K) - 1)  # the last weight is that of the null context
+        # The last weight is that of the null context.
+        logits_K[:-1] = torch.linspace(0, -0.3, len(logits_K) - 1)
     return model
 
 
@@ -56,7 +57,7 @@ print(json.dumps(found))
 
 def main(folder: Path, source: str | None = None) -> dict[str, dict[str, float]]:
     """Return the score of every text under each corpus as context."""
-    model = untrained() if source is None else open_model(source).model
+    model = make_untrained_model() if source is None else open_model(source).model
     print(f"writing {folder / 'model'} …", flush=True)
     export_sentence_transformers(model, folder / "model")
     query, corpora = "what does rain do?", {"weather": WEATHER, "kitchen": KITCHEN}
