@@ -24,28 +24,31 @@ from repro.interop.sentence_transformers_folder import export_sentence_transform
 from repro.model.config import ModelConfig
 from repro.model.start import build_model
 
-DATASETS = "datasets==3.3.2"  # later versions require a later huggingface-hub
+DATASETS = (  # later versions of datasets require a later huggingface-hub, this one imports aiohttp
+    *("datasets==3.3.2", "aiohttp==3.14.5", "aiosignal==1.4.0", "aiohappyeyeballs==2.7.1", "frozenlist==1.8.0"),
+    *("multidict==7.2.1", "propcache==0.5.4", "yarl==1.25.1", "attrs==26.1.0"),
+)
 VERSIONS: dict[str, tuple[str, ...]] = {
     "3": (
         "sentence-transformers==3.4.1",
         "transformers==4.49.0",
         "tokenizers==0.21.1",
         "huggingface-hub==0.29.3",
-        DATASETS,
+        *DATASETS,
     ),
     "4": (
         "sentence-transformers==4.1.0",
         "transformers==4.52.4",
         "tokenizers==0.21.1",
         "huggingface-hub==0.33.0",
-        DATASETS,
+        *DATASETS,
     ),
     "5": (
         "sentence-transformers==5.1.0",
         "transformers==4.56.2",
         "tokenizers==0.22.1",
         "huggingface-hub==0.35.3",
-        DATASETS,
+        *DATASETS,
     ),
     "6": (),  # the version of this environment
 }

@@ -1,8 +1,10 @@
-"""Export a contextual model, open it with sentence-transformers, and search with two corpora as context.
+"""Export a contextual model, and search with it under two corpora in a process that cannot import this project.
 
 python examples/contextual.py [MODEL]     MODEL: the id of a run or a folder. Default: an untrained model.
 """
 
+import json
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -11,7 +13,6 @@ from pathlib import Path
 print("loading libraries …", flush=True)
 
 import torch
-from sentence_transformers import SentenceTransformer
 
 from repro.interop.opening import open_model
 from repro.interop.sentence_transformers_folder import export_sentence_transformers
@@ -37,27 +38,35 @@ def make_untrained_model() -> ContextualModel:
     return model
 
 
-def main(folder: Path, source: str | None = None) -> dict[str, float]:
-    """Return the score of the same query and document with each corpus as context. The two scores differ."""
+PLAIN = """
+import json, sys
+sys.modules["repro"] = None  # as if this project were not installed
+from sentence_transformers import SentenceTransformer
+folder, corpora, query = json.loads(sys.argv[1])
+model = SentenceTransformer(folder, trust_remote_code=True)
+found = {}
+for name, corpus in corpora.items():
+    model.set_context(corpus, seed=0)
+    every = [text for texts in corpora.values() for text in texts]
+    scores = model.encode_query([query]) @ model.encode_document(every).T
+    found[name] = dict(zip(every, map(float, scores[0])))
+print(json.dumps(found))
+"""
+"""What a reader of the exported folder runs. It needs sentence-transformers alone."""
+
+
+def main(folder: Path, source: str | None = None) -> dict[str, dict[str, float]]:
+    """Return the score of every text under each corpus as context."""
     model = make_untrained_model() if source is None else open_model(source).model
     print(f"writing {folder / 'model'} …", flush=True)
     export_sentence_transformers(model, folder / "model")
-    # The folder contains the code of the model, which needs no installation of this project.
-    opened = SentenceTransformer(str(folder / "model"), trust_remote_code=True)
-    found = {}
-    for name, corpus in (("weather", WEATHER), ("kitchen", KITCHEN)):
-        opened.set_context(corpus, seed=0)
-        query, documents, rain = (
-            encode(texts)
-            for encode, texts in (
-                (opened.encode_query, ["what does rain do?"]),
-                (opened.encode_document, corpus),
-                (opened.encode_document, WEATHER[:1]),
-            )
-        )
-        best = corpus[int((query @ documents.T)[0].argmax())]
-        found[name] = float((query @ rain.T)[0, 0])
-        print(f"{name}: found {best!r}; {WEATHER[0]!r} scores {found[name]:.4f} with this context", flush=True)
+    query, corpora = "what does rain do?", {"weather": WEATHER, "kitchen": KITCHEN}
+    words = [sys.executable, "-c", PLAIN, json.dumps([str(folder / "model"), corpora, query])]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    found: dict[str, dict[str, float]] = json.loads(done.stdout.splitlines()[-1])
+    print(f"{query!r}, cosine under the context weather, kitchen:")
+    for text in sorted(found["weather"], key=lambda text: -found["weather"][text]):
+        print(f"  {found['weather'][text]:.3f}  {found['kitchen'][text]:.3f}  {text}", flush=True)
     return found
 
 

@@ -73,3 +73,14 @@ def format_bytes(num_bytes: float) -> str:
     if num_bytes >= 2**30 / 10:
         return f"{num_bytes / 2**30:,.1f} GiB"
     return f"{num_bytes / 2**20:.0f} MiB" if num_bytes >= 2**20 else f"{num_bytes / 2**10:.0f} KiB"
+
+
+def format_spans(numbers: Iterable[int]) -> str:
+    """Return numbers as spans, for example "3–7, 9"."""
+    spans: list[list[int]] = []
+    for number in sorted(numbers):
+        if spans and number == spans[-1][-1] + 1:
+            spans[-1].append(number)
+        else:
+            spans.append([number])
+    return ", ".join(str(one[0]) if len(one) == 1 else f"{one[0]}–{one[-1]}" for one in spans)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from repro.cli.common import AsJson, Scale, print_json, say, tell
+from repro.cli.common import AsJson, print_json, say, tell
 from repro.text import short
 
 if TYPE_CHECKING:
@@ -20,7 +21,15 @@ if TYPE_CHECKING:
     from repro.planning.imported import Planned
 
 LONGEST_SAMPLE = 300
-Name = Annotated[str, typer.Option(help="name of the corpus in runs: a-z, 0-9, '.', '_', '-'")]
+Name = Annotated[
+    str | None, typer.Option(help="name of the corpus in runs: a-z, 0-9, '.', '_', '-' (default: that of the file)")
+]
+PretrainedScale = Annotated[
+    str | None, typer.Option(help="scale of the runs (default: mini, which starts from MiniLM; desk with --from-words)")
+]
+FromWords = Annotated[
+    bool, typer.Option("--from-words", help="train a small model from word vectors, instead of MiniLM")
+]
 
 
 class _ShowsByDefault(TyperGroup):
@@ -100,7 +109,7 @@ def import_(
     path: Annotated[
         Path, typer.Argument(help="a jsonl, csv, tsv or parquet file, a folder of them, a BEIR folder, zip or tar")
     ],
-    name: Name,
+    name: Name = None,
     query: Annotated[str | None, typer.Option(help="column of queries (default: query, anchor or question)")] = None,
     document: Annotated[
         str | None, typer.Option(help="column of documents (default: document, positive, pos, answer, passage or text)")
@@ -129,7 +138,8 @@ def import_(
     evaluate_on: Annotated[
         Path | None, typer.Option(help="evaluate on this BEIR folder instead of held-out pairs")
     ] = None,
-    scale: Scale = "desk",
+    scale: PretrainedScale = None,
+    from_words: FromWords = False,
     as_json: AsJson = False,
 ) -> None:
     """Import a corpus of pairs: audit it, hold out a part for evaluation, and write a file of runs."""
@@ -138,10 +148,10 @@ def import_(
     from repro.data.paper.local_copies import list_declared
     from repro.pipeline.corpora import CORPORA
     from repro.spec import MTEB_SUITES
-    from repro.spec.scales import get_scale
     from repro.storage.paths import check_home
 
-    get_scale(scale)
+    scale = _choose_scale(scale, from_words=from_words)
+    name = name if name is not None else _make_name(path)
     check_home()
     named = {"query": query, "document": document, "negatives": negatives, "domain": domain, "label": label}
     columns = Columns({part: column for part, column in named.items() if column is not None}, threshold, no_labels)
@@ -149,6 +159,24 @@ def import_(
     options: dict[str, Any] = {"hold_out": hold_out or (), "evaluate_on": evaluate_on, "skip_bad": skip_bad}
     corpus = bring(path, name=name, columns=columns, reserved=reserved, **options)
     _print_plan(_plan_or_undo(corpus, scale, as_json, allow_unknown=allow_unknown), as_json)
+
+
+def _choose_scale(scale: str | None, *, from_words: bool) -> str:
+    """Return the scale of the runs on an imported corpus. Raises ValueError if the options contradict each other."""
+    from repro.spec.scales import SCALES, get_scale
+
+    scales = [name for name, one in SCALES.items() if one.fields["start"] == "words"]
+    if from_words and scale not in (None, *scales):
+        raise ValueError(
+            f"--from-words with --scale {scale}: scales {scales} start from word vectors; give one of both"
+        )
+    return get_scale(scale or ("desk" if from_words else "mini")).name
+
+
+def _make_name(path: Path) -> str:
+    """Return the name of a corpus for a file or folder."""
+    stem = path.resolve().name.partition(".")[0].lower()
+    return re.sub(r"[^a-z0-9._-]+", "-", stem).strip("-._")[:40] or "mine"
 
 
 def _plan_or_undo(
@@ -181,12 +209,14 @@ def _plan_or_undo(
 @data.command()
 def plan(
     name: Annotated[str, typer.Argument(help="name of an imported corpus")],
-    scale: Scale = "desk",
+    scale: PretrainedScale = None,
+    from_words: FromWords = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the audit of an imported corpus, and write a file of runs at a scale: two models and BM25."""
     from repro.planning.imported import plan_imported
 
+    scale = _choose_scale(scale, from_words=from_words)
     _print_plan(plan_imported(name, scale, progress=(lambda line: None) if as_json else say), as_json)
 
 

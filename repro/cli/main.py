@@ -40,7 +40,7 @@ from repro.cli.fields import VERBS as FIELD_VERBS
 from repro.cli.inspect import VERBS as INSPECT_VERBS
 from repro.cli.jobs import VERBS as JOB_VERBS
 from repro.cli.search import VERBS as SEARCH_VERBS
-from repro.records.lookup import resolve_experiments, resolve_runs, split_words
+from repro.records.lookup import describe_seeds, resolve_experiments, resolve_runs, split_words
 from repro.report.formats import console_here
 from repro.report.names import format_title
 from repro.spec import Figure, Run
@@ -172,7 +172,8 @@ def plan(
     )
     if as_json:
         return print_json(made.as_dict() | {"beyond_profile": list(beyond(made, shape))})
-    for line in (*made.lines(), *beyond(made, shape)):
+    seeds = [] if seed or all_seeds or unpublished else describe_seeds(what, scale)
+    for line in (*seeds, *made.lines(), *beyond(made, shape)):
         print(line)
 
 
@@ -208,8 +209,36 @@ def run(
         for number, one in enumerate(missing, 1):
             say(f"run {number} of {len(missing)}: {run_id(one)} ({format_overrides(one)})")
             run_here(one, progress=say)
-    show(what, scale)
+    _show_results(what, scale)
     _summarise_own_corpora(wanted)
+
+
+def _show_results(what: list[str], scale: str) -> None:
+    """Print the named artefacts after a run: pictures and other views first, then each table, then a line on claims."""
+    from repro.cli.figures import draw_and_report
+    from repro.report.artefacts import judgements, make_artefact_views
+    from repro.report.formats import render, render_line
+    from repro.report.tables import format_summary_line
+
+    single, names = split_words(what)
+    if single or any(map(is_axis, what)):
+        return show(what, scale)
+    for experiment in select_sound(resolve_experiments(names), (get_scale(scale).name,)):
+        views = {
+            name: view for name, view in make_artefact_views(experiment, scale).items() if _is_selected(name, what)
+        }
+        for line in draw_and_report(
+            [one for one in experiment.shows if isinstance(one, Figure) and one.name in views], scale
+        ):
+            tell(line)
+        for name in sorted(views, key=lambda name: name in names):
+            render(views[name])
+        if experiment.claims:
+            artefact = experiment.artefacts[0]
+            summary = format_summary_line(judgements(experiment, scale))
+            render_line(
+                f"Claims of {artefact} in the published records: {summary}. `repro check {artefact}` lists them."
+            )
 
 
 def _summarise_own_corpora(runs: Sequence[Run]) -> None:

@@ -17,7 +17,7 @@ from repro.spec.registry import artefacts
 from repro.statistics.judge import Judgement
 from repro.storage.files import whole_file
 from repro.storage.paths import CHECKOUT, get_figures_folder
-from repro.text import count_noun
+from repro.text import count_noun, format_spans
 
 PICTURED, PICTURED_COLUMN, PICTURED_SCALE = "table1", "NDCG@10", "desk"
 """Table, column and scale of the picture on the front page."""
@@ -67,7 +67,6 @@ def draw_gains(scale: str) -> dict[str, str]:
     from figures.gains import THEMES, gains_svg
     from repro.report.artefacts import load_records
     from repro.report.gallery import list_gain_rows
-    from repro.report.names import format_spans
 
     experiment, table = artefacts()[PICTURED]
     assert isinstance(table, Table), f"{PICTURED} is a table"

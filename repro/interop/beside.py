@@ -225,6 +225,6 @@ def advice(found: Sequence[Difference], cut: Mapping[str, float | None], max_tok
         f"BM25 is {-behind[0].points:.1f} points ahead: search text like this with BM25 until the model has learned "
         "more. What helps:",
         f"  longer texts: a larger max_tokens{long}",
-        "  more steps: a larger num_steps in the file of runs",
-        "  a larger scale: `repro data plan NAME --scale lab` for a corpus of your own, `--scale lab` elsewhere",
+        "  a pretrained start: `repro data plan NAME` for a corpus of your own, `--scale mini` elsewhere",
+        "  more steps, if the training loss still falls: a larger num_steps in the file of runs",
     ]

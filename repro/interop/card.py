@@ -49,6 +49,7 @@ def make_model_card(
     *,
     width: int | None = None,
     install: str = "",
+    growth: str = "",
 ) -> str:
     """Return the card as Markdown with its front matter. Unknown facts are marked as unknown.
 
@@ -59,6 +60,7 @@ def make_model_card(
         how_to_use: Lines of Python.
         width: Size that the vectors were cut to.
         install: What a program needs that opens the folder.
+        growth: A sentence on the measured loss under an old context.
     """
     config = opened.ours.config
     limits = [limit for limit in LIMITS if opened.num_contexts or limit != OF_CONTEXTS]
@@ -79,7 +81,7 @@ def make_model_card(
         + "```python\n"
         + "\n".join(how_to_use)
         + "\n```",
-        "## Context\n\n" + _context(opened, library),
+        "## Context\n\n" + _context(opened, library, growth),
         "## Limits\n\n" + "\n".join(f"- {limit.format(**vars(config))}" for limit in limits),
         "## Data\n\n" + _data(opened, records),
         "## Recipe\n\n" + _recipe(opened, records),
@@ -113,14 +115,14 @@ def _corpus(run: Run) -> str:
     return f"the corpus `{run.corpus}`{of}"
 
 
-def _context(opened: Opened, library: str) -> str:
+def _context(opened: Opened, library: str, growth: str) -> str:
     if not opened.num_contexts:
         return "None: a text's vector depends on the text alone."
     lines = [
         f"The context is {opened.num_contexts} documents of the corpus that is searched. Of more documents, so many "
         "are drawn with a seed. Fewer are repeated. Queries and documents are comparable only under the same context.",
         _without_context(opened, library),
-        WHEN_IT_GROWS,
+        " ".join(filter(None, (WHEN_IT_GROWS, growth))),
     ]
     if library != "official":
         lines += [KEPT_WITH_IT]

@@ -67,7 +67,7 @@ def read_documents(source: str, progress: Progress = print) -> Documents:
 
 def _texts_of_suite(source: str, progress: Progress) -> tuple[list[str], int]:
     """Return the documents of every collection of a suite; of an imported corpus, of its training pairs, too."""
-    from repro.data.own.imported import find_imported
+    from repro.data.own.imported import SET_APART_FILE, TRAIN_FILE, find_imported
     from repro.evaluate.collections import read_collections
     from repro.interop.opening import open_suite
     from repro.pipeline.corpora import make_corpus_stage
@@ -75,8 +75,10 @@ def _texts_of_suite(source: str, progress: Progress) -> tuple[list[str], int]:
     found: list[str] = []
     imported = is_imported(source) and not Path(source).is_dir()
     if imported and not find_imported(source).only_evaluates:
-        pairs = read_pairs(make_corpus_stage(find_imported(source).corpus).build(progress) / "train.arrow")
-        found += pairs.texts("document", np.arange(len(pairs)))
+        folder = make_corpus_stage(find_imported(source).corpus).build(progress)
+        for path in filter(Path.is_file, (folder / TRAIN_FILE, folder / SET_APART_FILE)):
+            pairs = read_pairs(path)
+            found += pairs.texts("document", np.arange(len(pairs)))
     collections = read_collections(open_suite(source, progress))
     for one in collections.values():
         found += one.retrieval.documents

@@ -12,7 +12,7 @@ from repro.interop.card import make_model_card
 from repro.interop.named_runs import run_named
 from repro.interop.official.config import write_official_config
 from repro.interop.official.folder import export_official
-from repro.interop.opening import Opened, open_model
+from repro.interop.opening import Opened, open_model, open_suite
 from repro.interop.trained_on import find_training_run, write_trained_on
 from repro.interop.trained_widths import export_warning
 from repro.interop.typed import check_export, check_format, check_width
@@ -53,7 +53,13 @@ INSTALL = {
 
 
 def export_model(
-    source: str, folder: Path, to: str, *, width: int | None = None, progress: Callable[[str], None] = print
+    source: str,
+    folder: Path,
+    to: str,
+    *,
+    width: int | None = None,
+    growth_on: str | None = None,
+    progress: Callable[[str], None] = print,
 ) -> list[str]:
     """Write the model that `source` names into `folder`, whole or not at all; return the lines that open it again.
 
@@ -71,6 +77,7 @@ def export_model(
     opened.ours.to("cpu")
     check_width(opened.ours.architecture, opened.ours.config.hidden_size, to, width)
     check_format(opened.ours.architecture, to)
+    growth = "" if growth_on is None else _measure_growth(opened, growth_on, progress)
     warned = [] if width is None else export_warning(opened, width)
     with whole_folder(folder) as part:
         _write(opened.ours, part, to, width)
@@ -79,11 +86,21 @@ def export_model(
         lines = _how_to_open(opened, folder, to)
         with whole_file(part / CARD) as card:
             use = [*_how_to_open(opened, Path(folder.name), to), "", *_how_to_rank(opened, to)]
-            text = make_model_card(opened, folder.name, to, use, width=width, install=INSTALL[_opener(opened, to)])
+            text = make_model_card(
+                opened, folder.name, to, use, width=width, install=INSTALL[_opener(opened, to)], growth=growth
+            )
             card.write_text(text, encoding="utf-8")
         if folder.is_dir():
             folder.rmdir()  # it is empty; the whole one takes its place
     return [*warned, f"wrote {folder}; open it with", *(f"  {line}" for line in lines)]
+
+
+def _measure_growth(opened: Opened, suite: str, progress: Callable[[str], None]) -> str:
+    """Return the sentence of the card on the loss under an old context, measured on a suite."""
+    from repro.interop.growth import format_growth, measure_growth
+
+    found = open_suite(suite, progress)
+    return format_growth(measure_growth(opened.ours, found, progress=progress), found.name)
 
 
 def _check_run(run: Run, to: str) -> None:

@@ -206,13 +206,13 @@ class ContextualModel(TextEncoder):
             )
         given = as_texts(texts)
         chosen = [given[place] for place in fill_context(len(given), self.config.num_contexts, seed)]
-        return self._embed_context(self.tokenize(chosen, prompt))
+        return self.embed_context(self.tokenize(chosen, prompt))
 
     def set_context_tokens(self, tokens: Tokens) -> None:
         """Set the context to all of these documents, given as tokens with their prompt."""
-        self.context_CE = self._embed_context(tokens)
+        self.context_CE = self.embed_context(tokens)
 
-    def _embed_context(self, tokens: Tokens) -> Tensor:
+    def embed_context(self, tokens: Tokens) -> Tensor:
         """Return the context vectors of documents in float32, (documents × T, E)."""
         pieces = cut_by_length(texts_from(*tokens.pad(range(len(tokens)))).to(self.device), 64)
         with evaluation_mode(self), self.precision():

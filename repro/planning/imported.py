@@ -12,22 +12,37 @@ import numpy as np
 
 from repro.data.beir import load_suite
 from repro.data.own.holdout import LEAST_PAIRS, MOST_DOMAINS, SHARE
-from repro.data.own.imported import GIVEN_FOLDER, ImportedCorpus, check_trainable, find_imported, write_runs
+from repro.data.own.imported import (
+    GIVEN_FOLDER,
+    SET_APART_FILE,
+    TRAIN_FILE,
+    ImportedCorpus,
+    check_trainable,
+    find_imported,
+    write_runs,
+)
 from repro.data.own.importing import plan_runs
-from repro.data.pairs import read_pairs
+from repro.data.pairs import Pairs, read_pairs
 from repro.data.suites import SuiteRules
 from repro.pipeline.corpora import make_corpus_stage
 from repro.pipeline.texts_read import AT_IMPORT, TextsRead, check_vocabulary, count_tokens
+from repro.planning.plan import make_plan
 from repro.records.lookup import read_runs
-from repro.spec import TRAINED, Run
+from repro.spec import TRAINED, Run, base
 from repro.spec.identity import run_id
 from repro.spec.scales import get_scale
+from repro.spec.start import FROM_WORDS
 from repro.storage.files import read_json
-from repro.text import count_noun
+from repro.storage.paths import get_local_records
+from repro.text import count_noun, format_seconds
 
 LEAST_OF_A_TENTH = 0.8  # hashing gives about a tenth. Below this share of it, another limit applied
 FEW_QUERIES = 50
 """Number of queries for an interval of ±10 points, if differences per query have a standard deviation of 35."""
+LENGTHS, MOST_CUT = (40, 64, 128), 0.1
+RATED_BATCH = 128
+PASSES, MOST_TOKENS = 3, 480 * RATED_BATCH * 40
+"""Length of training from a pretrained encoder: passes over the pairs, and most tokens per side, about half an hour."""
 SENTENCES = {
     "empty": "pairs with an empty side, left out",
     "malformed": "rows without a query or document, or with one that is no text, left out",
@@ -55,12 +70,26 @@ class Planned:
     path: Path
     texts: TextsRead | None = None
     was_edited: bool = False  # an edited file of runs existed, and was not overwritten
+    seconds: tuple[float | None, ...] = ()  # estimate per run, None if it is unknown
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as plain values."""
         runs = {run_id(run): {"architecture": run.architecture, "batch_size": run.batch_size} for run in self.runs}
         told = {"corpus": self.corpus.corpus, "file": str(self.path), "file_was_edited": self.was_edited}
         return {**told, "runs": runs, "texts": self.texts and asdict(self.texts), **self.report}
+
+    def _format_sum(self) -> str:
+        """Return the line in which the given rows are trained on, set apart, held out or dropped."""
+        found, left_out = self.corpus.found, dict(self.report["left_out"])
+        apart = [left_out.pop(name, 0) for name in ("set_apart", "with_a_query_set_apart")]
+        held_out = found.num_kept - self.report["num_pairs"] - sum(apart)
+        parts = [
+            f"{self.report['num_pairs']} to train on",
+            f"{held_out} held out for evaluation",
+            f"{sum(apart)} set apart to end training early" + (f" ({apart[1]} for their query)" if apart[1] else ""),
+            f"{found.num_read - found.num_kept} dropped",
+        ]
+        return f"{count_noun(found.num_read, 'row')} given = {' + '.join(parts)}"
 
     def lines(self) -> list[str]:
         """Return it as lines for a reader."""
@@ -93,18 +122,15 @@ class Planned:
             is_part = is_full or found.num_domains > 1
             lines.append(format_held_out_line(held_out, found.num_kept, self.corpus.held_out_domains, is_part=is_part))
         lines += warn_near_duplicates(self.report.get("near_duplicates", {}))
-        left_out = ", ".join(
-            f"{count} {why.replace('_', ' ')}" for why, count in self.report["left_out"].items() if count
-        )
-        lines.append(f"trained on {count_noun(self.report['num_pairs'], 'pair')}; not trained on: {left_out or 'none'}")
-        held = found.num_kept - self.report["num_pairs"]
-        lines.append(
-            f"of {found.num_read} rows given: {self.report['num_pairs']} trained on, {held} held out or with a "
-            f"text that is, {found.num_read - found.num_kept} dropped"
-        )
+        lines.append(self._format_sum())
+        seconds = dict(zip(self.runs, self.seconds, strict=True))
         for run in self.runs:
             name = "MiniLM as it is" if run.architecture == "surrogate" else run.architecture
-            lines.append(f"  {run_id(run)}  {name}{_format_length(run)}")
+            name += f" from {run.start}" if run.architecture in TRAINED and run.start not in FROM_WORDS else ""
+            time = f", about {format_seconds(seconds[run])}" if seconds.get(run) else ""
+            lines.append(f"  {run_id(run)}  {name}{_format_length(run)}{time}")
+        if any(self.seconds):
+            lines.append(f"all runs: about {format_seconds(sum(filter(None, self.seconds)))} on two cores")
         last = next((run_id(run) for run in reversed(self.runs) if run.architecture in TRAINED), "bm25")
         kept = ", which differs from what would be planned, so it is left as it is: remove it to plan again"
         return [
@@ -114,6 +140,12 @@ class Planned:
             f"  repro evaluate --model {last} --suite {self.corpus.name}",
             f"  repro export {last} FOLDER --to sentence-transformers",
         ]
+
+
+def _estimate_seconds(runs: Sequence[Run]) -> tuple[float | None, ...]:
+    """Return the estimated seconds of each run, or None if they are unknown."""
+    estimates = dict(zip((made := make_plan(runs, [get_local_records()])).missing, made.estimates, strict=True))
+    return tuple(estimates[run].seconds if run in estimates and estimates[run].is_known else None for run in runs)
 
 
 def _format_length(run: Run) -> str:
@@ -182,14 +214,22 @@ def plan_imported(
     """
     corpus = find_imported(name)
     check_trainable(name)
+    plan_runs(corpus.found)  # fail now if there are too few pairs, before any are held out
     folder = make_corpus_stage(corpus.corpus).build(progress)
     told = json.loads((folder / "report.json").read_text(encoding="utf-8"))
-    pairs = read_pairs(folder / "train.arrow")
+    pairs = read_pairs(folder / TRAIN_FILE)
     sizes = np.bincount(pairs.domain_codes, minlength=1).tolist()
     fixed = get_scale(scale).fields
     changes = plan_runs(corpus.found, domain_sizes=sizes, largest_batch=fixed["batch_size"])
-    shared = {"corpus": corpus.corpus, "suite": corpus.name}
-    rows = [{"scale": scale, **change, **shared} for change in changes]
+    shared: dict[str, Any] = {"corpus": corpus.corpus, "suite": corpus.name}
+    length = _choose_length(pairs, scale) if fixed["start"] not in FROM_WORDS else {}
+    shared |= length
+    kept = {"kept_weights": "best"} if (folder / SET_APART_FILE).is_file() else {}
+    rows = []
+    for change in changes:
+        steps = _choose_steps(scale, len(pairs), change["batch_size"], length["max_tokens"]) if length else {}
+        contexts = {"test_contexts": "own+null"} if length and change["architecture"] == "contextual" else {}
+        rows.append({"scale": scale, **change, **shared, **steps, **kept, **contexts})
     untrained = {"scale": scale, **shared, "num_pairs": None}
     rows += [{**untrained, "architecture": "bm25"}, {**untrained, "architecture": "surrogate", "surrogate": "minilm"}]
     path = corpus.folder / f"{corpus.name}-{scale}.json"
@@ -200,7 +240,26 @@ def plan_imported(
     texts = count_tokens(pairs, runs[0], AT_IMPORT)
     if not allow_unknown:
         check_vocabulary(texts, corpus.corpus)
-    return Planned(corpus, told, runs, path, texts, was_edited)
+    return Planned(corpus, told, runs, path, texts, was_edited, _estimate_seconds(runs))
+
+
+def _choose_length(pairs: Pairs, scale: str) -> dict[str, int]:
+    """Return the shortest of `LENGTHS` that reads nine documents of ten whole, or the longest of them."""
+    for max_tokens in LENGTHS:
+        found = count_tokens(pairs, base(scale, max_tokens=max_tokens))
+        if found.num_cut <= MOST_CUT * found.num_looked_at:
+            break
+    return {"max_tokens": max_tokens}
+
+
+def _choose_steps(scale: str, num_pairs: int, batch_size: int, max_tokens: int) -> dict[str, Any]:
+    """Return the steps of training from a pretrained encoder: `PASSES` over the pairs, but at most `MOST_TOKENS`.
+
+    The learning rate of the scale is for batches of `RATED_BATCH` pairs. Smaller batches have noisier gradients.
+    """
+    num_steps = max(1, min(PASSES * num_pairs, MOST_TOKENS // max_tokens) // batch_size)
+    rate = get_scale(scale).fields["learning_rate"] * (batch_size / RATED_BATCH) ** 0.5
+    return {"num_steps": num_steps, "num_warmup_steps": num_steps // 10, "learning_rate": float(f"{rate:.2g}")}
 
 
 def format_evaluation_lines(name: str, progress: Callable[[str], None] = print) -> list[str]:

@@ -20,7 +20,7 @@ from repro.spec.scales import ORDER, get_scale
 from repro.spec.validation import check_warmup
 from repro.storage.files import MOST_BYTES, check_regular, json_object, read_json
 from repro.storage.paths import get_corpora_folder, get_local_records, get_published_records, get_sweeps_folder
-from repro.text import short
+from repro.text import format_spans, short
 
 RECORDS = (get_local_records, get_published_records)
 MOST_RUNS = 50_000
@@ -77,6 +77,28 @@ def resolve_runs(
     if lacking or not found:
         raise ValueError(_describe_no_run(names or what or ["all"], names, scale, lacking))
     return split_recorded(found, [get_published_records()])[1] if is_unpublished else found
+
+
+def describe_seeds(what: Sequence[str] | None, scale: str) -> list[str]:
+    """Return a line on the seeds that the artefacts get by default at a scale, and why. Empty without artefacts."""
+    axes = [word for word in what or () if is_axis(word)]
+    single, names = split_words([word for word in what or () if word not in axes])
+    if "seed" in parse_axes(axes) or not (names or not single):
+        return []
+    rows = resolve_experiments(names)
+    every = {run.seed for one in rows for run in one.runs(scale) if is_random(run)}
+    chosen = {run.seed for one in rows for run in one.local_runs(scale) if is_random(run)}
+    if not chosen or chosen == every:
+        return []
+    usual = {seed for one in rows for seed in one.local_seeds}
+    why = (
+        "the default, which keeps a first run short"
+        if chosen & usual
+        else (f"the lowest at scale {scale}, which has no seed {format_spans(usual)}")
+    )
+    return [
+        f"seed {format_spans(chosen)} of {format_spans(every)}: {why}; --seed N plans another, --all-seeds plans all"
+    ]
 
 
 def _check_seeds(seeds: Sequence[int] | None, *, all_seeds: bool, has_artefacts: bool) -> None:

@@ -10,13 +10,13 @@ from functools import lru_cache
 from typing import Any
 
 from repro.records.store import Record
-from repro.report.names import find_artefact, format_heading, format_spans
+from repro.report.names import find_artefact, format_heading
 from repro.report.tables import format_no_records_note, get_metric_path
 from repro.report.view import View, format_mean, format_spread_note
 from repro.spec import FIELDS, Figure, Identity, Pick, Row, Run
 from repro.spec.identity import get_setting_id
 from repro.spec.registry import artefacts
-from repro.text import ABSENT, count_noun, suggestion
+from repro.text import ABSENT, count_noun, format_spans, suggestion
 
 REFERENCES = ("bm25", "surrogate")
 """Systems that are not trained. They have no value on an axis of training, and are drawn as a horizontal line."""

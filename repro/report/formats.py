@@ -112,14 +112,22 @@ def _print_text(view: View) -> None:
         _print_with_sentences(view, console.width)
     else:
         print(textwrap.fill(view.title, console.width, break_on_hyphens=False))
-        for part in _split_columns(view, console.width):
+        is_narrow = console.width < NARROW
+        for part in [_select_columns(view, console.width)] if is_narrow else _split_columns(view, console.width):
             console.print(_make_rich_table(part))
+            if dropped := [name for name in view.header if is_narrow and name not in part.header]:
+                print(textwrap.fill(f"{DROPPED} {', '.join(dropped)}", console.width))
     for note in view.notes:
         console.print(note)
 
 
 ELSEWHERE, GAP, LONG_WORDS = 200, 3, 24
 """Width if the output is no terminal, gap between two columns, and widest column of words before folding."""
+NARROW = 100
+"""Width from which a table that does not fit is printed in parts. On narrower terminals it has fewer columns."""
+FIRST = ("NDCG@10", "mean", "95 %")
+"""Headers of the columns that a narrow terminal shows first. The others follow in order while there is room."""
+DROPPED = "Not shown in a terminal this narrow:"
 INDENT = "    "
 """Indentation of a sentence below its row."""
 
@@ -129,12 +137,38 @@ def _measure_width(view: View, number: int) -> int:
     return max(map(len, [*view.header[number].split(), *(row[number] for row in view.rows), ""]))
 
 
+def _select_columns(view: View, width: int) -> View:
+    """Return the view with the columns that fit into a width: the names of the rows, scores, intervals, then others."""
+    names = len(view.alignment) - len(view.alignment.lstrip("l"))
+    widths = [_get_least_width(view, number) + GAP for number in range(len(view.header))]
+    room = width - sum(widths[:names])
+    # a second column of names, for example whose records, makes room for a number
+    kept = list(range(names))
+    while len(kept) > 1 and room < min(widths[names:], default=0):
+        room += widths[kept.pop()]
+    others = range(names, len(view.header))
+    for number in sorted(others, key=lambda number: _get_priority(view.header[number])):
+        if widths[number] <= room or len(kept) == len(view.header[:1]):
+            kept.append(number)
+            room -= widths[number]
+    return view.with_columns(sorted(kept))
+
+
+def _get_priority(name: str) -> int:
+    return next((place for place, word in enumerate(FIRST) if name.startswith(word)), len(FIRST))
+
+
+def _get_least_width(view: View, number: int) -> int:
+    """Return the width that a column needs. Words are folded, numbers are not."""
+    width = _measure_width(view, number)
+    return min(width, LONG_WORDS) if view.alignment[number] == "l" else width
+
+
 def _split_columns(view: View, width: int) -> Iterator[View]:
     """Yield the view in parts that fit into a width. Each part repeats the leading columns of words."""
     # Leading left-aligned columns hold the names of the rows.
     names = len(view.alignment) - len(view.alignment.lstrip("l"))
-    sides = enumerate(view.alignment)
-    widths = [min(_measure_width(view, n), LONG_WORDS) if side == "l" else _measure_width(view, n) for n, side in sides]
+    widths = [_get_least_width(view, number) for number in range(len(view.header))]
     kept = list(range(names))
     for number in range(names, len(view.header)):
         room = width - sum(widths[n] + GAP for n in [*kept, number])

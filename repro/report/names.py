@@ -55,14 +55,3 @@ def find_artefact(claim: str, artefacts: Sequence[str]) -> str:
     found = re.match(r"([A-Z]+)(\d+)\.", claim)
     name = f"{LETTERS.get(found[1], '')}{found[2]}" if found else ""
     return name if name in artefacts else artefacts[0]
-
-
-def format_spans(seeds: Sequence[int]) -> str:
-    """Return numbers as spans, for example "3–7, 9"."""
-    spans: list[list[int]] = []
-    for seed in sorted(seeds):
-        if spans and seed == spans[-1][-1] + 1:
-            spans[-1].append(seed)
-        else:
-            spans.append([seed])
-    return ", ".join(str(one[0]) if len(one) == 1 else f"{one[0]}–{one[-1]}" for one in spans)

@@ -119,6 +119,7 @@ def _format_verdict(best: System, other: System) -> str:
 def _list_hints(best: System, ahead: Sequence[System]) -> list[str]:
     """Return hints from the training loss, the start weights and the number of queries."""
     run, loss = best.record.run, best.record.metrics.get("train/loss")
+    kept = best.record.provenance.get("training", {}).get("kept_weights")
     hints = []
     if len(best.values_Q) < FEW_QUERIES:
         hints.append(f"{count_noun(len(best.values_Q), 'query', 'queries')} give wide intervals: hold out more pairs")
@@ -126,7 +127,12 @@ def _list_hints(best: System, ahead: Sequence[System]) -> list[str]:
         hints.append(f"search with {ahead[0].name} until the model has learned more from further pairs")
     elif ahead:
         hints.append('start from a pretrained encoder: "start": "minilm" in the file of runs')
-    if ahead and loss is not None:
+    if ahead and kept and kept["step"] < best.record.provenance["training"]["num_steps"]:
+        hints.append(
+            f"the loss on the pairs set apart was lowest after step {kept['step']}: more pairs would help, more steps "
+            "would not"
+        )
+    elif ahead and loss is not None:
         if loss < MEMORIZED_LOSS:
             hints.append(f"the training loss is {loss:.3f}: more pairs would help, more steps would not")
         else:

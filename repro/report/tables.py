@@ -8,12 +8,11 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from repro.records.store import Record
-from repro.report.names import format_spans
 from repro.report.view import View, format_mean, format_signed, format_spread_note
 from repro.spec import FIELDS, TRAINED, Column, Exhibit, Identity, Row, Run, Table, Unit, is_blind
 from repro.spec.artefact import MAIN, MINUTES, PAPERS
 from repro.spec.registry import find_paper
-from repro.text import ABSENT, count_noun, format_number
+from repro.text import ABSENT, count_noun, format_number, format_spans
 
 if TYPE_CHECKING:  # judging loads scipy, which is slow to import
     from repro.statistics.judge import Comparison, Judgement

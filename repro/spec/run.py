@@ -29,6 +29,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "pooling": ("mean", "frequency"),
         "prompts": ("none", "task"),
         "loss": ("infonce", "icl"),
+        "kept_weights": ("last", "best"),
         "protocol": ("full", "rerank", "rerank-bm25"),
         "measure": tuple(MEASURES),
     }
@@ -101,6 +102,7 @@ class Run:
     weight_decay: float
     temperature: float
     max_grad_norm: float
+    kept_weights: str  # of the last step, or of the lowest loss on pairs set apart, which can end training early
     pretraining_corpus: str | None  # corpus of a first phase without hard negatives; None: one phase
     num_pretraining_steps: int | None  # exactly one of these two if there is a first phase
     num_pretraining_epochs: int | None
@@ -277,6 +279,7 @@ PHASE_FIELDS = (
     "mined_negatives",
     "learning_rate",
     "num_warmup_steps",
+    "kept_weights",
 )
 """Fields of the second phase only. The first phase uses the values of the scale."""
 

@@ -70,6 +70,7 @@ SMOKE: dict[str, Any] = {
     "weight_decay": 0.01,
     "temperature": 0.02,
     "max_grad_norm": 1.0,
+    "kept_weights": "last",
     "pretraining_corpus": None,
     "num_pretraining_steps": None,
     "num_pretraining_epochs": None,
@@ -173,6 +174,7 @@ SMALL: dict[str, Any] = {
     "weight_decay": 0.01,  # default of the official code; the paper names "Adam"
     "temperature": 0.02,  # §5, fixed
     "max_grad_norm": 1.0,  # default of the official code's trainer
+    "kept_weights": "last",  # not in the paper; "best" is for imported corpora
     "pretraining_corpus": None,
     "num_pretraining_steps": None,
     "num_pretraining_epochs": None,

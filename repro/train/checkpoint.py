@@ -54,6 +54,11 @@ class TrainState:
     log_sha256: str = ""  # of the log up to this step, "" if unknown
     chunks: str = ""  # chunk sizes in the format of REPRO_CHUNKS, "" in old checkpoints
     sittings: Sequence[Mapping[str, Any]] = ()  # one entry per session, empty in old checkpoints
+    best_step: int = 0  # of the lowest loss on the pairs set apart, 0 if there was none yet
+    best_loss: float | None = None
+    num_worse: int = 0  # measurements since then
+    has_ended: bool = False  # before the last step
+    holds_best: bool = False  # the weights are those of `best_step`
 
 
 def write_checkpoint(folder: Path, state: TrainState, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:

@@ -59,7 +59,8 @@ class TrainData:
     """Training pairs as token ids with prompts, and the functions that build batches.
 
     `filter` receives the pair indices of a batch (B,) and covers its documents in the order of the module docstring.
-    The hard negatives of pair n are the rows `negative_rows_NH[n]` of `documents`.
+    The hard negatives of pair n are the rows `negative_rows_NH[n]` of `documents`. `set_apart` are pairs that are not
+    trained on. If they are given, the weights with the lowest loss on them are kept.
     """
 
     queries: Tokens
@@ -67,6 +68,14 @@ class TrainData:
     batches: Batches
     filter: Callable[[np.ndarray], Filtered] | None = None
     negative_rows_NH: np.ndarray | None = None
+    set_apart: SetApart | None = None
+
+
+class SetApart(NamedTuple):
+    """Pairs that are not trained on, as token ids with prompts. Query n belongs to document n, and none repeats."""
+
+    queries: Tokens
+    documents: Tokens
 
 
 class Batch(NamedTuple):

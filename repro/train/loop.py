@@ -54,6 +54,14 @@ from repro.train.parallel import (
     gather_with_gradient,
     rank,
 )
+from repro.train.set_apart import (
+    SET_APART_LOSS,
+    compute_set_apart_loss,
+    is_measured_after,
+    load_best_weights,
+    note_loss,
+    remove_worse_weights,
+)
 from repro.train.sharing import batches_are_sharded
 from repro.train.switches import Switches
 
@@ -115,7 +123,7 @@ def train(
     prepare(model, settings.switches)
     optimizer = optimizer_for(model, settings)
     state = _resume(folder, settings, data, model, optimizer)
-    if state.step < settings.num_steps:
+    if not _is_finished(state, settings):
         state = replace(state, chunks=settings.chunks.words)
         state = replace(
             state, sittings=[*state.sittings, describe_session(state.step, settings.switches, count_processes())]
@@ -128,19 +136,44 @@ def train(
     # Training seeds the global generators, so restore them for the caller afterwards.
     feeds, devices = _iter_feeds(model, data, settings, state.step), range(torch.cuda.device_count())
     with torch.random.fork_rng(devices=devices), _open_log(folder, state) as log, closing(feeds), unbroken():
-        while state.step < settings.num_steps:
+        while not _is_finished(state, settings):
             state, line = _run_step(model, optimizer, feeds, settings, state)
+            is_measured = is_measured_after(state.step, settings.num_steps)
+            if data.set_apart is not None and is_measured:
+                loss = compute_set_apart_loss(
+                    model,
+                    data.set_apart,
+                    seed=settings.seed,
+                    temperature=settings.temperature,
+                    loss=settings.loss,
+                    widths=settings.nested_sizes,
+                )
+                state, line = note_loss(folder, state, model, loss), {**line, SET_APART_LOSS: loss}
             if log is not None:
                 log.append(line)
                 state = replace(state, log_sha256=log.digest)
             on_step(line)
-            stop = any_process(should_stop() or is_asked_to_stop(), model.device) and state.step < settings.num_steps
-            if stop or _is_due(settings, state.step, time.monotonic() - saved_at):
+            stop = any_process(should_stop() or is_asked_to_stop(), model.device) and not _is_finished(state, settings)
+            if (
+                stop
+                or (data.set_apart is not None and is_measured)
+                or _is_due(settings, state.step, time.monotonic() - saved_at)
+            ):
                 _save_checkpoint(folder, state, model, optimizer, log)
+                remove_worse_weights(folder, state)
                 saved_at = time.monotonic()
             if stop:
                 raise Interrupted(f"stopped after step {state.step} of {settings.num_steps}; the checkpoint is written")
+        if state.best_step and not state.holds_best:
+            load_best_weights(folder, state, model)
+            state = replace(state, holds_best=True)
+            _save_checkpoint(folder, state, model, optimizer, log)
+            remove_worse_weights(folder, state)
     return state
+
+
+def _is_finished(state: TrainState, settings: TrainSettings) -> bool:
+    return state.has_ended or state.step >= settings.num_steps
 
 
 def optimizer_for(model: Model, settings: TrainSettings) -> torch.optim.Optimizer:

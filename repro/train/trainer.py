@@ -16,12 +16,17 @@ import torch
 
 from repro.batches.mixing import MixedSampler
 from repro.batches.sampler import BatchSampler
-from repro.data.tokens import load_tokenizer
+from repro.data.own.holdout import SET_APART_FROM
+from repro.data.own.imported import SET_APART_FILE, is_imported
+from repro.data.pairs import read_pairs
+from repro.data.tokens import load_tokenizer, tokenize
+from repro.data.wording import near_form
 from repro.model.config import ModelConfig
 from repro.model.contextual import Model
 from repro.model.start import build_model, fit_to_start
 from repro.pipeline.inputs import Inputs
 from repro.pipeline.needs import domain_codes, get_tokenizer_name, list_domain_names
+from repro.pipeline.prompting import SIDES, PromptedTexts
 from repro.pipeline.texts_read import count_tokens
 from repro.spec import Run, get_first_phase, nested_widths
 from repro.spec.identity import get_training_id
@@ -33,9 +38,10 @@ from repro.text import count_noun
 from repro.train.batch_view import BatchViewer
 from repro.train.checkpoint import list_switches, read_chunks, read_metrics, read_sessions, steps_done
 from repro.train.chunks import ChunkSizes, chunks_for, read_chunks_variable
-from repro.train.feed import Filtered, TrainData
+from repro.train.feed import Filtered, SetApart, TrainData
 from repro.train.loop import TrainSettings, measure_gpu_bytes, train
 from repro.train.parallel import any_process, count_processes, join_processes, rank
+from repro.train.set_apart import SET_APART_LOSS
 from repro.train.sharing import explain_indivisible
 from repro.train.switches import switches_here
 
@@ -97,11 +103,12 @@ def _train(inputs: Inputs, folder: Path, should_stop: Callable[[], bool], progre
     if rank() == 0 and not steps_done(folder):
         for line in count_tokens(inputs.pairs, run).lines():
             progress(line)
-    report = make_step_reporter(settings.num_steps, steps_done(folder), progress)
+    num_done = steps_done(folder)
+    report = make_step_reporter(settings.num_steps, num_done, progress)
     state = train(model, data, settings, folder=folder, should_stop=should_stop, on_step=report)
     left_out = sampler.left_out
     provenance = {
-        "num_steps": settings.num_steps,
+        "num_steps": state.step,
         "num_batches_an_epoch": len(sampler),
         "id": settings.run_id,
         "num_pairs": len(inputs.pairs),
@@ -115,13 +122,26 @@ def _train(inputs: Inputs, folder: Path, should_stop: Callable[[], bool], progre
         provenance["clusters_fitted_on_samples"] = sampled
     provenance |= {"switches": words} if (words := list_switches(state.sittings)) else {}
     provenance |= {"chunks": settings.chunks.words} if settings.chunks != ChunkSizes() else {}
+    if data.set_apart is not None:
+        provenance["kept_weights"] = {
+            "step": state.best_step,
+            "loss": state.best_loss,
+            "num_pairs": len(data.set_apart.queries),
+            "ended_early": state.has_ended,
+        }
+    if data.set_apart is not None and state.best_loss is not None and state.step > num_done:
+        ended = f"training ended after step {state.step} of {settings.num_steps}; " if state.has_ended else ""
+        progress(
+            f"  {ended}kept the weights of step {state.best_step}, with the lowest loss ({state.best_loss:.3f}) on the "
+            f"{count_noun(len(data.set_apart.queries), 'pair')} set apart"
+        )
     if inputs.first_phase is not None:
         provenance["first_phase"] = first = get_training_id(inputs.first_phase.run)
         provenance["first_phase_sittings"] = read_sessions(run_folder(first))
     # Rank 0 writes the log. Other nodes may not see its last lines yet and do not need them.
     if rank() > 0:
         return model.eval(), Summary({}, {}, provenance)
-    return model.eval(), summarise(read_metrics(folder, settings.num_steps), provenance)
+    return model.eval(), summarise(read_metrics(folder, state.step), provenance)
 
 
 def make_step_reporter(
@@ -134,21 +154,24 @@ def make_step_reporter(
     """
     started = clock()
     reported, before, share = started, started, max(1, (num_steps - num_done) // LEAST_LINES)
-    if 0 < num_done < num_steps:
-        progress(f"  resuming after step {num_done} of {num_steps}")
+    is_resumed = 0 < num_done < num_steps
 
     def report(line: dict[str, Any]) -> None:
-        nonlocal reported, before
+        nonlocal reported, before, is_resumed
+        if is_resumed:
+            progress(f"  resuming after step {num_done} of {num_steps}")
+            is_resumed = False
         step, now = line["step"], clock()
         is_due = (now - reported) + (now - before) > REPORT_EVERY  # after another step of this length it would be late
         before = now
-        if not is_due and (step - num_done) % share and step != num_steps:
+        apart = f", {line[SET_APART_LOSS]:.3f} on the pairs set apart" if SET_APART_LOSS in line else ""
+        if not (is_due or apart) and (step - num_done) % share and step != num_steps:
             return
         reported = now
         minutes = (now - started) / (step - num_done) * (num_steps - step) / 60
         left = f"about {minutes:.0f} min left" if minutes >= 1 else "less than a minute left"
         progress(
-            f"  step {step}/{num_steps}: loss {line['loss']:.3f}, accuracy {line['accuracy']:.3f}, "
+            f"  step {step}/{num_steps}: loss {line['loss']:.3f}{apart}, accuracy {line['accuracy']:.3f}, "
             f"{line['pairs_per_second']:.0f} pairs/s" + (f", {left}" if step < num_steps else "")
         )
 
@@ -169,6 +192,7 @@ def prepare_training(
         sampler,
         build_filter(inputs),
         negative_rows_NH=inputs.negatives,
+        set_apart=load_set_apart(inputs) if run.kept_weights == "best" else None,
     )
     if inputs.known_positives is not None:
         progress(f"  {inputs.known_positives.describe()}")
@@ -181,6 +205,34 @@ def prepare_training(
         num_texts=run.batch_size * (2 + run.num_hard_negatives),
     )
     return model, data, replace(settings, chunks=chunks), sampler
+
+
+def load_set_apart(inputs: Inputs) -> SetApart:
+    """Load the pairs of an imported corpus that are set apart. A repeated query or document is left out.
+
+    Raises ValueError if the corpus has none.
+    """
+    run, path = inputs.run, inputs.graph.corpus.path / SET_APART_FILE
+    if not path.is_file():
+        raise ValueError(explain_none_set_apart(run.corpus))
+    pairs, tokenizer = read_pairs(path), load_tokenizer(get_tokenizer_name(run))
+    seen: set[str] = set()
+    rows: list[int] = []
+    for row, texts in enumerate(zip(*(pairs.texts(side, np.arange(len(pairs))) for side in SIDES), strict=True)):
+        forms = {near_form(text) for text in texts}
+        if not forms & seen:
+            rows.append(row)
+            seen |= forms
+    sides = (PromptedTexts(pairs, side, run.prompts, run.corpus).texts(np.array(rows)) for side in SIDES)
+    return SetApart(*(tokenize(texts, tokenizer, run.max_tokens) for texts in sides))
+
+
+def explain_none_set_apart(corpus: str) -> str:
+    """Return the error message for a corpus without pairs set apart."""
+    return (
+        f"kept_weights='best': corpus {corpus!r} has no pairs set apart, which only imported corpora of at least "
+        f"{SET_APART_FROM} documents have: use kept_weights='last'"
+    )
 
 
 def _compute_free_share() -> int | None:
@@ -200,6 +252,7 @@ def models_along(inputs: Inputs, steps: Sequence[int], folder: Path) -> Iterator
         raise ValueError("the models along a training are made by one process: run this measure on one GPU")
     shutil.rmtree(folder, ignore_errors=True)
     model, data, settings, _ = prepare_training(inputs, lambda: False, lambda line: None)
+    data = replace(data, set_apart=None)  # the weights of each step are wanted
     reached = [0]
 
     def note(line: dict[str, Any]) -> None:
@@ -253,6 +306,8 @@ def check_model(run: Run) -> None:
     or REPRO_CHUNKS is invalid.
     """
     switches_here(), read_chunks_variable()
+    if run.kept_weights == "best" and not is_imported(run.corpus):
+        raise ValueError(explain_none_set_apart(run.corpus))
     for phase in (run, get_first_phase(run)):
         # Runs in epochs can be checked only if the number of batches is known.
         if phase is not None and phase.num_steps is not None:

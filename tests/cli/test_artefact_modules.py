@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -34,7 +35,9 @@ def test_module_runs_and_prints_artefact(smoke: tuple[Path, subprocess.Completed
     home, done = smoke
     assert done.returncode == 0, done.stderr
     assert "9 runs asked for, 0 recorded, 9 to run at scale smoke" in done.stdout
-    assert "contextual architecture" in done.stdout and "claims need another scale" in done.stdout
+    *_, table, claims = re.split(r"\n(?=table1|Claims of)", done.stdout.rstrip())
+    assert table.startswith("table1 at scale smoke") and "contextual architecture" in table, "it ends with its table"
+    assert claims.startswith("Claims of table1") and "\n" not in claims
     assert len(list((home / "records").glob("*.json"))) == 9
 
 

@@ -16,13 +16,15 @@ from typer.testing import CliRunner
 from repro.cli.main import app
 from repro.data.beir import Retrieval, Suite, load_beir, write_beir_folder
 from repro.data.own import imported
+from repro.data.own.holdout import select_set_apart
 from repro.data.own.imported import ImportedCorpus, bring, find_imported, imported_corpora, is_imported
-from repro.data.pairs import read_pairs
+from repro.data.pairs import Row, read_pairs
+from repro.data.wording import near_form
 from repro.execute import execute
 from repro.pipeline.corpora import check_available, describe_corpus, load_run_suite, make_corpus_stage
 from repro.planning.imported import plan_imported
 from repro.records.lookup import read_runs
-from repro.spec import MTEB_SUITES, base
+from repro.spec import MTEB_SUITES, TRAINED, Run, base
 from repro.spec.identity import run_id
 from repro.spec.scales import get_scale
 from repro.storage.lease import acquire, lease_folder
@@ -53,7 +55,7 @@ def test_imported_corpus_has_pairs_and_suite(tmp_path: Path) -> None:
     check_available([run])
     folder = make_corpus_stage(run.corpus).build()
     told = json.loads((folder / "report.json").read_text())
-    assert len(read_pairs(folder / "train.arrow")) == told["num_pairs"] == 400 - told["left_out"]["evaluated"]
+    assert len(read_pairs(folder / "train.arrow")) == told["num_pairs"] == 400 - sum(told["left_out"].values())
     assert {dataset.name for dataset in load_run_suite(run).datasets} == {"all"} == set(told["suite"])
     assert describe_corpus(corpus.corpus, 1, quiet)["num_domains"] == 2
     assert imported_corpora() == {"mine": corpus} and is_imported("mine") and not is_imported("desk")
@@ -203,6 +205,27 @@ def test_import_killed_before_plan_resumes(tmp_path: Path, monkeypatch: pytest.M
     assert done.exit_code == 0 and "the runs are in" in done.output
 
 
+@pytest.mark.parametrize(("words", "scale"), [([], "mini"), (["--from-words"], "desk"), (["--scale", "lab"], "lab")])
+def test_models_start_from_minilm_by_default(tmp_path: Path, words: list[str], scale: str) -> None:
+    """The name is that of the file. From MiniLM, steps follow from the number of pairs, and no text is cut short."""
+    done = typed("import", str(write_pairs_file(tmp_path / "My pairs.jsonl", 600)), *words)
+    assert done.exit_code == 0, done.exception
+    runs = [run for run in read_runs(get_corpora_folder() / f"my-pairs/my-pairs-{scale}.json") if is_trained(run)]
+    assert {run.scale for run in runs} == {scale} and {run.start for run in runs} == {get_scale(scale).fields["start"]}
+    steps = {run.num_steps for run in runs}
+    if scale != "mini":
+        assert steps == {get_scale(scale).fields["num_steps"]}
+        return
+    num_pairs = len(read_pairs(make_corpus_stage(runs[0].corpus).path / "train.arrow"))
+    assert steps == {3 * num_pairs // runs[0].batch_size} and {run.max_tokens for run in runs} == {40}
+    rates = [1e-4 * (run.batch_size / 128) ** 0.5 for run in runs]
+    assert [run.learning_rate for run in runs] == pytest.approx(rates, rel=0.05)
+
+
+def is_trained(run: Run) -> bool:
+    return run.architecture in TRAINED
+
+
 def test_manifests_are_written_if_known(monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[Any] = []
     monkeypatch.setattr("repro.data.mined.manifests.write_manifests", lambda *of: written.append(of))
@@ -334,14 +357,44 @@ def test_held_out_queries_search_everything(tmp_path: Path) -> None:
     assert len(set(found.queries)) == len(found.queries) > 50
     pairs = read_pairs(make_corpus_stage(corpus.corpus).path / "train.arrow")
     assert not set(pairs.texts("query", range(len(pairs)))) & set(found.queries)
-    assert len(pairs) + planned.report["left_out"]["evaluated"] == 1000
+    assert len(pairs) + sum(planned.report["left_out"].values()) == 1000
+
+
+def test_pairs_set_apart_share_no_text(tmp_path: Path) -> None:
+    """They share no text with training or with evaluated queries, and every given row is counted once."""
+    rows = [{"query": f"About {n // 2}!", "document": f"thing {n} of all"} for n in range(900)]
+    rows += [{"query": "about 7", "document": "thing 15, of all"}, {"query": "about 7", "document": ""}]
+    (tmp_path / "x.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    corpus = bring(tmp_path / "x.jsonl", name="mine")
+    planned = plan_imported("mine", "smoke", quiet)
+    folder = make_corpus_stage(corpus.corpus).path
+    trained, apart = (read_pairs(folder / name) for name in ("train.arrow", "set_apart.arrow"))
+    found = [
+        {near_form(text) for side in ("query", "document") for text in pairs.texts(side, range(len(pairs)))}
+        for pairs in (trained, apart)
+    ]
+    evaluated = load_beir(suite_of_built(corpus).datasets[0].path)
+    assert not found[0] & found[1] and not {near_form(text) for text in evaluated.queries} & (found[0] | found[1])
+    counts = planned.report["left_out"]
+    assert len(apart) == counts["set_apart"] >= 32 and counts["with_a_query_set_apart"] > 0
+    assert len(trained) + sum(counts.values()) == corpus.found.num_kept == 901
+    given, parts = next(line for line in planned.lines() if " given = " in line).split(" given = ")
+    assert sum(int(part.split()[0]) for part in parts.split(" + ")) == int(given.split()[0]) == 902
+    assert {run.kept_weights for run in planned.runs if run.architecture in TRAINED} == {"best"}
+
+
+@pytest.mark.parametrize(("num_documents", "num_queries"), [(300, 300), (900, 3)])
+def test_few_documents_are_not_set_apart(num_documents: int, num_queries: int) -> None:
+    """With few documents, or if most pairs would be lost, all pairs are trained on."""
+    rows = [Row(str(n), f"about {n % num_queries}", f"thing {n}", "a", "a", ()) for n in range(num_documents)]
+    assert not select_set_apart(lambda: rows)
 
 
 def test_older_imports_keep_their_suite(tmp_path: Path) -> None:
     """A corpus without a recipe in its file is cut as it was: held-out documents alone are searched."""
     corpus = bring(write_pairs_file(tmp_path / "x.jsonl"), name="mine")
     content = json.loads((corpus.folder / "corpus.json").read_text())
-    assert content.pop("recipe") == 5 and "recipe 5" in corpus.origin
+    assert content.pop("recipe") == 6 and "recipe 6" in corpus.origin
     (corpus.folder / "corpus.json").write_text(json.dumps(content))
     old = imported_corpora()["mine"]
     assert old.origin == f"recipe 4, {old.digest[:12]}"

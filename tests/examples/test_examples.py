@@ -15,7 +15,9 @@ from repro.data.beir import load_beir, write_beir_folder
 from repro.interop.sentence_transformers_folder import open_sentence_transformers
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples"
-NAMES = ("beir_search", "biencoder", "contextual", "contextual_trainer", "mteb_contexts", "own_corpus")
+NAMES = (
+    *("beir_search", "biencoder", "contextual", "contextual_trainer", "grid", "mteb_contexts", "own_corpus", "search"),
+)
 
 
 @pytest.fixture
@@ -72,8 +74,8 @@ def test_contextual_scores_depend_on_corpus(
     example: Callable[[str], ModuleType], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = example("contextual").main(tmp_path)
-    assert abs(found["weather"] - found["kitchen"]) > 1e-5
-    assert capsys.readouterr().out.count("found '") == 2
+    assert all(abs(found["weather"][text] - score) > 1e-5 for text, score in found["kitchen"].items())
+    assert capsys.readouterr().out.count("  0.") >= len(found["weather"])
 
 
 def test_mteb_measures_the_three_contexts(
@@ -100,9 +102,30 @@ def test_own_corpus_becomes_a_model(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setenv("REPRO_HOME", str(tmp_path / "out"))  # so that it is put back
-    example("own_corpus").main(tmp_path, num_steps=4)
+    monkeypatch.setenv("REPRO_HOME", str(tmp_path / "out"))  # restored afterwards
+    summary = example("own_corpus").main(tmp_path, num_pairs=500, scale="smoke", num_steps=4)
     shown = capsys.readouterr().out
-    assert "600 pairs read" in shown and "own − bm25" in shown
-    theirs = open_sentence_transformers(tmp_path / "mine")
-    assert theirs.encode(["a question"], prompt_name="query", context=["a text"]).shape == (1, 32)
+    assert "500 rows given" in shown and all(name in shown for name in ("your biencoder", "BM25", "MiniLM as it is"))
+    assert " wins over " in summary[0]
+    theirs = open_sentence_transformers(tmp_path / "docstrings")
+    assert theirs.encode(["a question"], prompt_name="query").shape == (1, 32)
+
+
+def test_search_finds_documents(
+    example: Callable[[str], ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A query that is a document finds it, with the model as it is and adapted to the corpus."""
+    monkeypatch.setenv("REPRO_HOME", str(tmp_path / "out"))
+    query = [row["document"] for _, row in zip(range(40), example("own_corpus").iter_docstrings(), strict=False)][7]
+    found = example("search").main(tmp_path, (query,), num_documents=40)
+    assert [rankings[0][0].id for rankings in found.values()] == ["7", "7"]
+
+
+def test_grid_runs_on_the_local_queue(
+    example: Callable[[str], ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each combination has a row with its score."""
+    monkeypatch.setenv("REPRO_HOME", str(tmp_path / "out"))
+    table = example("grid").main(tmp_path, ("learning_rate=1e-3,5e-3",))
+    assert {row[table.header.index("learning_rate")] for row in table.rows} == {"0.001", "0.005"}
+    assert all(float(row[table.header.index("mean")]) > 0 for row in table.rows)

@@ -190,7 +190,7 @@ def test_bm25_lead_gives_advice(desk: Path) -> None:
     found = json.loads(typed("--model", "bm25", "--json"))
     assert found["metrics"]["zoo/mean/ndcg_at_10"] > 0.5 and found["beside"] == {}
     shown = typed("--model", "plain")
-    assert "points ahead" in shown and "tokens)" in shown and "--scale lab" in shown and "num_steps" in shown
+    assert "points ahead" in shown and "tokens)" in shown and "--scale mini" in shown and "num_steps" in shown
 
 
 def test_small_leads_give_no_advice() -> None:

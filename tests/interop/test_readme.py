@@ -53,7 +53,7 @@ def test_the_blocks_of_the_page_run(capsys: pytest.CaptureFixture[str]) -> None:
     rows = [json.dumps({"query": f"question {n}", "document": f"answer {n}"}) for n in range(200)]
     Path("pairs.jsonl").write_text("\n".join(rows))
     write_beir_folder(Path("things"), collection())
-    planned = Path("out/corpora/mine/mine-desk.json")
+    planned = Path("out/corpora/mine/mine-mini.json")
     planned.parent.mkdir(parents=True)
     planned.write_text(json.dumps([{"scale": "smoke", "corpus": "mine", "suite": "mine"}]))
     blocks = blocks_of(INTEROP)

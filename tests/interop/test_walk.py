@@ -64,7 +64,8 @@ def walked(tmp_path_factory: pytest.TempPathFactory) -> Walked:
     lines = walk[1].strip().splitlines()
     assert len(lines) == 3 and all(line.startswith("python -m repro ") for line in lines)
     for line in lines:
-        words = line.replace("desk", "smoke").replace("RUN", run).split()[3:]
+        words = line.replace("-mini", "-smoke").replace("RUN", run).split()[3:]
+        words += ["--scale", "smoke"] if words[:2] == ["data", "import"] else []
         done.append(desk.type(*words))
         assert done[-1].returncode == 0, done[-1].stderr
         found = re.search(r"([0-9a-f]{12})  contextual", done[-1].stdout)

@@ -5,6 +5,7 @@ import re
 import statistics
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -203,11 +204,15 @@ def record(run: Run, level: float, loss: float | None = None) -> Record:
     return found
 
 
-def lines(monkeypatch: pytest.MonkeyPatch, ours: float, bm25: float, minilm: float, loss: float = 0.5) -> list[str]:
+def lines(
+    monkeypatch: pytest.MonkeyPatch, ours: float, bm25: float, minilm: float, loss: float = 0.5, **told: Any
+) -> list[str]:
     """The summary of three systems at these levels."""
     run = base("smoke", num_steps=12)
     systems = grid(run, architecture=("bm25", "surrogate"))
     found = [record(run, ours, loss), record(systems[0], bm25), record(replace(systems[1], surrogate="minilm"), minilm)]
+    found[0] = replace(found[0], provenance={**found[0].provenance, **told})
+    vars(found[0])["arrays"] = record(run, ours).arrays
     monkeypatch.setattr(own_corpus, "find_records", lambda runs: found)
     return format_own_corpus_lines([run], SIZES)
 
@@ -237,4 +242,7 @@ def test_hints_follow_loss(monkeypatch: pytest.MonkeyPatch) -> None:
     assert any("num_steps" in line for line in lines(monkeypatch, 0.5, 0.7, 0.6, loss=1.2))
     learned = lines(monkeypatch, 0.5, 0.7, 0.6, loss=0.0)
     assert not any("num_steps" in line for line in learned) and any("more pairs" in line for line in learned)
+    kept = {"training": {"kept_weights": {"step": 6}, "num_steps": 10}}
+    overfitted = lines(monkeypatch, 0.5, 0.7, 0.6, loss=1.2, **kept)
+    assert not any("num_steps" in line for line in overfitted) and any("step 6" in line for line in overfitted)
     assert not any("hint" in line for line in lines(monkeypatch, 0.7, 0.5, 0.6, loss=1.2))

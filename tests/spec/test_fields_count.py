@@ -147,6 +147,7 @@ ROWS: dict[str, tuple[Observe, dict[str, Any], dict[str, Any]]] = {
 """Of each field: what it changes, the run, and the change."""
 ELSEWHERE = {
     "scale": "gives the others their values",
+    "kept_weights": "needs pairs set apart: tests/train/test_set_apart",
     "measure": "names the module of repro.analyses that is called",
     "num_pretraining_steps": "of the first phase: test_phases",
     "num_pretraining_epochs": "of the first phase: test_phases",

@@ -47,7 +47,7 @@ def test_every_field_moves_the_id() -> None:
         "suite": "planted", "residual": not run.residual, "num_epochs": None,
         "sources": "services", "mined_negatives": "any", "known_positives": "mask",
         "pooling": None, "heads": "random", "loss": "icl", "nested_sizes": "8+16",
-        "test_contexts": "own", "measure": "batches", "mixing_alpha": None,
+        "test_contexts": "own", "measure": "batches", "mixing_alpha": None, "kept_weights": "best",
         "pretraining_corpus": None, "num_pretraining_steps": None, "num_pretraining_epochs": None,
         "pretraining_batch_size": None, "pretraining_cluster_size": None, "rerank_depth": None, "sequence_dropout": 0.5,
     }  # fmt: skip

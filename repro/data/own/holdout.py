@@ -12,7 +12,7 @@ import heapq
 import itertools
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -21,7 +21,7 @@ from repro.data.beir import Retrieval
 from repro.data.filters import EvaluatedTexts, drop_evaluated, without_evaluated_negatives
 from repro.data.pairs import Pairs, Row
 from repro.data.suites import SuiteRules, build_collection
-from repro.data.wording import identity, normalise
+from repro.data.wording import identity, near_form, normalise
 from repro.storage.arrays import iter_blocks
 from repro.text import count_noun
 
@@ -30,6 +30,11 @@ ALL = "all"
 MOST_DOMAINS = 16
 LEAST_PAIRS = 200  # of a domain that gives a collection of its own: twenty documents to search
 SHARE = 10  # one document in ten
+SET_APART_SHARE = 20
+"""One document in twenty is set apart, so that training can end early."""
+LEAST_SET_APART, MOST_SET_APART, SET_APART_FROM = 32, 512, 320
+"""Fewest and most documents set apart, and the number of training documents from which any are."""
+MOST_LOST = 0.2
 ROWS_PER_READ = 65_536
 MOST_SEARCHED = 200_000  # documents of one collection: a minute of BM25
 
@@ -133,6 +138,54 @@ def training_rows(
             "hold out fewer domains, or import more pairs"
         )
     yield from without_evaluated_negatives(itertools.chain([first], rows), evaluated, counts)
+
+
+def select_set_apart(iter_training_rows: Callable[[], Iterable[Row]]) -> list[Row]:
+    """Return the rows of the documents that are set apart to end training early.
+
+    A twentieth of the documents is chosen by a hash of their text, at least `LEAST_SET_APART` and at most
+    `MOST_SET_APART`. The list is empty if there are fewer than `SET_APART_FROM` documents, or if training would lose
+    more than `MOST_LOST` of its pairs because they share a query with the chosen ones. Memory holds the chosen rows.
+    """
+    documents: set[int] = set()
+    chosen: dict[int, list[Row]] = {}
+    heap: list[int] = []
+    num_rows = 0
+    for row in iter_training_rows():
+        num_rows += 1
+        key = _hash(f"set apart\n{near_form(row.document)}")
+        if len(documents) < MOST_SET_APART * SET_APART_SHARE:
+            documents.add(key)
+        if key in chosen:
+            chosen[key].append(row)
+        elif len(heap) < MOST_SET_APART:
+            chosen[key] = [row]
+            heapq.heappush(heap, -key)
+        elif -key > heap[0]:
+            del chosen[-heapq.heapreplace(heap, -key)]
+            chosen[key] = [row]
+    if len(documents) < SET_APART_FROM:
+        return []
+    num = min(MOST_SET_APART, max(LEAST_SET_APART, len(documents) // SET_APART_SHARE))
+    apart = [row for key in sorted(chosen)[:num] for row in chosen[key]]
+    num_left = sum(1 for _ in drop_set_apart(iter_training_rows(), apart, Counter()))
+    return apart if num_rows - num_left <= MOST_LOST * num_rows else []
+
+
+def drop_set_apart(rows: Iterable[Row], apart: Sequence[Row], counts: Counter[str]) -> Iterator[Row]:
+    """Yield the rows that share neither a document nor a query with the rows set apart, and count the others."""
+    documents, queries = ({near_form(text) for text in texts} for texts in zip(*map(_get_texts, apart), strict=True))
+    for row in rows:
+        if near_form(row.document) in documents:
+            counts["set_apart"] += 1
+        elif near_form(row.query) in queries:
+            counts["with_a_query_set_apart"] += 1
+        else:
+            yield row
+
+
+def _get_texts(row: Row) -> tuple[str, str]:
+    return row.document, row.query
 
 
 def iter_rows(pairs: Pairs) -> Iterator[Row]:

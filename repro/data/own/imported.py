@@ -49,13 +49,15 @@ from repro.storage.paths import get_corpora_folder
 CORPUS_FILE, IMPORT_FOLDER, GIVEN_FOLDER = "corpus.json", "import", "evaluation"
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,40}")
 
-RECIPE, OLDEST_RECIPE = 5, 4
+RECIPE, OLDEST_RECIPE, SETS_APART = 6, 4, 6
 """Version of how an imported corpus is held out and cut; raise it when the same pairs would be cut otherwise.
 
 4: held-out queries search only held-out documents, texts are the same if their letters and digits are.
 5: held-out queries search all documents of the corpus, texts are the same if they are so to the letter.
+6: a twentieth of the training documents is set apart, so that training can end early.
 A corpus keeps the recipe of its import.
 """
+TRAIN_FILE, SET_APART_FILE = "train.arrow", "set_apart.arrow"
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,7 @@ def bring(
         import_corpus(inside, part / IMPORT_FOLDER, name=name, columns=columns, evaluated=judged, skip_bad=skip_bad)
         if given:
             write_given(part / GIVEN_FOLDER, name, given, exam or inside)
-        recipe = OLDEST_RECIPE if given else RECIPE
+        recipe = RECIPE
         digest = _digest(list_content_files(part), hold_out, recipe)
         content = {"name": name, "digest": digest, "held_out_domains": list(hold_out), "recipe": recipe}
         content |= {"skipped": say_skipped(exam, find_collections(exam))} if exam is not None else {}
@@ -198,7 +200,15 @@ def make_builder(corpus: ImportedCorpus) -> Callable[[Path], None]:
     """Return what makes training pairs, suite and report in a folder."""
 
     def make(folder: Path) -> None:
-        from repro.data.own.holdout import ALL, FAMILY, among_all_documents, hold_out, training_rows
+        from repro.data.own.holdout import (
+            ALL,
+            FAMILY,
+            among_all_documents,
+            drop_set_apart,
+            hold_out,
+            select_set_apart,
+            training_rows,
+        )
         from repro.data.pairs import read_pairs, write_pairs
         from repro.data.suites import SuiteRules
         from repro.data.wording import identity, near_form, normalise
@@ -227,8 +237,14 @@ def make_builder(corpus: ImportedCorpus) -> Callable[[Path], None]:
             names = [collection.name for collection in searched]
             write_suite(suite, corpus.name, [(one, FAMILY) for one in names], dict.fromkeys(names, Quirks()))
         form = normalise if corpus.recipe == OLDEST_RECIPE else near_form
-        rows = training_rows(pairs, collections, corpus.held_out_domains, counts, form)
-        num_pairs = write_pairs(folder / "train.arrow", rows, with_negatives=True)
+        cut = (pairs, collections, corpus.held_out_domains)
+        rows = training_rows(*cut, counts, form)
+        sets_apart = corpus.recipe >= SETS_APART
+        apart = select_set_apart(lambda: training_rows(*cut, Counter(), form)) if sets_apart else []
+        if apart:
+            write_pairs(folder / SET_APART_FILE, apart, with_negatives=True)
+            rows = drop_set_apart(rows, apart, counts)
+        num_pairs = write_pairs(folder / TRAIN_FILE, rows, with_negatives=True)
         report = {
             "import": _plain(corpus.found),
             "num_pairs": num_pairs,

@@ -1,0 +1,92 @@
+"""Measure what it costs to keep an old context while the corpus grows.
+
+A share of the documents of each collection counts as new. Under the old context, which is drawn from the other documents,
+all documents are embedded and searched. The loss is the difference in NDCG@10 to a context that is drawn from all
+documents with the same seed.
+
+Shapes: Q queries of all collections.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from repro.data.beir import Retrieval, Suite
+from repro.evaluate.collections import read_collections, score_headline, search_collection
+from repro.evaluate.contexts import draw_context
+from repro.evaluate.suites import TOP_K
+from repro.model.contextual import ContextualModel, Model
+from repro.report.scores import POINTS
+from repro.report.view import format_signed
+from repro.seeds import generator_for
+from repro.statistics.bootstrap import paired_bootstrap, percentile_interval
+from repro.statistics.units import stratified_mean
+from repro.text import count_noun
+
+NEW_SHARES = (0.1, 0.5)
+
+
+@dataclass(frozen=True)
+class Growth:
+    """NDCG@10 under the old context minus NDCG@10 under a new one, in points, with its 95 % interval."""
+
+    new_share: float
+    points: float
+    low: float
+    high: float
+    num_queries: int
+
+    def describe(self) -> str:
+        """Return it as words for a list."""
+        change, low, high = (format_signed(value) for value in (self.points, self.low, self.high))
+        return f"{self.new_share:.0%} new documents: {change} points ({low} to {high})"
+
+
+def measure_growth(
+    model: Model, suite: Suite, *, seed: int = 0, progress: Callable[[str], None] = print
+) -> list[Growth]:
+    """Return the change for each of `NEW_SHARES`. Raises ValueError for a model that takes no documents."""
+    if not isinstance(model, ContextualModel) or model.config.is_blind:
+        raise ValueError(
+            "--growth-on measures old contexts, but this model takes no documents as context: leave it out"
+        )
+    values: list[list[np.ndarray]] = []
+    for name, collection in read_collections(suite).items():
+        progress(f"growth: {name}, {count_noun(len(collection.retrieval.documents), 'document')}")
+        retrieval, role = collection.retrieval, collection.document_role
+        sources = [retrieval, *(keep_old_documents(retrieval, share, seed) for share in NEW_SHARES)]
+        drawn = [draw_context("own", one, num_contexts=model.config.num_contexts, seed=seed).texts for one in sources]
+        contexts = [model.context_from(texts, seed, role) for texts in drawn]
+        queries = model.encode_under(model.tokenize(retrieval.queries, "query"), contexts)
+        documents = model.encode_under(model.tokenize(retrieval.documents, role), contexts)
+        runs = (search_collection(collection, *sides, TOP_K) for sides in zip(queries, documents, strict=True))
+        values.append([score_headline(run, collection) for run in runs])
+    strata_Q = np.repeat(np.arange(len(values)), [len(one[0]) for one in values])
+    new_Q, *old = (np.concatenate(parts) for parts in zip(*values, strict=True))
+    return [_compare(share, old_Q, new_Q, strata_Q) for share, old_Q in zip(NEW_SHARES, old, strict=True)]
+
+
+def keep_old_documents(retrieval: Retrieval, new_share: float, seed: int) -> Retrieval:
+    """Return a collection without a share of its documents, chosen by the seed. At least one document is kept."""
+    num = len(retrieval.documents)
+    order = generator_for(seed, "corpus growth", retrieval.name).permutation(num)
+    rows = np.sort(order[: max(1, round(num * (1 - new_share)))]).tolist()
+    ids, texts = (tuple(each[row] for row in rows) for each in (retrieval.document_ids, retrieval.documents))
+    return replace(retrieval, document_ids=ids, documents=texts)
+
+
+def _compare(share: float, old_Q: np.ndarray, new_Q: np.ndarray, strata_Q: np.ndarray) -> Growth:
+    low, high = percentile_interval(POINTS * paired_bootstrap(old_Q, new_Q, strata_Q))
+    return Growth(share, POINTS * stratified_mean(old_Q - new_Q, strata_Q), float(low), float(high), len(old_Q))
+
+
+def format_growth(found: Sequence[Growth], suite: str) -> str:
+    """Return a sentence for the model card."""
+    changes = ", ".join(one.describe() for one in found)
+    return (
+        f"Measured on {suite} ({count_noun(found[0].num_queries, 'query', 'queries')}), NDCG@10 under the old context "
+        f"compared with a new one, with 95 % intervals over queries: {changes}."
+    )
