@@ -13,7 +13,7 @@ print("loading libraries …", flush=True)
 
 from repro.data.own.imported import bring
 from repro.execute import execute
-from repro.interop.evaluating import Asked, evaluate_anything
+from repro.interop.evaluating import EvaluationRequest, run_evaluation
 from repro.interop.exporting import export_model
 from repro.planning.imported import plan_imported
 from repro.report.formats import render
@@ -47,7 +47,7 @@ def main(folder: Path, num_steps: int = 20) -> None:
     changed = next(row for row in rows if row["architecture"] == "contextual") | {"num_steps": num_steps}
     run = base(changed.pop("scale"), **changed)
     execute(run)
-    for view in evaluate_anything(Asked(run_id(run), "mine", ("own", "null"))).views():
+    for view in run_evaluation(EvaluationRequest(run_id(run), "mine", ("own", "null"))).views():
         render(view)
     for line in export_model(run_id(run), folder / "mine", "sentence-transformers"):
         print(line, flush=True)

@@ -24,7 +24,7 @@ from repro.batches.fixed_encoder import get_surrogate
 from repro.data.beir import HEADLINE, Retrieval, Suite
 from repro.evaluate.collections import read_collections
 from repro.evaluate.first_stage import tokenizer_of_run
-from repro.evaluate.result_cache import Kept
+from repro.evaluate.result_cache import ResultCache
 from repro.evaluate.suites import evaluate_bm25
 from repro.pipeline.inputs import Inputs, draw_training_rows
 from repro.spec import MTEB_SUITES
@@ -127,7 +127,7 @@ def list_task_datasets(task: Any) -> list[dict[str, str]]:
 
 
 def evaluate_tasks(
-    encoder: Any, tasks: list[Any], kept: Kept | None = None, *, kind: str = "own", from_data: bool = False
+    encoder: Any, tasks: list[Any], kept: ResultCache | None = None, *, kind: str = "own", from_data: bool = False
 ) -> dict[str, float]:
     """Return the main score of each task by name, as a share. Cached tasks are not evaluated again.
 

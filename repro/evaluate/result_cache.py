@@ -43,7 +43,7 @@ class CachedResult:
 
 
 @dataclass(frozen=True)
-class Kept:
+class ResultCache:
     """The cached results of one system. `system` holds everything that decides its scores, as plain values."""
 
     folder: Path

@@ -1,4 +1,4 @@
-"""Weights from other people's files: safetensors only, checked before anything is believed, never a pickle."""
+"""Safe loading of weights from untrusted files: safetensors only, never a pickle."""
 
 from __future__ import annotations
 
@@ -14,16 +14,18 @@ from repro.storage.files import json_object
 PICKLE_ENDINGS = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
 PICKLE_STARTS = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 INDEX_ENDING = ".index.json"
-COMPILED = "_orig_mod."  # what torch.compile and FSDP put into names
+COMPILED = "_orig_mod."
+"""Segment that torch.compile and FSDP add to names."""
 
 
 def read_safetensors(path: Path) -> dict[str, Tensor]:
-    """Return the tensors of a safetensors file in float32, by name, without `_orig_mod.` segments.
+    """Read the tensors of a safetensors file by name, as float32. `_orig_mod.` segments of names are removed.
 
-    ValueError when it is missing, a pickle, truncated, has a header that does not fit its content, two names that
-    become one, or a weight that is not finite.
+    Raises:
+        ValueError: if the file is missing, a pickle or damaged, if two names become equal, or if a weight is not
+            finite.
     """
-    shards = _shards_of(path)
+    shards = _list_shards(path)
     for shard in shards:
         _check_is_safetensors(shard)
     try:
@@ -40,8 +42,8 @@ def read_safetensors(path: Path) -> dict[str, Tensor]:
     return weights
 
 
-def _shards_of(path: Path) -> list[Path]:
-    """Return the files that hold the weights of a checkpoint: the file itself, or those that its index names."""
+def _list_shards(path: Path) -> list[Path]:
+    """Return the files of a checkpoint: the file itself, or the shards that its index names."""
     index = path.with_name(path.name + INDEX_ENDING)
     if path.is_file() or not index.is_file():
         return [path]

@@ -147,7 +147,7 @@ def test_a_suite_lists_its_datasets_and_misses_none(folder: Path) -> None:
 def test_nested_collections_count_once_in_the_mean(tmp_path: Path) -> None:
     """BEIR's downloader leaves cqadupstack/<forum>: all forums are read, and the mean has them as one dataset."""
     from repro.evaluate.suites import evaluate_bm25
-    from repro.interop.beside import Column, differences
+    from repro.interop.comparison import Column, compute_differences
     from repro.interop.opening import open_suite
 
     places = {"scifact": "scifact", "cqadupstack-a": "cqadupstack/a", "cqadupstack-b": "cqadupstack/b"}
@@ -170,7 +170,7 @@ def test_nested_collections_count_once_in_the_mean(tmp_path: Path) -> None:
     column = Column.of(found, suite.name, "bm25")
     nothing = replace(column, label="nothing", values_Q=np.zeros_like(column.values_Q))
     assert column.mean == pytest.approx(100 * values["mean"])
-    assert differences([column, nothing])[0].points == pytest.approx(100 * values["mean"])
+    assert compute_differences([column, nothing])[0].points == pytest.approx(100 * values["mean"])
 
 
 def test_empty_texts_are_counted_or_refused(tmp_path: Path) -> None:

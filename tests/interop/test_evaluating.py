@@ -14,9 +14,9 @@ from repro.cli.main import app
 from repro.data.beir import Retrieval, write_beir_folder
 from repro.data.tokens import load_tokenizer
 from repro.evaluate.collections import read_collections
-from repro.interop.beside import Column, Difference, advice, differences
+from repro.interop.comparison import Column, Difference, compute_differences, list_suggestions
 from repro.interop.opening import open_model, open_suite
-from repro.interop.read_share import count_read
+from repro.interop.read_share import estimate_read_share
 from repro.interop.sentence_transformers_folder import export_sentence_transformers
 from tests.interop.test_sentence_transformers import model_of
 
@@ -183,7 +183,7 @@ def test_the_interval_is_that_of_scipy() -> None:
     rng = np.random.default_rng(0)
     a, b = rng.random(300), rng.random(300) * 0.9
     strata = np.zeros(300, int)
-    (found,) = differences([Column("a", a, strata, ("x",)), Column("b", b, strata, ("x",))])
+    (found,) = compute_differences([Column("a", a, strata, ("x",)), Column("b", b, strata, ("x",))])
     reference = bootstrap(
         (a, b), lambda x, y, axis=-1: 100 * (x - y).mean(axis), paired=True, method="percentile", rng=1
     )
@@ -201,10 +201,10 @@ def test_bm25_is_a_model_and_one_who_is_far_behind_it_is_told(desk: Path) -> Non
 
 def test_a_lead_within_the_interval_or_a_small_one_is_no_reason_for_advice() -> None:
     behind = Difference("own", "bm25", -9.0, -12.0, -6.0, 0, 2)
-    assert advice([behind], {"x": 0.25}, 40)[1].endswith("(25% of the documents are cut at 40 tokens)")
-    assert not advice([Difference("own", "bm25", -9.0, -19.0, 1.0, 0, 2)], {}, 40)
-    assert not advice([Difference("own", "bm25", -3.0, -4.0, -2.0, 0, 2)], {}, 40)
-    assert not advice([Difference("own", "wrong", -9.0, -12.0, -6.0, 0, 2)], {}, 40)
+    assert list_suggestions([behind], {"x": 0.25}, 40)[1].endswith("(25% of the documents are cut at 40 tokens)")
+    assert not list_suggestions([Difference("own", "bm25", -9.0, -19.0, 1.0, 0, 2)], {}, 40)
+    assert not list_suggestions([Difference("own", "bm25", -3.0, -4.0, -2.0, 0, 2)], {}, 40)
+    assert not list_suggestions([Difference("own", "wrong", -9.0, -12.0, -6.0, 0, 2)], {}, 40)
 
 
 def test_the_share_of_cut_documents_is_that_of_whole_lengths(desk: Path) -> None:
@@ -217,7 +217,7 @@ def test_the_share_of_cut_documents_is_that_of_whole_lengths(desk: Path) -> None
         share = np.mean([len(tokenizer.encode(text).ids) > 40 for text in texts])
         assert (share > 0) == (name == "far")
         for source in ("plain", "exported"):
-            assert count_read(open_model(source).model, collection).cut == pytest.approx(share), source
+            assert estimate_read_share(open_model(source).model, collection).cut == pytest.approx(share), source
 
 
 @pytest.mark.parametrize("context", ["null", "wrong"])

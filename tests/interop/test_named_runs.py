@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 from repro.cli.main import app
 from repro.execute import execute
 from repro.interop import named_runs, opening
-from repro.interop.named_runs import format_training_line, run_named
-from repro.interop.typed import check_export
+from repro.interop.arguments import check_export
+from repro.interop.named_runs import find_named_run, format_training_line
 from repro.records.lookup import resolve_runs
 from repro.spec import Run, base
 from repro.spec.identity import get_training_id
@@ -83,15 +83,15 @@ def test_what_is_wrong_with_a_word_is_said_before_torch_is_loaded(
 
 
 def test_the_words_are_looked_at_by_a_module_that_loads_no_torch() -> None:
-    code = "import sys, repro.cli.main, repro.interop.typed; sys.exit('torch' in sys.modules)"
+    code = "import sys, repro.cli.main, repro.interop.arguments; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2])
 
 
 def test_a_run_is_named_by_any_beginning_that_no_other_has() -> None:
     (found,) = resolve_runs([CONTEXTUAL], "desk")
     for beginning in (CONTEXTUAL, CONTEXTUAL[:6], CONTEXTUAL[:5]):
-        assert resolve_runs([beginning], "desk") == [found] == [run_named(beginning)]
-    for ask in (lambda: resolve_runs(["0"], "desk"), lambda: run_named("0")):
+        assert resolve_runs([beginning], "desk") == [found] == [find_named_run(beginning)]
+    for ask in (lambda: resolve_runs(["0"], "desk"), lambda: find_named_run("0")):
         with pytest.raises(ValueError, match="run '0': it begins the ids of"):
             ask()
 

@@ -15,11 +15,11 @@ from typer.testing import CliRunner
 
 from repro.cli.main import app
 from repro.data.prompts import PROMPTS
-from repro.interop.contextual_module import fast_tokenizer
+from repro.interop.arguments import FORMATS
+from repro.interop.contextual_module import make_fast_tokenizer
 from repro.interop.exporting import export_model, push_to_hub
 from repro.interop.opening import open_model
 from repro.interop.transformers_model import CdeModel
-from repro.interop.typed import FORMATS
 from repro.model.biencoder import Biencoder
 from repro.model.config import ModelConfig
 from repro.model.contextual import ContextualModel
@@ -49,7 +49,7 @@ def export_old(tmp_path: Path, architecture: str) -> tuple[Biencoder | Contextua
     """Write what version 0.1.0 wrote, which opens with our module alone."""
     model = model_of(architecture)
     CdeModel.of(model).save_pretrained(tmp_path / "out")
-    fast_tokenizer(model.config).save_pretrained(tmp_path / "out")
+    make_fast_tokenizer(model.config).save_pretrained(tmp_path / "out")
     return model, tmp_path / "out"
 
 
