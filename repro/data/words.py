@@ -1,10 +1,11 @@
-"""Tokenises many texts word by word: a word that stands in many texts is tokenised once.
+"""Fast tokenisation of many texts: each distinct word is tokenised once.
 
-Steps:
-1. Texts are cut at spaces, and their words numbered; each distinct word goes through the tokenizer once.
-2. A text's ids are those of its words, one after another, as far as there is room, between the tokenizer's own first
-   and last. They are the tokenizer's own ids of the text where no token reaches over a space and no character is
-   normalised by what stands beyond one: so with BERT's normaliser, splitter and WordPiece, and `is_wordwise` asks.
+1. Texts are split at spaces, and their words are numbered. Each distinct word is tokenised once.
+2. The ids of a text are those of its words between the two special tokens, truncated to the maximal length.
+
+The result equals that of the tokenizer if no token crosses a space and if the normalisation of a character does not
+depend on characters across a space. This holds for the normaliser, pre-tokeniser and WordPiece of BERT. `is_wordwise`
+checks it.
 
 Shapes: N texts, W words of all texts, V distinct words, T tokens.
 """
@@ -24,10 +25,7 @@ PROBE, NUM_ENDS = "a", 2
 
 
 def is_wordwise(tokenizer: Tokenizer) -> bool:
-    """Return whether the ids of a text are those of its words between one first and one last special token.
-
-    The tokenizer is asked as it is set, which must be without padding.
-    """
+    """Return whether word-by-word tokenisation gives the same ids. Padding must be disabled in the tokenizer."""
     from tokenizers.models import WordPiece
     from tokenizers.normalizers import BertNormalizer
     from tokenizers.pre_tokenizers import BertPreTokenizer
@@ -44,9 +42,9 @@ def is_wordwise(tokenizer: Tokenizer) -> bool:
 
 
 def tokenize_words(texts: Sequence[str], tokenizer: Tokenizer, max_tokens: int) -> Iterator[tuple[np.ndarray, ...]]:
-    """Return ids, int32 (T,), and tokens of each text, int64 (N,), of one block of texts after another.
+    """Yield ids, int32 (T,), and the number of tokens per text, int64 (N,), block by block.
 
-    Each text is cut to `max_tokens`, which the tokenizer is set to cut to as well.
+    `max_tokens` is the maximal length of a text, and must be that of the tokenizer's truncation.
     """
     ends = tokenizer.encode("").ids
     for block in _blocks(texts):
@@ -61,7 +59,7 @@ def tokenize_words(texts: Sequence[str], tokenizer: Tokenizer, max_tokens: int) 
 
 
 def _blocks(texts: Sequence[str]) -> Iterator[list[str]]:
-    """Return blocks of at most so many texts, of at most so many characters or one text."""
+    """Yield blocks of texts, limited by their number and their characters. A long text is a block of its own."""
     start, num_characters = 0, 0
     for stop, text in enumerate(texts):
         if stop > start and (stop - start == TEXTS_AT_ONCE or num_characters + len(text) > CHARACTERS_AT_ONCE):
@@ -72,7 +70,7 @@ def _blocks(texts: Sequence[str]) -> Iterator[list[str]]:
 
 
 def _split_words(texts: list[str]) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    """Return the number of each word (W,), where each text's words begin and the last's end (N + 1), and the words."""
+    """Return the code of each word (W,), the bounds of each text's words (N + 1), and the distinct words."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -82,7 +80,7 @@ def _split_words(texts: list[str]) -> tuple[np.ndarray, np.ndarray, list[str]]:
 
 
 def _tokenize_words(words: list[str], tokenizer: Tokenizer) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the ids of all words (T,), and of each where they begin and how many they are (V,)."""
+    """Return the ids of all distinct words (T,), and the start and number of those of each word (V,)."""
     found = [encoding.ids for encoding in tokenizer.encode_batch_fast(words, add_special_tokens=False)]
     lengths_V = np.fromiter(map(len, found), np.int64, len(found))
     ids_T = np.fromiter((number for ids in found for number in ids), np.int32, lengths_V.sum())
@@ -90,14 +88,14 @@ def _tokenize_words(words: list[str], tokenizer: Tokenizer) -> tuple[np.ndarray,
 
 
 def _as_far_as_there_is_room(lengths_W: np.ndarray, bounds_N: np.ndarray, room: int) -> np.ndarray:
-    """Return how many tokens of each word fit behind those before it in its text, (W,)."""
+    """Return how many tokens of each word fit into its text after the preceding words, (W,)."""
     before_W = np.concatenate([[0], np.cumsum(lengths_W)])
     of_text_W = before_W[:-1] - np.repeat(before_W[bounds_N[:-1]], np.diff(bounds_N))
     return np.clip(room - of_text_W, 0, lengths_W)
 
 
 def _between_specials(ids_T: np.ndarray, lengths_N: np.ndarray, ends: list[int]) -> np.ndarray:
-    """Return the ids of all texts, each between the two special ones."""
+    """Return the ids of all texts, each between the two special tokens."""
     stops_N = np.cumsum(lengths_N + len(ends))
     starts_N = stops_N - lengths_N - len(ends)
     ids = np.empty(len(ids_T) + len(ends) * len(lengths_N), np.int32)

@@ -1,8 +1,8 @@
-"""Corpora that readers have imported: one folder each, known by a name that holds a digest of the content.
+"""Corpora that users have imported. Each has a folder and a name with a digest of its content.
 
-`corpora/NAME/` has import/ (pairs and audit), corpus.json (digest and what is held out) and, where the evaluation data
-was given, evaluation/ (a suite of BEIR folders). Training pairs and suite are made from it as a stage. An evaluation
-set, BEIR folders that judge nothing to train on, has the suite only.
+`corpora/NAME/` has import/ (pairs and audit), corpus.json (digest and held-out domains) and, if evaluation data was
+given, evaluation/ (a suite of BEIR folders). A stage builds training pairs and suite from it. An evaluation set, which
+is made of BEIR folders without training judgements, has only the suite.
 """
 
 from __future__ import annotations
@@ -50,24 +50,28 @@ CORPUS_FILE, IMPORT_FOLDER, GIVEN_FOLDER = "corpus.json", "import", "evaluation"
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,40}")
 
 RECIPE, OLDEST_RECIPE = 5, 4
-"""Version of how an imported corpus is held out and cut; raise it when the same pairs would be cut otherwise.
+"""Version of the hold-out of an imported corpus. Raise it if the same pairs would be held out differently.
 
-4: held-out queries search only held-out documents, texts are the same if their letters and digits are.
-5: held-out queries search all documents of the corpus, texts are the same if they are so to the letter.
-A corpus keeps the recipe of its import.
+4: held-out queries search held-out documents only. Texts are equal if their letters and digits are equal.
+5: held-out queries search all documents of the corpus. Texts are equal if all their characters are equal.
+
+The version of a corpus is that of its import.
 """
 
 
 @dataclass(frozen=True)
 class ImportedCorpus:
-    """One imported corpus; a run names it by `corpus`, its evaluation suite by `name`."""
+    """One imported corpus. A run refers to its training pairs by `corpus` and to its suite by `name`.
+
+    `skipped` has a line about entries of a folder of collections that are no collections.
+    """
 
     name: str
     digest: str
     held_out_domains: tuple[str, ...]
     folder: Path
     recipe: int = OLDEST_RECIPE
-    skipped: tuple[str, ...] = ()  # a line on what a folder of collections holds that is none
+    skipped: tuple[str, ...] = ()
 
     @property
     def only_evaluates(self) -> bool:
@@ -76,17 +80,17 @@ class ImportedCorpus:
 
     @property
     def corpus(self) -> str:
-        """The name in a run: another content is another corpus."""
+        """The name in a run. It contains the digest, so that other content is another corpus."""
         return f"{self.name}@{self.digest[:8]}"
 
     @property
     def origin(self) -> str:
-        """What decides the cut corpus: the version of the recipe that cuts it, and a digest of the content."""
+        """Everything that decides the training pairs and the suite: recipe version and digest of the content."""
         return f"recipe {self.recipe}, {self.digest[:12]}"
 
     @property
     def found(self) -> Imported:
-        """What the import found."""
+        """The audit of the import."""
         return load_import(self.folder / IMPORT_FOLDER)
 
 
@@ -100,11 +104,12 @@ def bring(
     reserved: Iterable[str] = (),
     skip_bad: bool = False,
 ) -> ImportedCorpus:
-    """Import pairs under a name, whole or not at all; BEIR folders without qrels/train.tsv become an evaluation set.
+    """Import pairs under a name, completely or not at all. BEIR folders without qrels/train.tsv become evaluation sets.
 
-    Evaluated is: a BEIR folder that is given, the test (or dev) split of a BEIR folder that is imported, or else what
-    is held out. ValueError for a name that is taken, also by another process meanwhile, or no name, and for whatever is
-    wrong with the files.
+    The suite is `evaluate_on` if it is given, the test (or dev) split of an imported BEIR folder, or a hold-out.
+
+    Raises:
+        ValueError: if the name is invalid or taken, also by a concurrent process, or if a file is malformed.
     """
     target = _target(name, set(reserved))
     hold_out = [get_domain_name(one) for one in hold_out]
@@ -132,7 +137,7 @@ def bring(
 
 
 def _import_lease(target: Path) -> Lease:
-    """Return the lease of the import into a folder; ValueError while another process has it."""
+    """Acquire the lease of the import into a folder. Raises ValueError if another process holds it."""
     folder = lease_folder(target)
     lease = acquire(folder)
     if lease is None:
@@ -141,7 +146,7 @@ def _import_lease(target: Path) -> Lease:
 
 
 def _remove_leftovers(target: Path) -> None:
-    """Remove the half-written folders and unpacked archives of killed imports; we hold the lease of `target`."""
+    """Remove partial folders and unpacked archives of killed imports. The caller holds the lease of `target`."""
     for part in target.parent.glob(".*.part"):
         owner, is_ours = owner_of_part(part), part.name.startswith(f".{target.name}.")
         if owner is not None and (is_ours or not owner.is_alive):
@@ -159,20 +164,24 @@ def _bring_evaluation(source: Path, target: Path, name: str) -> ImportedCorpus:
 
 
 def imported_corpora() -> dict[str, ImportedCorpus]:
-    """Return all imported corpora by their names; a folder whose name is none of an import is passed over."""
+    """Return all imported corpora by name. Folders with invalid names are skipped."""
     names = (path.parent.name for path in sorted(get_corpora_folder().glob(f"*/{CORPUS_FILE}")))
     return {name: find_imported(name) for name in names if NAME.fullmatch(name)}
 
 
 def find_imported(name: str) -> ImportedCorpus:
-    """Return one, by its name, with or without its digest; ValueError when it is not here, or is another content."""
+    """Find an imported corpus by its name, with or without digest.
+
+    Raises:
+        ValueError: if it does not exist, or if its content has another digest.
+    """
     bare, _, digest = name.partition("@")
     path = get_corpora_folder() / bare / CORPUS_FILE
     if not NAME.fullmatch(bare) or not path.is_file():
-        raise ValueError(f"no corpus {bare!r} was imported here: `repro data import PATH --name {bare}` does")
+        raise ValueError(f"no corpus {bare!r} was imported here: run `repro data import PATH --name {bare}`")
     content = read_json(path)
     if not isinstance(content, dict) or not isinstance(content.get("digest"), str):
-        raise ValueError(f"{path} tells of no imported corpus: remove its folder and import again")
+        raise ValueError(f"{path} describes no imported corpus: remove its folder and import again")
     if not isinstance(content.get("held_out_domains"), list):
         raise ValueError(f"{path} has no list of held_out_domains: remove its folder and import again")
     found = ImportedCorpus(
@@ -195,7 +204,7 @@ def is_imported(name: str) -> bool:
 
 
 def make_builder(corpus: ImportedCorpus) -> Callable[[Path], None]:
-    """Return what makes training pairs, suite and report in a folder."""
+    """Return the function that writes training pairs, suite and report to a folder."""
 
     def make(folder: Path) -> None:
         from repro.data.own.holdout import ALL, FAMILY, among_all_documents, hold_out, training_rows
@@ -213,7 +222,8 @@ def make_builder(corpus: ImportedCorpus) -> Callable[[Path], None]:
         pairs = read_pairs(corpus.folder / IMPORT_FOLDER / PAIRS_FILE)
         if (corpus.folder / GIVEN_FOLDER).is_dir():
             _copy_given(corpus, suite)
-            collections: list[Retrieval] = []  # the import has left out what shares a text with them
+            # the import has already dropped rows that share a text with them
+            collections: list[Retrieval] = []
         else:
             is_old = corpus.recipe == OLDEST_RECIPE
             rules = SuiteRules(several_answers=True, keeps_near_duplicates=True, form=normalise if is_old else identity)
@@ -243,7 +253,7 @@ def make_builder(corpus: ImportedCorpus) -> Callable[[Path], None]:
 
 
 def _copy_given(corpus: ImportedCorpus, suite: Path) -> None:
-    """Copy what was given; it has the oddities that were written beside it, and none for its name."""
+    """Copy the given collections. Their stored peculiarities apply, and none because of their names."""
     given = corpus.folder / GIVEN_FOLDER
     shutil.copytree(given, suite)
     rows = load_suite(given).datasets
@@ -253,22 +263,22 @@ def _copy_given(corpus: ImportedCorpus, suite: Path) -> None:
 
 
 def check_trainable(name: str) -> None:
-    """ValueError for an imported evaluation set, which has nothing to train on; other names pass."""
+    """Raise ValueError for an imported evaluation set, which has no training pairs. Other names are valid."""
     if is_imported(name) and (corpus := find_imported(name)).only_evaluates:
         raise ValueError(
-            f"{corpus.name!r} is an evaluation set, without pairs to train on: "
-            f"`repro evaluate --model M --suite {corpus.name}` uses it; a BEIR folder to train on has qrels/train.tsv"
+            f"{corpus.name!r} is an evaluation set without training pairs: use it with `repro evaluate --model M "
+            f"--suite {corpus.name}`; a BEIR folder to train on needs qrels/train.tsv"
         )
 
 
 def list_content_files(folder: Path) -> list[Path]:
-    """Return the files that an imported corpus consists of: its pairs, then what it is evaluated on."""
+    """Return the files of an imported corpus: its pairs, then its evaluation collections."""
     found = [folder / IMPORT_FOLDER / PAIRS_FILE, *sorted((folder / GIVEN_FOLDER).rglob("*.*"))]
     return [path for path in found if path.is_file()]
 
 
 def write_runs(path: Path, runs: Sequence[Mapping[str, Any]]) -> None:
-    """Write a file of runs as `repro plan`, `run` and `launch` take it."""
+    """Write a file of runs for `repro plan`, `run` and `launch`."""
     with whole_file(path) as part:
         part.write_text(json.dumps(list(runs), indent=1) + "\n", encoding="utf-8")
 
@@ -283,15 +293,15 @@ def _target(name: str, reserved: set[str]) -> Path:
     target = get_corpora_folder() / name
     if target.exists():
         whole = is_imported(name) and not find_imported(name).only_evaluates
-        go_on = f"`repro data plan {name}` goes on with it, or else " if whole else ""
+        go_on = f"continue with `repro data plan {name}`, " if whole else ""
         raise ValueError(
-            f"a corpus {name!r} is there already, in {target}: {go_on}choose another name or remove the folder"
+            f"a corpus {name!r} exists already in {target}: {go_on}choose another name or remove the folder"
         )
     return target
 
 
 def _given(source: Path, evaluate_on: Path | None, hold_out: Sequence[str]) -> list[Given]:
-    """Return what is to be evaluated on, if it is given: a folder named, or the test split of what is imported."""
+    """Return the given evaluation collections: those of `evaluate_on`, or the test split of an imported BEIR folder."""
     if evaluate_on is not None:
         found = read_given(evaluate_on)
         if not found:
@@ -306,7 +316,7 @@ def _given(source: Path, evaluate_on: Path | None, hold_out: Sequence[str]) -> l
 
 
 def _digest(files: Sequence[Path], words: Sequence[str], recipe: int) -> str:
-    """Return a digest of the files and of how they are cut: another recipe gives another corpus."""
+    """Return a digest of the files, the held-out domains and the recipe."""
     how = sorted(words) if recipe == OLDEST_RECIPE else [recipe, *sorted(words)]
     digest = hashlib.sha256(json.dumps(how).encode())
     for path in files:
