@@ -1,4 +1,4 @@
-"""Looks for evaluated text in the training pairs: none of a suite's documents or queries may be there."""
+"""Check that no document or query of the evaluation suites is in the training pairs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROWS_PER_READ = 65_536
 
 @dataclass(frozen=True)
 class Overlap:
-    """Normalised texts that are both trained on and evaluated, sorted; nothing is as it should be."""
+    """Normalised texts that are both trained on and evaluated, sorted. Empty if training data is clean."""
 
     documents: tuple[str, ...]
     queries: tuple[str, ...]
@@ -25,7 +25,7 @@ class Overlap:
 
 
 def overlap(train: Pairs, suites: Sequence[Path]) -> Overlap:
-    """Return the texts of either side of `train` that are documents or queries of the suites in these folders."""
+    """Return the queries and documents of `train` that are documents or queries of the suites in these folders."""
     retrievals = [load_beir(dataset.path) for suite in suites for dataset in load_suite(suite).datasets]
     documents = {normalise(text) for retrieval in retrievals for text in retrieval.documents}
     queries = {normalise(text) for retrieval in retrievals for text in retrieval.queries}
@@ -40,7 +40,7 @@ def overlap(train: Pairs, suites: Sequence[Path]) -> Overlap:
 
 
 def check_no_overlap(train: Pairs, suites: Sequence[Path]) -> None:
-    """ValueError, with the first texts, when anything evaluated is trained on."""
+    """Raise ValueError with the first texts if an evaluated text is in the training pairs."""
     both = overlap(train, suites)
     if both:
         first = [*both.documents, *both.queries][:3]

@@ -1,4 +1,4 @@
-"""External corpora and suites, not made here: imported ones, local copies of the paper's, and how to get those."""
+"""External corpora and suites: imported ones, and local copies of the paper's data."""
 
 from __future__ import annotations
 
@@ -20,17 +20,27 @@ from repro.storage.paths import get_data_folder
 
 @dataclass(frozen=True)
 class ExternalCorpus:
-    """A corpus whose files somebody has put here: how training pairs and suites are made of them."""
+    """A corpus with local files.
+
+    Attributes:
+        make: Writes training pairs and suites to a folder.
+        origin: A digest of everything that decides the content.
+        suites: Names of its suites.
+        num_bytes: Estimates its size on disk.
+    """
 
     make: Callable[[Path], None]
-    origin: str  # a digest of all that decides the content
+    origin: str
     suites: tuple[str, ...]
     num_bytes: Callable[[], int]
-    """About what it will take on disk."""
 
 
 def external_corpus(name: str) -> ExternalCorpus | None:
-    """Return a corpus by name; None when nobody knows it. ValueError when it is known and not here: how to get it."""
+    """Return a corpus by name, or None if it is unknown.
+
+    Raises:
+        ValueError: if it is known but its files are missing. The message explains how to get them.
+    """
     if is_imported(name):
         corpus = find_imported(name)
         return ExternalCorpus(
@@ -51,7 +61,7 @@ def external_corpus(name: str) -> ExternalCorpus | None:
 
 
 def find_corpus_of_suite(suite: str) -> str | None:
-    """Return the corpus that holds a suite; None when nobody knows it. ValueError when it is known and not here."""
+    """Return the corpus of a suite, or None if it is unknown. ValueError if it is known but its files are missing."""
     if suite in SUITES:
         check_suite(suite, get_data_folder())
         return suite
@@ -59,12 +69,12 @@ def find_corpus_of_suite(suite: str) -> str | None:
 
 
 def external_corpora() -> list[str]:
-    """Return the corpora that could be meant."""
+    """Return the names of all external corpora."""
     return [*SOURCES, *imported_corpora()]
 
 
 def external_suites() -> list[str]:
-    """Return the suites that could be meant."""
+    """Return the names of all external suites."""
     return [*SUITES, *MTEB_SUITES, *imported_corpora()]
 
 

@@ -1,7 +1,7 @@
-"""Which keys came before, at eight bytes a key: what a set of Python numbers would need ten times as much for.
+"""A set of 64-bit keys with eight bytes per key. A Python set would need about ten times as much memory.
 
-Keys lie in sorted runs, each at least twice as long as the next: a block is looked up in a few of them, and each key is
-merged a few times in all.
+Keys are stored in sorted runs, each at least twice as long as the next. So a block is searched in a logarithmic number
+of runs, and each key is merged a logarithmic number of times.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class SeenKeys:
         self._runs: list[np.ndarray] = []
 
     def tell(self, keys_n: np.ndarray) -> np.ndarray:
-        """Add a block of keys (uint64); return which of them come for the first time, bool (n,)."""
+        """Add a block of keys (uint64). Return which of them are new, bool (n,)."""
         is_first_n = np.zeros(len(keys_n), dtype=bool)
         is_first_n[np.unique(keys_n, return_index=True)[1]] = True
         for run in self._runs:

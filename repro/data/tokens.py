@@ -120,9 +120,10 @@ def tokenize(texts: Sequence[str], tokenizer: Tokenizer, max_tokens: int) -> Tok
 
 
 def unknown_tokens(tokens: Tokens, tokenizer: Tokenizer) -> tuple[float, np.ndarray]:
-    """Return the share of unknown tokens, and a mask of texts that consist of them, bool (N,). Special tokens don't count.
+    """Return the share of unknown tokens, and a mask of texts that have only unknown tokens, bool (N,).
 
-    A text without tokens is not in the mask. Without an unknown token, as in tokenizers of bytes, the share is 0.
+    Special tokens do not count. A text without other tokens is not in the mask. If the tokenizer has no unknown token,
+    as one of bytes, the share is 0.
     """
     unknown = next(filter(None, map(tokenizer.token_to_id, UNKNOWN_TOKENS)), None)
     if unknown is None or not len(tokens.ids):

@@ -20,15 +20,16 @@ from repro.data.suites import Collection, SuiteRules, build_collection
 
 Progress = Callable[[str], None]
 
-# About 80 WordPiece tokens of prose: more than a model of either scale reads of a document.
+# about 80 WordPiece tokens of prose, which is more than the models of both scales read
 MAX_DOCUMENT_WORDS = 64
 VIEWS_SEED = 0
 
 
 def build_desk(folder: Path, progress: Progress | None = None) -> None:
-    """Write train.arrow, suites/desk, suites/desk-validation and report.json; the same bytes on every machine.
+    """Write train.arrow, suites/desk, suites/desk-validation and report.json, with the same bytes on every machine.
 
-    ValueError when a source is not installed or is not the text of its manifest.
+    Raises:
+        ValueError: if a source is not installed or differs from its manifest.
     """
     say = progress or _ignore_progress
     mined = _mine(say)
@@ -44,15 +45,15 @@ def build_desk(folder: Path, progress: Progress | None = None) -> None:
 
 
 def build_views(folder: Path, progress: Progress | None = None) -> None:
-    """Write train.arrow with every view of the training text, and report.json; its suites are `build_desk`'s."""
+    """Write train.arrow with all views of the training text, and report.json. The suites are those of `desk`."""
     say = progress or _ignore_progress
     mined = _mine(say)
     suites = build_suites(mined)
     removed: Counter[str] = Counter()
     sizes: Counter[tuple[str, str]] = Counter()
     evaluated = _collect_evaluated(suites)
-    # Before the views as well as after: a crop of an evaluated document is not that document, but gives it away. Those
-    # are cut, what views are made of is not.
+    # Evaluated rows are dropped before the views too, since a crop of an evaluated document leaks its text. Evaluated
+    # documents are truncated, so both forms of a row are compared.
     rows = drop_evaluated(_list_training_rows(mined), evaluated, removed, cut=_cut)
     every_view = views(rows, max_document_words=MAX_DOCUMENT_WORDS, seed=VIEWS_SEED)
     kept = drop_repeated_pairs(drop_evaluated(every_view, evaluated, removed), removed)
@@ -62,8 +63,9 @@ def build_views(folder: Path, progress: Progress | None = None) -> None:
 
 
 def build_wide(folder: Path, progress: Progress | None = None) -> None:
-    """Write train.arrow with the training text of `desk` and that of more sources, and report.json; its suites are
-    `build_desk`'s. ValueError also when a wheel of those sources cannot be had.
+    """Write train.arrow with the training text of `desk` and of more sources, and report.json.
+
+    The suites are those of `desk`. Raises ValueError as `build_desk`, or if a wheel cannot be fetched.
     """
     say = progress or _ignore_progress
     added = mine_added()
@@ -82,8 +84,8 @@ def build_wide(folder: Path, progress: Progress | None = None) -> None:
 def build_others(folder: Path, progress: Progress | None = None) -> None:
     """Write the suite `desk-others`, on which recipes are chosen, and the other rows of its sources as train.arrow.
 
-    None of its text is trained on at `desk`, so it shows what fine-tuning on `desk` costs elsewhere.
-    ValueError if a wheel cannot be fetched.
+    None of its text is in the training text of `desk`, so it measures the cost of fine-tuning on `desk` elsewhere.
+    Raises ValueError if a wheel cannot be fetched.
     """
     report_progress = progress or _ignore_progress
     added = mine_added()
@@ -102,7 +104,7 @@ Suites = Mapping[str, Sequence[tuple[Dataset, Collection]]]
 
 
 def build_suites(mined: Sequence[Mined]) -> Suites:
-    """Return the collections of the suites; no document or query of the test suite is in the validation suite."""
+    """Build the test and the validation suite. They share no document or query."""
     rows = _rows_by_domain(mined)
     test = _build_suite(TEST_DATASETS, rows, EvaluatedTexts())
     seen = EvaluatedTexts(collection.retrieval for _, collection in test)
@@ -146,7 +148,7 @@ def _mine(say: Progress) -> list[Mined]:
 
 
 def _list_training_rows(mined: Sequence[Mined]) -> Iterator[Row]:
-    """Return the rows of the training domains; a domain name belongs to one source, so that it alone tells a domain."""
+    """Yield the rows of the training domains. Each domain name belongs to one source only."""
     owners: dict[str, str] = {}
     for source in mined:
         for row in source.rows:
@@ -187,7 +189,7 @@ def _report_sizes(sizes: Counter[tuple[str, str]], removed: Counter[str]) -> dic
 
 
 def _write_report(folder: Path, mined: Sequence[Mined], train: dict[str, Any], suites: Suites) -> None:
-    """Write report.json: what was mined, removed, trained on and held out, all as counts."""
+    """Write report.json: the numbers of mined, removed, trained and held-out rows."""
     sources = {
         source.source: {
             "num_rows": len(source.rows),
@@ -216,4 +218,4 @@ def _report_suite(suite: Sequence[tuple[Dataset, Collection]]) -> dict[str, Any]
 
 
 def _ignore_progress(line: str) -> None:
-    """The progress of one who did not ask."""
+    """Ignore the progress."""

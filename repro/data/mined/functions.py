@@ -1,7 +1,7 @@
-"""Builds the corpus `functions`: docstrings and the code they describe, of packages that are held out whole.
+"""Build the corpus `functions`: pairs of docstrings and code, with whole packages held out.
 
-Two collections, as code search is scored: every function of the held-out packages as a candidate, and a thousand. The
-training pairs are functions of the other packages.
+There are two collections, as is common in code search: one with all functions of the held-out packages, and one with a
+thousand of them. Training pairs are functions of the other packages.
 """
 
 from __future__ import annotations
@@ -28,14 +28,15 @@ RULES = {
 
 
 def mine_functions() -> Mined:
-    """Return the clean rows of the functions of every package."""
+    """Mine the functions of all packages. Return clean rows."""
     return mine_rows(functions.SOURCE, functions.mine_functions())
 
 
 def build_functions(folder: Path) -> None:
-    """Write train.arrow, suites/functions and report.json; the same bytes on every machine.
+    """Write train.arrow, suites/functions and report.json. They have the same bytes on every machine.
 
-    ValueError when a package is not installed or is not the text of its manifest.
+    Raises:
+        ValueError: if a package is not installed or differs from its manifest.
     """
     mined = mine_functions()
     verify([mined], FUNCTIONS_FOLDER)

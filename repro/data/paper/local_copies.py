@@ -144,6 +144,7 @@ def compute_version(name: str, data_dir: Path | None = None) -> str:
 
 def _fetch_from_hub(name: str, folder: Path) -> str:
     from huggingface_hub import HfApi, snapshot_download
+
     # the error of the HTTP library that the hub's client uses
     from huggingface_hub.errors import HTTPError
 

@@ -1,1 +1,1 @@
-"""One module per kind of text: each gives rows from the files of a wheel, which it never imports."""
+"""One module per kind of text. Each yields rows from the files of wheels without importing them."""

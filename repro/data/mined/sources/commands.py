@@ -1,4 +1,4 @@
-"""Rows from the help of Azure's command line: what a command does → how, title → example, option → text."""
+"""Rows from the help of Azure's command line: summary of a command → details, title → example, option → text."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def mine_commands() -> Iterator[Row]:
-    """Return commands, their examples and options; the domain is the first word of the command."""
+    """Yield commands, their examples and options. The domain is the first word of the command."""
     yield from merge_small_domains(_rows())
 
 
@@ -41,7 +41,7 @@ def _rows() -> Iterator[Row]:
 
 
 def _rows_of_help(text: str) -> Iterator[tuple[str, str, str]]:
-    """Return the rows of a module of `helps["command"] = YAML`."""
+    """Yield the rows of a module with assignments `helps["command"] = YAML`."""
     for node in _parse(text).body:
         match node:
             case ast.Assign(targets=[ast.Subscript(slice=ast.Constant(value=str(command)))], value=ast.Constant(said)):
@@ -62,7 +62,7 @@ def _read(said: str) -> dict[str, Any]:
 
 
 def _rows_of_command(text: str) -> Iterator[tuple[str, str, str]]:
-    """Return the rows of a module that declares one command as a class, with its options."""
+    """Yield the rows of a module that declares one command as a class with options."""
     tree = _parse(text)
     for owner in tree.body:
         if isinstance(owner, ast.ClassDef) and (command := _parse_registered(owner)):
@@ -93,7 +93,7 @@ def _of_options(command: str, owner: ast.ClassDef) -> Iterator[tuple[str, str, s
 
 
 def _of_summary(command: str, summary: str, more: str) -> Iterator[tuple[str, str, str]]:
-    """A summary asks for what follows it; one that stands alone is asked for by the words of its command."""
+    """Yield summary → details. If there are no details, yield the words of the command → summary."""
     if len(more.split()) < MIN_DOCUMENT_WORDS:
         yield command, phrase(command), f"{summary} {more}"
     else:

@@ -1,4 +1,4 @@
-"""What counts as a domain of a source: divisions that have enough rows for a batch; smaller ones share one."""
+"""Domains of a source. Divisions with too few rows for a batch share one domain."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MIN_ROWS_PER_DOMAIN = 64
 
 
 def merge_small_domains(rows: Iterable[Row]) -> Iterator[Row]:
-    """Return the rows, those of domains of fewer than `MIN_ROWS_PER_DOMAIN` rows in their source's `….others`."""
+    """Yield the rows. Domains with fewer than `MIN_ROWS_PER_DOMAIN` rows become `….others` of their source."""
     every = list(rows)
     sizes = Counter(row.domain for row in every)
     for row in every:

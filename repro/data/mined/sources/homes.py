@@ -1,4 +1,4 @@
-"""Rows from Home Assistant's English texts: the name of an action, option or problem → what is said about it."""
+"""Rows from Home Assistant's English texts: name of an action, option or problem → its description."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MARKS = re.compile(r"[`*_#]+(?=\S)|(?<=\S)[`*_]+(?=\s|$)")
 
 
 def mine_homes() -> Iterator[Row]:
-    """Return the texts of every integration; the domain is the part of the program in which they are shown."""
+    """Yield the texts of all integrations. The domain is the part of the program that shows them."""
     yield from merge_small_domains(_rows())
 
 
@@ -34,7 +34,7 @@ def _rows() -> Iterator[Row]:
 
 
 def _walk(content: Any, subject: str, path: str = "") -> Iterator[tuple[str, str, str]]:
-    """Return place, query and document of each text below a part, the outer before the inner."""
+    """Yield path, query and document of each text below a part, outer ones first."""
     if not isinstance(content, dict):
         return
     name = str(content.get("name") or content.get("title") or "")
@@ -59,5 +59,5 @@ def _texts(content: Any) -> Iterator[tuple[str, str]]:
 
 
 def _plain(text: str) -> str:
-    """Return a text without images, links and marks of emphasis."""
+    """Remove images, links and emphasis from a text."""
     return one_line(_MARKS.sub("", _LINK.sub(r"\1", _IMAGE.sub("", text))))
