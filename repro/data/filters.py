@@ -5,16 +5,18 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 
 import numpy as np
 
-from repro.data.beir import Retrieval
-from repro.data.pairs import Row
-from repro.data.repeats import SeenKeys
+from repro.data.beir import Retrieval, load_beir, load_suite
+from repro.data.pairs import Pairs, Row
 from repro.data.wording import normalise
 
 ROWS_PER_LOOK = 8_192
+ROWS_PER_READ = 65_536
 EVALUATED_NEGATIVES = "evaluated_negatives"
 """Key of the count of removed negatives. All other keys count rows."""
 
@@ -101,3 +103,66 @@ def compute_pair_keys(queries: Sequence[str], documents: Sequence[str]) -> np.nd
         for query, document in zip(queries, documents, strict=True)
     ]
     return np.frombuffer(b"".join(digests), ">u8").astype(np.uint64)
+
+
+class SeenKeys:
+    """A set of 64-bit keys that grows block by block, with eight bytes per key instead of about eighty in a Python set.
+
+    Keys are stored in sorted runs, each at least twice as long as the next. So a block is searched in a logarithmic
+    number of runs, and each key is merged a logarithmic number of times.
+    """
+
+    def __init__(self) -> None:
+        self._runs: list[np.ndarray] = []
+
+    def tell(self, keys_n: np.ndarray) -> np.ndarray:
+        """Add a block of keys (uint64). Return which of them are new, bool (n,)."""
+        is_first_n = np.zeros(len(keys_n), dtype=bool)
+        is_first_n[np.unique(keys_n, return_index=True)[1]] = True
+        for run in self._runs:
+            places_n = np.minimum(np.searchsorted(run, keys_n), len(run) - 1)
+            is_first_n &= run[places_n] != keys_n
+        if is_first_n.any():
+            self._runs.append(np.sort(keys_n[is_first_n]))
+        while len(self._runs) > 1 and len(self._runs[-2]) < 2 * len(self._runs[-1]):
+            merged = np.concatenate([self._runs.pop(), self._runs.pop()])
+            merged.sort(kind="stable")  # finds the two runs and merges them
+            self._runs.append(merged)
+        return is_first_n
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """Normalised texts that are both trained on and evaluated, sorted. Empty if training data is clean."""
+
+    documents: tuple[str, ...]
+    queries: tuple[str, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.documents or self.queries)
+
+
+def overlap(train: Pairs, suites: Sequence[Path]) -> Overlap:
+    """Return the queries and documents of `train` that are documents or queries of the suites in these folders."""
+    retrievals = [load_beir(dataset.path) for suite in suites for dataset in load_suite(suite).datasets]
+    documents = {normalise(text) for retrieval in retrievals for text in retrieval.documents}
+    queries = {normalise(text) for retrieval in retrievals for text in retrieval.queries}
+    found: set[str] = set()
+    for start in range(0, len(train), ROWS_PER_READ):
+        rows = range(start, min(start + ROWS_PER_READ, len(train)))
+        for text in train.texts("query", rows) + train.texts("document", rows):
+            key = normalise(text)
+            if key in documents or key in queries:
+                found.add(key)
+    return Overlap(tuple(sorted(found & documents)), tuple(sorted(found & queries)))
+
+
+def check_no_overlap(train: Pairs, suites: Sequence[Path]) -> None:
+    """Raise ValueError with the first texts if an evaluated text is in the training pairs."""
+    both = overlap(train, suites)
+    if both:
+        first = [*both.documents, *both.queries][:3]
+        raise ValueError(
+            f"{len(both.documents)} evaluated documents and {len(both.queries)} evaluated queries are in the training "
+            f"pairs, first {first}: build the corpus again"
+        )

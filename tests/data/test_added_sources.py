@@ -9,13 +9,13 @@ from zipfile import ZipFile
 import numpy as np
 import pytest
 
-from repro.data.audit import overlap
 from repro.data.beir import load_suite
-from repro.data.mined import wheels
+from repro.data.filters import overlap
+from repro.data.mined import sources, wheels
 from repro.data.mined.desk import build_others, build_wide
 from repro.data.mined.manifests import MANIFEST_FOLDER, WHEELS, WIDE_FOLDER, read_manifest
 from repro.data.mined.mining import ADDED, MINERS
-from repro.data.mined.sources import builds, commands, domains, homes, schemas
+from repro.data.mined.sources import builds, commands, homes, schemas
 from repro.data.mined.splits import ADDED_SOURCES, TRAINING_SOURCES, split_of
 from repro.data.mined.wheels import PINS, Pin, fetch_wheel, get_wheels_folder
 from repro.data.pairs import Row, read_pairs
@@ -137,7 +137,7 @@ Give = Callable[[str, dict[str, str]], None]
 @pytest.fixture
 def give(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Give:
     """Put an archive of some files in the place of a pinned wheel; every domain is large enough."""
-    monkeypatch.setattr(domains, "MIN_ROWS_PER_DOMAIN", 1)
+    monkeypatch.setattr(sources, "MIN_ROWS_PER_DOMAIN", 1)
 
     def put(wheel: str, files: dict[str, str]) -> None:
         get_wheels_folder().mkdir(parents=True, exist_ok=True)
@@ -234,9 +234,9 @@ def test_commands_their_examples_and_options_are_rows(give: Give) -> None:
 
 
 def test_small_domains_share_one_of_their_source(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(domains, "MIN_ROWS_PER_DOMAIN", 2)
+    monkeypatch.setattr(sources, "MIN_ROWS_PER_DOMAIN", 2)
     rows = [Row(str(n), "q", "d", domain, "homes") for n, domain in enumerate(("homes.a", "homes.b", "homes.a"))]
-    assert [row.domain for row in domains.merge_small_domains(rows)] == ["homes.a", "homes.others", "homes.a"]
+    assert [row.domain for row in sources.merge_small_domains(rows)] == ["homes.a", "homes.others", "homes.a"]
 
 
 def test_every_added_source_is_declared_pinned_and_trained_on() -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from repro.data.audit import check_no_overlap, overlap
 from repro.data.beir import Retrieval, load_beir, load_suite, write_beir_folder, write_suite
+from repro.data.filters import check_no_overlap, overlap
 from repro.data.mined.manifests import WHEELS, describe, read_manifest, verify, write_manifests
 from repro.data.mined.mining import MINERS, Mined, mine
 from repro.data.mined.splits import TEST_DATASETS, TRAINING_SOURCES, VALIDATION_DATASETS, split_of

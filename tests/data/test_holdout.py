@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from repro.data.audit import overlap
 from repro.data.beir import write_beir_folder, write_suite
+from repro.data.filters import overlap
 from repro.data.own import holdout
 from repro.data.own.holdout import FAMILY, LEAST_PAIRS, get_collection_name, hold_out, iter_rows, training_rows
 from repro.data.pairs import Pairs, Row, read_pairs, write_pairs

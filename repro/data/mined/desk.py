@@ -8,9 +8,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from repro.data.audit import check_no_overlap
 from repro.data.beir import write_beir_folder, write_suite
-from repro.data.filters import EvaluatedTexts, drop_evaluated, drop_repeated_pairs, one_row_per_document
+from repro.data.filters import (
+    EvaluatedTexts,
+    check_no_overlap,
+    drop_evaluated,
+    drop_repeated_pairs,
+    one_row_per_document,
+)
 from repro.data.mined.manifests import WIDE_FOLDER, verify
 from repro.data.mined.mining import Mined, mine_added, mine_all
 from repro.data.mined.splits import TEST_DATASETS, VALIDATION_DATASETS, VALIDATION_OTHERS, Dataset, matches, split_of

@@ -10,9 +10,8 @@ import json
 from collections import Counter
 from pathlib import Path
 
-from repro.data.audit import check_no_overlap
 from repro.data.beir import write_beir_folder, write_suite
-from repro.data.filters import EvaluatedTexts, drop_evaluated, one_row_per_document
+from repro.data.filters import EvaluatedTexts, check_no_overlap, drop_evaluated, one_row_per_document
 from repro.data.mined.manifests import FUNCTIONS_FOLDER, verify
 from repro.data.mined.mining import Mined, mine_rows
 from repro.data.mined.sources import docstrings, functions

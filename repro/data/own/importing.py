@@ -25,13 +25,12 @@ import numpy as np
 
 from repro.data.beir import Retrieval
 from repro.data.columns import Columns, suggest_swapped_columns
-from repro.data.filters import EVALUATED_NEGATIVES, EvaluatedTexts, compute_pair_keys
+from repro.data.filters import EVALUATED_NEGATIVES, EvaluatedTexts, SeenKeys, compute_pair_keys
 from repro.data.folders import passed_over, say_passed_over
 from repro.data.labels import USED_AS_NEGATIVES, pairs_of_labelled, read_labels
 from repro.data.own.given import open_archive
 from repro.data.pairs import read_pairs, write_columns
 from repro.data.readers import Found, Taken, read_foreign, size_when_read
-from repro.data.repeats import SeenKeys
 from repro.data.wording import count_words, identity, near_form
 from repro.storage.files import check_room, json_object, whole_folder
 from repro.text import short

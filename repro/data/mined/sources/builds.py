@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
+from repro.data.mined.sources import merge_small_domains
 from repro.data.mined.sources.docstrings import MIN_SUMMARY_WORDS, plain
-from repro.data.mined.sources.domains import merge_small_domains
 from repro.data.mined.wheels import iter_wheel_texts
 from repro.data.pairs import Row
 from repro.data.wording import MIN_DOCUMENT_WORDS, phrase

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from repro.data.mined.sources.domains import merge_small_domains
+from repro.data.mined.sources import merge_small_domains
 from repro.data.mined.wheels import iter_wheel_texts
 from repro.data.pairs import Row
 from repro.data.wording import MIN_DOCUMENT_WORDS, one_line, phrase
