@@ -69,9 +69,9 @@ def test_what_a_scale_measured_has_its_records_and_is_not_told_of_another_scale(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(markdown_pages, "experiments", lambda: (EXPERIMENT,))
-    found = {one.claim.id: one.verdict for one in markdown_pages.judge_measured("desk")}
+    found = {one.claim.id: one.verdict for one in markdown_pages.judge_results("desk")}
     assert found == {name: verdict for name, verdict in VERDICTS.items() if verdict != "not run"}
-    assert markdown_pages.judge_measured("lab") == [], "its runs at lab are those of desk"
+    assert markdown_pages.judge_results("lab") == [], "its runs at lab are those of desk"
 
 
 def test_any_record_that_goes_takes_exactly_its_cells_and_its_claims(folder: Path) -> None:

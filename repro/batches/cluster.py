@@ -135,7 +135,7 @@ class _Vectors:
     queries_ND: np.ndarray
     documents_ND: np.ndarray
 
-    def read_paired(self, rows: np.ndarray) -> np.ndarray:
+    def read_paired_texts(self, rows: np.ndarray) -> np.ndarray:
         """Return query ⊕ document of these rows, float32 (n, W)."""
         sides = [taken(self.queries_ND, rows), taken(self.documents_ND, rows)]
         return np.ascontiguousarray(np.concatenate(sides, axis=1), dtype=np.float32)
@@ -192,7 +192,7 @@ def _cluster_domain(
     """Return the centroids of a domain, (K, W), and the cluster of each pair, int32 (n,)."""
     num_clusters, on_gpus = count_clusters(len(rows_n), cluster_size), len(rows_n) >= LARGE_DOMAIN and _has_gpus()
     if num_clusters == 1:
-        paired_nW = vectors.read_paired(rows_n)
+        paired_nW = vectors.read_paired_texts(rows_n)
         # One cluster needs no K-means: its centroid is the mean of both concatenations.
         width = paired_nW.shape[1] // 2
         centroid_W = (paired_nW.mean(axis=0) + np.roll(paired_nW, width, axis=1).mean(axis=0)) / 2
@@ -212,7 +212,7 @@ def _assign_nearest(vectors: _Vectors, rows_n: np.ndarray, index: faiss.Index) -
     """Return the nearest centroid of each pair, int32 (n,). Memory holds one block of pairs."""
     nearest_n = np.empty(len(rows_n), dtype=np.int32)
     for part in iter_blocks(len(rows_n), ROWS_PER_SEARCH):
-        nearest_n[part] = index.search(vectors.read_paired(rows_n[part]), 1)[1][:, 0]
+        nearest_n[part] = index.search(vectors.read_paired_texts(rows_n[part]), 1)[1][:, 0]
     return nearest_n
 
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from repro.batches.sentence_encoder import GPU_TOKENS_PER_BATCH, SentenceEncoder
-from repro.data.tokens import batches_of_tokens, get_minilm_folder, load_tokenizer, tokenize, unknown_tokens
+from repro.data.tokens import compute_unknown_share, get_minilm_folder, iter_token_batches, load_tokenizer, tokenize
 from repro.storage.arrays import ArrayWriter, give_back, iter_blocks, load_array, map_to_fill
 from repro.storage.files import whole_file
 from repro.storage.stages import WHOLE, Part
@@ -102,7 +102,7 @@ def embed_texts(
     done = 0
     with whole_file(path) as part:
         vectors_ND = map_to_fill(part, (len(texts), surrogate.num_dimensions), "float16")
-        for rows, vectors in _iter_embedded(surrogate, texts, max_tokens, WHOLE):
+        for rows, vectors in _iter_embeddings(surrogate, texts, max_tokens, WHOLE):
             vectors_ND[rows] = vectors
             done += len(rows)
             give_back(vectors_ND)
@@ -118,7 +118,7 @@ def embed_part(surrogate: Surrogate, texts: StoredTexts, folder: Path, *, max_to
         ArrayWriter(folder / VECTORS_FILE, "float16", (surrogate.num_dimensions,)) as vectors,
         ArrayWriter(folder / ROWS_FILE, "int64") as rows,
     ):
-        for part_rows, embedded in _iter_embedded(surrogate, texts, max_tokens, part):
+        for part_rows, embedded in _iter_embeddings(surrogate, texts, max_tokens, part):
             vectors.append(embedded)
             rows.append(part_rows)
 
@@ -143,7 +143,7 @@ def join_embeddings(path: Path, parts: Sequence[Path]) -> None:
     vectors_ND.flush()
 
 
-def _iter_embedded(
+def _iter_embeddings(
     surrogate: Surrogate, texts: StoredTexts, max_tokens: int, part: Part
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield the rows and vectors of each block of a shard."""
@@ -229,9 +229,9 @@ class MiniLM:
         tokens = tokenize(texts, self._tokenizer, max_tokens)
         budget = GPU_TOKENS_PER_BATCH if self._device.type == "cuda" else CPU_TOKENS_PER_BATCH
         vectors_ND = np.empty((len(texts), self.num_dimensions), dtype=np.float32)
-        for rows in batches_of_tokens(tokens.lengths, budget):
+        for rows in iter_token_batches(tokens.lengths, budget):
             vectors_ND[rows] = self._embed_batch(*tokens.pad(rows))
-        vectors_ND[unknown_tokens(tokens, self._tokenizer)[1]] = 0
+        vectors_ND[compute_unknown_share(tokens, self._tokenizer)[1]] = 0
         return vectors_ND
 
     def _embed_batch(self, ids_NS: np.ndarray, mask_NS: np.ndarray) -> np.ndarray:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from repro.data.folders import entries, is_beir, list_splits
+from repro.data.folders import is_beir, list_entries, list_splits
 from repro.data.lines import iter_lines, list_json_rows
 from repro.data.paper.quirks import Quirks, find_quirks
 from repro.storage.files import read_json
@@ -150,11 +150,11 @@ def load_beir(folder: Path, split: str = "test", *, lacks_documents: bool = Fals
         query_ids=tuple(queries),
         queries=tuple(queries.values()),
         judgements=judgements,
-        num_unjudged=_count_unjudged(folder, split, all_queries, judgements),
+        num_unjudged=_count_unjudged_queries(folder, split, all_queries, judgements),
     )
 
 
-def note_unjudged(quirks: Quirks, found: Retrieval) -> Quirks:
+def note_unjudged_queries(quirks: Quirks, found: Retrieval) -> Quirks:
     """Add the number of dropped queries to the note of a collection's peculiarities."""
     if not (num := found.num_unjudged):
         return quirks
@@ -170,23 +170,23 @@ def load_dataset(dataset: SuiteDataset) -> tuple[Retrieval, Quirks]:
     The peculiarities of a known name apply only if the content matches them. Raises ValueError as `load_beir`.
     """
     if dataset.quirks is None:
-        found, quirks = load_named(dataset.path, dataset.name, find_quirks(dataset.name))
+        found, quirks = load_known_collection(dataset.path, dataset.name, find_quirks(dataset.name))
     else:
         quirks = dataset.quirks
         found = load_beir(dataset.path, quirks.split, lacks_documents=quirks.lacks_documents)
-    return replace(found, name=dataset.name), note_unjudged(quirks, found)
+    return replace(found, name=dataset.name), note_unjudged_queries(quirks, found)
 
 
-def load_named(folder: Path, name: str, quirks: Quirks) -> tuple[Retrieval, Quirks]:
+def load_known_collection(folder: Path, name: str, quirks: Quirks) -> tuple[Retrieval, Quirks]:
     """Read a folder with the name of a known collection. Return it with those peculiarities that match the content."""
     found = load_beir(folder, quirks.split, lacks_documents=quirks.lacks_documents)
-    fitting = fitting_quirks(quirks, replace(found, name=name))
+    fitting = match_quirks(quirks, replace(found, name=name))
     if quirks.lacks_documents and not fitting.lacks_documents:
         found = load_beir(folder, fitting.split)
     return found, fitting
 
 
-def fitting_quirks(quirks: Quirks, retrieval: Retrieval) -> Quirks:
+def match_quirks(quirks: Quirks, retrieval: Retrieval) -> Quirks:
     """Return the peculiarities of a known collection if its content matches them, otherwise a note.
 
     A collection matches if its queries are documents: most queries with the id of a document have its text, and no
@@ -213,7 +213,7 @@ def _plain(text: str) -> str:
     return " ".join(text.casefold().split())
 
 
-def beir_folders(folder: Path) -> list[tuple[str, Path]]:
+def find_beir_folders(folder: Path) -> list[tuple[str, Path]]:
     """Return the BEIR folders at or below `folder`, with their names in a suite. ValueError if two have one name."""
     return [(one.name, one.path) for one in find_collections(folder)]
 
@@ -236,19 +236,19 @@ def find_collections(folder: Path, family: str = "given") -> list[SuiteDataset]:
     return found
 
 
-def skipped_entries(folder: Path, read: Sequence[SuiteDataset]) -> list[str]:
+def find_skipped_entries(folder: Path, read: Sequence[SuiteDataset]) -> list[str]:
     """Return the files and folders in a folder of collections that do not belong to a collection."""
     if is_beir(folder):
         return []
     used = {path for one in read for path in (one.path, *one.path.parents)}
-    top = [path for path in entries(folder) if path.name != "suite.json"]
-    inside = [path for parent in top if parent in used and not is_beir(parent) for path in entries(parent)]
+    top = [path for path in list_entries(folder) if path.name != "suite.json"]
+    inside = [path for parent in top if parent in used and not is_beir(parent) for path in list_entries(parent)]
     return [str(path.relative_to(folder)) for path in (*top, *inside) if path not in used]
 
 
-def say_skipped(folder: Path, read: Sequence[SuiteDataset]) -> list[str]:
+def describe_skipped_entries(folder: Path, read: Sequence[SuiteDataset]) -> list[str]:
     """Return a line about skipped entries of a folder of collections. Empty if there are none."""
-    if not (skipped := skipped_entries(folder, read)):
+    if not (skipped := find_skipped_entries(folder, read)):
         return []
     named = ", ".join(short(one, 60) for one in skipped[:NAMED]) + (", …" if len(skipped) > NAMED else "")
     return [
@@ -261,7 +261,7 @@ NAMED = 5
 
 
 def _beir_below(folder: Path, num_levels: int) -> Iterator[Path]:
-    for path in entries(folder):
+    for path in list_entries(folder):
         if is_beir(path):
             yield path
         elif num_levels > 1 and path.is_dir():
@@ -453,7 +453,9 @@ def read_qrels(path: Path) -> Iterator[tuple[int, tuple[str, str, int]]]:
             ) from error
 
 
-def _count_unjudged(folder: Path, split: str, queries: Mapping[str, str], judgements: Mapping[str, object]) -> int:
+def _count_unjudged_queries(
+    folder: Path, split: str, queries: Mapping[str, str], judgements: Mapping[str, object]
+) -> int:
     """Count the queries without judgements in any split. In BEIR, queries.jsonl has those of all splits."""
     unjudged = queries.keys() - judgements.keys()
     others = [other for other in list_splits(folder) if other != split] if unjudged else []

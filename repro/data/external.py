@@ -8,12 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from repro.data.own.imported import find_imported, imported_corpora, is_imported, list_content_files, make_builder
+from repro.data.own.imported import find_imported, is_imported, list_content_files, list_imported_corpora, make_builder
 from repro.data.pairs import write_pairs
 from repro.data.paper.benchmarks import SUITES, check_suite, make_suite
-from repro.data.paper.hub import SOURCES, list_pair_files, load_source, local_copy
+from repro.data.paper.hub import SOURCES, get_local_copy, list_pair_files, load_source
 from repro.data.paper.local_copies import compute_version, resolve_sources
-from repro.data.readers import size_when_read
+from repro.data.readers import estimate_text_size
 from repro.spec import MTEB_SUITES
 from repro.storage.paths import get_data_folder
 
@@ -35,7 +35,7 @@ class ExternalCorpus:
     num_bytes: Callable[[], int]
 
 
-def external_corpus(name: str) -> ExternalCorpus | None:
+def find_external_corpus(name: str) -> ExternalCorpus | None:
     """Return a corpus by name, or None if it is unknown.
 
     Raises:
@@ -47,12 +47,12 @@ def external_corpus(name: str) -> ExternalCorpus | None:
             make_builder(corpus),
             corpus.origin,
             (corpus.name,),
-            lambda: 2 * size_when_read(*list_content_files(corpus.folder)),
+            lambda: 2 * estimate_text_size(*list_content_files(corpus.folder)),
         )
     if name in SOURCES:
-        copy = local_copy(name, get_data_folder())
+        copy = get_local_copy(name, get_data_folder())
         return ExternalCorpus(
-            _make_pairs_builder(name), _origin(name), (), lambda: size_when_read(*list_pair_files(copy))
+            _make_pairs_builder(name), _origin(name), (), lambda: estimate_text_size(*list_pair_files(copy))
         )
     if name in SUITES:
         check_suite(name, get_data_folder())
@@ -68,14 +68,14 @@ def find_corpus_of_suite(suite: str) -> str | None:
     return find_imported(suite).corpus if is_imported(suite) else None
 
 
-def external_corpora() -> list[str]:
+def list_external_corpora() -> list[str]:
     """Return the names of all external corpora."""
-    return [*SOURCES, *imported_corpora()]
+    return [*SOURCES, *list_imported_corpora()]
 
 
-def external_suites() -> list[str]:
+def list_external_suites() -> list[str]:
     """Return the names of all external suites."""
-    return [*SUITES, *MTEB_SUITES, *imported_corpora()]
+    return [*SUITES, *MTEB_SUITES, *list_imported_corpora()]
 
 
 def _make_pairs_builder(name: str) -> Callable[[Path], None]:

@@ -43,7 +43,7 @@ class EvaluatedTexts:
         return normalised in self.documents or normalised in self.queries
 
 
-def drop_evaluated(
+def drop_evaluated_rows(
     rows: Iterable[Row], evaluated: EvaluatedTexts, removed: Counter[str], *, cut: Callable[[Row], Row] | None = None
 ) -> Iterator[Row]:
     """Drop and count rows whose document or query is evaluated, either in full or after `cut`."""
@@ -54,7 +54,7 @@ def drop_evaluated(
             yield row
 
 
-def without_evaluated_negatives(rows: Iterable[Row], evaluated: EvaluatedTexts, removed: Counter[str]) -> Iterator[Row]:
+def drop_evaluated_negatives(rows: Iterable[Row], evaluated: EvaluatedTexts, removed: Counter[str]) -> Iterator[Row]:
     """Remove and count negatives that are evaluated documents or queries."""
     for row in rows:
         kept = tuple(text for text in row.negatives if evaluated.form(text) not in evaluated)
@@ -65,7 +65,7 @@ def without_evaluated_negatives(rows: Iterable[Row], evaluated: EvaluatedTexts, 
             yield row._replace(negatives=kept)
 
 
-def one_row_per_document(rows: Iterable[Row], removed: Counter[str]) -> Iterator[Row]:
+def drop_repeated_documents(rows: Iterable[Row], removed: Counter[str]) -> Iterator[Row]:
     """Drop and count rows that repeat a document of any domain or a query of the same domain.
 
     The same query in two domains stays, because its answer depends on the domain.
@@ -142,7 +142,7 @@ class Overlap:
         return bool(self.documents or self.queries)
 
 
-def overlap(train: Pairs, suites: Sequence[Path]) -> Overlap:
+def find_overlap(train: Pairs, suites: Sequence[Path]) -> Overlap:
     """Return the queries and documents of `train` that are documents or queries of the suites in these folders."""
     retrievals = [load_beir(dataset.path) for suite in suites for dataset in load_suite(suite).datasets]
     documents = {normalise(text) for retrieval in retrievals for text in retrieval.documents}
@@ -159,7 +159,7 @@ def overlap(train: Pairs, suites: Sequence[Path]) -> Overlap:
 
 def check_no_overlap(train: Pairs, suites: Sequence[Path]) -> None:
     """Raise ValueError with the first texts if an evaluated text is in the training pairs."""
-    both = overlap(train, suites)
+    both = find_overlap(train, suites)
     if both:
         first = [*both.documents, *both.queries][:3]
         raise ValueError(

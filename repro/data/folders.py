@@ -39,7 +39,7 @@ def list_splits(folder: Path) -> list[str]:
     return sorted(path.stem for path in (folder / "qrels").glob("*.tsv") if not is_hidden(path))
 
 
-def files_read(source: Path) -> list[Path]:
+def list_files_to_read(source: Path) -> list[Path]:
     """Return the files that an import reads, in order: the file itself, those of a BEIR folder, or those of a folder.
 
     Sub-folders are read only if their name has the ending of a file, as in "pairs.parquet/part-0.parquet".
@@ -48,23 +48,27 @@ def files_read(source: Path) -> list[Path]:
         return [source]
     if is_beir(source):
         return [source / "corpus.jsonl", source / "queries.jsonl", source / "qrels" / "train.tsv"]
-    return [path for entry in entries(source) if match_ending(entry) for path in files_read(entry)]
+    return [path for entry in list_entries(source) if match_ending(entry) for path in list_files_to_read(entry)]
 
 
-def passed_over(source: Path) -> list[Path]:
+def list_skipped_files(source: Path) -> list[Path]:
     """Return the files and folders in a folder that are not read as pairs, sorted by name."""
     if not source.is_dir() or is_beir(source):
         return []
-    return [path for entry in entries(source) for path in (passed_over(entry) if match_ending(entry) else [entry])]
+    return [
+        path
+        for entry in list_entries(source)
+        for path in (list_skipped_files(entry) if match_ending(entry) else [entry])
+    ]
 
 
-def say_passed_over(num: int, first: Sequence[str]) -> str:
+def describe_skipped_files(num: int, first: Sequence[str]) -> str:
     """Return a line with the number of files and folders that were not read, and the first of them."""
     named = ", ".join(first) + (f" and {num - len(first)} more" if num > len(first) else "")
     were = count_noun(num, "file or folder was", "files or folders were")
     return f"{were} not read: {named}; only visible files ending in {', '.join(ENDINGS)} are read"
 
 
-def entries(folder: Path) -> list[Path]:
+def list_entries(folder: Path) -> list[Path]:
     """Return the visible files and folders in a folder, sorted by name."""
     return sorted(path for path in folder.iterdir() if not is_hidden(path))

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from repro.data.columns import Columns
 from repro.data.folders import is_beir, match_ending
-from repro.data.readers import LOW_LABEL, Found, Taken, pair_paths, read_foreign
+from repro.data.readers import LOW_LABEL, Found, Taken, list_pair_paths, read_foreign
 
 USED_AS_NEGATIVES, UNLABELLED = "used_as_negatives", "unlabelled"
 ROWS_OF_A_QUERY, MOST_NEGATIVES = 4_096, 100
@@ -77,7 +77,7 @@ def read_labels(source: Path, columns: Columns | None = None, *, skip_bad: bool 
     if columns.no_labels or is_beir(source):
         return None
     found = Labels(set(), given=columns.threshold)
-    for path in pair_paths(source):
+    for path in list_pair_paths(source):
         if match_ending(path) == ".jsonl" and not _may_have_labels(path, columns):
             continue
         taken: Taken = {}
@@ -103,7 +103,7 @@ def _may_have_labels(path: Path, columns: Columns) -> bool:
     return False
 
 
-def pairs_of_labelled(rows: Iterable[Found], labels: Labels | None) -> Iterator[Found]:
+def split_by_label(rows: Iterable[Found], labels: Labels | None) -> Iterator[Found]:
     """Yield all rows. Rows below the threshold are marked as dropped, and are negatives of the pairs of their query."""
     if labels is None:
         yield from rows
@@ -113,12 +113,12 @@ def pairs_of_labelled(rows: Iterable[Found], labels: Labels | None) -> Iterator[
         for row in group:
             batch.append(row)
             if len(batch) == ROWS_OF_A_QUERY:
-                yield from _judged(batch, labels)
+                yield from _apply_threshold(batch, labels)
                 batch = []
-        yield from _judged(batch, labels)
+        yield from _apply_threshold(batch, labels)
 
 
-def _judged(rows: list[Found], labels: Labels) -> Iterator[Found]:
+def _apply_threshold(rows: list[Found], labels: Labels) -> Iterator[Found]:
     """Yield the rows of one query after comparing their labels with the threshold."""
     is_low = [not row.flaw and row.label < labels.threshold for row in rows]
     is_pair = [not row.flaw and row.label >= labels.threshold for row in rows]

@@ -70,7 +70,7 @@ class PlantedDomain:
     documents: tuple[str, ...]
 
 
-def build_planted(
+def build_planted_corpus(
     folder: Path,
     *,
     num_domains: int,

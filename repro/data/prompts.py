@@ -21,7 +21,7 @@ CLASSIFICATION = Prompts("classification: ", "classification: ")
 PROMPTS: Mapping[str, Prompts] = MappingProxyType({"none": Prompts("", ""), "task": SEARCH})
 
 
-def prompt_for(name: str, role: str) -> str:
+def get_prompt(name: str, role: str) -> str:
     """Return the prompt of a role, "query" or "document". ValueError if the name or the role is unknown."""
     if name not in PROMPTS:
         raise ValueError(f"unknown prompts {name!r}; choose one of {list(PROMPTS)}")
@@ -32,5 +32,5 @@ def prompt_for(name: str, role: str) -> str:
 
 def with_prompt(texts: Sequence[str], name: str, role: str) -> list[str]:
     """Return the texts with their prompt in front, as input of the tokenizer."""
-    prompt = prompt_for(name, role)
+    prompt = get_prompt(name, role)
     return [prompt + text for text in texts]

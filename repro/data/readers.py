@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 
 from repro.data.beir import DOCUMENT, QUERY, read_qrels, read_texts
 from repro.data.columns import SIDES, Columns, Layout, describe_columns, detect_layout, layout_of_row
-from repro.data.folders import ARCHIVES, ENDINGS, entries, files_read, is_beir, list_splits, match_ending
+from repro.data.folders import ARCHIVES, ENDINGS, is_beir, list_entries, list_files_to_read, list_splits, match_ending
 from repro.data.lines import MAX_LINE_BYTES, convert_hint, list_json_rows
 from repro.text import short
 
@@ -86,13 +86,13 @@ def read_foreign(
     if is_beir(source):
         yield from _read_beir(source)
         return
-    for path in pair_paths(source):
+    for path in list_pair_paths(source):
         yield from _READERS[match_ending(path)](path, columns, taken, skip_bad)
 
 
-def pair_paths(source: Path) -> list[Path]:
+def list_pair_paths(source: Path) -> list[Path]:
     """Return the files of pairs at or in `source`. Raises ValueError if one cannot be read."""
-    if not (files := files_read(source)):
+    if not (files := list_files_to_read(source)):
         raise ValueError(f"{source} holds no file ending in {list(ENDINGS)}, and is no BEIR folder (corpus.jsonl)")
     for path in files:
         if not path.is_file():
@@ -103,9 +103,9 @@ def pair_paths(source: Path) -> list[Path]:
     return files
 
 
-def size_when_read(*sources: Path) -> int:
+def estimate_text_size(*sources: Path) -> int:
     """Estimate the number of bytes of the texts that `read_foreign` would read. Damaged files count with their size."""
-    return sum(_size(path) for source in sources for path in files_read(source))
+    return sum(_size(path) for source in sources for path in list_files_to_read(source))
 
 
 def _size(source: Path) -> int:
@@ -148,7 +148,7 @@ def _unpack(archive: Path, folder: Path) -> Path:
             members.extractall(folder, filter="data")
     else:
         raise ValueError(f"{archive} is neither a zip nor a tar")
-    inside = entries(folder)
+    inside = list_entries(folder)
     return inside[0] if len(inside) == 1 and inside[0].is_dir() else folder
 
 
@@ -199,7 +199,7 @@ def _read_jsonl(path: Path, columns: Columns, taken: Taken, skip_bad: bool = Fal
             _note_taken(taken, columns, names, layout, where)
             unseen -= layout.chosen.keys()
             first = first or names
-        found = _found(row, layouts[names], where)
+        found = _parse_row(row, layouts[names], where)
         if found.flaw:
             flaws.note(found, count)
         yield found
@@ -274,7 +274,7 @@ def _read_table(path: Path, columns: Columns, taken: Taken, skip_bad: bool = Fal
                     yield Found("", "", (), "", f"{path}, line {reader.line_num}", flaw=why)
                     continue
                 if cells:
-                    yield _found(cells, layout, f"{path}, line {reader.line_num}")
+                    yield _parse_row(cells, layout, f"{path}, line {reader.line_num}")
     except csv.Error as error:
         raise ValueError(f"{path}, line {reader.line_num}: {_csv_reason(path, error)}") from error
     except UnicodeDecodeError as error:
@@ -330,7 +330,7 @@ def _read_parquet(path: Path, columns: Columns, taken: Taken, skip_bad: bool = F
             by_place = layout.by_place(batch.schema.names)
             columns_of_batch = [column.to_pylist() for column in batch.columns]
             for number, values in enumerate(zip(*columns_of_batch, strict=True), num_before + 1):
-                found = _found(values, by_place, f"{words}{number}")
+                found = _parse_row(values, by_place, f"{words}{number}")
                 if found.flaw:
                     flaws.note(found, number)
                 yield found
@@ -371,7 +371,7 @@ def _read_beir(folder: Path) -> Iterator[Found]:
         yield Found(queries[query], documents[document], (), "", f"{path}, line {number}")
 
 
-def _found(row: Any, layout: Layout, where: str) -> Found:
+def _parse_row(row: Any, layout: Layout, where: str) -> Found:
     """Return the pair of a row, which is a mapping or a sequence as in the layout. It may have a flaw."""
     chosen, numbered, flaw = layout
     if flaw:

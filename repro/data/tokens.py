@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from repro.spec.start import get_encoder_folder
-from repro.storage.arrays import REMEDY, ArrayWriter, append_all, give_back, is_rising, load_array
+from repro.storage.arrays import REMEDY, ArrayWriter, append_all, give_back, is_monotonic, load_array
 from repro.storage.files import json_object, whole_file
 from repro.storage.paths import check_model_name
 
@@ -102,7 +102,7 @@ def load_tokens(folder: Path, num_texts: int | None = None, num_words: int | Non
     places, below = None if num_texts is None else num_texts + 1, len(ids) + 1 if largest is None else None
     offsets = load_array(folder / "offsets.npy", kind="i", shape=(places,), below=below, mapped=True)
     ends_fit = len(offsets) and offsets[0] == 0 and offsets[-1] == len(ids)
-    if not ends_fit or (largest is None and not is_rising(offsets)):
+    if not ends_fit or (largest is None and not is_monotonic(offsets)):
         raise ValueError(f"{folder / 'offsets.npy'} does not cut {len(ids)} ids into texts: {REMEDY}")
     return Tokens(ids, offsets)
 
@@ -159,11 +159,11 @@ def tokenize_words(texts: Sequence[str], tokenizer: Tokenizer, max_tokens: int) 
         codes_W, bounds_N, words = _split_words(block)
         ids_T, starts_V, lengths_V = _tokenize_words(words, tokenizer)
         lengths_W = lengths_V[codes_W]
-        taken_W = _as_far_as_there_is_room(lengths_W, bounds_N, max_tokens - len(ends))
+        taken_W = _count_fitting_tokens(lengths_W, bounds_N, max_tokens - len(ends))
         taken_before = np.concatenate([[0], np.cumsum(taken_W)])
         chosen = np.repeat(starts_V[codes_W] - taken_before[:-1], taken_W) + np.arange(taken_before[-1])
         lengths_N = np.diff(taken_before[bounds_N])
-        yield _between_specials(ids_T[chosen], lengths_N, ends), lengths_N + len(ends)
+        yield _add_special_tokens(ids_T[chosen], lengths_N, ends), lengths_N + len(ends)
 
 
 def _blocks(texts: Sequence[str]) -> Iterator[list[str]]:
@@ -195,14 +195,14 @@ def _tokenize_words(words: list[str], tokenizer: Tokenizer) -> tuple[np.ndarray,
     return ids_T, np.cumsum(lengths_V) - lengths_V, lengths_V
 
 
-def _as_far_as_there_is_room(lengths_W: np.ndarray, bounds_N: np.ndarray, room: int) -> np.ndarray:
+def _count_fitting_tokens(lengths_W: np.ndarray, bounds_N: np.ndarray, room: int) -> np.ndarray:
     """Return how many tokens of each word fit into its text after the preceding words, (W,)."""
     before_W = np.concatenate([[0], np.cumsum(lengths_W)])
     of_text_W = before_W[:-1] - np.repeat(before_W[bounds_N[:-1]], np.diff(bounds_N))
     return np.clip(room - of_text_W, 0, lengths_W)
 
 
-def _between_specials(ids_T: np.ndarray, lengths_N: np.ndarray, ends: list[int]) -> np.ndarray:
+def _add_special_tokens(ids_T: np.ndarray, lengths_N: np.ndarray, ends: list[int]) -> np.ndarray:
     """Return the ids of all texts, each between the two special tokens."""
     stops_N = np.cumsum(lengths_N + len(ends))
     starts_N = stops_N - lengths_N - len(ends)
@@ -214,7 +214,7 @@ def _between_specials(ids_T: np.ndarray, lengths_N: np.ndarray, ends: list[int])
     return ids
 
 
-def unknown_tokens(tokens: Tokens, tokenizer: Tokenizer) -> tuple[float, np.ndarray]:
+def compute_unknown_share(tokens: Tokens, tokenizer: Tokenizer) -> tuple[float, np.ndarray]:
     """Return the share of unknown tokens, and a mask of texts that have only unknown tokens, bool (N,).
 
     Special tokens do not count. A text without other tokens is not in the mask. If the tokenizer has no unknown token,
@@ -267,7 +267,7 @@ def _write_all(folder: Path, parts: Iterable[tuple[Tokens, int | None]]) -> None
     (folder / BOUNDS_FILE).write_text(f'{{"largest_id": {largest}}}\n', encoding="utf-8")
 
 
-def batches_of_tokens(lengths_N: np.ndarray, budget: int, ahead: int = 0) -> Iterator[np.ndarray]:
+def iter_token_batches(lengths_N: np.ndarray, budget: int, ahead: int = 0) -> Iterator[np.ndarray]:
     """Yield batches of rows, longest first. The number of rows times the longest length is at most `budget`.
 
     A row longer than `budget` is a batch of its own. `ahead` is the number of tokens or vectors before each text.
@@ -302,7 +302,7 @@ def load_tokenizer(name: str) -> Tokenizer:
     return AutoTokenizer.from_pretrained(name).backend_tokenizer
 
 
-def whole_tokenizer(name: str) -> Tokenizer:
+def load_whole_tokenizer(name: str) -> Tokenizer:
     """Load a tokenizer with truncation and padding disabled."""
     words = load_tokenizer(name)
     words.no_padding()
@@ -312,12 +312,12 @@ def whole_tokenizer(name: str) -> Tokenizer:
 
 def write_tokenizer(name: str, folder: Path) -> None:
     """Write a tokenizer as tokenizer.json, with truncation and padding disabled."""
-    words = whole_tokenizer(name)
+    words = load_whole_tokenizer(name)
     with whole_file(folder / TOKENIZER_FILE) as part:
         words.save(str(part))
 
 
-def with_own_tokenizer(name: str, folder: Path) -> str:
+def resolve_tokenizer(name: str, folder: Path) -> str:
     """Return the name of a model's tokenizer: its folder if it has a tokenizer, otherwise `name`.
 
     The path is absolute, so it cannot be confused with a hub id.

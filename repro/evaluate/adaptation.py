@@ -69,7 +69,7 @@ class AffineMap:
         return mapped_NH
 
 
-def whitening(moments: Moments, shrinkage: float) -> AffineMap:
+def make_whitening_map(moments: Moments, shrinkage: float) -> AffineMap:
     """Return m and W = C^(−1/2) of a corpus, with C = (1 − s) Cov + s (trace Cov / H) I.
 
     Su et al. 2021 (arXiv 2103.15316, algorithm 1) and Huang et al. 2021 (arXiv 2104.01767) whiten without shrinkage,
@@ -98,7 +98,7 @@ def whitening(moments: Moments, shrinkage: float) -> AffineMap:
     return AffineMap(moments.mean_H, (directions_HH / np.sqrt(shrunk_H)) @ directions_HH.T)
 
 
-def centring(moments: Moments) -> AffineMap:
+def make_centring_map(moments: Moments) -> AffineMap:
     """Return the map that subtracts the mean of the corpus (Mu & Viswanath 2018, algorithm 1, step 1)."""
     return AffineMap(moments.mean_H, np.eye(len(moments.mean_H)))
 
@@ -175,7 +175,7 @@ def make_whitened_view(source: str, count: int | None = None) -> str:
     return f"{WHITENED}{'' if source == 'own' else f'-{source}'}{'' if count is None else count}"
 
 
-def size_warning(num_documents: int) -> str | None:
+def describe_small_sample(num_documents: int) -> str | None:
     """Return a line if a corpus is too small for its covariance to help, else None."""
     if num_documents >= FEW:
         return None

@@ -322,7 +322,7 @@ def bm25_search(
         if candidates is not None:
             ranked_ids = sorted(set(candidates.get(query_id, ())))
             scores_D = scores_D[[place_of[document_id] for document_id in ranked_ids]]
-        hits = _rank_sorted(scores_D, ranked_ids, k)
+        hits = _rank_candidates(scores_D, ranked_ids, k)
         run[query_id] = {document_id: value for document_id, value in hits.items() if value > 0}
     return run, parameters
 
@@ -439,7 +439,7 @@ def _rerank(
         if len(wanted) > 1 and _is_one_score(query_H, documents_DH[places_C], lengths_D[places_C]):
             run[query_id] = {}
             continue
-        run[query_id] = _rank_sorted(_score_exactly(query_H, documents_DH, places_C), wanted, k)
+        run[query_id] = _rank_candidates(_score_exactly(query_H, documents_DH, places_C), wanted, k)
     return run
 
 
@@ -510,7 +510,7 @@ def _find_top(scores_S: np.ndarray, ranks_S: np.ndarray, k: int) -> np.ndarray:
     return first_K
 
 
-def _rank_sorted(scores_D: np.ndarray, sorted_ids: Sequence[str], k: int) -> dict[str, float]:
+def _rank_candidates(scores_D: np.ndarray, sorted_ids: Sequence[str], k: int) -> dict[str, float]:
     """Return the k best of documents that are sorted by id."""
     first_K = _find_top(scores_D, np.arange(len(scores_D)), k)
     return _name_scores(scores_D[first_K], [sorted_ids[place] for place in first_K])

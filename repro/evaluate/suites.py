@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import numpy as np
 
 from repro.data.beir import HEADLINE, Retrieval, Suite, group_datasets
-from repro.evaluate.adaptation import DEFAULT_SHRINKAGE, AffineMap, Moments, make_whitened_view, whitening
+from repro.evaluate.adaptation import DEFAULT_SHRINKAGE, AffineMap, Moments, make_whitened_view, make_whitening_map
 from repro.evaluate.collections import Collection, describe_datasets, read_collections, without_quirky_hits
 from repro.evaluate.contexts import Context, draw_context, wrong_corpora
 from repro.evaluate.prefixes import OWN, list_rotated_views, list_views, parse_view, take_prefix
@@ -235,7 +235,7 @@ class ModelSystem:
         shrinkage = self.setting.shrinkage
         used = DEFAULT_SHRINKAGE if shrinkage is None else shrinkage
         try:
-            return whitening(Moments.of(documents), used)
+            return make_whitening_map(Moments.of(documents), used)
         except ValueError as error:
             raise ValueError(f"{collection.retrieval.name}, whitened by its {source} corpus: {error}") from error
 
@@ -265,12 +265,12 @@ class ModelSystem:
     def _get_vectors(
         self, collection: Collection, context: str, *, is_turned: bool
     ) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
-        """Return the vectors of `_embed`, cached for the last context. Rotated vectors replace the plain ones."""
+        """Return the vectors of `_embed_texts`, cached for the last context. Rotated vectors replace the plain ones."""
         plain = (collection.retrieval.name, context, False)
         if self._embedded[0] not in (plain, (*plain[:2], is_turned)):
             # Release the old vectors before computing new ones: there may be millions.
             self._embedded = (("", "", False), None)
-            self._embedded = (plain, self._embed(collection, context))
+            self._embedded = (plain, self._embed_texts(collection, context))
         if is_turned and self._embedded[0] == plain:
             queries, documents, provenance = self._embedded[1]
             turned = (queries @ self.setting.directions_WW, documents @ self.setting.directions_WW, provenance)
@@ -286,7 +286,7 @@ class ModelSystem:
         wanted = {document_id for hits in self.setting.candidates[retrieval.name].values() for document_id in hits}
         return [row for row in every if retrieval.document_ids[row] in wanted] or every[:1]
 
-    def _embed(self, collection: Collection, kind: str) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
+    def _embed_texts(self, collection: Collection, kind: str) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
         """Return the vectors of queries and documents under one context, and the provenance of the context."""
         retrieval, role = collection.retrieval, collection.document_role
         if (found := self._together.pop((retrieval.name, kind), None)) is not None:
@@ -357,7 +357,7 @@ def _score_all(
     done: dict[tuple[str, str], CachedResult] = {}
     for dataset in suite.datasets:
         collection = collections[dataset.name]
-        before = {kind: _read_cached(suite.name, collection, kind, system, keeping) for kind in contexts}
+        before = {kind: _read_cache(suite.name, collection, kind, system, keeping) for kind in contexts}
         # Only contexts without a cached result are embedded.
         system.prepare(collection, [kind for kind in contexts if before[kind] is None])
         kept = [
@@ -399,7 +399,7 @@ def _get_paths(
     return run, None if kept is None else kept.path(collection, kind, system.source(collection, kind))
 
 
-def _read_cached(
+def _read_cache(
     suite: str, collection: Collection, kind: str, system: System, keeping: EvaluationOutputs
 ) -> CachedResult | None:
     """Return the cached result of a collection, or None if it has to be searched."""

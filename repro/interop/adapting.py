@@ -23,7 +23,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense, Normalize
 
-from repro.evaluate.adaptation import DEFAULT_SHRINKAGE, AffineMap, Moments, size_warning, whitening
+from repro.evaluate.adaptation import DEFAULT_SHRINKAGE, AffineMap, Moments, describe_small_sample, make_whitening_map
 from repro.interop.corpus_documents import Documents, read_documents
 from repro.interop.opening import open_model
 from repro.interop.sentence_transformers_folder import as_sentence_transformer
@@ -60,7 +60,7 @@ def adapt_model(
         progress(f"averaged the weights: {1 - average:g} of {source}, {average:g} of {base_model}")
     documents = read_documents(corpus, progress)
     progress(f"encoding {len(documents.texts)} documents")
-    fitted, used = fit_whitening(model, documents.texts, shrinkage)
+    fitted, used = fit_whitening_map(model, documents.texts, shrinkage)
     adapted = append_map(model, fitted)
     with whole_folder(folder) as part:
         adapted.save_pretrained(str(part), create_model_card=False)
@@ -68,7 +68,7 @@ def adapt_model(
             card.write_text(_card(source, documents, used, average, base_model), encoding="utf-8")
         if folder.is_dir():
             folder.rmdir()
-    warned = [line for line in (size_warning(len(documents.texts)),) if line]
+    warned = [line for line in (describe_small_sample(len(documents.texts)),) if line]
     if documents.num_collections > 1:
         warned.append(
             f"{documents.num_collections} collections were treated as one corpus, which gave no gain when measured: "
@@ -131,13 +131,13 @@ def average_weights(model: SentenceTransformer, base: SentenceTransformer, share
     model.load_state_dict(mixed)
 
 
-def fit_whitening(
+def fit_whitening_map(
     model: SentenceTransformer, texts: list[str], shrinkage: float | None = None
 ) -> tuple[AffineMap, float]:
     """Fit the whitening map to the vectors of these documents. Return it and the shrinkage that was used."""
     vectors_NH = StockEncoder(model).encode(texts, "document")
     used = DEFAULT_SHRINKAGE if shrinkage is None else shrinkage
-    return whitening(Moments.of(vectors_NH), used), used
+    return make_whitening_map(Moments.of(vectors_NH), used), used
 
 
 def append_map(model: SentenceTransformer, fitted: AffineMap) -> SentenceTransformer:

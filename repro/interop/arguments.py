@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from repro.data.beir import beir_folders
+from repro.data.beir import find_beir_folders
 from repro.spec import TRAINED, base
 from repro.spec.validation import widths_in
 from repro.storage.paths import check_home
@@ -49,7 +49,7 @@ def check_suite(source: str) -> None:
         from repro.pipeline.corpora import make_searched_stage
 
         make_searched_stage(base("smoke", suite=source))
-    elif not (folder / "suite.json").is_file() and not beir_folders(folder):
+    elif not (folder / "suite.json").is_file() and not find_beir_folders(folder):
         raise ValueError(f"{folder} holds no suite.json, is no BEIR folder (corpus.jsonl), and holds none")
 
 
@@ -57,7 +57,7 @@ EXPORT_CONTEXTS = ("own", "wrong", "null")
 """Contexts that do not need the model's training text."""
 
 
-def check_evaluated(suite: str, models: Sequence[str], contexts: Sequence[str]) -> None:
+def check_evaluation(suite: str, models: Sequence[str], contexts: Sequence[str]) -> None:
     """Raise ValueError if a context, the suite or a model of an evaluation is unknown."""
     if unknown := sorted(set(contexts) - set(EXPORT_CONTEXTS)):
         raise ValueError(f"unknown context {unknown}; choose one of {list(EXPORT_CONTEXTS)}")
@@ -144,7 +144,7 @@ def check_width(architecture: str, hidden_size: int, to: str, width: int | None)
         )
 
 
-def check_drawing(context_seed: int, num_contexts: int | None) -> None:
+def check_context_draw(context_seed: int, num_contexts: int | None) -> None:
     """Raise ValueError if the seed or the number of context documents is out of range."""
     if not 0 <= context_seed < 2**32:
         raise ValueError(f"--context-seed {context_seed}: must be at least 0 and at most {2**32 - 1}")

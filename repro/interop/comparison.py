@@ -18,7 +18,7 @@ from repro.evaluate.comparison import mean_weights, paired_gaps
 from repro.evaluate.suites import Evaluation
 from repro.pipeline.texts_read import MUCH_UNKNOWN
 from repro.report.scores import POINTS, list_contexts, list_notes
-from repro.report.view import View, format_signed
+from repro.report.view import View, format_with_sign
 from repro.statistics.bootstrap import paired_bootstrap, percentile_interval
 from repro.statistics.units import stratified_mean
 from repro.text import format_number
@@ -62,9 +62,9 @@ class Column:
     @property
     def mean(self) -> float:
         """Mean score over collections, in points."""
-        return POINTS * stratified_mean(self.weighted(), self.strata_Q)
+        return POINTS * stratified_mean(self.get_weighted_values(), self.strata_Q)
 
-    def weighted(self) -> np.ndarray:
+    def get_weighted_values(self) -> np.ndarray:
         """Return the values times the weights of their collections, (Q,)."""
         return self.values_Q * np.array(self.weights)[self.strata_Q] if self.weights else self.values_Q
 
@@ -87,7 +87,7 @@ def compute_differences(columns: Sequence[Column]) -> list[Difference]:
     found = []
     for other in columns[1:]:
         first = columns[0]
-        samples = POINTS * paired_bootstrap(first.weighted(), other.weighted(), first.strata_Q)
+        samples = POINTS * paired_bootstrap(first.get_weighted_values(), other.get_weighted_values(), first.strata_Q)
         ahead = sum(ours > theirs for ours, theirs in zip(first.points, other.points, strict=True))
         interval = percentile_interval(samples)
         found.append(
@@ -134,7 +134,7 @@ def make_collection_view(found: Sequence[CollectionDifference]) -> View:
 
 
 def _with_interval(one: CollectionDifference | Difference) -> tuple[str, str]:
-    return format_signed(one.points), f"{format_signed(one.low)} to {format_signed(one.high)}"
+    return format_with_sign(one.points), f"{format_with_sign(one.low)} to {format_with_sign(one.high)}"
 
 
 def make_scores_view(title: str, columns: Sequence[Column], notes: Sequence[str] = ()) -> View:
@@ -198,24 +198,24 @@ def list_comparison_notes(
     if drawn:
         counts = "–".join(map(str, sorted({min(drawn)[0], max(drawn)[0]})))
         notes.append(f"context: {counts} documents, drawn with seed {min(drawn)[1]}; digests are in scores.json")
-    if known := _known(cut):
+    if known := _drop_unknown(cut):
         most = max(known, key=known.__getitem__)
         share = float(np.mean(list(known.values())))
         notes.append(f"longer than the model reads: {share:.0%} of the documents (most in {most}: {known[most]:.0%})")
-    if known := _known(unknown):
+    if known := _drop_unknown(unknown):
         most = max(known, key=known.__getitem__)
         share = float(np.mean(list(known.values())))
         notes.append(f"unknown tokens: {share:.1%} (most in {most}: {known[most]:.1%})")
     return notes
 
 
-def _known(shares: Mapping[str, float | None] | None) -> dict[str, float]:
+def _drop_unknown(shares: Mapping[str, float | None] | None) -> dict[str, float]:
     return {name: share for name, share in (shares or {}).items() if share is not None}
 
 
 def list_unknown_token_warnings(unknown: Mapping[str, float | None]) -> list[str]:
     """Return a warning that lists the collections with many unknown tokens, or an empty list."""
-    many = {name: share for name, share in _known(unknown).items() if share > MUCH_UNKNOWN}
+    many = {name: share for name, share in _drop_unknown(unknown).items() if share > MUCH_UNKNOWN}
     if not many:
         return []
     named = ", ".join(f"{name} {share:.0%}" for name, share in many.items())

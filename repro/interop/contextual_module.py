@@ -24,12 +24,12 @@ from sentence_transformers.base.modules import InputModule, Normalize
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
-from repro.data.tokens import tokenize, whole_tokenizer, write_tokenizer
+from repro.data.tokens import load_whole_tokenizer, tokenize, write_tokenizer
 from repro.model.config import ModelConfig
 from repro.model.contextual import ContextualModel, fill_context
 from repro.model.encoding import as_texts, check_vocabulary
 from repro.model.start import load_model
-from repro.model.texts import Texts, right_padded, texts_from
+from repro.model.texts import Texts, pad_right, texts_from
 from repro.text import short
 
 MODULE_FOLDER = "0_ContextualModule"
@@ -106,7 +106,7 @@ class ContextualModule(InputModule):
         """
         if without_context not in (None, FIRST_STAGE):
             raise ValueError(f"without_context={without_context!r} is unknown; the only one is {FIRST_STAGE!r}")
-        texts = right_padded(Texts(features["input_ids"], features["attention_mask"]))
+        texts = pad_right(Texts(features["input_ids"], features["attention_mask"]))
         if context is None and dataset_embeddings is None:
             if without_context is None:
                 raise ValueError(NO_CONTEXT)
@@ -204,7 +204,7 @@ def _dtype_in(options: dict[str, Any]) -> torch.dtype | None:
 
 def make_fast_tokenizer(config: ModelConfig) -> PreTrainedTokenizerFast:
     """Return a model's tokenizer as one of transformers, which truncates at the model's maximal length."""
-    inner = whole_tokenizer(config.tokenizer)
+    inner = load_whole_tokenizer(config.tokenizer)
     usual = {
         "pad_token": "[PAD]",
         "cls_token": "[CLS]",

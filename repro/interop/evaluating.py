@@ -29,9 +29,9 @@ from repro.evaluate.retrieval import UNICODE, bm25_parameters
 from repro.evaluate.suites import CollectionEnd, Evaluation, EvaluationOutputs, Setting, evaluate_bm25, evaluate_setting
 from repro.interop.arguments import (
     CONTEXTUAL,
+    check_context_draw,
     check_contexts_of_run,
     check_device,
-    check_drawing,
     check_folder,
     check_num_contexts,
     check_revision,
@@ -182,10 +182,10 @@ def run_evaluation(request: EvaluationRequest, folder: Path | None = None, *, pr
         ValueError: if the model or suite is unknown, or if the model cannot be scored under a context.
     """
     began = get_code_identity() | {"versions": versions(), "machine": machine(), "asked": asdict(request)}
-    check_drawing(request.context_seed, request.num_contexts)
+    check_context_draw(request.context_seed, request.num_contexts)
     check_device(request.device)
     check_wrong_from(request.wrong_from, (*request.contexts, *request.whiten))
-    check_whitening(request.whiten, request.shrinkage)
+    check_whitening_options(request.whiten, request.shrinkage)
     check_folder(folder)
     check_revision(request.revision, request.model, request.compare_with)
     suite = open_suite(request.suite, progress)
@@ -194,7 +194,7 @@ def run_evaluation(request: EvaluationRequest, folder: Path | None = None, *, pr
     review = review_seen_queries(models, suite, read_collections(suite), progress, leave_out=request.leave_out_seen)
     suite = review.suite
     bench = _Bench(request, suite, review.collections, target, progress)
-    bench.check_compared()
+    bench.check_context_options()
     scored = [bench.score_model(one) for one in models]
     if BM25 not in {one.metadata["architecture"] for one in scored} and bench.wants_bm25:
         scored.append(bench.score_bm25(BM25))
@@ -274,7 +274,7 @@ class _Bench:
         num_documents = sum(len(one.retrieval.documents) for one in self.collections.values())
         return num_documents <= BM25_UP_TO if self.request.bm25 is None else self.request.bm25
 
-    def check_compared(self) -> None:
+    def check_context_options(self) -> None:
         """Raise ValueError if context options are given but neither of two models takes contexts."""
         request = self.request
         if request.compare_with is None or (request.contexts == ("own",) and not request.num_contexts):
@@ -327,7 +327,7 @@ class _Bench:
         device = str(getattr(opened.model, "device", request.device))
         decides = {"model": metadata["weights"], "num_contexts": count, "seed": request.context_seed, "device": device}
         decides |= {"shrinkage": request.shrinkage} if request.whiten else {}
-        keeping = self._keeping(source, opened.called, decides, len(contexts))
+        keeping = self._make_outputs(source, opened.called, decides, len(contexts))
         found = evaluate_setting(opened.model, self.suite, setting, keeping, self.collections)
         read = {name: estimate_read_share(opened.model, one) for name, one in self.collections.items()}
         cut = {name: one.cut for name, one in read.items()}
@@ -350,11 +350,13 @@ class _Bench:
                 raise ValueError(f"--width {short(request.widths)}: bm25 has no vectors; leave it out")
         named = find_bm25_run(source)
         tokenizer = UNICODE if named is None else tokenizer_of_run(named)
-        keeping = self._keeping(source, BM25, {BM25: bm25_parameters(tokenizer)}, 1)
+        keeping = self._make_outputs(source, BM25, {BM25: bm25_parameters(tokenizer)}, 1)
         found = evaluate_bm25(self.suite, keeping=keeping, collections=self.collections, tokenizer=tokenizer)
         return Scored({"called": source, "run": run, "architecture": BM25}, found)
 
-    def _keeping(self, source: str, called: str, decides: Mapping[str, Any], num_contexts: int) -> EvaluationOutputs:
+    def _make_outputs(
+        self, source: str, called: str, decides: Mapping[str, Any], num_contexts: int
+    ) -> EvaluationOutputs:
         runs = self.folder if source == self.request.model else self.folder / "beside" / get_folder_name(source)
         sizes = {
             name: (len(one.retrieval.documents) + len(one.retrieval.queries)) * num_contexts
@@ -444,7 +446,7 @@ def _whole(value: Any) -> Any:
     return str(Path(value).resolve()) if isinstance(value, str) and value and Path(value).is_dir() else value
 
 
-def check_whitening(sources: Sequence[str], shrinkage: float | None) -> None:
+def check_whitening_options(sources: Sequence[str], shrinkage: float | None) -> None:
     """Raise ValueError for an unknown source, and for a shrinkage without one or outside 0 to 1."""
     if unknown := sorted(set(sources) - set(SOURCES)):
         raise ValueError(f"--whiten {' '.join(unknown)} is unknown; choose one of {list(SOURCES)}")

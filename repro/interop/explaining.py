@@ -20,7 +20,7 @@ from repro.data.beir import Suite, SuiteDataset
 from repro.data.tokens import Tokens
 from repro.evaluate.collections import Collection, read_collections, without_quirky_hits
 from repro.evaluate.retrieval import search
-from repro.interop.arguments import check_drawing, check_num_contexts, check_revision, to_device
+from repro.interop.arguments import check_context_draw, check_num_contexts, check_revision, to_device
 from repro.interop.named_runs import check_run_is_contextual
 from repro.interop.opening import Opened, open_model, open_suite
 from repro.interop.wrong_corpus import get_wrong_corpus
@@ -57,7 +57,7 @@ def run_explanation(request: ExplanationRequest, *, progress: Progress = print) 
     Raises:
         ValueError: if the model has no context, if the suite is unknown, or if the collection is ambiguous.
     """
-    check_drawing(request.context_seed, request.num_contexts)
+    check_context_draw(request.context_seed, request.num_contexts)
     check_revision(request.revision, request.model)
     if not request.query.strip():
         raise ValueError("--query is empty: give the text of a query, or the id of a query of the suite")
@@ -145,7 +145,7 @@ class Ranking:
         collection, identifier = self._collection, self._query.id or "asked"
         query_1D = self._model.encode([self._query.text], "query")
         ids, k = collection.retrieval.document_ids, NUM_RANKED + collection.num_extra_hits
-        run = search(query_1D, self._embed(kind), [identifier], ids, k)
+        run = search(query_1D, self._embed_documents(kind), [identifier], ids, k)
         if not (hits := without_quirky_hits(run, collection, NUM_RANKED)[identifier]):
             raise ValueError(
                 f"under the {kind} context every document of {collection.retrieval.name} scores the same for "
@@ -153,7 +153,7 @@ class Ranking:
             )
         return hits
 
-    def _embed(self, kind: str) -> np.ndarray:
+    def _embed_documents(self, kind: str) -> np.ndarray:
         """Return the vectors of the documents, (N, D). Print the progress every few seconds."""
         num_all, parts = len(self._collection.retrieval.documents), []
         self._progress(f"searching {num_all} documents of {self._collection.retrieval.name} under the {kind} context")

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from transformers.utils import logging as transformers_logging
 
-from repro.data.beir import Suite, check_groups, find_collections, get_legal_name, load_suite, say_skipped
+from repro.data.beir import Suite, check_groups, describe_skipped_entries, find_collections, get_legal_name, load_suite
 from repro.evaluate.suites import Encoder
 from repro.interop.arguments import check_model, check_suite
 from repro.interop.named_runs import find_named_run, format_training_line
 from repro.interop.official.folder import find_folder, is_official, load_official
-from repro.interop.self_contained import is_self_contained, load_self_contained
+from repro.interop.self_contained import is_self_contained, load_self_contained_model
 from repro.interop.stock_encoder import StockEncoder, check_similarity
 from repro.model.contextual import ContextualModel, Model
 from repro.model.start import load_model
@@ -89,7 +89,7 @@ def open_model(source: str, *, revision: str | None = None, progress: Progress =
 def _warn_unused_prompts(opened: Opened, progress: Progress) -> Opened:
     """Report the prompts of a model that are never used, and return the model."""
     if isinstance(opened.model, StockEncoder) and (unused := opened.model.unused_prompts):
-        used = " and ".join(f"{text!r} before {role} texts" for role, text in opened.model.prompts_used.items())
+        used = " and ".join(f"{text!r} before {role} texts" for role, text in opened.model.role_prompts.items())
         progress(f"{opened.called}: prompts {short(unused)} are not used; used are {used}")
     return opened
 
@@ -113,11 +113,11 @@ def open_suite(source: str, progress: Progress = print) -> Suite:
     if folder.is_dir():
         if (folder / "suite.json").is_file():
             suite = load_suite(folder)
-            for line in say_skipped(folder, suite.datasets):
+            for line in describe_skipped_entries(folder, suite.datasets):
                 progress(line)
             return suite
         datasets = tuple(find_collections(folder, GIVEN))
-        for line in say_skipped(folder, datasets):
+        for line in describe_skipped_entries(folder, datasets):
             progress(line)
         check_groups([(one.name, one.family) for one in datasets], str(folder))
         return Suite(get_legal_name(folder.resolve().name), datasets)
@@ -130,7 +130,7 @@ def open_suite(source: str, progress: Progress = print) -> Suite:
 
 def _open_folder(folder: Path, revision: str | None) -> Encoder:
     if is_self_contained(folder):
-        return load_self_contained(folder)
+        return load_self_contained_model(folder)
     if (folder / "modules.json").is_file():
         from repro.interop.sentence_transformers_folder import open_sentence_transformers
 

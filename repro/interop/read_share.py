@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from repro.data.prompts import with_prompt
-from repro.data.tokens import load_tokenizer, tokenize, unknown_tokens
+from repro.data.tokens import compute_unknown_share, load_tokenizer, tokenize
 from repro.evaluate.collections import Collection
 from repro.interop.stock_encoder import StockEncoder
 from repro.model.encoding import TextEncoder
@@ -45,11 +45,11 @@ def estimate_read_share(model: Any, collection: Collection) -> ReadShare:
         # one token more than the model reads tells truncated texts from those of exactly this length
         found = tokenize(texts, tokenizer, config.max_tokens + 1)
         cut = (found.lengths[: len(documents)] > config.max_tokens).mean()
-        return ReadShare(float(cut), unknown_tokens(found, tokenizer)[0])
+        return ReadShare(float(cut), compute_unknown_share(found, tokenizer)[0])
     if isinstance(model, StockEncoder) and model.longest and callable(model.theirs.tokenizer):
         words, longest = model.theirs.tokenizer, model.longest
         ids = [
-            words([model.prompts_used[one] + text for text in texts], truncation=True, max_length=longest + 1)
+            words([model.role_prompts[one] + text for text in texts], truncation=True, max_length=longest + 1)
             for texts, one in ((documents, role), (queries, "query"))
         ]
         cut = float(np.mean([len(row) > longest for row in ids[0]["input_ids"]]))

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from repro.data.prompts import PROMPTS
-from repro.data.tokens import with_own_tokenizer
+from repro.data.tokens import resolve_tokenizer
 from repro.interop import modeling_cde
 from repro.interop.contextual_module import make_fast_tokenizer
 from repro.interop.safe_weights import read_safetensors
@@ -64,7 +64,7 @@ def is_self_contained(folder: Path) -> bool:
     return path.is_file() and json_object(path).get("model_type") in MODEL_TYPES
 
 
-def load_self_contained(folder: Path) -> Model:
+def load_self_contained_model(folder: Path) -> Model:
     """Read such a folder as one of our models, in eval mode, with the stored context. Its code is not executed.
 
     Raises:
@@ -75,7 +75,7 @@ def load_self_contained(folder: Path) -> Model:
     if not isinstance(values.get("repro"), dict):
         raise ValueError(f"{path} has no field `repro`: export or download the folder again")
     config = config_from(values["repro"], str(path))
-    config = replace(config, tokenizer=with_own_tokenizer(config.tokenizer, folder))
+    config = replace(config, tokenizer=resolve_tokenizer(config.tokenizer, folder))
     model: Model = Biencoder(config) if config.architecture == Biencoder.architecture else ContextualModel(config)
     found = read_safetensors(folder / WEIGHTS_FILE)
     stored = {name: found.pop(name) for name in STORED_CONTEXT if name in found}

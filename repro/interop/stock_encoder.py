@@ -56,7 +56,7 @@ class StockEncoder:
         return int(found) if found and math.isfinite(found) else None
 
     @property
-    def prompts_used(self) -> dict[str, str]:
+    def role_prompts(self) -> dict[str, str]:
         """The text in front of queries and of documents, by role."""
         prompts, default = self.theirs.prompts, self.theirs.default_prompt_name
         return {role: prompts.get(self._prompt_name(role) or default or "") or "" for role in ROLES}
@@ -64,7 +64,7 @@ class StockEncoder:
     @property
     def unused_prompts(self) -> list[str]:
         """Names of its prompts that are not empty and not used for either role."""
-        used = self.prompts_used.values()
+        used = self.role_prompts.values()
         return [name for name, text in self.theirs.prompts.items() if text and text not in used]
 
     @property
@@ -82,7 +82,7 @@ class StockEncoder:
     @property
     def settings(self) -> Mapping[str, Any]:
         """Its provenance in a score, as plain values. These settings decide its scores too."""
-        metadata = {"prompts": dict(self.theirs.prompts), "prompts_used": self.prompts_used}
+        metadata = {"prompts": dict(self.theirs.prompts), "prompts_used": self.role_prompts}
         return metadata | {"max_tokens": self.longest, "similarity": self.similarity}
 
     def set_context(self, texts: Sequence[str] | None, seed: int = 0, prompt: str = "document") -> None:

@@ -16,14 +16,14 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutputWithPooling
 
-from repro.data.tokens import with_own_tokenizer, write_tokenizer
+from repro.data.tokens import resolve_tokenizer, write_tokenizer
 from repro.interop.official.folder import FILES, find_folder
 from repro.interop.safe_weights import read_safetensors
 from repro.model.biencoder import Biencoder
 from repro.model.config import config_from
 from repro.model.contextual import ContextualModel, Model
 from repro.model.encoding import WEIGHTS_FILE, check_fit, get_shapes, write_tensors
-from repro.model.texts import Texts, right_padded
+from repro.model.texts import Texts, pad_right
 from repro.text import short
 
 OF_THE_HUB = ("token", "cache_dir", "local_files_only")
@@ -95,7 +95,7 @@ class CdeModel(PreTrainedModel):
                 "the tokenizer of its folder"
             )
         mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
-        return right_padded(Texts(input_ids, mask))
+        return pad_right(Texts(input_ids, mask))
 
     @classmethod
     def of(cls, model: Model) -> Self:
@@ -136,7 +136,7 @@ class CdeModel(PreTrainedModel):
         check_fit(get_shapes(found), get_shapes(model.state_dict()), says)
         model.load_state_dict(found)
         own = model.encoder.config
-        model.encoder.config = replace(own, tokenizer=with_own_tokenizer(own.tokenizer, folder))
+        model.encoder.config = replace(own, tokenizer=resolve_tokenizer(own.tokenizer, folder))
         dtype = kwargs.get("dtype") or kwargs.get("torch_dtype")
         return model.eval() if dtype is None else model.eval().to(_dtype(dtype, found))
 

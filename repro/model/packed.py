@@ -151,7 +151,7 @@ def compute_packed_states(
     """
     if projections is not None and prefix_NPD is not None:
         packing = replace(projections.packing, num_prefix=prefix_NPD.shape[1], first_counts=first_counts)
-        prefix_PD, angles = _embed(model, kind, prefix_NPD[0], positions_L[: packing.num_prefix])
+        prefix_PD, angles = _embed_tokens(model, kind, prefix_NPD[0], positions_L[: packing.num_prefix])
         first_layer = _layers(model, kind)[0]
         of_prefix = _project(kind, model, first_layer, prefix_PD, prefix_PD, angles, angles)
         text_rows = sum(packing.rows(with_prefix=False))
@@ -164,7 +164,7 @@ def compute_packed_states(
         rows_TD = _embed_words(model, packing, texts)
         if prefix_NPD is not None:
             rows_TD = packing.prepend_prefix(prefix_NPD, rows_TD)
-        states_RD, first = _embed(model, kind, rows_TD, packing.positions(positions_L))[0], []
+        states_RD, first = _embed_tokens(model, kind, rows_TD, packing.positions(positions_L))[0], []
     angles_R2E = _angles(model, kind, states_RD, packing.positions(positions_L))
     states_RD = _run_layers(model, kind, packing, states_RD, angles_R2E, first)
     flat_FD = states_RD.new_zeros(texts.ids_NS.numel(), states_RD.shape[1])
@@ -174,7 +174,7 @@ def compute_packed_states(
 def project_texts(model: Any, kind: str, texts: Texts, positions_S: Tensor) -> TextProjections:
     """Compute the first layer's projections of texts with these token positions."""
     packing = Packing.build(texts, 0)
-    states_RD, angles = _embed(model, kind, _embed_words(model, packing, texts), packing.positions(positions_S))
+    states_RD, angles = _embed_tokens(model, kind, _embed_words(model, packing, texts), packing.positions(positions_S))
     projected = _project(kind, model, _layers(model, kind)[0], states_RD, states_RD, angles, angles)
     return TextProjections(packing, states_RD, projected)
 
@@ -189,7 +189,7 @@ def _layers(model: Any, kind: str) -> Any:
     return model.encoder.layer if kind == "bert" else model.layers
 
 
-def _embed(model: Any, kind: str, rows_TD: Tensor, positions_T: Tensor) -> tuple[Tensor, Tensor | None]:
+def _embed_tokens(model: Any, kind: str, rows_TD: Tensor, positions_T: Tensor) -> tuple[Tensor, Tensor | None]:
     """Return the input of the first layer with zero fill, and the rotary angles of its positions."""
     types_11 = positions_T.new_zeros(1, 1)  # one broadcast row instead of a lookup per token
     embedded = model.embeddings(inputs_embeds=rows_TD[None], token_type_ids=types_11, position_ids=positions_T[None])

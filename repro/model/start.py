@@ -63,7 +63,7 @@ def build_model(config: ModelConfig, *, start: str = "random", seed: int = 0, he
             place_word_vectors(backbone, vectors_VD)
     elif start != "random":
         for backbone in get_backbones(model):
-            load_pretrained(backbone, get_pretrained_folder(start))
+            load_pretrained_weights(backbone, get_pretrained_folder(start))
     if heads != "random":
         set_identity_heads(model, start, both_stages=heads == "both-identity")
     return model
@@ -148,7 +148,7 @@ def get_pretrained_folder(start: str) -> str:
 
 
 @torch.no_grad()
-def load_pretrained(backbone: Backbone, source: str) -> None:
+def load_pretrained_weights(backbone: Backbone, source: str) -> None:
     """Copy the pretrained weights of as many layers as the backbone has.
 
     Raises ValueError if a weight is missing or has another shape. transformers only warns and draws missing weights at

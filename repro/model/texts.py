@@ -40,7 +40,7 @@ class Texts(NamedTuple):
         return Texts(self.ids_NS.to(device), self.mask_NS.to(device))
 
 
-def right_padded(texts: Texts) -> Texts:
+def pad_right(texts: Texts) -> Texts:
     """Move left padding to the right, as positions assume. Token order does not change."""
     is_in_order_NS = texts.mask_NS[:, :-1] >= texts.mask_NS[:, 1:]
     if bool(is_in_order_NS.all()):

@@ -22,7 +22,7 @@ from repro.records.store import Record
 from repro.spec import TRAINED, Run, get_first_phase, is_blind
 from repro.spec.identity import get_training_id
 from repro.train.chunks import ChunkSizes, chunks_for, estimate_graph_bytes
-from repro.train.sharing import batches_are_sharded
+from repro.train.sharing import shards_batches
 from repro.train.switches import switches_here
 
 TEXT_SHARE = 0.6  # mean text length as a share of max_tokens. The measured speed absorbs the error
@@ -119,7 +119,7 @@ def _count_context_documents(run: Run) -> int:
 
 def _count_texts_per_process(run: Run, num_devices: int) -> tuple[int, int]:
     """Return the number of texts and of context documents per batch that one process computes."""
-    texts_shards = num_devices if batches_are_sharded(run.batches_a_step, num_devices) else 1
+    texts_shards = num_devices if shards_batches(run.batches_a_step, num_devices) else 1
     num_contexts = _count_context_documents(run)
     return -(-run.batch_size * (2 + run.num_hard_negatives) // texts_shards), -(-num_contexts // texts_shards)
 
@@ -128,7 +128,7 @@ def _get_chunk_sizes(run: Run, kind: str) -> ChunkSizes:
     return chunks_for(run, GPU_BYTES if kind == "gpu" else None, switches_here())
 
 
-def _read_recorded_training(record: Record) -> Arithmetic:
+def _read_training_record(record: Record) -> Arithmetic:
     """Return the operations of a recorded training run, from its chunk sizes and number of processes."""
     training = record.provenance["training"]
     sizes = ChunkSizes(*map(int, training["chunks"].split(","))) if "chunks" in training else ON_A_CPU
@@ -212,7 +212,7 @@ def get_efficiency(width: int) -> float:
 
 def _estimate_speed(records: Sequence[Record], width: int) -> Speed:
     rates = sorted(
-        _read_recorded_training(record).flops
+        _read_training_record(record).flops
         / record.provenance["training"]["seconds"]
         * (get_efficiency(width) / get_efficiency(record.run.hidden_size))
         for record in records

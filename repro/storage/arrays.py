@@ -141,7 +141,7 @@ def iter_blocks(length: int, size: int) -> Iterator[slice]:
     return (slice(start, min(start + size, length)) for start in range(0, length, size))
 
 
-def is_rising(numbers: np.ndarray) -> bool:
+def is_monotonic(numbers: np.ndarray) -> bool:
     """Return whether the numbers never decrease. They are read in blocks."""
     for part in iter_blocks(max(0, len(numbers) - 1), NUMBERS_PER_CHECK):
         if (np.diff(numbers[part.start : part.stop + 1]) < 0).any():

@@ -14,7 +14,7 @@ from repro.analyses.context_words import (
     Swap,
     Word,
     explain_query,
-    find_most_moved,
+    find_largest_moves,
     list_words,
     remove_word,
     truncate_to_model,
@@ -150,7 +150,7 @@ def test_a_record_tells_of_the_query_that_gains_most(tmp_path: Path, monkeypatch
 
 
 def test_the_first_of_equal_queries_is_taken() -> None:
-    assert find_most_moved(np.array([0.0, 0.5, 0.9, 0.5]), np.array([0.0, 0.1, 0.5, 0.1])) == 1
+    assert find_largest_moves(np.array([0.0, 0.5, 0.9, 0.5]), np.array([0.0, 0.1, 0.5, 0.1])) == 1
 
 
 def test_telling_words_run_from_the_largest_gain_to_the_largest_loss() -> None:

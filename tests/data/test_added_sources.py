@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from repro.data.beir import load_suite
-from repro.data.filters import overlap
+from repro.data.filters import find_overlap
 from repro.data.mined import sources, wheels
 from repro.data.mined.desk import build_others, build_wide
 from repro.data.mined.manifests import MANIFEST_FOLDER, WHEELS, WIDE_FOLDER, read_manifest
 from repro.data.mined.mining import ADDED, MINERS
 from repro.data.mined.sources import builds, commands, homes, schemas
-from repro.data.mined.splits import ADDED_SOURCES, TRAINING_SOURCES, split_of
+from repro.data.mined.splits import ADDED_SOURCES, TRAINING_SOURCES, get_split
 from repro.data.mined.wheels import PINS, Pin, fetch_wheel, get_wheels_folder
 from repro.data.pairs import Row, read_pairs
 from repro.data.wording import normalise
@@ -247,8 +247,8 @@ def test_every_added_source_is_declared_pinned_and_trained_on() -> None:
         (manifest,) = read_manifest(source, WIDE_FOLDER)
         assert (manifest.version, manifest.licence) == (PINS[wheel].version, PINS[wheel].licence)
         assert manifest.num_rows > 2000
-        assert split_of(source, f"{source}.others") == "train"
-    assert split_of("commands", "commands.netappfiles") == "unused", "its vendor's modules are evaluated"
+        assert get_split(source, f"{source}.others") == "train"
+    assert get_split("commands", "commands.netappfiles") == "unused", "its vendor's modules are evaluated"
 
 
 def test_what_wide_adds_does_not_move_the_other_corpora() -> None:
@@ -279,7 +279,7 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 def test_wide_has_desks_training_text_and_more_and_nothing_that_is_evaluated(wide: Path, desk: Path) -> None:
     train, before = read_pairs(wide / "train.arrow"), read_pairs(desk / "train.arrow")
-    assert not overlap(train, [desk / "suites" / name for name in ("desk", "desk-validation")])
+    assert not find_overlap(train, [desk / "suites" / name for name in ("desk", "desk-validation")])
     every, own = range(len(train)), range(len(before))
     assert train.ids(np.arange(len(before))) == before.ids(np.arange(len(before)))
     assert train.texts("document", own) == before.texts("document", own)
@@ -296,6 +296,6 @@ def test_other_kinds_for_validation(wide: Path, tmp_path: Path) -> None:
     build_others(tmp_path / "one")
     suite = load_suite(tmp_path / "one" / "suites" / "desk-others")
     assert {dataset.family for dataset in suite.datasets} == {"payments", "health", "homes", "builds", "containers"}
-    assert not overlap(read_pairs(tmp_path / "one" / "train.arrow"), [tmp_path / "one" / "suites" / "desk-others"])
+    assert not find_overlap(read_pairs(tmp_path / "one" / "train.arrow"), [tmp_path / "one" / "suites" / "desk-others"])
     report = json.loads((tmp_path / "one" / "report.json").read_text())
     assert report["suites"]["desk-others"]["total"]["num_queries"] > 3000

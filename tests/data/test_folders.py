@@ -8,9 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from repro.data.beir import Retrieval, beir_folders, load_beir, write_beir_folder
+from repro.data.beir import Retrieval, find_beir_folders, load_beir, write_beir_folder
 from repro.data.own.importing import NAMED, Imported, import_corpus, load_import
-from repro.data.readers import read_foreign, size_when_read
+from repro.data.readers import estimate_text_size, read_foreign
 from repro.storage import files
 
 APPLE_DOUBLE = b"\0\x05\x16\x07\0\x02\0\0Mac OS X        \xff\xfe"
@@ -65,7 +65,7 @@ def test_an_ending_in_capitals_is_read_as_one_in_small_letters(tmp_path: Path, f
 
 def test_what_of_a_folder_was_not_read_is_told(tmp_path: Path, folder: Path) -> None:
     found = imported(tmp_path, folder)
-    assert (found.num_passed_over, list(found.passed_over)) == (5, UNREAD[:NAMED])
+    assert (found.num_passed_over, list(found.list_skipped_files)) == (5, UNREAD[:NAMED])
     assert load_import(found.folder) == found
     assert (
         "5 files or folders were not read: README, f.jsonl.gz, g.ndjson and 2 more; "
@@ -108,7 +108,7 @@ def test_hidden_names_in_a_beir_folder_are_no_splits_and_hidden_folders_no_colle
     (tmp_path / "all" / "b" / "qrels" / "._test.tsv").write_bytes(APPLE_DOUBLE)
     with (tmp_path / "all" / "b" / "queries.jsonl").open("a") as file:
         file.write('{"_id": "q3", "text": "of no split"}\n')
-    assert [name for name, _ in beir_folders(tmp_path / "all")] == ["b"]
+    assert [name for name, _ in find_beir_folders(tmp_path / "all")] == ["b"]
     assert load_beir(tmp_path / "all" / "b").num_unjudged == 1
 
 
@@ -119,10 +119,10 @@ def test_the_room_that_is_checked_is_that_of_the_files_that_are_read(
     size = sum((folder / name).stat().st_size for name in read)
     for name in ("f.jsonl.gz", ".hidden.jsonl", "more/x.jsonl"):
         (folder / name).write_bytes(b"x" * 10_000)
-    assert size_when_read(folder) == size
+    assert estimate_text_size(folder) == size
     monkeypatch.setattr(files.shutil, "disk_usage", lambda path: SimpleNamespace(free=size))
     assert imported(tmp_path, folder).num_kept == 20
     write_beir_folder(tmp_path / "b", JUDGED, "train")
     beir = sum(path.stat().st_size for path in (tmp_path / "b").rglob("*.*"))
     (tmp_path / "b" / "vectors.npy").write_bytes(b"x" * 10_000)
-    assert size_when_read(tmp_path / "b") == beir
+    assert estimate_text_size(tmp_path / "b") == beir

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from repro.data.paper.hub import EMPTY, SOURCES, list_pair_files, load_source, local_copy, prompts_by_domain
+from repro.data.paper.hub import EMPTY, SOURCES, get_local_copy, get_prompts_by_domain, list_pair_files, load_source
 from repro.data.paper.quirks import QUIRKS, find_quirks
 from repro.data.tokens import load_tokenizer, tokenize
 from repro.pipeline.inputs import Inputs
@@ -24,9 +24,9 @@ def test_the_twenty_nine_domains_carry_the_row_counts_of_table_5() -> None:
 
 def test_an_absent_source_is_named_with_its_size_and_command(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"about 300 GB.*hf download nomic-ai/nomic_embed_unsupervised --repo-type"):
-        local_copy("nomic-unsupervised", tmp_path)
+        get_local_copy("nomic-unsupervised", tmp_path)
     with pytest.raises(ValueError, match="bge-full-data"):
-        local_copy("laion", tmp_path)
+        get_local_copy("laion", tmp_path)
 
 
 def test_a_local_copy_in_the_exact_format_is_read(tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ def test_hidden_files_of_a_local_copy_are_as_if_not_there(tmp_path: Path) -> Non
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(b"what a system leaves")
     with pytest.raises(ValueError, match="is not in"):
-        local_copy("nomic-unsupervised", tmp_path)
+        get_local_copy("nomic-unsupervised", tmp_path)
     rows = [{"query": "a", "document": "b", "dataset": "paq"}]
     pq.write_table(pa.Table.from_pylist(rows), folder / "train-00000-of-00001.parquet")
     assert [path.name for path in list_pair_files(folder)] == ["train-00000-of-00001.parquet"]
@@ -89,7 +89,7 @@ def test_the_first_positive_is_taken_and_the_file_tells_the_domain(tmp_path: Pat
     (folder / "nq.jsonl").write_text(json.dumps(row) + "\n")
     found = list(load_source("bge-full-data", tmp_path))
     assert [(one.document, one.domain, one.negatives) for one in found] == [("b", "fiqa", ("d",)), ("b", "nq", ("d",))]
-    assert prompts_by_domain("bge-full-data", ["fiqa", "nq"]) == {}  # the run's own prompts are for all
+    assert get_prompts_by_domain("bge-full-data", ["fiqa", "nq"]) == {}  # the run's own prompts are for all
 
 
 def test_a_row_without_a_document_is_refused_and_not_trained_on_as_an_empty_one(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_an_unknown_domain_has_no_prompts_to_guess(tmp_path: Path) -> None:
     (folder / "x.jsonl").write_text('{"query": "a", "document": "b", "negative": ["c"], "dataset": "wild"}\n')
     assert next(load_source("nomic-supervised", tmp_path)).negatives == ("c",)
     with pytest.raises(ValueError, match="wild"):
-        prompts_by_domain("nomic-supervised", ["nq", "wild"])
+        get_prompts_by_domain("nomic-supervised", ["nq", "wild"])
 
 
 def test_oddities_are_found_by_either_name_and_explain_themselves() -> None:

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from repro.cli.main import app
 from repro.data.beir import Retrieval, Suite, load_beir, write_beir_folder
 from repro.data.own import imported
-from repro.data.own.imported import ImportedCorpus, bring, find_imported, imported_corpora, is_imported
+from repro.data.own.imported import ImportedCorpus, bring, find_imported, is_imported, list_imported_corpora
 from repro.data.pairs import read_pairs
 from repro.execute import execute
 from repro.pipeline.corpora import check_available, describe_corpus, load_run_suite, make_corpus_stage
@@ -56,7 +56,7 @@ def test_a_run_on_an_imported_corpus_has_its_pairs_and_its_suite(tmp_path: Path)
     assert len(read_pairs(folder / "train.arrow")) == told["num_pairs"] == 400 - told["left_out"]["evaluated"]
     assert {dataset.name for dataset in load_run_suite(run).datasets} == {"all"} == set(told["suite"])
     assert describe_corpus(corpus.corpus, 1, quiet)["num_domains"] == 2
-    assert imported_corpora() == {"mine": corpus} and is_imported("mine") and not is_imported("desk")
+    assert list_imported_corpora() == {"mine": corpus} and is_imported("mine") and not is_imported("desk")
 
 
 def test_a_folder_that_is_no_import_breaks_no_list_of_corpora(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_a_folder_that_is_no_import_breaks_no_list_of_corpora(tmp_path: Path) ->
     for name in (".mine.0123.part", "mine.BAK", "a b"):
         shutil.copytree(corpus.folder, get_corpora_folder() / name)
     (get_corpora_folder() / "notes.txt").write_text("x")
-    assert imported_corpora() == {"mine": corpus}
+    assert list_imported_corpora() == {"mine": corpus}
     with pytest.raises(ValueError, match=r"unknown corpus 'desl'; choose one of \['planted-tiny'.*'mine'\]"):
         make_corpus_stage("desl")
 
@@ -208,7 +208,7 @@ def test_an_import_that_was_killed_before_it_was_planned_is_gone_on_with(
 def test_manifests_are_written_for_corpora_that_have_some_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[Any] = []
     monkeypatch.setattr("repro.data.mined.manifests.write_manifests", lambda *of: written.append(of))
-    for miner in ("mining.mine_all", "mining.mine_added", "functions.mine_functions"):
+    for miner in ("mining.mine_all", "mining.mine_added_sources", "functions.mine_functions"):
         monkeypatch.setattr(f"repro.data.mined.{miner}", lambda: "mined")
     for name in ("dsek", "mine", "planted", "desk-views"):
         result = typed(name, "--write-manifests")
@@ -351,7 +351,7 @@ def test_older_imports_keep_their_suite(tmp_path: Path) -> None:
     content = json.loads((corpus.folder / "corpus.json").read_text())
     assert content.pop("recipe") == 5 and "recipe 5" in corpus.origin
     (corpus.folder / "corpus.json").write_text(json.dumps(content))
-    old = imported_corpora()["mine"]
+    old = list_imported_corpora()["mine"]
     assert old.origin == f"recipe 4, {old.digest[:12]}"
     report = json.loads((make_corpus_stage(old.corpus).build() / "report.json").read_text())
     assert set(report["suite"]) == {"a", "b"}

@@ -18,12 +18,12 @@ from repro.data.pairs import read_pairs
 from repro.data.paper import benchmarks
 from repro.data.paper.benchmarks import BENCHMARKS, SUITES, list_beir_folders
 from repro.data.paper.download import download
-from repro.data.paper.hub import CHECKSUMS, local_copy
+from repro.data.paper.hub import CHECKSUMS, get_local_copy
 from repro.data.paper.local_copies import (
     compute_version,
     fetch,
     get_copy_folder,
-    list_declared,
+    list_source_names,
     problems,
     resolve_sources,
 )
@@ -300,11 +300,11 @@ def test_a_fetching_of_which_nothing_came_leaves_room_for_a_copy_by_hand(
     folder = get_copy_folder("nomic-supervised", tmp_path)
     folder.mkdir(exist_ok=True)
     (folder / "x.jsonl").write_text(row("x"))
-    assert local_copy("nomic-supervised", tmp_path) == folder
+    assert get_local_copy("nomic-supervised", tmp_path) == folder
 
 
 def test_every_declared_set_says_where_it_is_from() -> None:
-    assert {*SUITES, "nomic-unsupervised", "nq"} <= set(list_declared())
+    assert {*SUITES, "nomic-unsupervised", "nq"} <= set(list_source_names())
     for known in BENCHMARKS.values():
         assert re.fullmatch(r"[0-9a-f]{32}", known.md5) and known.hub_id and known.revision and known.licence
 

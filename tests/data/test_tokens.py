@@ -159,6 +159,6 @@ def test_no_room_for_text_is_refused() -> None:
 
 @pytest.mark.parametrize("lengths", [[0, 3, 0, 9, 2], [0, 0]])
 def test_texts_without_tokens_are_in_a_batch_as_all_others(lengths: list[int]) -> None:
-    batches = list(module.batches_of_tokens(np.array(lengths), 6))
+    batches = list(module.iter_token_batches(np.array(lengths), 6))
     assert sorted(np.concatenate(batches).tolist()) == list(range(len(lengths)))
     assert all(len(rows) == 1 or len(rows) * max(lengths[row] for row in rows) <= 6 for rows in batches)

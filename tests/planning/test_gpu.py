@@ -171,7 +171,7 @@ def test_an_error_without_words_or_of_any_library_is_a_finding() -> None:
     assert gpu._run_check("compile", odd).says == "backend='inductor' raised: no C compiler"
 
 
-@pytest.mark.parametrize("look", [gpu._compare_chunked_step, gpu._check_resuming, gpu._compare_encoding])
+@pytest.mark.parametrize("look", [gpu._compare_chunked_step, gpu._check_resume, gpu._compare_encoding])
 def test_chunks_checkpoints_and_encoding_are_tried(look: Callable[[torch.device], tuple[bool, str]]) -> None:
     is_good, says = look(CPU)
     assert is_good and says
@@ -188,7 +188,7 @@ def test_an_optimiser_that_begins_anew_is_no_good(monkeypatch: pytest.MonkeyPatc
         optimizer.state.clear()
 
     monkeypatch.setattr(gpu, "read_checkpoint", forgetful)
-    assert not gpu._check_resuming(CPU)[0]
+    assert not gpu._check_resume(CPU)[0]
 
 
 def test_models_are_trained_and_gpus_tried_where_faiss_is_not_installed() -> None:

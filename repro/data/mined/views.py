@@ -19,7 +19,7 @@ MAX_CROPS = 12
 _SENTENCE_END = re.compile(r"(?<=[.!?]) (?=[A-Z])")
 
 
-def views(rows: Iterable[Row], *, max_document_words: int, seed: int) -> Iterator[Row]:
+def iter_views(rows: Iterable[Row], *, max_document_words: int, seed: int) -> Iterator[Row]:
     """Yield all rows and their views. Ids of views end in `@view`. Documents are cut to `max_document_words`.
 
     Views:

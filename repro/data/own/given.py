@@ -15,11 +15,11 @@ from pathlib import Path
 
 from repro.data.beir import (
     Retrieval,
-    beir_folders,
     check_groups,
+    find_beir_folders,
     find_collections,
-    load_named,
-    note_unjudged,
+    load_known_collection,
+    note_unjudged_queries,
     write_beir_folder,
     write_suite,
 )
@@ -56,9 +56,9 @@ def open_archive(source: Path, target: Path) -> Iterator[Path]:
         shutil.rmtree(part, ignore_errors=True)
 
 
-def evaluation_folders(source: Path) -> list[Path]:
+def find_evaluation_folders(source: Path) -> list[Path]:
     """Return the BEIR folders at or below `source` if all have a test split and none has a training split."""
-    found = [path for _, path in beir_folders(source)] if source.is_dir() else []
+    found = [path for _, path in find_beir_folders(source)] if source.is_dir() else []
     splits = [list_splits(folder) for folder in found]
     fit = all(set(one) & set(TEST_SPLITS) and "train" not in one for one in splits)
     return found if fit else []
@@ -70,7 +70,7 @@ def read_given(source: Path) -> list[Given]:
     Raises:
         ValueError: if a collection has no test split, or if a name occurs twice or is that of a mean.
     """
-    named = beir_folders(source)
+    named = find_beir_folders(source)
     check_groups([(one.name, one.family) for one in find_collections(source, GIVEN_FAMILY)], str(source))
     return [_read(name, folder) for name, folder in named]
 
@@ -80,11 +80,11 @@ def list_judged_texts(source: Path, given: Sequence[Given]) -> list[Retrieval]:
 
     Each document occurs with and without its title, since training pairs often omit the title.
     """
-    folders = dict(beir_folders(source)) if given else {}
-    return [_keep_judged(one, folders[one.name]) for one, _ in given]
+    folders = dict(find_beir_folders(source)) if given else {}
+    return [_select_judged_texts(one, folders[one.name]) for one, _ in given]
 
 
-def _keep_judged(retrieval: Retrieval, folder: Path) -> Retrieval:
+def _select_judged_texts(retrieval: Retrieval, folder: Path) -> Retrieval:
     right = {document for grades in retrieval.judgements.values() for document, grade in grades.items() if grade > 0}
     every = zip(retrieval.document_ids, retrieval.documents, strict=True)
     joined = {i: text for i, text in every if i in right}
@@ -109,6 +109,6 @@ def _read(name: str, folder: Path) -> Given:
     there = [split for split in (quirks.split, *TEST_SPLITS) if split in splits]
     if not there:
         raise ValueError(f"{folder} has no split to evaluate on; one of {list(TEST_SPLITS)} is needed in qrels/")
-    found, quirks = load_named(folder, name, replace(quirks, split=there[0]))
+    found, quirks = load_known_collection(folder, name, replace(quirks, split=there[0]))
     says = quirks.says if there[0] == find_quirks(name).split else ""
-    return replace(found, name=name), note_unjudged(replace(quirks, split=Quirks().split, says=says), found)
+    return replace(found, name=name), note_unjudged_queries(replace(quirks, split=Quirks().split, says=says), found)

@@ -19,7 +19,7 @@ from dataclasses import replace
 import numpy as np
 
 from repro.data.beir import Retrieval
-from repro.data.filters import EvaluatedTexts, drop_evaluated, without_evaluated_negatives
+from repro.data.filters import EvaluatedTexts, drop_evaluated_negatives, drop_evaluated_rows
 from repro.data.pairs import Pairs, Row
 from repro.data.suites import SuiteRules, build_collection
 from repro.data.wording import identity, normalise
@@ -83,7 +83,7 @@ def hold_out(
     return found
 
 
-def among_all_documents(pairs: Pairs, held_out: Sequence[Retrieval], *, as_one: bool) -> list[Retrieval]:
+def extend_to_all_documents(pairs: Pairs, held_out: Sequence[Retrieval], *, as_one: bool) -> list[Retrieval]:
     """Extend the collections of `hold_out` from the held-out documents to all documents of the corpus.
 
     The documents of all pairs of a held-out query are relevant to it. Memory holds `MOST_SEARCHED` documents.
@@ -137,7 +137,7 @@ def training_rows(
         ValueError: if no row is left.
     """
     evaluated = EvaluatedTexts(collections, form)
-    rows = drop_evaluated(_outside(iter_rows(pairs), set(domains), counts), evaluated, counts)
+    rows = drop_evaluated_rows(_outside(iter_rows(pairs), set(domains), counts), evaluated, counts)
     first = next(rows, None)
     if first is None:
         of_domains = [f"{counts['in_held_out_domains']} of {_some(domains)}, held out whole"] if domains else []
@@ -146,7 +146,7 @@ def training_rows(
             f"nothing is left to train on of {count_noun(len(pairs), 'pair')} ({'; '.join(of_domains + shared)}): "
             "hold out fewer domains, or import more pairs"
         )
-    yield from without_evaluated_negatives(itertools.chain([first], rows), evaluated, counts)
+    yield from drop_evaluated_negatives(itertools.chain([first], rows), evaluated, counts)
 
 
 def iter_rows(pairs: Pairs) -> Iterator[Row]:

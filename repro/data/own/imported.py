@@ -20,10 +20,10 @@ from typing import Any
 
 from repro.data.beir import (
     Retrieval,
+    describe_skipped_entries,
     find_collections,
     load_dataset,
     load_suite,
-    say_skipped,
     write_beir_folder,
     write_suite,
 )
@@ -32,7 +32,7 @@ from repro.data.folders import is_beir, list_splits
 from repro.data.own.given import (
     TEST_SPLITS,
     Given,
-    evaluation_folders,
+    find_evaluation_folders,
     list_judged_texts,
     open_archive,
     read_given,
@@ -118,7 +118,7 @@ def bring(
         _remove_leftovers(target)
         inside = stack.enter_context(open_archive(source, target))
         exam = None if evaluate_on is None else stack.enter_context(open_archive(evaluate_on, target))
-        if exam is None and evaluation_folders(inside):
+        if exam is None and find_evaluation_folders(inside):
             if hold_out:
                 raise ValueError(f"domains {list(hold_out)} cannot be held out: {source} has nothing to train on")
             return _bring_evaluation(inside, target, name)
@@ -131,7 +131,7 @@ def bring(
         recipe = OLDEST_RECIPE if given else RECIPE
         digest = _digest(list_content_files(part), hold_out, recipe)
         content = {"name": name, "digest": digest, "held_out_domains": list(hold_out), "recipe": recipe}
-        content |= {"skipped": say_skipped(exam, find_collections(exam))} if exam is not None else {}
+        content |= {"skipped": describe_skipped_entries(exam, find_collections(exam))} if exam is not None else {}
         (part / CORPUS_FILE).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     return find_imported(name)
 
@@ -154,7 +154,7 @@ def _remove_leftovers(target: Path) -> None:
 
 
 def _bring_evaluation(source: Path, target: Path, name: str) -> ImportedCorpus:
-    given, skipped = read_given(source), say_skipped(source, find_collections(source))
+    given, skipped = read_given(source), describe_skipped_entries(source, find_collections(source))
     with whole_folder(target, must_be_first=True) as part:
         write_given(part / GIVEN_FOLDER, name, given, source)
         digest = _digest(list_content_files(part), (), OLDEST_RECIPE)
@@ -163,7 +163,7 @@ def _bring_evaluation(source: Path, target: Path, name: str) -> ImportedCorpus:
     return find_imported(name)
 
 
-def imported_corpora() -> dict[str, ImportedCorpus]:
+def list_imported_corpora() -> dict[str, ImportedCorpus]:
     """Return all imported corpora by name. Folders with invalid names are skipped."""
     names = (path.parent.name for path in sorted(get_corpora_folder().glob(f"*/{CORPUS_FILE}")))
     return {name: find_imported(name) for name in names if NAME.fullmatch(name)}
@@ -207,7 +207,7 @@ def make_builder(corpus: ImportedCorpus) -> Callable[[Path], None]:
     """Return the function that writes training pairs, suite and report to a folder."""
 
     def make(folder: Path) -> None:
-        from repro.data.own.holdout import ALL, FAMILY, among_all_documents, hold_out, training_rows
+        from repro.data.own.holdout import ALL, FAMILY, extend_to_all_documents, hold_out, training_rows
         from repro.data.pairs import read_pairs, write_pairs
         from repro.data.suites import SuiteRules
         from repro.data.wording import identity, near_form, normalise
@@ -229,7 +229,7 @@ def make_builder(corpus: ImportedCorpus) -> Callable[[Path], None]:
             rules = SuiteRules(several_answers=True, keeps_near_duplicates=True, form=normalise if is_old else identity)
             collections = hold_out(pairs, corpus.held_out_domains, rules, near=near)
             as_one = not corpus.held_out_domains
-            searched = collections if is_old else among_all_documents(pairs, collections, as_one=as_one)
+            searched = collections if is_old else extend_to_all_documents(pairs, collections, as_one=as_one)
             if near and [one.name for one in searched] == [ALL]:
                 near = {ALL: sum(near.values())}
             for collection in searched:

@@ -26,11 +26,11 @@ import numpy as np
 from repro.data.beir import Retrieval
 from repro.data.columns import Columns, suggest_swapped_columns
 from repro.data.filters import EVALUATED_NEGATIVES, EvaluatedTexts, SeenKeys, compute_pair_keys
-from repro.data.folders import passed_over, say_passed_over
-from repro.data.labels import USED_AS_NEGATIVES, pairs_of_labelled, read_labels
+from repro.data.folders import describe_skipped_files, list_skipped_files
+from repro.data.labels import USED_AS_NEGATIVES, read_labels, split_by_label
 from repro.data.own.given import open_archive
 from repro.data.pairs import read_pairs, write_columns
-from repro.data.readers import Found, Taken, read_foreign, size_when_read
+from repro.data.readers import Found, Taken, estimate_text_size, read_foreign
 from repro.data.wording import count_words, identity, near_form
 from repro.storage.files import check_room, json_object, whole_folder
 from repro.text import short
@@ -60,7 +60,7 @@ class Imported:
     counts: Mapping[str, int]
     malformed: tuple[str, ...] = ()  # the first rows that are no pairs: where, and why
     num_passed_over: int = 0  # of a folder: files and folders that were not read
-    passed_over: tuple[str, ...] = ()  # the first of them
+    list_skipped_files: tuple[str, ...] = ()  # the first of them
     columns: tuple[str, ...] = ()  # which columns were taken, each way with the first place where they were
     query_words: int = 0  # median; 0: not counted
     document_words: int = 0
@@ -82,7 +82,7 @@ class Imported:
                 f"are the columns the right way round?{f' If not: {options}' * bool(options)}"
             )
         if self.num_passed_over:
-            found.append(say_passed_over(self.num_passed_over, self.passed_over))
+            found.append(describe_skipped_files(self.num_passed_over, self.list_skipped_files))
         if self.malformed:
             more = self.counts["malformed"] - len(self.malformed)
             found.append("; ".join(self.malformed) + (f"; and {more} more" if more else ""))
@@ -118,10 +118,10 @@ def import_corpus(
         source = stack.enter_context(open_archive(source, folder))
         if source.is_file() and not source.stat().st_size:
             raise ValueError(f"{source}: the file is empty, so it gave no pair to train on")
-        check_room(size_when_read(source), folder.parent, f"the import of {source}")
+        check_room(estimate_text_size(source), folder.parent, f"the import of {source}")
         part = stack.enter_context(whole_folder(folder, must_be_first=True))
         labels = read_labels(source, columns, skip_bad=skip_bad)
-        rows = pairs_of_labelled(read_foreign(source, columns, told.taken, skip_bad=skip_bad), labels)
+        rows = split_by_label(read_foreign(source, columns, told.taken, skip_bad=skip_bad), labels)
         blocks = _iter_kept_columns(_blocks(rows), name, EvaluatedTexts(evaluated, near_form), told)
         num_kept = write_columns(part / PAIRS_FILE, blocks)
         num_near, near_rows = find_near_copies(told.near_keys)
@@ -131,7 +131,7 @@ def import_corpus(
         if not num_kept:
             chosen = f"; {labels.describe()}" if labels else ""
             raise ValueError(f"{source} gave no pair to train on: read {num_read}, {_counted(counts)}{chosen}")
-        unread = [short(str(path.relative_to(source))) for path in passed_over(source)]
+        unread = [short(str(path.relative_to(source))) for path in list_skipped_files(source)]
         query_words, document_words = told.medians()
         imported = Imported(
             folder,
@@ -142,7 +142,7 @@ def import_corpus(
             counts,
             malformed=tuple(told.malformed),
             num_passed_over=len(unread),
-            passed_over=tuple(unread[:NAMED]),
+            list_skipped_files=tuple(unread[:NAMED]),
             columns=told.columns(),
             query_words=query_words,
             document_words=document_words,

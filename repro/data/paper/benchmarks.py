@@ -130,14 +130,14 @@ def list_beir_folders(name: str, data_dir: Path) -> dict[str, Path]:
     return {f"{name}-{part}": root / part for part in parts} if parts else {name: root}
 
 
-def missing_from(suite: str, data_dir: Path) -> list[str]:
+def list_missing_archives(suite: str, data_dir: Path) -> list[str]:
     """Return the archives of a suite that are missing or incomplete."""
     return [name for name in SUITES[suite] if not all(map(is_beir, list_beir_folders(name, data_dir).values()))]
 
 
 def check_suite(suite: str, data_dir: Path) -> None:
     """Raise ValueError if archives of a suite are missing. The message has their size and the fetch command."""
-    missing = missing_from(suite, data_dir)
+    missing = list_missing_archives(suite, data_dir)
     if missing:
         size = sum(BENCHMARKS[name].size_mb for name in missing)
         what = "truncated BEIR" if suite == "beir" else suite

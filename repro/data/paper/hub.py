@@ -159,7 +159,7 @@ def get_source(name: str) -> HubSource:
     return SOURCES[name]
 
 
-def local_copy(name: str, data_dir: Path) -> Path:
+def get_local_copy(name: str, data_dir: Path) -> Path:
     """Return the folder of a source below `data_dir`.
 
     Raises:
@@ -200,7 +200,7 @@ def load_source(name: str, data_dir: Path) -> Iterator[Row]:
     authors' loader, only the first document of a list of positives is used, and an empty text becomes "[empty]".
     Prompts are added later, when texts are tokenised.
     """
-    source, folder = get_source(name), local_copy(name, data_dir)
+    source, folder = get_source(name), get_local_copy(name, data_dir)
     number = 0
     for path in sorted(list_pair_files(folder)):
         for pair in read_foreign(path, Columns(source.columns)):
@@ -215,7 +215,7 @@ def load_source(name: str, data_dir: Path) -> Iterator[Row]:
             number += 1
 
 
-def prompts_by_domain(name: str, domains: Iterable[str]) -> dict[str, tuple[str, str]]:
+def get_prompts_by_domain(name: str, domains: Iterable[str]) -> dict[str, tuple[str, str]]:
     """Return the prompts (query, document) of the domains of a source. Empty if the source declares no domains.
 
     Raises:

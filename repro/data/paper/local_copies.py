@@ -23,15 +23,15 @@ from repro.storage.paths import get_data_folder
 Progress = Callable[[str], None]
 
 
-def list_declared() -> list[str]:
+def list_source_names() -> list[str]:
     """Return the names that can be fetched: training sources, evaluation sets, and suites of them."""
     return [*SOURCES, *(name for name in BENCHMARKS if name not in SUITES), *SUITES]
 
 
 def resolve_sources(name: str) -> tuple[str, ...]:
     """Return the sources of a name: the source itself, or those of a suite. ValueError if it is unknown."""
-    if name not in list_declared():
-        raise ValueError(f"unknown source {name!r}; choose one of {list_declared()}")
+    if name not in list_source_names():
+        raise ValueError(f"unknown source {name!r}; choose one of {list_source_names()}")
     return SUITES.get(name, (name,))
 
 

@@ -79,7 +79,7 @@ def read_official_config(
     instruction_end: int | None,
 ) -> ModelConfig:
     """Convert their config.json to ours, for a forward pass. Raises ValueError for unsupported values."""
-    _check_supported(values)
+    _check_values(values)
     base, chosen = get_base_model(values), choose_forward(values, forward)
     dropout = values.get("transductive_sequence_dropout_prob") or SEQUENCE_DROPOUT
     return ModelConfig(
@@ -199,7 +199,7 @@ def _make_their_fields(config: ModelConfig, embedder: str) -> dict[str, Any]:
     }
 
 
-def _check_supported(values: Mapping[str, Any]) -> None:
+def _check_values(values: Mapping[str, Any]) -> None:
     wrong = {name: values[name] for name, valid in MUST_BE.items() if name in values and values[name] not in valid}
     if values.get("dataset_backbone") not in (None, values.get("embedder")):
         wrong["dataset_backbone"] = values["dataset_backbone"]

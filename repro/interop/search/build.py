@@ -163,7 +163,7 @@ def _describe_field(opened: Opened) -> tuple[dict[str, Any], dict[str, np.ndarra
     config = opened.ours.config
     if config.pooling != "mean" or config.instruction_end is not None or config.prefix_is_pooled:
         return None
-    from repro.data.prompts import prompt_for
+    from repro.data.prompts import get_prompt
 
     if isinstance(model, ContextualModel):
         backbone, layers = model.second_stage_model.backbone, model.second_stage_model.output_projection
@@ -180,7 +180,7 @@ def _describe_field(opened: Opened) -> tuple[dict[str, Any], dict[str, np.ndarra
     for number, linear in enumerate(head):
         weights |= _linear(f"head.{number}", linear)
     settings |= {"head": activations, "pooling": "mean", "residual": config.residual and num_contexts > 0}
-    settings |= {"normalize": True, "prompt": prompt_for(config.prompts, "query"), "max_tokens": config.max_tokens}
+    settings |= {"normalize": True, "prompt": get_prompt(config.prompts, "query"), "max_tokens": config.max_tokens}
     return settings | {"num_contexts": num_contexts}, weights, words_VD
 
 
@@ -207,7 +207,7 @@ def _stock(model: StockEncoder) -> tuple[dict[str, Any], dict[str, np.ndarray], 
     if pooling not in ("mean", "cls") or model.theirs.truncate_dim is not None:
         return None
     settings |= {"head": head, "pooling": pooling, "residual": False, "normalize": not model.keeps_lengths}
-    settings |= {"prompt": model.prompts_used["query"], "max_tokens": model.longest, "num_contexts": 0}
+    settings |= {"prompt": model.role_prompts["query"], "max_tokens": model.longest, "num_contexts": 0}
     return settings, weights, words_VD
 
 

@@ -65,7 +65,7 @@ def _rows_of_command(text: str) -> Iterator[tuple[str, str, str]]:
     """Yield the rows of a module that declares one command as a class with options."""
     tree = _parse(text)
     for owner in tree.body:
-        if isinstance(owner, ast.ClassDef) and (command := _parse_registered(owner)):
+        if isinstance(owner, ast.ClassDef) and (command := _parse_command_name(owner)):
             said, *examples = _EXAMPLE.split(ast.get_docstring(owner) or "")
             summary, _, more = said.partition("\n\n")
             yield from _of_summary(command, summary, more)
@@ -75,7 +75,7 @@ def _rows_of_command(text: str) -> Iterator[tuple[str, str, str]]:
             yield from _of_options(command, owner)
 
 
-def _parse_registered(owner: ast.ClassDef) -> str | None:
+def _parse_command_name(owner: ast.ClassDef) -> str | None:
     for node in owner.decorator_list:
         match node:
             case ast.Call(func=ast.Name(id="register_command"), args=[ast.Constant(value=str(command)), *_]):

@@ -100,7 +100,7 @@ def _get_rows_of_file(path: Path, name: str, domain: str) -> Iterator[Row]:
         # invalid escapes in other packages' docstrings
         warnings.simplefilter("ignore", SyntaxWarning)
         tree = ast.parse(text)
-    for owner, node in iter_documented(tree, name):
+    for owner, node in iter_documented_nodes(tree, name):
         docstring = ast.get_docstring(node)
         if docstring:
             docstring = _LAST_SECTIONS.split(docstring, maxsplit=1)[0]
@@ -108,12 +108,12 @@ def _get_rows_of_file(path: Path, name: str, domain: str) -> Iterator[Row]:
             yield Row(f"{SOURCE}/{owner}", query, document, domain, SOURCE)
 
 
-def iter_documented(node: _Documented, name: str) -> Iterator[tuple[str, _Documented]]:
+def iter_documented_nodes(node: _Documented, name: str) -> Iterator[tuple[str, _Documented]]:
     """Yield a module, class or function and those inside it, with their names. Dunder names are skipped."""
     yield name, node
     for inner in node.body:
         if isinstance(inner, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and not inner.name.startswith("__"):
-            yield from iter_documented(inner, f"{name}.{inner.name}")
+            yield from iter_documented_nodes(inner, f"{name}.{inner.name}")
 
 
 def _split(owner: str, docstring: str) -> tuple[str, str]:

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
-from repro.data.mined.sources.docstrings import MIN_SUMMARY_WORDS, PACKAGES, is_mined, iter_documented, plain
+from repro.data.mined.sources.docstrings import MIN_SUMMARY_WORDS, PACKAGES, is_mined, iter_documented_nodes, plain
 from repro.data.pairs import Row
 from repro.data.wording import get_package_folder, one_line
 
@@ -38,7 +38,7 @@ def _get_rows_of_file(path: Path, name: str, domain: str) -> Iterator[Row]:
         warnings.simplefilter("ignore", SyntaxWarning)
         tree = ast.parse(text)
     lines = text.splitlines()
-    for owner, node in iter_documented(tree, name):
+    for owner, node in iter_documented_nodes(tree, name):
         docstring = ast.get_docstring(node)
         if docstring and isinstance(node, _Function):
             query = plain(docstring.partition("\n\n")[0]).rstrip(".")

@@ -48,13 +48,13 @@ def _read_term(stanza: str) -> _Term:
     return _Term(
         id=fields["id"][0],
         name=fields["name"][0],
-        definition=_parse_quoted(fields["def"][0]) if fields["def"] else "",
-        synonyms=[_parse_quoted(value) for value in fields["synonym"]],
+        definition=_parse_quoted_text(fields["def"][0]) if fields["def"] else "",
+        synonyms=[_parse_quoted_text(value) for value in fields["synonym"]],
         parents=[value.split(" ! ")[0] for value in fields["is_a"]],
     )
 
 
-def _parse_quoted(value: str) -> str:
+def _parse_quoted_text(value: str) -> str:
     match = _QUOTED.search(value)
     return re.sub(r"\\(.)", r"\1", match[1]) if match else ""
 

@@ -44,7 +44,7 @@ def mine_health() -> Iterator[Row]:
 
 def mine_payments() -> Iterator[Row]:
     """Yield the fields of stripe's objects and the parameters of its methods. The domain is the object."""
-    yield from merge_small_domains(_rows(PAYMENTS, "stripe", "stripe/*.py", _iter_documented, _get_object_name))
+    yield from merge_small_domains(_rows(PAYMENTS, "stripe", "stripe/*.py", _iter_documented_fields, _get_object_name))
 
 
 def _rows(
@@ -93,7 +93,7 @@ def _make_title(owner: ast.ClassDef, name: str) -> Iterator[Pair]:
             yield field, title, description
 
 
-def _iter_documented(owner: ast.ClassDef, name: str) -> Iterator[Pair]:
+def _iter_documented_fields(owner: ast.ClassDef, name: str) -> Iterator[Pair]:
     subject = phrase(_PARAMETERS.sub("", name.rpartition(".")[2]))
     for field, text in zip(owner.body, owner.body[1:], strict=False):
         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(text, ast.Expr):
