@@ -90,7 +90,7 @@ def drop_repeated_pairs(rows: Iterable[Row], removed: Counter[str]) -> Iterator[
     seen, every = SeenKeys(), iter(rows)
     while block := list(islice(every, ROWS_PER_LOOK)):
         keys = compute_pair_keys([normalise(row.query) for row in block], [normalise(row.document) for row in block])
-        for row, first in zip(block, seen.tell(keys).tolist(), strict=True):
+        for row, first in zip(block, seen.add(keys).tolist(), strict=True):
             removed["repeated_pair"] += not first
             if first:
                 yield row
@@ -115,7 +115,7 @@ class SeenKeys:
     def __init__(self) -> None:
         self._runs: list[np.ndarray] = []
 
-    def tell(self, keys_n: np.ndarray) -> np.ndarray:
+    def add(self, keys_n: np.ndarray) -> np.ndarray:
         """Add a block of keys (uint64). Return which of them are new, bool (n,)."""
         is_first_n = np.zeros(len(keys_n), dtype=bool)
         is_first_n[np.unique(keys_n, return_index=True)[1]] = True

@@ -65,7 +65,7 @@ def test_an_ending_in_capitals_is_read_as_one_in_small_letters(tmp_path: Path, f
 
 def test_what_of_a_folder_was_not_read_is_told(tmp_path: Path, folder: Path) -> None:
     found = imported(tmp_path, folder)
-    assert (found.num_passed_over, list(found.list_skipped_files)) == (5, UNREAD[:NAMED])
+    assert (found.num_passed_over, list(found.passed_over)) == (5, UNREAD[:NAMED])
     assert load_import(found.folder) == found
     assert (
         "5 files or folders were not read: README, f.jsonl.gz, g.ndjson and 2 more; "

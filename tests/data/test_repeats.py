@@ -15,11 +15,11 @@ def test_a_key_is_new_exactly_when_no_block_had_it_before(blocks: list[list[int]
         for key in block:
             expected.append(key not in seen)
             seen.add(key)
-        assert keys.tell(np.array(block, np.uint64)).tolist() == expected
+        assert keys.add(np.array(block, np.uint64)).tolist() == expected
 
 
 def test_many_blocks_lie_in_few_runs() -> None:
     keys, rng = SeenKeys(), np.random.default_rng(0)
     for _ in range(300):
-        keys.tell(rng.integers(0, 2**63, 100).astype(np.uint64))
+        keys.add(rng.integers(0, 2**63, 100).astype(np.uint64))
     assert len(keys._runs) <= 9 and sum(map(len, keys._runs)) == 30_000
