@@ -121,8 +121,10 @@ def cluster_pairs(
         centroids_KW, assignment_N[rows] = _cluster_domain(vectors, rows, cluster_size, seed_of_domain)
         return centroids_KW
 
+    # Domains run in any order, since each has its own seed.
     found = _run_for_domains(cluster, counts)
     num_clusters = np.array([len(centroids_KW) for centroids_KW in found])
+    # so far clusters are numbered per domain
     for rows, first in zip(rows_of_domain, np.cumsum(num_clusters) - num_clusters, strict=True):
         assignment_N[rows] += first
     return Clusters(assignment_N, np.concatenate(found), np.repeat(domains, num_clusters).astype(np.int32))
@@ -146,6 +148,7 @@ class _Vectors:
         points_PW = np.empty((2 * len(rows), 2 * width), dtype=np.float32)
         for part in iter_blocks(len(rows), ROWS_PER_SEARCH):
             swapped = slice(len(rows) + part.start, len(rows) + part.stop)
+            # Both orders of a pair are points, which makes the clustering symmetric in queries and documents (§4.1).
             points_PW[part, :width] = points_PW[swapped, width:] = taken(self.queries_ND, rows[part])
             points_PW[part, width:] = points_PW[swapped, :width] = taken(self.documents_ND, rows[part])
         return points_PW
@@ -256,6 +259,7 @@ def _run_attempt(
             points_PW.shape[1],
             num_clusters,
             niter=ITERATIONS_PER_CALL,
+            # FAISS seeds are 32-bit signed integers.
             seed=seed % 2**31,
             gpu=on_gpus,
             # By default FAISS samples 256 points per centroid. Only the constructor can disable this.

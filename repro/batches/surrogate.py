@@ -242,6 +242,7 @@ class MiniLM:
         is_gpu = self._device.type == "cuda"
         with torch.inference_mode(), torch.autocast("cuda", torch.bfloat16, enabled=is_gpu):
             states_NSD = self._model(input_ids=ids, attention_mask=mask).last_hidden_state.float()
+        # normalising the sum gives the same vector as normalising the mean
         sums_ND = (states_NSD * mask[..., None]).sum(1)
         return torch.nn.functional.normalize(sums_ND, dim=1).cpu().numpy()
 
@@ -265,8 +266,10 @@ class MiniLMWords:
         # Zipf's law: the frequency of a word is proportional to 1 / rank.
         share_V = 1 / (np.maximum(ids_V - FIRST_RANKED_WORD + 1, 1) * np.log(len(words_VD)))
         weight_V = np.where(ids_V < NUM_SPECIAL_WORDS, 0, HALF_WEIGHT_SHARE / (HALF_WEIGHT_SHARE + share_V))
+        # Without centring, the mean of all word vectors would make all texts similar.
         centred_VD = words_VD - words_VD[NUM_SPECIAL_WORDS:].mean(axis=0)
         weighted_VE = (weight_V[:, None] * centred_VD).astype(np.float64)
+        # `eigh` returns rising eigenvalues, so the principal directions are the last ones.
         directions_EE = np.linalg.eigh(weighted_VE.T @ weighted_VE).eigenvectors[:, ::-1]
         self._weighted_VD = (weighted_VE @ directions_EE[:, : self.num_dimensions]).astype(np.float32)
         self._tokenizer = load_tokenizer("minilm")
@@ -276,6 +279,7 @@ class MiniLMWords:
         from scipy.sparse import csr_array
 
         tokens = tokenize(texts, self._tokenizer, max_tokens)
+        # One sparse product sums the word vectors of all texts. Repeated ids add up.
         counts_NV = csr_array(
             (np.ones(len(tokens.ids), np.float32), tokens.ids, tokens.offsets),
             shape=(len(texts), len(self._weighted_VD)),

@@ -47,6 +47,7 @@ class Moments:
             )
         mean_H = np.asarray(np.mean(vectors_NH, axis=0, dtype=np.float64))
         covariance_HH = np.zeros((width, width))
+        # Subtract the mean first. The difference E[x²] − mean² would lose digits.
         for start in range(0, count, BLOCK):
             centred_BH = vectors_NH[start : start + BLOCK].astype(np.float64) - mean_H
             covariance_HH += centred_BH.T @ centred_BH
@@ -153,6 +154,7 @@ def subtract_hubness(queries_QH: np.ndarray, documents_DH: np.ndarray, weight: f
 
     Conneau et al. 2018 rank by 2 cos(x, y) − r(x) − r(y), which for one query is a weight of 1/2.
     """
+    # One more dimension adds the penalty to every inner product, so exact search needs no change.
     ones_Q1 = np.ones((len(queries_QH), 1), np.float32)
     penalty_D1 = (-weight * compute_hub_scores(documents_DH))[:, None].astype(np.float32)
     return np.hstack([queries_QH, ones_Q1]), np.hstack([documents_DH, penalty_D1])

@@ -132,6 +132,8 @@ def _search_blocks(
         for query, scores_B in enumerate(_as_dense(queries_QH @ documents_DH[part].T)):
             slack_B = np.float32(slack_Q[query]) * lengths_D[part]
             at_most_B = scores_B + slack_B
+            # An upper bound of the lowest score, and a lower bound of the highest one. If they overlap, all scores may
+            # be equal.
             low_Q[query] = min(low_Q[query], at_most_B.min())
             high_Q[query] = max(high_Q[query], (scores_B - slack_B).max())
             places_S = np.flatnonzero(at_most_B >= least_Q[query])
@@ -177,7 +179,8 @@ def rank_by_score(hits: Mapping[str, float]) -> list[tuple[str, float]]:
     ids = list(hits)
     ties = np.flatnonzero(values[:-1] == values[1:])
     if (values[:-1] >= values[1:]).all() and all(ids[place] < ids[place + 1] for place in ties):
-        return list(hits.items())  # already in the order of `search`: sorting a million hits again is expensive
+        # already in the order of `search`: sorting a million hits again is expensive
+        return list(hits.items())
     order = sorted(range(len(ids)), key=lambda place: (-values[place], ids[place]))
     return [(ids[place], hits[ids[place]]) for place in order]
 

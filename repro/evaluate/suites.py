@@ -174,7 +174,7 @@ class ModelSystem:
 
     1. The texts of a collection are tokenised once. They are embedded once per context, for all widths.
     2. Each batch is embedded under all contexts in turn. The contexts share the first layer's projections of its tokens.
-    3. The null context is one vector, weighted by the number of slots (`Backbone.text_behind`).
+    3. The null context is one vector, weighted by the number of slots (`Backbone.encode_after`).
 
     From the first layer on every token attends to the context, so contexts can share nothing else.
     """
@@ -375,6 +375,7 @@ def _score_all(
     for kind in contexts:
         name = get_path_name(suite.name, kind)
         values = [found[kind, dataset.name].values for dataset in suite.datasets]
+        # Each dataset counts the same in a mean, whatever its number of queries.
         for group, places in group_datasets(rows).items():
             for measure in values[places[0]]:
                 means = [float(values[place][measure].mean()) for place in places]

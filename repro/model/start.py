@@ -160,7 +160,8 @@ def load_pretrained_weights(backbone: Backbone, source: str) -> None:
     renamed = {"key_mapping": PREFIXES[backbone.kind]} if backbone.kind in PREFIXES else {}
     model, info = AutoModel.from_pretrained(source, output_loading_info=True, **options, **renamed)
     held = {name: tensor for name, tensor in model.state_dict().items() if name not in info["missing_keys"]}
-    found = {name: tensor for name, tensor in held.items() if name in wanted}  # it may have more layers
+    # the pretrained model may have more layers
+    found = {name: tensor for name, tensor in held.items() if name in wanted}
     check_fit(get_shapes(found), get_shapes(wanted), f"{source} does not fit this {backbone.kind} backbone")
     backbone.model.load_state_dict(found)
 

@@ -32,7 +32,7 @@ class HeadAxisBackbone(Backbone):
         """Return the states of texts alone, (N, S, D)."""
         return self._layers(self._words(texts) + self._types(), texts.mask_NS, num_contexts=0)
 
-    def forward_behind(self, contexts_NCD: Tensor, prompts_PD: Tensor, texts: Texts) -> Tensor:
+    def forward_after(self, contexts_NCD: Tensor, prompts_PD: Tensor, texts: Texts) -> Tensor:
         """Return all states, (N, C + P + S, D)."""
         num_texts, num_prefix = texts.num_texts, contexts_NCD.shape[1] + len(prompts_PD)
         prefix_NKD = torch.cat([contexts_NCD.expand(num_texts, -1, -1), prompts_PD.expand(num_texts, -1, -1)], dim=1)
