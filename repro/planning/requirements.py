@@ -154,7 +154,7 @@ def _list_encoders(run: Run) -> Iterator[str]:
 def _make_encoder_requirement(name: str) -> Need:
     if LOCAL_NAME.fullmatch(name):
         return _make_local_requirement(name)
-    return _make_wheel_requirement() if name in NAMED else _make_encoder_requirement(name)
+    return _make_wheel_requirement() if name in NAMED else _make_hub_requirement(name)
 
 
 def _make_local_requirement(name: str) -> Need:
@@ -232,7 +232,7 @@ def _list_missing_of_task(task: Any) -> list[str]:
     return [f"{name}: {lack}" for one in datasets for lack in find_missing_dataset_files(one["path"], one["revision"])]
 
 
-def _make_encoder_requirement(name: str) -> Need:
+def _make_hub_requirement(name: str) -> Need:
     def bring(progress: Progress) -> None:
         from huggingface_hub import snapshot_download
 

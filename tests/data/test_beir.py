@@ -88,7 +88,7 @@ def test_a_query_called_as_the_header_is_judged(folder: Path) -> None:
         (
             "corpus.jsonl",
             '{"_id": "d1", "text": ""}\n{"_id": "d1", "text": ""}\n',
-            r"line 2: the id 'd1' is there twice",
+            r"line 2: the id 'd1' occurs twice",
         ),
         ("corpus.jsonl", "", r"corpus\.jsonl is empty"),
         ("qrels/test.tsv", "query-id\tcorpus-id\tscore\nq1\td9\t1\n", r"line 2: the document 'd9' is not in corpus"),
@@ -114,7 +114,7 @@ def test_a_file_that_is_not_utf_8_is_named_with_its_line(folder: Path, file: str
 
 
 def test_missing_files_are_named(folder: Path) -> None:
-    with pytest.raises(ValueError, match=r"dev\.tsv is missing: the splits there are \['test'\]"):
+    with pytest.raises(ValueError, match=r"dev\.tsv is missing: available splits are \['test'\]"):
         load_beir(folder, "dev")
     (folder / "queries.jsonl").unlink()
     with pytest.raises(ValueError, match=r"queries\.jsonl is missing"):

@@ -62,5 +62,5 @@ def test_nothing_can_be_trained_on_it_and_the_line_says_what_it_is_for(theirs: P
 
 def test_a_folder_with_pairs_to_train_on_is_still_a_corpus(theirs: Path) -> None:
     write_beir_folder(theirs / "one", collection(), split="train")
-    with pytest.raises(ValueError, match="gave no pair"):  # all of them are evaluated, too
+    with pytest.raises(ValueError, match="has no pair"):  # all of them are evaluated, too
         bring(theirs / "one", name="theirs")

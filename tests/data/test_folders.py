@@ -69,7 +69,7 @@ def test_what_of_a_folder_was_not_read_is_told(tmp_path: Path, folder: Path) -> 
     assert load_import(found.folder) == found
     assert (
         "5 files or folders were not read: README, f.jsonl.gz, g.ndjson and 2 more; "
-        "read is what ends in .jsonl, .csv, .tsv, .parquet, hidden files apart" in found.warnings
+        "only visible files ending in .jsonl, .csv, .tsv, .parquet are read" in found.warnings
     )
 
 

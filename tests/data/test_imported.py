@@ -172,9 +172,7 @@ def test_names_of_the_project_and_names_in_use_are_refused(tmp_path: Path) -> No
     with pytest.raises(ValueError, match="one of the project's own"):
         bring(source, name="desk", reserved=["desk"])
     bring(source, name="mine")
-    with pytest.raises(
-        ValueError, match=r"there already, in .*mine: `repro data plan mine` goes on with it, or else cho"
-    ):
+    with pytest.raises(ValueError, match=r"exists already in .*mine: continue with `repro data plan mine`, cho"):
         bring(source, name="mine")
     write_beir_folder(tmp_path / "exam", Retrieval("exam", ("d",), ("a",), ("q",), ("b",), {"q": {"d": 1}}))
     (get_corpora_folder() / "empty").mkdir()

