@@ -38,6 +38,10 @@ def allowed(path: Path, module: str) -> bool:
         return True
     folder = path.relative_to(ROOT).parts[0]
     if folder == "experiments":
+        of_companion, of_ours = module.startswith("experiments.companions"), module.startswith("experiments.ours")
+        kind = path.parent.name
+        if (of_companion and kind == "experiments") or (of_ours and kind != "ours"):
+            return False  # the paper's experiments come first, then those of companion papers, then our own questions
         return module == "repro.spec" or package == "experiments"
     if folder == "repro":
         # the registry is how experiments are found; it loads them by name and imports none

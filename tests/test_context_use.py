@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from experiments.e02_context_use import LONGEST, runs
+from experiments.ours.e02_context_use import LONGEST, runs
 from repro.execute import execute
 
 

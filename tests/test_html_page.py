@@ -1,5 +1,6 @@
 """The report is one page that asks for nothing, says what the records say, and shows the data's text as text only."""
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -216,14 +217,23 @@ def test_the_page_opens_with_what_is_known_as_a_sentence_and_a_forest_plot(
 
     page = write_report("desk", tmp_path / "r.html", painter(tmp_path / "drawn"), [EXPERIMENT], paint_forest=forest)
     main = page.read_text().split("<main")[1]
-    known = main.split("</section>")[0]
+    known = main.split('<section id="known"')[1].split("</section>")[0]
     assert "Of 3 claims that are measured, 1 holds, 1 differs and 1 lacks records." in known and "<svg" in known
     assert [(row["name"], row["verdict"]) for row in drawn] == [("T1.a", "HOLDS"), ("T1.b", "DIFFERS")]
     shown = [line for line in make_sections(EXPERIMENT, "desk", painter(tmp_path))[0].lines if line.judged.effect]
     assert [row["effect"] for row in drawn] == [100 * line.judged.effect for line in shown if line.judged.effect]
     assert all(row["bar_low"] == 0.0 and row["unit"] == "points" for row in drawn)
     without = write_report("desk", tmp_path / "w.html", painter(tmp_path / "drawn"), [EXPERIMENT]).read_text()
-    assert "<svg" not in without.split("<main")[1].split("</section>")[0]
+    assert "<svg" not in without.split('<section id="known"')[1].split("</section>")[0]
+
+
+def test_headline_table_opens_page(records: list[Record], tmp_path: Path) -> None:
+    """The page opens with Table 1 in few columns, and its picture if there is one."""
+    gains = tmp_path / "gains.svg"
+    gains.write_text('<svg xmlns="http://www.w3.org/2000/svg" width="10pt" height="10pt"><path id="a"/></svg>')
+    page = write_report("desk", tmp_path / "r.html", painter(tmp_path / "drawn"), [EXPERIMENT], gains=gains)
+    first = page.read_text().split("<main")[1].split("</section>")[0]
+    assert 'id="gains-a"' in first and "NDCG@10" in first and 'href="#table1"' in first
 
 
 def test_each_kind_of_claim_has_its_bar_in_the_forest() -> None:
@@ -256,6 +266,22 @@ def test_a_browser_shows_the_page_and_hears_no_complaint(opened: tuple[Browser, 
         assert len(started.screenshot(tmp_path / f"{width}.png")) > 20_000
     assert set(started.requests) == {page.resolve().as_uri()}
     assert started.complaints == []
+
+
+@needs_browser
+@pytest.mark.browser
+def test_contents_are_column_or_menu(opened: tuple[Browser, Path]) -> None:
+    """At 1280 pixels the contents stand at the left of the text; at 390 they open on demand."""
+    started, page = opened
+    box = "JSON.stringify(document.querySelector('.contents').getBoundingClientRect())"
+    started.open(page, width=1280)
+    side = json.loads(started.value(box))
+    assert side["width"] > 100
+    assert side["right"] <= started.value("document.querySelector('main').getBoundingClientRect().left")
+    started.open(page, width=390)
+    assert json.loads(started.value(box))["height"] == 0
+    started.value("document.querySelector('label[for=menu]').click()")
+    assert json.loads(started.value(box))["height"] > 100
 
 
 STICKS_OUT = """[...document.querySelectorAll("body *")].filter(one => {

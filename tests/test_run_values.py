@@ -93,11 +93,11 @@ def test_a_file_that_is_no_list_of_runs_is_one_line(tmp_path: Path, text: str) -
 @pytest.mark.parametrize(
     ("architecture", "measures"),
     [
-        ("biencoder", "spread cross"),
+        ("biencoder", "spread cross selection"),
         ("contextual", "adaptive cascade headroom"),
-        ("bm25", "spread cross adaptive cascade whitening widths steps curve polarity"),
-        ("surrogate", "spread cross adaptive cascade widths steps curve"),
-        ("none", "spread cross adaptive cascade whitening widths steps curve polarity mteb"),
+        ("bm25", "spread cross selection adaptive cascade whitening widths steps curve polarity"),
+        ("surrogate", "spread cross selection adaptive cascade widths steps curve"),
+        ("none", "spread cross selection adaptive cascade whitening widths steps curve polarity mteb"),
     ],
 )
 def test_an_architecture_that_a_measure_cannot_work_with_is_refused_before_its_training(
@@ -176,3 +176,11 @@ def test_a_new_field_without_a_value_or_a_range_is_told_where_to_get_one(monkeyp
     monkeypatch.setattr("repro.spec.validation.RANGES", {})
     with pytest.raises(ValueError, match=r"warmth=0\.5: add .* to RANGES in repro\.spec\.validation"):
         validate_value("warmth", 0.5, "float")
+
+
+def test_null_context_needs_sequence_dropout() -> None:
+    """A model trained without sequence dropout has no null vector, so scoring it under null is refused at once."""
+    with pytest.raises(ValueError, match="sequence_dropout=0 with test_contexts"):
+        base("desk", architecture="contextual", sequence_dropout=0.0)
+    base("desk", architecture="contextual", sequence_dropout=0.0, test_contexts="own+wrong")
+    base("desk", architecture="biencoder", sequence_dropout=0.0)

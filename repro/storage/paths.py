@@ -21,6 +21,8 @@ INSIDE = PACKAGE / "beside"
 IS_INSTALLED = INSIDE.is_dir()
 SOURCES = INSIDE if IS_INSTALLED else CHECKOUT
 """The folder that contains experiments/, figures/ and slurm/."""
+EXPERIMENT_FOLDERS = tuple(SOURCES / "experiments" / name for name in ("", "companions", "ours"))
+"""Folders of the experiments: the paper's own, those of its companion papers, and our own questions."""
 HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 

@@ -469,3 +469,18 @@ def test_the_way_to_a_picture_of_a_paper_is_as_the_page_says(tmp_path: Path, mon
     line = given["figure"].axes[0].get_lines()[0]
     assert make_palette(2) != before and to_rgb(line.get_color()) == pytest.approx(make_palette(1)[0])
     assert Path("figure12.pdf").read_bytes().startswith(b"%PDF")
+
+
+def test_paired_lines_subtract_first_value_of_seed() -> None:
+    """A paired line starts at zero and shows the mean change within seeds; what seeds share is gone."""
+    changes = {1: 0.0, 2: 1.0, 4: 3.0}
+    rows = [
+        {"series": "a", "seed": seed, "depth": depth, "score": 10.0 * seed + change + 0.1 * seed * (depth > 1)}
+        for seed in range(3)
+        for depth, change in changes.items()
+    ]
+    rows.append({"series": "a", "seed": 9, "depth": 4, "score": 99.0})  # a seed without a first value
+    words = {"x_label": "depth", "y_label": "change"}
+    figure, _ = plot(rows, Picture(kind="lines", x="depth", y="score", is_paired=True, **words))
+    (line,) = [one for one in figure.axes[0].get_lines() if one.get_marker() == "o"]
+    np.testing.assert_allclose(np.asarray(line.get_ydata(), dtype=float), [0.0, 1.1, 3.1])

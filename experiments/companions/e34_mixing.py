@@ -1,9 +1,9 @@
 """GTE table 10: sampling rate of each source, by the exponent α of its size (0: equal, 1: proportional)."""
 
+from experiments.companions.e33_improved_loss import IMPROVED, make_first_phase
+from experiments.companions.gte_printed import MIXING
 from experiments.e01_table1 import FAMILY_COLUMNS
-from experiments.e33_improved_loss import IMPROVED, make_first_phase
 from experiments.fresh import COMPANION, STATED
-from experiments.gte_printed import MIXING
 from repro.spec import Claim, Column, Experiment, Row, Run, Table, Term, grid, pick, term
 
 ALPHAS = (0.0, 0.3, 0.5, 1.0)

@@ -19,7 +19,7 @@ from experiments.e01_table1 import (
     NEITHER_DOMAIN,
     SEEDS,
 )
-from experiments.e25_context_emergence import DIFFERENCE
+from experiments.ours.e25_context_emergence import DIFFERENCE
 from repro.spec import Claim, Column, Experiment, Figure, Row, Run, Table, Term, base, pick, term
 
 SCALES = ("smoke", "desk", "lab")

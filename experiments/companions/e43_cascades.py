@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from experiments.e31_prefixes import NESTED, STATED, WIDTHS, list_nested_runs
+from experiments.companions.e31_prefixes import NESTED, STATED, WIDTHS, list_nested_runs
 from repro.spec import Claim, Experiment, Figure, Row, Run, Term, pick, term
 
 CASCADE = NESTED | {"measure": "cascade"}

@@ -3,7 +3,7 @@
 from typing import Any
 
 from experiments import fresh
-from experiments.e33_improved_loss import IMPROVED, NDCG, SEEDS, STEPS
+from experiments.companions.e33_improved_loss import IMPROVED, NDCG, SEEDS, STEPS
 from repro.spec import Claim, Experiment, Figure, Row, Run, Term, base, by_scale, grid, pick, term
 
 BATCHES: dict[str, tuple[int, ...]] = {

@@ -7,9 +7,9 @@ the searched corpus persist if the search uses only the first 16, 32 or 64 dimen
 from typing import Any
 
 from experiments import fresh
+from experiments.companions.e31_prefixes import ALL, IN_FULL, SCALES
 from experiments.e01_table1 import CLUSTER, CONTEXTUAL_BATCH
-from experiments.e25_context_emergence import DIFFERENCE, OURS
-from experiments.e31_prefixes import ALL, IN_FULL, SCALES
+from experiments.ours.e25_context_emergence import DIFFERENCE, OURS
 from repro.spec import Claim, Column, Experiment, Figure, Row, Run, Table, Term, base, grid, pick, term
 
 SEEDS = (0, 1, 2)

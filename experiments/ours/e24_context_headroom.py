@@ -6,8 +6,8 @@ benefit to a system that uses nothing else, and so the possible gain of a contex
 
 from typing import Any
 
+from experiments.companions.e31_prefixes import IN_FULL
 from experiments.e01_table1 import FAMILIES, NEITHER_RANDOM, OWN_SCALES, PLAIN_BATCH, seeds_at
-from experiments.e31_prefixes import IN_FULL
 from experiments.fresh import FIRST_SEEDS
 from repro.spec import Claim, Column, Experiment, Figure, Row, Run, Table, Term, base, pick, term
 

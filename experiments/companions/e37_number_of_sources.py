@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from experiments.e33_improved_loss import IMPROVED, NDCG, SEEDS
-from experiments.e34_mixing import make_mixed_run
+from experiments.companions.e33_improved_loss import IMPROVED, NDCG, SEEDS
+from experiments.companions.e34_mixing import make_mixed_run
 from experiments.fresh import COMPANION, STATED
 from repro.spec import Claim, Experiment, Figure, Row, Run, by_scale, grid, pick, term
 

@@ -1,11 +1,11 @@
 """GTE tables 8 and 9: pre-training alone, fine-tuning alone, and both. Also scores along one pre-training."""
 
+from experiments.companions.e33_improved_loss import IMPROVED, NDCG, SEEDS, make_first_phase, make_second_phase
+from experiments.companions.gte_printed import STAGES
+from experiments.companions.gte_printed import STEPS as PRINTED_STEPS
 from experiments.e01_table1 import FAMILY_COLUMNS, PLAIN_BATCH
 from experiments.e06_hard_negatives import CORPUS
-from experiments.e33_improved_loss import IMPROVED, NDCG, SEEDS, make_first_phase, make_second_phase
 from experiments.fresh import COMPANION, STATED
-from experiments.gte_printed import STAGES
-from experiments.gte_printed import STEPS as PRINTED_STEPS
 from repro.spec import Claim, Column, Experiment, Row, Run, Table, Term, base, grid, pick, term
 
 FIFTHS = tuple(f"fifth{part}" for part in range(1, 6))

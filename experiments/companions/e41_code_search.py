@@ -2,10 +2,10 @@
 
 from typing import Any
 
+from experiments.companions.e33_improved_loss import IMPROVED, SEEDS, make_first_phase
+from experiments.companions.gte_printed import CODE, CODE_ALL, PYTHON
 from experiments.e01_table1 import BM25, SURROGATE
-from experiments.e33_improved_loss import IMPROVED, SEEDS, make_first_phase
 from experiments.fresh import COMPANION, STATED
-from experiments.gte_printed import CODE, CODE_ALL, PYTHON
 from repro.spec import Claim, Column, Experiment, Row, Run, Table, Term, base, grid, pick, term
 
 SUITE = {"smoke": "planted"} | dict.fromkeys(("desk", "lab", "small", "large"), "functions")

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from experiments.e31_prefixes import JUDGED, NESTED, STATED, list_nested_runs
+from experiments.companions.e31_prefixes import JUDGED, NESTED, STATED, list_nested_runs
 from repro.spec import Claim, Column, Experiment, Figure, Row, Run, Table, Term, pick, term
 
 ADAPTIVE = NESTED | {"measure": "adaptive"}

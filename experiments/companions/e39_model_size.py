@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from experiments.e33_improved_loss import IMPROVED, NDCG, SEEDS, make_first_phase
+from experiments.companions.e33_improved_loss import IMPROVED, NDCG, SEEDS, make_first_phase
 from experiments.fresh import COMPANION, STATED
 from repro.spec import Claim, Experiment, Figure, Row, Run, Term, by_scale, grid, pick, term
 

@@ -1,8 +1,8 @@
 """GTE figure 2: Recall@100 of BM25 and of a dense model after pre-training, by collection."""
 
+from experiments.companions.e31_prefixes import IN_FULL
+from experiments.companions.e33_improved_loss import IMPROVED, SEEDS, make_first_phase
 from experiments.e01_table1 import BM25
-from experiments.e31_prefixes import IN_FULL
-from experiments.e33_improved_loss import IMPROVED, SEEDS, make_first_phase
 from experiments.fresh import COMPANION, STATED
 from repro.spec import Claim, Experiment, Figure, Row, Run, base, grid, pick, term
 

@@ -2,11 +2,11 @@
 
 from typing import Any
 
+from experiments.companions.gte_printed import ARITHMETIC, LOSSES
 from experiments.e01_table1 import FAMILY_COLUMNS, NEITHER, PLAIN_BATCH
 from experiments.e06_hard_negatives import CORPUS
 from experiments.e20_two_phases import second_phase
 from experiments.fresh import COMPANION, STATED
-from experiments.gte_printed import ARITHMETIC, LOSSES
 from repro.spec import Claim, Column, Experiment, Row, Run, Table, base, grid, pick, term
 
 TEMPERATURE = 0.01  # GTE §3.4

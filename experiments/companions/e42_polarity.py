@@ -2,12 +2,12 @@
 
 from typing import Any
 
+from experiments.companions.e33_improved_loss import IMPROVED, SEEDS
+from experiments.companions.e34_mixing import make_mixed_run
+from experiments.companions.e37_number_of_sources import ALPHA
+from experiments.companions.gte_printed import POLARITY
 from experiments.e01_table1 import SURROGATE
-from experiments.e33_improved_loss import IMPROVED, SEEDS
-from experiments.e34_mixing import make_mixed_run
-from experiments.e37_number_of_sources import ALPHA
 from experiments.fresh import COMPANION, STATED
-from experiments.gte_printed import POLARITY
 from repro.spec import Claim, Column, Experiment, Row, Run, Table, Term, base, grid, pick, term
 
 TRAINED = {**IMPROVED, "mixing_alpha": ALPHA}
