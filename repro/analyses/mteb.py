@@ -120,7 +120,7 @@ def tasks_of_mteb(suite: str) -> list[Any]:
 
 
 def list_task_datasets(task: Any) -> list[dict[str, str]]:
-    """Return path and hub revision of every dataset behind an mteb task."""
+    """Return path and hub revision of every dataset of an mteb task."""
     singles = (single.metadata.dataset for single in getattr(task, "tasks", None) or [task])
     return [{name: str(one[name]) for name in ("path", "revision")} for one in singles]
 

@@ -113,7 +113,7 @@ class Embedder:
 
 @dataclass(frozen=True)
 class Corpora:
-    """The vectors behind the moments: each collection, its wrong corpus, and training text."""
+    """The vectors from which moments are estimated: each collection, its wrong corpus, and training text."""
 
     own: Mapping[str, Vectors]
     others: Mapping[str, str]  # the wrong corpus of each collection, empty for a single collection

@@ -111,6 +111,7 @@ def _choose_nearest(
     np.copyto(keys_RM, np.inf, where=never_RM)
     if near_RM is None:
         return _find_smallest(keys_RM, num)
+    # The own document and known positives must not fill the list either.
     near_RM &= ~never_RM
     np.copyto(keys_RM, np.inf, where=near_RM)
     num_left_R = np.count_nonzero(~(never_RM | near_RM), axis=1)

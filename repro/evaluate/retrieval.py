@@ -382,7 +382,8 @@ def _parse_hit(line: str) -> tuple[str, str, float]:
     if len(parts) != 6:
         raise ValueError(f"{len(parts)} columns, expected query, Q0, document, rank, score, tag")
     try:
-        if "_" in parts[4]:  # Python accepts "1_0" as a number, other programs do not
+        # Python accepts "1_0" as a number, other programs do not
+        if "_" in parts[4]:
             raise ValueError
         value = float(parts[4])
     except ValueError as error:
@@ -507,6 +508,7 @@ def _is_one_score(query_H: np.ndarray, documents_DH: Matrix, lengths_D: np.ndarr
 def _find_top(scores_S: np.ndarray, ranks_S: np.ndarray, k: int) -> np.ndarray:
     """Return the indices of the k best, best first, (K,). Ties go to the smaller rank."""
     if 0 < k < len(scores_S):
+        # includes all documents that tie with the k-th best, so that ids decide among them
         top_S = np.flatnonzero(scores_S >= np.partition(scores_S, -k)[-k])
         return top_S[np.lexsort((ranks_S[top_S], -scores_S[top_S]))[:k]]
     first_K: np.ndarray = np.lexsort((ranks_S, -scores_S))[:k]

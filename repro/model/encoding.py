@@ -257,7 +257,8 @@ def compute_canonical_order(tokens: Tokens) -> np.ndarray:
     """
     lengths, ids = tokens.lengths, np.asarray(tokens.ids)
     order = np.argsort(lengths, kind="stable")
-    for alike in np.split(order, np.flatnonzero(np.diff(lengths[order])) + 1):  # views of texts with equal length
+    # Each group of equal length is a view, so sorting it changes `order`.
+    for alike in np.split(order, np.flatnonzero(np.diff(lengths[order])) + 1):
         length = int(lengths[alike[0]]) if len(alike) > 1 else 0
         if length:
             texts_NS = np.ascontiguousarray(sliding_window_view(ids, length)[tokens.offsets[alike]])
@@ -286,7 +287,8 @@ def write_tensors(tensors: dict[str, Tensor], path: Path, metadata: dict[str, st
         with whole_file(path, lasts=True) as part:
             save_file({name: value.detach().contiguous() for name, value in tensors.items()}, part, metadata)
     except (OSError, SafetensorError) as error:
-        match = re.search(r"os error (\d+)", str(error))  # safetensors reports errno only in its message
+        # safetensors reports errno only in its message
+        match = re.search(r"os error (\d+)", str(error))
         number = getattr(error, "errno", None) or (int(match[1]) if match else errno.EIO)
         raise OSError(number, f"could not write {path} ({error}); the previous file is untouched") from error
 

@@ -175,6 +175,7 @@ def load_word_vectors(width: int) -> Tensor:
     words_VE = weights["embeddings.word_embeddings.weight"].double()
     if width > words_VE.shape[1]:
         raise ValueError(f"hidden_size={width}: start='words' has vectors of {words_VE.shape[1]} at most")
+    # `eigh` returns rising eigenvalues, so the principal directions are the last ones.
     directions_EE = torch.linalg.eigh(words_VE.T @ words_VE).eigenvectors.flip(1)[:, :width]
     # Eigenvectors have an arbitrary sign. Make the largest component positive.
     signs_E = torch.sign(directions_EE.gather(0, directions_EE.abs().argmax(0, keepdim=True)))

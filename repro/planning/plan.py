@@ -71,7 +71,7 @@ class Plan:
 
     @cached_property
     def texts(self) -> dict[tuple[str, str, int, str], TextsRead]:
-        """What the missing runs read of the corpora that are built, by corpus, tokenizer, length and prompts."""
+        """Token counts of the built corpora of missing runs, by corpus, tokenizer, length and prompts."""
         phases = [phase for run in self.missing for phase in list_training_phases(run) if phase.architecture in TRAINED]
         wanted = {(one.corpus, get_tokenizer_name(one), one.max_tokens, one.prompts): one for one in phases}
         return {key: found for key, one in wanted.items() if (found := count_tokens_here(one)) is not None}

@@ -49,7 +49,7 @@ def _raise_for_missing_records(record: Record, path: str) -> None:
 
 
 def load_units(record: Record, pattern: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return the values (float64, Q) behind a metric and the number of each value's dataset (int, Q).
+    """Return the values of a metric (float64, Q) and the number of each value's dataset (int, Q).
 
     The metric is the mean over datasets of the mean over their values. A metric without stored values is one value.
     """

@@ -112,7 +112,7 @@ def read_here_and_there(*arrays: np.ndarray | None) -> None:
 
 
 def _find_map(array: np.ndarray | None) -> mmap.mmap | None:
-    """Return the memory map behind an array, or None for an array in memory."""
+    """Return the memory map of an array, or None for an array in memory."""
     base = None if array is None else getattr(array, "base", None)
     while isinstance(base, np.ndarray):
         base = base.base

@@ -83,7 +83,7 @@ def write_checksums(folder: Path, name: str, revision: str) -> None:
 def problems(name: str, data_dir: Path | None = None, *, is_thorough: bool = True) -> list[str]:
     """Return a line for each file that is missing or has changed. Without `is_thorough`, only sizes are compared.
 
-    A manual copy has no checksums, so it cannot be verified. The line then says how to create them.
+    A manual copy has no checksums, so it cannot be verified. The line then explains how to create them.
     """
     folder = get_copy_folder(name, data_dir)
     listed = folder / CHECKSUMS

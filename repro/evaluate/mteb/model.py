@@ -72,7 +72,7 @@ class MtebModel(AbsEncoder):
             context_seed: Seed of the draw.
             fixed_context: Documents for "fixed", for example of an unrelated corpus.
             revision: Default: the digest of the weights.
-            loader: What mteb calls to load the model again.
+            loader: Function that mteb calls to load the model again.
             method: The earlier name of `context`, with "corpus" for "own". Deprecated.
         """
         self.model = model

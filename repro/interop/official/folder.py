@@ -3,7 +3,7 @@
 Forward passes:
 
 - "t1" (v1): mean over the text, no residual.
-- "t2" (v2): adds the pooled vector to the output, and excludes the instruction from the mean if the config says so.
+- "t2" (v2): adds the pooled vector to the output, and excludes the instruction from the mean if the config sets this.
 - "h1": the published code of v1, which differs from the one it was trained with. For comparison only.
 """
 
