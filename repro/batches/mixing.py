@@ -21,7 +21,8 @@ from repro.batches.sampler import BatchSampler, LeftOut, SamplerState
 from repro.seeds import derive, generator_for
 from repro.storage.arrays import rows_by_code
 
-BLOCK = 4096  # draws per block
+# draws per block
+BLOCK = 4096
 
 
 def compute_mixing_shares(counts_S: np.ndarray, alpha: float) -> np.ndarray:

@@ -126,7 +126,8 @@ class SeenKeys:
             self._runs.append(np.sort(keys_n[is_first_n]))
         while len(self._runs) > 1 and len(self._runs[-2]) < 2 * len(self._runs[-1]):
             merged = np.concatenate([self._runs.pop(), self._runs.pop()])
-            merged.sort(kind="stable")  # finds the two runs and merges them
+            # finds the two runs and merges them
+            merged.sort(kind="stable")
             self._runs.append(merged)
         return is_first_n
 

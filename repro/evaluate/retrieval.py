@@ -39,13 +39,15 @@ QUERIES_PER_BLOCK = 128
 DOCUMENTS_PER_BLOCK = 2**18
 """Larger corpora are multiplied in parts, since their scores would take gigabytes. Results do not depend on it."""
 ROWS_AT_ONCE = 4096
-LONGEST_LINE = 65_536  # characters per line of a run
+# characters per line of a run
+LONGEST_LINE = 65_536
 UNIT = 2.0**-24
 """Relative error of one operation in float32."""
 SAME = 8 * UNIT
 """Scores of one query within this spread, relative to the lengths of its vectors, do not distinguish documents."""
 SAFE_EXPONENT = 20
-GZIP_LEVEL = 3  # files are a third larger than at the best level, but written in a fraction of the time
+# files are a third larger than at the best level, but written in a fraction of the time
+GZIP_LEVEL = 3
 MEASURES: dict[str, Any] = {
     "ndcg_at_10": ir_measures.nDCG @ 10,
     "recall_at_100": ir_measures.R @ 100,
