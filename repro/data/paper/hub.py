@@ -1,7 +1,7 @@
 """The paper's training data on the hub: sources with their domains, prompts, numbers of rows and local copies.
 
 The numbers of rows of the 29 unsupervised domains come from Table 5. Revisions are pinned when a source is fetched.
-Licences were not verified; see the card of each dataset.
+Licences were not verified. See the card of each dataset.
 """
 
 from __future__ import annotations

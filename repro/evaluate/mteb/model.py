@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 CONTEXTS = ("own", "fixed", "null", "none")
 STORED_AS = {"own": "corpus"}
-"""What mteb keeps of a context in the place of its results, if it is not the word that is given here."""
+"""Names of contexts in the paths of mteb's results, if they differ from ours."""
 TYPES_WITH_ROLES = ("Retrieval", "InstructionRetrieval", "InstructionReranking")
 MEBIBYTE = 2**20
 TYPES_WITH_CORPUS = (*TYPES_WITH_ROLES, "Reranking")

@@ -106,6 +106,7 @@ def _make_pair_task(name: str, collection: Retrieval) -> AbsTask:
     right = {query: here[0] for query, of in relevant.items() if (here := [one for one in of if one in texts])}
     answers = list(right.values())
     wrong: dict[str, str] = {}
+    # a negative index wraps around, so the first queries use the documents of the last ones
     for place, query in enumerate(right):
         others = chain((answers[place - step] for step in range(1, len(answers))), texts)
         found = next((document for document in others if document not in relevant[query]), None)
