@@ -161,12 +161,12 @@ def check_num_contexts(num_contexts: int | None, called: str, most: int) -> None
 
 
 def check_without_context(
-    called: str, contexts: Sequence[str], num_contexts: int | None, beside: str | None = None
+    called: str, contexts: Sequence[str], num_contexts: int | None, other: str | None = None
 ) -> None:
     """Raise ValueError if context options are given for a model, or two models, without contexts."""
     if tuple(contexts) != ("own",) or num_contexts:
-        one, two = f"{called} has no context: evaluate it", f"{called} and {beside} have no context: compare them"
-        raise ValueError(f"{one if beside is None else two} without --context and --num-contexts")
+        one, two = f"{called} has no context: evaluate it", f"{called} and {other} have no context: compare them"
+        raise ValueError(f"{one if other is None else two} without --context and --num-contexts")
 
 
 def check_contexts_of_run(source: str, contexts: Sequence[str], num_contexts: int | None) -> None:

@@ -224,13 +224,13 @@ def list_unknown_token_warnings(unknown: Mapping[str, float | None]) -> list[str
 
 def list_suggestions(found: Sequence[Difference], cut: Mapping[str, float | None], max_tokens: int | None) -> list[str]:
     """Return suggestions if BM25 leads by at least `BY_FAR` points and the interval excludes zero, else nothing."""
-    behind = [one for one in found if one.other == BM25 and one.points <= -BY_FAR and one.high < 0]
-    if not behind:
+    losses = [one for one in found if one.other == BM25 and one.points <= -BY_FAR and one.high < 0]
+    if not losses:
         return []
     shares = [share for share in cut.values() if share is not None]
     long = f" ({np.mean(shares):.0%} of the documents are cut at {max_tokens} tokens)" if shares else ""
     return [
-        f"BM25 is {-behind[0].points:.1f} points ahead: search text like this with BM25 until the model has learned "
+        f"BM25 is {-losses[0].points:.1f} points ahead: search text like this with BM25 until the model has learned "
         "more. What helps:",
         f"  longer texts: a larger max_tokens{long}",
         "  more steps: a larger num_steps in the file of runs",

@@ -131,11 +131,11 @@ class ContextualModule(InputModule):
         model, texts = self.model, tuple(as_texts(context))
         # torch counts in-place changes of a weight, so the cache is invalid after a training step
         changes, kind = sum(weight._version for weight in model.parameters()), next(model.parameters()).dtype
-        asked = (texts, seed, model.device, kind, model.config.max_tokens, changes)
+        wanted = (texts, seed, model.device, kind, model.config.max_tokens, changes)
         # read once, since another thread may replace it at any time
         kept = self._kept
-        if kept is None or kept[0] != asked:
-            kept = self._kept = (asked, model.context_from(texts, seed))
+        if kept is None or kept[0] != wanted:
+            kept = self._kept = (wanted, model.context_from(texts, seed))
         return kept[1]
 
     def _as_vectors(self, dataset_embeddings: Any) -> Tensor:
@@ -180,7 +180,7 @@ class ContextualModule(InputModule):
 def _dtype_in(options: dict[str, Any]) -> torch.dtype | None:
     """Return the dtype in the options of sentence-transformers. ValueError for options that have no effect here."""
     model_kwargs = dict(options.get("model_kwargs") or {})
-    asked = [model_kwargs.pop(name) for name in ("dtype", "torch_dtype") if name in model_kwargs]
+    wanted = [model_kwargs.pop(name) for name in ("dtype", "torch_dtype") if name in model_kwargs]
     rest = {"model_kwargs": model_kwargs} | {
         name: options.get(name) for name in ("processor_kwargs", "tokenizer_kwargs", "config_kwargs")
     }
@@ -193,7 +193,7 @@ def _dtype_in(options: dict[str, Any]) -> torch.dtype | None:
         unused["backend"] = options["backend"]
     if unused:
         raise ValueError(f"a contextual export takes no {short(unused)}: leave it out; model_kwargs may hold a dtype")
-    found = next((one for one in asked if one is not None), None)
+    found = next((one for one in wanted if one is not None), None)
     if found is None or found == "auto":
         return None
     kind = getattr(torch, found.removeprefix("torch."), None) if isinstance(found, str) else found

@@ -317,8 +317,8 @@ class _Bench:
         widths = parse_widths(request.widths, opened.model)
         metadata = describe_model(opened) | describe_widths(opened, widths)
         needs_wrong = "wrong" in (*contexts, *request.whiten)
-        lent = find_wrong_source(request.wrong_from, self.suite, self.progress) if needs_wrong else None
-        drawing: dict[str, Any] = {"num_contexts": count, "seed": request.context_seed, "wrong_from": lent}
+        wrong_corpus = find_wrong_source(request.wrong_from, self.suite, self.progress) if needs_wrong else None
+        drawing: dict[str, Any] = {"num_contexts": count, "seed": request.context_seed, "wrong_from": wrong_corpus}
         keeps_lengths = bool(getattr(opened.model, "keeps_lengths", False))
         whitened: dict[str, Any] = {"whitened": request.whiten, "shrinkage": request.shrinkage}
         if "random" in request.whiten:

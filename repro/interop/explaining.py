@@ -157,15 +157,15 @@ class Ranking:
         """Return the vectors of the documents, (N, D). Print the progress every few seconds."""
         num_all, parts = len(self._collection.retrieval.documents), []
         self._progress(f"searching {num_all} documents of {self._collection.retrieval.name} under the {kind} context")
-        started = said = time.monotonic()
+        started = reported = time.monotonic()
         for number, block in enumerate(self._blocks):
             # the tokens are the same under every context
             if number not in self._tokens:
                 self._tokens[number] = self._model.tokenize(block, self._collection.document_role)
             parts.append(self._model.encode_tokens(self._tokens[number]))
             now, done = time.monotonic(), min(num_all, (number + 1) * BLOCK)
-            if now - said > QUIET_SECONDS and done < num_all:
+            if now - reported > QUIET_SECONDS and done < num_all:
                 left = format_seconds((now - started) * (num_all - done) / done)
                 self._progress(f"{kind} context: {done} of {num_all} documents; about {left} left")
-                said = now
+                reported = now
         return np.concatenate(parts)

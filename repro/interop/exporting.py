@@ -123,9 +123,9 @@ def push_to_hub(folder: Path, repo_id: str, *, private: bool = False, api: Any =
         api.create_repo(repo_id, private=private, exist_ok=True)
         uploaded = api.upload_folder(folder_path=str(folder), repo_id=repo_id, commit_message="Model and its card")
     except (HTTPError, OSError, ValueError) as error:
-        said = short(" ".join(str(error).split()) or type(error).__name__, 200)
+        message = short(" ".join(str(error).split()) or type(error).__name__, 200)
         again = f"hf upload {repo_id} {shlex.quote(str(folder))}{' --private' if private else ''}"
-        raise ValueError(f"{folder} was written but not uploaded ({said}): repeat with `{again}`") from error
+        raise ValueError(f"{folder} was written but not uploaded ({message}): repeat with `{again}`") from error
     return str(getattr(uploaded, "commit_url", uploaded))
 
 

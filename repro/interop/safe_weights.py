@@ -60,8 +60,8 @@ def _check_is_safetensors(path: Path) -> None:
     if path.suffix in PICKLE_ENDINGS:
         raise ValueError(f"{path} is a pickle by its name; only .safetensors files are read, a pickle can run code")
     if not path.is_file():
-        beside = sorted(other.name for other in path.parent.glob("*") if other.suffix in PICKLE_ENDINGS)
-        why = f"; {beside} would be pickles, which can run code and are never read" if beside else ""
+        pickles = sorted(other.name for other in path.parent.glob("*") if other.suffix in PICKLE_ENDINGS)
+        why = f"; {pickles} would be pickles, which can run code and are never read" if pickles else ""
         raise ValueError(f"{path} is missing{why}")
     with path.open("rb") as file:
         start = file.read(4)

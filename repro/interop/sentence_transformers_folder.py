@@ -107,9 +107,9 @@ def open_sentence_transformers(folder: str | Path) -> SentenceTransformer:
         try:
             return SentenceTransformer(str(path), local_files_only=True)
         except (SafetensorError, KeyError, TypeError, AttributeError, RuntimeError) as error:
-            said = short(" ".join(str(error).split()), 200)
+            message = short(" ".join(str(error).split()), 200)
             raise ValueError(
-                f"{path} is damaged ({type(error).__name__}: {said}): export or download it again"
+                f"{path} is damaged ({type(error).__name__}: {message}): export or download it again"
             ) from error
     ours = f"{ContextualModule.__module__}.{ContextualModule.__name__}"
     if [name for name in types if not name.startswith("sentence_transformers.")] != [ours] or types[0] != ours:

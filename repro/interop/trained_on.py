@@ -163,9 +163,9 @@ def review_seen_queries(
     num_queries = sum(len(one.retrieval.judgements) for one in collections.values())
     lines = [_format_seen_line(source, found, num_queries, left_out=leave_out) for source, found in counts.items()]
     if leave_out:
-        suite, kept = drop_seen(suite, collections, seen.values())
-        lines.append(_format_dropped_line(collections, kept))
-        collections = kept
+        suite, remaining = drop_seen(suite, collections, seen.values())
+        lines.append(_format_dropped_line(collections, remaining))
+        collections = remaining
     for line in lines:
         progress(line)
     return Review(suite, collections, counts, tuple(lines))
@@ -191,18 +191,18 @@ def drop_seen(
         ValueError: if no query is left.
     """
     every = list(seen)
-    kept: dict[str, Collection] = {}
+    remaining: dict[str, Collection] = {}
     for name, one in collections.items():
         ids = {query for found in every for query in found.queries.get(name, ())}
-        kept[name] = replace(one, retrieval=_drop_queries(one.retrieval, ids))
-    kept = {name: one for name, one in kept.items() if one.retrieval.judgements}
-    if not kept:
+        remaining[name] = replace(one, retrieval=_drop_queries(one.retrieval, ids))
+    remaining = {name: one for name, one in remaining.items() if one.retrieval.judgements}
+    if not remaining:
         raise ValueError(
             f"--leave-out-seen: every query of {suite.name} was trained on, so none is left to score: "
             "choose another suite"
         )
-    datasets = tuple(one for one in suite.datasets if one.name in kept)
-    return replace(suite, datasets=datasets), kept
+    datasets = tuple(one for one in suite.datasets if one.name in remaining)
+    return replace(suite, datasets=datasets), remaining
 
 
 def _drop_queries(retrieval: Retrieval, ids: set[str]) -> Retrieval:

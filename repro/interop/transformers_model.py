@@ -152,12 +152,12 @@ def _check_options(given: Mapping[str, Any]) -> None:
         )
 
 
-def _dtype(asked: Any, weights: Mapping[str, Tensor]) -> torch.dtype:
+def _dtype(dtype: Any, weights: Mapping[str, Tensor]) -> torch.dtype:
     """Resolve a dtype or its name. "auto" is the dtype of the file. Raises ValueError for anything else."""
     saved = next(iter(weights.values())).dtype
-    found = saved if asked == "auto" else getattr(torch, asked, None) if isinstance(asked, str) else asked
+    found = saved if dtype == "auto" else getattr(torch, dtype, None) if isinstance(dtype, str) else dtype
     if not isinstance(found, torch.dtype) or not found.is_floating_point:
-        raise ValueError(f"dtype={short(asked)} is no floating-point dtype; choose float32, bfloat16 or float16")
+        raise ValueError(f"dtype={short(dtype)} is no floating-point dtype; choose float32, bfloat16 or float16")
     return found
 
 

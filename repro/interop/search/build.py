@@ -35,7 +35,7 @@ from repro.model.contextual import ContextualModel
 from repro.storage.files import whole_folder
 
 DOCUMENTS_AT_ONCE = 2048
-SAYS_EVERY_SECONDS = 5.0
+REPORT_EVERY_SECONDS = 5.0
 NUM_COMPARED = 8
 LARGEST_DIFFERENCE = 1e-4
 HEAD_NAMES = {"GELU": "gelu", "ReLU": "relu", "Tanh": "tanh", "Identity": "identity"}
@@ -45,7 +45,7 @@ def build_index(
     opened: Opened,
     request: SearchRequest,
     corpus: SearchedCorpus,
-    lent: SearchedCorpus | None,
+    context_corpus: SearchedCorpus | None,
     folder: Path,
     progress: Progress,
 ) -> None:
@@ -54,7 +54,7 @@ def build_index(
     documents = read_documents(corpus)
     if not documents:
         raise ValueError(f"corpus {corpus.name} holds no documents")
-    context = set_context(opened, request, corpus, documents, lent)
+    context = set_context(opened, request, corpus, documents, context_corpus)
     with whole_folder(folder) as part:
         texts = list(documents.values())
         np.save(part / VECTORS_FILE, _encode_all(opened, texts, progress))
@@ -83,7 +83,7 @@ def set_context(
     request: SearchRequest,
     corpus: SearchedCorpus,
     documents: dict[str, str],
-    lent: SearchedCorpus | None,
+    context_corpus: SearchedCorpus | None,
 ) -> dict[str, Any] | None:
     """Set the context of a contextual model. Return how it was drawn, or None if the model takes no context.
 
@@ -94,25 +94,25 @@ def set_context(
         if request.context is not None:
             raise ValueError(f"{opened.called} has no context: leave out --context")
         return None
-    texts = documents if lent is None else read_documents(lent)
-    name = corpus.name if lent is None else lent.name
+    texts = documents if context_corpus is None else read_documents(context_corpus)
+    name = corpus.name if context_corpus is None else context_corpus.name
     source = Retrieval(name, tuple(texts), tuple(texts.values()), (), (), {})
-    kind = "null" if request.context == "null" else "own" if lent is None else "wrong"
+    kind = "null" if request.context == "null" else "own" if context_corpus is None else "wrong"
     drawn = draw_context(kind, source, num_contexts=opened.num_contexts, seed=request.context_seed)
     opened.ours.set_context(drawn.texts, request.context_seed)
     return drawn.provenance
 
 
 def _encode_all(opened: Opened, texts: Sequence[str], progress: Progress) -> np.ndarray:
-    parts, started, said = [], time.monotonic(), time.monotonic()
+    parts, started, reported = [], time.monotonic(), time.monotonic()
     for start in range(0, len(texts), DOCUMENTS_AT_ONCE):
         parts.append(opened.model.encode(list(texts[start : start + DOCUMENTS_AT_ONCE]), "document"))
         done, now = min(start + DOCUMENTS_AT_ONCE, len(texts)), time.monotonic()
-        if now - said > SAYS_EVERY_SECONDS and done < len(texts):
+        if now - reported > REPORT_EVERY_SECONDS and done < len(texts):
             progress(
                 f"  {done} of {len(texts)} documents, about {(now - started) / done * (len(texts) - done):.0f} s left"
             )
-            said = now
+            reported = now
     return np.concatenate(parts)
 
 

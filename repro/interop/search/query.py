@@ -27,13 +27,13 @@ def search(request: SearchRequest, queries: Sequence[str], top: int, progress: P
     """
     run = find_run(request.model)
     corpus = find_corpus(_get_corpus_name(request, run))
-    lent = None
+    context_corpus = None
     if request.context is not None and request.context not in CONTEXTS:
-        lent = find_corpus(request.context)
+        context_corpus = find_corpus(request.context)
 
     def locate() -> Index:
         key = [VERSION, get_model_key(request.model, run), corpus.kind, corpus.digest, request.context_seed]
-        key += [(request.context or "own") if lent is None else lent.digest]
+        key += [(request.context or "own") if context_corpus is None else context_corpus.digest]
         return Index(home() / "search" / hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16])
 
     index = locate()
@@ -46,7 +46,7 @@ def search(request: SearchRequest, queries: Sequence[str], top: int, progress: P
         # opening may have trained the run, so its weights and the key have changed
         index = locate()
         if not index.is_built:
-            build_index(opened, request, corpus, lent, index.folder, progress)
+            build_index(opened, request, corpus, context_corpus, index.folder, progress)
     if request.context is not None and index.settings["context"] is None:
         raise ValueError(f"{request.model} has no context: leave out --context")
     encoder = index.encoder()

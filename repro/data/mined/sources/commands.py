@@ -44,8 +44,8 @@ def _rows_of_help(text: str) -> Iterator[tuple[str, str, str]]:
     """Yield the rows of a module with assignments `helps["command"] = YAML`."""
     for node in _parse(text).body:
         match node:
-            case ast.Assign(targets=[ast.Subscript(slice=ast.Constant(value=str(command)))], value=ast.Constant(said)):
-                content = _read(str(said))
+            case ast.Assign(targets=[ast.Subscript(slice=ast.Constant(value=str(command)))], value=ast.Constant(value)):
+                content = _read(str(value))
                 summary, more = (_line(content.get(part)) for part in ("short-summary", "long-summary"))
                 yield from _of_summary(command, summary, more)
                 for number, example in enumerate(content.get("examples") or ()):
@@ -53,9 +53,9 @@ def _rows_of_help(text: str) -> Iterator[tuple[str, str, str]]:
                         yield f"{command}#{number}", _line(example.get("name")).rstrip("."), _line(example.get("text"))
 
 
-def _read(said: str) -> dict[str, Any]:
+def _read(value: str) -> dict[str, Any]:
     try:
-        content = yaml.load(said, Loader=_LOADER)
+        content = yaml.load(value, Loader=_LOADER)
     except yaml.YAMLError:
         return {}
     return content if isinstance(content, dict) else {}
@@ -66,8 +66,8 @@ def _rows_of_command(text: str) -> Iterator[tuple[str, str, str]]:
     tree = _parse(text)
     for owner in tree.body:
         if isinstance(owner, ast.ClassDef) and (command := _parse_command_name(owner)):
-            said, *examples = _EXAMPLE.split(ast.get_docstring(owner) or "")
-            summary, _, more = said.partition("\n\n")
+            value, *examples = _EXAMPLE.split(ast.get_docstring(owner) or "")
+            summary, _, more = value.partition("\n\n")
             yield from _of_summary(command, summary, more)
             for number, example in enumerate(examples):
                 title, _, lines = example.partition("\n")
@@ -100,8 +100,8 @@ def _of_summary(command: str, summary: str, more: str) -> Iterator[tuple[str, st
         yield command, summary.rstrip("."), more
 
 
-def _line(said: object) -> str:
-    return " ".join(map(str, said)) if isinstance(said, list) else str(said or "")
+def _line(value: object) -> str:
+    return " ".join(map(str, value)) if isinstance(value, list) else str(value or "")
 
 
 def _parse(text: str) -> ast.Module:

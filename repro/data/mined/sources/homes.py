@@ -43,19 +43,19 @@ def _walk(content: Any, subject: str, path: str = "") -> Iterator[tuple[str, str
     if isinstance(content.get("message"), str):
         yield path, f"{subject} {phrase(path.rpartition('/')[2])}", content["message"]
     labels = content.get("data")
-    for option, said in _texts(content.get("data_description")):
+    for option, text in _texts(content.get("data_description")):
         label = labels.get(option) if isinstance(labels, dict) else None
-        yield f"{path}/{option}", f"{subject} {name} {label or phrase(option)}", said
+        yield f"{path}/{option}", f"{subject} {name} {label or phrase(option)}", text
     for kind in ("error", "abort"):
-        for reason, said in _texts(content.get(kind)):
-            yield f"{path}/{kind}/{reason}", f"{subject} {phrase(reason)}", said
+        for reason, text in _texts(content.get(kind)):
+            yield f"{path}/{kind}/{reason}", f"{subject} {phrase(reason)}", text
     for key, inner in content.items():
         yield from _walk(inner, subject, f"{path}/{key}" if path else key)
 
 
 def _texts(content: Any) -> Iterator[tuple[str, str]]:
     if isinstance(content, dict):
-        yield from ((key, said) for key, said in content.items() if isinstance(said, str))
+        yield from ((key, text) for key, text in content.items() if isinstance(text, str))
 
 
 def _plain(text: str) -> str:

@@ -74,17 +74,17 @@ def _describe_field(owner: ast.ClassDef, name: str) -> Iterator[Pair]:
     subject = phrase(_VERSION.sub("", name))
     summary = (ast.get_docstring(owner) or "").partition("\n\n")[0]
     yield "", f"{subject} object", summary
-    for field, said in _fields(owner):
-        if "description" in said:
-            yield field, f"{subject} {phrase(field)}", said["description"]
+    for field, found in _fields(owner):
+        if "description" in found:
+            yield field, f"{subject} {phrase(field)}", found["description"]
 
 
 def _make_title(owner: ast.ClassDef, name: str) -> Iterator[Pair]:
     subject = phrase(name)
     summary = (ast.get_docstring(owner) or "").partition("\n\n")[2]
     yield "", f"{subject} resource", summary
-    for field, said in _fields(owner):
-        title, description = said.get("title", ""), said.get("description", "")
+    for field, found in _fields(owner):
+        title, description = found.get("title", ""), found.get("description", "")
         if field.endswith("__ext") or not title:
             continue
         if len(description.split()) < MIN_DOCUMENT_WORDS or _plain(description) == _plain(title):
@@ -97,9 +97,9 @@ def _iter_documented_fields(owner: ast.ClassDef, name: str) -> Iterator[Pair]:
     subject = phrase(_PARAMETERS.sub("", name.rpartition(".")[2]))
     for field, text in zip(owner.body, owner.body[1:], strict=False):
         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(text, ast.Expr):
-            said = text.value
-            if isinstance(said, ast.Constant) and isinstance(said.value, str):
-                yield field.target.id, f"{subject} {phrase(field.target.id)}", said.value
+            found = text.value
+            if isinstance(found, ast.Constant) and isinstance(found.value, str):
+                yield field.target.id, f"{subject} {phrase(field.target.id)}", found.value
 
 
 def _fields(owner: ast.ClassDef) -> Iterator[tuple[str, dict[str, str]]]:
