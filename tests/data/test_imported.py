@@ -177,7 +177,7 @@ def test_names_of_the_project_and_names_in_use_are_refused(tmp_path: Path) -> No
     write_beir_folder(tmp_path / "exam", Retrieval("exam", ("d",), ("a",), ("q",), ("b",), {"q": {"d": 1}}))
     (get_corpora_folder() / "empty").mkdir()
     for name in (bring(tmp_path / "exam", name="exam").name, "empty"):
-        with pytest.raises(ValueError, match=r"there already, in .*: choose another name"):
+        with pytest.raises(ValueError, match=r"exists already in .*: choose another name"):
             bring(source, name=name)
 
 

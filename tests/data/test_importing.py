@@ -89,7 +89,7 @@ def test_every_format_gives_the_same_pairs(tmp_path: Path, ending: str) -> None:
 def test_a_damaged_audit_is_named_with_what_to_do_and_the_pairs_stay(tmp_path: Path, content: str) -> None:
     found = imported(tmp_path, write(tmp_path / "pairs.jsonl", ROWS))
     (found.folder / "audit.json").write_text(content)
-    with pytest.raises(ValueError, match=r"audit\.json .*the pairs beside it stay as they are.*import again"):
+    with pytest.raises(ValueError, match=r"audit\.json .*the pairs are unchanged.*import again"):
         load_import(found.folder)
     assert len(read_pairs(found.folder / "pairs.arrow")) == len(ROWS)
 
@@ -118,7 +118,7 @@ def test_a_quote_in_a_tsv_is_a_letter_as_in_the_dumps_of_others(tmp_path: Path) 
 
 def test_an_import_with_nothing_left_says_what_was_left_out_and_no_number_as_a_text(tmp_path: Path) -> None:
     empty = write(tmp_path / "x.jsonl", [{"query": "", "document": "a"}])
-    refused(tmp_path, empty, r"gave no pair to train on: read 1, empty: 1$")
+    refused(tmp_path, empty, r"has no pair to train on: read 1, empty: 1$")
     number = write(tmp_path / "y.jsonl", [{"query": 5, "document": "a"}])
     refused(tmp_path, number, r"expected a text or a list of texts, found 5$")
 
@@ -444,7 +444,7 @@ def test_a_disk_too_small_for_an_import_is_said_first(tmp_path: Path, monkeypatc
 
 def test_what_is_there_is_not_overwritten(tmp_path: Path) -> None:
     imported(tmp_path, write(tmp_path / "x.jsonl"))
-    with pytest.raises(ValueError, match="there already"):
+    with pytest.raises(ValueError, match="exists already"):
         imported(tmp_path, tmp_path / "x.jsonl")
 
 

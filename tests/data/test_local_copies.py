@@ -204,7 +204,7 @@ def test_verify_names_each_file_that_changed(fetched: Path, tmp_path: Path) -> N
     (fetched / "queries.jsonl").write_text("")
     (fetched / "qrels" / "test.tsv").unlink()
     found = "\n".join(problems("scifact", tmp_path / "data"))
-    assert "corpus.jsonl has another content" in found and "queries.jsonl has 0 bytes" in found
+    assert "corpus.jsonl has changed since" in found and "queries.jsonl has 0 bytes" in found
     assert "test.tsv is missing" in found
     assert len(problems("scifact", tmp_path / "data", is_thorough=False)) == 2
 
