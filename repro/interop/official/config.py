@@ -14,7 +14,7 @@ from repro.model.config import ModelConfig
 
 FORWARDS = ("t1", "t2", "h1")
 NUM_SOFT_PROMPTS = 8
-ELSEWHERE = "--to transformers or --to sentence-transformers takes it"
+ELSEWHERE = "use --to transformers or --to sentence-transformers"
 SEQUENCE_DROPOUT = 0.005
 """The paper's probability, for weights with a null vector whose config.json does not have it."""
 
