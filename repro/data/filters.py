@@ -118,8 +118,10 @@ class SeenKeys:
     def add(self, keys_n: np.ndarray) -> np.ndarray:
         """Add a block of keys (uint64). Return which of them are new, bool (n,)."""
         is_first_n = np.zeros(len(keys_n), dtype=bool)
+        # the first occurrence of each key within the block
         is_first_n[np.unique(keys_n, return_index=True)[1]] = True
         for run in self._runs:
+            # a key after the last one of the run would have an index outside it
             places_n = np.minimum(np.searchsorted(run, keys_n), len(run) - 1)
             is_first_n &= run[places_n] != keys_n
         if is_first_n.any():

@@ -207,6 +207,7 @@ def write_pairs(
         raise ValueError(f"no pairs to write to {path}: a training file needs at least one")
     schema = _schema(bool(first.negatives) if with_negatives is None else with_negatives)
     every = itertools.chain([first], iterator)
+    # small blocks: rows become columns long before a batch of 65,536 rows is complete
     blocks = iter(lambda: list(itertools.islice(every, min(rows_per_batch, ROWS_PER_BLOCK))), [])
     columns = ({name: [getattr(row, name) for row in block] for name in schema.names} for block in blocks)
     return _write(path, schema, columns, rows_per_batch)

@@ -102,6 +102,7 @@ def make_domain(name: str, words: np.ndarray, text: PlantedText, *, num_pairs: i
     queries, documents = [], []
     for number in range(num_pairs):
         chosen = rng.choice(topics[number % text.num_topics], text.topic_words_per_document, replace=False)
+        # Query and document share topic words, and draw their noise words independently.
         documents.append(_mix(rng, chosen, noise, text.noise_words_per_document))
         queries.append(_mix(rng, chosen[: text.topic_words_per_query], noise, text.noise_words_per_query))
     return PlantedDomain(name, frozenset(noise.tolist()), tuple(queries), tuple(documents))

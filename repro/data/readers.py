@@ -137,6 +137,7 @@ def _unpack(archive: Path, folder: Path) -> Path:
     if zipfile.is_zipfile(archive):
         with zipfile.ZipFile(archive) as opened:
             for info in opened.infolist():
+                # the upper 16 bits are the Unix mode
                 _check_member(archive, info.filename, is_plain=not stat.S_ISLNK(info.external_attr >> 16))
             _check_size(archive, sum(info.file_size for info in opened.infolist()), folder)
             opened.extractall(folder)
@@ -222,6 +223,7 @@ class Flaws:
         """Count the last of `num_rows` rows. Raises ValueError if the first `ROWS_PER_READ` rows all have flaws."""
         self.num += 1
         self.first = self.first or f"{found.place.removeprefix(f'{self.path}, ')}: {found.flaw}"
+        # fail early: a file of the wrong kind may have millions of rows
         if self.num == num_rows == ROWS_PER_READ:
             self.check(num_rows)
 

@@ -160,6 +160,7 @@ def tokenize_words(texts: Sequence[str], tokenizer: Tokenizer, max_tokens: int) 
         ids_T, starts_V, lengths_V = _tokenize_words(words, tokenizer)
         lengths_W = lengths_V[codes_W]
         taken_W = _count_fitting_tokens(lengths_W, bounds_N, max_tokens - len(ends))
+        # For each token of the result, its index in `ids_T`: the start of its word plus its position in the word.
         taken_before = np.concatenate([[0], np.cumsum(taken_W)])
         chosen = np.repeat(starts_V[codes_W] - taken_before[:-1], taken_W) + np.arange(taken_before[-1])
         lengths_N = np.diff(taken_before[bounds_N])
@@ -226,6 +227,7 @@ def compute_unknown_share(tokens: Tokens, tokenizer: Tokenizer) -> tuple[float, 
     special = [number for number in tokenizer.encode("").ids if number != unknown]
     is_unknown = np.asarray(tokens.ids) == unknown
     is_special = np.isin(tokens.ids, special)
+    # sums per text as differences of cumulative sums, which also works for empty texts
     sums = [np.concatenate([[0], np.cumsum(one)])[tokens.offsets] for one in (is_unknown, is_special)]
     num_unknown_N, num_special_N = np.diff(sums[0]), np.diff(sums[1])
     num_text_N = tokens.lengths - num_special_N

@@ -120,6 +120,7 @@ def _normalise_block(texts: Sequence[str]) -> list[str]:
     letters = np.frombuffer(joined.encode().translate(_PLAIN_BYTES), np.uint8)
     is_word = letters > ord(" ")
     is_kept = is_word | (letters == 0)
+    # and the first blank after a word
     is_kept[1:] |= is_word[:-1]
     found = letters[is_kept].tobytes().replace(b" \0", b"\0").rstrip(b" ").decode().split("\0")
     return [one if plain else normalise(text) for one, text, plain in zip(found, texts, is_plain, strict=True)]

@@ -173,6 +173,7 @@ def make_interval_view(record: Record) -> View:
         values_Q = record.arrays[name]
         each = [_with_interval(values_Q[strata_Q == place]) for place in range(len(datasets))]
         weights = mean_weights(datasets)
+        # parts of one dataset, such as the forums of CQADupStack, count once together
         weighted_Q = values_Q * np.array(weights)[strata_Q] if weights else values_Q
         columns.append([_with_interval(weighted_Q, strata_Q), *each])
         header += [_column(record, context), "95 %"]

@@ -313,6 +313,7 @@ class _Bench:
         elif request.compare_with is None:
             check_without_context(opened.called, request.contexts, request.num_contexts)
         count = request.num_contexts if contextual and request.num_contexts is not None else opened.num_contexts
+        # a model without contexts is scored once, also next to a contextual one
         contexts = request.contexts if contextual else ("own",)
         widths = parse_widths(request.widths, opened.model)
         metadata = describe_model(opened) | describe_widths(opened, widths)
@@ -325,6 +326,7 @@ class _Bench:
             whitened["pool"] = self._training_text(opened)
         setting = Setting(contexts=contexts, widths=widths, keeps_lengths=keeps_lengths, **drawing, **whitened)
         device = str(getattr(opened.model, "device", request.device))
+        # the key of cached results: everything except texts that decides the scores
         decides = {"model": metadata["weights"], "num_contexts": count, "seed": request.context_seed, "device": device}
         decides |= {"shrinkage": request.shrinkage} if request.whiten else {}
         keeping = self._make_outputs(source, opened.called, decides, len(contexts))
@@ -384,6 +386,7 @@ class ProgressPrinter:
         """Print one line."""
         now = time.monotonic()
         size = self._left.pop(ended.dataset)
+        # cached results take no time, so they must not enter the estimate
         if not ended.was_cached:
             self._texts_done, self._seconds = self._texts_done + size, self._seconds + now - self._last
         self._last = now
@@ -459,6 +462,7 @@ def check_whitening_options(sources: Sequence[str], shrinkage: float | None) -> 
 def sample_training_text(corpus: str, count: int, seed: int, progress: Callable[[str], None]) -> Retrieval:
     """Return distinct training documents of a corpus, drawn by the seed, as a collection without queries."""
     pairs = read_pairs(make_corpus_stage(corpus).build(progress) / "train.arrow")
+    # twice as many as needed, since documents repeat
     drawn = generator_for(seed, "adaptation", "drawn pairs").permutation(len(pairs))[: 2 * count]
     texts = list(dict.fromkeys(pairs.texts("document", np.asarray(drawn))))[:count]
     progress(f"whitened by random text: {len(texts)} training documents of {corpus}")

@@ -51,6 +51,7 @@ def _list_shards(path: Path) -> list[Path]:
     if not isinstance(named, dict) or not all(isinstance(name, str) for name in named.values()):
         raise ValueError(f"{index} has no weight_map of names to files: copy or download it again")
     files = sorted(set(named.values()))
+    # an index from the internet must not lead to other files of this machine
     if odd := [name for name in files if Path(name).name != name]:
         raise ValueError(f"{index} names a file outside its folder: {odd[0]!r}")
     return [path.with_name(name) for name in files]

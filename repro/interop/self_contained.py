@@ -52,6 +52,7 @@ def write_self_contained(model: Model, folder: Path) -> None:
     write_tensors(dict(model.state_dict()), folder / WEIGHTS_FILE, {"format": "pt"})
     make_fast_tokenizer(model.config).save_pretrained(folder)
     shutil.copyfile(CODE, folder / CODE.name)
+    # a biencoder opens in transformers only, so it needs no list of modules
     if isinstance(model, ContextualModel):
         _write_json(folder / "modules.json", [{"idx": 0, "name": "0", "path": "", "type": MODULE}])
         settings = {"model_type": "SentenceTransformer", "prompts": prompts, "default_prompt_name": None}

@@ -122,6 +122,7 @@ def _group_queries_by_text(collections: Mapping[str, Collection]) -> QueriesByTe
             grades = one.retrieval.judgements.get(query, {})
             right = [documents[place] for place, grade in grades.items() if grade > 0 and place in documents]
             found[near_form(text)].append((name, query, right))
+    # texts of punctuation only have an empty form and would all match each other
     found.pop("", None)
     return found
 

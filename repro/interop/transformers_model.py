@@ -101,6 +101,7 @@ class CdeModel(PreTrainedModel):
     def of(cls, model: Model) -> Self:
         """Wrap one of our models. Both share the weights."""
         contexts = model.config.num_contexts if isinstance(model, ContextualModel) else 0
+        # built with random weights first, which are then replaced
         wrapped = cls(CdeConfig(transductive_corpus_size=contexts, repro=asdict(model.config)))
         wrapped.encoder = model
         return wrapped.eval()

@@ -204,6 +204,7 @@ def _select_lowest_hash_rows(
         kept, heap = rows[group], heaps[group]
         if key in kept:
             kept[key].append(row)
+        # The heap holds negative hashes, so its first element is the largest hash, which is dropped first.
         elif len(heap) < max_documents or -key > heap[0]:
             kept[key] = [row]
             if len(heap) < max_documents:

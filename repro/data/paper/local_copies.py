@@ -170,6 +170,7 @@ def _fetch_from_hub(name: str, folder: Path) -> str:
 def _fetch_archive(name: str, folder: Path, progress: Progress, base: str) -> None:
     archive = folder.parent / f"{name}.zip"
     download(f"{base}/{name}.zip", archive, md5=BENCHMARKS[name].md5, progress=progress)
+    # the folder appears under its name only when it is complete
     with whole_folder(folder) as part:
         inside = unpack(archive, part / "unpacked")
         for path in list(inside.iterdir()):

@@ -58,6 +58,7 @@ def build_index(
     with whole_folder(folder) as part:
         texts = list(documents.values())
         np.save(part / VECTORS_FILE, _encode_all(opened, texts, progress))
+        # byte offsets of the lines, so that a query reads only the texts that it finds
         places, at = [], 0
         with (part / TEXTS_FILE).open("wb") as file:
             for key, text in documents.items():

@@ -81,6 +81,7 @@ class Index:
         vectors_ND = np.load(self.folder / VECTORS_FILE, mmap_mode="r", allow_pickle=False)
         scores_N = vectors_ND @ vector_D
         top = min(top, len(scores_N))
+        # `argpartition` finds the best in linear time but leaves them unsorted
         best = np.argpartition(-scores_N, top - 1)[:top] if top < len(scores_N) else np.arange(top)
         best = best[np.lexsort((best, -scores_N[best]))]
         places = np.load(self.folder / PLACES_FILE, mmap_mode="r", allow_pickle=False)
