@@ -251,7 +251,7 @@ def _run_or_wait(run: Run, stop: Stop, progress: Callable[[str], None]) -> None:
 
 
 def describe_resume(run: Run) -> str:
-    """Describe the remains of a stopped run and how to resume it."""
+    """Describe what remains of a stopped run and how to resume it."""
     if (run_folder(get_training_id(run)) / CHECKPOINT_FILE).exists():
         return f"run {run_id(run)} has a checkpoint: run the same command again to resume"
     return f"run {run_id(run)} has no checkpoint yet; its built stages are available: run the same command again"

@@ -122,7 +122,7 @@ class Launch:
         return get_sweeps_folder() / self.sweep / "jobs"
 
     def submit(self, batches: Sequence[Batch], progress: Progress) -> None:
-        """Submit all batches. Raises ValueError with the rejected batch and a list of those submitted before it."""
+        """Submit all batches. Raises ValueError with the refused batch and a list of what was submitted before it."""
         outer = os.environ.get("SLURM_JOB_ID")
         for number, batch in enumerate(batches):
             try:

@@ -104,10 +104,10 @@ class LocalQueue:
         looked = 0.0
         try:
             while len(self.ended) < len(self.tasks):
-                if self._collect_ended_jobs() or time.monotonic() - looked > LOOK_EVERY_SECONDS:
+                if self._collect_ended() or time.monotonic() - looked > LOOK_EVERY_SECONDS:
                     looked = time.monotonic()
                     self._pass_on_logs()
-                    self._update_ended_jobs()
+                    self._update_ended()
                     self._fill_slots()
                 time.sleep(0.05)
         finally:
@@ -129,7 +129,7 @@ class LocalQueue:
         """Return the log of a job: one file for all attempts."""
         return self.folder / "logs" / f"{task.name.replace('/', '-')}.log"
 
-    def _collect_ended_jobs(self) -> bool:
+    def _collect_ended(self) -> bool:
         """Free the slots of children that have ended and return whether there were any."""
         ended = [
             task for task in self.tasks if task.name in self.children and not _is_running(self.children[task.name][0])
@@ -168,7 +168,7 @@ class LocalQueue:
         reason = f"{_describe_exit(status)}, attempt {self.attempts[task.name]}"
         task.item.write(replace(last, state="failed", reason=reason, at=time.time()))
 
-    def _update_ended_jobs(self) -> None:
+    def _update_ended(self) -> None:
         """Determine which jobs have ended, here or in another queue."""
         for task in self.tasks:
             if task.name in self.ended or task.name in self.children:

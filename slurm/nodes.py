@@ -1,7 +1,7 @@
 """Coordinate the nodes of one run through files in its folder. The first node holds the lease.
 
 1. The first node announces a meeting.
-2. Each other node writes its view: digests of the stages (checked against its files), the code and the versions.
+2. Each other node writes what it sees: digests of the stages (checked against its files), the code and the versions.
 3. The first node compares these with its own view and publishes the address and port for torchrun's processes.
 4. All nodes start their ranks. When the first node ends, the others end too.
 

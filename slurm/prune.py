@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from repro.planning.cost import list_training_phases
-from repro.records.store import split_by_record
+from repro.records.store import split_recorded
 from repro.spec import Run
 from repro.spec.identity import get_training_id
 from repro.storage.lease import look, owner_of_part
@@ -33,7 +33,7 @@ def leftovers(runs: Sequence[Run]) -> Iterator[tuple[Path, int]]:
     """
     submissions = read_submissions()
     known = {*runs, *(run for one in submissions for name in one.runs if (run := run_in(one, name)))}
-    recorded = set(split_by_record(known, [get_local_records()])[0])
+    recorded = set(split_recorded(known, [get_local_records()])[0])
     needed = {get_training_id(phase) for run in known - recorded for phase in list_training_phases(run)}
     for run in dict.fromkeys(runs):
         folder = get_run_item(run).folder

@@ -13,7 +13,7 @@ from pathlib import Path
 from repro.pipeline.corpora import check_available
 from repro.planning.clusters import find_oversized_clusters
 from repro.planning.requirements import check_encoders
-from repro.records.store import split_by_record
+from repro.records.store import split_recorded
 from repro.spec import Run, run_of_fields
 from repro.spec.identity import run_id
 from repro.storage.lease import Owner, acquire, look
@@ -108,7 +108,7 @@ def check_site(
     if profile.on != "slurm":
         raise ValueError(f"profile {profile.name} is this machine's queue: there is no site to check")
     unique = list(dict.fromkeys(runs))
-    wanted = (split_by_record(unique, [get_local_records()])[1] or unique)[: options.limit]
+    wanted = (split_recorded(unique, [get_local_records()])[1] or unique)[: options.limit]
     tasks = build_tasks(wanted, profile, code=check_code(runs, allow_dirty=options.allow_dirty), hooks=options.hooks)
     for name, script in _list_scripts(tasks, profile, sweep):
         yield name, try_script(script)
@@ -167,7 +167,7 @@ def _select_tasks(
     asked = f"{count_noun(len(found), 'run')} asked for, {len(chosen)} to start"
     progress(asked + (f", {len(stopped)} failed or cancelled (--retry takes them up again)" if stopped else ""))
     tasks = build_tasks(chosen, profile, code=code, hooks=options.hooks)
-    left_out |= {} if options.retry else _find_blocked_runs(tasks)
+    left_out |= {} if options.retry else _find_blocked(tasks)
     for why in left_out.values():
         progress(f"left out: {why}")
     return [task for task in tasks if task.name not in left_out], [*left_out, *stopped]
@@ -183,7 +183,7 @@ def _find_impossible(runs: Sequence[Run]) -> dict[str, str]:
     return {run_id(run): why for run, why in find_oversized_clusters(runs).items()}
 
 
-def _find_blocked_runs(tasks: list[Task]) -> dict[str, str]:
+def _find_blocked(tasks: list[Task]) -> dict[str, str]:
     """Return the jobs blocked by failed stages, and these stages, each with the reason."""
     blocked: dict[str, str] = {}
     for task in tasks:  # stages come before everything that needs them

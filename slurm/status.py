@@ -100,11 +100,11 @@ class Snapshot:
         places["live_on"], says = self.find_live_job(item.name)
         if last is None or last.state == "done":
             return self._describe_not_begun(
-                item, (last is None and self._describe_unstarted_runs(item.name)) or says, places
+                item, (last is None and self._describe_unstarted(item.name)) or says, places
             )
         if last.state in ("failed", "cancelled"):
             return RunStatus(item.name, last.state, last.reason, **places)
-        return RunStatus(item.name, "interrupted", _explain_interruption(last, owner, says), **places)
+        return RunStatus(item.name, "interrupted", _explain_interrupted(last, owner, says), **places)
 
     def _describe_not_begun(self, item: WorkItem, says: str, places: dict[str, Any]) -> RunStatus:
         if places["live_on"]:
@@ -115,11 +115,11 @@ class Snapshot:
                 return RunStatus(item.name, "failed", f"stage {need} {last.state}: {last.reason}; {last.log}", **places)
             if last is not None and last.state != "done":
                 says = f"stage {need} was {last.state} when last heard of: {last.reason}; {last.log}; {says}"
-            if last is None and not _is_built(need) and (why := self._describe_unstarted_runs(need)):
+            if last is None and not _is_built(need) and (why := self._describe_unstarted(need)):
                 says = f"stage {need}: {why}"
         return RunStatus(item.name, "missing", says, **places)
 
-    def _describe_unstarted_runs(self, name: str) -> str:
+    def _describe_unstarted(self, name: str) -> str:
         """Describe a job that has left Slurm's queue with a log but without ever reporting a start."""
         submission = self.latest.get(name)
         if submission is None or submission.on != "slurm" or self.find_live_job(name)[0]:
@@ -204,7 +204,7 @@ def _is_built(name: str) -> bool:
     return (get_stage_folder() / name / "stage.json").is_file()
 
 
-def _explain_interruption(last: JobState, owner: Owner | None, says: str) -> str:
+def _explain_interrupted(last: JobState, owner: Owner | None, says: str) -> str:
     if last.state != "running":
         return f"{last.reason}; {says}"
     if owner is not None and owner.outcome is not None:

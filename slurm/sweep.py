@@ -51,12 +51,12 @@ def check_code(runs: Iterable[Run], *, allow_dirty: bool) -> dict[str, Any]:
     """Return the code identity with a digest. Raises ValueError if a run at a careful scale has uncommitted code."""
     code = get_code_identity()
     scales = sorted({run.scale for run in runs} & set(CAREFUL_SCALES))
-    if scales and not allow_dirty and (what := _explain_missing_names(code)):
+    if scales and not allow_dirty and (what := _explain_not_named(code)):
         raise ValueError(f"{what}, or say --allow-dirty: scale {scales} must name its code")
     return code | {"source": compute_source_digest()}
 
 
-def _explain_missing_names(code: Mapping[str, Any]) -> str:
+def _explain_not_named(code: Mapping[str, Any]) -> str:
     """Return why no commit identifies the code, and a remedy. Returns "" if one does."""
     if silence := explain_git_is_silent():
         return f"git does not tell which code this is ({silence}): let it answer in {CHECKOUT}"

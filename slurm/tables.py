@@ -33,7 +33,7 @@ def show_status(runs: Sequence[Run]) -> None:
     unique = list(dict.fromkeys(runs))
     snapshot = Snapshot()
     found = snapshot.get_statuses(unique)
-    rows = tuple(_format_cells(run, status) for run, status in _select_visible_rows(unique, found))
+    rows = tuple(_format_cells(run, status) for run, status in _select_shown(unique, found))
     notes = _list_notes(snapshot, unique, found)
     if not rows:
         for line in (summary(found), *notes):
@@ -49,7 +49,7 @@ def _add_notes(table: Table, notes: Sequence[str]) -> Table:
     return table
 
 
-def _select_visible_rows(runs: Sequence[Run], found: Sequence[RunStatus]) -> list[tuple[Run, RunStatus]]:
+def _select_shown(runs: Sequence[Run], found: Sequence[RunStatus]) -> list[tuple[Run, RunStatus]]:
     """Return the runs that need a row. Hundreds of runs that were never launched would hide the others."""
     return [pair for pair in zip(runs, found, strict=True) if not _is_untouched(pair[1])]
 
@@ -70,7 +70,7 @@ def make_status_table(runs: Sequence[Run], found: Sequence[RunStatus]) -> Table:
 
     Empty columns are dropped to make room for the description of each run.
     """
-    told = [(_format_cells(run, status), status) for run, status in _select_visible_rows(runs, found)]
+    told = [(_format_cells(run, status), status) for run, status in _select_shown(runs, found)]
     filled = [place for place in range(len(COLUMNS)) if place < ALWAYS or any(cells[place] for cells, _ in told)]
     table = Table(*(COLUMNS[place] for place in filled), box=None, title=summary(found))
     for cells, status in told:

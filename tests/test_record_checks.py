@@ -18,7 +18,7 @@ from repro.records.store import (
     readable_record,
     recompute_means,
     records_in,
-    split_by_record,
+    split_recorded,
 )
 from repro.spec import base
 from repro.storage.paths import get_local_records, get_published_records
@@ -136,7 +136,7 @@ def test_an_unreadable_record_is_named_once_and_counts_as_missing(
     path: Path, text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path.write_bytes(text.encode("utf-8", "surrogatepass"))
-    assert split_by_record([RUN], [path.parent]) == ([], [RUN])
+    assert split_recorded([RUN], [path.parent]) == ([], [RUN])
     assert records_in(path.parent, [RUN]) == [] and readable_record(path) is None
     said = capsys.readouterr().err.splitlines()
     assert len(said) == 1 and str(path) in said[0] and "counted as missing" in said[0]

@@ -184,10 +184,10 @@ def run(
     dry_run: DryRun = False,
 ) -> None:
     """Run missing runs in this process, then show the artefacts. Exit code 2: a run could not start."""
-    from repro.records.store import explain_unreadable, split_by_record
+    from repro.records.store import explain_unreadable, split_recorded
 
     wanted = resolve_runs(what, scale, seeds=seed)
-    recorded, missing = split_by_record(wanted, [get_local_records()])
+    recorded, missing = split_recorded(wanted, [get_local_records()])
     scales = ", ".join(name for name in ORDER if any(run.scale == name for run in wanted))
     requested = count_noun(len(set(wanted)), "run")
     say(f"{requested} asked for, {len(recorded)} recorded, {len(missing)} to run at scale {scales}")

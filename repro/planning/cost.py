@@ -22,7 +22,7 @@ from repro.records.store import Record
 from repro.spec import TRAINED, Run, get_first_phase, is_blind
 from repro.spec.identity import get_training_id
 from repro.train.chunks import ChunkSizes, chunks_for, estimate_graph_bytes
-from repro.train.sharing import shards_batches
+from repro.train.sharing import batches_are_sharded
 from repro.train.switches import switches_here
 
 TEXT_SHARE = 0.6  # mean text length as a share of max_tokens. The measured speed absorbs the error
@@ -119,7 +119,7 @@ def _count_context_documents(run: Run) -> int:
 
 def _count_texts_per_process(run: Run, num_devices: int) -> tuple[int, int]:
     """Return the number of texts and of context documents per batch that one process computes."""
-    texts_shards = num_devices if shards_batches(run.batches_a_step, num_devices) else 1
+    texts_shards = num_devices if batches_are_sharded(run.batches_a_step, num_devices) else 1
     num_contexts = _count_context_documents(run)
     return -(-run.batch_size * (2 + run.num_hard_negatives) // texts_shards), -(-num_contexts // texts_shards)
 

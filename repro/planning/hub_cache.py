@@ -83,7 +83,7 @@ def _list_incomplete(name: str, snapshot: Path, repo_type: str) -> Iterator[str]
 
 
 def _list_missing_of_folder(folder: Path, *, has_tokenizer: bool = True) -> Iterator[str]:
-    """Yield the files that a folder lacks for transformers or sentence-transformers."""
+    """Say what a folder lacks to be opened by transformers or sentence-transformers."""
     modules = _read_modules(folder)
     places = [folder, *(folder / module for module, kind in modules.items() if kind not in ("Pooling", "Dense"))]
     if not any((place / "config.json").is_file() for place in places):

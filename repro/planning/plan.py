@@ -15,14 +15,14 @@ from repro.planning.clusters import find_oversized_clusters
 from repro.planning.cost import Estimate, RecordedCosts, estimate, list_training_phases
 from repro.planning.requirements import find_misfits, list_missing_requirements
 from repro.planning.stage_cost import StageCost, estimate_stage_costs, format_stage_costs, list_unknown_corpora
-from repro.records.store import Record, readable_record, split_by_record
+from repro.records.store import Record, readable_record, split_recorded
 from repro.spec import TRAINED, Run
 from repro.spec.identity import format_overrides, get_training_id, run_id
 from repro.spec.scales import get_scale
 from repro.storage.paths import get_published_records
 from repro.storage.stages import Stage
 from repro.text import ABSENT, count_noun, format_seconds
-from repro.train.sharing import explain_indivisible, shards_batches
+from repro.train.sharing import batches_are_sharded, explain_indivisible
 
 GIB = 2**30
 SHARDED_KINDS = ("tokens", "embeddings", "keys")
@@ -71,7 +71,7 @@ class Plan:
 
     @cached_property
     def texts(self) -> dict[tuple[str, str, int, str], TextsRead]:
-        """Token counts of the built corpora of missing runs, by corpus, tokenizer, length and prompts."""
+        """What the missing runs read of the corpora that are built, by corpus, tokenizer, length and prompts."""
         phases = [phase for run in self.missing for phase in list_training_phases(run) if phase.architecture in TRAINED]
         wanted = {(one.corpus, get_tokenizer_name(one), one.max_tokens, one.prompts): one for one in phases}
         return {key: found for key, one in wanted.items() if (found := count_tokens_here(one)) is not None}
@@ -153,7 +153,7 @@ class Plan:
         trainings = count_noun(cost["num_unknown"], "training")
         unknown = f"not counted: {trainings} by epochs of unknown length, with {ABSENT} for a time"
         lines = [f"cost on {machine}: {time}{gpu}; {sizes}; {work}", *([unknown] if cost["num_unknown"] else [])]
-        lines += [*self._count_runs_to_evaluate(), *self._list_sharing_assumptions(), self._describe_accuracy()]
+        lines += [*self._count_unevaluated(), *self._list_sharing_assumptions(), self._describe_accuracy()]
         return [*self._suggest_profile(), *lines]
 
     def _suggest_profile(self) -> list[str]:
@@ -164,7 +164,7 @@ class Plan:
             return []
         return ["; ".join([*told, "--profile NAME reckons with other machines, as slurm/profiles.toml has them"])]
 
-    def _count_runs_to_evaluate(self) -> list[str]:
+    def _count_unevaluated(self) -> list[str]:
         """Return a line on the runs whose time excludes evaluation, and the reason."""
         pairs = zip(self.missing, self.estimates, strict=True)
         suites = [run.suite for run, one in pairs if not one.counts_evaluation]
@@ -179,7 +179,9 @@ class Plan:
         gpus, waiting = f"the {self.num_gpus} GPUs of a run", "no waiting is counted"
         whole = f"{gpus} take whole batches where batches_a_step is {self.num_gpus} or a multiple of it: {waiting}"
         told = {True: f"{gpus} share each batch, its context documents too: {waiting}", False: whole}
-        return [told[shared] for shared in {shards_batches(run.batches_a_step, self.num_gpus) for run in self.missing}]
+        return [
+            told[shared] for shared in {batches_are_sharded(run.batches_a_step, self.num_gpus) for run in self.missing}
+        ]
 
     def _describe_accuracy(self) -> str:
         """Return a line on the source and the error of the times."""
@@ -211,7 +213,7 @@ def make_plan(
     shards for the stages of a run that can be split.
     """
     places = list(folders)
-    recorded, missing = split_by_record(runs, places)
+    recorded, missing = split_recorded(runs, places)
     known = _list_readable_records(dict.fromkeys([get_published_records(), *places]))
     kind = "gpu" if num_gpus else "cpu"
     estimates = tuple(_estimate_all(missing, recorded, known, kind=kind, num_devices=max(1, num_gpus)))

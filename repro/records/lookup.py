@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from repro.records.store import readable_record, split_by_record
+from repro.records.store import readable_record, split_recorded
 from repro.spec import TRAINED, Experiment, Run, is_random, run_of_fields
 from repro.spec.axes import describe_grid, expand, get_axes_of_file, is_axis, parse_axes
 from repro.spec.identity import run_from_record, run_id
@@ -63,7 +63,7 @@ def resolve_runs(
         rows = resolve_runs(rest, scale, seeds=seeds, all_seeds=all_seeds)
         found = expand(rows, axes)
         print(describe_grid(axes, rows, found), file=sys.stderr)
-        return split_by_record(found, [get_published_records()])[1] if is_unpublished else found
+        return split_recorded(found, [get_published_records()])[1] if is_unpublished else found
     single, names = split_words(what)
     is_every = all_seeds or is_unpublished
     _check_seeds(seeds, all_seeds=all_seeds, has_artefacts=bool(names) or not single)
@@ -76,7 +76,7 @@ def resolve_runs(
     found += of_artefacts
     if lacking or not found:
         raise ValueError(_describe_no_run(names or what or ["all"], names, scale, lacking))
-    return split_by_record(found, [get_published_records()])[1] if is_unpublished else found
+    return split_recorded(found, [get_published_records()])[1] if is_unpublished else found
 
 
 def _check_seeds(seeds: Sequence[int] | None, *, all_seeds: bool, has_artefacts: bool) -> None:

@@ -252,7 +252,7 @@ def explain_unreadable(folder: Path, run: Run) -> str:
     return ""
 
 
-def split_by_record(runs: Iterable[Run], folders: Iterable[Path]) -> tuple[list[Run], list[Run]]:
+def split_recorded(runs: Iterable[Run], folders: Iterable[Path]) -> tuple[list[Run], list[Run]]:
     """Return (recorded, missing) runs, each once, in order. A run is recorded if any of the folders has its record."""
     places = list(folders)
     unique = list(dict.fromkeys(runs))

@@ -181,7 +181,7 @@ def lease_folder(path: Path) -> Path:
 
 
 def owner_of_part(part: Path) -> Owner | None:
-    """Return the last owner of the target of a temporary name (`.NAME.DIGITS.part`). None if it had no lease."""
+    """Return the last maker of what a temporary name (`.NAME.DIGITS.part`) stands for; None if it had no lease."""
     return look(lease_folder(part.with_name(part.name[1:].rsplit(".", 2)[0])))
 
 

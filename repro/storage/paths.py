@@ -34,7 +34,7 @@ def home() -> Path:
     Raises:
         ValueError: if it or a parent is a file, if its links form a cycle, or if its name is not UTF-8.
     """
-    return _resolve_once(
+    return _resolve_cached(
         _get_named_folder("REPRO_HOME") or (_user_data() / "cde-repro" if IS_INSTALLED else CHECKOUT / "out")
     )
 
@@ -107,7 +107,7 @@ def who_else_may_write() -> str:
     return ""
 
 
-def _resolve_once(path: Path) -> Path:
+def _resolve_cached(path: Path) -> Path:
     """Return a path without links. The result is cached, because ten thousand runs resolve it forty thousand times."""
     return _resolve(path if path.is_absolute() else Path.cwd() / path)
 

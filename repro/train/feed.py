@@ -32,7 +32,7 @@ from repro.model.texts import texts_from
 from repro.seeds import derive, generator_for
 from repro.train.gradcache import StepTexts
 from repro.train.parallel import count_processes, rank, select_own_contexts
-from repro.train.sharing import list_own_places, shards_batches
+from repro.train.sharing import batches_are_sharded, list_own_places
 
 
 class Batches(Protocol):
@@ -142,7 +142,7 @@ def iter_step_feeds(
 
     An error in the preparation of a step is raised when that step is requested. Close the generator to stop the thread.
     """
-    is_shared = shards_batches(batches_a_step, count_processes())
+    is_shared = batches_are_sharded(batches_a_step, count_processes())
     own = list_own_places(batches_a_step, rank=rank(), num_processes=count_processes())
 
     def make(step: int) -> StepFeed:

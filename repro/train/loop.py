@@ -54,7 +54,7 @@ from repro.train.parallel import (
     gather_with_gradient,
     rank,
 )
-from repro.train.sharing import shards_batches
+from repro.train.sharing import batches_are_sharded
 from repro.train.switches import Switches
 
 
@@ -89,7 +89,7 @@ class TrainSettings:
     @property
     def shares_batches(self) -> bool:
         """Whether the processes share each batch. Otherwise each computes whole batches."""
-        return shards_batches(self.batches_a_step, count_processes())
+        return batches_are_sharded(self.batches_a_step, count_processes())
 
 
 def train(
@@ -179,7 +179,7 @@ def _resume(
             f"the checkpoint in {folder} left its sampler at {list(state.sampler)}, not {list(sampler)} as here: "
             "the data, the batch size or the seed differs. Remove the folder to start again"
         )
-    shared = settings.shares_batches or shards_batches(settings.batches_a_step, state.num_processes)
+    shared = settings.shares_batches or batches_are_sharded(settings.batches_a_step, state.num_processes)
     if state.num_processes != count_processes() and shared and has_random_drops(model) and rank() == 0:
         warnings.warn(
             f"the checkpoint in {folder} is of {state.num_processes} processes, now there are {count_processes()}: each "

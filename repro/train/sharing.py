@@ -13,14 +13,14 @@ from __future__ import annotations
 from repro.spec import Run
 
 
-def shards_batches(batches_a_step: int, num_processes: int) -> bool:
+def batches_are_sharded(batches_a_step: int, num_processes: int) -> bool:
     """Return whether all processes share each batch. Otherwise each process has G / W whole batches."""
     return batches_a_step % num_processes > 0
 
 
 def list_own_places(batches_a_step: int, *, rank: int, num_processes: int) -> range:
     """Return the positions in the step of the batches that a process computes, whole or shared."""
-    if shards_batches(batches_a_step, num_processes):
+    if batches_are_sharded(batches_a_step, num_processes):
         return range(batches_a_step)
     own = batches_a_step // num_processes
     return range(rank * own, (rank + 1) * own)
@@ -29,7 +29,7 @@ def list_own_places(batches_a_step: int, *, rank: int, num_processes: int) -> ra
 def explain_indivisible(run: Run, num_processes: int) -> str:
     """Return an error message if `num_processes` cannot train the run, else an empty string."""
     size, batches = run.batch_size, run.batches_a_step
-    if not shards_batches(batches, num_processes) or size % num_processes == 0:
+    if not batches_are_sharded(batches, num_processes) or size % num_processes == 0:
         return ""
     return (
         f"a batch of {size} cannot be shared equally by {num_processes} processes (nor can batches_a_step={batches} be "

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from repro.records import store
-from repro.records.store import read_record, read_records, split_by_record, write_record
+from repro.records.store import read_record, read_records, split_recorded, write_record
 from repro.spec import Run, base
 from repro.spec.identity import get_training_id, run_id
 
@@ -37,7 +37,7 @@ def test_a_half_written_record_is_never_read(tmp_path: Path, monkeypatch: pytest
         patched.setattr(Path, "write_text", fails)
         write(tmp_path)
     assert read_records(tmp_path) == []
-    assert split_by_record([RUN], [tmp_path]) == ([], [RUN])
+    assert split_recorded([RUN], [tmp_path]) == ([], [RUN])
     assert not list(tmp_path.glob(".*.part"))
 
 
@@ -93,7 +93,7 @@ def test_a_second_phase_that_went_on_from_another_first_phase_is_refused(tmp_pat
 def test_runs_are_counted_once(tmp_path: Path) -> None:
     other = base("desk", seed=1)
     write(tmp_path)
-    assert split_by_record([RUN, other, RUN, other], [tmp_path]) == ([RUN], [other])
+    assert split_recorded([RUN, other, RUN, other], [tmp_path]) == ([RUN], [other])
 
 
 @pytest.mark.parametrize(
