@@ -90,7 +90,7 @@ def main():
     judged = {str(n): {str(n)} for n in range(len(corpus))}
     named = {str(n): text for n, text in enumerate(corpus)}
     found["ir"] = np.array([InformationRetrievalEvaluator(named, named, judged)(model)["cosine_ndcg@10"]])
-    pool = model.start_multi_process_pool(["cpu", "cpu"])
+    pool = model.start_multi_process_pool(["cpu"])
     found["pool"] = model.encode(texts, prompt_name="document", pool=pool, chunk_size=2)
     model.stop_multi_process_pool(pool)
     model.save_pretrained(folder + "-again")
@@ -124,7 +124,7 @@ def test_folder_opens_without_this_project(tmp_path: Path) -> None:
         assert 0 < found["ir"][0] <= 1
 
 
-def test_no_context_is_null_with_one_warning(tmp_path: Path) -> None:
+def test_missing_context_warns_once(tmp_path: Path) -> None:
     """Vectors are those of the null context; a model that learned none raises."""
     model = model_of("contextual")
     theirs = opened(model, tmp_path / "out")
@@ -162,7 +162,7 @@ def test_context_is_saved_with_the_model(tmp_path: Path, context: list[str] | No
     np.testing.assert_allclose(load_self_contained_model(tmp_path / "again").encode(TEXTS), wanted, **CLOSE)
 
 
-def test_code_of_another_version_is_not_run(tmp_path: Path) -> None:
+def test_other_code_is_not_run(tmp_path: Path) -> None:
     """The folder's weights open with our own classes all the same."""
     model = model_of("contextual")
     write_self_contained(model, tmp_path)
@@ -176,7 +176,7 @@ def test_code_of_another_version_is_not_run(tmp_path: Path) -> None:
     np.testing.assert_array_equal(ours.encode(TEXTS), model.encode(TEXTS))
 
 
-def test_a_folder_of_version_0_1_0_opens(tmp_path: Path) -> None:
+def test_folder_of_version_0_1_opens(tmp_path: Path) -> None:
     """It names `repro.interop.contextual_module.ContextualModule`, which must stay where it is."""
     model, folder = model_of("contextual"), tmp_path / "old"
     as_sentence_transformer(model).save_pretrained(str(folder), create_model_card=False)
