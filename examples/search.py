@@ -18,7 +18,7 @@ from own_corpus import iter_docstrings
 
 from repro.data.tokens import get_minilm_folder
 from repro.interop.adapting import adapt_model
-from repro.interop.search.index import Asked, Found
+from repro.interop.search.index import Found, SearchRequest
 from repro.interop.search.query import search
 from repro.text import short
 
@@ -37,7 +37,7 @@ def main(folder: Path, queries: tuple[str, ...] = QUERIES, num_documents: int = 
         print(line, flush=True)
     found = {}
     for name, model in (("MiniLM as it is", minilm), ("MiniLM adapted", str(folder / "adapted"))):
-        found[name] = search(Asked(model, str(documents)), queries, TOP, print)
+        found[name] = search(SearchRequest(model, str(documents)), queries, TOP, print)
     for number, query in enumerate(queries):
         print(f"\n{query}")
         for name, rankings in found.items():

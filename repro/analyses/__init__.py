@@ -17,7 +17,7 @@ from repro.pipeline.inputs import Inputs
 
 @dataclass(frozen=True)
 class Measured:
-    """Results of an analysis for a record: metrics by path, the values behind them, provenance, and rows of text."""
+    """Results of an analysis for a record: metrics by path, their values per query, provenance, and rows of text."""
 
     metrics: Mapping[str, float]
     arrays: Mapping[str, Any] = field(default_factory=dict)

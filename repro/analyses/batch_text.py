@@ -26,13 +26,13 @@ def make_batch_exhibit(explanation: Explanation) -> list[dict[str, str | float]]
             "document": shorten(pair.document),
             "score": pair.score,
             "hardest": "; ".join(f"{other.place} ({other.score:.3f})" for other in pair.hardest) or ABSENT,
-            "removed": _describe_removed(pair.removed) or ABSENT,
+            "removed": _describe_removals(pair.removed) or ABSENT,
         }
         for pair in explanation.pairs
     ]
 
 
-def _describe_removed(others: Sequence[Other]) -> str:
+def _describe_removals(others: Sequence[Other]) -> str:
     """Describe the negatives of a query that the filter removed, the first few per reason."""
     reasons: dict[str, list[str]] = {}
     for other in others:

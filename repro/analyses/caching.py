@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from repro.batches.fixed_encoder import get_surrogate
-from repro.evaluate.result_cache import FOLDER, Kept
+from repro.evaluate.result_cache import FOLDER, ResultCache
 from repro.evaluate.suites import Encoder
 from repro.pipeline.prompting import get_encoder_in_key
 from repro.records.provenance import machine
@@ -23,7 +23,7 @@ Values = Mapping[str, np.ndarray]
 """Values of queries by name, float32 each."""
 
 
-def open_cache(folder: Path, run: Run, model: Encoder | None, **decides: Any) -> Kept | None:
+def open_cache(folder: Path, run: Run, model: Encoder | None, **decides: Any) -> ResultCache | None:
     """Return the result cache of a run's system. Its key contains everything that decides the vectors.
 
     Returns None for a model of another library, which has no digest.
@@ -35,12 +35,14 @@ def open_cache(folder: Path, run: Run, model: Encoder | None, **decides: Any) ->
         return None
     model_digest = None if model is None else compute_model_digest(cast("ContextualModel", model))
     weights = get_encoder_in_key(get_surrogate(run)) if model is None else {"model": model_digest}
-    return Kept(
+    return ResultCache(
         folder / FOLDER,
         {"run": run_id(run), "machine": machine(narrow=getattr(model, "is_narrow", False)), **weights, **decides},
     )
 
 
-def load_cached_part(kept: Kept | None, name: str, decides: Mapping[str, Any], find: Callable[[], Values]) -> Values:
+def load_cached_part(
+    kept: ResultCache | None, name: str, decides: Mapping[str, Any], find: Callable[[], Values]
+) -> Values:
     """Return the part of an analysis cached under this name and `decides`, or compute it with `find`."""
     return find() if kept is None else kept.values(name, decides, find)

@@ -232,7 +232,7 @@ class ContextProbe:
 
 
 def unwrap_contextual_model(encoder: Encoder) -> ContextualModel | None:
-    """Return the contextual model behind an encoder, or None if there is none."""
+    """Return the contextual model that an encoder wraps, or None if there is none."""
     from repro.model.contextual import ContextualModel
 
     model = getattr(encoder, "model", encoder)

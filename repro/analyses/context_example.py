@@ -11,7 +11,7 @@ from pathlib import Path
 
 from repro.analyses.batch_text import shorten
 from repro.analyses.context_effect import ScoredModel
-from repro.analyses.context_words import Explanation, Query, Swap, Word, explain_query, find_most_moved
+from repro.analyses.context_words import Explanation, Query, Swap, Word, explain_query, find_largest_moves
 from repro.evaluate.retrieval import read_run
 from repro.evaluate.suites import get_path_name
 from repro.text import ABSENT
@@ -52,7 +52,7 @@ def _choose_query(scored: ScoredModel) -> tuple[str, Query]:
         for dataset in scored.inputs.suite.datasets
         for query in scored.list_judged_queries(dataset.name)
     ]
-    dataset, identifier = queries[find_most_moved(own_Q, wrong_Q)]
+    dataset, identifier = queries[find_largest_moves(own_Q, wrong_Q)]
     retrieval = scored.collections[dataset].retrieval
     return dataset, Query(retrieval.queries[retrieval.query_ids.index(identifier)], identifier)
 

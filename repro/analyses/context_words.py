@@ -229,6 +229,6 @@ def truncate_to_model(encoder: Encoder, text: str, role: str) -> str:
     return text[: max(0, end - (len(prompted) - len(text)))]
 
 
-def find_most_moved(own_Q: np.ndarray, wrong_Q: np.ndarray) -> int:
+def find_largest_moves(own_Q: np.ndarray, wrong_Q: np.ndarray) -> int:
     """Return the index of the query that gains most from the own context over the wrong one. Ties go to the first."""
     return int(np.argmax(np.round(own_Q.astype(np.float64) - wrong_Q, 6)))

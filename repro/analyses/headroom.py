@@ -157,9 +157,9 @@ class WordVectors:
     def __call__(self, retrieval: Retrieval) -> Callable[[np.ndarray], Vectors]:
         """Return the vectors of a collection as a function of the weights."""
         sides = (tokenize_words(retrieval.queries), tokenize_words(retrieval.documents))
-        return lambda weights_V: (self._embed(sides[0], weights_V), self._embed(sides[1], weights_V))
+        return lambda weights_V: (self._embed_texts(sides[0], weights_V), self._embed_texts(sides[1], weights_V))
 
-    def _embed(self, tokens: Tokens, weights_V: np.ndarray) -> np.ndarray:
+    def _embed_texts(self, tokens: Tokens, weights_V: np.ndarray) -> np.ndarray:
         shape = (len(tokens), len(weights_V))
         weighted_NV = csr_array((weights_V[tokens.ids], tokens.ids, tokens.offsets), shape=shape)
         return _normalize(np.asarray(weighted_NV @ self._vectors))

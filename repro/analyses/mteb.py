@@ -23,7 +23,7 @@ from repro.analyses.caching import open_cache
 from repro.data.beir import HEADLINE, Retrieval, Suite
 from repro.evaluate.collections import read_collections
 from repro.evaluate.first_stage import tokenizer_of_run
-from repro.evaluate.result_cache import Kept
+from repro.evaluate.result_cache import ResultCache
 from repro.evaluate.suites import evaluate_bm25
 from repro.pipeline.inputs import Inputs, draw_training_rows
 from repro.spec import MTEB_SUITES
@@ -120,13 +120,13 @@ def tasks_of_mteb(suite: str) -> list[Any]:
 
 
 def list_task_datasets(task: Any) -> list[dict[str, str]]:
-    """Return path and hub revision of every dataset behind an mteb task."""
+    """Return path and hub revision of every dataset of an mteb task."""
     singles = (single.metadata.dataset for single in getattr(task, "tasks", None) or [task])
     return [{name: str(one[name]) for name in ("path", "revision")} for one in singles]
 
 
 def evaluate_tasks(
-    encoder: Any, tasks: list[Any], kept: Kept | None = None, *, kind: str = "own", from_data: bool = False
+    encoder: Any, tasks: list[Any], kept: ResultCache | None = None, *, kind: str = "own", from_data: bool = False
 ) -> dict[str, float]:
     """Return the main score of each task by name, as a share. Cached tasks are not evaluated again.
 

@@ -47,12 +47,12 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
         counts_AK = inputs.content_keys[rows_AK] != inputs.content_keys[drawn_A][:, None]
         scores_AK = np.einsum("ad,akd->ak", queries_AD, others_AKD)
         alike_AK = np.einsum("ad,akd->ak", documents_AD, others_AKD)
-        arrays[f"{kind}/plausible"] = _average_counted(
+        arrays[f"{kind}/plausible"] = _average_counts(
             as_near(scores_AK, queries_AD[:, None], documents_AD[:, None]), counts_AK
         )
-        arrays[f"{kind}/similarity"] = _average_counted(alike_AK, counts_AK)
+        arrays[f"{kind}/similarity"] = _average_counts(alike_AK, counts_AK)
         for column, codes_N in (("same_domain", pairs.domain_codes), ("same_source", pairs.source_codes)):
-            arrays[f"{kind}/{column}"] = _average_counted(codes_N[rows_AK] == codes_N[drawn_A][:, None], counts_AK)
+            arrays[f"{kind}/{column}"] = _average_counts(codes_N[rows_AK] == codes_N[drawn_A][:, None], counts_AK)
     metrics = {name: float(values.mean()) for name, values in arrays.items()}
     metrics["nearest/any_plausible"] = float((arrays["nearest/plausible"] > 0).mean())
     rows = np.array([drawn_A[0], *rows_by_kind["nearest"][0]])
@@ -96,7 +96,7 @@ def _find_nearest(scores_AB: np.ndarray, is_same_AB: np.ndarray, count: int) -> 
     return np.take_along_axis(scores_AB, near_AK, 1), near_AK
 
 
-def _average_counted(values_AK: np.ndarray, counts_AK: np.ndarray) -> np.ndarray:
+def _average_counts(values_AK: np.ndarray, counts_AK: np.ndarray) -> np.ndarray:
     """Return the mean of the values that count, (A,). It is 0 if none does, as in a domain with a single text."""
     found_A: np.ndarray = np.where(counts_AK, values_AK, 0.0).sum(1) / np.maximum(counts_AK.sum(1), 1)
     return found_A

@@ -26,7 +26,7 @@ from repro.data.beir import Retrieval
 from repro.evaluate.collections import Collection, read_collections
 from repro.evaluate.first_stage import RECALL_FILE, RUN_ENDING, get_first_stage_name, tokenizer_of_run
 from repro.evaluate.retrieval import Hits, read_run
-from repro.evaluate.suites import Encoder, Evaluation, Keeping, Setting, evaluate_bm25, evaluate_setting
+from repro.evaluate.suites import Encoder, Evaluation, EvaluationOutputs, Setting, evaluate_bm25, evaluate_setting
 from repro.pipeline.inputs import Inputs, draw_training_rows
 from repro.pipeline.needs import count_test_contexts
 from repro.spec import Run
@@ -55,7 +55,7 @@ def evaluate(inputs: Inputs, model: Encoder | None, folder: Path, collections: M
     """
     first = load_first_stage(inputs)
     stage = None if first is None else first.provenance["stage"]
-    keeping = Keeping(runs=folder, kept=open_cache(folder.parent, inputs.run, model, first_stage=stage))
+    keeping = EvaluationOutputs(runs=folder, kept=open_cache(folder.parent, inputs.run, model, first_stage=stage))
     found = _evaluate(inputs, model, collections, keeping, None if first is None else first.candidates)
     if first is None:
         return found
@@ -93,7 +93,7 @@ def _evaluate(
     inputs: Inputs,
     model: Encoder | None,
     collections: Mapping[str, Collection],
-    keeping: Keeping,
+    keeping: EvaluationOutputs,
     candidates: Mapping[str, Hits] | None,
 ) -> Evaluation:
     run, suite = inputs.run, inputs.suite

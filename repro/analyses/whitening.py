@@ -38,10 +38,10 @@ from repro.evaluate.adaptation import (
     Moments,
     add_feedback,
     all_but_the_top,
-    centring,
+    make_centring_map,
     make_whitened_view,
+    make_whitening_map,
     subtract_hubness,
-    whitening,
 )
 from repro.evaluate.collections import (
     Collection,
@@ -113,7 +113,7 @@ class Embedder:
 
 @dataclass(frozen=True)
 class Corpora:
-    """The vectors behind the moments: each collection, its wrong corpus, and training text."""
+    """The vectors from which moments are estimated: each collection, its wrong corpus, and training text."""
 
     own: Mapping[str, Vectors]
     others: Mapping[str, str]  # the wrong corpus of each collection, empty for a single collection
@@ -184,7 +184,7 @@ def adapt_in_every_way(corpora: Corpora, name: str, parameters: Mapping[str, flo
     yield "own", (vectors.queries_QH, vectors.documents_DH)
     for source in corpora.sources:
         for count in COUNTS:
-            fitted = whitening(
+            fitted = make_whitening_map(
                 corpora.compute_moments(name, source, count), parameters[make_whitened_view("own", count)]
             )
             yield make_whitened_view(source, count), (fitted(vectors.queries_QH), fitted(vectors.documents_DH))
@@ -201,10 +201,10 @@ def adapt(method: str, parameter: float, vectors: Vectors, moments: Moments) -> 
     if method == "hubness":
         return subtract_hubness(queries_QH, documents_DH, parameter)
     if method == "centred":
-        fitted = centring(moments)
+        fitted = make_centring_map(moments)
     else:
         top = method == "all-but-the-top"
-        fitted = all_but_the_top(moments, int(parameter)) if top else whitening(moments, parameter)
+        fitted = all_but_the_top(moments, int(parameter)) if top else make_whitening_map(moments, parameter)
     return fitted(queries_QH), fitted(documents_DH)
 
 

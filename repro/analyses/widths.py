@@ -20,7 +20,7 @@ import numpy as np
 from repro.analyses import Measured
 from repro.analyses.caching import open_cache
 from repro.analyses.retrieval import make_setting, wrap_contextual_encoder
-from repro.evaluate.suites import Encoder, Keeping, evaluate_setting
+from repro.evaluate.suites import Encoder, EvaluationOutputs, evaluate_setting
 from repro.pipeline.inputs import Inputs
 from repro.seeds import generator_for
 from repro.spec import nested_widths, standard_widths
@@ -38,7 +38,7 @@ def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
         setting = replace(setting, directions_WW=directions_WW)
         decides["turned"] = hashlib.sha256(directions_WW.tobytes()).hexdigest()
     encoder = wrap_contextual_encoder(run, model) if run.architecture == "contextual" else model
-    keeping = Keeping(runs=folder / "trec", kept=open_cache(folder, run, model, **decides))
+    keeping = EvaluationOutputs(runs=folder / "trec", kept=open_cache(folder, run, model, **decides))
     found = evaluate_setting(encoder, inputs.suite, setting, keeping)
     return Measured(found.metrics, found.per_query, {**found.provenance, "widths": list(widths)})
 

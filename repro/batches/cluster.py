@@ -121,8 +121,10 @@ def cluster_pairs(
         centroids_KW, assignment_N[rows] = _cluster_domain(vectors, rows, cluster_size, seed_of_domain)
         return centroids_KW
 
+    # Domains run in any order, since each has its own seed.
     found = _run_for_domains(cluster, counts)
     num_clusters = np.array([len(centroids_KW) for centroids_KW in found])
+    # so far clusters are numbered per domain
     for rows, first in zip(rows_of_domain, np.cumsum(num_clusters) - num_clusters, strict=True):
         assignment_N[rows] += first
     return Clusters(assignment_N, np.concatenate(found), np.repeat(domains, num_clusters).astype(np.int32))
@@ -135,7 +137,7 @@ class _Vectors:
     queries_ND: np.ndarray
     documents_ND: np.ndarray
 
-    def read_paired(self, rows: np.ndarray) -> np.ndarray:
+    def read_paired_texts(self, rows: np.ndarray) -> np.ndarray:
         """Return query ⊕ document of these rows, float32 (n, W)."""
         sides = [taken(self.queries_ND, rows), taken(self.documents_ND, rows)]
         return np.ascontiguousarray(np.concatenate(sides, axis=1), dtype=np.float32)
@@ -146,6 +148,7 @@ class _Vectors:
         points_PW = np.empty((2 * len(rows), 2 * width), dtype=np.float32)
         for part in iter_blocks(len(rows), ROWS_PER_SEARCH):
             swapped = slice(len(rows) + part.start, len(rows) + part.stop)
+            # Both orders of a pair are points, which makes the clustering symmetric in queries and documents (§4.1).
             points_PW[part, :width] = points_PW[swapped, width:] = taken(self.queries_ND, rows[part])
             points_PW[part, width:] = points_PW[swapped, :width] = taken(self.documents_ND, rows[part])
         return points_PW
@@ -192,7 +195,7 @@ def _cluster_domain(
     """Return the centroids of a domain, (K, W), and the cluster of each pair, int32 (n,)."""
     num_clusters, on_gpus = count_clusters(len(rows_n), cluster_size), len(rows_n) >= LARGE_DOMAIN and _has_gpus()
     if num_clusters == 1:
-        paired_nW = vectors.read_paired(rows_n)
+        paired_nW = vectors.read_paired_texts(rows_n)
         # One cluster needs no K-means: its centroid is the mean of both concatenations.
         width = paired_nW.shape[1] // 2
         centroid_W = (paired_nW.mean(axis=0) + np.roll(paired_nW, width, axis=1).mean(axis=0)) / 2
@@ -212,7 +215,7 @@ def _assign_nearest(vectors: _Vectors, rows_n: np.ndarray, index: faiss.Index) -
     """Return the nearest centroid of each pair, int32 (n,). Memory holds one block of pairs."""
     nearest_n = np.empty(len(rows_n), dtype=np.int32)
     for part in iter_blocks(len(rows_n), ROWS_PER_SEARCH):
-        nearest_n[part] = index.search(vectors.read_paired(rows_n[part]), 1)[1][:, 0]
+        nearest_n[part] = index.search(vectors.read_paired_texts(rows_n[part]), 1)[1][:, 0]
     return nearest_n
 
 
@@ -256,6 +259,7 @@ def _run_attempt(
             points_PW.shape[1],
             num_clusters,
             niter=ITERATIONS_PER_CALL,
+            # FAISS seeds are 32-bit signed integers.
             seed=seed % 2**31,
             gpu=on_gpus,
             # By default FAISS samples 256 points per centroid. Only the constructor can disable this.

@@ -48,7 +48,7 @@ class FixedEncoder:
         return self.embed(with_prompt(texts, self.prompts, prompt))
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
-        """Return unit vectors, float32 (N, D), of texts as they are; ValueError names a text whose vector has a NaN."""
+        """Return unit vectors, float32 (N, D), of texts without a prompt. ValueError if a vector has a NaN."""
         vectors_ND = self.loaded.embed(texts, self.max_tokens)
         check_vectors(vectors_ND, texts)
         return vectors_ND

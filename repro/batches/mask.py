@@ -76,13 +76,15 @@ def mask_false_negatives(
         raise ValueError(f"{num_documents} documents are no pairs with {num_hard_negatives} hard negatives each")
     num_pairs = num_documents // (1 + num_hard_negatives)
     is_positive_BM = np.eye(num_pairs, num_documents, dtype=bool)
+    # rule 1: copies of the positive
     masked_BM: np.ndarray = content_keys_M == content_keys_M[:num_pairs, None]
     if scores_BM is not None:
+        # rule 4 (eq. 4), without a pair's own hard negatives (rule 2)
         is_near_BM = (scores_BM >= np.diagonal(scores_BM)[:, None] + margin) & _has_scores(scores_BM)
-        owner_M = (np.arange(num_documents) - num_pairs) // max(
-            1, num_hard_negatives
-        )  # negative for the columns of positives
+        # the pair of each hard negative, and a negative number for the columns of positives
+        owner_M = (np.arange(num_documents) - num_pairs) // max(1, num_hard_negatives)
         masked_BM |= is_near_BM & (owner_M != np.arange(num_pairs)[:, None])
+    # rule 3 comes last, because it masks hard negatives too
     if known_BM is not None:
         masked_BM |= known_BM
     return masked_BM & ~is_positive_BM
@@ -137,7 +139,8 @@ def mask_directions(
     if seen is not None:
         queries_BD, documents_MD = seen
         scores_BM = queries_BD @ documents_MD.T
-        # A text without any known token has a zero vector. It masks nothing and is not masked.
+        # A text without any known token has a zero vector. It masks nothing and is not masked. An infinite threshold
+        # disables the row of such a pair.
         known_B = np.asarray(queries_BD.any(axis=1))
         known_M = np.asarray(documents_MD.any(axis=1))
         threshold_B = np.where(known_B & known_M[:num_pairs], np.diagonal(scores_BM) + margin, np.inf)
@@ -182,6 +185,7 @@ def find_links(query_keys_N: np.ndarray, document_keys_N: np.ndarray) -> tuple[n
         Links, int64 (2, L): query keys and document keys, unique and in ascending order. Also returns the number of
             pairs that these queries have.
     """
+    # sorted by query, then by document, so equal links and links of one query are adjacent
     order = np.lexsort((document_keys_N, query_keys_N))
     queries, documents = np.asarray(query_keys_N)[order], np.asarray(document_keys_N)[order]
     is_new = np.ones(len(order), bool)

@@ -21,7 +21,8 @@ from repro.batches.sampler import BatchSampler, LeftOut, SamplerState
 from repro.seeds import derive, generator_for
 from repro.storage.arrays import rows_by_code
 
-BLOCK = 4096  # draws per block
+# draws per block
+BLOCK = 4096
 
 
 def compute_mixing_shares(counts_S: np.ndarray, alpha: float) -> np.ndarray:
@@ -98,6 +99,7 @@ class MixedSampler:
 
     def _load_block(self, block: int) -> None:
         """Draw the sources of a block and count those of all earlier blocks."""
+        # counts are cumulative, so an earlier block starts again from the first one
         if block < self._block:
             self._block, self._before_S = -1, np.zeros_like(self._before_S)
             self._draws = np.empty(0, np.int64)

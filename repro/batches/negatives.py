@@ -49,8 +49,9 @@ def mine_negatives(
         # The pool holds each distinct text once, in order of first appearance.
         _, first, text_M = np.unique(keys_N[members_M], return_index=True, return_inverse=True)
         order = np.argsort(first)
-        pool_M = members_M[first[order]]  # unique texts
-        own_M = np.argsort(order)[text_M]  # column of each pair's own text in the pool
+        pool_M = members_M[first[order]]
+        # the column of each pair's own text in the pool
+        own_M = np.argsort(order)[text_M]
         if len(pool_M) <= num_hard_negatives:
             raise ValueError(
                 f"num_hard_negatives={num_hard_negatives}: a domain of {len(members_M)} pairs has {len(pool_M)} "
@@ -105,10 +106,12 @@ def _choose_nearest(
     `never_RM` marks the own document and known positives, which are excluded. Documents in `near_RM` come last, in
     random order.
     """
+    # in place, because the block of scores is the largest array here
     keys_RM = np.negative(scores_RM, out=scores_RM)
     np.copyto(keys_RM, np.inf, where=never_RM)
     if near_RM is None:
         return _find_smallest(keys_RM, num)
+    # The own document and known positives must not fill the list either.
     near_RM &= ~never_RM
     np.copyto(keys_RM, np.inf, where=near_RM)
     num_left_R = np.count_nonzero(~(never_RM | near_RM), axis=1)

@@ -109,12 +109,14 @@ def pack_epoch(
     `line_up(rows, generator)` orders the rows of one domain. Memory holds one domain. A large epoch is stored in an
     unnamed temporary file in `folder`.
     """
+    # All domains draw from one generator, so their order affects the batches.
     rng, start = generator_for(seed, "batches", epoch), 0
     num_batches = int((np.diff(domains.starts) // batch_size).sum())
     rows_EB = array_to_fill((num_batches, batch_size), domains.rows_N.dtype.str, folder)
     for place in range(len(domains.codes)):
         rows = domains.select_rows(place, batch_size=batch_size, epoch=epoch)
         stop = start + len(rows) // batch_size
+        # cut the ordered rows every `batch_size` rows, across the borders of clusters
         rows_EB[start:stop] = line_up(rows, rng).reshape(-1, batch_size)
         give_back(rows_EB, domains.rows_N)
         start = stop
@@ -139,6 +141,7 @@ def make_cluster_order(clusters: Clusters, packing: str) -> Callable[[np.ndarray
         raise ValueError(f"unknown packing {packing!r}; choose one of {list(PACKINGS)}")
 
     def line_up(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        # Shuffle first: the stable sort by cluster then keeps a random order inside each cluster.
         shuffled = rng.permutation(rows)
         present, cluster_of_row = _renumber_codes(clusters.assignment_N[shuffled])
         order = order_clusters(clusters.centroids_KD[present], packing=packing, rng=rng)
@@ -197,6 +200,7 @@ def _tour_by_matrix(centroids_KD: np.ndarray, start: int) -> np.ndarray:
     here = start
     for stop in range(len(tour)):
         tour[stop] = here
+        # a visited cluster is infinitely far from all others
         distances_KK[:, here] = np.inf
         here = int(distances_KK[here].argmin())
     return tour
@@ -235,6 +239,7 @@ class _Cells:
         self._place_of_point = np.argsort(self._members)
         self._vectors = points_KD[self._members]
         self._norms = np.einsum("kd,kd->k", self._vectors, self._vectors)
+        # empty cells are infinitely far away
         self._norms_C[self._sizes == 0] = np.inf
 
     def remove(self, point: int) -> None:
@@ -252,6 +257,7 @@ class _Cells:
 
     def find_nearest(self, from_D: np.ndarray) -> int:
         """Return the nearest unvisited point of the nearest non-empty cells."""
+        # squared distances up to the norm of `from_D`, which is the same for all cells
         distances_C = self._norms_C - 2 * (self._centres_CD @ from_D)
         probes = np.argsort(distances_C)[:NUM_PROBES]
         probes = probes[np.isfinite(distances_C[probes])]

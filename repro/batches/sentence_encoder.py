@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from repro.data.tokens import batches_of_tokens
+from repro.data.tokens import iter_token_batches
 from repro.storage.paths import check_model_name
 
 FROM_WHEELS = ("minilm", "minilm-words")
@@ -59,7 +59,7 @@ class SentenceEncoder:
         """
         at_most_N = np.array([min(max_tokens, len(text.encode()) + NUM_SPECIAL_TOKENS) for text in texts])
         vectors_ND = np.empty((len(texts), self.num_dimensions), np.float32)
-        for rows in batches_of_tokens(at_most_N, GPU_TOKENS_PER_BATCH):
+        for rows in iter_token_batches(at_most_N, GPU_TOKENS_PER_BATCH):
             batch = [texts[row] for row in rows]
             found = self._model.encode(batch, batch_size=len(batch), convert_to_tensor=True, show_progress_bar=False)
             vectors_ND[rows] = found.float().cpu().numpy()

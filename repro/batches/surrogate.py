@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from repro.batches.sentence_encoder import GPU_TOKENS_PER_BATCH, SentenceEncoder
-from repro.data.tokens import batches_of_tokens, get_minilm_folder, load_tokenizer, tokenize, unknown_tokens
+from repro.data.tokens import compute_unknown_share, get_minilm_folder, iter_token_batches, load_tokenizer, tokenize
 from repro.storage.arrays import ArrayWriter, give_back, iter_blocks, load_array, map_to_fill
 from repro.storage.files import whole_file
 from repro.storage.stages import WHOLE, Part
@@ -102,7 +102,7 @@ def embed_texts(
     done = 0
     with whole_file(path) as part:
         vectors_ND = map_to_fill(part, (len(texts), surrogate.num_dimensions), "float16")
-        for rows, vectors in _iter_embedded(surrogate, texts, max_tokens, WHOLE):
+        for rows, vectors in _iter_embeddings(surrogate, texts, max_tokens, WHOLE):
             vectors_ND[rows] = vectors
             done += len(rows)
             give_back(vectors_ND)
@@ -118,7 +118,7 @@ def embed_part(surrogate: Surrogate, texts: StoredTexts, folder: Path, *, max_to
         ArrayWriter(folder / VECTORS_FILE, "float16", (surrogate.num_dimensions,)) as vectors,
         ArrayWriter(folder / ROWS_FILE, "int64") as rows,
     ):
-        for part_rows, embedded in _iter_embedded(surrogate, texts, max_tokens, part):
+        for part_rows, embedded in _iter_embeddings(surrogate, texts, max_tokens, part):
             vectors.append(embedded)
             rows.append(part_rows)
 
@@ -143,7 +143,7 @@ def join_embeddings(path: Path, parts: Sequence[Path]) -> None:
     vectors_ND.flush()
 
 
-def _iter_embedded(
+def _iter_embeddings(
     surrogate: Surrogate, texts: StoredTexts, max_tokens: int, part: Part
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield the rows and vectors of each block of a shard."""
@@ -232,11 +232,11 @@ class MiniLM:
         budget = GPU_TOKENS_PER_BATCH if self._device.type == "cuda" else CPU_TOKENS_PER_BATCH
         vectors_ND = np.empty((len(texts), self.num_dimensions), dtype=np.float32)
         num_done = 0
-        for rows in batches_of_tokens(tokens.lengths, budget):
+        for rows in iter_token_batches(tokens.lengths, budget):
             vectors_ND[rows] = self._embed_batch(*tokens.pad(rows))
             num_done += len(rows)
             self.report(num_done, len(texts))
-        vectors_ND[unknown_tokens(tokens, self._tokenizer)[1]] = 0
+        vectors_ND[compute_unknown_share(tokens, self._tokenizer)[1]] = 0
         return vectors_ND
 
     def _embed_batch(self, ids_NS: np.ndarray, mask_NS: np.ndarray) -> np.ndarray:
@@ -247,6 +247,7 @@ class MiniLM:
         is_gpu = self._device.type == "cuda"
         with torch.inference_mode(), torch.autocast("cuda", torch.bfloat16, enabled=is_gpu):
             states_NSD = self._model(input_ids=ids, attention_mask=mask).last_hidden_state.float()
+        # normalising the sum gives the same vector as normalising the mean
         sums_ND = (states_NSD * mask[..., None]).sum(1)
         return torch.nn.functional.normalize(sums_ND, dim=1).cpu().numpy()
 
@@ -270,8 +271,10 @@ class MiniLMWords:
         # Zipf's law: the frequency of a word is proportional to 1 / rank.
         share_V = 1 / (np.maximum(ids_V - FIRST_RANKED_WORD + 1, 1) * np.log(len(words_VD)))
         weight_V = np.where(ids_V < NUM_SPECIAL_WORDS, 0, HALF_WEIGHT_SHARE / (HALF_WEIGHT_SHARE + share_V))
+        # Without centring, the mean of all word vectors would make all texts similar.
         centred_VD = words_VD - words_VD[NUM_SPECIAL_WORDS:].mean(axis=0)
         weighted_VE = (weight_V[:, None] * centred_VD).astype(np.float64)
+        # `eigh` returns rising eigenvalues, so the principal directions are the last ones.
         directions_EE = np.linalg.eigh(weighted_VE.T @ weighted_VE).eigenvectors[:, ::-1]
         self._weighted_VD = (weighted_VE @ directions_EE[:, : self.num_dimensions]).astype(np.float32)
         self._tokenizer = load_tokenizer("minilm")
@@ -281,6 +284,7 @@ class MiniLMWords:
         from scipy.sparse import csr_array
 
         tokens = tokenize(texts, self._tokenizer, max_tokens)
+        # One sparse product sums the word vectors of all texts. Repeated ids add up.
         counts_NV = csr_array(
             (np.ones(len(tokens.ids), np.float32), tokens.ids, tokens.offsets),
             shape=(len(texts), len(self._weighted_VD)),

@@ -68,10 +68,10 @@ def show(
     described = describe_corpus(name, samples, progress=tell)
     if as_json:
         return print_json(described)
-    _show_described(described)
+    _show_corpora(described)
 
 
-def _show_described(described: dict[str, Any]) -> None:
+def _show_corpora(described: dict[str, Any]) -> None:
     """Print the sources of a corpus as a table, then samples from each source."""
     from repro.report.formats import render
     from repro.report.view import View
@@ -90,12 +90,12 @@ def _rewrite_manifests(corpus: str) -> None:
     """Mine a corpus again and rewrite its manifests. Raises ValueError if the corpus is not mined."""
     from repro.data.mined.functions import mine_functions
     from repro.data.mined.manifests import FUNCTIONS_FOLDER, WIDE_FOLDER, write_manifests
-    from repro.data.mined.mining import mine_added, mine_all
+    from repro.data.mined.mining import mine_added_sources, mine_all
 
     mine: dict[str, Callable[[], None]] = {
         "desk": lambda: write_manifests(mine_all()),
         "functions": lambda: write_manifests([mine_functions()], FUNCTIONS_FOLDER),
-        "wide": lambda: write_manifests(mine_added(), WIDE_FOLDER),
+        "wide": lambda: write_manifests(mine_added_sources(), WIDE_FOLDER),
     }
     if corpus not in mine:
         raise ValueError(
@@ -145,7 +145,7 @@ def import_(
     """Import a corpus of pairs: audit it, hold out a part for evaluation, and write a file of runs."""
     from repro.data.columns import Columns
     from repro.data.own.imported import bring
-    from repro.data.paper.local_copies import list_declared
+    from repro.data.paper.local_copies import list_source_names
     from repro.pipeline.corpora import CORPORA
     from repro.spec import MTEB_SUITES
     from repro.storage.paths import check_home
@@ -155,7 +155,12 @@ def import_(
     check_home()
     named = {"query": query, "document": document, "negatives": negatives, "domain": domain, "label": label}
     columns = Columns({part: column for part, column in named.items() if column is not None}, threshold, no_labels)
-    reserved = {*CORPORA, *list_declared(), *MTEB_SUITES, *(suite for one in CORPORA.values() for suite in one.suites)}
+    reserved = {
+        *CORPORA,
+        *list_source_names(),
+        *MTEB_SUITES,
+        *(suite for one in CORPORA.values() for suite in one.suites),
+    }
     options: dict[str, Any] = {"hold_out": hold_out or (), "evaluate_on": evaluate_on, "skip_bad": skip_bad}
     corpus = bring(path, name=name, columns=columns, reserved=reserved, **options)
     _print_plan(_plan_or_undo(corpus, scale, as_json, allow_unknown=allow_unknown), as_json)

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from repro.cli.common import AsJson, say, tell
-from repro.interop.typed import EXPORT_CONTEXTS, check_evaluated, check_export, check_model, check_upload
+from repro.interop.arguments import EXPORT_CONTEXTS, check_evaluation, check_export, check_model, check_upload
 
 Model = Annotated[
     str | None, typer.Option(help="a run's id, a folder (ours, an export or the authors' format), a hub id, or bm25")
@@ -74,15 +74,15 @@ def evaluate(
     if (model is None) == (compare is None):
         raise ValueError("name one model with --model M, or two with --compare A B")
     first, other = (str(model), None) if compare is None else compare
-    check_evaluated(suite, compare or (first,), context or ())
+    check_evaluation(suite, compare or (first,), context or ())
     tell(f"opening {suite} and {' and '.join(compare or (first,))}")
-    from repro.interop.evaluating import Asked, evaluate_anything
+    from repro.interop.evaluating import EvaluationRequest, run_evaluation
     from repro.report.formats import render
 
     whitened = (tuple(dict.fromkeys(whiten or ())), shrinkage)
     options = (context_seed, num_contexts, revision, device, bm25, other, width, wrong_from, *whitened, leave_out_seen)
-    asked = Asked(first, suite, tuple(context or ("own",)), *options)
-    scores = evaluate_anything(asked, out, progress=tell if as_json else say)
+    asked = EvaluationRequest(first, suite, tuple(context or ("own",)), *options)
+    scores = run_evaluation(asked, out, progress=tell if as_json else say)
     if as_json:
         return print(json.dumps(scores.as_dict(), indent=1, sort_keys=True))
     for view in scores.views():

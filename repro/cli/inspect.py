@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from repro.cli.common import EXIT_DIFFERS, EXIT_NOT_RUN, AsJson, Scale, What, in_turn, print_json, say, tell
+from repro.interop.arguments import check_suite
 from repro.interop.named_runs import check_run_is_contextual
-from repro.interop.typed import check_suite
 from repro.records.lookup import resolve_experiments, run_of_id
 from repro.spec import FIELDS, TRAINED, Experiment, Identity, Run
 from repro.spec.artefact import MAIN, PAPERS
@@ -212,11 +212,11 @@ def explain_context(
 
 def _print_explanation(num_words: int, as_json: bool, **options: Any) -> None:
     """Explain the query and print tables or JSON."""
-    from repro.interop.explaining import AskedQuery, explain_anything
+    from repro.interop.explaining import ExplanationRequest, run_explanation
     from repro.report.context import make_context_views
     from repro.report.formats import render
 
-    explanation = explain_anything(AskedQuery(**options), progress=tell)
+    explanation = run_explanation(ExplanationRequest(**options), progress=tell)
     if as_json:
         return print_json(explanation.as_dict())
     for view in make_context_views(explanation, num_words=num_words):

@@ -214,7 +214,7 @@ def prune(
                 remove(path)
             removed.append((path, size))
     finally:
-        _print_removed(removed, "would remove" if dry_run else "removed")
+        _print_removals(removed, "would remove" if dry_run else "removed")
     if trained and not weights:
         freed = format_bytes(sum(size for _, size in trained))
         models = len({path.parent for path, _ in trained})
@@ -234,7 +234,7 @@ def _confirm_removal(trained: Sequence[tuple[Path, int]]) -> None:
     typer.confirm(f"{question}. Remove them?", abort=True)
 
 
-def _print_removed(removed: Sequence[tuple[Path, int]], verb: str) -> None:
+def _print_removals(removed: Sequence[tuple[Path, int]], verb: str) -> None:
     """Print the number and size of removed files, one line per kind."""
     from slurm.prune import kind_of
 
@@ -289,19 +289,19 @@ def verify(
 
 def _list_needs(what: list[str] | None, scale: str, all_seeds: bool, data_dir: Path | None) -> list[Any]:
     """Return the selected data sets, and the requirements of the selected runs."""
-    from repro.data.paper.local_copies import list_declared
+    from repro.data.paper.local_copies import list_source_names
     from repro.planning.requirements import list_requirements, list_source_requirements
 
     if data_dir is not None:
         os.environ["REPRO_DATA"] = str(data_dir)
-    sources = [word for word in what or () if word in list_declared()]
+    sources = [word for word in what or () if word in list_source_names()]
     others = [word for word in what or () if word not in sources]
     for word in split_words(others)[1]:
         if word not in artefacts() and others != ["all"]:
-            near = suggestion(word, [*artefacts(), *list_declared()])
+            near = suggestion(word, [*artefacts(), *list_source_names()])
             raise ValueError(
                 f"{short(repr(word))} is neither an artefact (`repro list` shows them) nor data{near}; data are "
-                f"{', '.join(list_declared())}"
+                f"{', '.join(list_source_names())}"
             )
     found = [need for name in sources for need in list_source_requirements(name)]
     # Only data sets were named, so no run is selected.

@@ -60,7 +60,7 @@ def make_front_pictures() -> dict[Path, str]:
 
 
 def draw_gains(scale: str) -> dict[str, str]:
-    """Return the picture of what each row of Table 1 gains, as SVG text by theme. Empty while records are missing."""
+    """Return the picture of the gain of each row of Table 1, as SVG text by theme. Empty while records are missing."""
     from repro.cli.figures import use_headless_backend
 
     use_headless_backend()

@@ -34,7 +34,7 @@ def search(
     as_json: AsJson = False,
 ) -> None:
     """Search a corpus with a model, and print the best documents with their scores. The index is cached."""
-    from repro.interop.search.index import Asked
+    from repro.interop.search.index import SearchRequest
     from repro.interop.search.query import search as find
 
     if not query and sys.stdin.isatty():
@@ -42,7 +42,7 @@ def search(
     queries = [one.strip() for one in query or sys.stdin.read().splitlines() if one.strip()]
     if not queries:
         raise ValueError("no query: every line was empty")
-    found = find(Asked(model, corpus, context, context_seed), queries, top, tell)
+    found = find(SearchRequest(model, corpus, context, context_seed), queries, top, tell)
     if as_json:
         rows = zip(queries, found, strict=True)
         return print_json([{"query": text, "results": [asdict(one) for one in those]} for text, those in rows])

@@ -1,1 +1,1 @@
-"""Training pairs and retrieval collections: where text comes from, and in what shape it is handed on."""
+"""Training pairs and retrieval collections: sources of text, readers and file formats."""

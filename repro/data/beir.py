@@ -1,4 +1,4 @@
-"""Retrieval collections in BEIR folders, and suites of them: written, read, refused clearly when malformed."""
+"""Read, write and validate retrieval collections in BEIR folders, and suites of them."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from repro.data.folders import entries, is_beir, list_splits
+from repro.data.folders import is_beir, list_entries, list_splits
 from repro.data.lines import iter_lines, list_json_rows
 from repro.data.paper.quirks import Quirks, find_quirks
 from repro.storage.files import read_json
 from repro.text import count_noun, short
 
 DOCUMENT, QUERY = ("title", "text"), ("text",)
-"""The fields that are joined to a text, in corpus.jsonl and in queries.jsonl."""
+"""The fields of corpus.jsonl and of queries.jsonl that are joined to a text."""
 QRELS_HEADER = ("query-id", "corpus-id", "score")
 NAME, LONGEST_NAME = re.compile(r"\w[\w.+@-]{0,99}"), 100
 NO_LETTERS_OF_A_NAME = re.compile(r"[^\w.+@-]+")
 GRADE = re.compile(r"[+-]?[0-9]{1,99}")
 LEAST_GRADE, LARGEST_GRADE = -100, 1000
-"""trec_eval keeps a table as long as the largest grade; a slip of the pen would take the machine's memory."""
+"""trec_eval allocates a table up to the largest grade, so a typing error could exhaust the memory."""
 
 
 def check_name(name: object, where: str) -> None:
-    """ValueError for a name of a suite, dataset or family that could not be that of a folder and part of a metric."""
+    """Raise ValueError if a name of a suite, dataset or family is not valid as a folder name and in metric paths."""
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise ValueError(
             f"{where}: {short(repr(name))} is no name: letters, digits, '.', '_', '+', '@' and '-', at most 100 of them"
@@ -37,19 +37,19 @@ def check_name(name: object, where: str) -> None:
 
 
 def get_legal_name(name: str) -> str:
-    """Return a folder's name as that of a suite or dataset, which stands in metrics and TREC runs."""
+    """Convert a folder's name to a valid name of a suite or dataset, for metrics and TREC runs."""
     letters = NO_LETTERS_OF_A_NAME.sub("-", unicodedata.normalize("NFC", name)).lstrip("-.+@")
     return letters[:LONGEST_NAME].rstrip("-.") or "collection"
 
 
 def check_word(identifier: str, where: str) -> None:
-    """ValueError for an id that a TREC run cannot hold: one that is empty or has a space."""
+    """Raise ValueError if an id is empty or has a space, since TREC runs cannot store it."""
     if len(identifier.split()) != 1:
         raise ValueError(f"{where}: the id {short(repr(identifier))} is empty or has a space: TREC runs cannot hold it")
 
 
 def parse_grade(text: str) -> int:
-    """Return the grade of a judgement, "1" or "1.0"; ValueError for no whole number, or one beyond what grades mean."""
+    """Parse the grade of a judgement, "1" or "1.0". Raises ValueError if it is no whole number or out of range."""
     text = re.sub(r"\.0+$", "", text)
     if not GRADE.fullmatch(text):
         raise ValueError(f"the grade {short(repr(text))} is no whole number")
@@ -59,7 +59,7 @@ def parse_grade(text: str) -> int:
 
 
 def add_judgement(found: dict[str, dict[str, int]], query: str, document: str, grade: int, where: str) -> None:
-    """Keep a judgement; ValueError when the same pair was judged otherwise before. The same line again is let be."""
+    """Add a judgement to `found`. A repeated line is ignored. Raises ValueError if the pair has another grade."""
     before = found.setdefault(query, {}).setdefault(document, grade)
     if before != grade:
         raise ValueError(f"{where}: {short(query)} and {short(document)} were judged {before} before, {grade} here")
@@ -75,18 +75,22 @@ class Retrieval:
     query_ids: tuple[str, ...]
     queries: tuple[str, ...]
     judgements: Mapping[str, Mapping[str, int]]
-    num_unjudged: int = field(default=0, compare=False)  # queries of its folder that no split judges, left out
+    # number of dropped queries of its folder, which no split judges
+    num_unjudged: int = field(default=0, compare=False)
 
 
 class SuiteDataset(NamedTuple):
-    """One collection of a suite and the family whose mean it enters; `quirks` None: those its name is known for."""
+    """One collection of a suite, and the family whose mean it enters.
+
+    If `quirks` is None, the peculiarities of a known collection with this name apply.
+    """
 
     name: str
     family: str
     path: Path
     quirks: Quirks | None = None
     part_of: str = ""
-    """The dataset that it is one part of, as a forum is of CQADupStack: all parts count once in the suite's mean."""
+    """The dataset that it is a part of, such as CQADupStack for a forum. All parts count once in the suite's mean."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +102,7 @@ class Suite:
 
 
 def write_beir_folder(folder: Path, retrieval: Retrieval, split: str = "test") -> None:
-    """Write corpus.jsonl, queries.jsonl and qrels/<split>.tsv; whole texts go into `text`, titles stay empty."""
+    """Write corpus.jsonl, queries.jsonl and qrels/<split>.tsv. Titles are empty, since texts include them."""
     (folder / "qrels").mkdir(parents=True, exist_ok=True)
     corpus = (
         {"_id": i, "title": "", "text": t} for i, t in zip(retrieval.document_ids, retrieval.documents, strict=True)
@@ -115,13 +119,19 @@ def write_beir_folder(folder: Path, retrieval: Retrieval, split: str = "test") -
 
 
 def load_beir(folder: Path, split: str = "test", *, lacks_documents: bool = False) -> Retrieval:
-    """Read a BEIR folder: every document, and the queries that `split` judges, in the order of queries.jsonl.
+    """Read a BEIR folder: all documents, and the queries that `split` judges, in the order of queries.jsonl.
 
-    `lacks_documents`: judged documents may be missing from the corpus; they stay in the judgements, where no ranking
-    finds them, as trec_eval has it.
+    Queries without judgements in any split are dropped and counted, as in BEIR's own loader.
 
-    ValueError, naming file and line, for malformed JSON, repeated ids, an empty corpus, missing qrels, a judgement of
-    an unknown query or document. Queries that no split judges are left out and counted, as BEIR's own loader does.
+    Args:
+        folder: The BEIR folder.
+        split: Name of the file in qrels/.
+        lacks_documents: Accept judged documents that are missing from the corpus. They stay in the ideal ranking, as in
+            trec_eval.
+
+    Raises:
+        ValueError: with file and line, for malformed JSON, repeated ids, an empty corpus, missing qrels, or a judgement
+            of an unknown query or document.
     """
     documents = read_texts(folder / "corpus.jsonl", DOCUMENT)
     if not documents:
@@ -140,12 +150,12 @@ def load_beir(folder: Path, split: str = "test", *, lacks_documents: bool = Fals
         query_ids=tuple(queries),
         queries=tuple(queries.values()),
         judgements=judgements,
-        num_unjudged=_count_unjudged(folder, split, all_queries, judgements),
+        num_unjudged=_count_unjudged_queries(folder, split, all_queries, judgements),
     )
 
 
-def note_unjudged(quirks: Quirks, found: Retrieval) -> Quirks:
-    """Return what is odd about a collection, and says so, with the queries of its folder that were left out."""
+def note_unjudged_queries(quirks: Quirks, found: Retrieval) -> Quirks:
+    """Add the number of dropped queries to the note of a collection's peculiarities."""
     if not (num := found.num_unjudged):
         return quirks
     left = (
@@ -155,32 +165,32 @@ def note_unjudged(quirks: Quirks, found: Retrieval) -> Quirks:
 
 
 def load_dataset(dataset: SuiteDataset) -> tuple[Retrieval, Quirks]:
-    """Read a dataset of a suite, called as the suite calls it, and what is odd about it; ValueError as `load_beir`.
+    """Read a dataset of a suite under its name in the suite. Return it with its peculiarities.
 
-    Quirks that its name is known for hold only if the content fits them.
+    The peculiarities of a known name apply only if the content matches them. Raises ValueError as `load_beir`.
     """
     if dataset.quirks is None:
-        found, quirks = load_named(dataset.path, dataset.name, find_quirks(dataset.name))
+        found, quirks = load_known_collection(dataset.path, dataset.name, find_quirks(dataset.name))
     else:
         quirks = dataset.quirks
         found = load_beir(dataset.path, quirks.split, lacks_documents=quirks.lacks_documents)
-    return replace(found, name=dataset.name), note_unjudged(quirks, found)
+    return replace(found, name=dataset.name), note_unjudged_queries(quirks, found)
 
 
-def load_named(folder: Path, name: str, quirks: Quirks) -> tuple[Retrieval, Quirks]:
-    """Read a folder that is called like a known collection, and those of its quirks that fit the content."""
+def load_known_collection(folder: Path, name: str, quirks: Quirks) -> tuple[Retrieval, Quirks]:
+    """Read a folder with the name of a known collection. Return it with those peculiarities that match the content."""
     found = load_beir(folder, quirks.split, lacks_documents=quirks.lacks_documents)
-    fitting = fitting_quirks(quirks, replace(found, name=name))
+    fitting = match_quirks(quirks, replace(found, name=name))
     if quirks.lacks_documents and not fitting.lacks_documents:
         found = load_beir(folder, fitting.split)
     return found, fitting
 
 
-def fitting_quirks(quirks: Quirks, retrieval: Retrieval) -> Quirks:
-    """Return the quirks of a known collection if the content shows them, else those of any collection, with a note.
+def match_quirks(quirks: Quirks, retrieval: Retrieval) -> Quirks:
+    """Return the peculiarities of a known collection if its content matches them, otherwise a note.
 
-    The sign of a collection whose queries are documents: most queries with the id of a document have its text, and no
-    query judges the document of its own id.
+    A collection matches if its queries are documents: most queries with the id of a document have its text, and no
+    query judges the document with its own id.
     """
     if not quirks.removes_self_hits:
         return quirks
@@ -196,18 +206,15 @@ def fitting_quirks(quirks: Quirks, retrieval: Retrieval) -> Quirks:
         if judged
         else f"of {len(alike)} queries with the id of a document, {same} have its text"
     )
-    return Quirks(says=f"called {retrieval.name}, but {why}: read as any other collection, nothing is taken out")
+    return Quirks(says=f"named {retrieval.name}, but {why}: read like any other collection, no hits are removed")
 
 
 def _plain(text: str) -> str:
     return " ".join(text.casefold().split())
 
 
-def beir_folders(folder: Path) -> list[tuple[str, Path]]:
-    """Return the BEIR folders that `folder` is or holds, each with the name it has in a suite.
-
-    ValueError when two would have one name.
-    """
+def find_beir_folders(folder: Path) -> list[tuple[str, Path]]:
+    """Return the BEIR folders at or below `folder`, with their names in a suite. ValueError if two have one name."""
     return [(one.name, one.path) for one in find_collections(folder)]
 
 
@@ -215,9 +222,10 @@ MOST_LEVELS = 3
 
 
 def find_collections(folder: Path, family: str = "given") -> list[SuiteDataset]:
-    """Return the BEIR folders that `folder` is or holds; those in a folder of their own are parts of one dataset.
+    """Return the BEIR folders at or below `folder`. Those in a common sub-folder are parts of one dataset.
 
-    ValueError when two would have one name.
+    Raises:
+        ValueError: if two would have the same name.
     """
     if is_beir(folder):
         return [SuiteDataset(get_legal_name(folder.resolve().name), family, folder)]
@@ -228,19 +236,19 @@ def find_collections(folder: Path, family: str = "given") -> list[SuiteDataset]:
     return found
 
 
-def skipped_entries(folder: Path, read: Sequence[SuiteDataset]) -> list[str]:
-    """Return the files and folders within a folder of collections that are none and hold none."""
+def find_skipped_entries(folder: Path, read: Sequence[SuiteDataset]) -> list[str]:
+    """Return the files and folders in a folder of collections that do not belong to a collection."""
     if is_beir(folder):
         return []
     used = {path for one in read for path in (one.path, *one.path.parents)}
-    top = [path for path in entries(folder) if path.name != "suite.json"]
-    inside = [path for parent in top if parent in used and not is_beir(parent) for path in entries(parent)]
+    top = [path for path in list_entries(folder) if path.name != "suite.json"]
+    inside = [path for parent in top if parent in used and not is_beir(parent) for path in list_entries(parent)]
     return [str(path.relative_to(folder)) for path in (*top, *inside) if path not in used]
 
 
-def say_skipped(folder: Path, read: Sequence[SuiteDataset]) -> list[str]:
-    """Return a line on what was skipped in a folder of collections; nothing if all of it was read."""
-    if not (skipped := skipped_entries(folder, read)):
+def describe_skipped_entries(folder: Path, read: Sequence[SuiteDataset]) -> list[str]:
+    """Return a line about skipped entries of a folder of collections. Empty if there are none."""
+    if not (skipped := find_skipped_entries(folder, read)):
         return []
     named = ", ".join(short(one, 60) for one in skipped[:NAMED]) + (", …" if len(skipped) > NAMED else "")
     return [
@@ -253,7 +261,7 @@ NAMED = 5
 
 
 def _beir_below(folder: Path, num_levels: int) -> Iterator[Path]:
-    for path in entries(folder):
+    for path in list_entries(folder):
         if is_beir(path):
             yield path
         elif num_levels > 1 and path.is_dir():
@@ -275,10 +283,14 @@ def write_suite(
     quirks: Mapping[str, Quirks] | None = None,
     part_of: Mapping[str, str] | None = None,
 ) -> None:
-    """Write suite.json over (dataset name, family); each dataset is the sub-folder of its name.
+    """Write suite.json. Each dataset is the sub-folder with its name.
 
-    `quirks`: what is odd about each; without them a collection has those that its name is known for.
-    `part_of`: the dataset that each is a part of, for those that are.
+    Args:
+        folder: Folder of the suite.
+        name: Name of the suite.
+        datasets: Name and family of each dataset.
+        quirks: Peculiarities of each dataset. Default: those of a known collection with its name.
+        part_of: For datasets that are parts of another one, its name.
     """
     rows: list[dict[str, Any]] = [{"name": dataset, "family": family} for dataset, family in datasets]
     for row in rows:
@@ -292,7 +304,7 @@ def write_suite(
 
 
 def load_suite(folder: Path) -> Suite:
-    """Read suite.json; ValueError when it, or a dataset folder that it names, is missing or malformed."""
+    """Read suite.json. Raises ValueError if it is malformed, or if it or a dataset folder is missing."""
     path = folder / "suite.json"
     if not path.is_file():
         raise ValueError(f"no suite at {folder}: {path} is missing")
@@ -308,7 +320,8 @@ def load_suite(folder: Path) -> Suite:
         ) from error
     for one in (name, *(dataset for dataset, _ in rows)):
         check_name(one, str(path))
-    for _, family in rows:  # a family names no folder, so it may have a space: "cqadupstack set"
+    # a family is not a folder, so it may have spaces, as "cqadupstack set"
+    for _, family in rows:
         check_name(family.replace(" ", "_") if isinstance(family, str) else family, str(path))
     if twice := sorted({row[0] for row in rows if sum(row[0] == other[0] for other in rows) > 1}):
         raise ValueError(f"{path} names {twice[:3]} more than once")
@@ -324,13 +337,13 @@ def load_suite(folder: Path) -> Suite:
 
 
 MEAN, HEADLINE = "mean", "ndcg_at_10"
-"""The name of the mean over all datasets, and the measure of which the value of every query is kept."""
+"""The name of the mean over all datasets, and the measure whose values per query are stored."""
 
 
 def group_datasets(datasets: Sequence[Mapping[str, Any]]) -> dict[str, list[int]]:
-    """Return the places of the datasets behind each name: their own, their family's, and `mean` for all of them.
+    """Return the indices of datasets per name: the dataset itself, its family, and `mean` for all of them.
 
-    The parts of one dataset count once in the mean: the place of every other dataset is repeated.
+    The parts of one dataset count once in the mean, so the indices of all other datasets are repeated.
     """
     families: dict[str, list[int]] = {}
     for place, row in enumerate(datasets):
@@ -342,17 +355,18 @@ def group_datasets(datasets: Sequence[Mapping[str, Any]]) -> dict[str, list[int]
 def _places_of_mean(datasets: Sequence[Mapping[str, Any]]) -> list[int]:
     whole = [row.get("part_of") or row["name"] for row in datasets]
     sizes = Counter(whole)
+    # repeating each index common / size times gives all whole datasets the same weight
     common = math.lcm(*sizes.values()) if sizes else 1
     return [place for place, one in enumerate(whole) for _ in range(common // sizes[one])]
 
 
 def check_groups(datasets: Sequence[tuple[str, str]], where: str) -> None:
-    """ValueError when, of (name, family), two would have one place among the scores: a dataset and a mean over some."""
+    """Raise ValueError if two of the datasets and means over datasets would have the same metric path."""
     names, families = {name for name, _ in datasets}, {family for _, family in datasets}
     if clashes := sorted(names & (families | {MEAN})):
         raise ValueError(f"{where}: {clashes} name both a dataset and a mean over datasets: rename them")
     if MEAN in families:
-        raise ValueError(f"{where}: a family called {MEAN!r} would be taken for the mean over all datasets: rename it")
+        raise ValueError(f"{where}: a family named {MEAN!r} conflicts with the mean over all datasets: rename it")
 
 
 def _write_jsonl(path: Path, rows: Iterator[dict[str, str]]) -> None:
@@ -362,9 +376,11 @@ def _write_jsonl(path: Path, rows: Iterator[dict[str, str]]) -> None:
 
 
 def read_texts(path: Path, fields: tuple[str, ...], wanted: Container[str] | None = None) -> dict[str, str]:
-    """Return the texts of corpus.jsonl or queries.jsonl by their ids; only the wanted ones where these are named.
+    """Read the texts of corpus.jsonl or queries.jsonl by id, all or only the wanted ones.
 
-    ValueError, naming file and line, for a malformed line, a repeated id, or, of all, one that no TREC run can hold.
+    Raises:
+        ValueError: with file and line, for a malformed line or a repeated id, and, if all are read, for an id that a
+            TREC run cannot store.
     """
     if not path.is_file():
         raise ValueError(f"{path} is missing: a BEIR folder holds corpus.jsonl, queries.jsonl and qrels/<split>.tsv")
@@ -373,16 +389,16 @@ def read_texts(path: Path, fields: tuple[str, ...], wanted: Container[str] | Non
         key, text = _parse_text(row, fields, f"{path}, line {number}")
         if wanted is not None and key not in wanted:
             continue
-        if wanted is None:  # it will stand in a TREC run
+        if wanted is None:
             check_word(key, f"{path}, line {number}")
         if key in texts:
-            raise ValueError(f"{path}, line {number}: the id {key!r} is there twice")
+            raise ValueError(f"{path}, line {number}: the id {key!r} occurs twice")
         texts[key] = text
     return texts
 
 
 def _parse_text(row: Mapping[str, Any], fields: tuple[str, ...], where: str) -> tuple[str, str]:
-    """Return id and text; a text may be empty or null but one must be there: "contents" of other formats is none."""
+    """Return id and text of a row. The text may be empty or null, but at least one of its fields must exist."""
     key, parts = row.get("_id"), [row[field] for field in fields if field in row]
     is_named = isinstance(key, str | int) and not isinstance(key, bool)
     if not is_named or not parts or not all(part is None or isinstance(part, str) for part in parts):
@@ -410,17 +426,20 @@ def _read_judgements(
 
 
 def is_header(parts: Sequence[str]) -> bool:
-    """Whether the cells of a first line name the columns of judgements, as BEIR writes them, and are none."""
+    """Return whether the first line of a file of judgements is a header as in BEIR."""
     return parts[0].lower().replace("_", "-") == QRELS_HEADER[0] and not parts[-1][-1:].isdigit()
 
 
 def read_qrels(path: Path) -> Iterator[tuple[int, tuple[str, str, int]]]:
-    """Return line number, and query id, document id and grade, of each judgement; ValueError names a malformed line.
+    """Yield the line number, and query id, document id and grade of each judgement.
 
-    The first line may be a header, as BEIR writes one: it begins with "query-id" and ends with no grade.
+    The first line may be a header as in BEIR, which begins with "query-id" and does not end with a grade.
+
+    Raises:
+        ValueError: with file and line, if a line is malformed.
     """
     if not path.is_file():
-        raise ValueError(f"{path} is missing: the splits there are {list_splits(path.parent.parent) or 'none'}")
+        raise ValueError(f"{path} is missing: available splits are {list_splits(path.parent.parent) or 'none'}")
     for place, (number, line) in enumerate(iter_lines(path)):
         parts = line.split("\t")
         if place == 0 and is_header(parts):
@@ -434,8 +453,10 @@ def read_qrels(path: Path) -> Iterator[tuple[int, tuple[str, str, int]]]:
             ) from error
 
 
-def _count_unjudged(folder: Path, split: str, queries: Mapping[str, str], judgements: Mapping[str, object]) -> int:
-    """Return how many queries no split judges: BEIR keeps those of all splits in one file."""
+def _count_unjudged_queries(
+    folder: Path, split: str, queries: Mapping[str, str], judgements: Mapping[str, object]
+) -> int:
+    """Count the queries without judgements in any split. In BEIR, queries.jsonl has those of all splits."""
     unjudged = queries.keys() - judgements.keys()
     others = [other for other in list_splits(folder) if other != split] if unjudged else []
     for other in others:

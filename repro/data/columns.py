@@ -1,4 +1,4 @@
-"""Columns of pairs in other people's files: what each may be called, and where a row keeps which part of a pair."""
+"""Columns of pairs in users' files: their accepted names, and the layout of a row."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ ACCEPTED: Mapping[str, tuple[str, ...]] = {
     "domain": ("domain", "dataset", "source"),
     "label": ("label", "labels", "relevance", "relevant", "is_relevant", "grade", "score", "similarity"),
 }
-"""What each column may be called when no name is given, in capitals too; so are `negative_1`, `negative_2`, …."""
+"""Accepted names per column if no name is given, ignoring case. `negative_1`, `negative_2`, … are negatives too."""
 SIDES = ("query", "document")
 NO_TEXTS = ("_id", "id", "metadata")
-"""Columns that are neither side of a pair, however often they stand beside one."""
+"""Common columns that are neither side of a pair."""
 LONGEST_NAME, WORDS_OF_A_NAME = 40, 4
 
 
 @dataclass(frozen=True)
 class Columns:
-    """The names of the columns, where they are not among the accepted ones.
+    """Names of the columns that differ from the accepted ones.
 
     Attributes:
-        threshold: The lowest label of a pair. None: chosen for each source by `labels.default_threshold`.
+        names: The given name per column.
+        threshold: The lowest label of a pair. None: chosen for each source by `repro.data.labels`.
         no_labels: Columns of labels are not read, so every row is a pair.
     """
 
@@ -45,7 +46,7 @@ class Columns:
             raise ValueError(f"columns {unknown} mean nothing here; name some of {list(ACCEPTED)}")
 
     def resolve(self, found: Sequence[str], where: str, nested: Sequence[str] = ()) -> dict[str, str]:
-        """Return the column of each part that a file has; ValueError when query or document is not among `found`."""
+        """Return the column of each part of a pair. Raises ValueError if there is none for query or document."""
         chosen = self.present(found)
         if lacking := [part for part in self.needed if part not in chosen]:
             raise ValueError(f"{where}: {self.complaint(lacking, found, nested)}")
@@ -53,25 +54,25 @@ class Columns:
 
     @property
     def needed(self) -> tuple[str, ...]:
-        """The parts that a file must have: both sides of a pair, and what a column was named for."""
+        """The parts that a file must have: both sides of a pair, and all parts with a given name."""
         return tuple(part for part in ACCEPTED if part in self.names or part in SIDES)
 
     def present(self, found: Sequence[str]) -> dict[str, str]:
-        """Return the column of each part that is among `found`, as it stands before one in capitals or with spaces."""
+        """Return the column of each part that is among `found`. Exact names precede those with other case or spaces."""
         parts = (part for part in ACCEPTED if not (self.no_labels and part == "label"))
         columns = ((part, next(iter(self.fitting(part, found)), None)) for part in parts)
         return {part: name for part, name in columns if name is not None}
 
     def fitting(self, part: str, found: Sequence[str]) -> list[str]:
-        """Return which of `found` may be the column of a part, the first choice first."""
+        """Return all columns among `found` that may be the column of a part, the first choice first."""
         names = self.accepted(part)
         alike = [one for name in names for one in found if one != name and _plain(one) == _plain(name)]
         return list(dict.fromkeys([*(name for name in names if name in found), *alike]))
 
     def complaint(self, parts: Sequence[str], found: Sequence[str], nested: Sequence[str] = ()) -> str:
-        """Format that no column is one of each of these parts, and what to do about it.
+        """Return the error that these parts have no column, and a remedy.
 
-        `nested`: columns of objects or lists of objects, which no option can name as texts.
+        `nested` are columns of objects or lists of objects, which cannot be texts.
         """
         names = short([short(name, 40) for name in sorted(found)], 400)
         taken = self.present(found).values()
@@ -83,7 +84,7 @@ class Columns:
         return f"no column for {lacking}: found {names}, accepted {accepted}{hint}"
 
     def accepted(self, part: str) -> tuple[str, ...]:
-        """Return what the column of a part may be called, the first choice first."""
+        """Return the accepted names of the column of a part, the first choice first."""
         return (self.names[part],) if part in self.names else ACCEPTED[part]
 
 
@@ -92,12 +93,12 @@ def _plain(name: str) -> str:
 
 
 def _is_name(name: str) -> bool:
-    """Return whether a word of a first line looks like the name of a column, not like a text."""
+    """Return whether a cell of the first line looks like the name of a column rather than a text."""
     return len(name) <= LONGEST_NAME and len(name.split()) <= WORDS_OF_A_NAME and name[-1:] not in ".?!"
 
 
 def _remedy(parts: Sequence[str], left: Sequence[str], nested: Sequence[str] = ()) -> str:
-    """Return what to do about columns that are not there: another separator, the folder, options that name them."""
+    """Return a remedy for missing columns: another separator, the folder, or options that name them."""
     if len(left) == 1:
         for separator, called in ((";", "';'"), ("\t", "a tab"), ("|", "'|'"), (",", "a comma")):
             if separator in left[0]:
@@ -117,21 +118,24 @@ def _remedy(parts: Sequence[str], left: Sequence[str], nested: Sequence[str] = (
 
 
 class Layout(NamedTuple):
-    """Where a row keeps what, by name or by place: the column of each part, and those of numbered negatives."""
+    """The columns of a row by name or index: one per part, and those of numbered negatives.
+
+    `flaw` is the error if a side of the pair has no column.
+    """
 
     chosen: dict[str, Any]
     numbered: tuple[Any, ...]
-    flaw: str = ""  # a side that it lacks
+    flaw: str = ""
 
     def by_place(self, names: Sequence[str]) -> Layout:
-        """Return the same for rows that are sequences; of columns with one name, the last counts."""
+        """Return the layout for rows that are sequences. Of columns with the same name, the last one counts."""
         place_of = {name: place for place, name in enumerate(names)}
         chosen = {part: place_of[name] for part, name in self.chosen.items()}
         return Layout(chosen, tuple(place_of[name] for name in self.numbered))
 
 
 def layout_of_row(columns: Columns, names: tuple[str, ...], nested: Sequence[str] = ()) -> Layout:
-    """Return the layout of rows that name their own columns: one that lacks a side says so, and others may have it."""
+    """Return the layout of a row with named columns. A missing side is a flaw, since other rows may have it."""
     chosen = columns.present(names)
     lacking = [part for part in SIDES if part not in chosen]
     if lacking:
@@ -140,17 +144,17 @@ def layout_of_row(columns: Columns, names: tuple[str, ...], nested: Sequence[str
 
 
 def detect_layout(columns: Columns, names: Sequence[str], where: str, nested: Sequence[str] = ()) -> Layout:
-    """Return the layout of a file with these columns; ValueError for one that lacks a part or has a column twice."""
+    """Return the layout of a file with these columns. Raises ValueError if one is missing or occurs twice."""
     layout = Layout(
         columns.resolve(list(names), where, nested), tuple(name for name in dict.fromkeys(names) if _is_numbered(name))
     )
     if twice := sorted({name for name in (*layout.chosen.values(), *layout.numbered) if names.count(name) > 1}):
-        raise ValueError(f"{where}: the column {short(twice[0])} is there twice: rename or remove one")
+        raise ValueError(f"{where}: the column {short(twice[0])} occurs twice: rename or remove one")
     return layout
 
 
 def describe_columns(columns: Columns, names: Sequence[str], layout: Layout) -> str:
-    """Say where each part is taken from, and what else could be meant: "document <- answer (also there: text)"."""
+    """Describe the column of each part and its alternatives, as in "document <- answer (also there: text)"."""
     used = {part: [name] for part, name in layout.chosen.items()}
     if layout.numbered:
         used.setdefault("negatives", []).extend(layout.numbered)
@@ -163,7 +167,7 @@ def describe_columns(columns: Columns, names: Sequence[str], layout: Layout) -> 
 
 
 def suggest_swapped_columns(words: str) -> str:
-    """Return the options that take query and document the other way round than these words of `describe_columns` say."""
+    """Return the options that swap query and document compared with a description by `describe_columns`."""
     also = r"(?: \(also there: .*?\))?"
     found = re.search(rf"query <- (.+?){also}, document <- (.+?){also}(?:, (?:negatives|domain|label) <- .*)?$", words)
     return f"--query {shlex.quote(found[2])} --document {shlex.quote(found[1])}" if found else ""

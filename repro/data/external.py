@@ -1,4 +1,4 @@
-"""External corpora and suites, not made here: imported ones, local copies of the paper's, and how to get those."""
+"""External corpora and suites: imported ones, and local copies of the paper's data."""
 
 from __future__ import annotations
 
@@ -8,41 +8,51 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from repro.data.own.imported import find_imported, imported_corpora, is_imported, list_content_files, make_builder
+from repro.data.own.imported import find_imported, is_imported, list_content_files, list_imported_corpora, make_builder
 from repro.data.pairs import write_pairs
 from repro.data.paper.benchmarks import SUITES, check_suite, make_suite
-from repro.data.paper.hub import SOURCES, list_pair_files, load_source, local_copy
+from repro.data.paper.hub import SOURCES, get_local_copy, list_pair_files, load_source
 from repro.data.paper.local_copies import compute_version, resolve_sources
-from repro.data.readers import size_when_read
+from repro.data.readers import estimate_text_size
 from repro.spec import MTEB_SUITES
 from repro.storage.paths import get_data_folder
 
 
 @dataclass(frozen=True)
 class ExternalCorpus:
-    """A corpus whose files somebody has put here: how training pairs and suites are made of them."""
+    """A corpus with local files.
+
+    Attributes:
+        make: Writes training pairs and suites to a folder.
+        origin: A digest of everything that decides the content.
+        suites: Names of its suites.
+        num_bytes: Estimates its size on disk.
+    """
 
     make: Callable[[Path], None]
-    origin: str  # a digest of all that decides the content
+    origin: str
     suites: tuple[str, ...]
     num_bytes: Callable[[], int]
-    """About what it will take on disk."""
 
 
-def external_corpus(name: str) -> ExternalCorpus | None:
-    """Return a corpus by name; None when nobody knows it. ValueError when it is known and not here: how to get it."""
+def find_external_corpus(name: str) -> ExternalCorpus | None:
+    """Return a corpus by name, or None if it is unknown.
+
+    Raises:
+        ValueError: if it is known but its files are missing. The message explains how to get them.
+    """
     if is_imported(name):
         corpus = find_imported(name)
         return ExternalCorpus(
             make_builder(corpus),
             corpus.origin,
             (corpus.name,),
-            lambda: 2 * size_when_read(*list_content_files(corpus.folder)),
+            lambda: 2 * estimate_text_size(*list_content_files(corpus.folder)),
         )
     if name in SOURCES:
-        copy = local_copy(name, get_data_folder())
+        copy = get_local_copy(name, get_data_folder())
         return ExternalCorpus(
-            _make_pairs_builder(name), _origin(name), (), lambda: size_when_read(*list_pair_files(copy))
+            _make_pairs_builder(name), _origin(name), (), lambda: estimate_text_size(*list_pair_files(copy))
         )
     if name in SUITES:
         check_suite(name, get_data_folder())
@@ -51,21 +61,21 @@ def external_corpus(name: str) -> ExternalCorpus | None:
 
 
 def find_corpus_of_suite(suite: str) -> str | None:
-    """Return the corpus that holds a suite; None when nobody knows it. ValueError when it is known and not here."""
+    """Return the corpus of a suite, or None if it is unknown. ValueError if it is known but its files are missing."""
     if suite in SUITES:
         check_suite(suite, get_data_folder())
         return suite
     return find_imported(suite).corpus if is_imported(suite) else None
 
 
-def external_corpora() -> list[str]:
-    """Return the corpora that could be meant."""
-    return [*SOURCES, *imported_corpora()]
+def list_external_corpora() -> list[str]:
+    """Return the names of all external corpora."""
+    return [*SOURCES, *list_imported_corpora()]
 
 
-def external_suites() -> list[str]:
-    """Return the suites that could be meant."""
-    return [*SUITES, *MTEB_SUITES, *imported_corpora()]
+def list_external_suites() -> list[str]:
+    """Return the names of all external suites."""
+    return [*SUITES, *MTEB_SUITES, *list_imported_corpora()]
 
 
 def _make_pairs_builder(name: str) -> Callable[[Path], None]:

@@ -1,26 +1,28 @@
-"""Which mined rows may be trained on: none whose text is evaluated, and no document twice."""
+"""Filters of training rows: evaluated text, repeated documents and repeated pairs. Removed rows are counted."""
 
 from __future__ import annotations
 
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 
 import numpy as np
 
-from repro.data.beir import Retrieval
-from repro.data.pairs import Row
-from repro.data.repeats import SeenKeys
+from repro.data.beir import Retrieval, load_beir, load_suite
+from repro.data.pairs import Pairs, Row
 from repro.data.wording import normalise
 
 ROWS_PER_LOOK = 8_192
+ROWS_PER_READ = 65_536
 EVALUATED_NEGATIVES = "evaluated_negatives"
-"""The key under which negatives that were taken out are counted; all other keys count rows."""
+"""Key of the count of removed negatives. All other keys count rows."""
 
 
 class EvaluatedTexts:
-    """Documents and queries of evaluation collections, in one form, which must not appear anywhere else."""
+    """Documents and queries of evaluation collections, in a normalised form."""
 
     def __init__(self, collections: Iterable[Retrieval] = (), form: Callable[[str], str] = normalise) -> None:
         self.form = form
@@ -31,7 +33,7 @@ class EvaluatedTexts:
             self.queries.update(map(form, collection.queries))
 
     def has_text_of(self, row: Row) -> bool:
-        """Return whether the row's document or query is evaluated, in whichever role."""
+        """Return whether the row's document or query is an evaluated document or query."""
         return self.form(row.document) in self or self.form(row.query) in self
 
     def __bool__(self) -> bool:
@@ -41,10 +43,10 @@ class EvaluatedTexts:
         return normalised in self.documents or normalised in self.queries
 
 
-def drop_evaluated(
+def drop_evaluated_rows(
     rows: Iterable[Row], evaluated: EvaluatedTexts, removed: Counter[str], *, cut: Callable[[Row], Row] | None = None
 ) -> Iterator[Row]:
-    """Leave out, and count, the rows whose document or query is in an evaluation collection, as it is or once `cut`."""
+    """Drop and count rows whose document or query is evaluated, either in full or after `cut`."""
     for row in rows:
         if evaluated.has_text_of(row) or (cut is not None and evaluated.has_text_of(cut(row))):
             removed["evaluated"] += 1
@@ -52,8 +54,8 @@ def drop_evaluated(
             yield row
 
 
-def without_evaluated_negatives(rows: Iterable[Row], evaluated: EvaluatedTexts, removed: Counter[str]) -> Iterator[Row]:
-    """Take out of rows, and count, the negatives that are in an evaluation collection."""
+def drop_evaluated_negatives(rows: Iterable[Row], evaluated: EvaluatedTexts, removed: Counter[str]) -> Iterator[Row]:
+    """Remove and count negatives that are evaluated documents or queries."""
     for row in rows:
         kept = tuple(text for text in row.negatives if evaluated.form(text) not in evaluated)
         if len(kept) == len(row.negatives):
@@ -63,10 +65,10 @@ def without_evaluated_negatives(rows: Iterable[Row], evaluated: EvaluatedTexts, 
             yield row._replace(negatives=kept)
 
 
-def one_row_per_document(rows: Iterable[Row], removed: Counter[str]) -> Iterator[Row]:
-    """Leave out, and count, rows whose document came before (in any domain) or whose query did (in the same one).
+def drop_repeated_documents(rows: Iterable[Row], removed: Counter[str]) -> Iterator[Row]:
+    """Drop and count rows that repeat a document of any domain or a query of the same domain.
 
-    The same question to two domains stays: which document answers it is what the domain decides.
+    The same query in two domains stays, because its answer depends on the domain.
     """
     documents: set[str] = set()
     queries: set[tuple[str, str]] = set()
@@ -83,21 +85,87 @@ def one_row_per_document(rows: Iterable[Row], removed: Counter[str]) -> Iterator
 
 
 def drop_repeated_pairs(rows: Iterable[Row], removed: Counter[str]) -> Iterator[Row]:
-    """Leave out, and count, rows whose normalised (query, document) pair came before."""
+    """Drop and count rows whose normalised (query, document) pair is a repetition."""
     # 64-bit hashes of millions of pairs: strings would take gigabytes, and a collision costs one pair.
     seen, every = SeenKeys(), iter(rows)
     while block := list(islice(every, ROWS_PER_LOOK)):
         keys = compute_pair_keys([normalise(row.query) for row in block], [normalise(row.document) for row in block])
-        for row, first in zip(block, seen.tell(keys).tolist(), strict=True):
+        for row, first in zip(block, seen.add(keys).tolist(), strict=True):
             removed["repeated_pair"] += not first
             if first:
                 yield row
 
 
 def compute_pair_keys(queries: Sequence[str], documents: Sequence[str]) -> np.ndarray:
-    """Return a 64-bit key of each normalised pair, uint64 (N,), the same in every process."""
+    """Return a 64-bit hash of each normalised pair, uint64 (N,). It is the same in every process."""
     digests = [
         hashlib.blake2b(f"{query}\n{document}".encode(), digest_size=8).digest()
         for query, document in zip(queries, documents, strict=True)
     ]
     return np.frombuffer(b"".join(digests), ">u8").astype(np.uint64)
+
+
+class SeenKeys:
+    """A set of 64-bit keys that grows block by block, with eight bytes per key instead of about eighty in a Python set.
+
+    Keys are stored in sorted runs, each at least twice as long as the next. So a block is searched in a logarithmic
+    number of runs, and each key is merged a logarithmic number of times.
+    """
+
+    def __init__(self) -> None:
+        self._runs: list[np.ndarray] = []
+
+    def add(self, keys_n: np.ndarray) -> np.ndarray:
+        """Add a block of keys (uint64). Return which of them are new, bool (n,)."""
+        is_first_n = np.zeros(len(keys_n), dtype=bool)
+        # the first occurrence of each key within the block
+        is_first_n[np.unique(keys_n, return_index=True)[1]] = True
+        for run in self._runs:
+            # a key after the last one of the run would have an index outside it
+            places_n = np.minimum(np.searchsorted(run, keys_n), len(run) - 1)
+            is_first_n &= run[places_n] != keys_n
+        if is_first_n.any():
+            self._runs.append(np.sort(keys_n[is_first_n]))
+        while len(self._runs) > 1 and len(self._runs[-2]) < 2 * len(self._runs[-1]):
+            merged = np.concatenate([self._runs.pop(), self._runs.pop()])
+            # finds the two runs and merges them
+            merged.sort(kind="stable")
+            self._runs.append(merged)
+        return is_first_n
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """Normalised texts that are both trained on and evaluated, sorted. Empty if training data is clean."""
+
+    documents: tuple[str, ...]
+    queries: tuple[str, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.documents or self.queries)
+
+
+def find_overlap(train: Pairs, suites: Sequence[Path]) -> Overlap:
+    """Return the queries and documents of `train` that are documents or queries of the suites in these folders."""
+    retrievals = [load_beir(dataset.path) for suite in suites for dataset in load_suite(suite).datasets]
+    documents = {normalise(text) for retrieval in retrievals for text in retrieval.documents}
+    queries = {normalise(text) for retrieval in retrievals for text in retrieval.queries}
+    found: set[str] = set()
+    for start in range(0, len(train), ROWS_PER_READ):
+        rows = range(start, min(start + ROWS_PER_READ, len(train)))
+        for text in train.texts("query", rows) + train.texts("document", rows):
+            key = normalise(text)
+            if key in documents or key in queries:
+                found.add(key)
+    return Overlap(tuple(sorted(found & documents)), tuple(sorted(found & queries)))
+
+
+def check_no_overlap(train: Pairs, suites: Sequence[Path]) -> None:
+    """Raise ValueError with the first texts if an evaluated text is in the training pairs."""
+    both = find_overlap(train, suites)
+    if both:
+        first = [*both.documents, *both.queries][:3]
+        raise ValueError(
+            f"{len(both.documents)} evaluated documents and {len(both.queries)} evaluated queries are in the training "
+            f"pairs, first {first}: build the corpus again"
+        )

@@ -1,4 +1,4 @@
-"""Which files of a folder that others made are read, and which are passed over; hidden ones are as if not there."""
+"""Selection of the readable files in a user's folder. Hidden files are ignored."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz")
 
 
 def is_hidden(path: Path) -> bool:
-    """Whether a system or an archiver put a name there, not its owner: `.DS_Store`, `._pairs.jsonl`, `__MACOSX`."""
+    """Return whether a path was created by a system or an archiver: `.DS_Store`, `._pairs.jsonl`, `__MACOSX`."""
     return path.name.startswith(".") or path.name == "__MACOSX"
 
 
 def list_visible_files(folder: Path) -> Iterator[Path]:
-    """Return the files below a folder, in no order, without what is hidden and what lies in a hidden folder."""
+    """Yield the files below a folder in any order, except hidden files and those in hidden folders."""
     for path in folder.rglob("*"):
         inside = path.relative_to(folder)
         if path.is_file() and not any(is_hidden(one) for one in (inside, *inside.parents[:-1])):
@@ -25,46 +25,50 @@ def list_visible_files(folder: Path) -> Iterator[Path]:
 
 
 def match_ending(path: Path, among: Iterable[str] = ENDINGS) -> str:
-    """Return which of some endings a name has, in capitals or not; "" for none."""
+    """Return the ending of a name, ignoring case, or "" if it has none of them."""
     return next((ending for ending in among if path.name.lower().endswith(ending)), "")
 
 
 def is_beir(folder: Path) -> bool:
-    """Whether a folder is one of BEIR, known by its documents."""
+    """Return whether a folder is a BEIR folder, which has a corpus.jsonl."""
     return (folder / "corpus.jsonl").is_file()
 
 
 def list_splits(folder: Path) -> list[str]:
-    """Return the names of the splits that a BEIR folder judges."""
+    """Return the names of the splits with judgements in a BEIR folder."""
     return sorted(path.stem for path in (folder / "qrels").glob("*.tsv") if not is_hidden(path))
 
 
-def files_read(source: Path) -> list[Path]:
-    """Return the files that an import of `source` reads, in their order: itself, those of a BEIR folder, or a folder's.
+def list_files_to_read(source: Path) -> list[Path]:
+    """Return the files that an import reads, in order: the file itself, those of a BEIR folder, or those of a folder.
 
-    Of folders within a folder those are looked into that are called as a file would be: "pairs.parquet/part-0.parquet".
+    Sub-folders are read only if their name has the ending of a file, as in "pairs.parquet/part-0.parquet".
     """
     if not source.is_dir():
         return [source]
     if is_beir(source):
         return [source / "corpus.jsonl", source / "queries.jsonl", source / "qrels" / "train.tsv"]
-    return [path for entry in entries(source) if match_ending(entry) for path in files_read(entry)]
+    return [path for entry in list_entries(source) if match_ending(entry) for path in list_files_to_read(entry)]
 
 
-def passed_over(source: Path) -> list[Path]:
-    """Return what lies in a folder and is not read as pairs, in the order of the names: files and whole folders."""
+def list_skipped_files(source: Path) -> list[Path]:
+    """Return the files and folders in a folder that are not read as pairs, sorted by name."""
     if not source.is_dir() or is_beir(source):
         return []
-    return [path for entry in entries(source) for path in (passed_over(entry) if match_ending(entry) else [entry])]
+    return [
+        path
+        for entry in list_entries(source)
+        for path in (list_skipped_files(entry) if match_ending(entry) else [entry])
+    ]
 
 
-def say_passed_over(num: int, first: Sequence[str]) -> str:
-    """Say how many files and folders of a folder were not read, the first of them, and which are."""
+def describe_skipped_files(num: int, first: Sequence[str]) -> str:
+    """Return a line with the number of files and folders that were not read, and the first of them."""
     named = ", ".join(first) + (f" and {num - len(first)} more" if num > len(first) else "")
     were = count_noun(num, "file or folder was", "files or folders were")
-    return f"{were} not read: {named}; read is what ends in {', '.join(ENDINGS)}, hidden files apart"
+    return f"{were} not read: {named}; only visible files ending in {', '.join(ENDINGS)} are read"
 
 
-def entries(folder: Path) -> list[Path]:
-    """Return what lies in a folder, in the order of the names, without what is hidden."""
+def list_entries(folder: Path) -> list[Path]:
+    """Return the visible files and folders in a folder, sorted by name."""
     return sorted(path for path in folder.iterdir() if not is_hidden(path))

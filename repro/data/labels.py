@@ -1,7 +1,8 @@
-"""Rows with labels: which of them are pairs, and which are negatives of a pair.
+"""Rows with labels: division into pairs and negatives.
 
-1. The labels of a source are read once to choose a threshold. 2. Rows below it are no pairs. 3. Where they stand next
-to a pair of the same query, as in most files of labelled rows, their documents become its negatives.
+1. The labels of a source are read once to choose a threshold.
+2. Rows below it are no pairs.
+3. If they are adjacent to a pair with the same query, as in most labelled files, their documents become its negatives.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 
 from repro.data.columns import Columns
 from repro.data.folders import is_beir, match_ending
-from repro.data.readers import LOW_LABEL, Found, Taken, pair_paths, read_foreign
+from repro.data.readers import LOW_LABEL, Found, Taken, list_pair_paths, read_foreign
 
 USED_AS_NEGATIVES, UNLABELLED = "used_as_negatives", "unlabelled"
 ROWS_OF_A_QUERY, MOST_NEGATIVES = 4_096, 100
@@ -27,12 +28,12 @@ class Labels:
     """The labels of a source, and the lowest one of a pair.
 
     Attributes:
-        files: The files that have a column of labels.
-        num_rows: Labelled rows.
+        files: The files with a column of labels.
+        num_rows: Number of labelled rows.
         smallest: The smallest label.
         largest: The largest label.
         is_whole: Whether all labels are whole numbers.
-        given: The threshold that was asked for, if any.
+        given: The threshold of the user, or None.
     """
 
     files: set[Path]
@@ -44,6 +45,7 @@ class Labels:
 
     def note(self, label: float) -> None:
         """Count a label."""
+        # NaN, the missing label, differs from itself
         if label == label:
             self.num_rows += 1
             self.smallest, self.largest = min(self.smallest, label), max(self.largest, label)
@@ -53,29 +55,29 @@ class Labels:
     def threshold(self) -> float:
         """The lowest label of a pair: the given one, or a default.
 
-        Whole numbers are judgements, of which those above 0 are relevant (as trec_eval has it). Of others, up to 1 or
-        on a longer scale, the upper half is.
+        Whole numbers are judgements, and those above 0 are relevant, as in trec_eval. On any other scale, from 0 to 1
+        or longer, the upper half is relevant.
         """
         if self.given is not None:
             return self.given
         return 1.0 if self.is_whole else max(self.largest, 1.0) / 2
 
     def describe(self) -> str:
-        """Return which labels there are and which of them make a pair."""
+        """Return a line with the range of labels and the threshold."""
         chosen = "--threshold" if self.given is not None else "by default, --threshold X sets another"
         return (
-            f"labels from {self.smallest:g} to {self.largest:g}: a row is a pair from {self.threshold:g} on ({chosen}; "
-            "--no-labels takes every row)"
+            f"labels from {self.smallest:g} to {self.largest:g}: rows from {self.threshold:g} on are pairs ({chosen}; "
+            "--no-labels uses every row)"
         )
 
 
 def read_labels(source: Path, columns: Columns | None = None, *, skip_bad: bool = False) -> Labels | None:
-    """Read the labels of a source; None if no file of it has a column of labels."""
+    """Read the labels of a source. None if no file has a column of labels."""
     columns = columns or Columns()
     if columns.no_labels or is_beir(source):
         return None
     found = Labels(set(), given=columns.threshold)
-    for path in pair_paths(source):
+    for path in list_pair_paths(source):
         if match_ending(path) == ".jsonl" and not _may_have_labels(path, columns):
             continue
         taken: Taken = {}
@@ -89,19 +91,20 @@ def read_labels(source: Path, columns: Columns | None = None, *, skip_bad: bool 
 
 
 def _may_have_labels(path: Path, columns: Columns) -> bool:
-    """Whether the name of a column of labels stands anywhere in a file: most files need not be parsed twice."""
+    """Return whether a file contains the name of a column of labels. So most files are not parsed twice."""
     names = b"|".join(re.escape(name.encode()) for name in columns.accepted("label"))
     pattern, tail = re.compile(rb'"\s*(?:' + names + rb')\s*"\s*:', re.IGNORECASE), b""
     with path.open("rb") as file:
         while chunk := file.read(CHUNK):
             if pattern.search(tail + chunk):
                 return True
+            # a name may cross the border of two chunks
             tail = chunk[-CHUNK // 1024 :]
     return False
 
 
-def pairs_of_labelled(rows: Iterable[Found], labels: Labels | None) -> Iterator[Found]:
-    """Return the same rows: those that are no pairs say so, and pairs have the low rows of their query as negatives."""
+def split_by_label(rows: Iterable[Found], labels: Labels | None) -> Iterator[Found]:
+    """Yield all rows. Rows below the threshold are marked as dropped, and are negatives of the pairs of their query."""
     if labels is None:
         yield from rows
         return
@@ -110,13 +113,13 @@ def pairs_of_labelled(rows: Iterable[Found], labels: Labels | None) -> Iterator[
         for row in group:
             batch.append(row)
             if len(batch) == ROWS_OF_A_QUERY:
-                yield from _judged(batch, labels)
+                yield from _apply_threshold(batch, labels)
                 batch = []
-        yield from _judged(batch, labels)
+        yield from _apply_threshold(batch, labels)
 
 
-def _judged(rows: list[Found], labels: Labels) -> Iterator[Found]:
-    """Return the rows of one query, judged by their labels."""
+def _apply_threshold(rows: list[Found], labels: Labels) -> Iterator[Found]:
+    """Yield the rows of one query after comparing their labels with the threshold."""
     is_low = [not row.flaw and row.label < labels.threshold for row in rows]
     is_pair = [not row.flaw and row.label >= labels.threshold for row in rows]
     right = {row.document for row, pair in zip(rows, is_pair, strict=True) if pair}

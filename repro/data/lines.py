@@ -1,4 +1,4 @@
-"""Text files line by line: UTF-8, no line without end, JSON objects; every complaint names file and line."""
+"""Read text files and JSON lines, in UTF-8 and with a maximal line length. Errors name file and line."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Skip = Callable[[int, str], None]
 
 
 def convert_hint(path: Path) -> str:
-    """Return the command that makes UTF-8 of a file: of UTF-16 where it begins so, else of what it most often is."""
+    """Return the command that converts a file to UTF-8, from UTF-16 if it has its mark, otherwise from Latin-1."""
     with path.open("rb") as file:
         is_utf16 = file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
     called, code = ("it is UTF-16", "UTF-16") if is_utf16 else ("if it is Latin-1", "LATIN1")
@@ -25,9 +25,10 @@ def convert_hint(path: Path) -> str:
 
 
 def iter_lines(path: Path, skip: Skip | None = None) -> Iterator[tuple[int, str]]:
-    """Return number and text of each line that is not blank.
+    """Yield number and text of each line that is not blank.
 
-    ValueError for a line that is too long or not UTF-8. With `skip` such a line is passed to it instead.
+    Raises:
+        ValueError: if a line is too long or not UTF-8. With `skip`, such a line is passed to it instead.
     """
     with path.open("rb") as file:
         number = 0
@@ -61,9 +62,10 @@ def _reason(error: ValueError, path: Path, number: int) -> str:
 
 
 def list_json_rows(path: Path, skip: Skip | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Return number and object of each line.
+    """Yield number and object of each line.
 
-    ValueError names a line that is no JSON object. With `skip` such a line is passed to it instead.
+    Raises:
+        ValueError: if a line is no JSON object. With `skip`, such a line is passed to it instead.
     """
     for number, line in iter_lines(path, skip):
         try:
@@ -89,7 +91,7 @@ def _parse_object(path: Path, number: int, line: str) -> dict[str, Any]:
 
 
 HALF_A_LETTER = re.compile(r"\\u[dD][89a-fA-F]")
-"""How JSON writes each half of a letter beyond the first 65 536: both together are a letter, one alone is none."""
+"""Escape of a surrogate in JSON. Two surrogates encode a character above U+FFFF, and a single one is invalid."""
 
 
 def _check_letters(row: dict[str, Any], where: str) -> None:

@@ -1,4 +1,4 @@
-"""Training pairs on disk: an Arrow stream of id, query, document, domain, source (negatives), read by memory map."""
+"""Training pairs on disk: a memory-mapped Arrow stream with id, query, document, domain, source and negatives."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from repro.storage.files import whole_file
 ROWS_PER_BATCH = 65_536
 ROWS_PER_BLOCK = 4_096
 ROWS_APART = 512
-"""Where fewer than one row in so many is wanted, each is read without what follows it in the file."""
+"""If fewer than one row in so many is requested, read-ahead of the file is disabled."""
 MOST_LETTERS = 2**28
-"""Of the texts of one batch: UTF-8 takes at most four bytes for each, and a column of Arrow's texts holds 2 GiB."""
+"""Limit of characters per batch. UTF-8 needs up to four bytes each, and a text column of Arrow holds 2 GiB."""
 TEXT_COLUMNS = ("id", "query", "document", "domain", "source")
 
 Side = Literal["query", "document"]
@@ -30,7 +30,7 @@ Indices = Sequence[int] | np.ndarray
 
 
 class Row(NamedTuple):
-    """One training pair; `id` is stable over runs and machines, `domain` is what batches never mix."""
+    """One training pair. `id` is stable across runs and machines. Batches never mix domains."""
 
     id: str
     query: str
@@ -41,10 +41,10 @@ class Row(NamedTuple):
 
 
 class Pairs:
-    """Read-only view of training pairs; texts stay on disk until they are asked for."""
+    """Read-only view of training pairs. Texts are read from disk on request."""
 
     def __init__(self, table: pa.Table, rows: np.ndarray | None = None, mapped: mmap.mmap | None = None) -> None:
-        """Views `table`, or only its `rows` (int64 indices, in that order); `mapped` is the file it lies in."""
+        """View `table`, or only its `rows` (int64 indices) in this order. `mapped` is the memory map of its file."""
         self._table = table
         self._rows = rows
         self._mapped = mapped
@@ -55,11 +55,11 @@ class Pairs:
         return self._table.num_rows if self._rows is None else len(self._rows)
 
     def texts(self, side: Side, indices: Indices) -> list[str]:
-        """Return the queries or the documents of the pairs at `indices`, in that order."""
+        """Return the queries or the documents of the pairs at `indices`, in this order."""
         return self._gather(side, indices)
 
     def blocks(self, side: Side, size: int = ROWS_PER_BATCH) -> Iterator[list[str]]:
-        """Return all texts of a side in order, a block at a time; memory holds one block."""
+        """Yield all texts of a side in order, block by block. Memory holds one block."""
         for start in range(0, len(self), size):
             yield self.texts(side, np.arange(start, min(start + size, len(self))))
             self.give_back()
@@ -71,29 +71,29 @@ class Pairs:
         return lengths if self._rows is None else lengths[self._rows]
 
     def give_back(self) -> None:
-        """Let go of the pages of the file that were looked at: they count as memory of this process until then."""
+        """Release the memory-mapped pages that were read. Until then they count as memory of this process."""
         if self._mapped is not None:
             self._mapped.madvise(mmap.MADV_DONTNEED)
         give_back(self._rows)
 
     def ids(self, indices: Indices | None = None) -> list[str]:
-        """Return the stable ids of the pairs at `indices` (all of them when None)."""
+        """Return the stable ids of the pairs at `indices`, or of all pairs."""
         return self._gather("id", range(len(self)) if indices is None else indices)
 
     def negatives(self, indices: Indices) -> list[list[str]]:
-        """Return each pair's hard negatives, best first; empty lists for pairs that were written without."""
+        """Return the hard negatives of each pair, best first. Empty lists if the file has none."""
         if "negatives" not in self._table.column_names:
             return [[] for _ in indices]
         return self._gather("negatives", indices)
 
     def take(self, indices: Indices) -> Pairs:
-        """Return a view of these pairs only; nothing is copied."""
+        """Return a view of these pairs without copying."""
         chosen = self._to_rows(indices)
         return Pairs(self._table, chosen, self._mapped)
 
     @property
     def domain_names(self) -> tuple[str, ...]:
-        """Name of the domains of the whole file, sorted; a view keeps the file's codes."""
+        """Sorted names of the domains of the whole file. A view keeps the codes of the file."""
         return self._encode_names("domain")[1]
 
     @property
@@ -103,7 +103,7 @@ class Pairs:
 
     @property
     def source_names(self) -> tuple[str, ...]:
-        """Name of the sources of the whole file, sorted."""
+        """Sorted names of the sources of the whole file."""
         return self._encode_names("source")[1]
 
     @property
@@ -136,9 +136,10 @@ class Pairs:
 
     @contextmanager
     def _read_as_they_lie(self, rows: np.ndarray) -> Iterator[None]:
-        """Say, of rows far apart, that they are: a file that memory does not hold is else read whole for a few of them.
+        """Disable read-ahead while rows far apart are read. Otherwise a few rows would load the whole file.
 
-        Of 400 000 rows in 274 MiB, 400 then take 3 MiB instead of all, in half the time; 40 000 would take 15 times it.
+        Measured with 400,000 rows in 274 MiB: reading 400 of them loads 3 MiB instead of everything, in half the time.
+        For 40,000 of them it would be 15 times slower.
         """
         if self._mapped is None or not len(rows) or int(rows.max()) - int(rows.min()) < ROWS_APART * len(rows):
             yield
@@ -150,7 +151,7 @@ class Pairs:
             self._mapped.madvise(mmap.MADV_NORMAL)
 
     def _taken(self, column: str, rows: np.ndarray) -> list:
-        # Chunk by chunk: taking from a chunked string column at once would copy all of it first.
+        # `take` on a chunked string column would copy the whole column first
         chunk_of = np.searchsorted(self._chunk_starts, rows, side="right") - 1
         values: list = [None] * len(rows)
         for number in np.unique(chunk_of):
@@ -163,7 +164,7 @@ class Pairs:
 
 
 class TextColumn:
-    """The queries or the documents of pairs, as texts that lie on disk and are read by their numbers."""
+    """The queries or the documents of pairs as a column of texts, which are read from disk by row."""
 
     def __init__(self, pairs: Pairs, side: Side) -> None:
         self._pairs, self._side = pairs, side
@@ -176,21 +177,29 @@ class TextColumn:
         return self._pairs.texts(self._side, rows)
 
     def text_lengths(self) -> np.ndarray:
-        """Return the number of characters of each, int32 (N,)."""
+        """Return the number of characters of each text, int32 (N,)."""
         return self._pairs.text_lengths(self._side)
 
     def give_back(self) -> None:
-        """Let go of the pages that were looked at."""
+        """Release the memory-mapped pages that were read."""
         self._pairs.give_back()
 
 
 def write_pairs(
     path: Path, rows: Iterable[Row], *, rows_per_batch: int = ROWS_PER_BATCH, with_negatives: bool | None = None
 ) -> int:
-    """Write rows as an Arrow stream (what `datasets.Dataset.from_file` opens), by rename; return their number.
+    """Write rows atomically as an Arrow stream, which `datasets.Dataset.from_file` can open. Return their number.
 
-    There is a column `negatives` as `with_negatives` says, else when the first row has some. Memory holds one batch:
-    `rows_per_batch` rows, or fewer that are long.
+    Memory holds one batch: `rows_per_batch` rows, or fewer if they are long.
+
+    Args:
+        path: Target file.
+        rows: At least one row.
+        rows_per_batch: Rows per record batch.
+        with_negatives: Whether there is a column `negatives`. Default: if the first row has some.
+
+    Raises:
+        ValueError: if there are no rows.
     """
     iterator = iter(rows)
     first = next(iterator, None)
@@ -198,25 +207,27 @@ def write_pairs(
         raise ValueError(f"no pairs to write to {path}: a training file needs at least one")
     schema = _schema(bool(first.negatives) if with_negatives is None else with_negatives)
     every = itertools.chain([first], iterator)
+    # small blocks: rows become columns long before a batch of 65,536 rows is complete
     blocks = iter(lambda: list(itertools.islice(every, min(rows_per_batch, ROWS_PER_BLOCK))), [])
     columns = ({name: [getattr(row, name) for row in block] for name in schema.names} for block in blocks)
     return _write(path, schema, columns, rows_per_batch)
 
 
 def write_columns(path: Path, blocks: Iterable[Mapping[str, Sequence[Any]]]) -> int:
-    """Write what `write_pairs` would, with negatives, from blocks of rows that stand column by column; not one is 0."""
+    """Write pairs with negatives from blocks of columns, as `write_pairs` from rows. Return their number, also 0."""
     return _write(path, _schema(with_negatives=True), blocks, ROWS_PER_BATCH)
 
 
 def read_pairs(path: Path) -> Pairs:
-    """Open a file of `write_pairs` (or any Arrow stream with its columns); ValueError when it is something else."""
+    """Open a file of `write_pairs`, or any Arrow stream with its columns. ValueError for anything else."""
     if not path.is_file():
         raise ValueError(f"no training pairs at {path}: the file is made by `repro data`")
     try:
         with path.open("rb") as file:
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         table = pa.ipc.open_stream(pa.py_buffer(mapped)).read_all()
-    except ValueError as error:  # Arrow's own complaints are such, and that of mapping an empty file
+    # raised by Arrow for invalid content, and by mmap for an empty file
+    except ValueError as error:
         raise ValueError(f"{path} is not an Arrow stream of pairs ({error}): delete it and build it again") from error
     missing = [name for name in TEXT_COLUMNS if name not in table.column_names]
     if missing:
@@ -243,9 +254,9 @@ def _write(path: Path, schema: pa.Schema, blocks: Iterable[Mapping[str, Sequence
 def _batches(
     schema: pa.Schema, blocks: Iterable[Mapping[str, Sequence[Any]]], rows_per_batch: int
 ) -> Iterator[pa.RecordBatch]:
-    """Return the rows of all blocks in batches of equal length but for the last, whatever the lengths of the blocks.
+    """Yield the rows of all blocks in record batches of equal length. The last one may be shorter.
 
-    Where so many rows would have more than `MOST_LETTERS`, a batch has those that have not, or one row.
+    A batch with more than `MOST_LETTERS` characters is shortened, but has at least one row.
     """
     waiting: dict[str, list] = {name: [] for name in schema.names}
     lengths: list[int] = []
@@ -272,7 +283,7 @@ def _batches(
 
 
 def _lengths(block: Mapping[str, Sequence[Any]]) -> list[int]:
-    """Return how many letters the texts of each row have, its negatives among them."""
+    """Return the number of characters of each row, including its negatives."""
     plain = sum(np.fromiter(map(len, block[name]), np.int64, len(block[name])) for name in TEXT_COLUMNS)
     negatives = block.get("negatives") or ()
     more = [sum(map(len, texts or ())) for texts in negatives] or 0
@@ -280,15 +291,17 @@ def _lengths(block: Mapping[str, Sequence[Any]]) -> list[int]:
 
 
 def _count_fitting_rows(lengths: Sequence[int]) -> int:
-    """Return how many of the first rows, of so many letters each, fit into a batch; one does in any case."""
+    """Return how many of the first rows, given their numbers of characters, fit into a batch. At least one."""
     return max(1, int(np.searchsorted(np.cumsum(lengths), MOST_LETTERS, side="right")))
 
 
 def _encode(column: pa.ChunkedArray) -> tuple[np.ndarray, tuple[str, ...]]:
     names = pc.unique(column)
-    known = names.take(pc.sort_indices(names))  # of bytes, as Python sorts text; `pa.array` of a list imports pandas
+    # sorted as UTF-8 bytes, which is Python's order (`pa.array` of a sorted list would import pandas)
+    known = names.take(pc.sort_indices(names))
     codes, start = np.empty(len(column), np.int32), 0
-    for chunk in column.chunks:  # all at once, numbers and their copy would lie side by side
+    # per chunk, because a call for the whole column needs memory for two copies of the codes
+    for chunk in column.chunks:
         codes[start : start + len(chunk)] = pc.index_in(chunk, value_set=known)
         start += len(chunk)
     return codes, tuple(known.to_pylist())

@@ -1,8 +1,9 @@
-"""A corpus with planted topics and noise words that differ by domain: only a domain's other documents tell which.
+"""A synthetic corpus in which only the other documents of a domain reveal which words are noise.
 
-Every domain draws a set of noise words from one vocabulary; the topics of the same domain use the other words. A
-document is some words of its topic shuffled among noise words, its query is a part of the same topic words among noise
-words drawn afresh. A word that is noise here is signal elsewhere: no model of one text alone can weigh it right.
+Each domain draws a set of noise words from one vocabulary. The topics of the domain use the other words. A document
+consists of words of its topic, shuffled among noise words. Its query has some of the same topic words among other
+random noise words. Noise in one domain is signal in another, so a model that reads a single text cannot weight words
+correctly.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from repro.seeds import generator_for
 
 @dataclass(frozen=True)
 class PlantedText:
-    """How a planted text is made; counts are words, and each word is one WordPiece token."""
+    """Parameters of planted texts. All counts are words, and each word is one WordPiece token."""
 
     num_vocabulary_words: int = 200
     num_noise_words: int = 32
@@ -54,7 +55,7 @@ SMALL_TEXT = PlantedText(
     topic_words_per_query=3,
     noise_words_per_query=6,
 )
-"""So few words that vectors of width 64 keep them apart: a model may learn what context is for in a few minutes."""
+"""A vocabulary small enough for vectors of width 64. A model can learn to use its context in a few minutes."""
 
 TEXTS = {"wide": PlantedText(), "small": SMALL_TEXT}
 
@@ -69,7 +70,7 @@ class PlantedDomain:
     documents: tuple[str, ...]
 
 
-def build_planted(
+def build_planted_corpus(
     folder: Path,
     *,
     num_domains: int,
@@ -78,9 +79,9 @@ def build_planted(
     num_heldout_domains: int = 8,
     text: PlantedText = PlantedText(),
 ) -> None:
-    """Write train.arrow over `num_domains` domains; suites/planted and suites/planted-validation over further ones.
+    """Write train.arrow with `num_domains` domains, and suites/planted and suites/planted-validation with others.
 
-    Each held-out domain is one dataset of `pairs_per_domain` queries and as many documents.
+    Each held-out domain is one dataset with `pairs_per_domain` queries and documents.
     """
     words = list_vocabulary_words(text.num_vocabulary_words, seed)
     write_pairs(folder / "train.arrow", _train_rows(words, text, num_domains, pairs_per_domain, seed))
@@ -93,7 +94,7 @@ def build_planted(
 
 
 def make_domain(name: str, words: np.ndarray, text: PlantedText, *, num_pairs: int, seed: int) -> PlantedDomain:
-    """Make the domain `name`: a pure function of its arguments."""
+    """Generate the domain `name`. The result depends on the arguments only."""
     rng = generator_for(seed, "planted domain", name)
     shuffled = rng.permutation(words)
     noise, signal = shuffled[: text.num_noise_words], shuffled[text.num_noise_words :]
@@ -101,13 +102,14 @@ def make_domain(name: str, words: np.ndarray, text: PlantedText, *, num_pairs: i
     queries, documents = [], []
     for number in range(num_pairs):
         chosen = rng.choice(topics[number % text.num_topics], text.topic_words_per_document, replace=False)
+        # Query and document share topic words, and draw their noise words independently.
         documents.append(_mix(rng, chosen, noise, text.noise_words_per_document))
         queries.append(_mix(rng, chosen[: text.topic_words_per_query], noise, text.noise_words_per_query))
     return PlantedDomain(name, frozenset(noise.tolist()), tuple(queries), tuple(documents))
 
 
 def list_vocabulary_words(num_words: int, seed: int) -> np.ndarray:
-    """Draw `num_words` lower-case words that are one token each for MiniLM's WordPiece; sorted."""
+    """Draw `num_words` lower-case words that are single tokens of MiniLM's WordPiece. Return them sorted."""
     lines = (get_minilm_folder() / "vocab.txt").read_text(encoding="utf-8").split("\n")
     candidates = sorted(
         word for word in lines if word.isascii() and word.isalpha() and word.islower() and 3 <= len(word) <= 9

@@ -1,4 +1,4 @@
-"""All prompts, each written once: what stands before a query or a document, in training, evaluation and use alike."""
+"""Prompts: the text in front of queries and documents, the same in training, evaluation and use."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ from typing import NamedTuple
 
 
 class Prompts(NamedTuple):
-    """The two strings of one row of the table."""
+    """The prompts of queries and of documents."""
 
     query: str
     document: str
 
 
-SEARCH = Prompts("search_query: ", "search_document: ")  # appendix "Task prefixes"
+# appendix "Task prefixes"
+SEARCH = Prompts("search_query: ", "search_document: ")
 CLUSTERING = Prompts("clustering: ", "clustering: ")
 CLASSIFICATION = Prompts("classification: ", "classification: ")
 PROMPTS: Mapping[str, Prompts] = MappingProxyType({"none": Prompts("", ""), "task": SEARCH})
 
 
-def prompt_for(name: str, role: str) -> str:
-    """Return the string put in front of a text; `role` is "query" or "document". ValueError names what is unknown."""
+def get_prompt(name: str, role: str) -> str:
+    """Return the prompt of a role, "query" or "document". ValueError if the name or the role is unknown."""
     if name not in PROMPTS:
         raise ValueError(f"unknown prompts {name!r}; choose one of {list(PROMPTS)}")
     if role not in Prompts._fields:
@@ -30,6 +31,6 @@ def prompt_for(name: str, role: str) -> str:
 
 
 def with_prompt(texts: Sequence[str], name: str, role: str) -> list[str]:
-    """Return the texts with their prompt in front, ready for the tokenizer."""
-    prompt = prompt_for(name, role)
+    """Return the texts with their prompt in front, as input of the tokenizer."""
+    prompt = get_prompt(name, role)
     return [prompt + text for text in texts]

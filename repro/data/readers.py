@@ -1,8 +1,8 @@
-"""Pairs in other people's files, one at a time: jsonl, csv, tsv, parquet by column name, BEIR folders, archives.
+"""Read pairs from users' files: jsonl, csv, tsv and parquet by column name, BEIR folders, and archives.
 
-Nothing is held in memory but a line or a batch of rows (for a BEIR folder: its judged texts). Every complaint names the
-file, the line, what was found and what is accepted. A row without a query or document, or with one that is no text, is
-given with what is wrong with it; a file that is mostly such rows is refused. No pickle is read.
+Memory holds one line or one batch of rows, and for a BEIR folder its judged texts. Errors name the file, the line, the
+wrong value and the accepted ones. A row without query or document is returned with a flaw. A file with mostly such rows
+is rejected. Pickles are never read.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 
 from repro.data.beir import DOCUMENT, QUERY, read_qrels, read_texts
 from repro.data.columns import SIDES, Columns, Layout, describe_columns, detect_layout, layout_of_row
-from repro.data.folders import ARCHIVES, ENDINGS, entries, files_read, is_beir, list_splits, match_ending
+from repro.data.folders import ARCHIVES, ENDINGS, is_beir, list_entries, list_files_to_read, list_splits, match_ending
 from repro.data.lines import MAX_LINE_BYTES, convert_hint, list_json_rows
 from repro.text import short
 
@@ -36,51 +36,63 @@ ROWS_PER_READ = 8_192
 MOST_LAYOUTS = 256
 WHOLE_NUMBER = re.compile(r"^([+-]?\d+)\.0+$")
 LOW_LABEL = "low_label"
-"""The count of rows whose label is below the threshold: they are no pairs."""
+"""Key of the count of rows whose label is below the threshold. They are no pairs."""
 MOST_UNPACKED_BYTES = 64 * 2**30
-"""Of one archive; the largest collection of BEIR has a quarter of it."""
+"""Limit of one archive. The largest collection of BEIR has a quarter of it."""
 
 
 class Found(NamedTuple):
-    """One pair as it stood in a file; `place` is what an error would name."""
+    """One row of a file.
+
+    Attributes:
+        query: The query, empty if the row has a flaw.
+        document: The document, the first one if there are several positives.
+        negatives: The hard negatives.
+        domain: The domain, or "".
+        place: File and line, for errors.
+        num_more_positives: Number of further positives, which are not used.
+        flaw: Why the row is no pair, or "".
+        label: The label, or NaN if there is none.
+        dropped: Key of the count of dropped rows to which this one belongs, or "".
+    """
 
     query: str
     document: str
     negatives: tuple[str, ...]
     domain: str
     place: str
-    num_more_positives: int = 0  # of several positives the first is taken
-    flaw: str = ""  # why the row is no pair: then its texts are empty
-    label: float = math.nan  # NaN: the row has none
-    dropped: str = ""  # the count under which a row of low or missing label is left out
+    num_more_positives: int = 0
+    flaw: str = ""
+    label: float = math.nan
+    dropped: str = ""
 
 
 Taken = dict[str, str]
-"""In words, from which columns the parts of pairs were taken; and the first place where they were taken so."""
+"""Descriptions of the columns that were used, each with the first place of its use."""
 
 
 def read_foreign(
     source: Path, columns: Columns | None = None, taken: Taken | None = None, *, skip_bad: bool = False
 ) -> Iterator[Found]:
-    """Return the pairs of a file, of a BEIR folder, or of all files of a folder in the order of their names.
+    """Yield the pairs of a file, of a BEIR folder, or of all files of a folder in the order of their names.
 
     Args:
         source: A file, a folder of files or a BEIR folder.
         columns: The names of the columns.
-        taken: Filled with which columns were taken, at most `MOST_LAYOUTS` ways. A BEIR folder has none.
-        skip_bad: Malformed rows of jsonl, csv and tsv are returned with a flaw, however many they are.
+        taken: Filled with the used columns, in at most `MOST_LAYOUTS` variants. A BEIR folder has none.
+        skip_bad: Return malformed rows of jsonl, csv and tsv with a flaw, regardless of their number.
     """
     columns, taken = columns or Columns(), {} if taken is None else taken
     if is_beir(source):
         yield from _read_beir(source)
         return
-    for path in pair_paths(source):
+    for path in list_pair_paths(source):
         yield from _READERS[match_ending(path)](path, columns, taken, skip_bad)
 
 
-def pair_paths(source: Path) -> list[Path]:
-    """Return the files of pairs that are read of a file or a folder; ValueError for one that cannot be read."""
-    if not (files := files_read(source)):
+def list_pair_paths(source: Path) -> list[Path]:
+    """Return the files of pairs at or in `source`. Raises ValueError if one cannot be read."""
+    if not (files := list_files_to_read(source)):
         raise ValueError(f"{source} holds no file ending in {list(ENDINGS)}, and is no BEIR folder (corpus.jsonl)")
     for path in files:
         if not path.is_file():
@@ -91,9 +103,9 @@ def pair_paths(source: Path) -> list[Path]:
     return files
 
 
-def size_when_read(*sources: Path) -> int:
-    """Return about how many bytes the texts take that `read_foreign` would read; of a broken file, as it stands."""
-    return sum(_size(path) for source in sources for path in files_read(source))
+def estimate_text_size(*sources: Path) -> int:
+    """Estimate the number of bytes of the texts that `read_foreign` would read. Damaged files count with their size."""
+    return sum(_size(path) for source in sources for path in list_files_to_read(source))
 
 
 def _size(source: Path) -> int:
@@ -107,9 +119,11 @@ def _size(source: Path) -> int:
 
 
 def unpack(archive: Path, folder: Path) -> Path:
-    """Unpack a zip or tar into `folder`, which it gives.
+    """Unpack a zip or tar into `folder`. Return it, or its only sub-folder.
 
-    ValueError for unsafe members and for what is too large, with nothing written; and for a damaged or encrypted one.
+    Raises:
+        ValueError: if members are unsafe or too large, before anything is written, or if the archive is damaged or
+            encrypted.
     """
     try:
         return _unpack(archive, folder)
@@ -123,6 +137,7 @@ def _unpack(archive: Path, folder: Path) -> Path:
     if zipfile.is_zipfile(archive):
         with zipfile.ZipFile(archive) as opened:
             for info in opened.infolist():
+                # the upper 16 bits are the Unix mode
                 _check_member(archive, info.filename, is_plain=not stat.S_ISLNK(info.external_attr >> 16))
             _check_size(archive, sum(info.file_size for info in opened.infolist()), folder)
             opened.extractall(folder)
@@ -134,7 +149,7 @@ def _unpack(archive: Path, folder: Path) -> Path:
             members.extractall(folder, filter="data")
     else:
         raise ValueError(f"{archive} is neither a zip nor a tar")
-    inside = entries(folder)
+    inside = list_entries(folder)
     return inside[0] if len(inside) == 1 and inside[0].is_dir() else folder
 
 
@@ -159,7 +174,7 @@ def _note_taken(taken: Taken, columns: Columns, names: Sequence[str], layout: La
 
 
 def _is_nested(value: Any) -> bool:
-    """Whether a value is an object or a list of objects, which is no text of a pair."""
+    """Return whether a value is an object or a list of objects, so that it cannot be a text."""
     return isinstance(value, dict) or (isinstance(value, list) and any(isinstance(one, dict | list) for one in value))
 
 
@@ -178,13 +193,14 @@ def _read_jsonl(path: Path, columns: Columns, taken: Taken, skip_bad: bool = Fal
         where = f"{path}, line {number}"
         names = tuple(row)
         if names not in layouts:
-            if len(layouts) == MOST_LAYOUTS:  # a file whose every line names other columns
+            # bounds the memory for a file with different columns in every line
+            if len(layouts) == MOST_LAYOUTS:
                 layouts.clear()
             layouts[names] = layout = layout_of_row(columns, names, [name for name in names if _is_nested(row[name])])
             _note_taken(taken, columns, names, layout, where)
             unseen -= layout.chosen.keys()
             first = first or names
-        found = _found(row, layouts[names], where)
+        found = _parse_row(row, layouts[names], where)
         if found.flaw:
             flaws.note(found, count)
         yield found
@@ -196,7 +212,7 @@ def _read_jsonl(path: Path, columns: Columns, taken: Taken, skip_bad: bool = Fal
 
 @dataclass
 class Flaws:
-    """The rows of a file that are no pairs: how many, and the first of them."""
+    """Counter of the rows of a file that are no pairs. It keeps the first one for the error."""
 
     path: Path
     refuses: bool = True
@@ -204,14 +220,15 @@ class Flaws:
     first: str = ""
 
     def note(self, found: Found, num_rows: int) -> None:
-        """Count one, the last of so many rows; ValueError when a whole block from the first row on is no pair."""
+        """Count the last of `num_rows` rows. Raises ValueError if the first `ROWS_PER_READ` rows all have flaws."""
         self.num += 1
         self.first = self.first or f"{found.place.removeprefix(f'{self.path}, ')}: {found.flaw}"
+        # fail early: a file of the wrong kind may have millions of rows
         if self.num == num_rows == ROWS_PER_READ:
             self.check(num_rows)
 
     def check(self, num_rows: int) -> None:
-        """ValueError when more than half of the rows are no pairs."""
+        """Raise ValueError if more than half of the rows are no pairs."""
         if self.refuses and 2 * self.num > num_rows:
             raise ValueError(f"{self.path}: {self.num} of {num_rows} rows are no pairs; the first is {self.first}")
 
@@ -225,17 +242,17 @@ class _Semicolons(csv.excel):
 
 
 def _dialect(path: Path, header: str) -> type[csv.Dialect]:
-    """Return how a table is written, by its first line: a .csv without a comma there may have semicolons."""
+    """Detect the dialect of a table by its header. A .csv without a comma in it may be separated by semicolons."""
     if match_ending(path) == ".csv":
         bare = re.sub(r'"[^"]*"', "", header)
         return _Semicolons if ";" in bare and "," not in bare else csv.excel
-    # a .tsv as MS MARCO's and others' dumps has no quotes, a stray one is a letter; unless its header is quoted
+    # Quotes in a .tsv, such as the dumps of MS MARCO, are ordinary characters unless the header is quoted.
     return csv.excel_tab if header.startswith('"') else _Bare
 
 
 def _read_table(path: Path, columns: Columns, taken: Taken, skip_bad: bool = False) -> Iterator[Found]:
     csv.field_size_limit(MAX_LINE_BYTES)
-    # bytes that are not UTF-8 become surrogates, by which the row is known
+    # bytes that are not UTF-8 become surrogates, which identify the malformed row
     errors = "surrogateescape" if skip_bad else "strict"
     try:
         with path.open(encoding="utf-8-sig", newline="", errors=errors) as file:
@@ -259,7 +276,7 @@ def _read_table(path: Path, columns: Columns, taken: Taken, skip_bad: bool = Fal
                     yield Found("", "", (), "", f"{path}, line {reader.line_num}", flaw=why)
                     continue
                 if cells:
-                    yield _found(cells, layout, f"{path}, line {reader.line_num}")
+                    yield _parse_row(cells, layout, f"{path}, line {reader.line_num}")
     except csv.Error as error:
         raise ValueError(f"{path}, line {reader.line_num}: {_csv_reason(path, error)}") from error
     except UnicodeDecodeError as error:
@@ -267,7 +284,7 @@ def _read_table(path: Path, columns: Columns, taken: Taken, skip_bad: bool = Fal
 
 
 def _check_cells(cells: Sequence[str], header: Sequence[str], *, is_bare: bool) -> None:
-    """ValueError for a row of another width than the header, or with bytes that are not UTF-8; empty rows pass."""
+    """Raise ValueError if a row has another number of cells than the header, or is not UTF-8. Empty rows are valid."""
     if cells and len(cells) != len(header):
         hint = " (in a .tsv whose header is not quoted, quotes are letters: quote all, or save as .csv)" * is_bare
         raise ValueError(f"{len(cells)} cell{'s' * (len(cells) != 1)}, the header has {len(header)}{hint}")
@@ -276,7 +293,7 @@ def _check_cells(cells: Sequence[str], header: Sequence[str], *, is_bare: bool) 
 
 
 def _csv_reason(path: Path, error: csv.Error) -> str:
-    """Return why a csv is malformed; with the command that doubles the quotes of one that escapes them."""
+    """Return why a csv is malformed. If its quotes are escaped by backslashes, add the command that converts it."""
     with path.open("rb") as file:
         escapes = any(b'\\"' in line for line in iter(lambda: file.readline(MAX_LINE_BYTES), b""))
     if not escapes:
@@ -291,7 +308,7 @@ def _csv_reason(path: Path, error: csv.Error) -> str:
 
 
 def _format_first_bad_line(path: Path) -> int:
-    """Return the number of the first line that is not UTF-8; the reader itself decodes a block at a time."""
+    """Return the number of the first line that is not UTF-8. The csv reader decodes blocks, so it does not know it."""
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
             try:
@@ -303,7 +320,8 @@ def _format_first_bad_line(path: Path) -> int:
 
 def _read_parquet(path: Path, columns: Columns, taken: Taken, skip_bad: bool = False) -> Iterator[Found]:
     try:
-        file = pq.ParquetFile(path, pre_buffer=False)  # or it keeps every byte that it has read
+        # with pre_buffer it would hold everything that it has read in memory
+        file = pq.ParquetFile(path, pre_buffer=False)
         schema = file.schema_arrow
         nested = [one.name for one in schema if _holds_objects(one.type)]
         layout = detect_layout(columns, schema.names, str(path), nested)
@@ -314,7 +332,7 @@ def _read_parquet(path: Path, columns: Columns, taken: Taken, skip_bad: bool = F
             by_place = layout.by_place(batch.schema.names)
             columns_of_batch = [column.to_pylist() for column in batch.columns]
             for number, values in enumerate(zip(*columns_of_batch, strict=True), num_before + 1):
-                found = _found(values, by_place, f"{words}{number}")
+                found = _parse_row(values, by_place, f"{words}{number}")
                 if found.flaw:
                     flaws.note(found, number)
                 yield found
@@ -355,8 +373,8 @@ def _read_beir(folder: Path) -> Iterator[Found]:
         yield Found(queries[query], documents[document], (), "", f"{path}, line {number}")
 
 
-def _found(row: Any, layout: Layout, where: str) -> Found:
-    """Return the pair of a row, a mapping or a sequence as the layout has it; one with a flaw where it is none."""
+def _parse_row(row: Any, layout: Layout, where: str) -> Found:
+    """Return the pair of a row, which is a mapping or a sequence as in the layout. It may have a flaw."""
     chosen, numbered, flaw = layout
     if flaw:
         return Found("", "", (), "", where, flaw=flaw)
@@ -375,10 +393,10 @@ def _found(row: Any, layout: Layout, where: str) -> Found:
 
 
 def get_domain_name(value: Any) -> str:
-    """Return the one name of a domain, which may be a number: 1, 1.0, "1" and "1.0" are one domain, "1".
+    """Return the name of a domain. The numbers and texts 1, 1.0, "1" and "1.0" are the same domain "1".
 
-    A column of whole numbers becomes one of floats in every table that has a gap, so the form of a number in one file
-    says nothing. "" for a missing value, in tables NaN.
+    Tables with missing values store whole numbers as floats, so the form of a number must not matter. A missing value
+    or NaN gives "".
     """
     if value is None or value != value:
         return ""
@@ -391,7 +409,7 @@ def get_domain_name(value: Any) -> str:
 
 
 def parse_label(value: Any) -> float:
-    """Return a label as a number, NaN for a missing one; ValueError for other words than true, false and numbers."""
+    """Convert a label to a number. A missing one is NaN. Raises ValueError unless it is a number, true or false."""
     if value is None or value == "":
         return math.nan
     text = value.strip().casefold() if isinstance(value, str) else value
@@ -403,18 +421,18 @@ def parse_label(value: Any) -> float:
         return label
     except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(
-            f"the label is {short(repr(value))}, expected a number, true or false: --label COLUMN names another "
-            "column, --no-labels takes every row as a pair"
+            f"the label is {short(repr(value))}, expected a number, true or false: name another column with --label "
+            "COLUMN, or use every row as a pair with --no-labels"
         ) from error
 
 
 def _first(value: Any) -> str:
-    """Return the text, or the first of several that is not missing; "" for a missing one."""
+    """Return the text, or the first of several that is not empty. "" if there is none."""
     return value if type(value) is str else next(filter(None, _texts(value)), "")
 
 
 def _texts(value: Any) -> list[str]:
-    """Return a text, or each of a list of them; nothing for a missing value, and "" for one within a list."""
+    """Return one text or a list of texts as a list. A missing value gives an empty list, and "" within a list."""
     if value is None or value == "" or value != value:
         return []
     values = ["" if one is None or one != one else one for one in value] if isinstance(value, list) else [value]

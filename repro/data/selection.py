@@ -1,4 +1,4 @@
-"""Chooses a part of the training pairs so that large domains do not crowd out the others."""
+"""Sampling of training pairs such that large domains do not dominate."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ LARGEST_LOT = 256
 
 
 def select_pairs(pairs: Pairs, num_pairs: int, seed: int, *, alpha: float = 0.5, lot: int = LARGEST_LOT) -> np.ndarray:
-    """Return the sorted indices (int64) of `num_pairs` pairs, or of all when there are no more than that.
+    """Return the sorted indices (int64) of `num_pairs` pairs, or of all pairs if there are fewer.
 
-    Pairs are given out in lots, so that a batch of one domain, of `lot` pairs or a divisor of it, is filled: a domain
-    of fewer pairs gets none. A domain of n lots gets a share proportional to n^alpha, never more than n (GTE §3.4,
-    eq. 4): alpha 1 keeps the proportions, alpha 0 gives every domain the same. Within a domain the choice is
-    uniform. While lots of this size cannot make up `num_pairs`, they are halved.
+    Pairs are selected in lots, so that each domain fills batches of `lot` pairs or a divisor of it. Domains with fewer
+    pairs are dropped. A domain of n lots gets a share proportional to n^alpha, and at most n lots (GTE §3.4, eq. 4).
+    With alpha = 1 the proportions stay the same, with alpha = 0 all domains get the same share. Within a domain the
+    choice is uniform. The lot is halved until lots of this size add up to `num_pairs`.
     """
     if num_pairs < 1:
         raise ValueError(f"num_pairs is {num_pairs}: it must be at least 1, or None in a run for all pairs")
@@ -38,10 +38,11 @@ def select_pairs(pairs: Pairs, num_pairs: int, seed: int, *, alpha: float = 0.5,
 
 
 def shares(sizes: np.ndarray, total: int, alpha: float) -> np.ndarray:
-    """Split `total` over domains in proportion to size^alpha, none above its size; integers that add up exactly."""
+    """Split `total` over domains in proportion to size^alpha, but at most the size. Return integers with this sum."""
     assert total <= sizes.sum(), "a share cannot be larger than its domain"
     weights = np.where(sizes > 0, sizes.astype(np.float64) ** alpha, 0.0)
     low, high = 0.0, float((sizes / np.maximum(weights, 1.0)).max())
+    # bisection for the factor whose capped shares add up to the total
     for _ in range(100):
         middle = (low + high) / 2
         low, high = (low, middle) if np.minimum(sizes, middle * weights).sum() > total else (middle, high)
@@ -55,7 +56,7 @@ def shares(sizes: np.ndarray, total: int, alpha: float) -> np.ndarray:
 
 
 def select_source_rows(pairs: Pairs, sources: str | None) -> np.ndarray:
-    """Return the rows of sources named as "a+b", int64, or all rows; ValueError lists the sources there are."""
+    """Return the rows of sources given as "a+b", int64 (N,). None selects all rows. ValueError for unknown sources."""
     if sources is None:
         return np.arange(len(pairs))
     unknown = sorted(set(sources.split("+")) - set(pairs.source_names))

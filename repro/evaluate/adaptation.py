@@ -47,6 +47,7 @@ class Moments:
             )
         mean_H = np.asarray(np.mean(vectors_NH, axis=0, dtype=np.float64))
         covariance_HH = np.zeros((width, width))
+        # Subtract the mean first. The difference E[x²] − mean² would lose digits.
         for start in range(0, count, BLOCK):
             centred_BH = vectors_NH[start : start + BLOCK].astype(np.float64) - mean_H
             covariance_HH += centred_BH.T @ centred_BH
@@ -69,7 +70,7 @@ class AffineMap:
         return mapped_NH
 
 
-def whitening(moments: Moments, shrinkage: float) -> AffineMap:
+def make_whitening_map(moments: Moments, shrinkage: float) -> AffineMap:
     """Return m and W = C^(−1/2) of a corpus, with C = (1 − s) Cov + s (trace Cov / H) I.
 
     Su et al. 2021 (arXiv 2103.15316, algorithm 1) and Huang et al. 2021 (arXiv 2104.01767) whiten without shrinkage,
@@ -98,7 +99,7 @@ def whitening(moments: Moments, shrinkage: float) -> AffineMap:
     return AffineMap(moments.mean_H, (directions_HH / np.sqrt(shrunk_H)) @ directions_HH.T)
 
 
-def centring(moments: Moments) -> AffineMap:
+def make_centring_map(moments: Moments) -> AffineMap:
     """Return the map that subtracts the mean of the corpus (Mu & Viswanath 2018, algorithm 1, step 1)."""
     return AffineMap(moments.mean_H, np.eye(len(moments.mean_H)))
 
@@ -153,6 +154,7 @@ def subtract_hubness(queries_QH: np.ndarray, documents_DH: np.ndarray, weight: f
 
     Conneau et al. 2018 rank by 2 cos(x, y) − r(x) − r(y), which for one query is a weight of 1/2.
     """
+    # One more dimension adds the penalty to every inner product, so exact search needs no change.
     ones_Q1 = np.ones((len(queries_QH), 1), np.float32)
     penalty_D1 = (-weight * compute_hub_scores(documents_DH))[:, None].astype(np.float32)
     return np.hstack([queries_QH, ones_Q1]), np.hstack([documents_DH, penalty_D1])
@@ -175,7 +177,7 @@ def make_whitened_view(source: str, count: int | None = None) -> str:
     return f"{WHITENED}{'' if source == 'own' else f'-{source}'}{'' if count is None else count}"
 
 
-def size_warning(num_documents: int) -> str | None:
+def describe_small_sample(num_documents: int) -> str | None:
     """Return a line if a corpus is too small for its covariance to help, else None."""
     if num_documents >= FEW:
         return None

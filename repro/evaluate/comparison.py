@@ -25,7 +25,7 @@ from repro.statistics.bootstrap import paired_bootstrap, percentile_interval
 
 @dataclass(frozen=True)
 class Gap:
-    """A difference, its interval, and the resamples behind the interval, float64 (R,)."""
+    """A difference, its interval, and the resamples that give the interval, float64 (R,)."""
 
     difference: float
     low: float

@@ -37,6 +37,7 @@ def draw_context(kind: str, source: Retrieval | None, *, num_contexts: int, seed
         return Context(None, {"kind": kind})
     assert source is not None, f"the context {kind!r} needs a source corpus"
     generator = generator_for(seed, "evaluation context", source.name)
+    # A prefix of one permutation: a smaller context is part of a larger one with the same seed.
     places = generator.permutation(len(source.documents))[:num_contexts]
     ids = [source.document_ids[place] for place in places]
     digest = hashlib.sha256("\n".join(ids).encode()).hexdigest()[:16]

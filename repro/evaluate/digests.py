@@ -10,13 +10,13 @@ from typing import Any
 
 from torch import Tensor
 
-from repro.data.tokens import whole_tokenizer
+from repro.data.tokens import load_whole_tokenizer
 from repro.model.contextual import Model
 
 
 def compute_model_digest(model: Model) -> str:
     """Return twelve hex digits of the config, tokenizer and weights. The path of the tokenizer does not matter."""
-    words = whole_tokenizer(model.config.tokenizer).to_str()
+    words = load_whole_tokenizer(model.config.tokenizer).to_str()
     return compute_weights_digest(asdict(model.config) | {"tokenizer": words}, model.state_dict())
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from repro.batches.fixed_encoder import FixedEncoder, get_surrogate
 from repro.data.beir import Suite
-from repro.data.own.imported import imported_corpora
+from repro.data.own.imported import list_imported_corpora
 from repro.evaluate.collections import Collection, read_collections, search_collection, without_quirky_hits
 from repro.evaluate.retrieval import ENGLISH, UNICODE, Hits, bm25_search, write_run
 from repro.spec import Run
@@ -30,7 +30,7 @@ def get_first_stage_name(run: Run) -> str:
 
 def tokenizer_of_run(run: Run) -> str:
     """Return the BM25 tokenizer of a run: "english", as in published rows, unless the suite was imported."""
-    return UNICODE if run.suite in imported_corpora() else ENGLISH
+    return UNICODE if run.suite in list_imported_corpora() else ENGLISH
 
 
 def compute_recall(hits: Hits, judgements: Mapping[str, Mapping[str, int]]) -> float:

@@ -20,7 +20,8 @@ from repro.evaluate.retrieval import Matrix
 
 PRIOR = 8.0
 """Weight of the training text in documents. Without it, a few documents would suggest that most words never occur."""
-K1, B = 0.9, 0.4  # as in the BM25 reference
+K1, B = 0.9, 0.4
+"""Parameters of the BM25 reference (`repro.evaluate.retrieval`)."""
 MOST_TOKENS = 512
 
 Vectors = tuple[Matrix, Matrix]
@@ -74,6 +75,7 @@ def build_word_overlap(retrieval: Retrieval) -> Callable[[np.ndarray], Vectors]:
     words_W = np.unique(queries.ids)
     queries_QW, counts_DW = _count_words(queries, words_W), _count_words(documents, words_W)
     lengths_D = documents.lengths / max(1.0, float(documents.lengths.mean()))
+    # BM25's saturation tf / (tf + k1 (1 − b + b · length / mean length)), without the constant factor k1 + 1
     norms = np.repeat(K1 * (1 - B + B * lengths_D), np.diff(counts_DW.indptr))
     saturated = (counts_DW.data / (counts_DW.data + norms)).astype(np.float32)
     words = words_W[counts_DW.indices]

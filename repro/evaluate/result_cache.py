@@ -43,7 +43,7 @@ class CachedResult:
 
 
 @dataclass(frozen=True)
-class Kept:
+class ResultCache:
     """The cached results of one system. `system` holds everything that decides its scores, as plain values."""
 
     folder: Path
@@ -81,7 +81,8 @@ class Kept:
     ) -> Result:
         key = get_digest_key({"recipe": RECIPE, "system": dict(self.system), **decides}, KEY_LENGTH)
         memo = Memo(self.folder / f"{name}-{key}.json", key)
-        with suppress(KeyError, TypeError, ValueError, AttributeError):  # missing or damaged: compute it again
+        # missing or damaged: compute it again
+        with suppress(KeyError, TypeError, ValueError, AttributeError):
             return read(memo.read())
         made = make()
         memo.write(made)
@@ -107,7 +108,8 @@ class Kept:
             values = {name: np.array(one, dtype=np.float32) for name, one in stored["values"].items()}
             return CachedResult(values, stored["provenance"], stored.get("ties", ""))
         except (ValueError, KeyError, TypeError, AttributeError):
-            return None  # damaged or from another program: compute it again
+            # damaged or from another program: compute it again
+            return None
 
     def write(self, path: Path, run: Path, found: CachedResult) -> None:
         """Store a result right after its TREC run was written."""

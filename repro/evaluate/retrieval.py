@@ -39,13 +39,15 @@ QUERIES_PER_BLOCK = 128
 DOCUMENTS_PER_BLOCK = 2**18
 """Larger corpora are multiplied in parts, since their scores would take gigabytes. Results do not depend on it."""
 ROWS_AT_ONCE = 4096
-LONGEST_LINE = 65_536  # characters per line of a run
+# characters per line of a run
+LONGEST_LINE = 65_536
 UNIT = 2.0**-24
 """Relative error of one operation in float32."""
 SAME = 8 * UNIT
 """Scores of one query within this spread, relative to the lengths of its vectors, do not distinguish documents."""
 SAFE_EXPONENT = 20
-GZIP_LEVEL = 3  # files are a third larger than at the best level, but written in a fraction of the time
+# files are a third larger than at the best level, but written in a fraction of the time
+GZIP_LEVEL = 3
 MEASURES: dict[str, Any] = {
     "ndcg_at_10": ir_measures.nDCG @ 10,
     "recall_at_100": ir_measures.R @ 100,
@@ -132,6 +134,8 @@ def _search_blocks(
         for query, scores_B in enumerate(_as_dense(queries_QH @ documents_DH[part].T)):
             slack_B = np.float32(slack_Q[query]) * lengths_D[part]
             at_most_B = scores_B + slack_B
+            # An upper bound of the lowest score, and a lower bound of the highest one. If they overlap, all scores may
+            # be equal.
             low_Q[query] = min(low_Q[query], at_most_B.min())
             high_Q[query] = max(high_Q[query], (scores_B - slack_B).max())
             places_S = np.flatnonzero(at_most_B >= least_Q[query])
@@ -177,7 +181,8 @@ def rank_by_score(hits: Mapping[str, float]) -> list[tuple[str, float]]:
     ids = list(hits)
     ties = np.flatnonzero(values[:-1] == values[1:])
     if (values[:-1] >= values[1:]).all() and all(ids[place] < ids[place + 1] for place in ties):
-        return list(hits.items())  # already in the order of `search`: sorting a million hits again is expensive
+        # already in the order of `search`: sorting a million hits again is expensive
+        return list(hits.items())
     order = sorted(range(len(ids)), key=lambda place: (-values[place], ids[place]))
     return [(ids[place], hits[ids[place]]) for place in order]
 
@@ -322,7 +327,7 @@ def bm25_search(
         if candidates is not None:
             ranked_ids = sorted(set(candidates.get(query_id, ())))
             scores_D = scores_D[[place_of[document_id] for document_id in ranked_ids]]
-        hits = _rank_sorted(scores_D, ranked_ids, k)
+        hits = _rank_candidates(scores_D, ranked_ids, k)
         run[query_id] = {document_id: value for document_id, value in hits.items() if value > 0}
     return run, parameters
 
@@ -379,7 +384,8 @@ def _parse_hit(line: str) -> tuple[str, str, float]:
     if len(parts) != 6:
         raise ValueError(f"{len(parts)} columns, expected query, Q0, document, rank, score, tag")
     try:
-        if "_" in parts[4]:  # Python accepts "1_0" as a number, other programs do not
+        # Python accepts "1_0" as a number, other programs do not
+        if "_" in parts[4]:
             raise ValueError
         value = float(parts[4])
     except ValueError as error:
@@ -439,7 +445,7 @@ def _rerank(
         if len(wanted) > 1 and _is_one_score(query_H, documents_DH[places_C], lengths_D[places_C]):
             run[query_id] = {}
             continue
-        run[query_id] = _rank_sorted(_score_exactly(query_H, documents_DH, places_C), wanted, k)
+        run[query_id] = _rank_candidates(_score_exactly(query_H, documents_DH, places_C), wanted, k)
     return run
 
 
@@ -504,13 +510,14 @@ def _is_one_score(query_H: np.ndarray, documents_DH: Matrix, lengths_D: np.ndarr
 def _find_top(scores_S: np.ndarray, ranks_S: np.ndarray, k: int) -> np.ndarray:
     """Return the indices of the k best, best first, (K,). Ties go to the smaller rank."""
     if 0 < k < len(scores_S):
+        # includes all documents that tie with the k-th best, so that ids decide among them
         top_S = np.flatnonzero(scores_S >= np.partition(scores_S, -k)[-k])
         return top_S[np.lexsort((ranks_S[top_S], -scores_S[top_S]))[:k]]
     first_K: np.ndarray = np.lexsort((ranks_S, -scores_S))[:k]
     return first_K
 
 
-def _rank_sorted(scores_D: np.ndarray, sorted_ids: Sequence[str], k: int) -> dict[str, float]:
+def _rank_candidates(scores_D: np.ndarray, sorted_ids: Sequence[str], k: int) -> dict[str, float]:
     """Return the k best of documents that are sorted by id."""
     first_K = _find_top(scores_D, np.arange(len(scores_D)), k)
     return _name_scores(scores_D[first_K], [sorted_ids[place] for place in first_K])

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import numpy as np
 
 from repro.data.beir import HEADLINE, Retrieval, Suite, group_datasets
-from repro.evaluate.adaptation import DEFAULT_SHRINKAGE, AffineMap, Moments, make_whitened_view, whitening
+from repro.evaluate.adaptation import DEFAULT_SHRINKAGE, AffineMap, Moments, make_whitened_view, make_whitening_map
 from repro.evaluate.collections import Collection, describe_datasets, read_collections, without_quirky_hits
 from repro.evaluate.contexts import Context, draw_context, wrong_corpora
 from repro.evaluate.prefixes import OWN, list_rotated_views, list_views, parse_view, take_prefix
-from repro.evaluate.result_cache import CachedResult, Kept
+from repro.evaluate.result_cache import CachedResult, ResultCache
 from repro.evaluate.retrieval import UNICODE, Hits, bm25_search, find_ties, score, search, write_run
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class Evaluation:
 
 
 @dataclass(frozen=True)
-class Ended:
+class CollectionEnd:
     """The event at the end of a collection: its NDCG@10 by context, and whether every score came from the cache.
 
     `ties` holds one line per context in which ties decide scores.
@@ -97,21 +97,21 @@ class Ended:
 
     dataset: str
     scores: Mapping[str, float]
-    was_kept: bool
+    was_cached: bool
     ties: Mapping[str, str] = field(default_factory=dict)
 
 
-def ignore_event(ended: Ended) -> None:
+def ignore_event(ended: CollectionEnd) -> None:
     """Ignore the event."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Keeping:
+class EvaluationOutputs:
     """Outputs of an evaluation: TREC runs, the result cache, and a callback at the end of each collection."""
 
     runs: Path | None = None
-    kept: Kept | None = None  # requires `runs`
-    tell: Callable[[Ended], None] = ignore_event
+    kept: ResultCache | None = None  # requires `runs`
+    tell: Callable[[CollectionEnd], None] = ignore_event
 
 
 class System(Protocol):
@@ -132,7 +132,7 @@ def evaluate_setting(
     encoder: Encoder,
     suite: Suite,
     setting: Setting,
-    keeping: Keeping | None = None,
+    keeping: EvaluationOutputs | None = None,
     collections: Mapping[str, Collection] | None = None,
 ) -> Evaluation:
     """Score an encoder on a suite under each context and width. `collections` are loaded if they are not given."""
@@ -140,7 +140,7 @@ def evaluate_setting(
     needs_wrong = "wrong" in (*setting.contexts, *setting.whitened) and setting.wrong_from is None
     others = wrong_corpora(suite.datasets) if needs_wrong else {}
     system = ModelSystem(encoder, setting, read, others)
-    evaluation, found = _score_all(suite, read, setting.views, system, keeping or Keeping())
+    evaluation, found = _score_all(suite, read, setting.views, system, keeping or EvaluationOutputs())
     protocol = FULL if setting.candidates is None else RERANKED
     shown = ((dataset, one) for (view, dataset), one in found.items() if view in setting.contexts)
     drawn = [{"dataset": dataset, **one.provenance} for dataset, one in shown if one.provenance]
@@ -152,7 +152,7 @@ def evaluate_bm25(
     suite: Suite,
     *,
     folder: Path | None = None,
-    keeping: Keeping | None = None,
+    keeping: EvaluationOutputs | None = None,
     collections: Mapping[str, Collection] | None = None,
     candidates: Mapping[str, Hits] | None = None,
     tokenizer: str = UNICODE,
@@ -160,7 +160,7 @@ def evaluate_bm25(
     """Score BM25 on a suite, or on the candidates of a first stage. The provenance contains its parameters."""
     read = read_collections(suite) if collections is None else collections
     evaluation, found = _score_all(
-        suite, read, ("own",), Bm25System(candidates, tokenizer), keeping or Keeping(runs=folder)
+        suite, read, ("own",), Bm25System(candidates, tokenizer), keeping or EvaluationOutputs(runs=folder)
     )
     details = {"bm25": dict(next(iter(found.values())).provenance)} | (
         {} if candidates is None else {"protocol": RERANKED}
@@ -174,7 +174,7 @@ class ModelSystem:
 
     1. The texts of a collection are tokenised once. They are embedded once per context, for all widths.
     2. Each batch is embedded under all contexts in turn. The contexts share the first layer's projections of its tokens.
-    3. The null context is one vector, weighted by the number of slots (`Backbone.text_behind`).
+    3. The null context is one vector, weighted by the number of slots (`Backbone.encode_after`).
 
     From the first layer on every token attends to the context, so contexts can share nothing else.
     """
@@ -235,7 +235,7 @@ class ModelSystem:
         shrinkage = self.setting.shrinkage
         used = DEFAULT_SHRINKAGE if shrinkage is None else shrinkage
         try:
-            return whitening(Moments.of(documents), used)
+            return make_whitening_map(Moments.of(documents), used)
         except ValueError as error:
             raise ValueError(f"{collection.retrieval.name}, whitened by its {source} corpus: {error}") from error
 
@@ -265,12 +265,12 @@ class ModelSystem:
     def _get_vectors(
         self, collection: Collection, context: str, *, is_turned: bool
     ) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
-        """Return the vectors of `_embed`, cached for the last context. Rotated vectors replace the plain ones."""
+        """Return the vectors of `_embed_texts`, cached for the last context. Rotated vectors replace the plain ones."""
         plain = (collection.retrieval.name, context, False)
         if self._embedded[0] not in (plain, (*plain[:2], is_turned)):
             # Release the old vectors before computing new ones: there may be millions.
             self._embedded = (("", "", False), None)
-            self._embedded = (plain, self._embed(collection, context))
+            self._embedded = (plain, self._embed_texts(collection, context))
         if is_turned and self._embedded[0] == plain:
             queries, documents, provenance = self._embedded[1]
             turned = (queries @ self.setting.directions_WW, documents @ self.setting.directions_WW, provenance)
@@ -286,7 +286,7 @@ class ModelSystem:
         wanted = {document_id for hits in self.setting.candidates[retrieval.name].values() for document_id in hits}
         return [row for row in every if retrieval.document_ids[row] in wanted] or every[:1]
 
-    def _embed(self, collection: Collection, kind: str) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
+    def _embed_texts(self, collection: Collection, kind: str) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
         """Return the vectors of queries and documents under one context, and the provenance of the context."""
         retrieval, role = collection.retrieval, collection.document_role
         if (found := self._together.pop((retrieval.name, kind), None)) is not None:
@@ -351,13 +351,13 @@ def _score_all(
     collections: Mapping[str, Collection],
     contexts: Sequence[str],
     system: System,
-    keeping: Keeping,
+    keeping: EvaluationOutputs,
 ) -> tuple[Evaluation, dict[tuple[str, str], CachedResult]]:
     """Return the evaluation, and the results by context and dataset, in that order."""
     done: dict[tuple[str, str], CachedResult] = {}
     for dataset in suite.datasets:
         collection = collections[dataset.name]
-        before = {kind: _read_cached(suite.name, collection, kind, system, keeping) for kind in contexts}
+        before = {kind: _read_cache(suite.name, collection, kind, system, keeping) for kind in contexts}
         # Only contexts without a cached result are embedded.
         system.prepare(collection, [kind for kind in contexts if before[kind] is None])
         kept = [
@@ -367,7 +367,7 @@ def _score_all(
         done |= {(kind, dataset.name): found for kind, (found, _) in zip(contexts, kept, strict=True)}
         scores = {kind: float(done[kind, dataset.name].values[HEADLINE].mean()) for kind in contexts}
         ties = {kind: note for kind in contexts if (note := done[kind, dataset.name].ties)}
-        keeping.tell(Ended(dataset.name, scores, all(was_kept for _, was_kept in kept), ties))
+        keeping.tell(CollectionEnd(dataset.name, scores, all(was_cached for _, was_cached in kept), ties))
     metrics: dict[str, float] = {}
     per_query: dict[str, np.ndarray] = {}
     rows = describe_datasets(suite, collections)
@@ -375,6 +375,7 @@ def _score_all(
     for kind in contexts:
         name = get_path_name(suite.name, kind)
         values = [found[kind, dataset.name].values for dataset in suite.datasets]
+        # Each dataset counts the same in a mean, whatever its number of queries.
         for group, places in group_datasets(rows).items():
             for measure in values[places[0]]:
                 means = [float(values[place][measure].mean()) for place in places]
@@ -389,7 +390,7 @@ def _score_all(
 
 
 def _get_paths(
-    suite: str, collection: Collection, kind: str, system: System, keeping: Keeping
+    suite: str, collection: Collection, kind: str, system: System, keeping: EvaluationOutputs
 ) -> tuple[Path | None, Path | None]:
     """Return the paths of a TREC run and of its cached result, each None if it is not wanted."""
     if keeping.runs is None:
@@ -399,8 +400,8 @@ def _get_paths(
     return run, None if kept is None else kept.path(collection, kind, system.source(collection, kind))
 
 
-def _read_cached(
-    suite: str, collection: Collection, kind: str, system: System, keeping: Keeping
+def _read_cache(
+    suite: str, collection: Collection, kind: str, system: System, keeping: EvaluationOutputs
 ) -> CachedResult | None:
     """Return the cached result of a collection, or None if it has to be searched."""
     run_path, kept_path = _get_paths(suite, collection, kind, system, keeping)
@@ -409,7 +410,9 @@ def _read_cached(
     return keeping.kept.read(kept_path, run_path)
 
 
-def _score_one(suite: str, collection: Collection, kind: str, system: System, keeping: Keeping) -> CachedResult:
+def _score_one(
+    suite: str, collection: Collection, kind: str, system: System, keeping: EvaluationOutputs
+) -> CachedResult:
     """Search a collection, score the run, and cache the result."""
     run_path, kept_path = _get_paths(suite, collection, kind, system, keeping)
     run, provenance = system.search(collection, kind)

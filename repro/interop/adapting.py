@@ -4,10 +4,10 @@
 2. Their mean m and the whitening matrix W (`repro.evaluate.adaptation`) become one affine layer: a `Dense` module
    without activation, weight W and bias −W m, followed by `Normalize`.
 3. The folder holds the modules of the model and these two. It opens with sentence-transformers alone. Prompts and
-   similarity function are kept.
+   similarity function stay the same.
 
-Before that, the weights can be averaged with those of the encoder that the model was fine-tuned from (Wortsman et al.
-2022, arXiv 2109.01903). This costs some accuracy on text like the training text and gains on other text.
+Before step 1, the weights can be averaged with those of the encoder that the model was fine-tuned from (Wortsman et al.
+2022, arXiv 2109.01903). This costs some accuracy on text like the training text and improves it on other text.
 
 Shapes: N documents, H dimensions.
 """
@@ -23,7 +23,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense, Normalize
 
-from repro.evaluate.adaptation import DEFAULT_SHRINKAGE, AffineMap, Moments, size_warning, whitening
+from repro.evaluate.adaptation import DEFAULT_SHRINKAGE, AffineMap, Moments, describe_small_sample, make_whitening_map
 from repro.interop.corpus_documents import Documents, read_documents
 from repro.interop.opening import open_model
 from repro.interop.sentence_transformers_folder import as_sentence_transformer
@@ -44,15 +44,15 @@ def adapt_model(
     base_model: str | None = None,
     progress: Progress = print,
 ) -> list[str]:
-    """Write the model, whitened by the corpus, as a sentence-transformers folder. Return lines for the reader.
+    """Write the model, whitened by the corpus, as a sentence-transformers folder. Return lines to print.
 
     Args:
-        source: a run's id, a folder or a hub id.
-        corpus: a BEIR folder, a file of documents, or the name of an imported corpus or suite.
-        folder: where to write; whole or not at all.
-        shrinkage: s of the covariance; None takes `DEFAULT_SHRINKAGE`.
-        average: share of `base_model`'s weights, from 0 to 1, before the vectors are whitened.
-        base_model: the encoder that the model was fine-tuned from.
+        source: A run's id, a folder or a hub id.
+        corpus: A BEIR folder, a file of documents, or the name of an imported corpus or suite.
+        folder: Target folder. It is written completely or not at all.
+        shrinkage: Shrinkage s of the covariance. Default: `DEFAULT_SHRINKAGE`.
+        average: Share of `base_model` in the averaged weights, from 0 to 1. Default: no averaging.
+        base_model: The encoder that the model was fine-tuned from.
     """
     model = open_stock(source, progress)
     if average is not None and base_model is not None:
@@ -60,7 +60,7 @@ def adapt_model(
         progress(f"averaged the weights: {1 - average:g} of {source}, {average:g} of {base_model}")
     documents = read_documents(corpus, progress)
     progress(f"encoding {len(documents.texts)} documents")
-    fitted, used = fit_whitening(model, documents.texts, shrinkage)
+    fitted, used = fit_whitening_map(model, documents.texts, shrinkage)
     adapted = append_map(model, fitted)
     with whole_folder(folder) as part:
         adapted.save_pretrained(str(part), create_model_card=False)
@@ -68,24 +68,24 @@ def adapt_model(
             card.write_text(_card(source, documents, used, average, base_model), encoding="utf-8")
         if folder.is_dir():
             folder.rmdir()
-    warned = [line for line in (size_warning(len(documents.texts)),) if line]
+    warned = [line for line in (describe_small_sample(len(documents.texts)),) if line]
     if documents.num_collections > 1:
         warned.append(
-            f"{documents.num_collections} collections were taken as one corpus, which gave no gain when measured: "
-            "adapt to each collection by itself"
+            f"{documents.num_collections} collections were treated as one corpus, which gave no gain when measured: "
+            "adapt to each collection separately"
         )
     return [*warned, f"wrote {folder} (shrinkage {used:g}); open it with", *_how_to_open(folder), *RENEWAL]
 
 
 RENEWAL = (
     "Embed queries and all documents with this folder; vectors of the unadapted model do not match.",
-    "If the corpus grows, run `adapt` again and map all documents anew. Keep the vectors of the unadapted model: the "
+    "If the corpus grows, run `adapt` again and map all documents again. Keep the vectors of the unadapted model: the "
     "last two modules map them without encoding any text again.",
 )
 
 
 def open_stock(source: str, progress: Progress = print) -> SentenceTransformer:
-    """Return a model as one of sentence-transformers. Raises ValueError for a contextual or a truncated model."""
+    """Open a model as a SentenceTransformer. Raises ValueError for a contextual or a truncated model."""
     opened = open_model(source, progress=progress)
     if isinstance(opened.model, StockEncoder):
         found = opened.model.theirs
@@ -104,9 +104,10 @@ def open_stock(source: str, progress: Progress = print) -> SentenceTransformer:
 
 
 def average_weights(model: SentenceTransformer, base: SentenceTransformer, share: float) -> None:
-    """Replace each weight of `model` by (1 − share) of it plus `share` of the base's.
+    """Replace each weight w of `model` by (1 − share) · w + share · w_base, in place.
 
-    Raises ValueError for a share outside 0 to 1, and for models of different shapes.
+    Raises:
+        ValueError: if the share is outside 0 to 1, or if the weights of the models differ in name or shape.
     """
     if not 0.0 <= share <= 1.0:
         raise ValueError(f"--average {share}: must be from 0 to 1")
@@ -122,6 +123,7 @@ def average_weights(model: SentenceTransformer, base: SentenceTransformer, share
             f"first {unlike[0]!r}"
         )
     with torch.no_grad():
+        # integer buffers, such as position ids, cannot be interpolated
         mixed = {
             name: torch.lerp(weight, other[name].to(weight), share) if weight.is_floating_point() else weight
             for name, weight in own.items()
@@ -129,28 +131,28 @@ def average_weights(model: SentenceTransformer, base: SentenceTransformer, share
     model.load_state_dict(mixed)
 
 
-def fit_whitening(
+def fit_whitening_map(
     model: SentenceTransformer, texts: list[str], shrinkage: float | None = None
 ) -> tuple[AffineMap, float]:
-    """Return the map of these documents, and the shrinkage that was used."""
+    """Fit the whitening map to the vectors of these documents. Return it and the shrinkage that was used."""
     vectors_NH = StockEncoder(model).encode(texts, "document")
     used = DEFAULT_SHRINKAGE if shrinkage is None else shrinkage
-    return whitening(Moments.of(vectors_NH), used), used
+    return make_whitening_map(Moments.of(vectors_NH), used), used
 
 
 def append_map(model: SentenceTransformer, fitted: AffineMap) -> SentenceTransformer:
     """Return the model followed by the affine map and normalisation, with its prompts and similarity."""
     width = len(fitted.mean_H)
-    scale = np.sqrt(width) / np.linalg.norm(
-        fitted.weight_HH
-    )  # any factor is normalised away: weights near 1 round well
+    # The final normalisation cancels any scale. It is chosen so that weights are near 1, which round well.
+    scale = np.sqrt(width) / np.linalg.norm(fitted.weight_HH)
     layer = Dense(width, width, activation_function=torch.nn.Identity())
     with torch.no_grad():
         layer.linear.weight.copy_(torch.from_numpy(scale * fitted.weight_HH))
         layer.linear.bias.copy_(torch.from_numpy(-scale * (fitted.weight_HH @ fitted.mean_H)))
     modules: list[Any] = list(model)
     if model.similarity_fn_name != DOT and not isinstance(modules[-1], Normalize):
-        modules.append(Normalize())  # the map was fitted to unit vectors
+        # the map was fitted to unit vectors
+        modules.append(Normalize())
     return SentenceTransformer(
         modules=[*modules, layer, Normalize()],
         prompts={name: text for name, text in model.prompts.items() if text is not None},

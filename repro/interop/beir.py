@@ -1,7 +1,7 @@
-"""Our models in beir's own search and evaluation, on corpora and queries as its loader gives them.
+"""Adapter for the search and evaluation of the library beir, on corpora and queries from its loader.
 
-beir encodes queries before documents, so a contextual model gets its context first, drawn as `repro evaluate` draws it:
-the same seed and the same name of the collection give the same documents.
+beir encodes queries before documents, so the context of a contextual model must be set first. It is drawn as in
+`repro evaluate`: the same seed and the same name of the collection give the same documents.
 """
 
 from __future__ import annotations
@@ -19,21 +19,23 @@ from repro.model.contextual import ContextualModel, Model
 if TYPE_CHECKING:
     from beir.retrieval.evaluation import EvaluateRetrieval
 
-Corpus = Mapping[str, Mapping[str, str]]  # as beir's GenericDataLoader gives it: id to title and text
+Corpus = Mapping[str, Mapping[str, str]]
+"""A corpus from beir's GenericDataLoader: title and text by id."""
 
 
 class BeirModel:
-    """What `DenseRetrievalExactSearch` takes; vectors have unit length, so "dot" and "cos_sim" rank alike."""
+    """Encoder for `DenseRetrievalExactSearch`. Vectors have unit length, so "dot" and "cos_sim" rank alike."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
         self.document_role = "document"
 
     def set_context(self, corpus: Corpus | None, *, name: str, seed: int = 0) -> Self:
-        """Draw the context from a corpus (None: the null context); a biencoder takes and ignores it.
+        """Draw the context from a corpus. None sets the null context. A biencoder ignores it.
 
-        `name` is the collection's, the name of its folder. A wrong context is drawn from another corpus by its name.
-        Documents have the prompt that `repro evaluate` gives those of a collection of this name: Quora's are questions.
+        `name` is the name of the collection, which is that of its folder. It selects the same prompt as in
+        `repro evaluate`: documents of Quora are questions, for example. For a wrong context, give another corpus and
+        its name.
         """
         self.document_role = find_quirks(name).document_role
         if isinstance(self.model, ContextualModel):
@@ -53,7 +55,7 @@ class BeirModel:
 
 
 def beir_retriever(model: BeirModel, k_values: Sequence[int] = (10, 100)) -> EvaluateRetrieval:
-    """Return beir's own exact search around a model; its `retrieve` and `evaluate` do the rest."""
+    """Return beir's exact search with a model. Call its `retrieve` and `evaluate`."""
     from beir.retrieval.evaluation import EvaluateRetrieval
     from beir.retrieval.search.dense import DenseRetrievalExactSearch
 
@@ -66,6 +68,6 @@ def _retrieval(corpus: Corpus, name: str) -> Retrieval:
 
 
 def _text(document: Mapping[str, str]) -> str:
-    """Return title and text joined as our own reader of BEIR folders joins them."""
+    """Join title and text in the same way as our reader of BEIR folders."""
     parts = [document.get("title") or "", document.get("text") or ""]
     return " ".join(part for part in parts if part).strip()

@@ -1,4 +1,4 @@
-"""The model card of an export, told from its run and record: scores and use first, digests last."""
+"""The model card of an export, generated from its run and records."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ LIBRARIES = {"sentence-transformers": "sentence-transformers", "transformers": "
 OF_CONTEXTS = "Scores depend on the context documents: compare only scores that were made with the same ones."
 LIMITS = (
     "Trained with a replication of the recipe of *Contextual Document Embeddings* (Morris & Rush, 2025), not by its "
-    "authors; its scores are not theirs.",
-    "Texts are cut at {max_tokens} tokens; prompts are those of the row {prompts!r} of the project's table.",
+    "authors. Its scores are not theirs.",
+    "Texts are truncated to {max_tokens} tokens. Prompts are those of the row {prompts!r} of the project's table.",
     OF_CONTEXTS,
-    "The language of the training text is the only one it can be expected to work on; nothing was checked for bias.",
+    "Expect it to work only in the language of the training text. It was not checked for bias.",
 )
 
 
@@ -71,7 +71,7 @@ def make_model_card(
         f"# {name}",
         f"A {config.architecture} text encoder with vectors of {width or config.hidden_size} numbers"
         + (
-            f", the first of {config.hidden_size}: scores below are of whole vectors where they do not say."
+            f", the first of {config.hidden_size}. Scores below are those of whole vectors unless stated otherwise."
             if width
             else "."
         ),
@@ -155,19 +155,19 @@ def _digests(opened: Opened, records: Sequence[Record]) -> list[str]:
 def _scores(records: Sequence[Record]) -> str:
     if not records:
         return "Not evaluated here."
-    tables = [as_markdown(scores_with_intervals(record)) for record in records if _scored_contexts(record)]
+    tables = [as_markdown(make_interval_view(record)) for record in records if _scored_contexts(record)]
     return "\n\n".join(tables) or "Not evaluated by retrieval here."
 
 
 def _scored_contexts(record: Record) -> list[tuple[str, str]]:
-    """Return the contexts whose record has one score a query; other measures than retrieval keep other numbers."""
+    """Return the contexts with one score per query. Records of other measures than retrieval have none."""
     num_queries = sum(row["num_queries"] for row in list_suite_rows(record.provenance))
     found = list_contexts(record.metrics, record.run.suite)
     return [(name, context) for name, context in found if len(record.arrays.get(name, ())) == num_queries > 0]
 
 
-def scores_with_intervals(record: Record) -> View:
-    """Return NDCG@10 of the mean and of each collection under each context, with the middle 95 % of a bootstrap."""
+def make_interval_view(record: Record) -> View:
+    """Return a table of NDCG@10 per context: the mean and each collection, with 95 % bootstrap intervals."""
     datasets = list_suite_rows(record.provenance)
     strata_Q = np.repeat(np.arange(len(datasets)), [row["num_queries"] for row in datasets])
     columns, header = [], ["collection"]
@@ -175,6 +175,7 @@ def scores_with_intervals(record: Record) -> View:
         values_Q = record.arrays[name]
         each = [_with_interval(values_Q[strata_Q == place]) for place in range(len(datasets))]
         weights = mean_weights(datasets)
+        # parts of one dataset, such as the forums of CQADupStack, count once together
         weighted_Q = values_Q * np.array(weights)[strata_Q] if weights else values_Q
         columns.append([_with_interval(weighted_Q, strata_Q), *each])
         header += [_column(record, context), "95 %"]
@@ -189,7 +190,7 @@ def scores_with_intervals(record: Record) -> View:
 
 
 def _column(record: Record, context: str) -> str:
-    """Return the head of a column of scores: a model without context has none to name."""
+    """Return the header of a column of scores, which names the context of a contextual model."""
     if record.run.architecture == "contextual":
         return f"{context} context"
     return "NDCG@10" if context == "own" else context

@@ -1,13 +1,14 @@
 """Our contextual model as one module of a sentence-transformers model.
 
-1. `encode(texts, context=documents)` runs both stages: the context's own vectors are made once and kept. Of more
-documents than the model takes so many are drawn, with `context_seed=`.
-2. `encode(documents, without_context="first_stage")` runs the first stage alone; what it gives is taken back as
-`dataset_embeddings=`, as in the authors' releases. Its vectors keep their lengths, which the second stage reads.
-Without that word, no context is an error: first-stage vectors would pass for a text's own, and rank badly.
-3. A text's vector under a context is handed to a stock `Normalize` module, which the other two pass untouched.
+1. `encode(texts, context=documents)` runs both stages. The context vectors are computed once and cached. If there are
+   more documents than the model takes, a sample is drawn with `context_seed=`.
+2. `encode(documents, without_context="first_stage")` runs the first stage alone. Its vectors can be passed as
+   `dataset_embeddings=`, as in the authors' releases. They are not normalised, because the second stage reads their
+   lengths. Without this option, a missing context is an error: first-stage vectors would be used as embeddings of
+   texts, and rank badly.
+3. A stock `Normalize` module normalises vectors of the second stage only.
 
-Shapes: N texts, S tokens, D hidden size, T vectors a context document.
+Shapes: N texts, S tokens, D hidden size, T vectors per context document.
 """
 
 from __future__ import annotations
@@ -23,19 +24,19 @@ from sentence_transformers.base.modules import InputModule, Normalize
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
-from repro.data.tokens import tokenize, whole_tokenizer, write_tokenizer
+from repro.data.tokens import load_whole_tokenizer, tokenize, write_tokenizer
 from repro.model.config import ModelConfig
 from repro.model.contextual import ContextualModel, fill_context
 from repro.model.encoding import as_texts, check_vocabulary
 from repro.model.start import load_model
-from repro.model.texts import Texts, right_padded, texts_from
+from repro.model.texts import Texts, pad_right, texts_from
 from repro.text import short
 
 MODULE_FOLDER = "0_ContextualModule"
 LEAST_TOKENS = 3
 """Two special tokens and one of text."""
 UNDER_A_CONTEXT = "contextual_embedding"
-"""The feature that holds vectors of the second stage: these are normalised, those of the first are not."""
+"""The feature with vectors of the second stage. Only these are normalised."""
 FIRST_STAGE = "first_stage"
 NO_CONTEXT = (
     "no context is set: give encode context=[documents of the corpus that is searched] or dataset_embeddings=; "
@@ -43,13 +44,13 @@ NO_CONTEXT = (
 )
 
 
-def normalize() -> Normalize:
-    """Return the module that follows ours: unit vectors for texts, nothing done to context vectors."""
+def make_normalize_module() -> Normalize:
+    """Return the module that follows ours. It normalises vectors of texts and leaves context vectors unchanged."""
     return Normalize(module_input_name=UNDER_A_CONTEXT, module_output_name="sentence_embedding")
 
 
 class ContextualModule(InputModule):
-    """Tokenises and runs both stages; `config.transductive_corpus_size` is the number of context documents."""
+    """Tokenise texts and run both stages. `config.transductive_corpus_size` is the number of context documents."""
 
     forward_kwargs = {"context", "context_seed", "dataset_embeddings", "without_context"}  # noqa: RUF012 - a plain set in the base class
     save_in_root = False
@@ -57,18 +58,18 @@ class ContextualModule(InputModule):
     def __init__(self, model: ContextualModel) -> None:
         super().__init__()
         self.model = model
-        self.tokenizer: Any = fast_tokenizer(model.config)
+        self.tokenizer: Any = make_fast_tokenizer(model.config)
         self.config = SimpleNamespace(transductive_corpus_size=model.config.num_contexts)
         self._kept: tuple[Any, Tensor] | None = None
 
     @property
     def max_seq_length(self) -> int:
-        """Tokens a text is cut to, of a context document as well."""
+        """Maximal number of tokens of a text, and of a context document."""
         return self.model.config.max_tokens
 
     @max_seq_length.setter
     def max_seq_length(self, value: int) -> None:
-        """Cut texts at another length."""
+        """Set the maximal number of tokens."""
         if isinstance(value, bool) or not isinstance(value, int) or value < LEAST_TOKENS:
             raise ValueError(f"max_seq_length={value!r}: it must be a whole number of at least {LEAST_TOKENS}")
         self.model.config = replace(self.model.config, max_tokens=value)
@@ -91,15 +92,21 @@ class ContextualModule(InputModule):
         without_context: str | None = None,
         **kwargs: Any,
     ) -> dict[str, Any]:
-        """Add `sentence_embedding`: (N, D) under a context, or the context vectors of each text, (N, T × D).
+        """Add `sentence_embedding`: vectors under a context, (N, D), or the context vectors of each text, (N, T × D).
 
-        `context`, `context_seed`: documents of the corpus that is searched, as `ContextualModel.set_context` takes
-        them. `without_context`: "first_stage" asks for the context vectors where no context is given. ValueError for
-        a context given in both ways, or in none and not asked for that.
+        Args:
+            features: Token ids and their mask, both (N, S).
+            context: Documents of the searched corpus.
+            dataset_embeddings: Context vectors, instead of `context`.
+            context_seed: Seed for drawing from `context`.
+            without_context: "first_stage" returns context vectors if neither kind of context is given.
+
+        Raises:
+            ValueError: if both kinds of context are given, or neither and `without_context` is not set.
         """
         if without_context not in (None, FIRST_STAGE):
             raise ValueError(f"without_context={without_context!r} is unknown; the only one is {FIRST_STAGE!r}")
-        texts = right_padded(Texts(features["input_ids"], features["attention_mask"]))
+        texts = pad_right(Texts(features["input_ids"], features["attention_mask"]))
         if context is None and dataset_embeddings is None:
             if without_context is None:
                 raise ValueError(NO_CONTEXT)
@@ -115,19 +122,20 @@ class ContextualModule(InputModule):
         return features | {"sentence_embedding": vectors, UNDER_A_CONTEXT: vectors}
 
     def drawn_from(self, corpus: Sequence[str], seed: int = 0) -> list[str]:
-        """Return the documents of a corpus that `context=` takes with this `context_seed`; ValueError for none."""
+        """Return the documents of a corpus that `context=` draws with this `context_seed`. ValueError if it is empty."""
         corpus = as_texts(corpus)
         return [corpus[place] for place in fill_context(len(corpus), self.model.config.num_contexts, seed)]
 
     def _embed_context(self, context: Sequence[str], seed: int) -> Tensor:
-        """Return the context vectors of some documents; sentence-transformers asks again for every batch."""
+        """Return context vectors. sentence-transformers calls this for every batch, so the last ones are cached."""
         model, texts = self.model, tuple(as_texts(context))
-        # torch counts the changes of a weight in place: a context is made again after a step of training
+        # torch counts in-place changes of a weight, so the cache is invalid after a training step
         changes, kind = sum(weight._version for weight in model.parameters()), next(model.parameters()).dtype
-        asked = (texts, seed, model.device, kind, model.config.max_tokens, changes)
-        kept = self._kept  # another thread may replace it at any time
-        if kept is None or kept[0] != asked:
-            kept = self._kept = (asked, model.context_from(texts, seed))
+        wanted = (texts, seed, model.device, kind, model.config.max_tokens, changes)
+        # read once, since another thread may replace it at any time
+        kept = self._kept
+        if kept is None or kept[0] != wanted:
+            kept = self._kept = (wanted, model.context_from(texts, seed))
         return kept[1]
 
     def _as_vectors(self, dataset_embeddings: Any) -> Tensor:
@@ -135,15 +143,15 @@ class ContextualModule(InputModule):
         return given.reshape(-1, self.model.config.context_width)
 
     def get_embedding_dimension(self) -> int:
-        """D."""
+        """Return D."""
         return self.model.config.hidden_size
 
     def get_config_dict(self) -> dict[str, Any]:
-        """What `print` shows."""
+        """Return the settings that `print` shows."""
         return {"num_contexts": self.model.config.num_contexts, "max_seq_length": self.max_seq_length}
 
     def save(self, output_path: str, *args: Any, safe_serialization: bool = True, **kwargs: Any) -> None:
-        """Write our own config.json and model.safetensors, and the tokenizer; ValueError for an unsafe format."""
+        """Write our own config.json and model.safetensors, and the tokenizer. Raises ValueError for a pickle."""
         if not safe_serialization:
             raise ValueError("safe_serialization=False would write a pickle: only safetensors are written")
         self.model.save_pretrained(output_path)
@@ -153,9 +161,10 @@ class ContextualModule(InputModule):
     def load(  # type: ignore[override]
         cls, model_name_or_path: str, subfolder: str = "", **kwargs: Any
     ) -> ContextualModule:
-        """Read what `save` wrote, from a folder or a hub id.
+        """Read a folder or hub id that `save` wrote. `model_kwargs` may contain a `dtype`.
 
-        Of `model_kwargs` a `dtype` is taken. ValueError names options that would do nothing.
+        Raises:
+            ValueError: for options that would have no effect.
         """
         dtype = _dtype_in(kwargs)
         options = {name: kwargs.get(name) for name in ("token", "cache_folder", "revision")}
@@ -169,9 +178,9 @@ class ContextualModule(InputModule):
 
 
 def _dtype_in(options: dict[str, Any]) -> torch.dtype | None:
-    """Return the kind of numbers that is asked for; ValueError for options of sentence-transformers that do nothing."""
+    """Return the dtype in the options of sentence-transformers. ValueError for options that have no effect here."""
     model_kwargs = dict(options.get("model_kwargs") or {})
-    asked = [model_kwargs.pop(name) for name in ("dtype", "torch_dtype") if name in model_kwargs]
+    wanted = [model_kwargs.pop(name) for name in ("dtype", "torch_dtype") if name in model_kwargs]
     rest = {"model_kwargs": model_kwargs} | {
         name: options.get(name) for name in ("processor_kwargs", "tokenizer_kwargs", "config_kwargs")
     }
@@ -184,20 +193,18 @@ def _dtype_in(options: dict[str, Any]) -> torch.dtype | None:
         unused["backend"] = options["backend"]
     if unused:
         raise ValueError(f"a contextual export takes no {short(unused)}: leave it out; model_kwargs may hold a dtype")
-    found = next((one for one in asked if one is not None), None)
+    found = next((one for one in wanted if one is not None), None)
     if found is None or found == "auto":
         return None
     kind = getattr(torch, found.removeprefix("torch."), None) if isinstance(found, str) else found
     if not isinstance(kind, torch.dtype) or not kind.is_floating_point:
-        raise ValueError(
-            f"dtype={short(repr(found))} is no kind of numbers for weights; choose float32, bfloat16 or float16"
-        )
+        raise ValueError(f"dtype={short(repr(found))} is no floating-point dtype; choose float32, bfloat16 or float16")
     return kind
 
 
-def fast_tokenizer(config: ModelConfig) -> PreTrainedTokenizerFast:
-    """Return a model's tokenizer as transformers wraps it, cutting at the model's length."""
-    inner = whole_tokenizer(config.tokenizer)
+def make_fast_tokenizer(config: ModelConfig) -> PreTrainedTokenizerFast:
+    """Return a model's tokenizer as one of transformers, which truncates at the model's maximal length."""
+    inner = load_whole_tokenizer(config.tokenizer)
     usual = {
         "pad_token": "[PAD]",
         "cls_token": "[CLS]",
@@ -206,5 +213,6 @@ def fast_tokenizer(config: ModelConfig) -> PreTrainedTokenizerFast:
         "mask_token": "[MASK]",
     }
     special = {name: word for name, word in usual.items() if inner.token_to_id(word) is not None}
-    special.setdefault("pad_token", str(inner.id_to_token(0)))  # padding is masked: any word will do
+    # padding is masked, so any token will do
+    special.setdefault("pad_token", str(inner.id_to_token(0)))
     return PreTrainedTokenizerFast(tokenizer_object=inner, model_max_length=config.max_tokens, **special)

@@ -1,4 +1,4 @@
-"""Reads the documents of a corpus, without queries: a BEIR folder, a file, an imported corpus or a suite by name."""
+"""Read the documents of a corpus: a BEIR folder, a file, an imported corpus, or a suite by name."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Documents:
-    """The distinct texts of a corpus, its name, and how many collections they come from."""
+    """The distinct texts of a corpus, its name, and the number of collections that they come from."""
 
     name: str
     texts: list[str]
@@ -38,16 +38,16 @@ def check_corpus(source: str) -> None:
         if path.suffix.lower() not in FILES:
             raise ValueError(f"--corpus {short(source)} ends in {path.suffix!r}: choose one of {list(FILES)}")
     elif not is_imported(source):
-        from repro.interop.typed import check_suite
+        from repro.interop.arguments import check_suite
 
         check_suite(source)
 
 
 def read_documents(source: str, progress: Progress = print) -> Documents:
-    """Return the distinct documents of a corpus and print how many there are. Empty texts are skipped and counted.
+    """Return the distinct documents of a corpus, and print their number. Empty texts are skipped and counted.
 
     Raises:
-        ValueError: if nothing is there, if no column holds documents, or if no text is left.
+        ValueError: if the corpus does not exist, if no column holds documents, or if all texts are empty.
     """
     path, collections = Path(source), 1
     if path.is_file():
@@ -103,7 +103,7 @@ def _get_texts_of_file(path: Path) -> Iterator[str]:
 
 
 def _text_of_row(row: Mapping[str, Any], where: str) -> str:
-    """Return the document of a row, its title in front if it has one, as in a BEIR folder."""
+    """Return the document of a row, after its title if it has one, as in a BEIR folder."""
     names = [str(name) for name in row]
     column = Columns().present(names).get("document")
     if column is None:

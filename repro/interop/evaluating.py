@@ -1,77 +1,101 @@
-"""Scores any model on any suite, and keeps scores, their origin and TREC runs in a folder.
+"""Score any model on any suite, and write scores, provenance and TREC runs to a folder.
 
-1. The collections are read once. 2. Each system – the model, one to compare it with, BM25 – is scored collection by
-collection; each result is kept as it ends, and an evaluation that was stopped goes on behind the last one.
-3. What was scored stands beside each other, with an interval for each difference.
+1. The collections are read once.
+2. Each system is scored collection by collection: the model, optionally another model, and BM25. Each result is cached,
+   so an interrupted evaluation resumes with the next collection.
+3. The systems are compared in one table, with an interval for each difference.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from repro.data.beir import Retrieval
-from repro.evaluate.adaptation import WHITENED
+from repro.data.pairs import read_pairs
+from repro.evaluate.adaptation import SOURCES, WHITENED
 from repro.evaluate.collections import Collection, read_collections
 from repro.evaluate.first_stage import tokenizer_of_run
-from repro.evaluate.result_cache import Kept
+from repro.evaluate.result_cache import ResultCache
 from repro.evaluate.retrieval import UNICODE, bm25_parameters
-from repro.evaluate.suites import Ended, Evaluation, Keeping, Setting, evaluate_bm25, evaluate_setting
-from repro.interop.beside import (
-    BM25,
-    CollectionDifference,
-    Column,
-    Difference,
-    advice,
-    compute_collection_differences,
-    differences,
-    make_beside_view,
-    make_collection_view,
-    make_differences_view,
-    make_measures_view,
-    notes_below,
-    unknown_warnings,
-)
-from repro.interop.named_runs import run_named
-from repro.interop.opening import Opened, bm25_run, open_model, open_suite
-from repro.interop.places import (
+from repro.evaluate.suites import CollectionEnd, Evaluation, EvaluationOutputs, Setting, evaluate_bm25, evaluate_setting
+from repro.interop.arguments import (
+    CONTEXTUAL,
+    check_context_draw,
     check_contexts_of_run,
     check_device,
-    check_drawing,
     check_folder,
     check_num_contexts,
     check_revision,
     check_without_context,
-    get_default_folder,
-    get_folder_name,
     to_device,
 )
-from repro.interop.read_share import count_read
+from repro.interop.comparison import (
+    BM25,
+    CollectionDifference,
+    Column,
+    Difference,
+    compute_collection_differences,
+    compute_differences,
+    list_comparison_notes,
+    list_suggestions,
+    list_unknown_token_warnings,
+    make_collection_view,
+    make_differences_view,
+    make_measures_view,
+    make_scores_view,
+)
+from repro.interop.named_runs import find_named_run
+from repro.interop.opening import Opened, find_bm25_run, open_model, open_suite
+from repro.interop.read_share import estimate_read_share
 from repro.interop.stock_encoder import StockEncoder
-from repro.interop.trained_on import review_seen
-from repro.interop.trained_widths import asked_widths, told_of_widths, warnings
-from repro.interop.typed import CONTEXTUAL
-from repro.interop.whitened import AS_IT_IS, check_whitening, format_whitening_lines, sample_training_text
-from repro.interop.wrong_corpus import check_wrong_from, wrong_source
+from repro.interop.trained_on import review_seen_queries
+from repro.interop.trained_widths import describe_widths, parse_widths, warnings
+from repro.interop.wrong_corpus import check_wrong_from, find_wrong_source
+from repro.pipeline.corpora import make_corpus_stage
 from repro.records.provenance import get_code_identity, machine, versions
 from repro.report.scores import POINTS, list_contexts
 from repro.report.view import View
+from repro.seeds import generator_for
 from repro.spec.identity import run_id
 from repro.storage.files import whole_file
+from repro.storage.paths import home
 from repro.text import count_noun, format_number, format_seconds, short
 
 BM25_UP_TO = 200_000
-"""Documents of a suite up to which BM25 is scored beside a model unasked: about a minute."""
+"""Largest suite, in documents, on which BM25 is scored by default. This takes about a minute."""
 Progress = Callable[[str], None]
+AS_IT_IS = "as it is"
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What is to be scored, and how."""
+class EvaluationRequest:
+    """A request for an evaluation.
+
+    Attributes:
+        model: A run's id, a folder, a hub id, or "bm25".
+        suite: A suite by name, or a folder.
+        contexts: Contexts to score the model under.
+        context_seed: Seed for drawing context documents.
+        num_contexts: Number of distinct context documents. Default: as many as the model takes.
+        revision: Revision of a hub id.
+        device: Device of torch. Default: a GPU if there is one.
+        bm25: Whether BM25 is scored too. Default: if the suite has at most `BM25_UP_TO` documents.
+        compare_with: Another model.
+        widths: Prefixes of the vectors to score in addition to the full width, for example "16,32,full".
+        wrong_from: The suite or folder that provides the wrong corpus.
+        whiten: Corpora that the vectors are also whitened by: "own", "wrong", "random".
+        shrinkage: Shrinkage of the whitening.
+        leave_out_seen: Score only queries that no model was trained on.
+    """
 
     model: str
     suite: str
@@ -80,18 +104,30 @@ class Asked:
     num_contexts: int | None = None
     revision: str | None = None
     device: str | None = None
-    bm25: bool | None = None  # None: where the suite is small
-    compare_with: str | None = None  # another model
-    widths: str | None = None  # prefixes of the vectors to score beside the whole: "16,32,full"
-    wrong_from: str | None = None  # the suite or folder that lends the wrong corpus
-    whiten: tuple[str, ...] = ()  # whose documents the vectors are also whitened by: own, wrong, random
-    shrinkage: float | None = None  # of the whitening
-    leave_out_seen: bool = False  # score only queries that no model was trained on
+    bm25: bool | None = None
+    compare_with: str | None = None
+    widths: str | None = None
+    wrong_from: str | None = None
+    whiten: tuple[str, ...] = ()
+    shrinkage: float | None = None
+    leave_out_seen: bool = False
 
 
 @dataclass(frozen=True)
 class Scores:
-    """Metrics of the model by path and how they came about, and what stands beside them."""
+    """The result of an evaluation.
+
+    Attributes:
+        suite: Name of the suite.
+        metrics: Metrics of the model by path.
+        provenance: How the metrics were computed, as plain values.
+        folder: Folder with scores and TREC runs.
+        columns: The columns of the table of scores.
+        differences: Differences in the mean over collections.
+        by_collection: Differences between contexts per collection.
+        others: Metrics of the other systems by name.
+        warnings: Warnings about queries that the model was trained on.
+    """
 
     suite: str
     metrics: Mapping[str, float]
@@ -99,12 +135,12 @@ class Scores:
     folder: Path
     columns: tuple[Column, ...] = ()
     differences: tuple[Difference, ...] = ()
-    by_collection: tuple[CollectionDifference, ...] = ()  # between contexts
-    others: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # metrics of what was scored beside it
-    warnings: tuple[str, ...] = ()  # on queries that were trained on
+    by_collection: tuple[CollectionDifference, ...] = ()
+    others: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """Return them as plain values."""
+        """Return the content of scores.json."""
         return {
             "suite": self.suite,
             "metrics": dict(self.metrics),
@@ -115,13 +151,13 @@ class Scores:
         }
 
     def views(self) -> list[View]:
-        """Return the tables: measures of one system, or NDCG@10 of several beside each other and their differences."""
-        told, called = self.provenance["suite"], self.provenance["model"]["called"]
+        """Return the tables: all measures of one system, or NDCG@10 of several systems and their differences."""
+        metadata, called = self.provenance["suite"], self.provenance["model"]["called"]
         title = f"{called} on {self.suite}, points"
         if len(self.columns) == 1:
-            return [make_measures_view(title, self.suite, self.metrics, told, *self._shares)]
-        notes = notes_below(told, *self._shares)
-        beside = make_beside_view(f"{title} of NDCG@10", self.columns, notes)
+            return [make_measures_view(title, self.suite, self.metrics, metadata, *self._shares)]
+        notes = list_comparison_notes(metadata, *self._shares)
+        beside = make_scores_view(f"{title} of NDCG@10", self.columns, notes)
         by_collection = [make_collection_view(self.by_collection)] if self.by_collection else []
         return [beside, *by_collection, make_differences_view(self.differences)]
 
@@ -131,49 +167,50 @@ class Scores:
 
     @property
     def advice(self) -> list[str]:
-        """Lines for whoever should not use this model, or a prefix, yet; none where it holds its own against BM25."""
-        told = self.provenance["model"]
-        found = advice(self.differences, self.provenance["cut"], told.get("max_tokens"))
-        unknown = unknown_warnings(self.provenance["unknown_tokens"])
+        """Warnings and suggestions: seen queries, unknown tokens, untrained prefixes, a large lead of BM25."""
+        metadata = self.provenance["model"]
+        found = list_suggestions(self.differences, self.provenance["cut"], metadata.get("max_tokens"))
+        unknown = list_unknown_token_warnings(self.provenance["unknown_tokens"])
         gains = [] if self.provenance["asked"]["compare_with"] else format_whitening_lines(self.differences)
-        return [*self.warnings, *unknown, *warnings(told, self.suite, self.metrics), *found, *gains]
+        return [*self.warnings, *unknown, *warnings(metadata, self.suite, self.metrics), *found, *gains]
 
 
-def evaluate_anything(asked: Asked, folder: Path | None = None, *, progress: Progress = print) -> Scores:
-    """Return the scores, and write them as scores.json beside one TREC run for each collection and context.
+def run_evaluation(request: EvaluationRequest, folder: Path | None = None, *, progress: Progress = print) -> Scores:
+    """Score a model. Write scores.json, and one TREC run per collection and context.
 
-    ValueError when model or suite is nothing we know, or for a context that the model or the suite cannot have.
+    Raises:
+        ValueError: if the model or suite is unknown, or if the model cannot be scored under a context.
     """
-    began = get_code_identity() | {"versions": versions(), "machine": machine(), "asked": asdict(asked)}
-    check_drawing(asked.context_seed, asked.num_contexts)
-    check_device(asked.device)
-    check_wrong_from(asked.wrong_from, (*asked.contexts, *asked.whiten))
-    check_whitening(asked.whiten, asked.shrinkage)
+    began = get_code_identity() | {"versions": versions(), "machine": machine(), "asked": asdict(request)}
+    check_context_draw(request.context_seed, request.num_contexts)
+    check_device(request.device)
+    check_wrong_from(request.wrong_from, (*request.contexts, *request.whiten))
+    check_whitening_options(request.whiten, request.shrinkage)
     check_folder(folder)
-    check_revision(asked.revision, asked.model, asked.compare_with)
-    suite = open_suite(asked.suite, progress)
-    target = folder or get_default_folder(asdict(asked), suite.name)
-    models = [one for one in (asked.model, asked.compare_with) if one is not None]
-    review = review_seen(models, suite, read_collections(suite), progress, leave_out=asked.leave_out_seen)
+    check_revision(request.revision, request.model, request.compare_with)
+    suite = open_suite(request.suite, progress)
+    target = folder or get_default_folder(asdict(request), suite.name)
+    models = [one for one in (request.model, request.compare_with) if one is not None]
+    review = review_seen_queries(models, suite, read_collections(suite), progress, leave_out=request.leave_out_seen)
     suite = review.suite
-    bench = _Bench(asked, suite, review.collections, target, progress)
-    bench.check_compared()
+    bench = _Bench(request, suite, review.collections, target, progress)
+    bench.check_context_options()
     scored = [bench.score_model(one) for one in models]
-    if BM25 not in {one.told["architecture"] for one in scored} and bench.wants_bm25:
+    if BM25 not in {one.metadata["architecture"] for one in scored} and bench.wants_bm25:
         scored.append(bench.score_bm25(BM25))
     first = scored[0]
     columns = list_columns(suite.name, scored)
     provenance = began | {
-        "model": first.told,
-        "beside": [one.told for one in scored[1:]],
+        "model": first.metadata,
+        "beside": [one.metadata for one in scored[1:]],
         "cut": first.cut,
         "unknown_tokens": first.unknown,
         "suite": first.evaluation.provenance,
         "trained_on": review.counts,
     }
-    others = {one.told["called"]: one.evaluation.metrics for one in scored[1:]}
+    others = {one.metadata["called"]: one.evaluation.metrics for one in scored[1:]}
     contexts = columns[: len(list_contexts(first.evaluation.metrics, suite.name))]
-    found = (tuple(differences(columns)), tuple(compute_collection_differences(contexts)))
+    found = (tuple(compute_differences(columns)), tuple(compute_collection_differences(contexts)))
     shown = (tuple(columns), *found, others, review.lines)
     scores = Scores(suite.name, first.evaluation.metrics, provenance, target, *shown)
     with whole_file(target / "scores.json") as part:
@@ -183,24 +220,25 @@ def evaluate_anything(asked: Asked, folder: Path | None = None, *, progress: Pro
 
 @dataclass(frozen=True)
 class Scored:
-    """One system: what is told of it, its evaluation, and how many documents of each collection it cuts."""
+    """One scored system: its metadata, its evaluation, and its shares of cut documents and of unknown tokens."""
 
-    told: dict[str, Any]
+    metadata: dict[str, Any]
     evaluation: Evaluation
     cut: dict[str, float | None] = field(default_factory=dict)
-    unknown: dict[str, float | None] = field(default_factory=dict)  # the share of its tokens
+    unknown: dict[str, float | None] = field(default_factory=dict)
 
 
-def get_column_name(told: Mapping[str, Any]) -> str:
-    """Return the head of a system's column: of a run its architecture, of anything else what it was called."""
-    return str(told["called"] if told.get("run") is None else told["architecture"])
+def get_column_name(metadata: Mapping[str, Any]) -> str:
+    """Return the header of a system's column: the architecture of a run, or the name of another system."""
+    return str(metadata["called"] if metadata.get("run") is None else metadata["architecture"])
 
 
 def list_columns(suite: str, scored: Sequence[Scored]) -> list[Column]:
-    """Return a column for each system and context; a context is named where there is more than one."""
-    names = [get_column_name(one.told) for one in scored]
-    if len(scored) > 1 and names[0] == names[1]:  # two folders of one name, or two runs of one kind
-        ids = [str(one.told.get("run") or "") for one in scored[:2]]
+    """Return a column for each system and context. The context is named if a system has several."""
+    names = [get_column_name(one.metadata) for one in scored]
+    if len(scored) > 1 and names[0] == names[1]:
+        # two folders with the same name, or two runs with the same architecture
+        ids = [str(one.metadata.get("run") or "") for one in scored[:2]]
         names[:2] = (
             [f"{name} {str(one)[:6]}" for name, one in zip(names[:2], ids, strict=True)]
             if all(ids) and ids[0] != ids[1]
@@ -212,7 +250,7 @@ def list_columns(suite: str, scored: Sequence[Scored]) -> list[Column]:
         kinds = list_contexts(one.evaluation.metrics, suite)
         for path, kind in kinds:
             alone = len(kinds) == 1 and (kind == "own" or num_models > 1)
-            if kind == "own" and not one.told.get("num_contexts"):
+            if kind == "own" and not one.metadata.get("num_contexts"):
                 kind = AS_IT_IS if any(other.startswith(WHITENED) for _, other in kinds) else "full"
             label = name if alone else kind if num_models == 1 and len(kinds) > 1 else f"{name} {kind}"
             columns.append(Column.of(one.evaluation, path, label))
@@ -221,113 +259,120 @@ def list_columns(suite: str, scored: Sequence[Scored]) -> list[Column]:
 
 @dataclass(frozen=True)
 class _Bench:
-    """One suite, read, and everything that is scored on it."""
+    """Scores the systems of one evaluation. `_opened` holds models that were opened before their turn."""
 
-    asked: Asked
+    request: EvaluationRequest
     suite: Any
     collections: Mapping[str, Collection]
     folder: Path
     progress: Progress
-    _opened: dict[str, Opened] = field(default_factory=dict)  # before it is its turn
+    _opened: dict[str, Opened] = field(default_factory=dict)
 
     @property
     def wants_bm25(self) -> bool:
-        """Whether BM25 is scored, too."""
+        """Whether BM25 is scored too."""
         num_documents = sum(len(one.retrieval.documents) for one in self.collections.values())
-        return num_documents <= BM25_UP_TO if self.asked.bm25 is None else self.asked.bm25
+        return num_documents <= BM25_UP_TO if self.request.bm25 is None else self.request.bm25
 
-    def check_compared(self) -> None:
-        """ValueError where a context is asked for of two models, and neither has one."""
-        asked = self.asked
-        if asked.compare_with is None or (asked.contexts == ("own",) and not asked.num_contexts):
+    def check_context_options(self) -> None:
+        """Raise ValueError if context options are given but neither of two models takes contexts."""
+        request = self.request
+        if request.compare_with is None or (request.contexts == ("own",) and not request.num_contexts):
             return
-        two = (asked.model, asked.compare_with)
+        two = (request.model, request.compare_with)
         if not any(self._has_context(one) for one in two):
-            check_without_context(two[0], asked.contexts, asked.num_contexts, two[1])
+            check_without_context(two[0], request.contexts, request.num_contexts, two[1])
 
     def _has_context(self, source: str) -> bool:
-        run = run_named(source)
+        run = find_named_run(source)
         if run is not None or source == BM25:
             return run is not None and run.architecture == CONTEXTUAL
         return bool(self._open(source).num_contexts)
 
     def _open(self, source: str) -> Opened:
-        """Return a model as it was opened before, if it was."""
+        """Open a model, or return it if it is open already."""
         if source not in self._opened:
-            self._opened[source] = open_model(source, revision=self.asked.revision, progress=self.progress)
+            self._opened[source] = open_model(source, revision=self.request.revision, progress=self.progress)
         return self._opened[source]
 
     def score_model(self, source: str) -> Scored:
-        """Return how a model does, or BM25 where its word or one of its runs is named."""
-        run = bm25_run(source)
+        """Score a model, or BM25 if `source` is "bm25" or a run of it."""
+        run = find_bm25_run(source)
         if run is not None or source == BM25:
             return self.score_bm25(source, None if run is None else run_id(run))
-        asked = self.asked
-        if asked.compare_with is None:
-            check_contexts_of_run(source, asked.contexts, asked.num_contexts)
+        request = self.request
+        if request.compare_with is None:
+            check_contexts_of_run(source, request.contexts, request.num_contexts)
         opened = self._open(source)
-        del self._opened[source]  # held while it is scored, not while another is
-        to_device(opened.model, asked.device)
+        # frees the memory of this model before the next one is scored
+        del self._opened[source]
+        to_device(opened.model, request.device)
         contextual = bool(opened.num_contexts)
         if contextual:
-            check_num_contexts(asked.num_contexts, opened.called, opened.num_contexts)
-        elif asked.compare_with is None:
-            check_without_context(opened.called, asked.contexts, asked.num_contexts)
-        count = asked.num_contexts if contextual and asked.num_contexts is not None else opened.num_contexts
-        contexts = asked.contexts if contextual else ("own",)
-        widths = asked_widths(asked.widths, opened.model)
-        told = describe_model(opened) | told_of_widths(opened, widths)
-        needs_wrong = "wrong" in (*contexts, *asked.whiten)
-        lent = wrong_source(asked.wrong_from, self.suite, self.progress) if needs_wrong else None
-        drawing: dict[str, Any] = {"num_contexts": count, "seed": asked.context_seed, "wrong_from": lent}
+            check_num_contexts(request.num_contexts, opened.called, opened.num_contexts)
+        elif request.compare_with is None:
+            check_without_context(opened.called, request.contexts, request.num_contexts)
+        count = request.num_contexts if contextual and request.num_contexts is not None else opened.num_contexts
+        # a model without contexts is scored once, also next to a contextual one
+        contexts = request.contexts if contextual else ("own",)
+        widths = parse_widths(request.widths, opened.model)
+        metadata = describe_model(opened) | describe_widths(opened, widths)
+        needs_wrong = "wrong" in (*contexts, *request.whiten)
+        wrong_corpus = find_wrong_source(request.wrong_from, self.suite, self.progress) if needs_wrong else None
+        drawing: dict[str, Any] = {"num_contexts": count, "seed": request.context_seed, "wrong_from": wrong_corpus}
         keeps_lengths = bool(getattr(opened.model, "keeps_lengths", False))
-        whitened: dict[str, Any] = {"whitened": asked.whiten, "shrinkage": asked.shrinkage}
-        if "random" in asked.whiten:
+        whitened: dict[str, Any] = {"whitened": request.whiten, "shrinkage": request.shrinkage}
+        if "random" in request.whiten:
             whitened["pool"] = self._training_text(opened)
         setting = Setting(contexts=contexts, widths=widths, keeps_lengths=keeps_lengths, **drawing, **whitened)
-        device = str(getattr(opened.model, "device", asked.device))
-        decides = {"model": told["weights"], "num_contexts": count, "seed": asked.context_seed, "device": device}
-        decides |= {"shrinkage": asked.shrinkage} if asked.whiten else {}
-        keeping = self._keeping(source, opened.called, decides, len(contexts))
+        device = str(getattr(opened.model, "device", request.device))
+        # the key of cached results: everything except texts that decides the scores
+        decides = {"model": metadata["weights"], "num_contexts": count, "seed": request.context_seed, "device": device}
+        decides |= {"shrinkage": request.shrinkage} if request.whiten else {}
+        keeping = self._make_outputs(source, opened.called, decides, len(contexts))
         found = evaluate_setting(opened.model, self.suite, setting, keeping, self.collections)
-        read = {name: count_read(opened.model, one) for name, one in self.collections.items()}
+        read = {name: estimate_read_share(opened.model, one) for name, one in self.collections.items()}
         cut = {name: one.cut for name, one in read.items()}
-        return Scored(told, found, cut, {name: one.unknown for name, one in read.items()})
+        return Scored(metadata, found, cut, {name: one.unknown for name, one in read.items()})
 
     def _training_text(self, opened: Opened) -> Retrieval:
-        """Return training documents: of the model's own corpus, or of desk if no run trained it."""
+        """Return training documents of the corpus of the model's run, or of `desk` if there is no run."""
         most = max(len(one.retrieval.documents) for one in self.collections.values())
         corpus = "desk" if opened.run is None else opened.run.corpus
-        return sample_training_text(corpus, most, self.asked.context_seed, self.progress)
+        return sample_training_text(corpus, most, self.request.context_seed, self.progress)
 
     def score_bm25(self, source: str, run: str | None = None) -> Scored:
-        """Return how BM25 does; ValueError when nothing is asked of that has prefixes to cut to a width."""
-        asked = self.asked
-        if source == asked.model and asked.compare_with is None:
-            check_without_context(BM25, asked.contexts, asked.num_contexts)
-            if asked.whiten:
-                raise ValueError(f"--whiten {' '.join(asked.whiten)}: bm25 has no vectors; leave it out")
-            if asked.widths is not None:
-                raise ValueError(f"--width {short(asked.widths)}: bm25 has no vectors; leave it out")
-        named = bm25_run(source)
+        """Score BM25. Raises ValueError if options are given that need vectors, and no other model has any."""
+        request = self.request
+        if source == request.model and request.compare_with is None:
+            check_without_context(BM25, request.contexts, request.num_contexts)
+            if request.whiten:
+                raise ValueError(f"--whiten {' '.join(request.whiten)}: bm25 has no vectors; leave it out")
+            if request.widths is not None:
+                raise ValueError(f"--width {short(request.widths)}: bm25 has no vectors; leave it out")
+        named = find_bm25_run(source)
         tokenizer = UNICODE if named is None else tokenizer_of_run(named)
-        keeping = self._keeping(source, BM25, {BM25: bm25_parameters(tokenizer)}, 1)
+        keeping = self._make_outputs(source, BM25, {BM25: bm25_parameters(tokenizer)}, 1)
         found = evaluate_bm25(self.suite, keeping=keeping, collections=self.collections, tokenizer=tokenizer)
         return Scored({"called": source, "run": run, "architecture": BM25}, found)
 
-    def _keeping(self, source: str, called: str, decides: Mapping[str, Any], num_contexts: int) -> Keeping:
-        runs = self.folder if source == self.asked.model else self.folder / "beside" / get_folder_name(source)
+    def _make_outputs(
+        self, source: str, called: str, decides: Mapping[str, Any], num_contexts: int
+    ) -> EvaluationOutputs:
+        runs = self.folder if source == self.request.model else self.folder / "beside" / get_folder_name(source)
         sizes = {
             name: (len(one.retrieval.documents) + len(one.retrieval.queries)) * num_contexts
             for name, one in self.collections.items()
         }
-        kept = Kept(self.folder / "kept", decides)
+        kept = ResultCache(self.folder / "kept", decides)
         documents = {name: len(one.retrieval.documents) for name, one in self.collections.items()}
-        return Keeping(runs=runs / "trec", kept=kept, tell=Teller(called, sizes, self.progress, documents))
+        return EvaluationOutputs(
+            runs=runs / "trec", kept=kept, tell=ProgressPrinter(called, sizes, self.progress, documents)
+        )
 
 
-class Teller:
-    """Says of each collection that has ended how it went, and how long the others will take."""
+class ProgressPrinter:
+    """Prints a line per finished collection: its scores, and the estimated time for the others."""
 
     def __init__(
         self, name: str, sizes: Mapping[str, int], progress: Progress, documents: Mapping[str, int] | None = None
@@ -337,11 +382,12 @@ class Teller:
         self._num_all, self._last = len(sizes), time.monotonic()
         self._texts_done, self._seconds = 0, 0.0
 
-    def __call__(self, ended: Ended) -> None:
+    def __call__(self, ended: CollectionEnd) -> None:
         """Print one line."""
         now = time.monotonic()
         size = self._left.pop(ended.dataset)
-        if not ended.was_kept:
+        # cached results take no time, so they must not enter the estimate
+        if not ended.was_cached:
             self._texts_done, self._seconds = self._texts_done + size, self._seconds + now - self._last
         self._last = now
         scores = ", ".join(
@@ -351,7 +397,7 @@ class Teller:
         number = self._num_all - len(self._left)
         among = self._documents.get(ended.dataset)
         scores += "" if among is None else f" among {count_noun(among, 'document')}"
-        when = " (kept from before)" if ended.was_kept else ""
+        when = " (cached)" if ended.was_cached else ""
         if self._left and self._texts_done:
             left = self._seconds * sum(self._left.values()) / self._texts_done
             when += f"; about {format_seconds(left)} left"
@@ -361,16 +407,77 @@ class Teller:
 
 
 def describe_model(opened: Opened) -> dict[str, Any]:
-    """Return what a score keeps of a model: its name, run, digest of its weights, prompts and length."""
+    """Return the provenance of a model: its name, run, digest of weights, prompts and maximal length."""
     from repro.evaluate.digests import compute_model_digest, compute_weights_digest
 
-    told: dict[str, Any] = {"called": opened.called, "run": None if opened.run is None else run_id(opened.run)}
-    told |= {} if opened.revision is None else {"revision": opened.revision}
-    told |= {"architecture": getattr(opened.model, "architecture", "sentence-transformers")}
+    metadata: dict[str, Any] = {"called": opened.called, "run": None if opened.run is None else run_id(opened.run)}
+    metadata |= {} if opened.revision is None else {"revision": opened.revision}
+    metadata |= {"architecture": getattr(opened.model, "architecture", "sentence-transformers")}
     model = opened.model
     if isinstance(model, StockEncoder):
         weights = compute_weights_digest({**model.settings, **model.decides}, model.theirs.state_dict())
-        return told | {"weights": weights, **model.settings}
+        return metadata | {"weights": weights, **model.settings}
     ours, config = opened.ours, opened.ours.config
-    told |= {"weights": compute_model_digest(ours), "prompts": config.prompts, "max_tokens": config.max_tokens}
-    return told | {"num_contexts": opened.num_contexts}
+    metadata |= {"weights": compute_model_digest(ours), "prompts": config.prompts, "max_tokens": config.max_tokens}
+    return metadata | {"num_contexts": opened.num_contexts}
+
+
+def get_default_folder(request: Mapping[str, Any], suite: str) -> Path:
+    """Return the default output folder, named by model, suite and a digest of all options.
+
+    Repeating a command finds its cached results. Any other model, context or seed has another folder.
+    """
+    decides = {name: _whole(value) for name, value in request.items() if name != "device"}
+    # options that were added later enter only if they are set, so that old folders are still found
+    for name in ("wrong_from", "leave_out_seen"):
+        if not decides.get(name):
+            decides.pop(name, None)
+    if not decides.get("whiten"):
+        decides = {name: value for name, value in decides.items() if name not in ("whiten", "shrinkage")}
+    digest = hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[:8]
+    return home() / "evaluations" / f"{get_folder_name(request['model'], suite)}-{digest}"
+
+
+def get_folder_name(source: str, *words: str) -> str:
+    """Return a valid folder name for a model. If the model is a folder, only the last part of its path is used."""
+    called = Path(source).resolve().name if Path(source).is_dir() else source
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", "-".join([called, *words]))
+
+
+def _whole(value: Any) -> Any:
+    """Return the absolute path if a value is a folder, otherwise the value itself."""
+    return str(Path(value).resolve()) if isinstance(value, str) and value and Path(value).is_dir() else value
+
+
+def check_whitening_options(sources: Sequence[str], shrinkage: float | None) -> None:
+    """Raise ValueError for an unknown source, and for a shrinkage without one or outside 0 to 1."""
+    if unknown := sorted(set(sources) - set(SOURCES)):
+        raise ValueError(f"--whiten {' '.join(unknown)} is unknown; choose one of {list(SOURCES)}")
+    if shrinkage is not None and not sources:
+        raise ValueError(f"--shrinkage {shrinkage}: nothing is whitened; add --whiten own")
+    if shrinkage is not None and not 0.0 <= shrinkage <= 1.0:
+        raise ValueError(f"--shrinkage {shrinkage}: must be from 0 to 1")
+
+
+def sample_training_text(corpus: str, count: int, seed: int, progress: Callable[[str], None]) -> Retrieval:
+    """Return distinct training documents of a corpus, drawn by the seed, as a collection without queries."""
+    pairs = read_pairs(make_corpus_stage(corpus).build(progress) / "train.arrow")
+    # twice as many as needed, since documents repeat
+    drawn = generator_for(seed, "adaptation", "drawn pairs").permutation(len(pairs))[: 2 * count]
+    texts = list(dict.fromkeys(pairs.texts("document", np.asarray(drawn))))[:count]
+    progress(f"whitened by random text: {len(texts)} training documents of {corpus}")
+    return Retrieval(f"training text of {corpus}", tuple(map(str, range(len(texts)))), tuple(texts), (), (), {})
+
+
+def format_whitening_lines(found: Sequence[Difference]) -> list[str]:
+    """Return a line per whitened column: its gain over the original vectors, with a warning unless it exceeds zero."""
+    lines = []
+    for one in found:
+        if one.other.split()[-1].startswith(WHITENED):
+            # the difference is that of the original vectors, so its signs and bounds are reversed
+            low, high = -one.high, -one.low
+            verdict = "" if low > 0 else ": not above zero, so do not deploy it on this evidence"
+            lines.append(
+                f"{one.other} − {one.first}: {-one.points:+.1f} points (95 %: {low:+.1f} to {high:+.1f}){verdict}"
+            )
+    return lines

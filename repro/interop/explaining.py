@@ -1,8 +1,8 @@
-"""Explains one query of any contextual model on any suite: finds the query, ranks its collection under each context.
+"""Explain one query of a contextual model on a suite.
 
-1. The query is looked up in the suite by its text or id; a text that is there nowhere is taken as it stands.
-2. The collection is embedded under each context, and the query's hits are ranked; `measures/context_words.py` does the
-rest. The wrong corpus is the one that `evaluate` takes for the collection.
+1. The query is found in the suite by its text or id. A text that no collection has is used as a new query.
+2. The collection is embedded and ranked under each context. `repro.analyses.context_words` explains the ranking. The
+   wrong corpus is the same as in `evaluate`.
 
 Shapes: N texts, D size of a vector.
 """
@@ -20,9 +20,9 @@ from repro.data.beir import Suite, SuiteDataset
 from repro.data.tokens import Tokens
 from repro.evaluate.collections import Collection, read_collections, without_quirky_hits
 from repro.evaluate.retrieval import search
+from repro.interop.arguments import check_context_draw, check_num_contexts, check_revision, to_device
 from repro.interop.named_runs import check_run_is_contextual
 from repro.interop.opening import Opened, open_model, open_suite
-from repro.interop.places import check_drawing, check_num_contexts, check_revision, to_device
 from repro.interop.wrong_corpus import get_wrong_corpus
 from repro.model.contextual import ContextualModel
 from repro.spec.identity import run_id
@@ -30,18 +30,19 @@ from repro.text import format_seconds, short
 
 Progress = Callable[[str], None]
 NUM_RANKED = 1000
-"""Documents that are ranked; a rank beyond is told as absent."""
-BLOCK = 256  # documents between two looks at the clock
+"""Number of ranked documents. Documents beyond it have no rank."""
+BLOCK = 256
+"""Documents between two checks of the clock."""
 QUIET_SECONDS = 4.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class AskedQuery:
-    """Which query is to be explained, of which model on which suite."""
+class ExplanationRequest:
+    """A request: the query to explain, the model and the suite. Default of the suite: that of the model's run."""
 
     model: str
     query: str
-    suite: str | None = None  # None: the suite of the run
+    suite: str | None = None
     dataset: str | None = None
     context_seed: int = 0
     num_contexts: int | None = None
@@ -50,66 +51,71 @@ class AskedQuery:
     device: str | None = None
 
 
-def explain_anything(asked: AskedQuery, *, progress: Progress = print) -> Explanation:
-    """Return the explanation; ValueError for what is no contextual model, no suite, or a query of no collection."""
-    check_drawing(asked.context_seed, asked.num_contexts)
-    check_revision(asked.revision, asked.model)
-    if not asked.query.strip():
-        raise ValueError("--query is empty: give the text of a query, or the id of one of the suite's")
-    check_run_is_contextual(asked.model)
-    opened = open_model(asked.model, revision=asked.revision, progress=progress)
+def run_explanation(request: ExplanationRequest, *, progress: Progress = print) -> Explanation:
+    """Explain a query.
+
+    Raises:
+        ValueError: if the model has no context, if the suite is unknown, or if the collection is ambiguous.
+    """
+    check_context_draw(request.context_seed, request.num_contexts)
+    check_revision(request.revision, request.model)
+    if not request.query.strip():
+        raise ValueError("--query is empty: give the text of a query, or the id of a query of the suite")
+    check_run_is_contextual(request.model)
+    opened = open_model(request.model, revision=request.revision, progress=progress)
     model = opened.model
     if not isinstance(model, ContextualModel):
-        raise ValueError(f"{opened.called} has no context, so no context moves its words: name a contextual model")
-    check_num_contexts(asked.num_contexts, opened.called, opened.num_contexts)
-    to_device(model, asked.device)
-    suite = open_suite(_load_suite_for(asked, opened), progress)
-    dataset, query = find_query(suite, asked.query, asked.dataset)
+        raise ValueError(f"{opened.called} takes no context: name a contextual model")
+    check_num_contexts(request.num_contexts, opened.called, opened.num_contexts)
+    to_device(model, request.device)
+    suite = open_suite(_load_suite_for(request, opened), progress)
+    dataset, query = find_query(suite, request.query, request.dataset)
     if not query.id:
-        progress(f"no query has this id or text: {short(repr(asked.query))} is read as a query of your own")
+        progress(f"no query has this id or text: {short(repr(request.query))} is read as a query of your own")
     collection, wrong = _read(suite, dataset), get_wrong_corpus(suite, dataset, progress)
     kinds = ("own", "wrong", *(["null"] if model.config.sequence_dropout > 0 else []))
-    count = opened.num_contexts if asked.num_contexts is None else asked.num_contexts
-    swap = Swap(model, collection, wrong, kinds, count, asked.context_seed)
+    count = opened.num_contexts if request.num_contexts is None else request.num_contexts
+    swap = Swap(model, collection, wrong, kinds, count, request.context_seed)
     hits_of = Ranking(model, collection, query, progress)
     called = opened.called if opened.run is None else run_id(opened.run)
-    return explain_query(swap, query, hits_of, called=called, suite=suite.name, top=asked.top)
+    return explain_query(swap, query, hits_of, called=called, suite=suite.name, top=request.top)
 
 
-def _load_suite_for(asked: AskedQuery, opened: Opened) -> str:
-    if asked.suite is not None:
-        return asked.suite
+def _load_suite_for(request: ExplanationRequest, opened: Opened) -> str:
+    if request.suite is not None:
+        return request.suite
     if opened.run is None:
-        raise ValueError(f"{opened.called} is no run, whose suite would be known: name one with --suite")
+        raise ValueError(f"{opened.called} is no run, so its suite is unknown: name one with --suite")
     return opened.run.suite
 
 
 def find_query(suite: Suite, words: str, dataset: str | None = None) -> tuple[SuiteDataset, Query]:
-    """Return the collection that has a query of this text or id, and the query; one of no collection has no id.
+    """Find the query with this text or id. Return its collection and the query, whose id is empty for a new text.
 
-    ValueError when several collections have it, or when none has it and it is not said which is to be searched.
+    Raises:
+        ValueError: if several collections have it, or if none has it and `dataset` does not choose one of several.
     """
     names = [one.name for one in suite.datasets]
     if dataset is not None and dataset not in names:
         raise ValueError(f"--dataset {short(repr(dataset))} is not in suite {suite.name}; choose one of {names}")
-    asked = [one for one in suite.datasets if dataset in (None, one.name)]
-    found = [(one, query) for one in asked if (query := _query_in(_read(suite, one), words)) is not None]
+    searched = [one for one in suite.datasets if dataset in (None, one.name)]
+    found = [(one, query) for one in searched if (query := _query_in(_read(suite, one), words)) is not None]
     if len(found) > 1:
         raise ValueError(
             f"{[one.name for one, _ in found]} all have the query {short(repr(words))}: add --dataset NAME"
         )
     if found:
         return found[0]
-    if len(asked) > 1:
+    if len(searched) > 1:
         raise ValueError(
-            f"no collection of suite {suite.name} has the query {short(repr(words))}; to search one of them for it, "
-            f"add --dataset NAME, of {names}"
+            f"no collection of suite {suite.name} has the query {short(repr(words))}; choose the collection to search "
+            f"with --dataset NAME, one of {names}"
         )
-    return asked[0], Query(words)
+    return searched[0], Query(words)
 
 
 def _query_in(collection: Collection, words: str) -> Query | None:
-    """Return the query with this text or id; where several have the text, one that is judged."""
+    """Return the query with this text or id. If several have this text, prefer one with judgements."""
     retrieval = collection.retrieval
     by_id = dict(zip(retrieval.query_ids, retrieval.queries, strict=True))
     if words in by_id:
@@ -125,7 +131,7 @@ def _read(suite: Suite, dataset: SuiteDataset) -> Collection:
 
 
 class Ranking:
-    """Ranks a collection for one query under the context that is set, and says how far it is."""
+    """Rank a collection for one query under the current context, and report the progress."""
 
     def __init__(self, model: ContextualModel, collection: Collection, query: Query, progress: Progress) -> None:
         self._model, self._collection, self._query, self._progress = model, collection, query, progress
@@ -135,11 +141,11 @@ class Ranking:
         self._tokens: dict[int, Tokens] = {}
 
     def __call__(self, kind: str) -> Mapping[str, float]:
-        """Return the hits of the query."""
+        """Return the scores of the best documents by id."""
         collection, identifier = self._collection, self._query.id or "asked"
         query_1D = self._model.encode([self._query.text], "query")
         ids, k = collection.retrieval.document_ids, NUM_RANKED + collection.num_extra_hits
-        run = search(query_1D, self._embed(kind), [identifier], ids, k)
+        run = search(query_1D, self._embed_documents(kind), [identifier], ids, k)
         if not (hits := without_quirky_hits(run, collection, NUM_RANKED)[identifier]):
             raise ValueError(
                 f"under the {kind} context every document of {collection.retrieval.name} scores the same for "
@@ -147,18 +153,19 @@ class Ranking:
             )
         return hits
 
-    def _embed(self, kind: str) -> np.ndarray:
-        """Return the vectors of the documents, (N, D), with a line every few seconds."""
+    def _embed_documents(self, kind: str) -> np.ndarray:
+        """Return the vectors of the documents, (N, D). Print the progress every few seconds."""
         num_all, parts = len(self._collection.retrieval.documents), []
         self._progress(f"searching {num_all} documents of {self._collection.retrieval.name} under the {kind} context")
-        started = said = time.monotonic()
+        started = reported = time.monotonic()
         for number, block in enumerate(self._blocks):
+            # the tokens are the same under every context
             if number not in self._tokens:
                 self._tokens[number] = self._model.tokenize(block, self._collection.document_role)
             parts.append(self._model.encode_tokens(self._tokens[number]))
             now, done = time.monotonic(), min(num_all, (number + 1) * BLOCK)
-            if now - said > QUIET_SECONDS and done < num_all:
+            if now - reported > QUIET_SECONDS and done < num_all:
                 left = format_seconds((now - started) * (num_all - done) / done)
                 self._progress(f"{kind} context: {done} of {num_all} documents; about {left} left")
-                said = now
+                reported = now
         return np.concatenate(parts)

@@ -1,4 +1,4 @@
-"""Writes a model as a folder for another library, with a model card, and uploads it when asked."""
+"""Export a model as a folder for another library, with a model card, and upload it to a hub."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from repro.interop.arguments import check_export, check_format, check_width
 from repro.interop.card import make_model_card
-from repro.interop.named_runs import run_named
+from repro.interop.named_runs import find_named_run
 from repro.interop.official.config import write_official_config
 from repro.interop.official.folder import export_official
 from repro.interop.opening import Opened, open_model, open_suite
 from repro.interop.trained_on import find_training_run, write_trained_on
-from repro.interop.trained_widths import export_warning
-from repro.interop.typed import check_export, check_format, check_width
+from repro.interop.trained_widths import list_export_warnings
 from repro.model.contextual import ContextualModel, Model
 from repro.model.encoding import TextEncoder
 from repro.spec import TRAINED, Run
@@ -40,7 +40,7 @@ OPENERS = {
         'SentenceTransformer("{folder}")',
     ),
 }
-"""What is imported and what opens a folder, by format. Contextual models carry their code, which must be trusted."""
+"""The import and the call that open a folder, by format. Contextual folders contain code that must be trusted."""
 INSTALL = {
     "official": "this project (`pip install .` in a checkout); the authors' own code opens the folder, too",
     "transformers": f'`pip install "transformers>=5.17" safetensors` (written with {version("transformers")})',
@@ -49,7 +49,7 @@ INSTALL = {
     "sentence-transformers": '`pip install "sentence-transformers>=3"`; a NomicBERT needs `"transformers>=5"` '
     f"(written with {version('sentence-transformers')} and {version('transformers')})",
 }
-"""What a program needs that opens a folder, by format."""
+"""Requirements of a program that opens a folder, by format."""
 
 
 def export_model(
@@ -61,24 +61,31 @@ def export_model(
     growth_on: str | None = None,
     progress: Callable[[str], None] = print,
 ) -> list[str]:
-    """Write the model that `source` names into `folder`, whole or not at all; return the lines that open it again.
+    """Export a model, completely or not at all. Return lines for the user, with the code that opens the folder.
 
-    `width`: its vectors are the first so many dimensions, normalised anew. ValueError for an unknown format, a folder
-    that is not empty, or a model or a width that the format cannot hold.
+    Args:
+        source: A run's id, a folder or a hub id.
+        folder: Target folder.
+        to: One of `FORMATS`.
+        width: Truncate the vectors to so many dimensions, and normalise them again.
+        progress: Called with each message.
+
+    Raises:
+        ValueError: if the format is unknown or cannot hold the model or the width, or if the folder is not empty.
     """
     check_export(source, folder, to, width)
     folder = folder.resolve() if folder.is_symlink() else folder
-    run = run_named(source)
+    run = find_named_run(source)
     if run is not None and run.architecture in TRAINED:
         _check_run(run, to)
     opened = open_model(source, progress=progress)
     if not isinstance(opened.model, TextEncoder):
-        raise ValueError(f"{source} is not a model of ours: it is in the format of another library already")
+        raise ValueError(f"{source} is not one of our models: it is already in the format of another library")
     opened.ours.to("cpu")
     check_width(opened.ours.architecture, opened.ours.config.hidden_size, to, width)
     check_format(opened.ours.architecture, to)
     growth = "" if growth_on is None else _measure_growth(opened, growth_on, progress)
-    warned = [] if width is None else export_warning(opened, width)
+    warned = [] if width is None else list_export_warnings(opened, width)
     with whole_folder(folder) as part:
         _write(opened.ours, part, to, width)
         if (trained := opened.run or find_training_run(source)) is not None:
@@ -87,11 +94,12 @@ def export_model(
         with whole_file(part / CARD) as card:
             use = [*_how_to_open(opened, Path(folder.name), to), "", *_how_to_rank(opened, to)]
             text = make_model_card(
-                opened, folder.name, to, use, width=width, install=INSTALL[_opener(opened, to)], growth=growth
+                opened, folder.name, to, use, width=width, install=INSTALL[_get_opener_name(opened, to)], growth=growth
             )
             card.write_text(text, encoding="utf-8")
         if folder.is_dir():
-            folder.rmdir()  # it is empty; the whole one takes its place
+            # it is empty, and the complete folder takes its place
+            folder.rmdir()
     return [*warned, f"wrote {folder}; open it with", *(f"  {line}" for line in lines)]
 
 
@@ -104,7 +112,7 @@ def _measure_growth(opened: Opened, suite: str, progress: Callable[[str], None])
 
 
 def _check_run(run: Run, to: str) -> None:
-    """ValueError for what the authors' format says of a run's model, before it is trained."""
+    """Raise ValueError, before a run is trained, if the authors' format cannot hold its model."""
     if to == "official":
         from repro.train.trainer import make_model_config
 
@@ -112,25 +120,27 @@ def _check_run(run: Run, to: str) -> None:
 
 
 def push_to_hub(folder: Path, repo_id: str, *, private: bool = False, api: Any = None) -> str:
-    """Upload an exported folder, card included, and return its address.
+    """Upload an exported folder with its card, and return its address.
 
-    ValueError when it has no card, and, with the command that tries again, when the hub does not take it.
+    Raises:
+        ValueError: if it has no card, or if the upload fails. The message then has the command that repeats it.
     """
     if not (folder / CARD).is_file():
-        raise ValueError(f"{folder} has no {CARD}: upload what `repro export` wrote")
+        raise ValueError(f"{folder} has no {CARD}: upload a folder that `repro export` wrote")
     if api is None:
         from huggingface_hub import HfApi
 
         api = HfApi()
-    from huggingface_hub.errors import HTTPError  # that of its HTTP library: its own errors are one, and the network's
+    # the error of its HTTP library is the base class of its own errors and of network errors
+    from huggingface_hub.errors import HTTPError
 
     try:
         api.create_repo(repo_id, private=private, exist_ok=True)
         uploaded = api.upload_folder(folder_path=str(folder), repo_id=repo_id, commit_message="Model and its card")
     except (HTTPError, OSError, ValueError) as error:
-        said = short(" ".join(str(error).split()) or type(error).__name__, 200)
+        message = short(" ".join(str(error).split()) or type(error).__name__, 200)
         again = f"hf upload {repo_id} {shlex.quote(str(folder))}{' --private' if private else ''}"
-        raise ValueError(f"{folder} is written, and was not uploaded ({said}): `{again}` uploads it") from error
+        raise ValueError(f"{folder} was written but not uploaded ({message}): repeat with `{again}`") from error
     return str(getattr(uploaded, "commit_url", uploaded))
 
 
@@ -148,22 +158,22 @@ def _write(model: Model, folder: Path, to: str, width: int | None) -> None:
         export_official(model, folder)
 
 
-def _opener(opened: Opened, to: str) -> str:
-    """Return the name of a row of `OPENERS`."""
+def _get_opener_name(opened: Opened, to: str) -> str:
+    """Return the key of a model and format in `OPENERS` and `INSTALL`."""
     is_contextual = isinstance(opened.model, ContextualModel)
     return "contextual" if to == "sentence-transformers" and is_contextual else to
 
 
 def _how_to_open(opened: Opened, folder: Path, to: str) -> list[str]:
-    """Return the lines that open the folder."""
-    imports, opener = OPENERS[_opener(opened, to)]
+    """Return the code that opens the folder."""
+    imports, opener = OPENERS[_get_opener_name(opened, to)]
     return [*imports.split("\n"), f"model = {opener.format(folder=folder)}"]
 
 
 def _how_to_rank(opened: Opened, to: str) -> list[str]:
-    """Return lines that run after those that open: three documents, ranked for a question."""
+    """Return the code that ranks three documents for a question, to run after `_how_to_open`."""
     contextual, named = isinstance(opened.model, ContextualModel), to == "sentence-transformers"
-    once = ["model.set_context(documents)  # some documents of what you search"] if contextual else []
+    once = ["model.set_context(documents)  # documents of the searched corpus"] if contextual else []
     keyword = "prompt_name=" if named else ""
     return [
         f"documents = {CARD_TEXTS}",

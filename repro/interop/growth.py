@@ -20,7 +20,7 @@ from repro.evaluate.contexts import draw_context
 from repro.evaluate.suites import TOP_K
 from repro.model.contextual import ContextualModel, Model
 from repro.report.scores import POINTS
-from repro.report.view import format_signed
+from repro.report.view import format_with_sign
 from repro.seeds import generator_for
 from repro.statistics.bootstrap import paired_bootstrap, percentile_interval
 from repro.statistics.units import stratified_mean
@@ -41,7 +41,7 @@ class Growth:
 
     def describe(self) -> str:
         """Return it as words for a list."""
-        change, low, high = (format_signed(value) for value in (self.points, self.low, self.high))
+        change, low, high = (format_with_sign(value) for value in (self.points, self.low, self.high))
         return f"{self.new_share:.0%} new documents: {change} points ({low} to {high})"
 
 

@@ -1,4 +1,4 @@
-"""How much of a collection a model reads, counted in some of its texts: cut documents and unknown tokens."""
+"""Shares of truncated documents and unknown tokens in a collection, estimated from a sample of its texts."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import Any
 import numpy as np
 
 from repro.data.prompts import with_prompt
-from repro.data.tokens import load_tokenizer, tokenize, unknown_tokens
+from repro.data.tokens import compute_unknown_share, load_tokenizer, tokenize
 from repro.evaluate.collections import Collection
 from repro.interop.stock_encoder import StockEncoder
 from repro.model.encoding import TextEncoder
 
-LOOKED_AT = 2_000
-"""Documents, and queries, of a collection in which tokens are counted, evenly spaced."""
+SAMPLE_SIZE = 2_000
+"""Number of documents, and of queries, in the sample. They are evenly spaced in the collection."""
 
 
 @dataclass(frozen=True)
 class ReadShare:
-    """What a model reads of a collection; None where its tokenizer does not tell.
+    """Shares of unread text of a collection. None if the tokenizer does not provide them.
 
     Attributes:
-        cut: The share of documents that are longer than the model reads.
+        cut: The share of documents that exceed the model's maximal length.
         unknown: The share of unknown tokens in documents and queries.
     """
 
@@ -31,24 +31,25 @@ class ReadShare:
     unknown: float | None = None
 
 
-def count_read(model: Any, collection: Collection) -> ReadShare:
-    """Return what a model reads of at most `LOOKED_AT` documents and queries of a collection.
+def estimate_read_share(model: Any, collection: Collection) -> ReadShare:
+    """Estimate both shares from at most `SAMPLE_SIZE` documents and queries of a collection.
 
-    A model without a length of its own, as one that adds up word vectors, cuts none that we know of.
+    They are None for a model without a maximal length, for example one that averages word vectors.
     """
-    documents, queries = _some(collection.retrieval.documents), _some(collection.retrieval.queries)
+    documents, queries = _sample_evenly(collection.retrieval.documents), _sample_evenly(collection.retrieval.queries)
     role = collection.document_role
     if isinstance(model, TextEncoder):
         config = model.config
         tokenizer, prompts = load_tokenizer(config.tokenizer), config.prompts
         texts = [*with_prompt(documents, prompts, role), *with_prompt(queries, prompts, "query")]
+        # one token more than the model reads tells truncated texts from those of exactly this length
         found = tokenize(texts, tokenizer, config.max_tokens + 1)
         cut = (found.lengths[: len(documents)] > config.max_tokens).mean()
-        return ReadShare(float(cut), unknown_tokens(found, tokenizer)[0])
+        return ReadShare(float(cut), compute_unknown_share(found, tokenizer)[0])
     if isinstance(model, StockEncoder) and model.longest and callable(model.theirs.tokenizer):
         words, longest = model.theirs.tokenizer, model.longest
         ids = [
-            words([model.prompts_used[one] + text for text in texts], truncation=True, max_length=longest + 1)
+            words([model.role_prompts[one] + text for text in texts], truncation=True, max_length=longest + 1)
             for texts, one in ((documents, role), (queries, "query"))
         ]
         cut = float(np.mean([len(row) > longest for row in ids[0]["input_ids"]]))
@@ -56,13 +57,13 @@ def count_read(model: Any, collection: Collection) -> ReadShare:
     return ReadShare()
 
 
-def _some(texts: Sequence[str]) -> list[str]:
-    places = np.unique(np.linspace(0, len(texts) - 1, min(LOOKED_AT, len(texts))).astype(int))
+def _sample_evenly(texts: Sequence[str]) -> list[str]:
+    places = np.unique(np.linspace(0, len(texts) - 1, min(SAMPLE_SIZE, len(texts))).astype(int))
     return [texts[place] for place in places]
 
 
 def _unknown_share(tokenizer: Any, rows: Sequence[Sequence[int]]) -> float | None:
-    """Return the share of unknown tokens among all but special ones; None for a tokenizer without an unknown token."""
+    """Return the share of unknown tokens, not counting special ones. None if the tokenizer has no unknown token."""
     unknown = getattr(tokenizer, "unk_token_id", None)
     if unknown is None:
         return None

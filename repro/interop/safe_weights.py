@@ -1,4 +1,4 @@
-"""Weights from other people's files: safetensors only, checked before anything is believed, never a pickle."""
+"""Safe loading of weights from untrusted files: safetensors only, never a pickle."""
 
 from __future__ import annotations
 
@@ -14,16 +14,18 @@ from repro.storage.files import json_object
 PICKLE_ENDINGS = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
 PICKLE_STARTS = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 INDEX_ENDING = ".index.json"
-COMPILED = "_orig_mod."  # what torch.compile and FSDP put into names
+COMPILED = "_orig_mod."
+"""Segment that torch.compile and FSDP add to names."""
 
 
 def read_safetensors(path: Path) -> dict[str, Tensor]:
-    """Return the tensors of a safetensors file in float32, by name, without `_orig_mod.` segments.
+    """Read the tensors of a safetensors file by name, as float32. `_orig_mod.` segments of names are removed.
 
-    ValueError when it is missing, a pickle, truncated, has a header that does not fit its content, two names that
-    become one, or a weight that is not finite.
+    Raises:
+        ValueError: if the file is missing, a pickle or damaged, if two names become equal, or if a weight is not
+            finite.
     """
-    shards = _shards_of(path)
+    shards = _list_shards(path)
     for shard in shards:
         _check_is_safetensors(shard)
     try:
@@ -40,8 +42,8 @@ def read_safetensors(path: Path) -> dict[str, Tensor]:
     return weights
 
 
-def _shards_of(path: Path) -> list[Path]:
-    """Return the files that hold the weights of a checkpoint: the file itself, or those that its index names."""
+def _list_shards(path: Path) -> list[Path]:
+    """Return the files of a checkpoint: the file itself, or the shards that its index names."""
     index = path.with_name(path.name + INDEX_ENDING)
     if path.is_file() or not index.is_file():
         return [path]
@@ -49,6 +51,7 @@ def _shards_of(path: Path) -> list[Path]:
     if not isinstance(named, dict) or not all(isinstance(name, str) for name in named.values()):
         raise ValueError(f"{index} has no weight_map of names to files: copy or download it again")
     files = sorted(set(named.values()))
+    # an index from the internet must not lead to other files of this machine
     if odd := [name for name in files if Path(name).name != name]:
         raise ValueError(f"{index} names a file outside its folder: {odd[0]!r}")
     return [path.with_name(name) for name in files]
@@ -58,8 +61,8 @@ def _check_is_safetensors(path: Path) -> None:
     if path.suffix in PICKLE_ENDINGS:
         raise ValueError(f"{path} is a pickle by its name; only .safetensors files are read, a pickle can run code")
     if not path.is_file():
-        beside = sorted(other.name for other in path.parent.glob("*") if other.suffix in PICKLE_ENDINGS)
-        why = f"; {beside} would be pickles, which can run code and are never read" if beside else ""
+        pickles = sorted(other.name for other in path.parent.glob("*") if other.suffix in PICKLE_ENDINGS)
+        why = f"; {pickles} would be pickles, which can run code and are never read" if pickles else ""
         raise ValueError(f"{path} is missing{why}")
     with path.open("rb") as file:
         start = file.read(4)

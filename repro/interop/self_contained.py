@@ -1,7 +1,8 @@
-"""Folders that need transformers, or sentence-transformers, and nothing of this project.
+"""Exported folders that need transformers or sentence-transformers, but not this project.
 
-The folder has the code of the model next to the weights, `modeling_cde.py`. One contextual folder opens in both
-libraries. A biencoder's opens in transformers; for sentence-transformers it needs stock modules only.
+The folder contains the code of the model, `modeling_cde.py`, next to the weights. The folder of a contextual model
+opens in both libraries. That of a biencoder opens in transformers. For sentence-transformers, a biencoder is exported
+as stock modules instead.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from typing import Any
 import torch
 
 from repro.data.prompts import PROMPTS
-from repro.data.tokens import with_own_tokenizer
+from repro.data.tokens import resolve_tokenizer
 from repro.interop import modeling_cde
-from repro.interop.contextual_module import fast_tokenizer
+from repro.interop.contextual_module import make_fast_tokenizer
 from repro.interop.safe_weights import read_safetensors
 from repro.model.biencoder import Biencoder
 from repro.model.config import CONFIG_FILE, config_from
@@ -49,8 +50,9 @@ def write_self_contained(model: Model, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     config.save_pretrained(folder)
     write_tensors(dict(model.state_dict()), folder / WEIGHTS_FILE, {"format": "pt"})
-    fast_tokenizer(model.config).save_pretrained(folder)
+    make_fast_tokenizer(model.config).save_pretrained(folder)
     shutil.copyfile(CODE, folder / CODE.name)
+    # a biencoder opens in transformers only, so it needs no list of modules
     if isinstance(model, ContextualModel):
         _write_json(folder / "modules.json", [{"idx": 0, "name": "0", "path": "", "type": MODULE}])
         settings = {"model_type": "SentenceTransformer", "prompts": prompts, "default_prompt_name": None}
@@ -63,17 +65,18 @@ def is_self_contained(folder: Path) -> bool:
     return path.is_file() and json_object(path).get("model_type") in MODEL_TYPES
 
 
-def load_self_contained(folder: Path) -> Model:
-    """Read such a folder as one of our models, in eval mode, with the context that is stored in it.
+def load_self_contained_model(folder: Path) -> Model:
+    """Read such a folder as one of our models, in eval mode, with the stored context. Its code is not executed.
 
-    The folder's own code is not run. ValueError names what does not fit.
+    Raises:
+        ValueError: if configuration and weights do not match.
     """
     path = folder / CONFIG_FILE
     values = json_object(path)
     if not isinstance(values.get("repro"), dict):
         raise ValueError(f"{path} has no field `repro`: export or download the folder again")
     config = config_from(values["repro"], str(path))
-    config = replace(config, tokenizer=with_own_tokenizer(config.tokenizer, folder))
+    config = replace(config, tokenizer=resolve_tokenizer(config.tokenizer, folder))
     model: Model = Biencoder(config) if config.architecture == Biencoder.architecture else ContextualModel(config)
     found = read_safetensors(folder / WEIGHTS_FILE)
     stored = {name: found.pop(name) for name in STORED_CONTEXT if name in found}
@@ -88,7 +91,7 @@ def load_self_contained(folder: Path) -> Model:
 
 
 def has_our_code(folder: Path) -> bool:
-    """Return whether a folder has the code of this version and no other module, so that it is safe to run."""
+    """Return whether a folder has exactly the code of this version and no other module. Then it is safe to execute."""
     listed = folder / "modules.json"
     types = [module.get("type") for module in read_json(listed)] if listed.is_file() else [MODULE]
     config = json_object(folder / CONFIG_FILE)

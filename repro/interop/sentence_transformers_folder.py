@@ -8,8 +8,10 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -18,9 +20,8 @@ from sentence_transformers.base.modules import Dense, Normalize, Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling
 
 from repro.data.prompts import PROMPTS
-from repro.interop.contextual_module import MODULE_FOLDER, ContextualModule, fast_tokenizer, normalize
+from repro.interop.contextual_module import MODULE_FOLDER, ContextualModule, make_fast_tokenizer, make_normalize_module
 from repro.interop.self_contained import has_our_code, is_self_contained, write_self_contained
-from repro.interop.stock_files import write_old_settings
 from repro.model.biencoder import Biencoder
 from repro.model.contextual import ContextualModel, Model
 from repro.storage.files import json_object, read_json
@@ -28,15 +29,25 @@ from repro.text import short
 
 SETTINGS_FILE = "config_sentence_transformers.json"
 DENSE = "SentenceTransformer"
-"""The kind of model that gives each text one vector, whose inner products rank."""
+"""The model type with one vector per text. Others are cross-encoders and sparse encoders."""
+# names and settings of modules before sentence-transformers 6
+OLD_MODULES = "sentence_transformers.models"
+DENSE_SETTINGS = ("in_features", "out_features", "bias", "activation_function")
+POOLINGS = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
 
 
 def export_sentence_transformers(model: Model, folder: str | Path, *, width: int | None = None) -> None:
-    """Write a folder that `SentenceTransformer(folder)` opens; ValueError when it is there and not empty.
+    """Write a folder that `SentenceTransformer(folder)` opens.
 
-    A biencoder's opens in versions 3 to 6: `benchmarks.open_exports` tries them.
+    The folder of a biencoder opens in versions 3 to 6, which `benchmarks.open_exports` verifies.
 
-    `width`, of a biencoder: its vectors are the first so many dimensions, normalised anew.
+    Args:
+        model: A biencoder or a contextual model.
+        folder: Target folder.
+        width: Truncate the vectors of a biencoder to so many dimensions, and normalise them again.
+
+    Raises:
+        ValueError: if the folder is not empty.
     """
     target = Path(folder)
     if target.exists() and any(target.iterdir()):
@@ -49,18 +60,20 @@ def export_sentence_transformers(model: Model, folder: str | Path, *, width: int
 
 
 def as_sentence_transformer(model: Model, *, width: int | None = None) -> SentenceTransformer:
-    """Return the same model inside sentence-transformers; a biencoder's weights are copied, others shared.
+    """Return the model as a SentenceTransformer. The weights of a biencoder are copied, those of others are shared.
 
-    `width`, of a biencoder: the head ends there, so that vectors are normalised at that width, and `truncate_dim` says
-    so; sentence-transformers' own truncation comes after normalising, and would leave vectors short of length 1.
+    `width` truncates the vectors of a biencoder: the last linear layer is cut to it, so that vectors are normalised
+    after the truncation. `truncate_dim` alone would truncate after the normalisation, so that vectors would be shorter
+    than 1.
     """
     prompts = dict(PROMPTS[model.config.prompts]._asdict())
     if isinstance(model, ContextualModel):
-        ours: list[torch.nn.Module] = [ContextualModule(model), normalize()]
+        ours: list[torch.nn.Module] = [ContextualModule(model), make_normalize_module()]
         return SentenceTransformer(modules=ours, prompts=prompts, device=str(model.device))
+    # the module Transformer can only be created from a folder
     with tempfile.TemporaryDirectory() as scratch:
         model.embedder.model.save_pretrained(scratch)
-        fast_tokenizer(model.config).save_pretrained(scratch)
+        make_fast_tokenizer(model.config).save_pretrained(scratch)
         words = Transformer(scratch, max_seq_length=model.config.max_tokens)
     modules = [words, Pooling(model.config.hidden_size, pooling_mode="mean"), *_head(model, width), Normalize()]
     device = str(model.device)
@@ -68,10 +81,11 @@ def as_sentence_transformer(model: Model, *, width: int | None = None) -> Senten
 
 
 def open_sentence_transformers(folder: str | Path) -> SentenceTransformer:
-    """Open an exported folder without remote code, whichever kind it is; ValueError when it is no such folder.
+    """Open an exported folder of any kind without remote code.
 
-    That is also one of sentence-transformers' other models: a CrossEncoder's or a SparseEncoder's modules would open,
-    and give vectors that nobody trained.
+    Raises:
+        ValueError: if the folder is damaged or has unknown modules, or if it is a CrossEncoder or SparseEncoder. Their
+            modules would load, but give meaningless vectors.
     """
     path = Path(folder)
     listed = path / "modules.json"
@@ -93,20 +107,20 @@ def open_sentence_transformers(folder: str | Path) -> SentenceTransformer:
         try:
             return SentenceTransformer(str(path), local_files_only=True)
         except (SafetensorError, KeyError, TypeError, AttributeError, RuntimeError) as error:
-            said = short(" ".join(str(error).split()), 200)
+            message = short(" ".join(str(error).split()), 200)
             raise ValueError(
-                f"{path} is damaged ({type(error).__name__}: {said}): export or download it again"
+                f"{path} is damaged ({type(error).__name__}: {message}): export or download it again"
             ) from error
     ours = f"{ContextualModule.__module__}.{ContextualModule.__name__}"
     if [name for name in types if not name.startswith("sentence_transformers.")] != [ours] or types[0] != ours:
         raise ValueError(f"{path} needs {types}, which are neither stock modules nor {ours}")
     settings = json_object(path / SETTINGS_FILE)
     module = ContextualModule.load(str(path), subfolder=MODULE_FOLDER)
-    return SentenceTransformer(modules=[module, normalize()], prompts=settings.get("prompts"))
+    return SentenceTransformer(modules=[module, make_normalize_module()], prompts=settings.get("prompts"))
 
 
 def _check_kind(folder: Path) -> None:
-    """ValueError for a folder of another kind of model; one that does not say its kind is of the oldest, the usual."""
+    """Raise ValueError if a folder has another model type. Old folders without a type are SentenceTransformers."""
     path = folder / SETTINGS_FILE
     kind = json_object(path).get("model_type") if path.is_file() else None
     if kind not in (None, DENSE):
@@ -123,3 +137,36 @@ def _head(model: Biencoder, width: int | None) -> list[Dense]:
         dense.linear.load_state_dict({name: weight[:size] for name, weight in linear.state_dict().items()})
         layers.append(dense)
     return layers
+
+
+def write_old_settings(folder: Path, *, max_tokens: int) -> None:
+    """Rewrite the settings of a saved folder of stock modules so that sentence-transformers 3 to 6 can read them.
+
+    Version 6 moved its modules and added settings that earlier versions reject. The earlier form opens in all versions,
+    with transformers 4 and 5.
+    """
+    modules = read_json(folder / "modules.json")
+    for module in modules:
+        kind = str(module["type"]).rpartition(".")[2]
+        module["type"] = f"{OLD_MODULES}.{kind}"
+        path = folder / str(module["path"]) / "config.json"
+        if kind == "Pooling":
+            _write_json(path, _make_old_pooling_settings(json_object(path)))
+        elif kind == "Dense":
+            found = json_object(path)
+            _write_json(path, {name: found[name] for name in DENSE_SETTINGS})
+    _write_json(folder / "modules.json", modules)
+    _write_json(folder / "sentence_bert_config.json", {"max_seq_length": max_tokens, "do_lower_case": False})
+    path = folder / "tokenizer_config.json"
+    # transformers 4 does not know the class name that transformers 5 writes
+    _write_json(path, json_object(path) | {"tokenizer_class": "PreTrainedTokenizerFast"})
+
+
+def _make_old_pooling_settings(found: dict[str, Any]) -> dict[str, Any]:
+    width = found.get("embedding_dimension", found.get("word_embedding_dimension"))
+    modes = {f"pooling_mode_{name}": name == "mean_tokens" for name in POOLINGS}
+    return {"word_embedding_dimension": width, **modes, "include_prompt": found.get("include_prompt", True)}
+
+
+def _write_json(path: Path, values: Any) -> None:
+    path.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")

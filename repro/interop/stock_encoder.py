@@ -1,4 +1,4 @@
-"""Models of sentence-transformers as something to be scored: prompts, similarity, what decides their vectors"""
+"""Wrapper that lets models of sentence-transformers be scored like ours: prompts, similarity, digest of settings."""
 
 from __future__ import annotations
 
@@ -15,83 +15,83 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 OF_THE_FILES = ("_name_or_path", "transformers_version", "architectures")
-"""Settings that say where a model was found and who wrote it, not what it computes."""
+"""Settings about the origin of a model's files. They have no effect on its vectors."""
 ROLES = ("query", "document")
 OF_DOCUMENTS = ("document", "passage", "corpus")
-"""What the prompt of documents may be called: the first that is there and not empty."""
+"""Accepted names of the document prompt. The first one that is not empty is used."""
 DOT = "dot"
 SIMILARITIES = ("cosine", DOT)
 
 
 def check_similarity(theirs: SentenceTransformer, folder: Path) -> None:
-    """ValueError for a model whose vectors are not compared by what is searched by: inner products."""
+    """Raise ValueError if a model's similarity is not an inner product, since search ranks by inner products."""
     name = theirs.similarity_fn_name
     if name not in SIMILARITIES:
         raise ValueError(
-            f"{folder} compares its vectors by {name!r} (similarity_fn_name), which is not searched by here; choose a "
-            f"model with one of {list(SIMILARITIES)}"
+            f"{folder} compares its vectors by {name!r} (similarity_fn_name), which is not supported; choose a model "
+            f"with one of {list(SIMILARITIES)}"
         )
 
 
 @dataclass(frozen=True)
 class StockEncoder:
-    """A model of sentence-transformers as something to be scored; it has no context."""
+    """A model of sentence-transformers with the interface of our models. It takes no context."""
 
     theirs: SentenceTransformer
 
     @property
     def similarity(self) -> str:
-        """What its vectors are compared by: "cosine", or "dot", which reads their lengths, too."""
+        """Its similarity function: "cosine", or "dot", which depends on the lengths of vectors too."""
         return str(self.theirs.similarity_fn_name)
 
     @property
     def keeps_lengths(self) -> bool:
-        """Whether vectors, and their prefixes, are searched as they are, not brought to length 1."""
+        """Whether vectors and their prefixes are searched without normalisation."""
         return self.similarity == DOT
 
     @property
     def longest(self) -> int | None:
-        """Tokens a text is cut to; None where it is never cut, or nobody knows."""
+        """Maximal number of tokens. None if texts are never truncated, or if it is unknown."""
         found = self.theirs.max_seq_length
         return int(found) if found and math.isfinite(found) else None
 
     @property
-    def prompts_used(self) -> dict[str, str]:
-        """What stands before the texts of each role."""
+    def role_prompts(self) -> dict[str, str]:
+        """The text in front of queries and of documents, by role."""
         prompts, default = self.theirs.prompts, self.theirs.default_prompt_name
         return {role: prompts.get(self._prompt_name(role) or default or "") or "" for role in ROLES}
 
     @property
     def unused_prompts(self) -> list[str]:
-        """Names of its prompts that are not empty, and stand before the texts of no role."""
-        used = self.prompts_used.values()
+        """Names of its prompts that are not empty and not used for either role."""
+        used = self.role_prompts.values()
         return [name for name, text in self.theirs.prompts.items() if text and text not in used]
 
     @property
     def decides(self) -> dict[str, Any]:
-        """What decides its vectors beside its weights, as plain values: modules, how they are set, the tokenizer."""
+        """Everything except the weights that decides its vectors, as plain values: modules, settings, tokenizer."""
         inner = getattr(self.theirs[0], "auto_model", None)
         words = getattr(self.theirs.tokenizer, "backend_tokenizer", None)
         modules = [[type(one).__name__, _plain(getattr(one, "get_config_dict", dict)())] for one in self.theirs]
         config = {} if inner is None else inner.config.to_dict()
-        told = {name: value for name, value in config.items() if name not in OF_THE_FILES}
+        metadata = {name: value for name, value in config.items() if name not in OF_THE_FILES}
         tokenizer = repr(self.theirs.tokenizer) if words is None else words.to_str()
         cut = self.theirs.truncate_dim
-        return {"modules": modules, "config": _plain(told), "tokenizer": tokenizer, "truncated_to": cut}
+        return {"modules": modules, "config": _plain(metadata), "tokenizer": tokenizer, "truncated_to": cut}
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """What a score keeps of it, as plain values; these decide its scores, too."""
-        told = {"prompts": dict(self.theirs.prompts), "prompts_used": self.prompts_used}
-        return told | {"max_tokens": self.longest, "similarity": self.similarity}
+        """Its provenance in a score, as plain values. These settings decide its scores too."""
+        metadata = {"prompts": dict(self.theirs.prompts), "prompts_used": self.role_prompts}
+        return metadata | {"max_tokens": self.longest, "similarity": self.similarity}
 
     def set_context(self, texts: Sequence[str] | None, seed: int = 0, prompt: str = "document") -> None:
-        """Take and ignores a context."""
+        """Ignore a context."""
 
     def encode(self, texts: Sequence[str], prompt: str = "document") -> np.ndarray:
-        """Return vectors, float32 (N, D), of unit length unless their lengths count.
+        """Return vectors, float32 (N, D). They are normalised unless the similarity is the dot product.
 
-        A model with a route for each role takes that of the prompt.
+        `prompt` also selects the route in a model with different modules per role.
         """
         how: dict[str, Any] = {"prompt_name": self._prompt_name(prompt), "task": prompt}
         vectors_ND: np.ndarray = self.theirs.encode(list(texts), **how, normalize_embeddings=not self.keeps_lengths)
@@ -102,7 +102,7 @@ class StockEncoder:
         self.theirs.to(device)
 
     def _prompt_name(self, role: str) -> str | None:
-        """Return which of its prompts stands before the texts of a role; None: its default one, or none."""
+        """Return the name of the prompt of a role. None if it has none, so that its default prompt applies."""
         prompts = self.theirs.prompts
         names = OF_DOCUMENTS if role == "document" else (role,)
         return next((name for name in names if prompts.get(name)), role if role in prompts else None)

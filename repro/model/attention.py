@@ -41,7 +41,7 @@ def compute_attention_shares(model: ContextualModel, texts: Texts) -> Tensor:
     with evaluation_mode(second), record_attention(second.backbone) as kept:
         for rows_n in torch.arange(texts.num_texts).split(size):
             piece = texts.rows(rows_n)
-            second.backbone.forward_behind(contexts_1CD, prompts_PD, piece)
+            second.backbone.forward_after(contexts_1CD, prompts_PD, piece)
             parts.append(
                 torch.stack([_compute_layer_shares(w_NHLL, piece, num_contexts, num_prefix) for w_NHLL in kept.pop()])
             )
@@ -65,7 +65,8 @@ def record_attention(backbone: Backbone) -> Iterator[list[tuple[Tensor, ...]]]:
     """
     model, kept = backbone.model, []
     before = (model.config._attn_implementation, model.config.output_attentions)
-    compiled, backbone._compiled = backbone._compiled, None  # a compiled forward calls no hooks
+    # a compiled forward does not call hooks
+    compiled, backbone._compiled = backbone._compiled, None
     hook = model.register_forward_hook(lambda module, given, found: kept.append(found.attentions))
     model.set_attn_implementation("eager")
     model.config.output_attentions = True

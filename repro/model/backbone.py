@@ -81,10 +81,10 @@ class Backbone(nn.Module):
         words_NSD = look_up_words(texts.ids_NS, self.model.get_input_embeddings().weight)
         return self._run(texts.mask_NS, inputs_embeds=words_NSD)
 
-    def text_behind(self, contexts_NCD: Tensor, prompts_PD: Tensor, texts: Texts) -> Tensor:
+    def encode_after(self, contexts_NCD: Tensor, prompts_PD: Tensor, texts: Texts) -> Tensor:
         """Return the states of the text tokens after contexts (first dimension N or 1) and soft prompts, (N, S, D)."""
         if not self._can_pack(texts):
-            return self.forward_behind(contexts_NCD, prompts_PD, texts)[:, -texts.ids_NS.shape[1] :]
+            return self.forward_after(contexts_NCD, prompts_PD, texts)[:, -texts.ids_NS.shape[1] :]
         num_contexts, length = contexts_NCD.shape[1], texts.ids_NS.shape[1]
         num_prefix, first_counts = num_contexts + len(prompts_PD), 1
         positions_L = self._build_positions(num_contexts, num_prefix + length, texts.ids_NS.device)[0]
@@ -122,13 +122,14 @@ class Backbone(nn.Module):
         if self.training or torch.is_grad_enabled():
             return None
         start = int(positions_S[0])
+        # Identity of the tensor suffices: `keep_projections` requires unchanged weights and texts.
         if self._last is not None and self._last[0] is texts.ids_NS and self._last[1] == start:
             return self._last[2]
         found = project_texts(self.model, self.kind, texts, positions_S)
         self._last = (texts.ids_NS, start, found) if self._keeps_projections else None
         return found
 
-    def forward_behind(self, contexts_NCD: Tensor, prompts_PD: Tensor, texts: Texts) -> Tensor:
+    def forward_after(self, contexts_NCD: Tensor, prompts_PD: Tensor, texts: Texts) -> Tensor:
         """Return all states, (N, C + P + S, D), for contexts (first dimension N or 1), soft prompts (P may be 0) and
         text.
         """
@@ -151,11 +152,13 @@ class Backbone(nn.Module):
 
         The terms that the class adds to every input are subtracted.
         """
+        # Contexts all have position 0, and soft prompts keep their positions (appendix "Removing positionality").
         contexts_NCD = (contexts_NCD - self._get_context_offset()).expand(num_texts, -1, -1)
         return torch.cat([contexts_NCD, (prompts_PD - self._get_token_type_vector()).expand(num_texts, -1, -1)], dim=1)
 
     def _run(self, mask_NL: Tensor, **inputs: Any) -> Tensor:
-        if self.kind != "modernbert":  # one broadcast row instead of a lookup per token
+        # one broadcast row instead of a lookup per token
+        if self.kind != "modernbert":
             inputs["token_type_ids"] = mask_NL.new_zeros(1, 1)
         return (self._compiled or self.model)(attention_mask=mask_NL, **inputs).last_hidden_state
 

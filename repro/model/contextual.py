@@ -69,11 +69,12 @@ class SecondStage(nn.Module):
         )
         if may_drop:
             contexts_NCD = self._drop(contexts_NCD, texts.num_texts)
-        encode = self.backbone.forward_behind if self.config.prefix_is_pooled else self.backbone.text_behind
+        encode = self.backbone.forward_after if self.config.prefix_is_pooled else self.backbone.encode_after
         pooled_ND = self._pool(
             encode(contexts_NCD, self.soft_prompts(), texts), texts, self._token_weights(texts, words_CV)
         )
         output_ND: Tensor = self.output_projection(pooled_ND)
+        # the skip connection of the authors' second release
         return output_ND + pooled_ND if self.config.residual else output_ND
 
     def null_contexts(self) -> Tensor:
@@ -101,6 +102,7 @@ class SecondStage(nn.Module):
 
     def _drop(self, contexts_1CD: Tensor, num_texts: int) -> Tensor:
         """Replace each slot of each text by the null vector with the dropout probability, (N, C, D)."""
+        # Each text draws its own slots, so the texts of a batch no longer share all contexts.
         shape_NC1 = (num_texts, contexts_1CD.shape[1], 1)
         dropped_NC1 = torch.rand(shape_NC1, device=contexts_1CD.device) < self.config.sequence_dropout
         return torch.where(dropped_NC1, self.sequence_dropout_null_embedding.to(contexts_1CD.dtype), contexts_1CD)
@@ -110,6 +112,7 @@ class SecondStage(nn.Module):
         width, weight = self.config.hidden_size, next(self.parameters())
         if not self.config.num_soft_prompts:
             return weight.new_zeros(0, width)
+        # The prompts are a function of a constant input, so they are the same for all texts.
         ones_D = weight.new_ones(width)
         prompts_F: Tensor = self.prompt_projection(ones_D)
         return prompts_F.view(self.config.num_soft_prompts, width)
@@ -126,7 +129,8 @@ class ContextualModel(TextEncoder):
         self.first_stage_model = Biencoder(config, config.num_first_stage_layers)
         self.second_stage_model = SecondStage(config)
         self.register_buffer("context_CE", None, persistent=False)
-        if config.is_blind:  # the first stage is never used, so never trained
+        # A context-blind model never uses its first stage, so it must not be trained.
+        if config.is_blind:
             self.first_stage_model.requires_grad_(False)
 
     @property

@@ -30,10 +30,10 @@ from repro.data.prompts import with_prompt
 from repro.data.tokens import (
     TOKENIZER_FILE,
     Tokens,
-    batches_of_tokens,
+    iter_token_batches,
     load_tokenizer,
+    resolve_tokenizer,
     tokenize,
-    with_own_tokenizer,
     write_tokenizer,
 )
 from repro.model.config import ModelConfig, load_config
@@ -194,7 +194,7 @@ class TextEncoder(nn.Module):
         """Return the positions of the texts of each batch."""
         order = compute_canonical_order(tokens)
         if batch_size is None and self.device.type == GPU:
-            batches = batches_of_tokens(tokens.lengths[order], TOKENS_AT_ONCE, self.num_ahead)
+            batches = iter_token_batches(tokens.lengths[order], TOKENS_AT_ONCE, self.num_ahead)
             return (order[rows] for rows in batches)
         return (order[part] for part in iter_blocks(len(order), batch_size or TEXTS_AT_ONCE))
 
@@ -215,7 +215,7 @@ class TextEncoder(nn.Module):
         Raises ValueError if the files are missing or do not match.
         """
         config = load_config(Path(folder))
-        config = replace(config, tokenizer=with_own_tokenizer(config.tokenizer, Path(folder)))
+        config = replace(config, tokenizer=resolve_tokenizer(config.tokenizer, Path(folder)))
         if config.architecture != cls.architecture:
             raise ValueError(f"{folder} holds a {config.architecture} model, not a {cls.architecture} one")
         model = cls(config)
@@ -257,7 +257,8 @@ def compute_canonical_order(tokens: Tokens) -> np.ndarray:
     """
     lengths, ids = tokens.lengths, np.asarray(tokens.ids)
     order = np.argsort(lengths, kind="stable")
-    for alike in np.split(order, np.flatnonzero(np.diff(lengths[order])) + 1):  # views of texts with equal length
+    # Each group of equal length is a view, so sorting it changes `order`.
+    for alike in np.split(order, np.flatnonzero(np.diff(lengths[order])) + 1):
         length = int(lengths[alike[0]]) if len(alike) > 1 else 0
         if length:
             texts_NS = np.ascontiguousarray(sliding_window_view(ids, length)[tokens.offsets[alike]])
@@ -286,7 +287,8 @@ def write_tensors(tensors: dict[str, Tensor], path: Path, metadata: dict[str, st
         with whole_file(path, lasts=True) as part:
             save_file({name: value.detach().contiguous() for name, value in tensors.items()}, part, metadata)
     except (OSError, SafetensorError) as error:
-        match = re.search(r"os error (\d+)", str(error))  # safetensors reports errno only in its message
+        # safetensors reports errno only in its message
+        match = re.search(r"os error (\d+)", str(error))
         number = getattr(error, "errno", None) or (int(match[1]) if match else errno.EIO)
         raise OSError(number, f"could not write {path} ({error}); the previous file is untouched") from error
 

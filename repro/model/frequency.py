@@ -7,7 +7,8 @@
 4. In training, a text's context is replaced by the null context with probability `DROPPED`, so that this weight is
    trained as well.
 
-The extension measures the gain if the model receives directly what attention would have to find.
+The extension measures the gain if the model receives word–document frequencies directly. Otherwise attention would have
+to find them.
 
 Shapes: N texts, S tokens, C context vectors, V words, K weights.
 """
@@ -49,6 +50,7 @@ class FrequencyWeights(nn.Module):
         by_share = self._interpolate(words_CV[is_document_C].detach().float(), last)
         unknown = self.logits_K[-1].expand(texts.ids_NS.shape)
         logits_NS = unknown if by_share is None else by_share[texts.ids_NS]
+        # trains the weight of the null context too
         if self.training:
             dropped_N1 = torch.rand(texts.num_texts, 1, device=unknown.device) < DROPPED
             logits_NS = torch.where(dropped_N1, unknown, logits_NS)

@@ -43,6 +43,7 @@ class Packing:
     @classmethod
     def build(cls, texts: Texts, num_prefix: int, first_counts: int = 1) -> Packing:
         """Sort the texts by length. Each text has at least one token."""
+        # a stable sort, so that texts of equal length keep their order
         lengths_N, order_N = texts.mask_NS.sum(1).sort(stable=True)
         lengths, counts = torch.unique_consecutive(lengths_N, return_counts=True)
         steps_S = torch.arange(texts.mask_NS.shape[1], device=order_N.device)
@@ -86,9 +87,9 @@ class Packing:
 
         With `only_texts`, prefix rows have keys and values but no queries.
         """
-        behind, seen = self.rows(with_prefix=True), []
+        all_rows, seen = self.rows(with_prefix=True), []
         asking = self.rows(with_prefix=not only_texts)
-        split = (self._split(queries_RD, asking), self._split(keys_RD, behind), self._split(values_RD, behind))
+        split = (self._split(queries_RD, asking), self._split(keys_RD, all_rows), self._split(values_RD, all_rows))
         for (count, length), *parts in zip(self.groups, *split, strict=True):
             query, key, value = (part.view(count, -1, num_heads, part.shape[1] // num_heads) for part in parts)
             found_GHLE = nn.functional.scaled_dot_product_attention(
@@ -151,20 +152,23 @@ def compute_packed_states(
     """
     if projections is not None and prefix_NPD is not None:
         packing = replace(projections.packing, num_prefix=prefix_NPD.shape[1], first_counts=first_counts)
-        prefix_PD, angles = _embed(model, kind, prefix_NPD[0], positions_L[: packing.num_prefix])
+        # Before the first attention, prefix and text do not interact. So the prefix is projected once and copied in
+        # front of each text.
+        prefix_PD, angles = _embed_tokens(model, kind, prefix_NPD[0], positions_L[: packing.num_prefix])
         first_layer = _layers(model, kind)[0]
         of_prefix = _project(kind, model, first_layer, prefix_PD, prefix_PD, angles, angles)
         text_rows = sum(packing.rows(with_prefix=False))
         pairs = zip((prefix_PD, *of_prefix), (projections.states_RD, *projections.projected), strict=True)
         states_RD, *first = (fill_rows(packing.prepend_prefix(one[None], rows[:text_rows])) for one, rows in pairs)
+        # the last layer has queries for text tokens only
         if len(_layers(model, kind)) == 1:
-            first[0] = projections.projected[0]  # the last layer has queries for text tokens only
+            first[0] = projections.projected[0]
     else:
         packing = Packing.build(texts, 0 if prefix_NPD is None else prefix_NPD.shape[1], first_counts)
         rows_TD = _embed_words(model, packing, texts)
         if prefix_NPD is not None:
             rows_TD = packing.prepend_prefix(prefix_NPD, rows_TD)
-        states_RD, first = _embed(model, kind, rows_TD, packing.positions(positions_L))[0], []
+        states_RD, first = _embed_tokens(model, kind, rows_TD, packing.positions(positions_L))[0], []
     angles_R2E = _angles(model, kind, states_RD, packing.positions(positions_L))
     states_RD = _run_layers(model, kind, packing, states_RD, angles_R2E, first)
     flat_FD = states_RD.new_zeros(texts.ids_NS.numel(), states_RD.shape[1])
@@ -174,7 +178,7 @@ def compute_packed_states(
 def project_texts(model: Any, kind: str, texts: Texts, positions_S: Tensor) -> TextProjections:
     """Compute the first layer's projections of texts with these token positions."""
     packing = Packing.build(texts, 0)
-    states_RD, angles = _embed(model, kind, _embed_words(model, packing, texts), packing.positions(positions_S))
+    states_RD, angles = _embed_tokens(model, kind, _embed_words(model, packing, texts), packing.positions(positions_S))
     projected = _project(kind, model, _layers(model, kind)[0], states_RD, states_RD, angles, angles)
     return TextProjections(packing, states_RD, projected)
 
@@ -189,9 +193,10 @@ def _layers(model: Any, kind: str) -> Any:
     return model.encoder.layer if kind == "bert" else model.layers
 
 
-def _embed(model: Any, kind: str, rows_TD: Tensor, positions_T: Tensor) -> tuple[Tensor, Tensor | None]:
+def _embed_tokens(model: Any, kind: str, rows_TD: Tensor, positions_T: Tensor) -> tuple[Tensor, Tensor | None]:
     """Return the input of the first layer with zero fill, and the rotary angles of its positions."""
-    types_11 = positions_T.new_zeros(1, 1)  # one broadcast row instead of a lookup per token
+    # one broadcast row instead of a lookup per token
+    types_11 = positions_T.new_zeros(1, 1)
     embedded = model.embeddings(inputs_embeds=rows_TD[None], token_type_ids=types_11, position_ids=positions_T[None])
     states_RD = fill_rows(embedded[0])
     return states_RD, _angles(model, kind, states_RD, positions_T)
@@ -234,6 +239,7 @@ def _run_layers(
     """
     num_heads, layers = model.config.num_attention_heads, _layers(model, kind)
     for number, layer in enumerate(layers, 1):
+        # Only text states are pooled, so the last layer needs no queries for the prefix.
         only_texts = number == len(layers) and packing.num_prefix > 0
         asking_RD, asking_R2E = states_RD, angles_R2E
         if only_texts:

@@ -63,7 +63,7 @@ def build_model(config: ModelConfig, *, start: str = "random", seed: int = 0, he
             place_word_vectors(backbone, vectors_VD)
     elif start != "random":
         for backbone in get_backbones(model):
-            load_pretrained(backbone, get_pretrained_folder(start))
+            load_pretrained_weights(backbone, get_pretrained_folder(start))
     if heads != "random":
         set_identity_heads(model, start, both_stages=heads == "both-identity")
     return model
@@ -148,7 +148,7 @@ def get_pretrained_folder(start: str) -> str:
 
 
 @torch.no_grad()
-def load_pretrained(backbone: Backbone, source: str) -> None:
+def load_pretrained_weights(backbone: Backbone, source: str) -> None:
     """Copy the pretrained weights of as many layers as the backbone has.
 
     Raises ValueError if a weight is missing or has another shape. transformers only warns and draws missing weights at
@@ -160,7 +160,8 @@ def load_pretrained(backbone: Backbone, source: str) -> None:
     renamed = {"key_mapping": PREFIXES[backbone.kind]} if backbone.kind in PREFIXES else {}
     model, info = AutoModel.from_pretrained(source, output_loading_info=True, **options, **renamed)
     held = {name: tensor for name, tensor in model.state_dict().items() if name not in info["missing_keys"]}
-    found = {name: tensor for name, tensor in held.items() if name in wanted}  # it may have more layers
+    # the pretrained model may have more layers
+    found = {name: tensor for name, tensor in held.items() if name in wanted}
     check_fit(get_shapes(found), get_shapes(wanted), f"{source} does not fit this {backbone.kind} backbone")
     backbone.model.load_state_dict(found)
 
@@ -174,6 +175,7 @@ def load_word_vectors(width: int) -> Tensor:
     words_VE = weights["embeddings.word_embeddings.weight"].double()
     if width > words_VE.shape[1]:
         raise ValueError(f"hidden_size={width}: start='words' has vectors of {words_VE.shape[1]} at most")
+    # `eigh` returns rising eigenvalues, so the principal directions are the last ones.
     directions_EE = torch.linalg.eigh(words_VE.T @ words_VE).eigenvectors.flip(1)[:, :width]
     # Eigenvectors have an arbitrary sign. Make the largest component positive.
     signs_E = torch.sign(directions_EE.gather(0, directions_EE.abs().argmax(0, keepdim=True)))

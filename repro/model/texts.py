@@ -40,11 +40,12 @@ class Texts(NamedTuple):
         return Texts(self.ids_NS.to(device), self.mask_NS.to(device))
 
 
-def right_padded(texts: Texts) -> Texts:
+def pad_right(texts: Texts) -> Texts:
     """Move left padding to the right, as positions assume. Token order does not change."""
     is_in_order_NS = texts.mask_NS[:, :-1] >= texts.mask_NS[:, 1:]
     if bool(is_in_order_NS.all()):
         return texts
+    # a stable sort by the mask moves padding to the end and keeps the order of the tokens
     order_NS = torch.argsort(1 - (texts.mask_NS > 0).long(), dim=1, stable=True)
     return Texts(texts.ids_NS.gather(1, order_NS), texts.mask_NS.gather(1, order_NS))
 
@@ -76,4 +77,5 @@ def cut_by_length(texts: Texts, size: int) -> Pieces:
         raise ValueError(f"piece size {size}: must be at least 1")
     order_N = torch.argsort(texts.mask_NS.sum(1), stable=True)
     pieces = tuple(texts.rows(index) for index in torch.split(order_N, size))
+    # the inverse permutation
     return Pieces(pieces, torch.argsort(order_N))

@@ -47,5 +47,6 @@ class _Lookup(torch.autograd.Function):
         if weight_VD.grad is None:
             weight_VD.grad = torch.zeros_like(weight_VD)
         rows = gradients[0].flatten(0, -2).to(weight_VD.dtype)
+        # a sparse operand touches only the rows of these words, and repeated words add up
         weight_VD.grad.add_(torch.sparse_coo_tensor(ids.flatten()[None], rows, weight_VD.shape, check_invariants=False))
         return None, None

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from repro.data.beir import Suite, load_suite
-from repro.data.external import external_corpora, external_corpus, external_suites, find_corpus_of_suite
+from repro.data.external import find_corpus_of_suite, find_external_corpus, list_external_corpora, list_external_suites
 from repro.data.mined.manifests import FUNCTIONS_FOLDER, MANIFEST_FOLDER, WIDE_FOLDER
 from repro.data.own.imported import check_trainable
 from repro.data.pairs import read_pairs
@@ -33,9 +33,9 @@ def _make_planted_builder(
     num_domains: int, pairs_per_domain: int, num_heldout: int, text: str
 ) -> Callable[[Path], None]:
     def make(folder: Path) -> None:
-        from repro.data.planted import TEXTS, build_planted
+        from repro.data.planted import TEXTS, build_planted_corpus
 
-        build_planted(
+        build_planted_corpus(
             folder,
             num_domains=num_domains,
             pairs_per_domain=pairs_per_domain,
@@ -100,9 +100,9 @@ def make_corpus_stage(name: str) -> Stage:
     """
     if name in CORPORA:
         return Stage("corpus", {"corpus": name, "made_from": _describe_origin(name)}, CORPORA[name].make)
-    found = external_corpus(name)
+    found = find_external_corpus(name)
     if found is None:
-        raise ValueError(f"unknown corpus {name!r}; choose one of {[*CORPORA, *external_corpora()]}")
+        raise ValueError(f"unknown corpus {name!r}; choose one of {[*CORPORA, *list_external_corpora()]}")
     return Stage("corpus", {"corpus": name, "made_from": found.origin}, found.make, num_bytes=found.num_bytes)
 
 
@@ -142,7 +142,7 @@ def _find_holder(run: Run) -> str:
         external = find_corpus_of_suite(run.suite)
         if external is not None:
             return external
-        known = sorted({suite for corpus in CORPORA.values() for suite in corpus.suites} | set(external_suites()))
+        known = sorted({suite for corpus in CORPORA.values() for suite in corpus.suites} | set(list_external_suites()))
         raise ValueError(f"unknown suite {run.suite!r}; choose one of {known}")
     return run.corpus if run.corpus in holders else holders[0]
 

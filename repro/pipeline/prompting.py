@@ -17,7 +17,7 @@ import numpy as np
 
 from repro.batches.fixed_encoder import FixedEncoder
 from repro.data.pairs import ROWS_PER_BATCH, Indices, Pairs, Side, TextColumn
-from repro.data.paper.hub import SOURCES, prompts_by_domain
+from repro.data.paper.hub import SOURCES, get_prompts_by_domain
 from repro.data.prompts import PROMPTS
 from repro.pipeline.encoders import get_files_in_key
 from repro.storage.arrays import iter_blocks
@@ -47,7 +47,7 @@ def list_domain_prompts(prompts: str, corpus: str, pairs: Pairs, side: Side) -> 
     """Return the prompt of each domain of the pairs, by its code. A domain's own prompt comes before the general one."""
     names, of_all = pairs.domain_names, PROMPTS[prompts]
     present = np.flatnonzero(np.bincount(pairs.domain_codes, minlength=len(names)))
-    own = {} if prompts == "none" else prompts_by_domain(corpus, [names[code] for code in present])
+    own = {} if prompts == "none" else get_prompts_by_domain(corpus, [names[code] for code in present])
     return [own.get(name, of_all)[SIDES.index(side)] for name in names]
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from repro.data.pairs import Pairs, read_pairs
-from repro.data.tokens import load_tokenizer, tokenize, unknown_tokens
+from repro.data.tokens import compute_unknown_share, load_tokenizer, tokenize
 from repro.pipeline.corpora import make_corpus_stage
 from repro.pipeline.needs import MINILM, get_tokenizer_name
 from repro.pipeline.prompting import SIDES, PromptedTexts
@@ -60,7 +60,7 @@ def count_tokens(pairs: Pairs, run: Run, num_pairs: int = AT_TRAINING) -> TextsR
     found = tokenize([*sides["query"], *sides["document"]], tokenizer, run.max_tokens + 1)
     pairs.give_back()
     num_cut = int((found.lengths[len(places) :] > run.max_tokens).sum())
-    return TextsRead(len(places), num_cut, run.max_tokens, unknown_tokens(found, tokenizer)[0])
+    return TextsRead(len(places), num_cut, run.max_tokens, compute_unknown_share(found, tokenizer)[0])
 
 
 def count_tokens_here(run: Run) -> TextsRead | None:

@@ -115,7 +115,7 @@ def _explain_power(judged: Judgement) -> list[str]:
     """Return the line with the number of seeds that an OPEN claim needs, if it applies."""
     if judged.word != "OPEN" or not judged.seeds or isinstance(judged.claim, Correlation):
         return []
-    needed = judged.seeds_needed()
+    needed = judged.estimate_seeds()
     seeds = "more than 1000 seeds" if needed is None else f"{needed} seeds in all"
     return [f"  {'to decide':<14}{seeds}, at today's effect, for a power of 80 %"]
 

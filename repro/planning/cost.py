@@ -128,7 +128,7 @@ def _get_chunk_sizes(run: Run, kind: str) -> ChunkSizes:
     return chunks_for(run, GPU_BYTES if kind == "gpu" else None, switches_here())
 
 
-def _read_recorded_training(record: Record) -> Arithmetic:
+def _read_training_record(record: Record) -> Arithmetic:
     """Return the operations of a recorded training run, from its chunk sizes and number of processes."""
     training = record.provenance["training"]
     sizes = ChunkSizes(*map(int, training["chunks"].split(","))) if "chunks" in training else ON_A_CPU
@@ -212,7 +212,7 @@ def get_efficiency(width: int) -> float:
 
 def _estimate_speed(records: Sequence[Record], width: int) -> Speed:
     rates = sorted(
-        _read_recorded_training(record).flops
+        _read_training_record(record).flops
         / record.provenance["training"]["seconds"]
         * (get_efficiency(width) / get_efficiency(record.run.hidden_size))
         for record in records

@@ -78,7 +78,7 @@ def examine_gpu(device: torch.device, shapes: Sequence[str] = ("small", "large")
                 f"{backbone}, {words or 'default'}", lambda b=backbone, w=words: _compare_switches(device, b, w)
             )
     yield _run_check("a step in chunks", lambda: _compare_chunked_step(device))
-    yield _run_check("a checkpoint", lambda: _check_resuming(device))
+    yield _run_check("a checkpoint", lambda: _check_resume(device))
     yield _run_check("encode", lambda: _compare_encoding(device))
     for name in shapes:
         yield _run_check(f"ten steps of {name}", lambda one=name: _measure_steps(get_model_shape(one), device))
@@ -141,7 +141,7 @@ def _compute_gradient(device: torch.device, backbone: str, switches: Switches) -
     """Return unit vectors (N, D) and the whole gradient of one step, on the CPU."""
     config = ModelConfig(architecture="contextual", backbone=backbone, vocab_size=500, sequence_dropout=0.0)
     shape = Shape(config, batch_size=24, num_tokens=17)
-    model, feed, settings = _prepare_training(shape, device, switches)
+    model, feed, settings = _prepare_trainer(shape, device, switches)
     add_gradients(stages_for(model, feed, settings), feed.texts, settings.chunks)
     with torch.no_grad():
         second, contexts = feed.texts.queries, feed.texts.contexts
@@ -155,7 +155,7 @@ def _compare_chunked_step(device: torch.device) -> tuple[bool, str]:
     config = ModelConfig(architecture="contextual", vocab_size=500, sequence_dropout=0.3)
     found = []
     for sizes in (ChunkSizes(piece=CHUNK_SIZE), ChunkSizes(CHUNK_SIZE, CHUNK_SIZE, CHUNK_SIZE)):
-        model, feed, settings = _prepare_training(Shape(config, 24, 17), device, switches_from("no-autocast"))
+        model, feed, settings = _prepare_trainer(Shape(config, 24, 17), device, switches_from("no-autocast"))
         torch.manual_seed(0)
         add_gradients(stages_for(model, feed, settings), feed.texts, sizes)
         found.append(torch.cat([weight.grad.flatten() for weight in model.parameters() if weight.grad is not None]))
@@ -163,10 +163,10 @@ def _compare_chunked_step(device: torch.device) -> tuple[bool, str]:
     return share <= TOLERANCE, f"gradient apart by {share:.1e} of its length"
 
 
-def _check_resuming(device: torch.device) -> tuple[bool, str]:
+def _check_resume(device: torch.device) -> tuple[bool, str]:
     """Write a checkpoint after a step, load it into another model and optimiser, compare both, and take a step."""
     config = ModelConfig(architecture="contextual", vocab_size=500)
-    model, feed, settings = _prepare_training(Shape(config, 24, 17), device, switches_from(""))
+    model, feed, settings = _prepare_trainer(Shape(config, 24, 17), device, switches_from(""))
     optimizer, other = optimizer_for(model, settings), build_model(config, seed=1).to(device).train()
     resumed = optimizer_for(other, settings)
     take_step(model, optimizer, [feed], settings, step=1)
@@ -204,7 +204,7 @@ def _compare_encoding(device: torch.device) -> tuple[bool, str]:
 
 def _measure_steps(shape: Shape, device: torch.device) -> tuple[bool, str]:
     """Measure training steps on random tokens. Raises ValueError if a loss is not finite."""
-    model, feed, settings = _prepare_training(shape, device, switches_from(""))
+    model, feed, settings = _prepare_trainer(shape, device, switches_from(""))
     optimizer, seconds, loss = optimizer_for(model, settings), [], 0.0
     for step in range(1, NUM_STEPS + 1):
         started = time.monotonic()
@@ -225,7 +225,7 @@ def _report_chunk_memory(shape: Shape, settings: TrainSettings) -> str:
     return f"chunks of {sizes.words}, graphs estimated at {estimated:.1f} GiB of it"
 
 
-def _prepare_training(shape: Shape, device: torch.device, switches: Switches) -> tuple[Any, Feed, TrainSettings]:
+def _prepare_trainer(shape: Shape, device: torch.device, switches: Switches) -> tuple[Any, Feed, TrainSettings]:
     config, generator = shape.config, torch.Generator().manual_seed(0)
     model: Model = build_model(config).to(device).train()
     prepare(model, switches)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from repro.data.paper.hub import SOURCES
-from repro.data.paper.local_copies import fetch, format_size, list_declared, problems, resolve_sources
+from repro.data.paper.local_copies import fetch, format_size, list_source_names, problems, resolve_sources
 from repro.data.tokens import get_minilm_folder
 from repro.pipeline.corpora import CORPORA, make_corpus_stage, make_suite_stage
 from repro.pipeline.encoders import NAMED
@@ -51,7 +51,7 @@ def list_requirements(runs: Iterable[Run]) -> list[Need]:
     for phase, is_scored in dict.fromkeys((phase, phase == run) for run in runs for phase in list_training_phases(run)):
         for need in (
             *_list_corpus_requirements(phase, is_scored=is_scored),
-            *map(_make_encoder_need, _list_encoders(phase)),
+            *map(_make_encoder_requirement, _list_encoders(phase)),
         ):
             found.setdefault(need.name, need)
     return list(found.values())
@@ -65,7 +65,7 @@ def check_encoders(runs: Iterable[Run]) -> None:
     names = dict.fromkeys(name for run in runs for phase in list_training_phases(run) for name in _list_encoders(phase))
     for name in names:
         check_model_name(name)
-    needs = {need.name: need for need in map(_make_encoder_need, names) if not need.is_here()}
+    needs = {need.name: need for need in map(_make_encoder_requirement, names) if not need.is_here()}
     lacks = [f"{need.name} ({'; '.join(need.problems()) or need.how})" for need in needs.values()]
     if lacks:
         raise ValueError(
@@ -115,14 +115,14 @@ def _list_corpus_requirements(run: Run, *, is_scored: bool) -> list[Need]:
         finds[run.corpus] = lambda: make_corpus_stage(run.corpus)
     if is_scored:
         finds.setdefault(run.suite, lambda: make_suite_stage(run))
-    needs = [need for name in finds if name in list_declared() for need in list_source_requirements(name)]
+    needs = [need for name in finds if name in list_source_names() for need in list_source_requirements(name)]
     for name, find in finds.items():
         try:
             stage = find()
             needs.append(_make_mteb_requirement(run.suite) if stage is None else _make_stage_requirement(stage))
         except ValueError as error:
-            if name not in list_declared():  # local copies are separate requirements
-                needs.append(_list_missing(f"data {name}", str(error)))
+            if name not in list_source_names():  # local copies are separate requirements
+                needs.append(_list_missing_files(f"data {name}", str(error)))
     return needs
 
 
@@ -133,7 +133,7 @@ def _make_stage_requirement(stage: Stage) -> Need:
     return Need(name, how, lambda: stage.is_built, lambda progress: stage.build(progress), is_made_here=True)
 
 
-def _list_missing(name: str, how: str) -> Need:
+def _list_missing_files(name: str, how: str) -> Need:
     def bring(progress: Progress) -> None:
         raise ValueError(how)
 
@@ -151,10 +151,10 @@ def _list_encoders(run: Run) -> Iterator[str]:
         yield run.filter_model
 
 
-def _make_encoder_need(name: str) -> Need:
+def _make_encoder_requirement(name: str) -> Need:
     if LOCAL_NAME.fullmatch(name):
         return _make_local_requirement(name)
-    return _make_wheel_requirement() if name in NAMED else _make_encoder_requirement(name)
+    return _make_wheel_requirement() if name in NAMED else _make_hub_requirement(name)
 
 
 def _make_local_requirement(name: str) -> Need:
@@ -166,7 +166,7 @@ def _make_local_requirement(name: str) -> Need:
         return []
 
     return (
-        _list_missing(f"encoder {name}", "; ".join(problems()))
+        _list_missing_files(f"encoder {name}", "; ".join(problems()))
         if problems()
         else Need(f"encoder {name}", "a local folder", lambda: True, lambda progress: None, problems)
     )
@@ -232,7 +232,7 @@ def _list_missing_of_task(task: Any) -> list[str]:
     return [f"{name}: {lack}" for one in datasets for lack in find_missing_dataset_files(one["path"], one["revision"])]
 
 
-def _make_encoder_requirement(name: str) -> Need:
+def _make_hub_requirement(name: str) -> Need:
     def bring(progress: Progress) -> None:
         from huggingface_hub import snapshot_download
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from repro.analyses.batch_text import shorten
 from repro.report.scores import POINTS
-from repro.report.view import View, format_signed
+from repro.report.view import View, format_with_sign
 from repro.text import ABSENT, count_noun, format_number
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def _words(explanation: Explanation, passage: Passage, name: str, num_words: int
 
 def _format_word_line(word: Word) -> tuple[str, ...]:
     shares = (format_number(POINTS * share, 2) for share in word.shares.values())
-    return (shorten(word.word, 40), *shares, format_signed(POINTS * word.gain))
+    return (shorten(word.word, 40), *shares, format_with_sign(POINTS * word.gain))
 
 
 def _ranks(explanation: Explanation) -> View:

@@ -1,4 +1,4 @@
-"""The coverage page: each table and figure of the three papers, at which scales it was replicated, and what differs."""
+"""The coverage page: each table and figure of the three papers, the scales of its replication, and the differences."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def describe_status(experiment: Experiment) -> str:
 
 
 def find_deviations(heading: str) -> str:
-    """Return what the declared deviations say of an artefact."""
+    """Return the declared deviations of an artefact."""
     wanted = re.sub(r" \(.*\)", "", heading)
     found = [note.ours for note in declared_notes("DEVIATIONS") if wanted in expand_names(note.source)]
     return "; ".join(found) or ABSENT

@@ -135,7 +135,7 @@ def regenerate_pages(judged: Sequence[Judgement], scale: str, folder: Path = CHE
     }
     blocks |= {place: write(folder) for place, write in CONTENTS.items()}
     if scale == DESK:
-        by_scale = {at: judge_measured(at) for at in LARGER_SCALES}
+        by_scale = {at: judge_results(at) for at in LARGER_SCALES}
         for at, block in LARGER_SCALES.items():
             view = make_claims_view(by_scale[at], f"Claims that records at `{at}` judge")
             blocks[block, LEDGER[1]] = as_markdown(view)
@@ -149,7 +149,7 @@ def regenerate_pages(judged: Sequence[Judgement], scale: str, folder: Path = CHE
     return pages
 
 
-def judge_measured(scale: str) -> list[Judgement]:
+def judge_results(scale: str) -> list[Judgement]:
     """Judge the claims with published records at a scale, except claims about printed numbers.
 
     Experiments that use the runs of another scale are skipped, because they are judged at that scale.

@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from repro.records.store import Record
-from repro.report.view import View, format_mean, format_signed, format_spread_note
+from repro.report.view import View, format_mean, format_spread_note, format_with_sign
 from repro.spec import FIELDS, TRAINED, Column, Exhibit, Identity, Row, Run, Table, Unit, is_blind
 from repro.spec.artefact import MAIN, MINUTES, PAPERS
 from repro.spec.registry import find_paper
@@ -250,7 +250,7 @@ def _list_others(judgements: Sequence[Judgement], shown: Sequence[Judgement]) ->
 
 def format_in_unit(value: float, unit: Unit) -> str:
     """Return a difference in its printed unit, with its sign and without the name of the unit."""
-    return format_signed(value * unit.factor, unit.decimals)
+    return format_with_sign(value * unit.factor, unit.decimals)
 
 
 def sort_judgements(judgements: Iterable[Judgement]) -> list[Judgement]:

@@ -72,6 +72,6 @@ def format_spread_note(rows: Iterable[Sequence[str]]) -> tuple[str, ...]:
     return (SPREAD,) if any("±" in cell for row in rows for cell in row) else ()
 
 
-def format_signed(value: float, decimals: int = 2) -> str:
+def format_with_sign(value: float, decimals: int = 2) -> str:
     """Return a number with its sign."""
     return f"{round(value, decimals) + 0.0:+.{decimals}f}"  # plus zero, so that a tiny loss is not "-0.00"

@@ -112,7 +112,7 @@ class Judgement:
             "yours": _scale(self.yours, factor),
         }
 
-    def seeds_needed(self) -> int | None:
+    def estimate_seeds(self) -> int | None:
         """Return the seeds for 80 % power at the current effect, or None above 1000 or if the claim is not OPEN."""
         if self.word != OPEN or not self.seeds or isinstance(self.claim, Correlation):
             return None

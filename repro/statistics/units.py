@@ -30,7 +30,7 @@ def read_metric(record: Record, pattern: str) -> float:
     path = pattern.replace("{suite}", record.run.suite)
     name = path.removeprefix(LOG2)
     if name not in record.metrics:
-        _raise_missing(record, name)
+        _raise_for_missing_records(record, name)
     value = float(record.metrics[name])
     if name == path:
         return value
@@ -39,7 +39,7 @@ def read_metric(record: Record, pattern: str) -> float:
     return math.log2(value)
 
 
-def _raise_missing(record: Record, path: str) -> None:
+def _raise_for_missing_records(record: Record, path: str) -> None:
     """Raise AbsentDatasetError for the score of a dataset, ValueError for any other metric."""
     suite, _, name = path.removesuffix("/ndcg_at_10").partition("/")
     if suite == record.run.suite and path.endswith("/ndcg_at_10"):
@@ -49,7 +49,7 @@ def _raise_missing(record: Record, path: str) -> None:
 
 
 def load_units(record: Record, pattern: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return the values (float64, Q) behind a metric and the number of each value's dataset (int, Q).
+    """Return the values of a metric (float64, Q) and the number of each value's dataset (int, Q).
 
     The metric is the mean over datasets of the mean over their values. A metric without stored values is one value.
     """

@@ -112,7 +112,7 @@ def read_here_and_there(*arrays: np.ndarray | None) -> None:
 
 
 def _find_map(array: np.ndarray | None) -> mmap.mmap | None:
-    """Return the memory map behind an array, or None for an array in memory."""
+    """Return the memory map of an array, or None for an array in memory."""
     base = None if array is None else getattr(array, "base", None)
     while isinstance(base, np.ndarray):
         base = base.base
@@ -141,7 +141,7 @@ def iter_blocks(length: int, size: int) -> Iterator[slice]:
     return (slice(start, min(start + size, length)) for start in range(0, length, size))
 
 
-def is_rising(numbers: np.ndarray) -> bool:
+def is_monotonic(numbers: np.ndarray) -> bool:
     """Return whether the numbers never decrease. They are read in blocks."""
     for part in iter_blocks(max(0, len(numbers) - 1), NUMBERS_PER_CHECK):
         if (np.diff(numbers[part.start : part.stop + 1]) < 0).any():

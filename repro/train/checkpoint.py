@@ -124,7 +124,8 @@ def _open_checkpoint(path: Path) -> Iterator[Any]:
 def _parse_state(header: Mapping[str, str]) -> TrainState:
     """Parse the state of a header. Raises ValueError if it is invalid."""
     values = json.loads(header["state"])
-    values.pop("shares_batches", None)  # old checkpoints have it, always true
+    # old checkpoints have this field, which is always true
+    values.pop("shares_batches", None)
     found = TrainState(**values)
     wanted: dict[str, type | tuple[type, ...]] = {"run_id": str, "step": int, "seconds": (int, float)}
     wanted |= {"sampler": list, "num_processes": int, "sittings": (list, tuple), "chunks": str}

@@ -134,6 +134,7 @@ def chunks_for(
         return ChunkSizes(*(max(LEAST_TEXTS, int(SHARE * gpu_bytes / one)) for one in of_each))
     if free is None:
         return ChunkSizes()
+    # a CPU trains in float32
     switches, usual = replace(switches, autocast=False), ChunkSizes()
     num_contexts = model.num_contexts if model.architecture == "contextual" else 0
     budget = max(LEAST_BUDGET, int(FREE_SHARE * free))

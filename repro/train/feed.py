@@ -125,6 +125,7 @@ def feed_batch(data: TrainData, batch: Batch, *, seed: int, num_contexts: int, i
     own_B = _select_share(whole_B) if is_shared else whole_B
     contexts = None
     if num_contexts:
+        # Contexts come from the whole batch, also if this process computes only a share of it.
         rows_M = list_document_rows(whole_B, data.negative_rows_NH)
         places_C = draw_contexts(len(rows_M), num_contexts, seed=seed, number=batch.number)
         places_C = select_own_contexts(places_C) if is_shared else places_C

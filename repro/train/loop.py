@@ -313,6 +313,7 @@ def take_step(
     """
     values = torch.stack([_add_batch(model, feed, settings) for feed in feeds])
     finish_gradients(model.parameters(), settings.batches_a_step)
+    # Clip after averaging, so that the result does not depend on the number of processes.
     norm = torch.nn.utils.clip_grad_norm_(model.parameters(), settings.max_grad_norm)
     rate = compute_learning_rate(
         step, peak=settings.learning_rate, num_warmup_steps=settings.num_warmup_steps, num_steps=settings.num_steps
@@ -321,9 +322,8 @@ def take_step(
     # One transfer, so the CPU waits for the device only once per step.
     *numbers, difficulty, norm_value = torch.cat([means, norm.double()[None]]).tolist()
     loss, accuracy, masked_fraction = numbers
-    if not (
-        math.isfinite(loss) and math.isfinite(norm_value)
-    ):  # a non-finite loss gives a non-finite norm in every process
+    # A non-finite loss gives a non-finite norm in every process, so all processes raise.
+    if not (math.isfinite(loss) and math.isfinite(norm_value)):
         raise ValueError(
             f"step {step} of {settings.num_steps}: loss {loss}, norm of the gradient {norm_value} at learning rate "
             f"{rate:.3g}: not finite. The step was skipped and the last checkpoint is unchanged. A restart would fail "

@@ -73,6 +73,7 @@ def improved_contrastive(
         raise ValueError(f"masked_QK has shape {tuple(masked_QK.shape)}, not {shape}")
     queries_QD, documents_MD = _normalize(queries_QD), _normalize(documents_MD)
     own_QD = documents_MD[:num_queries]
+    # the four directions, in the order of `mask_directions`
     every = [queries_QD @ documents_MD.T, queries_QD @ queries_QD.T, own_QD @ queries_QD.T, own_QD @ documents_MD.T]
     absent_QK = _find_own_entries(num_queries, num_documents, queries_QD.device)
     scores_QK = (torch.cat(every, 1) / temperature).masked_fill(absent_QK, -torch.inf)
@@ -88,10 +89,12 @@ def _cross_entropy(scores_QK: Tensor, masked_QK: Tensor | None, num_documents: i
     targets_Q = torch.arange(len(scores_QK), device=scores_QK.device)
     fraction = scores_QK.new_zeros(())
     if masked_QK is not None:
+        # A score of −inf removes a term: its exponential and its gradient are zero.
         masked_QK = masked_QK.scatter(1, targets_Q[:, None], False)
         scores_QK = scores_QK.masked_fill(masked_QK, -torch.inf)
         fraction = compute_masked_fraction(masked_QK, num_documents)
     loss = nn.functional.cross_entropy(scores_QK, targets_Q)
+    # accuracy compares documents only, not the other three directions
     accuracy = (scores_QK[:, :num_documents].detach().argmax(1) == targets_Q).float().mean()
     return LossParts(loss, accuracy, fraction)
 
@@ -108,6 +111,7 @@ def _find_own_entries(num_queries: int, num_documents: int, device: torch.device
 
 def _normalize(vectors_ND: Tensor) -> Tensor:
     """Return L2-normalised vectors in at least float32."""
+    # Half precision rounds cosines to two or three digits, and a temperature of 0.02 multiplies the error by 50.
     wide = torch.promote_types(vectors_ND.dtype, torch.float32)
     return nn.functional.normalize(vectors_ND.to(wide), dim=-1)
 
@@ -131,6 +135,7 @@ def batch_loss(
         return compute(queries_QD, documents_MD, temperature, masked)
     if max(widths) > size:
         raise ValueError(f"a prefix of {max(widths)} dimensions is wider than vectors of {size}")
+    # Each prefix is normalised again, inside the loss. The filter's mask is the same for all prefixes.
     parts = [compute(queries_QD[:, :m], documents_MD[:, :m], temperature, masked) for m in sorted(widths)]
     return LossParts(torch.stack([part.loss for part in parts]).sum(), parts[-1].accuracy, parts[-1].masked_fraction)
 

@@ -25,6 +25,7 @@ def build_optimizer(
     The first stage of a contextual model has a learning rate of `first_stage_rate` times that of the rest.
     """
     groups = []
+    # Biases, norms and the null vector have one axis, matrices and word vectors have two.
     for is_first, rate in ((False, 1.0), (True, first_stage_rate)):
         named = [(n, w) for n, w in model.named_parameters() if n.startswith(FIRST_STAGE) == is_first]
         weights = [weight for _, weight in named if weight.requires_grad]

@@ -79,6 +79,7 @@ def gather_with_gradient(local_ND: Tensor) -> Tensor:
         return local_ND
     parts = [torch.empty_like(local_ND) for _ in range(count_processes())]
     dist.all_gather(parts, local_ND.detach().contiguous())
+    # only this process's rows have a graph, so no gradient is counted twice in the sum over processes
     parts[rank()] = local_ND
     return torch.cat(parts)
 
@@ -132,6 +133,7 @@ class _Gathered(torch.autograd.Function):
 def finish_gradients(parameters: Iterable[nn.Parameter], num_batches: int = 1) -> None:
     """Sum the gradients over processes and divide by the number of batches. Weights without a gradient get zeros."""
     weights = [weight for weight in parameters if weight.requires_grad]
+    # All processes must reduce vectors of the same length.
     for weight in weights:
         if weight.grad is None:
             weight.grad = torch.zeros_like(weight)

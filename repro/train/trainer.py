@@ -185,6 +185,7 @@ def prepare_training(
     run, sampler = inputs.run, build_sampler(inputs)
     # Check the settings before a first phase is trained.
     settings = make_train_settings(run, len(sampler))
+    # This may train the first phase of the run.
     model = start_model(inputs, should_stop, progress).to(device())
     data = TrainData(
         inputs.tokens("query", model.config.vocab_size),

@@ -24,7 +24,7 @@ from repro.analyses.context_words import (
     Swap,
     Word,
     explain_query,
-    find_most_moved,
+    find_largest_moves,
     list_words,
     remove_word,
     truncate_to_model,
@@ -356,7 +356,7 @@ def test_record_shows_query_that_gains_most(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_first_of_equal_queries_is_taken() -> None:
-    assert find_most_moved(np.array([0.0, 0.5, 0.9, 0.5]), np.array([0.0, 0.1, 0.5, 0.1])) == 1
+    assert find_largest_moves(np.array([0.0, 0.5, 0.9, 0.5]), np.array([0.0, 0.1, 0.5, 0.1])) == 1
 
 
 def test_changed_words_are_ordered_by_gain() -> None:

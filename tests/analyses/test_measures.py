@@ -26,7 +26,7 @@ from repro.batches.surrogate import MiniLMWords
 from repro.data.beir import SuiteDataset
 from repro.data.tokens import load_tokenizer
 from repro.evaluate.lexical import count_document_frequency
-from repro.evaluate.result_cache import Kept
+from repro.evaluate.result_cache import ResultCache
 from repro.execute import execute
 from repro.pipeline.inputs import Inputs
 from repro.spec import base, get_first_phase
@@ -225,7 +225,7 @@ def test_scored_tasks_survive_a_kill(tmp_path: Path, monkeypatch: pytest.MonkeyP
         return [SimpleNamespace(metadata=SimpleNamespace(**one)) for one in told]
 
     monkeypatch.setattr("repro.analyses.mteb.score_task", score)
-    kept, other = (Kept(tmp_path, {"model": name}) for name in ("a", "b"))
+    kept, other = (ResultCache(tmp_path, {"model": name}) for name in ("a", "b"))
     with pytest.raises(KeyboardInterrupt):
         evaluate_tasks("a", tasks(1), kept)
     assert evaluate_tasks("a", tasks(1), kept) == {"one": 1 / 3, "two": 1.0}

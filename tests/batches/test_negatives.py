@@ -7,7 +7,7 @@ from repro.batches.fixed_encoder import FixedEncoder
 from repro.batches.mask import compute_content_keys, mask_directions, mask_false_negatives
 from repro.batches.negatives import mine_negatives
 from repro.batches.surrogate import check_vectors, load_surrogate
-from repro.data.tokens import load_tokenizer, tokenize, unknown_tokens
+from repro.data.tokens import compute_unknown_share, load_tokenizer, tokenize
 from repro.seeds import generator_for
 
 
@@ -160,7 +160,7 @@ def test_known_texts_are_masked() -> None:
 
 def test_unknown_tokens_are_counted() -> None:
     tokenizer = load_tokenizer("minilm")
-    share, is_unknown = unknown_tokens(tokenize(["a pump", "กขคง จฉช", ""], tokenizer, 40), tokenizer)
+    share, is_unknown = compute_unknown_share(tokenize(["a pump", "กขคง จฉช", ""], tokenizer, 40), tokenizer)
     assert (share, is_unknown.tolist()) == (0.5, [False, True, False])
 
 

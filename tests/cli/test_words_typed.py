@@ -60,7 +60,7 @@ def test_corpus_is_shown_as_table_or_json(own_home: Path) -> None:
         (["export", "BIENCODER", "OUT", "--to", "official"], "holds contextual models only"),
         (["evaluate", "--model", "bm25", "--suite", "EMPTY"], "is no BEIR folder"),
         (["evaluate", "--model", "bm25", "--suite", "scifact"], "unknown suite 'scifact'; choose one of"),
-        (["explain-context", "BIENCODER", "--query", "x"], "is of 'biencoder', which has no context"),
+        (["explain-context", "BIENCODER", "--query", "x"], "'biencoder', which takes no context"),
         (["explain-context", "--model", "EMPTY", "--query", "x", "--suite", "scifact"], "unknown suite 'scifact'"),
     ],
 )

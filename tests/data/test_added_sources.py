@@ -10,15 +10,15 @@ from zipfile import ZipFile
 import numpy as np
 import pytest
 
-from repro.data.audit import overlap
 from repro.data.beir import load_suite
+from repro.data.filters import find_overlap
 from repro.data.mined import desk as desk_module
-from repro.data.mined import wheels
+from repro.data.mined import sources, wheels
 from repro.data.mined.desk import build_others, build_wide
 from repro.data.mined.manifests import MANIFEST_FOLDER, WHEELS, WIDE_FOLDER, read_manifest
 from repro.data.mined.mining import ADDED, MINERS
-from repro.data.mined.sources import builds, commands, domains, homes, schemas
-from repro.data.mined.splits import ADDED_SOURCES, TRAINING_SOURCES, split_of
+from repro.data.mined.sources import builds, commands, homes, schemas
+from repro.data.mined.splits import ADDED_SOURCES, TRAINING_SOURCES, get_split
 from repro.data.mined.wheels import PINS, Pin, fetch_wheel, get_wheels_folder
 from repro.data.pairs import Row, read_pairs
 from repro.data.wording import normalise
@@ -139,7 +139,7 @@ Give = Callable[[str, dict[str, str]], None]
 @pytest.fixture
 def give(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Give:
     """Put an archive of some files in the place of a pinned wheel; every domain is large enough."""
-    monkeypatch.setattr(domains, "MIN_ROWS_PER_DOMAIN", 1)
+    monkeypatch.setattr(sources, "MIN_ROWS_PER_DOMAIN", 1)
 
     def put(wheel: str, files: dict[str, str]) -> None:
         get_wheels_folder().mkdir(parents=True, exist_ok=True)
@@ -236,9 +236,9 @@ def test_commands_examples_options_become_rows(give: Give) -> None:
 
 
 def test_small_domains_share_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(domains, "MIN_ROWS_PER_DOMAIN", 2)
+    monkeypatch.setattr(sources, "MIN_ROWS_PER_DOMAIN", 2)
     rows = [Row(str(n), "q", "d", domain, "homes") for n, domain in enumerate(("homes.a", "homes.b", "homes.a"))]
-    assert [row.domain for row in domains.merge_small_domains(rows)] == ["homes.a", "homes.others", "homes.a"]
+    assert [row.domain for row in sources.merge_small_domains(rows)] == ["homes.a", "homes.others", "homes.a"]
 
 
 def test_added_sources_are_declared_and_pinned() -> None:
@@ -249,8 +249,8 @@ def test_added_sources_are_declared_and_pinned() -> None:
         (manifest,) = read_manifest(source, WIDE_FOLDER)
         assert (manifest.version, manifest.licence) == (PINS[wheel].version, PINS[wheel].licence)
         assert manifest.num_rows > 2000
-        assert split_of(source, f"{source}.others") == "train"
-    assert split_of("commands", "commands.netappfiles") == "unused", "its vendor's modules are evaluated"
+        assert get_split(source, f"{source}.others") == "train"
+    assert get_split("commands", "commands.netappfiles") == "unused", "its vendor's modules are evaluated"
 
 
 def test_wide_does_not_move_other_corpora() -> None:
@@ -288,7 +288,7 @@ def wide(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReques
 def test_wide_adds_to_desk(wide: Path, desk: Path) -> None:
     """All training text of `desk` and more, and none that is evaluated. Slow: mines the text of all wheels."""
     train, before = read_pairs(wide / "train.arrow"), read_pairs(desk / "train.arrow")
-    assert not overlap(train, [desk / "suites" / name for name in ("desk", "desk-validation")])
+    assert not find_overlap(train, [desk / "suites" / name for name in ("desk", "desk-validation")])
     every, own = range(len(train)), range(len(before))
     assert train.ids(np.arange(len(before))) == before.ids(np.arange(len(before)))
     assert train.texts("document", own) == before.texts("document", own)
@@ -304,6 +304,6 @@ def test_other_kinds_for_validation(wide: Path) -> None:
     """The suite `desk-others` has five families, none of its text in its own training pairs. Slow: mines wheels."""
     suite = load_suite(wide / "others" / "suites" / "desk-others")
     assert {dataset.family for dataset in suite.datasets} == {"payments", "health", "homes", "builds", "containers"}
-    assert not overlap(read_pairs(wide / "others" / "train.arrow"), [wide / "others" / "suites" / "desk-others"])
+    assert not find_overlap(read_pairs(wide / "others" / "train.arrow"), [wide / "others" / "suites" / "desk-others"])
     report = json.loads((wide / "others" / "report.json").read_text())
     assert report["suites"]["desk-others"]["total"]["num_queries"] > 3000

@@ -88,7 +88,7 @@ def test_query_named_like_header_is_judged(folder: Path) -> None:
         (
             "corpus.jsonl",
             '{"_id": "d1", "text": ""}\n{"_id": "d1", "text": ""}\n',
-            r"line 2: the id 'd1' is there twice",
+            r"line 2: the id 'd1' occurs twice",
         ),
         ("corpus.jsonl", "", r"corpus\.jsonl is empty"),
         ("qrels/test.tsv", "query-id\tcorpus-id\tscore\nq1\td9\t1\n", r"line 2: the document 'd9' is not in corpus"),
@@ -112,7 +112,7 @@ def test_invalid_utf8_is_named_with_line(folder: Path, file: str) -> None:
 
 
 def test_missing_files_are_named(folder: Path) -> None:
-    with pytest.raises(ValueError, match=r"dev\.tsv is missing: the splits there are \['test'\]"):
+    with pytest.raises(ValueError, match=r"dev\.tsv is missing: available splits are \['test'\]"):
         load_beir(folder, "dev")
     (folder / "queries.jsonl").unlink()
     with pytest.raises(ValueError, match=r"queries\.jsonl is missing"):
@@ -145,7 +145,7 @@ def test_suite_lists_its_datasets(folder: Path) -> None:
 def test_nested_collections_count_once(tmp_path: Path) -> None:
     """BEIR's downloader leaves cqadupstack/<forum>: all forums are read, and the mean has them as one dataset."""
     from repro.evaluate.suites import evaluate_bm25
-    from repro.interop.beside import Column, differences
+    from repro.interop.comparison import Column, compute_differences
     from repro.interop.opening import open_suite
 
     places = {"scifact": "scifact", "cqadupstack-a": "cqadupstack/a", "cqadupstack-b": "cqadupstack/b"}
@@ -168,7 +168,7 @@ def test_nested_collections_count_once(tmp_path: Path) -> None:
     column = Column.of(found, suite.name, "bm25")
     nothing = replace(column, label="nothing", values_Q=np.zeros_like(column.values_Q))
     assert column.mean == pytest.approx(100 * values["mean"])
-    assert differences([column, nothing])[0].points == pytest.approx(100 * values["mean"])
+    assert compute_differences([column, nothing])[0].points == pytest.approx(100 * values["mean"])
 
 
 def test_empty_texts_are_counted_or_refused(tmp_path: Path) -> None:

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from repro.data.audit import check_no_overlap, overlap
 from repro.data.beir import Retrieval, load_beir, load_suite
+from repro.data.filters import check_no_overlap, find_overlap
 from repro.data.mined.manifests import WHEELS, describe, read_manifest, verify, write_manifests
 from repro.data.mined.mining import MINERS, Mined, mine
-from repro.data.mined.splits import TEST_DATASETS, TRAINING_SOURCES, VALIDATION_DATASETS, split_of
+from repro.data.mined.splits import TEST_DATASETS, TRAINING_SOURCES, VALIDATION_DATASETS, get_split
 from repro.data.pairs import Pairs, Row, read_pairs, write_pairs
 from repro.data.wording import normalise
 from repro.pipeline.corpora import RECIPE
@@ -46,7 +46,7 @@ def test_rows_are_those_of_the_recipe(train: Pairs) -> None:
 
 
 def test_no_evaluated_text_is_trained_on(desk: Path, train: Pairs) -> None:
-    assert not overlap(train, [desk / "suites" / name for name in SUITES])
+    assert not find_overlap(train, [desk / "suites" / name for name in SUITES])
 
 
 def test_audit_finds_planted_texts(desk: Path, tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_audit_finds_planted_texts(desk: Path, tmp_path: Path) -> None:
         Row("2", f"{held_out.queries[2]}?", "a fine document", "d", "s"),
     ]
     write_pairs(tmp_path / "train.arrow", rows)
-    found = overlap(read_pairs(tmp_path / "train.arrow"), [suite])
+    found = find_overlap(read_pairs(tmp_path / "train.arrow"), [suite])
     assert found.documents == (normalise(held_out.documents[5]),)
     assert found.queries == (normalise(held_out.queries[2]),)
     with pytest.raises(ValueError, match="1 evaluated documents and 1 evaluated queries"):
@@ -74,7 +74,7 @@ def test_only_training_domains_are_trained_on(train: Pairs) -> None:
     sources = np.asarray(train.source_names)[train.source_codes]
     domains = np.asarray(train.domain_names)[train.domain_codes]
     seen = set(zip(sources.tolist(), domains.tolist(), strict=True))
-    assert {split_of(source, domain) for source, domain in seen} == {"train"}
+    assert {get_split(source, domain) for source, domain in seen} == {"train"}
     assert {source for source, _ in seen} == set(TRAINING_SOURCES)
     assert not any(domain.startswith(("rds", "docdb", "neptune", "statsmodels", "google")) for _, domain in seen)
 

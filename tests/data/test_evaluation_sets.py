@@ -60,5 +60,5 @@ def test_evaluation_sets_cannot_be_trained_on(theirs: Path) -> None:
 
 def test_folders_with_pairs_stay_corpora(theirs: Path) -> None:
     write_beir_folder(theirs / "one", collection(), split="train")
-    with pytest.raises(ValueError, match="gave no pair"):  # all of them are evaluated, too
+    with pytest.raises(ValueError, match="has no pair"):  # all of them are evaluated, too
         bring(theirs / "one", name="theirs")

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from repro.data.beir import Retrieval, beir_folders, load_beir, write_beir_folder
+from repro.data.beir import Retrieval, find_beir_folders, load_beir, write_beir_folder
 from repro.data.own.importing import NAMED, Imported, import_corpus, load_import
-from repro.data.readers import read_foreign, size_when_read
+from repro.data.readers import estimate_text_size, read_foreign
 from repro.storage import files
 
 APPLE_DOUBLE = b"\0\x05\x16\x07\0\x02\0\0Mac OS X        \xff\xfe"
@@ -69,7 +69,7 @@ def test_skipped_files_are_counted(tmp_path: Path, folder: Path) -> None:
     assert load_import(found.folder) == found
     assert (
         "5 files or folders were not read: README, f.jsonl.gz, g.ndjson and 2 more; "
-        "read is what ends in .jsonl, .csv, .tsv, .parquet, hidden files apart" in found.warnings
+        "only visible files ending in .jsonl, .csv, .tsv, .parquet are read" in found.warnings
     )
 
 
@@ -101,7 +101,7 @@ def test_hidden_names_are_no_collections(tmp_path: Path) -> None:
     (tmp_path / "all" / "b" / "qrels" / "._test.tsv").write_bytes(APPLE_DOUBLE)
     with (tmp_path / "all" / "b" / "queries.jsonl").open("a") as file:
         file.write('{"_id": "q3", "text": "of no split"}\n')
-    assert [name for name, _ in beir_folders(tmp_path / "all")] == ["b"]
+    assert [name for name, _ in find_beir_folders(tmp_path / "all")] == ["b"]
     assert load_beir(tmp_path / "all" / "b").num_unjudged == 1
 
 
@@ -110,10 +110,10 @@ def test_room_checked_is_that_of_read_files(tmp_path: Path, folder: Path, monkey
     size = sum((folder / name).stat().st_size for name in read)
     for name in ("f.jsonl.gz", ".hidden.jsonl", "more/x.jsonl"):
         (folder / name).write_bytes(b"x" * 10_000)
-    assert size_when_read(folder) == size
+    assert estimate_text_size(folder) == size
     monkeypatch.setattr(files.shutil, "disk_usage", lambda path: SimpleNamespace(free=size))
     assert imported(tmp_path, folder).num_kept == 20
     write_beir_folder(tmp_path / "b", JUDGED, "train")
     beir = sum(path.stat().st_size for path in (tmp_path / "b").rglob("*.*"))
     (tmp_path / "b" / "vectors.npy").write_bytes(b"x" * 10_000)
-    assert size_when_read(tmp_path / "b") == beir
+    assert estimate_text_size(tmp_path / "b") == beir

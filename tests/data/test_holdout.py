@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from repro.data.audit import overlap
 from repro.data.beir import write_beir_folder, write_suite
+from repro.data.filters import find_overlap
 from repro.data.own import holdout
 from repro.data.own.holdout import FAMILY, LEAST_PAIRS, get_collection_name, hold_out, iter_rows, training_rows
 from repro.data.pairs import Pairs, Row, read_pairs, write_pairs
@@ -40,7 +40,7 @@ def test_evaluated_texts_are_not_trained_on(tmp_path: Path, domains: tuple[str, 
         write_beir_folder(tmp_path / "suite" / one.name, one)
     write_suite(tmp_path / "suite", "mine", [(one.name, FAMILY) for one in collections])
     train = read_pairs(tmp_path / "train.arrow")
-    assert not overlap(train, [tmp_path / "suite"])
+    assert not find_overlap(train, [tmp_path / "suite"])
     assert len(train) + sum(counts.values()) == len(pairs)
 
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from repro.data.paper.hub import EMPTY, SOURCES, list_pair_files, load_source, local_copy, prompts_by_domain
+from repro.data.paper.hub import EMPTY, SOURCES, get_local_copy, get_prompts_by_domain, list_pair_files, load_source
 from repro.data.paper.quirks import QUIRKS, find_quirks
 from repro.data.tokens import load_tokenizer, tokenize
 from repro.pipeline.inputs import Inputs
@@ -24,9 +24,9 @@ def test_domains_match_table_5() -> None:
 
 def test_absent_source_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"about 300 GB.*hf download nomic-ai/nomic_embed_unsupervised --repo-type"):
-        local_copy("nomic-unsupervised", tmp_path)
+        get_local_copy("nomic-unsupervised", tmp_path)
     with pytest.raises(ValueError, match="bge-full-data"):
-        local_copy("laion", tmp_path)
+        get_local_copy("laion", tmp_path)
 
 
 def test_local_copy_is_read(tmp_path: Path) -> None:
@@ -44,7 +44,7 @@ def test_hidden_files_are_ignored(tmp_path: Path) -> None:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(b"what a system leaves")
     with pytest.raises(ValueError, match="is not in"):
-        local_copy("nomic-unsupervised", tmp_path)
+        get_local_copy("nomic-unsupervised", tmp_path)
     rows = [{"query": "a", "document": "b", "dataset": "paq"}]
     pq.write_table(pa.Table.from_pylist(rows), folder / "train-00000-of-00001.parquet")
     assert [path.name for path in list_pair_files(folder)] == ["train-00000-of-00001.parquet"]
@@ -84,7 +84,7 @@ def test_first_positive_is_taken(tmp_path: Path) -> None:
     (folder / "nq.jsonl").write_text(json.dumps(row) + "\n")
     found = list(load_source("bge-full-data", tmp_path))
     assert [(one.document, one.domain, one.negatives) for one in found] == [("b", "fiqa", ("d",)), ("b", "nq", ("d",))]
-    assert prompts_by_domain("bge-full-data", ["fiqa", "nq"]) == {}  # the run's own prompts are for all
+    assert get_prompts_by_domain("bge-full-data", ["fiqa", "nq"]) == {}  # the run's own prompts are for all
 
 
 def test_row_without_document_is_refused(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_unknown_domain_has_no_prompts(tmp_path: Path) -> None:
     (folder / "x.jsonl").write_text('{"query": "a", "document": "b", "negative": ["c"], "dataset": "wild"}\n')
     assert next(load_source("nomic-supervised", tmp_path)).negatives == ("c",)
     with pytest.raises(ValueError, match="wild"):
-        prompts_by_domain("nomic-supervised", ["nq", "wild"])
+        get_prompts_by_domain("nomic-supervised", ["nq", "wild"])
 
 
 def test_quirks_are_found_by_either_name() -> None:

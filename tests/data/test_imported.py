@@ -17,7 +17,7 @@ from repro.cli.main import app
 from repro.data.beir import Retrieval, Suite, load_beir, write_beir_folder
 from repro.data.own import imported
 from repro.data.own.holdout import select_set_apart
-from repro.data.own.imported import ImportedCorpus, bring, find_imported, imported_corpora, is_imported
+from repro.data.own.imported import ImportedCorpus, bring, find_imported, is_imported, list_imported_corpora
 from repro.data.pairs import Row, read_pairs
 from repro.data.wording import near_form
 from repro.execute import execute
@@ -58,7 +58,7 @@ def test_imported_corpus_has_pairs_and_suite(tmp_path: Path) -> None:
     assert len(read_pairs(folder / "train.arrow")) == told["num_pairs"] == 400 - sum(told["left_out"].values())
     assert {dataset.name for dataset in load_run_suite(run).datasets} == {"all"} == set(told["suite"])
     assert describe_corpus(corpus.corpus, 1, quiet)["num_domains"] == 2
-    assert imported_corpora() == {"mine": corpus} and is_imported("mine") and not is_imported("desk")
+    assert list_imported_corpora() == {"mine": corpus} and is_imported("mine") and not is_imported("desk")
 
 
 def test_stray_folders_are_no_imports(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_stray_folders_are_no_imports(tmp_path: Path) -> None:
     for name in (".mine.0123.part", "mine.BAK", "a b"):
         shutil.copytree(corpus.folder, get_corpora_folder() / name)
     (get_corpora_folder() / "notes.txt").write_text("x")
-    assert imported_corpora() == {"mine": corpus}
+    assert list_imported_corpora() == {"mine": corpus}
     with pytest.raises(ValueError, match=r"unknown corpus 'desl'; choose one of \['planted-tiny'.*'mine'\]"):
         make_corpus_stage("desl")
 
@@ -174,14 +174,12 @@ def test_taken_names_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="one of the project's own"):
         bring(source, name="desk", reserved=["desk"])
     bring(source, name="mine")
-    with pytest.raises(
-        ValueError, match=r"there already, in .*mine: `repro data plan mine` goes on with it, or else cho"
-    ):
+    with pytest.raises(ValueError, match=r"exists already in .*mine: continue with `repro data plan mine`, cho"):
         bring(source, name="mine")
     write_beir_folder(tmp_path / "exam", Retrieval("exam", ("d",), ("a",), ("q",), ("b",), {"q": {"d": 1}}))
     (get_corpora_folder() / "empty").mkdir()
     for name in (bring(tmp_path / "exam", name="exam").name, "empty"):
-        with pytest.raises(ValueError, match=r"there already, in .*: choose another name"):
+        with pytest.raises(ValueError, match=r"exists already in .*: choose another name"):
             bring(source, name=name)
 
 
@@ -229,7 +227,7 @@ def is_trained(run: Run) -> bool:
 def test_manifests_are_written_if_known(monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[Any] = []
     monkeypatch.setattr("repro.data.mined.manifests.write_manifests", lambda *of: written.append(of))
-    for miner in ("mining.mine_all", "mining.mine_added", "functions.mine_functions"):
+    for miner in ("mining.mine_all", "mining.mine_added_sources", "functions.mine_functions"):
         monkeypatch.setattr(f"repro.data.mined.{miner}", lambda: "mined")
     for name in ("dsek", "mine", "planted", "desk-views"):
         result = typed(name, "--write-manifests")
@@ -396,7 +394,7 @@ def test_older_imports_keep_their_suite(tmp_path: Path) -> None:
     content = json.loads((corpus.folder / "corpus.json").read_text())
     assert content.pop("recipe") == 6 and "recipe 6" in corpus.origin
     (corpus.folder / "corpus.json").write_text(json.dumps(content))
-    old = imported_corpora()["mine"]
+    old = list_imported_corpora()["mine"]
     assert old.origin == f"recipe 4, {old.digest[:12]}"
     report = json.loads((make_corpus_stage(old.corpus).build() / "report.json").read_text())
     assert set(report["suite"]) == {"a", "b"}

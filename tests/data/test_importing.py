@@ -89,7 +89,7 @@ def test_every_format_gives_the_same_pairs(tmp_path: Path, ending: str) -> None:
 def test_damaged_audit_is_named(tmp_path: Path, content: str) -> None:
     found = imported(tmp_path, write(tmp_path / "pairs.jsonl", ROWS))
     (found.folder / "audit.json").write_text(content)
-    with pytest.raises(ValueError, match=r"audit\.json .*the pairs beside it stay as they are.*import again"):
+    with pytest.raises(ValueError, match=r"audit\.json .*the pairs are unchanged.*import again"):
         load_import(found.folder)
     assert len(read_pairs(found.folder / "pairs.arrow")) == len(ROWS)
 
@@ -118,7 +118,7 @@ def test_tsv_quotes_are_letters(tmp_path: Path) -> None:
 
 def test_import_without_pairs_is_refused(tmp_path: Path) -> None:
     empty = write(tmp_path / "x.jsonl", [{"query": "", "document": "a"}])
-    refused(tmp_path, empty, r"gave no pair to train on: read 1, empty: 1$")
+    refused(tmp_path, empty, r"has no pair to train on: read 1, empty: 1$")
     number = write(tmp_path / "y.jsonl", [{"query": 5, "document": "a"}])
     refused(tmp_path, number, r"expected a text or a list of texts, found 5$")
 
@@ -214,7 +214,7 @@ def test_beir_folder_is_read_as_in_evaluation(tmp_path: Path) -> None:
     assert [(pair.query, pair.document) for pair in trained] == list(zip(exam.queries, exam.documents, strict=True))
     write(tmp_path / "b" / "corpus.jsonl", [*documents, {"_id": 8, "title": "", "text": "another text"}])
     for read in (load_beir, lambda folder: list(read_foreign(folder))):
-        with pytest.raises(ValueError, match=r"corpus\.jsonl, line 3: the id '8' is there twice"):
+        with pytest.raises(ValueError, match=r"corpus\.jsonl, line 3: the id '8' occurs twice"):
             read(tmp_path / "b")
 
 
@@ -459,7 +459,7 @@ def test_full_disk_is_refused_first(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_what_is_there_is_not_overwritten(tmp_path: Path) -> None:
     imported(tmp_path, write(tmp_path / "x.jsonl"))
-    with pytest.raises(ValueError, match="there already"):
+    with pytest.raises(ValueError, match="exists already"):
         imported(tmp_path, tmp_path / "x.jsonl")
 
 

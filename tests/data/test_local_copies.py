@@ -18,12 +18,12 @@ from repro.data.pairs import read_pairs
 from repro.data.paper import benchmarks
 from repro.data.paper.benchmarks import BENCHMARKS, SUITES, list_beir_folders
 from repro.data.paper.download import download
-from repro.data.paper.hub import CHECKSUMS, local_copy
+from repro.data.paper.hub import CHECKSUMS, get_local_copy
 from repro.data.paper.local_copies import (
     compute_version,
     fetch,
     get_copy_folder,
-    list_declared,
+    list_source_names,
     problems,
     resolve_sources,
 )
@@ -126,7 +126,7 @@ def test_another_content_is_removed_and_named(serve: Callable[..., Server], tmp_
 def test_missing_server_is_one_error(serve: Callable[..., Server], tmp_path: Path) -> None:
     server = serve()
     server.http.server_close()
-    with pytest.raises(OSError, match="the same command goes on"):
+    with pytest.raises(OSError, match="repeat to resume from"):
         download(f"{server.url}/x", tmp_path / "x", progress=quiet, wait_seconds=0)
 
 
@@ -170,7 +170,7 @@ def test_archive_is_unpacked_with_checksums(fetched: Path, tmp_path: Path) -> No
 def test_damaged_checksums_lose_nothing(fetched: Path, tmp_path: Path, content: str) -> None:
     (fetched / CHECKSUMS).write_text(content)
     before = sorted(fetched.rglob("*"))
-    words = rf"{CHECKSUMS}.*; remove this one file, and repro fetch scifact writes it anew"
+    words = rf"{CHECKSUMS}.*; remove this file and run repro fetch scifact"
     [said] = problems("scifact", tmp_path / "data")
     assert re.search(words, said)
     for ask in (fetch, compute_version):
@@ -200,7 +200,7 @@ def test_verify_names_each_file_that_changed(fetched: Path, tmp_path: Path) -> N
     (fetched / "queries.jsonl").write_text("")
     (fetched / "qrels" / "test.tsv").unlink()
     found = "\n".join(problems("scifact", tmp_path / "data"))
-    assert "corpus.jsonl has another content" in found and "queries.jsonl has 0 bytes" in found
+    assert "corpus.jsonl has changed since" in found and "queries.jsonl has 0 bytes" in found
     assert "test.tsv is missing" in found
     assert len(problems("scifact", tmp_path / "data", is_thorough=False)) == 2
 
@@ -251,17 +251,17 @@ def test_unfinished_fetch_is_no_corpus(tmp_path: Path, monkeypatch: pytest.Monke
 
     def break_off(*words: str, local_dir: Path, **options: object) -> None:
         (local_dir / "x.jsonl").write_text(row("x"))
-        with pytest.raises(ValueError, match=r"is fetched in part.*repro fetch nomic-supervised"):
+        with pytest.raises(ValueError, match=r"is incomplete.*repro fetch nomic-supervised"):
             make_corpus_stage("nomic-supervised")
         raise OSError("the line is dead")
 
     monkeypatch.setattr("huggingface_hub.snapshot_download", break_off)
     monkeypatch.setattr("huggingface_hub.HfApi.dataset_info", lambda *words: SimpleNamespace(sha="c0ffee"))
-    with pytest.raises(ValueError, match="the same command goes on"):
+    with pytest.raises(ValueError, match="repeat the command to resume"):
         fetch("nomic-supervised", progress=quiet)
-    with pytest.raises(ValueError, match="is fetched in part"):
+    with pytest.raises(ValueError, match="is incomplete"):
         make_corpus_stage("nomic-supervised")
-    assert "is fetched in part" in problems("nomic-supervised")[0]
+    assert "is incomplete" in problems("nomic-supervised")[0]
     monkeypatch.setattr("huggingface_hub.snapshot_download", lambda *words, **options: None)
     folder = fetch("nomic-supervised", progress=quiet)
     assert make_corpus_stage("nomic-supervised").key["corpus"] == "nomic-supervised"
@@ -290,11 +290,11 @@ def test_failed_fetch_allows_manual_copy(tmp_path: Path, monkeypatch: pytest.Mon
     folder = get_copy_folder("nomic-supervised", tmp_path)
     folder.mkdir(exist_ok=True)
     (folder / "x.jsonl").write_text(row("x"))
-    assert local_copy("nomic-supervised", tmp_path) == folder
+    assert get_local_copy("nomic-supervised", tmp_path) == folder
 
 
 def test_declared_sets_have_a_source() -> None:
-    assert {*SUITES, "nomic-unsupervised", "nq"} <= set(list_declared())
+    assert {*SUITES, "nomic-unsupervised", "nq"} <= set(list_source_names())
     for known in BENCHMARKS.values():
         assert re.fullmatch(r"[0-9a-f]{32}", known.md5) and known.hub_id and known.revision and known.licence
 

@@ -7,7 +7,7 @@ import pytest
 
 from repro.data.beir import load_beir, load_suite
 from repro.data.pairs import read_pairs
-from repro.data.planted import PlantedDomain, PlantedText, build_planted, list_vocabulary_words, make_domain
+from repro.data.planted import PlantedDomain, PlantedText, build_planted_corpus, list_vocabulary_words, make_domain
 from repro.data.tokens import load_tokenizer, tokenize
 
 TEXT = PlantedText()
@@ -45,7 +45,7 @@ def test_noise_elsewhere_is_signal() -> None:
 
 def test_corpus_is_function_of_seed(tmp_path: Path) -> None:
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
-        build_planted(tmp_path / name, num_domains=3, pairs_per_domain=8, seed=seed, num_heldout_domains=2)
+        build_planted_corpus(tmp_path / name, num_domains=3, pairs_per_domain=8, seed=seed, num_heldout_domains=2)
     files = sorted(path.relative_to(tmp_path / "a") for path in (tmp_path / "a").rglob("*") if path.is_file())
     assert files
     for file in files:
@@ -54,7 +54,7 @@ def test_corpus_is_function_of_seed(tmp_path: Path) -> None:
 
 
 def test_planted_corpus_has_usual_shape(tmp_path: Path) -> None:
-    build_planted(tmp_path, num_domains=3, pairs_per_domain=8, seed=1, num_heldout_domains=2)
+    build_planted_corpus(tmp_path, num_domains=3, pairs_per_domain=8, seed=1, num_heldout_domains=2)
     assert np.bincount(read_pairs(tmp_path / "train.arrow").domain_codes).tolist() == [8, 8, 8]
     for name in ("planted", "planted-validation"):
         suite = load_suite(tmp_path / "suites" / name)

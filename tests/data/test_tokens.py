@@ -8,17 +8,16 @@ import pytest
 from transformers import AutoTokenizer
 
 from repro.data import tokens as module
-from repro.data import words
 from repro.data.tokens import (
     BOUNDS_FILE,
     get_minilm_folder,
+    is_wordwise,
     join_tokens,
     load_tokenizer,
     load_tokens,
     tokenize,
     write_tokens,
 )
-from repro.data.words import is_wordwise
 from repro.storage import arrays
 
 TEXTS = ["A short one.", "", "Zweitens: ein längerer Satz, with émojis 🎉 and unfriendliness", "word " * 50, "é"]
@@ -69,8 +68,8 @@ def test_word_wise_ids_match_tokenizer(monkeypatch: pytest.MonkeyPatch) -> None:
         tokenizer.enable_truncation(max_tokens)
         expected = [each.ids for each in tokenizer.encode_batch(texts)]
         for texts_at_once, characters_at_once in ((65_536, 2**23), (70, 2**23), (65_536, 500)):
-            monkeypatch.setattr(words, "TEXTS_AT_ONCE", texts_at_once)
-            monkeypatch.setattr(words, "CHARACTERS_AT_ONCE", characters_at_once)
+            monkeypatch.setattr(module, "TEXTS_AT_ONCE", texts_at_once)
+            monkeypatch.setattr(module, "CHARACTERS_AT_ONCE", characters_at_once)
             found = tokenize(texts, tokenizer, max_tokens)
             assert np.array_equal(found.ids, np.concatenate(expected))
             assert found.lengths.tolist() == [len(ids) for ids in expected]
@@ -156,6 +155,6 @@ def test_no_room_for_text_is_refused() -> None:
 
 @pytest.mark.parametrize("lengths", [[0, 3, 0, 9, 2], [0, 0]])
 def test_empty_texts_keep_their_place(lengths: list[int]) -> None:
-    batches = list(module.batches_of_tokens(np.array(lengths), 6))
+    batches = list(module.iter_token_batches(np.array(lengths), 6))
     assert sorted(np.concatenate(batches).tolist()) == list(range(len(lengths)))
     assert all(len(rows) == 1 or len(rows) * max(lengths[row] for row in rows) <= 6 for rows in batches)

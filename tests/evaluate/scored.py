@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from repro.data.beir import Suite
-from repro.evaluate.suites import Encoder, Evaluation, Keeping, Setting, evaluate_setting
+from repro.evaluate.suites import Encoder, Evaluation, EvaluationOutputs, Setting, evaluate_setting
 
 
 def evaluate_suite(
@@ -20,4 +20,4 @@ def evaluate_suite(
 ) -> Evaluation:
     """Score an encoder by exact search under each context; TREC run files go to `folder`."""
     setting = Setting(contexts=contexts, num_contexts=num_contexts, seed=seed)
-    return evaluate_setting(encoder, suite, setting, Keeping(runs=folder))
+    return evaluate_setting(encoder, suite, setting, EvaluationOutputs(runs=folder))

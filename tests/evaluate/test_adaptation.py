@@ -11,12 +11,12 @@ from repro.evaluate.adaptation import (
     Moments,
     add_feedback,
     all_but_the_top,
-    centring,
     compute_hub_scores,
+    describe_small_sample,
+    make_centring_map,
+    make_whitening_map,
     normalize,
-    size_warning,
     subtract_hubness,
-    whitening,
 )
 
 
@@ -39,7 +39,7 @@ def test_moments_match_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_whitened_covariance_is_identity() -> None:
     """Without shrinkage W (x − m) has mean 0 and covariance I."""
     vectors = draw_vectors(300)
-    fitted = whitening(Moments.of(vectors), 0.0)
+    fitted = make_whitening_map(Moments.of(vectors), 0.0)
     mapped = (vectors.astype(np.float64) - fitted.mean_H) @ fitted.weight_HH.T
     np.testing.assert_allclose(mapped.mean(axis=0), 0.0, atol=1e-9)
     np.testing.assert_allclose(np.cov(mapped.T, bias=True), np.eye(12), atol=1e-9)
@@ -53,7 +53,7 @@ def test_whitening_matches_matrix_power(shrinkage: float) -> None:
     shrunk = (1 - shrinkage) * covariance + shrinkage * np.trace(covariance) / 12 * np.eye(12)
     expected = (others - vectors.mean(axis=0, dtype=np.float64)) @ fractional_matrix_power(shrunk, -0.5).T
     expected /= np.linalg.norm(expected, axis=1, keepdims=True)
-    np.testing.assert_allclose(whitening(Moments.of(vectors), shrinkage)(others), expected, atol=1e-6)
+    np.testing.assert_allclose(make_whitening_map(Moments.of(vectors), shrinkage)(others), expected, atol=1e-6)
 
 
 def test_rotated_vectors_score_alike() -> None:
@@ -61,7 +61,7 @@ def test_rotated_vectors_score_alike() -> None:
     documents, queries = draw_vectors(50), draw_vectors(20, seed=2)
     rotation = ortho_group.rvs(12, random_state=0)
     plain, turned = (
-        whitening(Moments.of(docs), 0.7)(asked) @ whitening(Moments.of(docs), 0.7)(docs).T
+        make_whitening_map(Moments.of(docs), 0.7)(asked) @ make_whitening_map(Moments.of(docs), 0.7)(docs).T
         for docs, asked in ((documents, queries), (documents @ rotation, queries @ rotation))
     )
     np.testing.assert_allclose(plain, turned, atol=1e-5)
@@ -71,7 +71,7 @@ def test_centring_and_top_removal() -> None:
     """Centring subtracts the mean. All-but-the-top also removes the leading right singular vectors."""
     vectors, others = draw_vectors(60), draw_vectors(5, seed=3)
     mean = vectors.mean(axis=0, dtype=np.float64)
-    np.testing.assert_allclose(centring(Moments.of(vectors))(others), normalize(others - mean), atol=1e-6)
+    np.testing.assert_allclose(make_centring_map(Moments.of(vectors))(others), normalize(others - mean), atol=1e-6)
     top = np.linalg.svd(vectors - mean, full_matrices=False)[2][:3]
     expected = normalize((others - mean) - (others - mean) @ top.T @ top)
     np.testing.assert_allclose(all_but_the_top(Moments.of(vectors), 3)(others), expected, atol=1e-5)
@@ -102,9 +102,9 @@ def test_small_corpora_are_reported() -> None:
     with pytest.raises(ValueError, match="1 documents"):
         Moments.of(draw_vectors(1))
     with pytest.raises(ValueError, match="no inverse"):
-        whitening(Moments.of(draw_vectors(5)), 0.0)
+        make_whitening_map(Moments.of(draw_vectors(5)), 0.0)
     with pytest.raises(ValueError, match="no inverse"):
-        whitening(Moments.of(np.repeat(draw_vectors(1), 20, axis=0)), 0.9)
+        make_whitening_map(Moments.of(np.repeat(draw_vectors(1), 20, axis=0)), 0.9)
     with pytest.raises(ValueError, match="from 0 to 1"):
-        whitening(Moments.of(draw_vectors(20)), 1.5)
-    assert size_warning(15) is not None and size_warning(16) is None
+        make_whitening_map(Moments.of(draw_vectors(20)), 1.5)
+    assert describe_small_sample(15) is not None and describe_small_sample(16) is None

@@ -149,7 +149,7 @@ def test_ms_marco_is_scored_on_dev(tmp_path: Path) -> None:
     found = evaluate_suite(Mirror(), suite)
     assert found.provenance["datasets"][0]["num_queries"] == 4 and found.provenance["datasets"][0]["split"] == "dev"
     (tmp_path / "msmarco" / "qrels" / "dev.tsv").unlink()
-    with pytest.raises(ValueError, match=r"dev\.tsv is missing: the splits there are \['test'\]"):
+    with pytest.raises(ValueError, match=r"dev\.tsv is missing: available splits are \['test'\]"):
         evaluate_suite(Mirror(), suite)
 
 

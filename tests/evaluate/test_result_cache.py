@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from repro.data.beir import Retrieval, Suite, load_suite
-from repro.evaluate.result_cache import Kept, compute_content_digest
-from repro.evaluate.suites import Ended, Keeping, Setting, evaluate_bm25, evaluate_setting
+from repro.evaluate.result_cache import ResultCache, compute_content_digest
+from repro.evaluate.suites import CollectionEnd, EvaluationOutputs, Setting, evaluate_bm25, evaluate_setting
 from repro.model.config import ModelConfig
 from repro.model.start import build_model
 from tests.evaluate.test_suites import FakeEncoder, suite
@@ -36,8 +36,8 @@ class Counting(FakeEncoder):
         return super().encode(texts, prompt)
 
 
-def keeping(folder: Path, told: list[Ended] | None = None, **system: Any) -> Keeping:
-    return Keeping(runs=folder / "trec", kept=Kept(folder / "kept", {"model": "x", **system}),
+def keeping(folder: Path, told: list[CollectionEnd] | None = None, **system: Any) -> EvaluationOutputs:
+    return EvaluationOutputs(runs=folder / "trec", kept=ResultCache(folder / "kept", {"model": "x", **system}),
                    tell=(told if told is not None else []).append)  # fmt: skip
 
 
@@ -51,7 +51,7 @@ def test_killed_evaluation_resumes(suite: Suite, tmp_path: Path) -> None:
     assert found.metrics == whole.metrics and found.provenance == whole.provenance
     for name, values in whole.per_query.items():
         np.testing.assert_array_equal(found.per_query[name], values)
-    assert [(one.dataset, one.was_kept) for one in told] == [("ants", True), ("bees", False), ("oaks", False)]
+    assert [(one.dataset, one.was_cached) for one in told] == [("ants", True), ("bees", False), ("oaks", False)]
 
 
 @pytest.mark.parametrize("change", ["seed", "num_contexts", "model", "text", "run", "damaged", "a list", "a number"])
@@ -100,7 +100,7 @@ def test_bm25_is_kept_with_its_parameters(suite: Suite, tmp_path: Path) -> None:
         told = []
         found = evaluate_bm25(suite, keeping=keeping(tmp_path, told))
         assert found.metrics == whole.metrics and found.provenance == whole.provenance
-    assert all(one.was_kept for one in told)
+    assert all(one.was_cached for one in told)
 
 
 def test_texts_are_tokenised_once(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> None:

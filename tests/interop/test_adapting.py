@@ -10,8 +10,8 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Normalize
 
 from repro.cli.main import app
-from repro.evaluate.adaptation import DEFAULT_SHRINKAGE, Moments, normalize, whitening
-from repro.interop.adapting import adapt_model, append_map, average_weights, fit_whitening
+from repro.evaluate.adaptation import DEFAULT_SHRINKAGE, Moments, make_whitening_map, normalize
+from repro.interop.adapting import adapt_model, append_map, average_weights, fit_whitening_map
 from repro.interop.corpus_documents import read_documents
 from repro.interop.sentence_transformers_folder import as_sentence_transformer, export_sentence_transformers
 from tests.interop.test_sentence_transformers import TEXTS, model_of
@@ -39,7 +39,7 @@ def test_adapted_folder_matches_the_map(tmp_path: Path) -> None:
     theirs = SentenceTransformer(str(tmp_path / "out"), device="cpu")
     assert all(type(module).__module__.startswith("sentence_transformers.") for module in theirs)
     assert theirs.prompts == SentenceTransformer(str(tmp_path / "plain"), device="cpu").prompts
-    fitted = whitening(Moments.of(model.encode(DOCUMENTS, "document")), 0.7)
+    fitted = make_whitening_map(Moments.of(model.encode(DOCUMENTS, "document")), 0.7)
     for role, encode in (("query", theirs.encode_query), ("document", theirs.encode_document)):
         raw = model.encode(TEXTS, role).astype(np.float64)
         expected = normalize((raw - fitted.mean_H) @ fitted.weight_HH.T)
@@ -51,7 +51,7 @@ def test_whitening_respects_the_similarity(tmp_path: Path) -> None:
     whole = as_sentence_transformer(model_of("biencoder"))
     for similarity, is_unit in (("cosine", True), ("dot", False)):
         bare = SentenceTransformer(modules=list(whole)[:-1], similarity_fn_name=similarity, device="cpu")
-        fitted, _ = fit_whitening(bare, DOCUMENTS)
+        fitted, _ = fit_whitening_map(bare, DOCUMENTS)
         adapted = append_map(bare, fitted)
         assert sum(isinstance(module, Normalize) for module in adapted) == 1 + is_unit
         raw = bare.encode(TEXTS, normalize_embeddings=is_unit, show_progress_bar=False)
@@ -104,7 +104,7 @@ def test_adapt_writes_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str
     call()
     said = capsys.readouterr().out
     assert "only 9 documents" in said and "run `adapt` again" in said
-    fitted, used = fit_whitening(SentenceTransformer(model, device="cpu"), DOCUMENTS[:9])
+    fitted, used = fit_whitening_map(SentenceTransformer(model, device="cpu"), DOCUMENTS[:9])
     assert used == DEFAULT_SHRINKAGE
     found = SentenceTransformer(str(out), device="cpu").encode_document(TEXTS, show_progress_bar=False)
     raw = SentenceTransformer(model, device="cpu").encode_document(TEXTS, show_progress_bar=False)

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from repro.interop.beside import SHOWN, make_measures_view
 from repro.interop.card import make_model_card
+from repro.interop.comparison import SHOWN, make_measures_view
 from repro.interop.opening import Opened
 from repro.records.store import Record, read_records
 from repro.spec import TRAINED

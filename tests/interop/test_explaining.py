@@ -135,7 +135,7 @@ def test_single_collection_is_explained(tmp_path: Path, monkeypatch: pytest.Monk
         (("ID", "--query", "q0", "--dataset", "mars"), "--dataset 'mars' is not in suite planted"),
         (("ID", "--query", "q0", "--dataset", "planted-000", "--num-contexts", "99"), "takes 1 to"),
         (("ID", "--query", "q0", "--context-seed", "-1"), "--context-seed -1"),
-        (("--model", "PLAIN", "--query", "q0", "--suite", "planted"), "has no context"),
+        (("--model", "PLAIN", "--query", "q0", "--suite", "planted"), "takes no context"),
         (("--model", "MINE", "--query", "q0"), "name one with --suite"),
         (("zzz", "--query", "q0"), "no run is known by it"),
     ],

@@ -7,8 +7,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from repro.data.beir import write_beir_folder
-from repro.interop.evaluating import Asked, evaluate_anything
-from repro.interop.places import to_device
+from repro.interop.arguments import to_device
+from repro.interop.evaluating import EvaluationRequest, run_evaluation
 from repro.model.biencoder import Biencoder
 from repro.model.config import ModelConfig
 from tests.fuzz.collections import small
@@ -53,7 +53,9 @@ def test_impossible_device_is_refused(device: str) -> None:
 def test_options_without_effect_are_refused(tmp_path: Path, asked: dict[str, str], words: str) -> None:
     write_beir_folder(tmp_path / "x", small("x"))
     with pytest.raises(ValueError, match=words):
-        evaluate_anything(Asked(model="bm25", suite=str(tmp_path / "x"), **asked), tmp_path / "out", progress=silent)
+        run_evaluation(
+            EvaluationRequest(model="bm25", suite=str(tmp_path / "x"), **asked), tmp_path / "out", progress=silent
+        )
     assert not (tmp_path / "out").exists()
 
 
@@ -64,5 +66,5 @@ def test_impossible_output_is_refused_first(tmp_path: Path, kind: str) -> None:
     said: list[str] = []
     out = tmp_path / "taken" if kind == "file" else tmp_path / "taken" / "out"
     with pytest.raises(ValueError, match=r"taken.* is no folder"):
-        evaluate_anything(Asked(model="bm25", suite=str(tmp_path / "x")), out, progress=said.append)
+        run_evaluation(EvaluationRequest(model="bm25", suite=str(tmp_path / "x")), out, progress=said.append)
     assert not said and (tmp_path / "taken").read_text() == "mine"

@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 from repro.cli.main import app
 from repro.execute import execute
 from repro.interop import named_runs, opening
-from repro.interop.named_runs import format_training_line, run_named
-from repro.interop.typed import check_export
+from repro.interop.arguments import check_export
+from repro.interop.named_runs import find_named_run, format_training_line
 from repro.records.lookup import resolve_runs
 from repro.spec import Run, base
 from repro.spec.identity import get_training_id, run_id
@@ -50,7 +50,7 @@ def no_training(monkeypatch: pytest.MonkeyPatch) -> None:
     ("words", "says"),
     [
         (["evaluate", "--model", PLAIN, "--suite", "planted", "--context", "null"], "has no context"),
-        (["export", SMOKE, "x", "--to", "official"], "--to transformers or --to sentence-transformers takes it"),
+        (["export", SMOKE, "x", "--to", "official"], "--to transformers or --to sentence-transformers"),
         (["export", PLAIN, "x", "--to", "transformers", "--width", "8"], "--width=8 with --to transformers"),
     ],
 )
@@ -62,13 +62,13 @@ def test_impossible_requests_start_no_training(words: list[str], says: str) -> N
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["export", PLAIN, ".", "--to", "transformers"], "is the folder you are in"),
-        (["export", PLAIN, "FULL", "--to", "transformers"], "is there and not empty"),
+        (["export", PLAIN, ".", "--to", "transformers"], "is the current folder"),
+        (["export", PLAIN, "FULL", "--to", "transformers"], "is not empty"),
         (["export", PLAIN, "x", "--to", "onnx"], "unknown format 'onnx'"),
         (["export", "nothere", "x", "--to", "transformers"], "no model 'nothere'"),
         (["evaluate", "--model", "nothere", "--suite", "planted"], "no model 'nothere'"),
         (["evaluate", "--compare", "bm25", "nothere", "--suite", "planted"], "no model 'nothere'"),
-        (["evaluate", "--model", "bm25", "--suite", "no/where"], "--suite no/where: there is no such folder"),
+        (["evaluate", "--model", "bm25", "--suite", "no/where"], "--suite no/where: no such folder"),
     ],
 )
 def test_wrong_words_are_refused_before_imports(
@@ -85,15 +85,15 @@ def test_wrong_words_are_refused_before_imports(
 
 
 def test_words_are_checked_without_torch() -> None:
-    code = "import sys, repro.cli.main, repro.interop.typed; sys.exit('torch' in sys.modules)"
+    code = "import sys, repro.cli.main, repro.interop.arguments; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2])
 
 
 def test_unique_prefix_names_a_run() -> None:
     (found,) = resolve_runs([CONTEXTUAL], "desk")
     for beginning in (CONTEXTUAL, CONTEXTUAL[:6], CONTEXTUAL[:5]):
-        assert resolve_runs([beginning], "desk") == [found] == [run_named(beginning)]
-    for ask in (lambda: resolve_runs(["0"], "desk"), lambda: run_named("0")):
+        assert resolve_runs([beginning], "desk") == [found] == [find_named_run(beginning)]
+    for ask in (lambda: resolve_runs(["0"], "desk"), lambda: find_named_run("0")):
         with pytest.raises(ValueError, match="run '0': it begins the ids of"):
             ask()
 
@@ -130,10 +130,10 @@ def test_unwritable_export_folder_is_refused_first(tmp_path: Path, monkeypatch: 
     (locked := tmp_path / "locked").mkdir()
     real = os.access
     monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != locked and real(path, mode))
-    with pytest.raises(ValueError, match=r"cannot be made: .*locked cannot be written to; name a folder elsewhere"):
+    with pytest.raises(ValueError, match=r"cannot be created: .*locked is not writable; name a folder elsewhere"):
         check_export("nobody/nothing", locked / "a" / "b", "transformers")
     (locked / "there").mkdir()  # it is empty, and would be replaced
-    with pytest.raises(ValueError, match="locked cannot be written to"):
+    with pytest.raises(ValueError, match="locked is not writable"):
         check_export("nobody/nothing", locked / "there", "transformers")
     monkeypatch.setenv("REPRO_HOME", str(locked))
     with pytest.raises(ValueError, match=r"locked.* cannot be written to"):

@@ -15,7 +15,7 @@ from repro.data.beir import Retrieval
 from repro.data.tokens import get_minilm_folder
 from repro.evaluate.contexts import draw_context
 from repro.interop.opening import open_model
-from repro.interop.search.index import Asked
+from repro.interop.search.index import SearchRequest
 from repro.interop.search.query import search
 from repro.model.config import ModelConfig
 from repro.model.contextual import ContextualModel
@@ -72,7 +72,7 @@ def brute_force(model: Path, corpus: Path, context: str = "own") -> np.ndarray:
 def test_numpy_search_matches_model(tmp_path: Path, corpus: Path, architecture: str, backbone: str) -> None:
     """Scores are the model's own, and the second search says nothing: it neither builds nor loads torch."""
     model = get_minilm_folder() if architecture == "stock" else save(tmp_path / "model", architecture, backbone)
-    asked = Asked(str(model), str(corpus))
+    asked = SearchRequest(str(model), str(corpus))
     search(asked, QUERIES, 5, quiet)
     expected = brute_force(model, corpus)
     for found, scores in zip(search(asked, QUERIES, 5, refuse), expected, strict=True):
@@ -86,7 +86,7 @@ def test_other_backbones_use_torch(tmp_path: Path, corpus: Path, architecture: s
     """A model that numpy does not know is searched with torch, under the context of the index."""
     model = save(tmp_path / "model", architecture, "modernbert")
     for _ in range(2):
-        found = search(Asked(str(model), str(corpus)), QUERIES, 2, quiet)
+        found = search(SearchRequest(str(model), str(corpus)), QUERIES, 2, quiet)
     expected = brute_force(model, corpus)
     assert [one.score for one in found[0]] == pytest.approx(np.sort(expected[0])[::-1][:2].tolist(), abs=1e-5)
 
@@ -95,24 +95,24 @@ def test_context_changes_index(tmp_path: Path, corpus: Path) -> None:
     """Each context has an index of its own, and a model without context refuses one."""
     model = save(tmp_path / "model", "contextual", "nomic", residual=True)
     for kind in ("own", "null"):
-        (found, _) = search(Asked(str(model), str(corpus), kind), QUERIES, 1, quiet)
+        (found, _) = search(SearchRequest(str(model), str(corpus), kind), QUERIES, 1, quiet)
         assert found[0].score == pytest.approx(float(brute_force(model, corpus, kind)[0].max()), abs=1e-4)
     plain = save(tmp_path / "plain", "biencoder", "nomic")
-    search(Asked(str(plain), str(corpus)), QUERIES, 1, quiet)
+    search(SearchRequest(str(plain), str(corpus)), QUERIES, 1, quiet)
     with pytest.raises(ValueError, match="--context"):
-        search(Asked(str(plain), str(corpus), "own"), QUERIES, 1, quiet)
+        search(SearchRequest(str(plain), str(corpus), "own"), QUERIES, 1, quiet)
 
 
 def test_index_follows_corpus(tmp_path: Path, corpus: Path) -> None:
     """Another text is found as soon as the file holds it; a malformed line is named."""
     model = save(tmp_path / "model", "biencoder", "nomic")
-    search(Asked(str(model), str(corpus)), QUERIES, 1, quiet)
+    search(SearchRequest(str(model), str(corpus)), QUERIES, 1, quiet)
     corpus.write_text(corpus.read_text() + json.dumps({"id": "new", "text": QUERIES[0]}) + "\n")
-    prompted = search(Asked(str(model), str(corpus)), [QUERIES[0]], 6, quiet)
+    prompted = search(SearchRequest(str(model), str(corpus)), [QUERIES[0]], 6, quiet)
     assert "new" in [one.id for one in prompted[0]]
     corpus.write_text('{"id": "x", "words": "no text"}\n')
     with pytest.raises(ValueError, match=r"docs\.jsonl, line 1"):
-        search(Asked(str(model), str(corpus)), QUERIES, 1, quiet)
+        search(SearchRequest(str(model), str(corpus)), QUERIES, 1, quiet)
 
 
 def test_verb_reads_stdin_without_torch(

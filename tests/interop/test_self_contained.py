@@ -19,7 +19,7 @@ from transformers import AutoModel
 
 from repro.interop.contextual_module import MODULE_FOLDER
 from repro.interop.opening import open_model
-from repro.interop.self_contained import load_self_contained, write_self_contained
+from repro.interop.self_contained import load_self_contained_model, write_self_contained
 from repro.interop.sentence_transformers_folder import as_sentence_transformer, open_sentence_transformers
 from repro.model.contextual import ContextualModel
 from repro.model.texts import texts_from
@@ -159,7 +159,7 @@ def test_context_is_saved_with_the_model(tmp_path: Path, context: list[str] | No
     for folder in (tmp_path / "again", open_sentence_transformers(tmp_path / "again")):
         again = SentenceTransformer(str(folder), trust_remote_code=True) if isinstance(folder, Path) else folder
         np.testing.assert_allclose(again.encode_document(TEXTS, **QUIET), wanted, **CLOSE)
-    np.testing.assert_allclose(load_self_contained(tmp_path / "again").encode(TEXTS), wanted, **CLOSE)
+    np.testing.assert_allclose(load_self_contained_model(tmp_path / "again").encode(TEXTS), wanted, **CLOSE)
 
 
 def test_other_code_is_not_run(tmp_path: Path) -> None:

@@ -124,8 +124,8 @@ def test_document_prompt_is_found_by_name(things: Retrieval, name: str) -> None:
         own = theirs.encode(list(WORDS), prompt_name=of_theirs, normalize_embeddings=True)
         np.testing.assert_allclose(opened.encode(WORDS, role), own, atol=1e-6)
     assert lines == [
-        "model: its prompts ['sorting'] are not used; query texts behind 'query: ' and document texts behind "
-        "'passage: '"
+        "model: prompts ['sorting'] are not used; used are 'query: ' before query texts and 'passage: ' before "
+        "document texts"
     ]
     told = scored("model")["provenance"]["model"]["prompts_used"]
     assert told == {"query": "query: ", "document": "passage: "}

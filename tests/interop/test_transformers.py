@@ -15,11 +15,11 @@ from typer.testing import CliRunner
 
 from repro.cli.main import app
 from repro.data.prompts import PROMPTS
-from repro.interop.contextual_module import fast_tokenizer
+from repro.interop.arguments import FORMATS
+from repro.interop.contextual_module import make_fast_tokenizer
 from repro.interop.exporting import export_model, push_to_hub
 from repro.interop.opening import open_model
 from repro.interop.transformers_model import CdeModel
-from repro.interop.typed import FORMATS
 from repro.model.biencoder import Biencoder
 from repro.model.config import ModelConfig
 from repro.model.contextual import ContextualModel
@@ -49,7 +49,7 @@ def export_old(tmp_path: Path, architecture: str) -> tuple[Biencoder | Contextua
     """Write what version 0.1.0 wrote, which opens with our module alone."""
     model = model_of(architecture)
     CdeModel.of(model).save_pretrained(tmp_path / "out")
-    fast_tokenizer(model.config).save_pretrained(tmp_path / "out")
+    make_fast_tokenizer(model.config).save_pretrained(tmp_path / "out")
     return model, tmp_path / "out"
 
 
@@ -184,7 +184,7 @@ def test_failed_upload_names_the_command(tmp_path: Path) -> None:
     _, folder = export(tmp_path, "biencoder")
     hub = HubStandIn()
     hub.create_repo = lambda *of, **options: (_ for _ in ()).throw(ConnectionError("no way there"))  # type: ignore
-    says = rf"out is written, and was not uploaded \(no way there\): `hf upload me/mine {folder} --private` uploads it"
+    says = rf"out was written but not uploaded \(no way there\): repeat with `hf upload me/mine {folder} --private`"
     with pytest.raises(ValueError, match=says):
         push_to_hub(folder, "me/mine", private=True, api=hub)
 
@@ -195,7 +195,7 @@ def test_failed_upload_names_the_command(tmp_path: Path) -> None:
         (["--push-to", "me//mine"], "--push-to me//mine: no hub id; expected OWNER/NAME"),
         (["--push-to", "mine"], "--push-to mine: no hub id"),
         (["--push-to", "me/mi--ne"], "--push-to me/mi--ne: no hub id"),
-        (["--private"], "--private is said of an upload: name its hub id, --push-to OWNER/NAME"),
+        (["--private"], "--private needs an upload: add --push-to OWNER/NAME"),
     ],
 )
 def test_impossible_upload_is_refused_first(tmp_path: Path, words: list[str], says: str) -> None:
@@ -216,9 +216,9 @@ def test_unknown_options_are_refused(tmp_path: Path) -> None:
     assert AutoModel.from_pretrained(folder, torch_dtype="float16").dtype == torch.float16
     assert AutoModel.from_pretrained(folder, dtype="auto").dtype == torch.float32
     for option in ({"device_map": "auto"}, {"output_loading_info": True}, {"use_safetensors": False}):
-        with pytest.raises(ValueError, match=f"from_pretrained takes no .*{next(iter(option))}"):
+        with pytest.raises(ValueError, match=f"from_pretrained does not support .*{next(iter(option))}"):
             AutoModel.from_pretrained(folder, **option)
-    with pytest.raises(ValueError, match="dtype=int8 is no kind of numbers for weights"):
+    with pytest.raises(ValueError, match="dtype=int8 is no floating-point dtype"):
         AutoModel.from_pretrained(folder, dtype="int8")
 
 

@@ -172,7 +172,7 @@ def test_official_checkpoint_is_evaluated(walked: Walked, call: Callable[..., Re
         (["export", "RUN", "mine-for-others", "--to", "transformers"], "nothing is overwritten"),
         (["export", "RUN", "x", "--to", "official"], "num_soft_prompts"),
         (["export", "RUN", "x", "--to", "onnx"], "unknown format 'onnx'"),
-        (["data", "import", "pairs.jsonl", "--name", "mine"], "is there already"),
+        (["data", "import", "pairs.jsonl", "--name", "mine"], "exists already"),
         (["data", "import", "pairs.jsonl", "--name", "desk"], "one of the project's own"),
         (["data", "import", "pairs.jsonl", "--name", "more", "--query", "frage"], "no column for the query"),
         (["data", "plan", "nothing"], "no corpus 'nothing' was imported here"),

@@ -15,7 +15,7 @@ from repro.evaluate.prefixes import take_prefix
 from repro.interop.exporting import export_model
 from repro.interop.opening import Opened
 from repro.interop.stock_encoder import StockEncoder
-from repro.interop.trained_widths import asked_widths, export_warning, get_width, untrained_widths, warnings
+from repro.interop.trained_widths import find_untrained_widths, get_width, list_export_warnings, parse_widths, warnings
 from repro.spec import base
 from tests.interop.test_sentence_transformers import TEXTS, model_of
 
@@ -69,23 +69,28 @@ def test_impossible_width_is_refused(tmp_path: Path, architecture: str, to: str,
 
 def test_widths_are_checked_against_vectors(tmp_path: Path) -> None:
     model = model_of("biencoder")
-    assert asked_widths("4,8,full", model) == (4, 8) and asked_widths(None, model) == () and get_width(model) == 16
-    assert asked_widths("12,full,3,3", model) == (3, 12), "others' nested widths need not divide the whole"
+    assert parse_widths("4,8,full", model) == (4, 8) and parse_widths(None, model) == () and get_width(model) == 16
+    assert parse_widths("12,full,3,3", model) == (3, 12), "others' nested widths need not divide the whole"
     for text, says in (
         ("4,24", "24 is no width of a prefix.*from 1 to 16"),
         ("0", "0 is no wid"),
         ("4+8", "is no wid"),
     ):
         with pytest.raises(ValueError, match=says):
-            asked_widths(text, model)
+            parse_widths(text, model)
 
 
 def test_untrained_prefixes_are_warned_about() -> None:
     model = model_of("biencoder")
     opened = Opened(model, "it", base("smoke", nested_sizes="8+16"))
-    assert untrained_widths(opened, (4, 8)) == [4] and untrained_widths(Opened(model, "it"), (4, 8)) is None
-    assert export_warning(opened, 16) == export_warning(Opened(model, "it"), 16) == [], "the whole is no prefix"
-    assert export_warning(opened, 8) == [] and "was not trained for prefixes of 4" in export_warning(opened, 4)[0]
+    assert find_untrained_widths(opened, (4, 8)) == [4] and find_untrained_widths(Opened(model, "it"), (4, 8)) is None
+    assert list_export_warnings(opened, 16) == list_export_warnings(Opened(model, "it"), 16) == [], (
+        "the whole is no prefix"
+    )
+    assert (
+        list_export_warnings(opened, 8) == []
+        and "was not trained for prefixes of 4" in list_export_warnings(opened, 4)[0]
+    )
     scores = {"zoo/mean/ndcg_at_10": 0.5, "zoo+width4/mean/ndcg_at_10": 0.4, "zoo+width8/mean/ndcg_at_10": 0.3}
     (line,) = warnings({"called": "it", "widths": [4, 8], "untrained_widths": [4]}, "zoo", scores)
     assert "prefixes of 4 dimensions; they lose 10.0 points" in line

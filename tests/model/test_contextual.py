@@ -119,9 +119,9 @@ def test_dropout_draws_per_text_and_slot() -> None:
 def test_slots_are_dropped_at_the_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     model, seen = small_model(sequence_dropout=0.2).train(), list[torch.Tensor]()
     second, contexts = model.second_stage_model, contexts_of(model)
-    real = second.backbone.text_behind
+    real = second.backbone.encode_after
     monkeypatch.setattr(
-        second.backbone, "text_behind", lambda given, *more: (seen.append(given), real(given, *more))[1]
+        second.backbone, "encode_after", lambda given, *more: (seen.append(given), real(given, *more))[1]
     )
     model.train().second_stage(Texts(torch.ones(1000, 1).long(), torch.ones(1000, 1).long()), contexts)
     is_null_NC = (seen[0] == second.sequence_dropout_null_embedding).all(2)

@@ -205,7 +205,7 @@ def test_identity_heads_pass_states(architecture: str) -> None:
             context_vectors = model.first_stage(contexts)
             found = model.second_stage(texts, context_vectors)
             second = model.second_stage_model
-            behind = second.backbone.forward_behind(context_vectors[None], second.soft_prompts(), texts)
+            behind = second.backbone.forward_after(context_vectors[None], second.soft_prompts(), texts)
             states = behind[:, -texts.ids_NS.shape[1] :]
         pooled = mean_pool(states, texts.mask_NS)
     assert torch.nn.functional.cosine_similarity(found, pooled).min() > 0.99

@@ -160,7 +160,7 @@ def test_any_error_is_a_finding() -> None:
     assert gpu._run_check("compile", odd).says == "backend='inductor' raised: no C compiler"
 
 
-@pytest.mark.parametrize("look", [gpu._compare_chunked_step, gpu._check_resuming, gpu._compare_encoding])
+@pytest.mark.parametrize("look", [gpu._compare_chunked_step, gpu._check_resume, gpu._compare_encoding])
 def test_chunks_checkpoints_and_encoding_are_tried(look: Callable[[torch.device], tuple[bool, str]]) -> None:
     is_good, says = look(CPU)
     assert is_good and says
@@ -177,7 +177,7 @@ def test_lost_optimizer_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
         optimizer.state.clear()
 
     monkeypatch.setattr(gpu, "read_checkpoint", forgetful)
-    assert not gpu._check_resuming(CPU)[0]
+    assert not gpu._check_resume(CPU)[0]
 
 
 def test_training_works_without_faiss() -> None:

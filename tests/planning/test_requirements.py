@@ -176,7 +176,7 @@ def test_comparisons_have_distinct_names() -> None:
 def test_open_claim_names_seeds_needed() -> None:
     found = {one.claim.id: one for one in judgements(find_experiment("figure14"), "desk")}["F14.a"]
     (line,) = (line for line in explain_claim("F14.a", "desk") if "80 %" in line)
-    assert found.word == "OPEN" and str(found.seeds_needed()) in line
+    assert found.word == "OPEN" and str(found.estimate_seeds()) in line
 
 
 def test_verb_suggests_for_misspelt_claim(capsys: pytest.CaptureFixture[str]) -> None:

@@ -67,9 +67,9 @@ def test_hand_made_verdicts_are_known(folder: Path) -> None:
 
 def test_scales_are_judged_apart(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(markdown_pages, "experiments", lambda: (EXPERIMENT,))
-    found = {one.claim.id: one.verdict for one in markdown_pages.judge_measured("desk")}
+    found = {one.claim.id: one.verdict for one in markdown_pages.judge_results("desk")}
     assert found == {name: verdict for name, verdict in VERDICTS.items() if verdict != "not run"}
-    assert markdown_pages.judge_measured("lab") == [], "its runs at lab are those of desk"
+    assert markdown_pages.judge_results("lab") == [], "its runs at lab are those of desk"
 
 
 def test_removed_record_takes_its_cells(folder: Path) -> None:

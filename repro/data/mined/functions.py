@@ -1,7 +1,7 @@
-"""Builds the corpus `functions`: docstrings and the code they describe, of packages that are held out whole.
+"""Build the corpus `functions`: pairs of docstrings and code, with whole packages held out.
 
-Two collections, as code search is scored: every function of the held-out packages as a candidate, and a thousand. The
-training pairs are functions of the other packages.
+There are two collections, as is common in code search: one with all functions of the held-out packages, and one with a
+thousand of them. Training pairs are functions of the other packages.
 """
 
 from __future__ import annotations
@@ -10,13 +10,12 @@ import json
 from collections import Counter
 from pathlib import Path
 
-from repro.data.audit import check_no_overlap
 from repro.data.beir import write_beir_folder, write_suite
-from repro.data.filters import EvaluatedTexts, drop_evaluated, one_row_per_document
+from repro.data.filters import EvaluatedTexts, check_no_overlap, drop_evaluated_rows, drop_repeated_documents
 from repro.data.mined.manifests import FUNCTIONS_FOLDER, verify
 from repro.data.mined.mining import Mined, mine_rows
 from repro.data.mined.sources import docstrings, functions
-from repro.data.mined.splits import split_of
+from repro.data.mined.splits import get_split
 from repro.data.pairs import Row, read_pairs, write_pairs
 from repro.data.suites import SuiteRules, build_collection
 
@@ -28,27 +27,28 @@ RULES = {
 
 
 def mine_functions() -> Mined:
-    """Return the clean rows of the functions of every package."""
+    """Mine the functions of all packages. Return clean rows."""
     return mine_rows(functions.SOURCE, functions.mine_functions())
 
 
 def build_functions(folder: Path) -> None:
-    """Write train.arrow, suites/functions and report.json; the same bytes on every machine.
+    """Write train.arrow, suites/functions and report.json. They have the same bytes on every machine.
 
-    ValueError when a package is not installed or is not the text of its manifest.
+    Raises:
+        ValueError: if a package is not installed or differs from its manifest.
     """
     mined = mine_functions()
     verify([mined], FUNCTIONS_FOLDER)
     split: dict[str, list[Row]] = {"train": [], "test": [], "validation": [], "unused": []}
     for row in mined.rows:
-        split[split_of(docstrings.SOURCE, row.domain)].append(row)
+        split[get_split(docstrings.SOURCE, row.domain)].append(row)
     collections = {name: build_collection(name, split["test"], rules) for name, rules in RULES.items()}
     for name, collection in collections.items():
         write_beir_folder(folder / "suites" / SUITE / name, collection.retrieval)
     write_suite(folder / "suites" / SUITE, SUITE, [(name, SUITE) for name in collections])
     removed: Counter[str] = Counter()
     evaluated = EvaluatedTexts(collection.retrieval for collection in collections.values())
-    kept = list(one_row_per_document(drop_evaluated(split["train"], evaluated, removed), removed))
+    kept = list(drop_repeated_documents(drop_evaluated_rows(split["train"], evaluated, removed), removed))
     write_pairs(folder / "train.arrow", kept)
     check_no_overlap(read_pairs(folder / "train.arrow"), [folder / "suites" / SUITE])
     report = {

@@ -1,4 +1,4 @@
-"""Pins what is mined: per source, the wheels, the number of rows and domains and their hash, committed and verified."""
+"""Manifests of mined text: wheels, numbers of rows and domains, and a hash per source. They pin the corpora."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from repro.data.pairs import Row
 MANIFEST_FOLDER = Path(__file__).parent / "manifests"
 FUNCTIONS_FOLDER = MANIFEST_FOLDER / "functions"
 WIDE_FOLDER = MANIFEST_FOLDER / "wide"
-"""In folders of their own, as every file directly in the first is a part of the key of `desk` and `desk-views`."""
+"""Separate folders, because all files directly in `MANIFEST_FOLDER` enter the key of `desk` and `desk-views`."""
 RENEW = "install the versions of requirements.lock, or renew the manifests with `repro data CORPUS --write-manifests`"
 
-# source → wheel → (first part of the domains that come from it, licence of the text)
+# source → wheel → (common prefix of its domains, licence of the text)
 WHEELS: dict[str, dict[str, tuple[str, str]]] = {
     "services": {"botocore": ("", "Apache-2.0")},
     "modules": {"ansible-core": ("ansible.builtin", "GPL-3.0-or-later"), "ansible": ("", "GPL-3.0-or-later")},
@@ -58,7 +58,7 @@ WHEELS |= {source: {wheel: ("", PINS[wheel].licence)} for source, wheel in _ADDE
 
 @dataclass(frozen=True)
 class WheelManifest:
-    """What one wheel gave: its rows as mined, in order, are hashed whole."""
+    """The mined rows of one wheel. The hash covers all rows in order."""
 
     wheel: str
     version: str
@@ -81,7 +81,7 @@ def describe(mined: Mined) -> list[WheelManifest]:
 
 
 def verify(mined: Iterable[Mined], folder: Path = MANIFEST_FOLDER) -> None:
-    """Compare what was mined with the committed manifests; ValueError says which wheels moved and what to do."""
+    """Compare mined rows with the committed manifests. Raises ValueError with the wheels that differ."""
     moved = []
     for source in mined:
         expected = {manifest.wheel: manifest for manifest in read_manifest(source.source, folder)}
@@ -94,7 +94,7 @@ def verify(mined: Iterable[Mined], folder: Path = MANIFEST_FOLDER) -> None:
 
 
 def write_manifests(mined: Sequence[Mined], folder: Path = MANIFEST_FOLDER) -> None:
-    """Write one file per source, to be committed."""
+    """Write one manifest per source, to be committed."""
     folder.mkdir(parents=True, exist_ok=True)
     for source in mined:
         text = json.dumps([asdict(manifest) for manifest in describe(source)], indent=1)
@@ -102,7 +102,7 @@ def write_manifests(mined: Sequence[Mined], folder: Path = MANIFEST_FOLDER) -> N
 
 
 def read_manifest(source: str, folder: Path = MANIFEST_FOLDER) -> list[WheelManifest]:
-    """Read the committed manifest of a source; ValueError when it is missing or malformed."""
+    """Read the committed manifest of a source. ValueError if it is missing or malformed."""
     path = folder / f"{source}.json"
     if not path.is_file():
         raise ValueError(f"no manifest for the source {source!r} at {path}: {RENEW}")

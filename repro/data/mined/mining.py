@@ -1,6 +1,6 @@
-"""Mines every source into clean rows: fair lengths, unique ids, no repeated (query, document) pair inside a domain.
+"""Mine all sources into clean rows: plausible lengths, unique ids, no repeated (query, document) pair in a domain.
 
-What the rules remove is counted. Which rows are trained on or held out is decided later, in `repro.data.mined.splits`.
+Removed rows are counted. `repro.data.mined.splits` later divides the rows into training and evaluation.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ ADDED: dict[str, Miner] = {
     builds.SOURCE: builds.mine_builds,
     schemas.CONTAINERS: schemas.mine_containers,
 }
-"""Sources of the corpus `wide` alone, from wheels that need not be installed."""
+"""Additional sources of the corpus `wide`, from wheels that are not installed."""
 
 
 _MINE_APART = """
@@ -48,7 +48,7 @@ pickle.dump(mine(sys.argv[1]), sys.stdout.buffer)
 
 
 class Mined(NamedTuple):
-    """The clean rows of one source, in a fixed order, and how many rows each rule removed."""
+    """The clean rows of one source in a fixed order, and the number of rows that each rule removed."""
 
     source: str
     rows: list[Row]
@@ -56,17 +56,18 @@ class Mined(NamedTuple):
 
 
 def mine(source: str) -> Mined:
-    """Mine one source; ValueError when it is unknown or its package is not installed."""
+    """Mine one source. ValueError if it is unknown or its package is not installed."""
     if source not in MINERS:
         raise ValueError(f"unknown source {source!r}; there are {sorted(MINERS)}")
     return mine_rows(source, MINERS[source]())
 
 
 def mine_rows(source: str, found: Iterable[Row]) -> Mined:
-    """Return the clean rows of what a miner yields."""
+    """Clean the rows that a miner yields."""
     removed: Counter[str] = Counter({"too_short_or_long": 0, "repeated_pair": 0})
     collects = gc.isenabled()
-    gc.disable()  # The collector walks every syntax tree that is read and finds no cycle: a third of the whole time.
+    # the garbage collector would traverse all syntax trees, which takes a third of the time and frees nothing
+    gc.disable()
     try:
         rows = list(_with_unique_ids(_clean(found, removed)))
     finally:
@@ -76,7 +77,7 @@ def mine_rows(source: str, found: Iterable[Row]) -> Mined:
 
 
 def mine_all() -> list[Mined]:
-    """Mine every source, in the order of `MINERS`; docstrings, half of the work, in a process of their own."""
+    """Mine all sources in the order of `MINERS`. Docstrings, which take half of the time, run in a second process."""
     command = [sys.executable, "-c", _MINE_APART, docstrings.SOURCE]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment) as apart:
@@ -84,15 +85,16 @@ def mine_all() -> list[Mined]:
             mined = {source: mine(source) for source in MINERS if source != docstrings.SOURCE}
             output = apart.communicate()[0]
         except BaseException:
-            apart.kill()  # or leaving this block would wait for it
+            # otherwise leaving the block would wait for it
+            apart.kill()
             raise
-    # What made the other process fail is said by failing here the same way.
+    # If the other process failed, mining again here raises the same error.
     mined[docstrings.SOURCE] = pickle.loads(output) if apart.returncode == 0 else mine(docstrings.SOURCE)
     return [mined[source] for source in MINERS]
 
 
-def mine_added() -> list[Mined]:
-    """Mine every source that `wide` has beyond `desk`; ValueError when a wheel cannot be had."""
+def mine_added_sources() -> list[Mined]:
+    """Mine the additional sources of `wide`. ValueError if a wheel cannot be fetched."""
     return [mine_rows(source, miner()) for source, miner in ADDED.items()]
 
 
@@ -110,7 +112,7 @@ def _clean(rows: Iterable[Row], removed: Counter[str]) -> Iterator[Row]:
 
 
 def _with_unique_ids(rows: Iterable[Row]) -> Iterator[Row]:
-    """Numbers the second and later rows of one id: overloads of a function share its name."""
+    """Append a number to repeated ids, since overloads of a function share its name."""
     times: Counter[str] = Counter()
     for row in rows:
         times[row.id] += 1

@@ -1,4 +1,4 @@
-"""Which domains are trained on and which are held out, by name: whole groups of siblings, and whole sources."""
+"""Split of domains into training, validation and test. Groups of related domains and whole sources are held out."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ Split = Literal["train", "validation", "test", "unused"]
 
 TRAINING_SOURCES = ("services", "modules", "packages")
 ADDED_SOURCES = ("commands", "payments", "health", "homes", "builds", "containers")
-"""Of the corpus `wide`, which is trained on and never evaluated on."""
+"""Additional sources of the corpus `wide`, which is for training only."""
 
 
 class Group(NamedTuple):
-    """Domains that describe the same thing and are therefore held out together; `domains` are shell patterns."""
+    """Domains about the same subject, which are held out together. `domains` are shell patterns."""
 
     split: Split
     source: str
@@ -22,7 +22,7 @@ class Group(NamedTuple):
 
 
 class Dataset(NamedTuple):
-    """One evaluation collection: all rows of `source` whose domain matches a pattern of `domains`."""
+    """One evaluation collection: all rows of `source` whose domain matches one of the patterns `domains`."""
 
     name: str
     family: str
@@ -31,7 +31,7 @@ class Dataset(NamedTuple):
 
 
 HELD_OUT = (
-    # Services: databases, search, video, things, firewalls, mail, games and dialogue.
+    # Services: databases, search, video, internet of things, firewalls, mail, games and dialogue.
     Group(
         "test", "services", ("rds*", "docdb*", "neptune*", "dynamodb*", "dax", "dsql", "odb", "dms", "sdb", "simpledb*")
     ),
@@ -54,7 +54,7 @@ HELD_OUT = (
     ),
     Group("test", "modules", ("community.zabbix",)),
     Group("validation", "modules", ("purestorage.*", "theforeman.foreman", "dellemc.*")),
-    # These collections quote the documentation of held-out services word for word.
+    # These collections quote the documentation of held-out services verbatim.
     Group("unused", "modules", ("amazon.aws", "community.aws", "google.cloud")),
     # Packages: whole packages, so that a sub-package has no sibling in training.
     Group("test", "packages", ("statsmodels*", "networkx*", "gensim*", "polars*")),
@@ -142,8 +142,8 @@ VALIDATION_OTHERS = (
 
 
 @cache
-def split_of(source: str, domain: str) -> Split:
-    """Return the split of a domain; sources that are not trained on are held out whole."""
+def get_split(source: str, domain: str) -> Split:
+    """Return the split of a domain. Sources without training rows are held out completely."""
     for group in HELD_OUT:
         if group.source == source and matches(domain, group.domains):
             return group.split
@@ -151,5 +151,5 @@ def split_of(source: str, domain: str) -> Split:
 
 
 def matches(domain: str, patterns: tuple[str, ...]) -> bool:
-    """Return whether a shell pattern among `patterns` fits `domain`."""
+    """Return whether `domain` matches one of the shell patterns."""
     return any(fnmatchcase(domain, pattern) for pattern in patterns)

@@ -1,4 +1,4 @@
-"""More pairs from the same text: what a mined row offers besides its query and document."""
+"""Views of mined rows: further pairs from the same text, such as sentences and crops."""
 
 from __future__ import annotations
 
@@ -19,11 +19,17 @@ MAX_CROPS = 12
 _SENTENCE_END = re.compile(r"(?<=[.!?]) (?=[A-Z])")
 
 
-def views(rows: Iterable[Row], *, max_document_words: int, seed: int) -> Iterator[Row]:
-    """Return every row and its views, ids marked by `@view`; documents are cut to `max_document_words`.
+def iter_views(rows: Iterable[Row], *, max_document_words: int, seed: int) -> Iterator[Row]:
+    """Yield all rows and their views. Ids of views end in `@view`. Documents are cut to `max_document_words`.
 
-    The views: the query with its domain's name → document · query → first sentence · each sentence → the others ·
-    spans of words → the text around them. Crops are drawn from one stream, so the order of the rows matters.
+    Views:
+
+    - query with the name of its domain → document
+    - query → first sentence
+    - each sentence → the other sentences
+    - random spans of words → the text around them
+
+    Crops are drawn from one random stream, so the order of rows matters.
     """
     rng = generator_for(seed, "views")
     for row in rows:

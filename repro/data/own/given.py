@@ -1,7 +1,7 @@
-"""What a reader gives to be evaluated on: BEIR folders, in archives too, read once as what they are known for.
+"""Evaluation collections that a user provides: BEIR folders or archives of them.
 
-A BEIR folder called as a known collection is read by that one's oddities, as if it were opened directly, and what of
-them decides its scores is written beside it; pairs in files have none, whatever their domains are called.
+If a folder has the name of a known collection, its peculiarities (`repro.data.paper.quirks`) apply. Those that decide
+scores are stored with the copy. Collections that are cut from imported pairs have none, whatever their names are.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from pathlib import Path
 
 from repro.data.beir import (
     Retrieval,
-    beir_folders,
     check_groups,
+    find_beir_folders,
     find_collections,
-    load_named,
-    note_unjudged,
+    load_known_collection,
+    note_unjudged_queries,
     write_beir_folder,
     write_suite,
 )
@@ -35,9 +35,9 @@ Given = tuple[Retrieval, Quirks]
 
 @contextmanager
 def open_archive(source: Path, target: Path) -> Iterator[Path]:
-    """Give a file or folder as it is, and an archive as an unpacked folder; a complaint names the archive.
+    """Yield the path of a file or folder, or of the unpacked folder of an archive. Errors name the archive.
 
-    The archive is unpacked next to `target`, under a temporary name that `repro prune` finds if we are killed.
+    The archive is unpacked next to `target`. If the process is killed, `repro prune` finds the temporary folder.
     """
     ending = match_ending(source, ARCHIVES)
     if not (source.is_file() and ending):
@@ -50,40 +50,41 @@ def open_archive(source: Path, target: Path) -> Iterator[Path]:
         try:
             yield inside
         except ValueError as error:
-            said = str(error).replace(str(inside), str(source)).replace(str(root), str(source))
-            raise ValueError(said) from error
+            message = str(error).replace(str(inside), str(source)).replace(str(root), str(source))
+            raise ValueError(message) from error
     finally:
         shutil.rmtree(part, ignore_errors=True)
 
 
-def evaluation_folders(source: Path) -> list[Path]:
-    """Return the BEIR folders that `source` is or holds, if each can be evaluated on and none is to train on."""
-    found = [path for _, path in beir_folders(source)] if source.is_dir() else []
+def find_evaluation_folders(source: Path) -> list[Path]:
+    """Return the BEIR folders at or below `source` if all have a test split and none has a training split."""
+    found = [path for _, path in find_beir_folders(source)] if source.is_dir() else []
     splits = [list_splits(folder) for folder in found]
     fit = all(set(one) & set(TEST_SPLITS) and "train" not in one for one in splits)
     return found if fit else []
 
 
 def read_given(source: Path) -> list[Given]:
-    """Return the collections that `source` is or holds, with what is odd about each: the split is read already.
+    """Read the collections at or below `source`, with their peculiarities. The split is applied already.
 
-    ValueError when one has no split to evaluate on, when two have one name, or one that of a mean.
+    Raises:
+        ValueError: if a collection has no test split, or if a name occurs twice or is that of a mean.
     """
-    named = beir_folders(source)
+    named = find_beir_folders(source)
     check_groups([(one.name, one.family) for one in find_collections(source, GIVEN_FAMILY)], str(source))
     return [_read(name, folder) for name, folder in named]
 
 
 def list_judged_texts(source: Path, given: Sequence[Given]) -> list[Retrieval]:
-    """Return the queries of each collection and the documents that answer them: what must not be trained on as pairs.
+    """Return the queries and relevant documents of each collection, which must not be trained on.
 
-    A document is there twice, with its title and without: pairs of the same corpus often have the bare text.
+    Each document occurs with and without its title, since training pairs often omit the title.
     """
-    folders = dict(beir_folders(source)) if given else {}
-    return [_keep_judged(one, folders[one.name]) for one, _ in given]
+    folders = dict(find_beir_folders(source)) if given else {}
+    return [_select_judged_texts(one, folders[one.name]) for one, _ in given]
 
 
-def _keep_judged(retrieval: Retrieval, folder: Path) -> Retrieval:
+def _select_judged_texts(retrieval: Retrieval, folder: Path) -> Retrieval:
     right = {document for grades in retrieval.judgements.values() for document, grade in grades.items() if grade > 0}
     every = zip(retrieval.document_ids, retrieval.documents, strict=True)
     joined = {i: text for i, text in every if i in right}
@@ -94,7 +95,7 @@ def _keep_judged(retrieval: Retrieval, folder: Path) -> Retrieval:
 
 
 def write_given(folder: Path, suite: str, given: Sequence[Given], source: Path) -> None:
-    """Write a suite of the collections of `source`; only what is odd is written of them next to their texts."""
+    """Write the collections of `source` as a suite. suite.json has the peculiarities that are not defaults."""
     for retrieval, _ in given:
         write_beir_folder(folder / retrieval.name, retrieval)
     datasets = find_collections(source, GIVEN_FAMILY)
@@ -108,6 +109,6 @@ def _read(name: str, folder: Path) -> Given:
     there = [split for split in (quirks.split, *TEST_SPLITS) if split in splits]
     if not there:
         raise ValueError(f"{folder} has no split to evaluate on; one of {list(TEST_SPLITS)} is needed in qrels/")
-    found, quirks = load_named(folder, name, replace(quirks, split=there[0]))
+    found, quirks = load_known_collection(folder, name, replace(quirks, split=there[0]))
     says = quirks.says if there[0] == find_quirks(name).split else ""
-    return replace(found, name=name), note_unjudged(replace(quirks, split=Quirks().split, says=says), found)
+    return replace(found, name=name), note_unjudged_queries(replace(quirks, split=Quirks().split, says=says), found)

@@ -1,8 +1,9 @@
-"""What of a reader's own corpus is held out: evaluation collections cut from it, and the pairs left to train on.
+"""Hold-out of a user's own corpus: evaluation collections, and the remaining training pairs.
 
-1. Named domains are held out whole. 2. Without names, a tenth of the documents of each of the largest domains is, by a
-hash of their text; of a corpus of small domains, a tenth of all. 3. Each part becomes a collection by the rules of
-`repro.data.suites`. 4. What shares a text with a collection is not trained on.
+1. Named domains are held out completely. Without names, a hash of the text selects a tenth of the documents of each of
+   the largest domains. If all domains are small, it selects a tenth of all documents.
+2. Each part becomes a collection by the rules of `repro.data.suites`.
+3. Pairs that share a text with a collection are not trained on.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from dataclasses import replace
 import numpy as np
 
 from repro.data.beir import Retrieval
-from repro.data.filters import EvaluatedTexts, drop_evaluated, without_evaluated_negatives
+from repro.data.filters import EvaluatedTexts, drop_evaluated_negatives, drop_evaluated_rows
 from repro.data.pairs import Pairs, Row
 from repro.data.suites import SuiteRules, build_collection
 from repro.data.wording import identity, near_form, normalise
@@ -36,7 +37,8 @@ LEAST_SET_APART, MOST_SET_APART, SET_APART_FROM = 32, 512, 320
 """Fewest and most documents set apart, and the number of training documents from which any are."""
 MOST_LOST = 0.2
 ROWS_PER_READ = 65_536
-MOST_SEARCHED = 200_000  # documents of one collection: a minute of BM25
+MOST_SEARCHED = 200_000
+"""Largest number of documents of a collection. BM25 takes about a minute on it."""
 
 
 def hold_out(
@@ -45,11 +47,18 @@ def hold_out(
     rules: SuiteRules | None = None,
     near: dict[str, int] | None = None,
 ) -> list[Retrieval]:
-    """Return the collections; ValueError for a domain that the corpus lacks or of which nothing can be asked.
+    """Return the evaluation collections of a corpus.
 
-    `near` is filled with the number of queries of each collection whose document has a near-duplicate: by the rules
-    for a reader's own corpus they are kept.
-    Memory holds the rows of at most `rules.max_documents` documents a collection.
+    Memory holds the rows of at most `rules.max_documents` documents per collection.
+
+    Args:
+        pairs: All pairs of the corpus.
+        domains: The domains to hold out. Default: a tenth of the documents.
+        rules: Rules of the collections. By default, queries with near-duplicate documents stay.
+        near: Filled with the number of queries per collection whose document has a near-duplicate.
+
+    Raises:
+        ValueError: if the corpus lacks a domain, or if a named domain, or the whole corpus, leaves no query.
     """
     rules = rules or SuiteRules(several_answers=True, keeps_near_duplicates=True)
     unknown = sorted(set(domains) - set(pairs.domain_names))
@@ -77,15 +86,15 @@ def hold_out(
     return found
 
 
-def among_all_documents(pairs: Pairs, held_out: Sequence[Retrieval], *, as_one: bool) -> list[Retrieval]:
-    """Return the same queries, searched among all documents of the corpus instead of the few that were held out.
+def extend_to_all_documents(pairs: Pairs, held_out: Sequence[Retrieval], *, as_one: bool) -> list[Retrieval]:
+    """Extend the collections of `hold_out` from the held-out documents to all documents of the corpus.
 
-    Every pair of a held-out query is judged right, whichever document it has. Memory holds `MOST_SEARCHED` documents.
+    The documents of all pairs of a held-out query are relevant to it. Memory holds `MOST_SEARCHED` documents.
 
     Args:
         pairs: All pairs of the corpus.
-        held_out: What `hold_out` returned.
-        as_one: Join the collections, which then are searched once.
+        held_out: The collections of `hold_out`.
+        as_one: Join all collections to one.
     """
     texts = {i: text for one in held_out for i, text in zip(one.document_ids, one.documents, strict=True)}
     id_of = {identity(text): i for i, text in texts.items()}
@@ -102,7 +111,8 @@ def among_all_documents(pairs: Pairs, held_out: Sequence[Retrieval], *, as_one: 
     wider = [_with_answers(one, answers) for one in held_out]
     if as_one and len(wider) > 1:
         queries = {query: text for one in wider for query, text in zip(one.query_ids, one.queries, strict=True)}
-        first = {identity(text): query for query, text in reversed(queries.items())}  # asked in two domains: once
+        # a query of two domains is scored once
+        first = {identity(text): query for query, text in reversed(queries.items())}
         queries = {query: text for query, text in queries.items() if first[identity(text)] == query}
         judged = {query: dict(grades) for one in wider for query, grades in one.judgements.items() if query in queries}
         wider = [Retrieval(ALL, (), (), tuple(queries), tuple(queries.values()), judged)]
@@ -122,13 +132,15 @@ def training_rows(
     counts: Counter[str],
     form: Callable[[str], str] = normalise,
 ) -> Iterator[Row]:
-    """Return the rows outside the held-out domains that share no text with a collection; counts what is left out.
+    """Yield the rows outside the held-out domains that share no text with a collection. Count the dropped ones.
 
-    A negative that is evaluated is taken out of its row: as one, a document to be found is trained away from queries.
-    ValueError, which names the domains, when no row is left.
+    Evaluated negatives are removed from their rows, because training would push these documents away from queries.
+
+    Raises:
+        ValueError: if no row is left.
     """
     evaluated = EvaluatedTexts(collections, form)
-    rows = drop_evaluated(_outside(iter_rows(pairs), set(domains), counts), evaluated, counts)
+    rows = drop_evaluated_rows(_outside(iter_rows(pairs), set(domains), counts), evaluated, counts)
     first = next(rows, None)
     if first is None:
         of_domains = [f"{counts['in_held_out_domains']} of {_some(domains)}, held out whole"] if domains else []
@@ -137,7 +149,7 @@ def training_rows(
             f"nothing is left to train on of {count_noun(len(pairs), 'pair')} ({'; '.join(of_domains + shared)}): "
             "hold out fewer domains, or import more pairs"
         )
-    yield from without_evaluated_negatives(itertools.chain([first], rows), evaluated, counts)
+    yield from drop_evaluated_negatives(itertools.chain([first], rows), evaluated, counts)
 
 
 def select_set_apart(iter_training_rows: Callable[[], Iterable[Row]]) -> list[Row]:
@@ -211,7 +223,7 @@ def _rows_at(pairs: Pairs, places: np.ndarray) -> Iterator[Row]:
 
 
 def get_collection_name(domain: str, taken: Sequence[str] = ()) -> str:
-    """Return a domain's name as that of a folder and of a metric; a number tells apart two that would be the same."""
+    """Return a domain's name in a form that is valid for folders and metrics. A number resolves duplicates."""
     slug = re.sub(r"[^a-z0-9._-]+", "-", domain.lower()).strip("-.")[:60] or "domain"
     slug = f"{slug}-domain" if slug in ("mean", FAMILY) else slug
     numbered = (slug, *(f"{slug}-{number}" for number in range(2, len(taken) + 2)))
@@ -243,6 +255,7 @@ def _select_lowest_hash_rows(
         kept, heap = rows[group], heaps[group]
         if key in kept:
             kept[key].append(row)
+        # The heap holds negative hashes, so its first element is the largest hash, which is dropped first.
         elif len(heap) < max_documents or -key > heap[0]:
             kept[key] = [row]
             if len(heap) < max_documents:
@@ -255,7 +268,7 @@ def _select_lowest_hash_rows(
 def _candidates(
     pairs: Pairs, groups: dict[str, str], form: Callable[[str], str], *, whole: bool
 ) -> Iterator[tuple[str, int, Row]]:
-    """Return group, hash of the document and row of the pairs that may be held out, a block of them in memory."""
+    """Yield group, document hash and row of each pair that may be held out. Memory holds one block."""
     in_group_N = np.array([name in groups for name in pairs.domain_names])[pairs.domain_codes]
     for block in iter_blocks(len(pairs), ROWS_PER_READ):
         places = block.start + np.flatnonzero(in_group_N[block])
@@ -267,7 +280,7 @@ def _candidates(
 
 
 def _too_few(pairs: Pairs, groups: dict[str, str], form: Callable[[str], str]) -> str:
-    """Say that of so few different documents the hash chose none."""
+    """Explain that there are so few documents that the hash selected none."""
     keys, num_pairs = set[int](), 0
     for _, key, _ in _candidates(pairs, groups, form, whole=True):
         keys.add(key)
@@ -275,8 +288,8 @@ def _too_few(pairs: Pairs, groups: dict[str, str], form: Callable[[str], str]) -
     documents = count_noun(len(keys), "different document")
     return (
         f"{count_noun(num_pairs, 'pair')} of {_some(list(groups))} with {documents}: a hash of the text "
-        f"holds out one document in {SHARE}, here none; --hold-out DOMAIN holds out a domain whole, "
-        "--evaluate-on FOLDER takes a collection"
+        f"holds out one document in {SHARE}, here none; hold out a whole domain with --hold-out DOMAIN, or give a "
+        "collection with --evaluate-on FOLDER"
     )
 
 

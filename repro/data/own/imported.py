@@ -1,8 +1,8 @@
-"""Corpora that readers have imported: one folder each, known by a name that holds a digest of the content.
+"""Corpora that users have imported. Each has a folder and a name with a digest of its content.
 
-`corpora/NAME/` has import/ (pairs and audit), corpus.json (digest and what is held out) and, where the evaluation data
-was given, evaluation/ (a suite of BEIR folders). Training pairs and suite are made from it as a stage. An evaluation
-set, BEIR folders that judge nothing to train on, has the suite only.
+`corpora/NAME/` has import/ (pairs and audit), corpus.json (digest and held-out domains) and, if evaluation data was
+given, evaluation/ (a suite of BEIR folders). A stage builds training pairs and suite from it. An evaluation set, which
+is made of BEIR folders without training judgements, has only the suite.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from typing import Any
 
 from repro.data.beir import (
     Retrieval,
+    describe_skipped_entries,
     find_collections,
     load_dataset,
     load_suite,
-    say_skipped,
     write_beir_folder,
     write_suite,
 )
@@ -32,7 +32,7 @@ from repro.data.folders import is_beir, list_splits
 from repro.data.own.given import (
     TEST_SPLITS,
     Given,
-    evaluation_folders,
+    find_evaluation_folders,
     list_judged_texts,
     open_archive,
     read_given,
@@ -62,14 +62,17 @@ TRAIN_FILE, SET_APART_FILE = "train.arrow", "set_apart.arrow"
 
 @dataclass(frozen=True)
 class ImportedCorpus:
-    """One imported corpus; a run names it by `corpus`, its evaluation suite by `name`."""
+    """One imported corpus. A run refers to its training pairs by `corpus` and to its suite by `name`.
+
+    `skipped` has a line about entries of a folder of collections that are no collections.
+    """
 
     name: str
     digest: str
     held_out_domains: tuple[str, ...]
     folder: Path
     recipe: int = OLDEST_RECIPE
-    skipped: tuple[str, ...] = ()  # a line on what a folder of collections holds that is none
+    skipped: tuple[str, ...] = ()
 
     @property
     def only_evaluates(self) -> bool:
@@ -78,17 +81,17 @@ class ImportedCorpus:
 
     @property
     def corpus(self) -> str:
-        """The name in a run: another content is another corpus."""
+        """The name in a run. It contains the digest, so that other content is another corpus."""
         return f"{self.name}@{self.digest[:8]}"
 
     @property
     def origin(self) -> str:
-        """What decides the cut corpus: the version of the recipe that cuts it, and a digest of the content."""
+        """Everything that decides the training pairs and the suite: recipe version and digest of the content."""
         return f"recipe {self.recipe}, {self.digest[:12]}"
 
     @property
     def found(self) -> Imported:
-        """What the import found."""
+        """The audit of the import."""
         return load_import(self.folder / IMPORT_FOLDER)
 
 
@@ -102,11 +105,12 @@ def bring(
     reserved: Iterable[str] = (),
     skip_bad: bool = False,
 ) -> ImportedCorpus:
-    """Import pairs under a name, whole or not at all; BEIR folders without qrels/train.tsv become an evaluation set.
+    """Import pairs under a name, completely or not at all. BEIR folders without qrels/train.tsv become evaluation sets.
 
-    Evaluated is: a BEIR folder that is given, the test (or dev) split of a BEIR folder that is imported, or else what
-    is held out. ValueError for a name that is taken, also by another process meanwhile, or no name, and for whatever is
-    wrong with the files.
+    The suite is `evaluate_on` if it is given, the test (or dev) split of an imported BEIR folder, or a hold-out.
+
+    Raises:
+        ValueError: if the name is invalid or taken, also by a concurrent process, or if a file is malformed.
     """
     target = _target(name, set(reserved))
     hold_out = [get_domain_name(one) for one in hold_out]
@@ -115,7 +119,7 @@ def bring(
         _remove_leftovers(target)
         inside = stack.enter_context(open_archive(source, target))
         exam = None if evaluate_on is None else stack.enter_context(open_archive(evaluate_on, target))
-        if exam is None and evaluation_folders(inside):
+        if exam is None and find_evaluation_folders(inside):
             if hold_out:
                 raise ValueError(f"domains {list(hold_out)} cannot be held out: {source} has nothing to train on")
             return _bring_evaluation(inside, target, name)
@@ -128,13 +132,13 @@ def bring(
         recipe = RECIPE
         digest = _digest(list_content_files(part), hold_out, recipe)
         content = {"name": name, "digest": digest, "held_out_domains": list(hold_out), "recipe": recipe}
-        content |= {"skipped": say_skipped(exam, find_collections(exam))} if exam is not None else {}
+        content |= {"skipped": describe_skipped_entries(exam, find_collections(exam))} if exam is not None else {}
         (part / CORPUS_FILE).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     return find_imported(name)
 
 
 def _import_lease(target: Path) -> Lease:
-    """Return the lease of the import into a folder; ValueError while another process has it."""
+    """Acquire the lease of the import into a folder. Raises ValueError if another process holds it."""
     folder = lease_folder(target)
     lease = acquire(folder)
     if lease is None:
@@ -143,7 +147,7 @@ def _import_lease(target: Path) -> Lease:
 
 
 def _remove_leftovers(target: Path) -> None:
-    """Remove the half-written folders and unpacked archives of killed imports; we hold the lease of `target`."""
+    """Remove partial folders and unpacked archives of killed imports. The caller holds the lease of `target`."""
     for part in target.parent.glob(".*.part"):
         owner, is_ours = owner_of_part(part), part.name.startswith(f".{target.name}.")
         if owner is not None and (is_ours or not owner.is_alive):
@@ -151,7 +155,7 @@ def _remove_leftovers(target: Path) -> None:
 
 
 def _bring_evaluation(source: Path, target: Path, name: str) -> ImportedCorpus:
-    given, skipped = read_given(source), say_skipped(source, find_collections(source))
+    given, skipped = read_given(source), describe_skipped_entries(source, find_collections(source))
     with whole_folder(target, must_be_first=True) as part:
         write_given(part / GIVEN_FOLDER, name, given, source)
         digest = _digest(list_content_files(part), (), OLDEST_RECIPE)
@@ -160,21 +164,25 @@ def _bring_evaluation(source: Path, target: Path, name: str) -> ImportedCorpus:
     return find_imported(name)
 
 
-def imported_corpora() -> dict[str, ImportedCorpus]:
-    """Return all imported corpora by their names; a folder whose name is none of an import is passed over."""
+def list_imported_corpora() -> dict[str, ImportedCorpus]:
+    """Return all imported corpora by name. Folders with invalid names are skipped."""
     names = (path.parent.name for path in sorted(get_corpora_folder().glob(f"*/{CORPUS_FILE}")))
     return {name: find_imported(name) for name in names if NAME.fullmatch(name)}
 
 
 def find_imported(name: str) -> ImportedCorpus:
-    """Return one, by its name, with or without its digest; ValueError when it is not here, or is another content."""
+    """Find an imported corpus by its name, with or without digest.
+
+    Raises:
+        ValueError: if it does not exist, or if its content has another digest.
+    """
     bare, _, digest = name.partition("@")
     path = get_corpora_folder() / bare / CORPUS_FILE
     if not NAME.fullmatch(bare) or not path.is_file():
-        raise ValueError(f"no corpus {bare!r} was imported here: `repro data import PATH --name {bare}` does")
+        raise ValueError(f"no corpus {bare!r} was imported here: run `repro data import PATH --name {bare}`")
     content = read_json(path)
     if not isinstance(content, dict) or not isinstance(content.get("digest"), str):
-        raise ValueError(f"{path} tells of no imported corpus: remove its folder and import again")
+        raise ValueError(f"{path} describes no imported corpus: remove its folder and import again")
     if not isinstance(content.get("held_out_domains"), list):
         raise ValueError(f"{path} has no list of held_out_domains: remove its folder and import again")
     found = ImportedCorpus(
@@ -197,14 +205,14 @@ def is_imported(name: str) -> bool:
 
 
 def make_builder(corpus: ImportedCorpus) -> Callable[[Path], None]:
-    """Return what makes training pairs, suite and report in a folder."""
+    """Return the function that writes training pairs, suite and report to a folder."""
 
     def make(folder: Path) -> None:
         from repro.data.own.holdout import (
             ALL,
             FAMILY,
-            among_all_documents,
             drop_set_apart,
+            extend_to_all_documents,
             hold_out,
             select_set_apart,
             training_rows,
@@ -223,13 +231,14 @@ def make_builder(corpus: ImportedCorpus) -> Callable[[Path], None]:
         pairs = read_pairs(corpus.folder / IMPORT_FOLDER / PAIRS_FILE)
         if (corpus.folder / GIVEN_FOLDER).is_dir():
             _copy_given(corpus, suite)
-            collections: list[Retrieval] = []  # the import has left out what shares a text with them
+            # the import has already dropped rows that share a text with them
+            collections: list[Retrieval] = []
         else:
             is_old = corpus.recipe == OLDEST_RECIPE
             rules = SuiteRules(several_answers=True, keeps_near_duplicates=True, form=normalise if is_old else identity)
             collections = hold_out(pairs, corpus.held_out_domains, rules, near=near)
             as_one = not corpus.held_out_domains
-            searched = collections if is_old else among_all_documents(pairs, collections, as_one=as_one)
+            searched = collections if is_old else extend_to_all_documents(pairs, collections, as_one=as_one)
             if near and [one.name for one in searched] == [ALL]:
                 near = {ALL: sum(near.values())}
             for collection in searched:
@@ -259,7 +268,7 @@ def make_builder(corpus: ImportedCorpus) -> Callable[[Path], None]:
 
 
 def _copy_given(corpus: ImportedCorpus, suite: Path) -> None:
-    """Copy what was given; it has the oddities that were written beside it, and none for its name."""
+    """Copy the given collections. Their stored peculiarities apply, and none because of their names."""
     given = corpus.folder / GIVEN_FOLDER
     shutil.copytree(given, suite)
     rows = load_suite(given).datasets
@@ -269,22 +278,22 @@ def _copy_given(corpus: ImportedCorpus, suite: Path) -> None:
 
 
 def check_trainable(name: str) -> None:
-    """ValueError for an imported evaluation set, which has nothing to train on; other names pass."""
+    """Raise ValueError for an imported evaluation set, which has no training pairs. Other names are valid."""
     if is_imported(name) and (corpus := find_imported(name)).only_evaluates:
         raise ValueError(
-            f"{corpus.name!r} is an evaluation set, without pairs to train on: "
-            f"`repro evaluate --model M --suite {corpus.name}` uses it; a BEIR folder to train on has qrels/train.tsv"
+            f"{corpus.name!r} is an evaluation set without training pairs: use it with `repro evaluate --model M "
+            f"--suite {corpus.name}`; a BEIR folder to train on needs qrels/train.tsv"
         )
 
 
 def list_content_files(folder: Path) -> list[Path]:
-    """Return the files that an imported corpus consists of: its pairs, then what it is evaluated on."""
+    """Return the files of an imported corpus: its pairs, then its evaluation collections."""
     found = [folder / IMPORT_FOLDER / PAIRS_FILE, *sorted((folder / GIVEN_FOLDER).rglob("*.*"))]
     return [path for path in found if path.is_file()]
 
 
 def write_runs(path: Path, runs: Sequence[Mapping[str, Any]]) -> None:
-    """Write a file of runs as `repro plan`, `run` and `launch` take it."""
+    """Write a file of runs for `repro plan`, `run` and `launch`."""
     with whole_file(path) as part:
         part.write_text(json.dumps(list(runs), indent=1) + "\n", encoding="utf-8")
 
@@ -299,15 +308,15 @@ def _target(name: str, reserved: set[str]) -> Path:
     target = get_corpora_folder() / name
     if target.exists():
         whole = is_imported(name) and not find_imported(name).only_evaluates
-        go_on = f"`repro data plan {name}` goes on with it, or else " if whole else ""
+        go_on = f"continue with `repro data plan {name}`, " if whole else ""
         raise ValueError(
-            f"a corpus {name!r} is there already, in {target}: {go_on}choose another name or remove the folder"
+            f"a corpus {name!r} exists already in {target}: {go_on}choose another name or remove the folder"
         )
     return target
 
 
 def _given(source: Path, evaluate_on: Path | None, hold_out: Sequence[str]) -> list[Given]:
-    """Return what is to be evaluated on, if it is given: a folder named, or the test split of what is imported."""
+    """Return the given evaluation collections: those of `evaluate_on`, or the test split of an imported BEIR folder."""
     if evaluate_on is not None:
         found = read_given(evaluate_on)
         if not found:
@@ -322,7 +331,7 @@ def _given(source: Path, evaluate_on: Path | None, hold_out: Sequence[str]) -> l
 
 
 def _digest(files: Sequence[Path], words: Sequence[str], recipe: int) -> str:
-    """Return a digest of the files and of how they are cut: another recipe gives another corpus."""
+    """Return a digest of the files, the held-out domains and the recipe."""
     how = sorted(words) if recipe == OLDEST_RECIPE else [recipe, *sorted(words)]
     digest = hashlib.sha256(json.dumps(how).encode())
     for path in files:

@@ -1,12 +1,13 @@
-"""A reader's own corpus becomes training pairs: streamed, audited, written whole or not at all, with a plan of runs.
+"""Import a user's own corpus as training pairs, completely or not at all, and plan runs for it.
 
-1. Pairs are read a block at a time and looked at column by column. 2. Rows that are no pairs, empty ones, repeated ones
-and ones with evaluated text are left out and counted; negatives that are the positive, or evaluated, are taken out.
-3. What stays is written to pairs.arrow, the counts to audit.json. 4. The plan suggests a biencoder and a contextual
-model for that size.
+1. Pairs are read in blocks, which are processed column by column.
+2. Malformed, empty, repeated and evaluated rows are dropped and counted. Negatives that equal the positive or an
+   evaluated text are removed.
+3. The remaining pairs are written to pairs.arrow, and the counts to audit.json.
+4. The plan suggests a biencoder and a contextual model for this number of pairs.
 
-Memory: sixteen bytes per pair for finding repeats and near copies (24 while they are merged or sorted), one batch of
-rows, the name of every domain, and the texts that are evaluated.
+Memory holds 16 bytes per pair for the detection of repetitions and near copies (24 while they are merged or sorted),
+one batch of rows, the names of the domains, and the evaluated texts.
 """
 
 from __future__ import annotations
@@ -25,33 +26,51 @@ import numpy as np
 
 from repro.data.beir import Retrieval
 from repro.data.columns import Columns, suggest_swapped_columns
-from repro.data.filters import EVALUATED_NEGATIVES, EvaluatedTexts, compute_pair_keys
-from repro.data.folders import passed_over, say_passed_over
-from repro.data.labels import USED_AS_NEGATIVES, pairs_of_labelled, read_labels
+from repro.data.filters import EVALUATED_NEGATIVES, EvaluatedTexts, SeenKeys, compute_pair_keys
+from repro.data.folders import describe_skipped_files, list_skipped_files
+from repro.data.labels import USED_AS_NEGATIVES, read_labels, split_by_label
 from repro.data.own.given import open_archive
 from repro.data.pairs import read_pairs, write_columns
-from repro.data.readers import Found, Taken, read_foreign, size_when_read
-from repro.data.repeats import SeenKeys
+from repro.data.readers import Found, Taken, estimate_text_size, read_foreign
 from repro.data.wording import count_words, identity, near_form
 from repro.storage.files import check_room, json_object, whole_folder
 from repro.text import short
 
 PAIRS_FILE, AUDIT_FILE = "pairs.arrow", "audit.json"
 MOST_LEFT_OUT = 0.5
-REVERSED = 2  # queries that have so many times the words of documents may be documents
-MOST_WORDS = 1_000  # longer texts count as so long, where a median is sought
+REVERSED = 2
+"""If queries have so many times the words of documents, the columns may be swapped."""
+MOST_WORDS = 1_000
+"""Length at which longer texts are clipped for the median."""
 NAMED = 3
-"""So many are named: rows that are no pairs, files that are passed over, ways in which columns are taken."""
+"""Number of examples that are named: malformed rows, skipped files, sets of columns."""
 BATCH_SIZES = (512, 256, 128, 64, 32, 16, 8)
 BATCHES_AN_EPOCH = 16
 PAIRS_PER_LOOK = 8_192
 NEAR_SHOWN = 60
-"""Characters that are shown of each text of a near copy."""
+"""Number of characters that are shown of each text of a near copy."""
 
 
 @dataclass(frozen=True)
 class Imported:
-    """What an import gave: where it lies, how many pairs were read and kept, and what was found on the way."""
+    """The audit of an import.
+
+    Attributes:
+        folder: Folder of the pairs and the audit.
+        name: Name of the corpus.
+        num_read: Number of rows that were read.
+        num_kept: Number of pairs that were written.
+        num_domains: Number of domains.
+        counts: Numbers of dropped rows by reason, and other counts.
+        malformed: Place and flaw of the first malformed rows.
+        num_passed_over: Number of files and folders that were not read.
+        passed_over: The first of them.
+        columns: The used columns, each set with the first place of its use.
+        query_words: Median number of words of a query. 0 if it was not counted.
+        document_words: The same for documents.
+        labels: The range of labels and the threshold of pairs.
+        near_copy: The first two pairs that are near copies.
+    """
 
     folder: Path
     name: str
@@ -59,19 +78,20 @@ class Imported:
     num_kept: int
     num_domains: int
     counts: Mapping[str, int]
-    malformed: tuple[str, ...] = ()  # the first rows that are no pairs: where, and why
-    num_passed_over: int = 0  # of a folder: files and folders that were not read
-    passed_over: tuple[str, ...] = ()  # the first of them
-    columns: tuple[str, ...] = ()  # which columns were taken, each way with the first place where they were
-    query_words: int = 0  # median; 0: not counted
+    malformed: tuple[str, ...] = ()
+    num_passed_over: int = 0
+    passed_over: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+    query_words: int = 0
     document_words: int = 0
-    labels: str = ""  # which labels were found, and which of them make a pair
-    near_copy: tuple[str, ...] = ()  # two queries of the first pairs that are near copies
+    labels: str = ""
+    near_copy: tuple[str, ...] = ()
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Sentences for what its owner should look at, beside the counts."""
-        num_negatives = self.counts.get(USED_AS_NEGATIVES, 0)  # kept, as negatives of other rows
+        """Warnings for the owner of the corpus, in addition to the counts."""
+        # these rows are not lost, since they are negatives of other rows
+        num_negatives = self.counts.get(USED_AS_NEGATIVES, 0)
         share = 1 - (self.num_kept + num_negatives) / self.num_read
         found = []
         if share > MOST_LEFT_OUT:
@@ -83,7 +103,7 @@ class Imported:
                 f"are the columns the right way round?{f' If not: {options}' * bool(options)}"
             )
         if self.num_passed_over:
-            found.append(say_passed_over(self.num_passed_over, self.passed_over))
+            found.append(describe_skipped_files(self.num_passed_over, self.passed_over))
         if self.malformed:
             more = self.counts["malformed"] - len(self.malformed)
             found.append("; ".join(self.malformed) + (f"; and {more} more" if more else ""))
@@ -103,48 +123,48 @@ def import_corpus(
 
     Args:
         source: The file, folder or archive.
-        folder: Where pairs and audit are written.
+        folder: Target folder of pairs and audit.
         name: The name of the corpus.
         columns: The names of the columns.
         evaluated: Collections whose texts must not be trained on.
-        skip_bad: Skip and count malformed rows instead of refusing a file that has them.
+        skip_bad: Skip and count malformed rows instead of rejecting a file that has them.
 
     Raises:
-        ValueError: Names the file, the line and what is wrong. Then nothing is left.
+        ValueError: with file, line and reason, if a file is malformed. Then nothing is written.
     """
     if folder.exists():
-        raise ValueError(f"{folder} is there already: remove it or choose another name")
-    told = Tally()
+        raise ValueError(f"{folder} exists already: remove it or choose another name")
+    tally = Tally()
     with ExitStack() as stack:
         source = stack.enter_context(open_archive(source, folder))
         if source.is_file() and not source.stat().st_size:
-            raise ValueError(f"{source}: the file is empty, so it gave no pair to train on")
-        check_room(size_when_read(source), folder.parent, f"the import of {source}")
+            raise ValueError(f"{source}: the file is empty, so it has no pair to train on")
+        check_room(estimate_text_size(source), folder.parent, f"the import of {source}")
         part = stack.enter_context(whole_folder(folder, must_be_first=True))
         labels = read_labels(source, columns, skip_bad=skip_bad)
-        rows = pairs_of_labelled(read_foreign(source, columns, told.taken, skip_bad=skip_bad), labels)
-        blocks = _iter_kept_columns(_blocks(rows), name, EvaluatedTexts(evaluated, near_form), told)
+        rows = split_by_label(read_foreign(source, columns, tally.taken, skip_bad=skip_bad), labels)
+        blocks = _iter_kept_columns(_blocks(rows), name, EvaluatedTexts(evaluated, near_form), tally)
         num_kept = write_columns(part / PAIRS_FILE, blocks)
-        num_near, near_rows = find_near_copies(told.near_keys)
+        num_near, near_rows = find_near_copies(tally.near_keys)
         if num_near:
-            told.counts["near_copies"] = num_near
-        num_read, counts = told.counts.pop("read", 0), dict(sorted(told.counts.items()))
+            tally.counts["near_copies"] = num_near
+        num_read, counts = tally.counts.pop("read", 0), dict(sorted(tally.counts.items()))
         if not num_kept:
             chosen = f"; {labels.describe()}" if labels else ""
-            raise ValueError(f"{source} gave no pair to train on: read {num_read}, {_counted(counts)}{chosen}")
-        unread = [short(str(path.relative_to(source))) for path in passed_over(source)]
-        query_words, document_words = told.medians()
+            raise ValueError(f"{source} has no pair to train on: read {num_read}, {_format_counts(counts)}{chosen}")
+        unread = [short(str(path.relative_to(source))) for path in list_skipped_files(source)]
+        query_words, document_words = tally.medians()
         imported = Imported(
             folder,
             name,
             num_read,
             num_kept,
-            len(told.domains),
+            len(tally.domains),
             counts,
-            malformed=tuple(told.malformed),
+            malformed=tuple(tally.malformed),
             num_passed_over=len(unread),
             passed_over=tuple(unread[:NAMED]),
-            columns=told.columns(),
+            columns=tally.columns(),
             query_words=query_words,
             document_words=document_words,
             labels=labels.describe() if labels else "",
@@ -157,7 +177,7 @@ def import_corpus(
 
 
 def find_near_copies(keys: Sequence[np.ndarray]) -> tuple[int, list[int]]:
-    """Return how many pairs have the near form of an earlier pair, and the rows of the first two of one form."""
+    """Return the number of pairs with the near form of an earlier pair, and the rows of the first two of one form."""
     keys_N = np.concatenate([np.zeros(0, np.uint64), *keys])
     sorted_N = np.sort(keys_N)
     is_again = sorted_N[1:] == sorted_N[:-1]
@@ -175,30 +195,37 @@ def _pairs_at(path: Path, rows: Sequence[int]) -> tuple[str, ...]:
 
 
 def load_import(folder: Path) -> Imported:
-    """Read what `import_corpus` found; ValueError when `folder` is no import."""
+    """Read the audit of an import. Raises ValueError if `folder` is no import."""
     path = folder / AUDIT_FILE
     if not path.is_file() or not (folder / PAIRS_FILE).is_file():
         raise ValueError(f"{folder} is no imported corpus: {AUDIT_FILE} or {PAIRS_FILE} is missing")
     try:
-        told = json_object(path)
-        lists = {key: tuple(value) for key, value in told.items() if isinstance(value, list)}
-        return Imported(folder=folder, **told | lists)
+        content = json_object(path)
+        lists = {key: tuple(value) for key, value in content.items() if isinstance(value, list)}
+        return Imported(folder=folder, **content | lists)
     except (ValueError, TypeError) as error:
         why = error if isinstance(error, ValueError) else f"{path} does not have the fields of an import"
         raise ValueError(
-            f"{why}; the pairs beside it stay as they are: put the file back from a copy, or remove the corpus' folder "
-            "and import again"
+            f"{why}; the pairs are unchanged: restore the file from a copy, or remove the folder of the corpus and "
+            "import again"
         ) from error
 
 
 def plan_runs(
     imported: Imported, *, domain_sizes: Sequence[int] | None = None, largest_batch: int = BATCH_SIZES[0]
 ) -> tuple[dict[str, Any], ...]:
-    """Return what to change in a scale's run: a biencoder, then a contextual model, on clustered batches.
+    """Return the fields of two runs: a biencoder and a contextual model, with clustered batches.
 
-    `domain_sizes`: pairs of each domain that is trained on (default: all in one). A batch never mixes domains: it is
-    the largest that still gives 16 of them an epoch and uses half of the pairs, else domains are not told apart.
-    Clusters are as large as batches, as in the paper's best.
+    The batch is the largest one that gives 16 batches per epoch and uses half of the pairs, if batches do not mix
+    domains. If none does, domains are ignored. Clusters are as large as batches, as in the paper's best setting.
+
+    Args:
+        imported: The audit of the corpus.
+        domain_sizes: Number of training pairs per domain. Default: one domain.
+        largest_batch: Limit of the batch size.
+
+    Raises:
+        ValueError: if there are too few pairs for training.
     """
     sizes = [imported.num_kept] if domain_sizes is None else list(domain_sizes)
     fitting = _list_batch_sizes(sizes, largest_batch)
@@ -239,34 +266,38 @@ def _blocks(found: Iterator[Found]) -> Iterator[list[Found]]:
 
 @dataclass
 class Tally:
-    """What is found while the pairs are read."""
+    """Counts and examples that are collected while pairs are read.
+
+    `near_keys` are hashes of the near form of each pair. `lengths` are histograms of the number of words of queries and
+    of documents.
+    """
 
     counts: Counter[str] = field(default_factory=Counter)
     domains: set[str] = field(default_factory=set)
     malformed: list[str] = field(default_factory=list)
     taken: Taken = field(default_factory=dict)
-    near_keys: list[np.ndarray] = field(default_factory=list)  # of the near form of each pair that is kept
-    lengths: np.ndarray = field(default_factory=lambda: np.zeros((2, MOST_WORDS + 1), np.int64))  # texts by words
+    near_keys: list[np.ndarray] = field(default_factory=list)
+    lengths: np.ndarray = field(default_factory=lambda: np.zeros((2, MOST_WORDS + 1), np.int64))
 
     def note_lengths(self, *sides: Sequence[str]) -> None:
-        """Count the words of queries, and of documents; in scripts without spaces each character counts as one."""
+        """Count the words of queries and documents. In scripts without spaces, each character is a word."""
         for lengths, texts in zip(self.lengths, sides, strict=True):
             num_words = [min(count_words(text), MOST_WORDS) for text in texts]
             lengths += np.bincount(num_words, minlength=MOST_WORDS + 1)
 
     def medians(self) -> tuple[int, int]:
-        """Return the median number of words of a query, and of a document."""
+        """Return the median number of words of queries and of documents."""
         queries, documents = (int(np.searchsorted(np.cumsum(one), one.sum() / 2)) for one in self.lengths)
         return queries, documents
 
     def columns(self) -> tuple[str, ...]:
-        """Say which columns were taken: the first ways, and how many more there are."""
+        """Describe the used columns: the first sets, and the number of further ones."""
         words = [f"{PurePath(place).name}: {columns}" for columns, place in self.taken.items()]
         more = [f"… and {len(words) - NAMED} more"] * (len(words) > NAMED)
         return (*words[:NAMED], *more)
 
     def note_flaws(self, block: Sequence[Found]) -> None:
-        """Of the pairs that were counted as empty, count those that are none apart, and name the first."""
+        """Move malformed rows from the count of empty ones to their own, and store the first examples."""
         if flawed := [pair for pair in block if pair.flaw]:
             self.counts["empty"] -= len(flawed)
             self.counts["malformed"] += len(flawed)
@@ -275,23 +306,23 @@ class Tally:
 
 
 def _iter_kept_columns(
-    blocks: Iterable[Sequence[Found]], name: str, evaluated: EvaluatedTexts, told: Tally
+    blocks: Iterable[Sequence[Found]], name: str, evaluated: EvaluatedTexts, tally: Tally
 ) -> Iterator[dict[str, list]]:
-    """Return the columns of the pairs that are kept, a block at a time; tells `told` of them."""
-    seen, counts = SeenKeys(), told.counts
+    """Yield the columns of the remaining pairs, block by block, and update the tally."""
+    seen, counts = SeenKeys(), tally.counts
     for block in blocks:
         first, counts["read"] = counts["read"], counts["read"] + len(block)
         numbers = [first + place for place, pair in enumerate(block) if not pair.dropped]
         if len(numbers) < len(block):
             counts.update(pair.dropped for pair in block if pair.dropped)
             block = [pair for pair in block if not pair.dropped]
-        looked = Looked.at(block, evaluated)
+        audit = BlockAudit.at(block, evaluated)
         if num_more := sum(pair.num_more_positives for pair in block):
             counts["more_positives"] += num_more
         num_empty = counts["empty"]
-        chosen = looked.kept(evaluated, seen, counts)
+        chosen = audit.select_rows(evaluated, seen, counts)
         if counts["empty"] > num_empty:
-            told.note_flaws(block)
+            tally.note_flaws(block)
         pairs = [block[place] for place in chosen]
         found: dict[str, list[Any]] = {
             "id": [f"{name}:{numbers[place]}:{_digest(block[place])}" for place in chosen],
@@ -299,19 +330,19 @@ def _iter_kept_columns(
             "document": [pair.document for pair in pairs],
             "domain": [pair.domain or name for pair in pairs],
             "source": [name] * len(pairs),
-            "negatives": [looked.negatives[place] for place in chosen],
+            "negatives": [audit.negatives[place] for place in chosen],
         }
-        told.domains.update(found["domain"])
+        tally.domains.update(found["domain"])
         if chosen:
-            told.near_keys.append(looked.near_keys(chosen))
-            told.note_lengths(*([texts[place] for place in chosen] for texts in (looked.queries, looked.documents)))
-            looked.note(chosen, found, counts)
+            tally.near_keys.append(audit.near_keys(chosen))
+            tally.note_lengths(*([texts[place] for place in chosen] for texts in (audit.queries, audit.documents)))
+            audit.note(chosen, found, counts)
         yield found
 
 
 @dataclass(frozen=True)
-class Looked:
-    """A block of pairs as the rules see it: the identity of each text, and the negatives that are not the positive."""
+class BlockAudit:
+    """A block of pairs in normal form (`identity`), with the remaining negatives and the numbers of removed ones."""
 
     queries: list[str]
     documents: list[str]
@@ -320,22 +351,23 @@ class Looked:
     num_evaluated: list[int]
 
     @classmethod
-    def at(cls, block: Sequence[Found], evaluated: EvaluatedTexts) -> Looked:
-        """Compare the texts of a block by their identity; negatives that are evaluated are none."""
+    def at(cls, block: Sequence[Found], evaluated: EvaluatedTexts) -> BlockAudit:
+        """Normalise the texts of a block, and remove negatives that equal the positive or an evaluated text."""
         queries = [identity(pair.query) for pair in block]
         documents = [identity(pair.document) for pair in block]
         plain = iter([identity(text) for pair in block for text in pair.negatives])
         negatives, lost, num_evaluated = [], [], []
         for pair, document in zip(block, documents, strict=True):
-            found = list(zip(pair.negatives, plain, strict=False))  # so many of the texts that follow
+            # takes as many of the normalised texts as this pair has negatives
+            found = list(zip(pair.negatives, plain, strict=False))
             own = [(text, words) for text, words in found if words not in ("", document)]
             negatives.append([text for text, _ in own if not evaluated or evaluated.form(text) not in evaluated])
             lost.append(len(found) - len(own))
             num_evaluated.append(len(own) - len(negatives[-1]))
         return cls(queries, documents, negatives, lost, num_evaluated)
 
-    def kept(self, evaluated: EvaluatedTexts, seen: SeenKeys, counts: Counter[str]) -> list[int]:
-        """Return the places of the pairs that are kept: none empty, none evaluated, none that came before."""
+    def select_rows(self, evaluated: EvaluatedTexts, seen: SeenKeys, counts: Counter[str]) -> list[int]:
+        """Return the indices of the remaining pairs, which are not empty, evaluated or repeated. Count the others."""
         places = range(len(self.queries))
         full = [place for place in places if self.queries[place] and self.documents[place]]
         if len(full) < len(places):
@@ -352,27 +384,27 @@ class Looked:
         if len(fresh) < len(full):
             counts["evaluated"] += len(full) - len(fresh)
         keys = compute_pair_keys([self.queries[place] for place in fresh], [self.documents[place] for place in fresh])
-        chosen = list(compress(fresh, seen.tell(keys).tolist()))
+        chosen = list(compress(fresh, seen.add(keys).tolist()))
         if fresh:
             counts["repeated_pair"] += len(fresh) - len(chosen)
         return chosen
 
     def near_keys(self, chosen: Sequence[int]) -> np.ndarray:
-        """Return a key of the near form of each of these pairs, uint64: case and punctuation do not count."""
+        """Return a hash of the near form of these pairs, uint64 (N,). It ignores case and punctuation."""
         return compute_pair_keys(
             *([near_form(texts[place]) for place in chosen] for texts in (self.queries, self.documents))
         )
 
     def note(self, chosen: Sequence[int], found: Mapping[str, list], counts: Counter[str]) -> None:
-        """Count what its owner may want to know of the pairs that are kept."""
+        """Count removed negatives, pairs with negatives, and pairs whose query equals their document."""
         if lost := sum(self.num_evaluated[place] for place in chosen):
             counts[EVALUATED_NEGATIVES] += lost
         counts["with_negatives"] += sum(map(bool, found["negatives"]))
         counts["query_is_document"] += sum(self.queries[place] == self.documents[place] for place in chosen)
 
 
-def _counted(counts: Mapping[str, int]) -> str:
-    """Say how many were left out or found, and why; the kinds are those of an audit."""
+def _format_counts(counts: Mapping[str, int]) -> str:
+    """Format the counts of an audit that are not zero."""
     return ", ".join(f"{why.replace('_', ' ')}: {number}" for why, number in sorted(counts.items()) if number)
 
 

@@ -1,7 +1,7 @@
-"""The paper's evaluation collections as declared sources: archives, sizes, licences, the same sets on the hub.
+"""The paper's evaluation collections: archives, sizes, licences, and the same collections on the hub.
 
-Names, archives and their md5 are BEIR's; hub ids, revisions and licences are those that mteb 2 states. Row counts are
-those of Table 6 where it has them (its 5,000 queries of Quora are the split dev).
+Names, archives and md5 come from BEIR. Hub ids, revisions and licences come from mteb 2. Numbers of queries and
+documents come from Table 6 where it has them. Its 5,000 queries of Quora are the split dev.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ UNSTATED = "not stated by mteb"
 
 @dataclass(frozen=True, kw_only=True)
 class Benchmark:
-    """One archive of BEIR; `parts` are the BEIR folders inside, () for one that is a folder itself."""
+    """One archive of BEIR. `parts` are its BEIR folders, empty if the archive is a single BEIR folder."""
 
     md5: str
     num_queries: int
@@ -120,24 +120,24 @@ SUITES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "cqadupstack": ("cqadupstack",),
     }
 )
-"""The nine sets of the official code's truncated BEIR, and the forums of figure 7."""
+"""The nine collections of truncated BEIR in the official code, and the forums of figure 7."""
 
 
 def list_beir_folders(name: str, data_dir: Path) -> dict[str, Path]:
-    """Return the BEIR folders of an archive by the names they have in a suite, whether they are there or not."""
+    """Return the BEIR folders of an archive by their names in a suite, whether they exist or not."""
     root = data_dir / "beir" / name
     parts = BENCHMARKS[name].parts
     return {f"{name}-{part}": root / part for part in parts} if parts else {name: root}
 
 
-def missing_from(suite: str, data_dir: Path) -> list[str]:
-    """Return the archives of a suite that are not, or not wholly, there."""
+def list_missing_archives(suite: str, data_dir: Path) -> list[str]:
+    """Return the archives of a suite that are missing or incomplete."""
     return [name for name in SUITES[suite] if not all(map(is_beir, list_beir_folders(name, data_dir).values()))]
 
 
 def check_suite(suite: str, data_dir: Path) -> None:
-    """ValueError when archives are missing: which, how large, and the command that fetches them."""
-    missing = missing_from(suite, data_dir)
+    """Raise ValueError if archives of a suite are missing. The message has their size and the fetch command."""
+    missing = list_missing_archives(suite, data_dir)
     if missing:
         size = sum(BENCHMARKS[name].size_mb for name in missing)
         what = "truncated BEIR" if suite == "beir" else suite
@@ -148,7 +148,7 @@ def check_suite(suite: str, data_dir: Path) -> None:
 
 
 def make_suite(suite: str, data_dir: Path, folder: Path) -> None:
-    """Make a suite of links to the folders of a local copy; ValueError as `check_suite`."""
+    """Write a suite of symbolic links to the folders of a local copy. Raises ValueError if archives are missing."""
     check_suite(suite, data_dir)
     rows = []
     for name in SUITES[suite]:

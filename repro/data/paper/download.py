@@ -1,4 +1,4 @@
-"""Downloads one file over HTTP: broken off, it goes on where it stopped; it appears under its name when it is whole."""
+"""Download a file over HTTP. Interrupted downloads resume, and the file gets its name only when it is complete."""
 
 from __future__ import annotations
 
@@ -28,11 +28,14 @@ def download(
     progress: Callable[[str], None] = print,
     wait_seconds: float = 2.0,
 ) -> Path:
-    """Return `path` with the content of `url`; what is there is kept, what was begun (`….part`) goes on.
+    """Download `url` to `path` if it does not exist. A partial download (`….part`) is resumed.
 
-    A connection that breaks is tried again, a few times. ValueError, with the part removed, when the content has
-    another md5 than the one given, also for a file that exists, and for a URL that is not,
-    or leads to what is not, http(s). OSError when the server does not answer.
+    A broken connection is retried a few times.
+
+    Raises:
+        ValueError: if the file has another md5, or if the URL or a redirect is not http(s). A part with another md5 is
+            removed.
+        OSError: if the server does not answer.
     """
     if path.is_file():
         if md5 is not None and _compute_md5(path) != md5:
@@ -47,7 +50,7 @@ def download(
             break
         except (urllib.error.URLError, HTTPException, ConnectionError, TimeoutError) as error:
             if isinstance(error, urllib.error.HTTPError) or attempt == NUM_TRIES:
-                raise OSError(f"could not download {url} ({error}); the same command goes on from {part}") from error
+                raise OSError(f"could not download {url} ({error}); repeat to resume from {part}") from error
             progress(f"{url}: {error}; trying again")
             time.sleep(wait_seconds)
     if md5 is not None and _compute_md5(part) != md5:
@@ -58,7 +61,7 @@ def download(
 
 
 def _check_scheme(url: str) -> None:
-    """ValueError for anything but the web: urllib would read ftp and local files, too."""
+    """Raise ValueError for other schemes than http(s), since urllib would also read ftp and local files."""
     if urlsplit(url).scheme not in ("http", "https"):
         raise ValueError(f"{short(url, 200)} is not http or https: nothing was fetched")
 
@@ -67,7 +70,7 @@ class _OnTheWeb(urllib.request.HTTPRedirectHandler):
     """Follows redirects to http(s), and from https to https only."""
 
     def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
-        """Return the next request; ValueError where it must not go."""
+        """Return the next request. Raises ValueError for a forbidden redirect."""
         _check_scheme(newurl)
         if req.full_url.startswith("https:") and not newurl.startswith("https:"):
             raise ValueError(f"{short(req.full_url, 200)} leads to {short(newurl, 200)}, which is not encrypted")
@@ -86,16 +89,18 @@ def _fetch_rest(url: str, part: Path, progress: Callable[[str], None]) -> None:
         with urllib.request.build_opener(_OnTheWeb).open(request, timeout=TIMEOUT_SECONDS) as answer:
             _append(answer, part, have, progress)
     except urllib.error.HTTPError as error:
-        if error.code != NOT_SATISFIABLE or not have:  # all of it was there already
+        # the server has nothing to send if the part is complete
+        if error.code != NOT_SATISFIABLE or not have:
             raise
 
 
 def _append(answer: Any, part: Path, have: int, progress: Callable[[str], None]) -> None:
     goes_on = answer.status == PARTIAL and answer.headers.get("Content-Range", "").startswith(f"bytes {have}-")
     if have and goes_on:
-        progress(f"going on with {part.name} at {have} bytes")
+        progress(f"resuming {part.name} at {have} bytes")
     expected = answer.headers.get("Content-Length")
     received = 0
+    # a server that ignores the range sends the file from its beginning
     with part.open("ab" if goes_on else "wb") as file:
         while block := answer.read(BLOCK_BYTES):
             file.write(block)

@@ -1,7 +1,7 @@
-"""The paper's training data as declared sources: where each comes from, its rows, domains, prompts, local copy.
+"""The paper's training data on the hub: sources with their domains, prompts, numbers of rows and local copies.
 
-Row counts of the 29 unsupervised domains are those of Table 5. What nobody could check here says so: revisions are
-pinned by whoever fetches, licences are those of each dataset's card.
+The numbers of rows of the 29 unsupervised domains come from Table 5. Revisions are pinned when a source is fetched.
+Licences were not verified. See the card of each dataset.
 """
 
 from __future__ import annotations
@@ -20,17 +20,18 @@ from repro.data.prompts import CLASSIFICATION, CLUSTERING, SEARCH
 from repro.data.readers import read_foreign
 from repro.data.wording import normalise
 
-EMPTY = "[empty]"  # what an empty text became in the authors' loader
+EMPTY = "[empty]"
+"""Replacement of an empty text, as in the authors' loader."""
 CHECKSUMS = "checksums.json"
-"""What `fetch` writes last: sha256 and size of each file of a local copy."""
+"""File with sha256 and size of each file of a local copy. `fetch` writes it last."""
 FETCHING = ".fetching"
-"""What `fetch` puts into a folder first, and removes when the checksums are written."""
+"""Marker file that exists while `fetch` is incomplete."""
 _SHARD = re.compile(r"(-train)?-\d{5}-of-\d{5}$")
 
 
 @dataclass(frozen=True)
 class Domain:
-    """One domain of a source: its prompts (query, document) and its rows in the paper, None where none is printed."""
+    """One domain of a source: its prompts (query, document), and its number of rows in the paper if it is printed."""
 
     prompts: tuple[str, str]
     num_rows: int | None = None
@@ -38,16 +39,27 @@ class Domain:
 
 @dataclass(frozen=True, kw_only=True)
 class HubSource:
-    """A dataset on the hub."""
+    """A dataset on the hub.
+
+    Attributes:
+        hub_id: Its id.
+        domains: Its domains by name. Empty if they are not declared.
+        columns: The names of its columns.
+        domain_is_file: Whether each file is one domain, named after it.
+        num_rows: Its number of rows, or None if it is unknown.
+        revision: The pinned revision. If None, `fetch` stores the one that it gets.
+        licence: Its licence.
+        size_gb: Estimated size.
+    """
 
     hub_id: str
     domains: Mapping[str, Domain]
     columns: Mapping[str, str]
-    domain_is_file: bool = False  # one split a domain, told by the name of its file
-    num_rows: int | None = None  # None: nobody here knows
-    revision: str | None = None  # None: not pinned here; `fetch` writes down the one it got
+    domain_is_file: bool = False
+    num_rows: int | None = None
+    revision: str | None = None
     licence: str = "not verified: see the dataset's card"
-    size_gb: int = 0  # an estimate
+    size_gb: int = 0
 
 
 def _domains(**by_prompts: tuple[tuple[str, str], Mapping[str, int | None]]) -> Mapping[str, Domain]:
@@ -116,19 +128,22 @@ SOURCES: Mapping[str, HubSource] = MappingProxyType(
             hub_id="nomic-ai/nomic_embed_unsupervised",
             domains=UNSUPERVISED,
             columns={"query": "query", "document": "document", "domain": "dataset"},
-            num_rows=238_998_494,  # what the authors' loader insists on; Table 5, whole batches only, has 234,553,344
+            # The authors' loader asserts this number. Table 5 counts whole batches only: 234,553,344.
+            num_rows=238_998_494,
             size_gb=300,
         ),
         "nomic-supervised": HubSource(
             hub_id="nomic-ai/nomic_embed_supervised",
             domains=SUPERVISED,
             columns={"query": "query", "document": "document", "negatives": "negative", "domain": "dataset"},
-            num_rows=1_800_000,  # "1.8 M", §5
+            # "1.8 M" in §5
+            num_rows=1_800_000,
             size_gb=20,
         ),
         "bge-full-data": HubSource(
             hub_id="cfli/bge-full-data",
-            domains=MappingProxyType({}),  # 33 splits, whose names nobody could read here
+            # 33 splits, whose names could not be verified
+            domains=MappingProxyType({}),
             columns={"query": "query", "document": "pos", "negatives": "neg"},
             domain_is_file=True,
             size_gb=15,
@@ -138,16 +153,17 @@ SOURCES: Mapping[str, HubSource] = MappingProxyType(
 
 
 def get_source(name: str) -> HubSource:
-    """Return a source; ValueError lists the known ones."""
+    """Return a source by name. Raises ValueError if it is unknown."""
     if name not in SOURCES:
         raise ValueError(f"unknown source {name!r}; choose one of {list(SOURCES)}")
     return SOURCES[name]
 
 
-def local_copy(name: str, data_dir: Path) -> Path:
+def get_local_copy(name: str, data_dir: Path) -> Path:
     """Return the folder of a source below `data_dir`.
 
-    ValueError where it is not there, or not all of it: its size, and the command that fetches it or goes on.
+    Raises:
+        ValueError: if the copy is missing or incomplete. The message has its size and the command that fetches it.
     """
     source = get_source(name)
     folder = data_dir / source.hub_id.split("/")[1]
@@ -163,32 +179,33 @@ def local_copy(name: str, data_dir: Path) -> Path:
 
 
 def find_incomplete_reason(name: str, folder: Path) -> str:
-    """Return why a folder is no whole copy of a source, and what to do; empty for one whose fetching has ended."""
+    """Return why a copy is incomplete, and the command that completes it. Empty if it is complete."""
     if (folder / CHECKSUMS).is_file():
         return ""
     marks = [folder / FETCHING] if (folder / FETCHING).exists() else folder.rglob("*.incomplete")
     mark = next(iter(marks), None)
-    remedy = f"on a machine with internet: repro fetch {name} --data-dir {folder.parent} goes on with it"
-    return f"{name} in {folder} is fetched in part: there is {mark}; {remedy}" if mark else ""
+    remedy = f"resume on a machine with internet: repro fetch {name} --data-dir {folder.parent}"
+    return f"{name} in {folder} is incomplete: {mark} exists; {remedy}" if mark else ""
 
 
 def list_pair_files(folder: Path) -> Iterator[Path]:
-    """Return the files of a local copy that hold its pairs, in no order; hidden ones are as if not there."""
+    """Return the files of a local copy that hold its pairs, in any order. Hidden files are ignored."""
     return (path for path in list_visible_files(folder) if path.suffix in (".parquet", ".jsonl"))
 
 
 def load_source(name: str, data_dir: Path) -> Iterator[Row]:
-    """Return the pairs of a local copy, file by file in the order of their names, in constant memory.
+    """Yield the pairs of a local copy in constant memory, file by file in the order of their names.
 
-    A dataset of the collection is both domain and source of its pairs: it is what the paper clusters within (§5). Only
-    the first document of a list of positives is taken, as by the authors; an empty text becomes "[empty]". Texts carry
-    no prompts: those are put in front when they become tokens.
+    Each dataset of the collection is both domain and source of its pairs. The paper clusters within it (§5). As in the
+    authors' loader, only the first document of a list of positives is used, and an empty text becomes "[empty]".
+    Prompts are added later, when texts are tokenised.
     """
-    source, folder = get_source(name), local_copy(name, data_dir)
+    source, folder = get_source(name), get_local_copy(name, data_dir)
     number = 0
     for path in sorted(list_pair_files(folder)):
         for pair in read_foreign(path, Columns(source.columns)):
-            if pair.flaw:  # else it would be trained on as "[empty]"
+            # otherwise a malformed row would become a training pair of "[empty]"
+            if pair.flaw:
                 raise ValueError(f"{pair.place}: {pair.flaw}")
             domain = _SHARD.sub("", path.stem) if source.domain_is_file else pair.domain
             query, document = pair.query or EMPTY, pair.document or EMPTY
@@ -198,10 +215,11 @@ def load_source(name: str, data_dir: Path) -> Iterator[Row]:
             number += 1
 
 
-def prompts_by_domain(name: str, domains: Iterable[str]) -> dict[str, tuple[str, str]]:
-    """Return the prompts (query, document) that a source has for its domains; nothing for one that declares none.
+def get_prompts_by_domain(name: str, domains: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """Return the prompts (query, document) of the domains of a source. Empty if the source declares no domains.
 
-    ValueError for a domain that the source is not known to have: its prompts would be a guess.
+    Raises:
+        ValueError: for an undeclared domain, since its prompts would be a guess.
     """
     declared = SOURCES[name].domains if name in SOURCES else {}
     if not declared:

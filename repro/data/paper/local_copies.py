@@ -1,6 +1,6 @@
-"""Local copies of declared sources: where they lie, how they are fetched, and whether they are what was fetched.
+"""Local copies of declared sources: folders, downloads and verification.
 
-Each copy has a file of checksums, written when it was fetched: its revision, and sha256 and size of each file.
+After a download, a file of checksums stores the revision, and sha256 and size of each file.
 """
 
 from __future__ import annotations
@@ -23,38 +23,39 @@ from repro.storage.paths import get_data_folder
 Progress = Callable[[str], None]
 
 
-def list_declared() -> list[str]:
-    """Return the names that can be fetched: training sources, evaluation sets, suites of them."""
+def list_source_names() -> list[str]:
+    """Return the names that can be fetched: training sources, evaluation sets, and suites of them."""
     return [*SOURCES, *(name for name in BENCHMARKS if name not in SUITES), *SUITES]
 
 
 def resolve_sources(name: str) -> tuple[str, ...]:
-    """Return the sources behind a name: itself, or those of a suite. ValueError lists the names there are."""
-    if name not in list_declared():
-        raise ValueError(f"unknown source {name!r}; choose one of {list_declared()}")
+    """Return the sources of a name: the source itself, or those of a suite. ValueError if it is unknown."""
+    if name not in list_source_names():
+        raise ValueError(f"unknown source {name!r}; choose one of {list_source_names()}")
     return SUITES.get(name, (name,))
 
 
 def get_copy_folder(name: str, data_dir: Path | None = None) -> Path:
-    """Return where the local copy of one source lies."""
+    """Return the folder of the local copy of one source."""
     root = data_dir or get_data_folder()
     return root / SOURCES[name].hub_id.split("/")[1] if name in SOURCES else root / "beir" / name
 
 
 def format_size(name: str) -> str:
-    """Return the size of one source for a reader; an estimate."""
+    """Return the estimated size of one source as text."""
     return f"{SOURCES[name].size_gb} GB" if name in SOURCES else f"{BENCHMARKS[name].size_mb} MB"
 
 
 def fetch(name: str, data_dir: Path | None = None, *, progress: Progress = print, base: str = ARCHIVES) -> Path:
-    """Return the folder of one source, downloading what is missing and writing its checksums.
+    """Download one source if it is missing, write its checksums, and return its folder.
 
-    Interrupted, it goes on when called again. `base`: where BEIR's archives are.
+    A further call resumes an interrupted download. `base` is the address of BEIR's archives.
     """
     folder = get_copy_folder(name, data_dir)
     if (folder / CHECKSUMS).is_file():
         list_listed_files(folder, name)
-        (folder / FETCHING).unlink(missing_ok=True)  # killed just before it was removed
+        # left if the process was killed between the checksums and the removal of the marker
+        (folder / FETCHING).unlink(missing_ok=True)
         return folder
     progress(f"fetching {name}, about {format_size(name)}, into {folder}")
     if name in SOURCES:
@@ -80,9 +81,9 @@ def write_checksums(folder: Path, name: str, revision: str) -> None:
 
 
 def problems(name: str, data_dir: Path | None = None, *, is_thorough: bool = True) -> list[str]:
-    """Return a sentence for each file that is missing or other than it was fetched; sizes only when not thorough.
+    """Return a line for each file that is missing or has changed. Without `is_thorough`, only sizes are compared.
 
-    A copy without checksums was made by somebody else: it is told so, as nothing can be checked.
+    A manual copy has no checksums, so it cannot be verified. The line then explains how to create them.
     """
     folder = get_copy_folder(name, data_dir)
     listed = folder / CHECKSUMS
@@ -93,7 +94,7 @@ def problems(name: str, data_dir: Path | None = None, *, is_thorough: bool = Tru
     if name in SOURCES and (why := find_incomplete_reason(name, folder)):
         return [why]
     if not listed.is_file():
-        return [f"{folder} has no {CHECKSUMS}: repro fetch {name} writes it, trusting the files that are there"]
+        return [f"{folder} has no {CHECKSUMS}: repro fetch {name} writes it from the existing files"]
     try:
         wanted_files = list_listed_files(folder, name)
     except ValueError as error:
@@ -106,14 +107,15 @@ def problems(name: str, data_dir: Path | None = None, *, is_thorough: bool = Tru
         elif path.stat().st_size != wanted["size"]:
             found.append(f"{path} has {path.stat().st_size} bytes, {wanted['size']} were fetched")
         elif is_thorough and hash_file(path) != wanted["sha256"]:
-            found.append(f"{path} has another content than was fetched (sha256)")
+            found.append(f"{path} has changed since it was fetched (sha256)")
     return found
 
 
 def list_listed_files(folder: Path, name: str) -> dict[str, dict[str, Any]]:
-    """Return sha256 and size of each file that the checksums of a copy list, by its path.
+    """Return sha256 and size of each file in the checksums of a copy, by path.
 
-    ValueError for a list that is damaged: it names the file and says how it is written anew, beside the data.
+    Raises:
+        ValueError: if the checksums are damaged. The message explains how to write them again.
     """
     path = folder / CHECKSUMS
     try:
@@ -123,39 +125,44 @@ def list_listed_files(folder: Path, name: str) -> dict[str, dict[str, Any]]:
             raise ValueError(f"{path} lists no files with their sha256 and size")
     except ValueError as error:
         raise ValueError(
-            f"{error}; remove this one file, and repro fetch {name} writes it anew: what was fetched stays as it is"
+            f"{error}; remove this file and run repro fetch {name}, which writes it again without a download"
         ) from error
     assert isinstance(files, dict), "checked above"
     return files
 
 
 def compute_version(name: str, data_dir: Path | None = None) -> str:
-    """Return what decides a copy's content: its checksums, or names and sizes where it has none."""
+    """Return the version of a copy's content: a digest of its checksums, or names and sizes if it has none."""
     folder = get_copy_folder(name, data_dir)
     listed = folder / CHECKSUMS
     if listed.is_file():
-        list_listed_files(folder, name)  # else what is built from the copy would be built anew
+        # damaged checksums would change the version and cause a rebuild of everything that depends on it
+        list_listed_files(folder, name)
         return hash_file(listed)[:12]
     return "-".join(f"{path.relative_to(folder)}:{path.stat().st_size}" for path in _files(folder))
 
 
 def _fetch_from_hub(name: str, folder: Path) -> str:
     from huggingface_hub import HfApi, snapshot_download
-    from huggingface_hub.errors import HTTPError  # of whichever library carries its requests
+
+    # the error of the HTTP library that the hub's client uses
+    from huggingface_hub.errors import HTTPError
 
     source = SOURCES[name]
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / FETCHING).touch()  # what is there from now on is taken for no copy until its checksums are written
+    # marks the copy as incomplete until its checksums are written
+    (folder / FETCHING).touch()
     try:
         revision = source.revision or str(HfApi().dataset_info(source.hub_id).sha)
         snapshot_download(source.hub_id, repo_type="dataset", revision=revision, local_dir=folder)
     except (OSError, HTTPError) as error:
         if not any(path.is_file() and path.name != FETCHING for path in folder.rglob("*")):
-            (folder / FETCHING).unlink(missing_ok=True)  # nothing came: a copy that is put there is a whole one
+            # nothing was downloaded, so a manual copy into this folder would be complete
+            (folder / FETCHING).unlink(missing_ok=True)
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ValueError(
-            f"{name}: {source.hub_id} (about {format_size(name)}) could not be fetched from the hub ({reason}); the same "
-            f"command goes on, or put a copy in {folder}"
+            f"{name}: {source.hub_id} (about {format_size(name)}) could not be fetched from the hub ({reason}); repeat "
+            f"the command to resume, or put a copy in {folder}"
         ) from error
     return revision
 
@@ -163,11 +170,13 @@ def _fetch_from_hub(name: str, folder: Path) -> str:
 def _fetch_archive(name: str, folder: Path, progress: Progress, base: str) -> None:
     archive = folder.parent / f"{name}.zip"
     download(f"{base}/{name}.zip", archive, md5=BENCHMARKS[name].md5, progress=progress)
+    # the folder appears under its name only when it is complete
     with whole_folder(folder) as part:
         inside = unpack(archive, part / "unpacked")
         for path in list(inside.iterdir()):
             path.rename(part / path.name)
-        shutil.rmtree(part / "unpacked", ignore_errors=True)  # empty, but for what an archiver hides
+        # only hidden files of the archiver are left
+        shutil.rmtree(part / "unpacked", ignore_errors=True)
     archive.unlink()
 
 

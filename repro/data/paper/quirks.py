@@ -1,4 +1,4 @@
-"""What is odd about evaluation collections, as one table: applied by default, printed with the scores."""
+"""Peculiarities of evaluation collections. They are applied by default, and printed with the scores."""
 
 from __future__ import annotations
 
@@ -10,13 +10,21 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True)
 class Quirks:
-    """How one collection is read; the defaults are those of a collection without oddities."""
+    """How one collection is read. The defaults hold for a collection without peculiarities.
+
+    Attributes:
+        split: The split that is scored.
+        removes_self_hits: The document with the id of a query is removed from its ranking, as in BEIR.
+        asks_on_both_sides: Documents are questions too, and have the prompt of queries.
+        lacks_documents: Some judged documents are missing from the corpus.
+        says: A note for the table of scores. {num_queries} is replaced by their number.
+    """
 
     split: str = "test"
-    removes_self_hits: bool = False  # a query's own document is taken out of its ranking, as BEIR does
-    asks_on_both_sides: bool = False  # documents are questions and carry the query's prompt
-    lacks_documents: bool = False  # judges documents that its corpus does not have
-    says: str = ""  # {num_queries} stands for how many there are
+    removes_self_hits: bool = False
+    asks_on_both_sides: bool = False
+    lacks_documents: bool = False
+    says: str = ""
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -25,15 +33,15 @@ class Quirks:
 
     @property
     def document_role(self) -> str:
-        """The prompt that documents, and context documents, carry."""
+        """The role whose prompt documents and context documents have."""
         return "query" if self.asks_on_both_sides else "document"
 
     def describe_quirks(self, num_queries: int) -> str:
-        """Return the note for a reader of the scores of so many queries."""
+        """Return the note for a table of scores with this number of queries."""
         return self.says.replace("{num_queries}", f"{num_queries:,}")
 
     def changed(self) -> dict[str, Any]:
-        """Return what differs from a collection without oddities, as a suite's file holds it."""
+        """Return the fields that differ from the defaults, as suite.json stores them."""
         return {name: value for name, value in asdict(self).items() if value != getattr(Quirks(), name)}
 
 
@@ -62,6 +70,6 @@ _SAME = {"quoraretrieval": "quora", "msmarcoretrieval": "msmarco", "touche2020":
 
 
 def find_quirks(collection: str) -> Quirks:
-    """Return what is odd about a collection by its BEIR or mteb name, whatever its case; defaults when nothing is."""
+    """Return the peculiarities of a collection by its name in BEIR or mteb, ignoring case."""
     name = collection.lower()
     return QUIRKS.get(_SAME.get(name, name), Quirks())

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 CONTEXTS = ("own", "fixed", "null", "none")
 STORED_AS = {"own": "corpus"}
-"""What mteb keeps of a context in the place of its results, if it is not the word that is given here."""
+"""Names of contexts in the paths of mteb's results, if they differ from ours."""
 TYPES_WITH_ROLES = ("Retrieval", "InstructionRetrieval", "InstructionReranking")
 MEBIBYTE = 2**20
 TYPES_WITH_CORPUS = (*TYPES_WITH_ROLES, "Reranking")
@@ -72,7 +72,7 @@ class MtebModel(AbsEncoder):
             context_seed: Seed of the draw.
             fixed_context: Documents for "fixed", for example of an unrelated corpus.
             revision: Default: the digest of the weights.
-            loader: What mteb calls to load the model again.
+            loader: Function that mteb calls to load the model again.
             method: The earlier name of `context`, with "corpus" for "own". Deprecated.
         """
         self.model = model
@@ -83,7 +83,8 @@ class MtebModel(AbsEncoder):
             model, name=name, experiment=self._describe_context(), revision=revision, loader=loader
         )
         self._tokenizer = load_tokenizer(model.config.tokenizer)
-        as_encoder: Any = self  # implements mteb's encoder except its constructor, which takes a name
+        # implements mteb's encoder except its constructor, which takes a name
+        as_encoder: Any = self
         self._search = SearchEncoderWrapper(as_encoder)
         self._context_of: tuple[str, ...] | None = None
         self.corpus: Callable[[str], Sequence[str]] | None = None
@@ -119,7 +120,8 @@ class MtebModel(AbsEncoder):
                 _check_no_corpus(task_metadata)
             self._set_context(texts if given is None else given(hf_subset), task_metadata, task)
         tokens = self._tokenize(texts, get_task_prompt(self.model.config.prompts, task_metadata, prompt_type))
-        is_gpu = self.model.device.type == GPU  # on a GPU, batches are sized in tokens
+        # on a GPU, batches are sized in tokens
+        is_gpu = self.model.device.type == GPU
         return self.model.encode_tokens(tokens, batch_size=None if is_gpu else options.get("batch_size", 32))
 
     def _set_context(self, texts: Sequence[str], task_metadata: TaskMetadata, task: tuple[str, ...]) -> None:

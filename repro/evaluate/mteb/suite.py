@@ -47,7 +47,8 @@ MAIN_SCORES = {
 }
 RERANKED = 20
 TEXTS_PER_LABEL = 60
-NEWS_STRIDE = 4  # use every fourth of the 1225 pairs of 50 news texts, since texts are embedded once per pair
+# use every fourth of the 1225 pairs of 50 news texts, since texts are embedded once per pair
+NEWS_STRIDE = 4
 SPLIT = "test"
 RERANKED_ENDING = "-reranked"
 Labelled = tuple[list[str], list[str]]
@@ -84,7 +85,8 @@ def _make_retrieval_task(collection: Retrieval) -> AbsTask:
 
 def _make_reranking_task(collection: Retrieval) -> AbsTask:
     """Rerank the best BM25 documents of each query, with missing judged documents added."""
-    run, _ = bm25_search(collection, RERANKED, tokenizer=ENGLISH)  # as in published records
+    # as in published records
+    run, _ = bm25_search(collection, RERANKED, tokenizer=ENGLISH)
     candidates = {query: sorted({*list(hits)[:RERANKED], *collection.judgements[query]}) for query, hits in run.items()}
     data = split_data(collection) | {"top_ranked": candidates}
     return _make_task(AbsTaskRetrieval, f"{collection.name}{RERANKED_ENDING}", "Reranking", {SPLIT: data})
@@ -104,6 +106,7 @@ def _make_pair_task(name: str, collection: Retrieval) -> AbsTask:
     right = {query: here[0] for query, of in relevant.items() if (here := [one for one in of if one in texts])}
     answers = list(right.values())
     wrong: dict[str, str] = {}
+    # a negative index wraps around, so the first queries use the documents of the last ones
     for place, query in enumerate(right):
         others = chain((answers[place - step] for step in range(1, len(answers))), texts)
         found = next((document for document in others if document not in relevant[query]), None)

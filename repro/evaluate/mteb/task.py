@@ -8,7 +8,7 @@ from datasets import Dataset
 from mteb.abstasks import AbsTaskRetrieval
 from mteb.abstasks.task_metadata import TaskMetadata
 
-from repro.data.beir import Retrieval, fitting_quirks
+from repro.data.beir import Retrieval, match_quirks
 from repro.data.paper.quirks import Quirks, find_quirks
 from repro.evaluate.result_cache import compute_content_digest
 from repro.evaluate.retrieval import clip_negative_grades
@@ -23,7 +23,7 @@ def retrieval_task(retrieval: Retrieval, split: str = "test", quirks: Quirks | N
     The name of the task ends with the digest, because mteb caches results by name and ignores the revision. `quirks`
     are the oddities of the collection, by default those known for its name, if its content fits.
     """
-    odd = fitting_quirks(find_quirks(retrieval.name), retrieval) if quirks is None else quirks
+    odd = match_quirks(find_quirks(retrieval.name), retrieval) if quirks is None else quirks
 
     class Collection(AbsTaskRetrieval):
         metadata = _build_metadata(retrieval, split)

@@ -1,7 +1,7 @@
-"""The authors' config.json and ours: which of its fields decide what a model computes, their defaults, and back.
+"""Conversion between the authors' config.json and our `ModelConfig`.
 
-Their file keeps whatever the training command was given; only the fields below are read. `base_model` and `forward` are
-ours: they stand in a file we wrote for a model whose sizes or forward pass the two releases do not imply.
+Their file holds all options of the training command. Only the fields below are read. `base_model` and `forward` are our
+additions, for models whose sizes or forward pass differ from those of the two releases.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from repro.model.config import ModelConfig
 
 FORWARDS = ("t1", "t2", "h1")
 NUM_SOFT_PROMPTS = 8
-ELSEWHERE = "--to transformers or --to sentence-transformers takes it"
-SEQUENCE_DROPOUT = 0.005  # of the paper, for weights with a null vector and a config without the probability
+ELSEWHERE = "use --to transformers or --to sentence-transformers"
+SEQUENCE_DROPOUT = 0.005
+"""The paper's probability, for weights with a null vector whose config.json does not have it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Base:
-    """A pretrained model that both stages start from."""
+    """A pretrained model that both stages are initialised from."""
 
     backbone: str
     num_layers: int = 12
@@ -66,7 +67,7 @@ MUST_BE: Mapping[str, tuple[Any, ...]] = {
     "transductive_tie_token_embeddings": (False, None),
     "transductive_tokens_per_document": (1, None),
 }
-"""Fields with the only values that can be computed here."""
+"""Fields of which only these values are supported."""
 
 
 def read_official_config(
@@ -77,8 +78,8 @@ def read_official_config(
     tokenizer: str,
     instruction_end: int | None,
 ) -> ModelConfig:
-    """Return our config for their config.json and a forward pass; ValueError for what cannot be computed here."""
-    _check_supported(values)
+    """Convert their config.json to ours, for a forward pass. Raises ValueError for unsupported values."""
+    _check_values(values)
     base, chosen = get_base_model(values), choose_forward(values, forward)
     dropout = values.get("transductive_sequence_dropout_prob") or SEQUENCE_DROPOUT
     return ModelConfig(
@@ -104,8 +105,8 @@ def read_official_config(
     )
 
 
-def list_lacking(config: ModelConfig) -> list[str]:
-    """Return, for each field that the authors' format fixes at another value, which value to set."""
+def list_corrections(config: ModelConfig) -> list[str]:
+    """Return a correction for each field that has another value than the one the authors' format fixes."""
     needed: dict[str, Any] = {"architecture": "contextual", "num_soft_prompts": NUM_SOFT_PROMPTS}
     needed |= {"tokens_per_document": 1, "pooling": "mean"}
     backbones = {base.backbone for base in BASES.values()}
@@ -119,8 +120,8 @@ def list_lacking(config: ModelConfig) -> list[str]:
 
 
 def write_official_config(config: ModelConfig) -> dict[str, Any]:
-    """Return their config.json for one of our models; ValueError when their format cannot say it."""
-    if lacking := list_lacking(config):
+    """Convert the config of one of our models to theirs. Raises ValueError if their format cannot express it."""
+    if lacking := list_corrections(config):
         raise ValueError(
             f"the authors' format cannot hold this model: {'; '.join(lacking)}. Train a model with these fields, or "
             f"keep this one: {ELSEWHERE}"
@@ -136,12 +137,13 @@ def write_official_config(config: ModelConfig) -> dict[str, Any]:
         settings=config.backbone_settings,
     )
     ours: dict[str, Any] = {} if base == BASES[names[config.backbone]] else {"base_model": asdict(base)}
-    ours |= {} if config.prompts == "task" else {"prompts": config.prompts}  # theirs has always these
-    return ours | _their_fields(config, names[config.backbone])
+    # their models always have the prompts "task"
+    ours |= {} if config.prompts == "task" else {"prompts": config.prompts}
+    return ours | _make_their_fields(config, names[config.backbone])
 
 
 def get_base_model(values: Mapping[str, Any]) -> Base:
-    """Return the pretrained model that a config.json names; ValueError lists the known ones."""
+    """Return the pretrained model that a config.json names. ValueError if it is unknown."""
     if "base_model" in values:
         try:
             return Base(**values["base_model"])
@@ -154,7 +156,11 @@ def get_base_model(values: Mapping[str, Any]) -> Base:
 
 
 def choose_forward(values: Mapping[str, Any], forward: str | None) -> str:
-    """Return `forward`, else the file's own, else what the release was trained with; ValueError when it does not fit"""
+    """Return `forward`, or that of the file, or the one that the release was trained with.
+
+    Raises:
+        ValueError: if it is unknown or not defined for this backbone.
+    """
     backbone = get_base_model(values).backbone
     chosen = forward or values.get("forward") or ("t1" if backbone == "nomic" else "t2")
     if chosen not in FORWARDS:
@@ -165,13 +171,13 @@ def choose_forward(values: Mapping[str, Any], forward: str | None) -> str:
 
 
 def drops_instruction(values: Mapping[str, Any], forward: str | None) -> bool:
-    """Return whether the instruction stays out of the mean: as the file says, else as the release's card says."""
+    """Return whether pooling excludes the instruction. Default, from the model cards: only for ModernBERT."""
     stated = values.get("pool_ignore_instruction_tokens")
     is_modernbert = get_base_model(values).backbone == "modernbert"
     return choose_forward(values, forward) == "t2" and bool(is_modernbert if stated is None else stated)
 
 
-def _their_fields(config: ModelConfig, embedder: str) -> dict[str, Any]:
+def _make_their_fields(config: ModelConfig, embedder: str) -> dict[str, Any]:
     depth = max(config.num_layers, config.num_first_stage_layers)
     return {
         "architectures": ["ContextualDocumentEmbeddingTransformer"],
@@ -193,7 +199,7 @@ def _their_fields(config: ModelConfig, embedder: str) -> dict[str, Any]:
     }
 
 
-def _check_supported(values: Mapping[str, Any]) -> None:
+def _check_values(values: Mapping[str, Any]) -> None:
     wrong = {name: values[name] for name, valid in MUST_BE.items() if name in values and values[name] not in valid}
     if values.get("dataset_backbone") not in (None, values.get("embedder")):
         wrong["dataset_backbone"] = values["dataset_backbone"]
@@ -201,4 +207,4 @@ def _check_supported(values: Mapping[str, Any]) -> None:
     if is_nomic and values.get("disable_transductive_rotary_embedding") is False:
         wrong["disable_transductive_rotary_embedding"] = False
     if wrong:
-        raise ValueError(f"config.json asks for {wrong}, which is not computed here")
+        raise ValueError(f"config.json has {wrong}, which is not supported")

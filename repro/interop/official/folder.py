@@ -1,7 +1,10 @@
-"""The authors' checkpoints, cde-small-v1 and cde-small-v2, in and out: no remote code, no pickle.
+"""Load and export the authors' checkpoints, cde-small-v1 and cde-small-v2, without remote code or pickles.
 
-Forward passes: "t1" pools the text, no residual (v1); "t2" adds the pooled vector to the output and leaves the
-instruction out of the mean where the config says so (v2); "h1" is the published twin of v1, for comparing only.
+Forward passes:
+
+- "t1" (v1): mean over the text, no residual.
+- "t2" (v2): adds the pooled vector to the output, and excludes the instruction from the mean if the config sets this.
+- "h1": the published code of v1, which differs from the one it was trained with. For comparison only.
 """
 
 from __future__ import annotations
@@ -30,19 +33,26 @@ RELEASES = {
     "jxm/cde-small-v1": "e151df18af0d7f1d1c37b074fee58406ececf19f",
     "jxm/cde-small-v2": "4e1d021a6c3fd7ce8aa0a7204057eee5ae61d390",
 }
-"""Hub ids and the revisions that are meant when none is named."""
+"""Hub ids and their default revisions."""
 FILES = ("config.json", WEIGHTS_FILE, f"{WEIGHTS_FILE}.index.json", "model-*.safetensors", TOKENIZER_FILE)
-INSTRUCTION_END = ": "  # its first token ends an instruction
+INSTRUCTION_END = ": "
+"""End of an instruction. Its first token is searched for in a text."""
 
 
 def load_official(
     source: str | Path, *, forward: str | None = None, revision: str | None = None, tokenizer: str | None = None
 ) -> ContextualModel:
-    """Load a checkpoint from a folder or hub id, in eval mode, float32.
+    """Load a checkpoint in eval mode, float32.
 
-    `forward` is "t1", "t2" or "h1" (default: what the release was trained with). `tokenizer` is a folder, a hub id or
-    "minilm" (default: the folder's own, else "minilm", which has v1's vocabulary, else the base model's).
-    ValueError in one line for whatever is missing, damaged, or cannot be computed here.
+    Args:
+        source: A folder or a hub id.
+        forward: "t1", "t2" or "h1". Default: the one that the release was trained with.
+        revision: A revision of a hub id. Default: `RELEASES`.
+        tokenizer: A folder, a hub id or "minilm". Default: that of the folder, or else "minilm", which has v1's
+            vocabulary, for NomicBERT, and that of the base model for ModernBERT.
+
+    Raises:
+        ValueError: if a file is missing or damaged, or if the model is not supported.
     """
     folder = find_folder(source, revision)
     values = _read_json(folder / "config.json")
@@ -63,9 +73,12 @@ def load_official(
 
 
 def export_official(model: ContextualModel, folder: str | Path) -> None:
-    """Write config.json and model.safetensors in the authors' format; ValueError when it cannot hold this model.
+    """Write config.json and model.safetensors in the authors' format.
 
-    Beside them goes tokenizer.json, where the format would not find the model's own words otherwise.
+    tokenizer.json is added if the format would otherwise imply another tokenizer.
+
+    Raises:
+        ValueError: if the format cannot hold this model.
     """
     values = write_official_config(model.config)
     if _find_tokenizer(Path(folder), values) != model.config.tokenizer:
@@ -82,9 +95,16 @@ def is_official(source: str | Path) -> bool:
 
 
 def find_folder(source: str | Path, revision: str | None = None, files: Sequence[str] = FILES, **options: Any) -> Path:
-    """Return the local folder of a folder or hub id: the hub's cache if it has weights, else a download of `files`.
+    """Return the local folder of a model. A hub id is read from the hub's cache if that has weights, or downloaded.
 
-    `options` are the hub's: token, cache_dir, local_files_only. ValueError when it is neither a folder nor reachable.
+    Args:
+        source: A folder or a hub id.
+        revision: A revision of a hub id. Default: `RELEASES`.
+        files: Patterns of the files to download.
+        options: Options of the hub: token, cache_dir, local_files_only.
+
+    Raises:
+        ValueError: if `source` is neither a folder nor a hub id, or cannot be downloaded.
     """
     if Path(source).is_dir():
         return Path(source)
@@ -100,7 +120,7 @@ def find_folder(source: str | Path, revision: str | None = None, files: Sequence
     for is_local in (True,) if is_never_fetched else (True, False):
         try:
             found = Path(snapshot_download(str(source), local_files_only=is_local, **wanted))
-            # of a hub id, settings or tokenizer alone may have been asked for before
+            # the cache may hold only the settings or the tokenizer, from an earlier download
             if any(found.rglob("*.safetensors")):
                 return found
         except HFValidationError as error:

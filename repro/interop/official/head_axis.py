@@ -1,9 +1,10 @@
-"""The published twin of the first release ("h1"), for comparing only: it is not what its weights were trained with.
+"""The published code of the first release ("h1"), for comparison only. Its weights were trained with other code.
 
 It differs from our NomicBERT in two places:
-1. queries and keys of soft prompts and text are turned by the number of their *head*, contexts by nothing: a text
-   has no order any more;
-2. behind contexts, text carries its token-type vector twice, contexts and soft prompts once.
+
+1. Rotary embeddings rotate queries and keys of soft prompts and text by the index of their *head* instead of their
+   position, and do not rotate those of contexts. So the order of the tokens has no effect.
+2. If there are contexts, the token-type vector is added twice to text, and once to contexts and soft prompts.
 
 Shapes: N texts, S tokens, C contexts, P soft prompts, L = C + P + S, D hidden size, H heads, E size of a head.
 """
@@ -23,7 +24,7 @@ from repro.model.texts import Texts
 
 
 class HeadAxisBackbone(Backbone):
-    """NomicBERT with the twin's two peculiarities; the weights keep their names."""
+    """NomicBERT with these two differences. The names of the weights stay the same."""
 
     packs = False
 
@@ -31,7 +32,7 @@ class HeadAxisBackbone(Backbone):
         """Return the states of texts alone, (N, S, D)."""
         return self._layers(self._words(texts) + self._types(), texts.mask_NS, num_contexts=0)
 
-    def forward_behind(self, contexts_NCD: Tensor, prompts_PD: Tensor, texts: Texts) -> Tensor:
+    def forward_after(self, contexts_NCD: Tensor, prompts_PD: Tensor, texts: Texts) -> Tensor:
         """Return all states, (N, C + P + S, D)."""
         num_texts, num_prefix = texts.num_texts, contexts_NCD.shape[1] + len(prompts_PD)
         prefix_NKD = torch.cat([contexts_NCD.expand(num_texts, -1, -1), prompts_PD.expand(num_texts, -1, -1)], dim=1)
@@ -66,6 +67,7 @@ class HeadAxisBackbone(Backbone):
 
     def _turn(self, vectors_NHLE: Tensor, num_contexts: int) -> Tensor:
         num_heads = vectors_NHLE.shape[1]
+        # the index of the head is used where the position belongs
         heads_1H = torch.arange(num_heads, device=vectors_NHLE.device)[None]
         cos_1HE, sin_1HE = self.model.rotary_emb(vectors_NHLE, heads_1H)
         first, second = vectors_NHLE.chunk(2, dim=-1)
@@ -76,7 +78,7 @@ class HeadAxisBackbone(Backbone):
 
 
 class HeadAxisModel(ContextualModel):
-    """A contextual model over such backbones; it cannot be saved as one of ours, whose forward pass is another."""
+    """A contextual model with such backbones. It cannot be saved, because our format implies another forward pass."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)
@@ -88,5 +90,5 @@ class HeadAxisModel(ContextualModel):
             setattr(stage, name, HeadAxisBackbone(getattr(stage, name).model, config.backbone))
 
     def save_pretrained(self, folder: str | Path) -> None:
-        """ValueError: our format would give these weights another forward pass."""
-        raise ValueError(f"forward='h1' is for comparing only and is not saved to {folder}: load the weights as 't1'")
+        """Raise ValueError, since our format would load these weights with another forward pass."""
+        raise ValueError(f"forward='h1' is for comparison only and is not saved to {folder}: load the weights as 't1'")

@@ -1,7 +1,8 @@
-"""The key table between the authors' checkpoints and our models: one row for each of their tensors.
+"""Mapping between weight names of the authors' checkpoints and ours: one row per tensor of theirs.
 
-Theirs keep queries, keys and values of NomicBERT in one matrix; ours keep three. Nothing else is reshaped, so reading
-and writing are exact. The public specification: reference implementation `jxmorris12/cde`, classes of `cde/model.py`.
+Their NomicBERT has one matrix for queries, keys and values, and ours has three. Nothing else is reshaped, so both
+directions are exact. The names come from the classes in `cde/model.py` of the reference implementation
+(`jxmorris12/cde`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ HEADS = (
     *(f"first_stage_model.mlp.{layer}" for layer in (0, 2)),
     *(f"second_stage_model.{head}.{layer}" for head in ("prompt_projection", "output_projection") for layer in (0, 2)),
 )
-NOMIC_LAYER = {  # fc12 is the gate, fc11 what it gates
+# fc12 is the gate of the gated linear unit, fc11 is its other factor
+NOMIC_LAYER = {
     "attn.Wqkv.weight": ("self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight"),
     "attn.out_proj.weight": ("self_attn.o_proj.weight",),
     "mlp.fc11.weight": ("mlp.up_proj.weight",),
@@ -39,14 +41,14 @@ MODERNBERT_LAYER = (
 
 
 class Row(NamedTuple):
-    """One of their tensors and those of ours that it holds, stacked along its first axis."""
+    """One of their tensors, and the names of ours that are stacked along its first axis."""
 
     theirs: str
     ours: tuple[str, ...]
 
 
 def make_key_table(config: ModelConfig) -> tuple[Row, ...]:
-    """Return the rows of a contextual model over NomicBERT or ModernBERT; ValueError for another backbone."""
+    """Return the rows of a contextual model over NomicBERT or ModernBERT. ValueError for another backbone."""
     if config.backbone not in ("nomic", "modernbert"):
         raise ValueError(f"backbone={config.backbone!r}: the authors' format has only 'nomic' and 'modernbert'")
     rows: list[Row] = []
@@ -63,7 +65,7 @@ def make_key_table(config: ModelConfig) -> tuple[Row, ...]:
 
 
 def to_ours(weights: Mapping[str, Tensor], config: ModelConfig, source: object) -> dict[str, Tensor]:
-    """Return our names; ValueError lists what `source` lacks, has too much of, or holds in another shape."""
+    """Convert weights to our names. ValueError lists missing, unknown and wrongly shaped tensors of `source`."""
     table, wanted = make_key_table(config), _shapes(config)
     shapes = {row.theirs: _stack_layers(wanted, row) for row in table}
     check_fit(get_shapes(weights), shapes, f"{source} does not fit its config")
@@ -72,13 +74,13 @@ def to_ours(weights: Mapping[str, Tensor], config: ModelConfig, source: object) 
 
 
 def to_theirs(model: ContextualModel) -> dict[str, Tensor]:
-    """Return a model's weights under their names, in the order of the table."""
+    """Convert a model's weights to their names, in the order of the table."""
     ours = model.state_dict()
     return {row.theirs: torch.cat([ours[name] for name in row.ours]) for row in make_key_table(model.config)}
 
 
 def count_parameters(config: ModelConfig) -> int:
-    """Count the numbers of a checkpoint, without making one."""
+    """Count the parameters of a model without allocating it."""
     return sum(torch.Size(shape).numel() for shape in _shapes(config).values())
 
 
@@ -107,5 +109,6 @@ def _list_nomic_rows(num_layers: int) -> Iterator[Row]:
 def _list_modernbert_rows(num_layers: int) -> Iterator[Row]:
     names = ["embeddings.tok_embeddings.weight", "embeddings.norm.weight", "final_norm.weight"]
     for layer in range(num_layers):
+        # ModernBERT has no attention norm in its first layer
         names += [f"layers.{layer}.{name}" for name in MODERNBERT_LAYER if layer or name != "attn_norm.weight"]
     return (Row(name, (f"model.{name}",)) for name in names)

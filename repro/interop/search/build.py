@@ -1,4 +1,4 @@
-"""Build an index: encode the documents with the model itself, and store the encoder of queries as plain arrays."""
+"""Build an index: encode the documents with the model, and store the query encoder as plain arrays."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from repro.data.beir import Retrieval
 from repro.data.tokens import write_tokenizer
 from repro.evaluate.contexts import draw_context
 from repro.interop.opening import Opened, open_model
-from repro.interop.search.corpus import Searched, read_documents
+from repro.interop.search.corpus import SearchedCorpus, read_documents
 from repro.interop.search.encoder import TOKENIZER_FILE, QueryEncoder, save_encoder
 from repro.interop.search.index import (
     AHEAD_FILE,
@@ -25,9 +25,9 @@ from repro.interop.search.index import (
     SETTINGS_FILE,
     TEXTS_FILE,
     VECTORS_FILE,
-    Asked,
     Index,
     Progress,
+    SearchRequest,
 )
 from repro.interop.stock_encoder import StockEncoder
 from repro.model.biencoder import Biencoder
@@ -35,24 +35,30 @@ from repro.model.contextual import ContextualModel
 from repro.storage.files import whole_folder
 
 DOCUMENTS_AT_ONCE = 2048
-SAYS_EVERY_SECONDS = 5.0
+REPORT_EVERY_SECONDS = 5.0
 NUM_COMPARED = 8
 LARGEST_DIFFERENCE = 1e-4
 HEAD_NAMES = {"GELU": "gelu", "ReLU": "relu", "Tanh": "tanh", "Identity": "identity"}
 
 
 def build_index(
-    opened: Opened, asked: Asked, corpus: Searched, lent: Searched | None, folder: Path, progress: Progress
+    opened: Opened,
+    request: SearchRequest,
+    corpus: SearchedCorpus,
+    context_corpus: SearchedCorpus | None,
+    folder: Path,
+    progress: Progress,
 ) -> None:
-    """Write the index of a corpus into a folder, whole or not at all."""
+    """Write the index of a corpus into a folder, completely or not at all."""
     started = time.monotonic()
     documents = read_documents(corpus)
     if not documents:
         raise ValueError(f"corpus {corpus.name} holds no documents")
-    context = set_context(opened, asked, corpus, documents, lent)
+    context = set_context(opened, request, corpus, documents, context_corpus)
     with whole_folder(folder) as part:
         texts = list(documents.values())
         np.save(part / VECTORS_FILE, _encode_all(opened, texts, progress))
+        # byte offsets of the lines, so that a query reads only the texts that it finds
         places, at = [], 0
         with (part / TEXTS_FILE).open("wb") as file:
             for key, text in documents.items():
@@ -65,46 +71,54 @@ def build_index(
     progress(f"index of {len(texts)} documents built in {time.monotonic() - started:.0f} s, in {folder}")
 
 
-def encode_queries(asked: Asked, index: Index, queries: Sequence[str], progress: Progress) -> np.ndarray:
-    """Return the vectors of queries by the model itself, under the context of the index."""
-    opened = open_model(asked.model, progress=progress)
+def encode_queries(request: SearchRequest, index: Index, queries: Sequence[str], progress: Progress) -> np.ndarray:
+    """Encode queries with the model itself, under the context of the index. Return vectors (N, D)."""
+    opened = open_model(request.model, progress=progress)
     if isinstance(opened.model, ContextualModel):
         opened.model.context_CE = torch.from_numpy(np.load(index.folder / "context.npy", allow_pickle=False))
     return opened.model.encode(list(queries), "query")
 
 
 def set_context(
-    opened: Opened, asked: Asked, corpus: Searched, documents: dict[str, str], lent: Searched | None
+    opened: Opened,
+    request: SearchRequest,
+    corpus: SearchedCorpus,
+    documents: dict[str, str],
+    context_corpus: SearchedCorpus | None,
 ) -> dict[str, Any] | None:
-    """Condition a contextual model on its context; return how it was drawn. ValueError if a model has no context."""
+    """Set the context of a contextual model. Return how it was drawn, or None if the model takes no context.
+
+    Raises:
+        ValueError: if a context was requested of a model without contexts.
+    """
     if not opened.num_contexts:
-        if asked.context is not None:
+        if request.context is not None:
             raise ValueError(f"{opened.called} has no context: leave out --context")
         return None
-    texts = documents if lent is None else read_documents(lent)
-    name = corpus.name if lent is None else lent.name
+    texts = documents if context_corpus is None else read_documents(context_corpus)
+    name = corpus.name if context_corpus is None else context_corpus.name
     source = Retrieval(name, tuple(texts), tuple(texts.values()), (), (), {})
-    kind = "null" if asked.context == "null" else "own" if lent is None else "wrong"
-    drawn = draw_context(kind, source, num_contexts=opened.num_contexts, seed=asked.context_seed)
-    opened.ours.set_context(drawn.texts, asked.context_seed)
+    kind = "null" if request.context == "null" else "own" if context_corpus is None else "wrong"
+    drawn = draw_context(kind, source, num_contexts=opened.num_contexts, seed=request.context_seed)
+    opened.ours.set_context(drawn.texts, request.context_seed)
     return drawn.provenance
 
 
 def _encode_all(opened: Opened, texts: Sequence[str], progress: Progress) -> np.ndarray:
-    parts, started, said = [], time.monotonic(), time.monotonic()
+    parts, started, reported = [], time.monotonic(), time.monotonic()
     for start in range(0, len(texts), DOCUMENTS_AT_ONCE):
         parts.append(opened.model.encode(list(texts[start : start + DOCUMENTS_AT_ONCE]), "document"))
         done, now = min(start + DOCUMENTS_AT_ONCE, len(texts)), time.monotonic()
-        if now - said > SAYS_EVERY_SECONDS and done < len(texts):
+        if now - reported > REPORT_EVERY_SECONDS and done < len(texts):
             progress(
                 f"  {done} of {len(texts)} documents, about {(now - started) / done * (len(texts) - done):.0f} s left"
             )
-            said = now
+            reported = now
     return np.concatenate(parts)
 
 
 def _write_encoder(opened: Opened, folder: Path, texts: Sequence[str]) -> None:
-    """Store the encoder of queries if numpy gives the same vectors; else what torch needs, in its place."""
+    """Store the query encoder for numpy if it reproduces the model's vectors. Store the context for torch in any case."""
     target = folder / ENCODER_FOLDER
     ahead_PD = _ahead(opened)
     if isinstance(opened.model, ContextualModel):
@@ -121,6 +135,7 @@ def _write_encoder(opened: Opened, folder: Path, texts: Sequence[str]) -> None:
         write_tokenizer(opened.ours.config.tokenizer, target)
     if ahead_PD is not None:
         np.save(folder / AHEAD_FILE, ahead_PD)
+    # Short beginnings of documents resemble queries. One difference disables the numpy encoder.
     compared = [" ".join(text.split()[:12]) for text in texts[:NUM_COMPARED]] or ["a question"]
     ours = QueryEncoder(target, ahead_PD)
     found_ND = np.stack([ours.encode(text) for text in compared])
@@ -132,7 +147,7 @@ def _write_encoder(opened: Opened, folder: Path, texts: Sequence[str]) -> None:
 
 
 def _ahead(opened: Opened) -> np.ndarray | None:
-    """Return contexts and soft prompts as they enter before a text, (P, D); None for a model without context."""
+    """Return context vectors and soft prompts, which precede each text, (P, D). None for a model without context."""
     model = opened.model
     if not isinstance(model, ContextualModel):
         return None
@@ -142,14 +157,14 @@ def _ahead(opened: Opened) -> np.ndarray | None:
 
 
 def _describe_field(opened: Opened) -> tuple[dict[str, Any], dict[str, np.ndarray], np.ndarray] | None:
-    """Return settings, weights and word vectors of the encoder of queries; None for a kind that numpy does not know."""
+    """Return settings, weights and word vectors of the query encoder. None if numpy does not support the model."""
     model = opened.model
     if isinstance(model, StockEncoder):
         return _stock(model)
     config = opened.ours.config
     if config.pooling != "mean" or config.instruction_end is not None or config.prefix_is_pooled:
         return None
-    from repro.data.prompts import prompt_for
+    from repro.data.prompts import get_prompt
 
     if isinstance(model, ContextualModel):
         backbone, layers = model.second_stage_model.backbone, model.second_stage_model.output_projection
@@ -166,12 +181,12 @@ def _describe_field(opened: Opened) -> tuple[dict[str, Any], dict[str, np.ndarra
     for number, linear in enumerate(head):
         weights |= _linear(f"head.{number}", linear)
     settings |= {"head": activations, "pooling": "mean", "residual": config.residual and num_contexts > 0}
-    settings |= {"normalize": True, "prompt": prompt_for(config.prompts, "query"), "max_tokens": config.max_tokens}
+    settings |= {"normalize": True, "prompt": get_prompt(config.prompts, "query"), "max_tokens": config.max_tokens}
     return settings | {"num_contexts": num_contexts}, weights, words_VD
 
 
 def _stock(model: StockEncoder) -> tuple[dict[str, Any], dict[str, np.ndarray], np.ndarray] | None:
-    """Return the same of a folder of sentence-transformers: a BERT, mean or first token, dense layers, unit length."""
+    """Return the same for sentence-transformers: a BERT, mean or first-token pooling, dense layers, normalisation."""
     first, *others = list(model.theirs)
     inner = getattr(first, "auto_model", None)
     kind = {"BertModel": "bert", "NomicBertModel": "nomic"}.get(type(inner).__name__)
@@ -193,12 +208,12 @@ def _stock(model: StockEncoder) -> tuple[dict[str, Any], dict[str, np.ndarray], 
     if pooling not in ("mean", "cls") or model.theirs.truncate_dim is not None:
         return None
     settings |= {"head": head, "pooling": pooling, "residual": False, "normalize": not model.keeps_lengths}
-    settings |= {"prompt": model.prompts_used["query"], "max_tokens": model.longest, "num_contexts": 0}
+    settings |= {"prompt": model.role_prompts["query"], "max_tokens": model.longest, "num_contexts": 0}
     return settings, weights, words_VD
 
 
 def _transformer(model: Any, kind: str) -> tuple[dict[str, Any], dict[str, np.ndarray], np.ndarray] | None:
-    """Return sizes, weights and word vectors of a BERT or NomicBERT of transformers."""
+    """Return sizes, weights and word vectors of a BERT or NomicBERT of transformers. None for another backbone."""
     config = model.config
     activation = str(getattr(config, "hidden_act", ""))
     if kind not in ("bert", "nomic") or activation not in ("gelu", "relu", "silu"):

@@ -1,8 +1,8 @@
-"""Encode a query in numpy alone: BERT and NomicBERT, with or without contexts ahead of the text, and the head after it.
+"""Encode a query in numpy alone: BERT and NomicBERT, with or without contexts before the text, and the output head.
 
-Loading torch and transformers takes seconds, and a query takes milliseconds. So the index of a corpus stores the
-encoder of queries as plain arrays. `repro.interop.search.build` writes them, and compares the vectors of some queries
-with those of the model itself. An encoder that differs, or is of another kind, is not used.
+Loading torch and transformers takes seconds, and a query takes milliseconds. So the index of a corpus stores the query
+encoder as plain arrays. `repro.interop.search.build` writes them, and compares the vectors of some queries with those
+of the model itself. It drops the arrays if they differ or if the architecture is not supported.
 
 Shapes: S tokens, P vectors ahead of the text, L = P + S, D hidden size, H heads, E size of a head.
 """
@@ -26,7 +26,7 @@ Array = np.ndarray
 
 
 def gelu(values: Array) -> Array:
-    """Return GELU; the error function is approximated within 2e-7 (Abramowitz and Stegun, 7.1.26)."""
+    """Return GELU. The error function is approximated within 2e-7 (Abramowitz and Stegun, 7.1.26)."""
     scaled = np.abs(values) / np.float32(np.sqrt(2.0))
     step = 1 / (1 + 0.3275911 * scaled)
     series = ((((1.061405429 * step - 1.453152027) * step + 1.421413741) * step - 0.284496736) * step) + 0.254829592
@@ -45,7 +45,7 @@ ACTIVATIONS: Mapping[str, Callable[[Array], Array]] = {
 
 @dataclass(frozen=True)
 class QueryEncoder:
-    """The encoder of queries in a folder; `ahead_PD` enters before the text and is part of an index."""
+    """The query encoder in a folder. `ahead_PD` are the vectors before the text, which belong to an index."""
 
     folder: Path
     ahead_PD: Array | None = None
@@ -57,20 +57,20 @@ class QueryEncoder:
 
     @cached_property
     def weights(self) -> dict[str, Array]:
-        """Its arrays, but for the word vectors."""
+        """Its arrays except the word vectors, which are read from the file row by row."""
         with np.load(self.folder / WEIGHTS_FILE, allow_pickle=False) as found:
             return dict(found)
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        """Its tokenizer, cutting at the length that the model reads."""
+        """Its tokenizer, which truncates at the model's maximal length."""
         found = Tokenizer.from_file(str(self.folder / TOKENIZER_FILE))
         found.no_padding()
         found.enable_truncation(max_length=int(self.settings["max_tokens"]))
         return found
 
     def encode(self, text: str) -> Array:
-        """Return the vector of a query, float32 (D,), of unit length unless the model compares lengths too."""
+        """Return the vector of a query, float32 (D,). It is normalised unless the model ranks by the dot product."""
         settings = self.settings
         words_VD = np.load(self.folder / WORDS_FILE, mmap_mode="r", allow_pickle=False)
         ids_S = self.tokenizer.encode(settings["prompt"] + text).ids
@@ -95,7 +95,8 @@ class QueryEncoder:
         states_LD = np.concatenate([ahead_PD, text_SD])
         positions_L = np.arange(len(states_LD))
         positions_L[:num_contexts] = 0
-        if "positions" in weights:  # contexts carry no position, soft prompts and text do
+        # soft prompts and text have positions, contexts have none
+        if "positions" in weights:
             states_LD[num_contexts:] += weights["positions"][positions_L[num_contexts:]]
         states_LD = self._norm("norm", states_LD)
         turn = self._rotation(positions_L) if "frequencies" in weights else None
@@ -110,8 +111,9 @@ class QueryEncoder:
             for part in ("query", "key", "value")
         )
         if turn is not None:
-            query, key = (_turned(one, *turn) for one in (query, key))
+            query, key = (_rotate_halves(one, *turn) for one in (query, key))
         scores_HLL = query @ key.transpose(0, 2, 1) / np.float32(np.sqrt(query.shape[-1]))
+        # softmax, shifted by the maximum so that exp cannot overflow
         shares_HLL = np.exp(scores_HLL - scores_HLL.max(-1, keepdims=True))
         shares_HLL /= shares_HLL.sum(-1, keepdims=True)
         seen_LD = (shares_HLL @ value).transpose(1, 0, 2).reshape(len(states_LD), -1)
@@ -137,14 +139,14 @@ class QueryEncoder:
         return np.cos(both), np.sin(both)
 
 
-def _turned(rows_HLE: Array, cos_LE: Array, sin_LE: Array) -> Array:
-    """Rotate the two halves of each head by the angles of its position."""
+def _rotate_halves(rows_HLE: Array, cos_LE: Array, sin_LE: Array) -> Array:
+    """Apply rotary position embeddings to each head, in the half-split layout."""
     first, second = np.split(rows_HLE, 2, axis=-1)
     return rows_HLE * cos_LE + np.concatenate([-second, first], axis=-1) * sin_LE
 
 
 def save_encoder(folder: Path, settings: Mapping[str, Any], weights: Mapping[str, Array], words_VD: Array) -> None:
-    """Write an encoder of queries, without its tokenizer."""
+    """Write a query encoder without its tokenizer."""
     np.save(folder / WORDS_FILE, np.ascontiguousarray(words_VD, np.float32))
     np.savez(folder / WEIGHTS_FILE, **{name: np.ascontiguousarray(one, np.float32) for name, one in weights.items()})  # type: ignore[arg-type]
     (folder / SETTINGS_FILE).write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")

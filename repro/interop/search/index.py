@@ -1,7 +1,6 @@
-"""An index: the vectors and texts of a corpus under one model and context, kept by digests of both.
+"""An index: the vectors and texts of a corpus under one model and context. Its folder is named by digests of both.
 
-A query compares its vector with those of all documents. Nothing here loads torch; an index that is not there yet, and a
-model whose queries numpy cannot encode, do.
+Search is exact: the vector of a query is compared with those of all documents. This module does not load torch.
 
 Shapes: N documents, D size of a vector.
 """
@@ -27,18 +26,25 @@ Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Asked:
-    """Which model searches which corpus, under which context."""
+class SearchRequest:
+    """A request: the model, the searched corpus and the context.
+
+    Attributes:
+        model: A run's id, a folder or a hub id.
+        corpus: The searched corpus. Default: the corpus of the model's run.
+        context: "own", "null", or a corpus to draw the context from. Default: "own" if the model takes a context.
+        context_seed: Seed for drawing the context.
+    """
 
     model: str
-    corpus: str | None = None  # None: the corpus of the model's run
-    context: str | None = None  # "own", "null", or a corpus that the context is drawn from; None: "own" if it has one
+    corpus: str | None = None
+    context: str | None = None
     context_seed: int = 0
 
 
 @dataclass(frozen=True)
 class Found:
-    """One document for a query."""
+    """One retrieved document."""
 
     rank: int
     score: float
@@ -48,13 +54,13 @@ class Found:
 
 @dataclass(frozen=True)
 class Index:
-    """A built index in its folder."""
+    """An index in its folder."""
 
     folder: Path
 
     @property
     def is_built(self) -> bool:
-        """Whether it is there as a whole."""
+        """Whether the index is complete."""
         return (self.folder / SETTINGS_FILE).is_file()
 
     @property
@@ -63,7 +69,7 @@ class Index:
         return json_object(self.folder / SETTINGS_FILE)
 
     def encoder(self) -> QueryEncoder | None:
-        """Return the encoder of queries; None if numpy does not give the model's own vectors."""
+        """Return the query encoder. None if numpy does not reproduce the model's vectors."""
         folder = self.folder / ENCODER_FOLDER
         if not folder.is_dir():
             return None
@@ -71,10 +77,11 @@ class Index:
         return QueryEncoder(folder, np.load(ahead, allow_pickle=False) if ahead.is_file() else None)
 
     def search(self, vector_D: np.ndarray, top: int) -> list[Found]:
-        """Return the best documents, best first; equal scores in the order of the corpus."""
+        """Return the best documents, best first. Equal scores are in the order of the corpus."""
         vectors_ND = np.load(self.folder / VECTORS_FILE, mmap_mode="r", allow_pickle=False)
         scores_N = vectors_ND @ vector_D
         top = min(top, len(scores_N))
+        # `argpartition` finds the best in linear time but leaves them unsorted
         best = np.argpartition(-scores_N, top - 1)[:top] if top < len(scores_N) else np.arange(top)
         best = best[np.lexsort((best, -scores_N[best]))]
         places = np.load(self.folder / PLACES_FILE, mmap_mode="r", allow_pickle=False)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from repro.interop.search.corpus import find_corpus
-from repro.interop.search.index import CONTEXTS, VERSION, Asked, Found, Index, Progress
+from repro.interop.search.index import CONTEXTS, VERSION, Found, Index, Progress, SearchRequest
 from repro.records.lookup import BEGINS_AN_ID, RECORDS, run_of_id
 from repro.records.store import readable_record
 from repro.spec import Run
@@ -19,21 +19,21 @@ from repro.text import short
 from repro.train.checkpoint import CHECKPOINT_FILE
 
 
-def search(asked: Asked, queries: Sequence[str], top: int, progress: Progress) -> list[list[Found]]:
-    """Return the best documents for each query, building the index first if it is not there.
+def search(request: SearchRequest, queries: Sequence[str], top: int, progress: Progress) -> list[list[Found]]:
+    """Return the best documents for each query. The index is built first if it is missing.
 
     Raises:
-        ValueError: for a model, corpus or context that there is not.
+        ValueError: if the model, the corpus or the context does not exist.
     """
-    run = find_run(asked.model)
-    corpus = find_corpus(_get_corpus_name(asked, run))
-    lent = None
-    if asked.context is not None and asked.context not in CONTEXTS:
-        lent = find_corpus(asked.context)
+    run = find_run(request.model)
+    corpus = find_corpus(_get_corpus_name(request, run))
+    context_corpus = None
+    if request.context is not None and request.context not in CONTEXTS:
+        context_corpus = find_corpus(request.context)
 
     def locate() -> Index:
-        key = [VERSION, get_model_key(asked.model, run), corpus.kind, corpus.digest, asked.context_seed]
-        key += [(asked.context or "own") if lent is None else lent.digest]
+        key = [VERSION, get_model_key(request.model, run), corpus.kind, corpus.digest, request.context_seed]
+        key += [(request.context or "own") if context_corpus is None else context_corpus.digest]
         return Index(home() / "search" / hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16])
 
     index = locate()
@@ -41,13 +41,14 @@ def search(asked: Asked, queries: Sequence[str], top: int, progress: Progress) -
         from repro.interop.opening import open_model
         from repro.interop.search.build import build_index
 
-        progress(f"opening {asked.model}; the index of {corpus.name} is built once and kept")
-        opened = open_model(asked.model, progress=progress)
-        index = locate()  # a run that had not ended is trained now, and has other weights
+        progress(f"opening {request.model}; the index of {corpus.name} is built once and cached")
+        opened = open_model(request.model, progress=progress)
+        # opening may have trained the run, so its weights and the key have changed
+        index = locate()
         if not index.is_built:
-            build_index(opened, asked, corpus, lent, index.folder, progress)
-    if asked.context is not None and index.settings["context"] is None:
-        raise ValueError(f"{asked.model} has no context: leave out --context")
+            build_index(opened, request, corpus, context_corpus, index.folder, progress)
+    if request.context is not None and index.settings["context"] is None:
+        raise ValueError(f"{request.model} has no context: leave out --context")
     encoder = index.encoder()
     if encoder is not None:
         vectors = [encoder.encode(query) for query in queries]
@@ -55,12 +56,12 @@ def search(asked: Asked, queries: Sequence[str], top: int, progress: Progress) -
         from repro.interop.search.build import encode_queries
 
         progress("queries of this model are encoded with torch, which takes seconds to load")
-        vectors = list(encode_queries(asked, index, queries, progress))
+        vectors = list(encode_queries(request, index, queries, progress))
     return [index.search(vector, top) for vector in vectors]
 
 
 def find_run(source: str) -> Run | None:
-    """Return the run that a word names, without looking at all declared runs if its record is here."""
+    """Find a run by its id. If it has a record, the experiments are not loaded, which saves time."""
     if Path(source).is_dir() or not BEGINS_AN_ID.fullmatch(source):
         return None
     for folder in RECORDS:
@@ -71,7 +72,7 @@ def find_run(source: str) -> Run | None:
 
 
 def get_model_key(source: str, run: Run | None) -> str | None:
-    """Return what tells a model's weights from others; None for a run that is not trained here yet."""
+    """Return a digest or commit that identifies a model's weights. None for a run that is not trained yet."""
     if run is not None:
         folder = run_folder(get_training_id(run))
         path = folder / CHECKPOINT_FILE
@@ -88,12 +89,12 @@ def get_model_key(source: str, run: Run | None) -> str | None:
     return find_commit(source).get("commit", source)
 
 
-def _get_corpus_name(asked: Asked, run: Run | None) -> str:
-    if asked.corpus is not None:
-        return asked.corpus
+def _get_corpus_name(request: SearchRequest, run: Run | None) -> str:
+    if request.corpus is not None:
+        return request.corpus
     if run is None:
         raise ValueError(
-            f"which corpus should {short(asked.model)} search? --corpus takes the name of an imported corpus or a "
+            f"which corpus should {short(request.model)} search? --corpus takes the name of an imported corpus or a "
             "suite, a BEIR folder, or a jsonl file"
         )
     return run.suite

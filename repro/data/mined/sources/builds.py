@@ -1,4 +1,4 @@
-"""Rows from CMake's manual: the first sentence of a section → its rest, or the name of the section → its text."""
+"""Rows from CMake's manual: first sentence of a section → its rest, or name of the section → its text."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
+from repro.data.mined.sources import merge_small_domains
 from repro.data.mined.sources.docstrings import MIN_SUMMARY_WORDS, plain
-from repro.data.mined.sources.domains import merge_small_domains
 from repro.data.mined.wheels import iter_wheel_texts
 from repro.data.pairs import Row
 from repro.data.wording import MIN_DOCUMENT_WORDS, phrase
@@ -28,7 +28,7 @@ _TARGET = re.compile(r"(?::[\w:+-]+:)?`([^`<]*?) ?<[^`>]*>`_{0,2}")
 
 
 def mine_builds() -> Iterator[Row]:
-    """Return the sections of every page but the notes of releases; the domain is the kind of page."""
+    """Yield the sections of all pages except release notes. The domain is the kind of page."""
     yield from merge_small_domains(_rows())
 
 
@@ -45,7 +45,7 @@ def _rows() -> Iterator[Row]:
 
 
 def _sections(text: str) -> Iterator[tuple[str, str]]:
-    """Return the title and the text of each section of a page."""
+    """Yield title and text of each section of a page."""
     _, *parts = _HEADING.split(text)
     for title, _, body in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
         yield plain(title), body

@@ -1,4 +1,4 @@
-"""Rows from Google's discovery documents: the words of a method or schema property → its description."""
+"""Rows from Google's discovery documents: name of a method or schema property as words → its description."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MATURITY = {"alpha": 0, "beta": 1, None: 2}
 
 
 def mine_cloud() -> Iterator[Row]:
-    """Return methods, then schema properties, of the best version of each API (stable before beta, then newest)."""
+    """Yield methods, then schema properties, of the best version of each API: stable before beta, then the newest."""
     folder = get_package_folder("googleapiclient") / "discovery_cache" / "documents"
     best: dict[str, tuple[tuple[int, ...], Path]] = {}
     for path in sorted(folder.glob("*.json")):

@@ -1,4 +1,4 @@
-"""Rows from the help of Azure's command line: what a command does → how, title → example, option → text."""
+"""Rows from the help of Azure's command line: summary of a command → details, title → example, option → text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from repro.data.mined.sources.domains import merge_small_domains
+from repro.data.mined.sources import merge_small_domains
 from repro.data.mined.wheels import iter_wheel_texts
 from repro.data.pairs import Row
 from repro.data.wording import MIN_DOCUMENT_WORDS, one_line, phrase
@@ -22,7 +22,7 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def mine_commands() -> Iterator[Row]:
-    """Return commands, their examples and options; the domain is the first word of the command."""
+    """Yield commands, their examples and options. The domain is the first word of the command."""
     yield from merge_small_domains(_rows())
 
 
@@ -41,11 +41,11 @@ def _rows() -> Iterator[Row]:
 
 
 def _rows_of_help(text: str) -> Iterator[tuple[str, str, str]]:
-    """Return the rows of a module of `helps["command"] = YAML`."""
+    """Yield the rows of a module with assignments `helps["command"] = YAML`."""
     for node in _parse(text).body:
         match node:
-            case ast.Assign(targets=[ast.Subscript(slice=ast.Constant(value=str(command)))], value=ast.Constant(said)):
-                content = _read(str(said))
+            case ast.Assign(targets=[ast.Subscript(slice=ast.Constant(value=str(command)))], value=ast.Constant(value)):
+                content = _read(str(value))
                 summary, more = (_line(content.get(part)) for part in ("short-summary", "long-summary"))
                 yield from _of_summary(command, summary, more)
                 for number, example in enumerate(content.get("examples") or ()):
@@ -53,21 +53,21 @@ def _rows_of_help(text: str) -> Iterator[tuple[str, str, str]]:
                         yield f"{command}#{number}", _line(example.get("name")).rstrip("."), _line(example.get("text"))
 
 
-def _read(said: str) -> dict[str, Any]:
+def _read(value: str) -> dict[str, Any]:
     try:
-        content = yaml.load(said, Loader=_LOADER)
+        content = yaml.load(value, Loader=_LOADER)
     except yaml.YAMLError:
         return {}
     return content if isinstance(content, dict) else {}
 
 
 def _rows_of_command(text: str) -> Iterator[tuple[str, str, str]]:
-    """Return the rows of a module that declares one command as a class, with its options."""
+    """Yield the rows of a module that declares one command as a class with options."""
     tree = _parse(text)
     for owner in tree.body:
-        if isinstance(owner, ast.ClassDef) and (command := _parse_registered(owner)):
-            said, *examples = _EXAMPLE.split(ast.get_docstring(owner) or "")
-            summary, _, more = said.partition("\n\n")
+        if isinstance(owner, ast.ClassDef) and (command := _parse_command_name(owner)):
+            value, *examples = _EXAMPLE.split(ast.get_docstring(owner) or "")
+            summary, _, more = value.partition("\n\n")
             yield from _of_summary(command, summary, more)
             for number, example in enumerate(examples):
                 title, _, lines = example.partition("\n")
@@ -75,7 +75,7 @@ def _rows_of_command(text: str) -> Iterator[tuple[str, str, str]]:
             yield from _of_options(command, owner)
 
 
-def _parse_registered(owner: ast.ClassDef) -> str | None:
+def _parse_command_name(owner: ast.ClassDef) -> str | None:
     for node in owner.decorator_list:
         match node:
             case ast.Call(func=ast.Name(id="register_command"), args=[ast.Constant(value=str(command)), *_]):
@@ -93,15 +93,15 @@ def _of_options(command: str, owner: ast.ClassDef) -> Iterator[tuple[str, str, s
 
 
 def _of_summary(command: str, summary: str, more: str) -> Iterator[tuple[str, str, str]]:
-    """A summary asks for what follows it; one that stands alone is asked for by the words of its command."""
+    """Yield summary → details. If there are no details, yield the words of the command → summary."""
     if len(more.split()) < MIN_DOCUMENT_WORDS:
         yield command, phrase(command), f"{summary} {more}"
     else:
         yield command, summary.rstrip("."), more
 
 
-def _line(said: object) -> str:
-    return " ".join(map(str, said)) if isinstance(said, list) else str(said or "")
+def _line(value: object) -> str:
+    return " ".join(map(str, value)) if isinstance(value, list) else str(value or "")
 
 
 def _parse(text: str) -> ast.Module:

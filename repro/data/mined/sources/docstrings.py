@@ -1,4 +1,4 @@
-"""Rows from Python docstrings of installed packages, read with `ast`: summary line → rest, or name → summary."""
+"""Rows from Python docstrings of installed packages, parsed with `ast`: summary line → rest, or name → summary."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ SOURCE = "packages"
 MIN_SUMMARY_WORDS = 4
 MIN_ROWS_PER_DOMAIN = 64
 
-# Packages that one version pins to one text. PyTorch and transformers are not here: people bring their own builds of
-# them, whose text differs, and the corpus must be the same on every machine.
+# Packages whose version determines their text. PyTorch and transformers are excluded, because users install builds with
+# different text, and the corpus must be the same on every machine.
 PACKAGES = (
     "numpy",
     "scipy",
@@ -41,11 +41,11 @@ PACKAGES = (
     "rich",
 )
 
-# numpy.distutils is in the wheels of some Python versions only; the others are tests or copies of other packages.
+# numpy.distutils exists in wheels of some Python versions only. The others are tests or copies of other packages.
 _SKIPPED_FOLDERS = frozenset(
     {"tests", "test", "testing", "_vendor", "vendor", "externals", "external", "_lib", "distutils"}
 )
-# Written when a wheel is built, so they differ by platform.
+# These files are generated when a wheel is built, so they differ between platforms.
 _GENERATED_FILES = frozenset({"__config__.py", "version.py", "_version.py", "_version_meson.py", "_buildinfo.py"})
 
 _MARKUP = (
@@ -61,15 +61,15 @@ _Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def mine_packages() -> Iterator[Row]:
-    """Return the rows of every package, see `mine_package`."""
+    """Yield the rows of all packages. See `mine_package`."""
     for module in PACKAGES:
         yield from mine_package(module)
 
 
 def mine_package(module: str) -> Iterator[Row]:
-    """Return the documented modules, classes and functions of one package; the domain is its direct sub-package.
+    """Yield the documented modules, classes and functions of one package. The domain is the direct sub-package.
 
-    Sub-packages of fewer than `MIN_ROWS_PER_DOMAIN` rows share the domain of the package.
+    Sub-packages with fewer than `MIN_ROWS_PER_DOMAIN` rows share the domain of the package.
     """
     root = get_package_folder(module)
     rows = [
@@ -87,7 +87,7 @@ def _get_rows_of_path(module: str, path: Path, inside: Path) -> Iterator[Row]:
 
 
 def is_mined(inside: Path) -> bool:
-    """Return whether a file of a package, by its path in it, is the package's own text on every platform."""
+    """Return whether a file, given by its path inside a package, has the package's own text on every platform."""
     skipped = any(part in _SKIPPED_FOLDERS for part in inside.parts) or inside.name.startswith(("test_", "conftest"))
     return not skipped and inside.name not in _GENERATED_FILES
 
@@ -97,9 +97,10 @@ def _get_rows_of_file(path: Path, name: str, domain: str) -> Iterator[Row]:
     if '"""' not in text and "'''" not in text:
         return
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SyntaxWarning)  # Old escapes in others' docstrings are no news to our reader.
+        # invalid escapes in other packages' docstrings
+        warnings.simplefilter("ignore", SyntaxWarning)
         tree = ast.parse(text)
-    for owner, node in iter_documented(tree, name):
+    for owner, node in iter_documented_nodes(tree, name):
         docstring = ast.get_docstring(node)
         if docstring:
             docstring = _LAST_SECTIONS.split(docstring, maxsplit=1)[0]
@@ -107,18 +108,18 @@ def _get_rows_of_file(path: Path, name: str, domain: str) -> Iterator[Row]:
             yield Row(f"{SOURCE}/{owner}", query, document, domain, SOURCE)
 
 
-def iter_documented(node: _Documented, name: str) -> Iterator[tuple[str, _Documented]]:
-    """Give a module, class or function and those inside it, with their names; private ones too, dunders not."""
+def iter_documented_nodes(node: _Documented, name: str) -> Iterator[tuple[str, _Documented]]:
+    """Yield a module, class or function and those inside it, with their names. Dunder names are skipped."""
     yield name, node
     for inner in node.body:
         if isinstance(inner, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and not inner.name.startswith("__"):
-            yield from iter_documented(inner, f"{name}.{inner.name}")
+            yield from iter_documented_nodes(inner, f"{name}.{inner.name}")
 
 
 def _split(owner: str, docstring: str) -> tuple[str, str]:
-    """Return summary and rest, cut at the first blank line, else sentence; with no rest, the owner's name and summary.
+    """Split a docstring into summary and rest, at the first blank line or else after the first sentence.
 
-    A short summary gets the object's name in front.
+    Without a rest, return the owner's name and the summary. A short summary gets the name in front.
     """
     head, _, body = docstring.partition("\n\n")
     if not body:
@@ -131,7 +132,7 @@ def _split(owner: str, docstring: str) -> tuple[str, str]:
 
 
 def plain(text: str) -> str:
-    """Return a docstring's text without its markup, on one line."""
+    """Return the text of a docstring without markup, on one line."""
     for pattern, replacement in _MARKUP:
         text = pattern.sub(replacement, text)
     return one_line(text)

@@ -1,6 +1,6 @@
-"""Rows from the functions of installed packages, read with `ast`: first paragraph of the docstring → code without it.
+"""Rows from functions of installed packages, parsed with `ast`: first paragraph of the docstring → remaining code.
 
-The shape of CodeSearchNet (Husain et al. 2019), in one language: code is text, its white space collapsed.
+The format follows CodeSearchNet (Husain et al. 2019) for one language. White space of the code is collapsed.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
-from repro.data.mined.sources.docstrings import MIN_SUMMARY_WORDS, PACKAGES, is_mined, iter_documented, plain
+from repro.data.mined.sources.docstrings import MIN_SUMMARY_WORDS, PACKAGES, is_mined, iter_documented_nodes, plain
 from repro.data.pairs import Row
 from repro.data.wording import get_package_folder, one_line
 
 SOURCE = "functions"
 MIN_LINES = 3
-"""Of a function without its docstring; shorter ones hand on to another, as CodeSearchNet leaves them out."""
+"""Smallest function without its docstring. Shorter ones only call another, and CodeSearchNet drops them too."""
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def mine_functions() -> Iterator[Row]:
-    """Return the documented functions and methods of every package; the domain is the package."""
+    """Yield the documented functions and methods of all packages. The domain is the package."""
     for module in PACKAGES:
         root = get_package_folder(module)
         for path in sorted(root.rglob("*.py")):
@@ -38,7 +38,7 @@ def _get_rows_of_file(path: Path, name: str, domain: str) -> Iterator[Row]:
         warnings.simplefilter("ignore", SyntaxWarning)
         tree = ast.parse(text)
     lines = text.splitlines()
-    for owner, node in iter_documented(tree, name):
+    for owner, node in iter_documented_nodes(tree, name):
         docstring = ast.get_docstring(node)
         if docstring and isinstance(node, _Function):
             query = plain(docstring.partition("\n\n")[0]).rstrip(".")

@@ -1,4 +1,4 @@
-"""Rows from Home Assistant's English texts: the name of an action, option or problem → what is said about it."""
+"""Rows from Home Assistant's English texts: name of an action, option or problem → its description."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Any
 
-from repro.data.mined.sources.domains import merge_small_domains
+from repro.data.mined.sources import merge_small_domains
 from repro.data.mined.wheels import iter_wheel_texts
 from repro.data.pairs import Row
 from repro.data.wording import one_line, phrase
@@ -20,7 +20,7 @@ _MARKS = re.compile(r"[`*_#]+(?=\S)|(?<=\S)[`*_]+(?=\s|$)")
 
 
 def mine_homes() -> Iterator[Row]:
-    """Return the texts of every integration; the domain is the part of the program in which they are shown."""
+    """Yield the texts of all integrations. The domain is the part of the program that shows them."""
     yield from merge_small_domains(_rows())
 
 
@@ -34,7 +34,7 @@ def _rows() -> Iterator[Row]:
 
 
 def _walk(content: Any, subject: str, path: str = "") -> Iterator[tuple[str, str, str]]:
-    """Return place, query and document of each text below a part, the outer before the inner."""
+    """Yield path, query and document of each text below a part, outer ones first."""
     if not isinstance(content, dict):
         return
     name = str(content.get("name") or content.get("title") or "")
@@ -43,21 +43,21 @@ def _walk(content: Any, subject: str, path: str = "") -> Iterator[tuple[str, str
     if isinstance(content.get("message"), str):
         yield path, f"{subject} {phrase(path.rpartition('/')[2])}", content["message"]
     labels = content.get("data")
-    for option, said in _texts(content.get("data_description")):
+    for option, text in _texts(content.get("data_description")):
         label = labels.get(option) if isinstance(labels, dict) else None
-        yield f"{path}/{option}", f"{subject} {name} {label or phrase(option)}", said
+        yield f"{path}/{option}", f"{subject} {name} {label or phrase(option)}", text
     for kind in ("error", "abort"):
-        for reason, said in _texts(content.get(kind)):
-            yield f"{path}/{kind}/{reason}", f"{subject} {phrase(reason)}", said
+        for reason, text in _texts(content.get(kind)):
+            yield f"{path}/{kind}/{reason}", f"{subject} {phrase(reason)}", text
     for key, inner in content.items():
         yield from _walk(inner, subject, f"{path}/{key}" if path else key)
 
 
 def _texts(content: Any) -> Iterator[tuple[str, str]]:
     if isinstance(content, dict):
-        yield from ((key, said) for key, said in content.items() if isinstance(said, str))
+        yield from ((key, text) for key, text in content.items() if isinstance(text, str))
 
 
 def _plain(text: str) -> str:
-    """Return a text without images, links and marks of emphasis."""
+    """Remove images, links and emphasis from a text."""
     return one_line(_MARKS.sub("", _LINK.sub(r"\1", _IMAGE.sub("", text))))

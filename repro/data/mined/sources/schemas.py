@@ -1,7 +1,7 @@
-"""Rows from Python classes that describe a schema, read with `ast`: the words of a class and its field → what it means.
+"""Rows from Python classes that describe a schema, parsed with `ast`: names of class and field → description.
 
-Three wheels say it in three ways: kubernetes in `Field(description=…)`, fhir.resources in `Field(title=…,
-description=…)`, of which the first asks for the second, stripe in a text below each field.
+Three wheels store the description in three ways. kubernetes has `Field(description=…)`. fhir.resources has
+`Field(title=…, description=…)`, where the title is the query. stripe has a string after each field.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import PurePosixPath
 
-from repro.data.mined.sources.domains import merge_small_domains
+from repro.data.mined.sources import merge_small_domains
 from repro.data.mined.wheels import iter_wheel_texts
 from repro.data.pairs import Row
 from repro.data.wording import MIN_DOCUMENT_WORDS, phrase, strip_html
@@ -26,16 +26,16 @@ Pair = tuple[str, str, str]
 
 
 def mine_containers() -> Iterator[Row]:
-    """Return kubernetes' objects and their fields; the domain is the version of the object."""
+    """Yield the objects of kubernetes and their fields. The domain is the version of the object."""
     yield from merge_small_domains(
         _rows(CONTAINERS, "kubernetes", "kubernetes/client/models/*.py", _describe_field, _parse_version)
     )
 
 
 def mine_health() -> Iterator[Row]:
-    """Return the elements of FHIR's resources, of the newest release; the domain is the resource.
+    """Yield the elements of the resources of the newest FHIR release. The domain is the resource.
 
-    Older releases, which say much the same, lie in folders of capital letters.
+    Older releases have nearly the same text. They are in folders with capital letters, which are skipped.
     """
     yield from merge_small_domains(
         _rows(HEALTH, "fhir.resources", "fhir/resources/[a-z]*.py", _make_title, lambda name, _: name.stem)
@@ -43,8 +43,8 @@ def mine_health() -> Iterator[Row]:
 
 
 def mine_payments() -> Iterator[Row]:
-    """Return the fields of stripe's objects, and the parameters of its methods; the domain is the object."""
-    yield from merge_small_domains(_rows(PAYMENTS, "stripe", "stripe/*.py", _iter_documented, _get_object_name))
+    """Yield the fields of stripe's objects and the parameters of its methods. The domain is the object."""
+    yield from merge_small_domains(_rows(PAYMENTS, "stripe", "stripe/*.py", _iter_documented_fields, _get_object_name))
 
 
 def _rows(
@@ -62,7 +62,7 @@ def _rows(
 
 
 def _classes(node: ast.Module | ast.ClassDef, within: str = "") -> Iterator[tuple[str, ast.ClassDef]]:
-    """Return each class with its name within the others, from the outside in."""
+    """Yield each class with its qualified name, outer ones first."""
     for inner in node.body:
         if isinstance(inner, ast.ClassDef):
             name = f"{within}.{inner.name}" if within else inner.name
@@ -74,17 +74,17 @@ def _describe_field(owner: ast.ClassDef, name: str) -> Iterator[Pair]:
     subject = phrase(_VERSION.sub("", name))
     summary = (ast.get_docstring(owner) or "").partition("\n\n")[0]
     yield "", f"{subject} object", summary
-    for field, said in _fields(owner):
-        if "description" in said:
-            yield field, f"{subject} {phrase(field)}", said["description"]
+    for field, found in _fields(owner):
+        if "description" in found:
+            yield field, f"{subject} {phrase(field)}", found["description"]
 
 
 def _make_title(owner: ast.ClassDef, name: str) -> Iterator[Pair]:
     subject = phrase(name)
     summary = (ast.get_docstring(owner) or "").partition("\n\n")[2]
     yield "", f"{subject} resource", summary
-    for field, said in _fields(owner):
-        title, description = said.get("title", ""), said.get("description", "")
+    for field, found in _fields(owner):
+        title, description = found.get("title", ""), found.get("description", "")
         if field.endswith("__ext") or not title:
             continue
         if len(description.split()) < MIN_DOCUMENT_WORDS or _plain(description) == _plain(title):
@@ -93,17 +93,17 @@ def _make_title(owner: ast.ClassDef, name: str) -> Iterator[Pair]:
             yield field, title, description
 
 
-def _iter_documented(owner: ast.ClassDef, name: str) -> Iterator[Pair]:
+def _iter_documented_fields(owner: ast.ClassDef, name: str) -> Iterator[Pair]:
     subject = phrase(_PARAMETERS.sub("", name.rpartition(".")[2]))
     for field, text in zip(owner.body, owner.body[1:], strict=False):
         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(text, ast.Expr):
-            said = text.value
-            if isinstance(said, ast.Constant) and isinstance(said.value, str):
-                yield field.target.id, f"{subject} {phrase(field.target.id)}", said.value
+            found = text.value
+            if isinstance(found, ast.Constant) and isinstance(found.value, str):
+                yield field.target.id, f"{subject} {phrase(field.target.id)}", found.value
 
 
 def _fields(owner: ast.ClassDef) -> Iterator[tuple[str, dict[str, str]]]:
-    """Return the fields of a class that are declared by a call, each with the words of its text arguments."""
+    """Yield the fields of a class that are declared by a call, with the string arguments of the call by name."""
     for node in owner.body:
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and isinstance(node.value, ast.Call):
             texts = {word.arg: word.value.value for word in node.value.keywords if isinstance(word.value, ast.Constant)}
@@ -120,5 +120,5 @@ def _get_object_name(file: PurePosixPath, key: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return a text without markup: links as their words, no tags, no marks of code."""
+    """Remove markup from a text: links, tags and code marks."""
     return strip_html(_LINK.sub(r"\1", text).replace("`", ""))

@@ -1,4 +1,4 @@
-"""Rows from botocore's service descriptions: the words of an operation or member name → its documentation."""
+"""Rows from botocore's service descriptions: name of an operation or member as words → its documentation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CARRIER = re.compile(r"(Request|Message|Input|Response|Output|Result|Type)$")
 
 
 def mine_services() -> Iterator[Row]:
-    """Return, for each service's newest API version, its operations and then the members of its structures."""
+    """Yield the operations, then the members of structures, of the newest API version of each service."""
     for service in sorted(path for path in (get_package_folder("botocore") / "data").iterdir() if path.is_dir()):
         versions = sorted(service.glob("*/service-2.json.gz"))
         if versions:

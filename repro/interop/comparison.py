@@ -1,7 +1,7 @@
-"""What was scored on one suite, beside each other: a column each, and the first's difference to every other.
+"""Comparison of systems on one suite: a column per system, and the difference of the first to each other one.
 
-An interval is the middle 95 % of 2000 paired bootstrap resamples of the queries within each collection. It says what
-other queries of the same collections would give; trained weights, drawn contexts and collections stay as they are.
+An interval is the middle 95 % of 2000 paired bootstrap resamples of the queries within each collection. It covers the
+choice of queries. Trained weights, drawn contexts and collections are fixed.
 
 Shapes: Q queries of all collections.
 """
@@ -18,14 +18,15 @@ from repro.evaluate.comparison import mean_weights, paired_gaps
 from repro.evaluate.suites import Evaluation
 from repro.pipeline.texts_read import MUCH_UNKNOWN
 from repro.report.scores import POINTS, list_contexts, list_notes
-from repro.report.view import View, format_signed
+from repro.report.view import View, format_with_sign
 from repro.statistics.bootstrap import paired_bootstrap, percentile_interval
 from repro.statistics.units import stratified_mean
 from repro.text import format_number
 
 SHOWN = {"ndcg_at_10": "NDCG@10", "recall_at_100": "recall@100", "mrr_at_10": "MRR@10"}
 BM25 = "bm25"
-BY_FAR = 5.0  # points
+BY_FAR = 5.0
+"""Lead of BM25, in points, from which on advice is printed."""
 COVERS = (
     "95 %: paired bootstrap over the queries within each collection. It covers other queries of these collections, "
     "not another training seed, other collections or another draw of context documents."
@@ -34,17 +35,20 @@ COVERS = (
 
 @dataclass(frozen=True)
 class Column:
-    """One system under one context: its NDCG@10 of every query, (Q,), and to which collection the query belongs."""
+    """NDCG@10 of one system under one context per query, (Q,), and the index of each query's collection, (Q,).
+
+    `weights` are those of the collections in the mean, 1 on average. Empty if all collections count alike.
+    """
 
     label: str
     values_Q: np.ndarray
     strata_Q: np.ndarray
     datasets: tuple[str, ...]
-    weights: tuple[float, ...] = ()  # of each dataset in the mean, on average 1; (): all alike
+    weights: tuple[float, ...] = ()
 
     @classmethod
     def of(cls, evaluation: Evaluation, path: str, label: str) -> Column:
-        """Return the column of what was scored under a metric path."""
+        """Return the column of the scores under a metric path."""
         rows = evaluation.provenance["datasets"]
         strata_Q = np.repeat(np.arange(len(rows)), [row["num_queries"] for row in rows])
         names = tuple(row["name"] for row in rows)
@@ -52,22 +56,22 @@ class Column:
 
     @property
     def points(self) -> list[float]:
-        """Return its points in each collection."""
+        """Mean score per collection, in points."""
         return [POINTS * float(self.values_Q[self.strata_Q == place].mean()) for place in range(len(self.datasets))]
 
     @property
     def mean(self) -> float:
-        """Return its mean over collections, points."""
-        return POINTS * stratified_mean(self.weighted(), self.strata_Q)
+        """Mean score over collections, in points."""
+        return POINTS * stratified_mean(self.get_weighted_values(), self.strata_Q)
 
-    def weighted(self) -> np.ndarray:
-        """Return the values times the weights of their datasets, (Q,)."""
+    def get_weighted_values(self) -> np.ndarray:
+        """Return the values times the weights of their collections, (Q,)."""
         return self.values_Q * np.array(self.weights)[self.strata_Q] if self.weights else self.values_Q
 
 
 @dataclass(frozen=True)
 class Difference:
-    """How many points the first column is ahead, on the mean over collections, with its interval."""
+    """Lead of the first column in the mean over collections, in points, with its interval."""
 
     first: str
     other: str
@@ -78,12 +82,12 @@ class Difference:
     num_collections: int
 
 
-def differences(columns: Sequence[Column]) -> list[Difference]:
-    """Return the first column's difference to each other one, paired by query."""
+def compute_differences(columns: Sequence[Column]) -> list[Difference]:
+    """Compare the first column with each other one, paired by query."""
     found = []
     for other in columns[1:]:
         first = columns[0]
-        samples = POINTS * paired_bootstrap(first.weighted(), other.weighted(), first.strata_Q)
+        samples = POINTS * paired_bootstrap(first.get_weighted_values(), other.get_weighted_values(), first.strata_Q)
         ahead = sum(ours > theirs for ours, theirs in zip(first.points, other.points, strict=True))
         interval = percentile_interval(samples)
         found.append(
@@ -94,7 +98,7 @@ def differences(columns: Sequence[Column]) -> list[Difference]:
 
 @dataclass(frozen=True)
 class CollectionDifference:
-    """How many points one context is ahead of another in one collection, with its interval."""
+    """Lead of one context over another in one collection, in points, with its interval."""
 
     collection: str
     first: str
@@ -105,7 +109,7 @@ class CollectionDifference:
 
 
 def compute_collection_differences(columns: Sequence[Column]) -> list[CollectionDifference]:
-    """Return the first column's difference to each other one in every collection, paired by query."""
+    """Compare the first column with each other one in every collection, paired by query."""
     found = []
     for other in columns[1:]:
         first = columns[0]
@@ -120,7 +124,7 @@ def compute_collection_differences(columns: Sequence[Column]) -> list[Collection
 
 
 def make_collection_view(found: Sequence[CollectionDifference]) -> View:
-    """Return the differences by collection, a line each and two columns for each pair of contexts."""
+    """Return a table of differences: a row per collection, and two columns per pair of contexts."""
     pairs = list(dict.fromkeys((one.first, one.other) for one in found))
     cells = {(one.collection, one.first, one.other): _with_interval(one) for one in found}
     names = dict.fromkeys(one.collection for one in found)
@@ -130,11 +134,11 @@ def make_collection_view(found: Sequence[CollectionDifference]) -> View:
 
 
 def _with_interval(one: CollectionDifference | Difference) -> tuple[str, str]:
-    return format_signed(one.points), f"{format_signed(one.low)} to {format_signed(one.high)}"
+    return format_with_sign(one.points), f"{format_with_sign(one.low)} to {format_with_sign(one.high)}"
 
 
-def make_beside_view(title: str, columns: Sequence[Column], notes: Sequence[str] = ()) -> View:
-    """Return NDCG@10 in points, a line for each collection and a column for each system."""
+def make_scores_view(title: str, columns: Sequence[Column], notes: Sequence[str] = ()) -> View:
+    """Return a table of NDCG@10 in points: a row per collection, and a column per system."""
     cells = [[format_number(value) for value in (*column.points, column.mean)] for column in columns]
     rows = tuple(zip((*columns[0].datasets, "mean"), *cells, strict=True))
     header = ("collection", *(column.label for column in columns))
@@ -142,7 +146,7 @@ def make_beside_view(title: str, columns: Sequence[Column], notes: Sequence[str]
 
 
 def make_differences_view(found: Sequence[Difference]) -> View:
-    """Return the differences, a line each."""
+    """Return a table of differences, one per row."""
     rows = tuple(
         (
             f"{one.first} − {one.other}",
@@ -158,71 +162,75 @@ def make_measures_view(
     title: str,
     suite: str,
     metrics: Mapping[str, float],
-    told: Mapping[str, Any],
+    metadata: Mapping[str, Any],
     cut: Mapping[str, float | None],
     unknown: Mapping[str, float | None] | None = None,
 ) -> View:
-    """Return every measure of one system, a line for each collection and context, points."""
+    """Return a table of all measures of one system, in points: a row per collection and context.
+
+    `metadata` is the provenance of the suite's scores. `cut` and `unknown` are shares by collection.
+    """
     lines = []
-    has_context = bool(told.get("contexts"))
+    has_context = bool(metadata.get("contexts"))
     kinds = list_contexts(metrics, suite)
     for name, context in kinds:
-        for dataset in [*(row["name"] for row in told["datasets"]), "mean"]:
+        for dataset in [*(row["name"] for row in metadata["datasets"]), "mean"]:
             cells = (metrics[f"{name}/{dataset}/{measure}"] for measure in SHOWN)
             lines.append((dataset, context, *(format_number(POINTS * value) for value in cells)))
     header = ("collection", "context", *SHOWN.values())
-    if not has_context and len(kinds) == 1:  # nothing of a context can be said
+    if not has_context and len(kinds) == 1:
+        # the column of contexts would be the same in every row
         header, lines = (header[0], *header[2:]), [(row[0], *row[2:]) for row in lines]
     elif not has_context:
         header = ("collection", "vectors", *SHOWN.values())
         lines = [(row[0], "full" if row[1] == "own" else row[1], *row[2:]) for row in lines]
-    return View(title, header, tuple(lines), tuple(notes_below(told, cut, unknown)))
+    return View(title, header, tuple(lines), tuple(list_comparison_notes(metadata, cut, unknown)))
 
 
-def notes_below(
-    told: Mapping[str, Any],
+def list_comparison_notes(
+    metadata: Mapping[str, Any],
     cut: Mapping[str, float | None] | None = None,
     unknown: Mapping[str, float | None] | None = None,
 ) -> list[str]:
-    """Return what is odd about collections, how contexts were drawn, and how much of the texts is cut or unknown."""
-    notes = list_notes(told)
-    drawn = {(row["num_documents"], row["seed"]) for row in told.get("contexts", []) if "num_documents" in row}
+    """Return notes on peculiarities of collections, on the drawing of contexts, and on cut or unknown text."""
+    notes = list_notes(metadata)
+    drawn = {(row["num_documents"], row["seed"]) for row in metadata.get("contexts", []) if "num_documents" in row}
     if drawn:
         counts = "–".join(map(str, sorted({min(drawn)[0], max(drawn)[0]})))
         notes.append(f"context: {counts} documents, drawn with seed {min(drawn)[1]}; digests are in scores.json")
-    if known := _known(cut):
+    if known := _drop_unknown(cut):
         most = max(known, key=known.__getitem__)
         share = float(np.mean(list(known.values())))
         notes.append(f"longer than the model reads: {share:.0%} of the documents (most in {most}: {known[most]:.0%})")
-    if known := _known(unknown):
+    if known := _drop_unknown(unknown):
         most = max(known, key=known.__getitem__)
         share = float(np.mean(list(known.values())))
         notes.append(f"unknown tokens: {share:.1%} (most in {most}: {known[most]:.1%})")
     return notes
 
 
-def _known(shares: Mapping[str, float | None] | None) -> dict[str, float]:
+def _drop_unknown(shares: Mapping[str, float | None] | None) -> dict[str, float]:
     return {name: share for name, share in (shares or {}).items() if share is not None}
 
 
-def unknown_warnings(unknown: Mapping[str, float | None]) -> list[str]:
-    """Return a line on the collections of which a model does not know many tokens; none if there are none."""
-    many = {name: share for name, share in _known(unknown).items() if share > MUCH_UNKNOWN}
+def list_unknown_token_warnings(unknown: Mapping[str, float | None]) -> list[str]:
+    """Return a warning that lists the collections with many unknown tokens, or an empty list."""
+    many = {name: share for name, share in _drop_unknown(unknown).items() if share > MUCH_UNKNOWN}
     if not many:
         return []
     named = ", ".join(f"{name} {share:.0%}" for name, share in many.items())
     return [f"look at this: unknown tokens: {named}: the model's vocabulary lacks words of these texts"]
 
 
-def advice(found: Sequence[Difference], cut: Mapping[str, float | None], max_tokens: int | None) -> list[str]:
-    """Return what to do where BM25 is ahead by far, and beyond its interval; nothing where it is not."""
-    behind = [one for one in found if one.other == BM25 and one.points <= -BY_FAR and one.high < 0]
-    if not behind:
+def list_suggestions(found: Sequence[Difference], cut: Mapping[str, float | None], max_tokens: int | None) -> list[str]:
+    """Return suggestions if BM25 leads by at least `BY_FAR` points and the interval excludes zero, else nothing."""
+    losses = [one for one in found if one.other == BM25 and one.points <= -BY_FAR and one.high < 0]
+    if not losses:
         return []
     shares = [share for share in cut.values() if share is not None]
     long = f" ({np.mean(shares):.0%} of the documents are cut at {max_tokens} tokens)" if shares else ""
     return [
-        f"BM25 is {-behind[0].points:.1f} points ahead: search text like this with BM25 until the model has learned "
+        f"BM25 is {-losses[0].points:.1f} points ahead: search text like this with BM25 until the model has learned "
         "more. What helps:",
         f"  longer texts: a larger max_tokens{long}",
         "  a pretrained start: `repro data plan NAME` for a corpus of your own, `--scale mini` elsewhere",

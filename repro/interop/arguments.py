@@ -1,0 +1,226 @@
+"""Checks of command-line arguments: models, suites, folders, formats, contexts and devices. Imports no torch."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from repro.data.beir import find_beir_folders
+from repro.spec import TRAINED, base
+from repro.spec.validation import widths_in
+from repro.storage.paths import check_home
+from repro.text import short
+
+if TYPE_CHECKING:
+    from repro.evaluate.suites import Encoder
+
+FORMATS = ("sentence-transformers", "transformers", "official")
+HUB_ID = re.compile(r"[\w][\w.-]*/[\w][\w.-]*")
+BM25 = "bm25"
+CONTEXTUAL = "contextual"
+MANY = 10**6
+
+
+def is_hub_id(source: str) -> bool:
+    """Return whether a name has the form of a hub id, OWNER/NAME, and is no local folder."""
+    return not Path(source).is_dir() and HUB_ID.fullmatch(source) is not None
+
+
+def check_model(source: str) -> None:
+    """Raise ValueError if a name is neither a local folder nor a run's id nor a hub id."""
+    from repro.interop.named_runs import find_named_run
+
+    if not (Path(source).is_dir() or find_named_run(source) is not None or is_hub_id(source)):
+        raise ValueError(
+            f"no model {short(repr(source))}: no such folder, and neither a run's id (12 characters of 0-9 and a-f, or "
+            "a unique beginning) nor a hub id (OWNER/NAME): name one of these, or bm25 to evaluate it"
+        )
+
+
+def check_suite(source: str) -> None:
+    """Raise ValueError if a path does not exist, a folder has no collection, or a suite is unknown."""
+    folder = Path(source)
+    if "/" in source and not folder.is_dir():
+        raise ValueError(f"--suite {short(source)}: no such folder; give a BEIR folder or the name of a suite")
+    if not folder.is_dir():
+        from repro.pipeline.corpora import make_searched_stage
+
+        make_searched_stage(base("smoke", suite=source))
+    elif not (folder / "suite.json").is_file() and not find_beir_folders(folder):
+        raise ValueError(f"{folder} holds no suite.json, is no BEIR folder (corpus.jsonl), and holds none")
+
+
+EXPORT_CONTEXTS = ("own", "wrong", "null")
+"""Contexts that do not need the model's training text."""
+
+
+def check_evaluation(suite: str, models: Sequence[str], contexts: Sequence[str]) -> None:
+    """Raise ValueError if a context, the suite or a model of an evaluation is unknown."""
+    if unknown := sorted(set(contexts) - set(EXPORT_CONTEXTS)):
+        raise ValueError(f"unknown context {unknown}; choose one of {list(EXPORT_CONTEXTS)}")
+    check_suite(suite)
+    for model in models:
+        if model != BM25:
+            check_model(model)
+
+
+def check_export(source: str, folder: Path, to: str, width: int | None = None) -> None:
+    """Check the arguments of an export before a model is opened or trained.
+
+    Raises:
+        ValueError: if the format is unknown, if the folder is not empty or is the current folder, or if the model of
+            a run cannot have this width or format.
+    """
+    if to not in FORMATS:
+        raise ValueError(f"unknown format {to!r}; choose one of {list(FORMATS)}")
+    if folder.resolve() == Path.cwd():
+        raise ValueError(f"{folder} is the current folder: name a new one, such as {Path(folder, 'exported')}")
+    folder = folder.resolve() if folder.is_symlink() else folder
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ValueError(f"{folder} is not empty: choose a new folder, nothing is overwritten")
+    check_writable(folder)
+    from repro.interop.named_runs import find_named_run
+
+    run = find_named_run(source)
+    if run is not None and run.architecture in TRAINED:
+        # the checkpoint of the run is read from there, or will be written there
+        check_home()
+        check_width(run.architecture, run.hidden_size, to, width)
+        check_format(run.architecture, to)
+
+
+def check_upload(push_to: str | None, *, private: bool) -> None:
+    """Raise ValueError for a malformed hub id, and for --private without an upload."""
+    if push_to is None:
+        if private:
+            raise ValueError("--private needs an upload: add --push-to OWNER/NAME, or leave it out")
+        return
+    from huggingface_hub.errors import HFValidationError
+    from huggingface_hub.utils import validate_repo_id
+
+    try:
+        validate_repo_id(push_to)
+        is_one = push_to.count("/") == 1
+    except HFValidationError:
+        is_one = False
+    if not is_one:
+        raise ValueError(
+            f"--push-to {short(push_to)}: no hub id; expected OWNER/NAME with letters, digits, '-', '_' and '.', at "
+            "most 96 characters, without '--' and '..'"
+        )
+
+
+def check_writable(folder: Path) -> None:
+    """Raise ValueError if a folder cannot be created because its parent is read-only.
+
+    An existing folder is replaced as a whole, so its parent must be writable too.
+    """
+    around = next(path for path in folder.resolve().parents if path.exists())
+    if not os.access(around, os.W_OK | os.X_OK):
+        raise ValueError(f"{folder} cannot be created: {around} is not writable; name a folder elsewhere")
+
+
+def check_format(architecture: str, to: str) -> None:
+    """Raise ValueError if a format cannot hold models of an architecture."""
+    if to == "official" and architecture != CONTEXTUAL:
+        raise ValueError(
+            f"the authors' format holds contextual models only; this is a {architecture}: export it with --to "
+            "transformers or --to sentence-transformers"
+        )
+
+
+def check_width(architecture: str, hidden_size: int, to: str, width: int | None) -> None:
+    """Raise ValueError if vectors do not have this width, or if this format or architecture cannot be cut to it."""
+    if width is None:
+        return
+    widths_in(str(width), hidden_size, "--width")
+    if to != "sentence-transformers" or architecture == CONTEXTUAL:
+        raise ValueError(
+            f"--width={width} with --to {to} and a {architecture} model: only a biencoder's folder for "
+            f"sentence-transformers can be cut; of other vectors take the first {width} dimensions and normalise them"
+        )
+
+
+def check_context_draw(context_seed: int, num_contexts: int | None) -> None:
+    """Raise ValueError if the seed or the number of context documents is out of range."""
+    if not 0 <= context_seed < 2**32:
+        raise ValueError(f"--context-seed {context_seed}: must be at least 0 and at most {2**32 - 1}")
+    if num_contexts is not None and not 1 <= num_contexts <= MANY:
+        raise ValueError(
+            f"--num-contexts {num_contexts}: must be at least 1 and at most {MANY}; --context null gives none"
+        )
+
+
+def check_num_contexts(num_contexts: int | None, called: str, most: int) -> None:
+    """Raise ValueError for more context documents than a model takes. None is always valid."""
+    if num_contexts is not None and not 1 <= num_contexts <= most:
+        raise ValueError(f"--num-contexts {num_contexts}: {called} takes 1 to {most}")
+
+
+def check_without_context(
+    called: str, contexts: Sequence[str], num_contexts: int | None, other: str | None = None
+) -> None:
+    """Raise ValueError if context options are given for a model, or two models, without contexts."""
+    if tuple(contexts) != ("own",) or num_contexts:
+        one, two = f"{called} has no context: evaluate it", f"{called} and {other} have no context: compare them"
+        raise ValueError(f"{one if other is None else two} without --context and --num-contexts")
+
+
+def check_contexts_of_run(source: str, contexts: Sequence[str], num_contexts: int | None) -> None:
+    """Raise ValueError if a run's model does not support these contexts. Models other than runs are not checked."""
+    from repro.interop.named_runs import find_named_run
+
+    run = find_named_run(source)
+    if run is not None and run.architecture == CONTEXTUAL:
+        check_num_contexts(num_contexts, source, run.num_contexts)
+    elif run is not None:
+        check_without_context(source, contexts, num_contexts)
+
+
+def check_revision(revision: str | None, *models: str | None) -> None:
+    """Raise ValueError if a revision is given, but no model is a hub id."""
+    if revision is not None and not any(is_hub_id(model) for model in models if model is not None):
+        named = " and ".join(model for model in models if model is not None)
+        raise ValueError(
+            f"--revision {short(revision)}: only hub ids have revisions, and {named} is none; leave it out"
+        )
+
+
+def check_folder(folder: Path | None) -> None:
+    """Raise ValueError if a folder cannot be created because a file is in its place."""
+    for path in () if folder is None else (folder, *folder.parents):
+        if path.exists():
+            if not path.is_dir():
+                raise ValueError(f"{path} is no folder: nothing was scored; choose another with --out")
+            return
+
+
+def check_device(device: str | None) -> None:
+    """Raise ValueError if this machine does not have a device, or if it is "meta", which computes nothing."""
+    if not device:
+        return
+    import torch
+
+    here = ["cpu", *(f"cuda:{number}" for number in range(torch.cuda.device_count()))]
+    try:
+        meant = torch.device(device)
+        if meant.type not in ("cpu", "meta"):
+            torch.empty(1, device=meant)
+        is_here = meant.type != "meta" and (meant.type != "cpu" or not meant.index)
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(f"device {short(device)!r} is not on this machine; choose one of {here}") from error
+    if not is_here:
+        raise ValueError(f"device {short(device)!r} is not on this machine; choose one of {here}")
+
+
+def to_device(model: Encoder, device: str | None) -> None:
+    """Move a model to a device, by default to a GPU if there is one. ValueError if the device does not exist."""
+    import torch
+
+    wanted = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    check_device(wanted)
+    if hasattr(model, "to"):
+        model.to(wanted)
