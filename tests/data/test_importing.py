@@ -519,7 +519,8 @@ def test_which_columns_were_taken_is_kept_and_what_else_was_there(tmp_path: Path
     write(tmp_path / "in" / "3.parquet", [{"anchor": "e", "pos": "f", "negative_1": "g", "negative_2": "h"}])
     found = imported(tmp_path, tmp_path / "in")
     assert found.columns == (
-        "1.jsonl, line 1: query <- question, document <- answer (also there: passage, text), domain <- source",
+        "1.jsonl, line 1: query <- question, document <- answer (also there: passage, text), domain <- source"
+        "; not read: title",
         "1.jsonl, line 2: query <- query, document <- document",
         "3.parquet: query <- anchor, document <- pos, negatives <- negative_1, negative_2",
     )
@@ -531,7 +532,7 @@ def test_which_columns_were_taken_is_kept_and_what_else_was_there(tmp_path: Path
         tmp_path / "in" / "2.csv", tmp_path / "named", name="mine", columns=Columns({"query": "text"})
     )
     assert named.columns == (
-        "2.csv, line 1: query <- text, document <- answer (also there: passage), domain <- source",
+        "2.csv, line 1: query <- text, document <- answer (also there: passage), domain <- source; not read: question, title",
     )
 
 
