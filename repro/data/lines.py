@@ -16,7 +16,7 @@ Skip = Callable[[int, str], None]
 
 
 def convert_hint(path: Path) -> str:
-    """Return the command that makes UTF-8 of a file: of UTF-16 where it begins so, else of what it most often is."""
+    """Return the command that converts a file to UTF-8: from UTF-16 if the file begins like it, else from Latin-1."""
     with path.open("rb") as file:
         is_utf16 = file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
     called, code = ("it is UTF-16", "UTF-16") if is_utf16 else ("if it is Latin-1", "LATIN1")

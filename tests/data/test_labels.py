@@ -192,3 +192,11 @@ def test_unknown_scripts_are_refused_or_allowed(tmp_path: Path) -> None:
     assert found.exit_code == 0
     texts = json.loads(found.stdout)["texts"]
     assert texts["unknown_share"] == 1.0 and texts["num_cut"] > 0
+
+
+@pytest.mark.parametrize("ending", [".jsonl", ".csv", ".parquet"])
+def test_words_for_missing_values_stay_texts(tmp_path: Path, ending: str) -> None:
+    """Other readers turn "null" or "NA" in a csv into a missing value. Here a text is what the cell holds."""
+    words = ["null", "NA", "None", "nan", "N/A"]
+    source = write(tmp_path / f"rows{ending}", [{"query": f"{word}?", "document": word} for word in words])
+    assert [found.document for found in read_foreign(source)] == words
