@@ -1,15 +1,14 @@
-"""Generate any number of pairs from mined words by Zipf's law, to test sizes without real text.
+"""Generate any number of text pairs from mined words by Zipf's law, to measure sizes without real text.
 
     python -m benchmarks.generated_pairs --num-pairs 1000000 pairs.parquet
 
-Words come from Google's discovery documents in the wheel, drawn in proportion to 1/rank. A third of the words of a pair
-come from its topic, so that clusters exist. Query and document together average 40 words. Domain sizes are proportional
-to 1/sqrt(rank). The file depends only on the number of pairs and the seed.
+Words come from the discovery documents of Google's API client and are drawn in proportion to 1/rank. A third of the
+words of a pair come from its topic, so that clusters exist. A query and its document have 40 words on average. Domain
+sizes are proportional to 1/sqrt(rank). The file depends only on the number of pairs and the seed.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
@@ -24,15 +23,16 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
+from benchmarks.harness import make_parser
 from repro.data.mined.sources.cloud import mine_cloud
 from repro.storage.files import whole_file
 
 NUM_WORDS = 30_000
 NUM_DOMAINS = 64
-TOPICS_A_DOMAIN, WORDS_A_TOPIC = 50, 100
+TOPICS_PER_DOMAIN, WORDS_PER_TOPIC = 50, 100
 TOPIC_SHARE = 1 / 3
 QUERY_WORDS, DOCUMENT_WORDS = (4, 12), (16, 48)  # uniform, both ends included
-PAIRS_A_BLOCK = 65_536
+PAIRS_PER_BLOCK = 65_536
 
 
 def list_mined_words() -> pa.Array:
@@ -47,21 +47,22 @@ def list_mined_words() -> pa.Array:
 def generate_blocks(num_pairs: int, seed: int = 0) -> Iterator[pa.Table]:
     """Yield tables of `query`, `document` and `domain`, one block at a time."""
     words = list_mined_words()
-    heights = np.cumsum(1 / np.arange(1, len(words) + 1))
-    topics = np.random.default_rng(seed).integers(0, len(words), (NUM_DOMAINS * TOPICS_A_DOMAIN, WORDS_A_TOPIC))
+    cumulative = np.cumsum(1 / np.arange(1, len(words) + 1))
+    topics = np.random.default_rng(seed).integers(0, len(words), (NUM_DOMAINS * TOPICS_PER_DOMAIN, WORDS_PER_TOPIC))
     shares = 1 / np.sqrt(np.arange(1, NUM_DOMAINS + 1))
-    for start in range(0, num_pairs, PAIRS_A_BLOCK):
-        size = min(PAIRS_A_BLOCK, num_pairs - start)
+    for start in range(0, num_pairs, PAIRS_PER_BLOCK):
+        size = min(PAIRS_PER_BLOCK, num_pairs - start)
+        # Each block has its own random stream, so that a block does not depend on those before it.
         rng = np.random.default_rng([seed, start])
         domains = rng.choice(NUM_DOMAINS, size, p=shares / shares.sum())
-        topic_of = domains * TOPICS_A_DOMAIN + rng.integers(0, TOPICS_A_DOMAIN, size)
+        topics_of_pairs = domains * TOPICS_PER_DOMAIN + rng.integers(0, TOPICS_PER_DOMAIN, size)
         sides = []
         for least, most in (QUERY_WORDS, DOCUMENT_WORDS):
             lengths = rng.integers(least, most + 1, size)
-            chosen = np.searchsorted(heights, rng.random(lengths.sum()) * heights[-1])
-            of_topic = rng.random(len(chosen)) < TOPIC_SHARE
-            own = topics[np.repeat(topic_of, lengths)[of_topic], rng.integers(0, WORDS_A_TOPIC, of_topic.sum())]
-            chosen[of_topic] = own
+            chosen = np.searchsorted(cumulative, rng.random(lengths.sum()) * cumulative[-1])
+            is_topical = rng.random(len(chosen)) < TOPIC_SHARE
+            places = rng.integers(0, WORDS_PER_TOPIC, is_topical.sum())
+            chosen[is_topical] = topics[np.repeat(topics_of_pairs, lengths)[is_topical], places]
             sides.append(_join_words(words, chosen, lengths))
         names = pa.array([f"domain-{number:02d}" for number in range(NUM_DOMAINS)]).take(pa.array(domains))
         yield pa.table({"query": sides[0], "document": sides[1], "domain": names})
@@ -73,7 +74,7 @@ def _join_words(words: pa.Array, chosen: np.ndarray, lengths: np.ndarray) -> pa.
 
 
 def write_generated(path: Path, num_pairs: int, seed: int = 0) -> None:
-    """Write pairs to a parquet, jsonl or csv file, by its ending. The file gets its name once it is complete."""
+    """Write pairs as parquet, jsonl or csv, depending on the path's suffix. A partial file never has the final name."""
     blocks = generate_blocks(num_pairs, seed)
     with whole_file(path) as part:
         if path.suffix == ".jsonl":
@@ -88,20 +89,18 @@ def write_generated(path: Path, num_pairs: int, seed: int = 0) -> None:
                 writer.write_table(block)
 
 
-def write_generated_apart(path: Path, num_pairs: int) -> None:
-    """Write pairs in a separate process. Otherwise its memory would count for every later measurement."""
-    words = [sys.executable, "-m", "benchmarks.generated_pairs", str(path), "--num-pairs", str(num_pairs)]
-    subprocess.run(words, check=True)
+def write_in_child(path: Path, num_pairs: int) -> None:
+    """Write pairs in a separate process. Otherwise its memory would count in every later measurement."""
+    command = [sys.executable, "-m", "benchmarks.generated_pairs", str(path), "--num-pairs", str(num_pairs)]
+    subprocess.run(command, check=True)
 
 
 def main() -> None:
     """Write a file of pairs."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__, has_record=False, num_pairs=100_000, seed=0)
     parser.add_argument("path", type=Path, help="ends in .parquet, .jsonl or .csv")
-    parser.add_argument("--num-pairs", type=int, default=100_000)
-    parser.add_argument("--seed", type=int, default=0)
-    asked = parser.parse_args()
-    write_generated(asked.path, asked.num_pairs, asked.seed)
+    options = parser.parse_args()
+    write_generated(options.path, options.num_pairs, options.seed)
 
 
 if __name__ == "__main__":

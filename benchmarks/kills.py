@@ -1,20 +1,21 @@
-"""Kill a sweep repeatedly, at random and chosen moments, and compare its records with those of an undisturbed sweep.
+"""Kill the processes of a sweep many times, and compare its records with those of an undisturbed sweep.
 
-    python benchmarks/kills.py --num-runs 30 --num-kills 100
-    eval "$(slurm/dev-cluster.sh up)"; python benchmarks/kills.py --on slurm
+    python -m benchmarks.kills --num-runs 30 --num-kills 100
+    eval "$(slurm/dev-cluster.sh up)"; python -m benchmarks.kills --on slurm
 
-Training runs at smoke go through the local queue, undisturbed in one folder and killed (SIGKILL) in another. The queue
-restarts until every run has its record. A process is killed at a random moment or during a write: just before or just
-after renaming a checkpoint, the arrays or the record. The queue itself is also killed at random moments. If all runs
-end before the kills are used up, further sweeps follow. Every run must have its record, and every metric (except speed)
-and array must be bit-identical. Otherwise the exit code is 1. Processes are forked from this one, which has loaded
-torch, because a hundred starts of Python would take most of the time. With `--on slurm` the killed sweeps are jobs of a
-private Slurm (see `kills_on_slurm.py`), and the undisturbed one stays in the local queue.
+Runs at smoke go through the local queue, undisturbed in one folder and killed by SIGKILL in another. The queue is
+restarted until every run has its record. A process is killed at a random moment or during a write: just before or just
+after a checkpoint, an array file or a record gets its name. The queue itself is killed at random moments. Further
+sweeps follow until all kills are used. Every run must have its record, and every array and metric except speed must be
+identical bit for bit. Otherwise the exit code is 1.
+
+Processes are forks of this one, which has loaded torch, because a hundred starts of Python would take most of the time.
+With `--on slurm` the killed sweeps are jobs on a private Slurm (see `kills_on_slurm.py`). The undisturbed sweep stays in
+the local queue.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import signal
@@ -32,9 +33,10 @@ from typing import IO, Any
 
 import numpy as np
 import torch
-from fates import RANDOM, Fates, await_moment, write_checkpoints_often
-from kills_on_slurm import check_cluster, sweep_on_slurm
 
+from benchmarks.harness import make_parser
+from benchmarks.kill_schedule import RANDOM, KillSchedule, kill_self_during, write_checkpoints_often
+from benchmarks.kills_on_slurm import check_cluster, sweep_on_slurm
 from repro.records.store import Record, read_records
 from repro.spec import Run, base, grid
 from repro.storage.paths import get_local_records, home
@@ -49,53 +51,53 @@ QUEUE, SPEED = "queue", "train/pairs_per_second"
 
 
 def main() -> int:
-    """Run the sweeps and print the kills by place and all differences."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--num-runs", type=int, default=30)
-    parser.add_argument("--num-kills", type=int, default=100)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--on", choices=("local", "slurm"), default="local")
-    asked = parser.parse_args()
-    sweep = {"local": sweep_here, "slurm": sweep_on_slurm}[asked.on]
-    if asked.on == "slurm":
+    """Run the sweeps, and print the number of kills by moment and all differences."""
+    parser = make_parser(__doc__, has_record=False, num_runs=30, num_kills=100, seed=0)
+    parser.add_argument("--on", choices=("local", "slurm"), default="local", help="where the killed sweeps run")
+    options = parser.parse_args()
+    sweep = {"local": sweep_locally, "slurm": sweep_on_slurm}[options.on]
+    if options.on == "slurm":
         check_cluster()
-    prepare()
-    runs = runs_of(asked.num_runs)
+    replace_processes_by_forks()
+    runs = make_runs(options.num_runs)
     with tempfile.TemporaryDirectory() as folder:
         os.environ["REPRO_HOME"] = f"{folder}/undisturbed"
-        queue_in_child(runs, Fates(Path(folder, "none"), 0, asked.seed))
+        run_queue_in_child(runs, KillSchedule(Path(folder, "none"), 0, options.seed))
         expected = {record.id: record for record in read_records(get_local_records())}
         print(f"{len(expected)} of {len(runs)} runs ended undisturbed", flush=True)
-        fates, problems, number = Fates(Path(folder, "fates"), asked.num_kills, asked.seed), [], 0
-        while not number or fates.num_left:
+        schedule, problems, number = KillSchedule(Path(folder, "kills"), options.num_kills, options.seed), [], 0
+        while not number or schedule.num_left:
             number += 1
             os.environ["REPRO_HOME"] = f"{folder}/killed-{number}"
             home().mkdir()
-            problems += [*sweep(runs, fates), *find_lost_or_changed(runs, expected)]
-            print(f"sweep {number}: {len(fates.hits())} kills, {len(problems)} problems", flush=True)
-        for moment, count in sorted(Counter(hit.partition(",")[0] for hit in fates.hits()).items()):
+            problems += [*sweep(runs, schedule), *find_lost_or_changed(runs, expected)]
+            print(f"sweep {number}: {len(schedule.list_kills())} kills, {len(problems)} problems", flush=True)
+        for moment, count in sorted(Counter(kill.partition(",")[0] for kill in schedule.list_kills()).items()):
             print(f"{count:4d} {moment}")
-    print("\n".join(problems) or f"{number * len(runs)} records, every metric and array as undisturbed", flush=True)
+    print(
+        "\n".join(problems) or f"{number * len(runs)} records, all metrics and arrays as in the undisturbed sweep",
+        flush=True,
+    )
     return 1 if problems or len(expected) < len(runs) else 0
 
 
-def prepare() -> None:
-    """Make training runs write a checkpoint every few steps, and the queue fork its children."""
+def replace_processes_by_forks() -> None:
+    """Make the queue fork its children, and training runs write a checkpoint every few steps."""
     torch.set_num_threads(1)
     write_checkpoints_often()
     names = {name: getattr(subprocess, name) for name in ("STDOUT", "TimeoutExpired", "run")}
     local.subprocess = SimpleNamespace(Popen=Forked, **names)  # type: ignore[attr-defined]
 
 
-def runs_of(count: int) -> tuple[Run, ...]:
-    """Return this number of training runs of both kinds of model."""
+def make_runs(count: int) -> tuple[Run, ...]:
+    """Return this number of runs, alternating between both architectures."""
     seeds = tuple(range(-(-count // 2)))
     return grid(base("smoke", num_steps=NUM_STEPS), seed=seeds, architecture=("biencoder", "contextual"))[:count]
 
 
-def sweep_here(runs: tuple[Run, ...], fates: Fates) -> list[str]:
-    """Launch until no kill interrupts the queue. Failures are reported by the queue itself."""
-    while not queue_in_child(runs, fates):
+def sweep_locally(runs: tuple[Run, ...], schedule: KillSchedule) -> list[str]:
+    """Restart the queue until no kill interrupts it. Return no problems, because the queue itself reports failures."""
+    while not run_queue_in_child(runs, schedule):
         pass
     return []
 
@@ -105,11 +107,11 @@ def find_lost_or_changed(runs: tuple[Run, ...], expected: Mapping[str, Record]) 
     found = {record.id: record for record in read_records(get_local_records())}
     states = {status.id: status for status in statuses(runs)}
     lost = [f"{id} has no record: {states[id].state}, {states[id].reason}" for id in expected if id not in found]
-    return [*lost, *(words for id in found for words in differences(expected[id], found[id]))]
+    return [*lost, *(line for id in found for line in list_differences(expected[id], found[id]))]
 
 
-def differences(expected: Record, found: Record) -> Iterator[str]:
-    """Return every metric and array of a record that is not bit-identical to the undisturbed one."""
+def list_differences(expected: Record, found: Record) -> Iterator[str]:
+    """Yield a line for every metric and array that is not identical, bit for bit, to the undisturbed one."""
     for name in sorted((expected.metrics.keys() | found.metrics.keys()) - {SPEED}):
         if expected.metrics.get(name) != found.metrics.get(name):
             yield f"{found.id}: {name} is {found.metrics.get(name)}, undisturbed {expected.metrics.get(name)}"
@@ -121,37 +123,38 @@ def differences(expected: Record, found: Record) -> Iterator[str]:
 # ---- the queue and its children, each a fork of this process
 
 
-def queue_in_child(runs: tuple[Run, ...], fates: Fates) -> bool:
+def run_queue_in_child(runs: tuple[Run, ...], schedule: KillSchedule) -> bool:
     """Launch the runs from a separate process. Return whether it ended normally, with every run done."""
-    Fates.current = fates
+    KillSchedule.current = schedule
     home().mkdir(exist_ok=True)
     pid = os.fork()
     if not pid:
-        _leave_with(lambda: _queue(runs))
+        _exit_with(lambda: _run_queue(runs))
     _, status = os.waitpid(pid, 0)
     code = os.waitstatus_to_exitcode(status)
     if code > 0:
-        raise SystemExit(f"a queue ended with {code}; see what is above")
+        raise SystemExit(f"a queue ended with {code}; its error is above")
     return code == 0
 
 
-def _queue(runs: tuple[Run, ...]) -> int:
-    fates = Fates.current
-    drawn = fates.draw()
-    if drawn is not None and fates.num_kills:
-        fates.kill_me_later(drawn[1], MOST_SECONDS_OF_A_QUEUE, QUEUE, moment=QUEUE)
+def _run_queue(runs: tuple[Run, ...]) -> int:
+    schedule = KillSchedule.current
+    drawn = schedule.draw()
+    if drawn is not None and schedule.num_kills:
+        schedule.kill_self_later(drawn[1], MOST_SECONDS_OF_A_QUEUE, QUEUE, moment=QUEUE)
     log = (home() / "queue.log").open("a")
-    patient = replace(load_profile("here"), max_requeues=10**6)  # more than ten interruptions would count as a failure
-    ended = start(runs, patient, sweep="kills", options=LaunchOptions(), progress=lambda line: print(line, file=log))
+    # With the default, more than ten interruptions without progress would count as a failure.
+    profile = replace(load_profile("here"), max_requeues=10**6)
+    ended = start(runs, profile, sweep="kills", options=LaunchOptions(), progress=lambda line: print(line, file=log))
     bad = {name: how for name, how in ended.items() if how != "done"}
     print(bad or "", end="", file=sys.stderr)
     return 3 if bad else 0
 
 
 class Forked:
-    """Implement the part of subprocess.Popen that the queue uses, by a fork instead of starting Python."""
+    """Replacement for subprocess.Popen in the local queue. Forks this process instead of starting Python."""
 
-    def __init__(self, words: list[str], *, env: Mapping[str, str], stdout: IO[bytes], **_: Any) -> None:
+    def __init__(self, command: list[str], *, env: Mapping[str, str], stdout: IO[bytes], **_: Any) -> None:
         self.returncode: int | None = None
         self.pid = os.fork()
         if not self.pid:
@@ -159,8 +162,8 @@ class Forked:
             os.dup2(stdout.fileno(), 1)
             os.dup2(stdout.fileno(), 2)
             os.environ.update(env)
-            sys.argv = ["slurm.children", words[-1]]
-            _leave_with(lambda: _child(Path(words[-1])))
+            sys.argv = ["slurm.children", command[-1]]
+            _exit_with(lambda: _run_child(Path(command[-1])))
 
     def poll(self) -> int | None:
         """Return the exit status once it has ended."""
@@ -188,26 +191,26 @@ class Forked:
         self.send_signal(signal.SIGKILL)
 
 
-def _child(file: Path) -> int:
+def _run_child(file: Path) -> int:
     job = json.loads(file.read_text())["job"]
     item = f"{job['stage'] or 'run'} {job['run']['architecture']} {job['run']['seed']}"
-    drawn = Fates.current.draw()
+    drawn = KillSchedule.current.draw()
     if drawn is not None:
         moment, random = drawn
         if moment == RANDOM:
-            Fates.current.kill_me_later(random, MOST_SECONDS_OF_A_CHILD, item)
+            KillSchedule.current.kill_self_later(random, MOST_SECONDS_OF_A_CHILD, item)
         else:
-            await_moment(moment, random, item)
+            kill_self_during(moment, random, item)
     return children.main()
 
 
-def _leave_with(action: Any) -> None:
-    """End this process with the result of an action, skipping all cleanup of its parent."""
+def _exit_with(action: Any) -> None:
+    """Exit with the result of an action. os._exit skips the cleanup handlers that belong to the parent."""
     try:
         code = action()
     except SystemExit as leaving:
         code = leaving.code if isinstance(leaving.code, int) else 1
-    except BaseException:  # noqa: BLE001 — a fork must not go on as its parent
+    except BaseException:  # noqa: BLE001 — a fork must not continue as its parent
         traceback.print_exc()
         code = 1
     sys.stdout.flush()

@@ -1,8 +1,8 @@
 """Run a sweep on Slurm whose jobs are killed, cancelled and requeued until no kills remain. Used by `kills.py`.
 
-From outside, at random moments: SIGKILL to every process of a job, `scancel`, `scontrol requeue`, or a kill of the
-launch itself. From inside, because the jobs use this module's `execute`: during the write of a checkpoint, arrays or a
-record. Jobs that leave the queue are launched again with --retry, as after a mistaken cancellation.
+From outside, at random moments: SIGKILL to all processes of a job, `scancel`, `scontrol requeue`, or a kill of the
+launch itself. From inside: SIGKILL while a job writes a checkpoint, an array file or a record. Cancelled jobs are
+launched again with --retry.
 """
 
 from __future__ import annotations
@@ -12,49 +12,53 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from fates import RANDOM, Fates, await_moment, write_checkpoints_often
-
-from repro.execute import execute as carry_out
-from repro.records.store import Record
+import slurm.launch
+from benchmarks.kill_schedule import RANDOM, KillSchedule, kill_self_during, write_checkpoints_often
 from repro.spec import Run
 from repro.storage.paths import home
-from slurm.hooks import Hooks
+from slurm.launch import SubmittedJob
 from slurm.profiles import Profile, load_profile
 from slurm.start import LaunchOptions, start
 from slurm.status import RunStatus, statuses
 
-SETTINGS = ("KILLS_FOLDER", "KILLS_NUMBER", "KILLS_SEED")
+VARIABLES = ("KILLS_FOLDER", "KILLS_NUMBER", "KILLS_SEED")
+"""Environment variables that hold the schedule of the kills in a job."""
 WAYS = ("all processes of a job", "scancel", "requeue")
 PAUSE_SECONDS = (4.0, 20.0)
 """Seconds between two kills from outside, so that jobs also reach their writes."""
 MOST_FROM_OUTSIDE = 0.5
 """Maximum share of kills from outside. The others are for moments that only a job can reach."""
-MOST_SECONDS_OF_A_LAUNCH, LAUNCHES_A_KILL = 4.0, 3
-ENOUGH_TO_LAUNCH = 5
-LOOK_SECONDS = 1.0
+MOST_SECONDS_OF_A_LAUNCH, LAUNCHES_PER_KILL = 4.0, 3
+LEAST_RUNS_PER_LAUNCH = 5
+POLL_SECONDS = 1.0
 
 
-def execute(run: Run, *, should_stop: Callable[[], bool], progress: Callable[[str], None]) -> Record:
-    """Execute a run in a job that may be killed during a write."""
-    folder, number, seed = (os.environ[name] for name in SETTINGS)
-    Fates.current = Fates(Path(folder), int(number), int(seed))
-    write_checkpoints_often()
-    drawn = Fates.current.draw()
-    if drawn is not None and drawn[0] != RANDOM:  # random kills come from outside
-        await_moment(*drawn, f"run {run.architecture} {run.seed}")
-    return carry_out(run, should_stop=should_stop, progress=progress)
+@dataclass(frozen=True)
+class KilledJob(SubmittedJob):
+    """A job that may be killed while it writes a file."""
+
+    def __call__(self) -> str:
+        """Execute the job. Only runs are killed from inside, and random kills come from outside."""
+        folder, number, seed = (os.environ[name] for name in VARIABLES)
+        KillSchedule.current = KillSchedule(Path(folder), int(number), int(seed))
+        write_checkpoints_often()
+        drawn = None if self.job.stage else KillSchedule.current.draw()
+        if drawn is not None and drawn[0] != RANDOM:
+            kill_self_during(*drawn, f"run {self.job.item.name}")
+        return super().__call__()
 
 
-def sweep_on_slurm(runs: tuple[Run, ...], fates: Fates) -> list[str]:
-    """Launch and disturb until every run has its record and no job is left. Return failures with another cause."""
-    profile, random, problems = make_profile(fates), Random(f"{fates.seed}/outside/{home().name}"), dict[str, None]()
+def sweep_on_slurm(runs: tuple[Run, ...], schedule: KillSchedule) -> list[str]:
+    """Launch runs and kill jobs until every run has its record and no job is left. Return failures with other causes."""
+    profile, random = make_profile(schedule), Random(f"{schedule.seed}/outside/{home().name}")
+    problems = dict[str, None]()
     next_kill = time.monotonic()
     while True:
         found = statuses(runs)
@@ -64,18 +68,18 @@ def sweep_on_slurm(runs: tuple[Run, ...], fates: Fates) -> list[str]:
         if not left and not jobs:
             return list(problems)
         idle = [one for one in left if one.may_launch("slurm", retry=True)]
-        if len(idle) >= ENOUGH_TO_LAUNCH or (idle and not jobs):
-            launch(runs, profile, fates, random)
-        if may_disturb(fates) and time.monotonic() >= next_kill:
-            disturb([job for job, state in jobs.items() if state == "RUNNING"], fates, random)
+        if len(idle) >= LEAST_RUNS_PER_LAUNCH or (idle and not jobs):
+            launch(runs, profile, schedule, random)
+        if may_kill_from_outside(schedule) and time.monotonic() >= next_kill:
+            kill_from_outside([job for job, state in jobs.items() if state == "RUNNING"], schedule, random)
             next_kill = time.monotonic() + random.uniform(*PAUSE_SECONDS)
-        time.sleep(LOOK_SECONDS)
+        time.sleep(POLL_SECONDS)
 
 
-def may_disturb(fates: Fates) -> bool:
+def may_kill_from_outside(schedule: KillSchedule) -> bool:
     """Return whether kills from outside remain."""
-    from_outside = sum(hit.partition(",")[0] in WAYS for hit in fates.hits())
-    return bool(fates.num_left) and from_outside < MOST_FROM_OUTSIDE * fates.num_kills
+    from_outside = sum(kill.partition(",")[0] in WAYS for kill in schedule.list_kills())
+    return bool(schedule.num_left) and from_outside < MOST_FROM_OUTSIDE * schedule.num_kills
 
 
 def has_failed(status: RunStatus) -> bool:
@@ -83,31 +87,30 @@ def has_failed(status: RunStatus) -> bool:
     return status.state == "failed" and " cancelled: " not in status.reason
 
 
-def make_profile(fates: Fates) -> Profile:
-    """Return the profile of the development cluster, with the settings that the jobs of this benchmark need."""
-    told = zip(SETTINGS, (fates.folder, fates.num_kills, fates.seed), strict=True)
-    lines = [
-        f"export PYTHONPATH={Path(__file__).parent}:$PYTHONPATH",
-        *(f"export {name}={value}" for name, value in told),
-    ]
-    return replace(load_profile("dev-cluster"), max_requeues=10**6, memory_gb=0.9, setup=tuple(lines))
+def make_profile(schedule: KillSchedule) -> Profile:
+    """Return the profile of the development cluster, with the schedule in the environment of its jobs."""
+    values = zip(VARIABLES, (schedule.folder, schedule.num_kills, schedule.seed), strict=True)
+    setup = tuple(f"export {name}={value}" for name, value in values)
+    return replace(load_profile("dev-cluster"), max_requeues=10**6, memory_gb=0.9, setup=setup)
 
 
-def launch(runs: Sequence[Run], profile: Profile, fates: Fates, random: Random) -> None:
+def launch(runs: Sequence[Run], profile: Profile, schedule: KillSchedule, random: Random) -> None:
     """Launch from a separate process, which is sometimes killed at a random moment."""
-    is_hit, seed = not random.randrange(LAUNCHES_A_KILL), random.random()
+    is_hit, seed = not random.randrange(LAUNCHES_PER_KILL), random.random()
     pid = os.fork()
     if not pid:
-        if is_hit and fates.num_left:
-            fates.kill_me_later(Random(seed), MOST_SECONDS_OF_A_LAUNCH, "launch", moment="launch")
+        if is_hit and schedule.num_left:
+            schedule.kill_self_later(Random(seed), MOST_SECONDS_OF_A_LAUNCH, "launch", moment="launch")
         os._exit(_launch_sweep_jobs(runs, profile))
     _, status = os.waitpid(pid, 0)
     if (code := os.waitstatus_to_exitcode(status)) > 0:
-        raise SystemExit(f"a launch ended with {code}; see what is above")
+        raise SystemExit(f"a launch ended with {code}; its error is above")
 
 
 def _launch_sweep_jobs(runs: Sequence[Run], profile: Profile) -> int:
-    options = LaunchOptions(retry=True, hooks=Hooks(execute="kills_on_slurm:execute"))
+    options = LaunchOptions(retry=True)
+    # This process is a fork, so the replacement ends with it.
+    slurm.launch.SubmittedJob = KilledJob  # type: ignore[misc]
     try:
         with (home() / "launches.log").open("a") as log:
             start(
@@ -119,22 +122,22 @@ def _launch_sweep_jobs(runs: Sequence[Run], profile: Profile) -> int:
     return 0
 
 
-def disturb(running: Sequence[str], fates: Fates, random: Random) -> None:
-    """Disturb one of the running jobs, if there are any."""
+def kill_from_outside(running: Sequence[str], schedule: KillSchedule, random: Random) -> None:
+    """Kill, cancel or requeue one of the running jobs, if there are any."""
     if not running:
         return
     job, way = random.choice(sorted(running)), random.choice(WAYS)
     if way == WAYS[0]:
         was_hit = kill_processes(job)
     else:
-        words = {"scancel": ["scancel", job], "requeue": ["scontrol", "requeue", job]}[way]
-        was_hit = not subprocess.run(words, capture_output=True, check=False).returncode
+        command = {"scancel": ["scancel", job], "requeue": ["scontrol", "requeue", job]}[way]
+        was_hit = not subprocess.run(command, capture_output=True, check=False).returncode
     if was_hit:
-        fates.note(way, job)
+        schedule.record_kill(way, job)
 
 
 def kill_processes(job: str) -> bool:
-    """Kill every process with a job's number in its environment. Return whether there was one."""
+    """Kill every process with a job's id in its environment. Return whether there was one."""
     hit = False
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
@@ -146,8 +149,8 @@ def kill_processes(job: str) -> bool:
 
 def list_queued_jobs() -> dict[str, str]:
     """Return the state of each job of this user in Slurm's queue, by job number."""
-    words = ["squeue", "--me", "--array", "--noheader", "--format=%A|%T"]
-    lines = subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines()
+    command = ["squeue", "--me", "--array", "--noheader", "--format=%A|%T"]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
     return dict(line.split("|") for line in lines)
 
 
@@ -156,6 +159,8 @@ def check_cluster() -> None:
     try:
         jobs: Any = list_queued_jobs()
     except (OSError, subprocess.CalledProcessError) as error:
-        raise SystemExit(f'no Slurm answers ({error}); eval "$(slurm/dev-cluster.sh up)"') from error
+        raise SystemExit(f'Slurm does not respond ({error}); start one by eval "$(slurm/dev-cluster.sh up)"') from error
     if jobs:
-        raise SystemExit(f"jobs {sorted(jobs)} are in the queue, and every job there is disturbed; cancel them first")
+        raise SystemExit(
+            f"jobs {sorted(jobs)} are in the queue, and this benchmark kills every job there; cancel them first"
+        )

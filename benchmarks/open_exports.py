@@ -2,15 +2,14 @@
 
     python -m benchmarks.open_exports
 
-Installs each version and the transformers of its release into a separate folder below --folder, if pip has a network.
-torch and numpy are those of this environment. Prints a row per version. The exit code is 1 if one does not open, or if
-its vectors differ by more than 1e-5. NomicBERT is a class of transformers from version 5 on, so the tested export is a
-BERT.
+pip installs each version and the transformers of its time into a folder below --folder, which needs a network. torch
+and numpy are those of this environment. One line is printed per version. The exit code is 1 if a version cannot open the
+export, or if vectors differ by more than 1e-5. The export is a BERT, because transformers has NomicBERT only from
+version 5 on.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
@@ -20,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.harness import make_parser
 from repro.interop.sentence_transformers_folder import export_sentence_transformers
 from repro.model.config import ModelConfig
 from repro.model.start import build_model
@@ -47,7 +47,7 @@ VERSIONS: dict[str, tuple[str, ...]] = {
         "huggingface-hub==0.35.3",
         DATASETS,
     ),
-    "6": (),  # this environment's own
+    "6": (),  # the version of this environment
 }
 TEXTS = ["one", "a somewhat longer text about rain", "rain falls, it does: on hills", "snow " * 60]
 TRIAL = """
@@ -64,34 +64,36 @@ CLOSE = 1e-5
 
 
 def install(folder: Path, packages: tuple[str, ...]) -> None:
-    """Install packages into a folder without their dependencies, which this environment has."""
+    """Install packages into a folder without dependencies, which this environment provides."""
     if packages and not folder.is_dir():
-        words = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(folder), *packages]
-        subprocess.run(words, check=True)
+        command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(folder), *packages]
+        subprocess.run(command, check=True)
 
 
 def main() -> int:
     """Test each version and return the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "cde-repro-versions")
-    parser.add_argument("--only", nargs="*", choices=[*VERSIONS], default=[*VERSIONS])
-    asked = parser.parse_args()
+    parser = make_parser(__doc__, has_record=False)
+    folder_help = "folder of the installed versions, which are not removed"
+    default_folder = Path(tempfile.gettempdir()) / "cde-repro-versions"
+    parser.add_argument("--folder", type=Path, default=default_folder, help=folder_help)
+    parser.add_argument("--only", nargs="*", choices=[*VERSIONS], default=[*VERSIONS], help="default: all versions")
+    options = parser.parse_args()
     sizes = {"backbone": "bert", "hidden_size": 64, "num_heads": 2, "intermediate_size": 128, "prompts": "task"}
     model = build_model(ModelConfig(architecture="biencoder", **sizes), start="words").eval()
     failed = 0
     with tempfile.TemporaryDirectory() as scratch:
         folder, out = Path(scratch) / "model", Path(scratch) / "vectors.npz"
         export_sentence_transformers(model, folder)
-        for version in asked.only:
+        for version in options.only:
             out.unlink(missing_ok=True)
-            target = asked.folder / version
+            target = options.folder / version
             install(target, VERSIONS[version])
             path = os.pathsep.join([str(target)] if VERSIONS[version] else [])
-            words = [sys.executable, "-c", TRIAL, json.dumps([str(folder), TEXTS, str(out)])]
-            done = subprocess.run(words, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True)
+            command = [sys.executable, "-c", TRIAL, json.dumps([str(folder), TEXTS, str(out)])]
+            done = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True)
             if done.returncode:
                 failed += 1
-                print(f"{version}: does not open: {done.stderr.strip().splitlines()[-1]}", flush=True)
+                print(f"{version}: cannot open the export: {done.stderr.strip().splitlines()[-1]}", flush=True)
                 continue
             with np.load(out) as found:
                 largest = max(float(np.abs(found[name] - model.encode(TEXTS, name)).max()) for name in found.files)

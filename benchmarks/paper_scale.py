@@ -1,115 +1,47 @@
-"""Measure time and peak memory of every stage by number of generated pairs, each in a separate process.
+"""Measure time and peak memory of every stage by number of generated pairs, each in its own process.
 
     python -m benchmarks.paper_scale --num-pairs 1000000 --write benchmarks/paper_scale.json
 
-`import`: a parquet file becomes a corpus. `corpus`: hold-out and training pairs. `selection`, `tokens`, `embeddings`
-(word vectors), `keys` (of document texts), `clusters`: the stages of a run. `start`: everything before the first
-training step, and the first batch with contexts and filter. `sampler`: two epochs of batches. `steps`: twenty steps.
-`--blank` writes stages with random content instead of building them, and measures their readers. Peak memory is that of
-the process (ru_maxrss), including mapped pages. On a shared machine, compare processor seconds. The load average is
-recorded next to them.
+    import      convert a parquet file to a corpus
+    corpus      hold out evaluation sets and write the training pairs
+    selection, tokens, embeddings, keys, clusters
+                the stages of a run (word vectors, keys of document texts)
+    start       everything before the first training step, and the data of one step
+    sampler     the batches of two epochs
+    steps       train twenty steps
+
+`--blank` measures readers at sizes that would take hours to build: it writes stages with random content and measures
+`start` and `sampler`. Peak memory is ru_maxrss of the process, including mapped pages. On a shared machine compare
+processor seconds. The load average is in the record.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
-import platform
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.generated_pairs import write_generated_apart
-from benchmarks.kept_rows import keep_rows
+import numpy as np
+import pyarrow as pa
+
+from benchmarks.generated_pairs import write_in_child
+from benchmarks.harness import describe_machine, make_parser, measure_process, write_rows
 
 NAME = "generated"
-MEBI = 2**20
 
 
-def import_(asked: argparse.Namespace) -> None:
-    """Import the generated file."""
-    from repro.data.own.imported import bring
-
-    bring(source_of(asked), name=NAME)
-
-
-def stage(name: str) -> Callable[[argparse.Namespace], None]:
-    """Return a function that builds one stage. It does nothing if the stage exists and raises if others are missing."""
-
-    def build(asked: argparse.Namespace) -> None:
-        from repro.pipeline.stages import StageGraph
-
-        own = getattr(StageGraph(run_of(asked)), name)
-        if own.is_built:
-            raise SystemExit(f"{name} is built: remove {own.path}, or give another --home, to measure it")
-        if lacking := [need.title for need in own.needs if not need.is_built]:
-            raise SystemExit(f"{name} needs {', '.join(lacking)}, measured with it: name its step before")
-        own.build()
-
-    return build
-
-
-def start(asked: argparse.Namespace) -> None:
-    """Execute everything before the first training step, and prepare one step's data."""
-    from repro.pipeline.inputs import Inputs
-    from repro.train.feed import feed_batch, step_batches
-    from repro.train.trainer import prepare_training
-
-    inputs = Inputs(run_of(asked))
-    inputs.build(print)
-    _, data, _, _ = prepare_training(inputs, lambda: False, print)
-    first = step_batches(data.batches, 0, 1)[0]
-    feed_batch(data, first, seed=0, num_contexts=16, is_shared=False)
-
-
-def sampler(asked: argparse.Namespace) -> None:
-    """Produce the first batches of two epochs."""
-    from repro.pipeline.inputs import Inputs
-    from repro.train.trainer import build_sampler
-
-    batches = build_sampler(Inputs(run_of(asked)))
-    for epoch in range(2):
-        batches.at(epoch * len(batches))
-
-
-def steps(asked: argparse.Namespace) -> None:
-    """Train twenty steps of the contextual model."""
-    from repro.pipeline.inputs import Inputs
-    from repro.train.trainer import train_run
-
-    inputs = Inputs(run_of(asked))
-    inputs.build(print)
-    train_run(inputs)
-
-
-STEPS: dict[str, Callable[[argparse.Namespace], None]] = {
-    "import": import_,
-    **{name: stage(name) for name in ("corpus", "selection", "tokens", "embeddings", "keys", "clusters")},
-    "start": start,
-    "sampler": sampler,
-    "steps": steps,
-}
-NOT_ON_BLANK = ("import", "corpus", "selection", "tokens", "embeddings", "keys", "clusters", "steps")
-
-
-def blank(asked: argparse.Namespace) -> None:
-    """Write stages with random content instead of building them."""
-    from benchmarks.blank_stages import write_blank_import, write_blank_stages
-
-    write_blank_import(NAME, asked.num_pairs)
-    write_blank_stages(run_of(asked), asked.num_pairs)
-
-
-def source_of(asked: argparse.Namespace) -> Path:
+def make_source_path(options: argparse.Namespace) -> Path:
     """Return the path of the generated file."""
-    return Path(asked.home) / f"pairs-{asked.num_pairs}.{asked.ending}"
+    return Path(options.home) / f"pairs-{options.num_pairs}.{options.ending}"
 
 
-def run_of(asked: argparse.Namespace) -> Any:
-    """Return a contextual run on the corpus, including clusters and filter."""
+def make_run(options: argparse.Namespace) -> Any:
+    """Return a contextual run on the generated corpus, with clusters and filter."""
     from repro.data.own.imported import find_imported
     from repro.spec import base
 
@@ -121,7 +53,7 @@ def run_of(asked: argparse.Namespace) -> Any:
         sampler="cluster",
         packing="greedy",
         batch_size=512,
-        cluster_size=asked.cluster_size,
+        cluster_size=options.cluster_size,
         filter="surrogate",
         architecture="contextual",
         test_contexts="own",
@@ -130,67 +62,213 @@ def run_of(asked: argparse.Namespace) -> Any:
     )
 
 
-def measured(name: str, asked: argparse.Namespace) -> dict[str, Any]:
-    """Return wall seconds, processor seconds and peak memory of one step in a separate process."""
-    words = [sys.executable, "-m", "benchmarks.paper_scale", *sys.argv[1:], "--inside", name]
-    home = str(Path(asked.home) / f"home-{asked.num_pairs}")
-    started = time.monotonic()
-    child = subprocess.Popen(words, env=os.environ | {"REPRO_HOME": home}, stdout=subprocess.DEVNULL)
-    _, status, used = os.wait4(child.pid, 0)
-    seconds = time.monotonic() - started
-    if status:
-        raise SystemExit(f"{name} ended with status {status}")
-    found = {
+# ---- the measured steps, each called in its own process
+
+
+def import_pairs(options: argparse.Namespace) -> None:
+    """Import the generated file."""
+    from repro.data.own.imported import bring
+
+    bring(make_source_path(options), name=NAME)
+
+
+def make_stage_step(name: str) -> Callable[[argparse.Namespace], None]:
+    """Return a function that builds one stage. It exits with an error if the stage exists or lacks its inputs."""
+
+    def build(options: argparse.Namespace) -> None:
+        from repro.pipeline.stages import StageGraph
+
+        stage = getattr(StageGraph(make_run(options)), name)
+        if stage.is_built:
+            raise SystemExit(f"{name} already exists: remove {stage.path}, or choose another --home")
+        # Building the inputs here would count their time and memory for this stage.
+        if missing := [need.title for need in stage.needs if not need.is_built]:
+            raise SystemExit(f"{name} needs {', '.join(missing)}: add these steps before it")
+        stage.build()
+
+    return build
+
+
+def start_training(options: argparse.Namespace) -> None:
+    """Execute everything before the first training step, and prepare the data of one step."""
+    from repro.pipeline.inputs import Inputs
+    from repro.train.feed import feed_batch, step_batches
+    from repro.train.trainer import prepare_training
+
+    inputs = Inputs(make_run(options))
+    inputs.build(print)
+    _, data, _, _ = prepare_training(inputs, lambda: False, print)
+    first = step_batches(data.batches, 0, 1)[0]
+    feed_batch(data, first, seed=0, num_contexts=16, is_shared=False)
+
+
+def sample_batches(options: argparse.Namespace) -> None:
+    """Produce the batches of two epochs."""
+    from repro.pipeline.inputs import Inputs
+    from repro.train.trainer import build_sampler
+
+    batches = build_sampler(Inputs(make_run(options)))
+    for epoch in range(2):
+        batches.at(epoch * len(batches))
+
+
+def train_steps(options: argparse.Namespace) -> None:
+    """Train twenty steps of the contextual model."""
+    from repro.pipeline.inputs import Inputs
+    from repro.train.trainer import train_run
+
+    inputs = Inputs(make_run(options))
+    inputs.build(print)
+    train_run(inputs)
+
+
+STAGES = ("corpus", "selection", "tokens", "embeddings", "keys", "clusters")
+STEPS: dict[str, Callable[[argparse.Namespace], None]] = {
+    "import": import_pairs,
+    **{name: make_stage_step(name) for name in STAGES},
+    "start": start_training,
+    "sampler": sample_batches,
+    "steps": train_steps,
+}
+READERS = ("start", "sampler")
+"""Steps that only read stages, so they also work on stages with random content."""
+
+
+# ---- stages with random content
+
+
+NUM_DOMAINS, WIDTH, NUM_WORDS = 64, 128, 30_000
+NUM_TOKENS = {"query": 10, "document": 36}
+BLOCK = 65_536
+
+
+def write_blank_stages(options: argparse.Namespace) -> None:
+    """Write all inputs of a run with random content: corpus, selection, tokens, embeddings, keys and clusters.
+
+    Sizes, types and files are those of real stages: one-letter texts, 10 and 36 tokens, vectors of 128 zeros in sparse
+    files, distinct keys, and clusters of the requested size. Digests are omitted.
+    """
+    from repro.data.tokens import BOUNDS_FILE
+    from repro.pipeline.stages import KEYS_FILE, SIDES, StageGraph
+    from repro.storage.arrays import ArrayWriter, iter_blocks
+    from repro.storage.stages import STAGE_FILE, Stage
+
+    num_pairs = options.num_pairs
+    _write_blank_import(num_pairs)
+    graph, rng = StageGraph(make_run(options)), np.random.default_rng(0)
+    shares = 1 / np.sqrt(np.arange(1, NUM_DOMAINS + 1))
+    codes_N = rng.choice(NUM_DOMAINS, num_pairs, p=shares / shares.sum()).astype(np.int32)
+
+    def write_tokens(folder: Path) -> None:
+        for side in SIDES:
+            count = NUM_TOKENS[side]
+            with ArrayWriter(folder / side / "ids.npy", "int32") as ids:
+                for part in iter_blocks(num_pairs, BLOCK):
+                    ids.append(rng.integers(1, NUM_WORDS, count * (part.stop - part.start)))
+            np.save(folder / side / "offsets.npy", np.arange(0, count * (num_pairs + 1), count))
+            (folder / side / BOUNDS_FILE).write_text(json.dumps({"largest_id": NUM_WORDS - 1}))
+
+    def write_embeddings(folder: Path) -> None:
+        for side in SIDES:
+            # A new memory map is a sparse file: it reads as zeros and takes no disk space.
+            np.lib.format.open_memmap(folder / f"{side}.npy", mode="w+", dtype=np.float16, shape=(num_pairs, WIDTH))
+
+    def write_clusters(folder: Path) -> None:
+        sizes = np.bincount(codes_N, minlength=NUM_DOMAINS)
+        num_K = -(-sizes // options.cluster_size)
+        firsts = np.cumsum(num_K) - num_K
+        assignment_N = (rng.random(num_pairs) * num_K[codes_N]).astype(np.int64) + firsts[codes_N]
+        np.save(folder / "assignment_N.npy", assignment_N.astype(np.int32))
+        np.save(folder / "centroids_KD.npy", rng.normal(size=(num_K.sum(), 2 * WIDTH)).astype(np.float32))
+        np.save(folder / "domain_of_cluster_K.npy", np.repeat(np.arange(NUM_DOMAINS, dtype=np.int32), num_K))
+
+    def fill(stage: Stage, write: Callable[[Path], None]) -> None:
+        if not stage.is_built:
+            stage.path.mkdir(parents=True)
+            write(stage.path)
+            (stage.path / STAGE_FILE).write_text(json.dumps({"name": stage.name, "key": stage.key}))
+
+    fill(graph.corpus, lambda folder: _write_blank_pairs(folder / "train.arrow", codes_N))
+    fill(graph.selection, lambda folder: np.save(folder / "rows.npy", np.arange(num_pairs)))
+    fill(graph.tokens, write_tokens)
+    fill(graph.embeddings, write_embeddings)
+    fill(graph.keys, lambda folder: np.save(folder / KEYS_FILE, np.arange(num_pairs)))
+    fill(graph.clusters, write_clusters)
+
+
+def _write_blank_import(num_pairs: int) -> None:
+    """Write the metadata of an imported corpus without its pairs."""
+    from repro.storage.paths import get_corpora_folder
+
+    folder = get_corpora_folder() / NAME
+    (folder / "import").mkdir(parents=True, exist_ok=True)
+    about = {"name": NAME, "digest": f"{num_pairs:064d}", "held_out_domains": []}
+    (folder / "corpus.json").write_text(json.dumps(about))
+
+
+def _write_blank_pairs(path: Path, codes_N: np.ndarray) -> None:
+    """Write pairs of one-letter texts with the domains given by the codes, int32 (N,)."""
+    from repro.storage.arrays import iter_blocks
+
+    names = pa.array([f"domain-{number:02d}" for number in range(NUM_DOMAINS)])
+    schema = pa.schema([pa.field(n, pa.string(), False) for n in ("id", "query", "document", "domain", "source")])
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
+        for part in iter_blocks(len(codes_N), BLOCK):
+            letters = pa.array(["a"] * (part.stop - part.start))
+            columns = [letters, letters, letters, names.take(pa.array(codes_N[part])), letters]
+            writer.write_batch(pa.record_batch(columns, schema=schema))
+
+
+# ---- measuring
+
+
+def measure_step(name: str, options: argparse.Namespace) -> dict[str, Any]:
+    """Return the seconds, processor seconds and peak memory of one step in a child process."""
+    command = [sys.executable, "-m", "benchmarks.paper_scale", *sys.argv[1:], "--inside", name]
+    home = str(Path(options.home) / f"home-{options.num_pairs}")
+    cost = measure_process(command, env=os.environ | {"REPRO_HOME": home}, stdout=subprocess.DEVNULL)
+    if cost.exit_code:
+        raise SystemExit(f"{name} ended with exit code {cost.exit_code}")
+    row = {
         "step": name,
-        "num_pairs": asked.num_pairs,
-        "seconds": round(seconds, 1),
-        "cpu_seconds": round(used.ru_utime + used.ru_stime, 1),
-        "peak_mebibytes": round(used.ru_maxrss / 1024),
-        "load_average": round(os.getloadavg()[0], 1),
+        "num_pairs": options.num_pairs,
+        "seconds": round(cost.seconds, 1),
+        "cpu_seconds": round(cost.cpu_seconds, 1),
+        "peak_mebibytes": round(cost.peak_bytes / 2**20),
     }
     print("{step:<12} {num_pairs:>10} pairs {seconds:>8} s {cpu_seconds:>8} s of CPU {peak_mebibytes:>7} MiB".format(
-        **found), flush=True)  # fmt: skip
-    return found
-
-
-def keep(rows: list[dict[str, Any]], path: Path, label: str) -> None:
-    """Write rows to a record, replacing those with the same label, step and number of pairs."""
-    machine = {"processor": platform.processor() or platform.machine(), "num_cores": os.cpu_count()}
-    order = {name: place for place, name in enumerate(STEPS)}
-    keep_rows(
-        path,
-        ({"label": label, **row, **machine} for row in rows),
-        ("label", "step", "num_pairs"),
-        lambda row: (row["label"], order[row["step"]], row["num_pairs"]),
-    )
+        **row), flush=True)  # fmt: skip
+    return row
 
 
 def main() -> None:
-    """Measure the requested steps in sequence."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--num-pairs", type=int, default=100_000)
-    parser.add_argument("--home", default="/tmp/paper-scale", help="where files and stages go; nothing is removed")
-    parser.add_argument("--steps", nargs="*", default=list(STEPS), choices=STEPS)
-    parser.add_argument("--cluster-size", type=int, default=4096)
-    parser.add_argument("--ending", default="parquet", choices=("parquet", "jsonl", "csv"))
-    parser.add_argument("--write", type=Path, help="the record to put the rows into")
-    parser.add_argument("--label", default="now", help="what the rows are called in the record")
-    parser.add_argument("--blank", action="store_true", help="start and sampler only, on stages of drawn content")
+    """Measure the requested steps one after another."""
+    parser = make_parser(__doc__, num_pairs=100_000, cluster_size=4096)
+    parser.add_argument("--home", default="/tmp/paper-scale", help="folder of files and stages, which are not removed")
+    parser.add_argument("--steps", nargs="*", default=list(STEPS), choices=STEPS, help="default: all")
+    parser.add_argument("--ending", default="parquet", choices=("parquet", "jsonl", "csv"), help="format to import")
+    parser.add_argument("--label", default="now", help="label of the rows in the record, default: now")
+    parser.add_argument("--blank", action="store_true", help="measure start and sampler on stages with random content")
     parser.add_argument("--inside", help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    if asked.inside:
-        return {**STEPS, "blank": blank}[asked.inside](asked)
-    Path(asked.home).mkdir(parents=True, exist_ok=True)
-    if asked.blank:
-        measured("blank", asked)
-    elif not source_of(asked).is_file():
-        write_generated_apart(source_of(asked), asked.num_pairs)
-    for name in asked.steps:
-        if asked.blank and name in NOT_ON_BLANK:
+    options = parser.parse_args()
+    if options.inside:
+        return {**STEPS, "blank": write_blank_stages}[options.inside](options)
+    Path(options.home).mkdir(parents=True, exist_ok=True)
+    if options.blank:
+        measure_step("blank", options)
+    elif not make_source_path(options).is_file():
+        write_in_child(make_source_path(options), options.num_pairs)
+    places = {name: place for place, name in enumerate(STEPS)}
+    for name in options.steps:
+        if options.blank and name not in READERS:
             continue
-        row = measured(name, asked)
-        if asked.write:
-            keep([row], asked.write, "blank" if asked.blank else asked.label)
+        row = {"label": "blank" if options.blank else options.label} | measure_step(name, options) | describe_machine()
+        write_rows(
+            options.write,
+            [row],
+            ("label", "step", "num_pairs"),
+            order=lambda row: (row["label"], places[row["step"]], row["num_pairs"]),
+        )
 
 
 if __name__ == "__main__":

@@ -1,85 +1,68 @@
-"""Time tokenising many texts word by word against the tokenizer on whole texts, alternating in one process.
+"""Compare our word-level tokenising with the plain tokenizer on whole texts: processor time per token.
 
     python -m benchmarks.tokenizing --texts desk-views --write benchmarks/tokenizing.json
 
-Texts are the queries and documents of one block of pairs, either `generated` or from a mined corpus (`desk`,
-`desk-views`, or `functions`: code, in which words repeat least). Fails if the ids differ. The result is the median over
-rounds, in processor seconds, because others may use the machine.
+The texts are the queries and documents of one block of pairs. They are `generated` or come from a mined corpus: `desk`,
+`desk-views` or `functions` (code, in which words repeat least). Both ways alternate in one process. The benchmark fails
+if their token ids differ.
 """
 
 from __future__ import annotations
 
-import argparse
-import os
-import platform
-import statistics
-import time
-from collections.abc import Sequence
-from pathlib import Path
+from functools import partial
 
 import numpy as np
 import pyarrow.parquet as pq
 
 from benchmarks.generated_pairs import write_generated
-from benchmarks.kept_rows import keep_rows
+from benchmarks.harness import describe_machine, make_parser, time_in_turns, write_rows
 from repro.data import tokens
 from repro.data.pairs import ROWS_PER_BATCH, read_pairs
 from repro.data.tokens import Tokens, load_tokenizer, tokenize
 from repro.pipeline.corpora import make_corpus_stage
 from repro.storage.paths import home
 
-WAYS = {"whole texts": 2**62, "by words": tokens.LEAST_TEXTS_BY_WORDS}
+# Smallest number of texts that are tokenised by words. A huge number selects the plain tokenizer.
+LEAST_TEXTS = {"whole texts": 2**62, "by words": tokens.LEAST_TEXTS_BY_WORDS}
 SIDES = ("query", "document")
 
 
 def load_texts(name: str) -> list[list[str]]:
-    """Return the queries and documents of a block of pairs. Mined ones are sampled from all pairs."""
+    """Return the queries and documents of a block of pairs. Mined pairs are sampled from the whole corpus."""
     if name == "generated":
         path = home() / "tokenizing.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
         write_generated(path, ROWS_PER_BATCH)
         table = pq.read_table(path)
         return [table.column(side).to_pylist() for side in SIDES]
     pairs = read_pairs(make_corpus_stage(name).build(print) / "train.arrow")
     rows = np.random.default_rng(0).permutation(len(pairs))[:ROWS_PER_BATCH]
-    return [pairs.texts("query", rows), pairs.texts("document", rows)]
-
-
-def timed(sides: Sequence[Sequence[str]], max_tokens: int, least_texts: int) -> tuple[float, list[Tokens]]:
-    """Return the processor seconds of tokenising, and the tokens of each side."""
-    tokenizer, tokens.LEAST_TEXTS_BY_WORDS = load_tokenizer("minilm"), least_texts
-    started = time.process_time()
-    found = [tokenize(texts, tokenizer, max_tokens) for texts in sides]
-    return time.process_time() - started, found
+    return [pairs.texts(side, rows) for side in SIDES]
 
 
 def main() -> None:
-    """Measure, print, and write the rows to the record."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    """Time both ways, print a line for each and update the record."""
+    parser = make_parser(__doc__, max_tokens=40, num_rounds=3)
     parser.add_argument("--texts", default="generated", choices=("generated", "desk", "desk-views", "functions"))
-    parser.add_argument("--max-tokens", type=int, default=40)
-    parser.add_argument("--num-rounds", type=int, default=3)
-    parser.add_argument("--write", type=Path, help="the record to put the rows into")
-    asked = parser.parse_args()
-    home().mkdir(parents=True, exist_ok=True)
-    sides, seconds, given = load_texts(asked.texts), {way: list[float]() for way in WAYS}, {}
-    for _ in range(asked.num_rounds):
-        for way, least_texts in WAYS.items():
-            spent, given[way] = timed(sides, asked.max_tokens, least_texts)
-            seconds[way].append(round(spent, 3))
-    whole, by_words = given.values()
+    options = parser.parse_args()
+    sides, tokenizer = load_texts(options.texts), load_tokenizer("minilm")
+
+    def tokenize_sides(least_texts: int) -> list[Tokens]:
+        tokens.LEAST_TEXTS_BY_WORDS = least_texts
+        return [tokenize(texts, tokenizer, options.max_tokens) for texts in sides]
+
+    actions = {way: partial(tokenize_sides, least) for way, least in LEAST_TEXTS.items()}
+    timings = time_in_turns(actions, options.num_rounds)
+    whole, by_words = timings.results.values()
     for one, other in zip(whole, by_words, strict=True):
         assert np.array_equal(one.ids, other.ids) and np.array_equal(one.offsets, other.offsets), "the ids differ"
-    told = {"texts": asked.texts, "max_tokens": asked.max_tokens, "num_pairs": len(sides[0])}
-    told["num_tokens"] = sum(len(side.ids) for side in whole)
-    machine = {"processor": platform.processor() or platform.machine(), "load_average": round(os.getloadavg()[0], 1)}
-    rows = [
-        {**told, "way": way, "cpu_seconds": each, "median": statistics.median(each)} for way, each in seconds.items()
-    ]
-    for row in rows:
-        microseconds = row["median"] / row["num_tokens"] * 1e6
-        print(f"{asked.texts:<10} {row['way']:<12} {row['median']:8.2f} s {microseconds:6.3f} µs a token")
-    if asked.write:
-        keep_rows(asked.write, [row | machine for row in rows], ("texts", "max_tokens", "way"))
+    num_tokens = sum(len(side.ids) for side in whole)
+    for way, median in timings.medians.items():
+        row = {"texts": options.texts, "max_tokens": options.max_tokens, "num_pairs": len(sides[0])}
+        row |= {"num_tokens": num_tokens, "way": way, "median": round(median, 3)}
+        row |= {"cpu_seconds": [round(one, 3) for one in timings.seconds[way]]}
+        print(f"{options.texts:<10} {way:<12} {median:8.2f} s {median / num_tokens * 1e6:6.3f} µs per token")
+        write_rows(options.write, [row | describe_machine()], ("texts", "max_tokens", "way"))
 
 
 if __name__ == "__main__":

@@ -1,25 +1,22 @@
-"""Time training steps and encoding against sentence-transformers on the same weights, pairs and texts, in one process.
+"""Compare training steps and encoding with sentence-transformers on the same weights, pairs and texts.
 
     python -m benchmarks.training_and_encoding --size minilm --batch-size 128 --write RECORD.json
     python -m benchmarks.training_and_encoding --size minilm --batch-size 512 --paths gradcache --write RECORD.json
 
-The model is the size's untrained biencoder (`minilm`: full MiniLM, 64 tokens, prompts). The pairs are real text (the
-planted corpus at smoke). Forward and backward of a step are timed: ours directly and with GradCache, theirs with
-`MultipleNegativesRankingLoss` and its cached form. All alternate. The result is the median over rounds, in processor
-seconds. Fails if losses or vectors differ. `--unpacked` adds ours on transformers' own forward pass. Without GradCache,
-a padded batch of 512 at MiniLM's size needs up to 24 GiB for its backward pass, as `plan` computes. If that is not
-available, `--paths gradcache` skips the direct paths.
+The model is the untrained biencoder of the size. `minilm` is the full MiniLM with 64 tokens and prompts. The pairs are
+real text, except at smoke. A step is a forward and a backward pass: ours directly and with GradCache, theirs with
+`MultipleNegativesRankingLoss` and its cached form. All alternate in one process. The benchmark fails if losses or
+vectors differ.
+
+Without GradCache, a padded batch of 512 at MiniLM's size needs up to 24 GiB for its backward pass, as `plan` computes.
+`--paths gradcache` skips the direct path.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
-import platform
-import statistics
-import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -29,14 +26,23 @@ from sentence_transformers.sentence_transformer.losses import (
     MultipleNegativesRankingLoss,
 )
 
-from benchmarks.kept_rows import keep_rows
-from benchmarks.sizes import SIZES, load_pairs, run_of
+from benchmarks.harness import (
+    SIZES,
+    Timings,
+    describe_machine,
+    load_pairs,
+    make_parser,
+    make_run,
+    time_in_turns,
+    write_rows,
+)
 from repro.data.prompts import with_prompt
 from repro.interop.sentence_transformers_folder import as_sentence_transformer
 from repro.model.backbone import Backbone
 from repro.model.linear import has_onednn
 from repro.model.start import build_model
 from repro.model.texts import Texts, texts_from
+from repro.spec import Run
 from repro.train.chunks import ChunkSizes
 from repro.train.gradcache import Stages, StepTexts, add_gradients
 from repro.train.loss import info_nce
@@ -44,147 +50,124 @@ from repro.train.trainer import make_model_config
 
 TEMPERATURE = 0.02
 MINI_BATCH = 64
+ENCODING_BATCH = 64
 PATHS = ("direct", "gradcache")
-ROWS: list[dict[str, Any]] = []
+Actions = dict[str, Callable[[], Any]]
 
 
-def turns(actions: Mapping[str, Callable[[], Any]], num_rounds: int, **told: Any) -> dict[str, Any]:
-    """Return the result of each action after alternating between them. Print and store the median seconds of each."""
-    seconds: dict[str, list[float]] = {name: [] for name in actions}
-    given = {}
-    for _ in range(num_rounds + 1):
-        for name, action in actions.items():
-            started = time.process_time()
-            given[name] = action()
-            seconds[name].append(time.process_time() - started)
-    first = statistics.median(next(iter(seconds.values()))[1:])
-    for name, each in seconds.items():
-        median = statistics.median(each[1:])  # the first round is a warm-up
-        print(f"{name:<58} {1000 * median:9.1f} ms {median / first:7.2f} x", flush=True)
-        ROWS.append(
-            {**told, "what": name, "cpu_seconds": [round(one, 4) for one in each[1:]], "median": round(median, 4)}
-        )
-    return given
-
-
-def main() -> None:
-    """Time steps, then encoding."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--size", default="desk", choices=SIZES)
-    parser.add_argument("--batch-size", type=int, help="pairs of a step; default: the size's")
-    parser.add_argument("--num-texts", type=int, default=2000)
-    parser.add_argument("--num-rounds", type=int, default=5)
-    parser.add_argument("--paths", nargs="+", default=list(PATHS), choices=PATHS, help="of a step")
-    parser.add_argument("--only", choices=("steps", "encoding"), help="one of the two")
-    parser.add_argument("--unpacked", action="store_true", help="ours without packing and its linear layers, too")
-    parser.add_argument("--write", type=Path, help="the record to put the rows into")
-    asked = parser.parse_args()
-    run = run_of(asked.size)
-    pairs = load_pairs(run)
-    model = build_model(make_model_config(run), start=run.start, seed=0, heads=run.heads)
-    theirs = as_sentence_transformer(model)
-    batch_size = asked.batch_size or run.batch_size
-    if len(pairs) < batch_size:
-        raise SystemExit(f"batch size {batch_size}: the size {asked.size} has {len(pairs)} pairs")
-    rows = np.random.default_rng(0).permutation(len(pairs))[: max(asked.num_texts, batch_size)]
-    sides = {side: pairs.texts(side, rows) for side in ("query", "document")}
-    print(f"size {asked.size}, batch {batch_size}, {torch.get_num_threads()} threads, oneDNN {has_onednn()}")
-    if asked.only != "encoding":
-        compare_steps(run, batch_size, model, theirs, sides, asked)
-    if asked.only != "steps":
-        compare_encoding(run, model, theirs, sides["document"][: asked.num_texts], asked)
-    if asked.write:
-        keep(asked.write)
-
-
-def keep(path: Path) -> None:
-    """Write the rows to a record, replacing those with the same size, batch and settings."""
-    machine = {
-        "processor": platform.processor() or platform.machine(),
-        "num_threads": torch.get_num_threads(),
-        "load_average": round(os.getloadavg()[0], 1),
-        "torch": torch.__version__,
-    }
-    keep_rows(path, [{**row, **machine} for row in ROWS], ("size", "batch_size", "what"))
-
-
-def make_step(
-    run: Any, batch_size: int, model: Any, sides: Mapping[str, list[str]]
-) -> tuple[StepTexts, list[list[str]]]:
-    """Return one batch in our form and, with its prompts, as text: queries, documents."""
+def make_batch(run: Run, model: Any, sides: Mapping[str, list[str]]) -> tuple[StepTexts, list[list[str]]]:
+    """Return one batch as token ids for our model, and as texts with prompts (queries, documents)."""
     texts: dict[str, Texts] = {}
-    plain: list[list[str]] = []
-    for side, every in sides.items():
-        own = every[:batch_size]
+    prompted: list[list[str]] = []
+    for side, own in sides.items():
         texts[side] = texts_from(*model.tokenize(own, side).pad(np.arange(len(own))))
-        plain.append(with_prompt(own, run.prompts, side))
-    return StepTexts(texts["query"], texts["document"]), plain
+        prompted.append(with_prompt(own, run.prompts, side))
+    return StepTexts(texts["query"], texts["document"]), prompted
 
 
-def compare_steps(
-    run: Any, batch_size: int, model: Any, theirs: Any, sides: Mapping[str, list[str]], asked: Any
-) -> None:
-    """Time forward and backward of one batch."""
-    step, plain = make_step(run, batch_size, model, sides)
+def make_step_actions(
+    run: Run, model: Any, theirs: Any, sides: Mapping[str, list[str]], options: argparse.Namespace
+) -> Actions:
+    """Return the steps to time. Each returns its loss."""
+    batch, prompted = make_batch(run, model, sides)
     stages = Stages(
         lambda texts, contexts: model.embed_texts(texts),
         lambda queries_QD, documents_MD: info_nce(queries_QD, documents_MD, temperature=TEMPERATURE),
     )
 
-    def ours(sizes: ChunkSizes, *, packs: bool = True) -> float:
+    def step_ours(sizes: ChunkSizes, *, packs: bool = True) -> float:
         Backbone.packs = packs
         model.zero_grad()
-        return float(add_gradients(stages, step, sizes).loss)
+        return float(add_gradients(stages, batch, sizes).loss)
 
-    def other(loss: Any) -> float:
+    def step_theirs(loss: Any) -> float:
         theirs.zero_grad()
-        features = [theirs.preprocess(side) for side in plain]
-        value = loss(features, torch.arange(batch_size))
+        features = [theirs.preprocess(texts) for texts in prompted]
+        value = loss(features, torch.arange(len(prompted[0])))
         value.backward()
-        return value.item()
+        return float(value.item())
 
+    # Their scale is the inverse of our temperature.
     whole = MultipleNegativesRankingLoss(theirs, scale=1 / TEMPERATURE)
     cached = CachedMultipleNegativesRankingLoss(theirs, scale=1 / TEMPERATURE, mini_batch_size=MINI_BATCH)
-    actions = {
-        "step, ours, direct": lambda: ours(ChunkSizes()),
-        "step, sentence-transformers": lambda: other(whole),
-        f"step, ours, GradCache by {MINI_BATCH}": lambda: ours(ChunkSizes(texts=MINI_BATCH)),
-        f"step, sentence-transformers, GradCache by {MINI_BATCH}": lambda: other(cached),
+    direct: Actions = {
+        "step, ours, direct": partial(step_ours, ChunkSizes()),
+        "step, sentence-transformers": partial(step_theirs, whole),
     }
-    if asked.unpacked:
-        actions["step, ours unpacked, direct"] = lambda: ours(ChunkSizes(), packs=False)
-    actions = {name: action for name, action in actions.items() if get_step_path(name) in asked.paths}
-    losses = turns(actions, asked.num_rounds, size=asked.size, batch_size=batch_size)
-    Backbone.packs = True
-    print("  losses", {name.partition(", ")[2]: round(value, 4) for name, value in losses.items()})
-    assert np.ptp(list(losses.values())) < 1e-3, "the losses are not the same"
+    if options.unpacked:
+        direct["step, ours unpacked, direct"] = partial(step_ours, ChunkSizes(), packs=False)
+    gradcache: Actions = {
+        f"step, ours, GradCache by {MINI_BATCH}": partial(step_ours, ChunkSizes(texts=MINI_BATCH)),
+        f"step, sentence-transformers, GradCache by {MINI_BATCH}": partial(step_theirs, cached),
+    }
+    return (direct if "direct" in options.paths else {}) | (gradcache if "gradcache" in options.paths else {})
 
 
-def get_step_path(name: str) -> str:
-    """Return the path by which an action with this name executes its step."""
-    return "gradcache" if "GradCache" in name else "direct"
-
-
-def compare_encoding(run: Any, model: Any, theirs: Any, texts: list[str], asked: Any) -> None:
-    """Time encoding of texts."""
+def make_encoding_actions(run: Run, model: Any, theirs: Any, texts: list[str], options: argparse.Namespace) -> Actions:
+    """Return the ways to encode documents. Each returns the vectors."""
     prompted = with_prompt(texts, run.prompts, "document")
 
-    def ours(*, packs: bool = True) -> np.ndarray:
+    def encode_ours(*, packs: bool = True) -> np.ndarray:
         Backbone.packs = packs
         vectors: np.ndarray = model.encode(texts)
         return vectors
 
-    actions = {
-        f"encode {len(texts)} texts, ours": ours,
-        f"encode {len(texts)} texts, sentence-transformers": lambda: theirs.encode(prompted, batch_size=64),
+    actions: Actions = {
+        f"encode {len(texts)} texts, ours": encode_ours,
+        f"encode {len(texts)} texts, sentence-transformers": lambda: theirs.encode(prompted, batch_size=ENCODING_BATCH),
     }
-    if asked.unpacked:
-        actions[f"encode {len(texts)} texts, ours unpacked"] = lambda: ours(packs=False)
-    vectors = turns(actions, asked.num_rounds, size=asked.size, batch_size=64)
+    if options.unpacked:
+        actions[f"encode {len(texts)} texts, ours unpacked"] = partial(encode_ours, packs=False)
+    return actions
+
+
+def report(timings: Timings, batch_size: int, options: argparse.Namespace) -> None:
+    """Print the median of each action, compared with the first one, and update the record."""
+    medians = timings.medians
+    first = next(iter(medians.values()))
+    about = describe_machine() | {"num_threads": torch.get_num_threads(), "torch": torch.__version__}
+    rows = []
+    for name, median in medians.items():
+        print(f"{name:<58} {1000 * median:9.1f} ms {median / first:7.2f} x", flush=True)
+        row = {"size": options.size, "batch_size": batch_size, "what": name, "median": round(median, 4)}
+        rows.append(row | {"cpu_seconds": [round(one, 4) for one in timings.seconds[name]]} | about)
+    write_rows(options.write, rows, ("size", "batch_size", "what"))
+
+
+def main() -> None:
+    """Time steps, then encoding, and compare their results."""
+    parser = make_parser(__doc__, batch_size=None, num_texts=2000, num_rounds=5)
+    parser.add_argument("--size", default="desk", choices=SIZES, help="default: desk")
+    parser.add_argument("--paths", nargs="+", default=list(PATHS), choices=PATHS, help="kinds of steps, default: both")
+    parser.add_argument("--only", choices=("steps", "encoding"), help="time only one of the two")
+    parser.add_argument("--unpacked", action="store_true", help="also time our model with padding and plain layers")
+    options = parser.parse_args()
+    run = make_run(options.size)
+    pairs = load_pairs(run)
+    model = build_model(make_model_config(run), start=run.start, seed=0, heads=run.heads)
+    theirs = as_sentence_transformer(model)
+    batch_size = options.batch_size or run.batch_size
+    if len(pairs) < batch_size:
+        raise SystemExit(f"batch size {batch_size}: the size {options.size} has only {len(pairs)} pairs")
+    rows = np.random.default_rng(0).permutation(len(pairs))[: max(options.num_texts, batch_size)]
+    sides = {side: pairs.texts(side, rows) for side in ("query", "document")}
+    print(f"size {options.size}, batch {batch_size}, {torch.get_num_threads()} threads, oneDNN {has_onednn()}")
+    if options.only != "encoding":
+        batch = {side: texts[:batch_size] for side, texts in sides.items()}
+        actions = make_step_actions(run, model, theirs, batch, options)
+        timings = time_in_turns(actions, options.num_rounds, num_warmups=1)
+        report(timings, batch_size, options)
+        print("  losses", {name.partition(", ")[2]: round(loss, 4) for name, loss in timings.results.items()})
+        assert np.ptp(list(timings.results.values())) < 1e-3, "the losses differ"
     Backbone.packs = True
-    apart = max(float(np.abs(one - vectors[f"encode {len(texts)} texts, ours"]).max()) for one in vectors.values())
-    print(f"  vectors differ by at most {apart:.1e}")
-    assert apart < 1e-4, "the vectors are not the same"
+    if options.only != "steps":
+        actions = make_encoding_actions(run, model, theirs, sides["document"][: options.num_texts], options)
+        timings = time_in_turns(actions, options.num_rounds, num_warmups=1)
+        report(timings, ENCODING_BATCH, options)
+        ours, *others = timings.results.values()
+        difference = max(float(np.abs(ours - other).max()) for other in others)
+        print(f"  vectors differ by at most {difference:.1e}")
+        assert difference < 1e-4, "the vectors differ"
 
 
 if __name__ == "__main__":

@@ -1,17 +1,17 @@
-"""Our models in beir's own loader, search and evaluation.
+"""Evaluate a model with the loader, search and metrics of the beir package, with and without its corpus as context.
 
-python examples/beir_search.py [MODEL BEIR_FOLDER]     (default: an untrained model on eight documents)
+python examples/beir_search.py [MODEL BEIR_FOLDER]     Default: an untrained model on eight documents.
 """
 
 import sys
 import tempfile
 from pathlib import Path
 
-# ruff: noqa: E402 (libraries load for seconds: that is said first)
+# ruff: noqa: E402 (importing the libraries takes seconds, so this line is printed first)
 print("loading libraries …", flush=True)
 
 from beir.datasets.data_loader import GenericDataLoader
-from contextual import untrained
+from contextual import make_untrained_model
 from mteb_contexts import PLANTS_TASK
 
 from repro.data.beir import write_beir_folder
@@ -20,12 +20,12 @@ from repro.interop.opening import open_model
 
 
 def main(folder: Path, source: str | None = None) -> dict[str, float]:
-    """Give what beir measures under the folder's own corpus as context, and under none."""
-    model = untrained() if source is None else open_model(source).model
+    """Return NDCG@10 with the searched corpus as context and with the null context."""
+    model = make_untrained_model() if source is None else open_model(source).model
     corpus, queries, judgements = GenericDataLoader(str(folder)).load(split="test")
     found = {}
     for name, context in (("own", corpus), ("null", None)):
-        print(f"searching {len(corpus)} documents under the {name} context …", flush=True)
+        print(f"searching {len(corpus)} documents with the {name} context …", flush=True)
         wrapped = BeirModel(model).set_context(context, name=folder.name)
         retriever = beir_retriever(wrapped)
         ndcg, _, recall, _ = retriever.evaluate(judgements, retriever.retrieve(corpus, queries), [10, 100])

@@ -1,4 +1,4 @@
-"""A biencoder in sentence-transformers: trained by its own trainer on batches from our clusters, saved, searched.
+"""Train a biencoder with the trainer of sentence-transformers on batches from our clusters, save it, and search with it.
 
 python examples/biencoder.py [FOLDER]
 """
@@ -7,7 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-# ruff: noqa: E402 (libraries load for seconds: that is said first)
+# ruff: noqa: E402 (importing the libraries takes seconds, so this line is printed first)
 print("loading libraries …", flush=True)
 
 import numpy as np
@@ -27,8 +27,8 @@ THINGS = ("rain", "snow", "bread", "coffee", "copper", "iron", "violin", "drum")
 SAYINGS = ("where does {0} come from", "what is {0} used for", "who likes {0}", "how much {0} is there")
 
 
-def pairs() -> Dataset:
-    """Thirty-two questions and answers in two domains."""
+def make_pairs() -> Dataset:
+    """Return 32 questions and answers in two domains. Replace them by your own."""
     rows = [
         (words.format(thing), f"{words.split()[0]}: {thing} and more {thing}") for thing in THINGS for words in SAYINGS
     ]
@@ -36,9 +36,10 @@ def pairs() -> Dataset:
 
 
 def main(folder: Path) -> SentenceTransformer:
-    """Cluster the pairs, train two epochs, save a folder that `SentenceTransformer(folder)` opens, and search."""
-    dataset, surrogate = pairs(), load_surrogate("minilm-words")
+    """Cluster the pairs, train for two epochs, save the model, open it again and search with it."""
+    dataset, surrogate = make_pairs(), load_surrogate("minilm-words")
     print(f"clustering {len(dataset)} pairs …", flush=True)
+    # Batches never mix domains: the first half of the pairs is one domain, the second half the other.
     domains = np.repeat([0, 1], len(dataset) // 2).astype(np.int32)
     queries, documents = (surrogate.embed(dataset[side], 32) for side in ("anchor", "positive"))
     clusters = cluster_pairs(queries, documents, domains, cluster_size=8, seed=0)

@@ -1,13 +1,13 @@
-"""A contextual model in sentence-transformers: exported, opened, and searched under two corpora as context.
+"""Export a contextual model, open it with sentence-transformers, and search with two corpora as context.
 
-python examples/contextual.py [MODEL]     MODEL: a run's id or a folder (default: an untrained one)
+python examples/contextual.py [MODEL]     MODEL: the id of a run or a folder. Default: an untrained model.
 """
 
 import sys
 import tempfile
 from pathlib import Path
 
-# ruff: noqa: E402 (libraries load for seconds: that is said first)
+# ruff: noqa: E402 (importing the libraries takes seconds, so this line is printed first)
 print("loading libraries …", flush=True)
 
 import torch
@@ -23,25 +23,27 @@ WEATHER = ["Rain falls from clouds.", "Snow stays on high hills.", "Wind turns b
 KITCHEN = ["Bread rises in a warm place.", "Coffee is ground before it is brewed.", "Rain water makes good tea."]
 
 
-def untrained() -> ContextualModel:
-    """Build a small model that knows MiniLM's word vectors, and gives words less weight if many documents hold them.
+def make_untrained_model() -> ContextualModel:
+    """Return a small model with MiniLM's word vectors, which weights words by their frequency in the context.
 
-    The weights of words are set here, by their share of the context documents, and not trained.
+    A word that occurs in many context documents counts less. These weights are set here instead of trained.
     """
     sizes = {"hidden_size": 64, "num_heads": 2, "intermediate_size": 128, "num_contexts": 3, "pooling": "frequency"}
     model = build_model(ModelConfig(architecture="contextual", **sizes), start="words", heads="both-identity").eval()
     with torch.no_grad():
         logits_K = model.second_stage_model.frequency_weights.logits_K
-        logits_K[:-1] = torch.linspace(0, -0.3, len(logits_K) - 1)  # the last weight is that of the null context
+        # The last weight is that of the null context.
+        logits_K[:-1] = torch.linspace(0, -0.3, len(logits_K) - 1)
     return model
 
 
 def main(folder: Path, source: str | None = None) -> dict[str, float]:
-    """Give the score of one pair under each corpus: a vector depends on the corpus it is searched in."""
-    model = untrained() if source is None else open_model(source).model
+    """Return the score of the same query and document with each corpus as context. The two scores differ."""
+    model = make_untrained_model() if source is None else open_model(source).model
     print(f"writing {folder / 'model'} …", flush=True)
     export_sentence_transformers(model, folder / "model")
-    opened = SentenceTransformer(str(folder / "model"), trust_remote_code=True)  # the folder has its code
+    # The folder contains the code of the model, which needs no installation of this project.
+    opened = SentenceTransformer(str(folder / "model"), trust_remote_code=True)
     found = {}
     for name, corpus in (("weather", WEATHER), ("kitchen", KITCHEN)):
         opened.set_context(corpus, seed=0)
@@ -55,7 +57,7 @@ def main(folder: Path, source: str | None = None) -> dict[str, float]:
         )
         best = corpus[int((query @ documents.T)[0].argmax())]
         found[name] = float((query @ rain.T)[0, 0])
-        print(f"{name}: found {best!r}; {WEATHER[0]!r} scores {found[name]:.4f} under this context", flush=True)
+        print(f"{name}: found {best!r}; {WEATHER[0]!r} scores {found[name]:.4f} with this context", flush=True)
     return found
 
 

@@ -1,20 +1,20 @@
-"""A contextual model fine-tuned by the stock trainer of sentence-transformers, on batches from our clusters.
+"""Fine-tune a contextual model with the trainer of sentence-transformers, on batches from our clusters.
 
 python examples/contextual_trainer.py [FOLDER]
 
-The context of a batch is drawn from the batch's own documents, as in the paper: that is what `make_collator` adds. The
-saved folder needs sentence-transformers alone.
+As in the paper, the context of a batch is drawn from the documents of the batch. `make_collator` adds it. The saved
+folder needs only sentence-transformers.
 """
 
 import sys
 import tempfile
 from pathlib import Path
 
-# ruff: noqa: E402 (libraries load for seconds: that is said first)
+# ruff: noqa: E402 (importing the libraries takes seconds, so this line is printed first)
 print("loading libraries …", flush=True)
 
 import numpy as np
-from biencoder import pairs
+from biencoder import make_pairs
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
@@ -28,8 +28,8 @@ from repro.model.start import build_model
 
 
 def main(folder: Path, num_epochs: int = 10) -> dict[str, float]:
-    """Return NDCG@10 before and after training, under the searched documents as context."""
-    dataset, surrogate = pairs(), load_surrogate("minilm-words")
+    """Return NDCG@10 before and after training, with the searched documents as context."""
+    dataset, surrogate = make_pairs(), load_surrogate("minilm-words")
     queries, documents = dataset["anchor"], dataset["positive"]
     domains = np.repeat([0, 1], len(dataset) // 2).astype(np.int32)
     vectors = [surrogate.embed(texts, 32) for texts in (queries, documents)]
@@ -67,7 +67,7 @@ def main(folder: Path, num_epochs: int = 10) -> dict[str, float]:
         data_collator=model[0].make_collator(),  # the context of each batch
     ).train()
 
-    # the context that was set is embedded again with the new weights
+    # The context is embedded again with the new weights.
     found["after"] = evaluator(model)["cosine_ndcg@10"]
     print(f"after training: NDCG@10 {100 * found['after']:.1f}", flush=True)
     model.save_pretrained(str(folder / "model"), create_model_card=False)

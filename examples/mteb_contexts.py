@@ -1,8 +1,8 @@
-"""mteb with the context of its own corpus, of a wrong one, and the null context.
+"""Evaluate a contextual model with mteb under the in-corpus context, an unrelated corpus, and the null context.
 
-python examples/mteb_contexts.py [MODEL]     MODEL: a contextual run's id or a folder (default: an untrained one)
+python examples/mteb_contexts.py [MODEL]     MODEL: the id of a contextual run or a folder. Default: an untrained model.
 
-Half of the documents repeat the words of every query. The own context shows that these words are common, so that they
+Half of the documents repeat the words of every query. The in-corpus context shows that these words are common, so they
 count less.
 """
 
@@ -10,11 +10,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-# ruff: noqa: E402 (libraries load for seconds: that is said first)
+# ruff: noqa: E402 (importing the libraries takes seconds, so this line is printed first)
 print("loading libraries …", flush=True)
 
 import mteb
-from contextual import KITCHEN, untrained
+from contextual import KITCHEN, make_untrained_model
 
 from repro.data.beir import Retrieval
 from repro.evaluate.mteb.model import MtebModel
@@ -32,8 +32,8 @@ PLANTS_TASK = Retrieval("plants", tuple(f"d{n}" for n in range(8)), DOCUMENTS, t
 
 
 def main(folder: Path, source: str | None = None) -> dict[str, float]:
-    """Give NDCG@10 by context, as mteb measures it; each context has a result folder of its own."""
-    model = untrained() if source is None else open_model(source).model
+    """Return NDCG@10 by context, as measured by mteb. Each context has its own result folder."""
+    model = make_untrained_model() if source is None else open_model(source).model
     contexts = {
         "own": {"context": "own", "context_seed": 0},
         "wrong": {"context": "fixed", "fixed_context": KITCHEN},

@@ -1,6 +1,6 @@
-"""A corpus of your own: imported, a contextual model trained on it for a moment, evaluated beside BM25, exported.
+"""Import your own corpus, train a contextual model on it for twenty steps, evaluate it and export it.
 
-python examples/own_corpus.py     The same in a terminal: repro data import, repro run, repro evaluate, repro export
+python examples/own_corpus.py     In a terminal: repro data import, repro run, repro evaluate, repro export.
 """
 
 import json
@@ -8,7 +8,7 @@ import os
 import tempfile
 from pathlib import Path
 
-# ruff: noqa: E402 (libraries load for seconds: that is said first)
+# ruff: noqa: E402 (importing the libraries takes seconds, so this line is printed first)
 print("loading libraries …", flush=True)
 
 from repro.data.own.imported import bring
@@ -23,8 +23,8 @@ from repro.spec.identity import run_id
 THINGS = ("kettle", "lamp", "radio", "bicycle", "printer")
 
 
-def pairs(path: Path) -> Path:
-    """Write 600 questions and answers; put yours in their place."""
+def write_pairs(path: Path) -> Path:
+    """Write 600 questions and answers. Replace them by your own."""
     rows = (
         {
             "query": f"how do I repair {THINGS[n % 5]} model {n}",
@@ -38,9 +38,9 @@ def pairs(path: Path) -> Path:
 
 
 def main(folder: Path, num_steps: int = 20) -> None:
-    """Walk from a file of pairs to a folder that sentence-transformers opens; everything lands below `folder`."""
+    """Go from a file of pairs to a folder that sentence-transformers opens. All files are below `folder`."""
     os.environ["REPRO_HOME"] = str(folder / "out")
-    bring(pairs(folder / "pairs.jsonl"), name="mine")
+    bring(write_pairs(folder / "pairs.jsonl"), name="mine")
     for line in plan_imported("mine", "smoke").lines():
         print(line, flush=True)
     rows = json.loads((folder / "out" / "corpora" / "mine" / "mine-smoke.json").read_text(encoding="utf-8"))

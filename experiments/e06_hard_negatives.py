@@ -104,13 +104,15 @@ FIGURES = (
         caption=(
             "NDCG@10 after supervised training by the number of mined hard negatives of each pair, after one "
             "pre-training a seed. 'any': those that the surrogate puts above the pair's own document are mined as "
-            "well, from one on. A mark is the mean over n seeds, its band the 95 % interval of that mean."
+            "well, from one on. A mark is the mean over n seeds of the change from the line's first mark, its band the "
+            "95 % interval of that mean."
         ),
         kind="lines",
         x="num_hard_negatives",
         x_label="hard negatives per pair",
+        is_paired=True,
         series=(Row(label="below the positive document", of=pick(**BELOW)), Row(label="any", of=pick(**ANY))),
-        **POINTS,
+        **POINTS | {"y_label": "change in NDCG@10 (points)"},
     ),
 )
 

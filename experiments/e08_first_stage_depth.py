@@ -22,16 +22,17 @@ DEPTH: dict[str, Any] = {
     "x": "num_first_stage_layers",
     "x_label": "layers of the first stage",
     "factor": 100,
+    "is_paired": True,
 }
 FIGURE = Figure(
     name="figure17",
     title="Training accuracy by depth of the first stage",
     caption=(
         "Training accuracy by the number of layers of the first stage; contextual batches and architecture. A mark is "
-        "the mean over n seeds, its band the 95 % interval of that mean."
+        "the mean over n seeds of the change from the shallowest first stage, its band the 95 % interval of that mean."
     ),
     y=ACCURACY,
-    y_label="training accuracy (%)",
+    y_label="change in training accuracy (points)",
     series=(Row(label="both", of=pick(**BOTH)),),
     **DEPTH,
 )
@@ -40,11 +41,11 @@ SCORES = Figure(
     title="Score by depth of the first stage",
     caption=(
         "NDCG@10 by the number of layers of the first stage, with in-corpus and out-of-corpus context; "
-        "the paper shows training accuracy alone. A mark is the mean over n seeds, its band the 95 % interval of that "
-        "mean."
+        "the paper shows training accuracy alone. A mark is the mean over n seeds of the change from the shallowest "
+        "first stage, its band the 95 % interval of that mean."
     ),
     y=NDCG,
-    y_label="NDCG@10 (points)",
+    y_label="change in NDCG@10 (points)",
     series=(
         Row(label="in-corpus context", of=pick(**BOTH)),
         Row(label="out-of-corpus context", of=pick(**BOTH), context="wrong"),

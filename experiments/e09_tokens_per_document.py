@@ -29,8 +29,8 @@ FIGURE = Figure(
     title="Score by number of vectors per context document, by family of evaluation sets",
     caption=(
         "NDCG@10 by the number of vectors that a context document gives, at a fixed number of context vectors in all; "
-        "a line is a family of evaluation sets. A mark is the mean over n seeds, its band the 95 % interval of that "
-        "mean."
+        "a line is a family of evaluation sets. A mark is the mean over n seeds of the change from one vector, its band "
+        "the 95 % interval of that mean."
     ),
     kind="lines",
     points="{suite}/{family}/ndcg_at_10",
@@ -38,9 +38,10 @@ FIGURE = Figure(
     y="value",
     hue="part1",
     x_label="vectors per context document",
-    y_label="NDCG@10 (points)",
+    y_label="change in NDCG@10 (points)",
     factor=100,
     x_is_log=True,
+    is_paired=True,
     series=(Row(label="both", of=pick(**BOTH)),),
 )
 

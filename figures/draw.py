@@ -37,7 +37,8 @@ class Picture:
 
     The columns "series" and "seed" are always present. `hue` splits each series further and is labelled `hue_label`. A
     heat map shows the column `cell`, labelled `cell_label`, and frames the clear best of a row. `mark` gives dots their
-    shape. `is_panelled` draws each series of a scatter in its own panel. `own` draws a picture of no common kind from
+    shape. `is_panelled` draws each series of a scatter in its own panel. `is_paired` draws lines as differences from their
+    first x at the same seed, which removes what seeds share. `own` draws a picture of no common kind from
     the same rows. The title states the result, and the subtitle describes the data.
     """
 
@@ -56,6 +57,7 @@ class Picture:
     y_is_log: bool = False
     mark: str = ""
     is_panelled: bool = False
+    is_paired: bool = False
     own: Callable[[pd.DataFrame, Axes], str | None] | None = None
     """Draws the frame itself and may return a note, the small print under the picture."""
 
@@ -116,6 +118,8 @@ def _group_names(frame: pd.DataFrame, picture: Picture) -> pd.Series:
 
 def _make_one_panel(frame: pd.DataFrame, picture: Picture) -> tuple[Figure, str]:
     figure, (axes,) = make_axes()
+    if picture.is_paired:
+        frame = subtract_first(frame, picture.x, picture.y)
     places = {"x": picture.x, "y": picture.y, "group": GROUP}
     if picture.x_is_log:
         _set_log(axes, frame[picture.x])
@@ -128,8 +132,21 @@ def _make_one_panel(frame: pd.DataFrame, picture: Picture) -> tuple[Figure, str]
         note = draw_dots(frame, axes, **places, mark=picture.mark)
     else:
         note = (draw_bars if picture.kind == "bars" else draw_lines)(frame, axes, **places)
+    if picture.is_paired:
+        axes.axhline(0, color="grey", linewidth=0.8, zorder=0)
+        note += "; each seed less its own value at the first mark of the line"
     axes.set(xlabel=picture.x_label, ylabel=picture.y_label)
     return figure, note
+
+
+def subtract_first(frame: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
+    """Return the rows with `y` less the mean of the same group and seed at the smallest `x` of the group.
+
+    Seeds without a row there are left out.
+    """
+    first = frame[frame[x] == frame.groupby(GROUP)[x].transform("min")].groupby([GROUP, "seed"])[y].mean()
+    start = first.reindex(pd.MultiIndex.from_frame(frame[[GROUP, "seed"]])).to_numpy()
+    return frame.assign(**{y: frame[y] - start}).dropna(subset=[y])
 
 
 def _panels(frame: pd.DataFrame, picture: Picture) -> tuple[Figure, str]:

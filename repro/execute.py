@@ -64,8 +64,9 @@ def execute(run: Run, *, should_stop: Callable[[], bool] = never, progress: Prog
         return _await_record(run)
     progress(f"measuring {run.measure}")
     started = time.monotonic()
-    if trained.model is not None:
-        trained.model.report = encoding_reporter(progress)
+    encoder: Any = inputs.surrogate.loaded if run.architecture == "surrogate" else trained.model
+    if encoder is not None:
+        encoder.report = encoding_reporter(progress)
     measured = measure_run(inputs, trained.model, run_folder(run_id(run)))
     seconds = time.monotonic() - started
     progress(f"measured {run.measure} in {seconds:.0f} s{_headline(run, measured.metrics)}")

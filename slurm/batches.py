@@ -37,22 +37,22 @@ def order_batches(tasks: Sequence[Task], *, max_array_size: int, num_at_once: in
     All arrays together run at most `num_at_once` jobs. Each array gets an equal share. If there are more arrays than
     slots, or if runs depend on other runs, later arrays wait for earlier ones to end.
     """
-    turns = _compute_sort_keys(tasks)
-    runs = sorted((task for task in tasks if task.item.kind == "run"), key=lambda task: turns[task.name])
-    groups = [tuple(group) for _, group in groupby(runs, key=lambda task: turns[task.name])]
+    keys = _compute_sort_keys(tasks)
+    runs = sorted((task for task in tasks if task.item.kind == "run"), key=lambda task: keys[task.name])
+    groups = [tuple(group) for _, group in groupby(runs, key=lambda task: keys[task.name])]
     arrays = [part for group in groups for part in _split(group, max_array_size)]
     names = [f"runs {number} of {len(arrays)}" for number in range(1, len(arrays) + 1)]
-    num_first = sum(turns[array[0].name][0] == turns[runs[0].name][0] for array in arrays)
+    num_first = sum(keys[array[0].name][0] == keys[runs[0].name][0] for array in arrays)
     throttled = _share_slots(names, arrays, num_at_once, num_first)
     return [*_list_stage_batches(tasks, max_array_size, num_at_once), *throttled]
 
 
 def _compute_sort_keys(tasks: Sequence[Task]) -> dict[str, tuple[int, list[str]]]:
     """Return the sort key of each task: its depth in the chain of runs it waits for, then the stages it needs."""
-    behind: dict[str, int] = {}
+    depth: dict[str, int] = {}
     for task in tasks:
-        behind[task.name] = max((behind.get(maker, 0) + 1 for maker in task.after), default=0)
-    return {task.name: (behind[task.name], sorted(task.needs)) for task in tasks}
+        depth[task.name] = max((depth.get(maker, 0) + 1 for maker in task.after), default=0)
+    return {task.name: (depth[task.name], sorted(task.needs)) for task in tasks}
 
 
 def _list_stage_batches(tasks: Sequence[Task], max_array_size: int, num_at_once: int) -> list[Batch]:
@@ -85,7 +85,8 @@ def _share_slots(
     """Return array batches: the first ones share the slots, and each later one reuses the slots of an earlier one."""
     if sum(map(len, arrays)) <= num_at_once:
         return [Batch(name, array, len(array)) for name, array in zip(names, arrays, strict=True)]
+    # Each lane is a chain of arrays that run one after another, so at most one array of a lane is active.
     lanes = max(1, min(num_first, num_at_once))
     before = [*[""] * lanes, *names]
-    all_told = zip(names, arrays, before, strict=False)
-    return [Batch(name, array, num_at_once // lanes, after) for name, array, after in all_told]
+    triples = zip(names, arrays, before, strict=False)
+    return [Batch(name, array, num_at_once // lanes, after) for name, array, after in triples]

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, field, replace
 from types import FrameType, TracebackType
 from typing import Any
 
+from repro.pipeline import stages as pipeline_stages
 from repro.records.provenance import compute_source_digest, get_code_identity
 from repro.records.store import has_record
 from repro.spec import Run, run_of_fields
@@ -26,7 +27,6 @@ from repro.storage.platform_info import measure_peak_bytes
 from repro.storage.shards import find_stage, merge_shards
 from repro.storage.stages import Stage
 from repro.train.checkpoint import CHECKPOINT_FILE
-from slurm.hooks import EXECUTE, STAGES_OF, named
 from slurm.ranks import run_ranks
 from slurm.scheduler import explain_stop_signal, find_canceller
 from slurm.signals import Stop, handle_stop_signals, say
@@ -35,8 +35,8 @@ from slurm.trainings import read_progress
 
 # At these scales a run may only execute with the code it was launched with.
 CAREFUL_SCALES = ("small", "large")
-LOOK_AGAIN_SECONDS = 2.0
-AS_OFTEN_AS_YOU_LIKE = 10**9
+POLL_SECONDS = 2.0
+UNLIMITED = 10**9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,8 +52,6 @@ class Job:
     max_requeues: int = 10  # consecutive interruptions without progress
     # Code identity and source digest at launch.
     launched_with: Mapping[str, Any] = field(default_factory=dict)
-    execute: str = EXECUTE
-    stages_of: str = STAGES_OF
 
     @property
     def item(self) -> WorkItem:
@@ -61,7 +59,8 @@ class Job:
         return get_stage_item(self._stage()) if self.stage else get_run_item(run_of_fields(self.run))
 
     def _stage(self) -> Stage:
-        return merge_shards(find_stage(self.stage, named(self.stages_of)(run_of_fields(self.run))), self.num_shards)
+        stages = pipeline_stages.list_stages(run_of_fields(self.run))
+        return merge_shards(find_stage(self.stage, stages), self.num_shards)
 
     @property
     def is_done(self) -> bool:
@@ -94,10 +93,12 @@ class Job:
         if lease is None:
             return "held"
         with lease:
+            # Another process may have finished it before this one acquired the lease.
             if self.is_done:
                 return "done"
             with _OutcomeRecorder(item, me, stop, self.progress) as written, unwrap_stop():
                 self._begin(item, written)
+                # The lease polls for cancellation from its own thread, also while a step takes minutes.
                 lease.on_beat = lambda: _stop_if_cancelled(item, stop)
                 self._run(stop, where.job_id)
         return "done"
@@ -121,8 +122,11 @@ class Job:
             if not has_ended:
                 raise stop.stopped(stop.reason or "its processes stopped")
             return
+        # Imported late, because it loads torch. A job whose ranks do the work needs none.
+        from repro.execute import execute
+
         try:
-            named(self.execute)(run_of_fields(self.run), should_stop=stop, progress=say)
+            execute(run_of_fields(self.run), should_stop=stop, progress=say)
         except Interrupted as error:
             raise stop.stopped(str(error)) from error
 
@@ -142,8 +146,7 @@ def _check_same_code(then: Mapping[str, Any]) -> None:
 
 def describe_interruptions(state: JobState, max_requeues: int) -> str:
     """Describe how often a job was interrupted without progress."""
-    told = f"interrupted {state.num_in_vain} times, {max_requeues} are allowed"
-    return f"{told} without getting any further"
+    return f"interrupted {state.num_in_vain} times without progress, the limit is {max_requeues}"
 
 
 def _build_stoppable(stage: Stage, stop: Stop, job_id: str) -> None:
@@ -241,13 +244,13 @@ def run_here(run: Run, *, progress: Callable[[str], None]) -> None:
 
 
 def _run_or_wait(run: Run, stop: Stop, progress: Callable[[str], None]) -> None:
-    job, said = Job(run=asdict(run), max_requeues=AS_OFTEN_AS_YOU_LIKE), False
+    job, is_reported = Job(run=asdict(run), max_requeues=UNLIMITED), False
     get_run_item(run).forget()
     while job(stop, where=JobState(state="running")) != "done":
-        if not said:
+        if not is_reported:
             progress(f"waiting for {look(get_run_item(run).lease_folder)}, which is executing this run")
-            said = True
-        time.sleep(LOOK_AGAIN_SECONDS)
+            is_reported = True
+        time.sleep(POLL_SECONDS)
 
 
 def describe_resume(run: Run) -> str:

@@ -30,12 +30,12 @@ from slurm.ranks import THREADS, follow
 from slurm.scheduler import explain_stop_signal, hide_enclosing_job
 from slurm.signals import EXIT_INTERRUPTED, Stop, handle_stop_signals
 from slurm.states import JobState
-from slurm.sweep import find_submission
+from slurm.sweep import make_submission
 
 Progress = Callable[[str], None]
-MANY_TURNS = 10**6
+MANY_REQUEUES = 10**6
 """Requeue limit given to submitit. The job counts its own interruptions, because only it knows about its progress."""
-CARRIED = ("REPRO_DEAD_AFTER_SECONDS", "HF_HOME", "HF_HUB_CACHE", "HF_HUB_OFFLINE")
+PASSED_VARIABLES = ("REPRO_DEAD_AFTER_SECONDS", "HF_HOME", "HF_HUB_CACHE", "HF_HUB_OFFLINE")
 """Environment variables that jobs must share with the launcher, even if the site passes no environment to its jobs."""
 
 
@@ -70,12 +70,12 @@ class SubmittedJob:
         """Execute the job. On nodes other than the first, execute the ranks of this node."""
         if self.job.num_nodes == 1:
             return self.job(stop, where=where)
-        told = asdict(self.job)
+        fields = asdict(self.job)
         if node == 0:
-            with lead_nodes(told, make_attempt_id(where.job_id)):
+            with lead_nodes(fields, make_attempt_id(where.job_id)):
                 return self.job(stop, where=where)
         with unbroken():
-            follow(told, stop, where.job_id, node)
+            follow(fields, stop, where.job_id, node)
         return "followed"
 
     def checkpoint(self) -> DelayedSubmission:
@@ -132,14 +132,14 @@ class Launch:
             except (FailedJobError, FailedSubmissionError) as error:
                 raise ValueError(_describe_refusal(batches, number, error)) from error
             if num_hidden and number == 0:
-                progress(f"launched from inside job {outer}: its {num_hidden} variables are not handed on")
+                progress(f"launched from inside job {outer}: its {num_hidden} variables are not passed on")
             progress(f"submitted {batch.name}: job {', '.join(sorted({job.split('_')[0] for job in jobs}))}")
 
     def scripts(self, batches: Sequence[Batch]) -> Iterator[tuple[str, str]]:
         """Return the name of each batch and its exact script, with dependencies given by name."""
         for batch in batches:
             self._record_job(batch, f"JOB-OF-{batch.name.replace(' ', '-')}")
-            writer = ScriptWriter(self.folder, max_num_timeout=MANY_TURNS, python=make_python_command(self.profile))
+            writer = ScriptWriter(self.folder, max_num_timeout=MANY_REQUEUES, python=make_python_command(self.profile))
             parameters = make_sbatch_parameters(self.profile, batch, self.sweep)
             parameters["slurm_dependency"] = self._format_dependency(batch)
             generic = {
@@ -152,7 +152,7 @@ class Launch:
             yield batch.name, writer._make_submission_file_text(writer._submitit_command_str, "dry-run")
 
     def _submit(self, batch: Batch) -> list[str]:
-        of_slurm = {"slurm_max_num_timeout": MANY_TURNS, "slurm_python": make_python_command(self.profile)}
+        of_slurm = {"slurm_max_num_timeout": MANY_REQUEUES, "slurm_python": make_python_command(self.profile)}
         executor = AutoExecutor(self.folder, cluster=self.cluster, **of_slurm)
         parameters = make_sbatch_parameters(self.profile, batch, self.sweep)
         executor.update_parameters(**parameters, slurm_dependency=self._format_dependency(batch))
@@ -165,7 +165,7 @@ class Launch:
             for task, job in zip(batch.tasks, jobs, strict=True)
         }
         about = {"on": "slurm", "sweep": self.sweep, "profile": self.profile.name}
-        find_submission(batch.tasks, places, **about).write()
+        make_submission(batch.tasks, places, **about).write()
         self.submitted |= {name: place["job_id"] for name, place in places.items()}
         self._record_job(batch, jobs[0].job_id.split("_")[0])
         return [job.job_id for job in jobs]
@@ -261,7 +261,7 @@ def _list_setup_lines(profile: Profile, cpus: int | None) -> list[str]:
         "export PYTHONSAFEPATH=1",
     ]
     lines += [f"export REPRO_DATA={shlex.quote(str(get_data_folder()))}"] if "REPRO_DATA" in os.environ else []
-    lines += [f"export {name}={shlex.quote(os.environ[name])}" for name in CARRIED if name in os.environ]
+    lines += [f"export {name}={shlex.quote(os.environ[name])}" for name in PASSED_VARIABLES if name in os.environ]
     lines += [f'export TMPDIR={_quote_expandable(profile.scratch)}; mkdir -p "$TMPDIR"'] if profile.scratch else []
     lines += ["export " + " ".join(f"{name}={cpus}" for name in THREADS)] if cpus else []
     return [*lines, *profile.setup]
@@ -274,5 +274,5 @@ def _describe_refusal(batches: Sequence[Batch], number: int, error: Exception) -
     lines = [line for line in str(error).splitlines() if "sbatch" in line or "error" in line.lower()]
     return (
         f"Slurm refused {refused.name}: {' '.join(lines) or error}. Submitted before it: {before}. "
-        f"Not submitted: {names}. Mend the cause and launch again: only these will be submitted"
+        f"Not submitted: {names}. Fix the cause and launch again: only these will be submitted"
     )

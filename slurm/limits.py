@@ -37,13 +37,13 @@ def _list_missing_of_stage(cost: StageCost, plan: Plan, profile: Profile) -> Ite
     shards = plan.most_shards if cost.kind in SHARDED_KINDS else 1
     minutes = profile.stage_time_minutes or profile.time_minutes
     if 60 * cost.hours / shards > minutes:
-        asked = format_seconds(3600 * cost.hours / shards) + (f" in each of {shards} shards" if shards > 1 else "")
-        yield f"{asked}, and a stage has {format_seconds(60 * minutes)}"
+        needed = format_seconds(3600 * cost.hours / shards) + (f" in each of {shards} shards" if shards > 1 else "")
+        yield f"{needed}, and a stage has {format_seconds(60 * minutes)}"
     memory_gb = profile.stage_memory_gb or profile.memory_gb
     if memory_gb and cost.memory_bytes > memory_gb * GIB:
         yield f"{format_bytes(cost.memory_bytes)} of memory, and a stage has {memory_gb:g} GiB"
     if cost.on == "GPU" and not profile.stage_gpus:
-        yield "reckoned on a GPU, and a stage has none"
+        yield "estimated for a GPU, and a stage has none"
 
 
 def _list_missing_at_start(cost: StageCost, profile: Profile) -> Iterator[str]:
@@ -59,11 +59,11 @@ def _describe_requeues(plan: Plan, profile: Profile) -> Iterator[str]:
     longer = [run for run, seconds in times.items() if seconds > 60 * profile.time_minutes]
     if longer:
         longest = max(longer, key=times.__getitem__)
-        turns = -int(-times[longest] // (60 * profile.time_minutes))
+        num_jobs = -int(-times[longest] // (60 * profile.time_minutes))
         take = count_noun(len(longer), "run takes", "runs take")
         limit = f"{take} longer than the {format_seconds(60 * profile.time_minutes)} of {profile.name}"
-        goes = "goes" if len(longer) == 1 else "go"
-        yield f"{limit} and {goes} on from checkpoints: {run_id(longest)} in {turns} turns"
+        resume = "resumes" if len(longer) == 1 else "resume"
+        yield f"{limit} and {resume} from checkpoints: {run_id(longest)} needs {num_jobs} jobs"
     # On GPUs the plan covers GPU memory instead.
     if not plan.num_gpus and profile.memory_gb:
         most = max((one.memory_bytes for one in plan.estimates), default=0) * profile.num_processes

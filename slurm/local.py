@@ -32,14 +32,17 @@ from slurm.profiles import Profile
 from slurm.ranks import THREADS
 from slurm.signals import EXIT_INTERRUPTED, Stop, handle_stop_signals
 from slurm.states import JobState
-from slurm.sweep import Task, find_submission, get_sweep_folder
+from slurm.sweep import Task, get_sweep_folder, make_submission
 from slurm.trainings import list_missing_trainings
 
 GRACE_SECONDS = 90.0
 """Seconds that Ctrl-C waits for checkpoints before it kills the children."""
 
-LOOK_EVERY_SECONDS = 1.0
+POLL_SECONDS = 1.0
 """Seconds between checks of the disk for the progress of other queues."""
+
+CHILD_MODULE = "slurm.children"
+"""The module that each child process runs."""
 
 RESTARTED = (EXIT_INTERRUPTED, EXIT_LOST)
 
@@ -94,18 +97,18 @@ class LocalQueue:
     folder: Path
     progress: Progress
     children: dict[str, tuple[subprocess.Popen[bytes], Slot]] = field(default_factory=dict)
-    ended: dict[str, str] = field(default_factory=dict)  # item -> outcome: done, failed, cancelled or waiting in vain
+    ended: dict[str, str] = field(default_factory=dict)  # item -> outcome: done, failed, cancelled or blocked
     attempts: Counter[str] = field(default_factory=Counter)
     waiting_for: set[str] = field(default_factory=set)  # items that wait for the work of another process
-    told: dict[str, int] = field(default_factory=dict)  # item -> number of log bytes already passed on
+    logged_bytes: dict[str, int] = field(default_factory=dict)  # item -> number of log bytes already passed on
 
     def run(self) -> dict[str, str]:
         """Work until every job has ended and return each outcome. Stopped is re-raised once the children have ended."""
-        looked = 0.0
+        last_check = 0.0
         try:
             while len(self.ended) < len(self.tasks):
-                if self._collect_ended() or time.monotonic() - looked > LOOK_EVERY_SECONDS:
-                    looked = time.monotonic()
+                if self._collect_ended() or time.monotonic() - last_check > POLL_SECONDS:
+                    last_check = time.monotonic()
                     self._pass_on_logs()
                     self._update_ended()
                     self._fill_slots()
@@ -116,12 +119,12 @@ class LocalQueue:
 
     def describe_stopped_children(self) -> str:
         """Describe how the children ended that were running when the queue was stopped."""
-        asked = [child.returncode in RESTARTED for child, _ in self.children.values()]
-        if not asked:
+        resumable = [child.returncode in RESTARTED for child, _ in self.children.values()]
+        if not resumable:
             return "no run was in progress; launch again to resume"
-        whose, they = ("itself", "it was") if len(asked) == 1 else ("themselves", "they were")
+        whose, they = ("itself", "it was") if len(resumable) == 1 else ("themselves", "they were")
         return (
-            f"{sum(asked)} of {count_noun(len(asked), 'running job')} stopped by {whose}, after a checkpoint if {they} "
+            f"{sum(resumable)} of {count_noun(len(resumable), 'running job')} stopped by {whose}, after a checkpoint if {they} "
             "training; launch again to resume"
         )
 
@@ -134,6 +137,7 @@ class LocalQueue:
         ended = [
             task for task in self.tasks if task.name in self.children and not _is_running(self.children[task.name][0])
         ]
+        # Pass on the last lines while the log still belongs to a child.
         if ended:
             self._pass_on_logs()
         for task in ended:
@@ -150,20 +154,21 @@ class LocalQueue:
             if task.name not in self.children:
                 continue
             with self.get_log_path(task).open("rb") as log:
-                log.seek(self.told[task.name])
+                log.seek(self.logged_bytes[task.name])
+                # An incomplete last line stays for the next time.
                 lines, _, _ = log.read().rpartition(b"\n")
             if lines:
-                self.told[task.name] += len(lines) + 1
+                self.logged_bytes[task.name] += len(lines) + 1
                 for line in lines.decode(errors="replace").splitlines():
                     self.progress(f"{task.name}: {line}")
 
     def _record_unexplained_failure(self, task: Task, status: int) -> None:
         """Record the failure of a child that could not report it, so that it is not restarted forever."""
         last = task.item.read() or JobState(state="done", log=str(self.get_log_path(task)))
-        may_go_on = status in (0, *RESTARTED) or status < 0
+        may_continue = status in (0, *RESTARTED) or status < 0
         if last.state == "failed" or task.job.is_done:
             return
-        if may_go_on and self.attempts[task.name] <= task.job.max_requeues:
+        if may_continue and self.attempts[task.name] <= task.job.max_requeues:
             return
         reason = f"{_describe_exit(status)}, attempt {self.attempts[task.name]}"
         task.item.write(replace(last, state="failed", reason=reason, at=time.time()))
@@ -181,7 +186,7 @@ class LocalQueue:
             elif last is not None and last.state in ("failed", "cancelled"):
                 self._end(task, last.state, last.reason)
             elif any(self.ended.get(need, "done") != "done" for need in task.needs):
-                self._end(task, "waiting in vain", f"for {', '.join(task.needs)}")
+                self._end(task, "blocked", f"needs {', '.join(task.needs)}")
 
     def _end(self, task: Task, how: str, reason: str = "") -> None:
         self.ended[task.name] = how
@@ -225,7 +230,7 @@ class LocalQueue:
         with log.open("ab") as output:
             before = output.tell()
             child = subprocess.Popen(
-                [sys.executable, "-u", "-m", "slurm.children", str(file)],
+                [sys.executable, "-u", "-m", CHILD_MODULE, str(file)],
                 env=os.environ | slot.environment() | import_environment(),
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -234,13 +239,14 @@ class LocalQueue:
             )
         self.children[task.name] = (child, slot)
         self.attempts[task.name] += 1
-        self.told[task.name] = before
+        self.logged_bytes[task.name] = before
         where_to = f" on GPU {','.join(slot.gpus)}" if slot.gpus else ""
         what = f" ({format_overrides(run_of_fields(task.job.run))})" if task.item.kind == "run" else ""
         self.progress(f"{task.name}: started{where_to}{what}, threads: {slot.num_threads}, log {log}")
 
     def _end_children(self) -> None:
         """Request a checkpoint from each child. Kill slow children, or all of them on a second Ctrl-C."""
+        # Signal all children before waiting for one, so that they write their checkpoints in parallel.
         for child, _ in self.children.values():
             child.send_signal(signal.SIGTERM)
         deadline = time.monotonic() + GRACE_SECONDS
@@ -261,8 +267,8 @@ def sort_longest_first(tasks: Sequence[Task]) -> list[Task]:
     """
     runs = [task for task in tasks if task.item.kind == "run"]
     stages = [task for task in tasks if task.item.kind != "run"]
-    does = {task.name: count_operations(run_of_fields(task.job.run)) for task in runs}
-    return [*stages, *sorted(runs, key=lambda task: (does[task.name].is_known, -does[task.name].flops))]
+    work = {task.name: count_operations(run_of_fields(task.job.run)) for task in runs}
+    return [*stages, *sorted(runs, key=lambda task: (work[task.name].is_known, -work[task.name].flops))]
 
 
 def _explain_wait(task: Task, makers: Mapping[str, str]) -> str:
@@ -271,12 +277,12 @@ def _explain_wait(task: Task, makers: Mapping[str, str]) -> str:
     Another process may be executing it or a training run it needs.
     """
     if owner := _find_live_owner(task.item.lease_folder):
-        return f"left to {owner}"
+        return f"already in progress: {owner}"
     for training in _list_own_trainings(task):
         if maker := makers.get(training):
-            return f"waits for {maker}, which makes training {training} for both"
+            return f"waits for {maker}, which executes training run {training} for both"
         if owner := _find_live_owner(run_folder(training) / "training"):
-            return f"waits for {owner}, which makes its training {training}"
+            return f"waits for {owner}, which executes its training run {training}"
     return ""
 
 
@@ -317,7 +323,7 @@ def run_locally(tasks: Sequence[Task], profile: Profile, *, sweep: str, progress
     with lease, handle_stop_signals(Stop()):
         jobs = {task.name: {"log": str(queue.get_log_path(task))} for task in tasks}
         about = {"on": "local", "sweep": sweep, "profile": profile.name, "queue": str(place)}
-        find_submission(tasks, jobs, **about).write()
+        make_submission(tasks, jobs, **about).write()
         try:
             return queue.run()
         except Stopped as stopped:

@@ -21,17 +21,17 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from repro.pipeline import stages as pipeline_stages
 from repro.records.provenance import compute_source_digest, versions
 from repro.spec import run_of_fields
 from repro.spec.identity import run_id
 from repro.storage.files import read_json, whole_file
 from repro.storage.lease import get_lease_timeout, look
 from repro.storage.paths import home, run_folder
-from slurm.hooks import named
 from slurm.signals import Stop
 from slurm.states import get_run_item
 
-LOOK_EVERY_SECONDS = 0.2
+POLL_SECONDS = 0.2
 GRACE_SECONDS = 20.0
 """Seconds that the ranks of a node may continue after the first node has ended."""
 
@@ -55,7 +55,7 @@ def make_attempt_id(job_id: str) -> str:
 def compute_node_digests(job: Mapping[str, Any]) -> dict[str, str]:
     """Return digests of everything the ranks of this node use, by name. Raises ValueError for a damaged stage."""
     found = {}
-    for stage in named(job["stages_of"])(run_of_fields(job["run"])):
+    for stage in pipeline_stages.list_stages(run_of_fields(job["run"])):
         if stage.is_built:
             stage.check()
         found[f"stage {stage.title}"] = _compute_digest(stage.files) if stage.is_built else "not there"
@@ -70,13 +70,14 @@ def call_meeting(job: Mapping[str, Any], attempt: str, stop: Stop) -> Meeting:
     place, meeting, seen = _get_folder(job, attempt), Meeting(attempt, job["num_nodes"]), compute_node_digests(job)
     _write(place / "meeting.json", asdict(meeting))
     for number in range(1, meeting.num_nodes):
-        told = _wait_for_file(place / f"node-{number}.json", stop)
-        if told is None:
+        report = _wait_for_file(place / f"node-{number}.json", stop)
+        if report is None:
             raise ValueError(
-                f"node {number} of {meeting.num_nodes} did not come within {_get_timeout():.0f} s: every node must see "
+                f"node {number} of {meeting.num_nodes} did not arrive within {_get_timeout():.0f} s: every node must see "
                 f"{home()}; its log is next to this one"
             )
-        _check_alike(number, told, seen)
+        _check_alike(number, report, seen)
+    # The address is published only after all nodes agree, so no process starts with wrong files.
     address = _get_own_address()
     meeting = replace(meeting, address=address, port=_get_free_port(address))
     _write(place / "meeting.json", asdict(meeting))
@@ -89,12 +90,12 @@ def join_meeting(job: Mapping[str, Any], number: int, attempt: str, stop: Stop) 
     Raises ValueError if no meeting is announced or a stage on this node is damaged.
     """
     place, mine = _get_folder(job, attempt), {"host": socket.gethostname()}
-    told = _wait_for_file(place / "meeting.json", stop)
-    if told is None:
+    report = _wait_for_file(place / "meeting.json", stop)
+    if report is None:
         raise ValueError(
-            f"node {number}: no word of the first node within {_get_timeout():.0f} s; do both see {place}?"
+            f"node {number}: no message from the first node within {_get_timeout():.0f} s; do both see {place}?"
         )
-    if not told["is_over"]:
+    if not report["is_over"]:
         try:
             seen = compute_node_digests(job)
         except ValueError as error:
@@ -104,7 +105,7 @@ def join_meeting(job: Mapping[str, Any], number: int, attempt: str, stop: Stop) 
     while not (meeting := Meeting(**read_json(place / "meeting.json"))).port and not meeting.is_over:
         if has_left(job, attempt):
             return replace(meeting, is_over=True)
-        time.sleep(LOOK_EVERY_SECONDS)
+        time.sleep(POLL_SECONDS)
     return meeting
 
 
@@ -119,10 +120,10 @@ def lead_nodes(job: Mapping[str, Any], attempt: str) -> Iterator[None]:
 
 def has_left(job: Mapping[str, Any], attempt: str) -> bool:
     """Return whether the first node has ended or died."""
-    told = read_json(_get_folder(job, attempt) / "meeting.json")
+    report = read_json(_get_folder(job, attempt) / "meeting.json")
     owner = look(get_run_item(run_of_fields(job["run"])).lease_folder)
     is_held = owner is not None and owner.is_alive and owner.note.get("job_id") == attempt.rpartition(".")[0]
-    return told["is_over"] or not is_held
+    return report["is_over"] or not is_held
 
 
 def make_grace_check(job: Mapping[str, Any], attempt: str) -> Callable[[], bool]:
@@ -141,9 +142,9 @@ def _get_folder(job: Mapping[str, Any], attempt: str) -> Path:
     return run_folder(run_id(run_of_fields(job["run"]))) / "nodes" / attempt
 
 
-def _write(path: Path, told: Mapping[str, Any]) -> None:
+def _write(path: Path, content: Mapping[str, Any]) -> None:
     with whole_file(path) as part:
-        part.write_text(json.dumps(told, indent=1))
+        part.write_text(json.dumps(content, indent=1))
 
 
 def _wait_for_file(path: Path, stop: Stop) -> dict[str, Any] | None:
@@ -154,7 +155,7 @@ def _wait_for_file(path: Path, stop: Stop) -> dict[str, Any] | None:
             return dict(read_json(path))
         if stop():
             raise stop.stopped()
-        time.sleep(LOOK_EVERY_SECONDS)
+        time.sleep(POLL_SECONDS)
     return None
 
 
@@ -163,22 +164,22 @@ def _get_timeout() -> float:
     return 2 * get_lease_timeout()
 
 
-def _check_alike(number: int, told: Mapping[str, Any], seen: Mapping[str, str]) -> None:
+def _check_alike(number: int, report: Mapping[str, Any], seen: Mapping[str, str]) -> None:
     """Raise ValueError with the first difference between a node's view and that of the first node."""
-    who = f"node {number} ({told['host']})"
-    if "error" in told:
-        raise ValueError(f"{who}: {told['error']}")
+    who = f"node {number} ({report['host']})"
+    if "error" in report:
+        raise ValueError(f"{who}: {report['error']}")
     for name, digest in seen.items():
-        other = told["seen"].get(name, "not there")
+        other = report["seen"].get(name, "not there")
         if other != digest:
             raise ValueError(
-                f"{who} sees another {name} than the first node ({other[:12]}, not {digest[:12]}): let all nodes share "
+                f"{who} has another {name} than the first node ({other[:12]}, not {digest[:12]}): let all nodes share "
                 f"{home()} and one checkout, or hold the same files"
             )
 
 
-def _compute_digest(told: object) -> str:
-    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+def _compute_digest(values: object) -> str:
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
 def _get_own_address() -> str:

@@ -87,7 +87,7 @@ class Profile:
             )
         if self.num_shards and self.pairs_per_shard:
             both = f"num_shards={self.num_shards} and pairs_per_shard={self.pairs_per_shard}"
-            raise ValueError(f"profile {self.name}: {both} both say how many shards there are; keep one")
+            raise ValueError(f"profile {self.name}: {both} both set the number of shards; keep one")
         if self.on == "slurm" and self.warning_seconds >= self.time_minutes * 60:
             raise ValueError(
                 f"profile {self.name}: warning_seconds={self.warning_seconds} leaves nothing of "
@@ -120,7 +120,7 @@ def check_lines(value: Any, what: str) -> None:
         value = [*value, *value.values()]
     for one in [value] if isinstance(value, str) else value if isinstance(value, list | tuple) else []:
         if isinstance(one, str) and LINE_BREAK.search(one):
-            raise ValueError(f"{what}={short(repr(one))} breaks a line or holds a control character; write one line")
+            raise ValueError(f"{what}={short(repr(one))} contains a line break or a control character; write one line")
         if not isinstance(one, str):
             check_lines(one, what)
 

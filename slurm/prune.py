@@ -15,10 +15,10 @@ from repro.spec import Run
 from repro.spec.identity import get_training_id
 from repro.storage.lease import look, owner_of_part
 from repro.storage.paths import get_local_records, get_sweeps_folder, home
-from repro.storage.shards import needless_shards
-from slurm.scheduler import queue
+from repro.storage.shards import list_redundant_shards
+from slurm.scheduler import fetch_queue
 from slurm.states import get_run_item
-from slurm.sweep import Submission, read_submissions, run_in
+from slurm.sweep import Submission, read_run, read_submissions
 
 KEPT = ("metrics.jsonl", "trec", "job.json", "owner", "training")
 LEFT_ALONE_SECONDS = 3600.0
@@ -32,7 +32,7 @@ def leftovers(runs: Sequence[Run]) -> Iterator[tuple[Path, int]]:
     another known run needs if that run has no record yet.
     """
     submissions = read_submissions()
-    known = {*runs, *(run for one in submissions for name in one.runs if (run := run_in(one, name)))}
+    known = {*runs, *(run for one in submissions for name in one.runs if (run := read_run(one, name)))}
     recorded = set(split_recorded(known, [get_local_records()])[0])
     needed = {get_training_id(phase) for run in known - recorded for phase in list_training_phases(run)}
     for run in dict.fromkeys(runs):
@@ -42,9 +42,9 @@ def leftovers(runs: Sequence[Run]) -> Iterator[tuple[Path, int]]:
         if not any(owner and owner.is_alive for owner in map(look, (folder / "owner", folder / "training"))):
             yield from ((path, measure_size(path)) for path in sorted(folder.iterdir()) if path.name not in KEPT)
     yield from ((part, measure_size(part)) for part in _list_partial_paths(home()) if _is_abandoned(part))
-    yield from ((folder, measure_size(folder)) for folder in needless_shards())
+    yield from ((folder, measure_size(folder)) for folder in list_redundant_shards())
     names_recorded = {get_run_item(run).name for run in recorded.intersection(runs)}
-    waiting = queue() or {}
+    waiting = fetch_queue() or {}
     for sweep in sorted({one.sweep for one in submissions}):
         if _has_ended([one for one in submissions if one.sweep == sweep], names_recorded, waiting):
             yield from (

@@ -31,11 +31,11 @@ from repro.spec.identity import run_id
 from repro.stopping import Interrupted, Stopped, unwrap_stop
 from repro.storage.paths import get_local_records, import_environment, run_folder
 from repro.text import short
-from slurm.hooks import named
 from slurm.nodes import Meeting, call_meeting, has_left, join_meeting, make_attempt_id, make_grace_check
 from slurm.signals import REASONS, Stop, die_with_parent, handle_stop_signals, say
 
-LEAVE = "repro.train.parallel:leave_processes"
+RANK_MODULE = "slurm.ranks"
+"""The module that each rank runs."""
 STORE = "REPRO_RANKS_STORE"
 """Where ranks meet, for `repro.train.parallel`: `file://PATH` or `tcp://ADDRESS:PORT`."""
 DESCRIBED, FAILURE = "ranks.json", "ranks.failed"
@@ -59,6 +59,7 @@ def run_ranks(job: Mapping[str, Any], stop: Stop, job_id: str = "") -> bool:
     run = run_of_fields(job["run"])
     folder = run_folder(run_id(run))
     request, described, failure = (folder / name for name in ("stop", DESCRIBED, FAILURE))
+    # Files of an earlier attempt would stop or fail this one.
     for left in (request, failure):
         left.unlink(missing_ok=True)
     described.write_text(json.dumps(dict(job)))
@@ -116,7 +117,7 @@ def _share_threads(num_ranks: int) -> dict[str, str]:
     Ignores non-numeric values.
     """
     given = {name: os.environ.get(name, "") for name in THREADS}
-    return {name: str(max(1, int(told) // num_ranks)) for name, told in given.items() if told.isdecimal()}
+    return {name: str(max(1, int(value) // num_ranks)) for name, value in given.items() if value.isdecimal()}
 
 
 def _run_ranks(
@@ -131,12 +132,13 @@ def _run_ranks(
 
     Once `stop` is set they receive a stop request, which they follow together.
     """
-    command = ["bash", "-c", DEAF_SHELL, sys.executable, "-u", "-m", "slurm.ranks", str(described)]
+    command = ["bash", "-c", DEAF_SHELL, sys.executable, "-u", "-m", RANK_MODULE, str(described)]
     ranks: list[subprocess.Popen[bytes]] = []
     with tempfile.TemporaryDirectory(prefix="repro-ranks-") as private:
         try:
             for own in _make_rank_environments(job, meeting, node, Path(private)):
                 ranks.append(subprocess.Popen(command, env=os.environ | import_environment() | own))
+            # If one rank fails, the others would wait for it forever, so the loop ends at the first failure.
             while any(rank.poll() is None for rank in ranks) and not _find_failure(ranks) and not has_to_end():
                 if stop():
                     described.with_name("stop").touch()
@@ -179,12 +181,17 @@ def main() -> int:
         threading.Thread(target=_watch_for_request, args=(described.with_name("stop"),), daemon=True).start()
         try:
             with unwrap_stop():
-                named(job["execute"])(run_of_fields(job["run"]), should_stop=stop, progress=say)
+                # Imported here, because loading torch takes seconds. A request in that time must find the handlers.
+                from repro.execute import execute
+
+                execute(run_of_fields(job["run"]), should_stop=stop, progress=say)
             stop.is_over = True
         except (Interrupted, Stopped) as stopped:
             stop.is_over = True
             say(f"rank {os.environ['RANK']} stopped: {stopped}")
-        named(LEAVE)()
+        from repro.train.parallel import leave_processes
+
+        leave_processes()
     return 0
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-PATIENCE_SECONDS = 30
+TIMEOUT_SECONDS = 30
 # A busy controller answers "Socket timed out". Retrying usually helps.
 PAUSES_SECONDS = (1.0, 4.0)
 
@@ -26,13 +26,13 @@ class Queued:
     reason: str
 
 
-def ask(*words: str) -> str | None:
+def run_command(*words: str) -> str | None:
     """Return the output of a Slurm command, or None if it is not installed, fails or times out."""
     if shutil.which(words[0]) is None:
         return None
     for pause in (*PAUSES_SECONDS, None):
         try:
-            done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
+            done = subprocess.run(words, capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
         except (OSError, subprocess.TimeoutExpired):
             return None
         if done.returncode == 0:
@@ -45,13 +45,13 @@ def ask(*words: str) -> str | None:
 
 def get_max_array_size() -> int | None:
     """Return the maximum number of tasks per job array, or None if Slurm does not report it."""
-    found = re.search(r"MaxArraySize\s*=\s*(\d+)", ask("scontrol", "show", "config") or "")
+    found = re.search(r"MaxArraySize\s*=\s*(\d+)", run_command("scontrol", "show", "config") or "")
     return int(found.group(1)) if found else None
 
 
-def queue() -> Mapping[str, Queued] | None:
+def fetch_queue() -> Mapping[str, Queued] | None:
     """Return our jobs in the queue by id (array tasks as 12_3), or None if Slurm does not respond."""
-    text = ask("squeue", "--me", "--array", "--noheader", "--format=%i|%T|%r")
+    text = run_command("squeue", "--me", "--array", "--noheader", "--format=%i|%T|%r")
     if text is None:
         return None
     rows = [line.split("|", 2) for line in text.splitlines() if line.count("|") >= 2]
@@ -60,12 +60,14 @@ def queue() -> Mapping[str, Queued] | None:
 
 def fetch_job_outcome(job_id: str) -> str | None:
     """Return one line on a finished job (state, reason, exit code), or None if Slurm has no entry for it."""
-    shown = ask("scontrol", "show", "job", "--oneliner", job_id)
+    shown = run_command("scontrol", "show", "job", "--oneliner", job_id)
     if shown:
         wanted = ("JobState", "Reason", "ExitCode", "Restarts", "TimeLimit", "Dependency")
         found = dict(re.findall(r"(\w+)=(\S*)", shown))
         return ", ".join(f"{name}={found[name]}" for name in wanted if name in found)
-    accounted = ask("sacct", "--jobs", job_id, "--noheader", "--parsable2", "--format=JobID,State,ExitCode,Reason")
+    accounted = run_command(
+        "sacct", "--jobs", job_id, "--noheader", "--parsable2", "--format=JobID,State,ExitCode,Reason"
+    )
     lines = [line for line in (accounted or "").splitlines() if line.split("|")[0] == job_id]
     return lines[0] if lines else None
 
@@ -75,20 +77,22 @@ def explain_stop_signal(job_id: str) -> str:
 
     While a job is ending, Slurm shows the same state for all of these. Other fields tell them apart.
     """
-    found = dict(re.findall(r"(\w+)=(\S*)", ask("scontrol", "show", "job", "--oneliner", job_id) or ""))
+    found = dict(re.findall(r"(\w+)=(\S*)", run_command("scontrol", "show", "job", "--oneliner", job_id) or ""))
     if found.get("PreemptTime", "None") not in ("None", "N/A", "Unknown"):
         return "preempted"
+    # Slurm counts a requeue before it stops the job. Inside the job, the variable still has the old count.
     if int(found.get("Restarts", 0)) > int(os.environ.get("SLURM_RESTART_COUNT", 0)):
         return "requeued"
     is_ending = found.get("JobState") in ("COMPLETING", "CANCELLED")
+    # A job at its time limit shows the same states, but has used all of its time.
     is_over = is_ending and _parse_duration(found["RunTime"]) >= _parse_duration(found["TimeLimit"])
     return "cancelled" if is_ending and not is_over else ""
 
 
 def find_canceller(job_id: str) -> str:
     """Return "by NAME" if Slurm's accounting recorded who cancelled a job, else ""."""
-    told = ask("sacct", "--jobs", job_id, "--noheader", "--parsable2", "--allocations", "--format=State") or ""
-    found = re.search(r"CANCELLED by (\d+)", told)
+    text = run_command("sacct", "--jobs", job_id, "--noheader", "--parsable2", "--allocations", "--format=State") or ""
+    found = re.search(r"CANCELLED by (\d+)", text)
     if found is None:
         return ""
     try:
@@ -159,9 +163,9 @@ def try_script(script: str) -> Verdict:
         try:
             words = ["sbatch", "--test-only", file.name]
             with hide_enclosing_job():
-                done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
+                done = subprocess.run(words, capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
         except subprocess.TimeoutExpired:
-            return Verdict(False, f"sbatch did not answer within {PATIENCE_SECONDS} seconds")
+            return Verdict(False, f"sbatch did not respond within {TIMEOUT_SECONDS} seconds")
     lines = (done.stdout + done.stderr).splitlines()
     return Verdict(done.returncode == 0, "; ".join(line.removeprefix("sbatch: ") for line in lines if line.strip()))
 
@@ -170,4 +174,4 @@ def cancel(job_ids: Iterable[str]) -> None:
     """Cancel jobs. Ids of jobs that have already ended are ignored."""
     wanted = sorted(set(job_ids))
     if wanted:
-        ask("scancel", *wanted)
+        run_command("scancel", *wanted)

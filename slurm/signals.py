@@ -56,6 +56,7 @@ class Stop:
                 raise self.stopped()
             return
         self.signal_number, self.at = number, time.monotonic()
+        # A cancellation may have set the reason before the signal arrived.
         self.reason = self.reason or REASONS[signal.Signals(number)]
         stop(self.stopped())
 
@@ -90,7 +91,8 @@ def request_parent_death_signal(number: int) -> None:
 def die_with_parent(parent: int) -> None:
     """Make this process receive SIGTERM when its parent dies, and end it GRACE_SECONDS later in any case."""
     request_parent_death_signal(signal.SIGTERM)
-    if os.getppid() != parent:  # the parent died before the request
+    # The parent may have died before the request.
+    if os.getppid() != parent:
         os._exit(EXIT_INTERRUPTED)
     threading.Thread(target=_watch, args=(parent,), name="watch the parent", daemon=True).start()
 
@@ -98,6 +100,7 @@ def die_with_parent(parent: int) -> None:
 def _watch(parent: int) -> None:
     while os.getppid() == parent:
         time.sleep(1.0)
+    # On Linux the kernel has sent this signal already.
     if sys.platform != "linux":
         os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(GRACE_SECONDS)

@@ -7,7 +7,7 @@ import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from repro.pipeline.corpora import check_available
@@ -21,18 +21,17 @@ from repro.storage.paths import get_local_records, get_sweeps_folder
 from repro.storage.shards import find_parent_stage
 from repro.text import count_noun
 from slurm.batches import order_batches
-from slurm.hooks import Hooks
 from slurm.local import run_locally
 from slurm.profiles import Profile
 from slurm.scheduler import Verdict, get_max_array_size, try_script
 from slurm.scheduler import cancel as scancel
 from slurm.states import get_run_item
 from slurm.status import RunStatus, Snapshot, read_stage_state
-from slurm.sweep import Task, add_run_dependencies, build_tasks, check_code, run_in
+from slurm.sweep import Task, add_run_dependencies, build_tasks, check_code, read_run
 from slurm.trainings import list_missing_trainings
 
 Progress = Callable[[str], None]
-ARRAY_SIZE_WHEN_SILENT = 1000
+DEFAULT_ARRAY_SIZE = 1000
 LEFT_OUT = "left out"
 """Outcome of a requested item that was not started."""
 
@@ -44,7 +43,6 @@ class LaunchOptions:
     retry: bool = False  # also restart failed and cancelled runs
     limit: int | None = None  # maximum number of runs
     allow_dirty: bool = False  # allow uncommitted changes at scales that require a commit
-    hooks: Hooks = field(default_factory=Hooks)
 
 
 def start(
@@ -62,11 +60,13 @@ def start(
         check_available(to_start)
         check_encoders(to_start)
         ended = dict.fromkeys(left_out, LEFT_OUT)
+        # Only after all checks: a refused launch must not forget why a run failed.
         if options.retry:
             for task in tasks:
                 _clear_failures(task)
         if profile.on == "slurm" and tasks:
             return ended | _start_on_slurm(tasks, profile, sweep, progress)
+    # The local queue runs for hours, so it starts after the lock is released.
     return ended | (run_locally(tasks, profile, sweep=sweep, progress=progress) if tasks else {})
 
 
@@ -91,7 +91,7 @@ def scripts(runs: Sequence[Run], profile: Profile, *, sweep: str, options: Launc
 def _list_scripts(tasks: Sequence[Task], profile: Profile, sweep: str) -> Iterator[tuple[str, str]]:
     from slurm.launch import Launch
 
-    size = get_max_array_size() or ARRAY_SIZE_WHEN_SILENT
+    size = get_max_array_size() or DEFAULT_ARRAY_SIZE
     batches = order_batches(
         add_run_dependencies(tasks, {}), max_array_size=size, num_at_once=profile.num_at_once or size
     )
@@ -109,7 +109,7 @@ def check_site(
         raise ValueError(f"profile {profile.name} is this machine's queue: there is no site to check")
     unique = list(dict.fromkeys(runs))
     wanted = (split_recorded(unique, [get_local_records()])[1] or unique)[: options.limit]
-    tasks = build_tasks(wanted, profile, code=check_code(runs, allow_dirty=options.allow_dirty), hooks=options.hooks)
+    tasks = build_tasks(wanted, profile, code=check_code(runs, allow_dirty=options.allow_dirty))
     for name, script in _list_scripts(tasks, profile, sweep):
         yield name, try_script(script)
 
@@ -119,7 +119,8 @@ def _start_on_slurm(tasks: list[Task], profile: Profile, sweep: str, progress: P
 
     size = get_max_array_size()
     if size is None:
-        raise ValueError("Slurm does not answer here (scontrol show config); launch on a login node, or --on local")
+        raise ValueError("Slurm does not respond here (scontrol show config); launch on a login node, or --on local")
+    # Read under the lock, so that jobs which another launcher has just submitted are seen.
     snapshot = Snapshot()
     live = {name: job for name in snapshot.latest if (job := snapshot.find_slurm_job(name))}
     at_work = _map_queued_makers(snapshot, live)
@@ -136,19 +137,19 @@ def _start_on_slurm(tasks: list[Task], profile: Profile, sweep: str, progress: P
 
 def _map_queued_makers(snapshot: Snapshot, live: Iterable[str]) -> dict[str, str]:
     """Return the first queued run that needs each training run: training id → run id."""
-    known = [(name, run) for name in live if (run := run_in(snapshot.latest[name], name))]
+    known = [(name, run) for name in live if (run := read_run(snapshot.latest[name], name))]
     return {training: name for name, run in reversed(known) for training in list_missing_trainings(run)}
 
 
 @contextmanager
 def hold_launch_lock(progress: Progress) -> Iterator[None]:
     """Let only one launcher at a time check and submit."""
-    said = False
+    is_reported = False
     folder = get_sweeps_folder() / ".launching"
     while (lease := acquire(folder)) is None:
-        if not said:
+        if not is_reported:
             progress(f"waiting for another launcher: {look(folder)}")
-            said = True
+            is_reported = True
         time.sleep(0.5)
     with lease:
         yield
@@ -164,9 +165,9 @@ def _select_tasks(
     left_out = _find_unreadable(found.values()) | _find_impossible(missing)
     chosen = [run for run in missing if run_id(run) not in left_out][: options.limit]
     stopped = [] if options.retry else [one.id for one in found.values() if one.state in ("failed", "cancelled")]
-    asked = f"{count_noun(len(found), 'run')} asked for, {len(chosen)} to start"
-    progress(asked + (f", {len(stopped)} failed or cancelled (--retry takes them up again)" if stopped else ""))
-    tasks = build_tasks(chosen, profile, code=code, hooks=options.hooks)
+    counts = f"{count_noun(len(found), 'run')} requested, {len(chosen)} to start"
+    progress(counts + (f", {len(stopped)} failed or cancelled (--retry restarts them)" if stopped else ""))
+    tasks = build_tasks(chosen, profile, code=code)
     left_out |= {} if options.retry else _find_blocked(tasks)
     for why in left_out.values():
         progress(f"left out: {why}")
@@ -174,7 +175,7 @@ def _select_tasks(
 
 
 def _find_unreadable(found: Iterable[RunStatus]) -> dict[str, str]:
-    """Return the runs with an unreadable record and the reasons. No other run may overwrite such a record unasked."""
+    """Return the runs with an unreadable record and the reasons. A launch never overwrites such a record."""
     return {status.id: f"run {status.id}: {status.reason}" for status in found if status.state == "unreadable"}
 
 
@@ -189,7 +190,7 @@ def _find_blocked(tasks: list[Task]) -> dict[str, str]:
     for task in tasks:  # stages come before everything that needs them
         last = read_stage_state(task.name) if task.item.kind == "stage" else None
         if last is not None and last.state in ("failed", "cancelled"):
-            blocked[task.name] = f"{task.name}, {last.state}: {last.reason} (--retry takes it up again)"
+            blocked[task.name] = f"{task.name}, {last.state}: {last.reason} (--retry restarts it)"
         elif any(need in blocked for need in task.needs):
             blocked[task.name] = f"{task.name}, needs {next(need for need in task.needs if need in blocked)}"
     return blocked
@@ -204,6 +205,7 @@ def cancel(runs: Sequence[Run]) -> list[RunStatus]:
     found = [(run, snapshot.get_status(run)) for run in dict.fromkeys(runs)]
     meant = [(run, status) for run, status in found if status.state == "running" or status.live_on]
     for run, _ in meant:
+        # The mark comes before the signal: the stopped job reads it and reports "cancelled", not "interrupted".
         get_run_item(run).cancel()
         owner = look(get_run_item(run).lease_folder)
         if owner is not None and owner.is_alive and not owner.note.get("job_id") and _is_here(owner, run):
@@ -230,6 +232,8 @@ def _list_orphaned_stages(cancelled: Sequence[RunStatus], snapshot: Snapshot) ->
     """Return the queued jobs of stages and shards that only these runs wait for."""
     gone = {status.id for status in cancelled}
     live = {name: job for name in snapshot.latest if name not in gone and (job := snapshot.find_slurm_job(name))}
-    kept = {need for name in live if name in snapshot.latest[name].runs for need in snapshot.list_dependencies(name)}
-    asked = {need for name in gone for need in snapshot.list_dependencies(name)}
-    return [live[name] for name in sorted(asked - kept) if name in live]
+    still_needed = {
+        need for name in live if name in snapshot.latest[name].runs for need in snapshot.list_dependencies(name)
+    }
+    needed = {need for name in gone for need in snapshot.list_dependencies(name)}
+    return [live[name] for name in sorted(needed - still_needed) if name in live]

@@ -16,7 +16,7 @@ from repro.storage.paths import run_folder
 from repro.storage.stages import Stage
 
 KINDS: Mapping[str, Any] = {"str": str, "int": int, "float": (int, float)}
-LOOK_AGAIN_SECONDS = (0.1, 0.4)
+RETRY_SECONDS = (0.1, 0.4)
 STATES = ("running", "interrupted", "failed", "cancelled", "done")
 
 
@@ -83,7 +83,7 @@ class WorkItem:
         plain = found if isinstance(found, dict) else {}
         values = {name: plain[name] for name, kind in known.items() if isinstance(plain.get(name), kind)}
         if "state" not in values:
-            raise ValueError(f"{path} is no note of a job; remove it, and launch again with --retry")
+            raise ValueError(f"{path} is not the state of a job; remove it, and launch again with --retry")
         return JobState(**values)
 
     def _read_content(self) -> Any:
@@ -92,16 +92,16 @@ class WorkItem:
         Retries an empty or truncated file, because another launcher may be about to remove or replace it.
         """
         path = self.folder / "job.json"
-        for patience_seconds in (*LOOK_AGAIN_SECONDS, None):
+        for pause_seconds in (*RETRY_SECONDS, None):
             try:
                 return read_json(path)
             except (ValueError, OSError) as error:
                 if not path.exists():
                     return None
-                if patience_seconds is None:
+                if pause_seconds is None:
                     raise ValueError(f"{error}; remove it, and launch again with --retry") from error
-            time.sleep(patience_seconds)
-        raise AssertionError("the last look returns or raises")
+            time.sleep(pause_seconds)
+        raise AssertionError("the last attempt returns or raises")
 
 
 def get_run_item(run: Run) -> WorkItem:

@@ -19,12 +19,12 @@ from repro.spec.identity import format_overrides, get_training_id
 from repro.storage.lease import Owner, look, owners
 from repro.storage.paths import get_local_records, get_published_records, get_stage_folder, run_folder
 from repro.storage.shards import find_parent_stage, parse_part
-from slurm.scheduler import Queued, fetch_job_outcome, queue
+from slurm.scheduler import Queued, fetch_job_outcome, fetch_queue
 from slurm.states import JobState, WorkItem, get_run_item
 from slurm.sweep import Submission, read_submissions
 
 END_BYTES = 2**15
-BUILDING, MOST_SHARDS_TOLD = "being built", 3
+BUILDING, MOST_SHARDS_SHOWN = "being built", 3
 NEVER_LAUNCHED = "never launched"
 STATES = ("recorded", "running", "queued", "interrupted", "failed", "unreadable", "cancelled", "missing")
 
@@ -72,7 +72,7 @@ class Snapshot:
     @cached_property
     def queue(self) -> Mapping[str, Queued] | None:
         """The scheduler's queue, or None if it does not respond."""
-        return queue()
+        return fetch_queue()
 
     @cached_property
     def latest(self) -> dict[str, Submission]:
@@ -99,14 +99,12 @@ class Snapshot:
             return RunStatus(item.name, "cancelled", "it was cancelled", **places)
         places["live_on"], says = self.find_live_job(item.name)
         if last is None or last.state == "done":
-            return self._describe_not_begun(
-                item, (last is None and self._describe_unstarted(item.name)) or says, places
-            )
+            return self._describe_waiting(item, (last is None and self._describe_unstarted(item.name)) or says, places)
         if last.state in ("failed", "cancelled"):
             return RunStatus(item.name, last.state, last.reason, **places)
         return RunStatus(item.name, "interrupted", _explain_interrupted(last, owner, says), **places)
 
-    def _describe_not_begun(self, item: WorkItem, says: str, places: dict[str, Any]) -> RunStatus:
+    def _describe_waiting(self, item: WorkItem, says: str, places: dict[str, Any]) -> RunStatus:
         if places["live_on"]:
             return RunStatus(item.name, "queued", says, **places)
         for need in self.list_dependencies(item.name):
@@ -114,7 +112,7 @@ class Snapshot:
             if last is not None and last.state in ("failed", "cancelled"):
                 return RunStatus(item.name, "failed", f"stage {need} {last.state}: {last.reason}; {last.log}", **places)
             if last is not None and last.state != "done":
-                says = f"stage {need} was {last.state} when last heard of: {last.reason}; {last.log}; {says}"
+                says = f"stage {need} was last {last.state}: {last.reason}; {last.log}; {says}"
             if last is None and not _is_built(need) and (why := self._describe_unstarted(need)):
                 says = f"stage {need}: {why}"
         return RunStatus(item.name, "missing", says, **places)
@@ -125,8 +123,8 @@ class Snapshot:
         if submission is None or submission.on != "slurm" or self.find_live_job(name)[0]:
             return ""
         job = submission.jobs[name]
-        told = f"job {job['job_id']} ended before it began; its log tells why: {job['log']}; launch again"
-        return told if Path(job["log"]).is_file() else ""
+        text = f"job {job['job_id']} ended before it started; see its log {job['log']}; launch again"
+        return text if Path(job["log"]).is_file() else ""
 
     def list_dependencies(self, name: str) -> list[str]:
         """Return the stages that a run was launched to wait for, each preceded by its shards."""
@@ -149,7 +147,7 @@ class Snapshot:
             return ("local", f"in the queue of {owner}") if alive else ("", "its queue has ended; launch again")
         job_id = submission.jobs[name]["job_id"]
         if self.queue is None:
-            return "slurm", f"job {job_id} by what was last written; the scheduler does not answer here"
+            return "slurm", f"job {job_id} according to its submission; the scheduler does not respond here"
         if job_id not in self.queue:
             return "", f"job {job_id} has left Slurm's queue; launch again"
         return "slurm", f"job {job_id} is {self.queue[job_id].state} ({self.queue[job_id].reason})"
@@ -171,19 +169,19 @@ class Snapshot:
     def _describe_stage(self, name: str) -> str:
         """Return the status of a stage. If it has shards, count those built and describe the others."""
         shards = self._list_shards(name)
-        said = {shard.rpartition("/")[2]: self._find_building_shards(shard) for shard in shards if not _is_built(shard)}
-        if not said:
-            return self._find_building_shards(name)
-        of = parse_part(next(iter(said))).of
-        alike = Counter(BUILDING if says.startswith(BUILDING) else "waiting" for says in said.values())
-        failed = {part: says for part, says in said.items() if says.startswith(("failed", "cancelled"))}
+        by_part = {shard.rpartition("/")[2]: self._describe_builder(shard) for shard in shards if not _is_built(shard)}
+        if not by_part:
+            return self._describe_builder(name)
+        of = parse_part(next(iter(by_part))).of
+        alike = Counter(BUILDING if says.startswith(BUILDING) else "waiting" for says in by_part.values())
+        failed = {part: says for part, says in by_part.items() if says.startswith(("failed", "cancelled"))}
         alike["waiting"] -= len(failed)
-        counts = [f"{of - len(said)} of {of} shards built", *(f"{num} {what}" for what, num in alike.items() if num)]
-        others = failed or {part: says for part, says in said.items() if not says.startswith(BUILDING)}
-        details = [f"{part} {says}" for part, says in list(others.items())[:MOST_SHARDS_TOLD]]
+        counts = [f"{of - len(by_part)} of {of} shards built", *(f"{num} {what}" for what, num in alike.items() if num)]
+        others = failed or {part: says for part, says in by_part.items() if not says.startswith(BUILDING)}
+        details = [f"{part} {says}" for part, says in list(others.items())[:MOST_SHARDS_SHOWN]]
         return "; ".join([", ".join(counts), *details])
 
-    def _find_building_shards(self, name: str) -> str:
+    def _describe_builder(self, name: str) -> str:
         owner, last = look(find_stage_item(name).lease_folder), read_stage_state(name)
         if owner is not None and owner.is_alive:
             return f"{BUILDING} by {owner}"
@@ -208,8 +206,8 @@ def _explain_interrupted(last: JobState, owner: Owner | None, says: str) -> str:
     if last.state != "running":
         return f"{last.reason}; {says}"
     if owner is not None and owner.outcome is not None:
-        return f"it could not write down how it ended (is the disk full?); its log, or the terminal, tells; {says}"
-    return f"its process died without a word ({owner}); {says}"
+        return f"its outcome could not be written (is the disk full?); see its log or the terminal; {says}"
+    return f"its process died without an outcome ({owner}); {says}"
 
 
 def find_stage_item(name: str) -> WorkItem:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from repro.pipeline import stages as pipeline_stages
+from repro.planning.pairs import count_pairs
 from repro.records.provenance import compute_source_digest, explain_git_is_silent, get_code_identity
 from repro.spec import TRAINED, Run, run_of_fields
 from repro.spec.identity import run_from_record, run_id
@@ -20,10 +22,8 @@ from repro.storage.paths import CHECKOUT, get_sweeps_folder
 from repro.storage.shards import list_shards
 from repro.storage.stages import Stage
 from repro.train.sharing import explain_indivisible
-from slurm.hooks import Hooks, named
 from slurm.job import CAREFUL_SCALES, Job
-from slurm.profiles import Profile
-from slurm.shards import count_shards_by_stage
+from slurm.profiles import MOST, Profile
 from slurm.states import WorkItem, get_run_item, get_stage_item
 from slurm.trainings import map_training_owners
 
@@ -51,37 +51,77 @@ def check_code(runs: Iterable[Run], *, allow_dirty: bool) -> dict[str, Any]:
     """Return the code identity with a digest. Raises ValueError if a run at a careful scale has uncommitted code."""
     code = get_code_identity()
     scales = sorted({run.scale for run in runs} & set(CAREFUL_SCALES))
-    if scales and not allow_dirty and (what := _explain_not_named(code)):
-        raise ValueError(f"{what}, or say --allow-dirty: scale {scales} must name its code")
+    if scales and not allow_dirty and (what := _explain_missing_commit(code)):
+        raise ValueError(f"{what}, or use --allow-dirty: runs at {scales} record the commit of their code")
     return code | {"source": compute_source_digest()}
 
 
-def _explain_not_named(code: Mapping[str, Any]) -> str:
+def _explain_missing_commit(code: Mapping[str, Any]) -> str:
     """Return why no commit identifies the code, and a remedy. Returns "" if one does."""
     if silence := explain_git_is_silent():
-        return f"git does not tell which code this is ({silence}): let it answer in {CHECKOUT}"
+        return f"git cannot identify the code ({silence}): make git work in {CHECKOUT}"
     if code["commit"] is None:
-        return "the code has no commit to name: use a checkout, or an archive or a build of one"
+        return "the code has no commit: use a checkout, or an archive or build of one"
     changes = code["uncommitted_sha256"]
     return f"the code has uncommitted changes ({changes}): commit first" if changes else ""
 
 
-def build_tasks(runs: Sequence[Run], profile: Profile, *, code: Mapping[str, Any], hooks: Hooks) -> list[Task]:
+def build_tasks(runs: Sequence[Run], profile: Profile, *, code: Mapping[str, Any]) -> list[Task]:
     """Return the jobs of these runs: each unbuilt stage once, before everything that needs it, then the runs.
 
     A stage that the profile shards waits for its unbuilt shards, each of which is a job.
     """
     stages: dict[str, Task] = {}
-    tasks, stages_of = [], cache(named(hooks.stages_of))  # cached, since it is called twice per run
-    shards = count_shards_by_stage(runs, profile, stages_of)
+    tasks = []
+    list_stages = cache(pipeline_stages.list_stages)  # it is called twice per run
+    shards = count_shards_by_stage(runs, profile, list_stages)
     for run in runs:
-        job = _make_job(run, profile, code, hooks)
-        missing = [stage for stage in stages_of(run) if not stage.is_built]
+        job = _make_job(run, profile, code)
+        missing = [stage for stage in list_stages(run) if not stage.is_built]
         for stage in missing:
             for task in _build_stage_tasks(stage, job, shards[stage.title]):
                 stages.setdefault(task.name, task)
         tasks.append(Task(job, get_run_item(run), _list_unbuilt(missing)))
     return [*stages.values(), *tasks]
+
+
+def count_shards(run: Run, profile: Profile) -> int:
+    """Return the number of shards of tokens, embeddings and keys of a run. 1 means no sharding.
+
+    If the number of pairs is unknown before the corpus is built, this is 1 unless the profile sets the number. Raises
+    ValueError if there are more shards than pairs or than can be managed.
+    """
+    num_pairs = count_pairs(run)
+    if profile.num_shards:
+        if num_pairs is not None and profile.num_shards > num_pairs:
+            raise ValueError(
+                f"profile {profile.name}: num_shards={profile.num_shards} is more than the {num_pairs} pairs of run "
+                f"{run_id(run)}; a shard has at least one pair: choose fewer, or say pairs_per_shard"
+            )
+        return profile.num_shards
+    if profile.pairs_per_shard is None:
+        return 1
+    found, most = max(1, -(-(num_pairs or 0) // profile.pairs_per_shard)), MOST["num_shards"]
+    if found > most:
+        raise ValueError(
+            f"profile {profile.name}: pairs_per_shard={profile.pairs_per_shard} cuts the {num_pairs} pairs of run "
+            f"{run_id(run)} into {found} shards; at most {most} are launched: put more pairs into each"
+        )
+    return found
+
+
+def count_shards_by_stage(
+    runs: Iterable[Run], profile: Profile, list_stages: Callable[[Run], Sequence[Stage]]
+) -> dict[str, int]:
+    """Return the number of shards of each stage of the runs, by title: the largest number that any of them needs.
+
+    A stage of the first of two phases counts the pairs of that phase.
+    """
+    found: dict[str, int] = {}
+    for run in runs:
+        for stage, owner in pipeline_stages.stages_by_phase(run, list_stages):
+            found[stage.title] = max(found.get(stage.title, 1), count_shards(owner, profile))
+    return found
 
 
 def add_run_dependencies(tasks: Sequence[Task], at_work: Mapping[str, str]) -> list[Task]:
@@ -98,6 +138,7 @@ def add_run_dependencies(tasks: Sequence[Task], at_work: Mapping[str, str]) -> l
 def _build_stage_tasks(stage: Stage, job: Job, num_shards: int) -> Iterator[Task]:
     """Yield the jobs of a stage, unbuilt shards first. `job` is the job of the run."""
     shards, needs = list_shards(stage, num_shards), _list_unbuilt(stage.needs)
+    # A stage is built by one process on one node, whatever the run uses.
     alone = replace(job, num_processes=1, num_nodes=1)
     for shard in shards:
         if not shard.is_built:
@@ -110,7 +151,7 @@ def _list_unbuilt(stages: Iterable[Stage]) -> tuple[str, ...]:
     return tuple(stage.title for stage in stages if not stage.is_built)
 
 
-def _make_job(run: Run, profile: Profile, code: Mapping[str, Any], hooks: Hooks) -> Job:
+def _make_job(run: Run, profile: Profile, code: Mapping[str, Any]) -> Job:
     number = profile.num_processes * profile.num_nodes
     if run.architecture in TRAINED and (why := explain_indivisible(run, number)):
         raise ValueError(
@@ -128,7 +169,6 @@ def _make_job(run: Run, profile: Profile, code: Mapping[str, Any], hooks: Hooks)
         num_nodes=profile.num_nodes,
         max_requeues=profile.max_requeues,
         launched_with=dict(code),
-        **asdict(hooks),
     )
 
 
@@ -169,18 +209,20 @@ def _read_submission(path: Path) -> Submission:
     lacks = [name for name in ("on", "sweep", "profile", "jobs", "runs") if name not in values]
     inner = [*values.get("jobs", {}).values(), *values.get("runs", {}).values()] if not wrong else []
     if wrong or lacks or not all(isinstance(one, dict) for one in inner):
-        raise ValueError(f"{path} is no submission ({[*wrong, *lacks] or 'jobs or runs'} wrong or missing); restore it")
+        raise ValueError(
+            f"{path} is not a submission ({[*wrong, *lacks] or 'jobs or runs'} wrong or missing); restore it"
+        )
     return Submission(**values)
 
 
-def run_in(submission: Submission, name: str) -> Run | None:
+def read_run(submission: Submission, name: str) -> Run | None:
     """Return a run of a submission by its id, or None if it is missing or today's code cannot read it."""
     with suppress(ValueError):
         return run_from_record(submission.runs[name], name) if name in submission.runs else None
     return None
 
 
-def find_submission(tasks: Sequence[Task], jobs: Mapping[str, Mapping[str, str]], **about: Any) -> Submission:
+def make_submission(tasks: Sequence[Task], jobs: Mapping[str, Mapping[str, str]], **about: Any) -> Submission:
     """Return the submission that records where these tasks went."""
     runs = {task.name: dict(task.job.run) for task in tasks if task.item.kind == "run"}
     needs = {task.name: task.needs for task in tasks if task.needs}

@@ -70,10 +70,10 @@ def make_status_table(runs: Sequence[Run], found: Sequence[RunStatus]) -> Table:
 
     Empty columns are dropped to make room for the description of each run.
     """
-    told = [(_format_cells(run, status), status) for run, status in _select_shown(runs, found)]
-    filled = [place for place in range(len(COLUMNS)) if place < ALWAYS or any(cells[place] for cells, _ in told)]
+    rows = [(_format_cells(run, status), status) for run, status in _select_shown(runs, found)]
+    filled = [place for place in range(len(COLUMNS)) if place < ALWAYS or any(cells[place] for cells, _ in rows)]
     table = Table(*(COLUMNS[place] for place in filled), box=None, title=summary(found))
-    for cells, status in told:
+    for cells, status in rows:
         texts = [Text(cells[place]) for place in filled]
         texts[COLUMNS.index("state")].stylize(COLOURS.get(status.state, ""))
         table.add_row(*texts)

@@ -18,9 +18,10 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leaves the slow tests to CI and to whoever asks for them (SLOW=1 make test); their files come first."""
-    slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: item.path not in slow)
+    """Run the files that take longest first, and skip slow tests unless CI or SLOW is set."""
+    # A file is one unit of work: a long one that starts last would keep one process busy after the other has ended.
+    long = {item.path for item in items if item.get_closest_marker("slow") or item.get_closest_marker("slurm")}
+    items.sort(key=lambda item: item.path not in long)
     if os.environ.get("CI") or os.environ.get("SLOW"):
         return
     skip = pytest.mark.skip(reason="takes minutes; SLOW=1 or CI=true runs it")

@@ -65,7 +65,7 @@ CLAIMS = {
 """What the paper claims, artefact by artefact, S4 its section 4.1; figure 1 is a drawing, and claims nothing.
 
 G and GF are tables and figures of GTE, M figures of MRL, the companion papers."""
-OF_OURS = ("own", "H", "E", "EL", "W", "WH", "D", "P")
+OF_OURS = ("AB", "CS", "own", "H", "E", "EL", "W", "WH", "D", "P")
 """What ids of claims begin with that no paper makes."""
 
 EXPERIMENTS = [pytest.param(one, id=one.artefacts[0]) for one in experiments()]
@@ -79,9 +79,10 @@ def shared_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
-def test_every_artefact_runs_at_smoke_and_is_shown(
+def test_every_artefact_runs_at_smoke(
     experiment: Experiment, shared_home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """Slow: trains the smoke runs of every experiment."""
     monkeypatch.setenv("REPRO_HOME", str(shared_home))
     for number, name in enumerate(experiment.artefacts):
         monkeypatch.setattr(sys, "argv", [f"repro.{name}", "--scale", "smoke"])
@@ -97,7 +98,7 @@ def test_every_artefact_runs_at_smoke_and_is_shown(
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
-def test_every_experiment_is_declared_for_every_scale(experiment: Experiment) -> None:
+def test_every_experiment_covers_its_scales(experiment: Experiment) -> None:
     for scale in ORDER:
         runs = experiment.runs(scale)
         if scale not in experiment.scales:
@@ -110,7 +111,7 @@ def test_every_experiment_is_declared_for_every_scale(experiment: Experiment) ->
             assert not judged or not unmet, f"{claim.id} at {scale} speaks of runs that nobody asks for"
 
 
-def test_every_claim_of_the_paper_is_there_and_each_claim_has_one_id() -> None:
+def test_paper_claims_are_complete() -> None:
     ids = [claim.id for experiment in experiments() for claim in experiment.claims]
     of_the_paper = {f"{artefact}.{letter}" for artefact, letters in CLAIMS.items() for letter in letters}
     assert len(ids) == len(set(ids)), "a claim has one id"
@@ -118,7 +119,7 @@ def test_every_claim_of_the_paper_is_there_and_each_claim_has_one_id() -> None:
     assert of_the_paper == set(ids) - own, "a claim of a paper stands in CLAIMS above; one of ours begins as OF_OURS"
 
 
-def test_arithmetic_of_the_paper_holds_or_is_an_erratum() -> None:
+def test_paper_arithmetic_holds_or_is_erratum() -> None:
     found = {
         claim.id: claim.holds()
         for experiment in experiments()
@@ -129,7 +130,7 @@ def test_arithmetic_of_the_paper_holds_or_is_an_erratum() -> None:
     assert {name for name, (holds, _) in found.items() if not holds} == {one.claim for one in ERRATA if one.claim}
 
 
-def test_what_is_not_judged_has_a_reason() -> None:
+def test_unjudged_claims_have_a_reason() -> None:
     for one in NOT_JUDGED:
         assert one.source and one.says and one.reason, one
     assert len({(one.source, one.says) for one in NOT_JUDGED}) == len(NOT_JUDGED)
@@ -141,7 +142,7 @@ def test_restated_claims_are_dated() -> None:
             assert claim.version == 1 or claim.stated, f"{claim.id} was restated, and does not say when"
 
 
-def test_the_papers_training_data_is_the_same_where_it_is_declared_twice() -> None:
+def test_training_data_is_declared_alike() -> None:
     from experiments.e11_data import PRETRAINING
     from repro.data.paper.hub import UNSUPERVISED
 
@@ -150,7 +151,7 @@ def test_the_papers_training_data_is_the_same_where_it_is_declared_twice() -> No
 
 @pytest.mark.parametrize("scale", ORDER)
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
-def test_whatever_is_drawn_at_a_scale_has_runs_there(experiment: Experiment, scale: str) -> None:
+def test_drawn_scales_have_runs(experiment: Experiment, scale: str) -> None:
     """A series that matches no run would be missing without a word."""
     runs = experiment.runs(scale)
     for figure in experiment.shows if runs else ():

@@ -39,7 +39,7 @@ def test_the_filter_compares_queries_with_documents() -> None:
     np.testing.assert_array_equal(np.asarray(judge(pairs_B).masked), expected)
 
 
-def test_a_filter_with_a_model_of_its_own_goes_by_that_and_difficulty_by_the_surrogate() -> None:
+def test_own_filter_model_keeps_difficulty() -> None:
     generator = np.random.default_rng(1)
     surrogate, own = (
         {side: generator.normal(size=(12, 4)).astype(np.float32) for side in ("query", "document")} for _ in range(2)
@@ -64,7 +64,7 @@ def test_a_filter_with_a_model_of_its_own_goes_by_that_and_difficulty_by_the_sur
     assert judged("another")[1] == judged(None)[1]
 
 
-def test_a_training_document_carries_its_prompt_once() -> None:
+def test_document_carries_prompt_once() -> None:
     run = base("smoke", prompts="task")
     for stage in list_stages(run):
         stage.build()

@@ -46,9 +46,7 @@ def quiet(line: str) -> None:
 
 
 @pytest.mark.parametrize("run", [base("smoke"), CONTEXTUAL], ids=["biencoder", "contextual"])
-def test_a_stopped_run_ends_with_the_same_batches_losses_and_scores(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stopped_run_ends_the_same(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = execute(run, progress=quiet)
     expected = read_metrics(run_folder(run_id(run)))
     monkeypatch.setenv("REPRO_HOME", str(tmp_path / "other"))
@@ -71,13 +69,13 @@ def test_a_stopped_run_ends_with_the_same_batches_losses_and_scores(
         assert np.array_equal(values, resumed.arrays[name]), name
 
 
-def test_a_recorded_run_is_not_run_again() -> None:
+def test_recorded_run_is_not_repeated() -> None:
     run = base("smoke", architecture="bm25")
     first = execute(run, progress=quiet)
     assert execute(run, progress=quiet).provenance == first.provenance
 
 
-def test_a_record_knows_how_its_numbers_came_about() -> None:
+def test_record_describes_its_evaluation() -> None:
     record = execute(CONTEXTUAL, progress=quiet)
     contexts = record.provenance["suite"]["contexts"]
     assert {context["kind"] for context in contexts} == {"own", "wrong", "null"}
@@ -91,8 +89,8 @@ def test_a_record_knows_how_its_numbers_came_about() -> None:
 
 
 @pytest.mark.slow
-def test_a_compiled_training_is_measured_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever compiles: here the backend that needs no compiler, whose scores are those of a plain run."""
+def test_compiled_training_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever compiles: here the backend that needs no compiler, whose scores are those of a plain run. Slow: compiles."""
     plain, compiled = execute(CONTEXTUAL, progress=quiet), torch.compile
     monkeypatch.setenv("REPRO_HOME", str(home() / "other"))
     monkeypatch.setenv("REPRO_SWITCHES", "compile")
@@ -108,7 +106,7 @@ def test_bm25_keeps_its_parameters() -> None:
     assert record.provenance["suite"]["bm25"]["k1"] == 0.9
 
 
-def test_the_checkpoint_of_another_run_is_refused() -> None:
+def test_foreign_checkpoint_is_refused() -> None:
     with pytest.raises(Interrupted):
         execute(base("smoke"), should_stop=stop_after(2), progress=quiet)
     other = base("smoke", learning_rate=1e-3)
@@ -126,16 +124,14 @@ def test_the_checkpoint_of_another_run_is_refused() -> None:
         ({"suite": "trivia"}, "unknown suite 'trivia'"),
     ],
 )
-def test_settings_that_cannot_work_are_one_clear_error(changes: dict, says: str) -> None:
+def test_impossible_settings_are_refused(changes: dict, says: str) -> None:
     with pytest.raises(ValueError, match=says):
         execute(base("smoke", **changes), progress=quiet)
     assert not list(get_local_records().glob("*"))
 
 
 @pytest.mark.parametrize("architecture", ["contextual", "surrogate"])
-def test_an_evaluation_that_was_killed_goes_on_behind_the_last_collection_to_the_same_record(
-    architecture: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_killed_evaluation_resumes(architecture: str, monkeypatch: pytest.MonkeyPatch) -> None:
     run = replace(CONTEXTUAL, seed=8) if architecture == "contextual" else base("smoke", architecture="surrogate")
     whole, searched, real = execute(run, progress=quiet), [], ModelSystem.search
     folder = run_folder(run_id(run))
@@ -163,7 +159,7 @@ def test_an_evaluation_that_was_killed_goes_on_behind_the_last_collection_to_the
         np.testing.assert_array_equal(again.arrays[name], values)
 
 
-def test_results_are_kept_by_the_weights_that_they_are_of(tmp_path: Path) -> None:
+def test_cache_depends_on_weights(tmp_path: Path) -> None:
     model = build_model(make_model_config(CONTEXTUAL), start=CONTEXTUAL.start, seed=0)
     before, other_run = (open_cache(tmp_path, replace(CONTEXTUAL, seed=seed), model) for seed in (0, 1))
     assert before == open_cache(tmp_path, CONTEXTUAL, model) != other_run
@@ -175,7 +171,7 @@ def test_results_are_kept_by_the_weights_that_they_are_of(tmp_path: Path) -> Non
     )
 
 
-def test_runs_that_differ_in_evaluation_only_train_once() -> None:
+def test_evaluations_share_a_training() -> None:
     run = base("smoke", architecture="contextual", seed=5)
     trained = execute(run, progress=quiet)
     lines = []
@@ -187,7 +183,7 @@ def test_runs_that_differ_in_evaluation_only_train_once() -> None:
     assert set(drawn) == {("own", 2)}, "only the contexts that were asked for are scored"
 
 
-def test_places_that_no_context_document_fills_hold_the_null_vector() -> None:
+def test_empty_slots_hold_null_vector() -> None:
     run = base("smoke", architecture="contextual")
     model = build_model(make_model_config(run), start=run.start, seed=0)
     assert isinstance(model, ContextualModel)
@@ -203,7 +199,7 @@ def test_places_that_no_context_document_fills_hold_the_null_vector() -> None:
     assert model.context_CE is not None and torch.allclose(model.context_CE, full_CD, atol=1e-6)
 
 
-def test_a_second_phase_starts_from_what_the_first_has_learned() -> None:
+def test_second_phase_starts_from_first() -> None:
     alone = base("smoke", seed=6, num_steps=3, num_hard_negatives=2, filter="surrogate")
     second = replace(alone, pretraining_corpus="planted-tiny", num_pretraining_steps=8)
     losses = [execute(run, progress=quiet).metrics["train/loss"] for run in (alone, second)]
@@ -220,14 +216,14 @@ def test_a_second_phase_starts_from_what_the_first_has_learned() -> None:
         {"num_steps": 12, "num_pretraining_steps": 2},  # it is the first phase that cannot be, of the scale's warm-up
     ],
 )
-def test_no_first_phase_is_trained_for_settings_that_cannot_be(changes: dict) -> None:
+def test_impossible_second_phase_trains_nothing(changes: dict) -> None:
     run = base("smoke", seed=6, num_hard_negatives=2, filter="surrogate", pretraining_corpus="planted-tiny", **changes)
     with pytest.raises(ValueError, match=r"num_warmup_steps=\d+: must be below num_steps="):
         execute(run, progress=quiet)
     assert not list(home().rglob("metrics.jsonl"))
 
 
-def test_the_difficulty_of_batches_is_measured_without_training() -> None:
+def test_batch_difficulty_needs_no_training() -> None:
     run = base("smoke", measure="batches", architecture="none", sampler="cluster", cluster_size=8)
     record = execute(run, progress=quiet)
     assert record.provenance["training"] == {}
@@ -237,7 +233,7 @@ def test_the_difficulty_of_batches_is_measured_without_training() -> None:
     assert record.metrics["batches/difficulty"] > plain.metrics["batches/difficulty"], "clusters are harder than chance"
 
 
-def test_a_record_names_the_code_that_it_began_with(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_record_names_its_starting_code(monkeypatch: pytest.MonkeyPatch) -> None:
     code = {"commit": "begun with"}
     monkeypatch.setattr("repro.execute.get_code_identity", lambda: dict(code))
 
@@ -250,7 +246,7 @@ def test_a_record_names_the_code_that_it_began_with(monkeypatch: pytest.MonkeyPa
     assert record.provenance["commit"] == "begun with"
 
 
-def test_a_record_says_who_trained_and_not_only_who_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_record_names_its_training_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
     run = base("smoke", architecture="contextual", seed=7)
     trained_by = ({"commit": "first", "uncommitted_sha256": None}, {"commit": "second", "uncommitted_sha256": "d1"})
     monkeypatch.setenv("REPRO_SWITCHES", "checkpoint")
@@ -269,7 +265,7 @@ def test_a_record_says_who_trained_and_not_only_who_measured(monkeypatch: pytest
         assert all(one["switches"] == ["checkpoint"] and one["versions"] for one in told["sittings"])
 
 
-def test_a_training_of_before_sittings_were_kept_is_taken_up_and_measured() -> None:
+def test_older_training_is_resumed() -> None:
     run = base("smoke", seed=8)
     with pytest.MonkeyPatch.context() as then, pytest.raises(Interrupted):
         then.setattr("repro.train.checkpoint.asdict", as_it_was)
@@ -288,7 +284,7 @@ def as_it_was(state: TrainState) -> dict[str, Any]:
     return {name: value for name, value in asdict(state).items() if name != "sittings"}
 
 
-def test_a_record_keeps_every_stage_of_both_phases_and_who_trained_the_first() -> None:
+def test_record_covers_both_phases() -> None:
     run = base("smoke", seed=6, num_steps=3, num_hard_negatives=2, filter="surrogate")
     run = replace(run, corpus="planted", num_pairs=400, pretraining_corpus="planted-tiny", num_pretraining_steps=8)
     told = execute(run, progress=quiet).provenance

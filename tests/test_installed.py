@@ -89,7 +89,7 @@ def checkout(*words: str, home: Path) -> str:
     return done.stdout
 
 
-def test_a_wheel_holds_every_file_of_the_four_folders_in_one_package(installed: Installed) -> None:
+def test_wheel_holds_every_file(installed: Installed) -> None:
     listed = subprocess.run(["git", "ls-files", *FOLDERS], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     there = {name if name.startswith("repro/") else f"repro/beside/{name}" for name in listed.splitlines()}
     packed = set(zipfile.ZipFile(installed.wheel).namelist())
@@ -97,7 +97,7 @@ def test_a_wheel_holds_every_file_of_the_four_folders_in_one_package(installed: 
     assert {name.split("/")[0] for name in packed} == {"repro", installed.wheel.name.split("-py3")[0] + ".dist-info"}
 
 
-def test_an_installed_copy_shows_what_the_checkout_shows(installed: Installed, tmp_path: Path) -> None:
+def test_installed_copy_shows_the_same(installed: Installed, tmp_path: Path) -> None:
     words = ("show", "table1", "--format", "csv")
     done = installed.call("-m", "repro", *words)
     assert done.returncode == 0, done.stderr
@@ -106,13 +106,14 @@ def test_an_installed_copy_shows_what_the_checkout_shows(installed: Installed, t
 
 
 @pytest.mark.slow
-def test_an_installed_copy_judges_from_the_published_records_and_renews_no_pages(installed: Installed) -> None:
+def test_installed_copy_judges_without_pages(installed: Installed) -> None:
+    """Slow: judges every claim in a fresh environment."""
     done = installed.call(str(installed.environment / "bin" / "repro"), "check", "--write")
     assert re.search(r"Contextual Document Embeddings: .* [1-9]\d HOLDS", done.stdout)
     assert done.returncode == 2 and "pages are renewed in a checkout, not in an installed copy" in done.stderr
 
 
-def test_pictures_lie_in_the_readers_own_folder(installed: Installed) -> None:
+def test_pictures_go_to_readers_folder(installed: Installed) -> None:
     done = installed.call("-m", "repro", "show", "figure1")
     assert done.returncode == 0, done.stderr
     figures = installed.work / "me" / ".local" / "share" / "cde-repro" / "figures"
@@ -120,7 +121,7 @@ def test_pictures_lie_in_the_readers_own_folder(installed: Installed) -> None:
     assert list(figures.glob("*.png"))
 
 
-def test_what_an_installed_copy_makes_lies_where_the_reader_says(installed: Installed) -> None:
+def test_home_follows_the_platform(installed: Installed) -> None:
     def home(**changes: str) -> str:
         return installed.call("-c", "from repro.storage.paths import home; print(home())", **changes).stdout.strip()
 
@@ -130,14 +131,15 @@ def test_what_an_installed_copy_makes_lies_where_the_reader_says(installed: Inst
     assert home(XDG_DATA_HOME="/data", REPRO_HOME="/mine") == "/mine"
 
 
-def test_an_installed_copy_names_the_commit_it_was_built_from(installed: Installed) -> None:
+def test_installed_copy_names_its_commit(installed: Installed) -> None:
     code = "import json; from repro.records.provenance import get_code_identity; print(json.dumps(get_code_identity()))"
     done = installed.call("-c", code)
     assert json.loads(done.stdout) == {"commit": installed.commit, "uncommitted_sha256": None}
 
 
 @pytest.mark.slow
-def test_an_installed_copy_trains_through_its_queue(installed: Installed) -> None:
+def test_installed_copy_trains(installed: Installed) -> None:
+    """Slow: trains in a fresh environment."""
     home = installed.work / "trained"
     runs = installed.work / "runs.json"
     runs.write_text(json.dumps([{"scale": "smoke", "num_steps": 5}]))

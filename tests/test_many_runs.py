@@ -21,7 +21,7 @@ SUITE = {"name": "desk", "datasets": [{"name": "a", "family": "f", "num_queries"
 
 
 @pytest.mark.parametrize("strata", [[0, 0, 0, 2, 2, 5], [2, 0, 5, 0, 2, 0], [1]])
-def test_a_mean_over_strata_is_the_one_by_hand_to_the_last_bit(strata: list[int]) -> None:
+def test_stratified_mean_is_exact(strata: list[int]) -> None:
     strata_Q = np.array(strata)
     values_Q = np.random.default_rng(0).random(len(strata))
     by_hand = [values_Q[strata_Q == stratum] for stratum in sorted(set(strata))]
@@ -31,12 +31,12 @@ def test_a_mean_over_strata_is_the_one_by_hand_to_the_last_bit(strata: list[int]
     assert stratified_mean(values_Q, strata_Q) == float(np.mean([part.mean() for part in by_hand]))
 
 
-def test_a_setting_has_the_id_of_its_seed_0() -> None:
+def test_setting_has_id_of_seed_0() -> None:
     for run in (base("smoke", seed=7), base("desk", seed=3, architecture="contextual", learning_rate=0.5)):
         assert get_setting_id(run) == run_id(replace(run, seed=0)) != run_id(run)
 
 
-def test_records_that_tell_the_same_of_their_suite_share_it(own_home: Path) -> None:
+def test_equal_suites_are_shared(own_home: Path) -> None:
     values = np.linspace(0, 1, 4, dtype=np.float32)
     metrics = {f"desk/{group}/ndcg_at_10": 0.5 for group in ("a", "f", "mean")}
     told = [SUITE, SUITE, SUITE | {"contexts": [{"seed": 1}]}]
@@ -51,7 +51,7 @@ def test_records_that_tell_the_same_of_their_suite_share_it(own_home: Path) -> N
     assert [first, same, other] == told
 
 
-def test_a_table_of_thousands_is_a_line_a_row_with_every_cell_whole(capsys: pytest.CaptureFixture[str]) -> None:
+def test_long_table_keeps_every_cell(capsys: pytest.CaptureFixture[str]) -> None:
     long = "reason " * 60
     rows = tuple((f"r{number}", "x" * (number % 9), long + str(number)) for number in range(MOST_FOLDED_ROWS + 1))
     view = View("many", ("run", "what", "reason"), rows, ("a note",), align="lrl")
@@ -73,20 +73,23 @@ def test_the_homes_folder_follows_its_variable(tmp_path: Path, monkeypatch: pyte
     assert home() == tmp_path
 
 
-def bench(words: str, folder: Path) -> subprocess.CompletedProcess[str]:
+def run_benchmark(words: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a benchmark module with its options in another folder."""
     name, *options = words.split()
-    command = [sys.executable, str(CHECKOUT / "benchmarks" / name), *options]
+    command = [sys.executable, "-m", f"benchmarks.{name}", *options]
     env = os.environ | {"PYTHONPATH": str(CHECKOUT), "OMP_NUM_THREADS": "1"}
     return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.slow
-def test_the_bench_of_many_runs_times_verbs_that_end_well(tmp_path: Path) -> None:
-    done = bench("many_runs.py --num-runs 60 --num-records 30", tmp_path)
+def test_many_runs_benchmark_works(tmp_path: Path) -> None:
+    """Slow: starts the command six times."""
+    done = run_benchmark("many_runs --num-runs 60 --num-records 30", tmp_path)
     assert done.stdout.count("exit 0") == 6, done.stdout + done.stderr
 
 
 @pytest.mark.slow
-def test_a_sweep_that_is_killed_four_times_ends_like_an_undisturbed_one(tmp_path: Path) -> None:
-    done = bench("kills.py --num-runs 2 --num-kills 4", tmp_path)
+def test_killed_sweep_ends_the_same(tmp_path: Path) -> None:
+    """Slow: trains a sweep twice, with four kills."""
+    done = run_benchmark("kills --num-runs 2 --num-kills 4", tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr

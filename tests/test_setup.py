@@ -107,7 +107,7 @@ def lines_without_make() -> list[str]:
     return (ROOT / "README.md").read_text().split("Without make:")[1].split("```")[1].strip().splitlines()
 
 
-def test_make_says_what_it_installs_and_how_long_that_takes_before_it_is_silent(copy: Path) -> None:
+def test_make_announces_the_installation(copy: Path) -> None:
     command = ["make", "--dry-run", f"PYTHON={sys.executable}", ".venv/.built-from-lock"]
     done = subprocess.run(command, cwd=copy, capture_output=True, text=True, check=True)
     lines = done.stdout.splitlines()
@@ -117,7 +117,8 @@ def test_make_says_what_it_installs_and_how_long_that_takes_before_it_is_silent(
 
 
 @pytest.mark.slow
-def test_make_brings_the_locked_versions_and_what_the_torch_it_finds_declares(index: Path, copy: Path) -> None:
+def test_make_installs_locked_versions(index: Path, copy: Path) -> None:
+    """Slow: installs every locked name into an environment."""
     typed(f"make PYTHON={sys.executable} .venv/.built-from-lock", copy, index)
     there = {canonicalize_name(name): version for name, version in installed(copy).items()}
     assert CUDA.items() <= there.items()
@@ -127,7 +128,8 @@ def test_make_brings_the_locked_versions_and_what_the_torch_it_finds_declares(in
 
 
 @pytest.mark.slow
-def test_the_line_without_make_keeps_a_cpu_torch_and_brings_no_cuda(index: Path, copy: Path, tmp_path: Path) -> None:
+def test_cpu_torch_brings_no_cuda(index: Path, copy: Path, tmp_path: Path) -> None:
+    """Slow: installs every locked name into an environment."""
     (tmp_path / "cpu").mkdir()
     write_wheel(tmp_path / "cpu", "torch", f"{LOCK['torch']}+cpu", needs=["setuptools>=77"])
     typed(lines_without_make()[0], copy, tmp_path / "cpu", index)
@@ -135,7 +137,7 @@ def test_the_line_without_make_keeps_a_cpu_torch_and_brings_no_cuda(index: Path,
     assert there["torch"] == f"{LOCK['torch']}+cpu" and not there.keys() & CUDA.keys()
 
 
-def test_the_lines_without_make_do_what_make_does() -> None:
+def test_lines_without_make_match() -> None:
     setup, use = lines_without_make()
     recipe = (
         (ROOT / "Makefile").read_text().replace("$(BIN)/python -m pip", ".venv/bin/pip").replace("$(EXTRAS)", "cpu,dev")
@@ -149,7 +151,7 @@ def test_the_lines_without_make_do_what_make_does() -> None:
     assert second == ".venv/bin/python -m pytest"
 
 
-def test_the_second_line_without_make_starts_from_a_copy(copy: Path) -> None:
+def test_second_line_starts_from_a_copy(copy: Path) -> None:
     (copy / ".venv").symlink_to(sys.prefix)
     line = lines_without_make()[1]
     for word, without_the_work in (("repro.table1", "--dry-run"), ("pytest", "--version")):
@@ -173,7 +175,7 @@ def needed(requirement: str, seen: set[str]) -> Iterator[str]:
                 yield from needed(further, seen)
 
 
-def test_the_lock_names_what_is_needed_and_nothing_else() -> None:
+def test_lock_names_what_is_needed() -> None:
     brought = set(needed("cde-repro[cpu,dev]", set())) - {"cde-repro"}
     of_torch = {"networkx", "mpmath", "sympy"}
     assert brought - LOCK.keys() == set()

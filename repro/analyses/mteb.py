@@ -20,7 +20,6 @@ import numpy as np
 
 from repro.analyses import Measured
 from repro.analyses.caching import open_cache
-from repro.batches.fixed_encoder import get_surrogate
 from repro.data.beir import HEADLINE, Retrieval, Suite
 from repro.evaluate.collections import read_collections
 from repro.evaluate.first_stage import tokenizer_of_run
@@ -202,7 +201,7 @@ def _build_encoders(inputs: Inputs, model: Model | None) -> dict[str, Any]:
     if run.architecture == "surrogate":
         from repro.evaluate.mteb.model import SurrogateForMteb
 
-        return {"own": SurrogateForMteb(get_surrogate(run))}
+        return {"own": SurrogateForMteb(inputs.surrogate)}
     from repro.evaluate.mteb.model import MtebModel
 
     assert model is not None, f"{run.architecture} is trained, so it has a model"

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 
 from repro.analyses import Measured
-from repro.batches.fixed_encoder import get_surrogate
 from repro.evaluate.polarity import LABELS, VERBALISERS, classify, encode_labels, load_film_reviews
 from repro.evaluate.suites import Encoder
 from repro.pipeline.inputs import Inputs
@@ -17,7 +16,7 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
     """Return `polarity/VERBALISER/accuracy`, with a 1 or 0 for every text, and the share `…/called_positive`."""
     texts, labels = load_film_reviews()
     right_N = encode_labels(labels)
-    encoder = get_surrogate(inputs.run) if inputs.run.architecture == "surrogate" else model
+    encoder = inputs.surrogate if inputs.run.architecture == "surrogate" else model
     assert encoder is not None, f"a run measures no polarity of architecture={inputs.run.architecture!r}"
     encoder.set_context(texts, inputs.run.context_seed)  # the texts themselves serve as context
     texts_ND = encoder.encode(texts)

@@ -22,7 +22,6 @@ from repro.analyses import Measured
 from repro.analyses.caching import open_cache
 from repro.analyses.context_effect import ScoredModel, measure_context_effect
 from repro.analyses.context_example import explain_best_query
-from repro.batches.fixed_encoder import get_surrogate
 from repro.data.beir import Retrieval
 from repro.evaluate.collections import Collection, read_collections
 from repro.evaluate.first_stage import RECALL_FILE, RUN_ENDING, get_first_stage_name, tokenizer_of_run
@@ -101,7 +100,7 @@ def _evaluate(
     if run.architecture == "bm25":
         how: dict[str, Any] = {"candidates": candidates, "tokenizer": tokenizer_of_run(run)}
         return evaluate_bm25(suite, keeping=keeping, collections=collections, **how)
-    reference = get_surrogate(run) if model is None else model
+    reference = inputs.surrogate if model is None else model
     encoder = wrap_contextual_encoder(run, model) if run.architecture == "contextual" else reference
     return evaluate_setting(encoder, suite, make_setting(inputs, candidates=candidates), keeping, collections)
 

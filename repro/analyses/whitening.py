@@ -29,7 +29,6 @@ import numpy as np
 
 from repro.analyses import Measured
 from repro.analyses.retrieval import wrap_contextual_encoder
-from repro.batches.fixed_encoder import get_surrogate
 from repro.data.beir import HEADLINE, Retrieval, Suite, group_datasets
 from repro.data.paper.quirks import Quirks
 from repro.evaluate.adaptation import (
@@ -168,7 +167,7 @@ def make_embedder(inputs: Inputs, model: Encoder | None) -> Embedder:
     run = inputs.run
     if run.architecture == "contextual":
         return Embedder(wrap_contextual_encoder(run, model), count_test_contexts(run), run.context_seed)
-    return Embedder(get_surrogate(run) if model is None else model, 0, run.context_seed)
+    return Embedder(inputs.surrogate if model is None else model, 0, run.context_seed)
 
 
 def format_training_text(inputs: Inputs, count: int) -> Collection:

@@ -216,6 +216,8 @@ class MiniLM:
 
     num_dimensions = 384
     depends_on_batch = True
+    report: Callable[[int, int], None] = staticmethod(lambda num_done, num_texts: None)
+    """Callback after each batch: report(number of embedded texts, number of all texts)."""
 
     def __init__(self) -> None:
         import torch
@@ -229,8 +231,11 @@ class MiniLM:
         tokens = tokenize(texts, self._tokenizer, max_tokens)
         budget = GPU_TOKENS_PER_BATCH if self._device.type == "cuda" else CPU_TOKENS_PER_BATCH
         vectors_ND = np.empty((len(texts), self.num_dimensions), dtype=np.float32)
+        num_done = 0
         for rows in batches_of_tokens(tokens.lengths, budget):
             vectors_ND[rows] = self._embed_batch(*tokens.pad(rows))
+            num_done += len(rows)
+            self.report(num_done, len(texts))
         vectors_ND[unknown_tokens(tokens, self._tokenizer)[1]] = 0
         return vectors_ND
 

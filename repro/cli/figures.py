@@ -30,7 +30,7 @@ if TYPE_CHECKING:  # sections load the data and the analyses
 
 COPIED = (
     *("kind", "x", "y", "x_label", "y_label", "hue", "hue_label", "cell", "x_is_log", "y_is_log"),
-    *("mark", "is_panelled"),
+    *("mark", "is_panelled", "is_paired"),
 )
 P = ParamSpec("P")
 T = TypeVar("T")

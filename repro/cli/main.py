@@ -159,7 +159,7 @@ def plan(
     from repro.planning.plan import make_plan
     from slurm.limits import beyond
     from slurm.profiles import load_profile
-    from slurm.shards import count_shards
+    from slurm.sweep import count_shards
 
     shape = load_profile(profile)
     wanted = resolve_runs(what, scale, seeds=seed, all_seeds=all_seeds, is_unpublished=unpublished)
@@ -302,13 +302,15 @@ def report(
     scale: Scale = "desk",
     out: Annotated[Path, typer.Option(help="path of the page")] = Path("report.html"),
 ) -> None:
-    """Write an HTML page that works offline: the ledger of claims, then every artefact."""
+    """Write an HTML page that works offline: Table 1, the ledger of claims, then every artefact."""
     from repro.cli.figures import open_painters
+    from repro.cli.regenerate import write_gains
     from repro.report.html import write_report
 
+    gains = write_gains(get_scale(scale).name)
     shown = in_turn(experiments(), lambda one: f"writing the section of {one.artefacts[0]}")
     with open_painters() as (paint, paint_forest):
-        page = write_report(get_scale(scale).name, out, paint, shown, paint_forest=paint_forest)
+        page = write_report(get_scale(scale).name, out, paint, shown, paint_forest=paint_forest, gains=gains)
     say(f"written: {page}")
 
 

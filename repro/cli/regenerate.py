@@ -16,7 +16,7 @@ from repro.spec.identity import run_id
 from repro.spec.registry import artefacts
 from repro.statistics.judge import Judgement
 from repro.storage.files import whole_file
-from repro.storage.paths import CHECKOUT
+from repro.storage.paths import CHECKOUT, get_figures_folder
 from repro.text import count_noun
 
 PICTURED, PICTURED_COLUMN, PICTURED_SCALE = "table1", "NDCG@10", "desk"
@@ -55,6 +55,12 @@ def make_front_pictures() -> dict[Path, str]:
 
     The result is empty while records are missing.
     """
+    folder = CHECKOUT / "experiments" / "pictures"
+    return {folder / f"{PICTURED}-{theme}.svg": text for theme, text in draw_gains(PICTURED_SCALE).items()}
+
+
+def draw_gains(scale: str) -> dict[str, str]:
+    """Return the picture of what each row of Table 1 gains, as SVG text by theme. Empty while records are missing."""
     from repro.cli.figures import use_headless_backend
 
     use_headless_backend()
@@ -65,17 +71,28 @@ def make_front_pictures() -> dict[Path, str]:
 
     experiment, table = artefacts()[PICTURED]
     assert isinstance(table, Table), f"{PICTURED} is a table"
-    runs = experiment.runs(PICTURED_SCALE)
-    judging = next(claim for claim in experiment.claims if PICTURED_SCALE in claim.headlines)
-    seeds = judging.declared_seeds(PICTURED_SCALE)
-    first, rows = list_gain_rows(table, PICTURED_COLUMN, runs, load_records(runs, "published"), seeds)
+    judging = next((claim for claim in experiment.claims if scale in claim.headlines), None)
+    if judging is None:
+        return {}
+    seeds = judging.declared_seeds(scale)
+    records = load_records(experiment.runs(scale), "published")
+    first, rows = list_gain_rows(table, PICTURED_COLUMN, experiment.runs(scale), records, seeds)
     if not rows:
         return {}
-    folder, title = CHECKOUT / "experiments" / "pictures", f"Table 1 at scale {PICTURED_SCALE}: what each row gains"
+    title = f"Table 1 at scale {scale}: what each row gains"
     words = f"points of {PICTURED_COLUMN} gained over “{first}”, seeds {format_spans(seeds)}"
-    return {
-        folder / f"{PICTURED}-{theme}.svg": gains_svg(rows, title=title, x_label=words, theme=theme) for theme in THEMES
-    }
+    return {theme: gains_svg(rows, title=title, x_label=words, theme=theme) for theme in THEMES}
+
+
+def write_gains(scale: str) -> Path | None:
+    """Write the light picture of `draw_gains` to the folder of figures, and return its path."""
+    if not (texts := draw_gains(scale)):
+        return None
+    path = get_figures_folder() / f"{PICTURED}-gains-{scale}.svg"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with whole_file(path) as part:
+        part.write_text(texts["light"], encoding="utf-8")
+    return path
 
 
 def make_golden(experiment: Experiment) -> Path:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from repro.batches.fixed_encoder import FixedEncoder, get_surrogate
 from repro.batches.mask import KnownPositives
 from repro.data.beir import Suite
 from repro.data.pairs import Pairs, Side
@@ -44,6 +45,11 @@ class Inputs:
     def build(self, progress: Callable[[str], None]) -> None:
         """Build the missing stages."""
         self.graph.build(progress)
+
+    @cached_property
+    def surrogate(self) -> FixedEncoder:
+        """The surrogate of the run."""
+        return get_surrogate(self.run)
 
     @cached_property
     def first_phase(self) -> Inputs | None:

@@ -44,7 +44,7 @@ def examine() -> Iterator[Finding]:
     yield Finding("text wheels", not missing, wheels)
     code, silence = get_code_identity(), explain_git_is_silent()
     clean = code["commit"] is not None and code["uncommitted_sha256"] is None and not silence
-    changes = f"not known, since git does not answer: {silence}" if silence else code["uncommitted_sha256"] or "none"
+    changes = f"unknown, since git does not respond: {silence}" if silence else code["uncommitted_sha256"] or "none"
     yield Finding("code", clean, f"commit {code['commit']}, uncommitted changes: {changes}")
     yield Finding("disk", free > 2, f"{free:.0f} GiB free under {home()}; desk needs about 1")
     others = who_else_may_write()
@@ -57,7 +57,7 @@ def examine() -> Iterator[Finding]:
 def _check_scale(name: str) -> Finding:
     """Return the missing requirements of all artefacts of a scale, one per line."""
     lacks = list_missing_requirements(resolve_runs(None, name, all_seeds=True))
-    how = f"not here, of what `repro fetch all --scale {name} --all-seeds` brings:"
+    how = f"missing, downloaded by `repro fetch all --scale {name} --all-seeds`:"
     return Finding(f"data for {name}", not lacks, "\n       ".join([how, *lacks]) if lacks else "made here")
 
 

@@ -75,7 +75,7 @@ def examine_gpu(device: torch.device, shapes: Sequence[str] = ("small", "large")
     for backbone in CHOICES["backbone"]:
         for words in SWITCHES:
             yield _run_check(
-                f"{backbone}, {words or 'as by default'}", lambda b=backbone, w=words: _compare_switches(device, b, w)
+                f"{backbone}, {words or 'default'}", lambda b=backbone, w=words: _compare_switches(device, b, w)
             )
     yield _run_check("a step in chunks", lambda: _compare_chunked_step(device))
     yield _run_check("a checkpoint", lambda: _check_resuming(device))
@@ -88,7 +88,9 @@ def examine_gpu(device: torch.device, shapes: Sequence[str] = ("small", "large")
 def find_gpu() -> Finding:
     """Return a finding with the GPU that torch sees, or a failed one without a GPU."""
     if not torch.cuda.is_available():
-        return Finding("gpu", False, f"torch {torch.__version__} sees none here: it takes a GPU and a build for it")
+        return Finding(
+            "gpu", False, f"torch {torch.__version__} finds no GPU: the checks need one, and a build of torch for it"
+        )
     memory = torch.cuda.get_device_properties(0).total_memory / GIB
     return Finding("gpu", True, f"{torch.cuda.get_device_name()}, {memory:.0f} GiB, torch {torch.__version__}")
 

@@ -56,10 +56,12 @@ def _find_snapshot(
             name, revision=revision, repo_type=repo_type, local_files_only=True, allow_patterns=patterns
         )
     except IncompleteSnapshotError as error:
-        return None, [f"{name} is fetched in part: {str(error).partition(' is incomplete: ')[2].partition('. ')[0]}"]
+        return None, [
+            f"{name} is downloaded only in part: {str(error).partition(' is incomplete: ')[2].partition('. ')[0]}"
+        ]
     except (OSError, HFValidationError):
         where = f"the cache of the hub, {constants.HF_HUB_CACHE} (HF_HOME moves it)"
-        return None, [f"{name} is not in {where}; repro fetch gets it where there is a network"]
+        return None, [f"{name} is not in {where}; repro fetch downloads it if there is a network"]
     return Path(found), list(_list_incomplete(name, Path(found), repo_type))
 
 
@@ -73,8 +75,8 @@ def _list_incomplete(name: str, snapshot: Path, repo_type: str) -> Iterator[str]
     except CachedRepoTreeNotFoundError:
         blobs = snapshot.parents[1] / "blobs"
         begun = sorted({path.name.partition(".")[0] for path in blobs.glob(f"*{UNFINISHED}")})
-        broken_off = [one for one in begun if not (blobs / one).is_file()]
-        yield from (f"{name}: the download of blob {one[:12]} was broken off" for one in broken_off)
+        interrupted = [one for one in begun if not (blobs / one).is_file()]
+        yield from (f"{name}: the download of blob {one[:12]} was interrupted" for one in interrupted)
         return
     for file in listed:
         path = snapshot / file.path
@@ -83,7 +85,7 @@ def _list_incomplete(name: str, snapshot: Path, repo_type: str) -> Iterator[str]
 
 
 def _list_missing_of_folder(folder: Path, *, has_tokenizer: bool = True) -> Iterator[str]:
-    """Say what a folder lacks to be opened by transformers or sentence-transformers."""
+    """Yield each file that transformers or sentence-transformers would miss in a folder."""
     modules = _read_modules(folder)
     places = [folder, *(folder / module for module, kind in modules.items() if kind not in ("Pooling", "Dense"))]
     if not any((place / "config.json").is_file() for place in places):

@@ -71,7 +71,7 @@ class Plan:
 
     @cached_property
     def texts(self) -> dict[tuple[str, str, int, str], TextsRead]:
-        """What the missing runs read of the corpora that are built, by corpus, tokenizer, length and prompts."""
+        """Tokens that the missing runs read of built corpora, by corpus, tokenizer, length and prompts."""
         phases = [phase for run in self.missing for phase in list_training_phases(run) if phase.architecture in TRAINED]
         wanted = {(one.corpus, get_tokenizer_name(one), one.max_tokens, one.prompts): one for one in phases}
         return {key: found for key, one in wanted.items() if (found := count_tokens_here(one)) is not None}
@@ -99,7 +99,7 @@ class Plan:
     def lines(self) -> list[str]:
         """Return the plan as lines of text."""
         unique = len(self.recorded) + len(self.missing)
-        asked = f"{count_noun(self.num_asked, 'run')} asked for, {unique} different"
+        asked = f"{count_noun(self.num_asked, 'run')} requested, {unique} distinct"
         counts = f"{asked}, {len(self.recorded)} recorded, {len(self.missing)} missing"
         pairs = zip(self.missing, self.estimates, strict=True)
         runs = [f"  {run_id(run)}  {_estimate_time(one):>8}  {format_overrides(run)}" for run, one in pairs]
@@ -107,13 +107,13 @@ class Plan:
         stages = [f"  stage {stage.title}{cut.get(stage.title, '')}" for stage in self.stages]
         return [
             counts,
-            *(f"not here: {lack}" for lack in self.lacks),
+            *(f"missing: {lack}" for lack in self.lacks),
             *(
-                ["`repro fetch`, with the same words, gets what is not here where there is a network"]
+                ["`repro fetch` with the same arguments downloads what is missing, if there is a network"]
                 if self.lacks
                 else []
             ),
-            *(f"cannot be: {one}" for one in self.impossible),
+            *(f"impossible: {one}" for one in self.impossible),
             *stages,
             *(
                 f"texts of {key[0]}: {'; '.join(line.strip() for line in one.lines())}"
@@ -126,32 +126,32 @@ class Plan:
 
     def _stage_lines(self) -> list[str]:
         unknown = [
-            f"{name}: {ABSENT} pairs, as nobody here knows how many" for name in list_unknown_corpora(self.missing)
+            f"{name}: {ABSENT} pairs, because their number is unknown" for name in list_unknown_corpora(self.missing)
         ]
         if not self.stage_costs:
             return unknown
-        cut = f"  {', '.join(SHARDED_KINDS)} in {self.most_shards} shards: the hours are those of all of them together"
+        cut = f"  {', '.join(SHARDED_KINDS)} in {self.most_shards} shards: the hours are the sum over all shards"
         return [*format_stage_costs(self.stage_costs), *([cut] if self.most_shards > 1 else []), *unknown]
 
     def _cost_lines(self) -> list[str]:
         if not self.missing:
             return []
-        cost, machine = self.totals, f"{self.num_gpus} GPU a run" if self.num_gpus else "CPU"
-        time = f"{format_seconds(3600 * cost['hours_one_after_another'])} one after another"
+        cost, machine = self.totals, f"{self.num_gpus} GPU per run" if self.num_gpus else "CPU"
+        time = f"{format_seconds(3600 * cost['hours_one_after_another'])} in sequence"
         if self.num_at_once > 1:
-            time += f", {format_seconds(3600 * cost['hours'])} with {self.num_at_once} at once"
+            time += f", {format_seconds(3600 * cost['hours'])} with {self.num_at_once} in parallel"
         if self.stages or self.stage_costs:
             time += ", after the stages above"
         gpu = f", {cost['gpu_hours']:.1f} GPU-hours" if self.num_gpus else ""
         memory = (
             f"{cost['memory_gib']} GiB of each GPU's memory"
             if self.num_gpus
-            else f"memory {cost['memory_gib']} GiB a run"
+            else f"memory {cost['memory_gib']} GiB per run"
         )
         sizes = f"{memory}, disk {cost['disk_gib']} GiB"
         work = f"{cost['num_pairs']:,} pairs, {cost['num_tokens']:,} tokens"
         trainings = count_noun(cost["num_unknown"], "training")
-        unknown = f"not counted: {trainings} by epochs of unknown length, with {ABSENT} for a time"
+        unknown = f"excluded: {trainings} by epochs of unknown length, shown with the time {ABSENT}"
         lines = [f"cost on {machine}: {time}{gpu}; {sizes}; {work}", *([unknown] if cost["num_unknown"] else [])]
         lines += [*self._count_unevaluated(), *self._list_sharing_assumptions(), self._describe_accuracy()]
         return [*self._suggest_profile(), *lines]
@@ -162,23 +162,23 @@ class Plan:
         told = [f"{name} is meant for {one.hardware}" for name, one in sorted(meant.items()) if one.judges_values]
         if self.num_gpus or not (told or self.stage_costs):
             return []
-        return ["; ".join([*told, "--profile NAME reckons with other machines, as slurm/profiles.toml has them"])]
+        return ["; ".join([*told, "--profile NAME estimates the cost on other machines, see slurm/profiles.toml"])]
 
     def _count_unevaluated(self) -> list[str]:
         """Return a line on the runs whose time excludes evaluation, and the reason."""
         pairs = zip(self.missing, self.estimates, strict=True)
         suites = [run.suite for run, one in pairs if not one.counts_evaluation]
         machine = "a GPU" if self.num_gpus else "a CPU"
-        why = f"nothing like it was measured on {machine} yet, on {', '.join(sorted(set(suites)))}"
-        return [f"evaluation not counted, of {count_noun(len(suites), 'run')}: {why}"] if suites else []
+        why = f"no similar evaluation was measured on {machine} yet, on {', '.join(sorted(set(suites)))}"
+        return [f"evaluation excluded for {count_noun(len(suites), 'run')}: {why}"] if suites else []
 
     def _list_sharing_assumptions(self) -> list[str]:
         """Return lines on the assumptions if several GPUs share a run."""
         if self.num_gpus < 2:
             return []
-        gpus, waiting = f"the {self.num_gpus} GPUs of a run", "no waiting is counted"
-        whole = f"{gpus} take whole batches where batches_a_step is {self.num_gpus} or a multiple of it: {waiting}"
-        told = {True: f"{gpus} share each batch, its context documents too: {waiting}", False: whole}
+        gpus, waiting = f"the {self.num_gpus} GPUs of a run", "the times exclude waiting for each other"
+        whole = f"{gpus} take whole batches if batches_a_step is {self.num_gpus} or a multiple of it, and {waiting}"
+        told = {True: f"{gpus} share each batch and its context documents, and {waiting}", False: whole}
         return [
             told[shared] for shared in {batches_are_sharded(run.batches_a_step, self.num_gpus) for run in self.missing}
         ]
@@ -187,12 +187,12 @@ class Plan:
         """Return a line on the source and the error of the times."""
         measured = self.totals["num_measured"]
         if not measured:
-            return "no run was measured on such a machine yet: the times are assumed, and may be several times off"
-        if strangers := sorted({run.scale for run in self.missing} - self.scales_known):
-            return f"nothing was run at {', '.join(strangers)} yet: times are extrapolated from other, smaller models"
+            return "no run was measured on a similar machine yet: the times are assumed, and may be several times too long or too short"
+        if unmeasured := sorted({run.scale for run in self.missing} - self.scales_known):
+            return f"no run at {', '.join(unmeasured)} was measured yet: times are extrapolated from smaller models"
         error = self.totals["relative_error"]
-        off = "one record each" if error is None else f"on those records the estimate is {100 * error:.0f} % off"
-        return f"{measured} of {len(self.missing)} times follow from records of such machines; {off}"
+        accuracy = "one record each" if error is None else f"typical error {100 * error:.0f} %"
+        return f"{measured} of {len(self.missing)} times are based on records from similar machines ({accuracy})"
 
 
 def _estimate_time(one: Estimate) -> str:

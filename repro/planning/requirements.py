@@ -69,8 +69,8 @@ def check_encoders(runs: Iterable[Run]) -> None:
     lacks = [f"{need.name} ({'; '.join(need.problems()) or need.how})" for need in needs.values()]
     if lacks:
         raise ValueError(
-            f"not here, or not all of it: {', '.join(lacks)}; on a machine with internet, repro fetch with the same "
-            "words brings it, and HF_HOME names the cache that it is looked for in"
+            f"missing or incomplete: {', '.join(lacks)}; on a machine with internet access, repro fetch with the same "
+            "arguments downloads it, and HF_HOME sets the folder of the cache"
         )
 
 
@@ -228,7 +228,7 @@ def _list_missing_of_task(task: Any) -> list[str]:
 
     name, datasets = task.metadata.name, list_task_datasets(task)
     if not _get_requirement_note(task).is_file() or read_json(_get_requirement_note(task)) != datasets:
-        return [f"{name} was not loaded completely; on a machine with internet, repro fetch continues"]
+        return [f"{name} was not loaded completely; on a machine with internet access, repro fetch continues"]
     return [f"{name}: {lack}" for one in datasets for lack in find_missing_dataset_files(one["path"], one["revision"])]
 
 

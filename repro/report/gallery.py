@@ -32,7 +32,7 @@ LIGHT_ONLY = ("heatmap", "crossed")
 """Kinds of figures with a colour scale, which must not be recoloured."""
 FIELDS = (
     *("kind", "x", "y", "x_label", "y_label", "hue", "hue_label", "cell", "x_is_log", "y_is_log", "mark"),
-    "is_panelled",
+    *("is_panelled", "is_paired"),
 )
 
 

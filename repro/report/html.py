@@ -29,6 +29,7 @@ from repro.report.sections import (
     make_sections,
 )
 from repro.report.tables import INTERVAL_WORDS, format_summary_line, get_ledger_rank
+from repro.report.view import View
 from repro.spec import Experiment
 from repro.spec.artefact import MAIN, PAPERS
 from repro.spec.identity import format_overrides
@@ -47,6 +48,9 @@ DRAWING = {
 }
 """Allowed SVG elements. All others are removed, including `style` and `metadata`."""
 TEMPLATE = "report.html.j2"
+HEADLINE = "table1"
+"""Artefact that opens the page."""
+HEADLINE_COLUMNS = ("whose", "seeds", "batch", "cluster", "unlike training", "NDCG@10")
 SVG, LINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
 SIGNS = {"HOLDS": "✓", "DIFFERS": "✗", "SMALL": "=", "OPEN": "?"}
 
@@ -62,10 +66,11 @@ def write_report(
     shown: Iterable[Experiment] | None = None,
     *,
     paint_forest: ForestPainter | None = None,
+    gains: Path | None = None,
 ) -> Path:
     """Write the page for all experiments (or those in `shown`) at a scale, and return its path.
 
-    If `paint_forest` is given, the page starts with the forest plot of all claims.
+    The page opens with Table 1 and its picture `gains` (SVG), if it has one. `paint_forest` draws all claims.
     """
     check_replaceable(out)  # fail before minutes of drawing
     chosen = [one for one in (experiments() if shown is None else shown) if one.runs(scale)]
@@ -76,11 +81,13 @@ def write_report(
     forest = Picture("published", paint_forest(rows, scale).result()) if paint_forest and rows else None
     out.parent.mkdir(parents=True, exist_ok=True)
     with whole_file(out) as part:
-        part.write_text(render_page(scale, sections, out.resolve().parent, forest), encoding="utf-8")
+        part.write_text(render_page(scale, sections, out.resolve().parent, forest, gains), encoding="utf-8")
     return out
 
 
-def render_page(scale: str, sections: Sequence[Section], folder: Path, forest: Picture | None = None) -> str:
+def render_page(
+    scale: str, sections: Sequence[Section], folder: Path, forest: Picture | None = None, gains: Path | None = None
+) -> str:
     """Return the page as text. Links to records are relative to `folder`, the folder of the page."""
     lines = sorted(
         (line for section in sections for line in section.lines), key=lambda line: get_ledger_rank(line.judged)
@@ -103,8 +110,12 @@ def render_page(scale: str, sections: Sequence[Section], folder: Path, forest: P
         "machines": lambda records: list_machines([record for _, record in records]),
     }
     own, *companions = _split_ledgers(lines)
+    first = next((section for section in sections if section.name == HEADLINE), None)
     return environment.get_template(TEMPLATE).render(
         scale=get_scale(scale),
+        first=first,
+        first_view=None if first is None else _shorten(first.view),
+        gains=None if gains is None else inline_svg(gains, "gains-", f"{HEADLINE}: gain of each row"),
         known=format_known_sentence([line.judged for line in own.lines]),
         companions=companions,
         papers=PAPERS,
@@ -115,6 +126,11 @@ def render_page(scale: str, sections: Sequence[Section], folder: Path, forest: P
         deviations=make_deviations_view(scale),
         records=sorted(records.items()),
     )
+
+
+def _shorten(view: View) -> View:
+    """Return the table with the columns that open the page."""
+    return view.with_columns([n for n, name in enumerate(view.header) if n == 0 or name in HEADLINE_COLUMNS])
 
 
 def fields_as_html(values: Mapping[str, Any]) -> Markup:

@@ -16,7 +16,7 @@ from repro.report.tables import format_in_unit, format_interval, group_by_paper,
 from repro.report.view import View
 from repro.spec import Experiment
 from repro.spec.artefact import MAIN, PAPERS
-from repro.spec.registry import declared_notes, experiments
+from repro.spec.registry import declared_notes, experiments, list_experiment_files
 from repro.statistics.judge import Judgement
 from repro.storage.paths import CHECKOUT
 from repro.text import ABSENT
@@ -53,10 +53,10 @@ def make_artefact_table(folder: Path = CHECKOUT) -> str:
 
 
 def _format_artefact_line(experiment: Experiment, folder: Path) -> tuple[str, ...]:
-    (path,) = (folder / "experiments").glob(f"e{experiment.number:02d}_*.py")
+    (path,) = (folder / one for one in list_experiment_files() if one.name.startswith(f"e{experiment.number:02d}_"))
     names = ", ".join(f"`{name}`" for name in experiment.artefacts)
     claims = ", ".join(claim.id for claim in experiment.claims) or ABSENT
-    return names, extract_first_sentence(path.read_text()), claims, f"[{path.stem[:3]}](../experiments/{path.name})"
+    return names, extract_first_sentence(path.read_text()), claims, f"[{path.stem[:3]}](../{path.relative_to(folder)})"
 
 
 NOTES = {
@@ -82,18 +82,20 @@ def make_headlines_view(judged: Mapping[str, Sequence[Judgement]]) -> View:
     by_id = {scale: {one.claim.id: one for one in those} for scale, those in judged.items()}
     rows = []
     for line in declared_notes("HEADLINES"):
-        found = [those.get(line.claim) for those in by_id.values()]
-        if not any(found):
-            raise ValueError(f"experiments/headlines.py names {line.claim}, which is judged at none of {list(judged)}")
-        rows.append((line.says, line.claim, line.paper or ABSENT, *map(_format_verdict, found)))
+        for claim in line.claims:
+            if not any(claim in those for those in by_id.values()):
+                raise ValueError(f"experiments/headlines.py names {claim}, which is judged at none of {list(judged)}")
+        found = [[those[claim] for claim in line.claims if claim in those] for those in by_id.values()]
+        rows.append((line.says, ", ".join(line.claims), line.paper or ABSENT, *map(_format_first_verdict, found)))
     header = ("", "claim", "paper", *(f"at `{scale}`" for scale in judged))
     title = "Differences in points of NDCG@10, where no other unit is named, with 95 % intervals"
     return View(title, header, tuple(rows), align="l" * len(header))
 
 
-def _format_verdict(judged: Judgement | None) -> str:
-    """Return a verdict with effects and intervals, or a dash without an effect."""
-    if judged is None or not judged.comparisons:
+def _format_first_verdict(judgements: Sequence[Judgement]) -> str:
+    """Return the first verdict that has an effect, with effects and intervals, or a dash."""
+    judged = next((one for one in judgements if one.comparisons), None)
+    if judged is None:
         return ABSENT
     unit = judged.unit
     effects = [f"{format_in_unit(one.effect, unit)} {format_interval(one, unit)}" for one in judged.comparisons]
@@ -137,7 +139,7 @@ def regenerate_pages(judged: Sequence[Judgement], scale: str, folder: Path = CHE
         for at, block in LARGER_SCALES.items():
             view = make_claims_view(by_scale[at], f"Claims that records at `{at}` judge")
             blocks[block, LEDGER[1]] = as_markdown(view)
-        headlines = as_markdown(make_headlines_view({DESK: judged, LAB: by_scale[LAB]}))
+        headlines = as_markdown(make_headlines_view({DESK: judged, **by_scale}))
         blocks |= {("headlines", RESULTS): headlines, ("headlines", "README.md"): headlines}
         blocks["gallery", RESULTS] = make_gallery()
     pages: dict[Path, str] = {}

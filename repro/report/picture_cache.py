@@ -17,9 +17,9 @@ from typing import Any
 from repro.report.verdicts import ADDRESS, get_versions
 from repro.storage.digests import compute_source_digest, hash_file
 from repro.storage.memo import Memo, get_digest_key
-from repro.storage.paths import PACKAGE, SOURCES
+from repro.storage.paths import EXPERIMENT_FOLDERS, PACKAGE, SOURCES
 
-DRAWING_FOLDERS = (SOURCES / "figures", PACKAGE / "spec", SOURCES / "experiments")
+DRAWING_FOLDERS = (SOURCES / "figures", PACKAGE / "spec", *EXPERIMENT_FOLDERS)
 """Folders whose source affects a picture. Experiments are included, because they may hold drawing functions."""
 DRAWING_PACKAGES = ("matplotlib", "seaborn", "pandas", "numpy", "scipy")
 STYLE_FILE = "matplotlibrc"

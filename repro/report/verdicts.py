@@ -25,9 +25,9 @@ from repro.spec.identity import run_id
 from repro.statistics.judge import Comparison, Judgement
 from repro.storage.digests import compute_source_digest
 from repro.storage.files import json_object, whole_file
-from repro.storage.paths import PACKAGE, SOURCES
+from repro.storage.paths import EXPERIMENT_FOLDERS, PACKAGE
 
-DECIDING_FOLDERS = (PACKAGE, PACKAGE / "statistics", PACKAGE / "records", PACKAGE / "spec", SOURCES / "experiments")
+DECIDING_FOLDERS = (PACKAGE, PACKAGE / "statistics", PACKAGE / "records", PACKAGE / "spec", *EXPERIMENT_FOLDERS)
 """Folders whose source code affects a verdict. Claims may hold functions, so the experiments are included."""
 DECIDING_PACKAGES = ("numpy", "scipy", "statsmodels")
 # Memory addresses in the text of a function differ between processes, so they are removed from keys.

@@ -61,6 +61,12 @@ MEASURES: Mapping[str, Analysis] = MappingProxyType(
             searches_in_full=True,
             reads_pairs=True,
         ),
+        "selection": Analysis(
+            summary="scores under documents of the corpus selected as context: centres, typical, diverse, relevant",
+            architectures=("contextual",),
+            searches_in_full=True,
+            sets_num_contexts=True,
+        ),
         "whitening": Analysis(
             summary="scores of vectors adapted to the corpus without training: whitened by own, other and random text",
             architectures=(*TRAINED, "surrogate"),

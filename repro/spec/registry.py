@@ -1,4 +1,4 @@
-"""Find all experiments (experiments/eNN_*.py) and their artefacts. Numbers and names are unique.
+"""Find all experiments (eNN_*.py in experiments/, its companions/ and ours/). Numbers and artefact names are unique.
 
 A file that fails to import, or that reuses a number or a name, is skipped with a message on stderr. `check` raises an
 error for it. Errors in the runs of a file are raised when the runs are first requested, with the name of the file.
@@ -12,12 +12,13 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from repro.spec.artefact import MAIN, Exhibit, Experiment, Figure, Table
 from repro.spec.run import Run
-from repro.storage.paths import SOURCES
+from repro.storage.paths import EXPERIMENT_FOLDERS, SOURCES
 from repro.text import suggestion
 
 ANY_ERROR = Exception
@@ -47,22 +48,32 @@ def check_every_experiment() -> None:
 def _read_experiments() -> tuple[tuple[Experiment, ...], tuple[str, ...]]:
     """Return the experiments of all valid files, and one message per faulty file."""
     found: list[Experiment] = []
-    numbered = sorted(path.stem for path in (SOURCES / "experiments").glob("e[0-9]*_*.py"))
-    problems = [f"experiments/{name}.py: its number needs two digits, 00 to 99" for name in numbered if name[3] != "_"]
-    for name in (one for one in numbered if one[3] == "_"):
+    numbered = list_experiment_files()
+    problems = [f"{name}: its number needs two digits, 00 to 99" for name in numbered if not _has_two_digits(name)]
+    for name in filter(_has_two_digits, numbered):
         try:
-            experiment = importlib.import_module(f"experiments.{name}").EXPERIMENT
-            _check_experiment(name, experiment, found)
+            experiment = importlib.import_module(".".join(name.with_suffix("").parts)).EXPERIMENT
+            _check_experiment(name.name, experiment, found)
         # one faulty file must not hide the other experiments
         except ANY_ERROR as error:
-            problems.append(f"experiments/{name}.py: {_describe_error(error)}")
+            problems.append(f"{name}: {_describe_error(error)}")
         else:
             found.append(replace(experiment, runs=_add_file_to_errors(name, experiment)))
     return tuple(found), tuple(problems)
 
 
+def list_experiment_files() -> list[Path]:
+    """Return the path of each experiment file relative to the sources, by number."""
+    files = (path for folder in EXPERIMENT_FOLDERS for path in folder.glob("e[0-9]*_*.py"))
+    return sorted((path.relative_to(SOURCES) for path in files), key=lambda path: path.name)
+
+
+def _has_two_digits(path: Path) -> bool:
+    return path.name[3] == "_"
+
+
 def count_experiment_files() -> int:
-    """Return the number of files in experiments/, valid or faulty."""
+    """Return the number of experiment files, valid or faulty."""
     found, problems = _read_experiments()
     return len(found) + len(problems)
 
@@ -71,7 +82,7 @@ def _describe_error(error: Exception) -> str:
     return f"{' '.join(str(error).split())} ({type(error).__name__})".lstrip()
 
 
-def _add_file_to_errors(name: str, experiment: Experiment) -> Callable[[str], tuple[Run, ...]]:
+def _add_file_to_errors(name: Path, experiment: Experiment) -> Callable[[str], tuple[Run, ...]]:
     """Wrap the `runs` of an experiment: no runs at scales that it does not have, and errors that name the file."""
 
     def runs_at(scale: str) -> tuple[Run, ...]:
@@ -80,9 +91,7 @@ def _add_file_to_errors(name: str, experiment: Experiment) -> Callable[[str], tu
         try:
             return experiment.runs(scale)
         except ANY_ERROR as error:
-            raise FaultyRunsError(
-                f"experiments/{name}.py: its runs at scale {scale!r}: {_describe_error(error)}"
-            ) from error
+            raise FaultyRunsError(f"{name}: its runs at scale {scale!r}: {_describe_error(error)}") from error
 
     return runs_at
 

@@ -40,6 +40,8 @@ MTEB_SUITES: Mapping[str, str | None] = MappingProxyType({"mteb": None, "mteb-re
 CONTEXTS = ("own", "wrong", "random", "null")
 """Contexts for scoring a contextual model: documents of the searched corpus, of another corpus, of the training pairs,
 or none."""
+NULL_MEASURES = ("retrieval", "steps", "widths", "mteb")
+"""Analyses that score a contextual model under each of its `test_contexts`."""
 BLIND_MEASURES = ("retrieval", "curve")
 """Analyses that accept a context-blind model, which sees no document in training or evaluation."""
 
@@ -150,6 +152,12 @@ class Run:
                 f"test_contexts={self.test_contexts!r} with measure='mteb', whose 'wrong' context already is random "
                 "training text: use 'wrong' instead of 'random'"
             )
+        without_null = self.architecture == "contextual" and self.sequence_dropout == 0
+        if without_null and self.measure in NULL_MEASURES and "null" in self.test_contexts.split("+"):
+            raise ValueError(
+                f"sequence_dropout=0 with test_contexts={self.test_contexts!r}: such a model never learns a null "
+                "vector; set test_contexts to own+wrong, or sequence_dropout above 0"
+            )
         if not is_blind(self):
             return
         required = {
@@ -245,12 +253,14 @@ def nested_widths(run: Run) -> tuple[int, ...]:
 def get_training_run(run: Run) -> Run:
     """Return the run with the evaluation fields of its scale, which identifies its training run.
 
-    A context-blind run is evaluated under the null context.
+    A context-blind run is evaluated under the null context, and one without a null vector under its own context.
     """
     fixed = get_scale(run.scale).fields
     evaluation = {name: fixed[name] for name in EVALUATION_FIELDS}
     if is_blind(run):
         evaluation["test_contexts"] = "null"
+    elif run.architecture == "contextual" and run.sequence_dropout == 0:
+        evaluation["test_contexts"] = "own"
     return replace(run, **evaluation)
 
 

@@ -17,7 +17,7 @@ from types import TracebackType
 
 import numpy as np
 
-from repro.storage.platform_info import take_room
+from repro.storage.platform_info import reserve_space
 
 REMEDY = "remove its folder and it is built again"
 NUMBERS_PER_CHECK = 2**22
@@ -79,7 +79,7 @@ def array_to_fill(shape: tuple[int, ...], dtype: str, folder: Path | None) -> np
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=folder) as file:
         # without a reservation, a full disk would kill the process at a later write to the map
-        take_room(file.fileno(), num_bytes)
+        reserve_space(file.fileno(), num_bytes)
         return np.memmap(file, dtype=dtype, mode="r+", shape=shape)
 
 
@@ -87,7 +87,7 @@ def map_to_fill(path: Path, shape: tuple[int, ...], dtype: str) -> np.memmap:
     """Return a writable memory map of a new .npy file with this shape. Raises OSError if the disk is full."""
     array: np.memmap = np.lib.format.open_memmap(path, mode="w+", dtype=np.dtype(dtype), shape=shape)
     with path.open("r+b") as file:
-        take_room(file.fileno(), path.stat().st_size)
+        reserve_space(file.fileno(), path.stat().st_size)
     return array
 
 

@@ -28,7 +28,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from repro.storage.paths import get_corpora_folder, imports_folder
+from repro.storage.paths import get_corpora_folder, get_imports_folder
 
 MOST_OWNER_BYTES = 2**16
 EXIT_LOST = 70
@@ -102,6 +102,7 @@ class Lease:
             return
         self._ended.set()
         is_written = _write_outcome(_get_ended_file(self.folder, self.number), outcome)
+        # the heart-beat thread may release its own lease, and a thread cannot join itself
         if threading.current_thread() is not self._thread:
             self._thread.join()
         if not is_written:
@@ -112,6 +113,7 @@ class Lease:
 
     def _beat(self) -> None:
         last = time.monotonic()
+        # six beats per timeout, so that a few failed ones do not look like a death
         while not self._ended.wait(self._timeout_seconds / 6):
             try:
                 # by descriptor, so that a heart-beat never touches the file of another owner
@@ -174,14 +176,14 @@ def look(folder: Path) -> Owner | None:
 
 
 def lease_folder(path: Path) -> Path:
-    """Return the folder that holds the lease of whoever makes a stage, or imports a corpus."""
+    """Return the folder of the lease for building a stage or importing a corpus, given the path of the result."""
     if path.parent == get_corpora_folder():
-        return imports_folder() / path.name / "owner"
+        return get_imports_folder() / path.name / "owner"
     return path.with_name(f"{path.name}.building") / "owner"
 
 
 def owner_of_part(part: Path) -> Owner | None:
-    """Return the last maker of what a temporary name (`.NAME.DIGITS.part`) stands for; None if it had no lease."""
+    """Return the last owner that wrote a temporary path (`.NAME.DIGITS.part`), or None if there was no lease."""
     return look(lease_folder(part.with_name(part.name[1:].rsplit(".", 2)[0])))
 
 

@@ -21,6 +21,8 @@ INSIDE = PACKAGE / "beside"
 IS_INSTALLED = INSIDE.is_dir()
 SOURCES = INSIDE if IS_INSTALLED else CHECKOUT
 """The folder that contains experiments/, figures/ and slurm/."""
+EXPERIMENT_FOLDERS = tuple(SOURCES / "experiments" / name for name in ("", "companions", "ours"))
+"""Folders of the experiments: the paper's own, those of its companion papers, and our own questions."""
 HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 
@@ -32,8 +34,8 @@ def home() -> Path:
     Raises:
         ValueError: if it or a parent is a file, if its links form a cycle, or if its name is not UTF-8.
     """
-    return _resolve_cached(
-        _get_named_folder("REPRO_HOME") or (_user_data() / "cde-repro" if IS_INSTALLED else CHECKOUT / "out")
+    return _resolve_absolute(
+        _get_named_folder("REPRO_HOME") or (_get_user_data_folder() / "cde-repro" if IS_INSTALLED else CHECKOUT / "out")
     )
 
 
@@ -105,12 +107,12 @@ def who_else_may_write() -> str:
     return ""
 
 
-def _resolve_cached(path: Path) -> Path:
+def _resolve_absolute(path: Path) -> Path:
     """Return a path without links. The result is cached, because ten thousand runs resolve it forty thousand times."""
     return _resolve(path if path.is_absolute() else Path.cwd() / path)
 
 
-def _user_data() -> Path:
+def _get_user_data_folder() -> Path:
     """Return XDG_DATA_HOME, or its default if it is unset or not absolute, as its specification requires."""
     named = Path(os.environ.get("XDG_DATA_HOME", ""))
     return named if named.is_absolute() else Path.home() / ".local" / "share"
@@ -177,8 +179,8 @@ def get_corpora_folder() -> Path:
     return home() / "corpora"
 
 
-def imports_folder() -> Path:
-    """Return the folder of the leases of imports, a folder for each name."""
+def get_imports_folder() -> Path:
+    """Return the folder of the leases of imports, with one folder per corpus name."""
     return home() / "imports"
 
 

@@ -24,7 +24,7 @@ def measure_peak_bytes(*, with_children: bool = False) -> int:
     return max(resource.getrusage(kind).ru_maxrss for kind in kinds) * RESIDENT_UNIT_BYTES
 
 
-def take_room(descriptor: int, num_bytes: int) -> None:
+def reserve_space(descriptor: int, num_bytes: int) -> None:
     """Extend an open file to `num_bytes`. Raises OSError if the disk is full and the system can reserve space."""
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(descriptor, 0, num_bytes)

@@ -74,7 +74,7 @@ class Joined(Stage):
     def build(self, progress: Callable[[str], None] = lambda line: None) -> Path:
         """Build missing shards, join them, and return the folder of the whole stage."""
         path = super().build(progress)
-        for folder in left_shards(path):
+        for folder in list_shard_folders(path):
             aside = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}.part")  # `repro prune` finds it after a kill
             # rename first, so that no process reads a half-removed shard
             with suppress(FileNotFoundError):  # another process removed it first
@@ -101,7 +101,7 @@ def make_shard(stage: Stage, part: Part) -> Shard:
 
 def _estimate_missing_bytes(stage: Stage, num_shards: int) -> int:
     """Return the bytes of the missing shards and of the whole stage. The join needs both on the disk."""
-    num_built = sum(folder.name.endswith(f"-of-{num_shards}") for folder in left_shards(stage.path))
+    num_built = sum(folder.name.endswith(f"-of-{num_shards}") for folder in list_shard_folders(stage.path))
     whole = stage.num_bytes() if stage.num_bytes else 0
     return whole + whole * (num_shards - num_built) // num_shards
 
@@ -147,14 +147,14 @@ def find_parent_stage(name: str) -> str:
     return whole if found else ""
 
 
-def left_shards(stage: Path) -> Iterator[Path]:
-    """Yield the folders of the shards of a stage, given the folder of the stage."""
+def list_shard_folders(stage: Path) -> Iterator[Path]:
+    """Yield the folders of the existing shards of a stage, given the folder of the stage."""
     return (path.parent for path in sorted(stage.with_name(f"{stage.name}{SUFFIX}").glob(f"*-of-*/{STAGE_FILE}")))
 
 
-def needless_shards() -> Iterator[Path]:
+def list_redundant_shards() -> Iterator[Path]:
     """Yield shards whose whole stage exists. They remain after a killed join, or were built in parallel to it."""
     for folder in sorted(get_stage_folder().glob(f"*/*{SUFFIX}")):
         whole = folder.with_name(folder.name.removesuffix(SUFFIX))
         if (whole / STAGE_FILE).is_file():
-            yield from left_shards(whole)
+            yield from list_shard_folders(whole)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from repro.analyses import retrieval
+from repro.analyses.batch_text import shorten
 from repro.analyses.context_effect import (
     PREFIX,
     ContextProbe,
@@ -16,7 +17,20 @@ from repro.analyses.context_effect import (
     compute_headroom_shares,
     compute_mean_cosines,
 )
+from repro.analyses.context_example import EXHIBIT, find_changed_words
+from repro.analyses.context_words import (
+    Explanation,
+    Query,
+    Swap,
+    Word,
+    explain_query,
+    find_most_moved,
+    list_words,
+    remove_word,
+    truncate_to_model,
+)
 from repro.data.beir import Retrieval, Suite
+from repro.data.paper.quirks import find_quirks
 from repro.data.tokens import load_tokenizer
 from repro.evaluate import headroom
 from repro.evaluate.collections import Collection, read_collections
@@ -26,6 +40,7 @@ from repro.evaluate.headroom import compute_word_scores, read_word_scores, write
 from repro.evaluate.lexical import K1, PRIOR, B
 from repro.model.contextual import ContextualModel
 from repro.pipeline.inputs import Inputs
+from repro.report.context import make_context_views
 from repro.spec import base
 from tests.analyses.by_hand import HandMadePairs, Ranker, collection, inputs_of, suite_of
 from tests.interop.test_sentence_transformers import model_of
@@ -61,7 +76,7 @@ def texts(tmp_path: Path) -> Inputs:
     return inputs_of(RUN, suite=suite_of(tmp_path, *both), pairs=pairs)
 
 
-def test_a_model_blind_to_its_context_loses_and_moves_nothing(searched: Inputs, tmp_path: Path) -> None:
+def test_blind_model_moves_nothing(searched: Inputs, tmp_path: Path) -> None:
     found = retrieval.measure(searched, Deaf(), tmp_path / "run").metrics
     shown = {name: value for name, value in found.items() if name.startswith(f"{PREFIX}/")}
     assert {name.split("/")[1] for name in shown} == {
@@ -70,7 +85,7 @@ def test_a_model_blind_to_its_context_loses_and_moves_nothing(searched: Inputs, 
     assert set(shown.values()) == {0.0}
 
 
-def test_differences_are_those_of_the_scores_beside_them(searched: Inputs, tmp_path: Path) -> None:
+def test_differences_are_those_of_scores(searched: Inputs, tmp_path: Path) -> None:
     found = retrieval.measure(searched, Ranker(), tmp_path / "run").metrics
     for group in ("home", "rival", "family home", "mean"):
         own, wrong = (found[f"{name}/{group}/ndcg_at_10"] for name in ("desk", "desk+wrong"))
@@ -80,7 +95,7 @@ def test_differences_are_those_of_the_scores_beside_them(searched: Inputs, tmp_p
     assert found[f"{PREFIX}/own_minus_wrong/home/difference"] > 0.3 > found[f"{PREFIX}/own_minus_null/mean/difference"]
 
 
-def test_a_run_that_is_scored_under_its_own_context_alone_has_no_differences(searched: Inputs, tmp_path: Path) -> None:
+def test_own_context_alone_has_no_differences(searched: Inputs, tmp_path: Path) -> None:
     alone = inputs_of(
         base("desk", architecture="contextual", num_contexts=2, test_contexts="own"), suite=searched.suite
     )
@@ -88,7 +103,7 @@ def test_a_run_that_is_scored_under_its_own_context_alone_has_no_differences(sea
     assert not [name for name in found.metrics if "minus" in name or "moved" in name] and not found.exhibits
 
 
-def test_the_mean_cosine_is_that_over_all_pairs() -> None:
+def test_mean_cosine_is_over_all_pairs() -> None:
     rng = np.random.default_rng(0)
     corpora = [
         vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -102,7 +117,7 @@ def test_the_mean_cosine_is_that_over_all_pairs() -> None:
     assert compute_mean_cosines(corpora[:1])[1] is None and compute_mean_cosines([]) == (None, None)
 
 
-def test_a_real_model_moves_by_one_minus_the_plain_cosine(texts: Inputs) -> None:
+def test_movement_is_one_minus_cosine(texts: Inputs) -> None:
     model = model_of("contextual")
     assert isinstance(model, ContextualModel)
     collections = read_collections(texts.suite)
@@ -130,13 +145,13 @@ def test_a_real_model_moves_by_one_minus_the_plain_cosine(texts: Inputs) -> None
     assert -1 <= found["context_cosine/across/cosine"] < found["context_cosine/within/cosine"] + 1 <= 2.001
 
 
-def test_a_tiny_move_is_told_as_exactly_as_a_large_one() -> None:
+def test_tiny_movements_are_exact() -> None:
     first, second = np.array([[1.0, 0.0]]), np.array([[np.cos(1e-6), np.sin(1e-6)]])
     assert compute_cosine_distance(first, second) == pytest.approx(0.5e-12, rel=1e-6)
     assert compute_cosine_distance(first, 3 * first) == 0.0 and compute_cosine_distance(first, -first) == 2.0
 
 
-def test_the_share_of_the_headroom_is_a_ratio_and_is_told_where_there_is_headroom() -> None:
+def test_headroom_share_is_a_ratio() -> None:
     room_R, gained_R = np.linspace(0.03, 0.05, 101), np.full(101, 0.01)
     taken = compute_headroom_shares({"mean": Gap.of(0.01, gained_R)}, {"mean": Gap.of(0.04, room_R)})
     assert taken["headroom_taken/mean/share"] == pytest.approx(0.25)
@@ -146,7 +161,7 @@ def test_the_share_of_the_headroom_is_a_ratio_and_is_told_where_there_is_headroo
     assert set(nothing) == {"headroom/mean/difference", "headroom/mean/low", "headroom/mean/high"}
 
 
-def test_the_headroom_is_that_of_bm25s_formula_with_idf_of_the_context_documents(texts: Inputs) -> None:
+def test_headroom_matches_bm25_by_hand(texts: Inputs) -> None:
     queries = {"home": ("rain snow", "bread kettle"), "away": ("copper wires", "band violin")}
     collections = {
         name: Collection(_with_queries(one.retrieval, queries[name]), one.quirks)
@@ -163,9 +178,7 @@ def test_the_headroom_is_that_of_bm25s_formula_with_idf_of_the_context_documents
     assert own_Q == pytest.approx(expected["own"], abs=1e-6) and wrong_Q == pytest.approx(expected["wrong"], abs=1e-6)
 
 
-def test_nothing_is_computed_of_a_large_suite_nor_of_one_without_a_wrong_corpus(
-    texts: Inputs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_headroom_needs_a_small_suite(texts: Inputs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def written(name: str, suite: Suite) -> bool:
         (tmp_path / name).mkdir()
         write_word_scores(tmp_path / name, suite, texts.pairs, 2, 0)
@@ -206,10 +219,154 @@ def _ndcg_by_hand(one: Retrieval, query: int, given: Sequence[str]) -> float:
     return 1 / math.log2(2 + order.index(one.document_ids.index(relevant)))
 
 
-def test_vectors_that_only_fill_places_are_no_context_vectors(texts: Inputs) -> None:
+def test_filler_vectors_are_no_context(texts: Inputs) -> None:
     model = model_of("contextual")
     assert isinstance(model, ContextualModel) and model.config.num_contexts >= 3
     few = Collection(read_collections(texts.suite)["home"].retrieval, read_collections(texts.suite)["home"].quirks)
     watched = ContextProbe([], 2, 0)
     watched.add(retrieval.WithNulls(model), few, {})
     assert watched.vectors_CD[0].shape == (2, model.config.hidden_size)
+
+
+CONTEXT_WORDS_DOCUMENTS = (
+    "rain falls on green hills",
+    "Rain and snow, rain again",
+    "a kettle on the stove",
+    "bread and butter",
+)
+OTHER = collection("away", ("copper wires carry current", "a drum and a violin"), relevant=(0,))
+HOME = Collection(collection("home", CONTEXT_WORDS_DOCUMENTS, relevant=(0, 1)), find_quirks("home"))
+KINDS = ("own", "wrong", "null")
+
+
+def told_of(model: object, query: Query, **changes: object) -> Explanation:
+    """Explain a query, its hits scored as they stand."""
+    swap = Swap(model, HOME, OTHER, KINDS, 2)  # type: ignore[arg-type]
+    retrieval = HOME.retrieval
+
+    def hits_of(kind: str) -> dict[str, float]:
+        scores = swap.encoder.encode([query.text], "query") @ swap.encoder.encode(retrieval.documents, "document").T
+        return dict(zip(retrieval.document_ids, map(float, scores[0]), strict=True))
+
+    return explain_query(swap, query, hits_of, called="m", suite="s", **changes)  # type: ignore[arg-type]
+
+
+def test_words_are_removed_everywhere() -> None:
+    assert list_words(CONTEXT_WORDS_DOCUMENTS[1]) == ["rain", "and", "snow", "again"]
+    assert remove_word(CONTEXT_WORDS_DOCUMENTS[1], "rain") == "and snow, again"
+    assert remove_word("the then the", "the") == "then"
+
+
+def test_word_weights_match_cosine_shares() -> None:
+    model = model_of("contextual")
+    told = told_of(model, Query("rain on hills", "home-q0"))
+    model.set_context(None)
+    whole, *rest = model.encode(["rain on hills", "on hills", "rain hills", "rain on"], "query").astype(np.float64)
+    turned = [1 - one @ whole / np.linalg.norm(one) / np.linalg.norm(whole) for one in rest]
+    assert [word.word for word in told.query.words] == ["rain", "on", "hills"]
+    for word, expected in zip(told.query.words, turned, strict=True):
+        assert word.shares["null"] == pytest.approx(expected / sum(turned), rel=1e-3)
+    for kind in KINDS:
+        assert sum(word.shares[kind] for word in told.query.words) == pytest.approx(1)
+        assert sum(word.shares[kind] for word in told.document.words) == pytest.approx(1)
+    assert told.query.words[0].gain == told.query.words[0].shares["own"] - told.query.words[0].shares["wrong"]
+
+
+def test_vectors_move_by_one_minus_cosine() -> None:
+    model, vectors = model_of("contextual"), {}
+    told = told_of(model, Query("rain on hills", "home-q0"))
+    swap = Swap(model, HOME, OTHER, KINDS, 2)
+    for kind in KINDS:
+        swap.set_context(kind)
+        vectors[kind] = model.encode(["rain on hills"], "query")[0].astype(np.float64)
+    assert set(told.query.moved) == {"wrong", "null"}
+    for kind, moved in told.query.moved.items():
+        assert moved == pytest.approx(1 - vectors["own"] @ vectors[kind], abs=1e-6)
+
+
+def test_ranks_follow_scores() -> None:
+    numbered = collection("rival", ("home says 1", "home says 2", "home says 3"), relevant=(2,))
+    rival = collection("x", ("rival says 1", "rival says 2"), relevant=(0,))
+    swap = Swap(Ranker(), Collection(numbered, find_quirks("rival")), rival, KINDS, 2)
+
+    def hits_of(kind: str) -> dict[str, float]:
+        query, documents = swap.encoder.encode(["q"], "query"), swap.encoder.encode(numbered.documents, "document")
+        return dict(zip(numbered.document_ids, map(float, (query @ documents.T)[0]), strict=True))
+
+    told = explain_query(swap, Query("q", "rival-q0"), hits_of, called="m", suite="s", top=1)
+    found = {hit.id: (dict(hit.ranks), hit.is_relevant) for hit in told.hits}
+    assert found == {
+        "rival-d0": ({"own": 1, "wrong": 3, "null": 1}, False),
+        "rival-d2": ({"own": 3, "wrong": 1, "null": 3}, True),
+    }
+    assert told.scores == pytest.approx({"own": 0.5, "wrong": 1.0, "null": 0.5})
+    assert (told.document.id, told.num_relevant, told.is_judged) == ("rival-d2", 1, True)
+
+
+def test_blind_model_moves_no_rank() -> None:
+    class Blind:
+        """Vectors by the letters of a text."""
+
+        def set_context(self, texts: object, seed: int = 0, prompt: str = "document") -> None:
+            """Take no notice."""
+
+        def encode(self, texts: list[str], prompt: str = "document") -> np.ndarray:
+            """Return unit vectors."""
+            counts = np.array([[text.count(letter) + 0.1 for letter in "abcdefghilnorst"] for text in texts])
+            return (counts / np.linalg.norm(counts, axis=1, keepdims=True)).astype(np.float32)
+
+    told = told_of(Blind(), Query("rain on hills"))
+    assert {word.gain for word in (*told.query.words, *told.document.words)} == {0.0}
+    assert set(told.query.moved.values()) == set(told.document.moved.values()) == {0.0}
+    assert all(len(set(hit.ranks.values())) == 1 for hit in told.hits)
+    assert (told.is_judged, told.scores, told.num_relevant) == (False, {}, 0)
+    assert "nothing judges this query" in " ".join(make_context_views(told)[0].notes)
+
+
+def test_only_text_read_is_explained() -> None:
+    model = model_of("contextual", max_tokens=8, prompts="task")
+    assert isinstance(model, ContextualModel)
+    text = "rain snow iron copper violin drum kettle lamp"
+    read = truncate_to_model(model, text, "document")
+    assert text.startswith(read) and 0 < len(list_words(read)) < 6
+    np.testing.assert_allclose(_plain(model, read), _plain(model, text), atol=1e-6)
+    assert truncate_to_model(retrieval.WithNulls(model), text, "document") == read
+    assert truncate_to_model(Ranker(), text, "document") == text
+
+
+def _plain(model: ContextualModel, text: str) -> np.ndarray:
+    model.set_context(None)
+    return model.encode([text], "document")
+
+
+def test_record_shows_query_that_gains_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("repro.analyses.context_effect.compute_word_scores", lambda *given: None)
+    home = collection("home", ("home says 1", "home says 2"), relevant=(1, 0, 0))
+    rival = collection("rival", ("rival says 1", "rival says 2"), relevant=(1,))
+    run = base("desk", architecture="contextual", num_contexts=2)
+    rows = retrieval.measure(inputs_of(run, suite=suite_of(tmp_path, home, rival)), Ranker(), tmp_path / "run").exhibits
+    assert rows[EXHIBIT][0] == {"what": "context from", "text": "", "own": "home", "wrong": "rival", "null": "nothing"}
+    assert rows[EXHIBIT][1] == {
+        "what": "query, NDCG@10", "text": "home asks 1", "own": "100.0", "wrong": "63.1", "null": "100.0"
+    }  # fmt: skip
+    ranks = [
+        (row["text"], row["own"], row["wrong"]) for row in rows[EXHIBIT] if row["what"] == "relevant document, rank"
+    ]
+    assert ranks == [("home says 1", "1", "2")]
+
+
+def test_first_of_equal_queries_is_taken() -> None:
+    assert find_most_moved(np.array([0.0, 0.5, 0.9, 0.5]), np.array([0.0, 0.1, 0.5, 0.1])) == 1
+
+
+def test_changed_words_are_ordered_by_gain() -> None:
+    words = [Word(name, {"own": own, "wrong": 0.2}) for name, own in (("a", 0.2), ("b", 0.1), ("c", 0.5), ("d", 0.25))]
+    assert [word.word for word in find_changed_words(words, 3)] == ["c", "d", "b"]
+
+
+def test_tables_fit_a_hundred_columns() -> None:
+    told = told_of(model_of("contextual"), Query("rain " * 60 + "x" * 90, ""), top=2)
+    for view in make_context_views(told):
+        widths = [max(len(line[n]) for line in (view.header, *view.rows)) + 3 for n in range(len(view.header))]
+        assert sum(widths) <= 100 and all(len(note) <= 100 for note in view.notes), view.title
+    assert shorten("one two three", 9) == "one …" and shorten("abcdefghijkl", 6) == "abcd …"

@@ -51,7 +51,7 @@ def recall(candidates: Mapping[str, set[str]], judgements: Any) -> float:
 
 
 @pytest.mark.parametrize("architecture", ["contextual", "surrogate", "bm25"])
-def test_a_reranking_run_ranks_the_candidates_of_its_surrogate_and_nothing_else(architecture: str) -> None:
+def test_reranking_ranks_candidates_only(architecture: str) -> None:
     run = replace(RERANKED, architecture=architecture, num_steps=3)
     record = execute(run, progress=quiet)
     told = record.provenance["suite"]
@@ -79,13 +79,13 @@ def test_bm25_can_be_the_first_stage() -> None:
         assert {query: set(hits) for query, hits in found.items()} == {q: set(hits) for q, hits in expected.items()}
 
 
-def test_runs_that_rerank_alike_share_one_first_stage(own_home: Any) -> None:
+def test_equal_runs_share_a_first_stage(own_home: Any) -> None:
     for architecture in ("surrogate", "bm25"):
         execute(replace(RERANKED, architecture=architecture), progress=quiet)
     assert len(list((own_home / "stages" / "candidates").glob("*/stage.json"))) == 1
 
 
-def test_a_full_search_has_no_first_stage() -> None:
+def test_full_search_has_no_first_stage() -> None:
     record = execute(base("smoke", architecture="surrogate"), progress=quiet)
     assert record.provenance["suite"]["protocol"] == "full search"
     assert "first_stage" not in record.provenance["suite"]
@@ -113,7 +113,7 @@ def recall_at_one(retrieval: Retrieval, run: Run) -> float:
     return float(ir_measures.calc_aggregate([measure], retrieval.judgements, run_of)[measure])
 
 
-def test_candidates_are_found_for_those_measures_alone_that_read_them() -> None:
+def test_candidates_are_built_if_read() -> None:
     sources = {name: (SOURCES / f"repro/analyses/{name}.py").read_text() for name in MEASURES}
     read = {name for name, source in sources.items() if re.search(r"first_stage\(inputs|\bevaluate\(inputs", source)}
     assert read == {"retrieval", "steps", "cross"}
@@ -131,6 +131,6 @@ def test_candidates_are_found_for_those_measures_alone_that_read_them() -> None:
         *({"protocol": "rerank-bm25", "rerank_depth": 9, "measure": name} for name in ("widths", "adaptive", "mteb")),
     ],
 )
-def test_a_protocol_that_means_nothing_is_refused(changes: dict[str, Any]) -> None:
+def test_impossible_protocols_are_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"protocol|rerank_depth"):
         base("smoke", **changes)

@@ -32,7 +32,7 @@ def words(text: str) -> list[int]:
     return TOKENIZER.encode(text, add_special_tokens=False).ids
 
 
-def test_word_overlap_is_bm25s_formula_with_the_given_weights() -> None:
+def test_word_overlap_matches_bm25_formula() -> None:
     queries_QW, documents_DW = (side.toarray() for side in build_word_overlap(RETRIEVAL)(WEIGHT))
     lengths = [len(words(text)) for text in DOCUMENTS]
     for q, query in enumerate(QUERIES):
@@ -45,7 +45,7 @@ def test_word_overlap_is_bm25s_formula_with_the_given_weights() -> None:
             assert float(queries_QW[q] @ documents_DW[d]) == pytest.approx(expected, rel=1e-5)
 
 
-def test_word_vectors_are_the_weighted_mean_of_centred_vectors() -> None:
+def test_word_vectors_are_weighted_means() -> None:
     table = load_file(get_minilm_folder() / "model.safetensors")["embeddings.word_embeddings.weight"]
     table = table - table.mean(axis=0)
     _, documents_DH = WordVectors()(RETRIEVAL)(WEIGHT)
@@ -54,7 +54,7 @@ def test_word_vectors_are_the_weighted_mean_of_centred_vectors() -> None:
         np.testing.assert_allclose(found_H, expected_H / np.linalg.norm(expected_H), atol=1e-5)
 
 
-def test_even_weights_give_a_biencoders_own_vectors_and_others_do_not() -> None:
+def test_even_weights_give_biencoder_vectors() -> None:
     model = Biencoder(ModelConfig(architecture="biencoder", num_layers=1, hidden_size=32, num_heads=1)).eval()
     found = dict(Repooled(model)(RETRIEVAL, {"flat": np.ones(NUM_WORDS, np.float32), "other": WEIGHT}))
     np.testing.assert_allclose(found["flat"][0], model.encode(QUERIES, "query"), atol=1e-5)
@@ -62,7 +62,7 @@ def test_even_weights_give_a_biencoders_own_vectors_and_others_do_not() -> None:
     assert np.abs(found["other"][1] - found["flat"][1]).max() > 1e-3
 
 
-def test_weights_of_a_biencoders_words_are_those_of_their_tokens() -> None:
+def test_word_weights_are_token_weights() -> None:
     model = Biencoder(ModelConfig(architecture="biencoder", num_layers=1, hidden_size=32, num_heads=1)).eval()
     documents_DH = dict(Repooled(model)(RETRIEVAL, {"drawn": WEIGHT}))["drawn"][1]
     for found_H, text in zip(documents_DH, DOCUMENTS, strict=True):
@@ -74,7 +74,7 @@ def test_weights_of_a_biencoders_words_are_those_of_their_tokens() -> None:
         np.testing.assert_allclose(found_H, expected_H / expected_H.norm(), atol=1e-5)
 
 
-def test_a_share_is_mixed_with_the_training_texts_as_so_many_documents_more() -> None:
+def test_prior_counts_as_extra_documents() -> None:
     prior_V = np.full(NUM_WORDS, 0.25)
     (server,) = words("server")
     idf_V = Shares.of(DOCUMENTS).idf(prior_V)
@@ -92,7 +92,7 @@ def test_weights_come_from_where_they_say() -> None:
     np.testing.assert_array_equal(weights["own16"], weights["own"])  # four documents are all there are
 
 
-def test_scores_of_systems_that_are_no_contexts_are_listed_after_those_that_are() -> None:
+def test_contexts_are_listed_first() -> None:
     metrics = dict.fromkeys(
         (f"desk{name}/mean/ndcg_at_10" for name in ("", "+null", "+words-own", "+overlap-own")), 0.5
     )
@@ -100,7 +100,7 @@ def test_scores_of_systems_that_are_no_contexts_are_listed_after_those_that_are(
     assert found == ["own", "null", "overlap-own", "words-own"]
 
 
-def test_the_training_texts_shares_are_of_its_documents(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_prior_is_of_training_documents(monkeypatch: pytest.MonkeyPatch) -> None:
     documents = ["restart the server", "stop the server", "a bucket", "a server", "a list"]
     pairs = HandMadePairs([0] * 5, documents)
     (server,) = words("server")

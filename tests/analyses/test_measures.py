@@ -39,7 +39,7 @@ def quiet(line: str) -> None:
     """Says nothing."""
 
 
-def test_document_frequency_counts_a_word_once_a_document() -> None:
+def test_document_frequency_counts_documents() -> None:
     tokenizer = load_tokenizer("minilm")
     found = count_document_frequency([TEXTS[:2], TEXTS[2:]])
     expected: Counter[int] = Counter()
@@ -55,7 +55,7 @@ def test_one_document_has_no_idf() -> None:
         compute_idf_divergence(count_document_frequency([TEXTS]), len(TEXTS), counts, 1)
 
 
-def test_idf_divergence_is_the_weighted_mean_of_the_differences() -> None:
+def test_idf_divergence_is_weighted_mean() -> None:
     train, test = count_document_frequency([TEXTS]), count_document_frequency([OTHERS])
     found = compute_idf_divergence(train, len(TEXTS), test, len(OTHERS))
     gaps, weights = [], []
@@ -70,9 +70,7 @@ def test_idf_divergence_is_the_weighted_mean_of_the_differences() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 7, 49, 1000])
-def test_nearest_rows_are_those_of_brute_force_without_repeats_of_the_text(
-    size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nearest_rows_match_brute_force(size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("repro.analyses.neighbours.DOCUMENTS_AT_ONCE", size)
     monkeypatch.setattr("repro.analyses.neighbours.ROWS_AT_ONCE", 2)
     rng = np.random.default_rng(0)
@@ -87,7 +85,7 @@ def test_nearest_rows_are_those_of_brute_force_without_repeats_of_the_text(
         assert near.tolist() == order[:6]
 
 
-def test_neighbours_among_many_documents_are_found_in_the_memory_of_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_neighbours_need_memory_of_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("repro.analyses.neighbours.DOCUMENTS_AT_ONCE", 1000)
     vectors = np.random.default_rng(0).normal(size=(40_000, 64)).astype(np.float16)
     keys, drawn = np.arange(len(vectors)), np.arange(100)
@@ -111,14 +109,14 @@ def test_distances_are_those_of_scipy() -> None:
         assert found["spread/nearest"][document] == pytest.approx(min(others))
 
 
-def test_documents_are_trec_covids_where_it_is_among_the_datasets(tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_documents_come_from_trec_covid(tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     names = ["arguana", *(f"c{number}" for number in range(20)), "trec-covid"]
     datasets = [SuiteDataset(name, "beir", tmp_path) for name in names]
     assert [one.name for one in choose_context_datasets(datasets)] == ["trec-covid", *names[: NUM_CONTEXTS - 1]]
     assert choose_context_datasets(datasets[:3]) == tuple(datasets[:3])
 
 
-def test_the_principal_plane_keeps_what_spreads_most() -> None:
+def test_principal_plane_keeps_most_variance() -> None:
     rng = np.random.default_rng(2)
     plane = rng.normal(size=(4, 6, 2)) * [5.0, 2.0]
     turned = np.linalg.qr(rng.normal(size=(9, 9)))[0][:2]
@@ -133,7 +131,7 @@ def test_chosen_domains_take_families_in_turn(tmp_path: Path) -> None:  # type: 
     assert [one.name for one in choose_domains(datasets, 5)] == ["a0", "a1", "a2", "b0", "b1"]
 
 
-def test_categories_are_means_of_their_tasks_and_moves_pair_up() -> None:
+def test_categories_are_means_of_tasks() -> None:
     categories = {"x": "STS", "y": "STS", "z": "Retrieval", "w": "Clustering"}
     own, other = {"x": 0.5, "y": 0.4, "z": 0.6, "w": 0.2}, {"x": 0.4, "y": 0.4, "z": 0.9, "w": 0.3}
     assert average_by_category(own, categories) == pytest.approx({"STS": 0.45, "Retrieval": 0.6, "Clustering": 0.2})
@@ -141,7 +139,7 @@ def test_categories_are_means_of_their_tasks_and_moves_pair_up() -> None:
     assert found["moved/sts"] == pytest.approx([0.1, 0.0]) and found["moved/others"] == pytest.approx([0.2, 0.2])
 
 
-def test_counts_are_those_of_the_planted_corpus() -> None:
+def test_counts_match_planted_corpus() -> None:
     metrics = execute(base("smoke", measure="counts", architecture="none"), progress=quiet).metrics
     assert metrics["train/total/num_pairs"] == 240 and metrics["train/total/num_domains"] == 6
     assert metrics["planted/total/num_queries"] == 120 and metrics["planted/total/num_datasets"] == 3
@@ -149,7 +147,7 @@ def test_counts_are_those_of_the_planted_corpus() -> None:
     assert len(domains) == 6 and sum(metrics[name] for name in domains) == 240
 
 
-def test_clusters_are_more_alike_than_their_domain() -> None:
+def test_clusters_are_denser_than_domains() -> None:
     run = base(
         "smoke", measure="cluster", architecture="none", sampler="cluster", cluster_size=8, domain_column="source"
     )
@@ -159,7 +157,7 @@ def test_clusters_are_more_alike_than_their_domain() -> None:
     assert record.exhibits["pairs"][0].keys() == {"query", "document", "domain"}
 
 
-def test_shape_counts_the_weights_of_the_model_that_would_be_trained() -> None:
+def test_shape_counts_weights_of_model() -> None:
     import torch
 
     from repro.train.trainer import make_model_config, start_model
@@ -175,7 +173,7 @@ def test_shape_counts_the_weights_of_the_model_that_would_be_trained() -> None:
     assert sum(stages) == sum(weight.numel() for weight in model.parameters())
 
 
-def test_a_suite_of_mteb_needs_no_collection_of_ours(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_mteb_suite_needs_no_collection(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("REPRO_HOME", str(tmp_path))
     ours = base("smoke", architecture="surrogate", measure="mteb")
     expected = execute(ours, progress=quiet).metrics
@@ -191,12 +189,9 @@ def test_a_suite_of_mteb_needs_no_collection_of_ours(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize(
-    ("measure", "prompts"),
-    [("polarity", {"search_document: "}), ("mteb", {"search_query: ", "search_document: "})],
+    ("measure", "prompts"), [("polarity", {"search_document: "}), ("mteb", {"search_query: ", "search_document: "})]
 )
-def test_a_surrogate_is_given_its_prompts_whatever_is_measured(
-    measure: str, prompts: set[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_surrogate_always_gets_prompts(measure: str, prompts: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
     run, seen, embed = base("smoke", architecture="surrogate", measure=measure), list[str](), MiniLMWords.embed
     monkeypatch.setattr("repro.batches.fixed_encoder.PROMPTS_OF_ENCODERS", {run.surrogate: "task"})
     monkeypatch.setattr(MiniLMWords, "embed", lambda *given: [seen.extend(given[1]), embed(*given)][1])
@@ -206,7 +201,7 @@ def test_a_surrogate_is_given_its_prompts_whatever_is_measured(
     assert {text[: text.find(": ") + 2] for text in seen} == prompts
 
 
-def test_tables_2_and_7_at_large_are_tasks_of_mteb() -> None:
+def test_large_tables_are_mteb_tasks() -> None:
     names = {task.metadata.name for task in tasks_of_mteb("mteb-retrieval")}
     assert names == set(TASKS) and len(tasks_of_mteb("mteb")) == sum(count for _, _, count in CATEGORIES)
     runs = (*two_phases("large"), *mteb_runs("large"))
@@ -216,9 +211,7 @@ def test_tables_2_and_7_at_large_are_tasks_of_mteb() -> None:
     assert {first.corpus for first in map(get_first_phase, final) if first} == {"nomic-unsupervised"}
 
 
-def test_tasks_of_mteb_that_were_scored_before_a_kill_are_not_scored_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_scored_tasks_survive_a_kill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scored: list[str] = []
 
     def score(encoder: str, task: SimpleNamespace, from_data: bool) -> float:

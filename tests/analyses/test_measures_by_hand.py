@@ -3,19 +3,25 @@
 import itertools
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+import repro.evaluate.collections
 from repro.analyses import batches, cluster, cross, divergence, neighbours, retrieval, spread
 from repro.analyses.batch_text import LONGEST_TEXT, make_batch_exhibit, shorten
 from repro.analyses.microscope import explain
 from repro.batches.mask import compute_content_keys
 from repro.data.beir import load_beir
+from repro.evaluate.suites import ModelSystem
 from repro.execute import execute
 from repro.pipeline.inputs import Inputs
+from repro.records.store import Record
 from repro.spec import Run, base
+from repro.spec.identity import run_id
+from repro.storage.paths import get_local_records, run_folder
 from repro.train.loss import batch_loss
 from repro.train.trainer import build_filter, build_sampler
 from tests.analyses.by_hand import HandMadePairs, Ranker, collection, inputs_of, suite_of
@@ -50,9 +56,7 @@ def test_retrieval_scores_are_those_written_down(searched: Inputs, tmp_path: Pat
     assert len(list((tmp_path / "run").rglob("*.trec.gz"))) == 2
 
 
-def test_a_contextual_model_is_scored_under_each_context_by_itself(
-    searched: Inputs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_context_is_scored_apart(searched: Inputs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "repro.analyses.context_effect.compute_word_scores", lambda *given: None
     )  # it has no training text
@@ -63,7 +67,7 @@ def test_a_contextual_model_is_scored_under_each_context_by_itself(
     assert found["desk+wrong/rival/ndcg_at_10"] == found["desk/rival/ndcg_at_10"] == pytest.approx(SECOND)
 
 
-def test_cross_scores_each_domain_under_each_context(tmp_path: Path) -> None:
+def test_cross_scores_every_context(tmp_path: Path) -> None:
     """Turned round, the answer of three documents is the last, of two the second: no table is its own transpose."""
     run = base("desk", architecture="contextual", num_contexts=2)
     home = collection("home", ("home says 1", "home says 2", "home says 3"), relevant=(0, 0))
@@ -77,7 +81,7 @@ def test_cross_scores_each_domain_under_each_context(tmp_path: Path) -> None:
     assert found.metrics["cross/crossovers"] == 0.0, "no domain does better under the other's context"
 
 
-def test_spread_is_nothing_for_a_model_that_ignores_its_context(searched: Inputs, tmp_path: Path) -> None:
+def test_ignored_context_has_no_spread(searched: Inputs, tmp_path: Path) -> None:
     class Deaf(Ranker):
         def set_context(self, texts: object, seed: int = 0, prompt: str = "document") -> None:
             """Take no notice."""
@@ -88,7 +92,7 @@ def test_spread_is_nothing_for_a_model_that_ignores_its_context(searched: Inputs
     assert found["spread/between"] == found["spread/nearest"] == pytest.approx(2 * math.sin(0.05), abs=1e-4)
 
 
-def test_spread_of_two_documents_that_change_places_is_within_not_between(searched: Inputs, tmp_path: Path) -> None:
+def test_swapped_documents_spread_within(searched: Inputs, tmp_path: Path) -> None:
     run = base("desk", architecture="contextual", num_contexts=2)
     found = spread.measure(inputs_of(run, suite=searched.suite), Ranker(), tmp_path).metrics
     chord = 2 * math.sin(0.05)  # each document stands where the other stood under the other context
@@ -96,7 +100,7 @@ def test_spread_of_two_documents_that_change_places_is_within_not_between(search
     assert found["spread/between"] == pytest.approx(chord / 2, abs=1e-4)
 
 
-def test_a_text_does_not_diverge_from_itself_and_the_mean_is_over_datasets(tmp_path: Path) -> None:
+def test_text_has_no_divergence_from_itself(tmp_path: Path) -> None:
     texts = ("a red apple", "a green apple", "the sky")
     same, other = collection("same", texts, (0,)), collection("other", ("a red sea", "the red sky"), (0,))
     pairs = HandMadePairs([0, 0, 1], texts)
@@ -114,7 +118,7 @@ def test_a_text_does_not_diverge_from_itself_and_the_mean_is_over_datasets(tmp_p
     assert found.metrics["desk/mean/idf_divergence"] == pytest.approx(expected / 2)
 
 
-def test_neighbours_and_their_shares_are_those_of_plain_loops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_neighbours_match_plain_loops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(neighbours, "NUM_NEIGHBOURS", 2)
     queries = unit(0.4, 0.3, 0.5, 1.2, 1.5)
     documents = unit(0.1, 0.25, 0.5, 1.0, 1.5)
@@ -138,7 +142,7 @@ def test_neighbours_and_their_shares_are_those_of_plain_loops(tmp_path: Path, mo
     assert found.exhibits["neighbours"][0]["may be a positive"] == "it is"
 
 
-def test_a_neighbour_with_the_very_vector_of_the_own_document_is_plausible(tmp_path: Path) -> None:
+def test_copies_of_own_vector_are_plausible(tmp_path: Path) -> None:
     """Its score is that of the positive, which float32 may round apart."""
     rng = np.random.default_rng(0)
     queries, own = rng.normal(size=(2, 100, 384))
@@ -155,7 +159,7 @@ def test_a_neighbour_with_the_very_vector_of_the_own_document_is_plausible(tmp_p
     assert [row["may be a positive"] for row in found.exhibits["neighbours"]] == ["it is", "yes", *["no"] * 10]
 
 
-def test_no_drawn_document_counts_that_has_the_text_of_the_own_one(tmp_path: Path) -> None:
+def test_copies_of_own_text_do_not_count(tmp_path: Path) -> None:
     queries, documents = unit(0.4, 0.3, 1.2, 1.4, 1.5), unit(0.1, 0.25, 1.0, 1.1, 1.1)
     pairs = HandMadePairs([0, 0, 1, 1, 1], ["one", "two", "three", "four", "four"])
     vectors = {"query": queries, "document": documents}
@@ -172,7 +176,7 @@ def test_no_drawn_document_counts_that_has_the_text_of_the_own_one(tmp_path: Pat
     assert found.metrics["domain/same_domain"] == 1.0
 
 
-def test_a_cluster_is_compared_inside_and_with_draws_from_its_domain(tmp_path: Path) -> None:
+def test_clusters_are_compared_with_domain_draws(tmp_path: Path) -> None:
     angles = [0.0, 0.2, 0.5, 1.0, 1.1, 1.5]
     documents, queries = unit(*angles), unit(*(angle + 0.15 for angle in angles))
     vectors, assignment = {"query": queries, "document": documents}, np.array([0, 0, 0, 1, 1, 1])
@@ -199,7 +203,7 @@ def test_a_cluster_is_compared_inside_and_with_draws_from_its_domain(tmp_path: P
     assert shown in ({f"document {row}" for row in rows} for rows in ((0, 1, 2), (3, 4, 5)))
 
 
-def test_small_distances_between_float32_vectors_are_as_exact_as_the_vectors() -> None:
+def test_small_distances_are_exact() -> None:
     """One less the product of units of seven digits has no digit left at a distance of a thousandth."""
     rng = np.random.default_rng(0)
     vectors_CDH = rng.normal(size=(1, 3, 64)) + 1e-3 * rng.normal(size=(4, 3, 64))
@@ -212,7 +216,7 @@ def test_small_distances_between_float32_vectors_are_as_exact_as_the_vectors() -
         assert 0 < expected < 3e-3 and found == pytest.approx(expected, rel=1e-9)
 
 
-def test_the_difficulty_of_batches_is_that_of_plain_loops(tmp_path: Path) -> None:
+def test_difficulty_matches_plain_loops(tmp_path: Path) -> None:
     run = base("smoke", measure="batches", architecture="none", filter="surrogate", batch_size=16)
     inputs = Inputs(run)
     inputs.build(quiet)
@@ -233,7 +237,7 @@ def test_the_difficulty_of_batches_is_that_of_plain_loops(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("loss", ["infonce", "icl"])
-def test_the_share_that_is_masked_is_that_which_the_loss_of_the_batch_says(loss: str, tmp_path: Path) -> None:
+def test_masked_share_is_that_of_loss(loss: str, tmp_path: Path) -> None:
     run = base("smoke", measure="batches", architecture="none", filter="surrogate", batch_size=16, loss=loss)
     inputs = Inputs(run)
     inputs.build(quiet)
@@ -246,7 +250,7 @@ def test_the_share_that_is_masked_is_that_which_the_loss_of_the_batch_says(loss:
         assert found.arrays["batches/masked_fraction"][step] == pytest.approx(says, rel=1e-6)
 
 
-def test_words_are_counted_as_they_stand_in_the_files() -> None:
+def test_words_are_counted_as_written() -> None:
     run = base("smoke", measure="counts", architecture="none")
     metrics, inputs = execute(run, progress=quiet).metrics, Inputs(run)
     read = {dataset.name: load_beir(dataset.path) for dataset in inputs.suite.datasets}
@@ -261,7 +265,7 @@ def test_words_are_counted_as_they_stand_in_the_files() -> None:
     assert sum(shares) == pytest.approx(1.0)
 
 
-def test_a_batch_as_text_has_a_row_a_pair_in_the_order_of_the_batch() -> None:
+def test_batch_text_has_a_row_per_pair() -> None:
     run = base("smoke", sampler="cluster", cluster_size=8, filter="surrogate")
     told = explain(run, 1)
     rows = make_batch_exhibit(told)
@@ -271,7 +275,66 @@ def test_a_batch_as_text_has_a_row_a_pair_in_the_order_of_the_batch() -> None:
         assert (row["removed"] == "–") == (not pair.removed)
 
 
-def test_a_long_text_is_cut_after_a_word_and_a_short_one_is_whole() -> None:
+def test_long_texts_are_cut_at_words() -> None:
     assert shorten("two\n words ") == "two words"
     cut = shorten("word " * 100)
     assert cut.endswith("word …") and len(cut) <= LONGEST_TEXT
+
+
+SHORT = {"num_steps": 2, "num_warmup_steps": 1}
+CASES: dict[str, tuple[Run, Any, int]] = {
+    "widths": (base("smoke", measure="widths", **SHORT), ModelSystem, 4),
+    "widths by SVD": (base("smoke", measure="widths", **SHORT), ModelSystem, 6),
+    "cross": (base("smoke", measure="cross", architecture="contextual", **SHORT), repro.evaluate.collections, 3),
+    "headroom": (base("smoke", measure="headroom", architecture="none"), repro.evaluate.collections, 12),
+    "headroom of a model": (base("smoke", measure="headroom", **SHORT), repro.evaluate.collections, 6),
+}
+"""A run, what has the `search` that each number comes from, and after how many searches it is killed."""
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    """Numbers are compared to the last bit, so sums must come in one order."""
+    torch.set_num_threads(1)
+
+
+class Searches:
+    """Counts the searches of a run, and is killed in the one that it is told."""
+
+    def __init__(self, holder: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count, self.dies_in = 0, 0
+        real = holder.search
+
+        def search(*given: Any) -> Any:
+            self.count += 1
+            if self.count == self.dies_in:
+                raise KeyboardInterrupt
+            return real(*given)
+
+        monkeypatch.setattr(holder, "search", search)
+
+    def of(self, run: Run, *, dies_in: int = 0) -> tuple[Record, dict[str, np.ndarray], int]:
+        """Carry a run out; its record is removed, so that it can be measured again."""
+        self.count, self.dies_in = 0, dies_in
+        record = execute(run, progress=lambda line: None)
+        arrays = dict(record.arrays)
+        for path in get_local_records().glob(f"{record.id}*"):
+            path.unlink()
+        return record, arrays, self.count
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_killed_analysis_resumes_after_last_part(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, holder, num_kept = CASES[name]
+    searches = Searches(holder, monkeypatch)
+    whole, values, num_searches = searches.of(run)
+    assert not (run_folder(run_id(run)) / "kept").exists(), "nothing is kept of a run that has a record"
+    with pytest.raises(KeyboardInterrupt):
+        searches.of(run, dies_in=num_kept + 1)
+    again, values_again, num_left = searches.of(run)
+    assert num_left == num_searches - num_kept > 0, "what was found before is not searched again, and nothing left out"
+    assert again.metrics == whole.metrics and again.provenance["suite"] == whole.provenance["suite"]
+    assert values_again.keys() == values.keys()
+    for path, expected in values.items():
+        np.testing.assert_array_equal(values_again[path], expected)
+        assert values_again[path].dtype == expected.dtype

@@ -1,19 +1,19 @@
 """The microscope shows the batch that was trained on: its pairs, what the filter removed and why, without training."""
 
 import json
-import os
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import Result
+from typer.testing import CliRunner
 
 from repro.analyses.batch_text import BATCH_EXHIBIT, make_batch_exhibit, shorten
 from repro.analyses.microscope import Explanation, Other, explain
 from repro.batches.mask import compute_content_keys
 from repro.batches.surrogate import Surrogate, load_surrogate
+from repro.cli.main import app
 from repro.data.pairs import Indices, Pairs, Side
 from repro.execute import execute
 from repro.pipeline.inputs import Inputs
@@ -25,7 +25,6 @@ from repro.train.batch_view import BatchViewer
 from repro.train.checkpoint import read_metrics
 from repro.train.trainer import build_filter, build_sampler
 
-ROOT = Path(__file__).resolve().parents[2]
 RUN = base("smoke", sampler="cluster", cluster_size=8, packing="greedy", filter="surrogate")
 BATCH = 5
 
@@ -49,7 +48,7 @@ def told_of(run: Run = RUN, batch: int = BATCH) -> Explanation:
     return explain(run, batch, progress=quiet)
 
 
-def test_nothing_is_trained_and_difficulty_is_told_without_a_log() -> None:
+def test_difficulty_needs_no_training() -> None:
     told = told_of()
     assert not run_folder(run_id(RUN)).exists()
     assert told.parts_are_from == "one rebuilt batch of each part"
@@ -59,7 +58,7 @@ def test_nothing_is_trained_and_difficulty_is_told_without_a_log() -> None:
     assert [part.difficulty for part in told.parts] == pytest.approx(expected, abs=1e-6)
 
 
-def test_the_documents_of_a_batch_are_read_once_however_many_pairs_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_documents_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     told_of()  # builds the stages
     read, real = [], Pairs.texts
 
@@ -72,7 +71,7 @@ def test_the_documents_of_a_batch_are_read_once_however_many_pairs_are_shown(mon
     assert len(told_of().pairs) == RUN.batch_size == read.count("document") == read.count("query")
 
 
-def test_the_hardest_negatives_are_those_of_brute_force_and_none_was_removed() -> None:
+def test_hardest_negatives_match_brute_force() -> None:
     told, inputs = told_of(), Inputs(RUN)
     rows = build_sampler(inputs).at(BATCH - 1)
     assert [pair.id for pair in told.pairs] == inputs.pairs.ids(rows)
@@ -86,7 +85,7 @@ def test_the_hardest_negatives_are_those_of_brute_force_and_none_was_removed() -
 
 
 @pytest.mark.parametrize("changes", [{}, {"filter": "none"}, {"filter_margin": -0.1}, {"num_hard_negatives": 2}])
-def test_what_is_removed_is_what_training_masks_and_each_has_its_reason(changes: dict[str, object]) -> None:
+def test_removed_texts_are_those_masked(changes: dict[str, object]) -> None:
     run = replace(RUN, **changes)
     told_of(run, 1)
     inputs = Inputs(run)
@@ -101,7 +100,7 @@ def test_what_is_removed_is_what_training_masks_and_each_has_its_reason(changes:
                 assert is_same or other.score >= pair.score + run.filter_margin
 
 
-def test_after_a_training_the_batch_has_the_hash_of_its_log_and_the_logs_difficulty() -> None:
+def test_batch_matches_training_log() -> None:
     run = replace(RUN, seed=3)
     execute(run, progress=quiet)
     told, log = told_of(run), read_metrics(run_folder(run_id(run)))
@@ -115,7 +114,7 @@ def test_after_a_training_the_batch_has_the_hash_of_its_log_and_the_logs_difficu
 
 
 @pytest.mark.parametrize("num_hard", [0, 2])
-def test_the_share_removed_is_of_the_loss_in_the_batch_in_parts_before_a_training_and_after(num_hard: int) -> None:
+def test_removed_share_matches_the_log(num_hard: int) -> None:
     """Of the four directions of the improved loss, not of one: the parts' shares would be those of another sum."""
     run = replace(RUN, loss="icl", num_hard_negatives=num_hard, seed=5)
     before, (first, *_) = told_of(run, 1), told_of(run, 1).parts
@@ -128,7 +127,7 @@ def test_the_share_removed_is_of_the_loss_in_the_batch_in_parts_before_a_trainin
     assert first.masked_fraction == pytest.approx(logged, abs=1e-6)
 
 
-def test_a_run_that_stores_no_vectors_is_seen_through_the_same_surrogate() -> None:
+def test_runs_without_vectors_are_explained() -> None:
     plain = base("smoke", sampler="random")
     told = told_of(plain)
     assert told.pairs[0].cluster is None and Inputs(plain).embeddings("query") is None
@@ -138,7 +137,7 @@ def test_a_run_that_stores_no_vectors_is_seen_through_the_same_surrogate() -> No
     assert BatchViewer(Inputs(plain))(rows).scores_BM is None
 
 
-def test_a_surrogate_that_embeds_many_batches_is_loaded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_surrogate_is_loaded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     loaded: list[str] = []
 
     def counted(name: str) -> Surrogate:
@@ -150,14 +149,14 @@ def test_a_surrogate_that_embeds_many_batches_is_loaded_once(monkeypatch: pytest
     assert loaded == [RUN.surrogate]
 
 
-def test_a_batch_that_is_not_there_is_refused() -> None:
+def test_missing_batch_is_refused() -> None:
     with pytest.raises(ValueError, match="batch 13: this training has batches 1 to 12"):
         told_of(batch=13)
     with pytest.raises(ValueError, match="has no batches"):
         explain(base("smoke", architecture="bm25"), 1, progress=quiet)
 
 
-def test_a_batch_is_told_in_tables_and_as_rows_a_record_can_carry() -> None:
+def test_explanation_becomes_tables_and_rows() -> None:
     told = told_of()
     overview, clusters, pairs, parts = make_explanation_views(told, num_pairs=2)
     assert ("run", run_id(RUN)) in overview.rows
@@ -174,21 +173,21 @@ def test_a_batch_is_told_in_tables_and_as_rows_a_record_can_carry() -> None:
     assert shorten("word " * 100).endswith("word …")
 
 
-def test_the_verb_finds_a_run_by_its_values_and_by_the_beginning_of_its_id(home: Path) -> None:
-    def repro(*words: str) -> subprocess.CompletedProcess[str]:
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
-        command = [sys.executable, "-m", "repro", "explain-batch", *words]
-        return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
+def test_explain_batch_finds_its_run(home: Path) -> None:
+    """It finds a run by its values and by the start of its id."""
+
+    def repro(*words: str) -> Result:
+        return CliRunner().invoke(app, ["explain-batch", *words], env={"COLUMNS": "200"})
 
     asked = ("table1", "--scale", "smoke", "--where", "sampler=cluster", "--where", "architecture=biencoder")
     done = repro(*asked, "--batch", "2", "--json")
     told = json.loads(done.stdout)
-    assert done.returncode == 0 and told["batch"] == 2 and told["run"] == run_id(RUN)
+    assert done.exit_code == 0 and told["batch"] == 2 and told["run"] == run_id(RUN)
     shown = repro("--run", told["run"][:10], "--batch", "2", "--pairs", "1")
     assert told["batch_hash"] in shown.stdout and "Difficulty over the training" in shown.stdout
     for words, says in ((("--run", "zzz"), "no run is known by it"), ((), "which run?")):
-        done = repro(*words)
-        assert done.returncode == 2 and says in done.stderr and len(done.stderr.splitlines()) == 1
-    said = repro("table1", "--scale", "smoke", "--where", "sampler=nope").stderr
+        error = repro(*words).exception
+        assert isinstance(error, ValueError) and says in str(error)
+    said = str(repro("table1", "--scale", "smoke", "--where", "sampler=nope").exception)
     assert "--where sampler=nope: table1 at scale 'smoke' has sampler domain, cluster, random" in said
-    assert "did you mean 'sampler'? expected field=value" in repro("table1", "--where", "samplr=x").stderr
+    assert "did you mean 'sampler'? expected field=value" in str(repro("table1", "--where", "samplr=x").exception)

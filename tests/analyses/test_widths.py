@@ -6,7 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from repro.analyses import Measured
+from repro.analyses import whitening as module
 from repro.analyses.widths import compute_principal_directions, measure
+from repro.evaluate.adaptation import SHRINKAGES, Moments, normalize
 from repro.evaluate.prefixes import list_rotated_views, list_views, parse_view, take_prefix
 from repro.evaluate.suites import Setting, evaluate_setting
 from repro.spec import Run, base
@@ -54,7 +57,7 @@ def ndcg_by_brute_force(model: Hashed, name: str, width: int, turn: np.ndarray |
     return float(np.mean(values))
 
 
-def test_every_width_scores_as_brute_force_does(tmp_path: Path) -> None:
+def test_widths_match_brute_force(tmp_path: Path) -> None:
     run, model = base("smoke", measure="widths", suite="desk"), Hashed()
     found = measure(inputs(tmp_path, run, "one", "two"), model, tmp_path / "runs")  # type: ignore[arg-type]
     turn = compute_principal_directions(model.encode([f"document {row}" for row in range(40)]))
@@ -67,7 +70,7 @@ def test_every_width_scores_as_brute_force_does(tmp_path: Path) -> None:
     assert found.metrics["desk+width8/mean/ndcg_at_10"] != found.metrics["desk/mean/ndcg_at_10"]
 
 
-def test_texts_are_embedded_once_for_prefixes_and_for_prefixes_by_svd(tmp_path: Path) -> None:
+def test_texts_are_embedded_once(tmp_path: Path) -> None:
     model = Hashed()
     run = base("smoke", measure="widths", suite="desk")
     found = measure(inputs(tmp_path, run, "one", "two"), model, tmp_path / "runs")  # type: ignore[arg-type]
@@ -75,13 +78,13 @@ def test_texts_are_embedded_once_for_prefixes_and_for_prefixes_by_svd(tmp_path: 
     assert model.num_texts == 2 * (NUM_DOCUMENTS + len(RELEVANT)) + 40, "every collection, and the training documents"
 
 
-def test_a_nested_run_is_scored_at_its_own_widths_and_without_svd(tmp_path: Path) -> None:
+def test_nested_runs_use_their_widths(tmp_path: Path) -> None:
     run = base("smoke", measure="widths", suite="desk", nested_sizes="4+16")
     found = measure(inputs(tmp_path, run, "one"), Hashed(), tmp_path / "runs")  # type: ignore[arg-type]
     assert {path.split("/")[0] for path in found.metrics} == {"desk", "desk+width4", "desk+width16"}
 
 
-def test_texts_are_embedded_once_for_all_widths_of_a_context_and_contexts_stay_apart(tmp_path: Path) -> None:
+def test_contexts_stay_apart_across_widths(tmp_path: Path) -> None:
     suite, model = suite_of(tmp_path, *(collection(name, ["a 1", "b 2"], [1]) for name in ("one", "two"))), Hashed()
     setting = Setting(contexts=("own", "null"), num_contexts=1, widths=(8, 16))
     found = evaluate_setting(model, suite, setting)
@@ -109,9 +112,7 @@ class Filled(Hashed):
 
 
 @pytest.mark.parametrize(("num_test_contexts", "num_filled"), [(None, 4), (2, 2)])
-def test_a_contextual_model_has_the_contexts_that_its_run_says_and_no_wrong_corpus_of_one(
-    num_test_contexts: int | None, num_filled: int, tmp_path: Path
-) -> None:
+def test_contexts_are_those_of_the_run(num_test_contexts: int | None, num_filled: int, tmp_path: Path) -> None:
     model, told = Filled(), {"test_contexts": "own+wrong", "num_test_contexts": num_test_contexts}
     run = base("smoke", measure="widths", suite="desk", architecture="contextual", nested_sizes="4+16", **told)
     found = measure(inputs(tmp_path, run, "one"), model, tmp_path / "runs")  # type: ignore[arg-type]
@@ -119,7 +120,7 @@ def test_a_contextual_model_has_the_contexts_that_its_run_says_and_no_wrong_corp
     assert {path.split("/")[0] for path in found.metrics} == {"desk", "desk+width4", "desk+width16"}
 
 
-def test_views_are_read_as_they_are_written() -> None:
+def test_views_are_read_as_written() -> None:
     assert list_views(("own", "wrong"), (16, 8)) == [
         *("own", "width8", "width16"),
         *("wrong", "wrong-width8", "wrong-width16"),
@@ -131,14 +132,133 @@ def test_views_are_read_as_they_are_written() -> None:
     ]
 
 
-def test_a_prefix_is_normalised_anew_and_zeros_stay_zeros() -> None:
+def test_prefixes_are_normalised_again() -> None:
     np.testing.assert_allclose(take_prefix(np.array([[3.0, 4.0, 12.0], [0.0, 0.0, 1.0]]), 2), [[0.6, 0.8], [0, 0]])
 
 
-def test_the_svd_is_that_of_the_gram_matrix_and_turns_without_changing_whole_vectors() -> None:
+def test_svd_is_that_of_gram_matrix() -> None:
     vectors = np.random.default_rng(0).normal(size=(50, 6)) @ np.diag([9, 5, 3, 2, 1, 0.5])
     directions = compute_principal_directions(vectors)
     eigenvectors = np.linalg.eigh(vectors.T @ vectors).eigenvectors[:, ::-1]
     np.testing.assert_allclose(np.abs(np.sum(directions * eigenvectors, axis=0)), 1, atol=1e-5)
     np.testing.assert_allclose(directions.T @ directions, np.eye(6), atol=1e-6)
     assert compute_principal_directions(vectors[:3]).shape == (6, 6), "few documents still give a whole rotation"
+
+
+WHITENING_NUM_DOCUMENTS, WHITENING_RELEVANT = 40, tuple(range(0, 40, 3))
+TRAINING = [f"training text {row}" for row in range(100)]
+
+
+def texts_of(name: str) -> list[str]:
+    """The documents of a collection."""
+    return [f"{name} text {place}" for place in range(WHITENING_NUM_DOCUMENTS)]
+
+
+def measure_two(folder: Path, monkeypatch: pytest.MonkeyPatch, validation: str | None = None) -> tuple[Measured, int]:
+    """Measure a model of random vectors on two collections; also return how many texts it embedded."""
+    suite = suite_of(folder, *(collection(name, texts_of(name), WHITENING_RELEVANT) for name in ("one", "two")))
+    chosen_on = (
+        None
+        if validation is None
+        else suite_of(folder, collection(validation, texts_of(validation), WHITENING_RELEVANT))
+    )
+    monkeypatch.setattr(module, "load_validation_suite", lambda inputs: chosen_on)
+    run, model = base("smoke", measure="whitening", suite="desk"), Hashed()
+    inputs = inputs_of(run, suite=suite, pairs=HandMadePairs([0] * len(TRAINING), TRAINING))
+    return module.measure(inputs, model, folder / "run"), model.num_texts
+
+
+def ndcg_by_brute_force_whitening(name: str, fitted_to: np.ndarray, shrinkage: float) -> float:
+    """NDCG@10 of a collection, whitened by the moments of some vectors."""
+    model = Hashed()
+    queries = model.encode([f"{name} asks {number}" for number in range(len(WHITENING_RELEVANT))], "query")
+    documents = model.encode(texts_of(name))
+    centred = fitted_to.astype(np.float64) - fitted_to.mean(axis=0, dtype=np.float64)
+    covariance = centred.T @ centred / len(centred)
+    width = len(covariance)
+    shrunk = (1 - shrinkage) * covariance + shrinkage * np.trace(covariance) / width * np.eye(width)
+    root = np.linalg.cholesky(np.linalg.inv(shrunk))  # another root than ours: rotations do not matter
+    queries, documents = (normalize((side - fitted_to.mean(axis=0)) @ root) for side in (queries, documents))
+    cosines = queries @ documents.T
+    places = [int((row > row[own]).sum()) for row, own in zip(cosines, WHITENING_RELEVANT, strict=True)]
+    return float(np.mean([1 / np.log2(place + 2) if place < 10 else 0.0 for place in places]))
+
+
+def test_views_match_brute_force(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Own and wrong moments are those of all documents of the one and the other corpus. Texts are embedded once."""
+    found, num_texts = measure_two(tmp_path, monkeypatch)
+    shrinkage, model = found.metrics["adaptation/whitened/parameter"], Hashed()
+    for view, source in (("whitened", {}), ("whitened-wrong", {"one": "two", "two": "one"})):
+        each = [
+            ndcg_by_brute_force_whitening(name, model.encode(texts_of(source.get(name, name))), shrinkage)
+            for name in ("one", "two")
+        ]
+        assert found.metrics[f"desk+{view}/one/ndcg_at_10"] == pytest.approx(each[0], abs=1e-6)
+        assert found.metrics[f"desk+{view}/mean/ndcg_at_10"] == pytest.approx(np.mean(each), abs=1e-6)
+    assert found.metrics["desk+whitened256/mean/ndcg_at_10"] == found.metrics["desk+whitened/mean/ndcg_at_10"]
+    assert found.metrics["desk+whitened16/mean/ndcg_at_10"] != found.metrics["desk+whitened/mean/ndcg_at_10"]
+    gain = found.metrics["desk+whitened/mean/ndcg_at_10"] - found.metrics["desk/mean/ndcg_at_10"]
+    assert found.metrics["adaptation/whitened/gain/difference"] == pytest.approx(gain, abs=1e-6)
+    assert len(found.arrays["desk+whitened-random64"]) == 2 * len(WHITENING_RELEVANT)
+    assert num_texts == 2 * (WHITENING_NUM_DOCUMENTS + len(WHITENING_RELEVANT)) + WHITENING_NUM_DOCUMENTS, (
+        "as much training text as own text"
+    )
+
+
+def test_evaluation_agrees_with_measure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`evaluate --whiten` and the measure give the same scores at the same shrinkage."""
+    found, _ = measure_two(tmp_path / "measured", monkeypatch)
+    suite = suite_of(tmp_path, *(collection(name, texts_of(name), WHITENING_RELEVANT) for name in ("one", "two")))
+    pool = collection("pool", TRAINING, ())
+    setting = Setting(
+        whitened=("own", "wrong", "random"), shrinkage=found.metrics["adaptation/whitened/parameter"], pool=pool
+    )
+    scores = evaluate_setting(Hashed(), suite, setting).metrics
+    for view in ("", "+whitened", "+whitened-wrong"):
+        path = f"desk{view}/mean/ndcg_at_10"
+        assert scores[path] == pytest.approx(found.metrics[path], abs=1e-6)
+    assert len({scores[f"desk+whitened{source}/mean/ndcg_at_10"] for source in ("", "-wrong", "-random")}) == 3
+    with pytest.raises(ValueError, match="pool"):
+        Setting(whitened=("random",))
+
+
+def test_moments_exclude_queries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every moment is of documents: of 16, or of all forty; never of queries."""
+    counts: list[int] = []
+    real = Moments.of
+
+    def record(vectors: np.ndarray) -> Moments:
+        counts.append(len(vectors))
+        return real(vectors)
+
+    monkeypatch.setattr(module.Moments, "of", record)
+    measure_two(tmp_path, monkeypatch)
+    assert set(counts) == {16, WHITENING_NUM_DOCUMENTS}
+
+
+def test_parameters_come_from_validation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The shrinkage is the best of the grid on the validation collection, by its own documents."""
+    found, _ = measure_two(tmp_path, monkeypatch, "valid")
+    own = Hashed().encode(texts_of("valid"))
+    scores = {value: ndcg_by_brute_force_whitening("valid", own, value) for value in SHRINKAGES}
+    assert found.metrics["adaptation/whitened/parameter"] == max(scores, key=scores.__getitem__)
+    recorded = found.provenance["validation"]["whitened"]
+    assert recorded == {str(value): pytest.approx(score, abs=1e-6) for value, score in scores.items()}
+    assert set(found.provenance["parameters"]) == set(found.provenance["validation"])
+
+
+def test_draws_are_nested_and_seeded() -> None:
+    """Sixteen documents are among the sixty-four, and another seed draws others."""
+    one = module.Collection(collection("one", [f"t {n}" for n in range(100)], ()), module.Quirks())
+    first, same, other = (module.Embedder(Hashed(), 0, seed).embed(one) for seed in (0, 0, 1))
+    assert set(first.order_D[:16]) == set(same.order_D[:16]) != set(other.order_D[:16])
+    few, more = ({row.tobytes() for row in first.draw(count)} for count in (16, 64))
+    assert len(few) == 16 and few < more
+
+
+def test_contextual_models_embed_under_own_corpus() -> None:
+    """The context of each corpus is drawn from it before it is embedded."""
+    model = Hashed()
+    one = module.Collection(collection("one", texts_of("one"), (0,)), module.Quirks())
+    module.Embedder(model, 4, 0).embed(one)
+    assert model.context in texts_of("one")

@@ -23,7 +23,7 @@ def paired_kmeans(paired: np.ndarray, num_clusters: int, *, seed: int) -> np.nda
     return best_attempt(np.concatenate([paired, swapped]), num_clusters, seed)
 
 
-def test_every_pair_is_in_the_nearest_cluster_of_its_domain() -> None:
+def test_pairs_are_in_nearest_cluster() -> None:
     queries, documents = pairs_without_structure(300)
     domains = np.repeat([4, 9], [200, 100])
     clusters = cluster_pairs(queries, documents, domains, cluster_size=10, seed=0)
@@ -49,7 +49,7 @@ def test_both_halves_are_points() -> None:
     np.testing.assert_allclose(centroids[0], both, atol=1e-6)
 
 
-def test_no_point_is_left_out_of_the_fit() -> None:
+def test_every_point_is_fitted() -> None:
     """One centroid is the mean of all points; the 256 that FAISS samples by default would give another mean."""
     queries, documents = pairs_without_structure(2000)
     pairs = np.concatenate([queries, documents], axis=1)
@@ -57,7 +57,7 @@ def test_no_point_is_left_out_of_the_fit() -> None:
     np.testing.assert_allclose(paired_kmeans(pairs, 1, seed=0)[0], both.mean(0), atol=1e-5)
 
 
-def test_stopping_early_gives_what_a_hundred_iterations_give() -> None:
+def test_early_stop_gives_same_clusters() -> None:
     queries, documents, _ = planted_pairs([30] * 8, noise=1.0)
     pairs = np.concatenate([queries, documents], axis=1)
     points = np.concatenate([pairs, np.concatenate([documents, queries], axis=1)])
@@ -68,7 +68,7 @@ def test_stopping_early_gives_what_a_hundred_iterations_give() -> None:
     np.testing.assert_allclose(again.centroids, start, atol=1e-6)
 
 
-def test_large_domains_alone_are_on_gpus_and_so_is_the_search_of_their_nearest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_large_domains_use_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     queries, documents = pairs_without_structure(300)
     asked = (queries, documents, np.repeat([0, 1], [100, 200]))
     expected = cluster_pairs(*asked, cluster_size=10, seed=0)
@@ -94,7 +94,7 @@ def test_large_domains_alone_are_on_gpus_and_so_is_the_search_of_their_nearest(m
     np.testing.assert_array_equal(found.assignment_N, expected.assignment_N)
 
 
-def test_of_three_attempts_the_one_is_taken_whose_points_lie_nearest_to_their_centroids() -> None:
+def test_best_of_three_attempts_is_taken() -> None:
     pairs = np.concatenate(pairs_without_structure(150), axis=1)
     points = np.concatenate([pairs, np.roll(pairs, pairs.shape[1] // 2, axis=1)])
     attempts = [cluster._run_attempt(points, 12, derive(1, number))[1] for number in range(3)]
@@ -121,9 +121,7 @@ def clustered_at_once(
     return assignment, np.concatenate(every)
 
 
-def test_clusters_from_blocks_of_float16_maps_are_those_of_whole_arrays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_blocks_give_clusters_of_whole_arrays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     queries, documents, _ = planted_pairs([150] * 6, noise=2.0, dimensions=16)
     for name, side in (("q", queries), ("d", documents)):
         np.save(tmp_path / f"{name}.npy", side.astype(np.float16))
@@ -136,9 +134,7 @@ def test_clusters_from_blocks_of_float16_maps_are_those_of_whole_arrays(
     np.testing.assert_array_equal(streamed.centroids_KD, whole[1])
 
 
-def test_above_a_declared_number_a_declared_sample_fits_and_every_pair_is_assigned(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_large_domains_are_fitted_on_samples(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "MOST_EXACT_PAIRS", 300)
     monkeypatch.setattr(cluster, "PAIRS_A_CENTROID", 16)
     queries, documents = pairs_without_structure(1200)
@@ -159,9 +155,7 @@ def test_above_a_declared_number_a_declared_sample_fits_and_every_pair_is_assign
 
 
 @pytest.mark.parametrize("large_domain", [0, 100_000])
-def test_the_same_seed_gives_the_same_clusters_with_any_number_of_threads(
-    large_domain: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_clusters_do_not_depend_on_threads(large_domain: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "LARGE_DOMAIN", large_domain)
     queries, documents, _ = planted_pairs([100] * 15, noise=2.0, dimensions=64)
     threads_before, found = faiss.omp_get_max_threads(), []
@@ -174,7 +168,7 @@ def test_the_same_seed_gives_the_same_clusters_with_any_number_of_threads(
         np.testing.assert_array_equal(found[0].centroids_KD, other.centroids_KD)
 
 
-def test_a_domain_smaller_than_a_cluster_becomes_one_cluster() -> None:
+def test_small_domain_is_one_cluster() -> None:
     queries, documents = pairs_without_structure(25)
     domains = np.repeat([0, 1], [20, 5])
     clusters = cluster_pairs(queries, documents, domains, cluster_size=10, seed=0)
@@ -182,7 +176,7 @@ def test_a_domain_smaller_than_a_cluster_becomes_one_cluster() -> None:
     assert len(set(clusters.assignment_N[20:].tolist())) == 1
 
 
-def test_no_cluster_is_empty_and_float16_embeddings_do() -> None:
+def test_no_cluster_is_empty() -> None:
     queries, documents = pairs_without_structure(400)
     args = (queries.astype(np.float16), documents.astype(np.float16), np.zeros(400, dtype=np.int32))
     clusters = cluster_pairs(*args, cluster_size=4, seed=0)
@@ -200,7 +194,7 @@ def test_clusters_come_back_from_disk(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("size", "message"), [(0, "at least 1"), (31, "largest domain has 30 pairs")])
-def test_a_cluster_size_that_no_domain_has_is_refused(size: int, message: str) -> None:
+def test_impossible_cluster_size_is_refused(size: int, message: str) -> None:
     queries, documents = pairs_without_structure(50)
     with pytest.raises(ValueError, match=message):
         cluster_pairs(queries, documents, np.repeat([0, 1], [30, 20]), cluster_size=size, seed=0)

@@ -1,5 +1,8 @@
 """The false-negative filter, against a plain double loop over queries and documents."""
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -7,11 +10,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from repro.batches.mask import (
+    KnownPositives,
     compute_batch_difficulty,
     compute_content_keys,
     compute_masked_fraction,
+    find_links,
+    mask_directions,
     mask_false_negatives,
 )
+from repro.batches.negatives import mine_negatives
+from repro.data.pairs import Row, write_pairs
+from repro.pipeline.inputs import Inputs
+from repro.seeds import generator_for
+from repro.spec import base
+from repro.train.batch_view import BatchViewer
+from repro.train.loss import improved_contrastive, info_nce
 
 Batch = tuple[np.ndarray, np.ndarray, float, int]
 
@@ -47,7 +60,7 @@ def masked_by_loop(scores: np.ndarray | None, keys: np.ndarray, margin: float, n
 
 
 @given(batches())
-def test_the_mask_is_that_of_a_plain_loop(batch: Batch) -> None:
+def test_mask_matches_plain_loop(batch: Batch) -> None:
     scores, keys, margin, num_hard = batch
     masked = mask_false_negatives(keys, scores, margin=margin, num_hard_negatives=num_hard)
     np.testing.assert_array_equal(masked, masked_by_loop(scores, keys, margin, num_hard))
@@ -61,7 +74,7 @@ def test_the_positive_is_never_masked(batch: Batch) -> None:
 
 
 @given(batches())
-def test_a_document_with_the_text_of_the_positive_is_never_a_negative(batch: Batch) -> None:
+def test_copies_of_positive_are_no_negatives(batch: Batch) -> None:
     _, keys, _, num_hard = batch
     masked = mask_false_negatives(keys, None, num_hard_negatives=num_hard)
     np.testing.assert_array_equal(masked, masked_by_loop(None, keys, 0.0, num_hard))
@@ -76,7 +89,7 @@ def test_a_larger_margin_masks_no_more(batch: Batch, more: float) -> None:
 
 
 @given(batches(), st.sampled_from([-4.0, 2.0]))
-def test_a_shift_of_all_scores_changes_nothing(batch: Batch, shift: float) -> None:
+def test_shifted_scores_change_nothing(batch: Batch, shift: float) -> None:
     scores, keys, margin, num_hard = batch
     masked = mask_false_negatives(keys, scores, margin=margin, num_hard_negatives=num_hard)
     moved = mask_false_negatives(keys, scores + shift, margin=margin, num_hard_negatives=num_hard)
@@ -85,7 +98,7 @@ def test_a_shift_of_all_scores_changes_nothing(batch: Batch, shift: float) -> No
 
 @settings(max_examples=30)
 @given(batches())
-def test_torch_and_numpy_say_the_same_share(batch: Batch) -> None:
+def test_torch_and_numpy_shares_agree(batch: Batch) -> None:
     scores, keys, margin, num_hard = batch
     masked = mask_false_negatives(keys, scores, margin=margin, num_hard_negatives=num_hard)
     assert float(compute_masked_fraction(torch.from_numpy(masked))) == pytest.approx(
@@ -98,17 +111,150 @@ def test_the_masked_fraction_counts_negatives_only() -> None:
     assert compute_masked_fraction(masked) == pytest.approx(2 / 6)
 
 
-def test_difficulty_is_the_mean_similarity_to_the_negatives() -> None:
+def test_difficulty_is_mean_negative_similarity() -> None:
     scores = np.array([[0.9, 0.1, 0.3], [0.2, 0.8, -0.4]])
     assert compute_batch_difficulty(scores) == pytest.approx((0.1 + 0.3 + 0.2 - 0.4) / 4)
 
 
-def test_texts_that_differ_in_case_or_space_have_one_key() -> None:
+def test_case_and_space_keep_the_key() -> None:
     keys = compute_content_keys(["Deletes a  bucket.", "deletes a\nbucket. ", "Deletes a table."])
     assert keys.dtype == np.int64
     assert keys[0] == keys[1] != keys[2]
 
 
-def test_columns_that_are_no_pairs_with_their_negatives_are_refused() -> None:
+def test_unpaired_columns_are_refused() -> None:
     with pytest.raises(ValueError, match="5 documents are no pairs with 1 hard negatives"):
         mask_false_negatives(np.arange(5), None, num_hard_negatives=1)
+
+
+QUERIES = ["how to mend a pump", "How to mend  a pump", "open a valve", "close a valve", "open a valve", "a fan"]
+DOCUMENTS = ["replace its seal", "check the pump", "turn left", "turn right", "Turn  left", "check the pump"]
+
+
+def known_of(queries: list[str], documents: list[str]) -> KnownPositives:
+    keys = compute_content_keys(queries), compute_content_keys(documents)
+    return KnownPositives(keys[0], *find_links(*keys))
+
+
+def relevant(queries: list[str], documents: list[str], query: str) -> set[str]:
+    """The documents of all pairs with this query, both without case and spacing."""
+    plain = [
+        (" ".join(q.casefold().split()), " ".join(d.casefold().split()))
+        for q, d in zip(queries, documents, strict=True)
+    ]
+    return {d for q, d in plain if q == " ".join(query.casefold().split())}
+
+
+def test_equal_documents_count_once() -> None:
+    """The valve's two pairs have one document, so only the pump has several."""
+    known = known_of(QUERIES, DOCUMENTS)
+    assert (known.links_2L.shape, known.num_pairs_with_several) == ((2, 2), 2)
+    assert "1 queries have several documents (2 of 6 pairs)" in known.describe()
+
+
+def test_batches_mask_known_positives() -> None:
+    """Whoever owns the document in the batch, and also as a pair's own hard negative."""
+    rng = generator_for(0, "test known positives")
+    queries = [f"q{n}" for n in rng.integers(0, 12, 40)]
+    documents = [f"d{n}" for n in rng.integers(0, 30, 40)]
+    known = known_of(queries, documents)
+    pairs, negatives = np.arange(0, 40, 3), rng.integers(0, 40, 14)
+    rows = np.concatenate([pairs, negatives])
+    known_BM = known.find_in_batch(pairs, compute_content_keys([documents[row] for row in rows]))
+    masked = mask_false_negatives(
+        compute_content_keys([documents[row] for row in rows]), None, known_BM=known_BM, num_hard_negatives=1
+    )
+    for place, pair in enumerate(pairs):
+        for column, row in enumerate(rows):
+            expected = column != place and documents[row] in relevant(queries, documents, queries[pair])
+            assert masked[place, column] == expected
+
+
+@pytest.mark.parametrize("with_near", [True, False])
+def test_mining_takes_no_known_positive(with_near: bool) -> None:
+    rng = generator_for(1, "test known positives")
+    vectors = rng.normal(size=(2, 60, 4)).astype(np.float32)
+    queries, documents = [f"q{n // 3}" for n in range(60)], [f"d{n}" for n in range(60)]
+    keys = compute_content_keys(documents)
+    how: dict[str, Any] = {"num_hard_negatives": 5, "with_near": with_near, "seed": 0}
+    domains = np.repeat([0, 1], 30)
+    plain = mine_negatives(*vectors, domains, keys, **how)
+    found = mine_negatives(*vectors, domains, keys, known=known_of(queries, documents), **how)
+    assert any(queries[row] == queries[pair] for pair in range(60) for row in plain[pair])
+    assert not any(queries[row] == queries[pair] for pair in range(60) for row in found[pair])
+    scores = vectors[0] @ vectors[1].T
+    for pair in range(60):
+        others = [row for row in range(60) if domains[row] == domains[pair] and queries[row] != queries[pair]]
+        nearest = sorted(others, key=lambda row: -scores[pair, row])
+        below = [row for row in nearest if with_near or scores[pair, row] < scores[pair, pair] - 1e-6][:5]
+        assert found[pair].tolist()[: len(below)] == below
+
+
+def test_too_few_other_documents_are_refused() -> None:
+    vectors = np.eye(4, dtype=np.float32)
+    documents = ["a", "b", "c", "d"]
+    with pytest.raises(ValueError, match="num_hard_negatives=2: a query has 1 documents"):
+        known = known_of(["q", "q", "q", "r"], documents)
+        mine_negatives(
+            vectors, vectors, np.zeros(4), compute_content_keys(documents), num_hard_negatives=2, known=known, seed=0
+        )
+
+
+@pytest.fixture(scope="module")
+def twins(tmp_path_factory: pytest.TempPathFactory) -> list[Row]:
+    """Forty queries with two documents each, in one domain."""
+    things = ["pump", "valve", "motor", "cable", "fan", "lamp", "tank", "heater"]
+    faults = ["noise", "leak", "rust", "smell", "heat"]
+    texts = [(f"mend the {fault} of a {thing}", thing, fault) for thing in things for fault in faults]
+    found = []
+    for number, (query, thing, fault) in enumerate(texts):
+        for half, document in enumerate((f"{fault} of the {thing} needs a seal", f"check a {thing} for {fault} first")):
+            found.append(Row(f"{number}-{half}", query, document, "one", "one"))
+    return found
+
+
+@pytest.mark.parametrize("loss", ["infonce", "icl"])
+def test_masked_run_has_no_conflict(
+    loss: str, twins: list[Row], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stages, mined negatives and views of batches together; `ignore` has both faults on the same pairs."""
+    monkeypatch.setenv("REPRO_HOME", str(tmp_path))
+    meetings, mined = {}, {}
+    for value in ("ignore", "mask"):
+        run = base("smoke", loss=loss, known_positives=value, num_hard_negatives=1, filter="surrogate")
+        inputs = Inputs(run)
+        corpus = inputs.graph.corpus
+        if not corpus.is_built:
+            corpus.path.mkdir(parents=True)
+            write_pairs(corpus.path / "train.arrow", twins)
+            (corpus.path / "stage.json").write_text('{"files": {}}')
+        inputs.build(lambda line: None)
+        queries, documents = (inputs.pairs.texts(side, range(len(twins))) for side in ("query", "document"))
+        assert inputs.negatives is not None
+        mined[value] = sum(queries[row] == queries[pair] for pair, (row,) in enumerate(inputs.negatives))
+        view = BatchViewer(inputs)(np.arange(24))
+        met = [(b, m) for b, row in enumerate(view.pairs_B) for m, other in enumerate(view.rows_M)
+               if queries[row] == queries[other] and documents[row] != documents[other]]  # fmt: skip
+        meetings[value] = sum(not view.masked_BM[b, m] for b, m in met)
+        assert len(met) >= 24
+        if loss == "icl" and value == "mask":
+            assert all(view.masked[b, view.masked_BM.shape[1] + m] for b, m in met if m < 24)
+    assert mined["ignore"] > 0 and meetings["ignore"] > 0
+    assert (mined["mask"], meetings["mask"]) == (0, 0)
+
+
+def test_known_positives_get_no_gradient() -> None:
+    """Under both losses: with one pair whose only other document is a known positive, nothing is pushed away."""
+    queries, documents = ["one query", "one query"], ["first", "second"]
+    known_BM = known_of(queries, documents).find_in_batch(np.arange(2), compute_content_keys(documents))
+    masked = mask_false_negatives(compute_content_keys(documents), None, known_BM=known_BM)
+    vectors = torch.randn(2, 2, 4, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    info_nce(vectors[0], vectors[1], masked_QM=torch.from_numpy(masked)).loss.backward()
+    assert vectors.grad is not None and not vectors.grad.any()
+    every = mask_directions(
+        compute_content_keys(queries), compute_content_keys(documents), masked, None, known_BM=known_BM
+    )
+    vectors.grad = None
+    parts = improved_contrastive(vectors[0], vectors[1], masked_QK=torch.from_numpy(every))
+    alone = [improved_contrastive(vectors[0, n : n + 1], vectors[1, n : n + 1]).loss for n in range(2)]
+    assert float(parts.loss.detach()) == pytest.approx(float(torch.stack(alone).mean().detach()), abs=1e-6)

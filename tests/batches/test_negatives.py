@@ -3,7 +3,11 @@
 import numpy as np
 import pytest
 
+from repro.batches.fixed_encoder import FixedEncoder
+from repro.batches.mask import compute_content_keys, mask_directions, mask_false_negatives
 from repro.batches.negatives import mine_negatives
+from repro.batches.surrogate import check_vectors, load_surrogate
+from repro.data.tokens import load_tokenizer, tokenize, unknown_tokens
 from repro.seeds import generator_for
 
 
@@ -16,7 +20,7 @@ def brute_force(queries: np.ndarray, documents: np.ndarray, domains: np.ndarray,
     return [other for score, other in sorted(near, reverse=True) if other != row and score < own][:count]
 
 
-def test_negatives_are_the_nearest_that_rank_below_the_positive() -> None:
+def test_negatives_rank_below_the_positive() -> None:
     rng = generator_for(0, "test negatives")
     queries, documents = (rng.normal(size=(120, 6)).astype(np.float32) for _ in range(2))
     documents += 2 * queries  # positives rank high, so that all have enough documents below them
@@ -31,7 +35,7 @@ def test_negatives_are_the_nearest_that_rank_below_the_positive() -> None:
     assert checked > 100, "most pairs have three documents below their positive"
 
 
-def test_of_any_documents_the_nearest_are_taken_above_the_positive_too() -> None:
+def test_any_negatives_may_rank_above() -> None:
     rng = generator_for(2, "test negatives")
     queries, documents = (rng.normal(size=(60, 6)).astype(np.float32) for _ in range(2))
     kept = {"num_hard_negatives": 3, "seed": 0}
@@ -46,14 +50,14 @@ def test_of_any_documents_the_nearest_are_taken_above_the_positive_too() -> None
     assert (any_of != below).any(), "some are nearer than the positive"
 
 
-def test_a_text_is_no_negative_of_itself_under_another_id() -> None:
+def test_copies_are_no_negatives() -> None:
     vectors = np.eye(4, dtype=np.float32)[[0, 0, 1, 2]]
     found = mine_negatives(vectors, vectors, np.zeros(4), np.array([7, 7, 8, 9]), num_hard_negatives=2, seed=0)
     assert set(found[0]) == set(found[1]) == {2, 3}
 
 
 @pytest.mark.parametrize("width", [64, 384])
-def test_a_document_with_the_very_vector_of_the_positive_is_no_negative(width: int) -> None:
+def test_twins_of_positive_are_no_negatives(width: int) -> None:
     """Texts that begin alike and are cut have one vector, and equal scores: float32 may round them apart."""
     rng = generator_for(3, "test negatives")
     queries = rng.normal(size=(200, width))
@@ -71,7 +75,7 @@ def test_a_document_with_the_very_vector_of_the_positive_is_no_negative(width: i
         assert exact[row, found[row]] == pytest.approx(exact[row, below], abs=1e-6), "twins of others tie"
 
 
-def test_of_documents_as_near_as_each_other_the_first_is_taken() -> None:
+def test_ties_take_the_first_document() -> None:
     """Word vectors of few words tie often; which of the tied is taken must not depend on how they are sorted."""
     rng = generator_for(1, "test negatives")
     vectors = rng.integers(0, 2, size=(60, 4)).astype(np.float32)
@@ -85,9 +89,7 @@ def test_of_documents_as_near_as_each_other_the_first_is_taken() -> None:
 @pytest.mark.parametrize("with_near", [True, False])
 @pytest.mark.parametrize("grain", [1.0, 100.0], ids=["ties", "no ties"])
 @pytest.mark.parametrize(("num_pairs", "num"), [(700, 1), (700, 7), (90, 7), (13, 12)])
-def test_negatives_of_many_documents_are_those_of_sorting_them_all(
-    num_pairs: int, num: int, grain: float, with_near: bool
-) -> None:
+def test_many_negatives_match_full_sort(num_pairs: int, num: int, grain: float, with_near: bool) -> None:
     """Minima of groups say which are sorted; a pair with few documents below its own takes others by lot."""
     rng = generator_for(num, "test negatives")
     queries, documents = (np.round(grain * rng.normal(size=(num_pairs, 3))) for _ in range(2))
@@ -107,7 +109,7 @@ def test_negatives_of_many_documents_are_those_of_sorting_them_all(
     assert bool(by_lot) != with_near
 
 
-def test_a_domain_with_too_few_texts_is_named_with_its_size() -> None:
+def test_small_domain_is_named() -> None:
     vectors = np.eye(3, dtype=np.float32)
     with pytest.raises(ValueError, match="domain of 3 pairs has 3 different documents"):
         mine_negatives(vectors, vectors, np.zeros(3), np.arange(3), num_hard_negatives=3, seed=0)
@@ -126,3 +128,62 @@ def test_common_factor_changes_no_negatives(factor: float) -> None:
         return mine_negatives(*scaled, np.zeros(60), np.arange(60), **kept).tolist()
 
     assert found(factor) == found(1)
+
+
+THAI = ["กขคง จฉช", "ซญดต ถทธน", "บปผ พฟม"]
+
+
+@pytest.mark.parametrize("name", ["minilm-words", "minilm"])
+def test_unknown_scripts_mask_nothing(name: str) -> None:
+    """Thai, which MiniLM's vocabulary lacks, has zero vectors: no negative is masked, in one direction or four."""
+    vectors_ND = load_surrogate(name).embed([*THAI, "an English text", "ok กขคง"], 40)
+    assert (np.abs(vectors_ND).sum(1) > 0).tolist() == [False, False, False, True, True]
+    keys_M = compute_content_keys(THAI)
+    queries_BD = documents_MD = vectors_ND[:3]
+    masked_BM = mask_false_negatives(keys_M, queries_BD @ documents_MD.T)
+    assert not masked_BM.any()
+    assert not mask_directions(compute_content_keys(THAI[::-1]), keys_M, masked_BM, (queries_BD, documents_MD)).any()
+
+
+def test_known_texts_are_masked() -> None:
+    """One unknown pair changes nothing for the others: compared with the rule written out entry by entry."""
+    rng = np.random.default_rng(0)
+    queries_BD, documents_MD = rng.normal(size=(2, 6, 4)).astype(np.float32)
+    queries_BD[2], documents_MD[4] = 0, 0
+    scores_BM = queries_BD @ documents_MD.T
+    found = mask_false_negatives(np.arange(6), scores_BM)
+    for b in range(6):
+        for m in range(6):
+            is_known = b not in (2, 4) and m != 4
+            assert found[b, m] == (b != m and is_known and scores_BM[b, m] >= scores_BM[b, b])
+
+
+def test_unknown_tokens_are_counted() -> None:
+    tokenizer = load_tokenizer("minilm")
+    share, is_unknown = unknown_tokens(tokenize(["a pump", "กขคง จฉช", ""], tokenizer, 40), tokenizer)
+    assert (share, is_unknown.tolist()) == (0.5, [False, True, False])
+
+
+def test_texts_of_nan_vectors_are_named() -> None:
+    vectors = np.ones((3, 2), np.float32)
+    check_vectors(vectors, ["a", "b", "c"])
+    vectors[1, 0] = np.nan
+    with pytest.raises(ValueError, match="1 text, first 'b'"):
+        check_vectors(vectors, ["a", "b", "c"])
+
+
+def test_encoders_name_texts_of_nan_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An encoder that is loaded for evaluation, or for batches without stored vectors, names the text, too."""
+
+    class Broken:
+        num_dimensions, looks_at_neighbours = 2, False
+
+        def embed(self, texts: list[str], max_tokens: int) -> np.ndarray:
+            return np.array([[np.nan if "bad" in text else 1.0, 0.0] for text in texts], np.float32)
+
+    monkeypatch.setattr("repro.batches.fixed_encoder.load_surrogate", lambda name: Broken())
+    encoder = FixedEncoder("x", 40)
+    assert encoder.encode(["good"]).shape == (1, 2)
+    for encode in (encoder.encode, encoder.embed):
+        with pytest.raises(ValueError, match="1 text, first 'a bad one'"):
+            encode(["good", "a bad one"])

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from repro.batches import pack
+from repro.batches import mixing, pack
 from repro.batches.cluster import Clusters, cluster_pairs
-from repro.batches.pack import group_by_domain, order_clusters
+from repro.batches.mixing import BLOCK, MixedSampler, compute_mixing_shares
+from repro.batches.pack import greedy_tour, group_by_domain, order_clusters
 from repro.batches.sampler import KINDS, BatchSampler, SamplerState
 from repro.seeds import generator_for
 from repro.storage import arrays
@@ -38,7 +39,7 @@ DOMAINS = np.random.default_rng(0).permutation(np.repeat([0, 3, 5, 7], [43, 32, 
     st.sampled_from(KINDS),
     st.integers(0, 3),
 )
-def test_the_length_is_exact_and_no_pair_comes_twice(sizes: list[int], batch_size: int, kind: str, epoch: int) -> None:
+def test_pairs_come_once_per_epoch(sizes: list[int], batch_size: int, kind: str, epoch: int) -> None:
     domains = np.repeat(np.arange(len(sizes)), sizes)
     sampler = sampler_of(kind, domains, batch_size=batch_size)
     batches = sampler.epoch(epoch)
@@ -65,7 +66,7 @@ def test_every_epoch_has_other_batches(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_batch_is_a_pure_function_of_seed_epoch_and_step(kind: str) -> None:
+def test_batches_depend_on_step_only(kind: str) -> None:
     sampler = sampler_of(kind, DOMAINS)
     steps = range(3 * len(sampler))
     forward = [sampler.at(step).tolist() for step in steps]
@@ -75,7 +76,7 @@ def test_a_batch_is_a_pure_function_of_seed_epoch_and_step(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_resumed_run_sees_the_batches_it_would_have_seen(kind: str) -> None:
+def test_resumed_run_sees_same_batches(kind: str) -> None:
     sampler = sampler_of(kind, DOMAINS)
     cut = len(sampler) + 3
     state = sampler.state_at(cut)
@@ -104,7 +105,7 @@ def packed_at_once(domain_codes: np.ndarray, clusters: Clusters | None, batch_si
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("most_in_memory", [0, 2**26])
-def test_batches_do_not_depend_on_where_an_epoch_lies(
+def test_batches_do_not_depend_on_place(
     kind: str, most_in_memory: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(arrays, "MOST_BYTES_IN_MEMORY", most_in_memory)
@@ -121,7 +122,7 @@ def test_batches_do_not_depend_on_where_an_epoch_lies(
 
 
 @pytest.mark.parametrize("rows_at_once", [1, 7, 100, 2**20])
-def test_rows_are_grouped_as_by_one_stable_sort_of_all(rows_at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_are_grouped_by_stable_sort(rows_at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pack, "ROWS_AT_ONCE", rows_at_once)
     codes_N = np.random.default_rng(0).choice([3, 5, 6, 90], 333).astype(np.int32)
     shuffled_N = generator_for(4, "rows inside domains").permutation(333)
@@ -132,7 +133,7 @@ def test_rows_are_grouped_as_by_one_stable_sort_of_all(rows_at_once: int, monkey
     ]
 
 
-def test_tails_take_turns_and_small_domains_never_get_in() -> None:
+def test_tails_take_turns() -> None:
     sampler = BatchSampler("domain", np.repeat([0, 1], [11, 3]), batch_size=4, seed=0)
     assert sampler.left_out == (sampler.left_out.__class__)(3, 3, 1)
     seen = np.zeros((11, 14), dtype=int)
@@ -143,7 +144,7 @@ def test_tails_take_turns_and_small_domains_never_get_in() -> None:
     assert not seen[:, 11:].any()
 
 
-def test_a_cluster_that_fits_into_batches_is_split_as_little_as_can_be() -> None:
+def test_clusters_are_split_least() -> None:
     """Clusters in a row, cut every batch: a batch of 8 out of clusters of 16 meets at most two of them."""
     assignment = np.repeat(np.arange(6), 16).astype(np.int32)
     centroids = np.random.default_rng(0).normal(size=(6, 4)).astype(np.float32)
@@ -187,3 +188,130 @@ def test_bad_input_is_one_clear_line() -> None:
     for kind, changes, message in cases:
         with pytest.raises(ValueError, match=message):
             BatchSampler(kind, DOMAINS, **{"batch_size": 8, "seed": 0, **changes})
+
+
+SIZES = (400, 100, 25)
+CODES = np.random.default_rng(0).permutation(np.repeat([0, 2, 5], SIZES)).astype(np.int32)
+NAMES = ("large", "unused", "medium", "unused", "unused", "small")
+
+
+def mixed(alpha: float, seed: int = 0, batch_size: int = 8) -> MixedSampler:
+    return MixedSampler(CODES, alpha=alpha, batch_size=batch_size, seed=seed, names=NAMES)
+
+
+def source_of(batches: MixedSampler, step: int) -> int:
+    """The place of a step's source among the codes, read off its batch."""
+    return [0, 2, 5].index(CODES[batches.at(step)[0]])
+
+
+def test_shares_are_those_of_the_equation() -> None:
+    """Sizes 400, 100 and 25: square roots 20, 10 and 5."""
+    assert compute_mixing_shares(np.array(SIZES), 0.5) == pytest.approx([20 / 35, 10 / 35, 5 / 35])
+    assert compute_mixing_shares(np.array(SIZES), 0) == pytest.approx([1 / 3] * 3)
+    assert compute_mixing_shares(np.array(SIZES), 1) == pytest.approx([400 / 525, 100 / 525, 25 / 525])
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.3, 1.0])
+def test_sources_follow_their_shares(alpha: float) -> None:
+    batches, num = mixed(alpha), 3000
+    drawn = np.array([np.unique(CODES[batches.at(step)]).tolist() for step in range(num)])
+    assert drawn.shape == (num, 1), "each batch is of one source"
+    found = np.array([(drawn == code).mean() for code in (0, 2, 5)])
+    spread = np.sqrt(batches.shares_S * (1 - batches.shares_S) / num)
+    assert (np.abs(found - batches.shares_S) < 4 * spread).all()
+
+
+def test_source_batches_are_whole_epochs() -> None:
+    """100 pairs make twelve batches of 8: no pair twice in the first twelve of the source, nor in the next twelve."""
+    batches = mixed(0.5)
+    of_medium = [batches.at(step) for step in range(600) if source_of(batches, step) == 1]
+    assert len(of_medium) > 24
+    for start in (0, 12):
+        rows = np.concatenate(of_medium[start : start + 12])
+        assert len(set(rows.tolist())) == 96 and (CODES[rows] == 2).all()
+    assert not np.array_equal(of_medium[0], of_medium[12]), "a second epoch is packed anew"
+
+
+@pytest.mark.parametrize("step", [0, 17, BLOCK - 1, BLOCK, BLOCK + 5])
+def test_steps_do_not_depend_on_history(step: int) -> None:
+    fresh, asked = mixed(0.5), mixed(0.5)
+    for other in (2 * BLOCK, 3, step + 1):
+        asked.at(other)
+    assert np.array_equal(fresh.at(step), asked.at(step))
+    assert not np.array_equal(fresh.at(step), mixed(0.5, seed=1).at(step))
+
+
+def test_source_numbers_span_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The batches of each source, counted by hand over several blocks, are its own in their order."""
+    monkeypatch.setattr(mixing, "BLOCK", 16)
+    batches, counted = mixed(0.5), [0, 0, 0]
+    for step in range(100):
+        source = source_of(batches, step)
+        expected = batches._rows[source][batches._sources[source].at(counted[source])]
+        assert np.array_equal(batches.at(step), expected), step
+        counted[source] += 1
+    assert min(counted) > 5
+    blocks = {tuple(source_of(batches, 16 * block + place) for place in range(16)) for block in range(6)}
+    assert len(blocks) == 6, "each block is drawn anew"
+
+
+def test_state_covers_all_pairs() -> None:
+    batches = mixed(0.5)
+    assert len(batches) == 400 // 8 + 100 // 8 + 25 // 8
+    assert batches.state_at(len(batches) + 2) == SamplerState(0, 1, 2)
+    assert batches.left_out.num_in_tails == 400 % 8 + 100 % 8 + 25 % 8
+
+
+@pytest.mark.parametrize("alpha", [-0.1, 1.5, float("nan")])
+def test_exponent_out_of_range_is_refused(alpha: float) -> None:
+    with pytest.raises(ValueError, match=r"mixing_alpha=.*at least 0.*at most 1"):
+        mixed(alpha)
+
+
+def test_source_below_batch_is_named() -> None:
+    with pytest.raises(ValueError, match=r"batch_size=32 with mixing_alpha: 1 of 3 sources .*'small', has 25 pairs"):
+        mixed(0.5, batch_size=32)
+
+
+def tour_by_definition(centroids: np.ndarray, start: int) -> list[int]:
+    left, visits = set(range(len(centroids))) - {start}, [start]
+    while left:
+        here = centroids[visits[-1]].astype(np.float64)
+        visits.append(min(left, key=lambda k: float(((centroids[k].astype(np.float64) - here) ** 2).sum())))
+        left.remove(visits[-1])
+    return visits
+
+
+@given(st.integers(1, 40), st.integers(0, 2**32 - 1))
+def test_tour_matches_brute_force(num_centroids: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    centroids = rng.normal(size=(num_centroids, 5)).astype(np.float32)
+    start = int(rng.integers(num_centroids))
+    assert greedy_tour(centroids, start).tolist() == tour_by_definition(centroids, start)
+
+
+def test_all_cells_give_brute_force_tour(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pack, "NUM_PROBES", 10**6)
+    centroids = np.random.default_rng(3).normal(size=(300, 6)).astype(np.float32)
+    assert greedy_tour(centroids, 7, small=10).tolist() == tour_by_definition(centroids, 7)
+
+
+def test_cell_tour_is_barely_longer() -> None:
+    centroids = np.random.default_rng(4).normal(size=(2000, 6)).astype(np.float32)
+
+    def length(order: np.ndarray | list[int]) -> float:
+        return np.linalg.norm(np.diff(centroids[order], axis=0), axis=1).sum()
+
+    cells, exact = greedy_tour(centroids, 11, small=100), greedy_tour(centroids, 11)
+    assert cells[0] == 11
+    assert sorted(cells.tolist()) == list(range(2000))
+    assert length(cells) < 1.03 * length(exact)
+
+
+def test_equal_centroids_are_all_visited() -> None:
+    assert sorted(greedy_tour(np.ones((50, 3), dtype=np.float32), 2, small=5).tolist()) == list(range(50))
+
+
+def test_missing_start_is_refused() -> None:
+    with pytest.raises(ValueError, match="start is 3: there are 3 centroids"):
+        greedy_tour(np.eye(3, dtype=np.float32), 3)

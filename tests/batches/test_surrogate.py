@@ -58,15 +58,13 @@ def test_minilm_is_that_of_sentence_transformers(minilm: MiniLM, monkeypatch: py
     np.testing.assert_allclose(minilm.embed(TEXTS, 32), expected, atol=2e-3 if minilm._device.type == "cuda" else 2e-6)
 
 
-def test_a_local_folder_is_a_surrogate_too(minilm: MiniLM) -> None:
+def test_local_folder_is_a_surrogate(minilm: MiniLM) -> None:
     other = load_surrogate(str(get_minilm_folder()))
     assert other.num_dimensions == 384
     np.testing.assert_allclose(other.embed(TEXTS, 16), minilm.embed(TEXTS, 16), atol=2e-3)
 
 
-def test_a_local_folder_is_narrow_on_a_gpu_and_its_batches_hold_a_number_of_tokens(
-    minilm: MiniLM, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_gpu_batches_hold_tokens(minilm: MiniLM, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a GPU does, done on a CPU: no batch is above the budget, nor has one text where three fit."""
     other = load_surrogate(str(get_minilm_folder()))
     expected = other.embed(TEXTS, 32)
@@ -90,9 +88,7 @@ def test_a_local_folder_is_narrow_on_a_gpu_and_its_batches_hold_a_number_of_toke
     assert all(len(batch) * max(batch) <= 96 for batch in sizes)
 
 
-def test_stored_vectors_are_in_the_order_of_the_texts(
-    minilm: MiniLM, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stored_vectors_keep_order(minilm: MiniLM, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "TEXTS_PER_BLOCK", 2)
     stored = embed_texts(minilm, Listed(TEXTS), tmp_path / "documents.npy", max_tokens=32)
     assert isinstance(stored, np.memmap)
@@ -138,7 +134,7 @@ class Noting:
         return np.array([[self.num_calls, place, len(texts)] for place in range(len(texts))], dtype=np.float32)
 
 
-def test_blocks_are_those_of_one_sort_over_all_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_match_one_sort(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where neighbours matter, streaming must hand on the very blocks that a sort of the whole list would."""
     monkeypatch.setattr(module, "TEXTS_PER_BLOCK", 7)
     rng = np.random.default_rng(0)
@@ -155,7 +151,7 @@ def test_blocks_are_those_of_one_sort_over_all_texts(tmp_path: Path, monkeypatch
         assert embed_texts(Noting(True), Listed(texts), tmp_path / "x.npy", max_tokens=7).tolist() == expected.tolist()
 
 
-def test_word_vectors_do_not_depend_on_what_is_embedded_with_them(tmp_path: Path) -> None:
+def test_word_vectors_are_independent(tmp_path: Path) -> None:
     words = load_surrogate("minilm-words")
     assert not words.depends_on_batch
     texts = [f"{'kidney liver bone queue bucket policy '[: n % 37]} {n % 50}" for n in range(300)]
@@ -165,7 +161,7 @@ def test_word_vectors_do_not_depend_on_what_is_embedded_with_them(tmp_path: Path
     np.testing.assert_array_equal(stored, together.astype(np.float16))
 
 
-def test_nothing_is_written_when_the_encoder_fails(tmp_path: Path) -> None:
+def test_failed_encoder_writes_nothing(tmp_path: Path) -> None:
     class Failing:
         num_dimensions, depends_on_batch = 2, True
 
@@ -177,7 +173,7 @@ def test_nothing_is_written_when_the_encoder_fails(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_word_vectors_are_a_weighted_mean_and_frequent_words_weigh_less() -> None:
+def test_frequent_words_weigh_less() -> None:
     words = load_surrogate("minilm-words")
     vectors = words.embed(["the kidney", "kidney", "the", "liver kidney kidney", ""], 16)
     np.testing.assert_allclose(np.linalg.norm(vectors[:4], axis=1), 1, atol=1e-5)
@@ -190,7 +186,7 @@ def test_word_vectors_are_a_weighted_mean_and_frequent_words_weigh_less() -> Non
     np.testing.assert_allclose(vectors[3], mixed / np.linalg.norm(mixed), atol=1e-5)
 
 
-def test_a_name_that_is_no_surrogate_lists_those_there_are() -> None:
+def test_unknown_surrogate_lists_known_ones() -> None:
     with pytest.raises(ValueError, match=r"unknown surrogate './nowhere'.*\['minilm', 'minilm-words'\]"):
         load_surrogate("./nowhere")
 

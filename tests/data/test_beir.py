@@ -32,7 +32,7 @@ def test_what_is_written_is_read_back(folder: Path) -> None:
     assert load_beir(folder) == SMALL
 
 
-def test_the_beir_library_reads_the_same_collection(folder: Path) -> None:
+def test_beir_library_reads_the_same(folder: Path) -> None:
     logging.getLogger("beir").setLevel(logging.ERROR)
     corpus, queries, judgements = GenericDataLoader(str(folder)).load(split="test")
     assert {key: row["text"] for key, row in corpus.items()} == dict(
@@ -49,14 +49,14 @@ def test_title_and_text_are_joined(folder: Path) -> None:
     assert load_beir(folder).documents == ("Head body", "x", "y")
 
 
-def test_queries_of_other_splits_are_left_out(folder: Path) -> None:
+def test_queries_of_other_splits_are_skipped(folder: Path) -> None:
     (folder / "qrels/dev.tsv").write_text("query-id\tcorpus-id\tscore\nq2\td2\t1\n")
     (folder / "qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td1\t1\n")
     assert load_beir(folder).query_ids == ("q1",)
     assert load_beir(folder, "dev").query_ids == ("q2",)
 
 
-def test_queries_of_no_split_are_left_out_as_beir_does_and_counted(folder: Path) -> None:
+def test_unjudged_queries_are_skipped_and_counted(folder: Path) -> None:
     (folder / "qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td1\t1\n")
     found, quirks = load_dataset(SuiteDataset("small", "family", folder))
     assert (found.query_ids, found.num_unjudged) == (("q1",), 1)
@@ -68,12 +68,12 @@ def test_queries_of_no_split_are_left_out_as_beir_does_and_counted(folder: Path)
 
 
 @pytest.mark.parametrize("before", ["query-id\tcorpus-id\tscore\n", "\nquery_id\tdoc_id\trelevance\n", ""])
-def test_judgements_are_read_with_a_header_and_without(folder: Path, before: str) -> None:
+def test_judgements_may_lack_a_header(folder: Path, before: str) -> None:
     (folder / "qrels/test.tsv").write_text(f"{before}q1\td1\t2\nq1\td3\t0\nq2\td2\t1\n")
     assert load_beir(folder) == SMALL
 
 
-def test_a_query_called_as_the_header_is_judged(folder: Path) -> None:
+def test_query_named_like_header_is_judged(folder: Path) -> None:
     (folder / "queries.jsonl").write_text('{"_id": "query-id", "text": "a"}\n{"_id": "q2", "text": "b"}\n')
     (folder / "qrels/test.tsv").write_text("query-id\td1\t2\nq2\td2\t1\n")
     assert load_beir(folder).judgements == {"query-id": {"d1": 2}, "q2": {"d2": 1}}
@@ -98,16 +98,14 @@ def test_a_query_called_as_the_header_is_judged(folder: Path) -> None:
         ("qrels/test.tsv", "query-id\tcorpus-id\tscore\n", r"judges nothing"),
     ],
 )
-def test_a_malformed_folder_is_refused_with_its_file_and_line(
-    folder: Path, file: str, content: str, message: str
-) -> None:
+def test_malformed_folders_are_refused(folder: Path, file: str, content: str, message: str) -> None:
     (folder / file).write_text(content)
     with pytest.raises(ValueError, match=message):
         load_beir(folder)
 
 
 @pytest.mark.parametrize("file", ["corpus.jsonl", "queries.jsonl", "qrels/test.tsv"])
-def test_a_file_that_is_not_utf_8_is_named_with_its_line(folder: Path, file: str) -> None:
+def test_invalid_utf8_is_named_with_line(folder: Path, file: str) -> None:
     (folder / file).write_bytes((folder / file).read_bytes() + b"\xff\n")
     with pytest.raises(ValueError, match=rf"{file}, line \d+: not UTF-8"):
         load_beir(folder)
@@ -122,7 +120,7 @@ def test_missing_files_are_named(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("quirks", [5, {"splat": "dev"}, {"says": 3}, {"removes_self_hits": "yes"}])
-def test_oddities_in_a_suite_that_mean_nothing_are_refused(folder: Path, quirks: object) -> None:
+def test_meaningless_quirks_are_refused(folder: Path, quirks: object) -> None:
     write_suite(folder.parent, "mine", [("small", "family")], {"small": Quirks(split="dev")})
     (found,) = load_suite(folder.parent).datasets
     assert found.quirks == Quirks(split="dev")
@@ -133,7 +131,7 @@ def test_oddities_in_a_suite_that_mean_nothing_are_refused(folder: Path, quirks:
         load_suite(folder.parent)
 
 
-def test_a_suite_lists_its_datasets_and_misses_none(folder: Path) -> None:
+def test_suite_lists_its_datasets(folder: Path) -> None:
     write_suite(folder.parent, "mine", [("small", "family")])
     assert load_suite(folder.parent).datasets == (SuiteDataset("small", "family", folder),)
     write_suite(folder.parent, "mine", [("small", "family"), ("gone", "family")])
@@ -144,7 +142,7 @@ def test_a_suite_lists_its_datasets_and_misses_none(folder: Path) -> None:
         load_suite(folder.parent)
 
 
-def test_nested_collections_count_once_in_the_mean(tmp_path: Path) -> None:
+def test_nested_collections_count_once(tmp_path: Path) -> None:
     """BEIR's downloader leaves cqadupstack/<forum>: all forums are read, and the mean has them as one dataset."""
     from repro.evaluate.suites import evaluate_bm25
     from repro.interop.beside import Column, differences

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from repro.data.audit import check_no_overlap, overlap
-from repro.data.beir import Retrieval, load_beir, load_suite, write_beir_folder, write_suite
+from repro.data.beir import Retrieval, load_beir, load_suite
 from repro.data.mined.manifests import WHEELS, describe, read_manifest, verify, write_manifests
 from repro.data.mined.mining import MINERS, Mined, mine
 from repro.data.mined.splits import TEST_DATASETS, TRAINING_SOURCES, VALIDATION_DATASETS, split_of
@@ -33,7 +33,7 @@ DIGESTS = {1: "bebe7043f1b1f9d1"}
 """What each version of the recipe makes of the pinned wheels; other rows are another version, which stages follow."""
 
 
-def test_the_rows_are_those_of_the_recipes_version(train: Pairs) -> None:
+def test_rows_are_those_of_the_recipe(train: Pairs) -> None:
     digest = hashlib.sha256()
     for start in range(0, len(train), 8192):
         rows = np.arange(start, min(start + 8192, len(train)))
@@ -49,7 +49,7 @@ def test_no_evaluated_text_is_trained_on(desk: Path, train: Pairs) -> None:
     assert not overlap(train, [desk / "suites" / name for name in SUITES])
 
 
-def test_the_audit_finds_one_planted_document_and_one_planted_query(desk: Path, tmp_path: Path) -> None:
+def test_audit_finds_planted_texts(desk: Path, tmp_path: Path) -> None:
     suite = desk / "suites" / "desk"
     held_out = load_beir(load_suite(suite).datasets[3].path)
     rows = [
@@ -64,7 +64,7 @@ def test_the_audit_finds_one_planted_document_and_one_planted_query(desk: Path, 
         check_no_overlap(read_pairs(tmp_path / "train.arrow"), [suite])
 
 
-def test_test_and_validation_suites_share_no_text(suites: dict[str, list[Retrieval]]) -> None:
+def test_suites_share_no_text(suites: dict[str, list[Retrieval]]) -> None:
     for side in ("documents", "queries"):
         texts = [{normalise(text) for c in suites[name] for text in getattr(c, side)} for name in SUITES]
         assert not texts[0] & texts[1]
@@ -109,7 +109,7 @@ def test_the_report_counts_what_is_there(desk: Path, train: Pairs, suites: dict[
         assert progress["suites"][name]["total"]["num_documents"] == sum(len(c.documents) for c in suites[name])
 
 
-def test_every_source_has_a_manifest_of_its_wheels() -> None:
+def test_every_source_has_a_manifest() -> None:
     for source in MINERS:
         assert [manifest.wheel for manifest in read_manifest(source)] == list(WHEELS[source])
 
@@ -119,7 +119,7 @@ def diagnoses() -> Mined:
     return mine("diagnoses")
 
 
-def test_a_moved_source_is_named_with_what_was_expected_and_how_to_renew(diagnoses: Mined, tmp_path: Path) -> None:
+def test_moved_source_is_named(diagnoses: Mined, tmp_path: Path) -> None:
     verify([diagnoses])
     moved = diagnoses._replace(rows=diagnoses.rows[1:])
     with pytest.raises(ValueError, match=r"diagnoses: simple-icd-10-cm .* expected, simple-icd-10-cm .*--write-manif"):
@@ -129,16 +129,9 @@ def test_a_moved_source_is_named_with_what_was_expected_and_how_to_renew(diagnos
     assert read_manifest("diagnoses", tmp_path) == describe(moved)
 
 
-def test_a_missing_or_tampered_manifest_is_an_error(diagnoses: Mined, tmp_path: Path) -> None:
+def test_tampered_manifest_is_an_error(diagnoses: Mined, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no manifest for the source 'diagnoses'"):
         verify([diagnoses], tmp_path)
     (tmp_path / "diagnoses.json").write_text('[{"wheel": "simple-icd-10-cm"}]')
     with pytest.raises(ValueError, match=r"diagnoses\.json is malformed"):
         verify([diagnoses], tmp_path)
-
-
-def test_a_suite_of_ours_survives_the_trip_through_a_folder(tmp_path: Path, suites: dict[str, list[Retrieval]]) -> None:
-    collection = suites["desk"][0]
-    write_beir_folder(tmp_path / collection.name, collection)
-    write_suite(tmp_path, "copy", [(collection.name, "services")])
-    assert load_beir(load_suite(tmp_path).datasets[0].path) == collection

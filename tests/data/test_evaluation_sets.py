@@ -33,9 +33,7 @@ def theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(("what", "names"), [("one", ["one"]), ("", ["one", "two"])])
-def test_folders_with_a_test_split_alone_become_a_suite_that_scores_as_the_folder_does(
-    theirs: Path, what: str, names: list[str]
-) -> None:
+def test_folders_become_a_suite(theirs: Path, what: str, names: list[str]) -> None:
     shown = typed("data", "import", str(theirs / what), "--name", "theirs")
     assert f"evaluation set of {count_noun(len(names), 'collection')}: " in shown and "--suite theirs" in shown
     assert [dataset.name for dataset in open_suite("theirs").datasets] == names
@@ -46,7 +44,7 @@ def test_folders_with_a_test_split_alone_become_a_suite_that_scores_as_the_folde
     assert list(named.values()) == list(folder.values()) and named["theirs/mean/ndcg_at_10"] > 0
 
 
-def test_nothing_can_be_trained_on_it_and_the_line_says_what_it_is_for(theirs: Path) -> None:
+def test_evaluation_sets_cannot_be_trained_on(theirs: Path) -> None:
     corpus = bring(theirs / "one", name="theirs")
     assert find_imported("theirs").only_evaluates
     for action in (
@@ -60,7 +58,7 @@ def test_nothing_can_be_trained_on_it_and_the_line_says_what_it_is_for(theirs: P
     check_available([base("smoke", suite="theirs", corpus="planted-tiny")])
 
 
-def test_a_folder_with_pairs_to_train_on_is_still_a_corpus(theirs: Path) -> None:
+def test_folders_with_pairs_stay_corpora(theirs: Path) -> None:
     write_beir_folder(theirs / "one", collection(), split="train")
     with pytest.raises(ValueError, match="gave no pair"):  # all of them are evaluated, too
         bring(theirs / "one", name="theirs")

@@ -56,14 +56,14 @@ def imported(tmp_path: Path, source: Path) -> Imported:
     return import_corpus(source, tmp_path / "out", name="mine")
 
 
-def test_an_ending_in_capitals_is_read_as_one_in_small_letters(tmp_path: Path, folder: Path) -> None:
+def test_endings_ignore_case(tmp_path: Path, folder: Path) -> None:
     assert words_of(folder) == ["a 0", "b 0", "c 0", '"d 0', "e 0"]
     with zipfile.ZipFile(tmp_path / "X.ZIP", "w") as archive:
         archive.writestr("a.JSONL", lines_of_pairs("a"))
     assert imported(tmp_path, tmp_path / "X.ZIP").num_kept == 4
 
 
-def test_what_of_a_folder_was_not_read_is_told(tmp_path: Path, folder: Path) -> None:
+def test_skipped_files_are_counted(tmp_path: Path, folder: Path) -> None:
     found = imported(tmp_path, folder)
     assert (found.num_passed_over, list(found.passed_over)) == (5, UNREAD[:NAMED])
     assert load_import(found.folder) == found
@@ -73,15 +73,8 @@ def test_what_of_a_folder_was_not_read_is_told(tmp_path: Path, folder: Path) -> 
     )
 
 
-def test_of_a_file_and_of_a_folder_that_is_read_whole_nothing_is_said(tmp_path: Path) -> None:
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "a.jsonl").write_text(lines_of_pairs("a"))
-    for name, source in (("file", tmp_path / "in" / "a.jsonl"), ("folder", tmp_path / "in")):
-        assert not import_corpus(source, tmp_path / name, name="mine").warnings
-
-
 @pytest.mark.parametrize("how", ["folder", "zip", "tar"])
-def test_what_an_archiver_hides_is_no_pair(tmp_path: Path, how: str) -> None:
+def test_hidden_files_are_no_pairs(tmp_path: Path, how: str) -> None:
     made = tmp_path / "in"
     (made / "__MACOSX").mkdir(parents=True)
     (made / "a.jsonl").write_text(lines_of_pairs("a"))
@@ -102,7 +95,7 @@ def test_what_an_archiver_hides_is_no_pair(tmp_path: Path, how: str) -> None:
     assert (found.num_kept, found.num_passed_over, found.warnings) == (8, 0, ())
 
 
-def test_hidden_names_in_a_beir_folder_are_no_splits_and_hidden_folders_no_collections(tmp_path: Path) -> None:
+def test_hidden_names_are_no_collections(tmp_path: Path) -> None:
     write_beir_folder(tmp_path / "all" / "b", JUDGED)
     write_beir_folder(tmp_path / "all" / ".b", JUDGED)
     (tmp_path / "all" / "b" / "qrels" / "._test.tsv").write_bytes(APPLE_DOUBLE)
@@ -112,9 +105,7 @@ def test_hidden_names_in_a_beir_folder_are_no_splits_and_hidden_folders_no_colle
     assert load_beir(tmp_path / "all" / "b").num_unjudged == 1
 
 
-def test_the_room_that_is_checked_is_that_of_the_files_that_are_read(
-    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_room_checked_is_that_of_read_files(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read = ["a.jsonl", "b.JSONL", "c.Csv", "d.TSV", "parts.jsonl/1.jsonl"]
     size = sum((folder / name).stat().st_size for name in read)
     for name in ("f.jsonl.gz", ".hidden.jsonl", "more/x.jsonl"):

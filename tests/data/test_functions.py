@@ -54,7 +54,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "averages"
 
 
-def test_a_docstring_leads_to_its_code_without_it(package: str) -> None:
+def test_docstring_leads_to_its_code(package: str) -> None:
     """Two of six: `mean` has two lines, the class is none, the others have no docstring or no name to ask for."""
     assert list(functions.mine_functions()) == [
         Row(
@@ -75,9 +75,7 @@ def test_a_docstring_leads_to_its_code_without_it(package: str) -> None:
     ]
 
 
-def test_what_is_evaluated_is_of_other_packages_than_what_is_trained_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_evaluated_packages_are_not_trained_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from repro.data.beir import load_beir, load_suite
     from repro.data.mined.mining import Mined
     from repro.data.pairs import read_pairs
@@ -100,7 +98,7 @@ def test_what_is_evaluated_is_of_other_packages_than_what_is_trained_on(
     assert {one.split(".")[0] for one in every.document_ids} == {"functions/networkx"}
 
 
-def test_its_manifest_lies_apart_so_that_the_other_corpora_do_not_depend_on_it() -> None:
+def test_manifest_lies_apart() -> None:
     from repro.data.mined.manifests import FUNCTIONS_FOLDER, MANIFEST_FOLDER, WHEELS, read_manifest
     from repro.data.mined.mining import MINERS
 

@@ -31,13 +31,8 @@ def pairs_of(tmp_path: Path, sizes: dict[str, int], order: int = 1) -> Pairs:
     return read_pairs(tmp_path / "pairs.arrow")
 
 
-def test_rows_come_back_as_they_were_written(tmp_path: Path) -> None:
-    pairs = pairs_of(tmp_path, {"a": 3, "b": 2})
-    assert list(iter_rows(pairs))[3] == Row("b0", "question b 0", "the answer to b is number 0", "b", "mine", ("no 0",))
-
-
 @pytest.mark.parametrize("domains", [(), ("a",)])
-def test_nothing_that_is_evaluated_is_trained_on(tmp_path: Path, domains: tuple[str, ...]) -> None:
+def test_evaluated_texts_are_not_trained_on(tmp_path: Path, domains: tuple[str, ...]) -> None:
     pairs = pairs_of(tmp_path, {"a": 2 * LEAST_PAIRS, "b": LEAST_PAIRS})
     collections, counts = hold_out(pairs, domains), Counter()
     write_pairs(tmp_path / "train.arrow", training_rows(pairs, collections, domains, counts))
@@ -49,7 +44,7 @@ def test_nothing_that_is_evaluated_is_trained_on(tmp_path: Path, domains: tuple[
     assert len(train) + sum(counts.values()) == len(pairs)
 
 
-def test_an_evaluated_document_is_no_negative_either(tmp_path: Path) -> None:
+def test_evaluated_documents_are_no_negatives(tmp_path: Path) -> None:
     size = 2 * LEAST_PAIRS
     texts = [f"the answer to question number {n} of all" for n in range(size)]
     rows = [Row(f"{n}", f"question {n}", texts[n], "a", "mine", (texts[n - 1], f"no {n}")) for n in range(size)]
@@ -67,7 +62,7 @@ def test_an_evaluated_document_is_no_negative_either(tmp_path: Path) -> None:
     ]
 
 
-def test_named_domains_are_held_out_whole_and_no_other(tmp_path: Path) -> None:
+def test_named_domains_are_held_out_whole(tmp_path: Path) -> None:
     pairs = pairs_of(tmp_path, {"a": 30, "b": 300, "c": 30})
     collections = hold_out(pairs, ["a", "c"])
     assert [one.name for one in collections] == ["a", "c"]
@@ -76,7 +71,7 @@ def test_named_domains_are_held_out_whole_and_no_other(tmp_path: Path) -> None:
     assert {row.domain for row in trained} == {"b"} and len(trained) == 300
 
 
-def test_without_names_a_tenth_of_the_documents_of_each_large_domain_is_held_out(tmp_path: Path) -> None:
+def test_tenth_of_large_domains_is_held_out(tmp_path: Path) -> None:
     sizes = {"a": 10 * LEAST_PAIRS, "b": 5 * LEAST_PAIRS, "small": 20}
     collections = {one.name: one for one in hold_out(pairs_of(tmp_path, sizes))}
     assert set(collections) == {"a", "b"}
@@ -84,20 +79,20 @@ def test_without_names_a_tenth_of_the_documents_of_each_large_domain_is_held_out
         assert sizes[name] / 15 < len(one.documents) < sizes[name] / 7
 
 
-def test_a_corpus_of_small_domains_gives_one_collection(tmp_path: Path) -> None:
+def test_small_domains_give_one_collection(tmp_path: Path) -> None:
     collections = hold_out(pairs_of(tmp_path, {f"d{n}": 20 for n in range(30)}))
     assert [one.name for one in collections] == ["all"]
     assert 30 < len(collections[0].documents) < 100
 
 
-def test_the_choice_does_not_depend_on_the_order_of_the_rows_and_keeps_to_its_size(tmp_path: Path) -> None:
+def test_choice_does_not_depend_on_order(tmp_path: Path) -> None:
     rules = SuiteRules(max_documents=17, max_queries=10)
     found = [hold_out(pairs_of(tmp_path, {"a": 600}, order), rules=rules)[0] for order in (1, -1)]
     assert set(found[0].documents) == set(found[1].documents) and len(found[0].documents) == 17
     assert len(found[0].queries) == 10
 
 
-def test_pairs_of_one_document_are_held_out_together(tmp_path: Path) -> None:
+def test_shared_documents_are_held_out_together(tmp_path: Path) -> None:
     rows = [Row(f"{n}", f"question {n}", f"shared answer {n // 4} of all", "a", "mine") for n in range(1200)]
     write_pairs(tmp_path / "x.arrow", rows)
     pairs = read_pairs(tmp_path / "x.arrow")
@@ -106,7 +101,7 @@ def test_pairs_of_one_document_are_held_out_together(tmp_path: Path) -> None:
     assert held and not held & {normalise(row.document) for row in training_rows(pairs, collections, (), Counter())}
 
 
-def test_what_cannot_be_held_out_is_named(tmp_path: Path) -> None:
+def test_impossible_holdouts_are_named(tmp_path: Path) -> None:
     pairs = pairs_of(tmp_path, {"a": 30})
     with pytest.raises(ValueError, match=r"no domain \['z'\] to hold out; this corpus has \['a'\]"):
         hold_out(pairs, ["z"])
@@ -125,7 +120,7 @@ def test_what_cannot_be_held_out_is_named(tmp_path: Path) -> None:
         hold_out(read_pairs(tmp_path / "same.arrow"), ["a"], rules)
 
 
-def test_what_was_too_few_to_hold_out_is_the_documents_where_it_is_not_the_pairs(tmp_path: Path) -> None:
+def test_few_documents_are_named(tmp_path: Path) -> None:
     labels = [text for text in map("label {}".format, range(40)) if holdout._hash(normalise(text)) % 10][:4]
     rows = [Row(f"{n}", f"question {n}", labels[n % 4], "ab"[n % 2], "mine") for n in range(1000)]
     rows += [Row(f"s{n}", f"ask {n}", f"answer {n}", "small", "mine") for n in range(50)]
@@ -137,7 +132,7 @@ def test_what_was_too_few_to_hold_out_is_the_documents_where_it_is_not_the_pairs
         hold_out(read_pairs(tmp_path / "one.arrow"))
 
 
-def test_holding_out_everything_says_that_nothing_is_left_and_of_which_domains(tmp_path: Path) -> None:
+def test_holding_out_everything_is_refused(tmp_path: Path) -> None:
     pairs = pairs_of(tmp_path, {"a": 30, "b": 30})
     rows = [*iter_rows(pairs), *(row._replace(id=f"c{row.id}", domain="c") for row in iter_rows(pairs))]
     for more, says in (([], ""), (rows, "; 60 with a text that is evaluated")):
@@ -152,7 +147,7 @@ def test_holding_out_everything_says_that_nothing_is_left_and_of_which_domains(t
         )
 
 
-def test_names_of_domains_become_names_of_folders_that_differ() -> None:
+def test_domain_names_become_distinct_folders() -> None:
     assert get_collection_name("Über / Fragen!") == "ber-fragen"
     assert get_collection_name("../..") == "domain" and get_collection_name("mean") == "mean-domain"
     assert get_collection_name("A b", ["a-b"]) == "a-b-2" and get_collection_name("a b", ["a-b", "a-b-2"]) == "a-b-3"

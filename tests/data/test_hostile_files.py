@@ -42,12 +42,12 @@ def corpus_with(folder: Path, line: str) -> Path:
         ('{"_id": ' + "9" * 5000 + ', "text": "a"}', "corpus.jsonl, line 3"),
     ],
 )
-def test_a_document_without_a_text_or_a_name_is_refused(tmp_path: Path, line: str, words: str) -> None:
+def test_documents_without_text_are_refused(tmp_path: Path, line: str, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         load_beir(corpus_with(tmp_path, line))
 
 
-def test_a_document_may_be_numbered_and_empty(tmp_path: Path) -> None:
+def test_document_ids_may_be_numbers(tmp_path: Path) -> None:
     found = load_beir(corpus_with(tmp_path, '{"_id": 3, "text": null}'))
     assert (found.document_ids[2], found.documents[2]) == ("3", "")
 
@@ -61,17 +61,17 @@ def test_a_document_may_be_numbered_and_empty(tmp_path: Path) -> None:
         ('{"query": "a", "document": "b", "domain": true}', "1 of 1 rows .*line 1.*domain"),
     ],
 )
-def test_a_pair_that_cannot_be_meant_is_refused_by_its_line(tmp_path: Path, line: str, words: str) -> None:
+def test_malformed_pairs_are_refused(tmp_path: Path, line: str, words: str) -> None:
     with pytest.raises(ValueError, match=f"x.jsonl.*{words}"):
         list(read_foreign(jsonl(tmp_path, line)))
 
 
-def test_a_domain_numbered_0_is_a_domain(tmp_path: Path) -> None:
+def test_domain_may_be_numbered_0(tmp_path: Path) -> None:
     lines = (json.dumps({"query": "a", "document": "b", "domain": domain}) for domain in (0, 1, "", None))
     assert [one.domain for one in read_foreign(jsonl(tmp_path, *lines))] == ["0", "1", "", ""]
 
 
-def test_a_domain_that_is_no_number_is_a_missing_one_and_an_infinite_one_is_refused(tmp_path: Path) -> None:
+def test_infinite_domains_are_refused(tmp_path: Path) -> None:
     """Tables are written so: a column of numbers that lacks one has NaN in its place."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -84,13 +84,13 @@ def test_a_domain_that_is_no_number_is_a_missing_one_and_an_infinite_one_is_refu
 
 
 @pytest.mark.parametrize("header", ["query,document,query", "query,document,negative_1,negative_1"])
-def test_a_column_that_is_there_twice_is_refused(tmp_path: Path, header: str) -> None:
+def test_repeated_columns_are_refused(tmp_path: Path, header: str) -> None:
     (tmp_path / "x.csv").write_text(f"{header}\n" + ",".join("abcd"[: header.count(",") + 1]) + "\n")
     with pytest.raises(ValueError, match=r"x.csv, line 1: .*twice"):
         list(read_foreign(tmp_path / "x.csv"))
 
 
-def test_a_parquet_file_with_text_that_is_no_text_is_refused_by_its_name(tmp_path: Path) -> None:
+def test_parquet_without_text_is_refused(tmp_path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -101,9 +101,7 @@ def test_a_parquet_file_with_text_that_is_no_text_is_refused_by_its_name(tmp_pat
 
 
 @pytest.mark.parametrize("rows", [[("a", "mean")], [("mean", "f")], [("a", "b"), ("b", "f")]])
-def test_a_suite_whose_scores_would_be_taken_for_means_is_refused_before_it_is_scored(
-    tmp_path: Path, rows: list[tuple[str, str]]
-) -> None:
+def test_ambiguous_suite_is_refused_first(tmp_path: Path, rows: list[tuple[str, str]]) -> None:
     for name, _ in rows:
         write_beir_folder(tmp_path / name, small(name))
     listed = [{"name": name, "family": family} for name, family in rows]
@@ -113,7 +111,7 @@ def test_a_suite_whose_scores_would_be_taken_for_means_is_refused_before_it_is_s
 
 
 @pytest.mark.parametrize("value", [1, 1.0, True])
-def test_1_and_1_point_0_are_one_run(tmp_path: Path, value: Any) -> None:
+def test_whole_floats_are_integers(tmp_path: Path, value: Any) -> None:
     path = tmp_path / "x.json"
     path.write_text(json.dumps([{"scale": "smoke", "first_stage_rate": value, "filter_margin": -0.0}]))
     if value is True:
@@ -132,7 +130,7 @@ def test_1_and_1_point_0_are_one_run(tmp_path: Path, value: Any) -> None:
      {"max_requeues": -1}, {"stage_gpus": -2}, {"stage_cpus": 0}, {"stage_memory_gb": 0}, {"stage_time_minutes": 0},
      {"warning_seconds": -5}, {"time_minutes": 10**12}],
 )  # fmt: skip
-def test_a_profile_asks_for_no_amount_that_nobody_has(values: dict[str, Any]) -> None:
+def test_impossible_amounts_are_refused(values: dict[str, Any]) -> None:
     [name] = values
     with pytest.raises(ValueError, match=f"profile mine: {name}="):
         Profile(name="mine", **values)

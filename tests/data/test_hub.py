@@ -15,33 +15,30 @@ from repro.pipeline.stages import list_stages
 from repro.spec import base
 
 
-def test_the_twenty_nine_domains_carry_the_row_counts_of_table_5() -> None:
+def test_domains_match_table_5() -> None:
     domains = SOURCES["nomic-unsupervised"].domains
     assert len(domains) == 29
     assert sum(domain.num_rows for domain in domains.values()) == 234_553_344
     assert all(domain.num_rows % 16_384 == 0 for domain in domains.values())
 
 
-def test_an_absent_source_is_named_with_its_size_and_command(tmp_path: Path) -> None:
+def test_absent_source_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"about 300 GB.*hf download nomic-ai/nomic_embed_unsupervised --repo-type"):
         local_copy("nomic-unsupervised", tmp_path)
     with pytest.raises(ValueError, match="bge-full-data"):
         local_copy("laion", tmp_path)
 
 
-def test_a_local_copy_in_the_exact_format_is_read(tmp_path: Path) -> None:
+def test_local_copy_is_read(tmp_path: Path) -> None:
     folder = tmp_path / "nomic_embed_unsupervised"
     folder.mkdir()
     rows = [{"query": "a", "document": "b", "dataset": "paq"}, {"query": "c", "document": "", "dataset": "npr"}]
     pq.write_table(pa.Table.from_pylist(rows), folder / "train-00000-of-00001.parquet")
     plain = list(load_source("nomic-unsupervised", tmp_path))
-    assert [row[1:5] for row in plain] == [
-        ("a", "b", "paq", "paq"),
-        ("c", EMPTY, "npr", "npr"),
-    ]
+    assert [row[1:5] for row in plain] == [("a", "b", "paq", "paq"), ("c", EMPTY, "npr", "npr")]
 
 
-def test_hidden_files_of_a_local_copy_are_as_if_not_there(tmp_path: Path) -> None:
+def test_hidden_files_are_ignored(tmp_path: Path) -> None:
     folder = tmp_path / "nomic_embed_unsupervised"
     for name in ("._train-00000-of-00001.parquet", ".cache/part.jsonl", "__MACOSX/train.parquet"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -54,9 +51,7 @@ def test_hidden_files_of_a_local_copy_are_as_if_not_there(tmp_path: Path) -> Non
     assert [row.query for row in load_source("nomic-unsupervised", tmp_path)] == ["a"]
 
 
-def test_each_domain_has_its_own_prompts_in_the_tokens_of_a_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_domains_have_their_own_prompts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REPRO_DATA", str(tmp_path))
     folder = tmp_path / "nomic_embed_unsupervised"
     folder.mkdir()
@@ -81,7 +76,7 @@ def test_each_domain_has_its_own_prompts_in_the_tokens_of_a_run(
     assert tokens_of(plain, "query", place_of["c"]) == expected("c")
 
 
-def test_the_first_positive_is_taken_and_the_file_tells_the_domain(tmp_path: Path) -> None:
+def test_first_positive_is_taken(tmp_path: Path) -> None:
     folder = tmp_path / "bge-full-data" / "data"
     folder.mkdir(parents=True)
     row = {"query": "a", "pos": ["b", "c"], "neg": ["d", ""], "prompt": "x"}
@@ -92,7 +87,7 @@ def test_the_first_positive_is_taken_and_the_file_tells_the_domain(tmp_path: Pat
     assert prompts_by_domain("bge-full-data", ["fiqa", "nq"]) == {}  # the run's own prompts are for all
 
 
-def test_a_row_without_a_document_is_refused_and_not_trained_on_as_an_empty_one(tmp_path: Path) -> None:
+def test_row_without_document_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "bge-full-data"
     folder.mkdir()
     (folder / "paq.jsonl").write_text('{"query": "a", "pos": ["b"]}\n{"query": "c"}\n')
@@ -102,7 +97,7 @@ def test_a_row_without_a_document_is_refused_and_not_trained_on_as_an_empty_one(
         next(rows)
 
 
-def test_an_unknown_domain_has_no_prompts_to_guess(tmp_path: Path) -> None:
+def test_unknown_domain_has_no_prompts(tmp_path: Path) -> None:
     folder = tmp_path / "nomic_embed_supervised"
     folder.mkdir()
     (folder / "x.jsonl").write_text('{"query": "a", "document": "b", "negative": ["c"], "dataset": "wild"}\n')
@@ -111,7 +106,7 @@ def test_an_unknown_domain_has_no_prompts_to_guess(tmp_path: Path) -> None:
         prompts_by_domain("nomic-supervised", ["nq", "wild"])
 
 
-def test_oddities_are_found_by_either_name_and_explain_themselves() -> None:
+def test_quirks_are_found_by_either_name() -> None:
     assert find_quirks("ArguAna").removes_self_hits and find_quirks("QuoraRetrieval").asks_on_both_sides
     assert find_quirks("MSMARCO").split == "dev" and find_quirks("Touche2020").says
     assert find_quirks("scifact").split == "test" and not find_quirks("scifact").removes_self_hits

@@ -20,7 +20,7 @@ from repro.data.own.imported import ImportedCorpus, bring, find_imported, import
 from repro.data.pairs import read_pairs
 from repro.execute import execute
 from repro.pipeline.corpora import check_available, describe_corpus, load_run_suite, make_corpus_stage
-from repro.planning.imported import format_held_out_line, plan_imported
+from repro.planning.imported import plan_imported
 from repro.records.lookup import read_runs
 from repro.spec import MTEB_SUITES, base
 from repro.spec.identity import run_id
@@ -47,7 +47,7 @@ def quiet(line: str) -> None:
     """Says nothing."""
 
 
-def test_a_run_on_an_imported_corpus_has_its_pairs_and_its_suite(tmp_path: Path) -> None:
+def test_imported_corpus_has_pairs_and_suite(tmp_path: Path) -> None:
     corpus = bring(write_pairs_file(tmp_path / "x.jsonl"), name="mine")
     run = base("smoke", corpus=corpus.corpus, suite="mine", num_pairs=None)
     check_available([run])
@@ -59,7 +59,7 @@ def test_a_run_on_an_imported_corpus_has_its_pairs_and_its_suite(tmp_path: Path)
     assert imported_corpora() == {"mine": corpus} and is_imported("mine") and not is_imported("desk")
 
 
-def test_a_folder_that_is_no_import_breaks_no_list_of_corpora(tmp_path: Path) -> None:
+def test_stray_folders_are_no_imports(tmp_path: Path) -> None:
     corpus = bring(write_pairs_file(tmp_path / "x.jsonl"), name="mine")
     for name in (".mine.0123.part", "mine.BAK", "a b"):
         shutil.copytree(corpus.folder, get_corpora_folder() / name)
@@ -69,7 +69,7 @@ def test_a_folder_that_is_no_import_breaks_no_list_of_corpora(tmp_path: Path) ->
         make_corpus_stage("desl")
 
 
-def test_another_content_is_another_corpus_and_the_old_name_says_so(tmp_path: Path) -> None:
+def test_other_content_is_another_corpus(tmp_path: Path) -> None:
     first = bring(write_pairs_file(tmp_path / "x.jsonl"), name="mine")
     old = make_corpus_stage(first.corpus).path
     shutil.rmtree(first.folder)
@@ -91,7 +91,7 @@ def collection(number: int) -> Retrieval:
     return Retrieval("c", ("0", "1"), documents, ("q",), ("where do apples grow",), {"q": {str(number): 1}})
 
 
-def test_a_run_of_a_file_is_another_one_once_the_text_under_a_name_is_another(tmp_path: Path) -> None:
+def test_new_text_is_another_run(tmp_path: Path) -> None:
     """Else the score of the old text would be shown for the new."""
     path, found = tmp_path / "runs.json", []
     path.write_text('[{"scale": "smoke", "architecture": "bm25", "suite": "exam"}]')
@@ -106,7 +106,7 @@ def test_a_run_of_a_file_is_another_one_once_the_text_under_a_name_is_another(tm
     assert first != second and best == 1 > worse
 
 
-def test_a_file_of_runs_names_the_content_of_a_corpus_and_by_it_of_its_suite(tmp_path: Path) -> None:
+def test_run_files_name_the_content(tmp_path: Path) -> None:
     corpus = bring(write_pairs_file(tmp_path / "x.jsonl"), name="mine")
     path = tmp_path / "runs.json"
     path.write_text('[{"scale": "smoke", "corpus": "mine", "suite": "mine", "num_pairs": null}]')
@@ -116,7 +116,7 @@ def test_a_file_of_runs_names_the_content_of_a_corpus_and_by_it_of_its_suite(tmp
     assert [one.name for one in load_run_suite(run).datasets] == ["all"] and load_run_suite(run).name == "mine"
 
 
-def test_a_beir_folder_is_evaluated_on_its_test_split_and_trained_on_without_it(tmp_path: Path) -> None:
+def test_beir_folder_keeps_its_test_split(tmp_path: Path) -> None:
     size = 60
     documents = tuple(f"text of document {n}" for n in range(size))
     ids = tuple(f"d{n}" for n in range(size))
@@ -143,7 +143,7 @@ def test_a_beir_folder_is_evaluated_on_its_test_split_and_trained_on_without_it(
         bring(tmp_path / "theirs", name="other", hold_out=["a"])
 
 
-def test_evaluation_data_may_be_given_and_its_pairs_are_left_out(tmp_path: Path) -> None:
+def test_given_evaluation_data_is_not_trained_on(tmp_path: Path) -> None:
     given = Retrieval(
         "exam", ("d",), ("thing 3 is mended with tool 3",), ("q",), ("how to mend thing 5",), {"q": {"d": 1}}
     )
@@ -162,12 +162,12 @@ def suite_of_built(corpus: ImportedCorpus) -> Suite:
 
 
 @pytest.mark.parametrize("name", ["", "Mine", "../mine", "mine@1", "a b", "x" * 50, "-x"])
-def test_a_name_that_is_no_name_is_refused(tmp_path: Path, name: str) -> None:
+def test_impossible_names_are_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(ValueError, match=r"name=.* '\.', '_' and '-', the first a letter or a digit$"):
         bring(write_pairs_file(tmp_path / "x.jsonl"), name=name)
 
 
-def test_names_of_the_project_and_names_in_use_are_refused(tmp_path: Path) -> None:
+def test_taken_names_are_refused(tmp_path: Path) -> None:
     source = write_pairs_file(tmp_path / "x.jsonl")
     with pytest.raises(ValueError, match="one of the project's own"):
         bring(source, name="desk", reserved=["desk"])
@@ -188,14 +188,12 @@ def typed(*words: str) -> Result:
 
 
 @pytest.mark.parametrize("name", ["desk", "planted-validation", "nomic-unsupervised", "beir", *MTEB_SUITES])
-def test_no_import_is_called_as_a_corpus_or_suite_of_the_project(tmp_path: Path, name: str) -> None:
+def test_project_names_are_refused(tmp_path: Path, name: str) -> None:
     result = typed("import", str(write_pairs_file(tmp_path / "x.jsonl")), "--name", name)
     assert f"name='{name}' is one of the project's own: choose another" in str(result.exception)
 
 
-def test_an_import_that_was_killed_before_it_was_planned_is_gone_on_with(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_import_killed_before_plan_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     words = ["import", str(write_pairs_file(tmp_path / "x.jsonl")), "--name", "mine", "--scale", "smoke"]
     with monkeypatch.context() as patch:
         patch.setattr("repro.cli.data._plan_or_undo", lambda *of, **how: sys.exit(137))
@@ -205,7 +203,7 @@ def test_an_import_that_was_killed_before_it_was_planned_is_gone_on_with(
     assert done.exit_code == 0 and "the runs are in" in done.output
 
 
-def test_manifests_are_written_for_corpora_that_have_some_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_manifests_are_written_if_known(monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[Any] = []
     monkeypatch.setattr("repro.data.mined.manifests.write_manifests", lambda *of: written.append(of))
     for miner in ("mining.mine_all", "mining.mine_added", "functions.mine_functions"):
@@ -220,7 +218,7 @@ def test_manifests_are_written_for_corpora_that_have_some_and_no_others(monkeypa
 
 
 @pytest.mark.parametrize("first_is_evaluation", [False, True])
-def test_imports_of_one_name_exclude_each_other(
+def test_concurrent_imports_exclude_each_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first_is_evaluation: bool
 ) -> None:
     """While one import runs, another one under its name is refused, and the first is left as it is."""
@@ -279,7 +277,7 @@ def test_a_defect_leaves_nothing_behind(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("scale", ["smoke", "desk"])
-def test_the_file_of_runs_fits_the_corpus_and_the_scale(tmp_path: Path, scale: str) -> None:
+def test_planned_runs_fit_the_corpus(tmp_path: Path, scale: str) -> None:
     bring(write_pairs_file(tmp_path / "x.jsonl"), name="mine")
     planned = plan_imported("mine", scale, quiet)
     runs = read_runs(planned.path)
@@ -291,7 +289,7 @@ def test_the_file_of_runs_fits_the_corpus_and_the_scale(tmp_path: Path, scale: s
     assert runs[0].num_pairs is None and runs[0].cluster_size == runs[0].batch_size
 
 
-def test_queries_with_two_answers_are_evaluated_and_near_duplicates_are_kept_and_told(tmp_path: Path) -> None:
+def test_queries_with_two_answers_are_evaluated(tmp_path: Path) -> None:
     rows = [
         {"query": f"about {domain} {n // 2}", "document": f"the thing {n} of {domain} it is", "domain": domain}
         for domain in ("a", "b")
@@ -309,22 +307,16 @@ def test_queries_with_two_answers_are_evaluated_and_near_duplicates_are_kept_and
     assert sorted(len(right) for right in judged.values()) == [1] * 2 + [2] * 200
 
 
-def test_a_corpus_of_one_boilerplate_is_imported_and_evaluated(tmp_path: Path) -> None:
+def test_boilerplate_corpus_is_imported(tmp_path: Path) -> None:
     thanks = "thank you very much indeed for asking us in our little shop today about an item the item"
-    rows = [
-        {
-            "query": f"price of item {n}?",
-            "document": f"{thanks} {n} is sold for {3 * n}",
-        }
-        for n in range(300)
-    ]
+    rows = [{"query": f"price of item {n}?", "document": f"{thanks} {n} is sold for {3 * n}"} for n in range(300)]
     (tmp_path / "x.jsonl").write_text("\n".join(map(json.dumps, rows)))
     bring(tmp_path / "x.jsonl", name="shop")
     planned = plan_imported("shop", "smoke", quiet)
     assert planned.report["near_duplicates"]["shop"] == planned.report["suite"]["shop"]["num_queries"] > 20
 
 
-def test_held_out_queries_search_the_whole_corpus(tmp_path: Path) -> None:
+def test_held_out_queries_search_everything(tmp_path: Path) -> None:
     """All documents are searched, all right answers are judged, and no held-out text is trained on."""
     rows = [
         {"query": f"about {n // 2}", "document": f"thing {n} of all", "domain": "ab"[n % 4 // 2]} for n in range(1000)
@@ -359,9 +351,7 @@ def test_older_imports_keep_their_suite(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("sizes", "says_why"), [((400, 400), False), ((400,), False), ((250, *[150] * 6), True)])
-def test_how_much_is_held_out_is_said_and_why_it_is_less_than_a_tenth(
-    tmp_path: Path, sizes: tuple[int, ...], says_why: bool
-) -> None:
+def test_held_out_share_is_explained(tmp_path: Path, sizes: tuple[int, ...], says_why: bool) -> None:
     rows = [
         {"query": f"about {domain} ask {n}", "document": f"the thing {n} of {domain}", "domain": f"d{domain}"}
         for domain, size in enumerate(sizes)
@@ -378,12 +368,7 @@ def test_how_much_is_held_out_is_said_and_why_it_is_less_than_a_tenth(
     assert ("less than a tenth: only domains of at least 200 pairs, the 16 largest at most" in line) == says_why
 
 
-def test_where_only_the_hash_decided_no_reason_is_made_up() -> None:
-    assert "less than a tenth" not in format_held_out_line(20, 400, (), is_part=False)
-    assert "less than a tenth" in format_held_out_line(20, 400, (), is_part=True)
-
-
-def test_a_corpus_of_tiny_domains_is_batched_as_one(tmp_path: Path) -> None:
+def test_tiny_domains_are_batched_as_one(tmp_path: Path) -> None:
     rows = [{"query": f"q {n}", "document": f"text {n}", "domain": f"d{n % 100}"} for n in range(500)]
     (tmp_path / "x.jsonl").write_text("\n".join(map(json.dumps, rows)))
     bring(tmp_path / "x.jsonl", name="mine")
@@ -391,7 +376,7 @@ def test_a_corpus_of_tiny_domains_is_batched_as_one(tmp_path: Path) -> None:
     assert planned.runs[0].domain_column == "source" and planned.runs[0].batch_size == 16
 
 
-def test_a_file_of_runs_that_was_edited_is_left_and_read(tmp_path: Path) -> None:
+def test_edited_run_file_is_kept(tmp_path: Path) -> None:
     bring(write_pairs_file(tmp_path / "x.jsonl"), name="mine")
     planned = plan_imported("mine", "smoke", quiet)
     assert not planned.was_edited
@@ -406,9 +391,7 @@ def test_a_file_of_runs_that_was_edited_is_left_and_read(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("num_lines", [0, 2, 6])
-def test_an_import_stays_when_nobody_reads_what_it_prints(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, num_lines: int
-) -> None:
+def test_broken_pipe_keeps_the_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, num_lines: int) -> None:
     printed: list[str] = []
 
     def head(line: str) -> None:
@@ -423,14 +406,8 @@ def test_an_import_stays_when_nobody_reads_what_it_prints(
     assert is_imported("mine") and plan_imported("mine", "smoke", quiet).report["num_pairs"] > 0
 
 
-def test_a_corpus_too_small_to_train_on_says_how_many_pairs_it_takes(tmp_path: Path) -> None:
-    bring(write_pairs_file(tmp_path / "x.jsonl", num=100), name="mine")
-    with pytest.raises(ValueError, match="training needs at least 128"):
-        plan_imported("mine", "smoke", quiet)
-
-
 @pytest.mark.parametrize("words", [["--hold-out", "misspelt"], ["--scale", "desk"]])
-def test_an_import_that_cannot_be_planned_keeps_no_name(tmp_path: Path, words: list[str]) -> None:
+def test_unplanned_import_keeps_no_name(tmp_path: Path, words: list[str]) -> None:
     source = write_pairs_file(tmp_path / "x.jsonl", num=60 if "--scale" in words else 400)
     result = CliRunner().invoke(app, ["data", "import", str(source), "--name", "mine", *words])
     assert isinstance(result.exception, ValueError), result.output
@@ -440,7 +417,7 @@ def test_an_import_that_cannot_be_planned_keeps_no_name(tmp_path: Path, words: l
 
 
 @pytest.mark.parametrize("name", ["mean", "given"])
-def test_a_collection_whose_name_would_fail_after_training_is_refused_before(tmp_path: Path, name: str) -> None:
+def test_ambiguous_collection_is_refused_first(tmp_path: Path, name: str) -> None:
     judged = {"q1": {"d1": 1}}
     write_beir_folder(tmp_path / name, Retrieval(name, ("d1",), ("thing",), ("q1",), ("what",), judged))
     with pytest.raises(ValueError, match="name both a dataset and a mean"):
@@ -449,35 +426,10 @@ def test_a_collection_whose_name_would_fail_after_training_is_refused_before(tmp
 
 
 @pytest.mark.parametrize(("num", "says"), [(400, True), (1200, False)])
-def test_few_evaluation_queries_are_said_with_what_to_do(tmp_path: Path, num: int, says: bool) -> None:
+def test_few_queries_are_warned_about(tmp_path: Path, num: int, says: bool) -> None:
     bring(write_pairs_file(tmp_path / "x.jsonl", num=num), name="mine")
     planned = plan_imported("mine", "smoke", quiet)
     asked = sum(one["num_queries"] for one in planned.report["suite"].values())
     found = [line for line in planned.lines() if "intervals will be wide" in line]
     told = f"  look at this: {asked} queries: intervals will be wide; --hold-out DOMAIN holds out a domain whole"
     assert [line.startswith(told) for line in found] == [True] * says and says == (asked < 50)
-
-
-def test_few_queries_of_a_given_collection_are_said_without_what_cannot_be_done(tmp_path: Path) -> None:
-    write_beir_folder(tmp_path / "c", collection(0))
-    bring(write_pairs_file(tmp_path / "x.jsonl"), name="mine", evaluate_on=tmp_path / "c")
-    planned = plan_imported("mine", "smoke", quiet)
-    assert "  look at this: 1 query: intervals will be wide; judge more queries" in planned.lines()
-
-
-def test_an_import_says_each_finding_once(tmp_path: Path) -> None:
-    write_beir_folder(tmp_path / "c", collection(0))
-    evaluated, long = collection(0).documents[0], " ".join(map(str, range(300)))
-    rows: list[dict[str, Any]] = [{"query": f"ask {n}", "pos": [f"{n} {long}", "second"]} for n in range(300)]
-    rows += [{"query": f"ask again {n}", "pos": [evaluated], "neg": ["x"]} for n in range(400)]
-    rows[0]["neg"] = [evaluated]
-    (tmp_path / "x.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    bring(tmp_path / "x.jsonl", name="mine", evaluate_on=tmp_path / "c")
-    lines = [
-        line for line in plan_imported("mine", "smoke", quiet).lines() if "trained on" not in line or "pos" in line
-    ]
-    for word in ("judged text", "positives", "16 tokens", "57%"):
-        assert len([line for line in lines if word in line and "negatives" not in line]) == 1, (word, lines)
-    assert "  300 of 300 documents (100%) are longer than the 16 tokens that a model reads" in lines
-    assert "  look at this: 57% of the pairs were left out" in lines and not [one for one in lines if "{" in one]
-    assert len([line for line in lines if re.search("negatives.*(taken out|evaluated)", line)]) == 1

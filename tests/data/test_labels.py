@@ -83,7 +83,7 @@ def test_unread_columns_are_named(tmp_path: Path, ending: str) -> None:
     assert len(documents) == 8 and "not read" not in found.columns[0]
 
 
-def test_labels_that_are_words_are_asked_about(tmp_path: Path) -> None:
+def test_word_labels_are_asked_about(tmp_path: Path) -> None:
     """A column of topics called "label" is refused with what to do, and --no-labels takes every row."""
     rows = [{**row, "label": "sports"} for row in ROWS]
     source = write(tmp_path / "rows.jsonl", rows)
@@ -106,7 +106,7 @@ def test_missing_labels_are_left_out(tmp_path: Path) -> None:
     assert found.counts["unlabelled"] == 2
 
 
-def test_low_grades_of_a_training_split_are_counted(tmp_path: Path) -> None:
+def test_low_training_grades_are_counted(tmp_path: Path) -> None:
     (tmp_path / "beir" / "qrels").mkdir(parents=True)
     write(tmp_path / "beir" / "corpus.jsonl", [{"_id": f"d{n}", "text": f"text {n}"} for n in range(4)])
     write(tmp_path / "beir" / "queries.jsonl", [{"_id": "q", "text": "query"}])
@@ -116,7 +116,7 @@ def test_low_grades_of_a_training_split_are_counted(tmp_path: Path) -> None:
     assert (documents, found.counts["low_label"]) == (["text 0", "text 3"], 2)
 
 
-def test_domains_have_one_form_in_all_files(tmp_path: Path) -> None:
+def test_domains_have_one_form(tmp_path: Path) -> None:
     """A gap in one file makes floats of its integers: 1, 1.0, "1" and "1.0" are one domain."""
     folder = tmp_path / "rows"
     folder.mkdir()

@@ -71,7 +71,7 @@ class Server:
 
         self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.http.server_port}"
-        threading.Thread(target=self.http.serve_forever, daemon=True).start()
+        threading.Thread(target=self.http.serve_forever, args=(0.01,), daemon=True).start()
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def md5(content: bytes) -> str:
     return hashlib.md5(content, usedforsecurity=False).hexdigest()
 
 
-def test_a_download_that_breaks_goes_on_where_it_was(serve: Callable[..., Server], tmp_path: Path) -> None:
+def test_broken_download_resumes(serve: Callable[..., Server], tmp_path: Path) -> None:
     server = serve(break_after=[3_000_000, 2_000_000])
     path = download(f"{server.url}/x", tmp_path / "x", md5=md5(CONTENT), progress=quiet, wait_seconds=0)
     assert path.read_bytes() == CONTENT
@@ -101,7 +101,7 @@ def test_a_download_that_breaks_goes_on_where_it_was(serve: Callable[..., Server
     assert len(server.ranges_asked) == 3  # what is there is kept
 
 
-def test_a_download_that_was_killed_goes_on_when_called_again(serve: Callable[..., Server], tmp_path: Path) -> None:
+def test_killed_download_resumes(serve: Callable[..., Server], tmp_path: Path) -> None:
     (tmp_path / "x.part").write_bytes(CONTENT[:1_234_567])
     server = serve()
     assert download(f"{server.url}/x", tmp_path / "x", progress=quiet).read_bytes() == CONTENT
@@ -110,7 +110,7 @@ def test_a_download_that_was_killed_goes_on_when_called_again(serve: Callable[..
     assert download(f"{server.url}/y", tmp_path / "y", md5=md5(CONTENT), progress=quiet).read_bytes() == CONTENT
 
 
-def test_a_server_that_knows_no_ranges_is_read_from_the_start(serve: Callable[..., Server], tmp_path: Path) -> None:
+def test_servers_without_ranges_start_again(serve: Callable[..., Server], tmp_path: Path) -> None:
     (tmp_path / "x.part").write_bytes(b"something else")
     server = serve(ranges=False)
     assert download(f"{server.url}/x", tmp_path / "x", progress=quiet).read_bytes() == CONTENT
@@ -123,9 +123,7 @@ def test_another_content_is_removed_and_named(serve: Callable[..., Server], tmp_
     assert not list(tmp_path.glob("x*"))
 
 
-def test_a_server_that_is_not_there_is_one_error_that_says_how_to_go_on(
-    serve: Callable[..., Server], tmp_path: Path
-) -> None:
+def test_missing_server_is_one_error(serve: Callable[..., Server], tmp_path: Path) -> None:
     server = serve()
     server.http.server_close()
     with pytest.raises(OSError, match="the same command goes on"):
@@ -152,11 +150,11 @@ def fetched(serve: Callable[..., Server], tmp_path: Path, monkeypatch: pytest.Mo
     known = BENCHMARKS["scifact"]
     tiny = type(known)(**{**vars(known), "md5": md5(content)})
     monkeypatch.setattr("repro.data.paper.local_copies.BENCHMARKS", {**BENCHMARKS, "scifact": tiny})
-    server = serve(content, break_after=[100])
+    server = serve(content)
     return fetch("scifact", tmp_path / "data", progress=quiet, base=server.url)
 
 
-def test_an_archive_is_fetched_unpacked_and_its_checksums_written(fetched: Path, tmp_path: Path) -> None:
+def test_archive_is_unpacked_with_checksums(fetched: Path, tmp_path: Path) -> None:
     assert fetched == get_copy_folder("scifact", tmp_path / "data")
     assert load_beir(fetched).documents == ("one", "two")
     listed = json.loads((fetched / CHECKSUMS).read_text())
@@ -169,9 +167,7 @@ def test_an_archive_is_fetched_unpacked_and_its_checksums_written(fetched: Path,
 
 
 @pytest.mark.parametrize("content", ['{"files": {"corp', "[]", "{}", '{"files": {"corpus.jsonl": {"size": 3}}}'])
-def test_damaged_checksums_are_named_with_what_to_do_and_nothing_is_lost(
-    fetched: Path, tmp_path: Path, content: str
-) -> None:
+def test_damaged_checksums_lose_nothing(fetched: Path, tmp_path: Path, content: str) -> None:
     (fetched / CHECKSUMS).write_text(content)
     before = sorted(fetched.rglob("*"))
     words = rf"{CHECKSUMS}.*; remove this one file, and repro fetch scifact writes it anew"
@@ -185,7 +181,7 @@ def test_damaged_checksums_are_named_with_what_to_do_and_nothing_is_lost(
     assert fetch("scifact", tmp_path / "data", progress=quiet) == fetched and not problems("scifact", tmp_path / "data")
 
 
-def test_hidden_files_are_no_part_of_a_copy(fetched: Path, tmp_path: Path) -> None:
+def test_hidden_files_are_no_copy(fetched: Path, tmp_path: Path) -> None:
     (fetched / CHECKSUMS).unlink()
     before = compute_version("scifact", tmp_path / "data")
     for name in (".DS_Store", "qrels/._test.tsv", ".cache/huggingface/corpus.jsonl"):
@@ -209,7 +205,7 @@ def test_verify_names_each_file_that_changed(fetched: Path, tmp_path: Path) -> N
     assert len(problems("scifact", tmp_path / "data", is_thorough=False)) == 2
 
 
-def test_an_absent_set_is_named_with_its_size_and_command(tmp_path: Path) -> None:
+def test_absent_set_is_named(tmp_path: Path) -> None:
     (only,) = problems("nq", tmp_path)
     assert "about 498 MB" in only and "repro fetch nq" in only
     with pytest.raises(ValueError, match=r"\['cqadupstack'\].*about 5500 MB.*repro fetch cqadupstack --data-dir"):
@@ -218,7 +214,7 @@ def test_an_absent_set_is_named_with_its_size_and_command(tmp_path: Path) -> Non
         resolve_sources("laion")
 
 
-def test_a_suite_of_local_copies_can_be_run_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_suite_of_local_copies_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REPRO_DATA", str(tmp_path / "data"))
     run = base("smoke", suite="cqadupstack")
     with pytest.raises(ValueError, match="cqadupstack"):
@@ -230,9 +226,7 @@ def test_a_suite_of_local_copies_can_be_run_on(tmp_path: Path, monkeypatch: pyte
     assert load_beir(load_run_suite(run).datasets[0].path).documents == ("one", "two")
 
 
-def test_training_data_of_a_local_copy_can_be_run_on_and_new_files_are_another_corpus(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_new_files_are_another_corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REPRO_DATA", str(tmp_path))
     with pytest.raises(ValueError, match=r"about 20 GB.*repro fetch nomic-supervised"):
         make_corpus_stage("nomic-supervised")
@@ -252,9 +246,7 @@ def row(name: str) -> str:
     return json.dumps({"query": name, "document": "b", "negative": ["c"], "dataset": "nli"})
 
 
-def test_a_source_that_is_being_fetched_is_no_corpus_until_its_checksums_are_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unfinished_fetch_is_no_corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REPRO_DATA", str(tmp_path))
 
     def break_off(*words: str, local_dir: Path, **options: object) -> None:
@@ -276,7 +268,7 @@ def test_a_source_that_is_being_fetched_is_no_corpus_until_its_checksums_are_wri
     assert not problems("nomic-supervised") and sorted(path.name for path in folder.iterdir()) == [CHECKSUMS, "x.jsonl"]
 
 
-def test_a_download_by_hand_that_broke_off_is_no_corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unfinished_manual_download_is_no_corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REPRO_DATA", str(tmp_path))
     part = tmp_path / "nomic_embed_supervised" / ".cache" / "huggingface" / "download" / "y.jsonl.c0ffee.incomplete"
     part.parent.mkdir(parents=True)
@@ -288,9 +280,7 @@ def test_a_download_by_hand_that_broke_off_is_no_corpus(tmp_path: Path, monkeypa
     assert make_corpus_stage("nomic-supervised").key["corpus"] == "nomic-supervised"
 
 
-def test_a_fetching_of_which_nothing_came_leaves_room_for_a_copy_by_hand(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_fetch_allows_manual_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*words: object) -> None:
         raise OSError("no such host")
 
@@ -303,13 +293,13 @@ def test_a_fetching_of_which_nothing_came_leaves_room_for_a_copy_by_hand(
     assert local_copy("nomic-supervised", tmp_path) == folder
 
 
-def test_every_declared_set_says_where_it_is_from() -> None:
+def test_declared_sets_have_a_source() -> None:
     assert {*SUITES, "nomic-unsupervised", "nq"} <= set(list_declared())
     for known in BENCHMARKS.values():
         assert re.fullmatch(r"[0-9a-f]{32}", known.md5) and known.hub_id and known.revision and known.licence
 
 
-def test_revisions_and_licences_are_those_of_mteb() -> None:
+def test_revisions_match_mteb() -> None:
     import mteb
 
     tasks = {"fiqa": "FiQA2018", "quora": "QuoraRetrieval", "trec-covid": "TRECCOVID"}
@@ -322,7 +312,7 @@ def test_revisions_and_licences_are_those_of_mteb() -> None:
         assert known.licence in (found.license, benchmarks.UNSTATED)
 
 
-def test_download_checks_what_exists_and_where_it_is_led(serve: Callable[..., Server], tmp_path: Path) -> None:
+def test_downloads_are_checked(serve: Callable[..., Server], tmp_path: Path) -> None:
     """A file of another md5 is no answer, and a redirect must stay on the web."""
     (tmp_path / "x").write_bytes(b"other")
     with pytest.raises(ValueError, match="not the file that was expected"):

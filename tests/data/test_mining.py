@@ -57,7 +57,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         ("x", "x"),
     ],
 )
-def test_identifiers_become_the_words_people_would_type(identifier: str, words: str) -> None:
+def test_identifiers_become_words(identifier: str, words: str) -> None:
     assert phrase(identifier) == words
 
 
@@ -67,7 +67,7 @@ def test_markup_becomes_plain_text() -> None:
     assert normalise("The  NAME, of_a (Straße)!") == "the name of a strasse"
 
 
-def test_docstrings_give_summary_and_rest_or_name_and_summary_without_an_import(package: str) -> None:
+def test_docstrings_are_read_without_import(package: str) -> None:
     rows = {row.id: row for row in docstrings.mine_package(package)}
     assert {key: (row.query, row.document) for key, row in rows.items()} == {
         "packages/averages.means": ("means Tools for averages", "They work on lists."),
@@ -75,10 +75,7 @@ def test_docstrings_give_summary_and_rest_or_name_and_summary_without_an_import(
             "Compute the weighted average of some numbers",
             "Weights are scaled with tools.scale first, see scale.",
         ),
-        "packages/averages.means.HTTPReader": (
-            "http reader Read",
-            "Opens the address and gives its body as text.",
-        ),
+        "packages/averages.means.HTTPReader": ("http reader Read", "Opens the address and gives its body as text."),
         "packages/averages.means.HTTPReader.close_all": (
             "http reader close all",
             "Release every connection that is open.",
@@ -88,7 +85,7 @@ def test_docstrings_give_summary_and_rest_or_name_and_summary_without_an_import(
     assert package not in sys.modules
 
 
-def test_the_stable_version_of_an_api_is_preferred(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stable_api_version_is_preferred(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "discovery_cache" / "documents"
     folder.mkdir(parents=True)
     for version in ("v1", "v2beta1", "v1alpha"):
@@ -98,9 +95,7 @@ def test_the_stable_version_of_an_api_is_preferred(tmp_path: Path, monkeypatch: 
     assert [row.document for row in cloud.mine_cloud()] == ["Gets it in v1 style."]
 
 
-def test_a_phenotype_is_asked_for_by_its_synonym_in_its_organ_system(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_phenotypes_are_asked_by_synonym(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "hp.obo").write_text(
         "ontology: hp\n\n[Term]\nid: HP:0000118\nname: Phenotypic abnormality\n\n"
@@ -115,7 +110,7 @@ def test_a_phenotype_is_asked_for_by_its_synonym_in_its_organ_system(
     ]
 
 
-def test_cleaning_counts_what_it_removes_and_keeps_ids_unique(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cleaning_counts_what_it_removes(monkeypatch: pytest.MonkeyPatch) -> None:
     def rows() -> Iterator[Row]:
         yield Row("a", "first query", "one two three four", "d", "s")
         yield Row("a", "second query", "one two three four", "d", "s")

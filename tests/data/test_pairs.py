@@ -21,7 +21,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "train.arrow"
 
 
-def test_rows_come_back_in_the_order_asked_for_across_record_batches(path: Path) -> None:
+def test_rows_come_in_requested_order(path: Path) -> None:
     pairs = read_pairs(path)
     indices = np.random.default_rng(0).integers(0, len(ROWS), 200)
     assert len(pairs) == len(ROWS)
@@ -31,33 +31,33 @@ def test_rows_come_back_in_the_order_asked_for_across_record_batches(path: Path)
     assert pairs.texts("query", []) == []
 
 
-def test_codes_name_the_domain_and_source_of_each_row(path: Path) -> None:
+def test_codes_name_domain_and_source(path: Path) -> None:
     pairs = read_pairs(path)
     assert pairs.domain_codes.dtype == np.int32
     assert [pairs.domain_names[code] for code in pairs.domain_codes] == [row.domain for row in ROWS]
     assert [pairs.source_names[code] for code in pairs.source_codes] == [row.source for row in ROWS]
 
 
-def test_a_view_of_a_view_shows_the_right_rows(path: Path) -> None:
+def test_nested_views_show_right_rows(path: Path) -> None:
     view = read_pairs(path).take([40, 3, 17, 25]).take([2, 0])
     assert (len(view), view.ids()) == (2, ["id-17", "id-40"])
     assert view.texts("document", [1]) == [ROWS[40].document]
     assert [view.domain_names[code] for code in view.domain_codes] == [ROWS[17].domain, ROWS[40].domain]
 
 
-def test_blocks_and_lengths_are_those_of_all_texts(path: Path) -> None:
+def test_blocks_match_all_texts(path: Path) -> None:
     view = read_pairs(path).take(np.arange(0, 53, 2))
     wanted = [ROWS[i].document for i in range(0, 53, 2)]
     assert [text for block in view.blocks("document", 10) for text in block] == wanted
     assert view.text_lengths("document").tolist() == [len(text) for text in wanted]
 
 
-def test_the_datasets_library_opens_the_same_file(path: Path) -> None:
+def test_datasets_library_opens_the_file(path: Path) -> None:
     table = datasets.Dataset.from_file(str(path))
     assert table["document"][:] == [row.document for row in ROWS]
 
 
-def test_hard_negatives_are_kept_and_their_absence_is_empty(path: Path, tmp_path: Path) -> None:
+def test_hard_negatives_may_be_absent(path: Path, tmp_path: Path) -> None:
     assert read_pairs(path).negatives([0, 1]) == [[], []]
     rows = [row._replace(negatives=("n1", f"n-{row.id}")) for row in ROWS]
     write_pairs(tmp_path / "negatives.arrow", rows)
@@ -70,9 +70,7 @@ def batch_sizes(path: Path) -> list[int]:
 
 
 @pytest.mark.parametrize("in_negatives", [False, True])
-def test_a_batch_of_long_texts_has_fewer_rows_than_would_be_too_many_letters(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_negatives: bool
-) -> None:
+def test_long_texts_make_small_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_negatives: bool) -> None:
     monkeypatch.setattr(pairs_module, "MOST_LETTERS", 1000)
     sizes = [10, 380, 380, 380, 5000, 10, 20, 10]  # and five letters of the other columns
     texts = ["é" * size for size in sizes]
@@ -84,9 +82,7 @@ def test_a_batch_of_long_texts_has_fewer_rows_than_would_be_too_many_letters(
     assert [tuple(found) for found in pairs.negatives(range(len(rows)))] == [row.negatives for row in rows]
 
 
-def test_batches_below_the_bound_are_as_they_would_be_without_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_short_texts_keep_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_pairs(tmp_path / "free.arrow", ROWS, rows_per_batch=10)
     longest = max(sum(sum(map(len, row[:5])) for row in ROWS[n : n + 10]) for n in range(0, len(ROWS), 10))
     monkeypatch.setattr(pairs_module, "MOST_LETTERS", longest)
@@ -108,7 +104,7 @@ class Advised:
         self.words.append(word)
 
 
-def test_texts_far_apart_are_read_alone_and_others_with_what_follows(tmp_path: Path) -> None:
+def test_distant_texts_are_read_alone(tmp_path: Path) -> None:
     """Few of many: read-ahead would bring the whole file. Many: one page at a time would take ten times as long."""
     write_pairs(tmp_path / "many.arrow", (Row(f"{n}", "q", f"d{n}", "a", "s") for n in range(3000)), rows_per_batch=999)
     advised = Advised()
@@ -122,7 +118,7 @@ def test_texts_far_apart_are_read_alone_and_others_with_what_follows(tmp_path: P
         pairs.texts("document", [3000, 0])
 
 
-def test_a_write_that_fails_leaves_the_old_file_and_no_part(path: Path) -> None:
+def test_failed_write_keeps_old_file(path: Path) -> None:
     def broken() -> Iterator[Row]:
         yield ROWS[0]
         raise OSError("no space left on device")
@@ -134,7 +130,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_part(path: Path) -> None:
     assert [file.name for file in path.parent.iterdir()] == ["train.arrow"]
 
 
-def test_what_is_half_written_has_the_name_that_prune_knows(tmp_path: Path) -> None:
+def test_partial_files_are_known_to_prune(tmp_path: Path) -> None:
     seen: list[list[str]] = []
 
     def rows() -> Iterator[Row]:

@@ -26,7 +26,7 @@ def oracle_ndcg_at_10(domain: PlantedDomain, noise_words: frozenset[str]) -> flo
     return float(np.mean(gains))
 
 
-def test_knowing_the_noise_words_of_a_domain_raises_its_score_and_those_of_another_do_not() -> None:
+def test_noise_words_of_domain_matter() -> None:
     domains = [make_domain(f"domain-{number}", WORDS, TEXT, num_pairs=150, seed=0) for number in range(4)]
     unaware = np.mean([oracle_ndcg_at_10(domain, frozenset()) for domain in domains])
     own = np.mean([oracle_ndcg_at_10(domain, domain.noise_words) for domain in domains])
@@ -36,14 +36,14 @@ def test_knowing_the_noise_words_of_a_domain_raises_its_score_and_those_of_anoth
     assert wrong < unaware + 0.02
 
 
-def test_a_word_that_is_noise_in_one_domain_is_signal_in_others() -> None:
+def test_noise_elsewhere_is_signal() -> None:
     domains = [make_domain(f"domain-{number}", WORDS, TEXT, num_pairs=150, seed=0) for number in range(30)]
     used = [{word for text in domain.queries for word in text.split()} - domain.noise_words for domain in domains]
     noisy = set().union(*(domain.noise_words for domain in domains))
     assert noisy <= set().union(*used)
 
 
-def test_the_corpus_is_a_function_of_its_seed(tmp_path: Path) -> None:
+def test_corpus_is_function_of_seed(tmp_path: Path) -> None:
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
         build_planted(tmp_path / name, num_domains=3, pairs_per_domain=8, seed=seed, num_heldout_domains=2)
     files = sorted(path.relative_to(tmp_path / "a") for path in (tmp_path / "a").rglob("*") if path.is_file())
@@ -53,7 +53,7 @@ def test_the_corpus_is_a_function_of_its_seed(tmp_path: Path) -> None:
     assert (tmp_path / "a/train.arrow").read_bytes() != (tmp_path / "c/train.arrow").read_bytes()
 
 
-def test_training_and_held_out_domains_are_written_in_the_shape_of_every_corpus(tmp_path: Path) -> None:
+def test_planted_corpus_has_usual_shape(tmp_path: Path) -> None:
     build_planted(tmp_path, num_domains=3, pairs_per_domain=8, seed=1, num_heldout_domains=2)
     assert np.bincount(read_pairs(tmp_path / "train.arrow").domain_codes).tolist() == [8, 8, 8]
     for name in ("planted", "planted-validation"):
@@ -67,6 +67,6 @@ def test_every_planted_word_is_one_token() -> None:
     assert (lengths == 3).all()
 
 
-def test_more_topic_words_than_the_topic_has_are_refused() -> None:
+def test_too_many_topic_words_are_refused() -> None:
     with pytest.raises(ValueError, match="topic_words_per_document is 21"):
         PlantedText(topic_words_per_document=21)

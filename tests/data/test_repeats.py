@@ -8,7 +8,7 @@ from repro.data.repeats import SeenKeys
 
 
 @given(st.lists(st.lists(st.integers(0, 30).map(lambda n: n * 2**58), max_size=12), max_size=30))
-def test_a_key_is_new_exactly_when_no_block_had_it_before(blocks: list[list[int]]) -> None:
+def test_keys_are_new_once(blocks: list[list[int]]) -> None:
     seen, keys = set[int](), SeenKeys()
     for block in blocks:
         expected = []

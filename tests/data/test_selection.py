@@ -20,12 +20,8 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Pairs:
     return read_pairs(path)
 
 
-@given(
-    st.lists(st.integers(0, 50), min_size=1, max_size=20),
-    st.floats(0, 1),
-    st.floats(0, 1),
-)
-def test_shares_add_up_and_never_exceed_a_domain(sizes: list[int], part: float, alpha: float) -> None:
+@given(st.lists(st.integers(0, 50), min_size=1, max_size=20), st.floats(0, 1), st.floats(0, 1))
+def test_shares_never_exceed_a_domain(sizes: list[int], part: float, alpha: float) -> None:
     total = round(part * sum(sizes))
     quotas = shares(np.array(sizes), total, alpha)
     assert quotas.sum() == total
@@ -33,14 +29,14 @@ def test_shares_add_up_and_never_exceed_a_domain(sizes: list[int], part: float, 
     assert (quotas <= sizes).all()
 
 
-def test_alpha_goes_from_equal_to_proportional_shares() -> None:
+def test_alpha_sets_the_shares() -> None:
     sizes = np.array([100, 400, 1600])
     assert shares(sizes, 210, 0.0).tolist() == [70, 70, 70]
     assert shares(sizes, 210, 0.5).tolist() == [30, 60, 120]
     assert shares(sizes, 210, 1.0).tolist() == [10, 40, 160]
 
 
-def test_the_selection_is_unique_sorted_and_repeatable(pairs: Pairs) -> None:
+def test_selection_is_unique_and_repeatable(pairs: Pairs) -> None:
     chosen = select_pairs(pairs, 300, seed=0)
     assert len(np.unique(chosen)) == 300
     assert (np.diff(chosen) > 0).all()
@@ -48,25 +44,25 @@ def test_the_selection_is_unique_sorted_and_repeatable(pairs: Pairs) -> None:
     assert not np.array_equal(chosen, select_pairs(pairs, 300, seed=1))
 
 
-def test_lots_fill_batches_and_leave_out_domains_that_cannot(pairs: Pairs) -> None:
+def test_lots_fill_batches(pairs: Pairs) -> None:
     chosen = pairs.take(select_pairs(pairs, 320, seed=0, lot=32))
     counts = dict(zip(chosen.domain_names, np.bincount(chosen.domain_codes, minlength=3), strict=True))
     assert counts == {"small": 0, "middle": 64, "large": 256}
 
 
-def test_lots_are_halved_until_they_make_up_the_number(pairs: Pairs) -> None:
+def test_lots_are_halved_to_fit(pairs: Pairs) -> None:
     assert len(select_pairs(pairs, 300, seed=0)) == 300
     assert len(select_pairs(pairs, 1004, seed=0)) == 1004
 
 
-def test_small_domains_are_taken_whole_before_large_ones_are(pairs: Pairs) -> None:
+def test_small_domains_are_taken_whole(pairs: Pairs) -> None:
     chosen = pairs.take(select_pairs(pairs, 300, seed=0, lot=1))
     counts = dict(zip(chosen.domain_names, np.bincount(chosen.domain_codes), strict=True))
     assert counts["small"] == 5
     assert counts["large"] / counts["middle"] == pytest.approx(3.0, abs=0.1)
 
 
-def test_asking_for_more_than_there_is_gives_all(pairs: Pairs) -> None:
+def test_too_large_requests_give_all(pairs: Pairs) -> None:
     assert select_pairs(pairs, 10_000, seed=0).tolist() == list(range(1005))
     with pytest.raises(ValueError, match="num_pairs is 0"):
         select_pairs(pairs, 0, seed=0)

@@ -18,7 +18,7 @@ def row(number: int, query: str, document: str) -> Row:
 
 
 @given(st.lists(WORDS, min_size=1, max_size=12), st.sampled_from([0.5, 0.8, 1.0]))
-def test_near_duplicates_are_those_of_a_brute_force(documents: list[str], threshold: float) -> None:
+def test_near_duplicates_match_brute_force(documents: list[str], threshold: float) -> None:
     sets = [set(document.split()) for document in documents]
     expected = [
         any(i != j and len(a & b) / len(a | b) >= threshold for j, b in enumerate(sets)) for i, a in enumerate(sets)
@@ -26,7 +26,7 @@ def test_near_duplicates_are_those_of_a_brute_force(documents: list[str], thresh
     assert has_near_duplicate(documents, threshold).tolist() == expected
 
 
-def test_documents_equal_but_for_case_and_punctuation_are_one_document() -> None:
+def test_case_and_punctuation_make_no_document() -> None:
     rows = [
         row(1, "first", "The name, of a cluster."),
         row(2, "second", "the name of a CLUSTER"),
@@ -38,7 +38,7 @@ def test_documents_equal_but_for_case_and_punctuation_are_one_document() -> None
     assert collection.retrieval.judgements["q:row-1"] == {"row-1": 1}
 
 
-def test_a_query_with_two_answers_is_dropped_and_both_documents_stay() -> None:
+def test_ambiguous_queries_are_dropped() -> None:
     rows = [
         row(1, "Tag", "add a tag to it"),
         row(2, "tag", "list what was tagged"),
@@ -50,7 +50,7 @@ def test_a_query_with_two_answers_is_dropped_and_both_documents_stay() -> None:
     assert collection.counts["num_ambiguous"] == 2
 
 
-def test_a_query_with_two_answers_may_be_judged_right_for_both() -> None:
+def test_ambiguous_queries_may_be_kept() -> None:
     texts = ["one two three", "four five six", "seven eight nine", "ten eleven twelve", "ten eleven twelve again once"]
     rows = [row(0, "same", texts[0]), row(1, "Same", texts[1]), row(2, "alone", texts[2])]
     rows += [row(3, "copies", texts[3]), row(4, "copies", texts[4])]
@@ -63,7 +63,7 @@ def test_a_query_with_two_answers_may_be_judged_right_for_both() -> None:
     assert [len(right) for right in few.retrieval.judgements.values()] == [1], "what is not searched is not judged"
 
 
-def test_a_gold_with_a_near_duplicate_is_dropped_and_stays_in_the_corpus() -> None:
+def test_gold_with_near_duplicate_is_dropped() -> None:
     rows = [
         row(1, "a", "one two three four"),
         row(2, "b", "one two three four five"),
@@ -75,7 +75,7 @@ def test_a_gold_with_a_near_duplicate_is_dropped_and_stays_in_the_corpus() -> No
     assert collection.counts["num_near_duplicate"] == 2
 
 
-def test_caps_hold_and_every_gold_is_in_the_corpus() -> None:
+def test_caps_keep_every_gold() -> None:
     rng = np.random.default_rng(0)
     rows = [row(i, f"query {i}", " ".join(map(str, rng.integers(0, 10**6, 6)))) for i in range(50)]
     retrieval = build_collection("c", rows, SuiteRules(max_documents=20, max_queries=7)).retrieval
@@ -83,18 +83,18 @@ def test_caps_hold_and_every_gold_is_in_the_corpus() -> None:
     assert {key for gold in retrieval.judgements.values() for key in gold} <= set(retrieval.document_ids)
 
 
-def test_the_choice_does_not_depend_on_the_order_of_the_rows() -> None:
+def test_choice_ignores_row_order() -> None:
     rows = [row(i, f"query {i}", f"document {i} number {i * i} end") for i in range(30)]
     rules = SuiteRules(max_documents=10, max_queries=5)
     assert build_collection("c", rows, rules) == build_collection("c", rows[::-1], rules)
 
 
-def test_a_collection_without_a_query_is_refused() -> None:
+def test_collection_without_query_is_refused() -> None:
     with pytest.raises(ValueError, match="has no query left of 2 rows: all 2 are asked of several"):
         build_collection("c", [row(1, "same", "one two three"), row(2, "same", "four five six")], SuiteRules())
 
 
-def test_a_collection_of_near_duplicates_says_so_and_a_readers_own_keeps_and_counts_them() -> None:
+def test_near_duplicates_are_counted() -> None:
     rows = [row(n, f"where is {n}", f"this very long text stands in every row number {n}") for n in range(26)]
     with pytest.raises(
         ValueError, match=r"no query left of 26 rows: all 26 have a near-duplicate \(80 % of their words"

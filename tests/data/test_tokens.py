@@ -25,7 +25,7 @@ TEXTS = ["A short one.", "", "Zweitens: ein längerer Satz, with émojis 🎉 an
 
 
 @pytest.mark.parametrize("max_tokens", [4, 12, 64])
-def test_ids_and_masks_are_those_of_transformers(max_tokens: int) -> None:
+def test_ids_match_transformers(max_tokens: int) -> None:
     reference = AutoTokenizer.from_pretrained(str(get_minilm_folder()))
     expected = reference(TEXTS, max_length=max_tokens, truncation=True, padding=True, return_tensors="np")
     tokens = tokenize(TEXTS, load_tokenizer("minilm"), max_tokens)
@@ -35,7 +35,7 @@ def test_ids_and_masks_are_those_of_transformers(max_tokens: int) -> None:
     assert tokens.lengths.tolist() == expected["attention_mask"].sum(1).tolist()
 
 
-def test_a_selection_is_padded_to_its_own_longest_text() -> None:
+def test_selection_is_padded_to_its_longest() -> None:
     tokens = tokenize(TEXTS, load_tokenizer("minilm"), 32)
     ids, mask = tokens.pad([4, 0])
     assert ids.shape == mask.shape == (2, tokens.lengths[0])
@@ -59,7 +59,7 @@ PIECES = (
 """Letters, spaces and marks at which a tokenizer might look beyond a space."""
 
 
-def test_ids_of_many_texts_by_their_words_are_those_of_the_tokenizer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_word_wise_ids_match_tokenizer(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
     texts = ["".join(PIECES[n] for n in rng.integers(0, len(PIECES), rng.integers(0, 30))) for _ in range(1500)]
     assert all(any(piece in text for text in texts) for piece in PIECES)
@@ -76,9 +76,7 @@ def test_ids_of_many_texts_by_their_words_are_those_of_the_tokenizer(monkeypatch
             assert found.lengths.tolist() == [len(ids) for ids in expected]
 
 
-def test_few_texts_and_tokenizers_that_look_beyond_spaces_are_left_to_the_tokenizer(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_other_tokenizers_read_whole_texts(monkeypatch: pytest.MonkeyPatch) -> None:
     from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers
 
     def minilm() -> Tokenizer:
@@ -105,7 +103,7 @@ def test_few_texts_and_tokenizers_that_look_beyond_spaces_are_left_to_the_tokeni
 
 
 @pytest.mark.parametrize("size", [1, 2, 5])
-def test_tokens_written_in_blocks_are_the_files_of_all_texts_at_once(tmp_path: Path, size: int) -> None:
+def test_blocks_write_the_same_files(tmp_path: Path, size: int) -> None:
     whole = tokenize(TEXTS, load_tokenizer("minilm"), 16)
     blocks = (TEXTS[start : start + size] for start in range(0, len(TEXTS), size))
     write_tokens(tmp_path, blocks, load_tokenizer("minilm"), 16)
@@ -115,9 +113,7 @@ def test_tokens_written_in_blocks_are_the_files_of_all_texts_at_once(tmp_path: P
     assert json.loads((tmp_path / BOUNDS_FILE).read_text()) == {"largest_id": whole.ids.max()}
 
 
-def test_opening_looks_at_the_note_of_the_largest_id_and_not_at_all_ids(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_opening_reads_no_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also of joined parts, of which one was written before there were notes; such are looked at as a whole."""
     tokens = tokenize(TEXTS, load_tokenizer("minilm"), 16)
     largest = int(tokens.ids.max())
@@ -148,7 +144,7 @@ def test_opening_looks_at_the_note_of_the_largest_id_and_not_at_all_ids(
         load_tokens(tmp_path / "a")
 
 
-def test_a_local_folder_gives_the_same_tokenizer_as_its_name() -> None:
+def test_local_folder_gives_same_tokenizer() -> None:
     by_folder = tokenize(TEXTS, load_tokenizer(str(get_minilm_folder())), 16)
     assert np.array_equal(by_folder.ids, tokenize(TEXTS, load_tokenizer("minilm"), 16).ids)
 
@@ -159,7 +155,7 @@ def test_no_room_for_text_is_refused() -> None:
 
 
 @pytest.mark.parametrize("lengths", [[0, 3, 0, 9, 2], [0, 0]])
-def test_texts_without_tokens_are_in_a_batch_as_all_others(lengths: list[int]) -> None:
+def test_empty_texts_keep_their_place(lengths: list[int]) -> None:
     batches = list(module.batches_of_tokens(np.array(lengths), 6))
     assert sorted(np.concatenate(batches).tolist()) == list(range(len(lengths)))
     assert all(len(rows) == 1 or len(rows) * max(lengths[row] for row in rows) <= 6 for rows in batches)

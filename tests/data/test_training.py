@@ -17,7 +17,7 @@ def row(key: str, query: str, document: str, domain: str = "a") -> Row:
     return Row(key, query, document, domain, "source")
 
 
-def test_evaluated_text_is_left_out_whichever_side_it_is_on() -> None:
+def test_evaluated_text_is_left_out() -> None:
     rows = [
         row("1", "any", "HELD OUT, document"),
         row("2", "Held-out query", "any"),
@@ -29,7 +29,7 @@ def test_evaluated_text_is_left_out_whichever_side_it_is_on() -> None:
     assert removed == {"evaluated": 3}
 
 
-def test_what_is_evaluated_once_it_is_cut_is_left_out_where_it_is_told_how() -> None:
+def test_evaluated_cuts_are_left_out() -> None:
     """Views are made of whole documents, and those that are evaluated are cut."""
     rows, removed = [row("1", "any", "Held out document. And more of it."), row("2", "any", "fine")], Counter[str]()
     assert [kept.id for kept in drop_evaluated(rows, EVALUATED, removed)] == ["1", "2"] and not removed
@@ -40,7 +40,7 @@ def test_what_is_evaluated_once_it_is_cut_is_left_out_where_it_is_told_how() -> 
     assert list(drop_evaluated(rows, EVALUATED, removed, cut=cut)) == rows[1:] and removed == {"evaluated": 1}
 
 
-def test_a_document_is_trained_on_once_and_a_query_once_per_domain() -> None:
+def test_documents_are_trained_on_once() -> None:
     rows = [
         row("1", "tag it", "Adds a tag."),
         row("2", "label it", "adds a TAG", "b"),
@@ -52,12 +52,12 @@ def test_a_document_is_trained_on_once_and_a_query_once_per_domain() -> None:
     assert removed == {"repeated_document": 1, "repeated_query_in_domain": 1}
 
 
-def test_the_same_pair_is_kept_once_and_the_same_document_as_often_as_asked() -> None:
+def test_repeated_pairs_are_kept_once() -> None:
     rows = [row("1", "a b", "c d"), row("2", "A b", "C, d"), row("3", "other", "c d"), row("4", "a b c", "d")]
     assert [kept.id for kept in drop_repeated_pairs(rows, Counter())] == ["1", "3", "4"]
 
 
-def test_views_say_nothing_that_their_row_does_not() -> None:
+def test_views_add_nothing_to_rows() -> None:
     source = row("r", "ask this", LONG, "my-domain")
     made = list(views([source], max_document_words=30, seed=0))
     known = set(f"{LONG} ask this my domain".split())
@@ -73,7 +73,7 @@ def test_views_say_nothing_that_their_row_does_not() -> None:
     assert len({view.id for view in made}) == len(made)
 
 
-def test_a_crop_is_taken_out_of_the_text_around_it() -> None:
+def test_crop_leaves_surrounding_text() -> None:
     distinct = " ".join(f"word{i}" for i in range(60))
     made = views([row("r", "ask this", distinct)], max_document_words=60, seed=0)
     crops = [view for view in made if "@crop" in view.id]
@@ -83,7 +83,7 @@ def test_a_crop_is_taken_out_of_the_text_around_it() -> None:
         assert sorted(f"{view.query} {view.document}".split()) == sorted(distinct.split())
 
 
-def test_a_sentence_is_taken_out_of_the_text_around_it() -> None:
+def test_sentence_leaves_surrounding_text() -> None:
     sentences = [f"{name} " + " ".join(f"{name.lower()}{i}" for i in range(8)) + "." for name in ("One", "Two", "Six")]
     made = list(views([row("r", "ask this", " ".join(sentences))], max_document_words=60, seed=0))
     found = {view.id: (view.query, view.document) for view in made if "@sentence" in view.id or "@first" in view.id}
@@ -92,7 +92,7 @@ def test_a_sentence_is_taken_out_of_the_text_around_it() -> None:
     assert found == {"r@first": ("ask this", sentences[0]), **expected}
 
 
-def test_views_are_a_function_of_the_seed() -> None:
+def test_views_are_function_of_seed() -> None:
     rows = [row(str(i), "ask this", LONG) for i in range(5)]
     made = [list(views(rows, max_document_words=30, seed=seed)) for seed in (0, 0, 1)]
     assert made[0] == made[1] != made[2]

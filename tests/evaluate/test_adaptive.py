@@ -46,13 +46,13 @@ def by_brute_force(route: Route, k: int) -> list[list[int]]:
 @pytest.mark.parametrize(
     "route", [*list_routes((8, 16, 32)), Route("short", (8, 16, 32), (40, 12))], ids=lambda r: r.name
 )
-def test_every_route_finds_what_brute_force_finds(route: Route) -> None:
+def test_routes_match_brute_force(route: Route) -> None:
     places, scores = searched(route, 10)
     assert places.tolist() == by_brute_force(route, 10)
     assert (np.diff(scores, axis=1) <= 0).all()
 
 
-def test_a_shortlist_can_miss_what_the_whole_finds() -> None:
+def test_shortlists_can_miss() -> None:
     """Otherwise the tests above would prove nothing of the shortlist."""
     whole, _ = searched(Route("whole", (WIDTH,)), 10)
     short, _ = searched(Route("short", (8, WIDTH), (20,)), 10)
@@ -76,7 +76,7 @@ def test_two_stages_are_faiss_own_refinement() -> None:
     assert ours.tolist() == theirs.tolist()
 
 
-def test_the_cost_is_that_of_the_paper() -> None:
+def test_cost_is_that_of_paper() -> None:
     images = 1_281_167  # ImageNet-1K, whose search at 2048 dimensions costs 128 times that at 16
     whole = Route("whole", (2048,)).num_multiplications(images)
     assert whole / Route("width16", (16,)).num_multiplications(images) == 128
@@ -85,7 +85,7 @@ def test_the_cost_is_that_of_the_paper() -> None:
     assert Route("short", (8, 16), (200,)).num_multiplications(50) == 50 * 8 + 50 * 16, "a pool is no larger than all"
 
 
-def test_the_routes_are_every_pair_of_widths_and_the_papers_funnel() -> None:
+def test_routes_are_pairs_and_funnel() -> None:
     found = {route.name: route for route in list_routes((8, 16, 32, 64, 128, 256, 2048))}
     assert found["funnel"] == Route("funnel", (16, 32, 64, 128, 256, 2048), (200, 100, 50, 25, 10))
     assert found["from16"].widths == (16, 2048) and found["from16to64"].pools == (200,)
@@ -95,12 +95,12 @@ def test_the_routes_are_every_pair_of_widths_and_the_papers_funnel() -> None:
 @pytest.mark.parametrize(
     ("widths", "pools"), [((16, 8), (5,)), ((8, 16), ()), ((8, 16, 32), (5, 9)), ((8, 16), (0,)), ((), ())]
 )
-def test_a_route_that_makes_no_sense_is_refused(widths: tuple[int, ...], pools: tuple[int, ...]) -> None:
+def test_impossible_routes_are_refused(widths: tuple[int, ...], pools: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match="route 'x'"):
         Route("x", widths, pools)
 
 
-def test_a_record_has_scores_cost_and_speed_of_every_route(tmp_path: Path) -> None:
+def test_record_has_every_route(tmp_path: Path) -> None:
     documents = [f"text {place}" for place in range(12)]
     suite = suite_of(tmp_path, *(collection(name, [f"{name} {d}" for d in documents], [0, 3]) for name in ("a", "b")))
     run = base("smoke", measure="adaptive", suite="desk", nested_sizes="8+32")

@@ -32,7 +32,7 @@ def drawn(num_widths: int, count: int, seed: int) -> tuple[np.ndarray, np.ndarra
     return rng.uniform(size=(num_widths, count)) < good, sureness
 
 
-def test_a_text_has_the_class_of_the_nearest_mean_and_is_as_sure_as_softmax_says() -> None:
+def test_classes_follow_nearest_mean() -> None:
     rng = np.random.default_rng(0)
     documents = [rng.normal(size=(30, 16)) + 2 * rng.normal(size=16) for _ in range(5)]
     texts = rng.normal(size=(40, 16)) + 1.0
@@ -64,7 +64,7 @@ def by_brute_force(is_right: np.ndarray, sureness: np.ndarray) -> list[float]:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_thresholds_are_those_of_brute_force_and_lose_nothing_where_they_were_chosen(seed: int) -> None:
+def test_thresholds_match_brute_force(seed: int) -> None:
     is_right, sureness = drawn(4, 200, seed)
     thresholds = choose_thresholds(is_right, sureness)
     assert thresholds.tolist() == pytest.approx(by_brute_force(is_right, sureness))
@@ -74,7 +74,7 @@ def test_thresholds_are_those_of_brute_force_and_lose_nothing_where_they_were_ch
     assert len(set(places.tolist())) > 2, "texts stop at several widths, or this would prove little"
 
 
-def test_a_width_that_is_never_right_stops_nobody_and_one_always_right_stops_all() -> None:
+def test_extreme_widths_stop_none_or_all() -> None:
     sureness = np.full((3, 6), 0.9)
     never = np.array([[0] * 6, [1] * 6, [1] * 6], bool)
     assert choose_thresholds(never, sureness).tolist() == [pytest.approx(0.91), 0.0]
@@ -83,7 +83,7 @@ def test_a_width_that_is_never_right_stops_nobody_and_one_always_right_stops_all
     assert choose_thresholds(never, sure).tolist() == [NEVER, 0.0], "surer than any threshold on the grid"
 
 
-def test_scores_come_from_the_half_that_chose_no_threshold() -> None:
+def test_scores_come_from_other_half() -> None:
     is_right, sureness = drawn(3, 100, 5)
     metrics, arrays = compute_scores("zoo", (8, 16, 32), is_right, sureness)
     thresholds = choose_thresholds(is_right[:, ::2], sureness[:, ::2])
@@ -97,7 +97,7 @@ def test_scores_come_from_the_half_that_chose_no_threshold() -> None:
     assert arrays["zoo+cascade32/mean/accuracy"].tolist() == right
 
 
-def test_the_measure_asks_every_collection_of_the_suite(tmp_path: Path) -> None:
+def test_every_collection_is_asked(tmp_path: Path) -> None:
     suite = suite_of(tmp_path, *(zoo(name) for name in ("cats", "dogs", "cows")))
     run = base("smoke", measure="cascade", nested_sizes="8+16+32")
     found = measure(inputs_of(run, suite=suite), Hashed(), tmp_path)

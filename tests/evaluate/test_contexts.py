@@ -4,12 +4,16 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import bootstrap
 
-from repro.data.beir import Retrieval, SuiteDataset
+from repro.data.beir import Retrieval, SuiteDataset, group_datasets
+from repro.evaluate.comparison import paired_gaps
 from repro.evaluate.contexts import draw_context, wrong_corpora
+from repro.statistics.bootstrap import paired_bootstrap, percentile_interval
 
 
 def corpus(name: str = "a", count: int = 20) -> Retrieval:
@@ -21,7 +25,7 @@ def datasets(families: Sequence[str]) -> list[SuiteDataset]:
     return [SuiteDataset(f"set{place}", family, Path()) for place, family in enumerate(families)]
 
 
-def test_own_context_is_a_sample_of_documents_and_the_record_can_name_them() -> None:
+def test_own_context_is_a_named_sample() -> None:
     context = draw_context("own", corpus(), num_contexts=7, seed=3)
     ids = [text.removeprefix("text of ") for text in context.texts]
     assert len(set(ids)) == 7 and set(ids) <= set(corpus().document_ids)
@@ -29,13 +33,13 @@ def test_own_context_is_a_sample_of_documents_and_the_record_can_name_them() -> 
     assert context.provenance["num_documents"] == 7
 
 
-def test_the_draw_depends_on_the_seed_and_the_corpus_alone() -> None:
+def test_draw_depends_on_seed_and_corpus() -> None:
     first = draw_context("own", corpus(), num_contexts=7, seed=3)
     assert first.texts == draw_context("wrong", corpus(), num_contexts=7, seed=3).texts
     assert first.texts != draw_context("own", corpus(), num_contexts=7, seed=4).texts
 
 
-def test_a_small_corpus_gives_all_it_has_and_null_gives_nothing() -> None:
+def test_small_corpus_gives_all() -> None:
     assert sorted(draw_context("own", corpus(count=3), num_contexts=8, seed=0).texts) == sorted(
         corpus(count=3).documents
     )
@@ -44,7 +48,7 @@ def test_a_small_corpus_gives_all_it_has_and_null_gives_nothing() -> None:
 
 
 @given(st.lists(st.sampled_from("ABCD"), min_size=2, max_size=24))
-def test_every_wrong_corpus_is_another_one_and_serves_once(families: Sequence[str]) -> None:
+def test_wrong_corpora_serve_once(families: Sequence[str]) -> None:
     sets = datasets(families)
     others = wrong_corpora(sets)
     assert set(others) == set(others.values()) == {dataset.name for dataset in sets}
@@ -54,7 +58,7 @@ def test_every_wrong_corpus_is_another_one_and_serves_once(families: Sequence[st
         assert all(family[name] != family[other] for name, other in others.items())
 
 
-def test_a_large_family_keeps_as_few_of_its_own_as_it_must() -> None:
+def test_large_family_keeps_few_of_its_own() -> None:
     family = {dataset.name: dataset.family for dataset in datasets("AAAAAB")}
     others = wrong_corpora(datasets("AAAAAB"))
     assert sum(family[name] == family[other] for name, other in others.items()) == 4
@@ -65,3 +69,68 @@ def test_bad_input_is_one_clear_line() -> None:
         draw_context("topk", corpus(), num_contexts=2, seed=0)
     with pytest.raises(ValueError, match="no wrong corpus"):
         wrong_corpora(datasets("A"))
+
+
+ROWS = [
+    {"name": "ants", "family": "insects", "num_queries": 120},
+    {"name": "oaks", "family": "trees", "num_queries": 80},
+    {"name": "bees", "family": "insects", "num_queries": 200},
+]
+RNG = np.random.default_rng(0)
+FIRST_Q, SECOND_Q = RNG.random(400).astype(np.float32), RNG.random(400).astype(np.float32) * 0.9
+PARTS = {"ants": slice(0, 120), "oaks": slice(120, 200), "bees": slice(200, 400)}
+
+
+def test_family_difference_is_mean() -> None:
+    found = paired_gaps(FIRST_Q, SECOND_Q, ROWS)
+    own = {name: float((FIRST_Q - SECOND_Q)[part].mean()) for name, part in PARTS.items()}
+    for name, value in own.items():
+        assert found[name].difference == pytest.approx(value, abs=1e-6)
+    assert found["insects"].difference == pytest.approx((own["ants"] + own["bees"]) / 2, abs=1e-6)
+    assert found["trees"].difference == pytest.approx(own["oaks"], abs=1e-6)
+    assert found["mean"].difference == pytest.approx(sum(own.values()) / 3, abs=1e-6)
+    assert group_datasets(ROWS) == {
+        "ants": [0],
+        "oaks": [1],
+        "bees": [2],
+        "insects": [0, 2],
+        "trees": [1],
+        "mean": [0, 1, 2],
+    }
+
+
+def test_collection_interval_matches_scipy() -> None:
+    found = paired_gaps(FIRST_Q, SECOND_Q, ROWS)["bees"]
+    pair = (FIRST_Q[PARTS["bees"]], SECOND_Q[PARTS["bees"]])
+    expected = bootstrap(pair, lambda a, b, axis=-1: (a - b).mean(axis), paired=True, method="percentile", rng=1)
+    low, high = map(float, expected.confidence_interval)
+    assert (found.low, found.high) == pytest.approx((low, high), abs=0.1 * (high - low))
+
+
+def test_mean_interval_resamples_within_collections() -> None:
+    found = paired_gaps(FIRST_Q, SECOND_Q, ROWS)["mean"]
+    strata_Q = np.repeat(np.arange(3), [row["num_queries"] for row in ROWS])
+    low, high = percentile_interval(paired_bootstrap(FIRST_Q, SECOND_Q, strata_Q))
+    assert (found.low, found.high) == pytest.approx((low, high), abs=0.1 * (high - low))
+    assert found.as_metrics("x/mean") == {
+        "x/mean/difference": found.difference,
+        "x/mean/low": found.low,
+        "x/mean/high": found.high,
+    }
+
+
+def test_equal_collections_are_resampled_apart() -> None:
+    rows = [{"name": name, "family": "f", "num_queries": 100} for name in "ab"]
+    found = paired_gaps(np.tile(FIRST_Q[:100], 2), np.tile(SECOND_Q[:100], 2), rows)
+    apart = np.corrcoef(found["a"].samples_R, found["b"].samples_R)[0, 1]
+    assert abs(apart) < 0.1, "one draw for both would make the family's interval as wide as a collection's"
+
+
+def test_equal_rankings_differ_by_nothing() -> None:
+    found = paired_gaps(FIRST_Q, FIRST_Q, ROWS)["mean"]
+    assert (found.difference, found.low, found.high) == (0.0, 0.0, 0.0)
+
+
+def test_unpaired_queries_are_refused() -> None:
+    with pytest.raises(ValueError, match="399 queries do not pair up with 400"):
+        paired_gaps(FIRST_Q, SECOND_Q[:-1], ROWS)

@@ -1,18 +1,22 @@
 """Promises of oddities: each is applied unasked, changes the score it is about, and is told beside it."""
 
+import gzip
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import pytrec_eval
 
 from repro.analyses import cross, mteb
-from repro.data.beir import Retrieval, Suite, SuiteDataset, write_beir_folder
-from repro.data.paper.quirks import Quirks
+from repro.data.beir import Retrieval, Suite, SuiteDataset, load_beir, load_suite, write_beir_folder, write_suite
+from repro.data.paper.quirks import Quirks, find_quirks
 from repro.evaluate import first_stage
-from repro.evaluate.collections import read_collections
+from repro.evaluate.collections import Collection, read_collections
 from repro.evaluate.retrieval import bm25_search, read_run, score
 from repro.evaluate.suites import TOP_K, evaluate_bm25
+from repro.evaluate.trec import read_judgements
 from repro.report.scores import list_notes
 from repro.spec import base
 from tests.analyses.by_hand import inputs_of
@@ -49,7 +53,7 @@ COUNTERS = {f"pro{n}": {f"con{n}": 1} for n in range(4)}
 
 
 @pytest.mark.parametrize("name", ["arguana", "quora"])
-def test_a_query_that_is_a_document_does_not_find_itself(tmp_path: Path, name: str) -> None:
+def test_queries_do_not_find_themselves(tmp_path: Path, name: str) -> None:
     odd = evaluate_suite(Mirror(), suite_of(tmp_path, name, COUNTERS), folder=tmp_path / "out")
     run = read_run(tmp_path / "out" / "odd" / f"{name}.trec.gz")
     assert all(query not in hits for query, hits in run.items())
@@ -58,7 +62,7 @@ def test_a_query_that_is_a_document_does_not_find_itself(tmp_path: Path, name: s
 
 
 @pytest.mark.parametrize("name", ["arguana", "quora"])
-def test_crossed_contexts_score_a_collection_as_retrieval_does(tmp_path: Path, name: str) -> None:
+def test_crossed_contexts_score_like_retrieval(tmp_path: Path, name: str) -> None:
     odd, usual = (suite_of(tmp_path, one, COUNTERS) for one in (name, "debates"))
     suite, encoder = Suite("desk", odd.datasets + usual.datasets), Mirror()
     inputs = inputs_of(base("desk", architecture="contextual", num_contexts=2), suite=suite)
@@ -70,7 +74,7 @@ def test_crossed_contexts_score_a_collection_as_retrieval_does(tmp_path: Path, n
     assert encoder.roles == ["query", role, "query", "document"] * 2 and encoder.context_roles == [role, "document"]
 
 
-def test_bm25_does_not_find_the_query_itself_among_the_tasks_of_mteb_and_neither_do_models(tmp_path: Path) -> None:
+def test_self_hits_are_removed_in_mteb(tmp_path: Path) -> None:
     odd, usual = (suite_of(tmp_path, one, COUNTERS) for one in ("arguana", "debates"))
     suite = Suite("desk", odd.datasets + usual.datasets)
     inputs = inputs_of(base("desk", architecture="bm25", measure="mteb"), suite=suite)
@@ -83,7 +87,7 @@ def test_bm25_does_not_find_the_query_itself_among_the_tasks_of_mteb_and_neither
     assert itself_first == {"arguana": False, "debates": True}
 
 
-def test_as_many_documents_are_kept_as_without_the_oddity(tmp_path: Path) -> None:
+def test_quirks_keep_the_depth(tmp_path: Path) -> None:
     texts = tuple(f"claim {n}" for n in range(TOP_K + 20))
     ids = tuple(f"d{n}" for n in range(TOP_K + 20))
     data = Retrieval("arguana", ids, texts, ids[:3], texts[:3], {i: {"d9": 1} for i in ids[:3]})
@@ -103,7 +107,7 @@ def test_as_many_documents_are_kept_as_without_the_oddity(tmp_path: Path) -> Non
     assert all(query not in hits and len(hits) == TOP_K for query, hits in found.items())
 
 
-def test_quora_asks_on_both_sides_and_so_does_its_context(tmp_path: Path) -> None:
+def test_quora_prompts_both_sides_alike(tmp_path: Path) -> None:
     encoder = Mirror()
     evaluate_suite(encoder, suite_of(tmp_path, "quora", COUNTERS), num_contexts=2)
     assert encoder.roles == ["query", "query"] and encoder.context_roles == ["query"]
@@ -112,7 +116,7 @@ def test_quora_asks_on_both_sides_and_so_does_its_context(tmp_path: Path) -> Non
     assert usual.roles == ["query", "document"] and usual.context_roles == ["document"]
 
 
-def test_a_first_stage_asks_as_the_ranking_after_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_first_stage_prompts_like_ranking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = base("smoke", architecture="surrogate", protocol="rerank", rerank_depth=2)
     for name, role in (("quora", "query"), ("arguana", "document")):
         encoder = Mirror()
@@ -123,7 +127,7 @@ def test_a_first_stage_asks_as_the_ranking_after_it(tmp_path: Path, monkeypatch:
         assert encoder.roles == ["query", role]
 
 
-def test_a_judged_document_that_is_missing_counts_as_never_found(tmp_path: Path) -> None:
+def test_missing_judged_document_is_never_found(tmp_path: Path) -> None:
     import pytrec_eval
 
     lacking = {**COUNTERS, "pro0": {"con0": 1, "gone": 1}}
@@ -158,7 +162,7 @@ def test_ms_marco_is_scored_on_dev(tmp_path: Path) -> None:
         ("webis-touche2020", "version 2"),
     ],
 )
-def test_an_oddity_is_told_with_the_scores_and_kept_in_their_provenance(tmp_path: Path, name: str, words: str) -> None:
+def test_quirks_are_recorded_with_scores(tmp_path: Path, name: str, words: str) -> None:
     split = "dev" if name == "msmarco" else "test"
     found = evaluate_suite(Mirror(), suite_of(tmp_path, name, COUNTERS, split))
     (row,) = found.provenance["datasets"]
@@ -192,3 +196,114 @@ def test_asked_quirks_never_remove_judged_documents(tmp_path: Path) -> None:
     evaluate_suite(Mirror(), Suite(suite.name, (asked,)), folder=tmp_path / "out")
     run = read_run(tmp_path / "out" / "odd" / "mine.trec.gz")
     assert "pro0" in run["pro0"] and "pro1" not in run["pro1"]
+
+
+HEAD = "query-id\tcorpus-id\tscore\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    texts = ("a", "b", "c")
+    judged = {"q1": {"d1": 1, "d2": -1}, "q2": {"d3": 0}}
+    write_beir_folder(tmp_path / "x", Retrieval("x", ("d1", "d2", "d3"), texts, ("q1", "q2"), ("a", "b"), judged))
+    return tmp_path / "x"
+
+
+@pytest.mark.parametrize(
+    ("rows", "says"),
+    [
+        ("q1\td1\t999999999\nq2\td1\t1\n", "line 2.*999999999 is not from -100 to 1000"),
+        (f"q1\td1\t{'9' * 5000}\n", "line 2.*is no whole number"),
+        ("q1\td1\t1.5\n", "line 2.*'1.5' is no whole number"),
+        ("q1\td1\t1\nq1\td1\t0\nq2\td1\t1\n", "line 3.*were judged 1 before, 0 here"),
+        ("q1\td1\t-1\nq2\td1\t0\n", "no grade above 0"),
+    ],
+)
+def test_impossible_split_is_refused(folder: Path, rows: str, says: str) -> None:
+    (folder / "qrels/test.tsv").write_text(HEAD + rows)
+    with pytest.raises(ValueError, match=says):
+        load_beir(folder)
+    (folder / "flat.qrels").write_text(rows)
+    with pytest.raises(ValueError, match=says.replace("line 2", "line 1").replace("line 3", "line 2").split(".*")[-1]
+                       if "no grade" not in says else "judges nothing above 0"):  # fmt: skip
+        read_judgements(folder / "flat.qrels")
+
+
+def test_remaining_self_hits_are_counted(folder: Path) -> None:
+    (folder / "qrels/test.tsv").write_text(HEAD + "q1\td1\t1\nq2\td2\t1\n")
+    retrieval = load_beir(folder)
+    assert Collection(retrieval, find_quirks("x")).notes == []
+    alike = replace(retrieval, document_ids=("q1", "d1", "d2"))
+    (note,) = Collection(alike, find_quirks("x")).notes
+    assert note.startswith("1 of 2 queries have the id of a document, which counts here")
+    assert len(Collection(alike, find_quirks("arguana")).notes) == 1, "there it is taken out, and said"
+
+
+@pytest.mark.parametrize(
+    "head", ["query-id\tcorpus-id\tscore", "Query_ID\tcorpus_id\tscore", "query_id corpus_id score"]
+)
+def test_run_scoring_skips_a_header(folder: Path, head: str) -> None:
+    path = folder / "qrels/test.tsv"
+    path.write_text(f"{head}\nq1\td1\t1\nq2\td2\t0\n")
+    assert read_judgements(path) == {"q1": {"d1": 1}, "q2": {"d2": 0}}
+    if "\t" in head:
+        assert load_beir(folder).judgements == read_judgements(path)
+
+
+def test_repeated_judgements_count_once(folder: Path) -> None:
+    (folder / "qrels/test.tsv").write_text(HEAD + "q1\td1\t1\nq1\td1\t1\nq2\td2\t1\n")
+    assert load_beir(folder).judgements == {"q1": {"d1": 1}, "q2": {"d2": 1}}
+
+
+def test_queries_without_relevant_score_0(folder: Path) -> None:
+    retrieval = load_beir(folder)
+    assert Collection(retrieval, find_quirks("x")).notes == [
+        "1 queries have no relevant document and score 0, as in trec_eval"
+    ]
+    run = {"q1": {"d2": 3.0, "d1": 2.0}, "q2": {"d3": 1.0}}
+    theirs = pytrec_eval.RelevanceEvaluator(dict(retrieval.judgements), {"ndcg_cut.10"}).evaluate(run)
+    ours = score(run, retrieval.judgements)["ndcg_at_10"]
+    assert ours.tolist() == pytest.approx([theirs[query]["ndcg_cut_10"] for query in ("q1", "q2")])
+    assert ours[1] == 0
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (b"q Q0 d 1 0.5 t\nq Q0 d 2 0.4 t\n", "line 2.*ranked for q before"),
+        (b"q Q0 d 1 nan t\n", "line 1.*its score is nan"),
+        (b"q Q0 d 1 1e999 t\n", "line 1.*its score is inf"),
+        (b"q Q0 d 1 x t\n", "line 1.*its score is 'x'"),
+        (b"q Q0 d\n", "line 1.*3 columns"),
+        (b"a" * 10**6, "line 1.*1 columns"),
+        ("q Q0 d 1 0.5 t\n".encode("utf-16"), "not UTF-8 after line 0; it is UTF-16: iconv"),
+        ("q Q0 d 1 0.5 t\nq Q0 \xe9 1 0.4 t\n".encode("latin-1"), "not UTF-8.*iconv -f LATIN1"),
+        (gzip.compress(b"q Q0 d 1 0.5 t\n" * 1, mtime=0)[:-6], "is damaged"),
+        (b"\x1f\x8bxx", "is damaged"),
+    ],
+)
+def test_malformed_run_is_refused(tmp_path: Path, data: bytes, says: str) -> None:
+    (tmp_path / "x.run").write_bytes(data)
+    with pytest.raises(ValueError, match=says) as caught:
+        read_run(tmp_path / "x.run")
+    assert len(str(caught.value)) < 400
+
+
+@pytest.mark.parametrize("name", ["/tmp/x", "../../x", "..", "", "a\nb", "x" * 200, 3, None, ["a"]])
+@pytest.mark.parametrize("place", ["suite", "dataset", "family"])
+def test_names_that_are_paths_are_refused(folder: Path, name: object, place: str) -> None:
+    names = {"suite": "zoo", "dataset": "x", "family": "f"} | {place: name}
+    write_suite(folder.parent, names["suite"], [(names["dataset"], names["family"])])
+    with pytest.raises(ValueError, match=r"suite\.json.*is no name"):
+        load_suite(folder.parent)
+
+
+def test_impossible_ids_are_refused_first(folder: Path) -> None:
+    (folder / "corpus.jsonl").write_text('{"_id": "d 1", "text": "a"}\n')
+    with pytest.raises(ValueError, match=r"corpus\.jsonl, line 1: the id 'd 1' is empty or has a space"):
+        load_beir(folder)
+
+
+def test_whole_grades_may_have_a_point(folder: Path) -> None:
+    (folder / "qrels/test.tsv").write_text(HEAD + "q1\td1\t2.0\nq1\td2\t-1.00\nq2\td3\t0.0\n")
+    assert load_beir(folder).judgements == {"q1": {"d1": 2, "d2": -1}, "q2": {"d3": 0}}

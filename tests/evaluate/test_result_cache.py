@@ -41,7 +41,7 @@ def keeping(folder: Path, told: list[Ended] | None = None, **system: Any) -> Kee
                    tell=(told if told is not None else []).append)  # fmt: skip
 
 
-def test_a_killed_evaluation_goes_on_behind_the_last_result_and_ends_the_same(suite: Suite, tmp_path: Path) -> None:
+def test_killed_evaluation_resumes(suite: Suite, tmp_path: Path) -> None:
     whole = evaluate_setting(FakeEncoder(), suite, SETTING)
     with pytest.raises(KeyboardInterrupt):
         evaluate_setting(Counting(dies_after=9), suite, SETTING, keeping(tmp_path / "a"))
@@ -55,7 +55,7 @@ def test_a_killed_evaluation_goes_on_behind_the_last_result_and_ends_the_same(su
 
 
 @pytest.mark.parametrize("change", ["seed", "num_contexts", "model", "text", "run", "damaged", "a list", "a number"])
-def test_a_result_of_anything_else_is_made_again(suite: Suite, tmp_path: Path, change: str) -> None:
+def test_other_results_are_computed_again(suite: Suite, tmp_path: Path, change: str) -> None:
     evaluate_setting(FakeEncoder(), suite, SETTING, keeping(tmp_path / "a"))
     setting, system, path = SETTING, {}, suite.datasets[0].path / "corpus.jsonl"
     if change in ("seed", "num_contexts"):
@@ -85,7 +85,7 @@ def test_a_result_of_anything_else_is_made_again(suite: Suite, tmp_path: Path, c
     assert found.metrics == evaluate_setting(FakeEncoder(), load_suite(path.parents[1]), setting).metrics
 
 
-def test_a_collection_is_read_in_parts_for_the_digest_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_collections_are_digested_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("repro.evaluate.result_cache.TEXTS_AT_ONCE", 2)
     for size in (0, 1, 2, 5):
         ids, texts = tuple(map(str, range(size))), tuple(f'ä "{number}"' for number in range(size))
@@ -103,7 +103,7 @@ def test_bm25_is_kept_with_its_parameters(suite: Suite, tmp_path: Path) -> None:
     assert all(one.was_kept for one in told)
 
 
-def test_texts_are_tokenised_once_for_all_contexts(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_texts_are_tokenised_once(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = {"hidden_size": 16, "num_heads": 2, "intermediate_size": 24, "num_contexts": 4}
     model = build_model(ModelConfig(architecture="contextual", **sizes)).eval()
     alone = {kind: evaluate_setting(model, suite, replace(SETTING, contexts=(kind,))) for kind in SETTING.contexts}

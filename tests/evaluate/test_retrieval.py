@@ -39,7 +39,7 @@ def test_search_is_the_full_sort() -> None:
 
 
 @pytest.mark.parametrize("k", [1, 37, 150, 299, 400])
-def test_ties_go_to_the_smaller_id_also_at_the_cut(k: int) -> None:
+def test_ties_go_to_smaller_id(k: int) -> None:
     """Four different vectors among three hundred documents, so that every cut falls into a tie."""
     rng = np.random.default_rng(5)
     documents = vectors(4, 6)[rng.integers(0, 4, 300)]
@@ -111,7 +111,7 @@ def test_equal_vectors_score_nothing(noise: float, length: float) -> None:
         assert find_ties(run, judged, values, is_exhaustive=True).num_without_ranking == 5
 
 
-def test_ties_with_the_right_document_are_counted() -> None:
+def test_ties_with_gold_are_counted() -> None:
     run = {"a": {"d1": 2.0, "d2": 2.0, "d3": 1.0}, "b": {"d1": 2.0, "d2": 1.0}, "c": {"d1": 1.0, "d2": 1.0}}
     judged = {"a": {"d1": 1}, "b": {"d1": 1}, "c": {"d1": 1, "d2": 1}}
     values = score(run, judged)["ndcg_at_10"]
@@ -163,7 +163,7 @@ def test_measures_agree_with_pytrec_eval() -> None:
         np.testing.assert_allclose(found[ours], [reference[q][theirs] for q in sorted(judgements)], atol=1e-6)
 
 
-def test_recall_of_candidates_is_that_of_trec_eval() -> None:
+def test_candidate_recall_matches_trec_eval() -> None:
     run = search(vectors(5, 0), vectors(40, 1), QUERY_IDS, DOCUMENT_IDS, 12)
     rng = np.random.default_rng(3)
     judgements = {q: {d: int(rng.integers(0, 3)) for d in rng.choice(DOCUMENT_IDS, 9, False)} for q in QUERY_IDS}
@@ -173,19 +173,19 @@ def test_recall_of_candidates_is_that_of_trec_eval() -> None:
     assert 0 < compute_recall(run, judgements) == pytest.approx(np.mean(shares))
 
 
-def test_measures_break_ties_by_the_smaller_id() -> None:
+def test_measures_break_ties_alike() -> None:
     assert score({"q": {"a": 1.0, "b": 1.0}}, {"q": {"a": 1}})["ndcg_at_10"] == pytest.approx(1)
     assert score({"q": {"b": 1.0, "a": 1.0}}, {"q": {"a": 1}})["ndcg_at_10"] == pytest.approx(1)
     assert score({"q": {"a": 1.0, "b": 1.0}}, {"q": {"b": 1}})["mrr_at_10"] == pytest.approx(0.5)
 
 
-def test_scores_stand_in_the_order_of_query_ids_and_a_missing_query_scores_nothing() -> None:
+def test_missing_queries_score_nothing() -> None:
     values = score({"b": {"x": 1.0}, "a": {"y": 1.0}}, {"c": {"x": 1}, "b": {"x": 1}, "a": {"x": 1}})
     assert values["ndcg_at_10"].tolist() == [0, 1, 0]
     assert values["ndcg_at_10"].dtype == np.float32
 
 
-def test_bm25_finds_the_document_that_shares_rare_words() -> None:
+def test_bm25_finds_rare_words() -> None:
     documents = ("the bucket is listed", "the table is deleted", "listing the listed lists")
     retrieval = Retrieval("x", ("c", "b", "a"), documents, ("q", "none"), ("list bucket", "zebra"), {})
     run, parameters = bm25_search(retrieval, 10)
@@ -244,7 +244,7 @@ def test_bm25_reads_every_script(query: str, right: str, wrong: str) -> None:
     assert next(iter(run["q"])) == "d1" and "note" not in parameters
 
 
-def test_a_run_comes_back_from_disk_and_has_the_same_bytes_twice(tmp_path: Path) -> None:
+def test_runs_survive_the_disk(tmp_path: Path) -> None:
     run = search(vectors(5, 0), vectors(40, 1), QUERY_IDS, DOCUMENT_IDS, 7)
     for name in ("one", "two"):
         write_run(tmp_path / f"{name}.trec.gz", run, tag="test")

@@ -2,14 +2,22 @@
 
 import weakref
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.metrics import accuracy_score
 
+from repro.analyses.polarity import measure
 from repro.data.beir import Retrieval, Suite, load_suite, write_beir_folder, write_suite
+from repro.evaluate.mteb.suite import _make_pair_task
+from repro.evaluate.polarity import LABELS, classify, encode_labels, load_film_reviews
 from repro.evaluate.retrieval import read_run, score
 from repro.evaluate.suites import Setting, evaluate_bm25, evaluate_setting
+from repro.pipeline.inputs import Inputs
+from repro.spec import base
+from tests.analyses.by_hand import collection
 from tests.evaluate.scored import evaluate_suite
 
 FAMILY = {"ants": "insects", "bees": "insects", "oaks": "trees"}
@@ -55,14 +63,14 @@ def suite(tmp_path: Path) -> Suite:
 CONTEXTS = {"contexts": ("own", "wrong", "null"), "num_contexts": 4, "seed": 1}
 
 
-def test_each_context_has_its_own_paths_and_scores(suite: Suite) -> None:
+def test_contexts_have_separate_paths(suite: Suite) -> None:
     found = evaluate_suite(FakeEncoder(), suite, **CONTEXTS)
     assert found.metrics["zoo/mean/ndcg_at_10"] == found.metrics["zoo+null/mean/ndcg_at_10"] == 1
     assert found.metrics["zoo+wrong/mean/ndcg_at_10"] < 0.5
     assert {path.split("/")[1] for path in found.metrics} == {*FAMILY, "insects", "trees", "mean"}
 
 
-def test_averages_are_over_datasets_and_the_arrays_are_behind_them(suite: Suite) -> None:
+def test_averages_are_over_datasets(suite: Suite) -> None:
     found = evaluate_suite(FakeEncoder(), suite, **CONTEXTS)
     sizes = [dataset["num_queries"] for dataset in found.provenance["datasets"]]
     assert sizes == [12, 8, 14]
@@ -75,7 +83,7 @@ def test_averages_are_over_datasets_and_the_arrays_are_behind_them(suite: Suite)
         assert found.metrics[f"{name}/mean/ndcg_at_10"] == pytest.approx(np.mean(parts))
 
 
-def test_context_documents_are_never_queries_and_their_origin_is_recorded(suite: Suite) -> None:
+def test_context_documents_are_never_queries(suite: Suite) -> None:
     encoder = FakeEncoder()
     drawn = evaluate_suite(encoder, suite, **CONTEXTS).provenance["contexts"]
     assert all(text.startswith("document") for texts in encoder.contexts_seen if texts for text in texts)
@@ -94,7 +102,7 @@ def test_run_files_give_the_same_scores(suite: Suite, tmp_path: Path) -> None:
     assert again["ndcg_at_10"].mean() == pytest.approx(found.metrics["zoo+wrong/bees/ndcg_at_10"])
 
 
-def test_reranking_finds_only_what_the_first_stage_found(suite: Suite) -> None:
+def test_reranking_keeps_to_candidates(suite: Suite) -> None:
     first = {name: {f"q{n:02d}": {f"d{n % 4:02d}": 1.0} for n in range(14)} for name in FAMILY}
     found = evaluate_setting(FakeEncoder(), suite, Setting(candidates=first))
     assert found.metrics["zoo/bees/ndcg_at_10"] == pytest.approx(4 / 8)
@@ -110,7 +118,7 @@ def test_random_contexts_come_from_the_pool(suite: Suite) -> None:
     assert {row["corpus"] for row in found.provenance["contexts"]} == {"general"}
 
 
-def test_bm25_is_scored_the_same_way_and_its_parameters_are_kept(suite: Suite) -> None:
+def test_bm25_keeps_its_parameters(suite: Suite) -> None:
     found = evaluate_bm25(suite)
     assert {path.split("/")[0] for path in found.metrics} == {"zoo"}
     assert found.provenance["bm25"]["k1"] == 0.9
@@ -142,13 +150,13 @@ class Weighed(FakeEncoder):
         return vectors
 
 
-def test_vectors_of_one_context_are_let_go_of_before_those_of_the_next_are_made(suite: Suite) -> None:
+def test_context_vectors_are_freed(suite: Suite) -> None:
     encoder = Weighed()
     evaluate_suite(encoder, suite, **CONTEXTS)
     assert encoder.held == [0, 1] * 9, "queries find nothing held, documents the queries"
 
 
-def test_a_reranked_collection_embeds_its_candidates_alone_and_ranks_them_as_before(suite: Suite) -> None:
+def test_reranking_embeds_candidates_only(suite: Suite) -> None:
     names = [dataset.name for dataset in suite.datasets]
     full = evaluate_setting(FakeEncoder(), suite, Setting())
     candidates = {name: {"q00": {"d00": 1.0, "d03": 0.5}, "q01": {"d03": 2.0}} for name in names}
@@ -162,3 +170,108 @@ def test_a_reranked_collection_embeds_its_candidates_alone_and_ranks_them_as_bef
     unknown = {name: {"q00": {"d99": 1.0}} for name in names}
     with pytest.raises(ValueError, match="'q00' has candidates that are no documents, first 'd99'"):
         evaluate_setting(encoder, suite, Setting(candidates=unknown))
+
+
+DOCUMENTS = ("rain falls", "snow falls", "iron bars", "copper pots")
+
+
+def pairs_of(grades: list[dict[int, int]], documents: tuple[str, ...] = DOCUMENTS) -> list[tuple[str, str, int]]:
+    """Return the pairs of a collection whose query n grades documents by their places."""
+    bare = collection("things", documents, relevant=[0] * len(grades))
+    judgements = {
+        query: {f"things-d{place}": grade for place, grade in of.items()}
+        for query, of in zip(bare.query_ids, grades, strict=True)
+    }
+    task = _make_pair_task("things-pairs", replace(bare, judgements=judgements))
+    task.load_data()
+    rows = task.dataset["test"]
+    asked = {query: f"q{number}" for number, query in enumerate(bare.queries)}
+    return [
+        (asked[query], text, label)
+        for query, text, label in zip(rows["sentence1"], rows["sentence2"], rows["labels"], strict=True)
+    ]
+
+
+def test_wrong_document_is_of_query_before() -> None:
+    rain, snow, iron, _ = DOCUMENTS
+    assert pairs_of([{0: 1}, {1: 2, 3: 1}, {3: 0, 2: 1}]) == [
+        *(("q0", rain, 1), ("q1", snow, 1), ("q2", iron, 1)),
+        *(("q0", iron, 0), ("q1", rain, 0), ("q2", snow, 0)),
+    ]
+
+
+def test_queries_without_gold_are_skipped() -> None:
+    rain, snow, *_ = DOCUMENTS
+    expected = [("q1", rain, 1), ("q3", snow, 1), ("q1", snow, 0), ("q3", rain, 0)]
+    assert pairs_of([{2: 0}, {0: 1}, {3: -1}, {1: 1}, {7: 1}]) == expected, "of 7 there is judgement and no text"
+
+
+@pytest.mark.parametrize(
+    ("grades", "wrong"),
+    [
+        ([{0: 1}, {0: 1}, {1: 1}], {"q0": "snow falls", "q1": "snow falls", "q2": "rain falls"}),
+        ([{0: 1}, {1: 1, 0: 1}, {2: 1}], {"q0": "iron bars", "q1": "iron bars", "q2": "snow falls"}),
+        ([{0: 1}, {0: 1, 1: 1}], {"q0": "snow falls", "q1": "iron bars"}),
+        ([{0: 1, 1: 1, 2: 1, 3: 1}, {1: 1}], {"q1": "rain falls"}),
+    ],
+    ids=["one right document", "right as well", "no other right document", "all are right"],
+)
+def test_relevant_documents_are_not_wrong(grades: list[dict[int, int]], wrong: dict[str, str]) -> None:
+    assert {query: text for query, text, label in pairs_of(grades) if not label} == wrong
+
+
+DIRECTIONS = {"positive": (1.0, 0.0), "negative": (0.0, 1.0)}
+
+
+def by_word(texts: Sequence[str]) -> np.ndarray:
+    """Vectors of two dimensions: how often each label is said, the first preferred in a sentence."""
+    rows = [sum(np.array(DIRECTIONS[word]) for word in text.split() if word in DIRECTIONS) for text in texts]
+    return np.array(
+        [row + (len(text.split()) > 1) * np.array([0.5, 0.0]) for row, text in zip(rows, texts, strict=True)]
+    )
+
+
+def test_label_is_that_of_nearest_words() -> None:
+    texts_ND = np.array([[0.9, 0.1], [0.2, 0.8], [0.5, 0.5]])
+    assert classify(texts_ND, by_word, "plain").tolist() == [1, 0, 0], "of equals the first"
+    # Within a sentence 'negative' points to (0.5, 1) and 'positive' to (1.5, 0): by hand 1.35 to 0.55, 0.3 to 0.9, …
+    assert classify(texts_ND, by_word, "prompted").tolist() == [1, 0, 0]
+    assert classify(np.array([[0.55, 0.5]]), by_word, "prompted").tolist() == [1]
+    with pytest.raises(ValueError, match=r"unknown verbaliser 'shouted'; choose one of \['plain', 'prompted'\]"):
+        classify(texts_ND, by_word, "shouted")
+
+
+def test_the_prompt_is_the_papers() -> None:
+    seen: list[str] = []
+
+    def encode(texts: Sequence[str]) -> np.ndarray:
+        seen.extend(texts)
+        return by_word(texts)
+
+    for verbaliser in ("plain", "prompted"):
+        classify(np.zeros((1, 2)), encode, verbaliser)
+    prompted = [f"this is an example of {label} movie review" for label in ("negative", "positive")]
+    assert seen == ["negative", "positive", *prompted]
+
+
+def test_reviews_are_balanced() -> None:
+    texts, labels = load_film_reviews()
+    assert np.bincount(encode_labels(labels)).tolist() == [100, 100]
+    assert texts[0] == "simplistic , silly and tedious . " and LABELS[encode_labels(labels)[0]] == "negative"
+
+
+def test_analysis_matches_scikit_learn() -> None:
+    run = base("smoke", architecture="surrogate", measure="polarity")
+    found = measure(Inputs(run), None, Path())
+    from repro.batches.surrogate import load_surrogate
+
+    encoder = load_surrogate("minilm-words")
+    texts, labels = load_film_reviews()
+    vectors = encoder.embed(texts, run.max_tokens)
+    for name, words in (("plain", ("negative", "positive")), ("prompted", None)):
+        said = words or tuple(f"this is an example of {label} movie review" for label in LABELS)
+        negative, positive = encoder.embed(list(said), run.max_tokens)
+        chosen = ["__label__pos" if vector @ positive > vector @ negative else "__label__neg" for vector in vectors]
+        assert found.metrics[f"polarity/{name}/accuracy"] == pytest.approx(accuracy_score(labels, chosen))
+        assert found.arrays[f"polarity/{name}/accuracy"].mean() == found.metrics[f"polarity/{name}/accuracy"]
+        assert found.metrics[f"polarity/{name}/called_positive"] == chosen.count("__label__pos") / len(texts)

@@ -43,7 +43,7 @@ def test_contextual_trainer_improves_the_ranking(
     assert "after training: NDCG@10" in capsys.readouterr().out
 
 
-def test_a_biencoder_is_trained_on_our_batches_and_opens_with_stock_modules(
+def test_biencoder_trains_on_our_batches(
     example: Callable[[str], ModuleType],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -61,14 +61,14 @@ def test_a_biencoder_is_trained_on_our_batches_and_opens_with_stock_modules(
     assert [batch[0]["input_ids"].shape[0] for batch in seen] == [8] * 8
     first, second = (sorted(str(batch[0]["input_ids"].tolist()) for batch in half) for half in (seen[:4], seen[4:]))
     assert first != second
-    texts = module.pairs()["anchor"][:3]
+    texts = module.make_pairs()["anchor"][:3]
     opened = SentenceTransformer(str(tmp_path / "model"), device="cpu")
     np.testing.assert_allclose(opened.encode(texts), model.encode(texts), atol=1e-5)
     shown = capsys.readouterr().out
     assert all(word in shown for word in ("clustering", "training", "saved", "found:"))
 
 
-def test_a_contextual_model_scores_otherwise_under_another_corpus(
+def test_contextual_scores_depend_on_corpus(
     example: Callable[[str], ModuleType], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = example("contextual").main(tmp_path)
@@ -94,7 +94,7 @@ def test_beir_searches_with_our_model(
     assert "null: NDCG@10" in capsys.readouterr().out
 
 
-def test_a_corpus_of_ones_own_becomes_a_model(
+def test_own_corpus_becomes_a_model(
     example: Callable[[str], ModuleType],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -57,7 +57,7 @@ def closed() -> Iterator[None]:
     plt.close("all")
 
 
-def test_a_line_is_the_mean_over_seeds_and_its_band_the_range_of_two() -> None:
+def test_line_is_mean_over_seeds() -> None:
     figure, _ = plot(ROWS, LINES)
     (axes,) = figure.axes
     own, wrong = axes.get_lines()
@@ -70,7 +70,7 @@ def test_a_line_is_the_mean_over_seeds_and_its_band_the_range_of_two() -> None:
     assert figure.get_supxlabel() == "bands: range of n = 2 seeds"
 
 
-def test_from_three_seeds_on_the_band_is_students_interval() -> None:
+def test_three_seeds_give_students_interval() -> None:
     values = [1.0, 2.0, 6.0]
     rows = [{"series": "a", "steps": 1, "seed": seed, "score": value} for seed, value in enumerate(values)]
     found = summarise_seeds(pd.DataFrame(rows), "steps", "score").loc[1]
@@ -81,20 +81,20 @@ def test_from_three_seeds_on_the_band_is_students_interval() -> None:
     assert note_of(LINES, rows[:1]) == "n = 1 seed: no interval"
 
 
-def test_the_interval_of_a_lone_value_is_a_bar_that_can_be_seen() -> None:
+def test_lone_interval_is_visible() -> None:
     figure, _ = plot([row for row in ROWS if row["steps"] == 200], LINES)
     bars = [collection.get_segments()[0] for collection in figure.axes[0].collections]
     assert [bar[:, 1].tolist() for bar in bars] == [[4.0, 5.0], [2.0, 3.0]]
     assert figure.get_supxlabel() == "bars: range of n = 2 seeds"
 
 
-def test_several_rows_of_one_seed_count_once() -> None:
+def test_rows_of_one_seed_count_once() -> None:
     rows = [{"steps": 1, "seed": seed, "score": value} for seed, value in ((0, 0.0), (0, 2.0), (1, 5.0))]
     found = summarise_seeds(pd.DataFrame(rows), "steps", "score").loc[1]
     assert (found["mean"], found["n"], found["low"], found["high"]) == (3.0, 2, 1.0, 5.0)
 
 
-def test_a_hue_splits_the_lines_and_a_reference_is_level() -> None:
+def test_hue_splits_lines() -> None:
     rows = [{**row, "filter": "on" if row["steps"] != 200 else "off"} for row in ROWS]
     figure, _ = plot([*rows], replace(LINES, hue="filter"))
     assert [label.split(" (")[0] for label in labels_of(figure)] == [
@@ -105,21 +105,21 @@ def test_a_hue_splits_the_lines_and_a_reference_is_level() -> None:
     assert list(figure.axes[0].get_lines()[-1].get_ydata()) == [7.0, 7.0]
 
 
-def test_a_distant_reference_does_not_flatten_the_lines() -> None:
+def test_distant_reference_flattens_nothing() -> None:
     level = {"series": "BM25", "steps": None, "seed": 0, "score": -90.0}
     figure, _ = plot([*ROWS, level], LINES)
     assert figure.axes[0].get_ylim()[0] > 0
     assert labels_of(figure)[-1] == "BM25: -90.0, below the axis (n = 1)"
 
 
-def test_an_odd_last_panel_fills_its_row() -> None:
+def test_last_panel_fills_its_row() -> None:
     figure, panels = make_axes(num_panels=5, num_columns=2)
     figure.canvas.draw()
     widths = [axes.get_position().width for axes in panels]
     assert len(figure.axes) == 5 and widths[-1] > 2 * widths[0]
 
 
-def test_an_axis_of_words_and_a_logarithmic_one_with_zero() -> None:
+def test_word_and_log_axes_work() -> None:
     words = [{**row, "steps": f"forum {row['steps']}"} for row in ROWS]
     axes = plot(words, replace(LINES, x_is_log=False))[0].axes[0]
     assert [tick.get_text() for tick in axes.get_xticklabels()] == ["forum 100", "forum 200", "forum 400"]
@@ -129,7 +129,7 @@ def test_an_axis_of_words_and_a_logarithmic_one_with_zero() -> None:
     assert list(axes.get_lines()[0].get_xdata()) == [0, 200, 400]
 
 
-def test_a_logarithmic_axis_has_its_numbers_written_out() -> None:
+def test_log_axis_shows_numbers() -> None:
     rows = [
         {"series": "a", "steps": 2**n, "seed": seed, "score": 20 / 2**n + seed} for n in range(12) for seed in (0, 1)
     ]
@@ -151,7 +151,7 @@ def test_lines_differ_in_more_than_colour() -> None:
     assert min(abs(a - b) for a in lightness for b in lightness if a != b) > 0.05
 
 
-def test_a_heat_map_has_a_panel_a_series_and_the_mean_over_seeds_in_each_cell() -> None:
+def test_heatmap_shows_mean_per_cell() -> None:
     figure, _ = plot(GRID, HEATMAP)
     filtered, unfiltered, colourbar = figure.axes
     assert (filtered.get_title(), unfiltered.get_title()) == ("filtered", "unfiltered")
@@ -188,7 +188,7 @@ def test_a_missing_cell_is_a_dash() -> None:
     assert "–" in [text.get_text() for text in plot(holed, HEATMAP)[0].axes[0].texts]
 
 
-def test_the_numbers_of_a_heat_map_stand_out_from_their_cells() -> None:
+def test_heatmap_numbers_have_contrast() -> None:
     axes = plot(GRID, HEATMAP)[0].axes[0]
     mesh = axes.collections[0]
     for text, value in zip(axes.texts, mesh.get_array().ravel(), strict=True):
@@ -196,7 +196,7 @@ def test_the_numbers_of_a_heat_map_stand_out_from_their_cells() -> None:
         assert (max(behind, own) + 0.05) / (min(behind, own) + 0.05) >= 4.5
 
 
-def test_a_scatter_draws_every_run_its_line_and_pearsons_r() -> None:
+def test_scatter_shows_pearsons_r() -> None:
     generator = np.random.default_rng(0)
     x = generator.uniform(0, 1, 20)
     y = 3 * x + generator.normal(0, 0.2, 20)
@@ -213,7 +213,7 @@ def test_a_scatter_draws_every_run_its_line_and_pearsons_r() -> None:
     assert labels_of(figure) == [expected]
 
 
-def test_what_several_seeds_measured_of_one_thing_is_one_dot_of_a_scatter() -> None:
+def test_scatter_averages_seeds_of_a_dot() -> None:
     found = [(1.0, 2.0), (2.0, 5.0), (3.0, 5.5)]
     rows = [
         {"series": "a", "seed": seed, "loss": x, "score": y + off}
@@ -226,7 +226,7 @@ def test_what_several_seeds_measured_of_one_thing_is_one_dot_of_a_scatter() -> N
     assert labels_of(figure)[0].endswith("n = 3")
 
 
-def test_the_r_of_seeds_of_settings_is_of_each_settings_mean() -> None:
+def test_r_is_of_setting_means() -> None:
     """Fifteen runs of five settings are not 15 independent dots: r is over five, as a claim over runs is judged."""
     generator = np.random.default_rng(3)
     rows = [
@@ -249,7 +249,7 @@ def test_the_r_of_seeds_of_settings_is_of_each_settings_mean() -> None:
     assert labels_of(plot([row for row in rows if row["setting"] != "s0"], picture)[0]) == ["a: r = –, n = 4"]
 
 
-def test_a_scatter_has_a_panel_a_series_on_shared_axes() -> None:
+def test_scatter_panels_share_axes() -> None:
     rows = [
         {"series": name, "seed": 0, "loss": x, "score": x * gain}
         for name, gain in (("one", 1.0), ("two", -1.0), ("three", 2.0))
@@ -275,7 +275,7 @@ CROSSES = [
 ]
 
 
-def test_a_crossed_heat_map_has_its_own_on_the_diagonal_and_differences_beside_it() -> None:
+def test_crossed_heatmap_shows_differences() -> None:
     grid, side, _ = plot(CROSSES, CROSSED)[0].axes
     gaps = np.array([1.0, 0.0, 3.0]), np.array([0.5, -1.0, -1.0])
     assert [text.get_text() for text in grid.texts] == ["51.0", "+1.3", "-0.5", "61.0", "-0.5", "+1.3"], (
@@ -291,14 +291,14 @@ def test_a_crossed_heat_map_has_its_own_on_the_diagonal_and_differences_beside_i
     assert [tick.get_text() for tick in grid.get_yticklabels()] == ["a", "b", "mean over rows"]
 
 
-def test_small_differences_of_a_crossed_heat_map_are_told_apart() -> None:
+def test_small_differences_are_visible() -> None:
     near = [{**row, "score": row["score"] / 10} for row in CROSSES]
     shown = [text.get_text() for text in plot(near, CROSSED)[0].axes[0].texts]
     assert shown[:4] == ["5.1", "+0.13", "-0.05", "6.1"], "a tenth of those above"
 
 
 @pytest.mark.parametrize("lacks", ["seeds", "diagonal", "a cell"])
-def test_a_crossed_heat_map_survives_one_seed_and_scores_that_are_not_there(lacks: str, tmp_path: Path) -> None:
+def test_crossed_heatmap_survives_gaps(lacks: str, tmp_path: Path) -> None:
     kept = {
         "seeds": [row for row in CROSSES if row["seed"] == 0],
         "diagonal": [row for row in CROSSES if row["searched"] != row["context"]],
@@ -321,7 +321,7 @@ EFFECTS = [
 ]
 
 
-def test_a_forest_has_a_panel_a_unit_and_each_row_its_effect_interval_bar_and_verdict() -> None:
+def test_forest_shows_effect_and_threshold() -> None:
     points, r = plot(EFFECTS, FOREST)[0].axes
     assert [axes.get_xlabel() for axes in (points, r)] == ["points", "r"]
     assert [tick.get_text() for tick in points.get_yticklabels()] == ["T1.a", "T1.b"]
@@ -339,7 +339,7 @@ def test_a_forest_has_a_panel_a_unit_and_each_row_its_effect_interval_bar_and_ve
     assert r.get_xscale() == "linear" and not across, "no interval where there is none"
 
 
-def test_dots_have_the_shape_of_their_mark_and_the_legend_says_which() -> None:
+def test_dots_have_their_mark() -> None:
     figure, _ = plot(GRID, replace(HEATMAP, kind="dots", x="series", y="score", hue="batch_size", mark="cluster_size"))
     shapes: dict[str, set[float]] = {}
     for line in figure.axes[0].get_lines():
@@ -351,7 +351,7 @@ def test_dots_have_the_shape_of_their_mark_and_the_legend_says_which() -> None:
     assert marks == [f"cluster size {size}" for size in (2, 4, 8)]
 
 
-def test_groups_of_dots_without_a_mark_differ_in_shape_so_that_grey_tells_them_apart() -> None:
+def test_unmarked_groups_differ_in_shape() -> None:
     rows = [row for row in GRID if row["series"] == GRID[0]["series"]]
     figure, _ = plot(rows, replace(HEATMAP, kind="dots", x="series", y="score", hue="batch_size"))
     shapes: dict[str, set[float]] = {}
@@ -365,7 +365,7 @@ def test_groups_of_dots_without_a_mark_differ_in_shape_so_that_grey_tells_them_a
     assert legend is not None and [handle.get_marker() for handle in legend.legend_handles] == list(shapes)
 
 
-def test_a_title_and_its_small_line_stand_above_the_panels_and_take_nothing_of_their_room() -> None:
+def test_title_stands_above_panels() -> None:
     words = "what is seen, in words that are long enough to need a second line over a picture of this width"
     bare, titled = (
         plot(ROWS, replace(LINES, title=title, subtitle=small))[0] for title, small in (("", ""), (words, "Figure 3"))
@@ -389,7 +389,7 @@ def test_every_size_has_a_tick() -> None:
     assert [tick.get_text() for tick in axes.get_xticklabels()] == list(map(str, sizes))
 
 
-def test_dots_fill_their_category_and_their_order_makes_no_trend() -> None:
+def test_dots_show_no_false_trend() -> None:
     rows = [{"series": "a", "steps": 1, "seed": seed, "score": float(seed)} for seed in range(27)]
     dots = plot(rows, replace(LINES, kind="dots", x_is_log=False))[0].axes[0].get_lines()[0]
     at, order = np.asarray(dots.get_xdata(), float), np.asarray(dots.get_ydata(), float)
@@ -405,7 +405,7 @@ def test_too_few_dots_have_no_correlation() -> None:
 
 
 @pytest.mark.parametrize("kind", ["bars", "dots"])
-def test_bars_and_dots_stand_at_the_mean_with_their_interval(kind: str) -> None:
+def test_means_have_intervals(kind: str) -> None:
     picture = replace(LINES, kind=kind, x_is_log=False)
     axes = plot(ROWS, picture)[0].axes[0]
     means = [1.5, 2.5, 4.5]
@@ -420,7 +420,7 @@ def test_bars_and_dots_stand_at_the_mean_with_their_interval(kind: str) -> None:
         assert sorted(each) == sorted(row["score"] for row in ROWS)
 
 
-def test_an_experiments_own_picture_is_drawn_on_the_common_style() -> None:
+def test_own_pictures_use_common_style() -> None:
     def own(frame: pd.DataFrame, axes: Axes) -> None:
         axes.bar([0], [frame["score"].max()])
 
@@ -429,7 +429,7 @@ def test_an_experiments_own_picture_is_drawn_on_the_common_style() -> None:
 
 
 @pytest.mark.parametrize("picture", [LINES, replace(LINES, kind="bars"), HEATMAP], ids=lambda p: p.kind)
-def test_a_picture_leaves_its_data_beside_it_and_is_the_same_twice(tmp_path: Path, picture: Picture) -> None:
+def test_picture_saves_its_data(tmp_path: Path, picture: Picture) -> None:
     rows = GRID if picture.kind == "heatmap" else ROWS
     for name in ("one", "two"):
         draw(rows, tmp_path / name, picture)
@@ -440,7 +440,7 @@ def test_a_picture_leaves_its_data_beside_it_and_is_the_same_twice(tmp_path: Pat
     assert picture.y_label in (tmp_path / "one.svg").read_text()
 
 
-def test_text_of_the_data_is_only_text(tmp_path: Path) -> None:
+def test_data_text_is_only_text(tmp_path: Path) -> None:
     rows = [{**row, "series": f"<script>$x_{{{row['series']}}}$ & co"} for row in ROWS]
     text = draw(rows, tmp_path / "x", LINES).read_text()
     assert "&lt;script&gt;$x_{own}$ &amp; co" in text and "<script>" not in text
@@ -453,7 +453,7 @@ def test_bad_input_says_what_is_there(tmp_path: Path) -> None:
         draw([], tmp_path / "x", LINES)
 
 
-def test_the_way_to_a_picture_of_a_paper_is_as_the_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_documented_picture_command_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     score = "{suite}/mean/ndcg_at_10"
     rows = [
@@ -469,3 +469,18 @@ def test_the_way_to_a_picture_of_a_paper_is_as_the_page_says(tmp_path: Path, mon
     line = given["figure"].axes[0].get_lines()[0]
     assert make_palette(2) != before and to_rgb(line.get_color()) == pytest.approx(make_palette(1)[0])
     assert Path("figure12.pdf").read_bytes().startswith(b"%PDF")
+
+
+def test_paired_lines_subtract_first_value_of_seed() -> None:
+    """A paired line starts at zero and shows the mean change within seeds; what seeds share is gone."""
+    changes = {1: 0.0, 2: 1.0, 4: 3.0}
+    rows = [
+        {"series": "a", "seed": seed, "depth": depth, "score": 10.0 * seed + change + 0.1 * seed * (depth > 1)}
+        for seed in range(3)
+        for depth, change in changes.items()
+    ]
+    rows.append({"series": "a", "seed": 9, "depth": 4, "score": 99.0})  # a seed without a first value
+    words = {"x_label": "depth", "y_label": "change"}
+    figure, _ = plot(rows, Picture(kind="lines", x="depth", y="score", is_paired=True, **words))
+    (line,) = [one for one in figure.axes[0].get_lines() if one.get_marker() == "o"]
+    np.testing.assert_allclose(np.asarray(line.get_ydata(), dtype=float), [0.0, 1.1, 3.1])

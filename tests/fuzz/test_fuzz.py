@@ -229,7 +229,7 @@ READERS: dict[str, Reader] = {
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_a_reader_takes_a_damaged_file_or_says_in_one_error_what_is_wrong(name: str, tmp_path: Path) -> None:
+def test_readers_refuse_damaged_files(name: str, tmp_path: Path) -> None:
     make, relative, read = READERS[name]
     make(tmp_path)
     path = tmp_path / relative
@@ -287,7 +287,7 @@ def run_verb(words: list[str], monkeypatch: pytest.MonkeyPatch) -> int:
         return run_with_error_handling(lambda: app(words, prog_name="repro", standalone_mode=False))
 
 
-def test_a_verb_with_words_that_cannot_be_meant_is_never_a_bug(
+def test_odd_words_are_never_bugs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "here").mkdir()
@@ -304,7 +304,7 @@ def test_a_verb_with_words_that_cannot_be_meant_is_never_a_bug(
 
 
 @pytest.mark.parametrize("verb", ["plan", "status", "verify", "run", "launch --dry-run", "score", "evaluate", "export"])
-def test_a_verb_given_a_damaged_file_ends_in_one_line(
+def test_verbs_refuse_damaged_files(
     verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "x.json"

@@ -75,7 +75,7 @@ def dumped(value: Any) -> str:
 
 @tried
 @given(pairs)
-def test_pairs_come_back_from_jsonl_as_they_were_written(tmp_path: Path, rows: list[Any]) -> None:
+def test_jsonl_pairs_survive(tmp_path: Path, rows: list[Any]) -> None:
     path = tmp_path / "x.jsonl"
     lines = [{"query": q, "document": d, "negatives": n, "domain": domain} for q, d, n, domain in rows]
     path.write_text(
@@ -86,7 +86,7 @@ def test_pairs_come_back_from_jsonl_as_they_were_written(tmp_path: Path, rows: l
 
 @tried
 @given(pairs, st.sampled_from(["csv", "tsv"]), st.sampled_from(["\n", "\r\n"]))
-def test_pairs_come_back_from_tables_as_they_were_written(tmp_path: Path, rows: list[Any], kind: str, end: str) -> None:
+def test_table_pairs_survive(tmp_path: Path, rows: list[Any], kind: str, end: str) -> None:
     path = tmp_path / f"x.{kind}"
     with path.open("w", encoding="utf-8", newline="") as file:
         # all quoted: else Python writes a lone carriage return as it stands, which then ends a line
@@ -98,7 +98,7 @@ def test_pairs_come_back_from_tables_as_they_were_written(tmp_path: Path, rows: 
 
 @tried
 @given(pairs)
-def test_pairs_come_back_from_parquet_as_they_were_written(tmp_path: Path, rows: list[Any]) -> None:
+def test_parquet_pairs_survive(tmp_path: Path, rows: list[Any]) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -113,7 +113,7 @@ def test_pairs_come_back_from_parquet_as_they_were_written(tmp_path: Path, rows:
 
 @tried
 @given(st.lists(anything | st.dictionaries(names_of_columns, anything), max_size=4))
-def test_lines_of_anything_give_texts_or_the_line_that_is_wrong(tmp_path: Path, rows: list[Any]) -> None:
+def test_odd_lines_are_texts_or_refused(tmp_path: Path, rows: list[Any]) -> None:
     path = tmp_path / "x.jsonl"
     path.write_text("".join(dumped(row) + "\n" for row in rows))
     for found in taken_or_refused(lambda: list(read_foreign(path)), path) or ():
@@ -129,9 +129,7 @@ def test_lines_of_anything_give_texts_or_the_line_that_is_wrong(tmp_path: Path, 
 
 @tried
 @given(st.lists(names_of_columns, min_size=1, max_size=4), st.lists(st.lists(texts, max_size=4), max_size=4))
-def test_a_table_of_any_columns_never_mistakes_one_for_another(
-    tmp_path: Path, header: list[str], rows: list[list[str]]
-) -> None:
+def test_columns_are_never_confused(tmp_path: Path, header: list[str], rows: list[list[str]]) -> None:
     path = tmp_path / "x.csv"
     with path.open("w", encoding="utf-8", newline="") as file:
         csv.writer(file).writerows([header, *rows])
@@ -156,7 +154,7 @@ def collections(draw: st.DrawFn) -> Retrieval:
 
 @tried
 @given(collections())
-def test_a_collection_comes_back_as_it_was_written(tmp_path: Path, made: Retrieval) -> None:
+def test_collections_survive(tmp_path: Path, made: Retrieval) -> None:
     """A collection with some text is read as it was written. One without any text is refused."""
     judged = [text for query, text in zip(made.query_ids, made.queries, strict=True) if query in made.judgements]
     assume(any(text.strip() for text in made.documents) and any(text.strip() for text in judged))
@@ -171,7 +169,7 @@ lines_of_texts = st.lists(
 
 @tried
 @given(lines_of_texts, lines_of_texts, st.lists(st.lists(plain.map(str), min_size=1, max_size=4), max_size=3))
-def test_a_folder_of_anything_is_a_collection_of_texts_or_refused(
+def test_odd_folders_are_texts_or_refused(
     tmp_path: Path, corpus: list[Any], queries: list[Any], judged: list[list[str]]
 ) -> None:
     folder = tmp_path / "x"
@@ -192,7 +190,7 @@ def test_a_folder_of_anything_is_a_collection_of_texts_or_refused(
 @tried
 @given(st.fixed_dictionaries({"name": anything, "datasets": anything | st.lists(
     st.fixed_dictionaries({"name": words | anything, "family": words | anything}), max_size=3)}))  # fmt: skip
-def test_a_suite_names_folders_inside_its_own_and_no_mean_twice(tmp_path: Path, content: Any) -> None:
+def test_suites_stay_inside_their_folder(tmp_path: Path, content: Any) -> None:
     for row in content["datasets"] if isinstance(content["datasets"], list) else ():
         if isinstance(row, dict) and isinstance(row.get("name"), str) and row["name"].isalnum():
             (tmp_path / row["name"]).mkdir(exist_ok=True)
@@ -214,7 +212,7 @@ spaces = st.sampled_from([" ", "\t", "  ", " \t"])
 @tried
 @given(st.dictionaries(words, st.dictionaries(words, st.floats(allow_nan=False, allow_infinity=False), min_size=1),
                        min_size=1, max_size=3), spaces)  # fmt: skip
-def test_a_run_comes_back_as_it_was_written(tmp_path: Path, run: dict[str, dict[str, float]], space: str) -> None:
+def test_runs_survive(tmp_path: Path, run: dict[str, dict[str, float]], space: str) -> None:
     path = tmp_path / "x.run"
     rows = [
         [q, "Q0", d, str(rank), repr(s), "t"] for q, hits in run.items() for rank, (d, s) in enumerate(hits.items())
@@ -225,9 +223,7 @@ def test_a_run_comes_back_as_it_was_written(tmp_path: Path, run: dict[str, dict[
 
 @tried
 @given(st.lists(st.lists(words | plain.map(str), max_size=7), max_size=4), st.booleans())
-def test_lines_of_any_words_are_a_run_of_finite_scores_or_refused(
-    tmp_path: Path, rows: list[list[str]], is_run: bool
-) -> None:
+def test_odd_runs_are_finite_or_refused(tmp_path: Path, rows: list[list[str]], is_run: bool) -> None:
     path = tmp_path / "x.txt"
     text = "\n".join(" ".join(row) for row in rows)
     path.write_text(text, encoding="utf-8", errors="surrogatepass")
@@ -244,9 +240,7 @@ def test_lines_of_any_words_are_a_run_of_finite_scores_or_refused(
 @given(
     st.dictionaries(st.sampled_from(sorted(RANGES)) | words, anything | st.integers(0, 9) | st.floats(0, 2), max_size=3)
 )
-def test_a_file_of_runs_gives_runs_that_mean_the_same_when_they_are_written_again(
-    tmp_path: Path, values: dict[str, Any]
-) -> None:
+def test_run_files_survive(tmp_path: Path, values: dict[str, Any]) -> None:
     path = tmp_path / "x.json"
     path.write_text(dumped([{"scale": "smoke", **values}]))
     found = taken_or_refused(lambda: read_runs(path), path)
@@ -275,7 +269,7 @@ def toml(value: Any) -> str:
 
 @tried
 @given(st.dictionaries(keys_of_profiles, anything | st.integers(-3, 90) | st.floats(-3, 90) | words, max_size=4))
-def test_a_profile_asks_for_amounts_that_can_be_had_in_words_of_one_line(
+def test_profiles_request_possible_amounts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, values: dict[str, Any]
 ) -> None:
     path = tmp_path / "x.toml"
@@ -303,9 +297,7 @@ tensors = st.fixed_dictionaries(
 
 @tried
 @given(st.dictionaries(words, tensors | anything, max_size=2), st.binary(max_size=48), st.integers(-2, 2))
-def test_weights_are_what_the_library_of_the_format_says_or_refused(
-    tmp_path: Path, header: dict[str, Any], data: bytes, off: int
-) -> None:
+def test_weights_match_the_library(tmp_path: Path, header: dict[str, Any], data: bytes, off: int) -> None:
     from safetensors.numpy import load
 
     path, text = tmp_path / "x.safetensors", dumped(header).encode()
@@ -319,9 +311,7 @@ def test_weights_are_what_the_library_of_the_format_says_or_refused(
 @tried
 @given(st.dictionaries(st.sampled_from(["metrics", "provenance", "exhibits", "run", "id", "format", "x"]), anything),
        st.booleans())  # fmt: skip
-def test_a_record_is_believed_as_it_was_written_only_and_read_as_numbers_only(
-    tmp_path: Path, changes: dict[str, Any], is_forged: bool
-) -> None:
+def test_changed_records_are_refused(tmp_path: Path, changes: dict[str, Any], is_forged: bool) -> None:
     made = write_record(tmp_path, base("smoke", architecture="bm25"), metrics={"train/loss": 1.5},
                         arrays={"train/loss": np.array([1.0, 2.0])}, provenance={"a": 1})  # fmt: skip
     whole = json.loads(made.path.read_text())
@@ -335,5 +325,5 @@ def test_a_record_is_believed_as_it_was_written_only_and_read_as_numbers_only(
         assert is_forged or dumped(content) == dumped(whole)
 
 
-def test_a_long_value_is_cut_in_a_message() -> None:
+def test_long_values_are_cut() -> None:
     assert len(short("x" * 10**6)) <= 80

@@ -46,7 +46,7 @@ def test_adapted_folder_matches_the_map(tmp_path: Path) -> None:
         np.testing.assert_allclose(encode(TEXTS, show_progress_bar=False), expected, atol=1e-5, rtol=0)
 
 
-def test_unnormalized_models_are_whitened_on_the_sphere(tmp_path: Path) -> None:
+def test_whitening_respects_the_similarity(tmp_path: Path) -> None:
     """A cosine model without `Normalize` gets one in front of the map. Another with `dot` keeps raw vectors."""
     whole = as_sentence_transformer(model_of("biencoder"))
     for similarity, is_unit in (("cosine", True), ("dot", False)):

@@ -80,13 +80,13 @@ def test_a_header_that_lies_is_refused(tmp_path: Path, header: dict[str, Any] | 
     refused(tmp_path, r"model\.safetensors is damaged")
 
 
-def test_a_header_longer_than_the_file_is_refused(tmp_path: Path) -> None:
+def test_header_beyond_file_is_refused(tmp_path: Path) -> None:
     write_checkpoint(tmp_path)
     (tmp_path / "model.safetensors").write_bytes(struct.pack("<Q", 2**60) + b"{}")
     refused(tmp_path, r"model\.safetensors is damaged")
 
 
-def test_missing_extra_and_misshapen_weights_are_named(tmp_path: Path) -> None:
+def test_wrong_weights_are_named(tmp_path: Path) -> None:
     weights = random_weights("nomic")
     weights.pop("first_stage_model.mlp.0.bias")
     weights["second_stage_model.input_ln.weight"] = torch.zeros(16)
@@ -109,7 +109,7 @@ def test_names_of_compiled_models_are_stripped(tmp_path: Path) -> None:
     refused(tmp_path, "twice")
 
 
-def test_weights_that_are_no_numbers_are_named(tmp_path: Path) -> None:
+def test_non_finite_weights_are_named(tmp_path: Path) -> None:
     weights = random_weights("nomic")
     weights["first_stage_model.mlp.0.bias"][3] = float("nan")
     write_checkpoint(tmp_path, weights=weights)
@@ -129,19 +129,19 @@ def test_weights_that_are_no_numbers_are_named(tmp_path: Path) -> None:
         ({"forward": "t9"}, "t9.*'t1', 't2', 'h1'"),
     ],
 )
-def test_configs_that_cannot_be_computed_name_the_field(tmp_path: Path, fields: dict[str, Any], words: str) -> None:
+def test_impossible_configs_name_the_field(tmp_path: Path, fields: dict[str, Any], words: str) -> None:
     write_checkpoint(tmp_path, **fields)
     refused(tmp_path, words)
 
 
-def test_an_unknown_embedder_lists_the_known_ones(tmp_path: Path) -> None:
+def test_unknown_embedder_lists_known_ones(tmp_path: Path) -> None:
     write_checkpoint(tmp_path)
     (tmp_path / "config.json").write_text('{"embedder": "bert-base-uncased"}')
     refused(tmp_path, "bert-base-uncased.*nomic-bert-2048.*ModernBERT-base")
 
 
 @pytest.mark.parametrize(("content", "words"), [(b"{", "not JSON"), (b"[]", "list"), (b"\xff\xfe{", "not JSON")])
-def test_a_config_that_is_no_object_is_named(tmp_path: Path, content: bytes, words: str) -> None:
+def test_malformed_config_is_named(tmp_path: Path, content: bytes, words: str) -> None:
     write_checkpoint(tmp_path)
     (tmp_path / "config.json").write_bytes(content)
     refused(tmp_path, words)
@@ -158,7 +158,7 @@ def offline(monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(cache))
 
 
-def test_a_hub_id_that_cannot_be_reached_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_unreachable_hub_id_is_explained(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     offline(monkeypatch, tmp_path)
     with pytest.raises(ValueError, match=r"could not be downloaded .*hf download jxm/cde-small-v1"):
         find_folder("jxm/cde-small-v1")
@@ -168,9 +168,7 @@ def test_a_hub_id_that_cannot_be_reached_says_what_to_do(monkeypatch: pytest.Mon
         find_folder("/no/such folder/anywhere")
 
 
-def test_a_cached_hub_id_without_weights_is_not_taken_for_a_whole_one(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_partial_cache_is_no_model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     offline(monkeypatch, tmp_path)
     snapshot = tmp_path / "models--some--model" / "snapshots" / ("a" * 40)
     (snapshot / "0_Transformer").mkdir(parents=True)

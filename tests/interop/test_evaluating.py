@@ -46,7 +46,7 @@ def typed(*words: str) -> str:
     return done.stdout
 
 
-def test_three_contexts_and_bm25_stand_beside_each_other_with_paired_intervals(desk: Path) -> None:
+def test_contexts_are_compared_with_intervals(desk: Path) -> None:
     words = ("--model", "contextual", "--context", "own", "--context", "wrong", "--context", "null")
     shown = typed(*words)
     header = next(line for line in shown.splitlines() if "collection" in line)
@@ -94,7 +94,7 @@ def test_whitened_gain_has_interval(desk: Path) -> None:
             typed("--model", *wrong)
 
 
-def test_a_suite_of_one_borrows_its_wrong_corpus_and_says_which(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_single_collection_borrows_wrong_corpus(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("repro.interop.wrong_corpus.ELSEWHERE", "zoo")  # `desk` takes a minute to mine
     (desk / "one").mkdir()
     (desk / "zoo" / "near").rename(desk / "one" / "near")
@@ -113,18 +113,12 @@ def test_a_suite_of_one_borrows_its_wrong_corpus_and_says_which(desk: Path, monk
             typed("--suite", "one", "--model", "contextual", *more)
 
 
-def test_a_folder_that_is_not_there_is_called_one() -> None:
-    for source in ("/x/nothere", "no/where"):
-        with pytest.raises(ValueError, match=f"{source}: there is no such folder"):
-            open_suite(source)
-
-
-def test_one_context_has_no_differences_by_collection(desk: Path) -> None:
+def test_one_context_has_no_differences(desk: Path) -> None:
     assert "by collection" not in typed("--model", "contextual")
     assert json.loads(typed("--model", "contextual", "--json"))["by_collection"] == []
 
 
-def test_the_same_command_again_reads_what_was_kept(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_repeated_command_reads_the_cache(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = typed("--model", "plain", "--json")
 
     def refuse(self: object, tokens: object, **options: object) -> Never:
@@ -135,7 +129,7 @@ def test_the_same_command_again_reads_what_was_kept(desk: Path, monkeypatch: pyt
     assert typed("--model", "plain").count("kept from before") == 4
 
 
-def test_a_stock_model_that_pools_otherwise_is_another_model(desk: Path) -> None:
+def test_other_pooling_is_another_model(desk: Path) -> None:
     export_sentence_transformers(model_of("biencoder", backbone="bert"), desk / "stock")
     (pooling,) = desk.glob("stock/*Pooling/config.json")
     words = ("--model", "stock", "--no-bm25", "--json")
@@ -149,7 +143,7 @@ def test_a_stock_model_that_pools_otherwise_is_another_model(desk: Path) -> None
     assert as_cls["metrics"] == json.loads(typed(*words, "--out", "fresh"))["metrics"]
 
 
-def test_folders_whose_names_no_metric_could_hold_get_others(desk: Path) -> None:
+def test_impossible_folder_names_are_replaced(desk: Path) -> None:
     (desk / "zoo").rename(desk / "my zoo (2)")
     (desk / "my zoo (2)" / "near").rename(desk / "my zoo (2)" / "so near")
     suite = open_suite("my zoo (2)")
@@ -162,7 +156,7 @@ def test_folders_whose_names_no_metric_could_hold_get_others(desk: Path) -> None
         open_suite("my zoo (2)")
 
 
-def test_no_context_documents_are_asked_for_by_the_null_context(desk: Path) -> None:
+def test_zero_context_documents_are_refused(desk: Path) -> None:
     with pytest.raises(ValueError, match=r"--num-contexts 0: must be at least 1 .* --context null gives none"):
         typed("--model", "contextual", "--num-contexts", "0")
 
@@ -192,14 +186,14 @@ def test_the_interval_is_that_of_scipy() -> None:
     assert found.points == pytest.approx(100 * (a - b).mean())
 
 
-def test_bm25_is_a_model_and_one_who_is_far_behind_it_is_told(desk: Path) -> None:
+def test_bm25_lead_gives_advice(desk: Path) -> None:
     found = json.loads(typed("--model", "bm25", "--json"))
     assert found["metrics"]["zoo/mean/ndcg_at_10"] > 0.5 and found["beside"] == {}
     shown = typed("--model", "plain")
     assert "points ahead" in shown and "tokens)" in shown and "--scale lab" in shown and "num_steps" in shown
 
 
-def test_a_lead_within_the_interval_or_a_small_one_is_no_reason_for_advice() -> None:
+def test_small_leads_give_no_advice() -> None:
     behind = Difference("own", "bm25", -9.0, -12.0, -6.0, 0, 2)
     assert advice([behind], {"x": 0.25}, 40)[1].endswith("(25% of the documents are cut at 40 tokens)")
     assert not advice([Difference("own", "bm25", -9.0, -19.0, 1.0, 0, 2)], {}, 40)
@@ -207,7 +201,7 @@ def test_a_lead_within_the_interval_or_a_small_one_is_no_reason_for_advice() -> 
     assert not advice([Difference("own", "wrong", -9.0, -12.0, -6.0, 0, 2)], {}, 40)
 
 
-def test_the_share_of_cut_documents_is_that_of_whole_lengths(desk: Path) -> None:
+def test_cut_share_is_of_whole_lengths(desk: Path) -> None:
     tokenizer = load_tokenizer("minilm")
     tokenizer.no_truncation()
     tokenizer.no_padding()
@@ -221,7 +215,7 @@ def test_the_share_of_cut_documents_is_that_of_whole_lengths(desk: Path) -> None
 
 
 @pytest.mark.parametrize("context", ["null", "wrong"])
-def test_a_context_is_scored_without_the_own_one(desk: Path, context: str) -> None:
+def test_context_is_scored_alone(desk: Path, context: str) -> None:
     alone = json.loads(typed("--model", "contextual", "--context", context, "--no-bm25", "--json"))["metrics"]
     three = ("--context", "own", "--context", "wrong", "--context", "null")
     beside = json.loads(typed("--model", "contextual", *three, "--no-bm25", "--json"))["metrics"]
@@ -231,7 +225,7 @@ def test_a_context_is_scored_without_the_own_one(desk: Path, context: str) -> No
     assert "is not known to be trained for prefixes of 8 dimensions; they lose" in " ".join(shown.split())
 
 
-def test_more_context_documents_than_a_model_takes_are_refused_as_when_it_is_explained(desk: Path) -> None:
+def test_too_many_context_documents_are_refused(desk: Path) -> None:
     words = ("--model", "contextual", "--num-contexts", "5")
     with pytest.raises(ValueError, match="--num-contexts 5: contextual takes 1 to 4") as evaluated:
         typed(*words)
@@ -241,7 +235,7 @@ def test_more_context_documents_than_a_model_takes_are_refused_as_when_it_is_exp
 
 
 @pytest.mark.parametrize("names", [("so near", "données"), ("c++docs", "a+wrong")])
-def test_collections_of_any_name_are_scored_under_a_wrong_context(desk: Path, names: tuple[str, str]) -> None:
+def test_collections_may_have_any_name(desk: Path, names: tuple[str, str]) -> None:
     words = ("--model", "contextual", "--context", "own", "--context", "wrong")
     before = json.loads(typed(*words, "--json"))["metrics"]
     for old, new in zip(("near", "far"), names, strict=True):
@@ -251,7 +245,7 @@ def test_collections_of_any_name_are_scored_under_a_wrong_context(desk: Path, na
     assert names[0].replace(" ", "-") in {path.split("/")[1] for path in found}
 
 
-def test_a_folder_whose_name_has_a_plus_is_scored_as_one_without(desk: Path) -> None:
+def test_folder_name_may_have_plus(desk: Path) -> None:
     (desk / "zoo" / "near").rename(desk / "c++docs")
     words = ("evaluate", "--suite", "c++docs", "--model", "contextual", "--context", "own", "--context", "null")
     done = CliRunner().invoke(app, [*words])
@@ -260,7 +254,7 @@ def test_a_folder_whose_name_has_a_plus_is_scored_as_one_without(desk: Path) -> 
     assert header.split() == ["collection", "own", "null", "bm25"]
 
 
-def test_options_that_bm25_would_ignore_are_refused(desk: Path) -> None:
+def test_options_without_effect_are_refused(desk: Path) -> None:
     for words in (("--context", "wrong"), ("--num-contexts", "3")):
         with pytest.raises(ValueError, match="bm25 has no context: evaluate it without --context and --num-contexts"):
             typed("--model", "bm25", *words)
@@ -269,15 +263,8 @@ def test_options_that_bm25_would_ignore_are_refused(desk: Path) -> None:
             typed("--model", model, "--revision", "main")
 
 
-def test_a_word_that_is_no_model_is_told_what_is_one(desk: Path) -> None:
-    with pytest.raises(ValueError, match=r"no model 'nope': there is no such folder .*\(OWNER/NAME\).* or bm25"):
-        typed("--model", "nope")
-
-
 @pytest.mark.parametrize("words", [("--context", "wrong"), ("--num-contexts", "3")])
-def test_a_context_is_not_ignored_by_two_models_that_have_none(
-    desk: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
-) -> None:
+def test_context_needs_a_contextual_model(desk: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]) -> None:
     model_of("biencoder").save_pretrained(desk / "other")
     monkeypatch.setattr("repro.interop.evaluating.evaluate_setting", None)
     for two in (("plain", "other"), ("plain", "bm25")):
@@ -292,7 +279,7 @@ def scores_folders(desk: Path) -> set[str]:
     return {path.parent.name for path in (desk / "home" / "evaluations").glob("*/scores.json")}
 
 
-def test_two_models_of_one_name_and_two_draws_have_folders_of_their_own(desk: Path) -> None:
+def test_evaluations_have_separate_folders(desk: Path) -> None:
     model_of("contextual", num_contexts=3).save_pretrained(desk / "other" / "contextual")
     asked = [("contextual",), ("other/contextual",), ("contextual", "--context-seed", "1"),
              ("contextual", "--context", "null"), ("contextual", "--num-contexts", "2")]  # fmt: skip
@@ -307,9 +294,7 @@ def test_two_models_of_one_name_and_two_draws_have_folders_of_their_own(desk: Pa
 
 @pytest.mark.parametrize("to", ["sentence-transformers", "transformers", "official"])
 @pytest.mark.parametrize("architecture", ["contextual", "biencoder"])
-def test_an_export_in_the_cache_of_the_hub_opens_by_its_id(
-    desk: Path, monkeypatch: pytest.MonkeyPatch, architecture: str, to: str
-) -> None:
+def test_cached_export_opens_by_id(desk: Path, monkeypatch: pytest.MonkeyPatch, architecture: str, to: str) -> None:
     if (architecture, to) == ("biencoder", "official"):
         return
     source = {"contextual": "contextual", "biencoder": "plain"}[architecture]
@@ -331,7 +316,7 @@ def test_an_export_in_the_cache_of_the_hub_opens_by_its_id(
         typed("--model", "me/other")
 
 
-def test_an_export_goes_where_a_folder_can_be_put(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_export_needs_a_free_folder(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (desk / "real").mkdir()
     (desk / "link").symlink_to(desk / "real")
     assert CliRunner().invoke(app, ["export", "plain", "link", "--to", "transformers"]).exception is None
@@ -343,7 +328,7 @@ def test_an_export_goes_where_a_folder_can_be_put(desk: Path, monkeypatch: pytes
     assert isinstance(done.exception, ValueError) and "the folder you are in: name a new one" in str(done.exception)
 
 
-def test_one_or_two_models_are_asked_for(desk: Path) -> None:
+def test_one_or_two_models_are_needed(desk: Path) -> None:
     for words in ((), ("--model", "plain", "--compare", "plain", "contextual")):
         with pytest.raises(ValueError, match="--compare A B"):
             typed(*words)

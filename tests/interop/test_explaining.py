@@ -1,9 +1,6 @@
 """Promises of `repro explain-context` on a model trained for a few steps: it finds the query, ranks, and says so."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +17,6 @@ from repro.records.store import Record
 from repro.spec import base
 from tests.interop.test_sentence_transformers import model_of
 
-ROOT = Path(__file__).resolve().parents[2]
 RUN = base("smoke", architecture="contextual", sampler="domain")
 PATHS = (
     *("own_minus_wrong/mean/difference", "own_minus_null/planted-000/low", "moved_by_null/mean/cosine_distance"),
@@ -39,9 +35,20 @@ def same_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REPRO_HOME", str(home))
 
 
-@pytest.fixture
-def record() -> Record:
-    return execute(RUN, progress=lambda line: None)
+@pytest.fixture(scope="module")
+def record(home: Path) -> Record:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("REPRO_HOME", str(home))
+        return execute(RUN, progress=lambda line: None)
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folders of a contextual model, `mine`, and of a biencoder, `plain`."""
+    folder = tmp_path_factory.mktemp("saved")
+    model_of("contextual").save_pretrained(folder / "mine")
+    model_of("biencoder").save_pretrained(folder / "plain")
+    return folder
 
 
 def typed(*words: str) -> str:
@@ -51,7 +58,7 @@ def typed(*words: str) -> str:
     return done.stdout
 
 
-def test_ranks_are_those_of_brute_force_under_each_context(record: Record) -> None:
+def test_ranks_match_brute_force(record: Record) -> None:
     suite = open_suite("planted")
     dataset, query = find_query(suite, "q3", suite.datasets[1].name)
     told = json.loads(typed(record.id[:10], "--query", "q3", "--dataset", dataset.name, "--top", "3", "--json"))
@@ -75,7 +82,7 @@ def _read(name: str) -> tuple[str, Retrieval]:
     return name, read_collections(open_suite("planted"))[name].retrieval
 
 
-def test_a_record_carries_an_example_and_what_its_context_does(record: Record) -> None:
+def test_record_has_an_example(record: Record) -> None:
     found = record.metrics
     for path in PATHS:
         assert f"context_effect/{path}" in found
@@ -88,20 +95,17 @@ def test_a_record_carries_an_example_and_what_its_context_does(record: Record) -
     assert record.exhibits[EXHIBIT][1]["what"] == "query, NDCG@10"
 
 
-def test_a_reader_sees_three_contexts_beside_each_other_and_is_told_how_far_it_is(record: Record) -> None:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "repro", "explain-context", record.id, "--query", "q0", "--dataset", "planted-000"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
-    assert done.returncode == 0, done.stderr
+def test_three_contexts_are_compared(record: Record) -> None:
+    """They are shown next to each other, and progress is logged."""
+    words = ["explain-context", record.id, "--query", "q0", "--dataset", "planted-000"]
+    done = CliRunner().invoke(app, words, catch_exceptions=False)
     assert done.stderr.startswith(f"opening {record.id}\n") and "searching 40 documents of" in done.stderr
     for words in ("context from", "own − wrong", "Words of the query", "Words of the document", "● relevant"):
         assert words in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 100
 
 
-def test_a_folder_of_one_collection_is_explained_under_three_contexts_without_judgements(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_single_collection_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("repro.interop.wrong_corpus.ELSEWHERE", "planted")  # `desk` takes a minute to mine
     model_of("contextual").save_pretrained(tmp_path / "mine")
     texts, judged = ("rain and hills", "bread"), {"q": {"d0": 1}}
@@ -136,11 +140,7 @@ def test_a_folder_of_one_collection_is_explained_under_three_contexts_without_ju
         (("zzz", "--query", "q0"), "no run is known by it"),
     ],
 )  # fmt: skip
-def test_a_mistake_is_one_line_that_says_what_to_do(
-    words: tuple[str, ...], says: str, record: Record, tmp_path: Path
-) -> None:
-    model_of("contextual").save_pretrained(tmp_path / "mine")
-    model_of("biencoder").save_pretrained(tmp_path / "plain")
-    named = {"ID": record.id, "MINE": str(tmp_path / "mine"), "PLAIN": str(tmp_path / "plain")}
+def test_mistakes_are_refused(words: tuple[str, ...], says: str, record: Record, saved: Path) -> None:
+    named = {"ID": record.id, "MINE": str(saved / "mine"), "PLAIN": str(saved / "plain")}
     with pytest.raises(ValueError, match=says):
         typed(*(named.get(word, word) for word in words))

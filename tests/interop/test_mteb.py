@@ -69,7 +69,7 @@ def evaluate(model: MtebModel, folder: Path, task: AbsTask | None = None, **how:
 
 
 @pytest.mark.parametrize("side", ["documents", "queries"])
-def test_other_texts_under_the_same_ids_are_another_task(tmp_path: Path, side: str) -> None:
+def test_other_texts_are_another_task(tmp_path: Path, side: str) -> None:
     model, data = load_for_mteb(str(saved(tmp_path, "biencoder"))), collection()
     other = replace(data, **{side: getattr(data, side)[::-1]})
     first = evaluate(model, tmp_path / "cache")
@@ -94,7 +94,7 @@ def ndcg(model: Biencoder | ContextualModel) -> float:
 
 
 @pytest.mark.parametrize("architecture", ["contextual", pytest.param("biencoder", marks=pytest.mark.slow)])
-def test_mteb_accepts_the_model_on_every_kind_of_task(architecture: str) -> None:
+def test_mteb_accepts_the_model(architecture: str) -> None:
     model = MtebModel(model_of(architecture))
     assert isinstance(model, EncoderProtocol) and isinstance(model, SearchProtocol)
     results = mteb.mock_run(model)
@@ -104,7 +104,7 @@ def test_mteb_accepts_the_model_on_every_kind_of_task(architecture: str) -> None
     )
 
 
-def test_scores_equal_ours_under_the_same_context(tmp_path: Path) -> None:
+def test_mteb_scores_equal_ours(tmp_path: Path) -> None:
     model = model_of("contextual")
     found = evaluate(MtebModel(model, context_seed=3), tmp_path)
     model.set_context(draw_context(collection().documents, 4, 3, NAME, "default", "test"))
@@ -114,7 +114,7 @@ def test_scores_equal_ours_under_the_same_context(tmp_path: Path) -> None:
     )
 
 
-def test_results_are_standard_files_apart_for_each_context(tmp_path: Path) -> None:
+def test_contexts_have_separate_results(tmp_path: Path) -> None:
     model = model_of("contextual", sequence_dropout=0.1)
     for options in (
         {"context_seed": 0},
@@ -131,9 +131,7 @@ def test_results_are_standard_files_apart_for_each_context(tmp_path: Path) -> No
     assert all(one["task_name"] == NAME and 0 <= one["scores"]["test"][0]["main_score"] <= 1 for one in read)
 
 
-def test_the_context_is_drawn_once_from_the_corpus_and_never_from_queries(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_context_is_drawn_from_corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = MtebModel(model_of("contextual"))
     seen = []
     real = model.model.set_context_tokens
@@ -150,9 +148,7 @@ KINDS = (MockClassificationTask, MockClusteringTask, MockPairClassificationTask,
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_where_no_corpus_is_searched_the_context_is_drawn_from_the_whole_data_of_a_task(
-    kind: type[AbsTask], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_context_covers_whole_task(kind: type[AbsTask], monkeypatch: pytest.MonkeyPatch) -> None:
     """Counted by hand on one task, read from the cells of mteb's mock tasks on the others."""
     model, drawn = MtebModel(model_of("contextual")), []
     monkeypatch.setattr(
@@ -177,7 +173,7 @@ def test_where_no_corpus_is_searched_the_context_is_drawn_from_the_whole_data_of
     assert (drawn != first) == (kind is not MockClusteringTask), "the first call has less, or in another order"
 
 
-def test_a_drawn_context_depends_on_seed_and_task_and_repeats_only_when_it_must() -> None:
+def test_drawn_context_depends_on_seed_and_task() -> None:
     texts = [str(n) for n in range(50)]
     first, again = draw_context(texts, 20, 0, "a"), draw_context(texts, 20, 0, "a")
     assert first == again and len(set(first)) == 20
@@ -186,7 +182,7 @@ def test_a_drawn_context_depends_on_seed_and_task_and_repeats_only_when_it_must(
     assert len(filled) == 60 and set(filled) == set(texts)
 
 
-def test_the_description_is_complete_and_weights_are_part_of_it() -> None:
+def test_description_includes_weights() -> None:
     meta = MtebModel(model_of("contextual"), name="me/mine").mteb_model_meta
     empty = {name for name, value in meta.model_dump().items() if value is None}
     assert not empty & {
@@ -215,9 +211,7 @@ def test_a_folder_loads_by_its_description(tmp_path: Path, source: str) -> None:
 
 
 @pytest.mark.parametrize("device", [None, "cpu"])
-def test_a_model_is_put_where_evaluate_would_put_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str | None
-) -> None:
+def test_model_is_moved_to_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str | None) -> None:
     asked: list[str | None] = []
     monkeypatch.setattr("repro.interop.mteb.to_device", lambda model, device: asked.append(device))
     load_for_mteb(str(saved(tmp_path, "biencoder")), device=device)
@@ -225,9 +219,7 @@ def test_a_model_is_put_where_evaluate_would_put_it(
 
 
 @pytest.mark.parametrize(("revision", "told"), [(None, RELEASES["jxm/cde-small-v1"]), ("abc123", "abc123")])
-def test_scores_are_kept_under_the_revision_that_was_opened(
-    revision: str | None, told: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_scores_are_stored_by_revision(revision: str | None, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
     asked, opened = [], Opened(model_of("contextual"), "x", None)
     monkeypatch.setattr("repro.interop.mteb.open_model", lambda _, revision: [asked.append(revision), opened][1])
     model = load_for_mteb("jxm/cde-small-v1", revision=revision)
@@ -253,16 +245,13 @@ def test_choices_that_mean_nothing_are_refused(options: dict[str, str], words: s
         MtebModel(model_of("contextual"), **options)
 
 
-def test_mtebs_own_wrapper_for_the_releases_opens_our_export(tmp_path: Path) -> None:
+def test_mteb_wrapper_opens_our_export(tmp_path: Path) -> None:
     from mteb.models.model_implementations.cde_models import CDEWrapper, cde_model_prompts
 
     model = model_of("contextual")
     export_sentence_transformers(model, tmp_path / "out")
     wrapper = CDEWrapper(
-        str(tmp_path / "out"),
-        device="cpu",
-        trust_remote_code=True,
-        model_prompts=dict(cde_model_prompts.items()),
+        str(tmp_path / "out"), device="cpu", trust_remote_code=True, model_prompts=dict(cde_model_prompts.items())
     )
     assert wrapper.max_sentences == 4
     asked = {"encode_kwargs": {"without_context": "first_stage"}}

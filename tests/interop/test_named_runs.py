@@ -16,14 +16,18 @@ from repro.interop.named_runs import format_training_line, run_named
 from repro.interop.typed import check_export
 from repro.records.lookup import resolve_runs
 from repro.spec import Run, base
-from repro.spec.identity import get_training_id
+from repro.spec.identity import get_training_id, run_id
+from repro.spec.registry import find_experiment
 from repro.storage.paths import run_folder
 
 PLAIN = "014b857533ba"
 """A published biencoder: its record has how long it took, its weights are nowhere."""
 
 CONTEXTUAL = "5d70dcf65e38"
-"""A published contextual model, with fewer soft prompts than the authors' format holds."""
+"""A published contextual model."""
+
+SMOKE = run_id(next(run for run in find_experiment("table1").runs("smoke") if run.architecture == "contextual"))
+"""A contextual model with fewer soft prompts than the authors' format holds, on a corpus that is built in no time."""
 
 
 @pytest.fixture(autouse=True)
@@ -45,14 +49,12 @@ def no_training(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["explain-context", PLAIN, "--query", "x"], "is of 'biencoder', which has no context"),
         (["evaluate", "--model", PLAIN, "--suite", "planted", "--context", "null"], "has no context"),
-        (["export", PLAIN, "x", "--to", "official"], "--to transformers or --to sentence-transformers takes it"),
-        (["export", CONTEXTUAL, "x", "--to", "official"], "--to transformers or --to sentence-transformers takes it"),
+        (["export", SMOKE, "x", "--to", "official"], "--to transformers or --to sentence-transformers takes it"),
         (["export", PLAIN, "x", "--to", "transformers", "--width", "8"], "--width=8 with --to transformers"),
     ],
 )
-def test_what_a_run_cannot_do_is_said_before_its_training(words: list[str], says: str) -> None:
+def test_impossible_requests_start_no_training(words: list[str], says: str) -> None:
     done = CliRunner().invoke(app, words)
     assert isinstance(done.exception, ValueError) and says in str(done.exception)
 
@@ -69,7 +71,7 @@ def test_what_a_run_cannot_do_is_said_before_its_training(words: list[str], says
         (["evaluate", "--model", "bm25", "--suite", "no/where"], "--suite no/where: there is no such folder"),
     ],
 )
-def test_what_is_wrong_with_a_word_is_said_before_torch_is_loaded(
+def test_wrong_words_are_refused_before_imports(
     words: list[str], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def opening_is_told(line: str) -> None:  # the last thing before the imports
@@ -82,12 +84,12 @@ def test_what_is_wrong_with_a_word_is_said_before_torch_is_loaded(
     assert isinstance(done.exception, ValueError) and says in str(done.exception)
 
 
-def test_the_words_are_looked_at_by_a_module_that_loads_no_torch() -> None:
+def test_words_are_checked_without_torch() -> None:
     code = "import sys, repro.cli.main, repro.interop.typed; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2])
 
 
-def test_a_run_is_named_by_any_beginning_that_no_other_has() -> None:
+def test_unique_prefix_names_a_run() -> None:
     (found,) = resolve_runs([CONTEXTUAL], "desk")
     for beginning in (CONTEXTUAL, CONTEXTUAL[:6], CONTEXTUAL[:5]):
         assert resolve_runs([beginning], "desk") == [found] == [run_named(beginning)]
@@ -96,7 +98,7 @@ def test_a_run_is_named_by_any_beginning_that_no_other_has() -> None:
             ask()
 
 
-def test_before_a_training_one_line_has_its_steps_and_what_they_took(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_training_is_announced_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     told = json.loads((opening_records() / f"{PLAIN}.json").read_text())["provenance"]["training"]
     said: list[str] = []
     monkeypatch.setattr("repro.train.trainer.trained_model", lambda run, progress: said.append("training"))
@@ -110,7 +112,7 @@ def opening_records() -> Path:
     return found
 
 
-def test_of_a_training_that_has_ended_nothing_is_said_and_of_one_that_was_stopped_what_is_left() -> None:
+def test_ended_training_is_not_announced() -> None:
     run = base("smoke", corpus="planted", suite="planted", num_steps=4)
     assert "training 4 steps" in (format_training_line(run) or "") and "not here" in (format_training_line(run) or "")
     execute(run, progress=lambda line: None)
@@ -124,9 +126,7 @@ def checkpoint_of(run: Run) -> Path:
     return found
 
 
-def test_an_export_into_a_folder_that_cannot_be_written_to_is_refused_before_a_model_is_opened(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unwritable_export_folder_is_refused_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (locked := tmp_path / "locked").mkdir()
     real = os.access
     monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != locked and real(path, mode))

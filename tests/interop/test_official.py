@@ -97,7 +97,7 @@ def test_forward_passes_differ(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("kind", "forward"), FORWARDS)
-def test_only_the_twin_is_blind_to_the_order_of_a_text(tmp_path: Path, kind: str, forward: str) -> None:
+def test_only_twin_ignores_token_order(tmp_path: Path, kind: str, forward: str) -> None:
     model, _ = loaded(tmp_path, kind, forward)
     texts, contexts = batch(1), np.random.default_rng(0).normal(size=(5, 16))
     turned = Texts(texts.ids_NS.flip(1), texts.mask_NS)
@@ -107,16 +107,8 @@ def test_only_the_twin_is_blind_to_the_order_of_a_text(tmp_path: Path, kind: str
     assert (moved < 1e-5 and moved_first < 1e-5) if forward == "h1" else (moved > 1e-3 and moved_first > 1e-3)
 
 
-@pytest.mark.parametrize(("kind", "forward"), FORWARDS)
-def test_contexts_have_an_order_for_modernbert_only(tmp_path: Path, kind: str, forward: str) -> None:
-    model, _ = loaded(tmp_path, kind, forward)
-    texts, contexts = batch(), np.random.default_rng(0).normal(size=(5, 16))
-    moved = np.abs(run(model, texts, contexts[::-1].copy()) - run(model, texts, contexts)).max()
-    assert moved > 1e-3 if kind == "modernbert" else moved < 1e-5
-
-
 @pytest.mark.parametrize("num_contexts", [2, 5])
-def test_the_first_text_token_stands_at_contexts_plus_eight(tmp_path: Path, num_contexts: int) -> None:
+def test_text_starts_at_contexts_plus_eight(tmp_path: Path, num_contexts: int) -> None:
     """Attention between contexts (angle 0) and text depends on the absolute place, so a shift by one must show."""
     model, weights = loaded(tmp_path, transductive_corpus_size=num_contexts)
     texts, contexts = batch(1), np.random.default_rng(0).normal(size=(num_contexts, 16))
@@ -137,20 +129,20 @@ def test_the_first_text_token_stands_at_contexts_plus_eight(tmp_path: Path, num_
     assert np.abs(found[0] - shifted).max() > 1e-4
 
 
-def test_contexts_beyond_the_configured_number_are_ignored(tmp_path: Path) -> None:
+def test_further_contexts_are_ignored(tmp_path: Path) -> None:
     model, _ = loaded(tmp_path)
     texts, contexts = batch(), np.random.default_rng(0).normal(size=(9, 16))
     np.testing.assert_array_equal(run(model, texts, contexts), run(model, texts, contexts[:5]))
 
 
-def test_the_null_vector_stands_for_every_context(tmp_path: Path) -> None:
+def test_null_vector_fills_every_context(tmp_path: Path) -> None:
     model, weights = loaded(tmp_path, transductive_sequence_dropout_prob=0.01)
     model.set_context(None)
     np.testing.assert_allclose(model.context_CE.numpy(), np.repeat(weights[NULL][None], 5, axis=0), **CLOSE)
     assert model.config.sequence_dropout == 0.01
 
 
-def test_a_checkpoint_may_lack_the_null_vector(tmp_path: Path) -> None:
+def test_checkpoint_may_lack_null_vector(tmp_path: Path) -> None:
     write_checkpoint(tmp_path, weights=random_weights("nomic", null=False), transductive_sequence_dropout_prob=0.005)
     model = load_official(tmp_path)
     with pytest.raises(ValueError, match="no null context"):
@@ -160,9 +152,7 @@ def test_a_checkpoint_may_lack_the_null_vector(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["nomic", "modernbert"])
 @pytest.mark.parametrize("null", [False, True])
 @pytest.mark.parametrize("depths", [(2, 2), (4, 1)])
-def test_load_save_load_save_gives_identical_bytes(
-    tmp_path: Path, kind: str, null: bool, depths: tuple[int, int]
-) -> None:
+def test_saving_twice_gives_identical_bytes(tmp_path: Path, kind: str, null: bool, depths: tuple[int, int]) -> None:
     layers, first = depths
     limits = {"base": {"num_layers": max(depths)}, "limit_layers": layers, "limit_layers_first_stage": first}
     weights = random_weights(kind, layers=layers, first_layers=first, null=null)
@@ -181,7 +171,7 @@ def test_load_save_load_save_gives_identical_bytes(
 
 @pytest.mark.parametrize("prompts", ["task", "none"])
 @pytest.mark.parametrize("residual", [False, True])
-def test_a_model_of_ours_survives_the_authors_format(tmp_path: Path, residual: bool, prompts: str) -> None:
+def test_our_model_survives_authors_format(tmp_path: Path, residual: bool, prompts: str) -> None:
     config = ModelConfig(
         architecture="contextual", num_soft_prompts=8, hidden_size=16, num_heads=2, intermediate_size=24,
         vocab_size=30522, num_contexts=5, prompts=prompts, residual=residual, num_first_stage_layers=1,
@@ -222,9 +212,7 @@ def test_official_export_names_fields_to_set(odd: dict[str, Any]) -> None:
     ("kind", "sizes", "total"), [("nomic", V1, 281_140_992), ("modernbert", V2, 305_706_240)], ids=["v1", "v2"]
 )
 @pytest.mark.parametrize("null", [False, True])
-def test_full_size_names_shapes_and_totals_are_the_published_ones(
-    kind: str, sizes: dict[str, int], total: int, null: bool
-) -> None:
+def test_full_sizes_match_published_totals(kind: str, sizes: dict[str, int], total: int, null: bool) -> None:
     values = {"embedder": EMBEDDERS[kind], "transductive_corpus_size": 512}
     config = read_official_config(values, has_null_vector=null, forward=None, tokenizer="minilm", instruction_end=COLON)
     assert {row.theirs for row in make_key_table(config)} == set(checkpoint_shapes(kind, **sizes, null=null))
@@ -244,13 +232,13 @@ def test_config_defaults_are_the_documented_ones(tmp_path: Path) -> None:
     assert (config.num_contexts, config.prefix_is_pooled, config.sequence_dropout) == (512, False, 0.005)
 
 
-def test_the_twin_is_not_saved_as_ours(tmp_path: Path) -> None:
+def test_twin_is_not_saved_as_ours(tmp_path: Path) -> None:
     model, _ = loaded(tmp_path / "a", forward="h1")
     with pytest.raises(ValueError, match="h1"):
         model.save_pretrained(tmp_path / "b")
 
 
-def test_a_loaded_checkpoint_saved_as_ours_computes_the_same(tmp_path: Path) -> None:
+def test_checkpoint_saved_as_ours_is_equal(tmp_path: Path) -> None:
     from repro.model.start import load_model
 
     model, _ = loaded(tmp_path / "a", "modernbert")
@@ -259,7 +247,7 @@ def test_a_loaded_checkpoint_saved_as_ours_computes_the_same(tmp_path: Path) -> 
     np.testing.assert_array_equal(run(load_model(tmp_path / "b"), texts, contexts), run(model, texts, contexts))
 
 
-def test_a_model_with_words_of_its_own_has_them_still_after_an_export(tmp_path: Path) -> None:
+def test_own_tokenizer_survives_export(tmp_path: Path) -> None:
     from tokenizers import Tokenizer, models, pre_tokenizers
 
     words = Tokenizer(models.WordLevel({"[PAD]": 0, "[UNK]": 1, "rain": 2, "snow": 3, "bread": 4}, unk_token="[UNK]"))

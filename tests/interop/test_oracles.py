@@ -52,7 +52,8 @@ def scores(folder: Path, forward: str, num_queries: int, num_documents: int) -> 
 
 
 @pytest.mark.slow
-def test_v1_gives_the_table_of_its_readme_in_one_of_its_forward_passes() -> None:
+def test_v1_matches_its_readme() -> None:
+    """Slow: needs the released checkpoint."""
     folder = present("REPRO_CDE_V1")
     expected = np.array(TOP_VALUES.split(), float).reshape(10, 5)
     places = np.array(TOP_PLACES.split(), int).reshape(10, 5)
@@ -65,13 +66,15 @@ def test_v1_gives_the_table_of_its_readme_in_one_of_its_forward_passes() -> None
 
 
 @pytest.mark.slow
-def test_v2_gives_the_similarities_that_sentence_transformers_expects() -> None:
+def test_v2_matches_published_similarities() -> None:
+    """Slow: needs the released checkpoint."""
     found = scores(present("REPRO_CDE_V2"), "t2", 2, 5)
     np.testing.assert_allclose(found, V2_SCORES, atol=1e-3)
 
 
 @pytest.mark.slow
-def test_a_full_size_twin_of_v1_equals_its_specification(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_size_twin_matches_specification(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slow: builds a model of 12 layers at full width."""
     monkeypatch.setattr(rederived, "HEADS", 12)
     generator = torch.Generator().manual_seed(0)
     weights = {

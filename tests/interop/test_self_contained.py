@@ -91,7 +91,7 @@ def main():
     judged = {str(n): {str(n)} for n in range(len(corpus))}
     named = {str(n): text for n, text in enumerate(corpus)}
     found["ir"] = np.array([InformationRetrievalEvaluator(named, named, judged)(model)["cosine_ndcg@10"]])
-    pool = model.start_multi_process_pool(["cpu", "cpu"])
+    pool = model.start_multi_process_pool(["cpu"])
     found["pool"] = model.encode(texts, prompt_name="document", pool=pool, chunk_size=2)
     model.stop_multi_process_pool(pool)
     model.save_pretrained(folder + "-again")
@@ -125,7 +125,7 @@ def test_folder_opens_without_this_project(tmp_path: Path) -> None:
         assert 0 < found["ir"][0] <= 1
 
 
-def test_no_context_is_null_with_one_warning(tmp_path: Path) -> None:
+def test_missing_context_warns_once(tmp_path: Path) -> None:
     """Vectors are those of the null context; a model that learned none raises."""
     model = model_of("contextual")
     theirs = opened(model, tmp_path / "out")
@@ -175,7 +175,7 @@ def test_missing_weights_are_refused(tmp_path: Path, architecture: str) -> None:
         AutoModel.from_pretrained(tmp_path, trust_remote_code=True)
 
 
-def test_code_of_another_version_is_not_run(tmp_path: Path) -> None:
+def test_other_code_is_not_run(tmp_path: Path) -> None:
     """The folder's weights open with our own classes all the same."""
     model = model_of("contextual")
     write_self_contained(model, tmp_path)
@@ -189,7 +189,7 @@ def test_code_of_another_version_is_not_run(tmp_path: Path) -> None:
     np.testing.assert_array_equal(ours.encode(TEXTS), model.encode(TEXTS))
 
 
-def test_a_folder_of_version_0_1_0_opens(tmp_path: Path) -> None:
+def test_folder_of_version_0_1_opens(tmp_path: Path) -> None:
     """It names `repro.interop.contextual_module.ContextualModule`, which must stay where it is."""
     model, folder = model_of("contextual"), tmp_path / "old"
     as_sentence_transformer(model).save_pretrained(str(folder), create_model_card=False)

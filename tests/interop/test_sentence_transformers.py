@@ -40,7 +40,7 @@ def model_of(architecture: str, **changes: Any) -> Biencoder | ContextualModel:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_biencoder_opens_with_stock_modules_and_gives_our_vectors(tmp_path: Path, kind: str) -> None:
+def test_biencoder_opens_with_stock_modules(tmp_path: Path, kind: str) -> None:
     model = model_of("biencoder", backbone=kind)
     export_sentence_transformers(model, tmp_path / "out")
     theirs = SentenceTransformer(str(tmp_path / "out"), device="cpu")
@@ -55,9 +55,7 @@ def test_a_biencoder_opens_with_stock_modules_and_gives_our_vectors(tmp_path: Pa
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("num_vectors", [1, 2])
-def test_a_contextual_model_takes_its_context_in_encode_and_gives_our_unit_vectors(
-    tmp_path: Path, kind: str, num_vectors: int
-) -> None:
+def test_contextual_model_takes_its_context(tmp_path: Path, kind: str, num_vectors: int) -> None:
     model = model_of("contextual", backbone=kind, tokens_per_document=num_vectors)
     export_sentence_transformers(model, tmp_path / "out")
     model.set_context(CORPUS)
@@ -75,7 +73,7 @@ def test_a_contextual_model_takes_its_context_in_encode_and_gives_our_unit_vecto
                 np.testing.assert_allclose(found, model.encode(TEXTS, prompt), atol=1e-6, rtol=0)
 
 
-def test_a_model_with_a_route_for_each_role_embeds_queries_by_that_of_queries(tmp_path: Path) -> None:
+def test_routers_embed_queries_as_queries(tmp_path: Path) -> None:
     queries, documents = (list(as_sentence_transformer(model_of("biencoder", num_layers=number))) for number in (1, 2))
     SentenceTransformer(modules=[Router.for_query_document(queries, documents)], device="cpu").save(str(tmp_path / "m"))
     model = open_model(str(tmp_path / "m")).model
@@ -85,20 +83,7 @@ def test_a_model_with_a_route_for_each_role_embeds_queries_by_that_of_queries(tm
     assert np.abs(model.encode(TEXTS, "query") - model.encode(TEXTS, "document")).max() > 0.1
 
 
-def test_inner_products_of_an_export_rank_as_our_vectors_do(tmp_path: Path) -> None:
-    model = model_of("contextual")
-    export_sentence_transformers(model, tmp_path / "out")
-    model.set_context(CORPUS)
-    theirs = open_sentence_transformers(tmp_path / "out")
-    a, b = (theirs.encode(texts, context=CORPUS, prompt_name="document") for texts in (TEXTS, CORPUS))
-    ours = model.encode(TEXTS) @ model.encode(CORPUS).T
-    np.testing.assert_array_equal(np.argsort(a @ b.T), np.argsort(ours))
-    np.testing.assert_allclose(theirs.similarity(a, b), ours, atol=1e-6)
-
-
-def test_a_context_of_texts_is_embedded_once_and_anew_for_others_or_after_training(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_context_is_embedded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     model = model_of("contextual")
     theirs, calls = as_sentence_transformer(model), []
     real = type(model).context_from
@@ -113,7 +98,7 @@ def test_a_context_of_texts_is_embedded_once_and_anew_for_others_or_after_traini
     assert np.abs(theirs.encode(TEXTS, context=CORPUS) - before).max() > 1e-4
 
 
-def test_a_context_given_twice_or_as_one_text_is_refused() -> None:
+def test_ambiguous_context_is_refused() -> None:
     theirs = as_sentence_transformer(model_of("contextual"))
     with pytest.raises(ValueError, match="give one of them"):
         theirs.encode(TEXTS, context=CORPUS, dataset_embeddings=torch.zeros(4, 16))
@@ -121,7 +106,7 @@ def test_a_context_given_twice_or_as_one_text_is_refused() -> None:
         theirs.encode(TEXTS, context="rain")
 
 
-def test_without_a_context_our_module_says_so() -> None:
+def test_missing_context_is_refused() -> None:
     model = model_of("contextual")
     theirs = as_sentence_transformer(model)
     for encode in (theirs.encode, theirs.encode_query, theirs.encode_document, model.encode):
@@ -134,7 +119,7 @@ def test_without_a_context_our_module_says_so() -> None:
     np.testing.assert_allclose(vectors, model.context_CE.numpy(), atol=1e-6)
 
 
-def test_another_context_seed_draws_other_documents_of_the_corpus() -> None:
+def test_context_seed_draws_other_documents() -> None:
     model = model_of("contextual")
     theirs, found = as_sentence_transformer(model), []
     for seed in (0, 3):
@@ -144,7 +129,7 @@ def test_another_context_seed_draws_other_documents_of_the_corpus() -> None:
     assert np.abs(found[0] - found[1]).max() > 1e-4
 
 
-def test_the_exported_folder_needs_nothing_from_where_it_was_made(tmp_path: Path) -> None:
+def test_exported_folder_can_move(tmp_path: Path) -> None:
     model = model_of("contextual")
     export_sentence_transformers(model, tmp_path / "here")
     (tmp_path / "here").rename(tmp_path / "there")
@@ -154,14 +139,14 @@ def test_the_exported_folder_needs_nothing_from_where_it_was_made(tmp_path: Path
     assert names <= {".json", ".safetensors", ".md", ".py"}
 
 
-def test_transformers_can_ask_for_the_number_of_contexts(tmp_path: Path) -> None:
+def test_config_knows_number_of_contexts(tmp_path: Path) -> None:
     from transformers import AutoConfig
 
     export_sentence_transformers(model_of("contextual"), tmp_path / "out")
     assert AutoConfig.from_pretrained(tmp_path / "out", trust_remote_code=True).transductive_corpus_size == 4
 
 
-def test_a_folder_that_is_not_empty_is_left_alone(tmp_path: Path) -> None:
+def test_nonempty_folder_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "precious").write_text("x")
     with pytest.raises(ValueError, match="not empty"):
         export_sentence_transformers(model_of("biencoder"), tmp_path)
@@ -187,7 +172,7 @@ def four_clusters() -> tuple[np.ndarray, Clusters]:
     return domains, Clusters(assignment, np.zeros((4, 2), np.float32), np.array([0, 0, 1, 1], np.int32))
 
 
-def test_the_stock_trainer_gets_our_batches_anew_each_epoch() -> None:
+def test_stock_trainer_gets_our_batches() -> None:
     domains, clusters = four_clusters()
     sampler = cluster_batch_sampler(domains, clusters)(range(32), batch_size=8, drop_last=False, seed=5)
     ours = BatchSampler("cluster", domains, batch_size=8, seed=5, clusters=clusters)

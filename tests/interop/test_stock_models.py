@@ -44,7 +44,7 @@ def scored(model: str, *words: str) -> dict:
     return json.loads(done.stdout)
 
 
-def test_a_model_that_reads_texts_of_any_length_is_scored_and_cuts_none_that_we_know_of(things: Retrieval) -> None:
+def test_unlimited_length_is_scored(things: Retrieval) -> None:
     words = load_tokenizer("minilm")
     words.no_padding()
     words.no_truncation()
@@ -75,7 +75,7 @@ def similarity_ndcg(theirs: SentenceTransformer, things: Retrieval, **how: Any) 
     return float(score(hits, things.judgements)["ndcg_at_10"].mean())
 
 
-def test_a_model_that_compares_by_inner_products_is_scored_by_them_at_every_width(things: Retrieval) -> None:
+def test_inner_products_score_every_width(things: Retrieval) -> None:
     ways = {name: write_stock(name, similarity_fn_name=name) for name in ("dot", "cosine")}
     wanted = {name: similarity_ndcg(theirs, things) for name, theirs in ways.items()}
     assert abs(wanted["dot"] - wanted["cosine"]) > 0.01
@@ -87,7 +87,7 @@ def test_a_model_that_compares_by_inner_products_is_scored_by_them_at_every_widt
         assert found["provenance"]["model"]["similarity"] == name
 
 
-def test_scores_that_were_kept_of_one_similarity_are_not_those_of_another(things: Retrieval) -> None:
+def test_similarities_are_cached_apart(things: Retrieval) -> None:
     write_stock("model", similarity_fn_name="cosine")
     before = scored("model")["metrics"]
     settings = Path("model", "config_sentence_transformers.json")
@@ -96,14 +96,14 @@ def test_scores_that_were_kept_of_one_similarity_are_not_those_of_another(things
 
 
 @pytest.mark.parametrize("name", ["euclidean", "manhattan"])
-def test_a_similarity_that_is_not_searched_by_is_refused_by_its_name(things: Retrieval, name: str) -> None:
+def test_unsearchable_similarity_is_refused(things: Retrieval, name: str) -> None:
     write_stock("model", similarity_fn_name=name)
     with pytest.raises(ValueError, match=rf"model compares its vectors by '{name}' .*one of \['cosine', 'dot'\]"):
         open_model("model")
 
 
 @pytest.mark.parametrize("kind", ["CrossEncoder", "SparseEncoder"])
-def test_a_model_that_gives_no_dense_vectors_is_refused_by_its_kind(things: Retrieval, kind: str) -> None:
+def test_models_without_vectors_are_refused(things: Retrieval, kind: str) -> None:
     write_stock("model")
     settings = Path("model", "config_sentence_transformers.json")
     told = json.loads(settings.read_text())
@@ -116,7 +116,7 @@ def test_a_model_that_gives_no_dense_vectors_is_refused_by_its_kind(things: Retr
 
 
 @pytest.mark.parametrize("name", ["passage", "corpus"])
-def test_documents_are_read_behind_their_prompt_whatever_it_is_called(things: Retrieval, name: str) -> None:
+def test_document_prompt_is_found_by_name(things: Retrieval, name: str) -> None:
     theirs = write_stock("model", prompts={"query": "query: ", name: "passage: ", "sorting": "sort: "})
     lines: list[str] = []
     opened = open_model("model", progress=lines.append).model

@@ -205,7 +205,7 @@ def test_left_padding_moves_no_vector(architecture: str) -> None:
         theirs(input_ids=ids + model.config.vocab_size, attention_mask=mask, **right)
 
 
-def test_length_and_tokenizer_can_be_used_from_outside() -> None:
+def test_tokenizer_is_usable_from_outside() -> None:
     theirs = as_sentence_transformer(contextual())
     long = ["bread rises with yeast " * 20]
     theirs.max_seq_length = 6

@@ -41,9 +41,7 @@ def exported(tmp_path: Path, architecture: str, to: str) -> Path:
 
 
 @pytest.mark.parametrize(("architecture", "to"), FORMATS)
-def test_the_digest_on_a_card_is_that_of_the_folder_wherever_it_is_put(
-    tmp_path: Path, architecture: str, to: str
-) -> None:
+def test_digest_ignores_the_place(tmp_path: Path, architecture: str, to: str) -> None:
     folder = exported(tmp_path, architecture, to)
     card = (folder / "README.md").read_text()
     folder.rename(tmp_path / "moved")
@@ -52,7 +50,7 @@ def test_the_digest_on_a_card_is_that_of_the_folder_wherever_it_is_put(
     assert f"weights and configuration: {digest}\n" in card
 
 
-def test_other_words_are_another_model_to_our_scores_and_to_mtebs(tmp_path: Path) -> None:
+def test_other_words_are_another_model(tmp_path: Path) -> None:
     folder = exported(tmp_path, "biencoder", "transformers")
     model = open_model(str(folder)).ours
     vectors, digest = model.encode(TEXTS), compute_model_digest(model)
@@ -66,9 +64,7 @@ def test_other_words_are_another_model_to_our_scores_and_to_mtebs(tmp_path: Path
 
 
 @pytest.mark.parametrize(("architecture", "to"), FORMATS)
-def test_a_model_that_was_opened_and_saved_again_needs_no_folder_of_before(
-    tmp_path: Path, architecture: str, to: str
-) -> None:
+def test_saved_model_needs_no_old_folder(tmp_path: Path, architecture: str, to: str) -> None:
     folder = exported(tmp_path, architecture, to)
     if to != "official":  # whose words are then the common ones
         swap_words(folder)
@@ -86,7 +82,7 @@ def test_a_model_that_was_opened_and_saved_again_needs_no_folder_of_before(
         np.testing.assert_allclose(again.encode(TEXTS, "query"), wanted, atol=1e-6)
 
 
-def test_a_module_whose_folder_is_gone_is_still_saved_with_its_words(tmp_path: Path) -> None:
+def test_lost_folder_keeps_its_words(tmp_path: Path) -> None:
     folder = exported(tmp_path, "contextual", "sentence-transformers")
     module = open_sentence_transformers(folder)[0]
     shutil.rmtree(folder)
@@ -94,7 +90,7 @@ def test_a_module_whose_folder_is_gone_is_still_saved_with_its_words(tmp_path: P
     assert (tmp_path / "tokenizer.json").is_file()
 
 
-def test_a_folder_of_words_that_is_gone_is_called_so(tmp_path: Path) -> None:
+def test_lost_words_are_named(tmp_path: Path) -> None:
     (tmp_path / "words").mkdir()
     shutil.copy(get_minilm_folder() / "tokenizer.json", tmp_path / "words")
     name = str(tmp_path / "words")

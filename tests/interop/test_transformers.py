@@ -60,7 +60,7 @@ def tokens(folder: Path, texts: list[str], prompt: str, config: ModelConfig) -> 
     return tokenizer([prefix + text for text in texts], **options)
 
 
-def test_auto_classes_open_a_biencoder_with_our_vectors(tmp_path: Path) -> None:
+def test_auto_classes_open_a_biencoder(tmp_path: Path) -> None:
     model, folder = export_old(tmp_path, "biencoder")
     theirs = AutoModel.from_pretrained(folder)
     with torch.no_grad():
@@ -68,7 +68,7 @@ def test_auto_classes_open_a_biencoder_with_our_vectors(tmp_path: Path) -> None:
     np.testing.assert_allclose(unit(found), model.encode(TEXTS, "query"), **CLOSE)
 
 
-def test_auto_classes_open_a_contextual_model_with_our_vectors(tmp_path: Path) -> None:
+def test_auto_classes_open_a_contextual_model(tmp_path: Path) -> None:
     model, folder = export_old(tmp_path, "contextual")
     theirs = AutoModel.from_pretrained(folder)
     size = AutoConfig.from_pretrained(folder).transductive_corpus_size
@@ -87,7 +87,7 @@ def test_auto_classes_open_a_contextual_model_with_our_vectors(tmp_path: Path) -
         theirs(**texts)
 
 
-def test_the_opened_model_has_our_own_interface_and_the_folders_tokenizer(tmp_path: Path) -> None:
+def test_opened_model_has_our_interface(tmp_path: Path) -> None:
     model, _ = export_old(tmp_path, "contextual")
     (tmp_path / "out").rename(tmp_path / "moved")
     inner = AutoModel.from_pretrained(tmp_path / "moved").encoder
@@ -129,7 +129,7 @@ def test_a_pickle_is_not_loaded(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("architecture", "to"), [("biencoder", "sentence-transformers"), ("contextual", "transformers")]
 )
-def test_every_export_opens_again_by_its_folder(tmp_path: Path, architecture: str, to: str) -> None:
+def test_every_export_opens_again(tmp_path: Path, architecture: str, to: str) -> None:
     model, folder = export(tmp_path, architecture, to)
     opened = open_model(str(folder)).model
     for one in (model, opened):
@@ -137,14 +137,14 @@ def test_every_export_opens_again_by_its_folder(tmp_path: Path, architecture: st
     np.testing.assert_allclose(opened.encode(TEXTS, "query"), model.encode(TEXTS, "query"), **CLOSE)
 
 
-def test_a_plain_folder_of_transformers_is_called_one_with_what_to_do(tmp_path: Path) -> None:
+def test_plain_transformers_folder_is_refused(tmp_path: Path) -> None:
     _, folder = export(tmp_path, "biencoder", "sentence-transformers")
     (folder / "modules.json").unlink()
     with pytest.raises(ValueError, match=r"a plain model of transformers \('nomic_bert'\): save it with sentence-tr"):
         open_model(str(folder))
 
 
-def test_an_export_that_cannot_be_leaves_nothing(tmp_path: Path) -> None:
+def test_failed_export_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="contextual models only"):
         export(tmp_path, "biencoder", "official")
     assert not (tmp_path / "out").exists() and not list(tmp_path.glob(".out*"))
@@ -170,20 +170,17 @@ class HubStandIn:
         return SimpleNamespace(commit_url=f"address of {repo_id}")
 
 
-def test_an_upload_is_the_folder_with_its_card(tmp_path: Path) -> None:
+def test_upload_is_folder_with_card(tmp_path: Path) -> None:
     _, folder = export(tmp_path, "biencoder")
     hub = HubStandIn()
     assert push_to_hub(folder, "me/mine", private=True, api=hub) == "address of me/mine"
-    assert hub.calls == [
-        ("create", "me/mine", {"private": True, "exist_ok": True}),
-        ("upload", "me/mine", str(folder)),
-    ]
+    assert hub.calls == [("create", "me/mine", {"private": True, "exist_ok": True}), ("upload", "me/mine", str(folder))]
     (folder / "README.md").unlink()
     with pytest.raises(ValueError, match="has no README"):
         push_to_hub(folder, "me/mine", api=hub)
 
 
-def test_an_upload_that_fails_is_told_with_the_command_that_tries_again(tmp_path: Path) -> None:
+def test_failed_upload_names_the_command(tmp_path: Path) -> None:
     _, folder = export(tmp_path, "biencoder")
     hub = HubStandIn()
     hub.create_repo = lambda *of, **options: (_ for _ in ()).throw(ConnectionError("no way there"))  # type: ignore
@@ -201,9 +198,7 @@ def test_an_upload_that_fails_is_told_with_the_command_that_tries_again(tmp_path
         (["--private"], "--private is said of an upload: name its hub id, --push-to OWNER/NAME"),
     ],
 )
-def test_what_no_upload_could_be_of_is_said_before_anything_is_written(
-    tmp_path: Path, words: list[str], says: str
-) -> None:
+def test_impossible_upload_is_refused_first(tmp_path: Path, words: list[str], says: str) -> None:
     model_of("biencoder").save_pretrained(tmp_path / "ours")
     asked = ["export", str(tmp_path / "ours"), str(tmp_path / "out"), "--to", "transformers", *words]
     done = CliRunner().invoke(app, asked)
@@ -211,7 +206,7 @@ def test_what_no_upload_could_be_of_is_said_before_anything_is_written(
     assert not (tmp_path / "out").exists()
 
 
-def test_options_of_from_pretrained_are_kept_or_refused_by_name(tmp_path: Path) -> None:
+def test_unknown_options_are_refused(tmp_path: Path) -> None:
     model, folder = export_old(tmp_path, "biencoder")
     narrow = AutoModel.from_pretrained(folder, dtype=torch.bfloat16, trust_remote_code=False, use_safetensors=True)
     assert {weight.dtype for weight in narrow.parameters()} == {torch.bfloat16}
@@ -227,9 +222,7 @@ def test_options_of_from_pretrained_are_kept_or_refused_by_name(tmp_path: Path) 
         AutoModel.from_pretrained(folder, dtype="int8")
 
 
-def test_a_model_in_a_folder_of_a_hub_repository_opens_from_the_cache_that_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_hub_cache_folder_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model, folder = export_old(tmp_path, "biencoder")
     commit, repo = "0123456789abcdef0123456789abcdef01234567", tmp_path / "cache" / "models--me--mine"
     (repo / "refs").mkdir(parents=True)
@@ -241,7 +234,7 @@ def test_a_model_in_a_folder_of_a_hub_repository_opens_from_the_cache_that_is_na
     np.testing.assert_allclose(opened.encode(TEXTS, "query"), model.encode(TEXTS, "query"), **CLOSE)
 
 
-def test_a_card_says_what_it_does_not_know(tmp_path: Path) -> None:
+def test_card_marks_unknown_facts(tmp_path: Path) -> None:
     _, folder = export(tmp_path, "contextual")
     card = (folder / "README.md").read_text()
     assert card.startswith("---\nlibrary_name: transformers\n")
@@ -258,7 +251,7 @@ def test_a_card_says_what_it_does_not_know(tmp_path: Path) -> None:
         ("official", "official"),
     ],
 )
-def test_the_lines_of_a_card_run_as_they_stand_and_rank_as_we_do(
+def test_card_code_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], architecture: str, to: str
 ) -> None:
     if architecture == "official":
@@ -279,13 +272,13 @@ def test_the_lines_of_a_card_run_as_they_stand_and_rank_as_we_do(
     assert capsys.readouterr().out.strip() == names["documents"][int(scores[0].argmax())]
 
 
-def test_a_card_leads_with_scores_and_use_and_ends_with_digests(tmp_path: Path) -> None:
+def test_card_starts_with_scores(tmp_path: Path) -> None:
     _, folder = export(tmp_path, "contextual")
     sections = re.findall(r"^## (.*)$", (folder / "README.md").read_text(), re.MULTILINE)
     assert sections[:2] == ["Scores", "Use"] and sections[-1] == "Digests"
 
 
-def test_a_program_without_our_module_is_told_what_to_import(tmp_path: Path) -> None:
+def test_missing_import_is_named(tmp_path: Path) -> None:
     _, folder = export_old(tmp_path, "biencoder")
     code = f"from transformers import AutoModel; AutoModel.from_pretrained({str(folder)!r})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False)

@@ -15,7 +15,7 @@ from repro.evaluate.trec import score_files
 
 
 @pytest.mark.parametrize("score", ["nan", "inf", "high"])
-def test_a_score_that_is_no_number_is_named_with_its_line(tmp_path: Path, score: str) -> None:
+def test_malformed_score_is_named(tmp_path: Path, score: str) -> None:
     path = tmp_path / "run.trec.gz"
     path.write_bytes(gzip.compress(f"q1 Q0 d1 1 0.5 me\nq1 Q0 d2 2 {score} me\n".encode()))
     with pytest.raises(ValueError, match="line 2"):
@@ -23,9 +23,7 @@ def test_a_score_that_is_no_number_is_named_with_its_line(tmp_path: Path, score:
 
 
 @pytest.mark.parametrize("step", [1.0, 1e-3, 3e-7])
-def test_a_run_made_elsewhere_gets_the_scores_of_trec_eval_however_close_its_documents_are(
-    tmp_path: Path, step: float
-) -> None:
+def test_foreign_runs_match_trec_eval(tmp_path: Path, step: float) -> None:
     rng = np.random.default_rng(3)
     queries, documents = [f"q{n}" for n in range(8)], [f"d{n:03d}" for n in range(150)]
     run = {query: {one: 0.5 + step * int(place) for one, place in zip(documents, rng.permutation(150), strict=True)}
@@ -44,7 +42,7 @@ def test_a_run_made_elsewhere_gets_the_scores_of_trec_eval_however_close_its_doc
     assert found["mrr_at_10"] == pytest.approx(np.mean([one["recip_rank"] for one in ranks.values()]), abs=1e-6)
 
 
-def test_queries_that_nothing_judges_are_left_out_as_trec_eval_does_and_counted(tmp_path: Path) -> None:
+def test_unjudged_queries_are_skipped_and_counted(tmp_path: Path) -> None:
     run, judged = tmp_path / "run.trec", tmp_path / "qrels"
     run.write_text("q1 Q0 a 1 0.5 me\nq1 Q0 b 2 0.4 me\nq2 Q0 a 1 0.5 me\n\n")
     judged.write_text("q1 0 b 1\n\n")
@@ -61,14 +59,14 @@ def test_queries_that_nothing_judges_are_left_out_as_trec_eval_does_and_counted(
         score_files(run, judged)
 
 
-def test_the_two_documents_of_the_report_are_told_apart(tmp_path: Path) -> None:
+def test_close_documents_are_told_apart(tmp_path: Path) -> None:
     (tmp_path / "run.trec").write_text("q Q0 a 1 0.5000001 me\nq Q0 b 2 0.5000002 me\n")
     (tmp_path / "qrels").write_text("q 0 b 1\n")
     assert score_files(tmp_path / "run.trec", tmp_path / "qrels")["ndcg_at_10"] == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("content", ["", "\n \n"])
-def test_a_run_that_ranks_nothing_is_refused(tmp_path: Path, content: str) -> None:
+def test_empty_run_is_refused(tmp_path: Path, content: str) -> None:
     (tmp_path / "run.trec").write_text(content)
     (tmp_path / "qrels").write_text("q 0 b 1\n")
     with pytest.raises(
@@ -77,7 +75,7 @@ def test_a_run_that_ranks_nothing_is_refused(tmp_path: Path, content: str) -> No
         score_files(tmp_path / "run.trec", tmp_path / "qrels")
 
 
-def test_over_how_many_queries_a_score_is_the_mean_is_said_and_how_many_have_no_ranking(tmp_path: Path) -> None:
+def test_missing_rankings_are_counted(tmp_path: Path) -> None:
     run, judged = tmp_path / "run.trec", tmp_path / "qrels"
     run.write_text("".join(f"q{n} Q0 a 1 0.5 me\n" for n in range(10)))
     judged.write_text("".join(f"q{n} 0 a 1\n" for n in range(60)))

@@ -72,14 +72,14 @@ def walked(tmp_path_factory: pytest.TempPathFactory) -> Walked:
     return desk, done, run
 
 
-def test_the_import_says_what_was_found_and_how_to_go_on(walked: Walked) -> None:
+def test_import_reports_its_findings(walked: Walked) -> None:
     _, (imported, _, _), run = walked
     assert "1500 pairs read, 1500 kept, 5 domains" in imported.stdout
     assert f"repro evaluate --model {run} --suite mine" in imported.stdout
     assert "mine-smoke.json" in imported.stdout
 
 
-def test_the_run_trains_both_models_and_compares_them(walked: Walked) -> None:
+def test_run_trains_and_compares_models(walked: Walked) -> None:
     desk, (_, ran, _), run = walked
     assert "4 of 4 runs have ended" in ran.stdout
     assert all(word in ran.stdout for word in ("your biencoder", "your contextual", "BM25", "MiniLM as it is"))
@@ -89,7 +89,7 @@ def test_the_run_trains_both_models_and_compares_them(walked: Walked) -> None:
     assert record["run"]["corpus"].startswith("mine@") and record["run"]["suite"] == "mine"
 
 
-def test_the_export_opens_and_its_card_tells_the_record(walked: Walked) -> None:
+def test_export_opens_with_its_card(walked: Walked) -> None:
     desk, _, run = walked
     card = (desk.folder / "mine-for-others" / "README.md").read_text()
     record = json.loads((desk.folder / "out" / "records" / f"{run}.json").read_text())
@@ -120,9 +120,7 @@ def scores_of(result: Result) -> dict:
     return json.loads(result.stdout)
 
 
-def test_a_second_evaluation_gives_the_recorded_scores_and_keeps_its_runs(
-    walked: Walked, call: Callable[..., Result]
-) -> None:
+def test_second_evaluation_repeats_scores(walked: Walked, call: Callable[..., Result]) -> None:
     desk, _, run = walked
     found = scores_of(
         call("evaluate", "--model", "RUN", "--suite", "mine", "--context", "own", "--context", "null", "--json")
@@ -136,7 +134,7 @@ def test_a_second_evaluation_gives_the_recorded_scores_and_keeps_its_runs(
     assert told["model"]["run"] == run and told["model"]["weights"] and told["asked"]["context_seed"] == 0
 
 
-def test_an_export_is_evaluated_as_the_run_it_came_from(call: Callable[..., Result]) -> None:
+def test_export_scores_like_its_run(call: Callable[..., Result]) -> None:
     ours, theirs = (
         scores_of(call("evaluate", "--model", model, "--suite", "mine", "--json"))["metrics"]
         for model in ("RUN", "mine-for-others")
@@ -144,9 +142,7 @@ def test_an_export_is_evaluated_as_the_run_it_came_from(call: Callable[..., Resu
     assert ours == pytest.approx(theirs, abs=1e-6)
 
 
-def test_another_context_seed_draws_other_documents_and_a_beir_folder_is_a_suite(
-    walked: Walked, call: Callable[..., Result]
-) -> None:
+def test_other_seed_draws_other_contexts(walked: Walked, call: Callable[..., Result]) -> None:
     desk, _, _ = walked
     write_beir_folder(desk.folder / "theirs", collection())
     words = ("evaluate", "--model", "RUN", "--suite", "theirs", "--json", "--context-seed")
@@ -156,9 +152,7 @@ def test_another_context_seed_draws_other_documents_and_a_beir_folder_is_a_suite
     assert "drawn with seed 1" in shown and "NDCG@10" in shown
 
 
-def test_a_checkpoint_in_the_authors_format_is_evaluated_from_its_folder(
-    walked: Walked, call: Callable[..., Result]
-) -> None:
+def test_official_checkpoint_is_evaluated(walked: Walked, call: Callable[..., Result]) -> None:
     desk, _, _ = walked
     write_beir_folder(desk.folder / "theirs", collection())
     weights = random_weights("nomic", words=30528)
@@ -189,9 +183,7 @@ def test_mistakes_are_one_line(call: Callable[..., Result], words: list[str], sa
     assert "\n" not in str(done.exception) and not Path("x").exists()
 
 
-def test_launch_and_plan_take_the_file_of_runs_and_start_nothing_twice(
-    walked: Walked, call: Callable[..., Result]
-) -> None:
+def test_launch_starts_nothing_twice(walked: Walked, call: Callable[..., Result]) -> None:
     desk, _, _ = walked
     assert call("launch", "out/corpora/mine/mine-smoke.json", "--scale", "smoke").exit_code == 0
     plan = call("plan", "out/corpora/mine/mine-smoke.json", "--json")

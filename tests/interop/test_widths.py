@@ -20,7 +20,7 @@ from repro.spec import base
 from tests.interop.test_sentence_transformers import TEXTS, model_of
 
 
-def test_a_folder_cut_to_a_width_gives_our_prefixes_and_says_so(tmp_path: Path) -> None:
+def test_cut_folder_gives_our_prefixes(tmp_path: Path) -> None:
     model = model_of("biencoder")
     model.save_pretrained(tmp_path / "ours")
     said = export_model(str(tmp_path / "ours"), tmp_path / "cut", "sentence-transformers", width=8)
@@ -33,7 +33,7 @@ def test_a_folder_cut_to_a_width_gives_our_prefixes_and_says_so(tmp_path: Path) 
     assert "vectors of 8 numbers, the first of 16" in (tmp_path / "cut" / "README.md").read_text()
 
 
-def test_a_whole_folder_truncated_by_sentence_transformers_gives_our_prefixes(tmp_path: Path) -> None:
+def test_truncated_folder_gives_our_prefixes(tmp_path: Path) -> None:
     model = model_of("biencoder")
     model.save_pretrained(tmp_path / "ours")
     export_model(str(tmp_path / "ours"), tmp_path / "out", "sentence-transformers")
@@ -43,7 +43,7 @@ def test_a_whole_folder_truncated_by_sentence_transformers_gives_our_prefixes(tm
 
 
 @pytest.mark.parametrize("to", ["sentence-transformers", "transformers"])
-def test_an_export_draws_no_bars_of_its_parts(tmp_path: Path, to: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_export_shows_no_progress_bars(tmp_path: Path, to: str, capfd: pytest.CaptureFixture[str]) -> None:
     model_of("biencoder").save_pretrained(tmp_path / "ours")
     transformers_logging.enable_progress_bar()
     export_model(str(tmp_path / "ours"), tmp_path / "out", to)
@@ -59,9 +59,7 @@ def test_an_export_draws_no_bars_of_its_parts(tmp_path: Path, to: str, capfd: py
         ("contextual", "sentence-transformers", 8, "of other vectors take the first 8 dimensions"),
     ],
 )
-def test_a_width_that_cannot_be_is_one_clear_line(
-    tmp_path: Path, architecture: str, to: str, width: int, says: str
-) -> None:
+def test_impossible_width_is_refused(tmp_path: Path, architecture: str, to: str, width: int, says: str) -> None:
     model_of(architecture).save_pretrained(tmp_path / "ours")
     with pytest.raises(ValueError, match="--width=") as raised:
         export_model(str(tmp_path / "ours"), tmp_path / "out", to, width=width)
@@ -69,7 +67,7 @@ def test_a_width_that_cannot_be_is_one_clear_line(
     assert not (tmp_path / "out").exists()
 
 
-def test_widths_that_are_asked_for_are_checked_against_the_vectors(tmp_path: Path) -> None:
+def test_widths_are_checked_against_vectors(tmp_path: Path) -> None:
     model = model_of("biencoder")
     assert asked_widths("4,8,full", model) == (4, 8) and asked_widths(None, model) == () and get_width(model) == 16
     assert asked_widths("12,full,3,3", model) == (3, 12), "others' nested widths need not divide the whole"
@@ -82,7 +80,7 @@ def test_widths_that_are_asked_for_are_checked_against_the_vectors(tmp_path: Pat
             asked_widths(text, model)
 
 
-def test_only_prefixes_that_the_loss_did_not_name_are_warned_of() -> None:
+def test_untrained_prefixes_are_warned_about() -> None:
     model = model_of("biencoder")
     opened = Opened(model, "it", base("smoke", nested_sizes="8+16"))
     assert untrained_widths(opened, (4, 8)) == [4] and untrained_widths(Opened(model, "it"), (4, 8)) is None
@@ -94,9 +92,7 @@ def test_only_prefixes_that_the_loss_did_not_name_are_warned_of() -> None:
     assert warnings({"called": "it"}, "zoo", scores) == []
 
 
-def test_widths_stand_beside_each_other_with_intervals_and_a_warning(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_widths_are_compared_with_intervals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("REPRO_HOME", str(tmp_path / "home"))
     documents = tuple(f"{one} and {other}" for one in ("rain", "snow", "bread") for other in ("iron", "drum"))
@@ -119,7 +115,7 @@ def test_widths_stand_beside_each_other_with_intervals_and_a_warning(
     assert found["zoo+width4/mean/ndcg_at_10"] == pytest.approx(expected, abs=1e-6)
 
 
-def test_a_model_of_another_library_tells_its_width(tmp_path: Path) -> None:
+def test_foreign_model_reports_its_width(tmp_path: Path) -> None:
     from repro.interop.sentence_transformers_folder import as_sentence_transformer
 
     assert get_width(StockEncoder(as_sentence_transformer(model_of("biencoder"), width=8))) == 8

@@ -2,9 +2,13 @@
 
 import pytest
 import torch
+from torch import Tensor, nn
 
+from repro.model import linear as module
 from repro.model.attention import compute_attention_shares
 from repro.model.contextual import ContextualModel
+from repro.model.linear import STEP, linear
+from repro.model.pooling import mean_pool, segment_pool
 from repro.model.texts import Texts
 from tests.model import spelled_out
 from tests.model.samples import KINDS, random_texts, small_model
@@ -18,7 +22,7 @@ def contextual(kind: str, **changes: object) -> ContextualModel:
 
 
 @pytest.mark.parametrize("kind", ["nomic", "bert"])
-def test_shares_are_those_of_a_softmax_written_out_for_each_head(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shares_match_explicit_softmax(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model, texts = contextual(kind), random_texts(4)
     assert model.context_CE is not None
     found_KN3, expected = compute_attention_shares(model, texts), []
@@ -43,7 +47,7 @@ def test_shares_are_those_of_a_softmax_written_out_for_each_head(kind: str, monk
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_three_shares_sum_to_one_in_pieces_of_any_size(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shares_sum_to_one(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model, texts = contextual(kind), random_texts(5)
     shares_KN3 = compute_attention_shares(model, texts)
     torch.testing.assert_close(shares_KN3.sum(2), torch.ones(2, 5))
@@ -52,7 +56,7 @@ def test_the_three_shares_sum_to_one_in_pieces_of_any_size(kind: str, monkeypatc
     torch.testing.assert_close(compute_attention_shares(model, texts), shares_KN3, atol=1e-5, rtol=1e-4)
 
 
-def test_equal_attention_pays_each_part_by_its_size() -> None:
+def test_equal_attention_pays_by_size() -> None:
     model = contextual("nomic")
     with torch.no_grad():
         for layer in model.second_stage_model.backbone.model.layers:
@@ -63,7 +67,7 @@ def test_equal_attention_pays_each_part_by_its_size() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_looking_leaves_the_vectors_and_the_fast_attention_as_they_were(kind: str) -> None:
+def test_looking_changes_nothing(kind: str) -> None:
     model, texts = contextual(kind), random_texts(3)
     config = model.second_stage_model.backbone.model.config
     before = (model.embed_texts(texts), config._attn_implementation, config.output_attentions)
@@ -72,7 +76,7 @@ def test_looking_leaves_the_vectors_and_the_fast_attention_as_they_were(kind: st
     assert (config._attn_implementation, config.output_attentions) == before[1:] and not model.training
 
 
-def test_without_a_context_there_is_nothing_to_look_at_and_a_model_in_training_stays_so() -> None:
+def test_no_context_has_no_shares() -> None:
     model = contextual("nomic").train()
     compute_attention_shares(model, random_texts(2))
     model.context_CE = None
@@ -82,10 +86,66 @@ def test_without_a_context_there_is_nothing_to_look_at_and_a_model_in_training_s
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_shares_of_a_compiled_backbone_are_those_of_a_plain_one_and_it_stays_compiled(kind: str) -> None:
+def test_compiled_backbone_gives_same_shares(kind: str) -> None:
     model, texts = contextual(kind), random_texts(3)
     backbone, expected = model.second_stage_model.backbone, compute_attention_shares(model, texts)
     backbone.compile_forward("eager")
     compiled = backbone._compiled
     torch.testing.assert_close(compute_attention_shares(model, texts), expected)
     assert backbone._compiled is compiled is not None
+
+
+def test_mean_is_over_real_tokens() -> None:
+    texts = random_texts(7)
+    states = torch.randn(7, 9, 4)
+    expected = torch.stack([row[: mask.sum()].mean(0) for row, mask in zip(states, texts.mask_NS, strict=True)])
+    torch.testing.assert_close(mean_pool(states, texts.mask_NS), expected)
+
+
+def test_segments_cut_texts_at_their_length() -> None:
+    texts = random_texts(20, seed=1)
+    states = torch.randn(20, 9, 4)
+    found = segment_pool(states, texts.mask_NS, 3)
+    for row, mask, segments in zip(states, texts.mask_NS, found, strict=True):
+        length = int(mask.sum())
+        for number in range(3):
+            tokens = [i for i in range(length) if i * 3 // length == number] or list(range(length))
+            torch.testing.assert_close(segments[number], row[tokens].mean(0))
+
+
+def test_segments_do_not_depend_on_padding() -> None:
+    texts = random_texts(5, longest=4)
+    states = torch.randn(5, 4, 4)
+    wider = torch.cat([states, torch.full((5, 6, 4), 99.0)], dim=1)
+    mask = torch.cat([texts.mask_NS, texts.mask_NS.new_zeros(5, 6)], dim=1)
+    torch.testing.assert_close(segment_pool(wider, mask, 2), segment_pool(states, texts.mask_NS, 2))
+
+
+@pytest.mark.parametrize("num_rows", [1, STEP - 1, STEP, STEP + 44, 3 * STEP])
+@pytest.mark.parametrize("has_bias", [True, False])
+def test_linear_matches_torch(num_rows: int, has_bias: bool) -> None:
+    torch.manual_seed(0)
+    layer, rows_TI = nn.Linear(24, 40, bias=has_bias), torch.randn(num_rows, 24, requires_grad=True)
+    sent_TO, leaves = torch.randn(num_rows, 40), [rows_TI, *layer.parameters()]
+    expected_TO, found_TO = layer(rows_TI), linear(rows_TI, layer)
+    torch.testing.assert_close(found_TO, expected_TO, rtol=1e-5, atol=1e-5)
+    expected, found = (torch.autograd.grad(given, leaves, sent_TO) for given in (expected_TO, found_TO))
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+    (of_a_sum,) = torch.autograd.grad(linear(rows_TI, layer).sum(), rows_TI)
+    torch.testing.assert_close(of_a_sum, layer.weight.sum(0).expand(num_rows, -1), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.skipif(not module.has_onednn(), reason="this torch has no such kernel")
+def test_kernel_meets_multiples_of_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    met: list[int] = []
+    real = module._product
+
+    def product(rows_TI: Tensor, *given: Tensor | None) -> Tensor:
+        met.extend(rows_TI.shape)
+        return real(rows_TI, *given)
+
+    monkeypatch.setattr(module, "_product", product)
+    layer = nn.Linear(STEP, 2 * STEP)
+    for num_rows in (STEP - 3, STEP + 1, 700, 701, 1000):
+        linear(torch.randn(num_rows, STEP, requires_grad=True), layer).sum().backward()
+    assert len(met) == 4 * 3 * 2 and not any(size % STEP for size in met)

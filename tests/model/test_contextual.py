@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from repro.model.contextual import ContextualModel
+from repro.model.frequency import RATE, FrequencyWeights, make_no_words, mark_words
 from repro.model.texts import Texts, cut_by_length
-from tests.model.samples import KINDS, random_texts, small_model
+from tests.model.samples import KINDS, WORDS, random_texts, small_config, small_model
 from tests.model.spelled_out import spelled_out_second_stage
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
@@ -22,7 +23,7 @@ def contexts_of(model: ContextualModel, num_documents: int = 6, seed: int = 5) -
 @pytest.mark.parametrize("kind", ["nomic", "bert"])
 @pytest.mark.parametrize("num_documents", [1, 6])
 @pytest.mark.parametrize("residual", [False, True])
-def test_the_second_stage_equals_its_specification_spelled_out(kind: str, num_documents: int, residual: bool) -> None:
+def test_second_stage_equals_specification(kind: str, num_documents: int, residual: bool) -> None:
     model = small_model(backbone=kind, residual=residual).eval()
     contexts, texts = contexts_of(model, num_documents), random_texts(5, seed=2)
     found = model.second_stage(texts, contexts)
@@ -47,7 +48,7 @@ def test_modernbert_keeps_the_positions_of_contexts() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_order_of_the_text_matters_in_both_stages(kind: str) -> None:
+def test_token_order_matters_in_both_stages(kind: str) -> None:
     model = small_model(backbone=kind)
     contexts, texts = contexts_of(model), random_texts(1)
     turned = Texts(texts.ids_NS.flip(1), texts.mask_NS)
@@ -72,7 +73,7 @@ def test_padding_changes_nothing(kind: str) -> None:
     torch.testing.assert_close(pieces.join([model.second_stage(p, contexts) for p in pieces.pieces]), whole, **CLOSE)
 
 
-def test_pooling_ignores_what_comes_back_at_the_contexts() -> None:
+def test_pooling_skips_context_positions() -> None:
     model = small_model().eval()
     texts, contexts = random_texts(3), contexts_of(model)
     real = model.second_stage_model.backbone.model.forward
@@ -88,7 +89,7 @@ def test_pooling_ignores_what_comes_back_at_the_contexts() -> None:
     torch.testing.assert_close(model.second_stage(texts, contexts), expected)
 
 
-def test_contexts_beyond_the_configured_number_are_cut() -> None:
+def test_further_contexts_are_cut() -> None:
     model = small_model()
     contexts, texts = contexts_of(model, 9), random_texts(3)
     torch.testing.assert_close(model.second_stage(texts, contexts), model.second_stage(texts, contexts[:6]))
@@ -106,7 +107,7 @@ def test_null_context_equals_every_slot_dropped(num_vectors: int) -> None:
     torch.testing.assert_close(dropped, null)
 
 
-def test_sequence_dropout_draws_for_each_text_and_slot_and_only_in_training() -> None:
+def test_dropout_draws_per_text_and_slot() -> None:
     model = small_model(sequence_dropout=0.5)
     texts = random_texts(1)
     twins = Texts(texts.ids_NS.expand(64, -1), texts.mask_NS.expand(64, -1))
@@ -115,7 +116,7 @@ def test_sequence_dropout_draws_for_each_text_and_slot_and_only_in_training() ->
     assert torch.unique(model.train().second_stage(twins, contexts).round(decimals=3), dim=0).shape[0] > 30
 
 
-def test_each_slot_is_null_as_often_as_the_model_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slots_are_dropped_at_the_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     model, seen = small_model(sequence_dropout=0.2).train(), list[torch.Tensor]()
     second, contexts = model.second_stage_model, contexts_of(model)
     real = second.backbone.text_behind
@@ -128,7 +129,7 @@ def test_each_slot_is_null_as_often_as_the_model_says(monkeypatch: pytest.Monkey
     assert (is_null_NC.float().mean(0) - 0.2).abs().max() < 4 * (0.2 * 0.8 / 1000) ** 0.5
 
 
-def test_without_sequence_dropout_there_is_no_null_context() -> None:
+def test_null_context_needs_dropout() -> None:
     model = small_model(sequence_dropout=0.0)
     assert "second_stage_model.sequence_dropout_null_embedding" not in model.state_dict()
     with pytest.raises(ValueError, match="no null context"):
@@ -136,14 +137,14 @@ def test_without_sequence_dropout_there_is_no_null_context() -> None:
 
 
 @pytest.mark.parametrize("num_vectors", [2, 3])
-def test_a_context_document_may_give_several_vectors(num_vectors: int) -> None:
+def test_context_may_give_several_vectors(num_vectors: int) -> None:
     model = small_model(tokens_per_document=num_vectors)
     contexts = contexts_of(model)
     assert contexts.shape == (6 * num_vectors, 16)
     assert model.second_stage(random_texts(2), contexts).shape == (2, 16)
 
 
-def test_bert_says_when_contexts_and_text_are_too_long() -> None:
+def test_bert_refuses_too_long_input() -> None:
     model = small_model(backbone="bert", backbone_settings={"max_position_embeddings": 12})
     with pytest.raises(ValueError, match="exceed the 12"):
         model.second_stage(random_texts(2), contexts_of(model))
@@ -151,7 +152,7 @@ def test_bert_says_when_contexts_and_text_are_too_long() -> None:
         model.first_stage(random_texts(2, longest=13))
 
 
-def test_the_first_stage_has_weights_and_depth_of_its_own() -> None:
+def test_first_stage_has_own_weights() -> None:
     model = small_model(num_layers=2, num_first_stage_layers=1)
     assert len(model.first_stage_model.embedder.model.layers) == 1
     assert len(model.second_stage_model.backbone.model.layers) == 2
@@ -164,3 +165,77 @@ def test_the_gradient_reaches_the_first_stage() -> None:
     model(random_texts(3), random_texts(6, seed=4)).sum().backward()
     assert np.isfinite(float(model.first_stage_model.mlp[0].weight.grad.abs().sum()))
     assert float(model.first_stage_model.mlp[0].weight.grad.abs().sum()) > 0
+
+
+FREQUENCY_CLOSE = {"rtol": 1e-5, "atol": 1e-6}
+
+
+def test_word_weight_follows_document_share() -> None:
+    weights, texts, documents = FrequencyWeights(4).eval(), random_texts(3), random_texts(5, seed=1, longest=20)
+    torch.nn.init.normal_(weights.logits_K, std=0.1)
+    found = weights(texts, mark_words(documents, WORDS))
+    held = [set(ids[mask.bool()].tolist()) for ids, mask in zip(documents.ids_NS, documents.mask_NS, strict=True)]
+    for row, (ids, mask) in enumerate(zip(texts.ids_NS.tolist(), texts.mask_NS.tolist(), strict=True)):
+        for column, (word, real) in enumerate(zip(ids, mask, strict=True)):
+            place = 4 * sum(word in words for words in held) / 5
+            below = min(int(place), 3)
+            by_hand = torch.lerp(weights.logits_K[below], weights.logits_K[below + 1], place - below)
+            torch.testing.assert_close(found[row, column], torch.exp(RATE * by_hand) * real, **FREQUENCY_CLOSE)
+
+
+def test_null_vectors_are_no_documents() -> None:
+    weights, texts = FrequencyWeights(4).eval(), random_texts(3)
+    torch.nn.init.normal_(weights.logits_K, std=0.1)
+    documents, nulls = mark_words(random_texts(2, seed=1), WORDS), make_no_words(2, WORDS, torch.device("cpu"))
+    torch.testing.assert_close(weights(texts, torch.cat([documents, nulls])), weights(texts, documents))
+    expected = torch.exp(RATE * weights.logits_K[-1]) * texts.mask_NS
+    torch.testing.assert_close(weights(texts, nulls), expected)
+
+
+def test_frequency_pooling_starts_as_mean() -> None:
+    plain, ours = small_model(), small_model(pooling="frequency")
+    ours.load_state_dict(plain.state_dict(), strict=False)
+    torch.nn.init.zeros_(ours.second_stage_model.frequency_weights.logits_K)
+    texts, documents = random_texts(4), random_texts(6, seed=2)
+    torch.testing.assert_close(ours.eval()(texts, documents), plain.eval()(texts, documents), **FREQUENCY_CLOSE)
+
+
+def test_moved_words_move_no_vector() -> None:
+    model = small_model(pooling="frequency").eval()
+    texts, documents = random_texts(4), random_texts(6, seed=2)
+    vectors = model.first_stage(documents)
+    other = torch.cat([vectors[:, :16], model.first_stage(random_texts(6, seed=3))[:, 16:]], dim=1)
+    shuffled = torch.cat([vectors[:, :16], vectors[:, 16:].flip(0)], dim=1)
+    found = model.second_stage(texts, vectors)
+    torch.testing.assert_close(model.second_stage(texts, shuffled), found, **FREQUENCY_CLOSE)
+    assert (model.second_stage(texts, other) - found).abs().max() > 1e-3
+
+
+def test_light_words_are_averaged() -> None:
+    model = small_model(pooling="frequency", num_layers=1).eval()
+    logits = model.second_stage_model.frequency_weights.logits_K
+    texts, documents = random_texts(3, longest=2), random_texts(6, seed=2)
+    found = []
+    for logit in (0.0, -1.0):
+        torch.nn.init.constant_(logits, logit)
+        found.append(model(texts, documents))
+    torch.testing.assert_close(found[0], found[1], **FREQUENCY_CLOSE)
+
+
+def test_null_context_is_learned() -> None:
+    model = small_model(pooling="frequency")
+    assert model.second_stage_model.null_contexts().shape == (6, 16 + WORDS)
+    texts = random_texts(1)
+    twins = Texts(texts.ids_NS.expand(64, -1), texts.mask_NS.expand(64, -1))
+    weights = model.second_stage_model.frequency_weights
+    found = weights.train()(twins, mark_words(random_texts(6, seed=2), WORDS))
+    assert len(torch.unique(found.round(decimals=4), dim=0)) == 2
+    model.set_context(None)
+    assert model.context_CE.shape == (6, 16 + WORDS)
+
+
+def test_frequency_pooling_needs_contexts() -> None:
+    with pytest.raises(ValueError, match="pooling='frequency': only for a contextual model"):
+        small_config(architecture="biencoder", pooling="frequency")
+    with pytest.raises(ValueError, match="pooling='median' is unknown"):
+        small_config(pooling="median")

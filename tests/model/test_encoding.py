@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import Tensor, nn
 
 from repro.data.prompts import PROMPTS, with_prompt
 from repro.data.tokens import Tokens
@@ -18,6 +19,7 @@ from repro.model.contextual import ContextualModel, fill_context
 from repro.model.encoding import compute_canonical_order, write_tensors
 from repro.model.start import build_model, load_model
 from repro.model.texts import Texts
+from repro.model.word_vectors import look_up_words
 from tests.model.samples import KINDS, small_model
 
 TEXTS = ["one", "a somewhat longer text about rain", "rain falls", "snow falls on the hills", "hills"]
@@ -35,7 +37,7 @@ def model_for_text(**changes: Any) -> Biencoder | ContextualModel:
 
 
 @pytest.mark.parametrize("architecture", ["biencoder", "contextual"])
-def test_vectors_are_normalised_float32_and_do_not_depend_on_order_or_batch_size(architecture: str) -> None:
+def test_vectors_do_not_depend_on_batches(architecture: str) -> None:
     model = model_for_text(architecture=architecture)
     model.set_context(TEXTS)
     vectors = model.encode(TEXTS, batch_size=2)
@@ -46,14 +48,14 @@ def test_vectors_are_normalised_float32_and_do_not_depend_on_order_or_batch_size
     np.testing.assert_allclose(model.encode(TEXTS, batch_size=64), vectors, atol=1e-6)
 
 
-def test_encoding_equals_one_text_at_a_time() -> None:
+def test_encoding_matches_single_texts() -> None:
     model = model_for_text()
     model.set_context(TEXTS)
     alone = np.concatenate([model.encode([text]) for text in TEXTS])
     np.testing.assert_allclose(model.encode(TEXTS), alone, atol=1e-6)
 
 
-def test_encoding_leaves_the_mode_as_it_was_and_drops_nothing() -> None:
+def test_encoding_keeps_the_mode() -> None:
     model = model_for_text(sequence_dropout=0.9)
     model.train()
     model.set_context(TEXTS)
@@ -65,12 +67,12 @@ def test_nothing_to_encode_gives_no_rows() -> None:
     assert model_for_text(architecture="biencoder").encode([]).shape == (0, 16)
 
 
-def test_a_contextual_model_without_context_says_what_to_call() -> None:
+def test_missing_context_is_refused() -> None:
     with pytest.raises(ValueError, match="set_context"):
         model_for_text().encode(TEXTS)
 
 
-def test_too_few_contexts_are_repeated_with_a_seed_and_a_warning() -> None:
+def test_few_contexts_are_repeated() -> None:
     model = model_for_text(num_contexts=8)
     with pytest.warns(UserWarning, match="5 context documents for a model that takes 8"):
         model.set_context(TEXTS, seed=3)
@@ -82,7 +84,7 @@ def test_too_few_contexts_are_repeated_with_a_seed_and_a_warning() -> None:
     assert list(first[:5]) == [0, 1, 2, 3, 4] and list(first) != list(other)
 
 
-def test_exactly_enough_contexts_are_taken_as_they_are_and_of_more_each_seed_draws_others() -> None:
+def test_surplus_contexts_are_drawn_by_seed() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         np.testing.assert_array_equal(fill_context(4, 4, 7), [0, 1, 2, 3])
@@ -93,7 +95,7 @@ def test_exactly_enough_contexts_are_taken_as_they_are_and_of_more_each_seed_dra
     assert abs(counts_9 - 400).max() < 75, "each text is drawn as often: 400 expected, deviation 15"
 
 
-def test_a_sorted_corpus_gives_a_context_of_all_its_domains() -> None:
+def test_sorted_corpus_gives_all_domains() -> None:
     model = model_for_text(num_contexts=8)
     corpus = [f"{domain} {n}" for domain in ("rain", "bread", "copper", "snow") for n in range(100)]
     contexts = []
@@ -112,7 +114,7 @@ def test_an_empty_corpus_is_refused() -> None:
         model_for_text().set_context([])
 
 
-def test_one_text_is_not_taken_for_its_letters() -> None:
+def test_single_text_is_no_list() -> None:
     model = model_for_text()
     with pytest.raises(ValueError, match=r"'a corpus' is one text, .*: give a list"):
         model.set_context("a corpus")
@@ -121,7 +123,7 @@ def test_one_text_is_not_taken_for_its_letters() -> None:
         model.encode("hello")
 
 
-def test_context_is_embedded_with_the_document_prompt() -> None:
+def test_contexts_get_the_document_prompt() -> None:
     with_task, without = model_for_text(prompts="task"), model_for_text(prompts="none")
     with_task.set_context(TEXTS[:4])
     without.set_context([PROMPTS["task"].document + text for text in TEXTS[:4]])
@@ -137,14 +139,14 @@ def test_prompts_stand_in_front() -> None:
         with_prompt(["rain"], "task", "passage")
 
 
-def test_texts_are_cut_to_the_models_length() -> None:
+def test_texts_are_cut_to_length() -> None:
     tokens = model_for_text(max_tokens=5).tokenize(["one two three four five six"], "query")
     assert tokens.lengths.tolist() == [5]
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("architecture", ["biencoder", "contextual"])
-def test_save_and_load_give_the_same_model(tmp_path: Path, kind: str, architecture: str) -> None:
+def test_saved_model_loads_equal(tmp_path: Path, kind: str, architecture: str) -> None:
     model = small_model(backbone=kind, architecture=architecture, prompts="task")
     model.save_pretrained(tmp_path)
     loaded = load_model(tmp_path)
@@ -154,7 +156,7 @@ def test_save_and_load_give_the_same_model(tmp_path: Path, kind: str, architectu
     assert sorted(path.name for path in tmp_path.iterdir()) == ["config.json", "model.safetensors"]
 
 
-def test_a_folder_of_the_other_architecture_is_refused(tmp_path: Path) -> None:
+def test_other_architecture_is_refused(tmp_path: Path) -> None:
     small_model().save_pretrained(tmp_path)
     assert isinstance(ContextualModel.from_pretrained(tmp_path), ContextualModel)
     with pytest.raises(ValueError, match="contextual model, not a biencoder"):
@@ -169,7 +171,7 @@ def test_unknown_config_fields_are_listed(tmp_path: Path) -> None:
         load_model(tmp_path)
 
 
-def test_weights_that_do_not_fit_are_listed(tmp_path: Path) -> None:
+def test_wrong_weights_are_listed(tmp_path: Path) -> None:
     model = small_model()
     model.save_pretrained(tmp_path)
     weights = dict(model.state_dict())
@@ -180,7 +182,7 @@ def test_weights_that_do_not_fit_are_listed(tmp_path: Path) -> None:
         load_model(tmp_path)
 
 
-def test_a_folder_without_a_model_is_named(tmp_path: Path) -> None:
+def test_empty_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"config\.json is missing"):
         load_model(tmp_path)
 
@@ -189,7 +191,7 @@ def test_a_folder_without_a_model_is_named(tmp_path: Path) -> None:
     ("field", "value"),
     [("architecture", "prefix"), ("backbone", "llama"), ("prompts", "e5"), ("num_heads", 3), ("num_layers", 0)],
 )
-def test_a_config_that_means_nothing_names_the_value(field: str, value: str | int) -> None:
+def test_meaningless_config_is_refused(field: str, value: str | int) -> None:
     with pytest.raises(ValueError, match=f"{value}"):
         ModelConfig(**({"architecture": "biencoder", "hidden_size": 16} | {field: value}))
 
@@ -205,7 +207,7 @@ class Wide(Biencoder):
 
 @pytest.mark.parametrize("most", [0, 1, 3, 9])
 @pytest.mark.parametrize("num_words", [2, 400, 30_000])
-def test_texts_are_ordered_as_tuples_of_length_and_bytes_are(most: int, num_words: int) -> None:
+def test_order_is_by_length_then_bytes(most: int, num_words: int) -> None:
     """Ties stay as they came; empty texts come first; word 0, whose bytes are zero, counts as any other."""
     rng = np.random.default_rng(most)
     for count in (0, 1, 2, 500):
@@ -217,7 +219,7 @@ def test_texts_are_ordered_as_tuples_of_length_and_bytes_are(most: int, num_word
         assert found.tolist() == expected and found.dtype == np.int64
 
 
-def test_ordering_texts_takes_little_more_than_their_tokens_do() -> None:
+def test_ordering_needs_little_memory() -> None:
     count, length = 20_000, 6
     ids = np.random.default_rng(0).integers(0, 30_000, count * length).astype(np.int32)
     tokens = Tokens(ids, np.arange(count + 1, dtype=np.int64) * length)
@@ -228,7 +230,7 @@ def test_ordering_texts_takes_little_more_than_their_tokens_do() -> None:
     assert most < ids.nbytes + 64 * count
 
 
-def test_vectors_of_many_texts_lie_in_memory_once() -> None:
+def test_vectors_lie_in_memory_once() -> None:
     count = 20_000
     model = Wide(ModelConfig(architecture="biencoder", hidden_size=16, num_heads=2, intermediate_size=24))
     tokens = Tokens(np.arange(2 * count, dtype=np.int32), 2 * np.arange(count + 1))
@@ -243,9 +245,7 @@ def test_vectors_of_many_texts_lie_in_memory_once() -> None:
 
 
 @pytest.mark.parametrize("architecture", ["biencoder", "contextual"])
-def test_on_a_gpu_batches_are_counted_in_tokens_and_stages_are_as_narrow_as_in_training(
-    architecture: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_gpu_batches_count_tokens(architecture: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A CPU is taken for the GPU."""
     texts = [" ".join(["rain"] * (1 + number % 9)) for number in range(60)]
     model = model_for_text(architecture=architecture)
@@ -279,3 +279,63 @@ def test_on_a_gpu_batches_are_counted_in_tokens_and_stages_are_as_narrow_as_in_t
     shapes.clear()
     model.encode(texts, batch_size=7)
     assert [rows for rows, _ in shapes] == [7] * 8 + [4], "a number of texts that was asked for is kept to"
+
+
+NUM_WORDS, WIDTH = 50, 7
+IDS = [
+    torch.randint(0, 9, shape, generator=torch.Generator().manual_seed(1)) for shape in ((4, 6), (3,), (2, 1), (0, 5))
+]
+
+
+def weights() -> nn.Parameter:
+    return nn.Parameter(torch.randn(NUM_WORDS, WIDTH, generator=torch.Generator().manual_seed(2), dtype=torch.double))
+
+
+def gradient_of(weight_VD: nn.Parameter, *, by_torch: bool, at_once: bool) -> Tensor:
+    """The gradient of a sum over all pieces, in one backward or in one for each of them."""
+    look_up = nn.functional.embedding if by_torch else look_up_words
+    parts = [(look_up(ids, weight_VD).tanh() * (number + 1)).sum() for number, ids in enumerate(IDS)]
+    for loss in [torch.stack(parts).sum()] if at_once else parts:
+        loss.backward()
+    assert weight_VD.grad is not None
+    return weight_VD.grad
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+@pytest.mark.parametrize("has_gradient", [True, False])
+def test_word_vectors_match_torch(at_once: bool, has_gradient: bool) -> None:
+    ours, torchs = weights(), weights()
+    for weight_VD in (ours, torchs) if has_gradient else ():
+        weight_VD.grad = torch.ones_like(weight_VD)
+    for ids in IDS:
+        torch.testing.assert_close(look_up_words(ids, ours), nn.functional.embedding(ids, torchs), rtol=0, atol=0)
+    expected = gradient_of(torchs, by_torch=True, at_once=at_once)
+    found = gradient_of(ours, by_torch=False, at_once=at_once)
+    assert not found.is_sparse and expected[:9].abs().min() > 0
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_gradient_passes_saved_tensor_hooks() -> None:
+    """Such hooks, of checkpointing or of offloading, may give backward a copy of what was saved."""
+    weight_VD = weights()
+    with torch.autograd.graph.saved_tensors_hooks(torch.clone, torch.clone):
+        found = gradient_of(weight_VD, by_torch=False, at_once=True)
+    torch.testing.assert_close(found, gradient_of(weights(), by_torch=True, at_once=True), rtol=1e-12, atol=1e-12)
+
+
+def test_computed_weights_are_left_to_torch() -> None:
+    ours, torchs = weights(), weights()
+    look_up_words(IDS[0], ours * 2).sum().backward()
+    nn.functional.embedding(IDS[0], torchs * 2).sum().backward()
+    torch.testing.assert_close(ours.grad, torchs.grad)
+
+
+def test_frozen_weights_have_no_gradient() -> None:
+    weight_VD = weights().requires_grad_(False)
+    assert not look_up_words(IDS[0], weight_VD).requires_grad
+
+
+def test_other_gradients_are_never_zero() -> None:
+    weight_VD = weights()
+    with pytest.raises(RuntimeError, match="not have been used"):
+        torch.autograd.grad(look_up_words(IDS[0], weight_VD).sum(), weight_VD)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from repro.data.tokens import Tokens
 from repro.model import linear as linear_module
 from repro.model.backbone import Backbone
-from repro.model.linear import has_onednn, linear
+from repro.model.linear import linear
 from repro.model.texts import Texts
 from tests.model.samples import WORDS, random_texts, small_model
 
@@ -44,7 +44,7 @@ def both_ways(
 @pytest.mark.parametrize("num_soft_prompts", [0, 3])
 @pytest.mark.parametrize("backbone", PACKED_KINDS)
 @pytest.mark.parametrize("lengths", [[3, 9, 1, 3, 9, 7], [4, 4, 4], [2], [5, 4, 3, 2, 1]])
-def test_packed_texts_have_the_vectors_and_gradients_of_transformers_forward(
+def test_packed_texts_match_transformers(
     lengths: list[int], backbone: str, num_soft_prompts: int, training: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     changes = {"backbone": backbone, "num_soft_prompts": num_soft_prompts}
@@ -56,7 +56,7 @@ def test_packed_texts_have_the_vectors_and_gradients_of_transformers_forward(
 
 
 @pytest.mark.parametrize("backbone", PACKED_KINDS)
-def test_packed_states_stand_where_their_tokens_do(backbone: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_packed_states_keep_their_places(backbone: str, monkeypatch: pytest.MonkeyPatch) -> None:
     embedder, texts = small_model(backbone=backbone, architecture="biencoder").embedder, of_length([3, 1, 6, 3])
     packed_NSD = embedder(texts)
     monkeypatch.setattr(Backbone, "packs", False)
@@ -65,7 +65,7 @@ def test_packed_states_stand_where_their_tokens_do(backbone: str, monkeypatch: p
     torch.testing.assert_close(packed_NSD[kept_NS], embedder(texts)[kept_NS], **CLOSE)
 
 
-def test_packing_asks_nothing_of_transformers_forward_and_others_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_packing_skips_transformers_forward(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
     for backbone in (*PACKED_KINDS, "modernbert"):
         model = small_model(backbone=backbone)
@@ -75,30 +75,13 @@ def test_packing_asks_nothing_of_transformers_forward_and_others_do(monkeypatch:
     assert asked == ["modernbert", "modernbert"]
 
 
-def test_a_text_without_tokens_is_left_to_transformers_forward() -> None:
+def test_empty_text_is_left_to_transformers() -> None:
     model, texts = small_model(backbone="bert", architecture="biencoder"), of_length([3, 1])
     empty = Texts(texts.ids_NS, torch.cat([texts.mask_NS[:1], torch.zeros_like(texts.mask_NS[1:])]))
     assert model(empty).isfinite().all()
 
 
-@pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("num_rows", [1, 7, 300])
-def test_the_linear_layer_has_the_values_and_gradients_of_torchs(num_rows: int, bias: bool) -> None:
-    layer, found = nn.Linear(24, 40, bias=bias), []
-    for of in (lambda rows: linear(rows, layer), layer):
-        layer.zero_grad()
-        rows_TI = torch.randn(num_rows, 24, generator=torch.Generator().manual_seed(1), requires_grad=True)
-        rows_TO = of(rows_TI)
-        (rows_TO * torch.linspace(-1, 1, 40)).square().sum().backward()
-        assert rows_TI.grad is not None and layer.weight.grad is not None
-        gradients = [rows_TI.grad, layer.weight.grad, *([layer.bias.grad] if bias else [])]
-        found.append([rows_TO.detach(), *gradients])
-    assert has_onednn() == (linear_module.torch.backends.mkldnn.is_available())
-    for ours, theirs in zip(*found, strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
-
-
-def test_other_types_and_autocast_are_left_to_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_types_are_left_to_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*given: Tensor) -> Tensor:
         raise AssertionError("not for this kernel")
 

@@ -24,7 +24,7 @@ MINILM = ModelConfig(
 )
 
 
-def test_the_same_seed_gives_the_same_weights_and_another_seed_others() -> None:
+def test_weights_follow_the_seed() -> None:
     first, again, other = (build_model(small_config(), seed=seed) for seed in (1, 1, 2))
     for name, value in first.state_dict().items():
         torch.testing.assert_close(again.state_dict()[name], value, rtol=0, atol=0)
@@ -39,7 +39,7 @@ def test_building_leaves_the_global_generator_alone() -> None:
     torch.testing.assert_close(torch.rand(3), expected)
 
 
-def test_minilm_gives_both_stages_its_first_layers() -> None:
+def test_minilm_gives_both_stages_layers() -> None:
     model = build_model(fit_to_start(MINILM, "minilm"), start="minilm")
     weights = load_file(get_minilm_folder() / "model.safetensors")
     for backbone, num_layers in zip(get_backbones(model), (1, 2), strict=True):
@@ -83,7 +83,7 @@ NOMIC = ModelConfig(
 
 
 @pytest.mark.parametrize("prefix", ["", "bert."])
-def test_nomics_files_are_read_with_the_names_of_either_release(tmp_path: Path, prefix: str) -> None:
+def test_both_nomic_formats_are_read(tmp_path: Path, prefix: str) -> None:
     weights = nomic_file(tmp_path, prefix)
     model = build_model(fit_to_start(NOMIC, str(tmp_path)), start=str(tmp_path))
     for backbone in get_backbones(model):
@@ -95,7 +95,7 @@ def test_nomics_files_are_read_with_the_names_of_either_release(tmp_path: Path, 
         torch.testing.assert_close(found[name], weights[f"{prefix}encoder.layers.0.attn.Wqkv.weight"][:32])
 
 
-def test_weights_that_a_file_lacks_are_no_start(tmp_path: Path) -> None:
+def test_missing_weights_are_no_start(tmp_path: Path) -> None:
     """transformers would draw them at random, and warn."""
     nomic_file(tmp_path, "foreign.")
     with pytest.raises(ValueError, match=r"does not fit this nomic backbone: \d+ missing.*\['emb"):
@@ -109,7 +109,7 @@ def test_weights_that_a_file_lacks_are_no_start(tmp_path: Path) -> None:
         build_model(fit_to_start(whole, str(tmp_path)), start=str(tmp_path))
 
 
-def test_minilm_whole_gives_the_vectors_that_transformers_gives() -> None:
+def test_whole_minilm_matches_transformers() -> None:
     config = fit_to_start(
         ModelConfig(architecture="biencoder", backbone="bert", hidden_size=384, num_layers=6), "minilm"
     )
@@ -131,13 +131,13 @@ def test_minilm_whole_gives_the_vectors_that_transformers_gives() -> None:
         ({"hidden_size": 128, "num_heads": 4}, "hidden_size=128"),
     ],
 )
-def test_a_start_that_does_not_fit_names_the_field(changes: dict[str, Any], message: str) -> None:
+def test_misfitting_start_names_the_field(changes: dict[str, Any], message: str) -> None:
     values = {"architecture": "biencoder", "backbone": "bert", "hidden_size": 384}
     with pytest.raises(ValueError, match=message):
         fit_to_start(ModelConfig(**(values | changes)), "minilm")
 
 
-def test_word_vectors_keep_the_neighbourhoods_of_the_full_ones() -> None:
+def test_word_vectors_keep_neighbourhoods() -> None:
     full = load_file(get_minilm_folder() / "model.safetensors")["embeddings.word_embeddings.weight"]
     projected = load_word_vectors(128)
     rows = torch.from_numpy(np.random.default_rng(0).choice(len(full), 300, replace=False))
@@ -149,7 +149,7 @@ def test_word_vectors_keep_the_neighbourhoods_of_the_full_ones() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_word_vectors_enter_with_the_spread_of_a_random_start(kind: str) -> None:
+def test_word_vectors_have_random_spread(kind: str) -> None:
     config = ModelConfig(architecture="biencoder", backbone=kind, num_layers=1)
     model = build_model(config, start="words")
     weight = model.embedder.model.get_input_embeddings().weight
@@ -166,7 +166,7 @@ def test_a_backbone_has_no_dropout(kind: str) -> None:
     torch.testing.assert_close(backbone(texts), backbone(texts), rtol=0, atol=0)
 
 
-def test_modernbert_limited_in_depth_keeps_the_kinds_of_its_first_layers(tmp_path: Path) -> None:
+def test_cut_modernbert_keeps_layer_kinds(tmp_path: Path) -> None:
     config = small_config(
         backbone="modernbert", backbone_settings={"layer_types": ["full_attention", "sliding_attention"] * 2}
     )
@@ -180,7 +180,7 @@ def test_modernbert_limited_in_depth_keeps_the_kinds_of_its_first_layers(tmp_pat
     ]
 
 
-def test_modernbert_text_is_normalised_twice_only_when_asked() -> None:
+def test_modernbert_is_normalised_twice_on_request() -> None:
     once, twice = (small_config(backbone="modernbert", text_normalised_twice=flag) for flag in (False, True))
     ids = torch.tensor([[5, 6, 7]])
     for config in (once, twice):
@@ -195,7 +195,7 @@ def test_modernbert_text_is_normalised_twice_only_when_asked() -> None:
 
 
 @pytest.mark.parametrize("architecture", ["biencoder", "contextual"])
-def test_identity_heads_let_the_pooled_states_through(architecture: str) -> None:
+def test_identity_heads_pass_states(architecture: str) -> None:
     model = build_model(small_config(architecture=architecture), heads="identity").eval()
     texts, contexts = random_texts(12, seed=3), random_texts(6, seed=4)
     with torch.no_grad():
@@ -211,7 +211,7 @@ def test_identity_heads_let_the_pooled_states_through(architecture: str) -> None
     assert torch.nn.functional.cosine_similarity(found, pooled).min() > 0.99
 
 
-def test_both_heads_let_context_vectors_through_too() -> None:
+def test_both_heads_pass_contexts() -> None:
     model = build_model(small_config(), heads="both-identity").eval()
     contexts = random_texts(6, seed=4)
     with torch.no_grad():
@@ -225,7 +225,7 @@ def test_unknown_heads_are_refused() -> None:
         build_model(small_config(), heads="open")
 
 
-def test_texts_keep_their_columns_when_rows_are_chosen() -> None:
+def test_chosen_rows_keep_columns() -> None:
     texts = Texts(torch.tensor([[1, 2, 3], [4, 0, 0], [5, 6, 0]]), torch.tensor([[1, 1, 1], [1, 0, 0], [1, 1, 0]]))
     chosen = texts.rows(torch.tensor([2, 1]))
     assert chosen.ids_NS.tolist() == [[5, 6], [4, 0]]

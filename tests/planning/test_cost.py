@@ -5,10 +5,14 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
+import numpy as np
 import pytest
 
 from experiments.e04_batch_by_cluster import runs as grid_runs
+from repro.data.paper.hub import UNSUPERVISED
+from repro.pipeline.inputs import Inputs
 from repro.planning import cost
+from repro.planning.clusters import check_clusters, count_largest_domain
 from repro.planning.cost import (
     ASSUMED_FLOPS_PER_SECOND,
     BASE_MEMORY_BYTES,
@@ -27,6 +31,8 @@ from repro.spec.identity import get_training_id, run_id
 from repro.storage.paths import get_published_records
 from repro.train.chunks import estimate_first_stage_bytes, estimate_second_stage_bytes
 from repro.train.switches import Switches
+from slurm.profiles import Profile
+from slurm.start import LEFT_OUT, LaunchOptions, start
 
 GIB = 2**30
 PLAIN = base("desk", num_steps=100)
@@ -42,7 +48,7 @@ def record(run: Run, seconds: float, *, device: str = "x86_64", evaluation_secon
     return Record("x", run, {}, provenance, Path("x.json"))
 
 
-def test_the_arithmetic_of_a_biencoder_is_that_of_its_two_texts() -> None:
+def test_biencoder_operations_match_arithmetic() -> None:
     run = replace(PLAIN, num_layers=1, hidden_size=10, max_tokens=10, batch_size=7, num_steps=3)
     tokens = TEXT_SHARE * 10
     a_token = (
@@ -53,7 +59,7 @@ def test_the_arithmetic_of_a_biencoder_is_that_of_its_two_texts() -> None:
 
 
 @pytest.mark.parametrize("num_records", [2, 3, 6, 7])
-def test_the_error_of_a_speed_is_that_of_each_record_told_by_the_others(num_records: int) -> None:
+def test_speed_error_is_leave_one_out(num_records: int) -> None:
     records = [record(PLAIN, 7.0 + (13 * number) % 5) for number in range(num_records)]
     rates = [count_operations(PLAIN).flops / one.provenance["training"]["seconds"] for one in records]
     others = [median(rates[:place] + rates[place + 1 :]) for place in range(num_records)]
@@ -61,7 +67,7 @@ def test_the_error_of_a_speed_is_that_of_each_record_told_by_the_others(num_reco
     assert RecordedCosts(records, "cpu").get_speed(PLAIN).relative_error == pytest.approx(expected)
 
 
-def test_however_many_runs_are_planned_a_speed_is_taken_from_the_records_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_speed_is_estimated_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
     measure = cost._estimate_speed
     monkeypatch.setattr(
@@ -71,21 +77,13 @@ def test_however_many_runs_are_planned_a_speed_is_taken_from_the_records_once(mo
     assert len(made.estimates) == 20 and len(asked) == 1
 
 
-def test_a_plan_for_a_cpu_says_first_which_machines_the_papers_scales_are_meant_for() -> None:
-    lines = make_plan([base("small")], []).lines()
-    (place,) = [number for number, line in enumerate(lines) if line.startswith("small is meant for ")]
-    assert "--profile NAME" in lines[place] and lines[place + 1].startswith("cost on CPU: ")
-    for lines in (make_plan([base("small")], [], num_gpus=1).lines(), make_plan([PLAIN], []).lines()):
-        assert not [line for line in lines if "--profile" in line]
-
-
-def test_hard_negatives_are_texts_like_any_other() -> None:
+def test_hard_negatives_count_as_texts() -> None:
     few, many = (count_operations(replace(PLAIN, filter="surrogate", num_hard_negatives=count)) for count in (0, 6))
     assert many.flops == pytest.approx(few.flops * 8 / 2) and many.num_tokens == pytest.approx(few.num_tokens * 8 / 2)
     assert many.num_pairs == few.num_pairs
 
 
-def test_a_step_that_does_not_fit_at_once_is_counted_with_its_second_forward(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chunked_steps_count_second_forward(monkeypatch: pytest.MonkeyPatch) -> None:
     run = base("large", architecture="contextual")
     found = []
     for words in ("9999,9999", "1023,9999", "9999,511"):
@@ -94,14 +92,14 @@ def test_a_step_that_does_not_fit_at_once_is_counted_with_its_second_forward(mon
     assert found == pytest.approx([found[0], found[0] * 4 / 3, found[0] * 4 / 3])
 
 
-def test_a_speed_counts_the_second_forward_of_its_record() -> None:
+def test_speed_counts_second_forward() -> None:
     at_once, in_chunks = record(PLAIN, 10.0), record(PLAIN, 10.0)
     in_chunks.provenance["training"]["chunks"] = "8,8"
     speeds = [RecordedCosts([one], "cpu").get_speed(PLAIN).flops_per_second for one in (at_once, in_chunks)]
     assert speeds[1] == pytest.approx(speeds[0] * 4 / 3)
 
 
-def test_context_costs_its_tokens_and_its_first_stage() -> None:
+def test_context_costs_tokens_and_first_stage() -> None:
     plain, contextual = count_operations(PLAIN).flops, count_operations(CONTEXTUAL).flops
     assert contextual > plain * (1 + PLAIN.num_contexts / (TEXT_SHARE * PLAIN.max_tokens))
     assert count_operations(replace(PLAIN, architecture="bm25", sampler="random")).flops == 0
@@ -111,14 +109,14 @@ def test_the_papers_scales_count_their_epochs() -> None:
     assert count_operations(base("small")).num_pairs == pytest.approx(3 * 238_998_494, rel=1e-5)
 
 
-def test_epochs_of_a_selection_count_its_pairs_only() -> None:
+def test_epochs_count_selected_pairs() -> None:
     assert count_operations(base("desk", num_pairs=4096, num_steps=None, num_epochs=8)).num_pairs == 8 * 4096
     assert count_operations(base("desk", num_pairs=2**30, num_steps=None, num_epochs=2)).num_pairs == pytest.approx(
         2 * 168_464, rel=0.001
     )
 
 
-def test_a_speed_comes_from_the_nearest_records_with_its_error() -> None:
+def test_speed_comes_from_nearest_records() -> None:
     plain, contextual = count_operations(PLAIN).flops, count_operations(CONTEXTUAL).flops
     records = [
         *(record(replace(PLAIN, seed=seed), plain / rate) for seed, rate in enumerate((90.0, 100.0, 120.0))),
@@ -135,7 +133,7 @@ def test_a_speed_comes_from_the_nearest_records_with_its_error() -> None:
     assert other_scale.flops_per_second == pytest.approx(100.0)
 
 
-def test_an_estimate_of_a_measured_run_is_its_time() -> None:
+def test_measured_run_is_estimated_exactly() -> None:
     again = estimate(PLAIN, [record(PLAIN, 60.0)])
     assert again.seconds == pytest.approx(65.0)
     assert estimate(replace(PLAIN, num_steps=200), [record(PLAIN, 60.0)]).seconds == pytest.approx(125.0)
@@ -144,14 +142,14 @@ def test_an_estimate_of_a_measured_run_is_its_time() -> None:
 
 @pytest.mark.parametrize("architecture", ["biencoder", "contextual"])
 @pytest.mark.parametrize("num_gpus", [1, 2, 8])
-def test_the_gpus_of_a_run_share_both_stages(architecture: str, num_gpus: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpus_share_both_stages(architecture: str, num_gpus: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REPRO_CHUNKS", "9999,9999")  # else a share may fit at once where the whole does not
     run = base("large", architecture=architecture)
     alone, together = (estimate(run, [], kind="gpu", num_devices=number).seconds for number in (1, num_gpus))
     assert alone / together == pytest.approx(num_gpus)
 
 
-def test_a_gpu_keeps_the_graph_of_its_share_of_the_contexts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpu_memory_follows_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where all fits at once, memory beyond the weights' is that of a 24th of texts and contexts, rounded up."""
     monkeypatch.setenv("REPRO_CHUNKS", "9999,9999")
     run = base("large", architecture="contextual")
@@ -164,25 +162,15 @@ def test_a_gpu_keeps_the_graph_of_its_share_of_the_contexts(monkeypatch: pytest.
     assert found.memory_bytes == pytest.approx(weights + texts + contexts)
 
 
-def test_a_plan_says_what_its_times_on_several_gpus_leave_out() -> None:
-    run = [base("large", architecture="contextual")]
-    told = "the 8 GPUs of a run share each batch, its context documents too: no waiting is counted"
-    assert told in make_plan(run, [Path("/nowhere")], num_gpus=8).lines()
-    for num_gpus in (0, 1):
-        assert not any(
-            "share each batch" in line for line in make_plan(run, [Path("/nowhere")], num_gpus=num_gpus).lines()
-        )
-
-
 @pytest.mark.parametrize("scale", ["small", "large"])
 @pytest.mark.parametrize("batch_size", [512, 16384])
-def test_a_gpu_holds_what_is_planned_whatever_the_batch(scale: str, batch_size: int) -> None:
+def test_planned_memory_fits_a_gpu(scale: str, batch_size: int) -> None:
     run = base(scale, architecture="contextual", batch_size=batch_size)
     for num_devices in (1, 8):
         assert estimate(run, [], kind="gpu", num_devices=num_devices).memory_bytes < 0.75 * 80 * GIB
 
 
-def test_what_is_planned_follows_the_chunks_that_a_training_would_have(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_planned_memory_follows_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     run = base("large", architecture="contextual")
     usual = estimate(run, [], kind="gpu").memory_bytes
     monkeypatch.setenv("REPRO_CHUNKS", "4,4")
@@ -193,7 +181,7 @@ def test_what_is_planned_follows_the_chunks_that_a_training_would_have(monkeypat
 
 
 @pytest.mark.parametrize("architecture", ["biencoder", "contextual"])
-def test_memory_on_a_cpu_grows_with_the_batch_as_in_the_records(architecture: str) -> None:
+def test_cpu_memory_grows_as_recorded(architecture: str) -> None:
     measured = defaultdict(list)  # over one grid, whose trainings differ in little else
     for one in records_in(
         get_published_records(), [run for run in grid_runs("desk") if run.architecture == architecture]
@@ -204,14 +192,14 @@ def test_memory_on_a_cpu_grows_with_the_batch_as_in_the_records(architecture: st
     assert more == pytest.approx(median(measured[512]) - median(measured[128]), rel=0.15)
 
 
-def test_without_records_the_speed_is_assumed_and_said_to_be() -> None:
+def test_speed_without_records_is_assumed() -> None:
     speed = estimate(PLAIN, []).speed
     assert (speed.num_records, speed.relative_error) == (0, None)
     assert speed.flops_per_second == ASSUMED_FLOPS_PER_SECOND["cpu"]
     assert any("assumed" in line for line in make_plan([base("smoke")], [Path("/nowhere")], num_gpus=1).lines())
 
 
-def test_a_plan_names_stages_costs_and_what_is_not_here() -> None:
+def test_plan_names_stages_and_missing_data() -> None:
     made = make_plan([base("smoke"), base("smoke"), base("small")], [Path("/nowhere")], num_at_once=2)
     told = made.as_dict()
     assert (told["num_asked"], told["num_unique"], len(told["missing"])) == (3, 2, 2)
@@ -223,7 +211,7 @@ def test_a_plan_names_stages_costs_and_what_is_not_here() -> None:
     assert told["cost"]["hours"] <= told["cost"]["hours_one_after_another"]
 
 
-def test_a_plan_names_the_stages_that_can_be_told_whatever_else_is_not_here() -> None:
+def test_missing_suite_hides_no_stage() -> None:
     here = make_plan([replace(CONTEXTUAL, test_contexts="own", filter="surrogate")], [Path("/nowhere")])
     without_suite = make_plan(
         [replace(CONTEXTUAL, test_contexts="own", filter="surrogate", suite="beir")], [Path("/nowhere")]
@@ -233,17 +221,17 @@ def test_a_plan_names_the_stages_that_can_be_told_whatever_else_is_not_here() ->
     assert any(line.startswith("  stage tokens/") for line in without_suite.lines()) and without_suite.lacks
 
 
-def test_what_a_first_phase_lacks_is_told() -> None:
+def test_missing_first_phase_data_is_named() -> None:
     second = base("desk", corpus="desk", pretraining_corpus="nomic-unsupervised", num_pretraining_steps=2)
     assert any(lack.startswith("data nomic-unsupervised: ") for lack in make_plan([second], [Path("/nowhere")]).lacks)
 
 
 @pytest.mark.parametrize(("device", "kind"), [("NVIDIA H100 80GB HBM3", "gpu"), ("x86_64", "cpu"), ("arm", "cpu")])
-def test_a_device_is_known_by_its_name(device: str, kind: str) -> None:
+def test_devices_are_known_by_name(device: str, kind: str) -> None:
     assert get_machine_kind(device) == kind
 
 
-def test_a_training_that_runs_share_is_counted_once(tmp_path: Path) -> None:
+def test_shared_training_counts_once(tmp_path: Path) -> None:
     run = base("desk", architecture="contextual")
     variants = [run, replace(run, num_test_contexts=4), replace(run, context_seed=1)]
     plan = make_plan(variants, [tmp_path])
@@ -251,7 +239,7 @@ def test_a_training_that_runs_share_is_counted_once(tmp_path: Path) -> None:
     assert [one.arithmetic.num_pairs > 0 for one in plan.estimates] == [True, False, False]
 
 
-def test_a_first_phase_is_counted_unless_it_is_there() -> None:
+def test_existing_first_phase_is_not_counted() -> None:
     second = base("desk", corpus="desk", pretraining_corpus="desk", num_pretraining_steps=240, num_steps=30)
     alone, first = estimate(second, []).arithmetic, get_first_phase(second)
     assert first is not None
@@ -259,7 +247,7 @@ def test_a_first_phase_is_counted_unless_it_is_there() -> None:
     assert estimate(second, [], trained={get_training_id(first)}).arithmetic.num_pairs == 30 * second.batch_size
 
 
-def test_what_is_done_beside_training_counts_by_the_context() -> None:
+def test_evaluation_counts_by_context() -> None:
     one = replace(CONTEXTUAL, test_contexts="own")
     records = [record(replace(CONTEXTUAL, test_contexts="own+wrong+null"), 0.001, evaluation_seconds=30.0)]
     known = {get_training_id(one), get_training_id(replace(one, seed=1))}
@@ -267,7 +255,7 @@ def test_what_is_done_beside_training_counts_by_the_context() -> None:
     assert estimate(replace(one, measure="shape"), records, trained=known).seconds == 0.0
 
 
-def test_an_evaluation_that_nobody_measured_is_a_dash_and_no_zero(tmp_path: Path) -> None:
+def test_unmeasured_evaluation_is_a_dash(tmp_path: Path) -> None:
     words, trained = base("small", architecture="bm25", sampler="random"), base("small")
     assert not estimate(words, []).counts_evaluation and not estimate(words, []).is_known
     assert estimate(PLAIN, [record(PLAIN, 60.0)]).counts_evaluation
@@ -277,28 +265,14 @@ def test_an_evaluation_that_nobody_measured_is_a_dash_and_no_zero(tmp_path: Path
     lines = made.lines()
     [line] = [line for line in lines if line.startswith(f"  {run_id(words)}")]
     assert line.split()[1] == "–"
-    assert "evaluation not counted, of 2 runs: nothing like it was measured on a CPU yet, on beir" in lines
-    [told] = [line for line in make_plan([words], [tmp_path]).lines() if line.startswith("evaluation not counted")]
-    assert told.startswith("evaluation not counted, of 1 run: ")
+    assert "evaluation excluded for 2 runs: no similar evaluation was measured on a CPU yet, on beir" in lines
+    [told] = [line for line in make_plan([words], [tmp_path]).lines() if line.startswith("evaluation excluded")]
+    assert told.startswith("evaluation excluded for 1 run: ")
     known = make_plan([PLAIN], [tmp_path])
-    assert known.totals["num_not_evaluated"] == 0 and not any("not counted" in line for line in known.lines())
+    assert known.totals["num_not_evaluated"] == 0 and not any("excluded" in line for line in known.lines())
 
 
-@pytest.mark.parametrize(("num_gpus", "words"), [(0, "GiB a run"), (2, "GiB of each GPU's memory")])
-def test_a_plan_says_whose_memory_it_means(num_gpus: int, words: str) -> None:
-    lines = make_plan([base("small")], [Path("/nowhere")], num_gpus=num_gpus).lines()
-    assert sum(words in line for line in lines) == 1
-
-
-def test_hours_of_a_scale_that_nobody_ran_are_said_to_be_extrapolated() -> None:
-    never_run, published = (
-        make_plan([base(scale, seed=999)], [Path("/nowhere")]).lines() for scale in ("small", "desk")
-    )
-    assert any("nothing was run at small" in line for line in never_run)
-    assert any("follow from records" in line for line in published)
-
-
-def test_a_plan_for_whole_batches_has_their_memory_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whole_batches_have_their_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REPRO_CHUNKS", "9999,9999")
     run = base("large", architecture="contextual")
     by_eight, nowhere = replace(run, batches_a_step=8), [Path("/nowhere")]
@@ -306,15 +280,53 @@ def test_a_plan_for_whole_batches_has_their_memory_and_says_so(monkeypatch: pyte
     memory = [estimate(by_eight, [], kind="gpu", num_devices=number).memory_bytes for number in (1, 4, 8)]
     assert memory == [alone] * 3 > [estimate(run, [], kind="gpu", num_devices=8).memory_bytes] * 3
     whole = (
-        "the 8 GPUs of a run take whole batches where batches_a_step is 8 or a multiple of it: no waiting is counted"
+        "the 8 GPUs of a run take whole batches if batches_a_step is 8 or a multiple of it, "
+        "and the times exclude waiting for each other"
     )
     told = [make_plan([one], nowhere, num_gpus=8).lines() for one in (by_eight, run)]
     assert [whole in lines for lines in told] == [True, False]
     assert [any("share each batch" in line for line in lines) for lines in told] == [False, True]
 
 
-def test_a_plan_says_which_number_of_gpus_cannot_be() -> None:
+def test_impossible_gpu_count_is_named() -> None:
     run = base("large", batches_a_step=8)
     [line] = make_plan([run], [Path("/nowhere")], num_gpus=3).impossible
     assert "a batch of 512 cannot be shared equally by 3 processes" in line and line.endswith("must divide 512 or 8")
     assert not make_plan([run], [Path("/nowhere")], num_gpus=16).impossible
+
+
+SMOKE = base("smoke", sampler="cluster", cluster_size=8)
+LARGE = base("small", sampler="cluster", cluster_size=512)
+TOO_LARGE = replace(SMOKE, cluster_size=241)
+
+
+def test_impossible_runs_are_left_out(tmp_path: Path) -> None:
+    [line] = make_plan([SMOKE, TOO_LARGE], [tmp_path]).impossible
+    assert "cluster_size is 241, and the largest domain has 240 pairs" in line
+    assert f"impossible: {line}" in make_plan([TOO_LARGE], [tmp_path]).lines()
+    profile = Profile(name="here", on="local", cpus_per_run=1)
+    lines: list[str] = []
+    ended = start([TOO_LARGE], profile, sweep="t", options=LaunchOptions(), progress=lines.append)
+    assert ended == {run_id(TOO_LARGE): LEFT_OUT}
+    assert f"left out: {line}" in lines
+    with pytest.raises(ValueError, match="cluster_size is 241, and the largest domain has 240"):
+        check_clusters([SMOKE, TOO_LARGE])
+
+
+def test_domain_sizes_match_the_pairs() -> None:
+    assert count_largest_domain(SMOKE) == 240, "at most: nobody has counted yet"
+    inputs = Inputs(SMOKE)
+    inputs.graph.selection.build()
+    codes = inputs.pairs.source_codes if SMOKE.domain_column == "source" else inputs.pairs.domain_codes
+    counted = int(np.unique(codes, return_counts=True)[1].max())
+    assert count_largest_domain(SMOKE) == counted
+    check_clusters([replace(SMOKE, cluster_size=counted)])
+    if counted < 240:
+        with pytest.raises(ValueError, match=f"largest domain has {counted} pairs"):
+            check_clusters([replace(SMOKE, cluster_size=counted + 1)])
+    reddit = UNSUPERVISED["reddit_title_body"].num_rows or 0
+    assert count_largest_domain(LARGE) == pytest.approx(reddit, rel=0.02)
+    assert count_largest_domain(replace(LARGE, num_pairs=1000)) == 1000
+    assert count_largest_domain(replace(LARGE, sources="squad")) == pytest.approx(16_384, rel=0.02)
+    assert count_largest_domain(replace(LARGE, corpus="bge-full-data")) is None
+    check_clusters([replace(LARGE, corpus="bge-full-data")])

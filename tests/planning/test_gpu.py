@@ -35,7 +35,7 @@ CPU = torch.device("cpu")
 TINY = gpu.Shape(ModelConfig(architecture="contextual", vocab_size=100, num_contexts=3), 4, 7)
 
 
-def test_words_set_switches_and_what_they_set_is_told() -> None:
+def test_words_set_switches() -> None:
     assert switches_from("") == Switches() and switches_from("").words == ()
     found = switches_from("compile no-fused checkpoint")
     assert found == Switches(fused=False, compile=True, checkpoint=True)
@@ -59,9 +59,7 @@ def counting(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.mark.parametrize("backbone", ["nomic", "bert"])
-def test_checkpointed_layers_give_the_vectors_and_gradients_of_kept_ones(
-    backbone: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_checkpointing_keeps_gradients(backbone: str, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = gpu._compute_gradient(CPU, backbone, Switches())
     calls = counting(monkeypatch)
     found = gpu._compute_gradient(CPU, backbone, Switches(checkpoint=True))
@@ -71,7 +69,7 @@ def test_checkpointed_layers_give_the_vectors_and_gradients_of_kept_ones(
     assert len(calls) == (2 * (3 * 2 + 2) if backbone == "bert" else 0)
 
 
-def test_a_compiled_forward_is_what_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiled_forward_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[dict] = []
 
     def fake(forward: Callable[..., Any], **words: Any) -> Callable[..., Any]:
@@ -83,20 +81,18 @@ def test_a_compiled_forward_is_what_is_called(monkeypatch: pytest.MonkeyPatch) -
     assert len(calls) == 5 and all(one == {"dynamic": True, "backend": "inductor"} for one in calls)
 
 
-def test_a_difference_that_is_more_than_rounding_is_no_good(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_difference_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     given = iter([(torch.zeros(2, 2), torch.ones(9)), (torch.zeros(2, 2), torch.ones(9) * 1.1)])
     monkeypatch.setattr(gpu, "_compute_gradient", lambda *words: next(given))
     assert not gpu._compare_switches(CPU, "bert", "")[0]
 
 
-def test_steps_are_trained_and_their_cost_is_told() -> None:
+def test_measured_steps_have_a_cost() -> None:
     is_good, says = gpu._measure_steps(TINY, CPU)
     assert is_good and "tokens/s" in says and "chunks of 4096,4096" in says
 
 
-def test_a_step_that_is_tried_moves_the_weights_as_a_training_does(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_measured_step_matches_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One step on the same texts: by `doctor`, and by `train` over a feed that gives them."""
     models, real = [], gpu.build_model
     monkeypatch.setattr(gpu, "build_model", lambda config: models.append(real(config)) or models[-1])
@@ -113,7 +109,7 @@ def test_a_step_that_is_tried_moves_the_weights_as_a_training_does(
         torch.testing.assert_close(weight, dict(model.named_parameters())[name], rtol=0, atol=0, msg=name)
 
 
-def test_a_loss_that_is_no_number_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_non_finite_loss_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     def spoilt(*given: Any) -> LossParts:
         return LossParts(torch.tensor(torch.nan), torch.zeros(()), torch.zeros(()))
 
@@ -122,7 +118,7 @@ def test_a_loss_that_is_no_number_is_a_finding(monkeypatch: pytest.MonkeyPatch) 
     assert not found.good and found.says.startswith("step 1 of 10: loss nan")
 
 
-def test_steps_are_tried_in_the_chunks_that_a_training_would_have(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_measured_steps_use_training_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     given, real = [], loop.add_gradients
     monkeypatch.setattr(loop, "add_gradients", lambda *words: given.append(words[2]) or real(*words))
     monkeypatch.setattr(gpu, "measure_gpu_bytes", lambda device: 80 * 2**30)
@@ -144,20 +140,13 @@ def test_shapes_are_those_of_their_scales() -> None:
     assert (small.config.hidden_size, small.config.num_layers, small.batch_size, small.num_tokens) == (768, 6, 512, 64)
 
 
-def test_what_fails_is_a_finding_with_its_reason() -> None:
-    def look() -> tuple[bool, str]:
-        raise RuntimeError("out of memory\nand more")
-
-    assert gpu._run_check("ten steps", look) == Finding("ten steps", False, "out of memory")
-
-
-def test_without_a_gpu_one_line_says_so_and_findings_are_written(own_home: Path) -> None:
+def test_findings_are_written(own_home: Path) -> None:
     assert torch.cuda.is_available() or not gpu.find_gpu().good
     path = gpu.write_findings([Finding("a", True, "b")])
     assert json.loads(path.read_text())["findings"] == [{"what": "a", "good": True, "says": "b"}]
 
 
-def test_an_error_without_words_or_of_any_library_is_a_finding() -> None:
+def test_any_error_is_a_finding() -> None:
     class TritonError(Exception):
         pass
 
@@ -177,12 +166,12 @@ def test_chunks_checkpoints_and_encoding_are_tried(look: Callable[[torch.device]
     assert is_good and says
 
 
-def test_a_chunk_that_drops_other_contexts_is_no_good(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_drops_are_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RandomState, "restore", lambda self: nullcontext())
     assert not gpu._compare_chunked_step(CPU)[0]
 
 
-def test_an_optimiser_that_begins_anew_is_no_good(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lost_optimizer_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     def forgetful(folder: Path, run: str, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
         read_checkpoint(folder, run, model, optimizer)
         optimizer.state.clear()
@@ -191,13 +180,13 @@ def test_an_optimiser_that_begins_anew_is_no_good(monkeypatch: pytest.MonkeyPatc
     assert not gpu._check_resuming(CPU)[0]
 
 
-def test_models_are_trained_and_gpus_tried_where_faiss_is_not_installed() -> None:
+def test_training_works_without_faiss() -> None:
     code = "import sys; sys.modules['faiss'] = None; import repro.planning.gpu, repro.train.trainer"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 
-def test_layers_are_checkpointed_under_the_name_of_transformers_5_17(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_older_transformers_are_checkpointed(monkeypatch: pytest.MonkeyPatch) -> None:
     for verb in ("enable", "disable"):
         do = getattr(PreTrainedModel, f"_activation_checkpointing_{verb}")
         monkeypatch.delattr(PreTrainedModel, f"activation_checkpointing_{verb}")
@@ -209,7 +198,7 @@ def test_layers_are_checkpointed_under_the_name_of_transformers_5_17(monkeypatch
     assert not backbone.model.is_gradient_checkpointing
 
 
-def test_steps_of_an_optimiser_in_parts_are_taken_up_where_it_counts_them(tmp_path: Path) -> None:
+def test_optimizer_steps_stay_on_cpu(tmp_path: Path) -> None:
     """On the CPU: on a GPU it would wait for each of them at every step. "meta" stands for the GPU."""
     model = torch.nn.Linear(2, 2)
     optimizer = build_optimizer(model, learning_rate=0.1, weight_decay=0.0, fused=False)

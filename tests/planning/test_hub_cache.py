@@ -64,13 +64,11 @@ def encoder(name: str = NAME) -> Need:
     return next(need for need in list_requirements([base("desk", start=name)]) if need.name == f"encoder {name}")
 
 
-def test_a_config_and_a_broken_blob_are_no_encoder_and_fetch_goes_on_with_it(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_broken_download_is_no_encoder(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     snapshot, asked, real = begin(cache), [], huggingface_hub.snapshot_download
     assert not encoder().is_here()
     told = "; ".join(encoder().problems())
-    assert "blob f00d was broken off" in told and "whole weights" in told and "a tokenizer" in told
+    assert "blob f00d was interrupted" in told and "whole weights" in told and "a tokenizer" in told
 
     def download(name: str, **options: Any) -> str:
         if not options.get("local_files_only"):
@@ -83,19 +81,19 @@ def test_a_config_and_a_broken_blob_are_no_encoder_and_fetch_goes_on_with_it(
     assert asked == [NAME] and encoder().is_here() and not encoder().problems()
 
 
-def test_what_is_fetched_and_still_no_encoder_is_an_error(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fetched_without_weights_is_an_error(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     snapshot = begin(cache)
     monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda name, **options: str(snapshot))
     with pytest.raises(ValueError, match=r"still lacks .*whole weights"):
         encoder().bring(quiet)
 
 
-def test_a_leftover_of_a_blob_that_was_ended_later_is_no_lack(cache: Path) -> None:
+def test_finished_blob_leaves_no_gap(cache: Path) -> None:
     end(begin(cache))
     assert find_missing_encoder_files(NAME) == []
 
 
-def test_a_file_that_the_hub_listed_must_be_there_in_its_size(cache: Path) -> None:
+def test_listed_files_need_their_size(cache: Path) -> None:
     end(snapshot := begin(cache))
     (snapshot.parents[1] / "blobs" / "f00d").unlink()  # as when the hub has another revision by now
     size = (snapshot / "model.safetensors").stat().st_size
@@ -105,10 +103,10 @@ def test_a_file_that_the_hub_listed_must_be_there_in_its_size(cache: Path) -> No
     assert find_missing_encoder_files(NAME) == [f"{NAME}: model.safetensors has {size} bytes of {size + 1}"]
     listing(snapshot, **{"model.safetensors": size, "2_Dense/model.safetensors": 9})
     [lack] = find_missing_encoder_files(NAME)
-    assert lack == f"{NAME} is fetched in part: 1 file(s) are missing (2_Dense/model.safetensors)"
+    assert lack == f"{NAME} is downloaded only in part: 1 file(s) are missing (2_Dense/model.safetensors)"
 
 
-def test_a_local_folder_needs_whole_weights_every_shard_and_the_files_of_its_modules(tmp_path: Path) -> None:
+def test_local_folder_needs_all_shards(tmp_path: Path) -> None:
     (folder := tmp_path / "mine").mkdir()
     (folder / "config.json").write_text("{}")
 
@@ -136,9 +134,7 @@ def test_a_local_folder_needs_whole_weights_every_shard_and_the_files_of_its_mod
     assert find_missing_encoder_files(str(folder)) == [f"{folder}: 1_Pooling/config.json"]
 
 
-def test_data_of_mteb_is_here_once_it_was_loaded_and_whole(
-    cache: Path, own_home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_mteb_data_counts_once_loaded(cache: Path, own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     loaded = []
     told = SimpleNamespace(name="Task", dataset={"path": "mteb/one", "revision": COMMIT})
 
@@ -160,7 +156,7 @@ def test_data_of_mteb_is_here_once_it_was_loaded_and_whole(
     snapshot = begin(cache, "mteb/one", "datasets")
     (snapshot / "config.json").rename(snapshot / "README.md")  # a card alone
     assert not need.is_here() and need.problems()[0].startswith("1 of 1 tasks, the first: Task was not loaded")
-    assert "broken off" in find_missing_dataset_files("mteb/one", COMMIT)[0]
+    assert "interrupted" in find_missing_dataset_files("mteb/one", COMMIT)[0]
     need.bring(quiet)
     assert need.is_here() and loaded == ["load", "unload"]
     need.bring(quiet)
@@ -169,7 +165,7 @@ def test_data_of_mteb_is_here_once_it_was_loaded_and_whole(
     assert need.problems() == ["1 of 1 tasks, the first: Task: mteb/one: no file of data"]
 
 
-def test_the_papers_backbone_needs_no_tokenizer_of_its_own_since_its_words_are_minilms(cache: Path) -> None:
+def test_paper_backbone_needs_no_tokenizer(cache: Path) -> None:
     for name, lacks in ((NOMIC_BERT, []), (NAME, ["a tokenizer"])):
         end(snapshot := begin(cache, name))
         (snapshot / "tokenizer.json").unlink()
@@ -180,7 +176,7 @@ def test_the_papers_backbone_needs_no_tokenizer_of_its_own_since_its_words_are_m
 
 
 @pytest.mark.parametrize("content", ["[]", "3", "{", '"text"'])
-def test_a_config_that_is_no_object_is_named_and_to_be_fetched_again(cache: Path, content: str) -> None:
+def test_malformed_config_is_fetched_again(cache: Path, content: str) -> None:
     end(snapshot := begin(cache))
     (snapshot / "config.json").write_text(content)
     [lack] = find_missing_encoder_files(NAME)
@@ -188,7 +184,7 @@ def test_a_config_that_is_no_object_is_named_and_to_be_fetched_again(cache: Path
 
 
 @pytest.mark.parametrize("content", ["3", '{"path": "x"}', '[{"path": "1_Pooling"}]', '[{"path": 1, "type": 2}]'])
-def test_odd_modules_and_indices_are_no_tracebacks(tmp_path: Path, content: str) -> None:
+def test_odd_modules_are_no_tracebacks(tmp_path: Path, content: str) -> None:
     (folder := tmp_path / "odd").mkdir()
     end(folder)
     (folder / "config.json").write_text("{}")

@@ -33,7 +33,7 @@ from repro.storage.paths import CHECKOUT, get_published_records
 CLUSTERED = base("small", sampler="cluster", cluster_size=512)
 
 
-def test_disk_is_counted_from_the_number_of_pairs() -> None:
+def test_disk_follows_number_of_pairs() -> None:
     costs = {cost.name: cost for cost in estimate_stage_costs([CLUSTERED])}
     num_pairs = count_pairs(CLUSTERED)
     assert costs["keys"].disk_bytes == 8 * num_pairs
@@ -41,7 +41,7 @@ def test_disk_is_counted_from_the_number_of_pairs() -> None:
     assert costs["tokens of 64"].disk_bytes == pytest.approx(num_pairs * (2 * 8 + 2 * 4 * 0.6 * 64))
 
 
-def test_clusters_hold_the_points_of_their_largest_fit() -> None:
+def test_cluster_memory_follows_largest_fit() -> None:
     """Reddit has 66 of 239 million pairs: 64 of them for each of its clusters, both halves, two vectors of 768 each."""
     largest = max(count_domain_sizes("nomic-unsupervised", count_pairs(CLUSTERED)))
     fitted = 64 * -(-largest // 512)
@@ -49,7 +49,7 @@ def test_clusters_hold_the_points_of_their_largest_fit() -> None:
     assert found.memory_bytes == pytest.approx(2 * fitted * 2 * 768 * 4 + GIB + 20 * count_pairs(CLUSTERED))
 
 
-def test_the_stages_are_those_of_the_graph_of_every_run_and_of_the_trainings_before_it() -> None:
+def test_stages_cover_all_phases() -> None:
     """A plan of two phases must not count one, nor that of a part of the corpus as the whole."""
     two_phases = base(
         "small",
@@ -80,7 +80,7 @@ def test_the_stages_are_those_of_the_graph_of_every_run_and_of_the_trainings_bef
     assert gooaq_and_paq == pytest.approx(238_998_494 / 234_553_344 * sum(domain_sizes_printed("paq", "gooaq")))
 
 
-def test_an_import_takes_time_by_the_bytes_and_disk_beside_it(tmp_path: Path) -> None:
+def test_import_time_follows_bytes(tmp_path: Path) -> None:
     """The declared corpus has 300 GB of 239 million pairs, 1255 bytes each, where the bench's have 346 of text."""
     block = next(generate_blocks(20_000))
     sizes = [pc.sum(pc.binary_length(block[side])).as_py() / block.num_rows for side in ("query", "document")]
@@ -90,22 +90,22 @@ def test_an_import_takes_time_by_the_bytes_and_disk_beside_it(tmp_path: Path) ->
     lines = make_plan([CLUSTERED], [tmp_path], num_gpus=1, num_at_once=16).lines()
     beside = "the download (279.4 GiB), and the largest stage twice while its shards are joined (683.8 GiB more)"
     assert f"in addition: {beside}" in lines
-    assert any("with 16 at once, after the stages above" in line for line in lines)
+    assert any("with 16 in parallel, after the stages above" in line for line in lines)
 
 
-def test_a_corpus_of_unknown_size_is_a_dash_and_no_zero(tmp_path: Path) -> None:
+def test_unknown_size_is_a_dash(tmp_path: Path) -> None:
     by_epochs = base("small", corpus="bge-full-data")
     made = make_plan([by_epochs, base("small")], [tmp_path])
     lines = made.lines()
-    assert "bge-full-data: – pairs, as nobody here knows how many" in lines
+    assert "bge-full-data: – pairs, because their number is unknown" in lines
     [line] = [line for line in lines if line.startswith(f"  {run_id(by_epochs)}")]
     assert line.split()[1] == "–"
-    assert any(line.startswith("not counted: 1 training by epochs") for line in lines)
+    assert any(line.startswith("excluded: 1 training by epochs") for line in lines)
     assert made.as_dict()["seconds"][run_id(by_epochs)] is None and made.as_dict()["seconds"][run_id(base("small"))] > 0
     assert not any("bge-full-data" in cost.pairs for cost in made.stage_costs)
 
 
-def test_an_imported_corpus_is_planned_by_its_pairs(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_imported_corpus_is_counted(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = [json.dumps({"query": f"which thing is {n}", "document": f"the thing {n} itself"}) for n in range(40)]
     own_home.mkdir(exist_ok=True)
     (own_home / "mine.jsonl").write_text("\n".join(lines))
@@ -119,7 +119,7 @@ def test_an_imported_corpus_is_planned_by_its_pairs(own_home: Path, monkeypatch:
     assert count_pairs(replace(run, corpus="other@12345678")) is None
 
 
-def test_the_pairs_of_corpora_made_here_are_those_that_were_counted() -> None:
+def test_built_corpora_have_counted_pairs() -> None:
     found = [json.loads(path.read_text()) for path in get_published_records().glob("*.json")]
     counts = {
         (one["run"]["corpus"], one["metrics"]["train/total/num_pairs"])
@@ -137,9 +137,7 @@ def domain_sizes_printed(*names: str) -> list[int]:
 
 
 @pytest.mark.parametrize("scale", ["small", "large"])
-def test_a_plan_of_the_papers_scales_says_what_each_stage_takes_and_how_that_is_known(
-    scale: str, tmp_path: Path
-) -> None:
+def test_each_stage_cost_is_explained(scale: str, tmp_path: Path) -> None:
     made = make_plan([base(scale, sampler="cluster", cluster_size=512), base(scale)], [tmp_path])
     names = [cost.name for cost in made.stage_costs]
     assert len(names) == len(set(names)) and {"corpus", "selection", "keys", "clusters of 512"} < set(names)
@@ -149,7 +147,7 @@ def test_a_plan_of_the_papers_scales_says_what_each_stage_takes_and_how_that_is_
     assert not make_plan([base("desk")], [tmp_path]).stage_costs
 
 
-def test_the_rates_are_those_of_the_committed_bench() -> None:
+def test_rates_match_the_benchmark() -> None:
     rows = json.loads((CHECKOUT / "benchmarks" / "paper_scale.json").read_text())["rows"]
     spent = {row["step"]: row["cpu_seconds"] for row in rows if row["label"] == "now" and row["num_pairs"] == 10**6}
     assert MICROSECONDS_PER_PAIR["corpus"] == pytest.approx(spent["import"] + spent["corpus"], rel=0.1)
@@ -163,7 +161,7 @@ def test_the_rates_are_those_of_the_committed_bench() -> None:
     assert pytest.approx(1e6 * mined["median"] / mined["num_tokens"], rel=0.1) == MICROSECONDS_PER_TOKEN
 
 
-def test_the_memory_is_that_of_the_committed_bench() -> None:
+def test_memory_matches_the_benchmark() -> None:
     rows = json.loads((CHECKOUT / "benchmarks" / "paper_scale.json").read_text())["rows"]
     for row in rows:
         kind = row["step"]
@@ -173,7 +171,8 @@ def test_the_memory_is_that_of_the_committed_bench() -> None:
 
 
 @pytest.mark.slow
-def test_the_bench_measures_a_start_on_stages_of_drawn_content(tmp_path: Path) -> None:
+def test_benchmark_measures_a_start(tmp_path: Path) -> None:
+    """Slow: writes and reads stages of 40,000 pairs."""
     asked = f"--num-pairs 40000 --blank --home {tmp_path} --write {tmp_path / 'rows.json'}"
     command = [sys.executable, "-m", "benchmarks.paper_scale", *asked.split()]
     done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False)

@@ -10,7 +10,7 @@ from repro.spec.identity import run_id
 from repro.spec.registry import experiments
 
 
-def test_headlines_are_kept_and_speeds_are_not() -> None:
+def test_headlines_are_kept() -> None:
     recorded = {
         "planted/mean/ndcg_at_10": 0.123456,
         "planted/a/ndcg_at_10": 0.2,
@@ -21,12 +21,12 @@ def test_headlines_are_kept_and_speeds_are_not() -> None:
     assert compute_golden_metrics(recorded) == {"planted/mean/ndcg_at_10": 0.1235, "train/loss": 1.5}
 
 
-def test_a_measure_of_another_kind_keeps_its_first_twelve_by_name_without_what_may_flip() -> None:
+def test_other_metrics_keep_first_twelve() -> None:
     recorded = {f"pca/{n:02d}/share": n / 100 for n in range(14, 0, -1)} | {"pca/00/x": 1.0, "train/loss": 0.5}
     assert list(compute_golden_metrics(recorded)) == ["train/loss", *(f"pca/{n:02d}/share" for n in range(1, 13))]
 
 
-def test_only_an_experiment_without_a_file_lacks_golden_metrics(tmp_path: Path) -> None:
+def test_missing_golden_files_are_found(tmp_path: Path) -> None:
     every = list(experiments())
     assert without_golden(tmp_path) == every
     run = base("smoke")
@@ -36,7 +36,7 @@ def test_only_an_experiment_without_a_file_lacks_golden_metrics(tmp_path: Path) 
     assert without_golden(tmp_path) == every[1:]
 
 
-def test_the_committed_files_hold_the_runs_of_today() -> None:
+def test_golden_files_hold_todays_runs() -> None:
     lacking = [experiment.title for experiment in without_golden()]
     assert not lacking, f"no golden metrics of {lacking}: `python -m repro check --write` makes them"
     for experiment in experiments():

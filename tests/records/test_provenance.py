@@ -31,7 +31,7 @@ def imported() -> set[str]:
     return found - set(sys.stdlib_module_names) - OURS
 
 
-def test_every_package_that_can_move_a_number_is_recorded() -> None:
+def test_relevant_packages_are_recorded() -> None:
     distributions = packages_distributions()
     unknown = {
         module: distributions.get(module)
@@ -41,15 +41,13 @@ def test_every_package_that_can_move_a_number_is_recorded() -> None:
     assert not unknown
 
 
-def test_versions_are_those_installed_and_absent_packages_are_left_out() -> None:
+def test_versions_are_those_installed() -> None:
     told = versions()
     assert told["sentence-transformers"] == version("sentence-transformers")
     assert set(told) < {"python", *PACKAGES}, "faiss is installed for a CPU or for a GPU, not twice"
 
 
-def test_a_new_module_is_an_uncommitted_change_and_what_git_ignores_is_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_new_module_is_uncommitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(provenance, "CHECKOUT", tmp_path)
 
     def write(name: str, text: str) -> str | None:
@@ -89,9 +87,7 @@ def git(root: Path, *words: str) -> str:
 
 
 @pytest.mark.parametrize("how", ["branch", "packed", "detached", "worktree"])
-def test_a_checkout_where_git_is_missing_names_its_commit_and_says_that_changes_are_unknown(
-    how: str, checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_git_is_recorded(how: str, checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     commit = git(checkout, "rev-parse", "HEAD")
     if how == "packed":
         git(checkout, "pack-refs", "--all")
@@ -106,7 +102,7 @@ def test_a_checkout_where_git_is_missing_names_its_commit_and_says_that_changes_
     assert "git cannot be started" in explain_git_is_silent()
 
 
-def test_a_changed_file_that_is_no_utf_8_is_an_uncommitted_change(checkout: Path) -> None:
+def test_binary_change_is_uncommitted(checkout: Path) -> None:
     found = set()
     for text in (b"# caf\xe9\n", b"# caf\xe8\n"):
         for name in ("module.py", "new.py"):
@@ -115,7 +111,7 @@ def test_a_changed_file_that_is_no_utf_8_is_an_uncommitted_change(checkout: Path
     assert len(found) == 4 and None not in found
 
 
-def test_an_edited_test_or_text_is_no_uncommitted_change(checkout: Path) -> None:
+def test_edited_tests_do_not_count(checkout: Path) -> None:
     for name in ("tests/test_one.py", "README.md"):
         (checkout / name).parent.mkdir(exist_ok=True)
         (checkout / name).write_text("a")

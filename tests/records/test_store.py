@@ -28,7 +28,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert [record.id for record in read_records(tmp_path)] == [run_id(RUN)]
 
 
-def test_a_half_written_record_is_never_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_partial_record_is_never_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(path: Path, text: str) -> int:
         path.write_bytes(text.encode()[: len(text) // 2])
         raise OSError(errno.ENOSPC, "no space left on device")
@@ -41,14 +41,14 @@ def test_a_half_written_record_is_never_read(tmp_path: Path, monkeypatch: pytest
     assert not list(tmp_path.glob(".*.part"))
 
 
-def test_a_file_that_is_no_record_is_named(tmp_path: Path) -> None:
+def test_malformed_record_is_named(tmp_path: Path) -> None:
     path = tmp_path / "abc.json"
     path.write_text('{"id": "abc", ')
     with pytest.raises(ValueError, match=r"abc\.json is not a record"):
         read_records(tmp_path)
 
 
-def test_a_record_under_another_name_is_refused(tmp_path: Path) -> None:
+def test_renamed_record_is_refused(tmp_path: Path) -> None:
     written = write(tmp_path)
     moved = written.path.rename(tmp_path / "000000000000.json")
     with pytest.raises(ValueError, match="expected format 1 and id 000000000000"):
@@ -65,7 +65,7 @@ def test_swapped_or_missing_scores_are_refused(tmp_path: Path) -> None:
         _ = read_record(written.path).arrays
 
 
-def test_a_metric_that_is_no_number_is_not_recorded(tmp_path: Path) -> None:
+def test_non_finite_metric_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="not finite"):
         write(tmp_path, loss=float("nan"))
     assert not list(tmp_path.iterdir())
@@ -80,7 +80,7 @@ def test_a_record_tampered_with_is_refused(tmp_path: Path) -> None:
         read_record(path)
 
 
-def test_a_second_phase_that_went_on_from_another_first_phase_is_refused(tmp_path: Path) -> None:
+def test_other_first_phase_is_refused(tmp_path: Path) -> None:
     run = base("desk", learning_rate=1e-4, pretraining_corpus="desk", num_pretraining_steps=50)
     training = {"seconds": 1.0, "first_phase": get_training_id(base("desk", num_steps=50))}
     path = write_record(tmp_path, run, metrics={}, arrays={}, provenance={"training": training}).path

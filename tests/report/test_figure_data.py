@@ -1,14 +1,24 @@
 """What a figure plots is what the records say, point by point; what is missing has no value."""
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
 
+import matplotlib.pyplot as plt
+import numpy as np
 import pytest
 
+from experiments.e16_contexts_of_a_document import draw_documents
+from experiments.e17_number_of_contexts import FIGURE_DRAWS
+from figures.draw import Picture, plot
+from repro.cli.main import list_artefacts
 from repro.records.store import Record, write_record
 from repro.report.figure_data import format_column_label, list_figure_rows, make_figure_view
+from repro.report.names import format_title
+from repro.report.sections import make_sections
 from repro.spec import Figure, Row, Run, base, grid, pick
+from repro.spec.registry import artefacts, experiments, find_experiment
 
 NDCG = "{suite}/mean/ndcg_at_10"
 LINES = Figure(
@@ -45,7 +55,7 @@ def records(tmp_path: Path) -> list[Record]:
     return [record(tmp_path, run) for run in RUNS]
 
 
-def test_a_row_for_each_record_of_each_series_of_the_scale(records: list[Record]) -> None:
+def test_each_record_gives_a_row(records: list[Record]) -> None:
     rows = list_figure_rows(LINES, RUNS, records)
     own = [row for row in rows if row["series"] == "own"]
     assert [(row["batch_size"], row["seed"], row[NDCG]) for row in own] == [
@@ -59,19 +69,19 @@ def test_a_row_for_each_record_of_each_series_of_the_scale(records: list[Record]
     assert own[0]["record"] == records[1].id
 
 
-def test_a_reference_system_has_no_place_on_an_axis_of_training(records: list[Record]) -> None:
+def test_reference_has_no_training_axis(records: list[Record]) -> None:
     (bm25,) = [row for row in list_figure_rows(LINES, RUNS, records) if row["series"] == "BM25"]
     assert bm25["batch_size"] is None
 
 
-def test_points_are_the_datasets_without_their_means(records: list[Record]) -> None:
+def test_points_are_datasets(records: list[Record]) -> None:
     rows = list_figure_rows(POINTS, RUNS, records[:2])
     assert [(row["part1"], row["value"]) for row in rows] == [("a", pytest.approx(56.4)), ("b", pytest.approx(81.4))]
     families = list_figure_rows(replace(POINTS, points="{suite}/{family}/ndcg_at_10"), RUNS, records[:2])
     assert [row["part1"] for row in families] == ["f"]
 
 
-def test_an_axis_may_be_another_metric_of_the_same_point_or_of_another_record(tmp_path: Path) -> None:
+def test_axis_may_be_another_metric(tmp_path: Path) -> None:
     far = record(tmp_path, RUNS[0], **{"desk/a/far": 0.25, "desk/b/far": 0.75})
     near = record(tmp_path, RUNS[1])
     figure = replace(POINTS, x="{suite}/{part1}/far", x_of=pick(architecture="bm25"), minus=pick(architecture="bm25"))
@@ -82,14 +92,14 @@ def test_an_axis_may_be_another_metric_of_the_same_point_or_of_another_record(tm
     assert list_figure_rows(figure, RUNS, [near]) == []
 
 
-def test_a_dot_of_a_scatter_is_named_though_another_lies_at_the_same_place(tmp_path: Path) -> None:
+def test_coinciding_dots_keep_names(tmp_path: Path) -> None:
     alike = record(tmp_path, RUNS[1], **{"desk/a/far": 0.5, "desk/b/far": 0.5})
     view = make_figure_view(replace(POINTS, kind="scatter", x="{suite}/{part1}/far", x_label="far"), RUNS, [alike], [])
     assert view.header == ("series", "far", "dataset", "whose", "seeds", "NDCG@10 (points)")
     assert [(row[1], row[2], row[-1]) for row in view.rows] == [("0.5", "a", "56.4"), ("0.5", "b", "81.4")]
 
 
-def test_a_picture_of_ones_own_tells_its_points_apart_by_the_words_it_has_for_them(tmp_path: Path) -> None:
+def test_own_pictures_name_their_points(tmp_path: Path) -> None:
     alike = record(tmp_path, RUNS[1], **{"desk/a/far": 0.5, "desk/b/far": 0.5})
     figure = replace(POINTS, kind="own", x="{suite}/{part1}/far", x_label="far", parts=("route",))
     view = make_figure_view(figure, RUNS, [alike], [])
@@ -102,7 +112,7 @@ def test_a_missing_metric_is_named(records: list[Record]) -> None:
         list_figure_rows(replace(LINES, x="train/pace", series=LINES.series[:1]), RUNS, records)
 
 
-def test_a_figure_as_a_table_has_a_dash_where_no_record_is(records: list[Record]) -> None:
+def test_missing_record_is_a_dash(records: list[Record]) -> None:
     figure = replace(LINES, series=LINES.series[:1])
     view = make_figure_view(figure, RUNS, records[:3], [])
     assert view.header == ("series", "batch size (pairs)", "whose", "seeds", "NDCG@10 (points)")
@@ -110,7 +120,7 @@ def test_a_figure_as_a_table_has_a_dash_where_no_record_is(records: list[Record]
     assert make_figure_view(figure, RUNS, [], []).rows == ()
 
 
-def test_a_number_in_the_cells_is_named_after_its_metric() -> None:
+def test_cell_is_named_after_metric() -> None:
     heatmap = replace(LINES, kind="heatmap", x="cluster_size", y="batch_size", cell=NDCG)
     assert format_column_label(heatmap, NDCG) == "NDCG@10 (points)"
     assert (
@@ -119,7 +129,7 @@ def test_a_number_in_the_cells_is_named_after_its_metric() -> None:
     )
 
 
-def test_numbers_of_a_table_stand_by_size_words_as_they_come_and_no_run_counts_twice(records: list[Record]) -> None:
+def test_rows_are_ordered_and_unique(records: list[Record]) -> None:
     backwards = (*reversed(RUNS), *RUNS)
     assert list_figure_rows(LINES, backwards, records) == list_figure_rows(LINES, tuple(reversed(RUNS)), records)
     places = [row[:2] for row in make_figure_view(LINES, backwards, records, []).rows]
@@ -128,16 +138,82 @@ def test_numbers_of_a_table_stand_by_size_words_as_they_come_and_no_run_counts_t
     assert words == ["a", "b"]
 
 
-def test_a_hue_of_parts_is_named_after_what_they_are() -> None:
-    assert format_column_label(replace(LINES, points="{suite}/{family}/ndcg_at_10", hue="part1"), "part1") == "family"
-    assert format_column_label(replace(LINES, points="cross/*/{family}/ndcg_at_10", hue="part1"), "part1") == "dataset"
-    assert format_column_label(replace(LINES, points="cross/*/{family}/ndcg_at_10", hue="part2"), "part2") == "family"
-
-
-def test_an_axis_that_is_neither_a_field_nor_a_path_is_named_with_the_nearest_field(records: list[Record]) -> None:
+def test_unknown_axis_gets_a_suggestion(records: list[Record]) -> None:
     says = (
         "figureX: the axis 'batchsize' is neither a metric's path, such as '{suite}/mean/ndcg_at_10', nor a field of "
     )
     says += "a run, did you mean 'batch_size'?"
     with pytest.raises(ValueError, match=re.escape(says)):
         list_figure_rows(replace(LINES, x="batchsize"), RUNS, records)
+
+
+FIGURES = [shown for experiment in experiments() for shown in experiment.shows if isinstance(shown, Figure)]
+
+
+@pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.name)
+def test_figures_have_title_and_caption(figure: Figure) -> None:
+    assert figure.title and figure.name != figure.title and not re.search(r"(figure|table)\d", figure.title)
+    has_interval = figure.kind in ("lines", "bars", "dots", "crossed")
+    told = "95 %" in figure.caption and " n " in figure.caption
+    assert not has_interval or told, "a caption says what the band is ('95 %'), and of how many seeds it is (' n ')"
+
+
+def test_artefacts_have_distinct_titles(capsys: pytest.CaptureFixture[str]) -> None:
+    list_artefacts(as_json=True)
+    titles = {row["artefact"]: row["title"] for row in json.loads(capsys.readouterr().out)}
+    assert len(set(titles.values())) == len(titles) == len(artefacts())
+    assert titles["figure4"] == "Score with and without the filter, run by run"
+    assert titles["table7"] == "Two phases"
+
+
+def test_sections_have_their_own_heading() -> None:
+    experiment = find_experiment("figure6")
+    titles = [section.title for section in make_sections(experiment, "smoke", lambda *_: None)]
+    assert titles == [format_title(experiment, shown) for shown in experiment.shows] and len(set(titles)) == 2
+
+
+def test_constant_score_is_a_dot() -> None:
+    moved = {("a", 1): (1.0, 3.0), ("b", 1): (2.0, 2.0), ("a", 4): (5.0, 5.5)}
+    rows = [
+        {"series": "s", "part1": name, "num_test_contexts": size, "value": value, "seed": 0}
+        for (name, size), values in moved.items()
+        for value in values
+    ]
+    own = FIGURE_DRAWS.draw
+    (axes,) = plot(rows, Picture(kind="own", x="", y="", x_label="", y_label="", own=own))[0].axes
+    bars = [part[:, 0].tolist() for lines in axes.collections for part in lines.get_segments()]
+    assert sorted(bars) == [[-1.0, 1.0], [-0.25, 0.25], [0.0, 0.0]]
+    assert sum(len(line.get_xdata()) for line in axes.get_lines() if line.get_marker() == "o") == 1
+    plt.close("all")
+
+
+def test_documents_share_one_scale() -> None:
+    path = "pca/{part1}/{part2}/"
+    rows = [
+        {"part1": f"document {n}", "name": f"words of number {n}", "seed": 0, f"{path}x": n + gap, f"{path}y": -n - gap}
+        for n in (1, 2)
+        for gap in np.array([0.0, 0.01 * n])
+    ]
+    picture = Picture(kind="own", x="", y="", x_label="", y_label="", own=draw_documents)
+    every, *alone = plot(rows, picture)[0].axes
+    drawn = [axes for axes in alone if axes.get_lines()]
+    assert len({axes.get_xlim() + axes.get_ylim() for axes in drawn}) == 1
+    assert [axes.get_title(loc="left") for axes in drawn] == ["1: words of number 1", "2: words of number 2"]
+    assert np.ptp(every.get_xlim()) > 10 * np.ptp(drawn[0].get_xlim())
+    plt.close("all")
+
+
+def test_close_numbers_stay_apart() -> None:
+    path = "pca/{part1}/{part2}/"
+    places = {1: (0.0, 0.0), 2: (1.0, 1.0), 3: (0.02, 0.0)}
+    rows = [
+        {"part1": f"document {n}", "name": f"words of number {n}", "seed": 0, f"{path}x": x + gap, f"{path}y": y}
+        for n, (x, y) in places.items()
+        for gap in (0.0, 0.001)
+    ]
+    figure, _ = plot(rows, Picture(kind="own", x="", y="", x_label="", y_label="", own=draw_documents))
+    figure.canvas.draw()
+    first, _, third = (words.get_window_extent() for words in figure.axes[0].texts)
+    assert not first.overlaps(third)
+    assert [words.get_text() for words in figure.axes[0].texts] == ["1", "2", "3"]
+    plt.close("all")

@@ -23,9 +23,7 @@ def why_not_set(text: str, folder: Path) -> list[str]:
     return re.findall(r"^! .*|^Overfull \\hbox \(\d{2,}.*", said, re.MULTILINE)
 
 
-def test_everything_shown_of_published_records_is_ascii_in_latex_and_compiles(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_latex_is_ascii_and_compiles(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     app(["show", "all", "--format", "latex"], standalone_mode=False)
     out = capsys.readouterr().out
     assert out.count(r"\begin{tabular}") >= sum(bool(experiment.runs("desk")) for experiment, _ in artefacts().values())
@@ -35,17 +33,17 @@ def test_everything_shown_of_published_records_is_ascii_in_latex_and_compiles(
         assert why_not_set(body, tmp_path) == []
 
 
-def test_a_negative_number_has_a_minus_and_a_hyphen_stays_one_in_latex() -> None:
+def test_negative_numbers_get_a_minus() -> None:
     view = View("t", ("claim", "effect", "interval"), (("F1-b of 2026-11-22", "-1.25", "[-2.0, -0.5]"),))
     assert r"F1-b of 2026-11-22 & $-$1.25 & [$-$2.0, $-$0.5] \\" in as_latex(view)
 
 
-def test_the_notes_of_a_table_are_comments_below_it_in_latex() -> None:
+def test_notes_become_comments() -> None:
     lines = as_latex(View("t", ("a", "b"), (("x", "1 ± 2"),), (SPREAD,))).splitlines()
     assert lines[-2:] == [r"\end{tabular}", r"% $\pm$: standard deviation over the runs that ``seeds'' counts"]
 
 
-def test_a_table_wider_than_the_page_is_scaled_to_it_in_latex_and_says_what_that_needs() -> None:
+def test_wide_table_is_scaled() -> None:
     wide = View("t", tuple(f"column {number}" for number in range(9)), (("1.0 ± 0.1",) * 9,))
     text = as_latex(wide)
     assert "\\resizebox{\\linewidth}{!}{%\n\\begin{tabular}" in text and "\\end{tabular}}\n" in text

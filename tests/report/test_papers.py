@@ -1,22 +1,35 @@
 """Companion papers stand apart: their claims are counted, judged and shown in blocks of their own."""
 
 import json
+import re
+import statistics
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from experiments.e01_table1 import TABLE
+from figures.gains import gains_svg
 from repro.cli.main import app
+from repro.cli.regenerate import make_front_pictures
+from repro.records.store import Record, read_records, write_record
+from repro.report import own_corpus
 from repro.report.coverage import expand_names
+from repro.report.gallery import list_gain_rows
 from repro.report.html import render_page
-from repro.report.markdown_pages import LEDGERS, make_artefact_table, regenerate_pages
+from repro.report.markdown_pages import LEDGERS
 from repro.report.names import find_artefact, format_heading
+from repro.report.own_corpus import format_own_corpus_lines
 from repro.report.sections import Line, Section
 from repro.report.tables import group_by_paper
 from repro.report.view import View
-from repro.spec import Experiment
+from repro.spec import Column, Experiment, Row, Run, Table, base, grid, pick
 from repro.spec.artefact import MAIN, PAPERS
-from repro.spec.registry import experiments, find_paper
+from repro.spec.identity import run_id
+from repro.spec.registry import experiments, find_experiment, find_paper
 from repro.statistics.judge import Judgement
+from repro.storage.paths import get_published_records
 
 NO_TABLE = View("", (), ())
 
@@ -26,7 +39,7 @@ def judged(*ids: str) -> list[Judgement]:
     return [Judgement(claims[id], "not run", "desk") for id in ids]
 
 
-def test_a_claim_is_counted_with_its_own_paper() -> None:
+def test_claims_count_with_their_paper() -> None:
     found = group_by_paper(judged("M2.a", "T1.b", "own.a"))
     assert {paper: [one.claim.id for one in those] for paper, those in found.items()} == {
         "CDE": ["T1.b", "own.a"],
@@ -36,7 +49,7 @@ def test_a_claim_is_counted_with_its_own_paper() -> None:
     assert set(LEDGERS) == set(PAPERS), "every paper has a block on the page"
 
 
-def test_check_prints_a_ledger_and_a_tally_for_each_paper(capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_prints_one_ledger_per_paper(capsys: pytest.CaptureFixture[str]) -> None:
     app(["check", "table3", "mrl_figure2"], standalone_mode=False)
     out = capsys.readouterr().out
     main, companion = out.split("Matryoshka Representation Learning: claims at scale desk")
@@ -57,24 +70,7 @@ def test_check_shortens_companion_papers(monkeypatch: pytest.MonkeyPatch, capsys
     assert "M2.a" in full and "G8.c" in full and "--all" not in full
 
 
-def test_the_page_has_each_papers_claims_in_its_own_block() -> None:
-    pages = regenerate_pages(judged("M2.a", "T1.b"), "smoke")
-    text = next(text for path, text in pages.items() if path.name == "CLAIMS.md")
-    blocks = {
-        paper: text.split(f"<!-- {name} -->")[1].split(f"<!-- {name} end -->")[0] for paper, name in LEDGERS.items()
-    }
-    assert "T1.b" in blocks["CDE"] and "M2.a" not in blocks["CDE"]
-    assert "M2.a" in blocks["MRL"] and "T1.b" not in blocks["MRL"]
-
-
-def test_the_table_of_artefacts_has_companions_under_their_papers_title() -> None:
-    lines = make_artefact_table().splitlines()
-    place = next(number for number, line in enumerate(lines) if "**Matryoshka Representation Learning**" in line)
-    assert "`mrl_figure2`" in lines[place + 1]
-    assert not any("mrl_" in line for line in lines[:place])
-
-
-def test_the_report_has_a_ledger_for_each_paper(tmp_path: Path) -> None:
+def test_report_has_one_ledger_per_paper(tmp_path: Path) -> None:
     def section(name: str, id: str) -> Section:
         line = Line(judged(id)[0], "", "", "", "", "", "what is claimed", name)
         return Section(name, "", "", (line,), NO_TABLE, False, (), (), (), 0, 0, find_paper(id))
@@ -87,7 +83,7 @@ def test_the_report_has_a_ledger_for_each_paper(tmp_path: Path) -> None:
     assert "T3.a" in own and "M2.a" not in own and "M2.a" in companion
 
 
-def test_names_and_claims_of_companions_lead_to_their_artefacts() -> None:
+def test_companion_names_lead_to_artefacts() -> None:
     assert (
         format_heading("gte_table11") == "GTE Table 11"
         and format_heading("mrl_figure8_times") == "MRL Figure 8 (times)"
@@ -101,7 +97,7 @@ def test_names_and_claims_of_companions_lead_to_their_artefacts() -> None:
     assert find_artefact("own.x", ("table1",)) == "table1"
 
 
-def test_sections_of_companions_come_after_this_papers() -> None:
+def test_companion_sections_come_last() -> None:
     names = [
         ("mrl_figure2", "MRL"),
         ("context_use", "CDE"),
@@ -116,7 +112,7 @@ def test_sections_of_companions_come_after_this_papers() -> None:
     assert [one.name for one in ordered] == ["table1", "figure3", "context_use", "gte_table11", "mrl_figure2"]
 
 
-def test_an_experiment_of_an_unknown_paper_is_refused() -> None:
+def test_unknown_paper_is_refused() -> None:
     with pytest.raises(
         ValueError, match=r"experiment 99: paper='BERT' is unknown; choose one of \['CDE', 'GTE', 'MRL'\]"
     ):
@@ -127,3 +123,118 @@ def test_notes_name_ranges_of_artefacts() -> None:
     """A range of figures in a note covers each of them."""
     assert expand_names("§5, Figures 2 to 4, 9; Table 7") == {"Figure 2", "Figure 3", "Figure 4", "Figure 9", "Table 7"}
     assert expand_names("GTE §3.4, Table 3") == {"Table 3"}
+
+
+ROWS = [{"row": "a", "seed": seed, "gain": gain, "paper": 1.5} for seed, gain in enumerate((1.0, 2.0, 4.5))]
+ROWS += [{"row": "b", "seed": seed, "gain": gain, "paper": None} for seed, gain in enumerate((-1.0, -1.1, -0.9))]
+
+
+def words_of(svg: str) -> list[str]:
+    """Return the texts of a picture."""
+    return re.findall(r">([^<>]+)</text>", svg)
+
+
+def test_gains_are_paired_by_seed(tmp_path: Path) -> None:
+    runs = grid(base("desk"), batch_size=(64, 128, 256), seed=(0, 1, 2))
+    for number, run in enumerate(runs[:-1]):
+        metrics = {"desk/mean/ndcg_at_10": 0.5 + 0.03 * (number * 7 % 5)}
+        write_record(tmp_path, run, metrics=metrics, arrays={}, provenance={})
+    records = {record.run: record for record in read_records(tmp_path)}
+    column = Column(label="NDCG@10", value="{suite}/mean/ndcg_at_10", factor=100)
+    rows = [
+        Row(label="extra", of=pick(batch_size=128)),
+        Row(label="plain", of=pick(batch_size=64), paper={"NDCG@10": 50.0}),
+        Row(label="better", of=pick(batch_size=128), paper={"NDCG@10": 52.5}),
+        Row(label="better, null context", of=pick(batch_size=128), context="null"),
+        Row(label="not whole", of=pick(batch_size=256)),
+    ]
+    table = Table(name="t", caption="", columns=(column,), rows=tuple(rows))
+    first, found = list_gain_rows(table, "NDCG@10", runs, list(records.values()), (0, 1, 2))
+
+    def score(batch_size: int, seed: int) -> float:
+        return 100 * records[base("desk", batch_size=batch_size, seed=seed)].metrics["desk/mean/ndcg_at_10"]
+
+    gains = {seed: score(128, seed) - score(64, seed) for seed in (0, 1, 2)}
+    assert first == "plain"
+    assert [(row["row"], row["seed"], row["paper"]) for row in found] == [
+        *(("extra", seed, None) for seed in gains),
+        *(("better", seed, 2.5) for seed in gains),
+    ]
+    assert [row["gain"] for row in found] == pytest.approx([*gains.values(), *gains.values()])
+
+
+def test_unprinted_column_is_refused() -> None:
+    with pytest.raises(ValueError, match="has no column 'medical' that the paper prints"):
+        list_gain_rows(TABLE, "medical", (), (), ())
+
+
+def test_picture_shows_mean_gains() -> None:
+    svg = gains_svg(ROWS, title="t", x_label="points", theme="dark")
+    assert svg == gains_svg(ROWS, title="t", x_label="points", theme="dark")
+    assert {"a", "b", "+2.5", "-1.0", "■ here", "◆ paper"} <= set(words_of(svg))
+    with pytest.raises(ValueError, match="theme 'sepia' with 6 rows"):
+        gains_svg(ROWS, title="t", x_label="points", theme="sepia")
+
+
+def test_front_pictures_are_current() -> None:
+    runs = find_experiment("table1").runs("desk")
+    records = [record for record in read_records(get_published_records()) if record.run in runs]
+    _, rows = list_gain_rows(TABLE, "NDCG@10", runs, records, range(3, 8))
+    means = {row["row"]: statistics.fmean(r["gain"] for r in rows if r["row"] == row["row"]) for row in rows}
+    pictures = make_front_pictures()
+    assert {path.stem for path in pictures} == {"table1-light", "table1-dark"}
+    for path in pictures:
+        words = words_of(path.read_text())
+        assert set(means) | {f"{gain:+.1f}" for gain in means.values()} <= set(words), f"{path.name} is not current"
+
+
+SIZES = {"one": {"num_documents": 300, "num_queries": 60}, "two": {"num_documents": 100, "num_queries": 20}}
+
+
+def record(run: Run, level: float, loss: float | None = None) -> Record:
+    """A record whose queries score around a level."""
+    rng = np.random.default_rng(1)
+    values = np.clip(level + 0.05 * rng.standard_normal(80), 0, 1).astype(np.float32)
+    rows = [{"name": name, "family": "", "num_queries": size["num_queries"]} for name, size in SIZES.items()]
+    metrics = {} if loss is None else {"train/loss": loss}
+    provenance = {"suite": {"datasets": rows}}
+    found = Record(id=run_id(run), run=run, metrics=metrics, provenance=provenance, path=Path("nowhere.json"))
+    vars(found)["arrays"] = {run.suite: values}  # as if they had been read
+    return found
+
+
+def lines(monkeypatch: pytest.MonkeyPatch, ours: float, bm25: float, minilm: float, loss: float = 0.5) -> list[str]:
+    """The summary of three systems at these levels."""
+    run = base("smoke", num_steps=12)
+    systems = grid(run, architecture=("bm25", "surrogate"))
+    found = [record(run, ours, loss), record(systems[0], bm25), record(replace(systems[1], surrogate="minilm"), minilm)]
+    monkeypatch.setattr(own_corpus, "find_records", lambda runs: found)
+    return format_own_corpus_lines([run], SIZES)
+
+
+def test_winner_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever wins is named first, with counts; BM25 and MiniLM as it is both, if both are ahead."""
+    won = lines(monkeypatch, 0.7, 0.5, 0.6)
+    assert won[0].startswith("your biencoder wins over MiniLM as it is: +10.0 points")
+    assert "80 held-out queries searched among 400 documents in 2 collections" in won[1]
+    assert [line[2:17].strip() for line in won[2:]] == ["your biencoder", "MiniLM as it is", "BM25"]
+    lost = lines(monkeypatch, 0.5, 0.7, 0.6)
+    assert lost[0].startswith("BM25 wins over your biencoder: +20.0")
+    assert lost[1].startswith("MiniLM as it is wins over your biencoder: +10.0")
+
+
+def test_interval_is_that_of_queries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The interval of a system holds its mean and is about two standard errors on either side."""
+    shown = lines(monkeypatch, 0.5, 0.3, 0.2)[2].split()
+    mean, low, high = (float(shown[place]) for place in (2, 3, 5))
+    assert low < mean < high
+    spread = 100 * 0.05 * np.sqrt(1 / 60 + 1 / 20) / 2
+    assert high - low == pytest.approx(2 * 1.96 * spread, rel=0.35)
+
+
+def test_hints_follow_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More steps are suggested only while the loss can still fall, and nothing is where the model wins."""
+    assert any("num_steps" in line for line in lines(monkeypatch, 0.5, 0.7, 0.6, loss=1.2))
+    learned = lines(monkeypatch, 0.5, 0.7, 0.6, loss=0.0)
+    assert not any("num_steps" in line for line in learned) and any("more pairs" in line for line in learned)
+    assert not any("hint" in line for line in lines(monkeypatch, 0.7, 0.5, 0.6, loss=1.2))

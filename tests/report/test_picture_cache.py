@@ -37,7 +37,7 @@ def times_drawn(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     return found
 
 
-def test_the_same_picture_is_drawn_once_and_is_the_same_to_the_last_byte(times_drawn: list[Path]) -> None:
+def test_same_picture_is_drawn_once(times_drawn: list[Path]) -> None:
     first = drawn().read_bytes()
     assert drawn().read_bytes() == first and len(times_drawn) == 1
     get_cached_picture(get_figures_folder() / "a", ROWS, PICTURE).memo.path.unlink()
@@ -46,7 +46,7 @@ def test_the_same_picture_is_drawn_once_and_is_the_same_to_the_last_byte(times_d
 
 @pytest.mark.parametrize("touched", ["a.svg", "a.csv", "a.drawn.json"])
 @pytest.mark.parametrize("how", ["edited", "gone"])
-def test_a_file_that_was_touched_is_drawn_again(touched: str, how: str, times_drawn: list[Path]) -> None:
+def test_touched_file_is_drawn_again(touched: str, how: str, times_drawn: list[Path]) -> None:
     whole = drawn().read_bytes()
     path = get_figures_folder() / touched
     path.unlink() if how == "gone" else path.write_text("[]")
@@ -54,7 +54,7 @@ def test_a_file_that_was_touched_is_drawn_again(touched: str, how: str, times_dr
     assert (get_figures_folder() / "a.csv").read_text().startswith("series,")
 
 
-def test_rows_words_code_versions_and_styles_decide(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_everything_relevant_is_in_the_key(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     keys = [get_cached_picture(tmp_path, ROWS, PICTURE).key]
     keys.append(get_cached_picture(tmp_path, [*ROWS[1:], ROWS[0]], PICTURE).key)
@@ -69,7 +69,7 @@ def test_rows_words_code_versions_and_styles_decide(monkeypatch: pytest.MonkeyPa
     assert len(set(keys)) == len(keys)
 
 
-def test_a_picture_kept_as_vectors_is_drawn_again_for_its_pixels(times_drawn: list[Path]) -> None:
+def test_pixels_need_another_drawing(times_drawn: list[Path]) -> None:
     drawn()
     drawn(with_png=True)
     assert (get_figures_folder() / "a.png").is_file() and len(times_drawn) == 2
@@ -78,7 +78,7 @@ def test_a_picture_kept_as_vectors_is_drawn_again_for_its_pixels(times_drawn: li
     assert len(times_drawn) == 2
 
 
-def test_pictures_drawn_beside_are_those_drawn_here(tmp_path: Path) -> None:
+def test_parallel_pictures_are_equal(tmp_path: Path) -> None:
     at_once = drawn().read_bytes()
     shutil.rmtree(get_figures_folder())
     with pictures.open_painters(num_cores=2) as painters:
@@ -103,7 +103,7 @@ with open_painters(num_cores=2) as (paint, _):
 """
 
 
-def test_what_draws_ends_with_the_process_that_asked() -> None:
+def test_painter_ends_with_its_parent() -> None:
     """A report that is killed leaves no process behind that waits for ever."""
     asks = subprocess.Popen([sys.executable, "-c", f"import os{BESIDE}"], stdout=subprocess.PIPE, text=True)
     assert asks.stdout is not None
@@ -119,7 +119,7 @@ def test_what_draws_ends_with_the_process_that_asked() -> None:
     pytest.fail("the process that draws still runs")
 
 
-def test_a_picture_whose_process_was_killed_is_drawn_here(tmp_path: Path) -> None:
+def test_killed_painter_is_replaced(tmp_path: Path) -> None:
     at_once = drawn().read_bytes()
     shutil.rmtree(get_figures_folder())
     with pictures.open_painters(num_cores=2) as painters:
@@ -129,7 +129,7 @@ def test_a_picture_whose_process_was_killed_is_drawn_here(tmp_path: Path) -> Non
         assert [one.result().read_bytes() for one in begun] == [at_once, at_once]
 
 
-def test_no_picture_of_other_rows_stays_beside_a_new_one() -> None:
+def test_old_pixels_are_removed() -> None:
     drawn(with_png=True)
     assert (get_figures_folder() / "a.png").is_file()
     drawn(rows=ROWS[1:])

@@ -3,10 +3,14 @@
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.slurm import stand_in as work
 
 DEV_CLUSTER = Path(
     os.environ.get("REPRO_DEV_CLUSTER", Path(tempfile.gettempdir()) / f"repro-dev-cluster-{os.getuid()}")
@@ -35,3 +39,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         pytest.exit(f"REPRO_TEST_SLURM asks for the tests on Slurm, but: {reason}", returncode=1)
     for item in marked if reason else []:
         item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture
+def stand_in() -> Iterator[None]:
+    """Launch and execute with the stand-in. A patch of its own: `monkeypatch.undo` in a test does not end it."""
+    from tests.slurm.stand_in_job import SUBSTITUTES
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "repro.execute", work.make_execute_module(work.execute))
+        for module, name, value in SUBSTITUTES:
+            patch.setattr(module, name, value)
+        yield
+
+
+@pytest.fixture
+def execute_with(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[..., object]], None]:
+    """Return a function that replaces `execute` in this process until the test ends."""
+
+    def replace(function: Callable[..., object]) -> None:
+        monkeypatch.setitem(sys.modules, "repro.execute", work.make_execute_module(function))
+
+    return replace

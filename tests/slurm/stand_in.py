@@ -1,29 +1,32 @@
-"""A stand-in for execute() and stages_of(): real records, checkpoints and stages, but a training that only counts.
+"""A stand-in for execute() and list_stages(): real records, checkpoints and stages, but a training that only counts.
 
 Clusters may be made in shards; shard 2 waits for as long as there is a file home/hold-2.
 
 Each step takes STAND_IN_STEP_SECONDS, or no time once a file `fast` is in the home folder. A run of seed 13 fails until
 a file `mended` is there. What was done is told by lines in home/trace.
+
+Tests use it through the fixture `stand_in`. Called as a module, it is a child of the local queue with the stand-in.
 """
 
 import hashlib
 import json
 import os
+import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 
+from repro.pipeline import stages as pipeline_stages
 from repro.records.store import Record, write_record
 from repro.spec import Run
 from repro.spec.identity import run_id
 from repro.stopping import Interrupted, is_asked_to_stop, unbroken
 from repro.storage.paths import get_local_records, home, run_folder
 from repro.storage.stages import Part, Sharding, Stage
-from slurm.hooks import Hooks
-
-HOOKS = Hooks(execute="tests.slurm.stand_in:execute", stages_of="tests.slurm.stand_in:stages_of")
+from slurm import children
 
 
 def trace(line: str) -> None:
@@ -100,3 +103,21 @@ def stages_of(run: Run) -> tuple[Stage, ...]:
     sharding = Sharding(build_part, join)
     clusters = Stage("clusters", {"size": run.cluster_size}, make("clusters"), (corpus,), None, sharding)
     return (corpus, clusters) if run.sampler == "cluster" else (corpus,)
+
+
+def make_execute_module(function: Callable[..., object]) -> ModuleType:
+    """Return a module in place of `repro.execute`, which loads torch, with another function `execute`."""
+    module = ModuleType("repro.execute")
+    module.execute = function  # type: ignore[attr-defined]
+    return module
+
+
+def replace_work() -> None:
+    """Let this process execute runs and list stages with the stand-in from now on."""
+    sys.modules["repro.execute"] = make_execute_module(execute)
+    pipeline_stages.list_stages = stages_of
+
+
+if __name__ == "__main__":
+    replace_work()
+    sys.exit(children.main())

@@ -10,7 +10,7 @@ SCRIPT = Path(__file__).resolve().parents[2] / "slurm" / "dev-cluster.sh"
 
 
 @pytest.mark.parametrize("verb", ["up", "down"])
-def test_a_folder_of_somebody_else_is_left_as_it_is(tmp_path: Path, verb: str) -> None:
+def test_foreign_folder_is_left_alone(tmp_path: Path, verb: str) -> None:
     (tmp_path / "thesis").write_text("all of it")
     mode = tmp_path.stat().st_mode
     done = subprocess.run(

@@ -26,13 +26,13 @@ from slurm.status import RunStatus, statuses
 pytestmark = [pytest.mark.slurm, pytest.mark.slow]
 
 NUM_STEPS = 200
-RUNS = grid(base("smoke", num_steps=NUM_STEPS), seed=tuple(range(6)), architecture=("biencoder", "contextual"))
-NUM_KILLS, NUM_REQUEUES = 6, 2
+RUNS = grid(base("smoke", num_steps=NUM_STEPS), seed=(0, 1, 2), architecture=("biencoder", "contextual"))
+NUM_KILLS, NUM_REQUEUES = 3, 1
 PATIENCE_SECONDS = 1500
 
 
 def undisturbed(home: Path, monkeypatch: pytest.MonkeyPatch) -> list[Record]:
-    """The twelve records of a machine where nothing happens."""
+    """Return the records of a machine where nothing happens."""
     torch.set_num_threads(1)
     with monkeypatch.context() as patch:
         patch.setenv("REPRO_HOME", str(home))
@@ -84,9 +84,10 @@ def disturb(found: list[RunStatus], kills: int, requeues: int, number: int) -> t
     return kills - 1, requeues
 
 
-def test_a_sweep_that_is_killed_requeued_and_raced_for_ends_like_an_undisturbed_one(
+def test_disturbed_sweep_ends_like_undisturbed_one(
     tmp_path: Path, own_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Six runs, three kills, a requeue and racing launchers: the same records. Slow: two minutes of jobs that start."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     expected = undisturbed(tmp_path / "undisturbed", monkeypatch)
     file = tmp_path / "grid.json"
@@ -113,7 +114,7 @@ def test_a_sweep_that_is_killed_requeued_and_raced_for_ends_like_an_undisturbed_
         assert all(np.array_equal(values, same.arrays[name]) for name, values in record.arrays.items())
     assert_nobody_worked_twice(RUNS)
     again = subprocess.run(race(file)[0].args, cwd=CHECKOUT, capture_output=True, text=True)
-    assert "12 runs asked for, 0 to start" in again.stdout
+    assert f"{len(RUNS)} runs requested, 0 to start" in again.stdout
 
 
 def without_speed(record: Record) -> dict[str, float]:
@@ -122,7 +123,7 @@ def without_speed(record: Record) -> dict[str, float]:
 
 
 def assert_nobody_worked_twice(runs: tuple[Run, ...]) -> None:
-    """Exactly one owner ended each run, each step was logged once, and all disturbances together were eight."""
+    """Exactly one owner ended each run, each step was logged once, and each kill ended one owner."""
     history = [owners(get_run_item(run).lease_folder) for run in runs]
     assert all([owner.outcome for owner in each].count("") == 1 for each in history)
     assert sum(owner.outcome is None for each in history for owner in each) == NUM_KILLS

@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,21 +16,28 @@ from submitit.core.test_core import MockedSubprocess
 from submitit.slurm.slurm import SlurmExecutor, SlurmJob
 
 from repro.planning.cost import list_training_phases
+from repro.records import provenance
 from repro.records.store import read_records
 from repro.spec import Run, base, grid
 from repro.spec.identity import get_training_id, run_id
 from repro.storage.lease import acquire, owners
 from repro.storage.paths import CHECKOUT, get_local_records, run_folder
 from slurm.batches import order_batches
+from slurm.job import Job
 from slurm.launch import SubmittedJob
 from slurm.profiles import Profile
-from slurm.scheduler import JOB_VARIABLES, Queued, hide_enclosing_job, queue
+from slurm.scheduler import JOB_VARIABLES, Queued, fetch_queue, hide_enclosing_job
+from slurm.signals import Stop
 from slurm.start import LaunchOptions, cancel, check_site, scripts, start
-from slurm.states import get_run_item
-from slurm.status import statuses, why
-from slurm.sweep import Task, add_run_dependencies, build_tasks, read_submissions
+from slurm.states import JobState, get_run_item
+from slurm.status import RunStatus, TrainingProgress, statuses, why
+from slurm.sweep import Task, add_run_dependencies, build_tasks, check_code, read_submissions
+from slurm.tables import make_status_table
 from slurm.trainings import list_missing_trainings
-from tests.slurm.stand_in import HOOKS, traced
+from tests.slurm.stand_in import traced
+from tests.slurm.stand_in_job import StandInJob
+
+pytestmark = pytest.mark.usefixtures("stand_in")
 
 PROFILE = Profile(
     name="site", partition="gpu", account="lab7", qos="long", gres="gpu:a100:1", cpus_per_run=4, memory_gb=16,
@@ -67,7 +74,7 @@ def slurm_in_name_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def launch(*runs: Run, retry: bool = False) -> list[str]:
     """Launches; gives what was reported."""
     lines: list[str] = []
-    start(runs, PROFILE, sweep="test", options=LaunchOptions(hooks=HOOKS, retry=retry), progress=lines.append)
+    start(runs, PROFILE, sweep="test", options=LaunchOptions(retry=retry), progress=lines.append)
     return lines
 
 
@@ -76,9 +83,9 @@ def submitted(fake: Path) -> dict[int, str]:
     return {int(path.stem): path.read_text() for path in sorted(fake.glob("[0-9]*.sh"))}
 
 
-def test_the_script_of_a_dry_run_is_the_one_submitted(slurm_in_name_only: Path) -> None:
+def test_dry_run_shows_submitted_script(slurm_in_name_only: Path) -> None:
     runs = [replace(run, sampler="cluster", cluster_size=8) for run in RUNS[:2]]
-    shown = dict(scripts(runs, PROFILE, sweep="test", options=LaunchOptions(hooks=HOOKS)))
+    shown = dict(scripts(runs, PROFILE, sweep="test", options=LaunchOptions()))
     assert submitted(slurm_in_name_only) == {}
     launch(*runs)
     sent = submitted(slurm_in_name_only)
@@ -89,7 +96,7 @@ def test_the_script_of_a_dry_run_is_the_one_submitted(slurm_in_name_only: Path) 
         assert text == script
 
 
-def test_a_script_says_what_the_profile_says(slurm_in_name_only: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_script_follows_the_profile(slurm_in_name_only: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REPRO_DATA", "my-data")
     monkeypatch.setenv("HF_HOME", "/project/hub of all")
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
@@ -113,9 +120,9 @@ def test_a_script_says_what_the_profile_says(slurm_in_name_only: Path, monkeypat
     assert "gres" not in stage
 
 
-def test_the_gpus_of_a_stage_are_of_the_type_that_the_site_counts(slurm_in_name_only: Path) -> None:
+def test_stage_gpus_keep_their_type(slurm_in_name_only: Path) -> None:
     def asked(**changes: Any) -> list[str]:
-        ask = dict(scripts(RUNS[:1], replace(PROFILE, **changes), sweep="test", options=LaunchOptions(hooks=HOOKS)))
+        ask = dict(scripts(RUNS[:1], replace(PROFILE, **changes), sweep="test", options=LaunchOptions()))
         return [line for line in next(iter(ask.values())).splitlines() if line.startswith("#SBATCH --g")]
 
     assert asked(gres="gpu:a100:8", stage_gpus=2) == ["#SBATCH --gres=gpu:a100:2"]
@@ -123,7 +130,7 @@ def test_the_gpus_of_a_stage_are_of_the_type_that_the_site_counts(slurm_in_name_
     assert asked(gres="", stage_gpus=2) == ["#SBATCH --gpus-per-node=2"] and asked(stage_gpus=0) == []
 
 
-def test_a_job_starts_in_the_checkout_with_no_empty_entry_in_its_path(slurm_in_name_only: Path, tmp_path: Path) -> None:
+def test_job_starts_in_the_checkout(slurm_in_name_only: Path, tmp_path: Path) -> None:
     launch(*RUNS[:2])
     script = submitted(slurm_in_name_only)[102]
     assert f"#SBATCH --chdir={CHECKOUT}\n" in script
@@ -133,20 +140,20 @@ def test_a_job_starts_in_the_checkout_with_no_empty_entry_in_its_path(slurm_in_n
         shown = ["bash", "-c", f'{line}; printf %s "$PYTHONPATH"']
         assert subprocess.run(shown, env=before, capture_output=True, text=True, check=True).stdout == after
     site = replace(PROFILE, wckey="nlp", chdir="/project")
-    start(RUNS[2:4], site, sweep="t", options=LaunchOptions(hooks=HOOKS), progress=print)
+    start(RUNS[2:4], site, sweep="t", options=LaunchOptions(), progress=print)
     script = list(submitted(slurm_in_name_only).values())[-1]
     assert "#SBATCH --wckey=nlp\n" in script
     assert "#SBATCH --chdir=/project\n" in script
 
 
-def test_a_container_stands_before_python_and_sees_the_jobs_variables(slurm_in_name_only: Path) -> None:
+def test_container_wraps_python(slurm_in_name_only: Path) -> None:
     shim = slurm_in_name_only / "apptainer"
     shim.write_text('#!/bin/bash\nprintf "%s|" "$@"\n')
     shim.chmod(0o755)
     words = ("apptainer", "exec", "--bind", "$TMPDIR:/tmp", 'a "b" `c` $(d)', "cde.sif")
     site = replace(PROFILE, launcher=words, python="/opt/venv/bin/python", srun=("--mpi=none",))
     for number, runs in enumerate((RUNS[:1], RUNS[1:4])):  # one job, and an array
-        start(runs, site, sweep="t", options=LaunchOptions(hooks=HOOKS), progress=print)
+        start(runs, site, sweep="t", options=LaunchOptions(), progress=print)
         script = list(submitted(slurm_in_name_only).values())[-1]
         [command] = [line for line in script.splitlines() if line.startswith("srun")]
         assert "--mpi=none" in command, number
@@ -156,25 +163,23 @@ def test_a_container_stands_before_python_and_sees_the_jobs_variables(slurm_in_n
         assert said.startswith('exec|--bind|/a b:/tmp|a "b" `c` $(d)|cde.sif|/opt/venv/bin/python|-u|-m|submitit')
 
 
-def test_a_line_break_never_becomes_a_line_of_a_script(
-    slurm_in_name_only: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with pytest.raises(ValueError, match="breaks a line"):
-        start(RUNS[:1], PROFILE, sweep="a\nb", options=LaunchOptions(hooks=HOOKS), progress=print)
+def test_line_breaks_never_reach_scripts(slurm_in_name_only: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError, match="contains a line break"):
+        start(RUNS[:1], PROFILE, sweep="a\nb", options=LaunchOptions(), progress=print)
     monkeypatch.setenv("REPRO_HOME", os.environ["REPRO_HOME"] + "\n#SBATCH --qos=high")
-    with pytest.raises(ValueError, match="breaks a line"):
+    with pytest.raises(ValueError, match="contains a line break"):
         launch(*RUNS[:1])
     assert submitted(slurm_in_name_only) == {}
 
 
-def test_checking_a_site_says_what_slurm_says_of_each_script(slurm_in_name_only: Path) -> None:
+def test_site_check_reports_each_script(slurm_in_name_only: Path) -> None:
     (slurm_in_name_only / "sbatch").write_text(
         '#!/bin/bash\n[ "$1" = --test-only ] || exit 9\n'
         'grep -q dependency "$2" && { echo "allocation failure: Job dependency problem" >&2; exit 1; }\n'
         'grep -q "partition=cpu" "$2" && { echo "allocation failure: invalid partition" >&2; exit 1; }\n'
         'echo "sbatch: Job 7 to start at noon" >&2\n'
     )
-    found = dict(check_site(RUNS[:2], PROFILE, sweep="t", options=LaunchOptions(hooks=HOOKS)))
+    found = dict(check_site(RUNS[:2], PROFILE, sweep="t", options=LaunchOptions()))
     assert [verdict.is_accepted for verdict in found.values()] == [False, True]
     assert [verdict.says for verdict in found.values()] == [
         "allocation failure: invalid partition", "Job 7 to start at noon",
@@ -182,14 +187,14 @@ def test_checking_a_site_says_what_slurm_says_of_each_script(slurm_in_name_only:
     assert [status.state for status in statuses(RUNS[:2])] == ["missing"] * 2
 
 
-def test_arrays_are_cut_and_all_together_keep_the_throttle(slurm_in_name_only: Path) -> None:
+def test_arrays_keep_the_throttle(slurm_in_name_only: Path) -> None:
     launch(*RUNS)
     arrays = [text for text in submitted(slurm_in_name_only).values() if "--array" in text]
     assert [next(line for line in text.splitlines() if "--array" in line).split("=")[1] for text in arrays] == [
         "0-2%1", "0-2%1", "0-1%1",
     ]  # fmt: skip
     # with room for two at once, the third array waits for the first
-    tasks = build_tasks(RUNS, PROFILE, code={}, hooks=HOOKS)
+    tasks = build_tasks(RUNS, PROFILE, code={})
     made = order_batches(tasks, max_array_size=3, num_at_once=2)
     assert [(len(batch.tasks), batch.num_at_once, batch.after) for batch in made] == [
         (1, 1, ""), (3, 1, ""), (3, 1, ""), (2, 1, "runs 1 of 3"),
@@ -207,8 +212,8 @@ def dependencies(fake: Path) -> list[str]:
     return [line.partition("--dependency=")[2] for line in lines]
 
 
-def test_runs_that_share_a_training_come_after_the_one_that_makes_it(slurm_in_name_only: Path) -> None:
-    shown = dict(scripts((*ALIKE, RUNS[1]), PROFILE, sweep="t", options=LaunchOptions(hooks=HOOKS)))
+def test_sharing_runs_wait_for_training(slurm_in_name_only: Path) -> None:
+    shown = dict(scripts((*ALIKE, RUNS[1]), PROFILE, sweep="t", options=LaunchOptions()))
     assert "afterany:JOB-OF-runs-1-of-2_0\n" in shown["runs 2 of 2"]
     launch(*ALIKE, RUNS[1])
     assert dependencies(slurm_in_name_only) == ["", "afterok:101", "afterok:101,afterany:102_0"]
@@ -220,11 +225,11 @@ def test_runs_that_share_a_training_come_after_the_one_that_makes_it(slurm_in_na
     assert dependencies(slurm_in_name_only)[3:] == ["afterok:101", "afterok:101,afterany:102_0"]
 
 
-def test_runs_wait_for_a_first_phase_but_for_no_training_that_is_there(slurm_in_name_only: Path) -> None:
+def test_runs_wait_for_missing_phase(slurm_in_name_only: Path) -> None:
     phased = base("smoke", num_steps=3, pretraining_corpus="desk", num_pretraining_steps=3)
     other = replace(phased, num_steps=4)
     alike = replace(other, context_seed=1)
-    tasks = add_run_dependencies(build_tasks((phased, other, alike), PROFILE, code={}, hooks=HOOKS), {})
+    tasks = add_run_dependencies(build_tasks((phased, other, alike), PROFILE, code={}), {})
     names = [run_id(run) for run in (phased, other, alike)]
     assert [task.after for task in tasks if task.item.kind == "run"] == [(), (names[0],), (names[1], names[0])]
     made = order_batches(tasks, max_array_size=3, num_at_once=2)
@@ -243,9 +248,9 @@ def test_runs_wait_for_a_first_phase_but_for_no_training_that_is_there(slurm_in_
 
 
 @pytest.mark.parametrize("num_at_once", [1, 2, 3, 5, 8, 100])
-def test_no_launch_runs_more_at_once_than_its_profile_says(num_at_once: int) -> None:
+def test_throttle_is_never_exceeded(num_at_once: int) -> None:
     runs = (*RUNS, *(replace(run, sampler="cluster", cluster_size=8) for run in RUNS), *ALIKE[1:])
-    tasks = add_run_dependencies(build_tasks(runs, PROFILE, code={}, hooks=HOOKS), {})
+    tasks = add_run_dependencies(build_tasks(runs, PROFILE, code={}), {})
     made = order_batches(tasks, max_array_size=3, num_at_once=num_at_once)
     arrays = {batch.name: batch for batch in made if not batch.is_stage}
     assert sorted(task.name for batch in arrays.values() for task in batch.tasks) == sorted(
@@ -256,7 +261,7 @@ def test_no_launch_runs_more_at_once_than_its_profile_says(num_at_once: int) -> 
     assert all(batch.num_at_once <= arrays[batch.after].num_at_once for batch in arrays.values() if batch.after)
 
 
-def test_a_refused_submission_says_what_went_and_what_did_not(slurm_in_name_only: Path) -> None:
+def test_refused_submission_is_explained(slurm_in_name_only: Path) -> None:
     (slurm_in_name_only / "refuse-103").touch()
     with pytest.raises(
         ValueError, match=r"refused runs 2 of 3.*QOSMaxSubmit.*Submitted before it.*runs 1 of 3"
@@ -270,7 +275,7 @@ def test_a_refused_submission_says_what_went_and_what_did_not(slurm_in_name_only
     assert states.count("missing") == 5
     missing = [status.id for status in statuses(RUNS) if status.state == "missing"]
     assert all(name in str(told.value).partition("Not submitted:")[2] for name in missing)
-    assert launch(*RUNS)[0] == "8 runs asked for, 5 to start"
+    assert launch(*RUNS)[0] == "8 runs requested, 5 to start"
     again = [text for job, text in submitted(slurm_in_name_only).items() if job > 103]
     assert all("--dependency=afterok:101\n" in text for text in again), "the stage in the queue serves them too"
 
@@ -278,7 +283,7 @@ def test_a_refused_submission_says_what_went_and_what_did_not(slurm_in_name_only
 def test_the_queue_tells_queued_from_vanished(slurm_in_name_only: Path) -> None:
     launch(*RUNS[:2])
     (slurm_in_name_only / "queue").write_text("102_0|PENDING|Dependency\n102_1|RUNNING|None\n")
-    assert queue() == {"102_0": Queued("PENDING", "Dependency"), "102_1": Queued("RUNNING", "None")}
+    assert fetch_queue() == {"102_0": Queued("PENDING", "Dependency"), "102_1": Queued("RUNNING", "None")}
     found = statuses(RUNS[:2])
     assert [status.state for status in found] == ["queued", "queued"]
     assert "job 102_0 is PENDING (Dependency)" in found[0].reason
@@ -287,7 +292,7 @@ def test_the_queue_tells_queued_from_vanished(slurm_in_name_only: Path) -> None:
     reason, log = statuses(RUNS[:1])[0].reason, Path(statuses(RUNS[:1])[0].log)
     assert "has left Slurm's queue; launch again" in reason
     log.write_text("srun: error: no such file")
-    assert f"ended before it began; its log tells why: {log}" in statuses(RUNS[:1])[0].reason
+    assert f"ended before it started; see its log {log}" in statuses(RUNS[:1])[0].reason
 
 
 def test_cancelling_names_the_jobs_to_slurm(slurm_in_name_only: Path) -> None:
@@ -305,14 +310,12 @@ def test_careful_scales_refuse_uncommitted_code(slurm_in_name_only: Path, monkey
     run = base("small")
     with pytest.raises(ValueError, match="--allow-dirty"):
         launch(run)
-    start([run], PROFILE, sweep="t", options=LaunchOptions(hooks=HOOKS, allow_dirty=True), progress=print)
+    start([run], PROFILE, sweep="t", options=LaunchOptions(allow_dirty=True), progress=print)
     assert read_submissions()[-1].code.items() >= {"commit": "c0ffee", "uncommitted_sha256": "d1"}.items()
     launch(RUNS[0])
 
 
-def test_data_that_a_run_reads_at_its_end_are_asked_for_at_the_launch(
-    slurm_in_name_only: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_suite_is_refused_at_launch(slurm_in_name_only: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("slurm.start.check_encoders", lambda runs: None)
     with pytest.raises(ValueError, match=r"suite 'beir': .*repro fetch beir"):
         launch(replace(RUNS[0], suite="beir"))
@@ -321,12 +324,12 @@ def test_data_that_a_run_reads_at_its_end_are_asked_for_at_the_launch(
 
 def job_for(run: Run) -> Task:
     """The task of one run, its stages built."""
-    for stage in build_tasks([run], PROFILE, code={}, hooks=HOOKS)[:-1]:
+    for stage in build_tasks([run], PROFILE, code={})[:-1]:
         stage.job._stage().build()
-    return build_tasks([run], PROFILE, code={}, hooks=HOOKS)[-1]
+    return build_tasks([run], PROFILE, code={})[-1]
 
 
-def test_a_job_runs_in_submitits_debug_executor(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_debug_executor_runs_a_job(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own_home.mkdir()
     monkeypatch.setenv("SUBMITIT_FOLDER", str(own_home / "jobs"))
     executor = AutoExecutor(own_home / "jobs", cluster="debug")
@@ -338,15 +341,13 @@ def test_a_job_runs_in_submitits_debug_executor(own_home: Path, monkeypatch: pyt
     assert len(read_records(get_local_records())) == 1
 
 
-def test_a_job_interrupted_in_submitits_local_executor_is_started_again(
-    own_home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_interrupted_local_job_restarts(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STAND_IN_STEP_SECONDS", "0.1")
     own_home.mkdir()
     run = replace(RUNS[0], num_steps=30)
     executor = AutoExecutor(own_home / "jobs", cluster="local")
     executor.update_parameters(timeout_min=5)
-    [job] = executor.submit_array([SubmittedJob(job_for(run).job)])
+    [job] = executor.submit_array([StandInJob(job_for(run).job)])
     while f"begin {get_run_item(run).name} at 0" not in traced():
         time.sleep(0.05)
     os.kill(owners(get_run_item(run).lease_folder)[-1].pid, signal.SIGUSR2)
@@ -365,7 +366,7 @@ def mocked_slurm() -> Iterator[MockedSubprocess]:
     SlurmJob.watcher.clear()
 
 
-def test_sigusr2_pickles_the_job_again_and_asks_slurm_to_requeue_it(
+def test_sigusr2_requeues_the_job(
     own_home: Path, mocked_slurm: MockedSubprocess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STAND_IN_STEP_SECONDS", "0.05")
@@ -418,6 +419,81 @@ def test_percent_in_the_home_is_refused(tmp_path: Path, monkeypatch: pytest.Monk
     """Slurm would write logs to other places than we look in, or fail every job."""
     monkeypatch.setenv("REPRO_HOME", str(tmp_path / "%u-%j"))
     with pytest.raises(ValueError, match="without %"):
-        list(
-            scripts([base("smoke")], Profile(name="site", on="slurm"), sweep="test", options=LaunchOptions(hooks=HOOKS))
-        )
+        list(scripts([base("smoke")], Profile(name="site", on="slurm"), sweep="test", options=LaunchOptions()))
+
+
+def begin(launched_with: dict[str, Any]) -> None:
+    """Does a job of a careful scale in which nothing is done but to look at the code."""
+    job = Job(run=vars(base("small")), launched_with=launched_with)
+    job(Stop(), where=JobState(state="running"))
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, execute_with: Callable[..., None]) -> Callable[..., None]:
+    """A committed checkout of our own, taken for that of the code; called, it commits a file more. Runs do nothing."""
+    execute_with(lambda run, **options: None)
+    root = tmp_path / "checkout"
+    git = ("git", "-C", str(root), "-c", "user.name=a", "-c", "user.email=a@b")
+
+    def commit(name: str, text: str) -> None:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+        for words in (("init", "-q"), ("add", "."), ("commit", "-q", "-m", name)):
+            subprocess.run([*git, *words], check=True)
+
+    for name, path in (("CHECKOUT", root), ("SOURCES", root), ("PACKAGE", root / "repro")):
+        monkeypatch.setattr(provenance, name, path, raising=False)
+    for folder in ("repro", "slurm", "experiments", "figures"):
+        commit(f"{folder}/module.py", "a = 1\n")
+    return commit
+
+
+def test_git_refusal_is_quoted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+    with pytest.raises(ValueError, match=r"dubious ownership.*safe\.directory") as refused:
+        check_code([base("small")], allow_dirty=False)
+    assert "commit first" not in str(refused.value)
+
+
+@pytest.mark.parametrize("path", ["RESULTS.md", "tests/test_edited.py", "experiments/records/new.json"])
+def test_irrelevant_commit_stops_no_job(path: str, checkout: Callable[..., None], own_home: Path) -> None:
+    launched_with = check_code([base("small")], allow_dirty=False)
+    checkout(path, "edited")
+    begin(launched_with)
+    checkout("repro/module.py", "a = 2\n")
+    with pytest.raises(RuntimeError, match=r"the code has changed since the launch: .*--retry"):
+        begin(launched_with)
+
+
+def test_job_without_git_checks_its_code(
+    checkout: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launched_with = check_code([base("small")], allow_dirty=False)
+    monkeypatch.setenv("PATH", str(tmp_path / "nothing here"))
+    begin(launched_with)
+    (tmp_path / "checkout" / "slurm" / "module.py").write_text("a = 2\n")
+    with pytest.raises(RuntimeError, match="the code has changed since the launch"):
+        begin(launched_with)
+
+
+TABLES_RUNS = [base("smoke", seed=seed) for seed in range(2)]
+DONE = [RunStatus(run_id(run), "recorded") for run in TABLES_RUNS]
+
+
+@pytest.mark.parametrize(
+    ("found", "columns"),
+    [
+        (DONE, ["run", "what", "state"]),
+        ([DONE[0], RunStatus(DONE[1].id, "failed", "killed")], ["run", "what", "state", "reason"]),
+        (
+            [RunStatus(DONE[0].id, "running", progress=TrainingProgress(3, 9, None, None)), DONE[1]],
+            ["run", "what", "state", "step"],
+        ),
+    ],
+)
+def test_empty_columns_are_hidden(found: list[RunStatus], columns: list[str]) -> None:
+    table = make_status_table(TABLES_RUNS, found)
+    assert [column.header for column in table.columns] == columns and table.row_count == 2
+    assert [str(cell) for cell in table.columns[2].cells] == [status.state for status in found]

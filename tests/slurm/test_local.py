@@ -29,7 +29,9 @@ from slurm.signals import Stop
 from slurm.start import LaunchOptions, cancel, start
 from slurm.states import JobState, get_run_item
 from slurm.status import statuses
-from tests.slurm.stand_in import HOOKS, stages_of, traced
+from tests.slurm.stand_in import stages_of, traced
+
+pytestmark = pytest.mark.usefixtures("stand_in")
 
 HERE = Profile(name="here", on="local", cpus_per_run=1, num_at_once=2)
 RUNS = grid(base("smoke", num_steps=5), seed=(0, 1, 2))
@@ -41,17 +43,18 @@ import json, sys
 from repro.spec import Run
 from slurm.profiles import Profile
 from slurm.start import LaunchOptions, start
-from tests.slurm.stand_in import HOOKS
+from tests.slurm.stand_in_job import replace_all
+replace_all()
 profile = Profile(name="here", on="local", cpus_per_run=1, num_at_once=2)
 runs = [Run(**fields) for fields in json.loads(sys.argv[1])]
-start(runs, profile, sweep="test", options=LaunchOptions(hooks=HOOKS), progress=lambda line: print(line, flush=True))
+start(runs, profile, sweep="test", options=LaunchOptions(), progress=lambda line: print(line, flush=True))
 """
 
 
 def launch(*runs: Run, retry: bool = False) -> list[str]:
     """Launches in this process; gives what was reported."""
     lines: list[str] = []
-    start(runs, HERE, sweep="test", options=LaunchOptions(hooks=HOOKS, retry=retry), progress=lines.append)
+    start(runs, HERE, sweep="test", options=LaunchOptions(retry=retry), progress=lines.append)
     return lines
 
 
@@ -84,22 +87,17 @@ def states(*runs: Run) -> list[str]:
     return [status.state for status in statuses(runs)]
 
 
-def test_the_queue_counts_what_is_left_in_words() -> None:
-    left = [line.rpartition("; ")[2] for line in launch(*RUNS) if line.endswith("left")]
-    assert left[-3:] == ["2 jobs left", "1 job left", "0 jobs left"]
-
-
-def test_a_launch_records_every_run_and_a_second_one_starts_nothing() -> None:
+def test_launch_records_every_run() -> None:
     assert states(*RUNS) == ["missing"] * 3
     launch(*RUNS)
     assert states(*RUNS) == ["recorded"] * 3
     before = traced()
     assert before.count("build corpus") == 1
-    assert launch(*RUNS) == ["3 runs asked for, 0 to start"]
+    assert launch(*RUNS) == ["3 runs requested, 0 to start"]
     assert traced() == before
 
 
-def test_a_failed_run_tells_why_and_is_tried_again_only_on_request(own_home: Path) -> None:
+def test_failed_run_waits_for_retry(own_home: Path) -> None:
     bad = replace(RUNS[0], seed=13)
     launch(*RUNS, bad)
     [status] = statuses([bad])
@@ -110,12 +108,12 @@ def test_a_failed_run_tells_why_and_is_tried_again_only_on_request(own_home: Pat
     assert "bad luck" in Path(status.log).read_text()
     assert states(*RUNS) == ["recorded"] * 3
     (own_home / "mended").touch()
-    assert launch(bad) == ["1 run asked for, 0 to start, 1 failed or cancelled (--retry takes them up again)"]
+    assert launch(bad) == ["1 run requested, 0 to start, 1 failed or cancelled (--retry restarts them)"]
     launch(bad, retry=True)
     assert states(bad) == ["recorded"]
 
 
-def test_runs_of_a_stage_that_fails_are_failed_by_it(own_home: Path) -> None:
+def test_failed_stage_fails_its_runs(own_home: Path) -> None:
     run = replace(RUNS[0], sampler="cluster", cluster_size=8)
     own_home.mkdir()
     (own_home / "break-clusters").touch()
@@ -152,11 +150,11 @@ def begun() -> list[str]:
     return [line.split(" at ")[0] for line in traced() if line.startswith(("begin", "end"))]
 
 
-def test_a_run_takes_no_room_while_another_makes_its_training() -> None:
+def test_waiting_run_takes_no_slot() -> None:
     lines = launch(*SHARED, RUNS[1])
     first, second, other = (run_id(run) for run in (*SHARED, RUNS[1]))
     assert begun().index(f"end {first}") < begun().index(f"begin {second}")
-    assert f"{second}: waits for {first}, which makes training {first} for both" in lines
+    assert f"{second}: waits for {first}, which executes training run {first} for both" in lines
     words = [line.partition(",")[0].partition(" (")[0].partition(";")[0] for line in lines]
     assert words.index(f"{other}: started") < words.index(f"{first}: done"), "the room goes to other runs"
     bad = grid(base("smoke", seed=13), context_seed=(0, 1))
@@ -164,7 +162,7 @@ def test_a_run_takes_no_room_while_another_makes_its_training() -> None:
     assert states(*bad) == ["failed"] * 2, "the second does not wait for ever"
 
 
-def test_a_run_waits_for_a_first_phase_that_another_process_makes_but_not_for_one_that_is_there(own_home: Path) -> None:
+def test_run_waits_for_foreign_phase(own_home: Path) -> None:
     run = base("smoke", num_steps=5, pretraining_corpus="desk", num_pretraining_steps=5)
     first = get_first_phase(run)
     assert first is not None
@@ -172,7 +170,7 @@ def test_a_run_waits_for_a_first_phase_that_another_process_makes_but_not_for_on
     with held(folder / "training"):
         process = launcher((run,))
         said = iter(process.stdout or ())
-        assert any(f"which makes its training {get_training_id(first)}" in line for line in said)
+        assert any(f"which executes its training run {get_training_id(first)}" in line for line in said)
         assert begun() == []
     assert process.wait(200) == 0
     (folder / CHECKPOINT_FILE).touch()
@@ -181,7 +179,7 @@ def test_a_run_waits_for_a_first_phase_that_another_process_makes_but_not_for_on
     assert states(replace(run, context_seed=1)) == ["recorded"]
 
 
-def test_a_killed_run_is_started_again_and_ends_the_same(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_run_ends_the_same(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STAND_IN_STEP_SECONDS", "0.2")
     run = LONG[0]
     process = launcher((run,))
@@ -195,7 +193,7 @@ def test_a_killed_run_is_started_again_and_ends_the_same(own_home: Path, monkeyp
     assert statuses([run])[0].num_interruptions == 1
 
 
-def test_a_run_that_is_interrupted_too_often_has_failed() -> None:
+def test_interrupted_too_often_has_failed() -> None:
     run = RUNS[0]
     item = get_run_item(run)
     launch(*RUNS[1:])
@@ -203,12 +201,12 @@ def test_a_run_that_is_interrupted_too_often_has_failed() -> None:
     launch(run)
     [status] = statuses([run])
     assert status.state == "failed"
-    says = "interrupted 11 times, 10 are allowed without getting any further; the last: its time was up"
+    says = "interrupted 11 times without progress, the limit is 10; the last: its time was up"
     assert says in status.reason
 
 
-def test_a_stage_that_another_job_is_building_has_not_died() -> None:
-    stage = Job(run=asdict(RUNS[0]), stage=stages_of(RUNS[0])[0].title, stages_of=HOOKS.stages_of)
+def test_foreign_stage_has_not_died() -> None:
+    stage = Job(run=asdict(RUNS[0]), stage=stages_of(RUNS[0])[0].title)
     stage.item.write(JobState(state="running", host="elsewhere"))
     owner = acquire(stage.item.lease_folder)
     assert owner is not None
@@ -229,10 +227,11 @@ def count_in_sittings(run: Run, *, should_stop: Callable[[], bool], progress: Ca
     raise Interrupted("its time was up")
 
 
-def test_only_interruptions_without_progress_count_against_a_run() -> None:
+def test_progress_resets_interruptions(execute_with: Callable[..., None]) -> None:
     """Training for weeks under a limit of a day is interrupted more often than a job that is stuck may be."""
     run = RUNS[0]
-    job = Job(run=asdict(run), max_requeues=2, execute="tests.slurm.test_local:count_in_sittings")
+    job = Job(run=asdict(run), max_requeues=2)
+    execute_with(count_in_sittings)
     for sitting in range(1, 8):
         with pytest.raises(Stopped):
             job(Stop(), where=JobState(state="running"))
@@ -240,16 +239,14 @@ def test_only_interruptions_without_progress_count_against_a_run() -> None:
         assert last is not None and last.state == "interrupted"
         assert (last.num_interruptions, last.num_in_vain) == (sitting, max(0, sitting - 5))
     get_run_item(run).write(replace(last, state="running"))  # killed without a word, for the third time in vain
-    with pytest.raises(RuntimeError, match="interrupted 3 times, 2 are allowed without getting any further"):
+    with pytest.raises(RuntimeError, match="interrupted 3 times without progress, the limit is 2"):
         job(Stop(), where=JobState(state="running"))
     launch(run, retry=True)
     assert states(run) == ["recorded"]
 
 
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL])
-def test_children_end_with_the_queue_and_leave_a_checkpoint(
-    end: int, own_home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_children_end_with_the_queue(end: int, own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STAND_IN_STEP_SECONDS", "1")
     runs = LONG[:2]
     process = launcher(runs)
@@ -272,7 +269,7 @@ def test_children_end_with_the_queue_and_leave_a_checkpoint(
     assert [record.metrics["value"] for record in read_records(get_local_records())] == values
 
 
-def test_cancelling_stops_what_runs_and_what_waits(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cancelling_stops_everything(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STAND_IN_STEP_SECONDS", "0.2")
     runs = LONG
     process = launcher(runs)
@@ -280,13 +277,13 @@ def test_cancelling_stops_what_runs_and_what_waits(own_home: Path, monkeypatch: 
     assert len(cancel(runs)) == 3
     process.communicate(timeout=200)
     assert states(*runs) == ["cancelled"] * 3
-    assert launch(*runs) == ["3 runs asked for, 0 to start, 3 failed or cancelled (--retry takes them up again)"]
+    assert launch(*runs) == ["3 runs requested, 0 to start, 3 failed or cancelled (--retry restarts them)"]
     (own_home / "fast").touch()
     launch(*runs, retry=True)
     assert states(*runs) == ["recorded"] * 3
 
 
-def test_gpus_are_dealt_out_and_cores_divided() -> None:
+def test_gpus_and_cores_are_divided() -> None:
     slots = make_slots(Profile(name="p", on="local"), gpus=["0", "1", "2", "3"], num_cores=16)
     assert [(slot.gpus, slot.num_threads) for slot in slots] == [((number,), 4) for number in "0123"]
     slots = make_slots(Profile(name="p", on="local", gpus_per_run=2), gpus=["0", "1", "5"], num_cores=8)

@@ -51,7 +51,7 @@ def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
 
 
-def test_two_processes_give_the_numbers_of_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_processes_match_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     alone = execute(RUN, progress=lambda line: None)
     lines = read_metrics(run_folder(run_id(RUN)))
     monkeypatch.setenv("REPRO_HOME", str(tmp_path / "two"))
@@ -65,7 +65,8 @@ def test_two_processes_give_the_numbers_of_one(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.slow
-def test_two_jobs_of_several_processes_that_share_a_training_train_it_once() -> None:
+def test_sharing_jobs_train_once() -> None:
+    """Slow: two jobs train in processes of their own."""
     runs = [RUN, replace(RUN, context_seed=RUN.context_seed + 1)]
     assert get_training_id(runs[0]) == get_training_id(runs[1])
     with ThreadPoolExecutor(2) as pool:
@@ -83,7 +84,7 @@ def join_and_stop(run: Run, *, should_stop: Callable[[], bool], progress: Callab
 
 
 @pytest.mark.enable_socket  # gloo's own
-def test_a_rank_that_stops_leaves_its_group_before_it_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stopping_rank_leaves_its_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     described = tmp_path / ranks.DESCRIBED
     described.write_text(json.dumps({"run": asdict(RUN), "execute": f"{__name__}:{join_and_stop.__name__}"}))
     monkeypatch.setattr(sys, "argv", ["ranks", str(described)])
@@ -113,8 +114,9 @@ def signal_everyone(run: Run, stop: Stop) -> None:
 
 
 @pytest.mark.slow
-def test_processes_that_are_told_to_end_leave_a_checkpoint_and_go_on_later() -> None:
-    run = replace(RUN, num_steps=80)
+def test_stopped_processes_resume() -> None:
+    """Slow: trains twice in two processes."""
+    run = replace(RUN, num_steps=40)
     job, stop = Job(run=asdict(run), num_processes=2), Stop()
     signaller = threading.Thread(target=signal_everyone, args=(run, stop))
     signaller.start()
@@ -126,11 +128,17 @@ def test_processes_that_are_told_to_end_leave_a_checkpoint_and_go_on_later() -> 
     assert note.state == "interrupted"
     folder = run_folder(run_id(run))
     num_done = len(read_metrics(folder))
-    assert 0 < num_done < 80
+    assert 0 < num_done < 40
     assert (folder / "checkpoint.safetensors").exists()
     assert not (folder / "stop").exists()
     assert job(Stop(), where=HERE) == "done"
-    assert [line["step"] for line in read_metrics(folder)] == list(range(1, 81))
+    assert [line["step"] for line in read_metrics(folder)] == list(range(1, 41))
+
+
+def run_in_ranks(function: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let ranks call a function of this module instead of `execute`."""
+    monkeypatch.setattr(ranks, "RANK_MODULE", "tests.slurm.stand_in_rank")
+    monkeypatch.setenv("STAND_IN_EXECUTE", function.__name__)
 
 
 def listening_addresses(pids: list[int]) -> set[str]:
@@ -155,6 +163,8 @@ def record_listeners(run: Run, *, should_stop: Callable[[], bool], progress: Cal
         if b"pytest" in Path(f"/proc/{parent}/cmdline").read_bytes():
             break
     (home() / f"listeners-{os.environ['RANK']}.json").write_text(json.dumps(sorted(listening_addresses(family))))
+    given = [os.environ.get(name) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS")]
+    (home() / f"threads-{os.environ['RANK']}.json").write_text(json.dumps(given))
     dist.barrier()
 
 
@@ -167,9 +177,13 @@ LOOPBACK = {"0100007F", "00000000000000000000000001000000", "0000000000000000FFF
 def test_ranks_listen_on_loopback(own_home: Path, monkeypatch: pytest.MonkeyPatch, several_nodes: bool) -> None:
     """No process of a job on one machine listens on the network; with nodes, the store has the meeting's address only.
 
-    torch's own store listens on every interface and executes what anybody writes into it.
+    torch's own store listens on every interface and executes what anybody writes into it. The ranks share the threads
+    of their job: whole ones, at least one, of numbers only.
     """
-    job = Job(run=asdict(RUN), num_processes=2, execute=f"{__name__}:{record_listeners.__name__}")
+    for name, threads in {"OMP_NUM_THREADS": "5", "MKL_NUM_THREADS": "1", "RAYON_NUM_THREADS": "many"}.items():
+        monkeypatch.setenv(name, threads)
+    job = Job(run=asdict(RUN), num_processes=2)
+    run_in_ranks(record_listeners, monkeypatch)
     run_folder(run_id(RUN)).mkdir(parents=True)
     if several_nodes:  # one node that meets as the first of several would
         monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
@@ -184,6 +198,8 @@ def test_ranks_listen_on_loopback(own_home: Path, monkeypatch: pytest.MonkeyPatc
     assert len(found) == 2
     assert found[0] | found[1], "gloo listens"
     assert found[0] | found[1] <= LOOPBACK
+    threads = [json.loads(path.read_text()) for path in sorted(own_home.glob("threads-*.json"))]
+    assert threads == [["2", "1", "many"]] * 2
 
 
 def fail_or_wait(run: Run, *, should_stop: Callable[[], bool], progress: Callable[[str], None]) -> None:
@@ -195,47 +211,23 @@ def fail_or_wait(run: Run, *, should_stop: Callable[[], bool], progress: Callabl
         time.sleep(0.05)
 
 
-def test_a_failed_rank_ends_the_others(own_home: Path) -> None:
-    """One rank's error ends the job with that error, and no rank is left."""
-    job = Job(run=asdict(RUN), num_processes=2, execute=f"{__name__}:{fail_or_wait.__name__}")
-    run_folder(run_id(RUN)).mkdir(parents=True)
+def test_a_failed_rank_ends_the_others(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One rank's error fails the job with that error, and no rank is left."""
+    job = Job(run=asdict(RUN), num_processes=2)
+    run_in_ranks(fail_or_wait, monkeypatch)
     with pytest.raises(RuntimeError, match=r"one of 2 processes failed \(rank 1 on .*: ValueError: no such thing\)"):
-        ranks.run_ranks(asdict(job), Stop())
+        job(Stop(), where=HERE)
+    note = get_run_item(RUN).read()
+    assert note is not None and note.state == "failed"
+    assert json.loads((run_folder(run_id(RUN)) / "ranks.json").read_text())["num_processes"] == 2
+    assert "RANK" not in os.environ
     for path in own_home.glob("rank-0.pid"):
         assert not Path(f"/proc/{path.read_text()}").exists()
 
 
-def tell_threads(run: Run, *, should_stop: Callable[[], bool], progress: Callable[[str], None]) -> None:
-    """Stands in for `execute`: each rank writes down what it was given of the cores."""
-    given = [os.environ.get(name) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS")]
-    (home() / f"rank-{os.environ['RANK']}.json").write_text(json.dumps(given))
-
-
-def test_the_ranks_of_a_node_share_the_threads_of_their_job(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, threads in {"OMP_NUM_THREADS": "5", "MKL_NUM_THREADS": "1", "RAYON_NUM_THREADS": "many"}.items():
-        monkeypatch.setenv(name, threads)
-    job = Job(run=asdict(RUN), num_processes=2, execute=f"{__name__}:{tell_threads.__name__}")
-    run_folder(run_id(RUN)).mkdir(parents=True)
-    assert not ranks.run_ranks(asdict(job), Stop()), "nothing was recorded"
-    told = [json.loads(path.read_text()) for path in sorted(own_home.glob("rank-*.json"))]
-    assert told == [["2", "1", "many"]] * 2, "whole ones, at least one, of numbers only"
-
-
-@pytest.mark.slow
-def test_a_failing_process_fails_the_job_with_its_log(own_home: Path) -> None:
-    run = replace(RUN, batch_size=15)  # which two processes cannot share
-    why = r"one of 2 processes failed \(rank \d on .*: ValueError: a batch of 15 cannot be shared equally by 2 proc"
-    with pytest.raises(RuntimeError, match=why):
-        Job(run=asdict(run), num_processes=2)(Stop(), where=HERE)
-    note = get_run_item(run).read()
-    assert note is not None
-    assert note.state == "failed"
-    assert json.loads((run_folder(run_id(run)) / "ranks.json").read_text())["num_processes"] == 2
-    assert "RANK" not in os.environ
-
-
 LATE = """
-import json, os, pathlib, signal, sys, time
+import os, pathlib, signal, sys, time
+from types import SimpleNamespace
 import slurm.ranks
 from repro.stopping import Interrupted
 def agreed(run, **how):
@@ -245,16 +237,16 @@ def leave():
     time.sleep(0.5)
     os.kill(os.getpid(), signal.SIGTERM)
 if __name__ == "__main__":
-    sys.modules["late"] = sys.modules["__main__"]
-    slurm.ranks.LEAVE = "late:leave"
+    sys.modules["repro.execute"] = SimpleNamespace(execute=agreed)
+    sys.modules["repro.train.parallel"] = SimpleNamespace(leave_processes=leave)
     status = slurm.ranks.main()
     os.kill(os.getpid(), signal.SIGTERM)
     sys.exit(status)
 """
 
 
-def test_a_request_that_comes_after_all_ranks_agreed_to_stop_ends_nothing(tmp_path: Path) -> None:
-    (tmp_path / "job.json").write_text(json.dumps({"execute": "late:agreed", "run": asdict(base("smoke"))}))
+def test_late_stop_request_is_harmless(tmp_path: Path) -> None:
+    (tmp_path / "job.json").write_text(json.dumps({"run": asdict(base("smoke"))}))
     command = [sys.executable, "-c", LATE, str(tmp_path / "job.json")]
     root, told = Path(ranks.__file__).parents[1], os.environ | {"RANK": "1"}
     done = subprocess.run(command, cwd=root, env=told, capture_output=True, text=True, check=False)

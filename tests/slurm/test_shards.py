@@ -18,12 +18,13 @@ from repro.storage.stages import Stage
 from slurm.batches import order_batches
 from slurm.profiles import Profile, load_profile
 from slurm.prune import leftovers
-from slurm.shards import count_shards, count_shards_by_stage
 from slurm.start import LaunchOptions, scripts, start
 from slurm.states import get_stage_item
 from slurm.status import Snapshot, statuses, why
-from slurm.sweep import build_tasks, read_submissions
-from tests.slurm.stand_in import HOOKS, stages_of, traced
+from slurm.sweep import build_tasks, count_shards, count_shards_by_stage, read_submissions
+from tests.slurm.stand_in import stages_of, traced
+
+pytestmark = pytest.mark.usefixtures("stand_in")
 
 HERE = Profile(name="here", on="local", cpus_per_run=1, num_at_once=2, num_shards=3)
 SITE = Profile(name="site", num_at_once=4, num_shards=5)
@@ -38,7 +39,7 @@ def clusters() -> Stage:
 def launch(*runs: Run, profile: Profile = HERE, retry: bool = False) -> list[str]:
     """Launches in this process; gives what was reported."""
     lines: list[str] = []
-    start(runs, profile, sweep="test", options=LaunchOptions(hooks=HOOKS, retry=retry), progress=lines.append)
+    start(runs, profile, sweep="test", options=LaunchOptions(retry=retry), progress=lines.append)
     return lines
 
 
@@ -50,7 +51,7 @@ def until(condition: Callable[[], object], seconds: float = 120) -> None:
         time.sleep(0.1)
 
 
-def test_the_local_queue_makes_each_shard_once_and_joins_them() -> None:
+def test_each_shard_is_made_once() -> None:
     launch(RUN)
     assert [status.state for status in statuses([RUN])] == ["recorded"]
     told = traced()
@@ -62,7 +63,7 @@ def test_the_local_queue_makes_each_shard_once_and_joins_them() -> None:
     assert not list(leftovers([]))
 
 
-def test_a_failed_shard_fails_what_needs_it_and_is_the_only_one_made_again(own_home: Path) -> None:
+def test_failed_shard_is_retried_alone(own_home: Path) -> None:
     own_home.mkdir()
     (own_home / "break-shard-2").touch()
     launch(RUN)
@@ -73,14 +74,14 @@ def test_a_failed_shard_fails_what_needs_it_and_is_the_only_one_made_again(own_h
     assert line.startswith(f"{clusters().title}: 2 of 3 shards built; 2-of-3 failed: OSError: no room for shard 2")
     (own_home / "break-shard-2").unlink()
     before = traced()
-    assert launch(RUN) == ["1 run asked for, 0 to start, 1 failed or cancelled (--retry takes them up again)"]
+    assert launch(RUN) == ["1 run requested, 0 to start, 1 failed or cancelled (--retry restarts them)"]
     launch(RUN, retry=True)
     assert traced()[len(before) :][:2] == ["shard 2 of 3", "join clusters"]
     assert [status.state for status in statuses([RUN])] == ["recorded"]
 
 
-def test_shards_are_one_array_that_the_stage_waits_for(own_home: Path) -> None:
-    tasks = build_tasks([RUN, replace(RUN, seed=1)], SITE, code={}, hooks=HOOKS)
+def test_shards_are_one_array(own_home: Path) -> None:
+    tasks = build_tasks([RUN, replace(RUN, seed=1)], SITE, code={})
     made = order_batches(tasks, max_array_size=1000, num_at_once=4)
     title = clusters().title
     assert [(batch.name, len(batch.tasks), batch.num_at_once) for batch in made] == [
@@ -93,8 +94,8 @@ def test_shards_are_one_array_that_the_stage_waits_for(own_home: Path) -> None:
     ]  # fmt: skip
 
 
-def test_the_scripts_wait_for_one_another_in_the_right_order(own_home: Path) -> None:
-    shown = list(scripts([RUN], SITE, sweep="test", options=LaunchOptions(hooks=HOOKS)))
+def test_scripts_wait_in_order(own_home: Path) -> None:
+    shown = list(scripts([RUN], SITE, sweep="test", options=LaunchOptions()))
     corpus, shards, whole, runs = (text for _, text in shown)
     names = [f"JOB-OF-{name.replace(' ', '-')}" for name, _ in shown]
     assert "--dependency" not in corpus
@@ -110,26 +111,26 @@ def test_only_missing_shards_are_tasks() -> None:
     shards = list_shards(clusters(), 5)
     for number in (0, 3):
         shards[number].build()
-    tasks = build_tasks([RUN], SITE, code={}, hooks=HOOKS)
+    tasks = build_tasks([RUN], SITE, code={})
     assert [task.name for task in tasks[:-1]] == [shards[n].title for n in (1, 2, 4)] + [clusters().title]
     assert tasks[-2].needs == tuple(shards[n].title for n in (1, 2, 4))
     assert tasks[-2].job.num_shards == 5
 
 
-def test_one_shard_is_what_a_profile_without_the_word_means() -> None:
+def test_one_shard_is_the_default() -> None:
     assert count_shards(RUN, Profile(name="p")) == 1
-    tasks = build_tasks([RUN], Profile(name="p"), code={}, hooks=HOOKS)
+    tasks = build_tasks([RUN], Profile(name="p"), code={})
     assert [task.name for task in tasks[:2]] == [stage.title for stage in stages_of(RUN)]
     assert all(task.job.num_shards == 1 for task in tasks)
 
 
 @pytest.mark.parametrize(("pairs", "expected"), [(240, 1), (239, 2), (100, 3), (1, 240)])
-def test_pairs_a_shard_give_the_number_of_shards(pairs: int, expected: int) -> None:
+def test_pairs_per_shard_set_the_number(pairs: int, expected: int) -> None:
     assert count_shards(RUN, Profile(name="p", pairs_per_shard=pairs)) == expected
     assert count_shards(replace(RUN, num_pairs=16), Profile(name="p", pairs_per_shard=8)) == 2
 
 
-def test_stages_of_a_first_phase_are_cut_by_its_own_pairs() -> None:
+def test_first_phase_has_own_shards() -> None:
     """A second phase on few pairs goes on from a first one on many, alone or beside it, whatever comes first."""
     second = replace(RUN, num_pairs=16, pretraining_corpus=RUN.corpus, num_pretraining_steps=2)
     first = get_first_phase(second)
@@ -146,14 +147,14 @@ def test_stages_of_a_first_phase_are_cut_by_its_own_pairs() -> None:
     assert count_shards(first, profile) == 30
 
 
-def test_a_profile_that_says_both_or_none_is_refused() -> None:
+def test_ambiguous_profile_is_refused() -> None:
     with pytest.raises(ValueError, match="num_shards=2 and pairs_per_shard=5 both say how many"):
         Profile(name="p", num_shards=2, pairs_per_shard=5)
     with pytest.raises(ValueError, match="num_shards=0; must be at least 1"):
         Profile(name="p", num_shards=0)
 
 
-def test_more_shards_than_pairs_or_than_a_launch_can_hold_are_refused_before_anything_is_reckoned() -> None:
+def test_too_many_shards_are_refused() -> None:
     assert count_shards(RUN, Profile(name="p", num_shards=240)) == 240
     with pytest.raises(ValueError, match="num_shards=241 is more than the 240 pairs of run"):
         count_shards(RUN, Profile(name="p", num_shards=241))
@@ -165,7 +166,7 @@ def test_more_shards_than_pairs_or_than_a_launch_can_hold_are_refused_before_any
         count_shards(paper, Profile(name="p", pairs_per_shard=10))
 
 
-def test_a_plan_says_into_how_many_shards_a_stage_is_cut() -> None:
+def test_plan_shows_number_of_shards() -> None:
     made = make_plan([replace(RUN, filter="surrogate")], [], num_shards=lambda run: 4)
     kinds = {title.split("/")[0] for title in made.num_shards}
     assert kinds == {"tokens", "embeddings", "keys"}
@@ -173,7 +174,7 @@ def test_a_plan_says_into_how_many_shards_a_stage_is_cut() -> None:
     assert set(made.as_dict()["num_shards"].values()) == {4}
 
 
-def test_a_plan_says_so_of_data_that_is_not_here() -> None:
+def test_plan_shows_shards_without_data() -> None:
     [line] = [
         line for line in make_plan([base("small")], [], num_shards=lambda run: 32).lines() if "in 32 shards" in line
     ]
@@ -182,7 +183,7 @@ def test_a_plan_says_so_of_data_that_is_not_here() -> None:
     assert kinds == set(SHARDED_KINDS)
 
 
-def test_what_a_killed_join_leaves_is_pruned(own_home: Path) -> None:
+def test_leftover_shards_are_pruned(own_home: Path) -> None:
     stage = clusters()
     shards = [shard.build() for shard in list_shards(stage, 2)]
     assert not list(leftovers([]))
@@ -191,7 +192,7 @@ def test_what_a_killed_join_leaves_is_pruned(own_home: Path) -> None:
 
 
 @pytest.mark.slurm
-def test_a_killed_shard_of_an_array_is_the_only_one_done_again(own_home: Path) -> None:
+def test_killed_shard_is_done_again(own_home: Path) -> None:
     profile = replace(load_profile("dev-cluster"), memory_gb=0.5, num_shards=3)
     own_home.mkdir()
     (own_home / "hold-2").touch()

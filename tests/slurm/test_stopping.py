@@ -6,7 +6,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 
@@ -35,8 +35,6 @@ PROGRAM = """
 import sys, time
 from contextlib import contextmanager
 import repro.execute, repro.storage.stages
-from slurm.hooks import Hooks
-from slurm.start import LaunchOptions
 from repro.cli.main import main
 
 def linger(*words, **named):
@@ -56,12 +54,10 @@ def never_whole(path):
         linger()
         yield part
 
-def with_stand_in(self, **given):
-    stand_in = "tests.slurm.stand_in:"
-    original(self, **{"hooks": Hooks(execute=stand_in + "execute", stages_of=stand_in + "stages_of"), **given})
-
-original, LaunchOptions.__init__ = LaunchOptions.__init__, with_stand_in
-if place == "measuring":
+if place == "launching":
+    from tests.slurm.stand_in_job import replace_all
+    replace_all()
+elif place == "measuring":
     repro.execute.measure_run = linger
 elif place == "building":
     repro.storage.stages.whole_folder = never_whole
@@ -113,7 +109,7 @@ def file_of(tmp_path: Path, *runs: Run) -> str:
     return str(path)
 
 
-def test_a_run_stops_while_it_is_measured(way: tuple[signal.Signals, bool, int], tmp_path: Path) -> None:
+def test_run_stops_while_measured(way: tuple[signal.Signals, bool, int], tmp_path: Path) -> None:
     number, is_deaf, status = way
     process = begin("measuring", "run", file_of(tmp_path, UNTRAINED), "--scale", "smoke", is_deaf=is_deaf)
     said = end(process, number, after="HERE")
@@ -126,9 +122,7 @@ def test_a_run_stops_while_it_is_measured(way: tuple[signal.Signals, bool, int],
     assert (note.state, number.name in note.reason) == ("interrupted", True)
 
 
-def test_a_run_stops_while_a_stage_is_built_and_leaves_nothing_half_made(
-    way: tuple[signal.Signals, bool, int], tmp_path: Path
-) -> None:
+def test_run_stops_while_stage_is_built(way: tuple[signal.Signals, bool, int], tmp_path: Path) -> None:
     number, is_deaf, status = way
     process = begin("building", "run", file_of(tmp_path, UNTRAINED), "--scale", "smoke", is_deaf=is_deaf)
     said = end(process, number, after="HERE")
@@ -137,10 +131,9 @@ def test_a_run_stops_while_a_stage_is_built_and_leaves_nothing_half_made(
     assert not list(get_stage_folder().rglob("*.part"))
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_training_stops_at_its_next_step_with_a_checkpoint_and_says_so(
-    number: signal.Signals, tmp_path: Path
-) -> None:
+def test_training_stops_with_checkpoint(tmp_path: Path) -> None:
+    """It stops at its next step, in a process that was started with SIGINT ignored."""
+    number = signal.SIGINT
     process = begin("training", "run", file_of(tmp_path, TRAINED), "--scale", "smoke", is_deaf=True)
     said = end(process, number, after=r"step \d+/")
     assert process.returncode == 128 + number, said
@@ -149,17 +142,19 @@ def test_a_training_stops_at_its_next_step_with_a_checkpoint_and_says_so(
     assert (run_folder(run_id(TRAINED)) / "checkpoint.safetensors").exists()
 
 
-@pytest.mark.parametrize("place", ["training", "measuring"])
-def test_a_local_queue_stops_with_its_children(
-    place: str, way: tuple[signal.Signals, bool, int], tmp_path: Path, own_home: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("place", "way"), [("training", "INT ignored"), ("training", "TERM"), ("measuring", "INT"), ("measuring", "TERM")]
+)
+def test_local_queue_stops_its_children(
+    place: str, way: str, tmp_path: Path, own_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    number, is_deaf, status = way
+    number, is_deaf, status = WAYS[way]
     own_home.mkdir()
     run = base("smoke", num_steps=3 if place == "measuring" else 10_000)
     if place == "measuring":
         (own_home / "measures-long").touch()
     monkeypatch.setenv("STAND_IN_STEP_SECONDS", "0.1")
-    process = begin("nowhere", "launch", file_of(tmp_path, run), "--scale", "smoke", "--on", "local", is_deaf=is_deaf)
+    process = begin("launching", "launch", file_of(tmp_path, run), "--scale", "smoke", "--on", "local", is_deaf=is_deaf)
     said = end(process, number, after="measuring" if place == "measuring" else "counting")
     assert process.returncode == status, said
     assert "Traceback" not in said
@@ -170,15 +165,15 @@ def test_a_local_queue_stops_with_its_children(
 
 
 @pytest.mark.parametrize(
-    ("place", "words"),
+    ("place", "words", "way"),
     [
-        ("showing", ["show", "table1", "--scale", "smoke"]),
-        ("reporting", ["report", "--scale", "smoke", "--out", "/nowhere/report.html"]),
-        ("evaluating", ["evaluate", "--model", "somebody/untrained", "--suite", "planted"]),
+        ("showing", ["show", "table1", "--scale", "smoke"], "INT"),
+        ("reporting", ["report", "--scale", "smoke", "--out", "/nowhere/report.html"], "TERM"),
+        ("evaluating", ["evaluate", "--model", "somebody/untrained", "--suite", "planted"], "INT ignored"),
     ],
 )
-def test_verbs_that_only_read_stop_at_once(place: str, words: list[str], way: tuple[signal.Signals, bool, int]) -> None:
-    number, is_deaf, status = way
+def test_reading_verbs_stop_immediately(place: str, words: list[str], way: str) -> None:
+    number, is_deaf, status = WAYS[way]
     process = begin(place, *words, is_deaf=is_deaf)
     said = end(process, number, after="HERE")
     assert process.returncode == status, said
@@ -194,7 +189,7 @@ def heard() -> Iterator[Stop]:
         yield found
 
 
-def test_an_unbroken_block_comes_to_its_end_before_the_stop(heard: Stop) -> None:
+def test_unbroken_block_ends_first(heard: Stop) -> None:
     done = []
     with pytest.raises(Stopped) as stopped:
         with unbroken():
@@ -206,7 +201,7 @@ def test_an_unbroken_block_comes_to_its_end_before_the_stop(heard: Stop) -> None
     assert stopped.value.exit_status == 143
 
 
-def test_a_block_that_fails_tells_its_error_and_leaves_no_stop_behind() -> None:
+def test_failed_block_keeps_its_error() -> None:
     with pytest.raises(ValueError, match="full"), unbroken():
         stop(Stopped("later"))
         raise ValueError("full")
@@ -222,8 +217,11 @@ def break_off_an_import(run: Run, *, should_stop: Stop, progress: object) -> Non
         raise ImportError("initialization failed") from stopped
 
 
-def test_a_stop_that_a_library_made_an_error_of_is_a_stop(heard: Stop, capsys: pytest.CaptureFixture[str]) -> None:
-    job = Job(run=asdict(UNTRAINED), execute=f"{__name__}:{break_off_an_import.__name__}")
+def test_wrapped_stop_is_a_stop(
+    heard: Stop, execute_with: Callable[..., None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    execute_with(break_off_an_import)
+    job = Job(run=asdict(UNTRAINED))
     with pytest.raises(Stopped):
         job(heard, where=JobState(state="running"))
     note = get_run_item(UNTRAINED).read()
@@ -234,7 +232,7 @@ def test_a_stop_that_a_library_made_an_error_of_is_a_stop(heard: Stop, capsys: p
         raise ImportError("of its own")
 
 
-def test_one_keystroke_that_comes_twice_stops_once_and_a_second_one_does_not_wait(heard: Stop) -> None:
+def test_double_signal_stops_once(heard: Stop) -> None:
     with pytest.raises(Stopped), unbroken():
         os.kill(os.getpid(), signal.SIGINT)
         os.kill(os.getpid(), signal.SIGINT)
@@ -243,7 +241,7 @@ def test_one_keystroke_that_comes_twice_stops_once_and_a_second_one_does_not_wai
         pytest.fail("the second Ctrl-C should have ended the block")
 
 
-def test_what_was_installed_before_listening_is_back_after_it() -> None:
+def test_handlers_are_restored() -> None:
     former = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR2)}
     with handle_stop_signals(Stop()):
         assert signal.getsignal(signal.SIGTERM) != former[signal.SIGTERM]

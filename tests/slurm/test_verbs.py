@@ -3,7 +3,13 @@
 import errno
 import json
 import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
 import time
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -12,18 +18,20 @@ from typer.testing import CliRunner, Result
 
 from repro.cli.main import app
 from repro.spec import Run, base, grid
-from repro.spec.identity import run_id
+from repro.spec.identity import get_training_id, run_id
 from repro.storage.lease import acquire
 from repro.storage.paths import get_local_records, run_folder
-from slurm.hooks import Hooks
+from slurm import states
 from slurm.job import Job
 from slurm.profiles import Profile
 from slurm.prune import leftovers, measure_size, remove
 from slurm.scheduler import Queued
 from slurm.start import LaunchOptions, cancel, start
-from slurm.states import JobState, get_run_item
+from slurm.states import JobState, WorkItem, get_run_item
+from slurm.status import read_progress
 from slurm.sweep import Submission
-from tests.slurm.stand_in import HOOKS
+
+pytestmark = pytest.mark.usefixtures("stand_in")
 
 RUNS = grid(base("smoke", num_steps=3), seed=(0, 1, 13))
 
@@ -47,12 +55,12 @@ def do(*runs: Run) -> None:
         runs,
         Profile(name="h", on="local", cpus_per_run=1),
         sweep="t",
-        options=LaunchOptions(hooks=HOOKS),
+        options=LaunchOptions(),
         progress=print,
     )
 
 
-def test_status_and_why_tell_of_a_sweep(file: str) -> None:
+def test_status_and_why_describe_a_sweep(file: str) -> None:
     rows = json.loads(type_in("status", file, "--scale", "smoke", "--json").stdout)
     assert [row["state"] for row in rows] == ["missing"] * 3
     before = type_in("status", file, "--scale", "smoke").stdout
@@ -74,7 +82,7 @@ def test_status_and_why_tell_of_a_sweep(file: str) -> None:
     assert "unknown claim 'zzz'" in str(unknown.exception) and "no run has this id" in str(unknown.exception)
 
 
-def test_a_run_that_could_not_write_how_it_ended_is_told_from_one_that_died(file: str) -> None:
+def test_full_disk_differs_from_death(file: str) -> None:
     for run in RUNS[:2]:
         get_run_item(run).write(JobState(state="running"))
         lease = acquire(get_run_item(run).lease_folder)
@@ -83,25 +91,17 @@ def test_a_run_that_could_not_write_how_it_ended_is_told_from_one_that_died(file
     (get_run_item(RUNS[1]).lease_folder / "000001.ended").unlink()  # as if it were killed, and long ago
     os.utime(get_run_item(RUNS[1]).lease_folder / "000001.json", (0, 0))
     reasons = [row["reason"] for row in json.loads(type_in("status", file, "--scale", "smoke", "--json").stdout)]
-    assert "could not write down how it ended (is the disk full?)" in reasons[0]
-    assert "died without a word" in reasons[1]
+    assert "its outcome could not be written (is the disk full?)" in reasons[0]
+    assert "died without an outcome" in reasons[1]
 
 
-def test_launch_says_with_its_exit_code_whether_all_went(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(LaunchOptions, "__init__", _with_stand_in(LaunchOptions.__init__))
+def test_launch_sets_its_exit_code(file: str) -> None:
     failed = type_in("launch", file, "--scale", "smoke")
     assert failed.exit_code == 2, failed.output
     again = type_in("launch", file, "--scale", "smoke")
     assert again.exit_code == 2 and "0 to start, 1 failed or cancelled" in again.output, again.output
     (Path(os.environ["REPRO_HOME"]) / "mended").touch()
     assert type_in("launch", file, "--scale", "smoke", "--retry").exit_code == 0
-
-
-def _with_stand_in(original: object) -> object:
-    def init(self: LaunchOptions, *, hooks: Hooks = HOOKS, **others: object) -> None:
-        original(self, hooks=hooks, **others)  # type: ignore[operator]
-
-    return init
 
 
 @pytest.mark.parametrize(
@@ -114,13 +114,13 @@ def _with_stand_in(original: object) -> object:
         (["--dry-run"], "`launch` without --dry-run starts the runs here"),
     ],
 )
-def test_words_that_do_not_go_together_are_one_clear_error(file: str, words: list[str], message: str) -> None:
+def test_conflicting_words_are_refused(file: str, words: list[str], message: str) -> None:
     result = type_in("launch", file, "--scale", "smoke", *words)
     assert isinstance(result.exception, ValueError)
     assert message in str(result.exception)
 
 
-def test_a_dry_run_prints_scripts_and_leaves_no_trace(file: str, own_home: Path) -> None:
+def test_dry_run_leaves_no_trace(file: str, own_home: Path) -> None:
     shown = type_in("launch", file, "--scale", "smoke", "--profile", "cpu-node", "--dry-run").stdout
     inputs = sum(shown.count(f"# ---- {stage}") for stage in ("selection", "tokens", "keys"))
     assert shown.count("#!/bin/bash") == 2 + inputs
@@ -128,7 +128,7 @@ def test_a_dry_run_prints_scripts_and_leaves_no_trace(file: str, own_home: Path)
     assert not list(own_home.rglob("*submission*"))
 
 
-def test_fetch_makes_the_corpora_and_verify_agrees(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fetch_and_verify_agree(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     words = ("table1", "--scale", "smoke")
     for verb in ("verify", "fetch"):
@@ -146,7 +146,7 @@ def test_fetch_makes_the_corpora_and_verify_agrees(monkeypatch: pytest.MonkeyPat
     assert "nomic-unsupervised" in str(lacking.exception)
 
 
-def test_prune_keeps_a_training_that_another_run_needs_or_works_on(own_home: Path) -> None:
+def test_prune_keeps_needed_trainings(own_home: Path) -> None:
     do(RUNS[0])
     folder, sibling = get_run_item(RUNS[0]).folder, replace(RUNS[0], context_seed=3)
     folder.mkdir(parents=True, exist_ok=True)
@@ -160,10 +160,7 @@ def test_prune_keeps_a_training_that_another_run_needs_or_works_on(own_home: Pat
     assert [path.name for path, _ in leftovers([RUNS[0]])] == ["checkpoint.safetensors"]
 
 
-def test_a_record_that_cannot_be_read_is_no_record_and_is_not_made_anew_unasked(
-    file: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(LaunchOptions, "__init__", _with_stand_in(LaunchOptions.__init__))
+def test_unreadable_record_is_not_replaced(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
     do(RUNS[0])
     path = get_local_records() / f"{run_id(RUNS[0])}.json"
     whole = path.read_text()
@@ -184,9 +181,7 @@ def submitted(runs: dict[str, object], jobs: dict[str, dict[str, str]], **more: 
     Submission(on="slurm", sweep="t", profile="p", jobs=jobs, runs=runs, **more).write()  # type: ignore[arg-type]
 
 
-def test_prune_keeps_the_pickles_of_stages_whose_runs_are_still_to_come(
-    own_home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_prune_keeps_pending_pickles(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     do(RUNS[0])
     pickle = own_home / "sweeps" / "t" / "jobs" / "77_submitted.pkl"
     pickle.parent.mkdir(parents=True, exist_ok=True)
@@ -196,13 +191,13 @@ def test_prune_keeps_the_pickles_of_stages_whose_runs_are_still_to_come(
     other.parent.mkdir(parents=True)
     other.touch()
     Submission(on="slurm", sweep="other", profile="p", jobs={"corpus/abc": {"job_id": "78"}}, runs={}).write()
-    monkeypatch.setattr("slurm.prune.queue", lambda: {"77": Queued("PENDING", "")})
+    monkeypatch.setattr("slurm.prune.fetch_queue", lambda: {"77": Queued("PENDING", "")})
     assert not list(leftovers(RUNS[:1]))
-    monkeypatch.setattr("slurm.prune.queue", dict)
+    monkeypatch.setattr("slurm.prune.fetch_queue", dict)
     assert [path for path, _ in leftovers(RUNS[:1])] == [pickle]
 
 
-def test_a_submission_of_earlier_code_is_understood_or_left_alone(own_home: Path) -> None:
+def test_older_submission_is_understood(own_home: Path) -> None:
     do(RUNS[0])
     earlier, renamed = asdict(RUNS[1]), {**asdict(RUNS[1]), "former_name": 3}
     del earlier["batches_a_step"]
@@ -211,14 +206,14 @@ def test_a_submission_of_earlier_code_is_understood_or_left_alone(own_home: Path
     assert Job(run=earlier).item == get_run_item(RUNS[1])
 
 
-def test_a_cancelled_sweep_takes_its_stages_along_but_not_those_that_others_wait_for(
-    own_home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cancel_takes_unneeded_stages(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second, stages = run_id(RUNS[0]), run_id(RUNS[1]), ("corpus/shared", "clusters/own")
     jobs = {name: {"job_id": str(number)} for number, name in enumerate((first, second, *stages, "shard/1"), 10)}
     needs = {first: [*stages], second: [stages[0]], stages[1]: [stages[0], "shard/1"]}
     submitted({first: asdict(RUNS[0]), second: asdict(RUNS[1])}, jobs, needs=needs)
-    monkeypatch.setattr("slurm.status.queue", lambda: {str(number): Queued("PENDING", "") for number in range(10, 15)})
+    monkeypatch.setattr(
+        "slurm.status.fetch_queue", lambda: {str(number): Queued("PENDING", "") for number in range(10, 15)}
+    )
     monkeypatch.setattr("slurm.status.find_parent_stage", lambda name: stages[1] if name == "shard/1" else "")
     asked: list[str] = []
     monkeypatch.setattr("slurm.start.scancel", asked.extend)
@@ -226,7 +221,7 @@ def test_a_cancelled_sweep_takes_its_stages_along_but_not_those_that_others_wait
     assert sorted(asked) == ["10", "13", "14"]
 
 
-def test_prune_takes_checkpoints_of_recorded_runs_only(file: str, own_home: Path) -> None:
+def test_prune_takes_recorded_checkpoints(file: str, own_home: Path) -> None:
     do(*RUNS[:2])
     unfinished = replace(RUNS[0], seed=5)
     for run in (*RUNS[:2], unfinished):
@@ -256,7 +251,7 @@ def test_prune_takes_checkpoints_of_recorded_runs_only(file: str, own_home: Path
     assert [row["state"] for row in rows[:2]] == ["recorded"] * 2
 
 
-def test_what_is_shown_stands_though_its_picture_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unwritable_picture_hides_no_table(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*given: object) -> None:
         raise OSError(errno.EROFS, os.strerror(errno.EROFS), "figure12.svg")
 
@@ -266,9 +261,7 @@ def test_what_is_shown_stands_though_its_picture_cannot_be_written(monkeypatch: 
     assert "figure12 is not drawn: [Errno 30] Read-only file system: 'figure12.svg'" in ended.output
 
 
-def test_prune_says_that_it_removed_only_what_it_has(
-    file: str, own_home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_prune_reports_nothing_removed(file: str, own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     do(RUNS[0])
     (run_folder(run_id(RUNS[0])) / "checkpoint.json").write_text("{}")
 
@@ -281,7 +274,7 @@ def test_prune_says_that_it_removed_only_what_it_has(
     assert isinstance(ended.exception, OSError) and "removed nothing" in ended.output
 
 
-def test_prune_leaves_what_is_being_made_and_names_no_part_inside_another(own_home: Path) -> None:
+def test_prune_leaves_unfinished_work(own_home: Path) -> None:
     stage = own_home / "stages" / "tokens" / "abc"
     left, made = stage.with_name(".def.1.part"), stage.with_name(".abc.2.part")
     import_going_on = own_home / "corpora" / ".mine.3.part"
@@ -303,9 +296,7 @@ def test_prune_leaves_what_is_being_made_and_names_no_part_inside_another(own_ho
     assert import_going_on.is_dir() and not left.exists() and not made.exists()
 
 
-def test_prune_goes_on_where_another_process_removes_what_it_looks_at(
-    own_home: Path,
-) -> None:
+def test_prune_survives_other_removals(own_home: Path) -> None:
     first, second = own_home / "stages" / ".a.1.part", own_home / "stages" / ".b.2.part"
     for path in (first, second):
         path.mkdir(parents=True)
@@ -316,3 +307,83 @@ def test_prune_goes_on_where_another_process_removes_what_it_looks_at(
     assert next(found) == (first, 10)
     remove(second)
     assert list(found) == [] and measure_size(second) == 0
+
+
+RUN = base("smoke", num_steps=9_000_000)
+
+
+def test_progress_is_read_from_the_end() -> None:
+    folder = run_folder(get_training_id(RUN))
+    folder.mkdir(parents=True)
+    assert read_progress(RUN) is None
+    line = '{"step": %d, "pairs_per_second": 100.0, "batch": "' + "b" * 200 + '"}\n'
+    with (folder / "metrics.jsonl").open("w") as file:
+        file.write(line % 1 + '{"step": 2, "pai')
+        file.flush()
+        first = read_progress(RUN)
+        file.seek(300 * 2**20)  # a hole: a log of many steps
+        file.write("\n" + "".join(line % step for step in range(3, 1000)) + '{"step": 1000, "pairs')
+    assert first is not None and first.step == 1
+    before = time.process_time()
+    last = read_progress(RUN)
+    assert time.process_time() - before < 0.05
+    assert last is not None and (last.step, last.pairs_per_second) == (999, 100.0)
+
+
+CANCEL_RUN = base("smoke", num_steps=5)
+
+
+def test_foreign_process_is_left_alone(own_home: Path) -> None:
+    item = get_run_item(CANCEL_RUN)
+    item.lease_folder.mkdir(parents=True)
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as stranger:
+        told = {"host": socket.gethostname(), "pid": stranger.pid, "machine": "this boot pid:[another]", "born": "1"}
+        (item.lease_folder / "000001.json").write_text(json.dumps(told | {"dead_after_seconds": 180, "note": {}}))
+        assert [status.state for status in cancel([CANCEL_RUN])] == ["running"]
+        assert item.is_cancelled, "it notices at its next heart-beat"
+        stranger.communicate(b"\n")
+        assert stranger.returncode == 0
+
+
+def test_lease_owner_is_signalled(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[int, int]] = []
+    monkeypatch.setattr(os, "kill", lambda *words: told.append(words))
+    lease = acquire(get_run_item(CANCEL_RUN).lease_folder)
+    assert lease is not None
+    with lease:
+        cancel([CANCEL_RUN])
+    assert told == [(os.getpid(), signal.SIGTERM)]
+
+
+def test_forgotten_state_never_began(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    item, read = WorkItem("run", "r", tmp_path), states.read_json
+    item.write(JobState(state="failed"))
+
+    def forgotten_meanwhile(path: Path) -> object:
+        item.forget()
+        return read(path)
+
+    monkeypatch.setattr(states, "read_json", forgotten_meanwhile)
+    assert item.read() is None
+
+
+@pytest.mark.parametrize("torn", ["", '{"state": "fai'])
+@pytest.mark.parametrize("then", ["removed", "replaced"])
+def test_torn_state_is_read_again(torn: str, then: str, tmp_path: Path) -> None:
+    item = WorkItem("run", "r", tmp_path)
+    (tmp_path / "job.json").write_text(torn)
+    ends: dict[str, Callable[[], None]] = {
+        "removed": item.forget,
+        "replaced": lambda: item.write(JobState(state="done")),
+    }
+    later = threading.Timer(0.05, ends[then])
+    later.start()
+    found = item.read()
+    later.join()
+    assert (found and found.state) == {"removed": None, "replaced": "done"}[then]
+
+
+def test_lasting_torn_state_is_named(tmp_path: Path) -> None:
+    (tmp_path / "job.json").write_text('{"state": "fai')
+    with pytest.raises(ValueError, match=r"job\.json is not JSON.*; remove it, and launch again with --retry"):
+        WorkItem("run", "r", tmp_path).read()

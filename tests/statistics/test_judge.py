@@ -1,7 +1,9 @@
 """The judge against scipy, statsmodels and arithmetic, on hand-made records whose answer is known."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +12,16 @@ from scipy import stats
 from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.power import TTestPower
 
+from experiments.e01_table1 import TABLE
 from repro.records.store import Record, write_record
-from repro.spec import Claim, Run, base, by_scale, grid, term
-from repro.statistics.judge import Comparison, Judgement, choose_word, judge_all
-from repro.statistics.units import load_units, read_metric
+from repro.report.artefacts import load_records
+from repro.report.gallery import list_gain_rows
+from repro.report.tables import format_in_unit
+from repro.spec import Claim, Identity, Run, base, by_scale, grid, term
+from repro.spec.registry import experiments, find_experiment
+from repro.statistics.bootstrap import paired_bootstrap, percentile_interval
+from repro.statistics.judge import WORDS, Comparison, Judgement, choose_word, is_early, judge_all
+from repro.statistics.units import load_units, read_metric, stratified_mean
 
 NDCG = "{suite}/mean/ndcg_at_10"
 SEEDS = (1, 2, 3, 4, 5)
@@ -133,7 +141,7 @@ def test_only_declared_seeds_judge(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("made", "word"), [("2026-11-21T23:59:59+00:00", "tentative"), ("2026-11-22T00:00:00+00:00", "HOLDS")]
 )
-def test_records_older_than_claim_do_not_judge(tmp_path: Path, made: str, word: str) -> None:
+def test_older_records_do_not_judge(tmp_path: Path, made: str, word: str) -> None:
     found = pair_records(tmp_path, [0.05 + gain for gain in NOISE[:5]], made=made)
     assert judge(order(stated="2026-11-22"), found)[0].word == word
     assert judge(order(), found)[0].word == "HOLDS"
@@ -159,7 +167,7 @@ def test_interaction_is_difference_of_differences(tmp_path: Path) -> None:
     assert judged.comparisons[0].by_seed == pytest.approx([0.05 * (1 + seed / 10) for seed in SEEDS])
 
 
-def test_trend_is_slope_per_doubling_of_each_seed(tmp_path: Path) -> None:
+def test_trend_is_slope_per_doubling(tmp_path: Path) -> None:
     runs = grid(base("desk"), batch_size=(64, 128, 512), seed=SEEDS)
     scores = {run: 0.5 + 0.01 * ((run.batch_size * 7 + run.seed * 13) % 11) for run in runs}
     made = [record(tmp_path, run, score) for run, score in scores.items()]
@@ -175,7 +183,7 @@ def test_trend_is_slope_per_doubling_of_each_seed(tmp_path: Path) -> None:
     )
 
 
-def test_references_without_seed_use_bootstrap_over_queries(tmp_path: Path) -> None:
+def test_seedless_references_use_query_bootstrap(tmp_path: Path) -> None:
     """The interval is near scipy's bootstrap, which resamples each collection for itself."""
     rng = np.random.default_rng(5)
     scores = {name: rng.uniform(0.3, 0.7, 50).astype(np.float32) for name in ("bm25", "surrogate")}
@@ -270,7 +278,7 @@ def test_own_number_comes_without_word(tmp_path: Path) -> None:
     assert judge(order(), made, yours=yours[:1])[0].yours == ()
 
 
-def test_power_of_open_claim_is_80_percent(tmp_path: Path) -> None:
+def test_open_claim_has_80_percent_power(tmp_path: Path) -> None:
     gains = [0.02, -0.01, 0.03, -0.02, 0.01]
     (judged,) = judge(order(), pair_records(tmp_path, gains))
     needed = judged.seeds_needed()
@@ -340,3 +348,123 @@ def test_identity_needs_no_records() -> None:
     claims = [Claim.identity("X.i", "", holds=lambda: (True, "2"), source="", because="")]
     claims.append(Claim.identity("X.j", "", holds=lambda: (False, "3"), source="", because=""))
     assert [(one.word, one.note) for one in judge_all(claims, "small", [], [])] == [("HOLDS", "2"), ("DIFFERS", "3")]
+
+
+def test_single_stratum_matches_scipy() -> None:
+    rng = np.random.default_rng(0)
+    better, worse = rng.normal(0.3, 1, 200), rng.normal(0, 1, 200)
+    ours = paired_bootstrap(better, worse, np.zeros(200, int), num_samples=5000)
+    theirs = stats.bootstrap((better - worse,), np.mean, n_resamples=5000, method="percentile", rng=1)
+    low, high = percentile_interval(ours)
+    assert ours.std() == pytest.approx(theirs.standard_error, rel=0.05)
+    assert (low, high) == pytest.approx(tuple(theirs.confidence_interval), abs=0.02)
+
+
+def test_strata_weigh_the_same() -> None:
+    rng = np.random.default_rng(1)
+    strata = np.repeat([0, 1, 2], [400, 40, 4])
+    gap = rng.normal(strata.astype(float), 1)
+    samples = paired_bootstrap(gap, np.zeros(444), strata, num_samples=4000)
+    parts = [gap[strata == name] for name in range(3)]
+    assert stratified_mean(gap, strata) == pytest.approx(np.mean([part.mean() for part in parts]))
+    assert samples.mean() == pytest.approx(stratified_mean(gap, strata), abs=0.02)
+    assert samples.std() == pytest.approx(np.sqrt(sum(part.var() / len(part) for part in parts)) / 3, rel=0.06)
+
+
+def test_what_two_systems_share_cancels() -> None:
+    hard = np.random.default_rng(2).normal(size=100) * 50
+    np.testing.assert_allclose(paired_bootstrap(hard + 1, hard, np.arange(100) % 5), 1, atol=1e-9)
+
+
+def test_seed_fixes_the_draw() -> None:
+    a, b, c = (np.random.default_rng(n).normal(size=60) for n in range(3))
+    strata = np.arange(60) % 3
+    direct = paired_bootstrap(a, c, strata)
+    np.testing.assert_allclose(direct, paired_bootstrap(a, b, strata) + paired_bootstrap(b, c, strata))
+
+
+def test_intervals_cover_the_truth() -> None:
+    strata, truth, hits = np.repeat([0, 1], [60, 30]), 0.2, 0
+    for trial in range(300):
+        rng = np.random.default_rng(trial)
+        shared = rng.normal(size=90)
+        better, worse = shared + rng.normal(truth, 1, 90), shared + rng.normal(0, 1, 90)
+        low, high = percentile_interval(paired_bootstrap(better, worse, strata, num_samples=300, seed=trial))
+        hits += low <= truth <= high
+    assert 0.90 <= hits / 300 <= 0.98
+
+
+def test_bad_input_is_one_clear_line() -> None:
+    with pytest.raises(ValueError, match="units do not pair up"):
+        paired_bootstrap(np.ones(3), np.ones(4), np.zeros(3))
+
+
+EFFECTS = json.loads(Path(__file__).with_name("effects.json").read_text())
+"""Effects as printed, and their seeds, of each claim by scale before the plain judge."""
+RESTATED = {"T1.k", "F2.a", "F3.a", "F3.b", "F4.a", "F9.a", "F9.b", "F9.c", "F12.a"}
+"""Claims that compare something else since."""
+
+
+@cache
+def judged(scale: str) -> dict[str, Judgement]:
+    found = {}
+    for experiment in experiments():
+        runs = experiment.runs(scale)
+        for one in judge_all(experiment.claims, scale, runs, load_records(runs, "published")):
+            found[one.claim.id] = one
+    return found
+
+
+@pytest.mark.parametrize("scale", ["desk", "lab"])
+def test_effects_did_not_move(scale: str) -> None:
+    """To the printed digit, on the same seeds; claims over queries alone have no seeds now."""
+    same = {id: row for id, row in EFFECTS[scale].items() if id not in RESTATED}
+    now = {id: judged(scale)[id] for id in same}
+    assert {id: [format_in_unit(c.effect, one.unit) for c in one.comparisons] for id, one in now.items()} == {
+        id: effects for id, (effects, _) in same.items()
+    }
+    assert all(list(one.seeds) in ([], same[id][1]) for id, one in now.items())
+
+
+@pytest.mark.parametrize("scale", ["desk", "lab"])
+def test_older_records_give_no_word(scale: str) -> None:
+    """Every record of a claim with a word was made on the day the claim was stated, or later."""
+    for experiment in experiments():
+        records = load_records(experiment.runs(scale), "published")
+        for claim in experiment.claims:
+            one = judged(scale)[claim.id]
+            if isinstance(claim, Identity) or one.word not in WORDS:
+                continue
+            assert claim.stated, f"{claim.id} says no day"
+            matching = [
+                r for r in records if any(term.of.matches(r.run) for term in claim.terms) and claim.needs(r.run)
+            ]
+            early = {r.run.seed for r in matching if is_early(claim, r) and r.run.seed in one.seeds}
+            early -= {r.run.seed for r in matching if r.run.architecture in ("bm25", "surrogate", "none")}
+            assert not early, claim.id
+
+
+def test_fitted_claims_are_tentative() -> None:
+    at_desk, at_lab = judged("desk"), judged("lab")
+    assert {at_desk[id].word for id in ("D.a", "D.b", "D.c", "D.d", "E.f")} | {at_lab["D.b"].word} == {"tentative"}
+
+
+@pytest.mark.parametrize("scale", ["desk", "lab", "small", "large"])
+def test_headlines_lie_in_one_experiment(scale: str) -> None:
+    """They form one Holm family, which is judged together."""
+    found = [
+        (experiment.number, c.id) for experiment in experiments() for c in experiment.claims if scale in c.headlines
+    ]
+    assert len({number for number, _ in found}) == 1 and 3 <= len(found) <= 5
+
+
+def test_picture_shows_the_claims_number() -> None:
+    """The front page's gain of a row is the effect of the claim on it."""
+    runs = find_experiment("table1").runs("desk")
+    of = {"T1.b": "contextual batches", "T1.c": "contextual architecture"}
+    seeds = judged("desk")["T1.b"].seeds
+    _, rows = list_gain_rows(TABLE, "NDCG@10", runs, load_records(runs, "published"), seeds)
+    for id, label in of.items():
+        gains = [row["gain"] for row in rows if row["row"] == label]
+        effect = judged("desk")[id].effect
+        assert effect is not None and sum(gains) / len(gains) == pytest.approx(100 * effect)

@@ -42,7 +42,7 @@ def holder(folder: Path, dead_after_seconds: float = 60) -> subprocess.Popen[str
     return started
 
 
-def test_a_held_lease_is_refused_and_a_released_one_is_given(tmp_path: Path) -> None:
+def test_lease_is_exclusive(tmp_path: Path) -> None:
     first = acquire(tmp_path)
     assert first is not None
     assert acquire(tmp_path) is None
@@ -54,7 +54,7 @@ def test_a_held_lease_is_refused_and_a_released_one_is_given(tmp_path: Path) -> 
     assert [owner.outcome for owner in owners(tmp_path)] == ["done", ""]
 
 
-def test_the_owner_of_a_killed_process_is_taken_over_at_once_on_the_same_machine(tmp_path: Path) -> None:
+def test_killed_owner_is_replaced_immediately(tmp_path: Path) -> None:
     process = holder(tmp_path)
     assert acquire(tmp_path) is None
     process.send_signal(signal.SIGKILL)
@@ -73,9 +73,7 @@ def make_foreign(folder: Path, silent_seconds: float, dead_after_seconds: float 
 
 
 @pytest.mark.parametrize(("silent_seconds", "is_given"), [(50, False), (70, True)])
-def test_an_owner_elsewhere_is_dead_after_the_time_it_promised(
-    tmp_path: Path, silent_seconds: float, is_given: bool
-) -> None:
+def test_remote_owner_expires(tmp_path: Path, silent_seconds: float, is_given: bool) -> None:
     make_foreign(tmp_path, silent_seconds)
     lease = acquire(tmp_path)
     assert (lease is not None) == is_given
@@ -83,12 +81,12 @@ def test_an_owner_elsewhere_is_dead_after_the_time_it_promised(
         lease.release()
 
 
-def test_an_owner_file_still_being_written_counts_as_alive(tmp_path: Path) -> None:
+def test_unfinished_owner_file_is_alive(tmp_path: Path) -> None:
     (tmp_path / "000001.json").touch()
     assert acquire(tmp_path) is None
 
 
-def test_the_heart_beat_keeps_a_lease_longer_than_its_promise(tmp_path: Path) -> None:
+def test_heartbeat_extends_the_lease(tmp_path: Path) -> None:
     process = holder(tmp_path, dead_after_seconds=0.6)
     time.sleep(1.5)
     owner = look(tmp_path)
@@ -99,9 +97,7 @@ def test_the_heart_beat_keeps_a_lease_longer_than_its_promise(tmp_path: Path) ->
     process.wait()
 
 
-def test_a_disk_that_fails_for_a_moment_does_not_end_the_heart_beat(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_heartbeat_survives_failing_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Errors of a network disk while the owner looks whether it was taken over, or asks whether it was cancelled."""
     monkeypatch.setenv("REPRO_DEAD_AFTER_SECONDS", "0.6")
     lease = acquire(tmp_path)
@@ -132,7 +128,7 @@ def no_room_beyond(num_bytes: int) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("num_bytes", [0, 20])
-def test_who_finds_the_disk_full_leaves_no_owner_that_others_wait_for(num_bytes: int, tmp_path: Path) -> None:
+def test_full_disk_leaves_no_owner(num_bytes: int, tmp_path: Path) -> None:
     num_open = len([*Path("/proc/self/fd").iterdir()])
     with no_room_beyond(num_bytes), pytest.raises(OSError, match=re.escape(os.strerror(errno.EFBIG))):
         acquire(tmp_path)
@@ -143,7 +139,7 @@ def test_who_finds_the_disk_full_leaves_no_owner_that_others_wait_for(num_bytes:
     lease.release()
 
 
-def test_the_end_of_a_lease_on_a_full_disk_hides_no_error_and_stops_the_heart_beat(tmp_path: Path) -> None:
+def test_full_disk_hides_no_error(tmp_path: Path) -> None:
     lease = acquire(tmp_path)
     assert lease is not None
     with no_room_beyond(0), pytest.raises(KeyError, match="the error that matters"), lease:
@@ -154,7 +150,7 @@ def test_the_end_of_a_lease_on_a_full_disk_hides_no_error_and_stops_the_heart_be
     assert owner.outcome is None, "an empty outcome would say that it ended well"
 
 
-def test_an_outcome_that_no_file_can_hold_hides_no_error_and_is_no_success(tmp_path: Path) -> None:
+def test_unwritable_outcome_is_no_success(tmp_path: Path) -> None:
     lease = acquire(tmp_path)
     assert lease is not None
     with pytest.raises(OSError, match="no such file"), lease:
@@ -164,7 +160,7 @@ def test_an_outcome_that_no_file_can_hold_hides_no_error_and_is_no_success(tmp_p
     assert f"lease {tmp_path.name}" not in [thread.name for thread in threading.enumerate()]
 
 
-def test_a_suspended_owner_that_was_taken_over_ends_without_writing(tmp_path: Path) -> None:
+def test_suspended_owner_writes_nothing(tmp_path: Path) -> None:
     process = holder(tmp_path, dead_after_seconds=0.5)
     process.send_signal(signal.SIGSTOP)
     time.sleep(0.8)
@@ -197,7 +193,7 @@ def contend(folder: Path, barrier: Any, won: "multiprocessing.Queue[int]") -> No
 
 
 @pytest.mark.parametrize("takes_over", [False, True])
-def test_of_many_racing_processes_exactly_one_wins(tmp_path: Path, takes_over: bool) -> None:
+def test_one_racing_process_wins(tmp_path: Path, takes_over: bool) -> None:
     if takes_over:
         make_foreign(tmp_path, silent_seconds=100)
     context = multiprocessing.get_context("fork")
@@ -212,7 +208,7 @@ def test_of_many_racing_processes_exactly_one_wins(tmp_path: Path, takes_over: b
     assert won.empty()
 
 
-def test_a_folder_nobody_ever_wanted_has_no_owner(tmp_path: Path) -> None:
+def test_unused_folder_has_no_owner(tmp_path: Path) -> None:
     assert look(tmp_path / "never") is None
     assert owners(tmp_path / "never") == []
 
@@ -228,7 +224,7 @@ def build_counted(folder: Path, number: int) -> None:
     Stage("counted", {"of": "test"}, make).build()
 
 
-def test_a_stage_that_many_want_at_once_is_built_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_concurrent_stage_is_built_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REPRO_HOME", str(tmp_path))
     context = multiprocessing.get_context("fork")
     builders = [context.Process(target=build_counted, args=(tmp_path, number)) for number in range(8)]
@@ -241,7 +237,7 @@ def test_a_stage_that_many_want_at_once_is_built_once(tmp_path: Path, monkeypatc
     assert len(list(tmp_path.glob("stages/counted/*/value"))) == 1
 
 
-def test_a_stage_whose_builder_was_killed_is_built_by_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_builder_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REPRO_HOME", str(tmp_path))
     context = multiprocessing.get_context("fork")
     first = context.Process(target=build_counted, args=(tmp_path, 1))
@@ -265,7 +261,7 @@ FORGED = {
 
 
 @pytest.mark.parametrize("how", FORGED)
-def test_a_forged_owner_is_not_waited_for(how: str, tmp_path: Path) -> None:
+def test_forged_owner_is_not_waited_for(how: str, tmp_path: Path) -> None:
     values, seconds = FORGED[how]
     file = tmp_path / "000001.json"
     file.write_text(json.dumps({"host": "elsewhere", "pid": 1, "dead_after_seconds": 60} | values))
@@ -276,7 +272,7 @@ def test_a_forged_owner_is_not_waited_for(how: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["{}}", "[" * 50_000 + "}", "\x00}", "3", "null", '{"a": }'])
-def test_a_damaged_owner_file_is_an_owner_nobody_knows(text: str, tmp_path: Path) -> None:
+def test_damaged_owner_file_is_unknown(text: str, tmp_path: Path) -> None:
     (tmp_path / "000001.json").write_text(text)
     (tmp_path / "12x.json").write_text(text)
     found = look(tmp_path)
@@ -285,7 +281,7 @@ def test_a_damaged_owner_file_is_an_owner_nobody_knows(text: str, tmp_path: Path
 
 
 @pytest.mark.parametrize("value", ["", "x", "nan", "inf", "-1", "0", "1e9"])
-def test_a_patience_that_means_nothing_is_refused(value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_impossible_timeout_is_refused(value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REPRO_DEAD_AFTER_SECONDS", value)
     with pytest.raises(ValueError, match="REPRO_DEAD_AFTER_SECONDS="):
         acquire(tmp_path)

@@ -15,7 +15,15 @@ from repro.batches import surrogate
 from repro.pipeline.stages import StageGraph
 from repro.spec import Run, base
 from repro.storage.paths import CHECKOUT
-from repro.storage.shards import Part, find_stage, left_shards, list_shards, make_shard, merge_shards, needless_shards
+from repro.storage.shards import (
+    Part,
+    find_stage,
+    list_redundant_shards,
+    list_shard_folders,
+    list_shards,
+    make_shard,
+    merge_shards,
+)
 from repro.storage.stages import STAGE_FILE, Stage
 from tests.batches.test_surrogate import Listed
 
@@ -40,7 +48,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 @pytest.mark.parametrize("length", [0, 1, 7, 240])
 @pytest.mark.parametrize("step", [1, 4])
 @pytest.mark.parametrize("of", [1, 2, 3, 8])
-def test_parts_cut_everything_once_and_only_between_blocks(length: int, step: int, of: int) -> None:
+def test_parts_cut_between_blocks(length: int, step: int, of: int) -> None:
     spans = [Part(number, of).span(length, step) for number in range(1, of + 1)]
     assert [place for span in spans for place in range(span.start, span.stop)] == list(range(length))
     assert all(span.start % step == 0 for span in spans if span.start < length)
@@ -48,9 +56,8 @@ def test_parts_cut_everything_once_and_only_between_blocks(length: int, step: in
     assert max(sizes) - min(sizes) <= 1
 
 
-@pytest.mark.parametrize("num_shards", [2, 7])
-@pytest.mark.parametrize("encoder", ["minilm-words", "minilm"])
-def test_the_bytes_do_not_depend_on_the_number_of_shards(
+@pytest.mark.parametrize(("num_shards", "encoder"), [(7, "minilm-words"), (2, "minilm")])
+def test_shards_give_the_same_bytes(
     num_shards: int, encoder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # blocks and spans so small that the few pairs here fill many of them
@@ -67,11 +74,11 @@ def test_the_bytes_do_not_depend_on_the_number_of_shards(
         parts = [contents(shard.build()) for shard in list_shards(whole, num_shards)]
         assert len({str(part) for part in parts}) == num_shards, "each made another part"
         assert contents(whole.build()) == expected[kind], kind
-        assert not list(left_shards(whole.path)), "shards are removed once they are joined"
+        assert not list(list_shard_folders(whole.path)), "shards are removed once they are joined"
         assert list_shards(whole, num_shards)[0].is_built, "nothing is made again for a whole that is there"
 
 
-def test_a_corpus_of_fewer_pairs_than_shards_has_empty_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_surplus_shards_are_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = base("smoke", filter="surrogate", surrogate="minilm-words", num_pairs=16)
     at_once = selected(tmp_path / "at-once", run, monkeypatch)
     expected = {kind: contents(getattr(at_once, kind).build()) for kind in KINDS}
@@ -79,7 +86,7 @@ def test_a_corpus_of_fewer_pairs_than_shards_has_empty_ones(tmp_path: Path, monk
     assert {kind: contents(merge_shards(getattr(in_shards, kind), 19).build()) for kind in KINDS} == expected
 
 
-def test_only_what_is_not_there_is_made_by_the_join(own_home: Path) -> None:
+def test_join_makes_missing_shards(own_home: Path) -> None:
     stage, made = counted()
     shards = list_shards(stage, 3)
     for shard in shards[:2]:
@@ -107,7 +114,7 @@ def counted(text: str = "part") -> tuple[Stage, list[int]]:
     return whole, made
 
 
-def test_a_shard_whose_input_changed_is_refused_in_one_line(own_home: Path) -> None:
+def test_changed_input_is_refused(own_home: Path) -> None:
     stage, _ = counted()
     first = list_shards(stage, 2)[0]
     first.build()
@@ -124,7 +131,7 @@ def test_a_shard_whose_input_changed_is_refused_in_one_line(own_home: Path) -> N
     assert made == [2, 1] or made == [1, 2]
 
 
-def test_a_shard_with_a_flipped_bit_is_not_joined(own_home: Path) -> None:
+def test_damaged_shard_is_not_joined(own_home: Path) -> None:
     stage, _ = counted()
     shard = list_shards(stage, 2)[1]
     file = shard.build() / "some"
@@ -136,15 +143,15 @@ def test_a_shard_with_a_flipped_bit_is_not_joined(own_home: Path) -> None:
     assert not stage.is_built
 
 
-def test_a_name_finds_its_shard_and_leftovers_are_known(own_home: Path) -> None:
+def test_name_finds_its_shard(own_home: Path) -> None:
     stage, _ = counted()
     shard = make_shard(stage, Part(2, 3))
     assert find_stage(shard.title, (stage.needs[0], stage)).path == shard.path
     assert find_stage(stage.title, (stage,)) is stage
     shard.build()
-    assert not list(needless_shards())
+    assert not list(list_redundant_shards())
     stage.build()
-    assert list(needless_shards()) == [shard.path]
+    assert list(list_redundant_shards()) == [shard.path]
 
 
 def test_a_missing_vector_is_told(tmp_path: Path) -> None:
@@ -175,9 +182,7 @@ list_shards(StageGraph(base("smoke", filter="surrogate", surrogate="minilm-words
 """
 
 
-def test_a_killed_shard_leaves_nothing_and_is_the_only_one_made_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_killed_shard_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     at_once = contents(selected(tmp_path / "at-once", RUN, monkeypatch).tokens.build())
     graph = selected(tmp_path / "killed", RUN, monkeypatch)
     shards = list_shards(graph.tokens, 3)
@@ -207,9 +212,7 @@ class LooksAround:
 
 
 @pytest.mark.parametrize("num_parts", [2, 3, 8])
-def test_parts_are_cut_between_the_very_blocks_of_the_whole(
-    num_parts: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_parts_keep_the_blocks(num_parts: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(surrogate, "TEXTS_PER_BLOCK", 16)
     monkeypatch.setattr(surrogate, "TEXTS_PER_SPAN", 40)
     rng = np.random.default_rng(0)

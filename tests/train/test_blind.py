@@ -89,7 +89,7 @@ def test_blind_runs_refuse_documents(field: str, value: Any) -> None:
         base("smoke", **BLIND | {field: value})
 
 
-def test_a_blind_run_is_scored_under_null() -> None:
+def test_blind_run_is_scored_under_null() -> None:
     """End to end; the run is its own training, so every suite that scores it shares one."""
     run = base("smoke", **BLIND, num_steps=4)
     assert get_training_run(run) == run

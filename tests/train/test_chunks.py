@@ -102,7 +102,7 @@ def test_a_text_keeps_what_is_reckoned(backbone: str, autocast: bool) -> None:
         assert chunks.estimate_first_stage_bytes(config, switches) == pytest.approx(first, rel=0.02)
 
 
-def test_checkpointed_layers_keep_what_goes_into_them_and_one_layer_is_computed_again() -> None:
+def test_checkpointed_layers_keep_inputs() -> None:
     switches, one_layer = Switches(checkpoint=True), chunks.NARROW["nomic"] * 128 + 2 * 24
     for num_layers in (1, 3):
         config = replace(CONFIG, num_first_stage_layers=num_layers)
@@ -110,7 +110,7 @@ def test_checkpointed_layers_keep_what_goes_into_them_and_one_layer_is_computed_
         assert chunks.estimate_first_stage_bytes(config, switches) - 24 * one_layer == pytest.approx(first, rel=0.05)
 
 
-def test_at_the_papers_width_a_token_keeps_in_a_layer_what_was_measured_there() -> None:
+def test_paper_width_matches_measured_memory() -> None:
     """44.6 KB in the first stage at width 768, found apart from this code."""
     config = replace(CONFIG, hidden_size=768, num_heads=12, intermediate_size=3072, num_first_stage_layers=1000)
     assert chunks.estimate_first_stage_bytes(config, Switches()) / (24 * 1000) == pytest.approx(44.6e3, rel=0.01)
@@ -118,7 +118,7 @@ def test_at_the_papers_width_a_token_keeps_in_a_layer_what_was_measured_there() 
 
 @pytest.mark.parametrize("scale", ["small", "large"])
 @pytest.mark.parametrize("gib", [16, 80, 141])
-def test_a_gpu_takes_as_many_texts_as_its_share_holds_and_no_more(scale: str, gib: int) -> None:
+def test_gpu_chunks_fill_their_share(scale: str, gib: int) -> None:
     run, memory = base(scale, architecture="contextual"), gib * 2**30
     found = chunks_for(run, memory, Switches())
     of_each = chunks.estimate_second_stage_bytes(run, Switches()), chunks.estimate_first_stage_bytes(run, Switches())
@@ -127,17 +127,17 @@ def test_a_gpu_takes_as_many_texts_as_its_share_holds_and_no_more(scale: str, gi
     assert found.texts < 2 * run.batch_size or scale == "small", "GradCache never engages"
 
 
-def test_a_gpu_too_small_for_any_still_takes_a_few() -> None:
+def test_tiny_gpu_takes_a_few() -> None:
     assert chunks_for(base("large", architecture="contextual"), 2**20, Switches()) == ChunkSizes(4, 4)
 
 
-def test_a_cpu_takes_what_it_always_took() -> None:
+def test_cpu_keeps_its_sizes() -> None:
     assert measure_gpu_bytes(torch.device("cpu")) is None
     sizes = chunks_for(base("large", architecture="contextual"), None, Switches())
     assert (sizes.texts, sizes.contexts, sizes.on(torch.device("cpu"))) == (4096, 4096, ChunkSizes(64, 64, 64))
 
 
-def test_chunks_of_a_step_keep_within_the_budget_they_were_reckoned_from() -> None:
+def test_chunks_stay_within_budget() -> None:
     switches, budget = Switches(autocast=False), 20 * 10**6
     sizes, model = chunks_for(CONFIG, budget, switches), model_of(CONFIG, switches)
     kept: dict[str, list[int]] = {"first": [], "second": []}
@@ -159,7 +159,7 @@ def test_chunks_of_a_step_keep_within_the_budget_they_were_reckoned_from() -> No
     assert most <= chunks.SHARE * budget
 
 
-def test_a_step_that_fits_keeps_both_graphs() -> None:
+def test_fitting_step_keeps_both_graphs() -> None:
     switches, model = Switches(autocast=False), model_of(CONFIG, Switches())
     reckoned = estimate_graph_bytes(CONFIG, ChunkSizes(), switches, num_texts=20, num_contexts=12)
 
@@ -171,7 +171,7 @@ def test_a_step_that_fits_keeps_both_graphs() -> None:
 
 
 @pytest.mark.parametrize("words", ["64", "64,", "64,0", "64,-1", "64,128,256", "a,b", "6.4,1", "64;128", "9" * 5000])
-def test_sizes_that_are_none_are_refused_before_anything_is_spent(words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_impossible_sizes_are_refused_first(words: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REPRO_CHUNKS", words)
     for ask in (read_chunks_variable, lambda: check_model(SMOKE), lambda: chunks_for(CONFIG, 2**30, Switches())):
         with pytest.raises(ValueError, match=r"REPRO_CHUNKS is '.*two whole numbers of at least 1, such as REPRO_CHU"):
@@ -216,7 +216,7 @@ def test_resumed_run_keeps_its_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     assert again.metrics["train/loss"] == record.metrics["train/loss"]
 
 
-def test_a_record_names_the_sizes_that_were_set(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_record_names_given_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
     usual = execute(SMOKE, progress=lambda line: None)
     assert "chunks" not in usual.provenance["training"]
     monkeypatch.setenv("REPRO_CHUNKS", " 5, 3 ")

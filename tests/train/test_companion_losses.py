@@ -1,6 +1,7 @@
 """Promises of the nested and the improved contrastive loss: they are sentence-transformers' and the formulas."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,11 +13,25 @@ from sentence_transformers.sentence_transformer.losses import (
 )
 from torch import Tensor, nn
 
+from repro.analyses import curve
+from repro.analyses.retrieval import evaluate
+from repro.analyses.steps import compute_marks
 from repro.batches.mask import compute_masked_fraction, mask_directions
+from repro.execute import execute
+from repro.model.texts import texts_from
+from repro.pipeline.inputs import Inputs
+from repro.spec import Run, base
+from repro.spec.identity import run_id
+from repro.stopping import Interrupted
+from repro.storage.paths import run_folder
+from repro.train.checkpoint import read_checkpoint, read_metrics
 from repro.train.chunks import ChunkSizes
 from repro.train.gradcache import Stages, StepTexts, add_gradients
 from repro.train.loss import LossParts, batch_loss, improved_contrastive, info_nce
+from repro.train.optimizer import build_optimizer
+from repro.train.trainer import build_sampler, start_model
 from tests.model.samples import random_texts, small_model
+from tests.test_execute import quiet, stop_after
 
 SIZE, TEMPERATURE = 16, 0.1
 FOUR = ("query_to_doc", "query_to_query", "doc_to_query", "doc_to_doc")
@@ -65,9 +80,7 @@ def features(columns: list[Tensor]) -> list[dict[str, Tensor]]:
 
 @pytest.mark.parametrize("num_negatives", [0, 2])
 @pytest.mark.parametrize("widths", [(4, 8, 16), (2, 16), (4,)])
-def test_the_nested_loss_is_matryoshka_over_multiple_negatives_ranking(
-    widths: tuple[int, ...], num_negatives: int
-) -> None:
+def test_nested_loss_matches_library(widths: tuple[int, ...], num_negatives: int) -> None:
     columns = vectors(5, num_negatives)
     inner = MultipleNegativesRankingLoss(Given(), scale=1 / TEMPERATURE)
     theirs = MatryoshkaLoss(inner.model, inner, widths)
@@ -77,7 +90,7 @@ def test_the_nested_loss_is_matryoshka_over_multiple_negatives_ranking(
 
 @pytest.mark.parametrize("num_negatives", [0, 1, 3])
 @pytest.mark.parametrize("widths", [(), (4, 16)])
-def test_the_improved_loss_is_theirs_in_four_directions(num_negatives: int, widths: tuple[int, ...]) -> None:
+def test_improved_loss_matches_library(num_negatives: int, widths: tuple[int, ...]) -> None:
     columns = vectors(6, num_negatives, seed=1)
     inner = MultipleNegativesRankingLoss(Given(), scale=1 / TEMPERATURE, directions=FOUR, partition_mode="joint")
     theirs = MatryoshkaLoss(inner.model, inner, widths) if widths else inner
@@ -88,7 +101,7 @@ def test_the_improved_loss_is_theirs_in_four_directions(num_negatives: int, widt
     assert_equal(found, expected)
 
 
-def test_the_improved_loss_is_equations_5_and_6_spelled_out() -> None:
+def test_improved_loss_matches_equations() -> None:
     queries, documents = vectors(4, 0, seed=2)
 
     def e(one: Tensor, other: Tensor) -> Tensor:
@@ -103,11 +116,6 @@ def test_the_improved_loss_is_equations_5_and_6_spelled_out() -> None:
     found = improved_contrastive(queries, documents, temperature=TEMPERATURE)
     torch.testing.assert_close(found.loss, torch.stack(losses).mean())
     assert float(found.masked_fraction) == 0
-
-
-def test_the_own_pair_stands_twice_so_the_loss_never_falls_below_log_2() -> None:
-    queries = torch.eye(4, dtype=torch.float64)
-    assert float(improved_contrastive(queries, queries, temperature=0.01).loss) == pytest.approx(np.log(2))
 
 
 def gist(columns: list[Tensor], guide: list[Tensor]) -> Tensor:
@@ -130,7 +138,7 @@ class GivenGuide(Given):
         return {"sentence_embedding": features["of_guide"]}
 
 
-def test_without_document_to_query_the_filtered_loss_is_gist_embed() -> None:
+def test_filtered_loss_matches_gist_embed() -> None:
     columns, guide = vectors(7, 0, seed=3), [column * 1.0 for column in vectors(7, 0, seed=4)]
     guide[0][1], guide[1][2] = guide[0][0] + 0.01, guide[1][3] + 0.01  # near ones, to be masked
     queries, documents = (torch.nn.functional.normalize(column, dim=1).numpy() for column in guide)
@@ -170,7 +178,7 @@ def by_hand(
 
 @pytest.mark.parametrize("margin", [0.0, 0.4, -0.4])
 @pytest.mark.parametrize("num_hard", [0, 2])
-def test_the_masks_of_all_four_directions_are_those_by_hand(num_hard: int, margin: float) -> None:
+def test_direction_masks_match_loops(num_hard: int, margin: float) -> None:
     queries, rng = ["a", "b", "b", "c"], np.random.default_rng(5)
     documents = ["x", "y", "z", "x", *(["x", "n", "y", "m", "z", "o", "p", "x"] if num_hard else [])]
     vectors_of = [rng.normal(size=(count, 3)) for count in (4, len(documents))]
@@ -187,7 +195,7 @@ def test_the_masks_of_all_four_directions_are_those_by_hand(num_hard: int, margi
     assert compute_masked_fraction(got, len(documents)) == pytest.approx(counted, rel=1e-6), "no term that is in no sum"
 
 
-def test_without_prefixes_the_named_loss_is_that_of_whole_vectors() -> None:
+def test_plain_loss_is_infonce() -> None:
     queries, documents = ours(vectors(5, 1, seed=6))
     masked = torch.rand(5, 10, generator=torch.Generator().manual_seed(0)) < 0.3
     found: LossParts = batch_loss(queries, documents, masked=masked)
@@ -195,14 +203,14 @@ def test_without_prefixes_the_named_loss_is_that_of_whole_vectors() -> None:
     assert torch.equal(found.loss, expected.loss) and float(found.masked_fraction) == float(expected.masked_fraction)
 
 
-def test_accuracy_is_that_of_the_widest_prefix() -> None:
+def test_accuracy_is_of_widest_prefix() -> None:
     queries, noise = vectors(40, 0, seed=8)
     documents = queries + noise
     narrow, wide = (float(info_nce(queries[:, :m], documents[:, :m]).accuracy) for m in (2, 8))
     assert narrow < wide == float(batch_loss(queries, documents, widths=(8, 2)).accuracy)
 
 
-def test_a_masked_text_gets_no_gradient_in_any_direction() -> None:
+def test_masked_text_gets_no_gradient() -> None:
     queries, documents = (one.requires_grad_() for one in vectors(3, 0, seed=7))
     everything = torch.ones(3, 12, dtype=torch.bool)
     found = improved_contrastive(queries, documents, masked_QK=everything)
@@ -211,7 +219,7 @@ def test_a_masked_text_gets_no_gradient_in_any_direction() -> None:
     assert queries.grad is not None and float(queries.grad.abs().max()) == 0
 
 
-def test_shapes_that_do_not_fit_are_refused() -> None:
+def test_misfitting_shapes_are_refused() -> None:
     with pytest.raises(ValueError, match="5 documents are no pairs of 3 queries"):
         improved_contrastive(torch.randn(3, 4), torch.randn(5, 4))
     with pytest.raises(ValueError, match=r"\(3, 3\), not \(3, 12\)"):
@@ -222,7 +230,7 @@ def test_shapes_that_do_not_fit_are_refused() -> None:
 
 @pytest.mark.parametrize("architecture", ["biencoder", "contextual"])
 @pytest.mark.parametrize(("loss", "widths"), [("infonce", (2, 4, 8)), ("icl", ()), ("icl", (2, 8))])
-def test_cached_gradients_are_those_of_one_graph(architecture: str, loss: str, widths: tuple[int, ...]) -> None:
+def test_cached_gradients_match_one_graph(architecture: str, loss: str, widths: tuple[int, ...]) -> None:
     model = small_model(architecture=architecture, sequence_dropout=0.0).double().train()
     queries, documents, contexts = random_texts(5, seed=1), random_texts(10, seed=2), random_texts(4, seed=3)
     masked = torch.rand(5, 10 if loss == "infonce" else 30, generator=torch.Generator().manual_seed(1)) < 0.2
@@ -248,9 +256,131 @@ def test_cached_gradients_are_those_of_one_graph(architecture: str, loss: str, w
 
 @pytest.mark.parametrize("num_hard", [0, 1, 3])
 @pytest.mark.parametrize("loss", ["infonce", "icl"])
-def test_all_of_a_batchs_negatives_masked_are_the_whole_of_them(loss: str, num_hard: int) -> None:
+def test_fully_masked_batch_counts_fully(loss: str, num_hard: int) -> None:
     """Whatever stands in no sum is no negative, so it counts neither above nor below."""
     queries, documents = torch.randn(4, 5), torch.randn(4 * (1 + num_hard), 5)
     num_columns = len(documents) if loss == "infonce" else 2 * (4 + len(documents))
     masked = torch.ones(4, num_columns, dtype=torch.bool)
     assert float(batch_loss(queries, documents, loss=loss, masked=masked).masked_fraction) == 1.0
+
+
+FILTERED = base(
+    "smoke", loss="icl", sampler="cluster", cluster_size=8, packing="greedy", filter="surrogate", filter_margin=-0.1
+)
+MIXED = base("smoke", sampler="domain", mixing_alpha=0.5)
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    """Numbers are compared to the last bits, so sums must come in one order."""
+    torch.set_num_threads(1)
+
+
+def by_hand_companion_trainings(inputs: Inputs) -> tuple[float, float]:
+    """The first loss of a run and the share of its entries that the filter removes, text by text (GTE eq. 5 and 6)."""
+    run, batch_B = inputs.run, build_sampler(inputs).at(0)
+    model = start_model(inputs, lambda: False, quiet).train()
+    with torch.no_grad():
+        q, d = (
+            torch.nn.functional.normalize(model.embed_texts(texts_from(*inputs.tokens(side).pad(batch_B))), dim=-1)
+            for side in ("query", "document")
+        )
+    filters = (inputs.filter_embeddings("query"), inputs.filter_embeddings("document"))
+    fq, fd = (np.asarray(vectors[batch_B], np.float32) for vectors in filters if vectors is not None)
+    text_q, text_d = (inputs.pairs.texts(side, batch_B) for side in ("query", "document"))
+    losses, num_removed, num_entries, count = [], 0, 0, range(len(batch_B))
+    for i in count:
+        threshold = fq[i] @ fd[i] + run.filter_margin
+        own = float(q[i] @ d[i]) / run.temperature
+        kept = [own]  # the own pair, of query to documents
+        entries = [(float(q[i] @ d[j]), fq[i] @ fd[j], text_d[i] == text_d[j]) for j in count if j != i]
+        same = [text_q[i] == text_q[j] or text_d[i] == text_d[j] for j in count]
+        entries += [(float(q[i] @ q[j]), fq[i] @ fq[j], same[j]) for j in count if j != i]
+        entries += [(float(q[j] @ d[i]), fq[j] @ fd[i], same[j]) for j in count if j != i]
+        entries += [(float(d[i] @ d[j]), fd[i] @ fd[j], text_d[i] == text_d[j]) for j in count if j != i]
+        is_removed = [is_same or near >= threshold for _, near, is_same in entries]
+        kept += [own]  # and again, of the document to queries, as eq. 6 has it
+        kept += [score / run.temperature for (score, _, _), gone in zip(entries, is_removed, strict=True) if not gone]
+        losses.append(float(torch.logsumexp(torch.tensor(kept), 0)) - own)
+        num_removed, num_entries = num_removed + sum(is_removed), num_entries + len(entries) + 1
+    return float(np.mean(losses)), num_removed / num_entries
+
+
+def test_first_loss_matches_hand_computation() -> None:
+    execute(FILTERED, progress=quiet)
+    first = read_metrics(run_folder(run_id(FILTERED)))[0]
+    loss, removed = by_hand_companion_trainings(Inputs(FILTERED))
+    assert 0.02 < removed < 0.98, "a filter that removes nothing or all would prove nothing"
+    assert first["masked_fraction"] == pytest.approx(removed, abs=1e-6)
+    assert first["loss"] == pytest.approx(loss, rel=1e-4)
+
+
+@pytest.mark.parametrize("run", [FILTERED, MIXED], ids=["filtered", "mixed"])
+def test_stopped_training_ends_the_same(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = execute(run, progress=quiet)
+    batches = [line["batch"] for line in read_metrics(run_folder(run_id(run)))]
+    monkeypatch.setenv("REPRO_HOME", str(tmp_path / "other"))
+    with pytest.raises(Interrupted):
+        execute(run, should_stop=stop_after(4), progress=quiet)
+    resumed = execute(run, progress=quiet)
+    assert [line["batch"] for line in read_metrics(run_folder(run_id(run)))] == batches
+    assert {k: v for k, v in resumed.metrics.items() if "second" not in k} == {
+        k: v for k, v in whole.metrics.items() if "second" not in k
+    }
+
+
+def test_fifths_match_stopped_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = base("smoke", measure="steps", seed=1)
+    found = execute(run, progress=quiet)
+    steps = compute_marks(12)
+    assert steps == (2, 5, 7, 10, 12) == tuple(found.provenance["suite"]["steps"])
+    assert found.metrics["planted+fifth5/mean/ndcg_at_10"] == found.metrics["planted/mean/ndcg_at_10"]
+    assert len({found.metrics[f"planted+fifth{part}/mean/ndcg_at_10"] for part in range(1, 6)}) > 1
+    monkeypatch.setenv("REPRO_HOME", str(tmp_path / "other"))
+    plain = base("smoke", seed=1)
+    with pytest.raises(Interrupted, match=f"stopped after step {steps[2]} "):
+        execute(plain, should_stop=stop_after(steps[2] - 1), progress=quiet)
+    inputs = Inputs(plain)
+    model = start_model(inputs, lambda: False, quiet)
+    optimizer = build_optimizer(model, learning_rate=1.0, weight_decay=0.0)
+    assert read_checkpoint(run_folder(run_id(plain)), run_id(plain), model, optimizer) is not None
+    from repro.evaluate.collections import read_collections
+
+    expected = evaluate(inputs, model.eval(), tmp_path, read_collections(inputs.suite)).metrics
+    assert found.metrics["planted+fifth3/mean/ndcg_at_10"] == expected["planted/mean/ndcg_at_10"]
+
+
+def test_too_few_steps_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"measure='steps' of a training of 4 steps: it needs at least 5"):
+        compute_marks(4)
+
+
+def test_curve_averages_equal_stretches(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """48 steps with the loss of their number make 24 points: (1 + 2) / 2 at step 2, …, (47 + 48) / 2 at step 48."""
+    lines = [{"step": step, "loss": float(step), "accuracy": step / 48} for step in range(1, 49)]
+    monkeypatch.setattr(curve, "read_metrics", lambda folder: lines)
+    found = curve.measure(Inputs(base("smoke", measure="curve")), None, tmp_path).metrics  # type: ignore[arg-type]
+    assert len(found) == 48
+    assert found["curve/2/loss"] == 1.5 and found["curve/48/loss"] == 47.5
+    assert found["curve/4/accuracy"] == pytest.approx(3.5 / 48)
+
+
+def test_model_size_keeps_the_batches() -> None:
+    hashes = []
+    for width in (16, 32):
+        run = base("smoke", hidden_size=width, num_steps=4, num_warmup_steps=1, measure="curve")
+        execute(run, progress=quiet)
+        hashes.append(
+            [
+                line["batch"]
+                for line in read_metrics(
+                    run_folder(run_id(base("smoke", hidden_size=width, num_steps=4, num_warmup_steps=1)))
+                )
+            ]
+        )
+    assert hashes[0] == hashes[1] and len(set(hashes[0])) == 4
+
+
+def test_small_source_stops_first() -> None:
+    with pytest.raises(ValueError, match=r"batch_size=64 with mixing_alpha: \d of \d sources cannot fill a batch"):
+        execute(base("smoke", sampler="domain", mixing_alpha=0.3, batch_size=64), progress=quiet)

@@ -43,7 +43,7 @@ def text(tokens: Tokens, row: int) -> tuple[int, ...]:
     return tuple(tokens.ids[tokens.offsets[row] : tokens.offsets[row + 1]].tolist())
 
 
-def test_documents_are_the_positives_and_then_the_hard_negatives_pair_by_pair() -> None:
+def test_documents_are_positives_then_negatives() -> None:
     data = small_data(num_hard=3)
     found = feed(data)
     pairs_B = batch(data).pairs_B
@@ -53,7 +53,7 @@ def test_documents_are_the_positives_and_then_the_hard_negatives_pair_by_pair() 
     assert rows_of(found.texts.queries) == [text(data.queries, pair) for pair in pairs_B]
 
 
-def test_contexts_are_documents_of_the_batch_hard_negatives_among_them() -> None:
+def test_contexts_come_from_the_batch() -> None:
     data, drawn = small_data(num_hard=3), set[int]()
     for step in range(30):
         found = feed(data, step)
@@ -63,7 +63,7 @@ def test_contexts_are_documents_of_the_batch_hard_negatives_among_them() -> None
     assert min(drawn) < 8 and max(drawn) > 29, "positives, and the last of the hard negatives, have their turn"
 
 
-def test_contexts_differ_by_step_and_seed_and_by_nothing_else() -> None:
+def test_contexts_differ_by_step_and_seed() -> None:
     data = small_data()
     first, again = (rows_of(feed(data).texts.contexts) for _ in range(2))
     assert first == again
@@ -71,13 +71,13 @@ def test_contexts_differ_by_step_and_seed_and_by_nothing_else() -> None:
     assert list(draw_contexts(8, 5, seed=0, number=1)) != list(draw_contexts(8, 5, seed=0, number=2))
 
 
-def test_contexts_repeat_only_when_there_are_too_few_documents() -> None:
+def test_contexts_repeat_if_needed() -> None:
     assert len(set(draw_contexts(8, 8, seed=0, number=0))) == 8
     drawn = draw_contexts(4, 10, seed=0, number=0)
     assert len(drawn) == 10 and set(drawn) == {0, 1, 2, 3}
 
 
-def test_processes_that_share_a_batch_share_its_contexts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_share_contexts(monkeypatch: pytest.MonkeyPatch) -> None:
     data, places = small_data(num_hard=3), []
     alone = feed(data, is_shared=True).texts.contexts
     for module in (feeding, parallel):
@@ -92,7 +92,7 @@ def test_processes_that_share_a_batch_share_its_contexts(monkeypatch: pytest.Mon
     assert feed(data).texts.contexts.num_texts == 5, "with batches of their own, each has all contexts of its own"
 
 
-def test_the_filter_answers_for_the_batch_of_the_step() -> None:
+def test_filter_sees_the_steps_batch() -> None:
     data = small_data()
     found, pairs_B = feed(data), batch(data).pairs_B
     np.testing.assert_array_equal(found.masked.numpy(), pairs_B[:, None] % 3 == pairs_B[None] % 3)
@@ -103,7 +103,7 @@ def test_a_model_without_context_gets_none() -> None:
     assert feed(small_data(), num_contexts=0).texts.contexts is None
 
 
-def test_the_hash_of_a_batch_knows_its_pairs_and_their_order() -> None:
+def test_batch_hash_depends_on_order() -> None:
     data = small_data()
     first = batch(data).pairs_B
     assert (
@@ -126,14 +126,14 @@ def watched(judge: Callable[[int], Any]) -> TrainData:
     return replace(small_data(), filter=judged)
 
 
-def test_the_next_step_is_made_while_a_step_is_computed() -> None:
+def test_next_step_is_prepared_early() -> None:
     is_made = [threading.Event() for _ in range(4)]
     data = watched(lambda number: is_made[number].set())
     for place, _ in enumerate(iter_step_feeds(data, range(3, 7), 1, num_contexts=5, seed=0)):
         assert is_made[min(place + 1, 3)].wait(30), "the step is computed, and nobody makes the next one"
 
 
-def test_steps_come_in_order_and_each_as_it_would_be_fed_alone() -> None:
+def test_steps_come_in_order() -> None:
     data = small_data()
     for step, found in enumerate(iter_step_feeds(data, range(3, 6), 2, num_contexts=5, seed=0), 3):
         assert [batch.number for batch in found.batches] == [2 * step, 2 * step + 1]
@@ -144,7 +144,7 @@ def test_steps_come_in_order_and_each_as_it_would_be_fed_alone() -> None:
     assert step == 5
 
 
-def test_what_goes_wrong_is_raised_at_its_own_step_and_no_thread_stays() -> None:
+def test_errors_are_raised_at_their_step() -> None:
     def judge(number: int) -> None:
         if number == 2:
             raise ValueError("the vectors are gone")

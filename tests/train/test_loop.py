@@ -60,7 +60,7 @@ def test_training_lowers_the_loss(tmp_path: Path, architecture: str) -> None:
     assert sum(losses[-10:]) < 0.85 * sum(losses[:10])
 
 
-def test_a_training_stopped_and_taken_up_gives_the_same_batches_losses_and_weights(tmp_path: Path) -> None:
+def test_stopped_training_resumes_exactly(tmp_path: Path) -> None:
     whole, _ = run(tmp_path / "whole")
     asked = []
     with pytest.raises(Interrupted, match="after step 4 of 10"):
@@ -79,7 +79,7 @@ def killed_at(folder: Path, step: int) -> None:
     run(folder, checkpoint_every_steps=3, on_step=kill)
 
 
-def test_a_training_killed_between_checkpoints_goes_on_from_the_last_one(tmp_path: Path) -> None:
+def test_killed_training_resumes_from_checkpoint(tmp_path: Path) -> None:
     whole, _ = run(tmp_path / "whole")
     child = multiprocessing.get_context("fork").Process(target=killed_at, args=(tmp_path / "cut", 8))
     child.start()
@@ -94,7 +94,7 @@ def test_a_training_killed_between_checkpoints_goes_on_from_the_last_one(tmp_pat
     assert_same_weights(whole, taken_up)
 
 
-def test_a_finished_training_is_not_trained_again(tmp_path: Path) -> None:
+def test_finished_training_is_not_repeated(tmp_path: Path) -> None:
     whole, _ = run(tmp_path)
     before = (tmp_path / "metrics.jsonl").read_bytes()
     again, state = run(tmp_path, on_step=lambda line: pytest.fail("a step was done"))
@@ -103,14 +103,14 @@ def test_a_finished_training_is_not_trained_again(tmp_path: Path) -> None:
     assert_same_weights(whole, again)
 
 
-def test_chunk_sizes_do_not_change_the_training(tmp_path: Path) -> None:
+def test_chunk_sizes_change_nothing(tmp_path: Path) -> None:
     whole, _ = run(tmp_path / "whole", small_model(sequence_dropout=0.0).double())
     chunked, _ = run(tmp_path / "chunked", small_model(sequence_dropout=0.0).double(), chunks=ChunkSizes(3, 2))
     for name, value in whole.state_dict().items():
         torch.testing.assert_close(chunked.state_dict()[name], value, rtol=1e-5, atol=1e-6, msg=name)
 
 
-def test_a_line_says_what_the_step_was(tmp_path: Path) -> None:
+def test_log_line_describes_its_step(tmp_path: Path) -> None:
     run(tmp_path)
     line = json.loads((tmp_path / "metrics.jsonl").read_text().splitlines()[2])
     assert line["step"] == 3 and len(line["batch"]) == 16
@@ -118,19 +118,19 @@ def test_a_line_says_what_the_step_was(tmp_path: Path) -> None:
     assert line["memory_bytes"] > 1e6 and line["pairs_per_second"] > 0
 
 
-def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
+def test_foreign_checkpoint_is_refused(tmp_path: Path) -> None:
     run(tmp_path)
     with pytest.raises(ValueError, match="of run abc, not of xyz"):
         run(tmp_path, run_id="xyz")
 
 
-def test_a_checkpoint_over_other_data_is_refused(tmp_path: Path) -> None:
+def test_checkpoint_over_other_data_is_refused(tmp_path: Path) -> None:
     run(tmp_path)
     with pytest.raises(ValueError, match="left its sampler at"):
         run(tmp_path, data=small_data(seed=5), num_steps=20)
 
 
-def test_a_checkpoint_of_another_model_is_refused(tmp_path: Path) -> None:
+def test_checkpoint_of_other_model_is_refused(tmp_path: Path) -> None:
     run(tmp_path)
     with pytest.raises(ValueError, match=r"fit this model \(remove it to start.*: 0 missing, \d\d? extra, \d+ of"):
         run(tmp_path, small_model(num_layers=1), num_steps=20)
@@ -144,7 +144,7 @@ def test_a_damaged_checkpoint_is_named(tmp_path: Path) -> None:
         run(tmp_path)
 
 
-def test_a_checkpoint_that_still_says_whether_batches_are_shared_is_taken_up(tmp_path: Path) -> None:
+def test_older_checkpoint_is_resumed(tmp_path: Path) -> None:
     whole, _ = run(tmp_path / "whole")
     with pytest.raises(Interrupted):
         run(tmp_path / "cut", should_stop=lambda: True)
@@ -156,7 +156,7 @@ def test_a_checkpoint_that_still_says_whether_batches_are_shared_is_taken_up(tmp
     assert_same_weights(whole, taken_up)
 
 
-def test_a_full_disk_leaves_the_last_checkpoint_whole(tmp_path: Path) -> None:
+def test_full_disk_keeps_last_checkpoint(tmp_path: Path) -> None:
     """A limit on the size of files stands for the full disk: writing fails half-way, as there."""
     with pytest.raises(Interrupted):
         run(tmp_path, should_stop=lambda: True)
@@ -189,9 +189,7 @@ def spoil(model: Biencoder | ContextualModel, what: str) -> None:
 
 
 @pytest.mark.parametrize("what", ["loss", "gradient"])
-def test_a_step_whose_numbers_are_not_finite_ends_the_training_and_leaves_all_as_it_was(
-    tmp_path: Path, what: str
-) -> None:
+def test_non_finite_step_changes_nothing(tmp_path: Path, what: str) -> None:
     model, kept, weights = small_model(), [], []
 
     def note(line: dict[str, Any]) -> None:
@@ -220,7 +218,7 @@ class OneBatch:
         return np.arange(8)
 
 
-def test_contexts_are_dropped_by_draws_of_each_step_and_seed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dropped_contexts_follow_the_seed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same documents are context at every step, and nothing is learned: losses differ by what is dropped alone."""
     monkeypatch.setattr(feed, "draw_contexts", lambda num_documents, num_contexts, **drawn: np.arange(num_contexts))
     data = replace(small_data(), batches=OneBatch(), filter=None)
@@ -242,7 +240,7 @@ def test_training_leaves_the_global_generator_alone(tmp_path: Path) -> None:
     torch.testing.assert_close(torch.rand(2), expected)
 
 
-def test_no_decay_for_biases_norms_and_the_null_vector() -> None:
+def test_biases_and_norms_have_no_decay() -> None:
     model = small_model()
     names = {id(weight): name for name, weight in model.named_parameters()}
     groups = build_optimizer(model, learning_rate=1.0, weight_decay=0.1).param_groups
@@ -255,7 +253,7 @@ def test_no_decay_for_biases_norms_and_the_null_vector() -> None:
     assert decayed | spared == set(names.values()) and not decayed & spared
 
 
-def test_the_first_stage_learns_at_its_own_rate(tmp_path: Path) -> None:
+def test_first_stage_has_own_rate(tmp_path: Path) -> None:
     start, slow, equal = small_model(), small_model(), small_model()
     run(tmp_path / "slow", model=slow, num_steps=1, num_warmup_steps=0, first_stage_rate=0.01, weight_decay=0.0)
     run(tmp_path / "equal", model=equal, num_steps=1, num_warmup_steps=0, weight_decay=0.0)
@@ -265,14 +263,14 @@ def test_the_first_stage_learns_at_its_own_rate(tmp_path: Path) -> None:
         torch.testing.assert_close(moved[name] - weight, rate * (moved_fully[name] - weight), atol=1e-6, rtol=1e-2)
 
 
-def test_the_learning_rate_warms_up_and_decays_linearly() -> None:
+def test_learning_rate_warms_up_and_decays() -> None:
     rates = [compute_learning_rate(step, peak=1.0, num_warmup_steps=4, num_steps=12) for step in range(1, 13)]
     assert rates[:4] == [0.25, 0.5, 0.75, 1.0]
     assert rates[4:] == pytest.approx([1 - place / 8 for place in range(8)])
     assert compute_learning_rate(1, peak=1.0, num_warmup_steps=0, num_steps=5) == 1.0
 
 
-def test_a_warm_up_longer_than_the_training_is_refused() -> None:
+def test_too_long_warmup_is_refused() -> None:
     with pytest.raises(ValueError, match="num_warmup_steps=10"):
         settings(num_warmup_steps=10)
 
@@ -299,9 +297,7 @@ def in_group(number: int, folder: Path, shape: dict[str, Any], changes: dict[str
         ({"architecture": "biencoder"}, ChunkSizes(3, 2)),
     ],
 )
-def test_two_processes_train_as_one_with_the_same_batch(
-    tmp_path: Path, shape: dict[str, Any], chunks: ChunkSizes
-) -> None:
+def test_two_processes_train_as_one(tmp_path: Path, shape: dict[str, Any], chunks: ChunkSizes) -> None:
     changes = SHARED | {"chunks": chunks}
     run(tmp_path / "one", small_model(sequence_dropout=0.0, **shape).double(), small_data(num_hard=2), **changes)
     mp.start_processes(in_group, (tmp_path, shape, changes), nprocs=2, start_method="fork")
@@ -313,7 +309,7 @@ def test_two_processes_train_as_one_with_the_same_batch(
         assert together == pytest.approx(alone, rel=1e-6)
 
 
-def test_a_steps_seconds_hold_the_wait_for_its_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_step_time_includes_the_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a GPU, work is only queued until a number is asked for; here asking for them takes five seconds."""
     now, real = [0.0], torch.Tensor.tolist
 
@@ -344,7 +340,7 @@ def spoilt_in_one(number: int, folder: Path) -> None:
 
 
 @pytest.mark.enable_socket
-def test_numbers_that_are_not_finite_in_one_process_end_all(tmp_path: Path) -> None:
+def test_non_finite_process_ends_all(tmp_path: Path) -> None:
     mp.start_processes(spoilt_in_one, (tmp_path,), nprocs=2, start_method="fork")
     assert len(lines(tmp_path)) == 2
 
@@ -362,7 +358,7 @@ def half_of_it(number: int, folder: Path, changes: dict[str, Any]) -> None:
 
 
 @pytest.mark.enable_socket
-def test_a_shared_batch_is_taken_up_by_another_number_of_processes(tmp_path: Path) -> None:
+def test_process_count_may_change(tmp_path: Path) -> None:
     alone, _ = run(tmp_path / "one", small_model(sequence_dropout=0.0).double(), small_data(num_hard=2), **SHARED)
     (tmp_path / "two").mkdir()
     mp.start_processes(half_of_it, (tmp_path / "two", SHARED), nprocs=2, start_method="fork")
@@ -382,7 +378,7 @@ def test_a_shared_batch_is_taken_up_by_another_number_of_processes(tmp_path: Pat
         ({"sequence_dropout": 0.0}, 1, False),
     ],
 )
-def test_another_number_of_processes_is_told_where_shared_contexts_are_dropped(
+def test_changed_process_count_is_noted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], batches_a_step: int, is_told: bool
 ) -> None:
     """As many processes as it says go on from a checkpoint; which is all that this needs to know of them."""
@@ -396,7 +392,7 @@ def test_another_number_of_processes_is_told_where_shared_contexts_are_dropped(
     assert len(found) == is_told and all("other draws" in one for one in found)
 
 
-def test_what_is_dropped_may_depend_on_chunks_and_only_where_something_is(tmp_path: Path) -> None:
+def test_random_drops_depend_on_chunks(tmp_path: Path) -> None:
     """With pooling by frequency each piece draws twice: other chunks, other draws. `has_random_drops` says where."""
     for name, changes in (("mean", {"sequence_dropout": 0.0}), ("frequency", {"pooling": "frequency"})):
         losses = []
@@ -419,6 +415,6 @@ def in_another_folder(number: int, folder: Path) -> None:
 
 
 @pytest.mark.enable_socket
-def test_processes_that_see_different_checkpoints_do_not_train(tmp_path: Path) -> None:
+def test_differing_checkpoints_are_refused(tmp_path: Path) -> None:
     mp.start_processes(half_of_it, (tmp_path, SHARED), nprocs=2, start_method="fork")
     mp.start_processes(in_another_folder, (tmp_path,), nprocs=2, start_method="fork")

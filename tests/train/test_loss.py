@@ -1,13 +1,21 @@
 """Promises of the loss."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import nn
 
+from repro.model.biencoder import Biencoder
+from repro.model.contextual import ContextualModel
+from repro.model.texts import Texts
+from repro.train.chunks import ChunkSizes
+from repro.train.gradcache import Stages, StepTexts, add_gradients
 from repro.train.loss import info_nce
+from tests.model.samples import random_texts, small_model
 
 
 def spelled_out(
@@ -48,7 +56,7 @@ def test_the_positive_is_never_masked() -> None:
     assert float(found.loss) == 0 and float(found.accuracy) == 1 and float(found.masked_fraction) == 1
 
 
-def test_the_masked_fraction_is_of_the_negatives() -> None:
+def test_masked_fraction_is_of_negatives() -> None:
     masked = torch.tensor([[True, True, False], [False, False, False]])
     assert float(info_nce(torch.randn(2, 4), torch.randn(3, 4), masked_QM=masked).masked_fraction) == 0.25
 
@@ -61,13 +69,203 @@ def test_a_masked_document_gets_no_gradient() -> None:
     torch.testing.assert_close(documents.grad, only_second.grad.flip(0) / 2)
 
 
-def test_the_scale_of_the_vectors_does_not_matter() -> None:
+def test_vector_scale_does_not_matter() -> None:
     queries, documents = torch.randn(4, 3), torch.randn(4, 3)
     torch.testing.assert_close(info_nce(queries * 7, documents * 0.1).loss, info_nce(queries, documents).loss)
 
 
-def test_shapes_that_do_not_fit_are_refused() -> None:
+def test_misfitting_shapes_are_refused() -> None:
     with pytest.raises(ValueError, match="3 queries but 2 documents"):
         info_nce(torch.randn(3, 4), torch.randn(2, 4))
     with pytest.raises(ValueError, match=r"\(2, 2\), not \(2, 3\)"):
         info_nce(torch.randn(2, 4), torch.randn(3, 4), masked_QM=torch.ones(2, 2, dtype=torch.bool))
+
+
+NUM_PAIRS, NUM_CONTEXTS = 7, 6
+QUERIES, DOCUMENTS = random_texts(NUM_PAIRS, seed=1), random_texts(NUM_PAIRS * 2, seed=2)
+CONTEXTS = random_texts(NUM_CONTEXTS, seed=3)
+DIRECT = ChunkSizes(piece=1000)
+
+
+def stages_of(model: Biencoder | ContextualModel) -> Stages:
+    if model.config.architecture == "biencoder":
+        return Stages(second=lambda texts, contexts: model(texts), loss=info_nce)
+    return Stages(second=model.second_stage, loss=info_nce, first=model.first_stage)
+
+
+def step_of(model: Biencoder | ContextualModel) -> StepTexts:
+    return StepTexts(QUERIES, DOCUMENTS, CONTEXTS if model.config.architecture == "contextual" else None)
+
+
+def gradients_of(model: Biencoder | ContextualModel) -> dict[str, torch.Tensor]:
+    dense = {}
+    for name, weight in model.named_parameters():
+        assert weight.grad is not None, f"{name} has no gradient"
+        dense[name] = weight.grad.clone()
+    model.zero_grad()
+    return dense
+
+
+def by_plain_autograd(model: Biencoder | ContextualModel) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+    contexts = model.first_stage(CONTEXTS) if model.config.architecture == "contextual" else None
+    second = stages_of(model).second
+    loss = info_nce(second(QUERIES, contexts), second(DOCUMENTS, contexts)).loss
+    loss.backward()
+    return loss.detach(), gradients_of(model)
+
+
+def assert_same(
+    found: tuple[torch.Tensor, dict[str, torch.Tensor]], expected: tuple[torch.Tensor, dict[str, torch.Tensor]]
+) -> None:
+    torch.testing.assert_close(found[0], expected[0], rtol=1e-9, atol=0)
+    assert found[1].keys() == expected[1].keys()
+    largest = max(float(gradient.abs().max()) for gradient in expected[1].values())
+    for name, gradient in expected[1].items():
+        assert gradient.abs().max() > 0, f"{name}: a zero gradient would prove nothing"
+        torch.testing.assert_close(found[1][name], gradient, rtol=1e-7, atol=1e-9 * largest, msg=name)
+
+
+@pytest.mark.parametrize("architecture", ["biencoder", "contextual"])
+@pytest.mark.parametrize("kind", ["nomic", "bert", "modernbert"])
+@pytest.mark.parametrize(
+    ("num_texts", "num_contexts", "piece"),
+    [(7, 3, 100), (3, 6, 2), (5, 4, 100), (1, 1, 1), (1000, 2, 100), (4, 1000, 100), (1000, 1000, 4)],
+)
+def test_equals_plain_autograd(architecture: str, kind: str, num_texts: int, num_contexts: int, piece: int) -> None:
+    model = small_model(architecture=architecture, backbone=kind, sequence_dropout=0.0).double().train()
+    expected = by_plain_autograd(model)
+    parts = add_gradients(stages_of(model), step_of(model), ChunkSizes(num_texts, num_contexts, piece))
+    assert not parts.loss.requires_grad
+    assert_same((parts.loss, gradients_of(model)), expected)
+
+
+@pytest.mark.parametrize("num_texts", [4, 1000])
+def test_pieces_limit_the_texts(num_texts: int) -> None:
+    model, seen = small_model(sequence_dropout=0.0), []
+    stages = stages_of(model)
+
+    def second(texts: Texts, contexts_CD: torch.Tensor | None) -> torch.Tensor:
+        seen.append(texts.num_texts)
+        return stages.second(texts, contexts_CD)
+
+    add_gradients(replace(stages, second=second), step_of(model), ChunkSizes(num_texts, 1000, piece=2))
+    assert max(seen) == 2
+
+
+@pytest.mark.parametrize("num_vectors", [2, 3])
+def test_several_context_vectors_match_autograd(num_vectors: int) -> None:
+    model = small_model(tokens_per_document=num_vectors, sequence_dropout=0.0).double().train()
+    expected = by_plain_autograd(model)
+    parts = add_gradients(stages_of(model), step_of(model), ChunkSizes(3, 2))
+    assert_same((parts.loss, gradients_of(model)), expected)
+
+
+class Tape:
+    """Stages that draw a number from the generator at every call, to tell whether a replay saw the same randomness."""
+
+    def __init__(self, model: ContextualModel) -> None:
+        self.model, self.seen = model, []
+
+    def _draw(self, what: str, texts: Texts) -> None:
+        self.seen.append((what, torch.is_grad_enabled(), float(torch.rand(())), tuple(texts.ids_NS.flatten().tolist())))
+
+    def first(self, texts: Texts) -> torch.Tensor:
+        self._draw("first", texts)
+        return self.model.first_stage(texts)
+
+    def second(self, texts: Texts, contexts: torch.Tensor | None) -> torch.Tensor:
+        self._draw("second", texts)
+        return self.model.second_stage(texts, contexts)
+
+
+def with_dropout(model: ContextualModel, probability: float) -> ContextualModel:
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = probability
+        if hasattr(module, "attention_dropout"):
+            module.attention_dropout = probability
+    return model
+
+
+def test_replay_repeats_randomness() -> None:
+    tape = Tape(with_dropout(small_model(), 0.3).double().train())
+    add_gradients(Stages(tape.second, info_nce, tape.first), step_of(tape.model), ChunkSizes(3, 2))
+    without = {(what, ids): number for what, graph, number, ids in tape.seen if not graph}
+    replayed = {(what, ids): number for what, graph, number, ids in tape.seen if graph}
+    assert without == replayed
+    assert len(set(without.values())) == len(without) == 3 + 3 + 5
+
+
+@pytest.mark.parametrize("sizes", [ChunkSizes(3, 2), ChunkSizes(4, 6), ChunkSizes(7, 1)])
+@pytest.mark.parametrize("kind", ["nomic", "bert"])
+def test_dropout_matches_autograd(kind: str, sizes: ChunkSizes) -> None:
+    """The reference keeps one graph over the same chunks in the same order, and so draws the same masks."""
+    model = with_dropout(small_model(backbone=kind, sequence_dropout=0.3), 0.2).double().train()
+    torch.manual_seed(11)
+    parts = add_gradients(stages_of(model), step_of(model), sizes)
+    found = (parts.loss, gradients_of(model))
+    torch.manual_seed(11)
+    whole = small_graph(model, sizes)
+    assert_same(found, whole)
+    torch.manual_seed(12)
+    assert abs(float(small_graph(model, sizes)[0] - found[0])) > 1e-3, "dropout was off: the test proves nothing"
+
+
+def small_graph(model: ContextualModel, sizes: ChunkSizes) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+    def chunks(texts: Texts, size: int) -> list[tuple[torch.Tensor, Texts]]:
+        order = texts.mask_NS.sum(1).argsort(stable=True)
+        return [(index, texts.rows(index)) for index in order.split(size)]
+
+    def run(stage: Callable[[Texts], torch.Tensor], texts: Texts, size: int, num_vectors: int = 1) -> torch.Tensor:
+        rows = [None] * texts.num_texts
+        for index, chunk in chunks(texts, size):
+            for place, row in zip(index.tolist(), stage(chunk), strict=True):
+                rows[place] = row
+        return torch.stack(rows)
+
+    contexts = run(model.first_stage, CONTEXTS, sizes.contexts)
+    second = lambda texts: model.second_stage(texts, contexts)  # noqa: E731
+    loss = info_nce(run(second, QUERIES, sizes.texts), run(second, DOCUMENTS, sizes.texts)).loss
+    loss.backward()
+    return loss.detach(), gradients_of(model)
+
+
+def test_outer_random_stream_continues() -> None:
+    model = small_model().double().train()
+    torch.manual_seed(5)
+    with torch.no_grad():
+        small = [model.first_stage(CONTEXTS.rows(index)) for index in torch.arange(6).split(2)]
+        contexts = torch.cat(small)
+        for texts in (QUERIES, DOCUMENTS):
+            for index in torch.arange(texts.num_texts).split(3):
+                model.second_stage(texts.rows(index), contexts)
+    expected = torch.rand(())
+    torch.manual_seed(5)
+    add_gradients(stages_of(model), step_of(model), ChunkSizes(3, 2))
+    assert float(torch.rand(())) == float(expected)
+
+
+def test_gradients_are_added() -> None:
+    model = small_model(sequence_dropout=0.0).double().train()
+    _, once = by_plain_autograd(model)
+    for _ in range(2):
+        add_gradients(stages_of(model), step_of(model), ChunkSizes(3, 2))
+    for name, gradient in gradients_of(model).items():
+        torch.testing.assert_close(gradient, once[name] * 2, rtol=1e-7, atol=1e-8)
+
+
+def test_first_stage_needs_contexts() -> None:
+    model = small_model()
+    with pytest.raises(ValueError, match="both or neither"):
+        add_gradients(stages_of(model), StepTexts(QUERIES, DOCUMENTS), DIRECT)
+
+
+def test_chunks_respect_their_size() -> None:
+    model, largest = small_model().double().train(), []
+
+    def second(texts: Texts, contexts: torch.Tensor | None) -> torch.Tensor:
+        largest.append(texts.num_texts)
+        return model.second_stage(texts, contexts)
+
+    add_gradients(Stages(second, info_nce, model.first_stage), step_of(model), ChunkSizes(4, 100))
+    assert max(largest) == 4 and sum(largest) == 2 * NUM_PAIRS * 3

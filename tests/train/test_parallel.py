@@ -1,19 +1,33 @@
 """Promises of training in several processes: two gloo processes give what one process gives."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
+from safetensors.torch import load_file
 
+from repro.analyses.microscope import explain
+from repro.execute import execute
 from repro.model.contextual import ContextualModel
-from repro.model.texts import Texts
-from repro.train import parallel
+from repro.model.texts import Texts, texts_from
+from repro.pipeline.inputs import Inputs
+from repro.planning.cost import count_operations
+from repro.spec import Run, base
+from repro.spec.identity import run_id
+from repro.stopping import Interrupted
+from repro.storage.paths import run_folder
+from repro.train import loop, parallel, trainer
+from repro.train.checkpoint import CHECKPOINT_FILE, TrainState, read_metrics
 from repro.train.chunks import ChunkSizes
+from repro.train.feed import TrainData, compute_batch_hash, draw_contexts
 from repro.train.gradcache import Loss, Stages, StepTexts, add_gradients
+from repro.train.loop import train
 from repro.train.loss import LossParts, info_nce
 from repro.train.parallel import (
     count_processes,
@@ -24,7 +38,11 @@ from repro.train.parallel import (
     rank,
     select_own_contexts,
 )
+from repro.train.sharing import explain_indivisible, list_own_places
+from repro.train.trainer import build_sampler, make_train_settings
 from tests.model.samples import random_texts, small_model
+from tests.test_execute import quiet
+from tests.train.fixtures import settings, small_data
 
 PAIRS, HARD = 8, 2
 QUERIES = random_texts(PAIRS, seed=1)
@@ -89,7 +107,7 @@ def in_two_processes(
 
 @pytest.mark.enable_socket
 @pytest.mark.parametrize("sizes", [SIZES, ChunkSizes(3, 100), ChunkSizes()])
-def test_two_processes_with_global_negatives_give_the_numbers_of_one(tmp_path: Path, sizes: ChunkSizes) -> None:
+def test_global_negatives_match_one_process(tmp_path: Path, sizes: ChunkSizes) -> None:
     loss, gradient = one_step(0, PAIRS, info_nce, shared=False)
     for found_loss, found_gradient in in_two_processes(tmp_path, True, sizes):
         assert found_loss == pytest.approx(loss, rel=1e-10)
@@ -97,7 +115,7 @@ def test_two_processes_with_global_negatives_give_the_numbers_of_one(tmp_path: P
 
 
 @pytest.mark.enable_socket
-def test_two_processes_with_own_negatives_give_the_mean_of_both(tmp_path: Path) -> None:
+def test_own_negatives_give_the_mean(tmp_path: Path) -> None:
     halves = [one_step(first, first + PAIRS // 2, info_nce, shared=False) for first in (0, PAIRS // 2)]
     results = in_two_processes(tmp_path, False)
     for (found_loss, found_gradient), (loss, _) in zip(results, halves, strict=True):
@@ -106,9 +124,7 @@ def test_two_processes_with_own_negatives_give_the_mean_of_both(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(("num_contexts", "share"), [(512, 64), (9, 2), (1, 1)])
-def test_each_process_takes_a_share_of_the_contexts(
-    monkeypatch: pytest.MonkeyPatch, num_contexts: int, share: int
-) -> None:
+def test_processes_share_the_contexts(monkeypatch: pytest.MonkeyPatch, num_contexts: int, share: int) -> None:
     """All of them in order of rank begin with all contexts in order; what fills the last ones up is dropped."""
     places, parts = np.random.default_rng(0).permutation(num_contexts), []
     monkeypatch.setattr(parallel, "count_processes", lambda: 8)
@@ -119,7 +135,7 @@ def test_each_process_takes_a_share_of_the_contexts(
     assert np.concatenate(parts)[:num_contexts].tolist() == places.tolist()
 
 
-def test_one_process_gives_every_weight_a_gradient_and_leaves_those_there_are() -> None:
+def test_single_process_keeps_gradients() -> None:
     model = small_model(sequence_dropout=0.0).train()
     model.second_stage(QUERIES, model.first_stage(CONTEXTS)).sum().backward()
     before = {name: weight.grad.clone() for name, weight in model.named_parameters() if weight.grad is not None}
@@ -127,3 +143,179 @@ def test_one_process_gives_every_weight_a_gradient_and_leaves_those_there_are() 
     finish_gradients(model.parameters())
     for name, weight in model.named_parameters():
         torch.testing.assert_close(weight.grad, before.get(name, torch.zeros_like(weight)), rtol=0, atol=0)
+
+
+EPOCHS = base("smoke", num_steps=None, num_epochs=3)
+TIMED = ("pairs_per_second", "memory_bytes")
+
+
+def trained(folder: Path, data: TrainData, shape: dict[str, Any], **changes: Any) -> TrainState:
+    """A training in float64."""
+    torch.set_num_threads(1)
+    hooks = {name: changes.pop(name) for name in ("should_stop",) if name in changes}
+    return train(small_model(**shape).double(), data, settings(**changes), folder=folder, **hooks)
+
+
+def log_of(folder: Path) -> list[dict[str, Any]]:
+    return [{name: value for name, value in line.items() if name not in TIMED} for line in read_metrics(folder)]
+
+
+def by_hand(model: ContextualModel, data: TrainData, number: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """The loss and the gradient of one batch, in plain autograd."""
+    pairs_B = data.batches.at(number)
+    places_C = draw_contexts(len(pairs_B), model.config.num_contexts, seed=0, number=number)
+    contexts_CD = model.first_stage(texts_from(*data.documents.pad(pairs_B[places_C])))
+    sides = [
+        torch.nn.functional.normalize(model.second_stage(texts_from(*tokens.pad(pairs_B)), contexts_CD), dim=-1)
+        for tokens in (data.queries, data.documents)
+    ]
+    losses = []
+    for row, pair in enumerate(pairs_B):
+        scores_B = sides[1] @ sides[0][row] / 0.02
+        kept = [place for place, other in enumerate(pairs_B) if place == row or other % 3 != pair % 3]
+        losses.append(torch.logsumexp(scores_B[kept], 0) - scores_B[row])
+    loss = torch.stack(losses).mean()
+    model.zero_grad()
+    loss.backward()
+    gradients = [torch.zeros_like(weight) if weight.grad is None else weight.grad for weight in model.parameters()]
+    return loss.detach(), torch.cat([one.flatten() for one in gradients])
+
+
+@pytest.mark.parametrize("batches_a_step", [1, 2, 3])
+def test_step_gradient_is_mean_of_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batches_a_step: int) -> None:
+    """Three steps at a learning rate of nothing, across the end of an epoch of seven batches."""
+    data, model, found = small_data(), small_model(sequence_dropout=0.0).double(), []
+    real = loop.optimizer_for
+
+    def watched(*given: Any) -> torch.optim.Optimizer:
+        optimizer = real(*given)
+        optimizer.register_step_pre_hook(
+            lambda *_: found.append(torch.cat([weight.grad.flatten() for weight in model.parameters()]))
+        )
+        return optimizer
+
+    monkeypatch.setattr(loop, "optimizer_for", watched)
+    changes = {"learning_rate": 0.0, "max_grad_norm": 1e9, "num_steps": 3}
+    train(model, data, settings(**changes, batches_a_step=batches_a_step), folder=tmp_path)
+    for step, line in enumerate(read_metrics(tmp_path)):
+        numbers = range(step * batches_a_step, (step + 1) * batches_a_step)
+        expected = [by_hand(model, data, number) for number in numbers]
+        assert line["loss"] == pytest.approx(float(torch.stack([loss for loss, _ in expected]).mean()), rel=1e-9)
+        gradient = torch.stack([one for _, one in expected]).mean(0)
+        assert gradient.norm() > 0.1, "a gradient of nothing proves nothing"
+        torch.testing.assert_close(found[step], gradient, rtol=1e-8, atol=1e-10)
+        assert line["batch"].split("+") == [compute_batch_hash(data.batches.at(number)) for number in numbers]
+        assert line["difficulty"] == pytest.approx(np.mean([data.batches.at(number).mean() for number in numbers]))
+
+
+def test_steps_match_torch_adamw(tmp_path: Path) -> None:
+    data, model, plain = small_data(), *(small_model(sequence_dropout=0.0).double() for _ in range(2))
+    changes = {"num_steps": 4, "num_warmup_steps": 2, "max_grad_norm": 0.5, "weight_decay": 0.3}
+    train(model, data, settings(**changes), folder=tmp_path)
+    groups = [
+        {"params": [weight for weight in plain.parameters() if (weight.ndim > 1) == is_matrix], "weight_decay": decay}
+        for is_matrix, decay in ((True, 0.3), (False, 0.0))
+    ]
+    optimizer = torch.optim.AdamW(groups)
+    for number, rate in enumerate((0.005, 0.01, 0.01, 0.005)):
+        by_hand(plain, data, number)
+        assert torch.nn.utils.clip_grad_norm_(plain.parameters(), 0.5) > 1, "a gradient that is not cut proves nothing"
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+        optimizer.step()
+    for (name, weight), expected in zip(model.named_parameters(), plain.parameters(), strict=True):
+        torch.testing.assert_close(weight, expected, rtol=1e-6, atol=1e-8, msg=name)
+
+
+def in_group(number: int, folder: Path, shape: dict[str, Any], changes: dict[str, Any], stops_after: int) -> None:
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=number, world_size=2)
+    asked: list[int] = []
+    try:
+        should_stop = lambda: asked.append(1) or len(asked) == stops_after  # noqa: E731
+        trained(folder / "two", small_data(), shape, should_stop=should_stop, **changes)
+        assert stops_after == 0
+    except Interrupted:
+        assert stops_after
+    dist.destroy_process_group()
+
+
+@pytest.mark.enable_socket
+@pytest.mark.parametrize("stops_after", [0, 2])
+@pytest.mark.parametrize(
+    ("batches_a_step", "dropout"),
+    [(2, 0.3), (4, 0.3), (3, 0.0)],  # the last is shared by two processes, who would draw otherwise
+)
+def test_several_batches_match_in_two_processes(
+    tmp_path: Path, batches_a_step: int, dropout: float, stops_after: int
+) -> None:
+    """Also where two processes do two steps, and one goes on."""
+    shape, changes = {"sequence_dropout": dropout}, {"num_steps": 5, "batches_a_step": batches_a_step}
+    trained(tmp_path / "one", small_data(), shape, **changes)
+    mp.start_processes(in_group, (tmp_path, shape, changes, stops_after), nprocs=2, start_method="fork")
+    if stops_after:
+        assert len(log_of(tmp_path / "two")) == 2
+        trained(tmp_path / "two", small_data(), shape, **changes)
+    one, two = (load_file(tmp_path / name / CHECKPOINT_FILE) for name in ("one", "two"))
+    for name, value in one.items():
+        torch.testing.assert_close(two[name], value, rtol=1e-6, atol=1e-8, msg=name)
+    for alone, together in zip(log_of(tmp_path / "one"), log_of(tmp_path / "two"), strict=True):
+        assert together.pop("batch") == alone.pop("batch")
+        assert together == pytest.approx(alone, rel=1e-6)
+
+
+def test_processes_take_whole_batches() -> None:
+    dealt = [list(list_own_places(8, rank=rank, num_processes=4)) for rank in range(4)]
+    assert dealt == [[0, 1], [2, 3], [4, 5], [6, 7]]
+    for batches_a_step, num_processes in ((1, 2), (8, 16), (8, 3)):
+        assert list(list_own_places(batches_a_step, rank=1, num_processes=num_processes)) == list(range(batches_a_step))
+
+
+def test_indivisible_batches_are_refused_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = base("smoke", batches_a_step=2, pretraining_corpus="planted-tiny", num_pretraining_steps=5)
+    assert run.batch_size == 16 and [explain_indivisible(run, number) for number in (1, 2, 4, 16)] == [""] * 4
+    monkeypatch.setattr(trainer, "count_processes", lambda: 3)
+    monkeypatch.setattr(trainer, "start_model", lambda *given: pytest.fail("something was trained"))
+    why = r"a batch of 16 cannot be shared equally by 3 processes \(nor can batches_a_step=2 .*\)\. .* must divide 16 or 2$"
+    with pytest.raises(ValueError, match=why):
+        execute(run, progress=quiet)
+
+
+@pytest.mark.parametrize(("batches_a_step", "num_steps"), [(1, 21), (2, 10), (3, 7), (4, 5)])
+def test_epochs_drop_partial_steps(batches_a_step: int, num_steps: int) -> None:
+    """Three epochs of seven batches."""
+    assert make_train_settings(replace(EPOCHS, batches_a_step=batches_a_step), 7).num_steps == num_steps
+
+
+def test_too_few_batches_are_refused() -> None:
+    with pytest.raises(ValueError, match="num_epochs=3 of 7 batches are less than one step"):
+        make_train_settings(replace(EPOCHS, batches_a_step=22), 7)
+
+
+def test_microscope_sees_each_batch() -> None:
+    run = base("smoke", batches_a_step=3, num_steps=4, filter="surrogate")
+    told = explain(run, 1, progress=quiet)
+    assert told.parts[-1].last_batch == 12, "known without a training"
+    execute(run, progress=quiet)
+    log, sampler = read_metrics(run_folder(run_id(run))), build_sampler(Inputs(run))
+    seen = [explain(run, number, progress=quiet) for number in range(1, 13)]
+    assert [one.batch_hash for one in seen] == [word for line in log for word in line["batch"].split("+")]
+    assert [one.batch_hash for one in seen] == [compute_batch_hash(sampler.at(number)) for number in range(12)]
+    assert np.mean([one.difficulty for one in seen[3:6]]) == pytest.approx(log[1]["difficulty"], abs=1e-6)
+    assert [(part.first_batch, part.last_batch) for part in seen[0].parts] == [(1, 3), (4, 6), (7, 9), (10, 12)]
+    with pytest.raises(ValueError, match="batches 1 to 12"):
+        explain(run, 13, progress=quiet)
+
+
+def counted(run: Run) -> tuple[int, float]:
+    found = count_operations(run)
+    return found.num_pairs, found.flops
+
+
+def test_plan_counts_each_batch() -> None:
+    run = base("desk", architecture="contextual", num_steps=100)
+    by_eight = replace(run, batches_a_step=8)
+    assert counted(by_eight) == counted(replace(run, num_steps=800))
+    epochs = replace(run, num_pairs=4096, num_steps=None, num_epochs=8)  # 256 batches
+    assert counted(replace(epochs, batches_a_step=8)) == counted(epochs)
+    assert counted(replace(epochs, batches_a_step=100))[0] == 200 * run.batch_size

@@ -1,26 +1,42 @@
 """What a run asks for reaches its training, and what the training's log says reaches the record."""
 
+import json
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import fields, replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from repro.batches.mask import compute_content_keys
 from repro.batches.mixing import MixedSampler
 from repro.batches.sampler import BatchSampler
+from repro.execute import execute
+from repro.model.backbone import build_backbone
+from repro.model.config import ModelConfig
 from repro.model.start import build_model
-from repro.spec import FIELDS, base
+from repro.pipeline.inputs import Inputs
+from repro.records.store import has_record
+from repro.spec import FIELDS, Run, base
+from repro.spec.identity import get_training_id, run_id
+from repro.storage.paths import get_local_records, run_folder
+from repro.train.checkpoint import METRICS_FILE, MetricsLog, read_metrics
+from repro.train.loop import Interrupted
 from repro.train.trainer import (
     build_filter,
     build_sampler,
+    check_model,
     make_base_config,
     make_model_config,
     make_step_reporter,
     make_train_settings,
     start_model,
     summarise,
+    train_run,
 )
 
 OF_TRAINING: dict[str, Any] = {
@@ -54,7 +70,7 @@ CODES = np.repeat([0, 1], [40, 60]).astype(np.int32)
 PAIRS = SimpleNamespace(domain_codes=CODES, domain_names=("a", "b"))
 
 
-def test_a_training_and_its_model_have_the_values_of_the_run() -> None:
+def test_training_has_the_runs_values() -> None:
     run, usual = base("smoke", **OF_TRAINING, **OF_MODEL), base("smoke")
     widths = replace(run, nested_sizes="8+32")
     assert make_train_settings(widths, 40).nested_sizes == (8, 32) and make_train_settings(run, 40).nested_sizes == ()
@@ -67,7 +83,7 @@ def test_a_training_and_its_model_have_the_values_of_the_run() -> None:
 @pytest.mark.parametrize(
     "changes", [{"sampler": "random"}, {"sampler": "domain"}, {"sampler": "domain", "mixing_alpha": 0.3}]
 )
-def test_batches_are_those_of_the_runs_seed(changes: dict[str, Any]) -> None:
+def test_batches_follow_the_seed(changes: dict[str, Any]) -> None:
     run = base("smoke", seed=3, **changes)
     found = build_sampler(SimpleNamespace(run=run, pairs=PAIRS))
     shape = {"batch_size": 16, "seed": 3}
@@ -78,7 +94,7 @@ def test_batches_are_those_of_the_runs_seed(changes: dict[str, Any]) -> None:
     assert [found.at(step).tolist() for step in range(9)] == [expected.at(step).tolist() for step in range(9)]
 
 
-def test_the_first_weights_are_those_of_the_runs_seed() -> None:
+def test_first_weights_follow_the_seed() -> None:
     run = base("smoke", seed=3, heads="identity")
     found = start_model(SimpleNamespace(run=run, first_phase=None), lambda: False, print).state_dict()
     expected = build_model(make_model_config(run), seed=3, heads="identity").state_dict()
@@ -86,9 +102,7 @@ def test_the_first_weights_are_those_of_the_runs_seed() -> None:
 
 
 @pytest.mark.parametrize(("name", "margin"), [("none", 0.0), ("surrogate", 0.5), ("surrogate", -0.5)])
-def test_a_batch_leaves_out_what_the_runs_filter_says_and_without_one_repeated_texts_alone(
-    name: str, margin: float
-) -> None:
+def test_batches_follow_the_filter(name: str, margin: float) -> None:
     run, keys_N = base("smoke", filter=name, filter_margin=margin), compute_content_keys(list("abcadebf"))
     vectors = {side: np.random.default_rng(len(side)).normal(size=(8, 4)) for side in ("query", "document")}
     inputs = SimpleNamespace(
@@ -100,7 +114,7 @@ def test_a_batch_leaves_out_what_the_runs_filter_says_and_without_one_repeated_t
     np.testing.assert_array_equal(build_filter(inputs)(np.arange(8)).masked, expected)
 
 
-def test_train_loss_and_accuracy_are_means_over_the_last_tenth_of_the_steps() -> None:
+def test_loss_is_mean_of_last_tenth() -> None:
     rng = np.random.default_rng(0)
     names = ("loss", "accuracy", "masked_fraction", "pairs_per_second", "difficulty", "memory_bytes")
     columns = {name: rng.random(34) for name in names}
@@ -144,7 +158,141 @@ def test_training_reports_in_time(seconds: float, num_steps: int) -> None:
     assert np.diff(told).max() <= 10.0 or seconds * num_steps / 4 <= 10.0
 
 
-def test_a_training_that_is_done_does_not_go_on() -> None:
+def test_finished_training_stays() -> None:
     told: list[str] = []
     make_step_reporter(400, 400, told.append)
     assert told == []
+
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+WORDS = ["[UNK]", "[CLS]", "[SEP]", "[PAD]", *LETTERS]
+
+
+def quiet(line: str) -> None:
+    """Says nothing."""
+
+
+def checkpoint(folder: Path, num_word_vectors: int) -> Run:
+    """A tiny ModernBERT with a tokenizer of letters, and a smoke run that starts from it."""
+    config = ModelConfig(
+        architecture="biencoder",
+        backbone="modernbert",
+        hidden_size=32,
+        num_heads=1,
+        intermediate_size=64,
+        vocab_size=num_word_vectors,
+        backbone_settings={"pad_token_id": 3},
+    )
+    build_backbone(config, 1).model.save_pretrained(folder)
+    tokenizer = Tokenizer(models.WordLevel({word: place for place, word in enumerate(WORDS)}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 1), ("[SEP]", 2)]
+    )
+    tokenizer.save(str(folder / "tokenizer.json"))
+    return base("smoke", start=str(folder))
+
+
+def test_pretrained_start_keeps_its_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REPRO_HOME", str(tmp_path / "home"))
+    run = checkpoint(tmp_path / "letters", len(WORDS))
+    record = execute(run, progress=quiet)
+    ids = np.asarray(Inputs(run).tokens("query").ids)
+    assert ids.max() < len(WORDS) and 0 < record.metrics["planted/mean/ndcg_at_10"] <= 1
+    assert make_model_config(run).tokenizer == run.start
+    assert Inputs(run).graph.tokens.path != Inputs(base("smoke")).graph.tokens.path
+
+
+@pytest.mark.parametrize("start", ["random", "words"])
+def test_starts_may_use_minilm_tokens(start: str) -> None:
+    run = base("smoke", start=start)
+    check_model(run)
+    assert make_model_config(run).tokenizer == "minilm"
+
+
+RUN = base("smoke", num_steps=4)
+Lines = list[str]
+
+
+def with_field(lines: Lines, number: int, **changes: object) -> Lines:
+    return [*lines[:number], json.dumps(json.loads(lines[number]) | changes, sort_keys=True), *lines[number + 1 :]]
+
+
+DAMAGE: dict[str, Callable[[Lines], Lines]] = {
+    "cut": lambda lines: lines[:-1],
+    "empty": lambda lines: [],
+    "repeated": lambda lines: [*lines[:2], lines[1], *lines[2:]],
+    "swapped": lambda lines: [lines[1], lines[0], *lines[2:]],
+    "a line less": lambda lines: [lines[0], *lines[2:]],
+    "a smaller loss": lambda lines: with_field(lines, 3, loss=0.01),
+    "a loss that is a text": lambda lines: with_field(lines, 3, loss="0.01"),
+    "a loss that is true": lambda lines: with_field(lines, 3, loss=True),
+    "an accuracy of 42": lambda lines: with_field(lines, 3, accuracy=42.0),
+    "a step that is no number": lambda lines: with_field(lines, 0, step=None),
+    "no JSON": lambda lines: [*lines[:3], "{"],
+    "deep": lambda lines: [*lines[:3], "[" * 100_000],
+    "a list": lambda lines: [*lines[:3], "[4]"],
+}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home in which RUN was trained, its record taken away."""
+    home = tmp_path_factory.mktemp("finished")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("REPRO_HOME", str(home))
+        execute(RUN, progress=quiet)
+    return home
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_damaged_log_makes_no_record(damage: str, finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REPRO_HOME", str(finished))
+    (get_local_records() / f"{run_id(RUN)}.json").unlink(missing_ok=True)
+    log = run_folder(run_id(RUN)) / METRICS_FILE
+    whole = log.read_text()
+    try:
+        log.write_text("".join(f"{line}\n" for line in DAMAGE[damage](whole.splitlines())))
+        with pytest.raises(ValueError, match=r"metrics\.jsonl.*restore it, or remove the folder"):
+            execute(RUN, progress=quiet)
+        assert not has_record(get_local_records(), RUN)
+    finally:
+        log.write_text(whole)
+
+
+def test_torn_line_is_redone() -> None:
+    stops = iter([False, True])
+    with pytest.raises(Interrupted):
+        execute(RUN, should_stop=lambda: next(stops), progress=quiet)
+    log = run_folder(run_id(RUN)) / METRICS_FILE
+    log.write_text(log.read_text() + '{"step": 3, "loss": 0.0}\nrubbish\n{"st')
+    execute(RUN, progress=quiet)
+    assert [line["step"] for line in read_metrics(run_folder(run_id(RUN)))] == [1, 2, 3, 4]
+
+
+def test_whole_log_is_kept(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REPRO_HOME", str(finished))
+    folder = run_folder(get_training_id(RUN))
+    before = (folder / METRICS_FILE).stat().st_ino
+    with MetricsLog(folder, 4):
+        assert (folder / METRICS_FILE).stat().st_ino == before, "whole: what a checkpoint counts on was synced with it"
+    text = (folder / METRICS_FILE).read_text()
+    (folder / METRICS_FILE).write_text(text + '{"step": 5')
+    with MetricsLog(folder, 4):
+        assert (folder / METRICS_FILE).read_text() == text
+
+
+def test_first_process_reads_the_log(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a network disk the others, on other nodes, may not see its last lines yet."""
+    monkeypatch.setenv("REPRO_HOME", str(finished))
+    for place in ("trainer.rank", "loop.rank"):
+        monkeypatch.setattr(f"repro.train.{place}", lambda: 1)
+    monkeypatch.setattr("repro.train.trainer._acquire_for_all", lambda folder: nullcontext())
+    inputs, log = Inputs(RUN), run_folder(get_training_id(RUN)) / METRICS_FILE
+    inputs.build(quiet)
+    log.rename(finished / "elsewhere")
+    try:
+        _, summary = train_run(inputs, progress=quiet)
+    finally:
+        (finished / "elsewhere").rename(log)
+    assert summary.metrics == {}

@@ -1,0 +1,84 @@
+"""GTE figure 3a: the number of sources of the pairs, at an equal number of pairs and steps."""
+
+from typing import Any
+
+from experiments.companions.e33_improved_loss import IMPROVED, NDCG, SEEDS
+from experiments.companions.e34_mixing import make_mixed_run
+from experiments.fresh import COMPANION, STATED
+from repro.spec import Claim, Experiment, Figure, Row, Run, by_scale, grid, pick, term
+
+LARGEST = "reddit_title_body+paq+amazon_reviews+s2orc_title_abstract+wikianswers"
+OTHERS = "gooaq+codesearch+agnews+ccnews+npr+cnn+eli5+quora+squad+altlex"
+SOURCES: dict[str, tuple[str | None, ...]] = {"smoke": ("planted", None)}
+FOUR = "services+modules+packages+commands"
+SOURCES |= dict.fromkeys(("desk", "lab"), ("services", FOUR, None))
+SOURCES |= dict.fromkeys(("small", "large"), (LARGEST, f"{LARGEST}+{OTHERS}", None))
+"""The largest source, as in the paper. Then ten more, which the paper draws at random and does not name. None: all."""
+NUM_ALL = {"smoke": 1, "desk": 9, "lab": 9, "small": 29, "large": 29}
+FEWEST, MORE = ({"sources": by_scale({scale: each[at] for scale, each in SOURCES.items()})} for at in (0, -2))
+ALL = {"sources": None}
+ALPHA = 0.5
+"""Mixing exponent of the sources, as in the paper (§3.4). The smoke corpus has one source."""
+
+
+def runs(scale: str) -> tuple[Run, ...]:
+    """Return GTE's first phase on growing numbers of sources. The run on all sources is table 10's."""
+    alpha = ALPHA if scale != "smoke" else None
+    return grid(make_mixed_run(scale), mixing_alpha=alpha, sources=SOURCES[scale], seed=SEEDS)
+
+
+def count_sources(sources: str | None, scale: str) -> int:
+    """Return the number of sources named in a run's field."""
+    return NUM_ALL[scale] if sources is None else sources.count("+") + 1
+
+
+def draw_sources(frame: Any, axes: Any) -> None:
+    """Draw a dot per seed at its number of sources, and a line through the means."""
+    places = [
+        count_sources(one if isinstance(one, str) else None, scale)
+        for one, scale in zip(frame["sources"], frame["scale"], strict=True)
+    ]
+    frame = frame.assign(number=places)
+    axes.plot(frame["number"], frame["value"], "o", color="#21918c", alpha=0.6)
+    means = frame.groupby("number")["value"].mean()
+    axes.plot(means.index, means, color="#440154", linewidth=2, label=f"mean (n = {frame['seed'].nunique()})")
+    axes.set_xticks(sorted(set(places)))
+    axes.legend(frameon=False, fontsize="small", loc="lower right")
+
+
+FIGURE = Figure(
+    name="gte_figure3a",
+    title="Score by the number of sources",
+    caption=(
+        "NDCG@10 after pre-training on some sources, the largest among them, and on all, mixed with α = 0.5, at an "
+        "equal number of steps and pairs seen. A dot is a seed, the line their mean. The paper: 5, 15 and 33 "
+        "datasets, MTEB, fine-tuning as well."
+    ),
+    kind="own",
+    points=NDCG,
+    hue="scale",
+    x="sources",
+    y="value",
+    x_label="number of training sources",
+    y_label="NDCG@10 (points)",
+    factor=100,
+    series=(Row(label="pre-training", of=pick(**IMPROVED)),),
+    draw=draw_sources,
+)
+
+CLAIMS = (
+    Claim.order(
+        "GF3.a",
+        "more sources are better, from the fewest to more and from those to all",
+        pairs=[
+            (term(NDCG, **IMPROVED, **more), term(NDCG, **IMPROVED, **fewer))
+            for fewer, more in ((FEWEST, MORE), (MORE, ALL))
+        ],
+        delta=0.01,
+        source="§5.1 and Figure 3a",
+        because="any difference beyond chance; within one point an effect is small",
+        **STATED | COMPANION,
+    ),
+)
+
+EXPERIMENT = Experiment(number=37, title="Number of sources", runs=runs, shows=(FIGURE,), claims=CLAIMS, paper="GTE")

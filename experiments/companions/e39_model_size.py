@@ -1,0 +1,117 @@
+"""GTE figures 3c and 4: models of three sizes on the same batches, their scores, and their losses along the steps."""
+
+from typing import Any
+
+from experiments.companions.e33_improved_loss import IMPROVED, NDCG, SEEDS, make_first_phase
+from experiments.fresh import COMPANION, STATED
+from repro.spec import Claim, Experiment, Figure, Row, Run, Term, by_scale, grid, pick, term
+
+Size = dict[str, Any]
+
+
+def checkpoint(start: str, num_layers: int, hidden_size: int, learning_rate: float) -> Size:
+    """Return one of GTE's three models (Table 3)."""
+    sizes = {"num_layers": num_layers, "hidden_size": hidden_size}
+    return {"start": start, "backbone": "bert", "learning_rate": learning_rate, **sizes}
+
+
+def from_words(*sizes: tuple[int, int]) -> tuple[Size, ...]:
+    """Return models with these numbers of layers and dimensions, initialised from word vectors."""
+    return tuple({"start": "words", "num_layers": layers, "hidden_size": width} for layers, width in sizes)
+
+
+GTE = (
+    checkpoint("microsoft/MiniLM-L12-H384-uncased", 12, 384, 3e-4),
+    checkpoint("bert-base-uncased", 12, 768, 2e-4),
+    checkpoint("bert-large-uncased", 24, 1024, 5e-5),
+)
+SIZES: dict[str, tuple[Size, ...]] = {
+    "smoke": ({"hidden_size": 16}, {"hidden_size": 32}),
+    "desk": from_words((1, 32), (1, 64), (2, 128)),
+    "lab": from_words((1, 32), (1, 64), (2, 128)),
+    "small": GTE,
+    "large": GTE,
+}
+"""At desk and lab 1.0, 2.0 and 4.3 million weights, most of them word vectors."""
+SCORED, CURVES = IMPROVED | {"measure": "retrieval"}, IMPROVED | {"measure": "curve"}
+
+
+def runs(scale: str) -> tuple[Run, ...]:
+    """Return GTE's first phase by model size. At our scales, the largest is table 11's.
+
+    Curves share the training runs.
+    """
+    kinds = tuple(of["measure"] for of in (SCORED, CURVES))
+    return tuple(
+        run for size in SIZES[scale] for run in grid(make_first_phase(scale), **size, measure=kinds, seed=SEEDS)
+    )
+
+
+def at(place: int, metric: str) -> Term:
+    """Return a metric of the models of one size, counted from the smallest, or from the largest if negative."""
+    width = by_scale({scale: each[place]["hidden_size"] for scale, each in SIZES.items()})
+    return term(metric, **SCORED, hidden_size=width)
+
+
+FIGURE_3C = Figure(
+    name="gte_figure3c",
+    title="Score by model size",
+    caption=(
+        "NDCG@10 after pre-training by the width of the model; at desk each has twice the weights of the one before. "
+        "A mark is the mean over n seeds, its band the 95 % interval of that mean. The paper: 30, 110 and 330 M, MTEB, "
+        "fine-tuning as well."
+    ),
+    kind="lines",
+    x="hidden_size",
+    y=NDCG,
+    x_label="dimensions of the model",
+    y_label="NDCG@10 (points)",
+    factor=100,
+    x_is_log=True,
+    series=(Row(label="pre-training", of=pick(**SCORED)),),
+)
+FIGURE_4 = Figure(
+    name="gte_figure4",
+    title="Training loss by model size",
+    caption=(
+        "The training loss along the steps, means of equal stretches, for each width of the model; all see the same "
+        "batches in the same order. A line is the mean over n seeds, its band the 95 % interval of that mean. The "
+        "axis of the loss is logarithmic."
+    ),
+    kind="lines",
+    points="curve/*/loss",
+    x="part1",
+    y="value",
+    hue="hidden_size",
+    hue_label="dimensions",
+    x_label="training steps",
+    y_label="training loss (nats)",
+    y_is_log=True,
+    series=(Row(label="width", of=pick(**CURVES)),),
+)
+
+SAID = STATED | COMPANION
+CLAIMS = (
+    Claim.trend(
+        "GF3.d",
+        "larger models are better, with each doubling",
+        over=term(NDCG, **SCORED),
+        axis="hidden_size",
+        sign=1,
+        source="§5.1 and Figure 3c",
+        because="any slope beyond chance; the paper says linear in the logarithm of the weights",
+        **SAID,
+    ),
+    Claim.order(
+        "GF4.a",
+        "larger models have the lower training loss",
+        pairs=[(at(0, "train/loss"), at(-2, "train/loss")), (at(-2, "train/loss"), at(-1, "train/loss"))],
+        source="§5.2 and Figure 4",
+        because="any difference beyond chance",
+        **SAID,
+    ),
+)
+
+EXPERIMENT = Experiment(
+    number=39, title="Model size", runs=runs, shows=(FIGURE_3C, FIGURE_4), claims=CLAIMS, paper="GTE"
+)

@@ -1,0 +1,106 @@
+"""MRL figure 6: cascades. A narrow prefix classifies a text, and a wider one only the uncertain cases."""
+
+from typing import Any
+
+from experiments.companions.e31_prefixes import NESTED, STATED, WIDTHS, list_nested_runs
+from repro.spec import Claim, Experiment, Figure, Row, Run, Term, pick, term
+
+CASCADE = NESTED | {"measure": "cascade"}
+OURS = ("desk", "lab")
+WHOLE = WIDTHS["desk"][-1]
+PRINTED = (37, 512, 14)
+"""Dimensions of a cascade and of the model with equal accuracy, and the printed ratio."""
+
+
+def runs(scale: str) -> tuple[Run, ...]:
+    """Return the nested models of figure 2 as classifiers. Nothing more is trained."""
+    return list_nested_runs(scale, "cascade")
+
+
+LOOKS = {"width": ("o-", "#b5a000", "one width"), "cascade": ("s-", "#21918c", "cascade up to a width")}
+
+
+def draw_cascades(frame: Any, axes: Any) -> None:
+    """Draw a dot for each width alone and for the cascade that ends at it, at its mean width."""
+    size = FIGURE.x
+    means = frame.groupby("part1")[[size, "value"]].mean().reset_index()
+    for kind, (look, colour, label) in LOOKS.items():
+        rows = means[means["part1"].str.startswith(kind)].sort_values(size)
+        axes.plot(rows[size], rows["value"], look, color=colour, label=label, markersize=5)
+        for _, row in rows.iterrows():
+            words = row["part1"].removeprefix(kind)
+            place = {"xytext": (0, 6 if kind == "cascade" else -12), "textcoords": "offset points", "size": 7}
+            axes.annotate(words, (row[size], row["value"]), ha="center", **place)
+    ticks = sorted(means[size][means["part1"].str.startswith("width")])
+    axes.set_xscale("log")
+    axes.set_xticks(ticks, [f"{tick:.0f}" for tick in ticks])
+    axes.minorticks_off()
+    axes.margins(y=0.15)
+    axes.legend(frameon=False, fontsize="small", loc="lower right")
+
+
+FIGURE = Figure(
+    name="mrl_figure6",
+    title="Accuracy against mean width: one width, and cascades",
+    caption=(
+        "How often a query's collection is told right by the nearest mean of documents, against the dimensions that a "
+        "query needs on average, mean over seeds. A cascade goes on to the next width where the answer is unsure; its "
+        "thresholds are chosen on the other half of the queries. The paper: ImageNet-1K, an image model of 2048."
+    ),
+    kind="own",
+    points="{suite}+*/mean/accuracy",
+    parts=("route",),
+    x="{suite}+{part1}/mean/dimensions",
+    y="value",
+    x_label="dimensions a query, mean",
+    y_label="accuracy (%)",
+    factor=100,
+    series=(Row(label="nested", of=pick(**CASCADE)),),
+    draw=draw_cascades,
+)
+
+
+def at(kind: str, metric: str) -> Term:
+    """Return a metric of the whole vector at our scales, or of the cascade that ends at it."""
+    name, unit = metric.rpartition(" ")[::2][::-1]
+    return term(f"{unit} {{suite}}+{kind}{WHOLE}/mean/{name}".strip(), **CASCADE)
+
+
+def fewer_dimensions() -> tuple[bool, str]:
+    """Whether 512 dimensions are fourteen times the 37 dimensions of a cascade."""
+    ratio = PRINTED[1] / PRINTED[0]
+    return round(ratio) == PRINTED[2], f"{PRINTED[1]} / {PRINTED[0]} = {ratio:.1f}, printed {PRINTED[2]}"
+
+
+CLAIMS = (
+    Claim.equivalence(
+        "M6.a",
+        "a cascade tells as many right as the whole vector",
+        pairs=[(at("cascade", "accuracy"), at("width", "accuracy"))],
+        delta=0.01,
+        source="Figure 6: 'for the same level of accuracy'",
+        because="one point",
+        scales=OURS,
+        **STATED,
+    ),
+    Claim.order(
+        "M6.b",
+        "a cascade needs far fewer dimensions on average: less than half as many",
+        pairs=[(at("width", "log2 dimensions"), at("cascade", "log2 dimensions"))],
+        margin=1.0,
+        source="Figure 6: '14× smaller'",
+        because="in doublings: 1 is twice; the paper's widths span 256 times, those of desk 16",
+        scales=OURS,
+        **STATED,
+    ),
+    Claim.identity(
+        "M6.c",
+        "37 dimensions are 14 times fewer than 512",
+        holds=fewer_dimensions,
+        source="Figure 6",
+        because="rounded to a whole number",
+        **STATED,
+    ),
+)
+
+EXPERIMENT = Experiment(number=43, title="Cascades", runs=runs, shows=(FIGURE,), claims=CLAIMS, paper="MRL")

@@ -1,0 +1,1 @@
+"""Experiments on our own questions, which no paper asks."""

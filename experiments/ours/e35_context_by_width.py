@@ -1,0 +1,189 @@
+"""The value of in-corpus context at every width of nested vectors, under each of two losses. In neither paper.
+
+Combines a contextual model with given word frequencies (e25) and a loss summed over prefixes (e31). Does the gain from
+the searched corpus persist if the search uses only the first 16, 32 or 64 dimensions?
+"""
+
+from typing import Any
+
+from experiments import fresh
+from experiments.companions.e31_prefixes import ALL, IN_FULL, SCALES
+from experiments.e01_table1 import CLUSTER, CONTEXTUAL_BATCH
+from experiments.ours.e25_context_emergence import DIFFERENCE, OURS
+from repro.spec import Claim, Column, Experiment, Figure, Row, Run, Table, Term, base, grid, pick, term
+
+SEEDS = (0, 1, 2)
+NARROW = (16, 32, 64)
+"""The widths of interest. Every scale has them, except that smoke has only two."""
+NESTED = OURS | {"measure": "widths", "nested_sizes": tuple(sorted(set(ALL.values())))}
+PLAIN, IMPROVED = NESTED | {"loss": "infonce"}, NESTED | {"loss": "icl"}
+UNDER = {"own": "in-corpus", "wrong": "out-of-corpus", "null": "no context"}
+
+
+def runs(scale: str) -> tuple[Run, ...]:
+    """Return one nested contextual model per seed and loss. Temperature and filter are the same for both losses."""
+    sizes: dict[str, Any] = {"batch_size": CONTEXTUAL_BATCH[scale], "cluster_size": CLUSTER[scale]}
+    one = base(scale, **{**PLAIN, **IN_FULL, "nested_sizes": ALL[scale], **sizes})
+    more = fresh.WIDTHS if scale == "desk" else ()
+    return grid(one, loss=(PLAIN["loss"], IMPROVED["loss"]), seed=SEEDS + more)
+
+
+def view(context: str, width: int | str) -> str:
+    """Return the suite's name under a context at a width. "*" stands for every width, "" for whole vectors."""
+    narrow = f"width{width}" if width else ""
+    return "-".join(part for part in ("" if context == "own" else context, narrow) if part) or "own"
+
+
+LOOKS = {
+    "wrong": ("o", "-", "#21918c", "in-corpus − out-of-corpus"),
+    "null": ("^", "--", "#440154", "in-corpus − no context"),
+}
+
+
+def draw_worth(frame: Any, axes: Any) -> str:
+    """Draw the gain of in-corpus over out-of-corpus and null context at each width.
+
+    One mark per seed, lines are means.
+    """
+    scores = frame.pivot_table(index=["part1", "seed"], columns="series", values="value")
+    for context, (mark, line, colour, words) in LOOKS.items():
+        if not {UNDER["own"], UNDER[context]} <= set(scores):
+            continue
+        worth = (scores[UNDER["own"]] - scores[UNDER[context]]).dropna().reset_index(name="worth")
+        count = worth["seed"].nunique()
+        axes.plot(worth["part1"], worth["worth"], mark, color=colour, alpha=0.5, markersize=4)
+        means = worth.groupby("part1")["worth"].mean()
+        axes.plot(means.index, means, line, color=colour, linewidth=2, label=f"{words} (n = {count})")
+    widths = sorted(set(frame["part1"]))
+    axes.axhline(0, color="grey", linewidth=0.8)
+    axes.set_ylabel(DIFFERENCE)
+    axes.set_xscale("log")
+    axes.set_xticks(widths, [f"{width:g}" for width in widths])
+    axes.minorticks_off()
+    axes.legend(frameon=False, fontsize="small", loc="lower left", bbox_to_anchor=(0.0, 1.0))
+    return "mark: one seed; line: mean over n seeds"
+
+
+def figure(name: str, title: str, words: str, of: dict[str, Any]) -> Figure:
+    """Return the picture of one loss."""
+    return Figure(
+        name=name,
+        title=title,
+        caption=(
+            f"A contextual model with word frequencies, nested, {words}: NDCG@10 under documents of the searched "
+            "corpus, less that under another corpus (dots), and less that under no context (triangles), by the number "
+            "of dimensions that are searched. A mark is a seed, a line their mean."
+        ),
+        kind="own",
+        points="{suite}/mean/ndcg_at_10",
+        x="part1",
+        y="value",
+        x_label="dimensions that are searched",
+        y_label="NDCG@10 (points)",
+        factor=100,
+        series=tuple(Row(label=label, of=pick(**of), context=view(kind, "*")) for kind, label in UNDER.items()),
+        draw=draw_worth,
+    )
+
+
+def at(context: str, width: int | str, of: dict[str, Any]) -> Term:
+    """Return NDCG@10 under a context at a width ("" for whole vectors)."""
+    name = view(context, width)
+    suite = "{suite}" if name == "own" else f"{{suite}}+{name}"
+    return term(f"{suite}/mean/ndcg_at_10", **of)
+
+
+def columns() -> tuple[Column, ...]:
+    """Return a column for each width, and for the whole vector at each scale."""
+    ours = ("desk", "lab", "small", "large")
+    at_widths = [(str(width), width, ()) for width in (8, *NARROW[:-1])] + [("64", 64, ours)]
+    whole = [("whole", base(scale).hidden_size, (scale,)) for scale in SCALES]
+    path = "{{suite}}+{{part}}width{}/mean/ndcg_at_10"
+    return tuple(
+        Column(label=label, value=path.format(width), factor=100, scales=scales)
+        for label, width, scales in (*at_widths, *whole)
+    )
+
+
+TABLE = Table(
+    name="context_by_width_table",
+    caption="NDCG@10 with in-corpus, out-of-corpus and no context, by the number of dimensions that are searched.",
+    columns=columns(),
+    rows=tuple(
+        Row(label=f"{loss}, {words}", of=pick(**of), part="" if kind == "own" else f"{kind}-")
+        for loss, of in (("InfoNCE", PLAIN), ("improved loss", IMPROVED))
+        for kind, words in UNDER.items()
+    ),
+)
+
+SAID: dict[str, Any] = {"source": "our question, not a paper's", "stated": "2026-11-22"} | fresh.declare(
+    (*fresh.FIRST, *fresh.WIDTHS), fresh.FIRST
+)
+BEYOND = "any difference beyond chance"
+HALF_A_POINT = f"{BEYOND}; within half a point an effect is small"
+
+
+def gain(other: str, width: int | str, of: dict[str, Any]) -> tuple[Term, Term]:
+    """Return the comparison of in-corpus with another context, at a width."""
+    return at("own", width, of), at(other, width, of)
+
+
+CLAIMS = (
+    Claim.order(
+        "W.a",
+        "the own corpus is worth more than a wrong one at 16, 32 and 64 dimensions",
+        pairs=[gain("wrong", width, PLAIN) for width in NARROW],
+        because=BEYOND,
+        **SAID,
+    ),
+    Claim.order(
+        "W.b",
+        "the own corpus is worth more than no context at 16, 32 and 64 dimensions",
+        pairs=[gain("null", width, PLAIN) for width in NARROW],
+        because=BEYOND,
+        **SAID,
+    ),
+    Claim.interaction(
+        "W.c",
+        "the own corpus is worth more over a wrong one in whole vectors than in 16 dimensions",
+        of=gain("wrong", "", PLAIN),
+        above=gain("wrong", 16, PLAIN),
+        delta=0.005,
+        because=HALF_A_POINT,
+        **SAID,
+    ),
+    Claim.order(
+        "W.d",
+        "under the improved loss, too, the own corpus is worth more than a wrong one, at 16, 32, 64 and all dimensions",
+        pairs=[gain("wrong", width, IMPROVED) for width in ("", *NARROW)],
+        because=BEYOND,
+        **SAID,
+    ),
+    Claim.interaction(
+        "W.e",
+        "the own corpus is worth more over a wrong one under the improved loss than under InfoNCE",
+        of=gain("wrong", "", IMPROVED),
+        above=gain("wrong", "", PLAIN),
+        delta=0.005,
+        because=HALF_A_POINT,
+        **SAID,
+    ),
+)
+
+EXPERIMENT = Experiment(
+    number=35,
+    title="What the right context is worth by width",
+    runs=runs,
+    shows=(
+        figure("context_by_width", "Gain from in-corpus context, by width", "with InfoNCE", PLAIN),
+        figure(
+            "context_by_width_icl",
+            "Gain from in-corpus context, by width (improved loss)",
+            "with GTE's improved loss",
+            IMPROVED,
+        ),
+        TABLE,
+    ),
+    claims=CLAIMS,
+    paper="MRL",
+)

@@ -1,0 +1,170 @@
+"""The gain of the contextual architecture, by the kind of its training batches. Not in the paper.
+
+The paper's architecture reads documents of the batch as its context. A batch of one domain therefore resembles a
+searched collection. Table 1 has a row of such batches, but no claim covered it.
+"""
+
+from typing import Any
+
+from experiments import fresh
+from experiments.e01_table1 import (
+    ARCHITECTURE,
+    ARCHITECTURE_DOMAIN,
+    BATCHES,
+    BOTH,
+    CLUSTER,
+    CONTEXTUAL_BATCH,
+    FAMILY_COLUMNS,
+    NEITHER,
+    NEITHER_DOMAIN,
+    SEEDS,
+)
+from experiments.ours.e25_context_emergence import DIFFERENCE
+from repro.spec import Claim, Column, Experiment, Figure, Row, Run, Table, Term, base, pick, term
+
+SCALES = ("smoke", "desk", "lab")
+KINDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "one source a batch": (NEITHER, ARCHITECTURE),
+    "clusters, filter": (BATCHES, BOTH),
+    "one domain a batch": (NEITHER_DOMAIN, ARCHITECTURE_DOMAIN),
+}
+"""The biencoder and the contextual model of Table 1 on each kind of batch."""
+
+
+def runs(scale: str) -> tuple[Run, ...]:
+    """Return both models on each kind of batch, on seeds not examined when the claims were stated."""
+    at = scale if scale in SCALES else "lab"
+    found = []
+    for pair in KINDS.values():
+        seeds = {"smoke": SEEDS, "desk": fresh.BY_BATCHES, "lab": fresh.BY_BATCHES_AT_LAB}[at]
+        for row in pair:
+            sizes = {"batch_size": CONTEXTUAL_BATCH[at]}
+            sizes |= {"cluster_size": CLUSTER[at]} if row["sampler"] == "cluster" else {}
+            found += [base(at, **row, **sizes, seed=seed) for seed in seeds]
+    return tuple(found)
+
+
+NDCG = "{suite}/mean/ndcg_at_10"
+UNDER = {"own": "in-corpus", "wrong": "out-of-corpus", "null": "no context"}
+COMPARED = {
+    "in-corpus − biencoder": ("in-corpus", "biencoder"),
+    "in-corpus − out-of-corpus": ("in-corpus", "out-of-corpus"),
+    "in-corpus − no context": ("in-corpus", "no context"),
+}
+LOOKS = {
+    "in-corpus − biencoder": ("#440154", "o"),
+    "in-corpus − out-of-corpus": ("#21918c", "s"),
+    "in-corpus − no context": ("#b5a000", "^"),
+}
+
+
+def rows() -> tuple[tuple[str, str, Row], ...]:
+    """Return each kind of batch, model and context with its row."""
+    found: list[tuple[str, str, Row]] = []
+    for kind, (biencoder, contextual) in KINDS.items():
+        found.append((kind, "biencoder", Row(label=f"{kind}: biencoder", of=pick(**biencoder))))
+        found += [
+            (kind, words, Row(label=f"{kind}: {words}", of=pick(**contextual), context=context))
+            for context, words in UNDER.items()
+        ]
+    return tuple(found)
+
+
+def draw_gains(frame: Any, axes: Any) -> str:
+    """Draw the gain of a contextual model on each kind of batch. One mark per seed, and a line at the mean."""
+    scores = frame.pivot_table(index="seed", columns="series", values=NDCG)
+    for number, (label, (one, other)) in enumerate(COMPARED.items()):
+        colour, mark = LOOKS[label]
+        for place, kind in enumerate(KINDS):
+            pair = [f"{kind}: {each}" for each in (one, other)]
+            if not set(pair) <= set(scores):
+                continue
+            gains = (scores[pair[0]] - scores[pair[1]]).dropna()
+            at = place + 0.24 * (number - 1)
+            shown = f"{label} (n = {len(gains)})" if place == 0 else None
+            axes.plot([at] * len(gains), gains, mark, color=colour, markersize=4, alpha=0.6, label=shown)
+            axes.plot([at - 0.09, at + 0.09], [gains.mean()] * 2, color=colour, linewidth=2)
+    axes.axhline(0, color="grey", linewidth=0.8)
+    axes.set_xticks(range(len(KINDS)), list(KINDS))
+    axes.set_ylabel(DIFFERENCE)
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(frameon=False, fontsize="small", loc="lower left", bbox_to_anchor=(0.0, 1.0))
+    return "mark: one seed; dash: mean over n seeds"
+
+
+FIGURE = Figure(
+    name="gain_by_batches",
+    title="What the contextual architecture gains, by kind of batch",
+    caption=(
+        "NDCG@10 of the contextual model under documents of the searched corpus, less that of the biencoder trained on "
+        "the same batches (dots), less its own under another corpus (squares), and less its own under no context "
+        "(triangles). A mark is a seed, a line their mean."
+    ),
+    kind="own",
+    x="sampler",
+    y=NDCG,
+    x_label="batches",
+    y_label="NDCG@10 (points)",
+    factor=100,
+    series=tuple(row for _, _, row in rows()),
+    draw=draw_gains,
+)
+
+TABLE = Table(
+    name="gain_by_batches_table",
+    caption="NDCG@10 by family, of both models on each kind of batch; the contextual one under three contexts.",
+    columns=(*FAMILY_COLUMNS, Column(label="NDCG@10", value=NDCG, factor=100)),
+    rows=tuple(row for _, _, row in rows()),
+)
+
+
+def make_term(row: dict[str, Any], context: str = "") -> Term:
+    """Return a model under a context ("" is its own corpus)."""
+    return term(NDCG.replace("{suite}", f"{{suite}}+{context}") if context else NDCG, **row)
+
+
+SAID: dict[str, Any] = {
+    "source": "our question: the paper's central claim (§1, §4.2), where each batch is of one domain",
+    "stated": "2026-11-24",
+    "scales": ("desk", "lab"),
+} | fresh.declare(fresh.TABLE1, fresh.BY_BATCHES_AT_LAB)
+OWN = make_term(ARCHITECTURE_DOMAIN)
+SAYS: tuple[tuple[str, str, Term], ...] = (
+    (
+        "D.a",
+        "on batches of one domain the paper's architecture finds more than a biencoder on the same batches",
+        make_term(NEITHER_DOMAIN),
+    ),
+    (
+        "D.b",
+        "the paper's architecture finds more if it is trained on batches of one domain than of one source",
+        make_term(ARCHITECTURE),
+    ),
+    (
+        "D.c",
+        "trained on batches of one domain, the paper's architecture finds more with its own corpus than with none",
+        make_term(ARCHITECTURE_DOMAIN, "null"),
+    ),
+    (
+        "D.d",
+        "trained on batches of one domain, the paper's architecture finds more with its own corpus than with a wrong "
+        "one",
+        make_term(ARCHITECTURE_DOMAIN, "wrong"),
+    ),
+)
+"""Id, claim, and the comparison for the architecture on such batches with in-corpus context."""
+CLAIMS = tuple(
+    Claim.order(
+        id,
+        says,
+        pairs=[(OWN, other)],
+        delta=0.005,
+        because="any difference beyond chance; within half a point an effect is small",
+        **SAID | ({} if id == "D.d" else fresh.blind(ARCHITECTURE_DOMAIN)),
+    )
+    for id, says, other in SAYS
+)
+
+EXPERIMENT = Experiment(
+    number=46, title="What the architecture gains, by kind of batch", runs=runs, shows=(FIGURE, TABLE), claims=CLAIMS
+)

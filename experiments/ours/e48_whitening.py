@@ -1,0 +1,202 @@
+"""Value of a corpus for a finished model: vectors whitened by the corpus's moments. Not in the paper.
+
+The paper trains an architecture to read documents of the searched corpus. Here, two moments of the corpus's vectors
+adapt the model without any training. The same model is also whitened by another corpus and by training text. This
+separates the effect of the *right* corpus from the effect of whitening.
+"""
+
+from typing import Any
+
+from experiments.companions.e31_prefixes import IN_FULL
+from experiments.e01_table1 import ARCHITECTURE_DOMAIN, BM25, NEITHER_DOMAIN, PLAIN_BATCH, WHITENED, WHITENED_SEEDS
+from repro.spec import Claim, Column, Experiment, Figure, Row, Run, Table, Term, base, pick, term
+
+SCALES = ("smoke", *WHITENED_SEEDS)
+SEEDS = {"smoke": (0,)} | WHITENED_SEEDS
+MINILM = {"architecture": "surrogate", "surrogate": "minilm"} | WHITENED
+BIENCODER, CONTEXTUAL = NEITHER_DOMAIN | WHITENED, ARCHITECTURE_DOMAIN | WHITENED
+
+
+def runs(scale: str) -> tuple[Run, ...]:
+    """Return plain MiniLM and both models on batches of one domain, whitened.
+
+    The contextual model's scores under its contexts, and BM25's, are those of Table 1.
+    """
+    at = scale if scale in SCALES else "lab"
+    sizes: dict[str, Any] = {"batch_size": PLAIN_BATCH[at]}
+    trained = [base(at, **row, **IN_FULL, **sizes, seed=seed) for row in (BIENCODER, CONTEXTUAL) for seed in SEEDS[at]]
+    contexts = [base(at, **ARCHITECTURE_DOMAIN, **sizes, seed=seed) for seed in SEEDS[at]]
+    return (base(at, **BM25), base(at, **MINILM, **IN_FULL), *trained, *contexts)
+
+
+MODELS: dict[str, dict[str, Any]] = {
+    "MiniLM as it is": MINILM,
+    "biencoder": BIENCODER,
+    "contextual, in-corpus": CONTEXTUAL,
+}
+SOURCES = {"": "searched corpus", "-wrong": "another corpus", "-random": "training text"}
+COUNTS = {"16": 0, "64": 1, "256": 2, "": 3}
+LOOKS = {"": "-", "-wrong": "--", "-random": ":"}
+COLOURS = {"MiniLM as it is": "#440154", "biencoder": "#21918c", "contextual, in-corpus": "#b5a000"}
+
+
+def draw_gains(frame: Any, axes: Any) -> None:
+    """Draw a line for each model and source over the number of documents, mean over seeds."""
+    for model, colour in COLOURS.items():
+        of_model = frame[frame["series"] == model]
+        for source, words in SOURCES.items():
+            values = {
+                place: of_model[of_model["part1"] == f"whitened{source}{count}"]["value"]
+                for count, place in COUNTS.items()
+            }
+            shown = {place: found.mean() for place, found in values.items() if len(found)}
+            if shown:
+                label = f"{model}, {words} (n = {len(values[max(shown)])})"
+                axes.plot(list(shown), list(shown.values()), LOOKS[source], marker="o", color=colour, label=label)
+    axes.axhline(0, color="grey", linewidth=0.8)
+    axes.set_xticks(list(COUNTS.values()), [count or "all" for count in COUNTS])
+    axes.legend(frameon=False, fontsize="x-small", loc="lower left", bbox_to_anchor=(0.0, 1.0))
+
+
+FIGURE = Figure(
+    name="whitening",
+    title="What whitening by a corpus adds, by number of documents",
+    caption=(
+        "NDCG@10 of whitened vectors less that of the same vectors as they are, mean over datasets and seeds. The "
+        "moments are of documents of the searched corpus, of another corpus, or of training text. The shrinkage is "
+        "chosen on validation domains for each number of documents."
+    ),
+    kind="own",
+    points="adaptation/*/gain/difference",
+    parts=("vectors",),
+    x="part1",
+    y="value",
+    x_label="documents for the moments",
+    y_label="gain in NDCG@10 (points)",
+    factor=100,
+    series=tuple(Row(label=label, of=pick(**row)) for label, row in MODELS.items()),
+    draw=draw_gains,
+)
+
+VIEWS = {
+    "as it is": "",
+    "searched corpus": "+whitened",
+    "another corpus": "+whitened-wrong",
+    "training text": "+whitened-random",
+    "16 documents": "+whitened16",
+    "64 documents": "+whitened64",
+    "256 documents": "+whitened256",
+    "mean alone": "+centred",
+    "all-but-the-top": "+all-but-the-top",
+    "Rocchio": "+rocchio",
+    "hubness": "+hubness",
+}
+NDCG = "mean/ndcg_at_10"
+TABLE = Table(
+    name="whitening_table",
+    caption=(
+        "NDCG@10 of vectors adapted to the searched corpus without training. Whitened by all documents of the "
+        "searched corpus, of another one, by as many training documents, and by 16, 64 or 256 of the searched corpus. "
+        "Baselines use the searched corpus. Shrinkage s and the parameters of baselines are chosen on validation "
+        "domains. The last column is the gain of the contextual model from in-corpus context: its score less that with "
+        "out-of-corpus context."
+    ),
+    columns=(
+        *(Column(label=label, value=f"{{suite}}{view}/{NDCG}", factor=100) for label, view in VIEWS.items()),
+        Column(label="s", value="adaptation/whitened/parameter", decimals=2),
+        Column(
+            label="context: in − out-of-corpus",
+            value="context_effect/own_minus_wrong/mean/difference",
+            factor=100,
+            decimals=2,
+        ),
+    ),
+    rows=(
+        *(Row(label=label, of=pick(**row)) for label, row in MODELS.items()),
+        Row(label="contextual, scored under its contexts", of=pick(**ARCHITECTURE_DOMAIN)),
+        Row(label="BM25 (reference)", of=pick(**BM25)),
+    ),
+)
+
+
+def scored(view: str, row: dict[str, Any]) -> Term:
+    """Return a model's mean NDCG@10 under a view."""
+    return term(f"{{suite}}{view}/{NDCG}", **row)
+
+
+SAID: dict[str, Any] = {
+    "source": "our question: what is the searched corpus worth to a dense model (§1, §4.2)?",
+    "stated": "2026-11-25",
+    "scales": tuple(WHITENED_SEEDS),
+}
+BEYOND_CHANCE: dict[str, Any] = {
+    "delta": 0.005,
+    "because": "any difference beyond chance; within half a point, the smallest gain of Table 1, there is no effect",
+}
+AS_IS, OWN = scored("", BIENCODER), scored("+whitened", BIENCODER)
+CLAIMS = (
+    Claim.order(
+        "WH.a",
+        "a biencoder finds more if its vectors are whitened by the searched corpus",
+        pairs=[(OWN, AS_IS)],
+        **BEYOND_CHANCE,
+        **SAID,
+    ),
+    Claim.order(
+        "WH.b",
+        "the right corpus is what helps: a biencoder whitened by its own corpus finds more than by another",
+        pairs=[(OWN, scored("+whitened-wrong", BIENCODER))],
+        **BEYOND_CHANCE,
+        **SAID,
+    ),
+    Claim.order(
+        "WH.c",
+        "a biencoder whitened by its own corpus finds more than if whitened by as much training text",
+        pairs=[(OWN, scored("+whitened-random", BIENCODER))],
+        **BEYOND_CHANCE,
+        **SAID,
+    ),
+    Claim.order(
+        "WH.d",
+        "a biencoder whitened by its corpus finds more than the contextual architecture with that corpus as context",
+        pairs=[(OWN, scored("", CONTEXTUAL))],
+        **BEYOND_CHANCE,
+        **SAID,
+    ),
+    Claim.interaction(
+        "WH.e",
+        "sixty-four documents give at least half of what all documents give",
+        of=(scored("+whitened64", BIENCODER), AS_IS),
+        above=(OWN, scored("+whitened64", BIENCODER)),
+        because="half of the gain: the first 64 documents add more than all that follow",
+        **SAID,
+    ),
+    Claim.order(
+        "WH.f",
+        "whitening adds to the architecture: the contextual model, too, finds more if whitened by its corpus",
+        pairs=[(scored("+whitened", CONTEXTUAL), scored("", CONTEXTUAL))],
+        **BEYOND_CHANCE,
+        **SAID,
+    ),
+    Claim.interaction(
+        "WH.g",
+        "two moments take more from the right corpus than the architecture: own less another corpus, for the whitened "
+        "biencoder above the contextual model",
+        of=(OWN, scored("+whitened-wrong", BIENCODER)),
+        above=(scored("", ARCHITECTURE_DOMAIN), scored("+wrong", ARCHITECTURE_DOMAIN)),
+        because="any difference beyond chance",
+        **SAID,
+    ),
+    Claim.order(
+        "WH.h",
+        "whitening gives a biencoder more than subtracting the mean, all-but-the-top, Rocchio feedback and hubness "
+        "correction",
+        pairs=[(OWN, scored(view, BIENCODER)) for view in ("+centred", "+all-but-the-top", "+rocchio", "+hubness")],
+        because="any difference beyond chance",
+        **SAID,
+    ),
+)
+
+EXPERIMENT = Experiment(
+    number=48, title="What a corpus is worth: its first two moments", runs=runs, shows=(FIGURE, TABLE), claims=CLAIMS
+)

@@ -1,0 +1,79 @@
+"""Which documents serve as context: random ones of the corpus, centres, typical, diverse or relevant ones.
+
+The paper samples at random (§5). Trained models are evaluated again, and nothing is trained.
+"""
+
+from typing import Any
+
+from experiments.e01_table1 import ARCHITECTURE_DOMAIN, MINI_SEEDS, PLAIN_BATCH
+from experiments.fresh import HALF_A_POINT, TABLE1
+from repro.spec import Claim, Column, Experiment, Row, Run, Table, Term, base, pick, term
+
+SEEDS: dict[str, tuple[int, ...]] = {"smoke": (0,), "desk": TABLE1, "mini": MINI_SEEDS}
+SELECTED: dict[str, Any] = ARCHITECTURE_DOMAIN | {"measure": "selection", "test_contexts": "own"}
+WAYS = {
+    "random": "random (the paper)",
+    "centres": "nearest to cluster centres",
+    "typical": "nearest to the corpus mean",
+    "diverse": "farthest from each other",
+    "relevant": "nearest to the test queries",
+}
+
+
+def runs(scale: str) -> tuple[Run, ...]:
+    """Return Table 1's contextual model on batches of one domain, for each seed."""
+    return tuple(base(scale, **SELECTED, batch_size=PLAIN_BATCH[scale], seed=seed) for seed in SEEDS[scale])
+
+
+TABLE = Table(
+    name="context_selection",
+    caption=(
+        "NDCG@10 of the contextual model on batches of one domain, by the documents of the searched corpus that are "
+        "its context. The last column reads the test queries, so it is a bound and not a way to search."
+    ),
+    columns=tuple(
+        Column(label=label, value=f"selection/{way}/mean/ndcg_at_10", factor=100, decimals=2)
+        for way, label in WAYS.items()
+    ),
+    rows=(Row(label="contextual, one domain a batch", of=pick(**SELECTED)),),
+)
+
+
+def score(way: str) -> Term:
+    """Return the mean NDCG@10 under one selection."""
+    return term(f"selection/{way}/mean/ndcg_at_10", **SELECTED)
+
+
+SAID: dict[str, Any] = {
+    "source": "our question: §5 samples the context at random",
+    "stated": "2026-11-25",
+    "scales": ("desk", "mini"),
+}
+CLAIMS = (
+    Claim.equivalence(
+        "CS.a",
+        "centres, typical and diverse documents as context score within half a point of random ones",
+        pairs=[(score(way), score("random")) for way in ("centres", "typical", "diverse")],
+        delta=HALF_A_POINT,
+        because="half a point is below the smallest gain that the paper's table counts",
+        **SAID,
+    ),
+    Claim.order(
+        "CS.b",
+        "documents near the test queries as context score higher than random ones",
+        pairs=[(score("relevant"), score("random"))],
+        delta=HALF_A_POINT,
+        because="any difference beyond chance; within half a point there is no effect",
+        **SAID,
+    ),
+)
+
+EXPERIMENT = Experiment(
+    number=50,
+    title="Which documents serve as context",
+    runs=runs,
+    shows=(TABLE,),
+    claims=CLAIMS,
+    scales=tuple(SEEDS),
+    local_seeds=(0,),
+)

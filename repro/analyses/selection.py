@@ -1,0 +1,118 @@
+"""Score a contextual model under documents of the searched corpus that are selected in several ways.
+
+1. All documents are embedded under random documents of the corpus, as in an ordinary evaluation.
+2. `SELECTIONS` choose C documents from these vectors: cluster centres, the most typical, the most diverse, and those
+   nearest to the queries. The last one reads the test queries. It is an upper bound, and no way to use a model.
+3. The collection is searched under each selection.
+
+The paper samples at random (§5). Shapes: D documents, Q queries, C contexts, H dimensions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from repro.analyses import Measured
+from repro.analyses.retrieval import wrap_contextual_encoder
+from repro.batches.cluster import best_attempt
+from repro.data.beir import HEADLINE, group_datasets
+from repro.evaluate.collections import (
+    Collection,
+    describe_datasets,
+    read_collections,
+    score_headline,
+    search_collection,
+)
+from repro.evaluate.comparison import paired_gaps
+from repro.evaluate.contexts import draw_context
+from repro.evaluate.suites import Encoder
+from repro.pipeline.inputs import Inputs
+from repro.pipeline.needs import count_test_contexts
+from repro.seeds import derive
+
+DEPTH = 10
+RANDOM = "random"
+
+
+def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
+    """Return `selection/WAY/GROUP/ndcg_at_10` per dataset, family and mean, and `selection/WAY/gain/…` over random."""
+    run, suite, collections = inputs.run, inputs.suite, read_collections(inputs.suite)
+    encoder, count = wrap_contextual_encoder(run, model), count_test_contexts(run)
+    found: dict[str, list[np.ndarray]] = {}
+    for one in collections.values():
+        for way, values in score_selections(encoder, one, count, run.context_seed).items():
+            found.setdefault(way, []).append(values)
+    rows = describe_datasets(suite, collections)
+    metrics = {
+        f"selection/{way}/{group}/{HEADLINE}": float(np.mean([float(values[place].mean()) for place in places]))
+        for way, values in found.items()
+        for group, places in group_datasets(rows).items()
+    }
+    arrays = {f"selection/{way}": np.concatenate(values).astype(np.float32) for way, values in found.items()}
+    for way in SELECTIONS:
+        gap = paired_gaps(arrays[f"selection/{way}"], arrays[f"selection/{RANDOM}"], rows)["mean"]
+        metrics |= gap.as_metrics(f"selection/{way}/gain")
+    provenance = {"name": suite.name, "datasets": rows, "context_seed": run.context_seed, "num_contexts": count}
+    return Measured(metrics, arrays, provenance)
+
+
+def score_selections(encoder: Encoder, one: Collection, count: int, seed: int) -> dict[str, np.ndarray]:
+    """Return the NDCG@10 of each query, float32 (Q,), under each selection of `count` documents."""
+    retrieval, role = one.retrieval, one.document_role
+
+    def embed(texts: list[str] | None) -> tuple[np.ndarray, np.ndarray]:
+        encoder.set_context(texts, seed, role)
+        return encoder.encode(retrieval.queries, "query"), encoder.encode(retrieval.documents, role)
+
+    drawn = draw_context("own", retrieval, num_contexts=count, seed=seed)
+    queries_QH, documents_DH = embed(drawn.texts)
+    found = {RANDOM: score_headline(search_collection(one, queries_QH, documents_DH, DEPTH), one)}
+    for way, select in SELECTIONS.items():
+        chosen = select(queries_QH, documents_DH, min(count, len(documents_DH)), seed)
+        vectors = embed([retrieval.documents[row] for row in chosen])
+        found[way] = score_headline(search_collection(one, *vectors, DEPTH), one)
+    return found
+
+
+def select_centres(queries_QH: np.ndarray, documents_DH: np.ndarray, count: int, seed: int) -> np.ndarray:
+    """Return the document nearest to each of `count` K-means centres, int (C,). No document is chosen twice."""
+    centroids_CH = best_attempt(documents_DH, count, derive(seed, "context selection"))
+    similarity_CD = centroids_CH @ documents_DH.T
+    chosen: list[int] = []
+    for row_D in similarity_CD:
+        row_D[chosen] = -np.inf
+        chosen.append(int(row_D.argmax()))
+    return np.array(chosen)
+
+
+def select_typical(queries_QH: np.ndarray, documents_DH: np.ndarray, count: int, seed: int) -> np.ndarray:
+    """Return the documents most similar to the mean of the corpus, int (C,)."""
+    return np.argsort(-(documents_DH @ documents_DH.mean(axis=0)), kind="stable")[:count]
+
+
+def select_diverse(queries_QH: np.ndarray, documents_DH: np.ndarray, count: int, seed: int) -> np.ndarray:
+    """Return documents far from each other, int (C,), by farthest-first traversal from the most typical one."""
+    chosen = [int(select_typical(queries_QH, documents_DH, 1, seed)[0])]
+    nearest_D = documents_DH @ documents_DH[chosen[0]]
+    while len(chosen) < count:
+        nearest_D[chosen] = np.inf
+        chosen.append(int(nearest_D.argmin()))
+        nearest_D = np.maximum(nearest_D, documents_DH @ documents_DH[chosen[-1]])
+    return np.array(chosen)
+
+
+def select_relevant(queries_QH: np.ndarray, documents_DH: np.ndarray, count: int, seed: int) -> np.ndarray:
+    """Return the documents most similar to the queries on average, int (C,)."""
+    return np.argsort(-(documents_DH @ queries_QH.mean(axis=0)), kind="stable")[:count]
+
+
+SELECTIONS: Mapping[str, Callable[[np.ndarray, np.ndarray, int, int], np.ndarray]] = {
+    "centres": select_centres,
+    "typical": select_typical,
+    "diverse": select_diverse,
+    "relevant": select_relevant,
+}
+"""Ways to select C documents: from the vectors of queries (Q, H) and documents (D, H), C, and a seed."""

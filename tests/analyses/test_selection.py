@@ -1,0 +1,77 @@
+"""Selected context documents against brute force, and the scores under them."""
+
+from pathlib import Path
+
+import numpy as np
+
+from repro.analyses import selection
+from repro.evaluate.adaptation import normalize
+from repro.evaluate.contexts import draw_context
+from repro.evaluate.suites import Setting, evaluate_setting
+from repro.spec import base
+from tests.analyses.by_hand import collection, inputs_of, suite_of
+
+GENERATOR = np.random.default_rng(0)
+NUM_DOCUMENTS, COUNT = 60, 5
+DOCUMENTS_DH = normalize(GENERATOR.normal(size=(NUM_DOCUMENTS, 8))).astype(np.float32)
+QUERIES_QH = normalize(GENERATOR.normal(size=(7, 8))).astype(np.float32)
+
+
+def test_each_selection_matches_definition() -> None:
+    """No document twice. Typical and relevant are nearest to a mean; diverse maximises the smallest distance."""
+    chosen = {way: select(QUERIES_QH, DOCUMENTS_DH, COUNT, 0) for way, select in selection.SELECTIONS.items()}
+    assert all(len(set(rows)) == COUNT for rows in chosen.values())
+    for way, centre_H in (("typical", DOCUMENTS_DH.mean(axis=0)), ("relevant", QUERIES_QH.mean(axis=0))):
+        others = np.delete(DOCUMENTS_DH, chosen[way], axis=0)
+        assert (DOCUMENTS_DH[chosen[way]] @ centre_H).min() >= (others @ centre_H).max()
+    rows = list(chosen["diverse"])
+    for place in range(1, COUNT):
+        nearest_D = (DOCUMENTS_DH @ DOCUMENTS_DH[rows[:place]].T).max(axis=1)
+        assert nearest_D[rows[place]] == np.delete(nearest_D, rows[:place]).min()
+
+
+def test_centres_cover_separate_groups() -> None:
+    """Five far groups give one document of each."""
+    groups_CH = np.eye(8, dtype=np.float32)[:COUNT]
+    noise = GENERATOR.normal(size=(COUNT, 12, 8)).astype(np.float32)
+    documents = normalize((groups_CH[:, None] + 0.02 * noise).reshape(-1, 8)).astype(np.float32)
+    assert sorted(selection.select_centres(QUERIES_QH, documents, COUNT, 0) // 12) == list(range(COUNT))
+
+
+class Shifted:
+    """A model whose vectors depend on its context: each text has a random vector, shifted by those of the context."""
+
+    num_calls = 0
+
+    def set_context(self, texts: list[str] | None, seed: int = 0, prompt: str = "document") -> None:
+        """Add the vectors of the context."""
+        self.shift = 0.0 if texts is None else 0.3 * sum(map(draw, texts))
+
+    def encode(self, texts: list[str], prompt: str = "document") -> np.ndarray:
+        """Return unit vectors (N, 8)."""
+        return normalize(np.stack([draw(text) for text in texts]) + self.shift).astype(np.float32)
+
+
+def draw(text: str) -> np.ndarray:
+    """A random vector that depends on the text alone."""
+    return np.random.default_rng(list(text.encode())).normal(size=8)
+
+
+def test_scores_are_those_of_evaluation(tmp_path: Path) -> None:
+    """Random documents give the score of an evaluation under "own", and selected ones that of their own context."""
+    one = collection("one", [f"text {place}" for place in range(40)], tuple(range(0, 40, 3)))
+    suite, run = suite_of(tmp_path, one), base("smoke", measure="selection", architecture="contextual", num_contexts=4)
+    found = selection.measure(inputs_of(run, suite=suite), Shifted(), tmp_path / "run")
+    setting = Setting(num_contexts=4, seed=run.context_seed)
+    expected = evaluate_setting(Shifted(), suite, setting).metrics[f"{suite.name}/mean/ndcg_at_10"]
+    assert found.metrics["selection/random/mean/ndcg_at_10"] == expected
+    model, drawn = Shifted(), draw_context("own", one, num_contexts=4, seed=run.context_seed)
+    model.set_context(drawn.texts)
+    documents = model.encode(list(one.documents))
+    rows = selection.select_diverse(QUERIES_QH, documents, 4, 0)
+    model.set_context([one.documents[row] for row in rows])
+    cosines = model.encode(list(one.queries)) @ model.encode(list(one.documents)).T
+    places = [int((row > row[own]).sum()) for row, own in zip(cosines, range(0, 40, 3), strict=True)]
+    ndcg = np.mean([1 / np.log2(place + 2) if place < 10 else 0.0 for place in places])
+    assert abs(found.metrics["selection/diverse/mean/ndcg_at_10"] - ndcg) < 1e-6
+    assert len(found.arrays["selection/centres"]) == 14

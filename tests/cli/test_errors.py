@@ -1,0 +1,264 @@
+"""Whatever a verb raises is one line: a mistake or a missing thing exits 2, a bug exits 70 with a report on disk."""
+
+import errno
+import io
+import os
+import pty
+import signal
+import struct
+import subprocess
+import sys
+import termios
+from fcntl import ioctl
+from pathlib import Path
+from xml.etree import ElementTree
+
+import click
+import pytest
+
+from repro.cli import common
+from repro.cli.common import EXIT_NOT_RUN, EXIT_STOPPED, say, tell
+from repro.cli.errors import EXIT_BUG, EXIT_PIPE, run_with_error_handling, wrap_line
+from repro.cli.main import app
+from repro.report.formats import render, render_line
+from repro.report.html import inline_svg
+from repro.report.view import View
+from repro.storage.paths import who_else_may_write
+from repro.text import visible
+
+
+def ends(error: BaseException, monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["repro", "show", *words])
+
+    def act() -> int:
+        raise error
+
+    return run_with_error_handling(act)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [ValueError("seed=-1:\n  must be 0"), OSError(28, "No space left on device", "/x"), MemoryError(),
+     ModuleNotFoundError("no module named wandb"), UnicodeDecodeError("utf-8", b"\xff", 0, 1, "bad")],
+)  # fmt: skip
+def test_mistakes_are_one_line(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], own_home: Path
+) -> None:
+    assert ends(error, monkeypatch) == EXIT_NOT_RUN
+    said = capsys.readouterr().err
+    assert said.startswith("error: ") and said.count("\n") == 1 and "Traceback" not in said
+    assert not (own_home / "bugs").exists()
+
+
+@pytest.mark.parametrize(
+    "error", [KeyError("name"), IndexError(3), TypeError("x"), RecursionError(), AssertionError("n")]
+)
+def test_bugs_are_one_line_with_report(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], own_home: Path
+) -> None:
+    assert ends(error, monkeypatch) == EXIT_BUG == 70
+    said, report = capsys.readouterr().err, next((own_home / "bugs").iterdir())
+    assert said.startswith(f"bug: {type(error).__name__}") and said.count("\n") == 1 and str(report) in said
+    told = report.read_text()
+    assert "Traceback (most recent call last)" in told and "'show'" in told and "test_errors.py" in told
+
+
+@pytest.mark.parametrize(
+    "start",
+    ["from repro.cli.main import main; main()", "import runpy; runpy.run_module('repro.figure1', run_name='__main__')"],
+    ids=["repro", "artefact"],
+)
+def test_ctrl_c_after_the_last_line(start: str) -> None:
+    """A signal during Python's shutdown ends the process without a traceback."""
+    held = "import atexit, time; atexit.register(lambda: (print('shutdown', flush=True), time.sleep(60)))"
+    code = f"import sys; sys.argv = ['repro', '--help']; {held}; {start}"
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", code], stdout=pipe, stderr=pipe, text=True) as child:
+        assert child.stdout is not None and any(line == "shutdown\n" for line in child.stdout)
+        child.send_signal(signal.SIGINT)
+        _, err = child.communicate(timeout=60)
+    assert (child.returncode, err) == (-signal.SIGINT, "")
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS])
+def test_locked_folders_are_named(
+    number: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ends(OSError(number, os.strerror(number), "/locked/x"), monkeypatch) == EXIT_NOT_RUN
+    said = capsys.readouterr().err
+    assert "/locked/x" in said and "REPRO_HOME" in said and said.count("\n") == 1
+
+
+def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ends(ValueError("x"), monkeypatch, "--debug", "table1") == EXIT_NOT_RUN
+    assert "Traceback (most recent call last)" in capsys.readouterr().err
+    assert sys.argv == ["repro", "show", "table1"]
+
+
+def test_early_end_is_no_interrupt(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    @click.command()
+    def verb() -> None:
+        raise EOFError("Compressed file ended before the end-of-stream marker was reached")
+
+    monkeypatch.setattr(sys, "argv", ["repro"])
+    assert run_with_error_handling(lambda: verb([], standalone_mode=False)) == EXIT_BUG
+    assert "stopped" not in capsys.readouterr().err
+    assert ends(KeyboardInterrupt(), monkeypatch) == EXIT_STOPPED
+
+
+def test_nobody_reading_is_no_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with (tmp_path / "out").open("w") as sink:
+        monkeypatch.setattr(sys, "stdout", sink)
+        assert ends(BrokenPipeError(), monkeypatch) == EXIT_PIPE
+
+
+@pytest.mark.parametrize("words", [("check", "T1.b", "--strict"), ("show", "table1"), ("--help",)])
+def test_closed_reader_gives_pipe_status(words: tuple[str, ...], own_home: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "wb") as nobody:
+        done = subprocess.run([sys.executable, "-m", "repro", *words], stdout=nobody, stderr=subprocess.PIPE)
+    assert (done.returncode, done.stderr.decode()) == (EXIT_PIPE, "")
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_closed_output_is_no_error(closed: str, own_home: Path) -> None:
+    for words, code in (("check T1.b", 0), ("check T1.zz", 2)):
+        done = subprocess.run(f"{sys.executable} -m repro {words} {closed}", shell=True, capture_output=True, text=True)
+        assert done.returncode == code, done.stderr
+    assert not list(own_home.rglob("bugs/*"))
+
+
+def verb(*words: str) -> int:
+    return run_with_error_handling(lambda: app(list(words), prog_name="repro", standalone_mode=False))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("launch", "table1", "--limit", "-1"), ("data", "show", "x", "--samples", "-1"),
+     ("evaluate", "--model", "x", "--suite", "y", "--context-seed", "-1")],
+)  # fmt: skip
+def test_negative_counts_are_refused_first(
+    words: tuple[str, ...], own_home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert verb(*words) == EXIT_NOT_RUN
+    assert f"'{words[-2]}': -1 is not in the range" in " ".join(capsys.readouterr().err.split())
+    assert not list(own_home.rglob("*.json"))
+
+
+def test_fifo_output_is_refused_first(tmp_path: Path, own_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    os.mkfifo(tmp_path / "page")
+    assert verb("report", "--out", str(tmp_path / "page")) == EXIT_NOT_RUN
+    assert "is a FIFO, socket or device" in capsys.readouterr().err
+    assert (tmp_path / "page").is_fifo() and not (own_home / "figures").exists()
+
+
+def test_misspelt_verb_gets_one_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
+    assert verb("chekc") == EXIT_NOT_RUN
+    assert capsys.readouterr().err.count("Did you mean 'check'?") == 1
+
+
+def test_a_fifo_is_no_corpus(tmp_path: Path, own_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    os.mkfifo(tmp_path / "pairs.jsonl")
+    assert verb("data", "import", str(tmp_path / "pairs.jsonl"), "--name", "mine") == EXIT_NOT_RUN
+    assert "pairs.jsonl is a FIFO, socket or device" in capsys.readouterr().err
+
+
+LONG = "/data/" + "deep/" * 30 + "runs.json"
+MESSAGE = f"{LONG}, run 12: batch_size=-4: must be at least 1; see `repro plan table1 --scale desk`, or ask for another"
+
+
+@pytest.mark.parametrize("width", [20, 40, 80, 200])
+def test_wrapped_messages_keep_what_is_copied(width: int) -> None:
+    lines = wrap_line(f"error: {MESSAGE}", width).split("\n")
+    assert " ".join(line.strip() for line in lines) == f"error: {MESSAGE}"
+    assert any(f"{LONG}," in line for line in lines)
+    assert any("`repro plan table1 --scale desk`," in line for line in lines)
+    pieces = (LONG, "`repro plan table1 --scale desk`")
+    assert all(len(line) <= width or line.strip().startswith(pieces) for line in lines)
+
+
+@pytest.mark.parametrize(("told", "width"), [(0, 80), (60, 60)])
+def test_terminal_messages_are_wrapped(told: int, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = pty.openpty()
+    ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, told, 0, 0))
+    with os.fdopen(theirs, "w") as terminal, monkeypatch.context() as patch:
+        patch.setattr(sys, "stderr", terminal)
+        ends(ValueError("one word after the other " * 12), monkeypatch)
+        terminal.flush()
+        said = os.read(ours, 4096).decode()
+    os.close(ours)
+    longest = max(map(len, said.splitlines()))
+    assert width - 8 < longest <= width
+
+
+def test_other_messages_stay_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stream)
+    ends(ValueError(MESSAGE), monkeypatch)
+    assert stream.getvalue() == f"error: {MESSAGE}\n"
+
+
+HOSTILE = "a\x1b[2Jb\x07c\u202ed\x9be\r"
+
+
+def test_no_escape_sequence_reaches_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    """In lines, tables, titles and notes; other scripts, tabs and line breaks stay."""
+    say(HOSTILE)
+    tell(HOSTILE)
+    render_line(HOSTILE)
+    render(View(HOSTILE, ("name", "n"), ((HOSTILE, "1"),), (HOSTILE,)))
+    shown = capsys.readouterr()
+    assert not {*"\x1b\x07\u202e\x9b\r"} & {*shown.out, *shown.err}
+    kept = "हिन्दी 中文 e\u0301 👩\u200d💻 x\ty\nz\u202f1"
+    assert visible(kept) == kept
+    visible("\udcff").encode()
+
+
+HOSTILE_SVG = """<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" width="72pt"
+ height="72pt" onload="run()"><metadata/><script>run()</script><foreignObject><p xmlns="x">hi</p></foreignObject>
+<defs><clipPath id="c"><rect width="1" height="1"/></clipPath></defs><a xlink:href="http://elsewhere"><text>x</text></a>
+<g ONCLICK="run()" clip-path="url(#c)" style="fill: url(http://elsewhere/x)"><path d="M 0 0" id="p"/>
+<use xlink:href="#p"/><use href="http://elsewhere#p"/><image href="data:image/png;base64,AA=="/>
+<image href="javascript:run()"/></g></svg>"""
+
+
+def test_picture_of_the_report_only_draws(tmp_path: Path) -> None:
+    """Scripts, handlers, links and foreign elements go; what draws stays, with ids of its own."""
+    (tmp_path / "p.svg").write_text(HOSTILE_SVG)
+    page = inline_svg(tmp_path / "p.svg", "pre-", "label")
+    found = ElementTree.fromstring(page)
+    names = {element.tag.rpartition("}")[2] for element in found.iter()}
+    assert names == {"svg", "defs", "clipPath", "rect", "g", "path", "use", "image"}
+    assert "run()" not in page and "elsewhere" not in page
+    assert "url(#pre-c)" in page and "#pre-p" in page and "data:image/png" in page
+    (tmp_path / "p.svg").write_text("<html><svg/></html>")
+    with pytest.raises(ValueError, match="expected svg"):
+        inline_svg(tmp_path / "p.svg", "pre-", "label")
+
+
+@pytest.mark.parametrize(("mode", "who"), [(0o777, "everybody"), (0o775, "its group"), (0o755, "")])
+def test_shared_home_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, who: str) -> None:
+    """Of the folder itself and of one above it; /tmp, where each may remove only their own, is safe."""
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("REPRO_HOME", str(home))
+    home.chmod(mode)
+    assert who_else_may_write().startswith(who) and bool(who_else_may_write()) == bool(who)
+    home.chmod(0o755)
+    tmp_path.chmod(mode)
+    assert bool(who_else_may_write()) == bool(who)
+    tmp_path.chmod(0o700)
+
+
+def test_quick_work_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert list(common.in_turn("abc", str.upper)) == ["a", "b", "c"]
+    assert capsys.readouterr() == ("", "")
+
+
+def test_slow_work_is_announced(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(common.time, "monotonic", lambda: clock[0])
+    for letter in common.in_turn("abcd", str.upper):
+        clock[0] += {"a": 1.5, "b": 1.5, "c": 1.5}.get(letter, 0)
+    assert capsys.readouterr() == ("", "C (3 of 4)\n")

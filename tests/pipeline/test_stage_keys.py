@@ -1,0 +1,241 @@
+"""A stage's key says all that decides its content, and nothing that does not: old stages stay in use."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from transformers import BertConfig, BertModel
+
+from experiments.e01_table1 import EXPERIMENT
+from repro.batches import fixed_encoder, mask, negatives
+from repro.batches.fixed_encoder import FixedEncoder
+from repro.batches.mask import compute_content_keys
+from repro.batches.surrogate import load_surrogate
+from repro.data.pairs import Row, read_pairs, write_pairs
+from repro.data.prompts import PROMPTS, Prompts
+from repro.data.tokens import get_minilm_folder
+from repro.pipeline import encoders, prompting, stages
+from repro.pipeline.encoders import find_commit, get_files_in_key
+from repro.pipeline.inputs import Inputs
+from repro.pipeline.prompting import PromptedTexts, texts_for
+from repro.pipeline.stages import SIDES, StageGraph, list_stages
+from repro.spec import base
+from repro.storage.digests import hash_file
+from repro.storage.stages import STAGE_FILE
+
+TODAY = {
+    "desk": {
+        *("corpus/f54caf7316af", "selection/2be6d3cb0afe", "tokens/8048d8177595", "keys/702b8a83f3cb"),
+        *("embeddings/cbc7d788bcf2", "clusters/521ee6bc0c58", "headroom/664ae5a8f0e6"),
+    },
+    "smoke": {
+        *("corpus/aeec32e242ad", "selection/08bd357a011c", "tokens/a2882fd4c3d8", "keys/07ffa117bb34"),
+        *("embeddings/e1eb3ddd0d66", "clusters/c0eeb34e82f8", "headroom/28d994674430"),
+    },
+}
+"""Of Table 1, as users have them on their disks: what moves one makes all of them build and train again."""
+NOMIC = "nomic-ai/nomic-embed-text-v1"
+RUN = base("smoke", sampler="cluster", cluster_size=8, filter="surrogate", num_hard_negatives=1)
+
+
+@pytest.fixture(autouse=True)
+def without_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody is asked for what is not on this machine."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+
+
+@pytest.mark.parametrize("scale", TODAY)
+def test_table_1_stages_keep_names(scale: str) -> None:
+    assert {stage.title for run in EXPERIMENT.runs(scale) for stage in list_stages(run)} == TODAY[scale]
+
+
+def test_new_prompts_make_new_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    def tokens_and_filter() -> list[str]:
+        runs = [replace(RUN, prompts=prompts, filter_model=NOMIC) for prompts in ("none", "task")]
+        return [StageGraph(run).tokens.title for run in runs] + [StageGraph(runs[0]).filter_embeddings.title]
+
+    before = tokens_and_filter()
+    edited = {**PROMPTS, "task": Prompts("search query: ", "search_document: ")}
+    monkeypatch.setattr(prompting, "PROMPTS", MappingProxyType(edited))
+    after = tokens_and_filter()
+    assert [old == new for old, new in zip(before, after, strict=True)] == [True, False, False]
+
+
+def test_domain_prompts_move_their_corpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = prompting.get_prompts_in_key("task", "nomic-supervised"), prompting.get_prompts_in_key("task", "desk")
+    source = prompting.SOURCES["nomic-supervised"]
+    domains = {**source.domains, "reddit": replace(source.domains["reddit"], prompts=("topic: ", "topic: "))}
+    sources = {**prompting.SOURCES, "nomic-supervised": replace(source, domains=domains)}
+    monkeypatch.setattr(prompting, "SOURCES", sources)
+    assert prompting.get_prompts_in_key("task", "nomic-supervised") != before[0]
+    assert prompting.get_prompts_in_key("task", "desk") == before[1]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A local encoder in sentence-transformers' format: a small BERT with weights at random, the mean over tokens."""
+    torch.manual_seed(0)
+    sizes = {"num_hidden_layers": 1, "num_attention_heads": 2, "hidden_size": 16, "intermediate_size": 32}
+    BertModel(BertConfig(**sizes)).save_pretrained(tmp_path / "bert")
+    for name in ("tokenizer.json", "tokenizer_config.json", "vocab.txt"):
+        shutil.copy(get_minilm_folder() / name, tmp_path / "bert" / name)
+    SentenceTransformer(str(tmp_path / "bert"), device="cpu").save(str(tmp_path / "encoder"))
+    return tmp_path / "encoder"
+
+
+def test_new_weights_make_new_embeddings(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = replace(RUN, surrogate=str(folder), filter_model=None)
+    read: list[str] = []
+
+    def counted(path: Path) -> str:
+        read.append(path.name)
+        return hash_file(path)
+
+    monkeypatch.setattr("repro.pipeline.encoders.hash_file", counted)
+    before = StageGraph(run).embeddings.title
+    num_read = len(read)
+    assert StageGraph(run).embeddings.title == before and len(read) == num_read > 0
+    encoders._hash_once.cache_clear()
+    assert StageGraph(run).embeddings.title == before and len(read) == num_read, "another process reads its note"
+    (weights,) = folder.rglob("*.safetensors")
+    weights.write_bytes(weights.read_bytes() + b"another")
+    assert StageGraph(run).embeddings.title != before and read[num_read:] == [weights.name]
+    after = StageGraph(run).embeddings.title
+    (folder / "README.md").write_text("another")
+    assert StageGraph(run).embeddings.title == after, "what is said about a model does not make it another"
+
+
+def test_new_tokenizer_makes_new_tokens(tmp_path: Path) -> None:
+    (tmp_path / "start").mkdir()
+    for name in ("tokenizer.json", "model.safetensors"):
+        (tmp_path / "start" / name).write_text("one")
+
+    def tokens() -> str:
+        return StageGraph(replace(RUN, start=str(tmp_path / "start"))).tokens.title
+
+    before = tokens()
+    (tmp_path / "start" / "model.safetensors").write_text("another")
+    assert tokens() == before
+    (tmp_path / "start" / "tokenizer.json").write_text("another")
+    assert tokens() != before
+
+
+def test_unknown_names_add_no_key() -> None:
+    for name in ("minilm", "minilm-words", NOMIC, "/no/such/folder"):
+        assert get_files_in_key(name) == {}
+
+
+def test_stage_records_hub_commit(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    snapshot = tmp_path / "hub" / "models--someone--encoder" / "snapshots" / commit
+    snapshot.mkdir(parents=True)
+    (snapshot / "modules.json").write_text("[]")
+    (snapshot.parents[1] / "refs").mkdir()
+    (snapshot.parents[1] / "refs" / "main").write_text(commit)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    for name in ("someone/another", "/no/such/folder", "minilm", str(folder)):
+        assert find_commit(name) == {}
+    monkeypatch.setattr(stages, "load_surrogate", lambda name: load_surrogate(str(folder)))
+    stage = StageGraph(replace(RUN, surrogate="someone/encoder")).embeddings
+    assert "commit" not in json.dumps(stage.key), "it is told, and fixed by nothing"
+    told = json.loads((stage.build() / STAGE_FILE).read_text())
+    assert told["made_with"] == {"model": "someone/encoder", "commit": commit}
+
+
+@pytest.mark.parametrize("kind", stages.RECIPE)
+def test_new_recipe_rebuilds_dependents(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    below = {"selection": {*stages.RECIPE} - {"candidates"}, "embeddings": {"embeddings", "clusters", "negatives"}}
+    below |= {"keys": {"keys", "positives", "negatives"}, "positives": {"positives", "negatives"}}
+    changes = {"protocol": "rerank-bm25", "rerank_depth": 3, "known_positives": "mask"}
+    run = replace(RUN, architecture="contextual", **changes)
+    before = {stage.name: stage.title for stage in list_stages(run)}
+    monkeypatch.setitem(stages.RECIPE, kind, stages.RECIPE[kind] + 1)
+    after = {stage.name: stage.title for stage in list_stages(run)}
+    assert {name for name in before if before[name] != after[name]} == below.get(kind, {kind})
+
+
+def test_paper_filter_sees_prompts(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = replace(RUN, filter_model=str(folder))
+    library = SentenceTransformer(str(folder), device="cpu")
+    library.max_seq_length = run.max_tokens
+
+    def assert_seen(prompts: tuple[str, str]) -> None:
+        graph = StageGraph(run)
+        graph.filter_embeddings.build()
+        pairs = Inputs(run).pairs
+        for side, prompt in zip(SIDES, prompts, strict=True):
+            texts = [prompt + text for text in pairs.texts(side, np.arange(len(pairs)))]
+            expected = library.encode(texts, normalize_embeddings=True, show_progress_bar=False)
+            found = np.asarray(graph.load_embeddings(side, of_filter=True), np.float32)
+            np.testing.assert_allclose(found, expected, atol=2e-3)
+
+    assert_seen(("", ""))
+    monkeypatch.setattr(fixed_encoder, "PROMPTS_OF_ENCODERS", {str(folder): "task"})
+    assert_seen(("search_query: ", "search_document: "))
+    with pytest.raises(AssertionError):
+        assert_seen(("", ""))
+    graph = StageGraph(run)
+    assert "prompt_texts" in graph.filter_embeddings.key and "prompt_texts" not in graph.embeddings.key
+
+
+def test_encoder_sees_domain_prompts(tmp_path: Path) -> None:
+    rows = [Row(str(n), f"q{n}", f"d{n}", domain, domain) for n, domain in enumerate(["nq", "reddit", "nli", "nq"])]
+    write_pairs(tmp_path / "train.arrow", rows)
+    texts = texts_for(FixedEncoder(NOMIC, 8), "nomic-supervised", read_pairs(tmp_path / "train.arrow"), "document")
+    expected = ["search_document: d0", "clustering: d1", "classification: d2", "search_document: d3"]
+    assert texts.texts(np.array([2, 0, 1, 3])) == [expected[2], expected[0], expected[1], expected[3]]
+    assert texts.text_lengths().tolist() == [len(text) for text in expected]
+    of_a_training = PromptedTexts(read_pairs(tmp_path / "train.arrow"), "document", "task", "nomic-supervised")
+    assert list(of_a_training.blocks(3)) == [expected[:3], expected[3:]], "tokens are of the same texts"
+
+
+def test_negatives_use_stored_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where they are made on their own; and the keys are those of the documents, in their order."""
+    graph = StageGraph(RUN)
+    graph.keys.build()
+    pairs = Inputs(RUN).pairs
+    expected = compute_content_keys(pairs.texts("document", np.arange(len(pairs))))
+    seen: list[np.ndarray] = []
+    mine = negatives.mine_negatives
+
+    def noted(*arrays: np.ndarray, **more: int) -> np.ndarray:
+        seen.append(np.asarray(arrays[3]))
+        return mine(*arrays, **more)
+
+    monkeypatch.setattr(negatives, "mine_negatives", noted)
+    monkeypatch.setattr(mask, "compute_content_keys", lambda texts: pytest.fail("they are read"))
+    graph.negatives.build()
+    np.testing.assert_array_equal(seen, [expected])
+
+
+@pytest.mark.parametrize(
+    ("protocol", "title"),
+    [("rerank", "candidates/927da047106f"), ("rerank-bm25", "candidates/73dd3f313495"), ("full", None)],
+)
+def test_first_stage_is_in_the_graph(protocol: str, title: str | None) -> None:
+    """So that a plan shows it and a launch makes it, under the name that it had while measuring made it."""
+    run = replace(RUN, protocol=protocol, rerank_depth=None if protocol == "full" else 5)
+    assert [stage.title for stage in list_stages(run) if stage.name == "candidates"] == ([title] if title else [])
+
+
+def test_headroom_is_built_if_read() -> None:
+    told = base("smoke", architecture="contextual")
+    others = [base("smoke"), replace(told, test_contexts="own+null"), replace(told, measure="spread")]
+    phases = replace(told, pretraining_corpus="planted", num_pretraining_steps=8, context_seed=1)
+    titles = [
+        [stage.title for stage in list_stages(run) if stage.name == "headroom"] for run in (told, phases, *others)
+    ]
+    assert titles == [[StageGraph(told).headroom.title], [StageGraph(phases).headroom.title], [], [], []]
+    fewer = replace(told, num_test_contexts=2)
+    assert len({StageGraph(run).headroom.title for run in (told, phases, fewer)}) == 3
+
+
+def test_first_phase_needs_training_data_only() -> None:
+    run = base("desk", corpus="functions", suite="functions", pretraining_corpus="wide", num_pretraining_steps=8)
+    assert {stage.key["corpus"] for stage in list_stages(run) if stage.name == "corpus"} == {"functions", "wide"}

@@ -1,0 +1,425 @@
+"""Numbers are formatted in one place, and what is absent is a dash in every format."""
+
+import csv
+import io
+import re
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from experiments.headlines import HEADLINES
+from repro.cli.main import app
+from repro.records.store import Record, write_record
+from repro.report.artefacts import judgements
+from repro.report.figure_data import make_figure_view
+from repro.report.formats import as_csv, as_markdown, render, render_line
+from repro.report.latex import as_latex
+from repro.report.markdown_pages import make_headlines_view, replace_block
+from repro.report.names import format_title
+from repro.report.scores import make_pivot_view, make_scores_view
+from repro.report.tables import (
+    format_cell,
+    format_no_records_note,
+    format_summary_line,
+    make_claims_view,
+    make_exhibit_view,
+    make_table_view,
+    sort_judgements,
+)
+from repro.report.view import NO_ROWS, SPREAD, View, format_mean
+from repro.spec import Claim, Column, Exhibit, Figure, Row, Run, Table, Unit, base, grid, pick, term
+from repro.spec.identity import run_id
+from repro.spec.registry import artefacts, experiments
+from repro.statistics.judge import Comparison, Judgement
+from repro.storage.paths import get_local_records
+from repro.text import format_number, format_seconds
+from tests.hand_made import write_scores
+
+NDCG = Column(label="NDCG@10", value="{suite}/mean/ndcg_at_10", factor=100)
+TABLE = Table(
+    name="tableX",
+    caption="a caption",
+    columns=(Column(label="batch", value="batch_size", decimals=0), NDCG),
+    rows=(
+        Row(label="random", of=pick(sampler="random"), paper={"NDCG@10": 59.9}),
+        Row(label="domain", of=pick(sampler="domain")),
+        Row(label="· wrong", of=pick(sampler="domain"), context="wrong"),
+    ),
+)
+RUNS = grid(base("desk"), sampler=("random", "domain"), seed=(0, 1, 2))
+
+
+def record(folder: Path, run: Run, score: float) -> Record:
+    metrics = {"desk/mean/ndcg_at_10": score, "desk+wrong/mean/ndcg_at_10": score / 2}
+    return write_record(folder, run, metrics=metrics, arrays={"desk": np.zeros(1)}, provenance={})
+
+
+def test_missing_number_is_a_dash() -> None:
+    assert (format_number(1.25, 1), format_number(None)) == ("1.2", "–")
+    assert format_number(-0.04, 1) == "0.0", "no minus before nothing"
+    assert (format_mean([], 1), format_mean([0.5], 1), format_mean([1.0, 3.0], 1)) == ("–", "0.5", "2.0 ± 1.4")
+
+
+def test_durations_use_readable_units() -> None:
+    told = [format_seconds(seconds) for seconds in (None, 3, 600, 36000, 3600 * 670_302.9)]
+    assert told == ["", "3 s", "10 min", "10.0 h", "76 years"]
+
+
+def test_thousands_are_grouped_for_readers() -> None:
+    assert (format_number(1234567, 0), format_number(-12345.6)) == ("1\u202f234\u202f567", "-12\u202f345.6")
+    view = View("t", ("", "pairs"), (("all", format_number(1234567, 0)),))
+    assert as_csv(view).splitlines()[1] == "all,1234567"
+    assert r"1\,234\,567" in as_latex(view)
+
+
+def test_table_shows_paper_published_yours(tmp_path: Path) -> None:
+    published = [record(tmp_path, run, 0.5 + run.seed / 100) for run in RUNS]
+    yours = [record(tmp_path / "mine", RUNS[0], 0.25)]
+    view = make_table_view(TABLE, RUNS, published, yours)
+    assert view.rows == (
+        ("random", "paper", "", "–", "59.9"),
+        ("", "published", "3/3", "128", "51.0 ± 1.0"),
+        ("", "yours", "1/3", "128", "25.0"),
+        ("domain", "published", "3/3", "128", "51.0 ± 1.0"),
+        ("", "yours", "0/3", "–", "–"),
+        ("· wrong", "published", "3/3", "", "25.5 ± 0.5"),
+        ("", "yours", "0/3", "", "–"),
+    )
+    assert view.notes == (SPREAD,) and make_table_view(TABLE, RUNS, [], yours).notes == ()
+
+
+def test_missing_metric_hides_the_average(tmp_path: Path) -> None:
+    whole = record(tmp_path, RUNS[0], 0.5)
+    lacking = write_record(tmp_path, RUNS[1], metrics={"other": 1.0}, arrays={}, provenance={})
+    assert format_cell(NDCG, TABLE.rows[0], [whole]) == "50.0"
+    assert format_cell(NDCG, TABLE.rows[0], [whole, lacking]) == "–"
+
+
+def test_published_row_is_whole(tmp_path: Path) -> None:
+    published = [record(tmp_path, run, 0.5) for run in RUNS if (run.sampler, run.seed) != ("random", 1)]
+    yours = [record(tmp_path / "mine", run, 0.25) for run in RUNS[:2]]
+    rows = make_table_view(TABLE, RUNS, published, yours).rows
+    assert rows[1:3] == (("", "published", "2/3", "–", "–"), ("", "yours", "2/3", "128", "25.0 ± 0.0"))
+    assert rows[3] == ("domain", "published", "3/3", "128", "50.0 ± 0.0")
+
+
+def test_outdated_rows_are_left_out(tmp_path: Path) -> None:
+    newer = replace(TABLE, columns=(Column(label="moved", value="moved/mean"),))
+    published = [record(tmp_path, run, 0.5) for run in RUNS]
+    yours = [write_record(tmp_path / "mine", RUNS[0], metrics={"moved/mean": 2.0}, arrays={}, provenance={})]
+    view = make_table_view(newer, RUNS, published, yours)
+    assert view.rows == (
+        ("random", "paper", "", "–"),
+        ("", "yours", "1/3", "2.0"),
+        ("domain", "yours", "0/3", "–"),
+        ("· wrong", "yours", "0/3", ""),
+    )
+    assert len(view.notes) == 1 and view.notes[0].startswith("3 rows have records older than these measures")
+
+
+def test_row_may_be_part_of_metric(tmp_path: Path) -> None:
+    made = write_record(tmp_path, RUNS[0], metrics={"train/packages/num_pairs": 7.0}, arrays={}, provenance={})
+    column = Column(label="pairs", value="train/{part}/num_pairs", decimals=0)
+    assert format_cell(column, Row(label="p", of=pick(), part="packages"), [made]) == "7"
+    assert format_cell(column, Row(label="m", of=pick(), part="modules"), [made]) == "–"
+
+
+def test_exhibit_shows_record_rows(tmp_path: Path) -> None:
+    exhibit = Exhibit(name="table3", caption="c", columns=("text", "score", "note"), of=pick(seed=1), rows="near")
+    near = [{"text": "<b>a</b>", "score": 0.5}]
+    kept = [
+        write_record(tmp_path, run, metrics={}, arrays={}, provenance={}, exhibits={"near": near}) for run in RUNS[:2]
+    ]
+    view = make_exhibit_view(exhibit, RUNS, kept)
+    assert view.rows == (("<b>a</b>", "0.500", "–"),) and view.notes == (f"from record {kept[1].id}",)
+    without = make_exhibit_view(exhibit, RUNS, kept[:1])
+    assert without.rows == () and without.notes == (format_no_records_note("table3", "desk"),)
+
+
+SPARSE = View("sparse", ("", "", "seeds", "score", "time"), (("a", "", "0/3", "–", ""), ("b", "", "1/3", "–", "–")))
+
+
+@pytest.mark.parametrize("format", ["text", "md", "latex"])
+def test_empty_column_is_hidden(format: str, capsys: pytest.CaptureFixture[str]) -> None:
+    render(SPARSE, format)
+    text = capsys.readouterr().out
+    assert "–" not in text and "0/3" in text
+    if format == "latex":
+        assert r"\begin{tabular}{lr}" in text
+    else:
+        assert "Left out, as no row has a value: score, time" in text
+    assert SPARSE.shown.header == ("", "seeds") and SPARSE.shown.shown == SPARSE.shown
+
+
+@pytest.mark.parametrize("format", ["text", "md", "latex"])
+def test_empty_table_has_no_header(format: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = {"caption": "c", "x_label": "seed", "y_label": "last loss"}
+    figure = Figure(name="figure3", kind="lines", x="seed", y="train/loss", series=(), **words)
+    for view in (
+        make_figure_view(figure, RUNS, [], []),
+        make_table_view(replace(TABLE, rows=TABLE.rows[1:]), RUNS, [], []),
+    ):
+        assert view.rows == ()
+        render(view, format)
+        text = capsys.readouterr().out
+        assert view.header[-1] not in text.replace(view.title, "") and "tabular" not in text and "---" not in text
+        assert "No record has a row of it yet" in text
+    render(View("empty", ("a", "b"), ()), format)
+    assert NO_ROWS in capsys.readouterr().out
+
+
+def test_printed_numbers_need_a_note() -> None:
+    view = make_table_view(TABLE, RUNS, [], [])
+    assert [row[1] for row in view.rows] == ["paper"] and view.notes == (format_no_records_note("tableX", "desk"),)
+
+
+NASTY = r"a|b & 50 % _x_ {y} #1 $2 ~ ^ \cmd < > ± – → <script>"
+
+
+def test_special_characters_survive_markdown_and_csv() -> None:
+    view = View("title", ("a|b", "c&d"), (("x|y", NASTY),), ("a note",))
+    text = as_markdown(view)
+    assert "| x\\|y | a\\|b & 50 %" in text and text.endswith("a note\n") and "<" not in text
+    assert list(csv.reader(io.StringIO(as_csv(view)))) == [["a|b", "c&d"], ["x|y", NASTY]]
+
+
+def test_latex_has_every_cell() -> None:
+    view = View(
+        "a title\nof two lines", ("a|b", "c&d", "e"), (("x|y", NASTY, "1"), ("2\n3", "–", "4" * 50)), align="llr"
+    )
+    lines = as_latex(view).splitlines()
+    assert lines[0] == "% a title of two lines"
+    assert lines[1] == r"\begin{tabular}{lp{0.35\linewidth}p{0.35\linewidth}}"
+    assert lines[-1] == r"\end{tabular}"
+    body = [line for line in lines[2:-1] if line != r"\hline"]
+    assert len(body) == 3 and all(line.endswith(r" \\") for line in body)
+    for line in body:
+        bare = re.sub(r"\\(textbackslash|textasciitilde|textasciicircum|textless|textgreater|textbar)\{\}", "", line)
+        bare = re.sub(r"\$\\(pm|to|cdot)\$", "", bare)
+        assert len(re.findall(r"(?<!\\)&", bare)) == 2
+        assert not re.search(r"(?<!\\)[%$#_{}~^<>|]", bare), bare
+
+
+def test_data_text_is_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
+    render(View("[bold]t[/bold]", ("a",), (("[/oops] :smile: [red]x",),)))
+    shown = capsys.readouterr().out
+    assert "[/oops] :smile: [red]x" in shown and "[bold]t[/bold]" in shown
+
+
+def judged(verdict: str) -> Judgement:
+    claim = Claim.identity(f"X.{verdict}", "1 = 1", holds=lambda: (True, ""), source="here", because="a test")
+    return Judgement(claim, verdict, "desk")
+
+
+def test_ledger_starts_with_differences() -> None:
+    ordered = sort_judgements(map(judged, ("not run", "HOLDS", "other scale", "OPEN", "DIFFERS", "HOLDS")))
+    found = [one.verdict for one in ordered]
+    assert found == ["DIFFERS", "OPEN", "HOLDS", "HOLDS", "not run", "other scale"]
+    assert format_summary_line(ordered) == "6 claims: 1 DIFFERS, 1 OPEN, 2 HOLDS, 1 not run, 1 other scale"
+
+
+def test_effects_carry_their_sign() -> None:
+    tiny = replace(judged("OPEN"), comparisons=(Comparison(-1e-5, -0.012, 0.5),), unit=Unit("points", 100.0))
+    (row,) = make_claims_view([tiny]).rows
+    assert row[2:4] == ("+0.00", "(-1.20 to +50.00)")
+
+
+def test_block_is_replaced_between_markers(tmp_path: Path) -> None:
+    path, start, end = tmp_path / "R.md", "<!-- table1 -->", "<!-- table1 end -->"
+    path.write_text(f"before\n{start}\nold\n{end}\nafter\n")
+    renewed = replace_block(path, path.read_text(), "table1", "fresh\n")
+    assert renewed == f"before\n{start}\n\nfresh\n\n{end}\nafter\n"
+    path.write_text("no markers")
+    with pytest.raises(ValueError, match="once each"):
+        replace_block(path, path.read_text(), "table1", "")
+
+
+@pytest.mark.parametrize("width", [80, 100, 200])
+def test_narrow_terminal_breaks_no_number(
+    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("repro.report.formats.ELSEWHERE", width)
+    header = ("", "whose", *(f"column {n} of many" for n in range(12)))
+    cells = {f"row {row}": tuple(f"{row}{n}.5 ± 0.{n}" for n in range(10, 22)) for row in range(3)}
+    render(View("a title", header, tuple((name, "published", *numbers) for name, numbers in cells.items())))
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= width
+    for name, numbers in cells.items():
+        own = [line for line in lines if line.split("published")[0].strip() == name]
+        found = re.findall(r"\d+\.5 ± 0\.\d+", " ".join(own))
+        assert found == list(numbers)
+        assert (len(own) == 1) == (width == 200)
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_narrow_ledger_wraps_sentences(
+    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("repro.report.formats.ELSEWHERE", width)
+    pairs = [(term("train/loss", seed=1), term("train/loss", seed=0))]
+    claim = Claim.order("T1.b", "long words " * 12, pairs=pairs, margin=0.01, source="s", because="b")
+    found = (Comparison(0.0146, 0.0073, 0.0219),)
+    judged = Judgement(claim, "HOLDS", "desk", found, Unit("points", 100.0), (3, 4, 5, 6, 7))
+    render(make_claims_view([judged], "Claims"))
+    text = capsys.readouterr().out
+    assert max(map(len, text.splitlines())) <= width
+    (line,) = (line for line in text.splitlines() if "T1.b" in line)
+    assert re.findall(r"T1.b +HOLDS +\+1.46 +\(\+0.73 to \+2.19\) +> 0.01 points +3–7", line)
+    assert ("long words" in line) == (width == 200)
+    assert " ".join(text.split()).count("long words") == 12
+
+
+CLAIMS: dict[str, Claim] = {claim.id: claim for experiment in experiments() for claim in experiment.claims}
+POINTS, NATS = Unit("points", 100.0, 2), Unit("nats", 1.0, 2)
+
+
+def make_judgement(id: str, verdict: str, effect: float | None = None, unit: Unit = POINTS) -> Judgement:
+    """A judgement whose interval is a thousandth to either side."""
+    if effect is None:
+        return Judgement(CLAIMS[id], verdict, "desk")
+    return Judgement(CLAIMS[id], verdict, "desk", (Comparison(effect, effect - 0.001, effect + 0.001),), unit)
+
+
+EVERY = [make_judgement(claim, "other scale") for one in HEADLINES for claim in one.claims]
+
+
+def test_sentences_have_numbers_per_scale() -> None:
+    others = [one for one in EVERY if one.claim.id not in ("T1.b", "T1.e")]
+    at_desk = [make_judgement("T1.b", "HOLDS", 0.0146), make_judgement("T1.e", "DIFFERS", -0.25, NATS), *others]
+    view = make_headlines_view({"desk": at_desk, "lab": EVERY})
+    rows = {row[1]: row for row in view.rows}
+    assert view.header == ("", "claim", "paper", "at `desk`", "at `lab`")
+    assert rows["T1.b, P.b"][2:] == ("+1.8", "HOLDS: +1.46 (+1.36 to +1.56)", "–")
+    assert [", ".join(one.claims) for one in HEADLINES] == list(rows)
+    [ledger] = make_claims_view([make_judgement("T1.b", "HOLDS", 0.0146)]).rows
+    assert ledger[2] in rows["T1.b, P.b"][3], "the same number as in the ledger"
+
+
+def test_other_units_are_named() -> None:
+    others = [one for one in EVERY if one.claim.id not in ("T1.e", "F4.a")]
+    view = make_headlines_view(
+        {"desk": [*others, make_judgement("T1.e", "HOLDS", 0.34, NATS), make_judgement("F4.a", "not run")]}
+    )
+    rows = {row[1]: row[3] for row in view.rows}
+    assert rows["T1.e"] == "HOLDS: +0.34 (+0.34 to +0.34) nats" and rows["F4.a"] == "–"
+
+
+def test_sentence_without_verdict_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"headlines.py names T1.b, which is judged at none of \['desk', 'lab'\]"):
+        make_headlines_view({"desk": EVERY[1:], "lab": EVERY[1:]})
+
+
+NUMBER = re.compile(r"[+-]\d+\.\d+")
+
+
+@cache
+def ledger() -> tuple[Judgement, ...]:
+    """Every claim as it stands at desk."""
+    return tuple(sort_judgements(one for experiment in experiments() for one in judgements(experiment, "desk")))
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_ledger_fits_the_terminal(
+    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("repro.report.formats.ELSEWHERE", width)
+    for view in (make_claims_view(ledger(), width=width),):
+        render(view)
+        printed = capsys.readouterr().out
+        assert max(map(len, printed.splitlines())) <= width
+        for row in view.rows:
+            (line,) = (line for line in printed.splitlines() if line.split()[:1] == [row[0]])
+            assert NUMBER.findall(line) == [number for cell in row[:-1] for number in NUMBER.findall(cell)]
+            assert " ".join(row[-1].split()) in " ".join(printed.split())
+    render_line(format_summary_line(ledger()))
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= width
+
+
+def test_artefact_list_can_be_searched(capsys: pytest.CaptureFixture[str]) -> None:
+    app(["list"], standalone_mode=False)
+    lines = capsys.readouterr().out.splitlines()
+    for name, (experiment, shown) in artefacts().items():
+        assert any(line.startswith(f"{name} ") and format_title(experiment, shown) in line for line in lines), name
+
+
+def test_narrow_title_uses_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    title = "figure12 at scale desk: a sentence that is much longer than the two columns of the table below it"
+    render(View(title, ("", "n"), (("a", "1"),)))
+    assert capsys.readouterr().out.splitlines()[0] == title
+
+
+def write_score(run: Run, score: float) -> None:
+    """Write the record of a run that scores this on its one dataset."""
+    write_scores(get_local_records(), run, np.full(4, score, np.float32))
+
+
+def test_grid_shows_mean_per_setting() -> None:
+    runs = grid(base("desk", batch_size=64), learning_rate=(0.001, 0.002), seed=(7, 8))
+    for run, score in zip(runs, (0.5, 0.25, 0.75, 0.75), strict=True):
+        write_score(run, score)
+    bm25 = base("desk", architecture="bm25", num_pairs=None)
+    write_score(bm25, 0.125)
+    view = make_scores_view([*runs, bm25])
+    assert view.header[:5] == ("run", "model", "seed", "learning_rate", "mean")
+    assert [line[1:5] for line in view.rows] == [
+        ("biencoder", "7", "0.001", "50.0"),
+        ("biencoder", "8", "0.001", "25.0"),
+        ("biencoder", "7", "0.002", "75.0"),
+        ("biencoder", "8", "0.002", "75.0"),
+        ("bm25", "", "", "12.5"),
+        ("biencoder", "", "0.001", "37.5 ± 17.7"),
+        ("biencoder", "", "0.002", "75.0 ± 0.0"),
+    ]
+    assert [line[0] for line in view.rows[5:]] == ["2 seeds", "2 seeds"] and "±" in view.notes[-1]
+
+
+def test_single_run_is_its_architecture() -> None:
+    recorded, missing = grid(base("desk", batch_size=77), seed=(0, 1))
+    write_score(recorded, 0.5)
+    view = make_scores_view([recorded, missing])
+    assert [line[1] for line in view.rows] == ["biencoder"] and not view.notes
+
+
+def test_context_blind_run_has_its_name() -> None:
+    """A run without a score under its own corpus has a line of its own, in the table and in a pivot."""
+    runs = grid(
+        base("desk", architecture="contextual", sequence_dropout=1.0, test_contexts="null"),
+        learning_rate=(0.001, 0.002),
+    )
+    for run, score in zip(runs, (0.5, 0.25), strict=True):
+        metrics = {f"desk+null/{name}/ndcg_at_10": score for name in ("a", "mean")}
+        write_record(get_local_records(), run, metrics=metrics, arrays={}, provenance={"suite": {"datasets": []}})
+    assert [line[:2] for line in make_scores_view(runs).rows] == [
+        (run_id(run), "contextual, null context") for run in runs
+    ]
+    one, other = (replace(run, batch_size=size) for run, size in zip(runs, (16, 64), strict=True))
+    for run in (one, other):
+        metrics = {"desk+null/mean/ndcg_at_10": 0.75}
+        write_record(get_local_records(), run, metrics=metrics, arrays={}, provenance={"suite": {"datasets": []}})
+    cells = [
+        cell for line in make_pivot_view([*runs, one, other], "learning_rate", "batch_size").rows for cell in line[1:]
+    ]
+    assert sorted(cells) == ["25.0", "50.0", "75.0", "75.0", "–", "–"]
+
+
+def test_pivot_shows_cell_means() -> None:
+    """Rows and columns in the order of their values, the mean over seeds in each cell, BM25 named as left out."""
+    runs = grid(base("desk", batch_size=64), learning_rate=(0.002, 0.001), batch_size=(128, 16), seed=(7, 8))
+    for number, run in enumerate(runs):
+        write_score(run, number / 16)
+    bm25 = base("desk", architecture="bm25", num_pairs=None)
+    write_score(bm25, 0.125)
+    view = make_pivot_view([*runs, bm25], "learning_rate", "batch_size")
+    assert view.header == ("batch_size", "learning_rate=0.001", "learning_rate=0.002")
+    assert [[cell.split(" ")[0] for cell in line] for line in view.rows] == [
+        ["16", "40.6", "15.6"],  # 100 / 16 × the mean of 6 and 7, and of 2 and 3
+        ["128", "28.1", "3.1"],
+    ]
+    assert "seed" in view.notes[0] and "1 run" in view.notes[1]
+    with pytest.raises(ValueError, match="temperature does not vary"):
+        make_pivot_view(runs, "temperature", "batch_size")
+    with pytest.raises(ValueError, match="did you mean 'batch_size'"):
+        make_pivot_view(runs, "batch_siz", "learning_rate")

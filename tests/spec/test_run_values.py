@@ -1,0 +1,212 @@
+"""A file of runs is checked by type, range and meaning before anything starts; every complaint names file and run."""
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from repro.records.lookup import MOST_RUNS, read_runs
+from repro.spec import FIELDS, MEASURES, Run, base, get_first_phase, nested_widths, standard_widths
+from repro.spec import written as formatted
+from repro.spec.identity import run_id
+from repro.spec.registry import experiments
+from repro.spec.scales import ORDER, SCALES
+from repro.spec.validation import RANGES, validate_value
+
+
+def written(path: Path, content: Any) -> Path:
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return path
+
+
+BAD_VALUES: list[dict[str, Any]] = [
+    {"batch_size": "16"},
+    {"batch_size": None},
+    {"batch_size": True},
+    {"batch_size": 16.0},
+    {"batch_size": 10**30},
+    {"num_steps": -4},
+    {"num_steps": 0},
+    {"num_test_contexts": 0},
+    *({"num_test_contexts": 2, "measure": name} for name in ("spread", "cross", "mteb", "adaptive")),
+    {"seed": -1},
+    {"seed": "0"},
+    {"learning_rate": -1.0},
+    {"learning_rate": [0.1]},
+    {"temperature": 0},
+    {"residual": 1},
+    {"residual": "false"},
+    {"sources": ["a"]},
+    {"sources": ""},
+    {"corpus": "../../x"},
+    {"corpus": "/tmp/x"},
+    {"corpus": "a\nb"},
+    {"suite": ".."},
+    {"surrogate": "x" * 10_000},
+    {"surrogate": "a\nb"},
+    {"num_layers": 10**5},
+    {"sequence_dropout": 2},
+    {"test_contexts": "own+own"},
+    {"test_contexts": "mine"},
+    {"scale": ["smoke"]},
+    {"scale": "mars"},
+    {"batchsize": 3},
+    {"sampler": {"a": 1}},
+    {"batches_a_step": 0},
+    {"batches_a_step": None},
+    {"sampler": "domain", "mixing_alpha": 1.5},
+    {"sampler": "domain", "mixing_alpha": -0.1},
+    {"sampler": "random", "mixing_alpha": 0.5},
+    {"nested_sizes": "32+16"},
+    {"nested_sizes": "12+32"},
+    {"nested_sizes": "64"},
+]
+
+
+@pytest.mark.parametrize("values", BAD_VALUES, ids=lambda values: str(values)[:40])
+def test_impossible_runs_are_refused(tmp_path: Path, values: dict[str, Any]) -> None:
+    path = written(tmp_path / "runs.json", [{"scale": "smoke"}, {"scale": "smoke", **values}])
+    with pytest.raises(ValueError, match=r"runs\.json, run 2: ") as caught:
+        read_runs(path)
+    assert len(str(caught.value)) < 1200 and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "3", "null", "{}", "[]", '"x"', "[3]", "[[]]", '[{"seed": 1}]', "[" * 100_000, '[{"scale": "smoke", "seed": NaN}]',
+     '[{"scale": "smoke", "learning_rate": 1e400}]', '{"missing": 3}', "\x00", '[{"scale": "smoke"', "1" * 5000],
+    ids=lambda text: text[:30],
+)  # fmt: skip
+def test_malformed_run_files_are_refused(tmp_path: Path, text: str) -> None:
+    folder = tmp_path / ("a folder with a long name, " * 5)  # a path is named whole however long it is
+    folder.mkdir()
+    with pytest.raises(ValueError, match=r"runs\.json") as caught:
+        read_runs(written(folder / "runs.json", text))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "measures"),
+    [
+        ("biencoder", "spread cross selection"),
+        ("contextual", "adaptive cascade headroom"),
+        ("bm25", "spread cross selection adaptive cascade whitening widths steps curve polarity"),
+        ("surrogate", "spread cross selection adaptive cascade widths steps curve"),
+        ("none", "spread cross selection adaptive cascade whitening widths steps curve polarity mteb"),
+    ],
+)
+def test_impossible_analyses_are_refused_first(architecture: str, measures: str) -> None:
+    for measure in MEASURES:
+        if measure not in measures.split():
+            assert base("smoke", measure=measure, architecture=architecture).measure == measure
+            continue
+        with pytest.raises(ValueError, match=f"measure='{measure}' with architecture='{architecture}': it takes "):
+            base("smoke", measure=measure, architecture=architecture)
+
+
+def test_clustered_phase_is_not_mixed() -> None:
+    first = {"pretraining_corpus": "desk", "num_pretraining_steps": 5}
+    assert get_first_phase(base("smoke", sampler="domain", mixing_alpha=0.5, **first)) is not None
+    with pytest.raises(ValueError, match=r"pretraining_cluster_size=8 with mixing_alpha=0\.5: .*give one of the two"):
+        base("smoke", sampler="domain", mixing_alpha=0.5, pretraining_cluster_size=8, **first)
+
+
+def test_fifos_and_folders_do_not_hang(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo.json")
+    (tmp_path / "folder.json").mkdir()
+    for name, says in (("fifo", "FIFO"), ("folder", "folder"), ("none", "No such file")):
+        with pytest.raises(ValueError, match=says):
+            read_runs(tmp_path / f"{name}.json")
+
+
+def test_too_many_runs_are_refused(tmp_path: Path) -> None:
+    path = written(tmp_path / "runs.json", [{"scale": "smoke", "seed": 1}] * (MOST_RUNS + 1))
+    with pytest.raises(ValueError, match=f"lists {MOST_RUNS + 1} runs"):
+        read_runs(path)
+
+
+def test_every_number_has_a_range() -> None:
+    numbers = {name for name in FIELDS if Run.__annotations__[name].split(" | ")[0] in ("int", "float")}
+    assert numbers == set(RANGES)
+
+
+def test_every_declared_run_passes() -> None:
+    for experiment in experiments():
+        for scale in ORDER:
+            assert all(isinstance(run, Run) for run in experiment.runs(scale))
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(rows=st.lists(st.dictionaries(st.sampled_from([*FIELDS, "id", "x"]), anything, max_size=4), max_size=3))
+def test_any_file_is_runs_or_error(rows: list[dict[str, Any]], tmp_path_factory: pytest.TempPathFactory) -> None:
+    path = written(tmp_path_factory.mktemp("runs") / "runs.json", [{"scale": "smoke"} | row for row in rows])
+    try:
+        found = read_runs(path)
+    except ValueError:
+        return
+    assert all(len(run_id(run)) == 12 for run in found)
+
+
+def test_new_field_needs_value_and_range(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = {name: value for name, value in SCALES["smoke"].fields.items() if name != "temperature"}
+    monkeypatch.setattr("repro.spec.scales.SCALES", {"smoke": replace(SCALES["smoke"], fields=values)})
+    with pytest.raises(ValueError, match=r"'smoke' has no value for \['temperature'\]: .* in repro\.spec\.scales"):
+        base("smoke")
+    monkeypatch.setattr("repro.spec.validation.RANGES", {})
+    with pytest.raises(ValueError, match=r"warmth=0\.5: add .* to RANGES in repro\.spec\.validation"):
+        validate_value("warmth", 0.5, "float")
+
+
+def test_run_names_its_widths() -> None:
+    assert nested_widths(base("desk", nested_sizes="8+32+full")) == (8, 32, 128)
+    assert nested_widths(base("desk")) == ()
+
+
+@pytest.mark.parametrize(
+    ("sizes", "says"),
+    [
+        ("8+256", "256 does not divide 128, the width of the vectors"),
+        ("8+48", "48 does not divide 128"),
+        ("0+8", "0 does not divide 128"),
+        ("32+8", "list each width once, from the narrowest to the widest"),
+        ("8+8", "list each width once"),
+        ("8+wide", "'wide' is no width; join whole numbers by '+'"),
+        ("8,16", "'8,16' is no width"),
+        ("8+", "'' is no width"),
+        ("-8", "'-8' is no width"),
+        ("²", "'²' is no width"),
+    ],
+)
+def test_impossible_widths_are_refused(sizes: str, says: str) -> None:
+    with pytest.raises(ValueError, match="nested_sizes=") as raised:
+        base("desk", nested_sizes=sizes)
+    assert says in str(raised.value) and "\n" not in str(raised.value)
+
+
+def test_standard_widths_are_powers_of_two() -> None:
+    assert standard_widths(128) == (8, 16, 32, 64, 128)
+    assert standard_widths(384) == (8, 16, 32, 64, 128, 384)
+    assert standard_widths(768) == (8, 16, 32, 64, 128, 256, 768)
+    assert standard_widths(2048) == (8, 16, 32, 64, 128, 256, 512, 1024, 2048), "as MRL has them"
+    assert standard_widths(4) == (4,)
+    assert formatted(standard_widths(32)) == "8+16+32"
+
+
+def test_null_context_needs_sequence_dropout() -> None:
+    """A model trained without sequence dropout has no null vector, so scoring it under null is refused at once."""
+    with pytest.raises(ValueError, match="sequence_dropout=0 with test_contexts"):
+        base("desk", architecture="contextual", sequence_dropout=0.0)
+    base("desk", architecture="contextual", sequence_dropout=0.0, test_contexts="own+wrong")
+    base("desk", architecture="biencoder", sequence_dropout=0.0)

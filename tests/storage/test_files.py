@@ -1,0 +1,141 @@
+"""Outputs never replace what is not a file, and what must last is on disk before it has its name."""
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from benchmarks import generated_pairs
+from repro.records.store import write_record
+from repro.spec import base
+from repro.storage import arrays, files
+from repro.storage.arrays import rows_by_code, taken
+from repro.storage.files import whole_file, whole_folder
+
+
+def test_special_files_are_never_replaced(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "null").symlink_to(os.devnull)
+    for name in ("fifo", "folder", "null"):
+        with pytest.raises(ValueError, match="nothing was written"), whole_file(tmp_path / name) as part:
+            part.write_text("x")
+    assert stat.S_ISFIFO((tmp_path / "fifo").stat().st_mode) and (tmp_path / "null").is_symlink()
+    assert stat.S_ISCHR(Path(os.devnull).stat().st_mode)
+
+
+@pytest.fixture
+def events(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What was synced and what was renamed, in order."""
+    found: list[str] = []
+    sync, replace, rename = os.fsync, Path.replace, Path.rename
+
+    def noted_sync(descriptor: int) -> None:
+        name = Path(f"/proc/self/fd/{descriptor}").readlink()
+        found.append(f"sync {'folder' if name.is_dir() else 'file'}")
+        sync(descriptor)
+
+    def noted(how: Any) -> Any:
+        def act(self: Path, target: Path) -> Path:
+            found.append("rename")
+            return how(self, target)
+
+        return act
+
+    monkeypatch.setattr(files.os, "fsync", noted_sync)
+    monkeypatch.setattr(Path, "replace", noted(replace))
+    monkeypatch.setattr(Path, "rename", noted(rename))
+    return found
+
+
+def test_record_is_synced_before_its_name(tmp_path: Path, events: list[str]) -> None:
+    write_record(tmp_path, base("smoke"), metrics={}, arrays={}, provenance={})
+    assert events == ["sync file", "rename", "sync folder"] * 2, "arrays, then the record"
+
+
+def test_folder_is_synced_before_its_name(tmp_path: Path, events: list[str]) -> None:
+    with whole_folder(tmp_path / "made") as part:
+        (part / "a").write_text("a")
+    assert events == ["sync file", "sync folder", "rename", "sync folder"]
+
+
+@pytest.mark.parametrize("must_be_first", [False, True])
+def test_first_folder_stays(tmp_path: Path, must_be_first: bool) -> None:
+    def make() -> None:
+        with whole_folder(tmp_path / "made", must_be_first=must_be_first) as part:
+            (part / "ours").write_text("x")
+            (tmp_path / "made").mkdir()
+            (tmp_path / "made" / "theirs").write_text("x")
+
+    if must_be_first:
+        with pytest.raises(
+            ValueError, match=r"made was created by another process in the meantime.* choose another name"
+        ):
+            make()
+    else:
+        make()
+    assert [str(path.relative_to(tmp_path)) for path in sorted(tmp_path.rglob("*"))] == ["made", "made/theirs"]
+
+
+@pytest.mark.parametrize("ending", ["parquet", "jsonl", "csv"])
+def test_generated_pairs_appear_whole(ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    block = pa.table({"query": ["q"], "document": ["d"], "domain": ["x"]})
+
+    def blocks(num_pairs: int, seed: int = 0) -> Iterator[pa.Table]:
+        yield from [block] * num_pairs
+        if num_pairs > 1:
+            raise OSError(errno.ENOSPC, "no space left on device")
+
+    monkeypatch.setattr(generated_pairs, "generate_blocks", blocks)
+    path = tmp_path / f"pairs.{ending}"
+    with pytest.raises(OSError, match="no space left"):
+        generated_pairs.write_generated(path, 2)
+    assert not list(tmp_path.iterdir())
+    generated_pairs.write_generated(path, 1)
+    assert [one.name for one in tmp_path.iterdir()] == [path.name]
+    assert b"q" in path.read_bytes()
+
+
+@pytest.mark.parametrize("rows_per_take", [1, 3, 4096])
+@pytest.mark.parametrize("shape", [(50,), (50, 4)])
+def test_rows_are_taken_in_parts(
+    shape: tuple[int, ...], rows_per_take: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arrays, "ROWS_PER_TAKE", rows_per_take)
+    rng = np.random.default_rng(0)
+    whole = rng.normal(size=shape).astype(np.float16)
+    np.save(tmp_path / "a.npy", whole)
+    for rows in (rng.integers(0, 50, 31), np.empty(0, np.int64)):
+        for array in (whole, np.load(tmp_path / "a.npy", mmap_mode="r")):
+            found = taken(array, rows)
+            assert found.dtype == np.float16 and np.array_equal(found, whole[rows])
+
+
+def test_mapped_memory_is_released(tmp_path: Path) -> None:
+    """Each row brings a piece of the file with it: a process must not end up holding the whole of it."""
+    np.save(tmp_path / "a.npy", np.ones((2**16, 512), np.float32))  # 128 MiB
+    mapped = np.load(tmp_path / "a.npy", mmap_mode="r")
+
+    def held() -> int:
+        lines = Path("/proc/self/smaps").read_text().split("a.npy")[1].splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("Rss:"))
+
+    mapped[::16].sum()
+    assert held() > 50 * 1024
+    taken(mapped, np.arange(0, 2**16, 16))
+    assert held() < 1024
+
+
+@pytest.mark.parametrize("codes", [[3, 1, 3, 3, 0, 1], [7], []])
+def test_rows_by_code_match_search(codes: list[int]) -> None:
+    codes_N = np.array(codes, np.int32)
+    found, rows = rows_by_code(codes_N)
+    assert found.tolist() == sorted(set(codes))
+    assert [of.tolist() for of in rows] == [np.flatnonzero(codes_N == code).tolist() for code in sorted(set(codes))]
+    assert all(of.dtype == np.int64 for of in rows)

@@ -1,0 +1,236 @@
+"""A stage that is not what was built is one line that names the file: never another number, an IndexError or a loop."""
+
+import json
+import os
+import shutil
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from repro.data.own.imported import bring
+from repro.data.tokens import BOUNDS_FILE
+from repro.execute import execute
+from repro.pipeline.inputs import Inputs
+from repro.pipeline.stages import StageGraph
+from repro.planning.doctor import examine_deeply
+from repro.spec import base
+from repro.spec.identity import run_id
+from repro.storage import files
+from repro.storage.digests import check_digests, hash_folder
+from repro.storage.paths import get_local_records, run_folder
+from repro.storage.shards import list_shards
+from repro.storage.stages import STAGE_FILE, Stage
+from repro.train.trainer import prepare_training
+
+RUN = base("smoke", sampler="cluster", cluster_size=8, filter="surrogate", num_hard_negatives=1, num_steps=3)
+
+
+def quiet(line: str) -> None:
+    """Says nothing."""
+
+
+def made(text: str = "one") -> Stage:
+    def make(folder: Path) -> None:
+        (folder / "sub").mkdir()
+        (folder / "sub" / "a.txt").write_text(text)
+
+    return Stage("thing", {"a": 1}, make)
+
+
+def test_a_file_that_changed_is_named(own_home: Path) -> None:
+    stage = made()
+    file = stage.build() / "sub" / "a.txt"
+    assert stage.build() == stage.path
+    for damage in (lambda: file.write_text("two"), file.unlink):
+        damage()
+        with pytest.raises(ValueError, match=r"a\.txt .*remove the folder"):
+            stage.build()
+    shutil.rmtree(stage.path)
+    assert (stage.build() / "sub" / "a.txt").read_text() == "one"
+
+
+def size_on_disk(folder: Path) -> int:
+    """Bytes of all files but the key file, and the header of each array."""
+    files = [path for path in folder.rglob("*") if path.is_file() and path.name != STAGE_FILE]
+    return sum(path.stat().st_size - 128 * (path.suffix == ".npy") for path in files)
+
+
+@pytest.mark.parametrize("ending", ["parquet", "jsonl"])
+def test_full_disk_is_refused_per_stage(
+    ending: str, own_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Need, have and where, for the import, the corpus cut from it, and every stage after."""
+    texts = {"query": [f"query {n} {n % 7}" for n in range(2000)], "document": [f"text {n} " * 9 for n in range(2000)]}
+    source = tmp_path / f"pairs.{ending}"
+    if ending == "parquet":
+        pq.write_table(pa.table(texts), source, use_dictionary=False)
+    else:
+        rows = zip(*texts.values(), strict=True)
+        source.write_text("".join(json.dumps({"query": query, "document": text}) + "\n" for query, text in rows))
+    free = shutil.disk_usage(tmp_path).free
+    monkeypatch.setattr(files.shutil, "disk_usage", lambda folder: SimpleNamespace(free=3000))
+    with pytest.raises(ValueError, match=r"the import of .* needs about \d+ KiB in .*/corpora, where 3 KiB are free"):
+        bring(source, name="mine")
+    monkeypatch.setattr(files.shutil, "disk_usage", lambda folder: SimpleNamespace(free=free))
+    corpus = bring(source, name="mine").corpus
+    run = base("smoke", corpus=corpus, suite="mine", sampler="cluster", cluster_size=8, num_hard_negatives=1)
+    for stage in StageGraph(run).stages:
+        need = stage.num_bytes() if stage.num_bytes else 0
+        for have, parts in ((need - 1, 1), (2 * need - 1, 2)):
+            monkeypatch.setattr(files.shutil, "disk_usage", lambda folder, have=have: SimpleNamespace(free=have))
+            for one in list_shards(stage, parts)[:1] if parts > 1 else (stage,):
+                with pytest.raises(ValueError, match=rf"the stage {stage.name}.* needs about .* in .*/{stage.name}"):
+                    one.build()
+        monkeypatch.setattr(files.shutil, "disk_usage", lambda folder: SimpleNamespace(free=free))
+        assert 0.7 * size_on_disk(stage.build()) <= need, stage.name
+
+
+def test_silent_change_is_found(own_home: Path) -> None:
+    import os
+
+    stage = made()
+    file = stage.build() / "sub" / "a.txt"
+    before = file.stat()
+    file.write_text("onf")
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    stage.check()  # compared on this machine already, and nothing looks changed
+    with pytest.raises(ValueError, match=r"a\.txt is not the file"):
+        stage.check(deep=True)
+    for note in stage.building_folder.glob("compared.*"):
+        note.rename(note.with_name("compared.elsewhere.json"))
+    with pytest.raises(ValueError, match=r"a\.txt is not the file"):
+        stage.check()
+
+
+def test_deep_check_names_damage(own_home: Path) -> None:
+    stage = made()
+    (stage.build() / "sub" / "a.txt").write_text("two")
+    get_local_records().mkdir(parents=True)
+    (get_local_records() / "0123456789ab.json").write_text("{")
+    bad = {finding.what: finding.says for finding in examine_deeply() if not finding.good}
+    assert set(bad) == {"stages", f"thing/{stage.path.name}", "your records", "0123456789ab.json"}
+    assert "a.txt is not the file" in bad[f"thing/{stage.path.name}"]
+
+
+def test_older_stage_stays_usable(own_home: Path) -> None:
+    stage = made()
+    told = json.loads((stage.build() / STAGE_FILE).read_text())
+    del told["files"]
+    (stage.path / STAGE_FILE).write_text(json.dumps(told))
+    (stage.path / "sub" / "a.txt").write_text("two")
+    assert stage.build() == stage.path
+
+
+def test_keyless_folder_is_moved_aside(own_home: Path) -> None:
+    stage = made()
+    stage.path.mkdir(parents=True)
+    (stage.path / "half").write_text("x")
+    lines: list[str] = []
+    stage.build(lines.append)
+    assert [line.split()[0] for line in lines] == [str(stage.path), "building"]
+    assert [path.name for path in stage.path.parent.glob(".*.part/*")] == ["half"], "nothing is lost"
+
+
+@pytest.mark.parametrize("text", ["", "{", "3", '{"files": 3}', '{"files": {"a": 1}}', "[" * 99_999])
+def test_a_damaged_key_file_is_named(own_home: Path, text: str) -> None:
+    (made().build() / STAGE_FILE).write_text(text)
+    with pytest.raises(ValueError, match=r"stage\.json"):
+        made().build()
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home with the stages of RUN, without digests and notes, as they were built in other days."""
+    home = tmp_path_factory.mktemp("built")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("REPRO_HOME", str(home))
+        Inputs(RUN).build(quiet)
+        for stage in Inputs(RUN).graph.stages:
+            told = json.loads((stage.path / STAGE_FILE).read_text())
+            (stage.path / STAGE_FILE).write_text(json.dumps({"name": told["name"], "key": told["key"]}))
+        for path in home.rglob(BOUNDS_FILE):
+            path.unlink()
+    return home
+
+
+DAMAGE = {
+    "selection/rows.npy": lambda a: np.append(a, 10**9),
+    "tokens/document/ids.npy": lambda a: np.where(np.arange(len(a)) == 5, 99_999_999, a).astype(a.dtype),
+    "tokens/query/offsets.npy": lambda a: a[::-1].copy(),
+    "embeddings/query.npy": lambda a: a[:-1],
+    "clusters/assignment_N.npy": lambda a: a + 10_000,
+    "clusters/centroids_KD.npy": lambda a: a.astype(int),
+    "negatives/rows.npy": lambda a: a - 10**6,
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+@pytest.mark.parametrize("how", ["numbers", "cut"])
+def test_damaged_arrays_are_named(
+    name: str, how: str, built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REPRO_HOME", str(tmp_path / "copy"))
+    shutil.copytree(built, tmp_path / "copy")
+    kind, _, file = name.partition("/")
+    path = next((tmp_path / "copy" / "stages" / kind).glob(f"[0-9a-f]*/{file}"))
+    if how == "cut":
+        path.write_bytes(path.read_bytes()[:90])
+    else:
+        np.save(path, DAMAGE[name](np.load(path)))
+    with pytest.raises(ValueError, match=file.replace(".", r"\.")):
+        execute(RUN, progress=quiet)
+    assert not (get_local_records() / f"{run_id(RUN)}.json").exists()
+    assert not list(run_folder(run_id(RUN)).glob("checkpoint*"))
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps").is_file(), reason="Linux tells what a process says of its maps")
+def test_random_reads_skip_readahead(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REPRO_HOME", str(built))
+    _, data, _, _ = prepare_training(Inputs(RUN), lambda: False, quiet)
+    assert data.filter is not None
+    data.filter(data.batches.at(0))
+    told = [line.split() for line in Path("/proc/self/smaps").read_text().splitlines()]
+    files = [words[-1] for words in told if not words[0].endswith(":")]  # a map's first line; then `Name: value` each
+    flags = [words[1:] for words in told if words[0] == "VmFlags:"]
+    read = {Path(file).name: "rr" in flag for file, flag in zip(files, flags, strict=True) if str(built) in file}
+    assert {"ids.npy", "offsets.npy", "query.npy", "document.npy", "keys.npy"} <= {name for name in read if read[name]}
+
+
+def test_full_disk_is_refused_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REPRO_HOME", str(tmp_path))
+    free, started = shutil.disk_usage(tmp_path).free, []
+    stage = Stage("large", {}, lambda folder: started.append(folder), (), lambda: free + 10 * 2**30)
+    with pytest.raises(
+        ValueError, match=rf"stage large needs about [\d.]+ GiB in {tmp_path}/stages/large, where .* free"
+    ):
+        stage.build()
+    assert not started and not list((tmp_path / "stages").glob("large/[0-9a-f]*[0-9a-f]"))
+
+
+def test_stage_sizes_are_predicted(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To the byte but for headers where it follows from the number of pairs; about so for tokens and clusters."""
+    about = {"tokens": (1.0, 2.0), "clusters": (0.7, 1.5)}
+    monkeypatch.setenv("REPRO_HOME", str(built))
+    for stage in Inputs(RUN).graph.stages:
+        if stage.num_bytes is None:
+            continue
+        found = sum(path.stat().st_size for path in stage.path.rglob("*.npy")) - 128 * len([*stage.path.rglob("*.npy")])
+        least, most = about.get(stage.name, (1.0, 1.0))
+        assert least * found <= stage.num_bytes() <= most * found, stage.name
+
+
+def test_restored_file_is_accepted(tmp_path: Path) -> None:
+    path = tmp_path / "stage" / "ids.npy"
+    path.parent.mkdir()
+    path.write_bytes(b"right")
+    made, time = hash_folder(path.parent), path.stat().st_mtime_ns
+    for content in (b"wrong", b"right"):
+        path.write_bytes(content)
+        os.utime(path, ns=(time, time))
+        with nullcontext() if content == b"right" else pytest.raises(ValueError, match="is not the file that was made"):
+            check_digests(path.parent, made, tmp_path / "notes")
