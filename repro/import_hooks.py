@@ -1,7 +1,7 @@
 """Import hooks for `python -m repro.<artefact>` and for the sibling packages experiments, figures and slurm.
 
 `python -m repro.NAME` first imports `repro`, which installs two finders on the import path. `ArtefactFinder` is the
-last one. If no file matches the name, it supplies a module of three lines that passes the artefact to `repro run`.
+last one. If no file matches the name, it supplies a small module that passes the artefact to `repro run`.
 `SiblingFinder` is the first one. It resolves `experiments`, `figures` and `slurm` to our folders, which lie inside
 `repro` in an installed copy. Python searches the working directory early, and it may hold folders of the same names.
 """
@@ -19,8 +19,11 @@ from repro.storage.paths import SOURCES
 
 FOLDERS = ("experiments", "figures", "slurm")
 SOURCE = """import sys
+from repro.cli.errors import end_without_traceback
 from repro.cli.main import open_door
-sys.exit(open_door({name!r}))
+status = open_door({name!r})
+end_without_traceback()
+sys.exit(status)
 """
 
 

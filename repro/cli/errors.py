@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import signal
 import sys
 import textwrap
 import time
@@ -71,6 +72,14 @@ def run_with_error_handling(action: Callable[[], int | None]) -> int:
         return EXIT_STOPPED
     except Exception as error:  # noqa: BLE001 — the only catch-all
         return _print_error(error, show_traceback)
+
+
+def end_without_traceback() -> None:
+    """Let Ctrl-C end the process immediately. Call it after the last line of a command.
+
+    Python would print a traceback of its own shutdown.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _discard_output() -> int:

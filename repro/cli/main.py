@@ -34,7 +34,7 @@ from repro.cli.common import (
     tell,
 )
 from repro.cli.data import data
-from repro.cli.errors import DEBUG, run_with_error_handling
+from repro.cli.errors import DEBUG, end_without_traceback, run_with_error_handling
 from repro.cli.evaluate_export import VERBS as EVALUATE_EXPORT_VERBS
 from repro.cli.fields import VERBS as FIELD_VERBS
 from repro.cli.inspect import VERBS as INSPECT_VERBS
@@ -92,7 +92,9 @@ def prepare_process() -> None:
 def main() -> None:
     """Run the command line and exit. User errors print one line and exit with 2, bugs print one line and exit with 70."""
     prepare_process()
-    sys.exit(run_with_error_handling(lambda: app(prog_name="repro", standalone_mode=False)))
+    status = run_with_error_handling(lambda: app(prog_name="repro", standalone_mode=False))
+    end_without_traceback()
+    sys.exit(status)
 
 
 def open_door(name: str) -> int:
@@ -333,7 +335,9 @@ def report(
     from repro.cli.figures import open_painters
     from repro.cli.regenerate import write_gains
     from repro.report.html import write_report
+    from repro.storage.files import check_replaceable
 
+    check_replaceable(out)  # before anything is drawn
     gains = write_gains(get_scale(scale).name)
     shown = in_turn(experiments(), lambda one: f"writing the section of {one.artefacts[0]}")
     with open_painters() as (paint, paint_forest):

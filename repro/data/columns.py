@@ -15,7 +15,10 @@ ACCEPTED: Mapping[str, tuple[str, ...]] = {
     "document": ("document", "positive", "pos", "answer", "passage", "text"),
     "negatives": ("negatives", "negative", "neg"),
     "domain": ("domain", "dataset", "source"),
-    "label": ("label", "labels", "relevance", "relevant", "is_relevant", "grade", "score", "similarity"),
+    "label": (
+        *("label", "labels", "relevance", "relevant", "is_relevant", "grade", "score", "similarity"),
+        *("rel", "rating", "is_positive", "is_match", "is_duplicate", "similarity_score", "gold_label"),
+    ),
 }
 """Accepted names per column if no name is given, ignoring case. `negative_1`, `negative_2`, … are negatives too."""
 SIDES = ("query", "document")
@@ -154,7 +157,10 @@ def detect_layout(columns: Columns, names: Sequence[str], where: str, nested: Se
 
 
 def describe_columns(columns: Columns, names: Sequence[str], layout: Layout) -> str:
-    """Describe the column of each part and its alternatives, as in "document <- answer (also there: text)"."""
+    """Describe the column of each part and its alternatives, as in "document <- answer (also there: text)".
+
+    Columns that could hold something else, such as labels under another name, are named as not read.
+    """
     used = {part: [name] for part, name in layout.chosen.items()}
     if layout.numbered:
         used.setdefault("negatives", []).extend(layout.numbered)
@@ -163,13 +169,18 @@ def describe_columns(columns: Columns, names: Sequence[str], layout: Layout) -> 
         left = [name for name in columns.fitting(part, names) if name not in layout.chosen.values()]
         also = f" (also there: {', '.join(left)})" if left else ""
         words.append(f"{part} <- {short(', '.join(used[part]))}{also}")
-    return ", ".join(words)
+    named = {name for part in ACCEPTED for name in columns.fitting(part, names)} | {*layout.numbered}
+    unread = [name for name in names if name not in named and _plain(name) not in NO_TEXTS]
+    return ", ".join(words) + (f"; not read: {short(', '.join(unread))}" if unread else "")
 
 
 def suggest_swapped_columns(words: str) -> str:
     """Return the options that swap query and document compared with a description by `describe_columns`."""
     also = r"(?: \(also there: .*?\))?"
-    found = re.search(rf"query <- (.+?){also}, document <- (.+?){also}(?:, (?:negatives|domain|label) <- .*)?$", words)
+    found = re.search(
+        rf"query <- (.+?){also}, document <- (.+?){also}(?:, (?:negatives|domain|label) <- .*)?(?:; not read: .*)?$",
+        words,
+    )
     return f"--query {shlex.quote(found[2])} --document {shlex.quote(found[1])}" if found else ""
 
 

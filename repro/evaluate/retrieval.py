@@ -26,6 +26,7 @@ import Stemmer
 from scipy.sparse import csr_array
 
 from repro.data.beir import Retrieval
+from repro.data.lines import convert_hint
 from repro.evaluate.terms import tokenize_terms
 from repro.storage.arrays import iter_blocks
 from repro.storage.files import check_regular, whole_file
@@ -374,6 +375,8 @@ def read_run(path: Path) -> Hits:
                 hits[document_id] = value
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise ValueError(f"{path} is damaged after line {number} ({error}): copy it again") from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not UTF-8 after line {number}; {convert_hint(path)}") from error
     except ValueError as error:
         raise ValueError(f"{path}, line {number} is no line of a TREC run ({error})") from error
     return run

@@ -268,6 +268,17 @@ class CdePreTrainedModel(PreTrainedModel):
         self.sizes = SimpleNamespace(**config.repro)
         self._tokenizer: PreTrainedTokenizerFast | None = None
 
+    @classmethod
+    def from_pretrained(cls, *args: Any, output_loading_info: bool = False, **kwargs: Any) -> Any:  # type: ignore[override]
+        """Read a folder or hub id. ValueError if a weight is missing.
+
+        The base class would draw it at random and only log a table.
+        """
+        model, info = super().from_pretrained(*args, output_loading_info=True, **kwargs)
+        if missing := sorted(info["missing_keys"]):
+            raise ValueError(f"{model.name_or_path} lacks {len(missing)} weights, first {missing[0]!r}: copy it again")
+        return (model, info) if output_loading_info else model
+
     @property
     def tokenizer(self) -> PreTrainedTokenizerFast:
         """The tokenizer that lies next to the weights."""

@@ -4,6 +4,7 @@ import errno
 import io
 import os
 import pty
+import signal
 import struct
 import subprocess
 import sys
@@ -60,6 +61,23 @@ def test_bugs_are_one_line_with_report(
     assert said.startswith(f"bug: {type(error).__name__}") and said.count("\n") == 1 and str(report) in said
     told = report.read_text()
     assert "Traceback (most recent call last)" in told and "'show'" in told and "test_errors.py" in told
+
+
+@pytest.mark.parametrize(
+    "start",
+    ["from repro.cli.main import main; main()", "import runpy; runpy.run_module('repro.figure1', run_name='__main__')"],
+    ids=["repro", "artefact"],
+)
+def test_ctrl_c_after_the_last_line(start: str) -> None:
+    """A signal during Python's shutdown ends the process without a traceback."""
+    held = "import atexit, time; atexit.register(lambda: (print('shutdown', flush=True), time.sleep(60)))"
+    code = f"import sys; sys.argv = ['repro', '--help']; {held}; {start}"
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", code], stdout=pipe, stderr=pipe, text=True) as child:
+        assert child.stdout is not None and any(line == "shutdown\n" for line in child.stdout)
+        child.send_signal(signal.SIGINT)
+        _, err = child.communicate(timeout=60)
+    assert (child.returncode, err) == (-signal.SIGINT, "")
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS])

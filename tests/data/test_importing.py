@@ -488,7 +488,8 @@ def test_columns_read_are_recorded(tmp_path: Path) -> None:
     write(tmp_path / "in" / "3.parquet", [{"anchor": "e", "pos": "f", "negative_1": "g", "negative_2": "h"}])
     found = imported(tmp_path, tmp_path / "in")
     assert found.columns == (
-        "1.jsonl, line 1: query <- question, document <- answer (also there: passage, text), domain <- source",
+        "1.jsonl, line 1: query <- question, document <- answer (also there: passage, text), domain <- source"
+        "; not read: title",
         "1.jsonl, line 2: query <- query, document <- document",
         "3.parquet: query <- anchor, document <- pos, negatives <- negative_1, negative_2",
     )
@@ -500,7 +501,7 @@ def test_columns_read_are_recorded(tmp_path: Path) -> None:
         tmp_path / "in" / "2.csv", tmp_path / "named", name="mine", columns=Columns({"query": "text"})
     )
     assert named.columns == (
-        "2.csv, line 1: query <- text, document <- answer (also there: passage), domain <- source",
+        "2.csv, line 1: query <- text, document <- answer (also there: passage), domain <- source; not read: question, title",
     )
 
 

@@ -38,7 +38,7 @@ def imported(tmp_path: Path, source: Path, **options: Any) -> tuple[Imported, li
     return found, pairs.texts("document", every), pairs.negatives(every)
 
 
-@pytest.mark.parametrize("column", ["label", "relevance", "score"])
+@pytest.mark.parametrize("column", ["label", "relevance", "score", "is_positive"])
 @pytest.mark.parametrize("ending", [".jsonl", ".csv", ".parquet"])
 def test_rows_of_label_zero_are_negatives(tmp_path: Path, ending: str, column: str) -> None:
     """Label 0 makes no pair: 8 of 32 rows are pairs, and each has the three low rows of its query as negatives."""
@@ -70,6 +70,17 @@ def test_graded_labels_have_a_threshold(
     found, documents, _ = imported(tmp_path, source, columns=Columns(threshold=threshold))
     assert documents == [f"d {n}" for n in kept]
     assert found.counts["low_label"] == len(labels) - len(kept)
+
+
+@pytest.mark.parametrize("ending", [".jsonl", ".csv", ".parquet"])
+def test_unread_columns_are_named(tmp_path: Path, ending: str) -> None:
+    """A column that could be labels under another name is listed, and --label reads it."""
+    rows = [{"y" if name == "label" else name: value for name, value in row.items()} for row in ROWS]
+    source = write(tmp_path / f"rows{ending}", rows)
+    found, documents, _ = imported(tmp_path, source)
+    assert len(documents) == 32 and found.columns[0].endswith("; not read: y")
+    found, documents, _ = imported(tmp_path / "named", source, columns=Columns({"label": "y"}))
+    assert len(documents) == 8 and "not read" not in found.columns[0]
 
 
 def test_word_labels_are_asked_about(tmp_path: Path) -> None:
@@ -181,3 +192,11 @@ def test_unknown_scripts_are_refused_or_allowed(tmp_path: Path) -> None:
     assert found.exit_code == 0
     texts = json.loads(found.stdout)["texts"]
     assert texts["unknown_share"] == 1.0 and texts["num_cut"] > 0
+
+
+@pytest.mark.parametrize("ending", [".jsonl", ".csv", ".parquet"])
+def test_words_for_missing_values_stay_texts(tmp_path: Path, ending: str) -> None:
+    """Other readers turn "null" or "NA" in a csv into a missing value. Here a text is what the cell holds."""
+    words = ["null", "NA", "None", "nan", "N/A"]
+    source = write(tmp_path / f"rows{ending}", [{"query": f"{word}?", "document": word} for word in words])
+    assert [found.document for found in read_foreign(source)] == words

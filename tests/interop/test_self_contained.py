@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.losses import (
     CachedMultipleNegativesRankingLoss,
@@ -160,6 +161,18 @@ def test_context_is_saved_with_the_model(tmp_path: Path, context: list[str] | No
         again = SentenceTransformer(str(folder), trust_remote_code=True) if isinstance(folder, Path) else folder
         np.testing.assert_allclose(again.encode_document(TEXTS, **QUIET), wanted, **CLOSE)
     np.testing.assert_allclose(load_self_contained_model(tmp_path / "again").encode(TEXTS), wanted, **CLOSE)
+
+
+@pytest.mark.parametrize("architecture", ["biencoder", "contextual"])
+def test_missing_weights_are_refused(tmp_path: Path, architecture: str) -> None:
+    """transformers would draw a missing weight at random and go on."""
+    write_self_contained(model_of(architecture), tmp_path)
+    weights = load_file(tmp_path / "model.safetensors")
+    lost = next(name for name in sorted(weights) if "layers.0" in name)
+    del weights[lost]
+    save_file(weights, tmp_path / "model.safetensors", {"format": "pt"})
+    with pytest.raises(ValueError, match=lost):
+        AutoModel.from_pretrained(tmp_path, trust_remote_code=True)
 
 
 def test_other_code_is_not_run(tmp_path: Path) -> None:
