@@ -269,12 +269,13 @@ class CdePreTrainedModel(PreTrainedModel):
         self._tokenizer: PreTrainedTokenizerFast | None = None
 
     @classmethod
-    def from_pretrained(cls, *args: Any, output_loading_info: bool = False, **kwargs: Any) -> Any:  # type: ignore[override]
+    def from_pretrained(cls, *args: Any, output_loading_info: bool = False, **kwargs: Any) -> Any:
         """Read a folder or hub id. ValueError if a weight is missing.
 
         The base class would draw it at random and only log a table.
         """
-        model, info = super().from_pretrained(*args, output_loading_info=True, **kwargs)
+        found: Any = super().from_pretrained(*args, output_loading_info=True, **kwargs)
+        model, info = found
         if missing := sorted(info["missing_keys"]):
             raise ValueError(f"{model.name_or_path} lacks {len(missing)} weights, first {missing[0]!r}: copy it again")
         return (model, info) if output_loading_info else model

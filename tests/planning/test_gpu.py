@@ -101,7 +101,7 @@ def test_measured_step_matches_training(tmp_path: Path, monkeypatch: pytest.Monk
     model, feed, settings = gpu._prepare_training(TINY, CPU, Switches())
     monkeypatch.setattr(feeding, "feed_batch", lambda *given, **named: feed)
     monkeypatch.setattr(feeding, "step_batches", lambda *given: [Batch(0, np.arange(TINY.batch_size))])
-    loop.train(model, SimpleNamespace(batches=None), settings, folder=tmp_path)  # type: ignore[arg-type]
+    loop.train(model, SimpleNamespace(batches=None, set_apart=None), settings, folder=tmp_path)  # type: ignore[arg-type]
     start = dict(real(TINY.config).named_parameters())
     moved = [name for name, weight in model.named_parameters() if not torch.equal(weight, start[name])]
     assert len(moved) >= len(start) - 1, "weights that do not move prove nothing"  # of a null vector no use was made
