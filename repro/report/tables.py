@@ -17,7 +17,7 @@ from repro.text import ABSENT, count_noun, format_number, format_spans
 if TYPE_CHECKING:  # judging loads scipy, which is slow to import
     from repro.statistics.judge import Comparison, Judgement
 
-INTERVAL_WORDS = "plain 95 % intervals: of twenty words, one may be chance"
+INTERVAL_WORDS = "plain 95 % intervals, so that of twenty words one may be chance"
 WITHOUT = "{num} rows have records older than these measures; `repro run {name} --scale {scale}` makes new ones"
 READS_TOKENS = {"max_tokens": ("surrogate",)}
 """Fields that are also shown for untrained reference systems."""
@@ -159,7 +159,7 @@ def make_claims_view(judgements: Sequence[Judgement], title: str = "Claims", *, 
         room = width - GAP - sum(max(map(len, column)) + GAP for column in columns if any(column[1:]))
         rows = [(*row[:-1], format_claim(one, room)) for row, one in zip(rows, shown, strict=True)]
     notes = tuple(_list_others(judgements, shown))
-    view = View(f"{title}; {INTERVAL_WORDS}", LEDGER_HEADER, tuple(rows), notes, "llrrlrrl")
+    view = View(f"{title}, with {INTERVAL_WORDS}", LEDGER_HEADER, tuple(rows), notes, "llrrlrrl")
     is_narrow = width is not None and width < NARROW  # `repro why` shows the threshold
     return view.with_columns([0, 1, 2, 3, 5, 6, 7], notes) if is_narrow else view
 
@@ -242,10 +242,8 @@ def _list_others(judgements: Sequence[Judgement], shown: Sequence[Judgement]) ->
     for one in others:
         if one.word == "other scale":
             elsewhere.setdefault(one.note, []).append(one.claim.id)
-    if elsewhere:
-        number = count_noun(sum(map(len, elsewhere.values())), "claim")
-        needs = "; ".join(f"{scale}: {', '.join(ids)}" for scale, ids in elsewhere.items())
-        yield f"{number} need another scale: {needs}"
+    for scale, ids in elsewhere.items():
+        yield f"{count_noun(len(ids), 'claim')} at scale {scale}: {', '.join(ids)}"
 
 
 def format_in_unit(value: float, unit: Unit) -> str:
