@@ -98,7 +98,7 @@ def test_measured_step_matches_training(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(gpu, "build_model", lambda config: models.append(real(config)) or models[-1])
     monkeypatch.setattr(gpu, "NUM_STEPS", 1)
     gpu._measure_steps(TINY, CPU)
-    model, feed, settings = gpu._prepare_training(TINY, CPU, Switches())
+    model, feed, settings = gpu._prepare_trainer(TINY, CPU, Switches())
     monkeypatch.setattr(feeding, "feed_batch", lambda *given, **named: feed)
     monkeypatch.setattr(feeding, "step_batches", lambda *given: [Batch(0, np.arange(TINY.batch_size))])
     loop.train(model, SimpleNamespace(batches=None, set_apart=None), settings, folder=tmp_path)  # type: ignore[arg-type]
