@@ -19,7 +19,7 @@ from repro.spec.artefact import MAIN, PAPERS
 from repro.spec.registry import declared_notes, experiments, list_experiment_files
 from repro.statistics.judge import Judgement
 from repro.storage.paths import CHECKOUT
-from repro.text import ABSENT
+from repro.text import ABSENT, count_noun
 
 ABBREVIATIONS = ("al", "cf", "e.g", "eq", "fig", "i.e", "vs")
 """Abbreviations whose full stop does not end a sentence."""
@@ -98,7 +98,11 @@ def _format_first_verdict(judgements: Sequence[Judgement]) -> str:
     if judged is None:
         return ABSENT
     unit = judged.unit
-    effects = [f"{format_in_unit(one.effect, unit)} {format_interval(one, unit)}" for one in judged.comparisons]
+    effects = [
+        f"{format_in_unit(one.effect, unit)} "
+        + (f"({count_noun(len(judged.seeds), 'seed')})" if one.low is None else format_interval(one, unit))
+        for one in judged.comparisons
+    ]
     name = "" if unit.name == "points" else f" {unit.name}"
     return f"{judged.verdict}: {', '.join(effects)}{name}"
 

@@ -195,7 +195,7 @@ def _judge_records(claim: Claim, scale: str, wanted: Sequence[Run], by_run: Mapp
         for (run, seed), record in evidence.records.items()
         if (is_early(claim, record) and _is_age_relevant(run, claim_runs))
     }
-    notes = [note]
+    notes = []
     if claim.descriptive or isinstance(claim, Varies):
         return replace(judged, word=DESCRIPTIVE, note="; ".join(filter(None, (claim.descriptive, note))))
     if len(seeds) < len(declared):
@@ -203,9 +203,13 @@ def _judge_records(claim: Claim, scale: str, wanted: Sequence[Run], by_run: Mapp
     if early:
         notes.append(f"{len(early)} of {len(seeds) or 1} {'seeds' if seeds else 'records'} older than the claim")
     if not all(one.low is not None for one in comparisons):
-        return replace(judged, word=DESCRIPTIVE if not seeds or len(seeds) > 1 else TENTATIVE, note="; ".join(notes))
-    if len(notes) > 1:
-        return replace(judged, word=TENTATIVE, note="; ".join(filter(None, notes)))
+        return replace(
+            judged,
+            word=DESCRIPTIVE if not seeds or len(seeds) > 1 else TENTATIVE,
+            note="; ".join(filter(None, (note, *notes))),
+        )
+    if notes:
+        return replace(judged, word=TENTATIVE, note="; ".join(filter(None, (note, *notes))))
     word = choose_word(claim, comparisons)
     delta = claim.delta if isinstance(claim, Directed) else None
     return replace(judged, word=word, is_small=word == HOLDS and all(one.is_inside(delta) for one in comparisons))
