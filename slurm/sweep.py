@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from repro.pipeline import stages as pipeline_stages
-from repro.planning.pairs import count_pairs
 from repro.records.provenance import compute_source_digest, explain_git_is_silent, get_code_identity
 from repro.spec import TRAINED, Run, run_of_fields
 from repro.spec.identity import run_from_record, run_id
@@ -23,7 +22,8 @@ from repro.storage.shards import list_shards
 from repro.storage.stages import Stage
 from repro.train.sharing import explain_indivisible
 from slurm.job import CAREFUL_SCALES, Job
-from slurm.profiles import MOST, Profile
+from slurm.profiles import Profile
+from slurm.shards import count_shards_by_stage
 from slurm.states import WorkItem, get_run_item, get_stage_item
 from slurm.trainings import map_training_owners
 
@@ -83,45 +83,6 @@ def build_tasks(runs: Sequence[Run], profile: Profile, *, code: Mapping[str, Any
                 stages.setdefault(task.name, task)
         tasks.append(Task(job, get_run_item(run), _list_unbuilt(missing)))
     return [*stages.values(), *tasks]
-
-
-def count_shards(run: Run, profile: Profile) -> int:
-    """Return the number of shards of tokens, embeddings and keys of a run. 1 means no sharding.
-
-    If the number of pairs is unknown before the corpus is built, this is 1 unless the profile sets the number. Raises
-    ValueError if there are more shards than pairs or than can be managed.
-    """
-    num_pairs = count_pairs(run)
-    if profile.num_shards:
-        if num_pairs is not None and profile.num_shards > num_pairs:
-            raise ValueError(
-                f"profile {profile.name}: num_shards={profile.num_shards} is more than the {num_pairs} pairs of run "
-                f"{run_id(run)}; a shard has at least one pair: choose fewer, or say pairs_per_shard"
-            )
-        return profile.num_shards
-    if profile.pairs_per_shard is None:
-        return 1
-    found, most = max(1, -(-(num_pairs or 0) // profile.pairs_per_shard)), MOST["num_shards"]
-    if found > most:
-        raise ValueError(
-            f"profile {profile.name}: pairs_per_shard={profile.pairs_per_shard} cuts the {num_pairs} pairs of run "
-            f"{run_id(run)} into {found} shards; at most {most} are launched: put more pairs into each"
-        )
-    return found
-
-
-def count_shards_by_stage(
-    runs: Iterable[Run], profile: Profile, list_stages: Callable[[Run], Sequence[Stage]]
-) -> dict[str, int]:
-    """Return the number of shards of each stage of the runs, by title: the largest number that any of them needs.
-
-    A stage of the first of two phases counts the pairs of that phase.
-    """
-    found: dict[str, int] = {}
-    for run in runs:
-        for stage, owner in pipeline_stages.stages_by_phase(run, list_stages):
-            found[stage.title] = max(found.get(stage.title, 1), count_shards(owner, profile))
-    return found
 
 
 def add_run_dependencies(tasks: Sequence[Task], at_work: Mapping[str, str]) -> list[Task]:

@@ -159,7 +159,7 @@ def plan(
     from repro.planning.plan import make_plan
     from slurm.limits import beyond
     from slurm.profiles import load_profile
-    from slurm.sweep import count_shards
+    from slurm.shards import count_shards
 
     shape = load_profile(profile)
     wanted = resolve_runs(what, scale, seeds=seed, all_seeds=all_seeds, is_unpublished=unpublished)

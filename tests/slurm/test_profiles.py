@@ -13,7 +13,7 @@ from repro.planning.plan import Plan, make_plan
 from repro.spec import base
 from slurm.limits import beyond
 from slurm.profiles import SHIPPED, Profile, load_profile, profiles
-from slurm.sweep import count_shards
+from slurm.shards import count_shards
 
 
 @pytest.fixture

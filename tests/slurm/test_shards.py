@@ -18,10 +18,11 @@ from repro.storage.stages import Stage
 from slurm.batches import order_batches
 from slurm.profiles import Profile, load_profile
 from slurm.prune import leftovers
+from slurm.shards import count_shards, count_shards_by_stage
 from slurm.start import LaunchOptions, scripts, start
 from slurm.states import get_stage_item
 from slurm.status import Snapshot, statuses, why
-from slurm.sweep import build_tasks, count_shards, count_shards_by_stage, read_submissions
+from slurm.sweep import build_tasks, read_submissions
 from tests.slurm.stand_in import stages_of, traced
 
 pytestmark = pytest.mark.usefixtures("stand_in")
