@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from statistics import fmean
 from typing import TYPE_CHECKING
 
@@ -65,8 +66,9 @@ def format_cell(column: Column, row: Row, records: Iterable[Record]) -> str:
 def make_table_view(table: Table, wanted: Sequence[Run], published: Sequence[Record], yours: Sequence[Record]) -> View:
     """Return a table with up to three lines per row: paper, published records and records of this machine.
 
-    A published row is complete, or has dashes if one of its records is missing. A row of this machine shows the
-    available records and their number. Rows whose records predate all columns of the table are dropped with a note.
+    A published row whose runs differ in more than their seed is complete, or has dashes if one of its records is
+    missing. Other rows show the available seeds and their number. Rows whose records predate all columns of the table
+    are dropped with a note.
     """
     scale = wanted[0].scale
     columns = [column for column in table.columns if not column.scales or scale in column.scales]
@@ -81,7 +83,8 @@ def make_table_view(table: Table, wanted: Sequence[Run], published: Sequence[Rec
         meant = set(asked)
         for whose, records in ((whose, records) for whose, records in by_source.items() if records and asked):
             have = [record for record in records if record.run in meant]
-            shown = [] if whose == "published" and len(have) < len(asked) else have
+            differ_in_seed = len({replace(run, seed=0) for run in asked}) == 1
+            shown = [] if whose == "published" and len(have) < len(asked) and not differ_in_seed else have
             cells = [format_cell(column, row, shown) for column in columns]
             if shown and not set(cells) - {ABSENT, ""}:
                 num_without += 1

@@ -80,7 +80,7 @@ def test_removed_record_takes_its_cells(folder: Path) -> None:
         found, told = state()
         record.path.write_bytes(kept)
         changed = [after for before, after in zip(table.rows, found.rows, strict=True) if before != after]
-        assert changed == [(f"batch {record.run.batch_size}", "published", "2/3", "–")]
+        assert [row[:3] for row in changed] == [(f"batch {record.run.batch_size}", "published", "2/3")]
         touched = {claim.id for claim in CLAIMS if any(t.of.matches(record.run) for t in claim.terms)}
         for name, before in judged.items():
             is_tentative = name in touched and before.word != "not run"

@@ -98,12 +98,15 @@ def test_missing_metric_hides_the_average(tmp_path: Path) -> None:
     assert format_cell(NDCG, TABLE.rows[0], [whole, lacking]) == "–"
 
 
-def test_published_row_is_whole(tmp_path: Path) -> None:
+def test_published_row_counts_its_seeds(tmp_path: Path) -> None:
+    """A row that differs in its seeds alone shows those that are there. Any other row is complete or a dash."""
     published = [record(tmp_path, run, 0.5) for run in RUNS if (run.sampler, run.seed) != ("random", 1)]
     yours = [record(tmp_path / "mine", run, 0.25) for run in RUNS[:2]]
     rows = make_table_view(TABLE, RUNS, published, yours).rows
-    assert rows[1:3] == (("", "published", "2/3", "–", "–"), ("", "yours", "2/3", "128", "25.0 ± 0.0"))
+    assert rows[1:3] == (("", "published", "2/3", "128", "50.0 ± 0.0"), ("", "yours", "2/3", "128", "25.0 ± 0.0"))
     assert rows[3] == ("domain", "published", "3/3", "128", "50.0 ± 0.0")
+    table = replace(TABLE, rows=(Row(label="any sampler", of=pick()),))
+    assert make_table_view(table, RUNS, published, []).rows == (("any sampler", "published", "5/6", "–", "–"),)
 
 
 def test_outdated_rows_are_left_out(tmp_path: Path) -> None:
