@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +19,15 @@ from repro.report.figure_data import list_figure_rows
 from repro.report.formats import as_markdown
 from repro.report.names import format_heading, format_title
 from repro.report.tables import get_metric_path
+from repro.report.view import View
 from repro.spec import TRAINED, Column, Exhibit, Experiment, Figure, Row, Run, Table
 from repro.spec.artefact import PAPERS
 from repro.spec.registry import declared_notes, experiments
 from repro.storage.paths import CHECKOUT
 
 PICTURES = Path("docs") / "pictures"
-SCALES = ("desk", "lab", "mini")
+MINI = "mini"
+SCALES = ("desk", "lab", MINI)
 """An artefact is shown at the first of these scales at which it has a published record."""
 MOST_ROWS = 24
 """Largest number of rows of a table on the page. Longer tables are available by `show`."""
@@ -109,16 +112,30 @@ def make_picture(figure: Figure, title: str, scale: str) -> str:
 
 
 def make_first_table(experiment: Experiment) -> Iterator[str]:
-    """Yield the first table of an experiment that is short enough for the page."""
-    for scale in SCALES:
-        runs = experiment.runs(scale) if scale in experiment.scales else ()
-        if not runs or runs[0].scale != scale or not load_records(runs, "published"):
-            continue
+    """Yield the first table of an experiment that is short enough for the page, at its first scale and at mini."""
+    scales = [scale for scale in SCALES if scale in experiment.scales and _has_records(experiment, scale)]
+    chosen = [scale for scale in scales if scale in (scales[0], MINI)]
+    for scale in chosen:
         views = make_artefact_views(experiment, scale, with_yours=False)
-        for shown in experiment.shows:
-            if isinstance(shown, Table | Exhibit) and len(views[shown.name].rows) <= MOST_ROWS:
-                yield as_markdown(views[shown.name])
-                return
+        tables = (shown for shown in experiment.shows if isinstance(shown, Table | Exhibit))
+        short = (view for view in (_drop_rows_without_records(views[one.name]) for one in tables) if is_short(view))
+        yield from map(as_markdown, list(short)[:1])
+
+
+def is_short(view: View) -> bool:
+    """Return whether a table fits on the page."""
+    return len(view.rows) <= MOST_ROWS
+
+
+def _has_records(experiment: Experiment, scale: str) -> bool:
+    runs = experiment.runs(scale)
+    return bool(runs) and runs[0].scale == scale and bool(load_records(runs, "published"))
+
+
+def _drop_rows_without_records(view: View) -> View:
+    """Return a table without the rows whose column of seeds is 0/n. `show` prints them."""
+    rows = [row for row in view.rows if not (len(row) > 2 and row[2].startswith("0/"))]
+    return replace(view, rows=tuple(rows)) if rows else view
 
 
 MIN_SEEDS = 3
