@@ -333,15 +333,14 @@ def report(
 ) -> None:
     """Write an HTML page that works offline: Table 1, the ledger of claims, then every artefact."""
     from repro.cli.figures import open_painters
-    from repro.cli.regenerate import write_gains
+    from repro.cli.regenerate import paint_gains
     from repro.report.html import write_report
-    from repro.storage.files import check_replaceable
 
-    check_replaceable(out)  # before anything is drawn
-    gains = write_gains(get_scale(scale).name)
     shown = in_turn(experiments(), lambda one: f"writing the section of {one.artefacts[0]}")
     with open_painters() as (paint, paint_forest):
-        page = write_report(get_scale(scale).name, out, paint, shown, paint_forest=paint_forest, gains=gains)
+        page = write_report(
+            get_scale(scale).name, out, paint, shown, paint_forest=paint_forest, paint_gains=paint_gains
+        )
     say(f"written: {page}")
 
 

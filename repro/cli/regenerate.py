@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from repro.records.golden import SCALE, get_golden_path, list_golden_runs, without_golden, write_golden
 from repro.records.store import read_record
@@ -61,10 +62,36 @@ def make_front_pictures() -> dict[Path, str]:
 
 def draw_gains(scale: str) -> dict[str, str]:
     """Return the picture of the gain of each row of Table 1, as SVG text by theme. Empty while records are missing."""
+    rows, words = _list_gains(scale)
+    if not rows:
+        return {}
     from repro.cli.figures import use_headless_backend
 
     use_headless_backend()
     from figures.gains import THEMES, gains_svg
+
+    return {theme: gains_svg(rows, **words, theme=theme) for theme in THEMES}
+
+
+def paint_gains(scale: str) -> Path | None:
+    """Return the path of the light picture of `draw_gains`, drawn unless its cached file is current."""
+    from repro.report.picture_cache import get_cached_picture
+
+    rows, words = _list_gains(scale)
+    if not rows:
+        return None
+    path = get_figures_folder() / f"{PICTURED}-gains-{scale}"
+    cached = get_cached_picture(path, rows, words)
+    if not cached.is_current(("svg",)):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with whole_file(path.with_suffix(".svg")) as part:
+            part.write_text(draw_gains(scale)["light"], encoding="utf-8")
+        cached.write(("svg",))
+    return path.with_suffix(".svg")
+
+
+def _list_gains(scale: str) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """Return the rows of the picture and its words. Both are empty while records are missing."""
     from repro.report.artefacts import load_records
     from repro.report.gallery import list_gain_rows
 
@@ -72,26 +99,13 @@ def draw_gains(scale: str) -> dict[str, str]:
     assert isinstance(table, Table), f"{PICTURED} is a table"
     judging = next((claim for claim in experiment.claims if scale in claim.headlines), None)
     if judging is None:
-        return {}
+        return [], {}
     seeds = judging.declared_seeds(scale)
     records = load_records(experiment.runs(scale), "published")
     first, rows = list_gain_rows(table, PICTURED_COLUMN, experiment.runs(scale), records, seeds)
-    if not rows:
-        return {}
     title = f"Table 1 at scale {scale}: what each row gains"
     words = f"points of {PICTURED_COLUMN} gained over “{first}”, seeds {format_spans(seeds)}"
-    return {theme: gains_svg(rows, title=title, x_label=words, theme=theme) for theme in THEMES}
-
-
-def write_gains(scale: str) -> Path | None:
-    """Write the light picture of `draw_gains` to the folder of figures, and return its path."""
-    if not (texts := draw_gains(scale)):
-        return None
-    path = get_figures_folder() / f"{PICTURED}-gains-{scale}.svg"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with whole_file(path) as part:
-        part.write_text(texts["light"], encoding="utf-8")
-    return path
+    return rows, {"title": title, "x_label": words}
 
 
 def make_golden(experiment: Experiment) -> Path:

@@ -117,14 +117,11 @@ def make_first_table(experiment: Experiment) -> Iterator[str]:
     chosen = [scale for scale in scales if scale in (scales[0], MINI)]
     for scale in chosen:
         views = make_artefact_views(experiment, scale, with_yours=False)
-        tables = (shown for shown in experiment.shows if isinstance(shown, Table | Exhibit))
-        short = (view for view in (_drop_rows_without_records(views[one.name]) for one in tables) if is_short(view))
-        yield from map(as_markdown, list(short)[:1])
-
-
-def is_short(view: View) -> bool:
-    """Return whether a table fits on the page."""
-    return len(view.rows) <= MOST_ROWS
+        tables = [shown for shown in experiment.shows if isinstance(shown, Table | Exhibit)]
+        for view in (_drop_rows_without_records(views[shown.name]) for shown in tables):
+            if len(view.rows) <= MOST_ROWS:
+                yield as_markdown(view)
+                break
 
 
 def _has_records(experiment: Experiment, scale: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -66,11 +66,11 @@ def write_report(
     shown: Iterable[Experiment] | None = None,
     *,
     paint_forest: ForestPainter | None = None,
-    gains: Path | None = None,
+    paint_gains: Callable[[str], Path | None] | None = None,
 ) -> Path:
     """Write the page for all experiments (or those in `shown`) at a scale, and return its path.
 
-    The page opens with Table 1 and its picture `gains` (SVG), if it has one. `paint_forest` draws all claims.
+    The page opens with Table 1, with the picture (SVG) by `paint_gains`. `paint_forest` draws all claims.
     """
     check_replaceable(out)  # fail before minutes of drawing
     chosen = [one for one in (experiments() if shown is None else shown) if one.runs(scale)]
@@ -79,6 +79,7 @@ def write_report(
     own = (section for section in sections if section.paper == MAIN)
     rows = list_forest_rows(line.judged for section in own for line in section.lines)
     forest = Picture("published", paint_forest(rows, scale).result()) if paint_forest and rows else None
+    gains = None if paint_gains is None else paint_gains(scale)
     out.parent.mkdir(parents=True, exist_ok=True)
     with whole_file(out) as part:
         part.write_text(render_page(scale, sections, out.resolve().parent, forest, gains), encoding="utf-8")

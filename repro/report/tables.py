@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from statistics import fmean
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,7 @@ from repro.report.view import View, format_mean, format_spread_note, format_with
 from repro.spec import FIELDS, TRAINED, Column, Exhibit, Identity, Row, Run, Table, Unit, is_blind
 from repro.spec.artefact import MAIN, MINUTES, PAPERS
 from repro.spec.registry import find_paper
+from repro.statistics.contrasts import drop_seed
 from repro.text import ABSENT, count_noun, format_number, format_spans
 
 if TYPE_CHECKING:  # judging loads scipy, which is slow to import
@@ -80,11 +80,10 @@ def make_table_view(table: Table, wanted: Sequence[Run], published: Sequence[Rec
             printed = [format_number(row.paper.get(c.label), c.decimals) for c in columns]
             lines.append((row.label, "paper", "", *printed))
         asked = [run for run in wanted if row.of.matches(run)]
-        meant = set(asked)
+        meant, is_one_system = set(asked), len(set(map(drop_seed, asked))) == 1
         for whose, records in ((whose, records) for whose, records in by_source.items() if records and asked):
             have = [record for record in records if record.run in meant]
-            differ_in_seed = len({replace(run, seed=0) for run in asked}) == 1
-            shown = [] if whose == "published" and len(have) < len(asked) and not differ_in_seed else have
+            shown = [] if whose == "published" and len(have) < len(asked) and not is_one_system else have
             cells = [format_cell(column, row, shown) for column in columns]
             if shown and not set(cells) - {ABSENT, ""}:
                 num_without += 1

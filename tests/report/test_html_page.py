@@ -227,7 +227,9 @@ def test_headline_table_opens_page(records: list[Record], tmp_path: Path) -> Non
     """The page opens with Table 1 in few columns, and its picture if there is one."""
     gains = tmp_path / "gains.svg"
     gains.write_text('<svg xmlns="http://www.w3.org/2000/svg" width="10pt" height="10pt"><path id="a"/></svg>')
-    page = write_report("desk", tmp_path / "r.html", painter(tmp_path / "drawn"), [EXPERIMENT], gains=gains)
+    page = write_report(
+        "desk", tmp_path / "r.html", painter(tmp_path / "drawn"), [EXPERIMENT], paint_gains=lambda scale: gains
+    )
     first = page.read_text().split("<main")[1].split("</section>")[0]
     assert 'id="gains-a"' in first and "NDCG@10" in first and 'href="#table1"' in first
 
