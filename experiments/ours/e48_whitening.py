@@ -8,7 +8,15 @@ separates the effect of the *right* corpus from the effect of whitening.
 from typing import Any
 
 from experiments.companions.e31_prefixes import IN_FULL
-from experiments.e01_table1 import ARCHITECTURE_DOMAIN, BM25, NEITHER_DOMAIN, PLAIN_BATCH, WHITENED, WHITENED_SEEDS
+from experiments.e01_table1 import (
+    ARCHITECTURE_DOMAIN,
+    BM25,
+    NEITHER_DOMAIN,
+    PLAIN_BATCH,
+    WHITENED,
+    WHITENED_SEEDS,
+    WITH_MINI,
+)
 from repro.spec import Claim, Column, Experiment, Figure, Row, Run, Table, Term, base, pick, term
 
 SCALES = ("smoke", *WHITENED_SEEDS)
@@ -198,5 +206,10 @@ CLAIMS = (
 )
 
 EXPERIMENT = Experiment(
-    number=48, title="What a corpus is worth: its first two moments", runs=runs, shows=(FIGURE, TABLE), claims=CLAIMS
+    number=48,
+    title="What a corpus is worth: its first two moments",
+    runs=runs,
+    shows=(FIGURE, TABLE),
+    claims=CLAIMS,
+    scales=WITH_MINI,
 )
