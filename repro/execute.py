@@ -19,9 +19,9 @@ from repro.spec import TRAINED, Run, is_blind
 from repro.spec.identity import run_id
 from repro.spec.start import find_encoder
 from repro.storage.paths import get_local_records, run_folder
+from repro.text import make_encoding_reporter
 
 Progress = Callable[[str], None]
-REPORT_EVERY = 8.0
 """Seconds between two progress lines while texts are encoded."""
 
 
@@ -66,7 +66,7 @@ def execute(run: Run, *, should_stop: Callable[[], bool] = never, progress: Prog
     started = time.monotonic()
     encoder: Any = inputs.surrogate.loaded if run.architecture == "surrogate" else trained.model
     if encoder is not None:
-        encoder.report = encoding_reporter(progress)
+        encoder.report = make_encoding_reporter(progress)
     measured = measure_run(inputs, trained.model, run_folder(run_id(run)))
     seconds = time.monotonic() - started
     progress(f"measured {run.measure} in {seconds:.0f} s{_headline(run, measured.metrics)}")
@@ -109,19 +109,6 @@ def _headline(run: Run, metrics: Any) -> str:
     blind = metrics.get(f"{run.suite}+null/mean/ndcg_at_10") if is_blind(run) else None
     value = metrics.get(f"{run.suite}/mean/ndcg_at_10", blind)
     return "" if value is None else f": NDCG@10 {100 * value:.1f} on {run.suite}"
-
-
-def encoding_reporter(progress: Progress, *, clock: Callable[[], float] = time.monotonic) -> Callable[[int, int], None]:
-    """Return a callback that reports the number of encoded texts at most once per `REPORT_EVERY` seconds."""
-    reported = clock()
-
-    def report(num_done: int, num_texts: int) -> None:
-        nonlocal reported
-        if clock() - reported >= REPORT_EVERY:
-            reported = clock()
-            progress(f"  {num_done:,} of {num_texts:,} texts encoded")
-
-    return report
 
 
 def _await_record(run: Run) -> Record:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from pathlib import PurePath
 
@@ -13,6 +14,7 @@ NARROW_SPACE = "\u202f"
 """Separates thousands."""
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 SECONDS_PER_YEAR = 365.25 * 86_400
+REPORT_EVERY_SECONDS = 8.0
 
 CONTROL_CHARACTERS = [*range(9), *range(11, 32), *range(127, 160)]
 BIDIRECTIONAL_MARKS = [*range(0x202A, 0x202F), *range(0x2066, 0x206A)]
@@ -84,3 +86,24 @@ def format_spans(numbers: Iterable[int]) -> str:
         else:
             spans.append([number])
     return ", ".join(str(one[0]) if len(one) == 1 else f"{one[0]}–{one[-1]}" for one in spans)
+
+
+def make_encoding_reporter(
+    progress: Callable[[str], None], *, clock: Callable[[], float] = time.monotonic
+) -> Callable[[int, int], None]:
+    """Return a callback for encoders: the number of texts encoded since the start, every `REPORT_EVERY_SECONDS`.
+
+    The encoder passes the texts done and the texts in all of one call. A suite needs a call per collection and context.
+    """
+    started = reported = clock()
+    num_before = 0
+
+    def report(num_done: int, num_texts: int) -> None:
+        nonlocal reported, num_before
+        if clock() - reported >= REPORT_EVERY_SECONDS:
+            reported = clock()
+            progress(f"  {num_before + num_done:,} texts encoded in {reported - started:.0f} s")
+        if num_done == num_texts:
+            num_before += num_done
+
+    return report

@@ -12,7 +12,8 @@ from repro.cli.common import AsJson, say, tell
 from repro.interop.arguments import EXPORT_CONTEXTS, check_evaluation, check_export, check_model, check_upload
 
 Model = Annotated[
-    str | None, typer.Option(help="a run's id, a folder (ours, an export or the authors' format), a hub id, or bm25")
+    str | None,
+    typer.Option(help="a run's id, a folder (ours, an export or the authors' format), a hub id, minilm, or bm25"),
 ]
 SuiteName = Annotated[str, typer.Option(help="a suite, an imported corpus, a BEIR folder, or a folder of BEIR folders")]
 WrongFrom = Annotated[
@@ -85,6 +86,8 @@ def evaluate(
     scores = run_evaluation(asked, out, progress=tell if as_json else say)
     if as_json:
         return print(json.dumps(scores.as_dict(), indent=1, sort_keys=True))
+    for line in scores.headlines:
+        say(line)
     for view in scores.views():
         render(view)
     for line in scores.advice:
@@ -93,7 +96,7 @@ def evaluate(
 
 
 def export(
-    model: Annotated[str, typer.Argument(help="a run's id, a folder, or a hub id")],
+    model: Annotated[str, typer.Argument(help="a run's id, a folder, a hub id, or minilm")],
     folder: Annotated[Path, typer.Argument(help="a folder that does not exist yet, or is empty")],
     to: Annotated[str, typer.Option(help="sentence-transformers, transformers, or official (the authors' format)")],
     width: Annotated[int | None, typer.Option(help="export only this many leading dimensions of a biencoder")] = None,
@@ -120,7 +123,7 @@ def export(
 
 
 def adapt(
-    model: Annotated[str, typer.Argument(help="a run's id, a folder, or a hub id")],
+    model: Annotated[str, typer.Argument(help="a run's id, a folder, a hub id, or minilm")],
     corpus: Annotated[
         str,
         typer.Option(help="a BEIR folder, a .jsonl, .csv, .tsv or .txt file of documents, or the name of a corpus"),
@@ -142,9 +145,9 @@ def adapt(
     if base is not None:
         check_model(base)
     check_export(model, to, "sentence-transformers")
-    from repro.interop.corpus_documents import check_corpus
+    from repro.interop.corpus import find_corpus
 
-    check_corpus(corpus)
+    find_corpus(corpus)
     tell(f"opening {model}")
     from repro.interop.adapting import adapt_model
 

@@ -16,7 +16,11 @@ SHOWN_LETTERS = 100
 
 def search(
     model: Annotated[
-        str, typer.Argument(help="a run's id, a folder (ours, an export or sentence-transformers) or a hub id")
+        str,
+        typer.Argument(
+            help="a run's id, a folder (ours, an export or sentence-transformers), a hub id, minilm, or an imported "
+            "corpus, which is searched with its best trained model"
+        ),
     ],
     query: Annotated[
         list[str] | None, typer.Argument(help="text to search for (default: one query per line of stdin)")

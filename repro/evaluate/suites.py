@@ -46,6 +46,13 @@ class Encoder(Protocol):
         ...
 
 
+class ReportingEncoder(Encoder, Protocol):
+    """An encoder that reports its progress."""
+
+    report: Callable[[int, int], None]
+    """Callback while texts are encoded: report(number of encoded texts, number of all texts)."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Setting:
     """How to score an encoder: its contexts, and whether it ranks all documents or only candidates."""

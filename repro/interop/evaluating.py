@@ -68,7 +68,7 @@ from repro.seeds import generator_for
 from repro.spec.identity import run_id
 from repro.storage.files import whole_file
 from repro.storage.paths import home
-from repro.text import count_noun, format_number, format_seconds, short
+from repro.text import count_noun, format_number, format_seconds, make_encoding_reporter, short
 
 BM25_UP_TO = 200_000
 """Largest suite, in documents, on which BM25 is scored by default. This takes about a minute."""
@@ -158,7 +158,9 @@ class Scores:
             return [make_measures_view(title, self.suite, self.metrics, metadata, *self._shares)]
         notes = list_comparison_notes(metadata, *self._shares)
         beside = make_scores_view(f"{title} of NDCG@10", self.columns, notes)
-        by_collection = [make_collection_view(self.by_collection)] if self.by_collection else []
+        # with one collection, the differences in the mean are those of the collection
+        is_several = len({one.collection for one in self.by_collection}) > 1
+        by_collection = [make_collection_view(self.by_collection)] if is_several else []
         return [beside, *by_collection, make_differences_view(self.differences)]
 
     @property
@@ -166,13 +168,17 @@ class Scores:
         return self.provenance["cut"], self.provenance["unknown_tokens"]
 
     @property
+    def headlines(self) -> list[str]:
+        """The gain of each whitening with its interval. Empty without whitening, or if two models are compared."""
+        return [] if self.provenance["asked"]["compare_with"] else format_whitening_lines(self.differences)
+
+    @property
     def advice(self) -> list[str]:
         """Warnings and suggestions: seen queries, unknown tokens, untrained prefixes, a large lead of BM25."""
         metadata = self.provenance["model"]
         found = list_suggestions(self.differences, self.provenance["cut"], metadata.get("max_tokens"))
         unknown = list_unknown_token_warnings(self.provenance["unknown_tokens"])
-        gains = [] if self.provenance["asked"]["compare_with"] else format_whitening_lines(self.differences)
-        return [*self.warnings, *unknown, *warnings(metadata, self.suite, self.metrics), *found, *gains]
+        return [*self.warnings, *unknown, *warnings(metadata, self.suite, self.metrics), *found]
 
 
 def run_evaluation(request: EvaluationRequest, folder: Path | None = None, *, progress: Progress = print) -> Scores:
@@ -307,6 +313,7 @@ class _Bench:
         # frees the memory of this model before the next one is scored
         del self._opened[source]
         to_device(opened.model, request.device)
+        opened.model.report = make_encoding_reporter(self.progress)
         contextual = bool(opened.num_contexts)
         if contextual:
             check_num_contexts(request.num_contexts, opened.called, opened.num_contexts)

@@ -9,8 +9,8 @@ from pathlib import Path
 from transformers.utils import logging as transformers_logging
 
 from repro.data.beir import Suite, check_groups, describe_skipped_entries, find_collections, get_legal_name, load_suite
-from repro.evaluate.suites import Encoder
-from repro.interop.arguments import check_model, check_suite
+from repro.evaluate.suites import ReportingEncoder
+from repro.interop.arguments import MINILM, check_model, check_suite, find_model_folder
 from repro.interop.named_runs import find_named_run, format_training_line
 from repro.interop.official.folder import find_folder, is_official, load_official
 from repro.interop.self_contained import is_self_contained, load_self_contained_model
@@ -38,7 +38,7 @@ class Opened:
         revision: The commit of the opened files, if the model comes from a hub.
     """
 
-    model: Encoder
+    model: ReportingEncoder
     called: str
     run: Run | None = None
     revision: str | None = None
@@ -60,8 +60,8 @@ def open_model(source: str, *, revision: str | None = None, progress: Progress =
     """Open a model in eval mode. If it is a run that is not trained yet, train it first.
 
     Args:
-        source: A run's id, a folder or a hub id. Folders may be in our format, in the authors' format, or exports for
-            sentence-transformers or transformers.
+        source: A run's id, a folder, a hub id or `minilm`. Folders may be in our format, in the authors' format, or
+            exports for sentence-transformers or transformers.
         revision: A revision of a hub id.
         progress: Called with each message.
 
@@ -70,9 +70,9 @@ def open_model(source: str, *, revision: str | None = None, progress: Progress =
     """
     # otherwise there is one bar per part of a folder
     transformers_logging.disable_progress_bar()
-    folder = Path(source)
-    if folder.is_dir():
-        return _warn_unused_prompts(Opened(_open_folder(folder, revision), folder.resolve().name), progress)
+    if (folder := find_model_folder(source)) is not None:
+        name = source if source == MINILM else folder.resolve().name
+        return _warn_unused_prompts(Opened(_open_folder(folder, revision), name), progress)
     if (run := find_named_run(source)) is not None:
         if run.architecture not in TRAINED:
             raise ValueError(f"run {source} is of {run.architecture!r}, which has no model: choose one of {TRAINED}")
@@ -128,7 +128,7 @@ def open_suite(source: str, progress: Progress = print) -> Suite:
     return load_run_suite(asked)
 
 
-def _open_folder(folder: Path, revision: str | None) -> Encoder:
+def _open_folder(folder: Path, revision: str | None) -> ReportingEncoder:
     if is_self_contained(folder):
         return load_self_contained_model(folder)
     if (folder / "modules.json").is_file():

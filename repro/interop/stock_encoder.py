@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +20,7 @@ OF_DOCUMENTS = ("document", "passage", "corpus")
 """Accepted names of the document prompt. The first one that is not empty is used."""
 DOT = "dot"
 SIMILARITIES = ("cosine", DOT)
+TEXTS_PER_BLOCK = 256
 
 
 def check_similarity(theirs: SentenceTransformer, folder: Path) -> None:
@@ -33,11 +33,17 @@ def check_similarity(theirs: SentenceTransformer, folder: Path) -> None:
         )
 
 
-@dataclass(frozen=True)
 class StockEncoder:
-    """A model of sentence-transformers with the interface of our models. It takes no context."""
+    """A model of sentence-transformers with the interface of our models. It takes no context.
 
-    theirs: SentenceTransformer
+    Attributes:
+        theirs: The model.
+        report: Callback after each block of texts: report(number of encoded texts, number of all texts).
+    """
+
+    def __init__(self, theirs: SentenceTransformer) -> None:
+        self.theirs = theirs
+        self.report: Callable[[int, int], None] = lambda num_done, num_texts: None
 
     @property
     def similarity(self) -> str:
@@ -94,8 +100,18 @@ class StockEncoder:
         `prompt` also selects the route in a model with different modules per role.
         """
         how: dict[str, Any] = {"prompt_name": self._prompt_name(prompt), "task": prompt}
-        vectors_ND: np.ndarray = self.theirs.encode(list(texts), **how, normalize_embeddings=not self.keeps_lengths)
-        return vectors_ND.astype(np.float32)
+        how["normalize_embeddings"] = not self.keeps_lengths
+        if len(texts) <= TEXTS_PER_BLOCK:
+            vectors_ND: np.ndarray = self.theirs.encode(list(texts), **how)
+            return vectors_ND.astype(np.float32)
+        # by length, so that the texts of a block need little padding
+        order, parts = np.argsort([len(text) for text in texts], kind="stable"), []
+        for start in range(0, len(texts), TEXTS_PER_BLOCK):
+            places = order[start : start + TEXTS_PER_BLOCK]
+            parts.append(self.theirs.encode([texts[place] for place in places], **how))
+            self.report(start + len(places), len(texts))
+        vectors_ND = np.concatenate(parts).astype(np.float32)
+        return vectors_ND[np.argsort(order)]
 
     def to(self, device: str) -> None:
         """Put the weights on a device."""

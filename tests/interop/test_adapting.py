@@ -11,8 +11,13 @@ from sentence_transformers.base.modules import Normalize
 
 from repro.cli.main import app
 from repro.evaluate.adaptation import DEFAULT_SHRINKAGE, Moments, make_whitening_map, normalize
-from repro.interop.adapting import adapt_model, append_map, average_weights, fit_whitening_map
-from repro.interop.corpus_documents import read_documents
+from repro.interop.adapting import (
+    adapt_model,
+    append_map,
+    average_weights,
+    fit_whitening_map,
+    read_distinct_documents,
+)
 from repro.interop.sentence_transformers_folder import as_sentence_transformer, export_sentence_transformers
 from tests.interop.test_sentence_transformers import TEXTS, model_of
 
@@ -80,16 +85,16 @@ def test_corpora_are_read_in_each_format(tmp_path: Path) -> None:
     rows = [{"_id": "a", "title": "Rain", "text": "falls"}, {"_id": "b", "text": "snow"}, {"_id": "c", "text": " "}]
     jsonl = write_lines(tmp_path / "c.jsonl", [json.dumps(row) for row in [*rows, {"text": "snow"}]])
     lines: list[str] = []
-    assert read_documents(str(jsonl), lines.append).texts == ["Rain falls", "snow"]
+    assert read_distinct_documents(str(jsonl), lines.append)[0] == ["Rain falls", "snow"]
     assert "1 empty, 1 repeated" in lines[0]
     table = write_lines(tmp_path / "c.csv", ["id,passage", '1,"a, b"', "2,c"])
-    assert read_documents(str(table), quiet).texts == ["a, b", "c"]
+    assert read_distinct_documents(str(table), quiet)[0] == ["a, b", "c"]
     (tmp_path / "beir").mkdir()
     write_lines(tmp_path / "beir" / "corpus.jsonl", [json.dumps(row) for row in rows])
-    assert read_documents(str(tmp_path / "beir"), quiet).texts == ["Rain falls", "snow"]
+    assert read_distinct_documents(str(tmp_path / "beir"), quiet)[0] == ["Rain falls", "snow"]
     for broken in (["id,words", "1,a"], ["passage", " "]):
         with pytest.raises(ValueError, match="document"):
-            read_documents(str(write_lines(tmp_path / "broken.csv", broken)), quiet)
+            read_distinct_documents(str(write_lines(tmp_path / "broken.csv", broken)), quiet)
 
 
 def test_adapt_writes_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

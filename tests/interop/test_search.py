@@ -4,6 +4,7 @@ import io
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,12 +15,18 @@ from repro.cli.main import app
 from repro.data.beir import Retrieval
 from repro.data.tokens import get_minilm_folder
 from repro.evaluate.contexts import draw_context
+from repro.interop.arguments import check_model
 from repro.interop.opening import open_model
 from repro.interop.search.index import SearchRequest
-from repro.interop.search.query import search
+from repro.interop.search.query import choose_model, search
 from repro.model.config import ModelConfig
 from repro.model.contextual import ContextualModel
 from repro.model.start import build_model
+from repro.records.store import write_record
+from repro.spec import base
+from repro.spec.identity import get_training_id, run_id
+from repro.storage.paths import get_local_records, run_folder
+from repro.train.checkpoint import CHECKPOINT_FILE
 
 TEXTS = [
     "Rain falls on the plain in spring.",
@@ -133,3 +140,30 @@ def test_verb_reads_stdin_without_torch(
     assert (
         run_with_error_handling(lambda: app(["search", str(model), "x"], prog_name="repro", standalone_mode=False)) == 2
     )
+
+
+def test_corpus_chooses_its_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An imported corpus is searched with MiniLM, or with its best trained model whose weights are here."""
+    monkeypatch.setenv("REPRO_HOME", str(tmp_path / "home"))
+    asked = SearchRequest("mine@0123", context_seed=3)
+    assert choose_model(asked) == SearchRequest("minilm", "mine", context_seed=3)
+    runs = [replace(base("smoke", suite="mine"), seed=seed) for seed in (1, 2, 3)]
+    for run, score in zip(runs, (0.25, 0.5, 0.75), strict=True):
+        described = {"suite": {"datasets": [{"name": "all", "family": "mine", "num_queries": 1}]}}
+        metrics, arrays = {"mine/mean/ndcg_at_10": score}, {"mine": np.array([score])}
+        write_record(get_local_records(), run, metrics=metrics, arrays=arrays, provenance=described)
+    for run in runs[:2]:
+        folder = run_folder(get_training_id(run))
+        folder.mkdir(parents=True)
+        (folder / CHECKPOINT_FILE).touch()
+    assert choose_model(asked).model == run_id(runs[1])
+    assert choose_model(replace(asked, corpus="other")).corpus == "other"
+
+
+def test_minilm_is_a_model(tmp_path: Path, corpus: Path) -> None:
+    """The name `minilm` opens the installed weights, and another unknown name is refused."""
+    (found, _) = search(SearchRequest("minilm", str(corpus)), QUERIES, 1, quiet)
+    assert found[0].score == pytest.approx(float(brute_force(get_minilm_folder(), corpus)[0].max()), abs=1e-4)
+    check_model("minilm")
+    with pytest.raises(ValueError, match="minilm"):
+        check_model("minilms")

@@ -35,7 +35,7 @@ from repro.spec.identity import run_id
 from repro.spec.registry import artefacts, experiments
 from repro.statistics.judge import Comparison, Judgement
 from repro.storage.paths import get_local_records
-from repro.text import format_number, format_seconds
+from repro.text import format_number, format_seconds, make_encoding_reporter
 from tests.hand_made import write_scores
 
 NDCG = Column(label="NDCG@10", value="{suite}/mean/ndcg_at_10", factor=100)
@@ -456,3 +456,14 @@ def test_pivot_shows_cell_means() -> None:
         make_pivot_view(runs, "temperature", "batch_size")
     with pytest.raises(ValueError, match="did you mean 'batch_size'"):
         make_pivot_view(runs, "batch_siz", "learning_rate")
+
+
+def test_encoding_progress_counts_all_calls() -> None:
+    """Two calls of 100 and 30 texts: the line after ten seconds gives the sum of both."""
+    now, lines = [0.0], list[str]()
+    report = make_encoding_reporter(lines.append, clock=lambda: now[0])
+    for num_done, num_texts in ((64, 100), (100, 100), (30, 30)):
+        report(num_done, num_texts)
+    now[0] = 10.0
+    report(20, 50)
+    assert len(lines) == 1 and "150 texts" in lines[0] and "10 s" in lines[0]

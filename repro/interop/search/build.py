@@ -15,8 +15,8 @@ import torch
 from repro.data.beir import Retrieval
 from repro.data.tokens import write_tokenizer
 from repro.evaluate.contexts import draw_context
+from repro.interop.corpus import Corpus
 from repro.interop.opening import Opened, open_model
-from repro.interop.search.corpus import SearchedCorpus, read_documents
 from repro.interop.search.encoder import TOKENIZER_FILE, QueryEncoder, save_encoder
 from repro.interop.search.index import (
     AHEAD_FILE,
@@ -33,9 +33,8 @@ from repro.interop.stock_encoder import StockEncoder
 from repro.model.biencoder import Biencoder
 from repro.model.contextual import ContextualModel
 from repro.storage.files import whole_folder
+from repro.text import make_encoding_reporter
 
-DOCUMENTS_AT_ONCE = 2048
-REPORT_EVERY_SECONDS = 5.0
 NUM_COMPARED = 8
 LARGEST_DIFFERENCE = 1e-4
 HEAD_NAMES = {"GELU": "gelu", "ReLU": "relu", "Tanh": "tanh", "Identity": "identity"}
@@ -44,20 +43,21 @@ HEAD_NAMES = {"GELU": "gelu", "ReLU": "relu", "Tanh": "tanh", "Identity": "ident
 def build_index(
     opened: Opened,
     request: SearchRequest,
-    corpus: SearchedCorpus,
-    context_corpus: SearchedCorpus | None,
+    corpus: Corpus,
+    context_corpus: Corpus | None,
     folder: Path,
     progress: Progress,
 ) -> None:
     """Write the index of a corpus into a folder, completely or not at all."""
     started = time.monotonic()
-    documents = read_documents(corpus)
+    documents, _ = corpus.read()
     if not documents:
         raise ValueError(f"corpus {corpus.name} holds no documents")
     context = set_context(opened, request, corpus, documents, context_corpus)
+    opened.model.report = make_encoding_reporter(progress)
     with whole_folder(folder) as part:
         texts = list(documents.values())
-        np.save(part / VECTORS_FILE, _encode_all(opened, texts, progress))
+        np.save(part / VECTORS_FILE, opened.model.encode(texts, "document"))
         # byte offsets of the lines, so that a query reads only the texts that it finds
         places, at = [], 0
         with (part / TEXTS_FILE).open("wb") as file:
@@ -82,9 +82,9 @@ def encode_queries(request: SearchRequest, index: Index, queries: Sequence[str],
 def set_context(
     opened: Opened,
     request: SearchRequest,
-    corpus: SearchedCorpus,
+    corpus: Corpus,
     documents: dict[str, str],
-    context_corpus: SearchedCorpus | None,
+    context_corpus: Corpus | None,
 ) -> dict[str, Any] | None:
     """Set the context of a contextual model. Return how it was drawn, or None if the model takes no context.
 
@@ -95,26 +95,13 @@ def set_context(
         if request.context is not None:
             raise ValueError(f"{opened.called} has no context: leave out --context")
         return None
-    texts = documents if context_corpus is None else read_documents(context_corpus)
+    texts = documents if context_corpus is None else context_corpus.read()[0]
     name = corpus.name if context_corpus is None else context_corpus.name
     source = Retrieval(name, tuple(texts), tuple(texts.values()), (), (), {})
     kind = "null" if request.context == "null" else "own" if context_corpus is None else "wrong"
     drawn = draw_context(kind, source, num_contexts=opened.num_contexts, seed=request.context_seed)
     opened.ours.set_context(drawn.texts, request.context_seed)
     return drawn.provenance
-
-
-def _encode_all(opened: Opened, texts: Sequence[str], progress: Progress) -> np.ndarray:
-    parts, started, reported = [], time.monotonic(), time.monotonic()
-    for start in range(0, len(texts), DOCUMENTS_AT_ONCE):
-        parts.append(opened.model.encode(list(texts[start : start + DOCUMENTS_AT_ONCE]), "document"))
-        done, now = min(start + DOCUMENTS_AT_ONCE, len(texts)), time.monotonic()
-        if now - reported > REPORT_EVERY_SECONDS and done < len(texts):
-            progress(
-                f"  {done} of {len(texts)} documents, about {(now - started) / done * (len(texts) - done):.0f} s left"
-            )
-            reported = now
-    return np.concatenate(parts)
 
 
 def _write_encoder(opened: Opened, folder: Path, texts: Sequence[str]) -> None:

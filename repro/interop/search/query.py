@@ -5,16 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from pathlib import Path
+from dataclasses import replace
 
-from repro.interop.search.corpus import find_corpus
+from repro.interop.arguments import MINILM, find_model_folder
+from repro.interop.corpus import find_corpus, is_imported
 from repro.interop.search.index import CONTEXTS, VERSION, Found, Index, Progress, SearchRequest
 from repro.records.lookup import BEGINS_AN_ID, RECORDS, run_of_id
-from repro.records.store import readable_record
-from repro.spec import Run
+from repro.records.store import read_records, readable_record
+from repro.spec import TRAINED, Run
 from repro.spec.identity import get_training_id
 from repro.storage.digests import noted_digests
-from repro.storage.paths import home, run_folder
+from repro.storage.paths import get_local_records, home, run_folder
 from repro.text import short
 from repro.train.checkpoint import CHECKPOINT_FILE
 
@@ -25,6 +26,9 @@ def search(request: SearchRequest, queries: Sequence[str], top: int, progress: P
     Raises:
         ValueError: if the model, the corpus or the context does not exist.
     """
+    if find_model_folder(request.model) is None and is_imported(request.model):
+        request = choose_model(request)
+        progress(f"searching {request.corpus} with {request.model}")
     run = find_run(request.model)
     corpus = find_corpus(_get_corpus_name(request, run))
     context_corpus = None
@@ -60,9 +64,26 @@ def search(request: SearchRequest, queries: Sequence[str], top: int, progress: P
     return [index.search(vector, top) for vector in vectors]
 
 
+def choose_model(request: SearchRequest) -> SearchRequest:
+    """Return the request with a model, if it named an imported corpus instead.
+
+    The model is the trained one with the highest recorded NDCG@10 on the corpus whose weights are here, or MiniLM if
+    there is none. The searched corpus is the named one unless the request has another.
+    """
+    name = request.model.partition("@")[0]
+    measure = f"{name}/mean/ndcg_at_10"
+    scored = {
+        record.id: record.metrics[measure]
+        for record in read_records(get_local_records())
+        if record.run.suite == name and record.run.architecture in TRAINED and measure in record.metrics
+        if (run_folder(get_training_id(record.run)) / CHECKPOINT_FILE).is_file()
+    }
+    return replace(request, model=max(scored, key=scored.__getitem__, default=MINILM), corpus=request.corpus or name)
+
+
 def find_run(source: str) -> Run | None:
     """Find a run by its id. If it has a record, the experiments are not loaded, which saves time."""
-    if Path(source).is_dir() or not BEGINS_AN_ID.fullmatch(source):
+    if find_model_folder(source) is not None or not BEGINS_AN_ID.fullmatch(source):
         return None
     for folder in RECORDS:
         path = folder() / f"{source}.json"
@@ -80,10 +101,10 @@ def get_model_key(source: str, run: Run | None) -> str | None:
             return None
         note = home() / "digests" / f"run-{folder.name}.json"
         return noted_digests(folder, [path], note)[path.name]
-    if Path(source).is_dir():
+    if (local := find_model_folder(source)) is not None:
         from repro.pipeline.encoders import get_files_in_key
 
-        return get_files_in_key(source)["files"]
+        return get_files_in_key(str(local))["files"]
     from repro.pipeline.encoders import find_commit
 
     return find_commit(source).get("commit", source)

@@ -1,0 +1,172 @@
+"""Documents of a corpus that is searched or adapted to: a BEIR folder, a file, an imported corpus, or a suite by name.
+
+Imports no torch, so that a search with an existing index starts quickly.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from repro.data.columns import ACCEPTED
+from repro.storage.digests import noted_digests
+from repro.storage.files import json_object
+from repro.storage.paths import get_corpora_folder, home
+from repro.text import short
+
+IDS = ("_id", "id", "doc_id", "docid")
+TEXTS = (*ACCEPTED["document"], "contents", "content", "body")
+FILES = (".jsonl", ".csv", ".tsv", ".txt")
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """A corpus: its name, its kind ("imported", "beir", "file", "suite" or "folder" of a suite), and where it is."""
+
+    name: str
+    kind: str
+    path: Path
+
+    @property
+    def digest(self) -> str:
+        """A digest of its content. That of a file is computed once and noted."""
+        if self.kind == "imported":
+            return str(json_object(self.path / "corpus.json").get("digest"))
+        if self.kind == "suite":
+            return self.path.name
+        files = [self.path] if self.kind == "file" else sorted(self.path.rglob("corpus.jsonl"))
+        note = home() / "digests" / f"{_hash(str(self.path))[:16]}.json"
+        found = noted_digests(self.path.parent, files, note)
+        return found[self.path.name] if self.kind == "file" else _hash(json.dumps(found, sort_keys=True))
+
+    def read(self) -> tuple[dict[str, str], int]:
+        """Return the text of each document by its id, and the number of collections that they come from.
+
+        Equal texts of an imported corpus are one document.
+
+        Raises:
+            ValueError: if a file is malformed or has no column of documents. The message names file and line.
+        """
+        if self.kind == "beir":
+            from repro.data.beir import DOCUMENT, read_texts
+
+            return read_texts(self.path / "corpus.jsonl", DOCUMENT), 1
+        if self.kind == "file":
+            return dict(_iter_file(self.path)), 1
+        if self.kind == "imported":
+            return _read_imported(self.path), 1
+        return _read_suite(self.name if self.kind == "suite" else str(self.path))
+
+
+def is_imported(source: str) -> bool:
+    """Return whether a name is that of an imported corpus, with or without the digest after `@`."""
+    bare = source.partition("@")[0]
+    return "/" not in bare and (get_corpora_folder() / bare / "corpus.json").is_file()
+
+
+def find_corpus(source: str) -> Corpus:
+    """Find a corpus by its path or name. Raises ValueError if there is none, or if a file has another ending."""
+    path = Path(source)
+    if path.is_dir() and (path / "corpus.jsonl").is_file():
+        return Corpus(path.resolve().name, "beir", path.resolve())
+    if path.is_file():
+        if path.suffix.lower() not in FILES:
+            raise ValueError(f"--corpus {short(source)} ends in {path.suffix!r}: choose one of {list(FILES)}")
+        return Corpus(path.name, "file", path.resolve())
+    if is_imported(source):
+        name = source.partition("@")[0]
+        return Corpus(name, "imported", get_corpora_folder() / name)
+    if not path.is_dir() and ("/" in source or "." in source):
+        raise ValueError(f"--corpus {short(source)}: no such file or folder")
+    from repro.interop.arguments import check_suite
+    from repro.pipeline.corpora import make_searched_stage
+    from repro.spec import base
+
+    check_suite(source)
+    if path.is_dir():
+        return Corpus(path.resolve().name, "folder", path.resolve())
+    return Corpus(source, "suite", make_searched_stage(base("smoke", suite=source)).path)
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _iter_file(path: Path) -> Iterator[tuple[str, str]]:
+    """Yield id and text of each document. Documents without an id are numbered by their line."""
+    from repro.data.lines import iter_lines
+
+    if path.suffix.lower() == ".txt":
+        yield from ((str(number), line.strip()) for number, line in iter_lines(path))
+        return
+    seen: set[str] = set()
+    for number, row in _iter_rows(path):
+        where = f"{path}, line {number}"
+        key = str(next((row[name] for name in IDS if row.get(name) not in (None, "")), number))
+        if key in seen:
+            raise ValueError(f"{where}: the id {short(key)} occurs twice")
+        seen.add(key)
+        yield key, _join_title(row, where)
+
+
+def _iter_rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    from repro.data.lines import list_json_rows
+
+    if path.suffix.lower() == ".jsonl":
+        yield from list_json_rows(path)
+        return
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        rows = csv.DictReader(file, delimiter="\t" if path.suffix.lower() == ".tsv" else ",", strict=True)
+        try:
+            for row in rows:
+                yield rows.line_num, row
+        except (csv.Error, UnicodeDecodeError) as error:
+            raise ValueError(f"{path}, line {rows.line_num + 1}: malformed ({error})") from error
+
+
+def _join_title(row: Mapping[str, Any], where: str) -> str:
+    """Return the document of a row, after its title if it has one, as in a BEIR folder."""
+    column = next((name for name in TEXTS if name in row), None)
+    if column is None:
+        raise ValueError(f"{where}: no column for the document: found {short(sorted(row))}, accepted {list(TEXTS)}")
+    parts = [row[name] for name in ("title", column) if row.get(name) is not None]
+    if not all(isinstance(part, str) for part in parts):
+        raise ValueError(f"{where}: {column!r} holds {short(repr(row[column]))}, expected a text")
+    return " ".join(filter(None, parts)).strip()
+
+
+def _read_imported(folder: Path) -> dict[str, str]:
+    from repro.data.own.imported import GIVEN_FOLDER, IMPORT_FOLDER
+    from repro.data.own.importing import PAIRS_FILE
+    from repro.data.pairs import read_pairs
+
+    found: dict[str, str] = {}
+    pairs = folder / IMPORT_FOLDER / PAIRS_FILE
+    if pairs.is_file():
+        place = 0
+        for block in read_pairs(pairs).blocks("document"):
+            for text in block:
+                place += 1
+                found.setdefault(text, f"pair-{place}")
+    if (folder / GIVEN_FOLDER).is_dir():
+        for key, text in _read_suite(str(folder / GIVEN_FOLDER))[0].items():
+            found.setdefault(text, key)
+    return {key: text for text, key in found.items()}
+
+
+def _read_suite(source: str) -> tuple[dict[str, str], int]:
+    from repro.data.beir import load_dataset
+    from repro.interop.opening import open_suite
+
+    found: dict[str, str] = {}
+    datasets = open_suite(source).datasets
+    for dataset in datasets:
+        collection, _ = load_dataset(dataset)
+        ahead = f"{dataset.name}/" if len(datasets) > 1 else ""
+        found |= {ahead + key: text for key, text in zip(collection.document_ids, collection.documents, strict=True)}
+    return found, len(datasets)
