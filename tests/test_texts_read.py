@@ -57,9 +57,9 @@ def test_unknown_and_cut_texts_are_counted(tmp_path: Path, monkeypatch: pytest.M
     lines: list[str] = []
     trained_model(run, lines.append)
     (told,) = (line for line in lines if "unknown tokens" in line)
-    assert "look at this" in told and any(f"{num_cut} of {len(pairs)} documents" in line for line in lines)
+    assert "warning:" in told and any(f"{num_cut} of {len(pairs)} documents" in line for line in lines)
     shown = typed("evaluate", "--model", run_id(run), "--suite", "mixed", "--no-bm25")
-    assert "look at this: unknown tokens: mixed " in shown
+    assert "warning: unknown tokens: mixed " in shown
     found = json.loads(typed("evaluate", "--model", run_id(run), "--suite", "mixed", "--no-bm25", "--json"))
     suite = load_beir(make_corpus_stage(find_imported("mixed").corpus).path / "suites" / "mixed" / "mixed")
     expected, _ = share_of([*suite.documents, *suite.queries], run.max_tokens + 1)

@@ -185,9 +185,13 @@ def _read_jsonl(path: Path, columns: Columns, taken: Taken, skip_bad: bool = Fal
     bad: list[Found] = []
 
     def skip(number: int, why: str) -> None:
+        if not skip_bad:
+            # the whole file has another encoding, for which the reason names the command
+            hint = "" if why.startswith("not UTF-8") else ". Correct it, or leave such rows out with --skip-bad"
+            raise ValueError(f"{path}, line {number}: {why}{hint}")
         bad.append(Found("", "", (), "", f"{path}, line {number}", flaw=why))
 
-    for count, (number, row) in enumerate(list_json_rows(path, skip if skip_bad else None), 1):
+    for count, (number, row) in enumerate(list_json_rows(path, skip), 1):
         yield from bad
         bad.clear()
         where = f"{path}, line {number}"

@@ -219,7 +219,7 @@ def list_unknown_token_warnings(unknown: Mapping[str, float | None]) -> list[str
     if not many:
         return []
     named = ", ".join(f"{name} {share:.0%}" for name, share in many.items())
-    return [f"look at this: unknown tokens: {named}: the model's vocabulary lacks words of these texts"]
+    return [f"warning: unknown tokens: {named}: the model's vocabulary lacks words of these texts"]
 
 
 def list_suggestions(found: Sequence[Difference], cut: Mapping[str, float | None], max_tokens: int | None) -> list[str]:

@@ -176,7 +176,7 @@ def _format_seen_line(called: str, counts: Mapping[str, Mapping[str, int]], num_
     seen, paired = (sum(one[name] for one in counts.values()) for name in ("num_seen_queries", "num_seen_pairs"))
     most = ", ".join(f"{name} {one['num_seen_queries']}" for name, one in counts.items())
     line = (
-        f"look at this: {called} was trained on {seen} of {count_noun(num_queries, 'query', 'queries')} ({most}), "
+        f"warning: {called} was trained on {seen} of {count_noun(num_queries, 'query', 'queries')} ({most}), "
         f"{paired} of them with a relevant document"
     )
     how = "they are left out" if left_out else "its scores are too high; --leave-out-seen scores the others only"

@@ -49,7 +49,7 @@ def unknown_words(share: float) -> str:
     found = f"unknown tokens: {share:.1%}"
     if share <= MUCH_UNKNOWN:
         return found
-    return f"look at this: {found}: the vocabulary lacks words of these texts, choose another tokenizer"
+    return f"warning: {found}: the vocabulary lacks words of these texts, choose another tokenizer"
 
 
 def count_tokens(pairs: Pairs, run: Run, num_pairs: int = AT_TRAINING) -> TextsRead:

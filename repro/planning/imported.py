@@ -106,7 +106,7 @@ class Planned:
             f"  {count} {SENTENCES.get(name, name)}{near if name == 'near_copies' else ''}" for name, count in shown
         ]
         lines += self.texts.lines() if self.texts else []
-        lines += [f"  look at this: {warning}" for warning in found.warnings]
+        lines += [f"  warning: {warning}" for warning in found.warnings]
         is_given = (self.corpus.folder / GIVEN_FOLDER).is_dir()
         asked, searched = (sum(one[of] for one in suite.values()) for of in ("num_queries", "num_documents"))
         kind = "given" if is_given else "held out"
@@ -172,10 +172,10 @@ def warn_near_duplicates(found: Mapping[str, int]) -> list[str]:
     if not found:
         return []
     named = ", ".join(f"{name} {count}" for name, count in found.items())
-    of = count_noun(sum(found.values()), "query", "queries")
+    num = count_noun(sum(found.values()), "query has", "queries have")
     return [
-        f"  look at this: of {of} another document is nearly the same as their own ({named}): "
-        "a model that finds that one instead is told it is wrong"
+        f"  warning: {num} a near-duplicate of the right document in the collection ({named}). "
+        "A model that ranks the near-duplicate first is scored as wrong"
     ]
 
 
@@ -185,7 +185,7 @@ def warn_few_queries(num: int, *, is_given: bool) -> list[str]:
         return []
     more = "--hold-out DOMAIN holds out a domain whole, --evaluate-on FOLDER takes a judged collection"
     what = "judge more queries" if is_given else f"{more}, more pairs give more"
-    return [f"  look at this: {count_noun(num, 'query', 'queries')}: intervals will be wide; {what}"]
+    return [f"  warning: {count_noun(num, 'query gives', 'queries give')} wide intervals; {what}"]
 
 
 def format_held_out_line(num_documents: int, num_pairs: int, domains: Sequence[str], *, is_part: bool) -> str:
@@ -199,9 +199,8 @@ def format_held_out_line(num_documents: int, num_pairs: int, domains: Sequence[s
     if not is_part or num_documents * SHARE > num_pairs * LEAST_OF_A_TENTH:
         return line
     return (
-        f"{line}; less than a tenth: only domains of at least {LEAST_PAIRS} pairs, the {MOST_DOMAINS} largest at most, "
-        "give a tenth of their documents (where none is so large, all together do), up to "
-        f"{SuiteRules().max_documents} each; --hold-out DOMAIN holds out others"
+        f"{line}, less than a tenth. Each domain of at least {LEAST_PAIRS} pairs gives a tenth of its documents, at most "
+        f"{SuiteRules().max_documents}, and the {MOST_DOMAINS} largest domains at most. --hold-out DOMAIN chooses others"
     )
 
 
