@@ -19,7 +19,7 @@ def search(
         str,
         typer.Argument(
             help="a run's id, a folder (ours, an export or sentence-transformers), a hub id, minilm, or an imported "
-            "corpus, which is searched with its best trained model"
+            "corpus, which is searched with the best recorded model"
         ),
     ],
     query: Annotated[

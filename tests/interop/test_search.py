@@ -143,20 +143,21 @@ def test_verb_reads_stdin_without_torch(
 
 
 def test_corpus_chooses_its_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An imported corpus is searched with MiniLM, or with its best trained model whose weights are here."""
+    """An imported corpus is searched with the best recorded model whose weights are here, or with MiniLM."""
     monkeypatch.setenv("REPRO_HOME", str(tmp_path / "home"))
     asked = SearchRequest("mine@0123", context_seed=3)
     assert choose_model(asked) == SearchRequest("minilm", "mine", context_seed=3)
     runs = [replace(base("smoke", suite="mine"), seed=seed) for seed in (1, 2, 3)]
-    for run, score in zip(runs, (0.25, 0.5, 0.75), strict=True):
+    untrained = base("smoke", suite="mine", architecture="surrogate", surrogate="minilm")
+    for run, score in zip([*runs, untrained], (0.25, 0.5, 0.75, 0.375), strict=True):
         described = {"suite": {"datasets": [{"name": "all", "family": "mine", "num_queries": 1}]}}
         metrics, arrays = {"mine/mean/ndcg_at_10": score}, {"mine": np.array([score])}
         write_record(get_local_records(), run, metrics=metrics, arrays=arrays, provenance=described)
-    for run in runs[:2]:
+    for run, best in ((runs[0], "minilm"), (runs[1], run_id(runs[1]))):
         folder = run_folder(get_training_id(run))
         folder.mkdir(parents=True)
         (folder / CHECKPOINT_FILE).touch()
-    assert choose_model(asked).model == run_id(runs[1])
+        assert choose_model(asked).model == best
     assert choose_model(replace(asked, corpus="other")).corpus == "other"
 
 

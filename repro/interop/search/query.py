@@ -67,17 +67,19 @@ def search(request: SearchRequest, queries: Sequence[str], top: int, progress: P
 def choose_model(request: SearchRequest) -> SearchRequest:
     """Return the request with a model, if it named an imported corpus instead.
 
-    The model is the trained one with the highest recorded NDCG@10 on the corpus whose weights are here, or MiniLM if
-    there is none. The searched corpus is the named one unless the request has another.
+    The model is the one with the highest recorded NDCG@10 on the corpus: a trained model whose weights are here, or
+    MiniLM, also if nothing is recorded. The searched corpus is the named one unless the request has another.
     """
     name = request.model.partition("@")[0]
     measure = f"{name}/mean/ndcg_at_10"
-    scored = {
-        record.id: record.metrics[measure]
-        for record in read_records(get_local_records())
-        if record.run.suite == name and record.run.architecture in TRAINED and measure in record.metrics
-        if (run_folder(get_training_id(record.run)) / CHECKPOINT_FILE).is_file()
-    }
+    scored: dict[str, float] = {}
+    for record in read_records(get_local_records()):
+        run = record.run
+        if run.suite == name and measure in record.metrics:
+            if run.architecture in TRAINED and (run_folder(get_training_id(run)) / CHECKPOINT_FILE).is_file():
+                scored[record.id] = record.metrics[measure]
+            elif run.architecture == "surrogate" and run.surrogate == MINILM:
+                scored[MINILM] = record.metrics[measure]
     return replace(request, model=max(scored, key=scored.__getitem__, default=MINILM), corpus=request.corpus or name)
 
 
