@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 from repro.records.provenance import sum_seconds
 from repro.report.artefacts import RECORD_WORDS
-from repro.report.known import format_known_sentence, list_forest_rows
+from repro.report.known import list_forest_rows, make_counts_view
 from repro.report.sections import (
     ForestPainter,
     Line,
@@ -117,7 +117,7 @@ def render_page(
         first=first,
         first_view=None if first is None else _shorten(first.view),
         gains=None if gains is None else inline_svg(gains, "gains-", f"{HEADLINE}: gain of each row"),
-        known=format_known_sentence([line.judged for line in own.lines]),
+        known=make_counts_view([line.judged for line in own.lines]),
         companions=companions,
         papers=PAPERS,
         ledgers=[own, *companions],

@@ -1,4 +1,4 @@
-"""Overview of all claims: the counts of verdicts as a sentence, and the rows of a forest plot."""
+"""Overview of all claims: the counts of verdicts as a table, and the rows of a forest plot."""
 
 from __future__ import annotations
 
@@ -9,45 +9,44 @@ from collections.abc import Iterable, Sequence
 from functools import singledispatch
 from typing import Any
 
+from repro.report.view import View
 from repro.spec import Claim, Directed, Equivalence, Identity, Value
 from repro.statistics.judge import Judgement
+from repro.text import ABSENT
 
 LINE_WIDTH = 56
 """Width in characters at which the sentence of a claim is wrapped in the forest plot."""
-PREDICATES = {
-    "HOLDS": ("holds", "hold"),
-    "DIFFERS": ("differs", "differ"),
-    "SMALL": ("has a small effect", "have a small effect"),
-    "OPEN": ("is open", "are open"),
-    "tentative": ("is tentative", "are tentative"),
-    "descriptive": ("is descriptive", "are descriptive"),
-    "not run": ("lacks records", "lack records"),
-    "other scale": ("needs another scale", "need another scale"),
+VERDICT_NAMES = {
+    "HOLDS": "holds",
+    "DIFFERS": "differs",
+    "SMALL": "small",
+    "OPEN": "open",
+    "tentative": "tentative",
+    "descriptive": "descriptive",
+    "not run": "no records",
+    "other scale": "other scale",
 }
-"""Each verdict as a predicate in singular and plural, in the order of the sentence."""
+"""Each verdict as the name of a column, in the order of the table."""
 
 
-def format_known_sentence(judgements: Sequence[Judgement]) -> str:
-    """Return the number of claims per verdict as a sentence, or an empty string without claims.
+def make_counts_view(judgements: Sequence[Judgement]) -> View:
+    """Return a table of the number of claims per verdict. Verdicts without a claim have no column.
 
-    Measured claims, claims about printed numbers and our own questions are counted separately.
+    Claims about trained models, claims about numbers printed in the paper, and our own questions have a row each.
     """
-    groups: dict[str, list[Judgement]] = {"claims that are measured": [], "of printed numbers": [], "of our own": []}
-    measured, arithmetic, ours = groups.values()
+    groups: dict[str, list[str]] = {"claims of the paper about models": [], "printed numbers": [], "our own claims": []}
+    measured, printed, ours = groups.values()
     for judged in judgements:
-        is_arithmetic = isinstance(judged.claim, Identity)
-        (arithmetic if is_arithmetic else ours if judged.claim.is_ours else measured).append(judged)
-    parts = [f"of {len(those)} {what}, {_count_records(those)}" for what, those in groups.items() if those]
-    sentence = "; ".join(parts)
-    return f"{sentence[:1].upper()}{sentence[1:]}." if parts else ""
-
-
-def _count_records(judgements: Sequence[Judgement]) -> str:
-    counts = Counter(judged.word for judged in judgements)
-    parts = [
-        f"{counts[verdict]} {words[counts[verdict] > 1]}" for verdict, words in PREDICATES.items() if counts[verdict]
-    ]
-    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+        is_printed = isinstance(judged.claim, Identity)
+        (printed if is_printed else ours if judged.claim.is_ours else measured).append(judged.word)
+    shown = [word for word in VERDICT_NAMES if any(word in words for words in groups.values())]
+    rows = tuple(
+        (name, str(len(words)), *(str(words.count(word) or ABSENT) for word in shown))
+        for name, words in groups.items()
+        if words
+    )
+    header = ("", "claims", *(VERDICT_NAMES[word] for word in shown))
+    return View("What is known", header, rows, align="l" + "r" * (len(header) - 1))
 
 
 def list_forest_rows(judgements: Iterable[Judgement]) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ from repro.records.provenance import sum_seconds
 from repro.records.store import Record, write_record
 from repro.report import artefacts as views
 from repro.report.html import write_report
-from repro.report.known import format_known_sentence, get_thresholds
+from repro.report.known import get_thresholds, make_counts_view
 from repro.report.names import find_artefact
 from repro.report.sections import Painter, Rows, Section, make_deviations_view, make_sections
 from repro.spec import Claim, Column, Exhibit, Experiment, Figure, Row, Run, Table, base, grid, pick, term
@@ -214,7 +214,10 @@ def test_page_opens_with_forest_plot(records: list[Record], tmp_path: Path) -> N
     page = write_report("desk", tmp_path / "r.html", painter(tmp_path / "drawn"), [EXPERIMENT], paint_forest=forest)
     main = page.read_text().split("<main")[1]
     known = main.split('<section id="known"')[1].split("</section>")[0]
-    assert "Of 3 claims that are measured, 1 holds, 1 differs and 1 lacks records." in known and "<svg" in known
+    counts = dict(
+        zip(re.findall(r"<th scope=.col.[^>]*>(.*?)</th>", known), ["", *re.findall(r"<td[^>]*>(.*?)</td>", known)])
+    )
+    assert counts == {"": "", "claims": "3", "holds": "1", "differs": "1", "no records": "1"} and "<svg" in known
     assert [(row["name"], row["verdict"]) for row in drawn] == [("T1.a", "HOLDS"), ("T1.b", "DIFFERS")]
     shown = [line for line in make_sections(EXPERIMENT, "desk", painter(tmp_path))[0].lines if line.judged.effect]
     assert [row["effect"] for row in drawn] == [100 * line.judged.effect for line in shown if line.judged.effect]
@@ -241,7 +244,7 @@ def test_claim_kinds_have_their_threshold() -> None:
     assert get_thresholds(Claim.trend("b", "", over=two[0], axis="batch_size", sign=-1, **said)) == (None, 0.0)
     assert get_thresholds(Claim.equivalence("c", "", pairs=[two], delta=0.02, **said)) == (-0.02, 0.02)
     assert get_thresholds(Claim.value("d", "", expected={two[0]: 0.5}, margin=0.03, **said)) == (-0.03, 0.03)
-    assert format_known_sentence([]) == ""
+    assert make_counts_view([]).rows == ()
 
 
 needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="no chromium here: apt-get install chromium")
