@@ -6,7 +6,8 @@ import colorsys
 import re
 
 COLOUR = re.compile(r"#[0-9a-fA-F]{6}\b")
-WHITE_PATCH = re.compile(r'(<g id="patch_[12]">\s*<path[^>]*?style="fill: )#ffffff')
+# The backgrounds of the picture and of each panel. Legends have an opacity too, and stay.
+WHITE_PATCH = re.compile(r'(<g id="patch_\d+">\s*<path[^>]*?style="fill: )#ffffff(?=")')
 LIGHTEST_INK, DARKEST_ON_DARK = 0.35, 0.68
 """Lightness (HLS) below which a colour vanishes on a dark page, and the lightness that replaces it."""
 THEMES = ("light", "dark")

@@ -120,7 +120,7 @@ def draw_steps(frame: Any, axes: Any) -> str:
     axes.set_xscale("log")
     axes.set_xticks(steps, [f"{each:g}" for each in steps])
     axes.minorticks_off()
-    axes.legend(frameon=False, fontsize="small", loc="upper left", bbox_to_anchor=(0.0, -0.2))
+    axes.legend(frameon=False, fontsize="small", loc="lower left", bbox_to_anchor=(0.0, 1.0))
     return "large mark: mean over n seeds; small and faint: one seed"
 
 

@@ -1,5 +1,6 @@
 """Pictures show the data they were given, say what their bands are, and leave their data beside them."""
 
+import io
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -20,6 +21,7 @@ from figures.heatmap import luminance
 from figures.intervals import summarise_seeds
 from figures.scatter import format_correlation
 from figures.style import make_axes, make_palette
+from figures.theme import recolour
 from repro.storage.paths import CHECKOUT
 
 ROWS = [
@@ -484,3 +486,14 @@ def test_paired_lines_subtract_first_value_of_seed() -> None:
     figure, _ = plot(rows, Picture(kind="lines", x="depth", y="score", is_paired=True, **words))
     (line,) = [one for one in figure.axes[0].get_lines() if one.get_marker() == "o"]
     np.testing.assert_allclose(np.asarray(line.get_ydata(), dtype=float), [0.0, 1.1, 3.1])
+
+
+def test_dark_theme_has_no_white_panel() -> None:
+    """Of a picture with four panels, neither the page nor a panel keeps a white background."""
+    picture, axes = plt.subplots(2, 2)
+    for one in axes.flat:
+        one.plot([1, 2], [2, 1], label="line")
+    written = io.StringIO()
+    picture.savefig(written, format="svg")
+    assert written.getvalue().count("fill: #ffffff") == 5
+    assert "fill: #ffffff" not in recolour(written.getvalue(), "dark")
