@@ -8,7 +8,7 @@ import re
 COLOUR = re.compile(r"#[0-9a-fA-F]{6}\b")
 # The backgrounds of the picture and of each panel. Legends have an opacity too, and stay.
 WHITE_PATCH = re.compile(r'(<g id="patch_\d+">\s*<path[^>]*?style="fill: )#ffffff(?=")')
-LIGHTEST_INK, DARKEST_ON_DARK = 0.35, 0.68
+LIGHTEST_INK, DARKEST_ON_DARK = 0.45, 0.62
 """Lightness (HLS) below which a colour vanishes on a dark page, and the lightness that replaces it."""
 THEMES = ("light", "dark")
 
