@@ -63,12 +63,12 @@ def execute(run: Run, *, should_stop: Callable[[], bool] = never, progress: Prog
     if int(os.environ.get("RANK", "0")) > 0:
         return _await_record(run)
     progress(f"measuring {run.measure}")
-    started = time.monotonic()
+    started, cpu_started = time.monotonic(), time.process_time()
     encoder: Any = inputs.surrogate.loaded if run.architecture == "surrogate" else trained.model
     if encoder is not None:
         encoder.report = make_encoding_reporter(progress)
     measured = measure_run(inputs, trained.model, run_folder(run_id(run)))
-    seconds = time.monotonic() - started
+    seconds, cpu_seconds = time.monotonic() - started, time.process_time() - cpu_started
     progress(f"measured {run.measure} in {seconds:.0f} s{_headline(run, measured.metrics)}")
     record = write_record(
         get_local_records(),
@@ -86,6 +86,7 @@ def execute(run: Run, *, should_stop: Callable[[], bool] = never, progress: Prog
             **_list_encoder_files(run),
             "suite": measured.provenance,
             "evaluation_seconds": round(seconds, 1),
+            "evaluation_cpu_seconds": round(cpu_seconds, 1),
         },
     )
     shutil.rmtree(run_folder(run_id(run)) / FOLDER, ignore_errors=True)

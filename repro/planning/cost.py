@@ -12,7 +12,7 @@ same evaluation, scaled by the number of contexts.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
@@ -168,7 +168,7 @@ class RecordedCosts:
             same = [record for record in trained if record.run.architecture == like.architecture]
             of_scale = [record for record in same if record.run.scale == like.scale]
             as_wide = [record for record in of_scale if record.run.hidden_size == like.hidden_size]
-            groups = (as_wide, of_scale, same, trained)
+            groups = tuple(map(_prefer_processor_time, (as_wide, of_scale, same, trained)))
             assumed = Speed(ASSUMED_FLOPS_PER_SECOND[self.kind], 0, None)
             self._speeds[key] = next((_estimate_speed(group, like.hidden_size) for group in groups if group), assumed)
         return self._speeds[key]
@@ -178,15 +178,46 @@ class RecordedCosts:
         like = run.architecture, run.suite, run.measure
         key = (*like, _estimate_encoding_cost(run))
         if key not in self._evaluations:
-            ran = ((record.run, record.provenance["evaluation_seconds"]) for record in self._records)
+            alike = [
+                record
+                for record in self._records
+                if (record.run.architecture, record.run.suite, record.run.measure) == like
+            ]
             each = [
-                seconds / _count_contexts(one) * _compute_encoding_ratio(run, one)
-                for one, seconds in ran
-                if (one.architecture, one.suite, one.measure) == like
+                _get_seconds(record, "evaluation_")
+                / _count_contexts(record.run)
+                * _compute_encoding_ratio(run, record.run)
+                for record in _prefer_processor_time(alike, "evaluation_")
             ]
             self._evaluations[key] = median(each) if each else None
         per_context = self._evaluations[key]
         return None if per_context is None else per_context * _count_contexts(run)
+
+
+def _prefer_processor_time(records: Sequence[Record], phase: str = "") -> Sequence[Record]:
+    """Return the records that count processor time, or all records if none does.
+
+    Seconds of a clock are too long if other programs ran on the machine at the same time.
+    """
+    counted = [record for record in records if _get_times(record, phase).get(f"{phase}cpu_seconds")]
+    return counted or records
+
+
+def _get_times(record: Record, phase: str) -> Mapping[str, Any]:
+    return record.provenance if phase else record.provenance["training"]
+
+
+def _get_seconds(record: Record, phase: str = "") -> float:
+    """Return the seconds of training, or of another phase, on a quiet machine.
+
+    On a CPU they are the processor time per thread if it was counted. A GPU computes while its process waits.
+    """
+    times = _get_times(record, phase)
+    machine = record.provenance["machine"] if phase else _get_training_machine(record)
+    counted = times.get(f"{phase}cpu_seconds")
+    if not counted or get_machine_kind(machine["device"]) == "gpu":
+        return float(times[f"{phase}seconds"])
+    return float(counted) / machine["num_threads"]
 
 
 def _estimate_encoding_cost(run: Run) -> float:
@@ -213,7 +244,7 @@ def get_efficiency(width: int) -> float:
 def _estimate_speed(records: Sequence[Record], width: int) -> Speed:
     rates = sorted(
         _read_training_record(record).flops
-        / record.provenance["training"]["seconds"]
+        / _get_seconds(record)
         * (get_efficiency(width) / get_efficiency(record.run.hidden_size))
         for record in records
     )
@@ -273,8 +304,11 @@ def _count_contexts(run: Run) -> int:
 
 
 def _get_cost_kind(record: Record) -> str:
+    return get_machine_kind(_get_training_machine(record)["device"])
+
+
+def _get_training_machine(record: Record) -> Mapping[str, Any]:
+    """Return the machine that trained, which may differ from the one that evaluated."""
     sittings = record.provenance.get("training", {}).get("sittings") or [{}]
-    machine = (
-        sittings[-1].get("machine") or record.provenance["machine"]
-    )  # training and evaluation may use different machines
-    return get_machine_kind(machine["device"])
+    found: Mapping[str, Any] = sittings[-1].get("machine") or record.provenance["machine"]
+    return found

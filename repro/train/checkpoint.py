@@ -59,6 +59,7 @@ class TrainState:
     num_worse: int = 0  # measurements since then
     has_ended: bool = False  # before the last step
     holds_best: bool = False  # the weights are those of `best_step`
+    cpu_seconds: float | None = None  # of this process over all sessions, None if an old checkpoint did not count them
 
 
 def write_checkpoint(folder: Path, state: TrainState, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:

@@ -205,7 +205,7 @@ def _resume(
     state = read_checkpoint(folder, settings.run_id, model, optimizer)
     check_same_value("checkpoint", "none" if state is None else f"of step {state.step}, log {state.log_sha256}")
     if state is None:
-        return TrainState(settings.run_id, num_processes=count_processes())
+        return TrainState(settings.run_id, num_processes=count_processes(), cpu_seconds=0.0)
     sampler = get_sampler_state(data.batches, state.step * settings.batches_a_step)
     if tuple(state.sampler) != tuple(sampler):
         raise ValueError(
@@ -240,7 +240,7 @@ def _run_step(
     state: TrainState,
 ) -> tuple[TrainState, dict[str, Any]]:
     """Run one step. Return the new state and the log line."""
-    started, step = time.monotonic(), state.step + 1
+    started, cpu_started, step = time.monotonic(), time.process_time(), state.step + 1
     batches, own, sampler = next(feeds)
     numbers = take_step(model, optimizer, own, settings, step=step)
     # The values are on the CPU, so the device has finished the step.
@@ -252,7 +252,9 @@ def _run_step(
         "pairs_per_second": round(sum(len(batch.pairs_B) for batch in batches) / seconds, 1),
         "memory_bytes": measure_memory_bytes(model.device),
     }
-    return replace(state, step=step, seconds=state.seconds + seconds, sampler=sampler), line
+    # On a busy machine a step takes longer, but not more processor time.
+    cpu = None if state.cpu_seconds is None else state.cpu_seconds + time.process_time() - cpu_started
+    return replace(state, step=step, seconds=state.seconds + seconds, cpu_seconds=cpu, sampler=sampler), line
 
 
 def _iter_feeds(model: Model, data: TrainData, settings: TrainSettings, first: int) -> Generator[StepFeed, None, None]:

@@ -116,6 +116,7 @@ def _train(inputs: Inputs, folder: Path, should_stop: Callable[[], bool], progre
         "num_pairs_in_small_domains": left_out.num_in_small_domains,
         "num_parameters": sum(weight.numel() for weight in model.parameters()),
         "seconds": round(state.seconds, 1),
+        **({} if state.cpu_seconds is None else {"cpu_seconds": round(state.cpu_seconds, 1)}),
         "sittings": list(state.sittings),
     }
     if run.sampler == "cluster" and (sampled := inputs.sampled_domains):

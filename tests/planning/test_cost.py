@@ -67,6 +67,18 @@ def test_speed_error_is_leave_one_out(num_records: int) -> None:
     assert RecordedCosts(records, "cpu").get_speed(PLAIN).relative_error == pytest.approx(expected)
 
 
+def test_processor_time_replaces_clock_time() -> None:
+    """On a busy machine, a run of 100 s of one processor per thread took 400 s. A GPU's clock is its time."""
+    busy = record(PLAIN, 400.0, evaluation_seconds=40.0)
+    machine = {"device": "x86_64", "num_threads": 2}
+    times = {"machine": machine, "training": {"seconds": 400.0, "cpu_seconds": 200.0}, "evaluation_seconds": 40.0}
+    counted = replace(busy, provenance=times | {"evaluation_cpu_seconds": 20.0})
+    assert estimate(PLAIN, [busy]).seconds == pytest.approx(440.0)
+    assert estimate(PLAIN, [busy, busy, counted]).seconds == pytest.approx(110.0)
+    on_gpu = replace(counted, provenance=counted.provenance | {"machine": machine | {"device": "NVIDIA H100"}})
+    assert estimate(PLAIN, [on_gpu], kind="gpu").seconds == pytest.approx(440.0)
+
+
 def test_speed_is_estimated_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
     measure = cost._estimate_speed
