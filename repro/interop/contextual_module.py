@@ -26,7 +26,7 @@ from transformers import PreTrainedTokenizerFast
 
 from repro.data.tokens import load_whole_tokenizer, tokenize, write_tokenizer
 from repro.model.config import ModelConfig
-from repro.model.contextual import ContextualModel, fill_context
+from repro.model.contextual import ContextualModel, as_context_rows, fill_context
 from repro.model.encoding import as_texts, check_vocabulary
 from repro.model.start import load_model
 from repro.model.texts import Texts, pad_right, texts_from
@@ -140,7 +140,7 @@ class ContextualModule(InputModule):
 
     def _as_vectors(self, dataset_embeddings: Any) -> Tensor:
         given = torch.as_tensor(dataset_embeddings, device=self.model.device, dtype=torch.float32)
-        return given.reshape(-1, self.model.config.context_width)
+        return as_context_rows(given, self.model.config)
 
     def get_embedding_dimension(self) -> int:
         """Return D."""

@@ -21,7 +21,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -310,13 +310,23 @@ class CdePreTrainedModel(PreTrainedModel):
     def encode(self, texts: Sequence[str], prompt: str = "document", batch_size: int = 32) -> np.ndarray:
         """Return vectors of unit length, float32 (N, D). `prompt` is "query" or "document"."""
         texts = as_texts(texts)
+        if prompt not in self.config.prompts:
+            raise ValueError(f"unknown prompt {prompt!r}; choose one of {list(self.config.prompts)}")
+        if batch_size < 1:
+            raise ValueError(f"batch_size is {batch_size}: it must be at least 1")
         found = [np.zeros((0, self.sizes.hidden_size), dtype=np.float32)]
         with evaluating(self):
+            # read once: another thread may set a new context between two batches
+            options = self.options_of_call()
             for start in range(0, len(texts), batch_size):
                 tokens = self.tokenize(texts[start : start + batch_size], self.config.prompts[prompt])
-                output = self(**{name: ids.to(self.device) for name, ids in tokens.items()}).pooler_output
+                output = self(**{name: ids.to(self.device) for name, ids in tokens.items()}, **options).pooler_output
                 found.append(nn.functional.normalize(output.float(), dim=-1).cpu().numpy())
         return np.concatenate(found)
+
+    def options_of_call(self) -> dict[str, Tensor]:
+        """Return the arguments of `forward` that all batches of one call of `encode` share."""
+        return {}
 
     def save_pretrained(  # type: ignore[override]
         self, save_directory: str | Path, *args: Any, **kwargs: Any
@@ -388,7 +398,8 @@ class CdeModel(CdePreTrainedModel):
         """
         if documents is None:
             self.second_stage_model.null_contexts()
-            self.context_embeddings = self.context_input_ids = self.context_attention_mask = None
+            # in this order, because another thread that finds token ids expects vectors, too
+            self.context_input_ids = self.context_attention_mask = self.context_embeddings = None
             self.config.context = {"num_documents": 0}
             return
         if self.is_blind:
@@ -399,7 +410,7 @@ class CdeModel(CdePreTrainedModel):
         self.context_attention_mask = tokens["attention_mask"].to(self.device)
         self._embed_context()
         self.config.context = {
-            "num_documents": len(documents),
+            "num_documents": len(as_texts(documents)),
             "num_tokens": self.context_input_ids.shape[1],
             "seed": seed,
             "sha256": hashlib.sha256("\0".join(chosen).encode()).hexdigest(),
@@ -435,15 +446,17 @@ class CdeModel(CdePreTrainedModel):
         that was set. Without either it is the null context.
         """
         ids_NS, mask_NS = pad_right(input_ids, attention_mask)
-        if dataset_embeddings is None:
-            if dataset_input_ids is None:
-                dataset_embeddings = self.current_context()
-            else:
-                dataset_embeddings = self.first_stage(dataset_input_ids, dataset_attention_mask)
+        if dataset_embeddings is None and dataset_input_ids is not None:
+            dataset_embeddings = self.first_stage(dataset_input_ids, dataset_attention_mask)
+        is_given = dataset_embeddings is not None
+        contexts_CE = as_context_rows(dataset_embeddings, self.sizes) if is_given else self.current_context()
         self._context_is_stale |= self.training  # its weights may change
-        contexts_CE = dataset_embeddings.reshape(-1, self._context_width())
         vectors_ND = self.second_stage_model(ids_NS, mask_NS, contexts_CE)
         return (vectors_ND,) if return_dict is False else BaseModelOutputWithPooling(pooler_output=vectors_ND)
+
+    def options_of_call(self) -> dict[str, Tensor]:
+        """Return the current context."""
+        return {"dataset_embeddings": self.current_context()}
 
     def current_context(self) -> Tensor:
         """Return the context that was set, (C, E), or the null context."""
@@ -465,9 +478,6 @@ class CdeModel(CdePreTrainedModel):
         if self._context_is_stale and self.context_input_ids is not None:
             self._embed_context()
         super().save_pretrained(save_directory, *args, **kwargs)
-
-    def _context_width(self) -> int:
-        return int(self.sizes.hidden_size + (self.sizes.vocab_size if self.sizes.pooling == "frequency" else 0))
 
     @torch.no_grad()
     def _embed_context(self) -> None:
@@ -522,7 +532,7 @@ class ContextualModule(InputModule):
 
     def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **kwargs: Any) -> dict[str, Any]:
         """Return token ids and their mask, both int64 (N, S)."""
-        return self.model.tokenize(inputs, prompt or "", self.max_seq_length)
+        return self.model.tokenize(as_texts(inputs), prompt or "", self.max_seq_length)
 
     def forward(
         self,
@@ -618,8 +628,9 @@ class ContextualModule(InputModule):
     def _check_vectors(self, dataset_embeddings: Any) -> Tensor:
         """Return context vectors. ValueError if they have unit length, as vectors of the second stage have."""
         first, width = next(self.model.parameters()), int(self.model.sizes.hidden_size)
-        vectors_CE = torch.as_tensor(dataset_embeddings, device=first.device, dtype=first.dtype)
-        if bool(((vectors_CE.reshape(len(vectors_CE), -1)[:, :width].norm(dim=1) - 1).abs() < UNIT_LENGTH).all()):
+        given = torch.as_tensor(dataset_embeddings, device=first.device, dtype=first.dtype)
+        vectors_CE = as_context_rows(given, self.model.sizes)
+        if bool(((vectors_CE[:, :width].norm(dim=1) - 1).abs() < UNIT_LENGTH).all()):
             raise ValueError(
                 "dataset_embeddings have unit length, so they are no context vectors: encode the context documents with "
                 f"without_context={FIRST_STAGE!r}, or call set_context(documents)"
@@ -695,13 +706,52 @@ class ContextualCollator(SentenceTransformerDataCollator):
 
 
 def as_texts(texts: Sequence[str] | Mapping[Any, str]) -> list[str]:
-    """Return texts from any ordered container, or the values of a mapping. ValueError for one text alone."""
-    if isinstance(texts, (str, bytes)) or not hasattr(texts, "__iter__"):
-        raise ValueError(f"expected a list of texts, got {type(texts).__name__}: give [text]")
-    found = list(texts.values() if isinstance(texts, Mapping) else texts)
-    if odd := next((text for text in found if not isinstance(text, str)), None):
-        raise ValueError(f"expected a list of texts, got one with {odd!r}")
+    """Return texts from a list, tuple, array, or column of a table, in order, or the values of a mapping.
+
+    Raises ValueError for one text alone, a table, a collection without order or length, and for items that are no
+    strings, such as None or NaN.
+    """
+    is_table = hasattr(texts, "columns") or getattr(texts, "ndim", 1) != 1
+    if isinstance(texts, (str, bytes, Set)) or is_table or not hasattr(texts, "__len__"):
+        kind = type(texts).__name__
+        raise ValueError(f"expected a list of texts, got {kind}: give a list, or one column of a table")
+    listed: Any = texts.values() if isinstance(texts, Mapping) else texts
+    found = listed.to_pylist() if hasattr(listed, "to_pylist") else list(listed)
+    if odd := [place for place, text in enumerate(found) if not isinstance(text, str)]:
+        raise ValueError(
+            f"expected a list of texts: text {odd[0]} of {len(found)} is {found[odd[0]]!r:.60} "
+            f"({type(found[odd[0]]).__name__}, {len(odd)} such)"
+        )
     return found
+
+
+def as_context_rows(vectors: Any, sizes: SimpleNamespace) -> Tensor:
+    """Return context vectors that a caller gives as rows, (C, E). Warns if there are fewer than the model was trained with.
+
+    Raises ValueError for another width, since a reshape would mix several vectors in a row, and for more vectors than
+    the model reads, since the rest would be dropped.
+    """
+    vectors = torch.as_tensor(vectors)
+    width = int(sizes.hidden_size + (sizes.vocab_size if sizes.pooling == "frequency" else 0))
+    most, each = sizes.num_contexts * sizes.tokens_per_document, sizes.tokens_per_document
+    if not vectors.numel() or vectors.shape[-1] not in (width, width * each):
+        raise ValueError(
+            f"the context has the shape {tuple(vectors.shape)}: expected vectors of {width} numbers, as this model's "
+            "first stage returns them"
+        )
+    rows_CE = vectors.reshape(-1, width)
+    if len(rows_CE) > most:
+        raise ValueError(
+            f"{len(rows_CE) / each:g} context documents for a model that takes {sizes.num_contexts}: draw so many "
+            "before they are embedded, for example with `drawn_from`"
+        )
+    if len(rows_CE) < most:
+        warnings.warn(
+            f"{len(rows_CE) / each:g} context documents for a model that takes {sizes.num_contexts}: set_context "
+            "repeats some of them, vectors that are given are used as they are",
+            stacklevel=4,
+        )
+    return rows_CE
 
 
 def mean_states(states_NSD: Tensor, weights_NS: Tensor) -> Tensor:

@@ -21,7 +21,7 @@ from repro.interop.official.folder import FILES, find_folder
 from repro.interop.safe_weights import read_safetensors
 from repro.model.biencoder import Biencoder
 from repro.model.config import config_from
-from repro.model.contextual import ContextualModel, Model
+from repro.model.contextual import ContextualModel, Model, as_context_rows
 from repro.model.encoding import WEIGHTS_FILE, check_fit, get_shapes, write_tensors
 from repro.model.texts import Texts, pad_right
 from repro.text import short
@@ -78,7 +78,7 @@ class CdeModel(PreTrainedModel):
             if dataset_input_ids is None:
                 raise ValueError("a contextual model needs dataset_input_ids or dataset_embeddings: its context")
             dataset_embeddings = self.first_stage(dataset_input_ids, dataset_attention_mask)
-        contexts_CE = dataset_embeddings.reshape(-1, self.encoder.config.context_width)
+        contexts_CE = as_context_rows(dataset_embeddings, self.encoder.config)
         return _output(self.encoder.second_stage(texts, contexts_CE), return_dict)
 
     def first_stage(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:

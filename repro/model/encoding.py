@@ -72,7 +72,8 @@ def as_texts(texts: Iterable[str]) -> list[str]:
     kind = type(texts).__name__
     if isinstance(texts, str | bytes):
         raise ValueError(f"{short(repr(texts))} is one text, not a list: give a list, [text]")
-    if isinstance(texts, Set | Mapping) or not hasattr(texts, "__len__") or hasattr(texts, "columns"):
+    is_table = hasattr(texts, "columns") or getattr(texts, "ndim", 1) != 1
+    if isinstance(texts, Set | Mapping) or not hasattr(texts, "__len__") or is_table:
         raise ValueError(f"texts are a {kind}: give a list, tuple, array or one column of a table, in a fixed order")
     found: list[Any] = texts.to_pylist() if hasattr(texts, "to_pylist") else list(texts)
     odd = next((place for place, text in enumerate(found) if not isinstance(text, str)), None)

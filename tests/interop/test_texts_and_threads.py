@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 import torch
 from datasets import Dataset
@@ -81,8 +82,24 @@ def test_containers_mean_their_texts_in_order(texts: Any) -> None:
         [["a", "b"]],
         [b"a"],
         ["a\ud800b"],
+        np.array("a"),
+        np.array([["a", "b"]]),
     ],
-    ids=["text", "set", "dict", "generator", "frame", "None", "NaN", "dicts", "lists", "bytes", "surrogate"],
+    ids=[
+        "text",
+        "set",
+        "dict",
+        "generator",
+        "frame",
+        "None",
+        "NaN",
+        "dicts",
+        "lists",
+        "bytes",
+        "surrogate",
+        "0d",
+        "2d",
+    ],
 )
 def test_other_containers_are_refused(texts: Any) -> None:
     model = contextual()
@@ -90,6 +107,57 @@ def test_other_containers_are_refused(texts: Any) -> None:
     for call in (model.set_context, model.encode, module.drawn_from, lambda given: module._embed_context(given, 0)):
         with pytest.raises(ValueError, match=r"text"):
             call(texts)
+
+
+ODD = [["a", None], [None], {"a", "b"}, pd.DataFrame({"text": WORDS}), "one", ["a", 0], ["a", []]]
+
+
+@pytest.mark.parametrize("texts", ODD, ids=["None", "only_None", "set", "frame", "text", "zero", "list"])
+def test_exports_refuse_other_containers(tmp_path: Path, texts: Any) -> None:
+    """A frame would give its column names as context, and None would be skipped over."""
+    export_sentence_transformers(contextual(), tmp_path / "out")
+    theirs: Any = SentenceTransformer(str(tmp_path / "out"), trust_remote_code=True, device="cpu")
+    inner = theirs[0].model
+    for call in (theirs.set_context, theirs[0].drawn_from, theirs[0].preprocess, inner.encode, inner.set_context):
+        with pytest.raises(ValueError, match=r"text"):
+            call(texts)
+
+
+def test_exports_take_columns_in_order(tmp_path: Path) -> None:
+    export_sentence_transformers(contextual(), tmp_path / "out")
+    theirs: Any = SentenceTransformer(str(tmp_path / "out"), trust_remote_code=True, device="cpu")
+    theirs.set_context(list(SHUFFLED))
+    right = theirs[0].model.encode(list(SHUFFLED))
+    for column in (SHUFFLED, pa.array(SHUFFLED), pa.chunked_array([SHUFFLED]), np.array(SHUFFLED)):
+        theirs.set_context(column)
+        assert np.array_equal(theirs[0].model.encode(column), right)
+    for options in ({"prompt": "passage"}, {"batch_size": 0}, {"batch_size": -1}):
+        with pytest.raises(ValueError, match=next(iter(options))):
+            theirs[0].model.encode(WORDS, **options)
+
+
+def test_given_contexts_have_the_size_of_the_model(tmp_path: Path) -> None:
+    """Rows of another width are not reshaped, more of them are not dropped, and fewer are warned about."""
+    model = contextual()
+    export_sentence_transformers(model, tmp_path / "out")
+    exported: Any = SentenceTransformer(str(tmp_path / "out"), trust_remote_code=True, device="cpu")
+    size, width = model.config.num_contexts, model.config.hidden_size
+    tokens = model.tokenize(QUERIES, "query")
+    ids, mask = (torch.from_numpy(each) for each in tokens.pad(range(3)))
+    ours = as_sentence_transformer(model)
+    calls = [
+        lambda given: ours.encode(QUERIES, dataset_embeddings=given, show_progress_bar=False),
+        lambda given: exported.encode(QUERIES, dataset_embeddings=given, show_progress_bar=False),
+        lambda given: CdeModel.of(model)(ids, mask, dataset_embeddings=given),
+        lambda given: exported[0].model(ids, mask, dataset_embeddings=given),
+    ]
+    for call in calls:
+        for shape in ((size + 1, width), (size, 2 * width), (2 * size, width // 2), (0, width)):
+            with pytest.raises(ValueError, match=r"context"):
+                call(torch.ones(shape))
+        with pytest.warns(UserWarning, match=f"takes {size}"):
+            call(torch.ones(size - 1, width))
+        call(torch.ones(size, width))
 
 
 def in_threads(work: Callable[[int], None], count: int) -> None:
@@ -148,6 +216,23 @@ def test_encoding_ends_under_its_first_context(monkeypatch: pytest.MonkeyPatch) 
         return second_stage(self, texts, contexts_CE)
 
     monkeypatch.setattr(ContextualModel, "second_stage", disturbed)
+    assert np.array_equal(model.encode(QUERIES, batch_size=1), right)
+
+
+def test_exports_encode_under_their_first_context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As above, for the code in the exported folder."""
+    export_sentence_transformers(contextual(), tmp_path / "out")
+    theirs: Any = SentenceTransformer(str(tmp_path / "out"), trust_remote_code=True, device="cpu")
+    model = theirs[0].model
+    model.set_context(WORDS[:4])
+    right, tokenize = model.encode(QUERIES, batch_size=1), type(model).tokenize
+
+    def disturbed(self: Any, *args: Any, **options: Any) -> Any:
+        found = tokenize(self, *args, **options)
+        self.context_embeddings = torch.zeros_like(self.context_embeddings)
+        return found
+
+    monkeypatch.setattr(type(model), "tokenize", disturbed)
     assert np.array_equal(model.encode(QUERIES, batch_size=1), right)
 
 
