@@ -65,10 +65,14 @@ class Labels:
     def describe(self) -> str:
         """Return a line with the range of labels and the threshold."""
         chosen = "--threshold" if self.given is not None else "by default, --threshold X sets another"
-        return (
+        found = (
             f"labels from {self.smallest:g} to {self.largest:g}: rows from {self.threshold:g} on are pairs ({chosen}; "
             "--no-labels uses every row)"
         )
+        if self.given is None and self.threshold <= self.smallest < self.largest:
+            # for example ratings from 1 to 5, of which 1 is no judgement "relevant"
+            found += "; look at this: no label is below, so the worst rows are pairs too"
+        return found
 
 
 def read_labels(source: Path, columns: Columns | None = None, *, skip_bad: bool = False) -> Labels | None:
@@ -92,7 +96,11 @@ def read_labels(source: Path, columns: Columns | None = None, *, skip_bad: bool 
 
 def _may_have_labels(path: Path, columns: Columns) -> bool:
     """Return whether a file contains the name of a column of labels. So most files are not parsed twice."""
-    names = b"|".join(re.escape(name.encode()) for name in columns.accepted("label"))
+    accepted = columns.accepted("label")
+    # JSON may write any letter of a name as an escape, and usually does so for letters that are not ASCII
+    if not all(name.isascii() for name in accepted):
+        return True
+    names = b"|".join(re.escape(name.encode()) for name in accepted)
     pattern, tail = re.compile(rb'"\s*(?:' + names + rb')\s*"\s*:', re.IGNORECASE), b""
     with path.open("rb") as file:
         while chunk := file.read(CHUNK):

@@ -51,6 +51,7 @@ class Found(NamedTuple):
         domain: The domain, or "".
         place: File and line, for errors.
         num_more_positives: Number of further positives, which are not used.
+        num_more_queries: Number of further queries, which are not used.
         flaw: Why the row is no pair, or "".
         label: The label, or NaN if there is none.
         dropped: Key of the count of dropped rows to which this one belongs, or "".
@@ -65,6 +66,7 @@ class Found(NamedTuple):
     flaw: str = ""
     label: float = math.nan
     dropped: str = ""
+    num_more_queries: int = 0
 
 
 Taken = dict[str, str]
@@ -254,6 +256,36 @@ def _dialect(path: Path, header: str) -> type[csv.Dialect]:
     return csv.excel_tab if header.startswith('"') else _Bare
 
 
+def iter_table_rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield line number and cells by column of each row of a table that is not empty, in the dialect of an import.
+
+    Raises:
+        ValueError: with file and line, if a row has another number of cells than the header, if a column occurs twice,
+            or if the file is malformed or not UTF-8.
+    """
+    csv.field_size_limit(MAX_LINE_BYTES)
+    number = 1
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            dialect = _dialect(path, file.readline(MAX_LINE_BYTES))
+            file.seek(0)
+            reader = csv.reader(file, dialect, strict=True)
+            header = next(reader, [])
+            if twice := sorted({name for name in header if name.strip() and header.count(name) > 1}):
+                raise ValueError(f"the column {short(twice[0])} occurs twice: rename or remove one")
+            for cells in reader:
+                number = reader.line_num
+                _check_cells(cells, header, is_bare=dialect is _Bare)
+                if cells:
+                    yield number, dict(zip(header, cells, strict=True))
+    except csv.Error as error:
+        raise ValueError(f"{path}, line {reader.line_num}: {_csv_reason(path, error)}") from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}, line {_format_first_bad_line(path)}: not UTF-8; {convert_hint(path)}") from error
+    except ValueError as error:
+        raise ValueError(f"{path}, line {number}: {error}") from error
+
+
 def _read_table(path: Path, columns: Columns, taken: Taken, skip_bad: bool = False) -> Iterator[Found]:
     csv.field_size_limit(MAX_LINE_BYTES)
     # bytes that are not UTF-8 become surrogates, which identify the malformed row
@@ -391,9 +423,15 @@ def _parse_row(row: Any, layout: Layout, where: str) -> Found:
         label = parse_label(row[chosen["label"]]) if "label" in chosen else math.nan
     except ValueError as error:
         return Found("", "", (), "", where, flaw=str(error))
-    positives = row[chosen["document"]]
-    num_more = max(0, sum(map(bool, positives)) - 1) if isinstance(positives, list) else 0
-    return Found(query, document, tuple(negatives), domain, where, num_more, label=label)
+    more_queries, more_positives = (_count_more(row[chosen[side]]) for side in SIDES)
+    return Found(
+        query, document, tuple(negatives), domain, where, more_positives, label=label, num_more_queries=more_queries
+    )
+
+
+def _count_more(value: Any) -> int:
+    """Return the number of texts of a list after the first one that is not empty."""
+    return max(0, sum(map(bool, value)) - 1) if isinstance(value, list) else 0
 
 
 def get_domain_name(value: Any) -> str:
@@ -418,6 +456,9 @@ def parse_label(value: Any) -> float:
         return math.nan
     text = value.strip().casefold() if isinstance(value, str) else value
     try:
+        # Python accepts "1_0" as a number, other programs do not
+        if isinstance(text, str) and "_" in text:
+            raise ValueError("an underscore")
         found = {"true": 1.0, "false": 0.0}.get(text) if isinstance(text, str) else None
         label = float(text if found is None else found)
         if math.isinf(label):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -57,6 +58,7 @@ SENTENCES = {
     "with_negatives": "pairs with negatives: kept, not trained on (only mined hard negatives are)",
     "evaluated_negatives": "negatives with a judged text of the given evaluation set, taken out",
     "more_positives": "further positives, not used: of several the first is",
+    "more_queries": "further queries, not used: of several the first is",
 }
 
 
@@ -136,7 +138,7 @@ class Planned:
         return [
             *lines,
             f"the runs are in {self.path}{kept if self.was_edited else ''}. Go on with",
-            f"  repro run {self.path}",
+            f"  repro run {shlex.quote(str(self.path))}",
             f"  repro evaluate --model {last} --suite {self.corpus.name}",
             f"  repro export {last} FOLDER --to sentence-transformers",
         ]

@@ -184,6 +184,14 @@ def test_further_positives_are_counted(tmp_path: Path) -> None:
     assert found.counts["more_positives"] == 2 and found.num_kept == 3
 
 
+def test_further_queries_are_counted(tmp_path: Path) -> None:
+    """A row with several queries gives a pair of the first one that is not empty."""
+    rows = [{"query": ["", "a", "b", "c"], "document": "d"}, {"query": "e", "document": "f"}]
+    found = imported(tmp_path, write(tmp_path / "x.jsonl", rows))
+    assert found.counts["more_queries"] == 2 and found.num_kept == 2
+    assert read_pairs(found.folder / "pairs.arrow").texts("query", range(2)) == ["a", "e"]
+
+
 @pytest.mark.parametrize(("query", "document"), [("query", "document"), ("my ask", "text")])
 def test_swapped_columns_are_noticed(tmp_path: Path, query: str, document: str) -> None:
     rows = [

@@ -83,6 +83,36 @@ def test_unread_columns_are_named(tmp_path: Path, ending: str) -> None:
     assert len(documents) == 8 and "not read" not in found.columns[0]
 
 
+def test_escaped_names_of_labels_are_found(tmp_path: Path) -> None:
+    """JSON writes "güte" as "g\\u00fcte". Rows of label 0 are no pairs all the same."""
+    rows = [{"güte" if name == "label" else name: value for name, value in row.items()} for row in ROWS]
+    source = write(tmp_path / "rows.jsonl", rows)
+    assert b"\\u00fc" in source.read_bytes()
+    found, documents, _ = imported(tmp_path, source, columns=Columns({"label": "güte"}))
+    assert len(documents) == 8 and found.counts["used_as_negatives"] == 24
+
+
+@pytest.mark.parametrize("label", ["1_0", "1,0", "0x1", "one"])
+def test_odd_labels_are_no_numbers(tmp_path: Path, label: str) -> None:
+    """Python reads "1_0" as ten. If no row is left, the error has the label of the first."""
+    rows = [{"query": f"q {n}", "document": f"d {n}", "label": one} for n, one in enumerate(["1", label, "0"])]
+    found, documents, _ = imported(tmp_path, write(tmp_path / "rows.jsonl", rows))
+    assert (documents, found.counts["malformed"]) == (["d 0"], 1)
+    (tmp_path / "odd.csv").write_text(f'query;document;label\nq;d;"{label}"\n')
+    with pytest.raises(ValueError, match=rf"no pair to train on: .*{label}"):
+        imported(tmp_path / "odd", tmp_path / "odd.csv")
+
+
+def test_scales_without_a_low_label_are_warned_about(tmp_path: Path) -> None:
+    """Ratings from 1 to 5 are all above the default threshold, so the rating 1 makes a pair."""
+    rows = [{"query": f"q {n}", "document": f"d {n}", "rating": 1 + n % 5} for n in range(10)]
+    source = write(tmp_path / "rows.jsonl", rows)
+    found, documents, _ = imported(tmp_path, source)
+    assert len(documents) == 10 and "no label is below" in found.labels
+    found, documents, _ = imported(tmp_path / "high", source, columns=Columns(threshold=4.0))
+    assert len(documents) == 4 and "no label is below" not in found.labels
+
+
 def test_word_labels_are_asked_about(tmp_path: Path) -> None:
     """A column of topics called "label" is refused with what to do, and --no-labels takes every row."""
     rows = [{**row, "label": "sports"} for row in ROWS]

@@ -150,8 +150,12 @@ def import_corpus(
             tally.counts["near_copies"] = num_near
         num_read, counts = tally.counts.pop("read", 0), dict(sorted(tally.counts.items()))
         if not num_kept:
-            chosen = f"; {labels.describe()}" if labels else ""
-            raise ValueError(f"{source} has no pair to train on: read {num_read}, {_format_counts(counts)}{chosen}")
+            why = [labels.describe()] if labels else []
+            # the first row tells what is wrong with all of them
+            why += tally.malformed[:1]
+            raise ValueError(
+                f"{source} has no pair to train on: {'; '.join([f'read {num_read}, {_format_counts(counts)}', *why])}"
+            )
         unread = [short(str(path.relative_to(source))) for path in list_skipped_files(source)]
         query_words, document_words = tally.medians()
         imported = Imported(
@@ -319,6 +323,8 @@ def _iter_kept_columns(
         audit = BlockAudit.at(block, evaluated)
         if num_more := sum(pair.num_more_positives for pair in block):
             counts["more_positives"] += num_more
+        if num_more := sum(pair.num_more_queries for pair in block):
+            counts["more_queries"] += num_more
         num_empty = counts["empty"]
         chosen = audit.select_rows(evaluated, seen, counts)
         if counts["empty"] > num_empty:
