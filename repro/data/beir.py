@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from repro.data.folders import is_beir, list_entries, list_splits
 from repro.data.lines import iter_lines, list_json_rows
 from repro.data.paper.quirks import Quirks, find_quirks
+from repro.data.wording import is_empty
 from repro.storage.files import read_json
 from repro.text import count_noun, short
 
@@ -136,12 +137,12 @@ def load_beir(folder: Path, split: str = "test", *, lacks_documents: bool = Fals
     documents = read_texts(folder / "corpus.jsonl", DOCUMENT)
     if not documents:
         raise ValueError(f"{folder / 'corpus.jsonl'} is empty: a collection needs at least one document")
-    if not any(documents.values()):
+    if all(map(is_empty, documents.values())):
         raise ValueError(f"{folder / 'corpus.jsonl'} has no text: all of its {len(documents)} documents are empty")
     all_queries = read_texts(folder / "queries.jsonl", QUERY)
     judgements = _read_judgements(folder, split, None if lacks_documents else documents, all_queries)
     queries = {i: text for i, text in all_queries.items() if i in judgements}
-    if not any(queries.values()):
+    if all(map(is_empty, queries.values())):
         raise ValueError(f"{folder / 'queries.jsonl'} has no text: all of its {len(queries)} judged queries are empty")
     return Retrieval(
         name=folder.name,
@@ -237,13 +238,22 @@ def find_collections(folder: Path, family: str = "given") -> list[SuiteDataset]:
 
 
 def find_skipped_entries(folder: Path, read: Sequence[SuiteDataset]) -> list[str]:
-    """Return the files and folders in a folder of collections that do not belong to a collection."""
-    if is_beir(folder):
-        return []
+    """Return the files and folders in a folder of collections that are not read, at any depth.
+
+    These are entries without a collection, and collections inside the folder of another one.
+    """
     used = {path for one in read for path in (one.path, *one.path.parents)}
-    top = [path for path in list_entries(folder) if path.name != "suite.json"]
-    inside = [path for parent in top if parent in used and not is_beir(parent) for path in list_entries(parent)]
-    return [str(path.relative_to(folder)) for path in (*top, *inside) if path not in used]
+
+    def list_unused(parent: Path) -> Iterator[Path]:
+        for path in list_entries(parent):
+            if path not in used:
+                yield path
+            elif not is_beir(path):
+                yield from list_unused(path)
+
+    entries = [] if is_beir(folder) else [path for path in list_unused(folder) if path != folder / "suite.json"]
+    inner = [path for one in read for path in _beir_below(one.path, MOST_LEVELS)]
+    return [str(path.relative_to(folder)) for path in (*entries, *inner)]
 
 
 def describe_skipped_entries(folder: Path, read: Sequence[SuiteDataset]) -> list[str]:
@@ -253,7 +263,7 @@ def describe_skipped_entries(folder: Path, read: Sequence[SuiteDataset]) -> list
     named = ", ".join(short(one, 60) for one in skipped[:NAMED]) + (", …" if len(skipped) > NAMED else "")
     return [
         f"{short(folder)}: {count_noun(len(read), 'collection')} read, {count_noun(len(skipped), 'entry', 'entries')} "
-        f"skipped without a corpus.jsonl: {named}"
+        f"skipped (no corpus.jsonl within {MOST_LEVELS} levels, or inside another collection): {named}"
     ]
 
 

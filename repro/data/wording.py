@@ -75,6 +75,15 @@ def identity(text: str) -> str:
     return found if found.isprintable() or any(unicodedata.category(one)[0] not in "CZ" for one in found) else ""
 
 
+MOST_INVISIBLE = 64
+"""Length up to which a text that is not white space is checked for visible characters."""
+
+
+def is_empty(text: str) -> bool:
+    """Return whether a text has no visible character: nothing, white space, or marks such as a zero-width space."""
+    return not text.strip() or (len(text) <= MOST_INVISIBLE and not text.isascii() and not identity(text))
+
+
 OPENING, CLOSING = "\"'“‘«([{", ".,;:!?…\"'”’»)]}。，！？、；："
 _AROUND_WORDS = re.compile(
     rf"(?<!\S)[{re.escape(OPENING)}]+(?=[^\s{re.escape(OPENING + CLOSING)}])"

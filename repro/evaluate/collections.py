@@ -10,6 +10,7 @@ import numpy as np
 
 from repro.data.beir import HEADLINE, Retrieval, Suite, load_dataset
 from repro.data.paper.quirks import Quirks
+from repro.data.wording import is_empty
 from repro.evaluate.retrieval import Hits, Matrix, remove_self_hits, score, search
 
 
@@ -44,7 +45,7 @@ class Collection:
             else []
         )
         for side, texts in (("documents", self.retrieval.documents), ("queries", self.retrieval.queries)):
-            empty = sum(not text.strip() for text in texts)
+            empty = sum(map(is_empty, texts))
             notes += [f"{empty} of {len(texts)} {side} are empty"] if empty else []
         num_self_hits = 0 if self.quirks.removes_self_hits else sum(one in here for one in self.retrieval.query_ids)
         if num_self_hits:

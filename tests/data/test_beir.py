@@ -2,6 +2,7 @@
 
 import json
 import logging
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +10,17 @@ import numpy as np
 import pytest
 from beir.datasets.data_loader import GenericDataLoader
 
-from repro.data.beir import Retrieval, SuiteDataset, load_beir, load_dataset, load_suite, write_beir_folder, write_suite
+from repro.data.beir import (
+    Retrieval,
+    SuiteDataset,
+    find_collections,
+    find_skipped_entries,
+    load_beir,
+    load_dataset,
+    load_suite,
+    write_beir_folder,
+    write_suite,
+)
 from repro.data.paper.quirks import Quirks
 
 SMALL = Retrieval(
@@ -156,11 +167,16 @@ def test_nested_collections_count_once(tmp_path: Path) -> None:
         write_beir_folder(tmp_path / place, Retrieval(name, ids, texts, ("q0", "q1"), ("small", "two"), right))
     (tmp_path / "notes").mkdir()
     (tmp_path / "cqadupstack" / "readme.txt").touch()
+    # a folder without a collection, and a collection inside another one
+    (tmp_path / "cqadupstack" / "more" / "more").mkdir(parents=True)
+    shutil.copytree(tmp_path / "scifact", tmp_path / "cqadupstack" / "b" / "copy")
     lines: list[str] = []
     suite = open_suite(str(tmp_path), lines.append)
     assert sorted(one.name for one in suite.datasets) == sorted(places)
     (line,) = lines
-    assert "3 collections" in line and "2 entries" in line and "notes" in line and "readme.txt" in line
+    assert "3 collections" in line and "4 entries" in line
+    skipped = find_skipped_entries(tmp_path, suite.datasets)
+    assert skipped == ["cqadupstack/more", "cqadupstack/readme.txt", "notes", "cqadupstack/b/copy"]
     found = evaluate_bm25(suite)
     values = {name: found.metrics[f"{suite.name}/{name}/ndcg_at_10"] for name in (*places, "cqadupstack", "mean")}
     assert values["cqadupstack"] == values["cqadupstack-a"] == 1.0
@@ -171,15 +187,26 @@ def test_nested_collections_count_once(tmp_path: Path) -> None:
     assert compute_differences([column, nothing])[0].points == pytest.approx(100 * values["mean"])
 
 
+def test_skipped_entries_are_named_at_any_depth(tmp_path: Path) -> None:
+    """A collection at the third level is read. Its neighbours are named, and so is one at the fourth level."""
+    for place in ("zoo/english/one", "zoo/english/far/deep", "zoo/plain"):
+        write_beir_folder(tmp_path / place, SMALL)
+    for name in ("zoo/english/left.zip", "zoo/readme.txt"):
+        (tmp_path / name).touch()
+    found = find_collections(tmp_path)
+    assert [one.name for one in found] == ["zoo-english-one", "zoo-plain"]
+    assert find_skipped_entries(tmp_path, found) == ["zoo/english/far", "zoo/english/left.zip", "zoo/readme.txt"]
+
+
 def test_empty_texts_are_counted_or_refused(tmp_path: Path) -> None:
     """Empty documents and queries are noted next to the scores; a collection without any text is refused."""
     from repro.evaluate.collections import Collection
 
-    some = replace(SMALL, documents=("", "two", " "), queries=("", "second"))
+    some = replace(SMALL, documents=("\u200b", "two", " "), queries=("", "second"))
     write_beir_folder(tmp_path / "some", some)
     notes = Collection(load_beir(tmp_path / "some"), Quirks()).notes
     assert [note[:6] for note in notes] == ["2 of 3", "1 of 2"]
-    write_beir_folder(tmp_path / "none", replace(SMALL, documents=("", "", " ")))
+    write_beir_folder(tmp_path / "none", replace(SMALL, documents=("", "\u200b\ufeff", " ")))
     with pytest.raises(ValueError, match="all of its 3 documents"):
         load_beir(tmp_path / "none")
     write_beir_folder(tmp_path / "unasked", replace(SMALL, queries=("", " ")))
