@@ -156,14 +156,14 @@ def _iter_embeddings(
         yield rows, vectors_UD[[place[text] for text in here]]
 
 
-def check_vectors(vectors_ND: np.ndarray, texts: Sequence[str]) -> None:
-    """Raise ValueError if a vector contains NaN or infinity. The message names the first such text."""
+def check_vectors(vectors_ND: np.ndarray, texts: Sequence[str], called: str = "surrogate") -> None:
+    """Raise ValueError if a vector contains NaN or infinity. The message names the first such text and the model."""
     is_finite_N = np.isfinite(vectors_ND).all(axis=1)
     if not is_finite_N.all():
         text = texts[int(np.argmin(is_finite_N))]
         raise ValueError(
-            f"the surrogate returns NaN or infinite values for {count_noun(int((~is_finite_N).sum()), 'text')}, "
-            f"first {short(repr(text))}: remove or change the text, or choose another surrogate"
+            f"the {called} returns NaN or infinite values for {count_noun(int((~is_finite_N).sum()), 'text')}, "
+            f"first {short(repr(text))}: remove or change the text, or choose another {called}"
         )
 
 

@@ -39,13 +39,22 @@ class Moments:
 
     @classmethod
     def of(cls, vectors_NH: np.ndarray) -> Moments:
-        """Estimate both from document vectors, block by block. Raises ValueError for fewer than two documents."""
+        """Estimate both from document vectors, block by block.
+
+        Raises ValueError for fewer than two documents, and for vectors with NaN or infinity.
+        """
         count, width = vectors_NH.shape
         if count < FEWEST:
             raise ValueError(
                 f"a corpus of {count} documents has no covariance: at least {FEWEST} are needed, {FEW} or more advised"
             )
         mean_H = np.asarray(np.mean(vectors_NH, axis=0, dtype=np.float64))
+        # the mean of a dimension is not finite if one of its numbers is not
+        if not np.isfinite(mean_H).all():
+            num_odd = int((~np.isfinite(vectors_NH)).any(axis=1).sum())
+            raise ValueError(
+                f"{num_odd} of {count} document vectors hold NaN or infinity: the corpus has no covariance"
+            )
         covariance_HH = np.zeros((width, width))
         # Subtract the mean first. The difference E[x²] − mean² would lose digits.
         for start in range(0, count, BLOCK):

@@ -421,11 +421,13 @@ def _check_vectors(what: str, vectors: Matrix, ids: Sequence[str]) -> None:
         if not np.isfinite(vectors.data).all():
             raise ValueError(f"{what}: vectors hold NaN or infinity")
         return
-    odd = sum(
-        int((~np.isfinite(vectors[part])).any(axis=1).sum()) for part in iter_blocks(len(ids), DOCUMENTS_PER_BLOCK)
-    )
+    odd = [
+        part.start + int(place)
+        for part in iter_blocks(len(ids), DOCUMENTS_PER_BLOCK)
+        for place in np.flatnonzero(~np.isfinite(vectors[part]).all(axis=1))
+    ]
     if odd:
-        raise ValueError(f"{what}: {odd} vectors hold NaN or infinity")
+        raise ValueError(f"{what}: {len(odd)} vectors hold NaN or infinity, first that of {short(ids[odd[0]])}")
 
 
 def _rerank(

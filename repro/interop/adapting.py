@@ -23,11 +23,14 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense, Normalize
 
+from repro.batches.surrogate import check_vectors
+from repro.data.wording import is_empty
 from repro.evaluate.adaptation import DEFAULT_SHRINKAGE, AffineMap, Moments, describe_small_sample, make_whitening_map
 from repro.interop.corpus import find_corpus
 from repro.interop.opening import open_model
 from repro.interop.sentence_transformers_folder import as_sentence_transformer
 from repro.interop.stock_encoder import DOT, StockEncoder
+from repro.interop.trained_on import find_training_run, write_trained_on
 from repro.model.biencoder import Biencoder
 from repro.storage.files import whole_file, whole_folder
 from repro.text import count_noun, make_encoding_reporter, short
@@ -64,6 +67,9 @@ def adapt_model(
     adapted = append_map(model, fitted)
     with whole_folder(folder) as part:
         adapted.save_pretrained(str(part), create_model_card=False)
+        # without it, an evaluation could not count the queries that the model was trained on
+        if (trained := find_training_run(source) or find_training_run(base_model or "")) is not None:
+            write_trained_on(part, trained)
         with whole_file(part / "README.md") as card:
             about = f"{len(texts)} documents of `{find_corpus(corpus).name}`"
             card.write_text(_card(source, about, used, average, base_model), encoding="utf-8")
@@ -92,7 +98,7 @@ def read_distinct_documents(corpus: str, progress: Progress = print) -> tuple[li
         ValueError: if the corpus does not exist, if no column holds documents, or if all texts are empty.
     """
     documents, num_collections = find_corpus(corpus).read()
-    found = [text for text in documents.values() if text.strip()]
+    found = [text for text in documents.values() if not is_empty(text)]
     kept = list(dict.fromkeys(found))
     if not kept:
         raise ValueError(f"--corpus {short(corpus)} has no document that is not empty")
@@ -155,6 +161,7 @@ def fit_whitening_map(
     encoder = StockEncoder(model)
     encoder.report = make_encoding_reporter(progress)
     vectors_NH = encoder.encode(texts, "document")
+    check_vectors(vectors_NH, texts, "model")
     used = DEFAULT_SHRINKAGE if shrinkage is None else shrinkage
     return make_whitening_map(Moments.of(vectors_NH), used), used
 

@@ -5,7 +5,6 @@ Imports no torch, so that a search with an existing index starts quickly.
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
@@ -120,13 +119,9 @@ def _iter_rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
     if path.suffix.lower() == ".jsonl":
         yield from list_json_rows(path)
         return
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        rows = csv.DictReader(file, delimiter="\t" if path.suffix.lower() == ".tsv" else ",", strict=True)
-        try:
-            for row in rows:
-                yield rows.line_num, row
-        except (csv.Error, UnicodeDecodeError) as error:
-            raise ValueError(f"{path}, line {rows.line_num + 1}: malformed ({error})") from error
+    from repro.data.readers import iter_table_rows
+
+    yield from iter_table_rows(path)
 
 
 def _join_title(row: Mapping[str, Any], where: str) -> str:

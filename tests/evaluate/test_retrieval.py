@@ -261,7 +261,7 @@ def test_bad_input_is_one_clear_line(tmp_path: Path) -> None:
         (lambda: search(documents, documents[:0], ["a", "b"], [], 3), "no documents to search"),
         (lambda: search(documents, documents, ["a", "b"], ["x"], 3), "2 vectors, 1 ids"),
         (lambda: search(documents, documents, ["a", "b"], ["x", "x"], 3), "1 of them distinct"),
-        (lambda: search(bad, documents, ["a", "b"], ["x", "y"], 3), "1 vectors hold NaN"),
+        (lambda: search(bad, documents, ["a", "b"], ["x", "y"], 3), "1 vectors hold NaN or infinity, first that of a"),
         (lambda: search(documents, documents, ["a", "b"], ["x", "y"], 3, {"a": ["z"]}), "first 'z'"),
         (lambda: score({"a": {}}, {"a": {}}), "no judged document, first 'a'"),
         (lambda: score({"a": {}}, {}), "no judged document, first 'a'"),

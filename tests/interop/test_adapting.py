@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +20,8 @@ from repro.interop.adapting import (
     read_distinct_documents,
 )
 from repro.interop.sentence_transformers_folder import as_sentence_transformer, export_sentence_transformers
+from repro.interop.trained_on import find_training_run, write_trained_on
+from repro.spec import base
 from tests.interop.test_sentence_transformers import TEXTS, model_of
 
 WORDS = ("rain", "snow", "hills", "bread", "copper", "iron", "wool")
@@ -95,6 +98,55 @@ def test_corpora_are_read_in_each_format(tmp_path: Path) -> None:
     for broken in (["id,words", "1,a"], ["passage", " "]):
         with pytest.raises(ValueError, match="document"):
             read_distinct_documents(str(write_lines(tmp_path / "broken.csv", broken)), quiet)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "texts"),
+    [
+        ("quotes.tsv", 'id\tpassage\n1\t"start\n2\tmiddle\n3\tend"\n', ['"start', "middle", 'end"']),
+        ("semicolons.csv", "passage;n\nbread, salt;1\n", ["bread, salt"]),
+        ("more_cells.csv", "id,passage\n1,hello, world\n", None),
+        ("fewer_cells.csv", "passage,id\nhello,1\nworld\n", None),
+        ("twice.csv", "passage,passage\na,b\n", None),
+        ("latin.csv", b"passage\nna\xefve\n", None),
+    ],
+)
+def test_tables_are_read_as_by_an_import(
+    tmp_path: Path, name: str, content: str | bytes, texts: list[str] | None
+) -> None:
+    """Quotes in a .tsv are letters. A row with a comma too many is refused, since half of its text would be lost."""
+    (tmp_path / name).write_bytes(content.encode() if isinstance(content, str) else content)
+    if texts is None:
+        with pytest.raises(ValueError, match=rf"{name}, line \d"):
+            read_distinct_documents(str(tmp_path / name), quiet)
+    else:
+        assert read_distinct_documents(str(tmp_path / name), quiet)[0] == texts
+
+
+def test_text_without_a_vector_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A vector with NaN ends in an error with its text, not in a failure of the eigenvalues."""
+    model = as_sentence_transformer(model_of("biencoder"))
+
+    def encode(texts: list[str], **options: Any) -> np.ndarray:
+        vectors_NH = np.random.default_rng(0).normal(size=(len(texts), 16))
+        vectors_NH[5] = np.nan
+        return vectors_NH
+
+    monkeypatch.setattr(model, "encode", encode)
+    with pytest.raises(ValueError, match=f"1 text, first '{DOCUMENTS[5]}'"):
+        fit_whitening_map(model, DOCUMENTS)
+    with pytest.raises(ValueError, match="1 of 49 document vectors"):
+        Moments.of(encode(DOCUMENTS))
+
+
+def test_adapted_folder_knows_its_training(tmp_path: Path) -> None:
+    """So an evaluation counts the queries that the model was trained on."""
+    export_sentence_transformers(model_of("biencoder"), tmp_path / "plain")
+    run = base("smoke", seed=3)
+    write_trained_on(tmp_path / "plain", run)
+    corpus = write_lines(tmp_path / "corpus.txt", DOCUMENTS)
+    adapt_model(str(tmp_path / "plain"), str(corpus), tmp_path / "out", progress=quiet)
+    assert find_training_run(str(tmp_path / "out")) == run
 
 
 def test_adapt_writes_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from repro.batches.surrogate import check_vectors
 from repro.data.beir import Retrieval
 from repro.data.tokens import write_tokenizer
+from repro.data.wording import is_empty
 from repro.evaluate.contexts import draw_context
 from repro.interop.corpus import Corpus
 from repro.interop.opening import Opened, open_model
@@ -57,7 +59,10 @@ def build_index(
     opened.model.report = make_encoding_reporter(progress)
     with whole_folder(folder) as part:
         texts = list(documents.values())
-        np.save(part / VECTORS_FILE, opened.model.encode(texts, "document"))
+        vectors_ND = opened.model.encode(texts, "document")
+        # they would be ranked last without a word
+        check_vectors(vectors_ND, texts, "model")
+        np.save(part / VECTORS_FILE, vectors_ND)
         # byte offsets of the lines, so that a query reads only the texts that it finds
         places, at = [], 0
         with (part / TEXTS_FILE).open("wb") as file:
@@ -68,7 +73,9 @@ def build_index(
         _write_encoder(opened, part, texts)
         settings = {"model": opened.called, "corpus": corpus.name, "num_documents": len(texts), "context": context}
         (part / SETTINGS_FILE).write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
-    progress(f"index of {len(texts)} documents built in {time.monotonic() - started:.0f} s, in {folder}")
+    num_empty = sum(map(is_empty, texts))
+    empty = f", {num_empty} of them empty" if num_empty else ""
+    progress(f"index of {len(texts)} documents{empty} built in {time.monotonic() - started:.0f} s, in {folder}")
 
 
 def encode_queries(request: SearchRequest, index: Index, queries: Sequence[str], progress: Progress) -> np.ndarray:
