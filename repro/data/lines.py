@@ -11,14 +11,22 @@ from pathlib import Path
 from typing import Any
 
 MAX_LINE_BYTES = 16 * 2**20
+GZIP = b"\x1f\x8b"
+"""First bytes of a file that gzip compressed."""
 Skip = Callable[[int, str], None]
 """Receives the number of a malformed line and the reason, so that reading continues."""
 
 
 def convert_hint(path: Path) -> str:
-    """Return the command that converts a file to UTF-8, from UTF-16 if it has its mark, otherwise from Latin-1."""
+    """Return the command that converts a file to UTF-8, from UTF-16 if it has its mark, otherwise from Latin-1.
+
+    For a compressed file, return the command that unpacks it.
+    """
     with path.open("rb") as file:
-        is_utf16 = file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+        mark = file.read(2)
+    if mark == GZIP:
+        return f"it is compressed: gzip -dc {shlex.quote(path.name)} > {shlex.quote(f'unpacked-{path.name}')}"
+    is_utf16 = mark in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
     called, code = ("it is UTF-16", "UTF-16") if is_utf16 else ("if it is Latin-1", "LATIN1")
     name, made = shlex.quote(path.name), shlex.quote(f"utf8-{path.name}")
     return f"{called}: iconv -f {code} -t UTF-8 {name} > {made}"

@@ -7,6 +7,7 @@ go to the larger id. In the runs that `repro evaluate` writes, ties go to the sm
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -17,22 +18,36 @@ from repro.evaluate.retrieval import rank_as_trec_eval, rank_in_float32, read_ru
 from repro.storage.files import check_regular
 from repro.text import count_noun, short
 
+UNUSED = {"0", "Q0"}
+"""Values of the second column of TREC judgements, which no program reads."""
+
 
 def read_judgements(path: Path) -> dict[str, dict[str, int]]:
-    """Load judgements with the four columns of TREC or the three of BEIR. Raises ValueError with the malformed line."""
+    """Load judgements with the four columns of TREC or the three of BEIR.
+
+    Raises:
+        ValueError: with the malformed line, also if a line has another number of columns than the first one, or if TREC
+            judgements lack their grades, so that document ids would be read as grades.
+    """
     check_regular(path)
     found: dict[str, dict[str, int]] = {}
+    num_columns = 0
     for place, (number, line) in enumerate(iter_lines(path)):
         parts = line.split("\t") if line.count("\t") == len(QRELS_HEADER) - 1 else line.split()
         if place == 0 and is_header(parts):
             continue
         if len(parts) not in (3, 4):
             raise ValueError(f"{path}, line {number}: {len(parts)} columns, expected query, (0,) document and grade")
+        num_columns = num_columns or len(parts)
+        if len(parts) != num_columns:
+            raise ValueError(f"{path}, line {number}: {len(parts)} columns, the lines before have {num_columns}")
         try:
             grade = parse_grade(parts[-1])
         except ValueError as error:
             raise ValueError(f"{path}, line {number}: {error}") from error
         add_judgement(found, parts[0], parts[-2], grade, f"{path}, line {number}")
+    if num_columns == len(QRELS_HEADER) and len(found) > 1 and {*chain(*found.values())} <= UNUSED:
+        raise ValueError(f"{path} judges only the document 0: are the grades of a TREC file missing?")
     if not any(grade > 0 for grades in found.values() for grade in grades.values()):
         raise ValueError(f"{path} judges nothing" + (" above 0: every score would be 0" if found else ""))
     return found
@@ -62,6 +77,8 @@ def score_files(run: Path, judgements: Path, tell: Callable[[str], None] = lambd
     answered = {query: hits for query, hits in found.items() if query in judged}
     if len(answered) < len(judged):
         tell(f"{len(answered)} of {len(judged)} judged queries have a ranking; the others count 0")
+    if not any(document in judged[query] for query, hits in answered.items() for document in hits):
+        tell("no ranked document is judged, so every score is 0: do both files have the same document ids?")
     scores: dict[str, np.ndarray] = score(answered, judged, rank=rank_as_trec_eval)
     # Scoring again with ties the other way shows the number of queries that depend on ids.
     other_way = score(answered, judged, (HEADLINE,), rank=rank_in_float32)[HEADLINE]

@@ -114,3 +114,33 @@ def test_only_junk_judged_scores_zero(tmp_path: Path) -> None:
     (tmp_path / "run.trec").write_text("q0 Q0 d0 1 2 x\nq1 Q0 d1 2 1 x\n")
     found = CliRunner().invoke(app, ["score", str(tmp_path / "run.trec"), str(tmp_path / "qrels"), "--json"])
     assert found.exit_code == 0 and json.loads(found.stdout)["ndcg_at_10"] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("q1 0 a 1\nq1 b 1\n", "line 2: 3 columns, the lines before have 4"),
+        ("query-id\tcorpus-id\tscore\nq1\ta\t1\nq1\t0\tb\t1\n", "line 3: 4 columns, the lines before have 3"),
+        # the grades are cut off, so the ids 17 and 18 would be grades of the document 0
+        ("q1 0 17\nq2 0 18\n", "judges only the document 0"),
+        (gzip.compress(b"q1 0 a 1\n"), "gzip -dc"),
+    ],
+)
+def test_unclear_judgements_are_refused(tmp_path: Path, content: str | bytes, words: str) -> None:
+    (tmp_path / "run.trec").write_text("q1 Q0 17 1 0.5 me\n")
+    (tmp_path / "qrels").write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(ValueError, match=words):
+        score_files(tmp_path / "run.trec", tmp_path / "qrels")
+
+
+@pytest.mark.parametrize(("ranked", "judged"), [("é", "e\u0301"), ("1", "01"), ("1.0", "1"), ("doc-1", "1")])
+def test_files_without_common_documents_are_noticed(tmp_path: Path, ranked: str, judged: str) -> None:
+    """The score is 0, as in trec_eval, and a line asks whether the ids are the same."""
+    (tmp_path / "run.trec").write_text(f"q1 Q0 {ranked} 1 0.5 me\nq2 Q0 {ranked} 1 0.5 me\n")
+    (tmp_path / "qrels").write_text(f"q1 0 {judged} 1\nq2 0 {judged} 1\n")
+    heard: list[str] = []
+    assert score_files(tmp_path / "run.trec", tmp_path / "qrels", heard.append)["ndcg_at_10"] == 0.0
+    assert len(heard) == 1 and "same document ids" in heard[0]
+    (tmp_path / "qrels").write_text(f"q1 0 {judged} 1\nq2 0 {ranked} 1\n")
+    heard.clear()
+    assert score_files(tmp_path / "run.trec", tmp_path / "qrels", heard.append)["ndcg_at_10"] == 0.5 and not heard
