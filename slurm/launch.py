@@ -197,10 +197,10 @@ def make_sbatch_parameters(profile: Profile, batch: Batch, sweep: str) -> dict[s
     chdir = profile.chdir or str(SOURCES)
     more = {"requeue": True, "kill-on-invalid-dep": "yes", "chdir": chdir, **profile.sbatch}
     check_lines([sweep, str(home()), chdir], "sweep, REPRO_HOME or folder")
-    if "%" in f"{home()}{sweep}":
+    if odd := [sign for sign in "%\\" if sign in f"{home()}{sweep}"]:
         raise ValueError(
-            f"REPRO_HOME={home()}, sweep {sweep}: Slurm replaces % and what follows it in the path of a log; "
-            "choose a folder and a file of runs without %"
+            f"REPRO_HOME={home()}, sweep {sweep}: Slurm gives {odd[0]} a meaning of its own in the path of a log; "
+            f"choose a folder and a file of runs without {odd[0]}"
         )
     return {
         "name": f"{sweep}-{'stage' if stage else 'runs'}",

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from transformers.utils import logging as transformers_logging
 
 from repro.data.beir import Suite, check_groups, describe_skipped_entries, find_collections, get_legal_name, load_suite
+from repro.data.own.imported import find_imported, is_imported
 from repro.evaluate.suites import ReportingEncoder
 from repro.interop.arguments import MINILM, check_model, check_suite, find_model_folder
 from repro.interop.named_runs import find_named_run, format_training_line
@@ -110,6 +112,8 @@ def open_suite(source: str, progress: Progress = print) -> Suite:
     """
     folder = Path(source)
     check_suite(source)
+    if line := describe_folder_of_a_name(source):
+        progress(line)
     if folder.is_dir():
         if (folder / "suite.json").is_file():
             suite = load_suite(folder)
@@ -126,6 +130,22 @@ def open_suite(source: str, progress: Progress = print) -> Suite:
     asked = base("smoke", suite=source)
     make_searched_stage(asked).build(progress)
     return load_run_suite(asked)
+
+
+def describe_folder_of_a_name(source: str) -> str:
+    """Return a line if a folder in the working directory has the name of an imported corpus or suite, else ""."""
+    if "/" in source or not Path(source).is_dir():
+        return ""
+    from repro.pipeline.corpora import make_searched_stage
+
+    # an unknown suite, or a damaged corpus
+    with suppress(ValueError):
+        if is_imported(source):
+            called = find_imported(source).corpus
+            return f"{short(source)} is the folder of that name here; the imported corpus is called {called}, too"
+        make_searched_stage(base("smoke", suite=source))
+        return f"{short(source)} is the folder of that name here: start in another one if you mean the suite"
+    return ""
 
 
 def _open_folder(folder: Path, revision: str | None) -> ReportingEncoder:

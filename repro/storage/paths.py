@@ -32,7 +32,7 @@ def home() -> Path:
     The default of REPRO_HOME is out/ in a checkout, and cde-repro/ in the user's data folder for an installed copy.
 
     Raises:
-        ValueError: if it or a parent is a file, if its links form a cycle, or if its name is not UTF-8.
+        ValueError: if it or a parent is a file, if its links form a cycle, or if its name is not UTF-8 or only spaces.
     """
     return _resolve_absolute(
         _get_named_folder("REPRO_HOME") or (_get_user_data_folder() / "cde-repro" if IS_INSTALLED else CHECKOUT / "out")
@@ -44,6 +44,8 @@ def _get_named_folder(variable: str) -> Path | None:
     named = os.environ.get(variable)
     if not named:
         return None
+    if not named.strip():
+        raise ValueError(f"{variable}={named!r} is only white space: name a folder, or unset it")
     try:
         named.encode()
     except UnicodeEncodeError as error:  # records and messages are UTF-8 and contain paths

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from repro.cli.main import app
 from repro.data.beir import write_beir_folder
 from repro.data.own.imported import bring, find_imported
-from repro.interop.opening import open_suite
+from repro.interop.opening import describe_folder_of_a_name, open_suite
 from repro.pipeline.corpora import check_available
 from repro.spec import base
 from repro.text import count_noun
@@ -42,6 +42,21 @@ def test_folders_become_a_suite(theirs: Path, what: str, names: list[str]) -> No
         for suite in ("theirs", str(theirs / what))
     )
     assert list(named.values()) == list(folder.values()) and named["theirs/mean/ndcg_at_10"] > 0
+
+
+def test_folder_with_the_name_of_a_corpus_is_named(theirs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder is read, and a line has the other name of the corpus, which still opens it."""
+    corpus = bring(theirs, name="theirs")
+    assert describe_folder_of_a_name("theirs") == ""
+    monkeypatch.chdir(theirs.parent)
+    (theirs / "two").rename(theirs / "three")
+    lines: list[str] = []
+    assert [one.name for one in open_suite("theirs", lines.append).datasets] == ["one", "three"]
+    assert len(lines) == 1 and corpus.corpus in lines[0]
+    assert [one.name for one in open_suite(corpus.corpus).datasets] == ["one", "two"]
+    assert describe_folder_of_a_name(corpus.corpus) == describe_folder_of_a_name("./theirs") == ""
+    theirs.rename(theirs.with_name("desk"))
+    assert describe_folder_of_a_name("desk") != ""
 
 
 def test_evaluation_sets_cannot_be_trained_on(theirs: Path) -> None:

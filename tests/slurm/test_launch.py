@@ -415,10 +415,13 @@ def test_job_variables_are_hidden_from_sbatch(monkeypatch: pytest.MonkeyPatch) -
     assert told.items() <= os.environ.items()
 
 
-def test_percent_in_the_home_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Slurm would write logs to other places than we look in, or fail every job."""
-    monkeypatch.setenv("REPRO_HOME", str(tmp_path / "%u-%j"))
-    with pytest.raises(ValueError, match="without %"):
+@pytest.mark.parametrize(("name", "words"), [("%u-%j", "without %"), ("back\\slash", r"without \\")])
+def test_signs_of_slurm_in_the_home_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, words: str
+) -> None:
+    """Slurm replaces what follows a percent sign, and after a backslash it writes all logs into one file named %j."""
+    monkeypatch.setenv("REPRO_HOME", str(tmp_path / name))
+    with pytest.raises(ValueError, match=words):
         list(scripts([base("smoke")], Profile(name="site", on="slurm"), sweep="test", options=LaunchOptions()))
 
 

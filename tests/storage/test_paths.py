@@ -101,6 +101,9 @@ def test_impossible_homes_are_refused(tmp_path: Path, monkeypatch: pytest.Monkey
     with pytest.raises(ValueError, match="is not UTF-8") as refused:
         home()
     str(refused.value).encode()
+    monkeypatch.setenv("REPRO_HOME", " ")
+    with pytest.raises(ValueError, match="only white space"):
+        home()
 
 
 def test_notebook_backend_is_ignored(tmp_path: Path) -> None:
