@@ -77,7 +77,8 @@ def find_corpus(source: str) -> Corpus:
         if path.suffix.lower() not in FILES:
             raise ValueError(f"--corpus {short(source)} ends in {path.suffix!r}: choose one of {list(FILES)}")
         return Corpus(path.name, "file", path.resolve())
-    if is_imported(source):
+    # as in `evaluate --suite`, a folder in the working directory is meant before a corpus of that name
+    if is_imported(source) and not path.is_dir():
         name = source.partition("@")[0]
         return Corpus(name, "imported", get_corpora_folder() / name)
     if not path.is_dir() and ("/" in source or "." in source):
