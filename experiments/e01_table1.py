@@ -57,7 +57,8 @@ BLOCK_B: tuple[dict[str, Any], ...] = (
     NEITHER,
     SEEING_SOURCE | {"test_contexts": "own+random"},
     BATCHES,
-    SEEING_BOTH,  # under all contexts, because figure 16 shows the same runs
+    # under all contexts, because figure 16 shows the same runs
+    SEEING_BOTH,
 )
 
 

@@ -15,7 +15,8 @@ CLUSTERS: dict[str, tuple[int, ...]] = {"smoke": (8, 16, 40), "desk": (64, 512, 
 PAPER_CLUSTERS = (64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 2097152, 4194304)
 CLUSTERS |= dict.fromkeys(("small", "large"), PAPER_CLUSTERS)
 PAIRS = {"smoke": 192, "desk": 15360, "lab": 131072}  # per training run, so larger batches mean fewer steps
-UNFILTERED_CONTEXTUAL = ("lab", "small", "large")  # at desk this would add 27 training runs
+# at desk this would add 27 training runs
+UNFILTERED_CONTEXTUAL = ("lab", "small", "large")
 
 GRID: dict[str, Any] = {"sampler": "cluster", "domain_column": "source", "packing": "greedy"}
 BIENCODER, CONTEXTUAL = {"architecture": "biencoder", **GRID}, {"architecture": "contextual", **GRID}

@@ -54,7 +54,8 @@ def by_number(scale: str) -> tuple[Run, ...]:
     """Return a second phase for each number of hard negatives, ranked below the pair's own document or unrestricted."""
     own = seeds_at(scale, fresh.SUPERVISED)
     of_any = fresh.SUPERVISED if scale == "desk" else own
-    numbers = NUMBERS[scale][1:]  # zero negatives are the same in both series
+    # zero negatives are the same in both series
+    numbers = NUMBERS[scale][1:]
     below = grid(make_second_phase(scale), num_hard_negatives=NUMBERS[scale], seed=own)
     return below + grid(make_second_phase(scale), mined_negatives="any", num_hard_negatives=numbers, seed=of_any)
 

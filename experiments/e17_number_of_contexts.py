@@ -160,7 +160,8 @@ CLAIMS = (
         ],
         source="Figure 16 and §9.5",
         because="any difference beyond chance; the paper says 'reasonably', we say: better than without training",
-        scales=("desk", "lab"),  # the surrogate of small and large is trained
+        # the surrogate of small and large is trained
+        scales=("desk", "lab"),
         stated=fresh.BEGUN,
         **fresh.declare((*fresh.FIRST, *fresh.SCORED), fresh.LONGEST),
     ),
@@ -171,7 +172,8 @@ CLAIMS = (
         delta=fresh.HALF_A_POINT,
         source="our reading of Figure 16",
         because="any difference beyond chance; a model blind to its context has none, or less than half a point",
-        scales=("desk", "small", "large"),  # at lab E.e judges the same models
+        # at lab E.e judges the same models
+        scales=("desk", "small", "large"),
         version=2,
         **fresh.STATED | fresh.declare(fresh.SCORED),
     ),

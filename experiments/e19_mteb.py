@@ -51,7 +51,8 @@ PRINTED = {
     "cde-small-v1 [Random]": (81.3, 46.6, 84.1, 55.3, 51.1, 81.4, 31.6, 63.81),
     "cde-small-v1 [Contextual]": (81.7, 48.3, 84.7, 56.7, 53.3, 81.6, 31.2, 65.00),
 }
-MEAN_OFF = 0.03  # points. Rounding of seven printed category means and of their mean can cause up to 0.055.
+# points. Rounding of seven printed category means and of their mean can cause up to 0.055.
+MEAN_OFF = 0.03
 SCORE, RANDOM = "{suite}/mean/score", "{suite}+random/mean/score"
 
 

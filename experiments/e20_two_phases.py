@@ -21,7 +21,8 @@ def runs(scale: str) -> tuple[Run, ...]:
         first = base(scale, **{**system, **sizes(scale, system)})
         second = base(scale, **{**system, **sizes(scale, system), **second_phase(scale, first.batch_size)})
         found += grid(first, seed=seeds_at(scale)) + grid(second, seed=seeds_at(scale))
-    if scale == "large":  # the paper's 15 collections are tasks of MTEB
+    if scale == "large":
+        # the paper's 15 collections are tasks of MTEB
         return tuple(replace(run, suite="mteb-retrieval", measure="mteb", test_contexts="own") for run in found)
     return found
 

@@ -32,7 +32,8 @@ def draw_bars(frame: pd.DataFrame, axes: Axes, *, x: str, y: str, group: str) ->
         label = f"{name} ({format_counts(found['n'])})"
         axes.bar(at, mean, 0.9 * width, color=colour, hatch=HATCHES[number % len(HATCHES)], ec="white", label=label)
         spread = np.abs(found[["low", "high"]].to_numpy().T - mean)
-        many = (found["n"] > 1).to_numpy()  # a single seed has no whiskers, because they would suggest certainty
+        # a single seed has no whiskers, because they would suggest certainty
+        many = (found["n"] > 1).to_numpy()
         axes.errorbar(at[many], mean[many], spread[:, many], fmt="none", ecolor=INK, capsize=3, linewidth=1.2)
         counts += list(found["n"])
     label_values(axes, values, [float(place) for place in range(len(values))])

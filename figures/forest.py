@@ -63,7 +63,8 @@ def _draw_panel(rows: pd.DataFrame, axes: Axes, unit: str) -> None:
     _set_scale(axes, rows)
     low, high = axes.get_xlim()
     ends = rows["words"].map(_height).cumsum()
-    places = ends - 1  # the first row with one line of text is at 0
+    # the first row with one line of text is at 0
+    places = ends - 1
     for place, (_, row) in zip(places, rows.iterrows(), strict=True):
         _draw_regions(axes, place, row, low, high)
         _draw_row(axes, place, row)

@@ -33,7 +33,8 @@ def draw_heatmap(frame: pd.DataFrame, panels: list[Axes], *, x: str, y: str, cel
         members = frame[frame[group] == name]
         by_seed = members.pivot_table(index=[y, "seed"], columns=x, values=cell, aggfunc="mean")
         values = by_seed.groupby(level=0).mean().reindex(rows, axis=0).reindex(columns, axis=1)
-        present = set(by_seed.index.get_level_values(0))  # a panel may lack a row that another one has
+        # a panel may lack a row that another one has
+        present = set(by_seed.index.get_level_values(0))
         clear = {
             row: best for row in rows if row in present and (best := _find_clear_best(by_seed.loc[row])) is not None
         }

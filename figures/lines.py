@@ -40,7 +40,8 @@ def draw_lines(frame: pd.DataFrame, axes: Axes, *, x: str, y: str, group: str) -
         axes.plot(at, found["mean"], marker=MARKERS[number % len(MARKERS)], markersize=5, label=label, **look)
         if len(at) > 1:
             axes.fill_between(at, found["low"], found["high"], color=colour, alpha=0.2, linewidth=0)
-        else:  # a band without width would be invisible
+        else:
+            # a band without width would be invisible
             axes.vlines(at, found["low"], found["high"], color=colour)
         counts += list(found["n"])
         ends += [float(found["low"].min()), float(found["high"].max())]

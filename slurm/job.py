@@ -188,9 +188,11 @@ class _OutcomeRecorder:
     def __init__(self, item: WorkItem, me: JobState, stop: Stop, progress: Callable[[], int]) -> None:
         self.item, self.stop, self.progress = item, stop, progress
         last = item.read() or JobState(state="done")
-        owner = look(item.lease_folder) if item.kind == "stage" else None  # for a run, this job holds the lease
+        # for a run, this job holds the lease
+        owner = look(item.lease_folder) if item.kind == "stage" else None
         is_at_work = owner is not None and owner.is_alive
-        died = last.state == "running" and not is_at_work  # ended without a report, which counts as an interruption
+        # ended without a report, which counts as an interruption
+        died = last.state == "running" and not is_at_work
         counts = last.num_interruptions, last.num_in_vain, last.reached
         self.state = replace(me, num_interruptions=counts[0], num_in_vain=counts[1], reached=counts[2])
         self.state = self._count_interruption() if died else self.state

@@ -97,10 +97,13 @@ class LocalQueue:
     folder: Path
     progress: Progress
     children: dict[str, tuple[subprocess.Popen[bytes], Slot]] = field(default_factory=dict)
-    ended: dict[str, str] = field(default_factory=dict)  # item -> outcome: done, failed, cancelled or blocked
+    # item -> outcome: done, failed, cancelled or blocked
+    ended: dict[str, str] = field(default_factory=dict)
     attempts: Counter[str] = field(default_factory=Counter)
-    waiting_for: set[str] = field(default_factory=set)  # items that wait for the work of another process
-    logged_bytes: dict[str, int] = field(default_factory=dict)  # item -> number of log bytes already passed on
+    # items that wait for the work of another process
+    waiting_for: set[str] = field(default_factory=set)
+    # item -> number of log bytes already passed on
+    logged_bytes: dict[str, int] = field(default_factory=dict)
 
     def run(self) -> dict[str, str]:
         """Work until every job has ended and return each outcome. Stopped is re-raised once the children have ended."""

@@ -37,7 +37,8 @@ class Profile:
     wckey: str = ""  # for sites that account by it
     # Start folder of the jobs. Empty: the checkout, whatever folder the launch starts in.
     chdir: str = ""
-    sbatch: dict[str, str] = field(default_factory=dict)  # any other sbatch option, by its long name
+    # any other sbatch option, by its long name
+    sbatch: dict[str, str] = field(default_factory=dict)
     # resources per run (per node if there are several)
     num_nodes: int = 1
     cpus_per_run: int | None = None  # shared as threads by its processes on a node
@@ -102,7 +103,8 @@ class Profile:
 
 MOST_OF_ANY = 10**6
 """Upper limit of any amount. No site has more of anything, and no job may run for years."""
-MOST = {"pairs_per_shard": 10**12, "num_shards": 10_000}  # each shard is a job with a folder and a state
+# each shard is a job with a folder and a state
+MOST = {"pairs_per_shard": 10**12, "num_shards": 10_000}
 LEAST = {
     **dict.fromkeys(("time_minutes", "num_at_once", "processes_per_run", "cpus_per_run"), 1),
     **dict.fromkeys(("stage_cpus", "stage_time_minutes"), 1),

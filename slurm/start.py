@@ -187,7 +187,8 @@ def _find_impossible(runs: Sequence[Run]) -> dict[str, str]:
 def _find_blocked(tasks: list[Task]) -> dict[str, str]:
     """Return the jobs blocked by failed stages, and these stages, each with the reason."""
     blocked: dict[str, str] = {}
-    for task in tasks:  # stages come before everything that needs them
+    # stages come before everything that needs them
+    for task in tasks:
         last = read_stage_state(task.name) if task.item.kind == "stage" else None
         if last is not None and last.state in ("failed", "cancelled"):
             blocked[task.name] = f"{task.name}, {last.state}: {last.reason} (--retry restarts it)"

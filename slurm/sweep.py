@@ -142,7 +142,8 @@ class Submission:
     profile: str
     jobs: Mapping[str, Mapping[str, str]]  # item -> job_id, log, script
     runs: Mapping[str, Mapping[str, Any]]  # run id -> its fields
-    needs: Mapping[str, Sequence[str]] = field(default_factory=dict)  # item -> names of the stages it waits for
+    # item -> names of the stages it waits for
+    needs: Mapping[str, Sequence[str]] = field(default_factory=dict)
     queue: str = ""  # local: lease folder of the queue
     code: Mapping[str, Any] = field(default_factory=dict)
     at: float = field(default_factory=time.time)

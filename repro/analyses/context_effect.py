@@ -142,7 +142,8 @@ def compute_headroom_shares(gained: Mapping[str, Gap], headroom: Mapping[str, Ga
         metrics |= room.as_metrics(f"headroom/{group}")
         if room.low <= 0:
             continue
-        has_room_R = room.samples_R > 0  # at least 39 of 40 resamples, since `low` is above zero
+        # at least 39 of 40 resamples, since `low` is above zero
+        has_room_R = room.samples_R > 0
         ratios_R = gained[group].samples_R[has_room_R] / room.samples_R[has_room_R]
         share = Gap.of(gained[group].difference / room.difference, ratios_R)
         metrics |= {f"headroom_taken/{group}/share": share.difference}
@@ -165,11 +166,14 @@ class ContextProbe:
     kinds: Sequence[str]
     num_contexts: int
     seed: int
-    vectors_CD: list[np.ndarray] = field(default_factory=list)  # unit context vectors, one array per corpus
-    moved: dict[str, list[float]] = field(default_factory=dict)  # by context, one value per collection
+    # unit context vectors, one array per corpus
+    vectors_CD: list[np.ndarray] = field(default_factory=list)
+    # by context, one value per collection
+    moved: dict[str, list[float]] = field(default_factory=dict)
     shares_K3: list[np.ndarray] = field(default_factory=list)
     even_3: list[np.ndarray] = field(default_factory=list)
-    _contexts: dict[tuple[str | None, str], Any] = field(default_factory=dict)  # embedded contexts, by corpus and role
+    # embedded contexts, by corpus and role
+    _contexts: dict[tuple[str | None, str], Any] = field(default_factory=dict)
 
     def add(self, encoder: Encoder, collection: Collection, sources: Mapping[str, Retrieval | None]) -> None:
         """Add one collection. `sources` are the corpora of its other contexts."""

@@ -59,12 +59,14 @@ def measure(inputs: Inputs, model: Model | None, folder: Path) -> Measured:
     scores: dict[str, dict[str, float]] = {}
     kept = open_cache(folder, run, model)
     for kind, encoder in _build_encoders(inputs, model).items():
-        tasks = list_tasks(inputs)  # new objects, because a task consumes its own random generator
+        # new objects, because a task consumes its own random generator
+        tasks = list_tasks(inputs)
         with torch.inference_mode(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             if encoder is None:
                 scores[kind] = _score_bm25(inputs, tasks)
-            else:  # offline tasks draw contexts from mteb's first call, as in published records
+            else:
+                # offline tasks draw contexts from mteb's first call, as in published records
                 scores[kind] = evaluate_tasks(encoder, tasks, kept, kind=kind, from_data=run.suite in MTEB_SUITES)
         suite = run.suite if kind == "own" else f"{run.suite}+{kind}"
         categories = {task.metadata.name: task.metadata.type for task in tasks if task.metadata.name in scores[kind]}
@@ -159,7 +161,8 @@ def collect_task_texts(task: Any, subset: str) -> list[str]:
     classification task first passes a few balanced examples, which would make a poor context.
     """
     data = task.dataset.get(subset, task.dataset)
-    columns = task._get_content_columns()  # mteb has no public function for it
+    # mteb has no public function for it
+    columns = task._get_content_columns()
     cells = (data[split][column] for split in task.eval_splits for column in columns)
     return list(dict.fromkeys(text for cell in cells for text in _flatten(cell) if text.strip()))
 
@@ -167,7 +170,8 @@ def collect_task_texts(task: Any, subset: str) -> list[str]:
 def _flatten(cell: Any) -> Iterator[str]:
     if isinstance(cell, str):
         yield cell
-    else:  # cells of older tasks hold lists of texts, possibly nested
+    else:
+        # cells of older tasks hold lists of texts, possibly nested
         for inner in cell:
             yield from _flatten(inner)
 

@@ -18,7 +18,8 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
     right_N = encode_labels(labels)
     encoder = inputs.surrogate if inputs.run.architecture == "surrogate" else model
     assert encoder is not None, f"a run measures no polarity of architecture={inputs.run.architecture!r}"
-    encoder.set_context(texts, inputs.run.context_seed)  # the texts themselves serve as context
+    # the texts themselves serve as context
+    encoder.set_context(texts, inputs.run.context_seed)
     texts_ND = encoder.encode(texts)
     metrics: dict[str, float] = {}
     arrays: dict[str, np.ndarray] = {}

@@ -111,7 +111,8 @@ def make_setting(inputs: Inputs, **more: Any) -> Setting:
     if run.architecture != "contextual":
         return Setting(**more)
     contexts = run.test_contexts.split("+")
-    if len(inputs.suite.datasets) == 1:  # a single collection has no wrong corpus
+    if len(inputs.suite.datasets) == 1:
+        # a single collection has no wrong corpus
         contexts = [kind for kind in contexts if kind != "wrong"]
     pool = draw_training_pool(inputs) if "random" in contexts else None
     return Setting(contexts=contexts, num_contexts=count_test_contexts(run), seed=run.context_seed, pool=pool, **more)

@@ -204,7 +204,8 @@ def _plan_or_undo(
                 )
             else:
                 found = plan_imported(corpus.name, scale, progress=progress, allow_unknown=allow_unknown)
-        except BrokenPipeError:  # the reader of stdout is gone, but the import is complete
+        except BrokenPipeError:
+            # the reader of stdout is gone, but the import is complete
             undo.pop_all()
             raise
         undo.pop_all()

@@ -50,7 +50,8 @@ def run_with_error_handling(action: Callable[[], int | None]) -> int:
     try:
         with handle_stop_signals(Stop()), unwrap_stop():
             status = action() or 0
-            print(end="", flush=True)  # flush here, where a broken pipe is still handled
+            # flush here, where a broken pipe is still handled
+            print(end="", flush=True)
             return status
     except click.exceptions.Exit as leave:
         return leave.exit_code
@@ -63,11 +64,13 @@ def run_with_error_handling(action: Callable[[], int | None]) -> int:
     except BrokenPipeError:
         return _discard_output()
     except SystemExit as leave:
-        if isinstance(leave.__context__, BrokenPipeError):  # typer exits with 1 here, which means "a claim differs"
+        if isinstance(leave.__context__, BrokenPipeError):
+            # typer exits with 1 here, which means "a claim differs"
             return _discard_output()
         raise
     except (KeyboardInterrupt, click.exceptions.Abort) as stop:
-        if isinstance(stop.__cause__, EOFError):  # click mistakes any end of file for Ctrl-D
+        if isinstance(stop.__cause__, EOFError):
+            # click mistakes any end of file for Ctrl-D
             return _print_error(stop.__cause__, show_traceback)
         return EXIT_STOPPED
     except Exception as error:  # noqa: BLE001 — the only catch-all

@@ -113,7 +113,8 @@ def export(
     check_upload(push_to, private=private)
     check_model(model)
     check_export(model, folder, to, width)
-    tell(f"opening {model}")  # before torch is loaded, because that takes seconds
+    # before torch is loaded, because that takes seconds
+    tell(f"opening {model}")
     from repro.interop.exporting import export_model, push_to_hub
 
     for line in export_model(model, folder, to, width=width, growth_on=growth_on, progress=say):

@@ -25,7 +25,8 @@ from repro.spec.registry import find_experiment
 from repro.storage.paths import get_figures_folder
 from repro.storage.platform_info import cores_here
 
-if TYPE_CHECKING:  # sections load the data and the analyses
+# sections load the data and the analyses
+if TYPE_CHECKING:
     from repro.report.sections import ForestPainter, Painter, Rows
 
 COPIED = (
@@ -76,7 +77,8 @@ def open_painters(num_cores: int | None = None) -> Iterator[tuple[Painter, Fores
     if num_others < 1:
         executor: Executor = Inline()
     else:
-        spawned = get_context("spawn")  # a fork would copy locks held by threads of this process
+        # a fork would copy locks held by threads of this process
+        spawned = get_context("spawn")
         executor = ProcessPoolExecutor(min(num_others, MOST_PROCESSES), mp_context=spawned, initializer=_prepare_worker)
     try:
         # a page embeds the vector file, and drawing the png too would double the time
@@ -104,7 +106,8 @@ def draw_and_report(figures: Iterable[Figure], scale: str) -> Iterator[str]:
         for whose in RECORD_WORDS:
             try:
                 path = draw_from_records(figure, scale, whose)
-            except OSError as error:  # for example a read-only REPRO_HOME, after the tables were shown
+            except OSError as error:
+                # for example a read-only REPRO_HOME, after the tables were shown
                 yield f"{figure.name} is not drawn: {error}"
             else:
                 if path is not None:
@@ -182,7 +185,8 @@ def _draw(
     from figures.draw import Picture, draw
 
     drawn = draw(rows, cached.path, Picture(**picture), with_png="png" in endings)
-    if "png" not in endings:  # a png of older rows would not match the new files
+    if "png" not in endings:
+        # a png of older rows would not match the new files
         drawn.with_suffix(".png").unlink(missing_ok=True)
     cached.write(endings)
     return drawn

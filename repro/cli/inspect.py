@@ -50,14 +50,16 @@ def check(
     judged = judge_claims(what, scale)
     if as_json:
         print_json([{"paper": find_paper(one.claim.id), **one.as_dict()} for one in judged])
-    elif format == "csv":  # a csv holds one table, so papers are not separated
+    elif format == "csv":
+        # a csv holds one table, so papers are not separated
         render(make_claims_view(judged, f"claims at scale {scale}"), format)
     # Companion papers would fill a third screen, so each is one line unless the command line names it.
     is_short = format == "text" and not show_all and (not what or list(what) == ["all"])
     for paper, those in {} if as_json or format == "csv" else group_by_paper(judged).items():
         summary = format_summary_line(those)
         if write or (is_short and paper != MAIN):
-            render_line(f"{PAPERS[paper]}: {summary}")  # with --write, the page has the ledger
+            # with --write, the page has the ledger
+            render_line(f"{PAPERS[paper]}: {summary}")
         elif those or not judged:
             width = console_here().width if format == "text" else None
             render(make_claims_view(those, f"{PAPERS[paper]}: claims at scale {scale}", width=width), format)
@@ -197,7 +199,8 @@ def explain_context(
     check_run_is_contextual(source)
     if suite is not None:
         check_suite(suite)
-    tell(f"opening {source}")  # before the imports, because they load torch
+    # before the imports, because they load torch
+    tell(f"opening {source}")
     options: dict[str, Any] = {
         "model": source,
         "query": query,

@@ -89,7 +89,8 @@ def launch(
 def _format_status_hint(what: Sequence[str], scale: str, seeds: Sequence[int] | None, is_every: bool) -> str:
     """Return the hint after submission, with the `status` command that selects the same runs."""
     chosen = ["--all-seeds"] if is_every else [word for seed in seeds or () for word in ("--seed", str(seed))]
-    named = ["--scale", scale] if split_words(what)[1] else []  # run ids and files include their scale
+    # run ids and files include their scale
+    named = ["--scale", scale] if split_words(what)[1] else []
     again = shlex.join([*what, *named, *chosen])
     return f"you may leave now; `repro status {again}` tells how it goes"
 
@@ -105,7 +106,8 @@ def _print_scripts(scripts: Sequence[tuple[str, str]]) -> None:
 def _print_verdicts(verdicts: dict[str, Any]) -> None:
     """Print the scheduler's verdict on each script, similar scripts together. Exits with 2 if one was rejected."""
     alike: dict[tuple[bool, str], list[str]] = {}
-    for name, verdict in verdicts.items():  # scripts of one shape differ only in job counts and times
+    # scripts of one shape differ only in job counts and times
+    for name, verdict in verdicts.items():
         alike.setdefault((verdict.is_accepted, re.sub(r"\d+", "#", verdict.says)), []).append(name)
     for (is_accepted, _), names in alike.items():
         more = f" (and {count_noun(len(names) - 1, 'script')} like it)" if len(names) > 1 else ""
@@ -151,7 +153,8 @@ def why(
     as_json: AsJson = False,
 ) -> None:
     """Explain one run (state, reason, log, script, owners and scheduler state) or one claim."""
-    if not BEGINS_AN_ID.fullmatch(run):  # so that a misspelt claim is not reported as an unknown run
+    if not BEGINS_AN_ID.fullmatch(run):
+        # so that a misspelt claim is not reported as an unknown run
         return _explain_claim(run, scale, as_json)
     from slurm.status import why as explain_run
 

@@ -83,7 +83,8 @@ def prepare_process() -> None:
     """
     gc.set_threshold(*COLLECTED_AFTER)
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed by the caller, for example with `>&-`
+        if getattr(sys, name) is None:
+            # closed by the caller, for example with `>&-`
             setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 — until the process ends
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", SPINS)
@@ -103,7 +104,8 @@ def open_door(name: str) -> int:
     prepare_process()
 
     def act() -> Any:
-        find_experiment(name)  # report an unknown name before parsing the options
+        # report an unknown name before parsing the options
+        find_experiment(name)
         return app(["run", name, *sys.argv[1:]], prog_name=f"python -m repro.{name}", standalone_mode=False)
 
     return run_with_error_handling(act)
@@ -359,7 +361,8 @@ def doctor(
 
     def lines(findings: Iterable[Finding]) -> Iterator[Finding]:
         for finding in findings:
-            if not as_json:  # print each finding immediately, because some take seconds
+            if not as_json:
+                # print each finding immediately, because some take seconds
                 say(f"{'ok  ' if finding.good else 'MISS'} {finding.what}: {finding.says}")
             yield finding
 

@@ -89,7 +89,8 @@ def list_json_rows(path: Path, skip: Skip | None = None) -> Iterator[tuple[int, 
 def _parse_object(path: Path, number: int, line: str) -> dict[str, Any]:
     try:
         row = json.loads(line)
-    except (ValueError, RecursionError) as error:  # malformed, a number of thousands of digits, nested too deeply
+    except (ValueError, RecursionError) as error:
+        # malformed, a number of thousands of digits, nested too deeply
         raise ValueError(f"{path}, line {number}: no JSON ({error})") from error
     if not isinstance(row, dict):
         raise ValueError(f"{path}, line {number}: a {type(row).__name__}, expected an object with named fields")

@@ -38,7 +38,8 @@ class CachedResult:
     """Scores of one system on one collection: each measure per query, float32 (Q,), and their provenance."""
 
     values: Mapping[str, np.ndarray]
-    provenance: Mapping[str, Any]  # of the context or of the BM25 parameters, empty if there is neither
+    # of the context or of the BM25 parameters, empty if there is neither
+    provenance: Mapping[str, Any]
     ties: str = ""  # one line about ties that decide scores
 
 

@@ -60,13 +60,17 @@ class Setting:
     contexts: Sequence[str] = ("own",)
     num_contexts: int = 0  # 0 if the encoder has no context
     seed: int = 0
-    candidates: Mapping[str, Hits] | None = None  # runs of a first stage to rerank (truncated protocol), by dataset
+    # runs of a first stage to rerank (truncated protocol), by dataset
+    candidates: Mapping[str, Hits] | None = None
     pool: Retrieval | None = None  # source of the context "random"
-    wrong_from: Retrieval | None = None  # source of the context "wrong", by default another dataset of the suite
+    # source of the context "wrong", by default another dataset of the suite
+    wrong_from: Retrieval | None = None
     widths: Sequence[int] = ()  # prefixes of the vectors to score next to the whole vectors
     keeps_lengths: bool = False  # the vectors are not unit vectors, so prefixes are not normalised
-    directions_WW: np.ndarray | None = None  # rotation of the vectors under "own", whose prefixes are then scored too
-    whitened: Sequence[str] = ()  # corpora that the vectors under "own" are also whitened by: own, wrong, random
+    # rotation of the vectors under "own", whose prefixes are then scored too
+    directions_WW: np.ndarray | None = None
+    # corpora that the vectors under "own" are also whitened by: own, wrong, random
+    whitened: Sequence[str] = ()
     shrinkage: float | None = None  # of the whitening, by default DEFAULT_SHRINKAGE
 
     @property
@@ -192,7 +196,8 @@ class ModelSystem:
     others: Mapping[str, str]  # the wrong corpus of each dataset
     _tokens: tuple[str, dict[str, Any]] = ("", {})
     _embedded: tuple[tuple[str, str, bool], Any] = (("", "", False), None)
-    _together: dict[tuple[str, str], Any] = field(default_factory=dict)  # by collection and context, each used once
+    # by collection and context, each used once
+    _together: dict[tuple[str, str], Any] = field(default_factory=dict)
 
     def source(self, collection: Collection, kind: str) -> Retrieval | None:
         """Return the source corpus of a context."""

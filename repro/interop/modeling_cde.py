@@ -44,7 +44,8 @@ from transformers import (
 )
 from transformers.modeling_outputs import BaseModelOutputWithPooling
 
-try:  # AutoModel works without sentence-transformers
+# AutoModel works without sentence-transformers
+try:
     from sentence_transformers.base.modules import InputModule
     from sentence_transformers.sentence_transformer.data_collator import SentenceTransformerDataCollator
 except ImportError:
@@ -645,7 +646,8 @@ class ContextualModule(InputModule):
             self.max_seq_length,
             sum(weight._version for weight in self.model.parameters()),
         )
-        key, cached = (tuple(as_texts(context)), seed, weights), self._cached  # another thread may replace it
+        # another thread may replace it
+        key, cached = (tuple(as_texts(context)), seed, weights), self._cached
         if cached is None or cached[0] != key:
             tokens = self.model.tokenize(
                 self.drawn_from(context, seed), self.config.prompts["document"], self.max_seq_length

@@ -31,13 +31,15 @@ class ModelConfig:
     num_heads: int = 4
     intermediate_size: int = 512
     vocab_size: int = 30522
-    backbone_settings: Mapping[str, Any] = field(default_factory=dict)  # further fields of transformers' configuration
+    # further fields of transformers' configuration
+    backbone_settings: Mapping[str, Any] = field(default_factory=dict)
     # second stage (§4.2)
     num_contexts: int = 32  # context documents
     tokens_per_document: int = 1  # context vectors per document
     num_soft_prompts: int = 8
     sequence_dropout: float = 0.005  # 0: no null vector, 1: context-blind
-    pooling: str = "mean"  # or "frequency": weighted by how many context documents hold a word (ours)
+    # or "frequency": weighted by how many context documents hold a word (ours)
+    pooling: str = "mean"
     residual: bool = False  # add the pooled vector to the output projection
     text_normalised_twice: bool = False  # ModernBERT as the second release was trained
     instruction_end: int | None = None  # token id that ends the instruction, which pooling skips

@@ -262,7 +262,8 @@ class StageGraph:
             write_word_scores(folder, load_run_suite(run), self.selected_pairs(), count, run.context_seed)
 
         key = {"suite": run.suite, "num_contexts": count, "context_seed": run.context_seed}
-        key["recipe"] = RECIPE["headroom"]  # version 1 too, because existing stages have it in their keys
+        # version 1 too, because existing stages have it in their keys
+        key["recipe"] = RECIPE["headroom"]
         return Stage("headroom", key, make, (self.selection, make_searched_stage(run)))
 
     @cached_property

@@ -66,7 +66,8 @@ def count_tokens(pairs: Pairs, run: Run, num_pairs: int = AT_TRAINING) -> TextsR
 def count_tokens_here(run: Run) -> TextsRead | None:
     """Return the counts for the corpus of a run, or None if the corpus is not built or the tokenizer is missing."""
     name = get_tokenizer_name(run)
-    with suppress(ValueError):  # the corpus or the encoder is missing
+    # the corpus or the encoder is missing
+    with suppress(ValueError):
         stage = make_corpus_stage(run.corpus)
         if stage.is_built and (name == MINILM or get_encoder_folder(name) is not None):
             return count_tokens(read_pairs(stage.path / "train.arrow"), run)

@@ -49,7 +49,8 @@ def count_largest_domain(run: Run) -> int | None:
         whole = count_pairs(replace(run, num_pairs=None))
         assert whole is not None and num_pairs is not None, "a corpus with printed domains has a printed size"
         return min(num_pairs, max(count_domain_sizes(run.corpus, whole, named)))
-    with suppress(ValueError):  # the corpus is missing, which the plan reports separately
+    # the corpus is missing, which the plan reports separately
+    with suppress(ValueError):
         graph = StageGraph(run)
         if graph.selection.is_built:
             return int(np.bincount(domain_codes(run, graph.selected_pairs())).max())

@@ -25,7 +25,8 @@ from repro.train.chunks import ChunkSizes, chunks_for, estimate_graph_bytes
 from repro.train.sharing import batches_are_sharded
 from repro.train.switches import switches_here
 
-TEXT_SHARE = 0.6  # mean text length as a share of max_tokens. The measured speed absorbs the error
+# mean text length as a share of max_tokens. The measured speed absorbs the error
+TEXT_SHARE = 0.6
 VOCABULARY = 30_528
 BYTES_PER_WEIGHT = 16  # float32 weight, gradient and AdamW's two moments
 BASE_MEMORY_BYTES = 700 * 2**20  # Python, torch and libraries, before the first weight
@@ -66,7 +67,8 @@ class Speed:
 
     flops_per_second: float
     num_records: int  # 0: assumed
-    relative_error: float | None  # median of |estimated / measured - 1|, each record estimated from the others
+    # median of |estimated / measured - 1|, each record estimated from the others
+    relative_error: float | None
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,8 @@ class Estimate:
     disk_bytes: int
     arithmetic: Arithmetic
     speed: Speed
-    counts_evaluation: bool = True  # False: no similar evaluation is recorded, so the seconds exclude it
+    # False: no similar evaluation is recorded, so the seconds exclude it
+    counts_evaluation: bool = True
 
     @property
     def is_known(self) -> bool:
@@ -106,7 +109,8 @@ def count_operations(run: Run, sizes: ChunkSizes = ON_A_CPU, num_devices: int = 
     flops_per_batch = _count_context_documents(run) * count_forward_flops(text, width, run.num_first_stage_layers)
     num_layers = run.num_layers + (run.num_first_stage_layers if contextual else 0)
     num_weights = 12 * width * width * num_layers + VOCABULARY * width * (1 + contextual)
-    num_passes = 3 if sizes.hold(*_count_texts_per_process(run, num_devices)) else 4  # backward takes as long as two
+    # backward takes as long as two
+    num_passes = 3 if sizes.hold(*_count_texts_per_process(run, num_devices)) else 4
     flops = num_passes * (num_pairs * flops_per_pair + num_batches * flops_per_batch)
     is_known = bool(run.num_steps) or pairs_per_epoch is not None
     return Arithmetic(num_pairs, round(num_pairs * num_texts * text), flops, num_weights, is_known)

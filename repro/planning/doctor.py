@@ -93,7 +93,8 @@ def _verify_stages() -> Iterator[Finding]:
     for folder in folders:
         try:
             content = read_json(folder / STAGE_FILE)
-            unknown += "files" not in content  # an old stage has no list of files
+            # an old stage has no list of files
+            unknown += "files" not in content
             check_digests(folder, content.get("files", {}), folder.with_name(f"{folder.name}.building"), deep=True)
         except (ValueError, AttributeError) as error:
             bad.append((folder, str(error)))

@@ -112,7 +112,8 @@ def get_model_shape(scale: str) -> Shape:
 
 
 def _run_check(what: str, check: Any) -> Finding:
-    if torch.cuda.is_initialized():  # earlier checks must not count, or occupy the memory that FAISS needs
+    if torch.cuda.is_initialized():
+        # earlier checks must not count, or occupy the memory that FAISS needs
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
     try:

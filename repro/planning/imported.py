@@ -37,7 +37,8 @@ from repro.storage.files import read_json
 from repro.storage.paths import get_local_records
 from repro.text import count_noun, format_seconds
 
-LEAST_OF_A_TENTH = 0.8  # hashing gives about a tenth. Below this share of it, another limit applied
+# hashing gives about a tenth. Below this share of it, another limit applied
+LEAST_OF_A_TENTH = 0.8
 FEW_QUERIES = 50
 """Number of queries for an interval of ±10 points, if differences per query have a standard deviation of 35."""
 LENGTHS, MOST_CUT = (40, 64, 128), 0.1
@@ -215,7 +216,8 @@ def plan_imported(
     """
     corpus = find_imported(name)
     check_trainable(name)
-    plan_runs(corpus.found)  # fail now if there are too few pairs, before any are held out
+    # fail now if there are too few pairs, before any are held out
+    plan_runs(corpus.found)
     folder = make_corpus_stage(corpus.corpus).build(progress)
     told = json.loads((folder / "report.json").read_text(encoding="utf-8"))
     pairs = read_pairs(folder / TRAIN_FILE)

@@ -52,5 +52,6 @@ def _count_pairs_of_corpus(corpus: str) -> int | None:
         return MINED.get(corpus)
     try:
         return find_imported(corpus).found.num_kept
-    except ValueError:  # it is missing, which the plan reports separately
+    except ValueError:
+        # it is missing, which the plan reports separately
         return None

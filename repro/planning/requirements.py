@@ -38,7 +38,8 @@ class Need:
     how: str  # the way to obtain it
     is_here: Callable[[], bool]
     bring: Callable[[Progress], object]
-    problems: Callable[[], list[str]] = list  # errors in the local copy, found by reading it completely
+    # errors in the local copy, found by reading it completely
+    problems: Callable[[], list[str]] = list
     is_made_here: bool = False  # a run builds it without a network
 
 
@@ -121,7 +122,8 @@ def _list_corpus_requirements(run: Run, *, is_scored: bool) -> list[Need]:
             stage = find()
             needs.append(_make_mteb_requirement(run.suite) if stage is None else _make_stage_requirement(stage))
         except ValueError as error:
-            if name not in list_source_names():  # local copies are separate requirements
+            if name not in list_source_names():
+                # local copies are separate requirements
                 needs.append(_list_missing_files(f"data {name}", str(error)))
     return needs
 
@@ -189,7 +191,8 @@ def _make_mteb_requirement(suite: str) -> Need:
     Only mteb knows the files of a task, so a task counts as available after its data was loaded here once.
     """
 
-    def is_here() -> bool:  # check the notes first, because importing mteb takes seconds and memory
+    # check the notes first, because importing mteb takes seconds and memory
+    def is_here() -> bool:
         return any(_get_notes_folder().glob("*.json")) and not lacks()
 
     def lacks() -> list[str]:

@@ -41,7 +41,8 @@ def compute_golden_metrics(recorded: Mapping[str, float]) -> dict[str, float]:
     selected = [
         name for name in metrics if last_word(name) in HEADLINES and ("mean" in name or name.startswith("train"))
     ]
-    if all(name.startswith("train/") for name in selected):  # an analysis other than retrieval
+    if all(name.startswith("train/") for name in selected):
+        # an analysis other than retrieval
         others = (name for name in metrics if not name.startswith("train/") and last_word(name) not in MAY_FLIP)
         selected += sorted(others)[:MOST_METRICS]
     return {name: round(metrics[name], 4) for name in selected}

@@ -278,7 +278,8 @@ def _pin_imported_content(runs: list[Run]) -> list[Run]:
     """
     names = {name for run in runs for name in (run.corpus, run.pretraining_corpus, run.suite) if name}
     if not any((get_corpora_folder() / name).is_dir() for name in names):
-        return runs  # the common case, without loading numpy and pyarrow
+        # the common case, without loading numpy and pyarrow
+        return runs
     from repro.data.own.imported import find_imported, is_imported
 
     today = {name: find_imported(name).corpus for name in names if "@" not in name and is_imported(name)}

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from repro.storage.paths import CHECKOUT, IS_INSTALLED, PACKAGE, SOURCES
 
-if TYPE_CHECKING:  # setup.py imports this module in a bare environment
+# setup.py imports this module in a bare environment
+if TYPE_CHECKING:
     from repro.records.store import Record
 
 PACKAGES = (
@@ -88,7 +89,8 @@ def _read_commit_file() -> str | None:
     """Return the commit from the files in .git without running git, or None if there is none."""
     try:
         folder = CHECKOUT / ".git"
-        if folder.is_file():  # a worktree: the file holds the path of the folder
+        if folder.is_file():
+            # a worktree: the file holds the path of the folder
             folder = CHECKOUT / folder.read_text().removeprefix("gitdir:").strip()
         head = (folder / "HEAD").read_text().strip()
         if not head.startswith("ref:"):
@@ -110,7 +112,8 @@ def _read_untracked_source() -> str:
     )
     found = []
     for name in filter(None, names.split("\0")):
-        with suppress(OSError):  # a broken link, or removed in the meantime
+        # a broken link, or removed in the meantime
+        with suppress(OSError):
             found += [f"{name}\n{(CHECKOUT / name).read_bytes().decode(errors='surrogateescape')}"]
     return "".join(found)
 
@@ -132,14 +135,16 @@ def compute_source_digest() -> str:
 
 
 def _affects_runs(path: Path, root: Path) -> bool:
-    is_record = path.suffix == ".json" and path.parent.name == "records"  # a published record, or built_from.json
+    # a published record, or built_from.json
+    is_record = path.suffix == ".json" and path.parent.name == "records"
     is_hidden = any(part.startswith(".") for part in path.relative_to(root).parts)
     return path.suffix in (".py", ".json") and not is_record and not is_hidden and path.is_file()
 
 
 def _read_build_commit() -> dict[str, Any]:
     built_from: dict[str, Any] = json.loads(BUILT_FROM.read_text())
-    if str(built_from["commit"]).startswith("$"):  # a placeholder that no archive or build has replaced
+    if str(built_from["commit"]).startswith("$"):
+        # a placeholder that no archive or build has replaced
         built_from["commit"] = None
     return built_from
 

@@ -154,7 +154,8 @@ def read_record(path: Path) -> Record:
     return Record(cached.id, cached.run, cached.metrics, cached.provenance, path, cached.exhibits)
 
 
-@lru_cache(maxsize=20_000)  # a command reads the same record once per artefact
+# a command reads the same record once per artefact
+@lru_cache(maxsize=20_000)
 def _read(path: Path, changed: int, size: int) -> Record:
     try:
         content, data = read_json_with_bytes(path)

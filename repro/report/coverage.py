@@ -32,7 +32,8 @@ def iter_rows() -> Iterator[tuple[str, ...]]:
         for shown in experiment.shows:
             heading = format_heading(shown.name)
             if not split_name(re.sub(r"^(gte|mrl)_", "", shown.name))[1]:
-                continue  # ours: the papers have no such artefact
+                # ours: the papers have no such artefact
+                continue
             claims = ", ".join(claim.id for claim in experiment.claims) or ABSENT
             yield heading, format_title(experiment, shown), status, find_deviations(heading), claims
 

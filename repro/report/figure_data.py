@@ -139,7 +139,8 @@ def _pattern(points: str, series: Row, record: Record) -> str:
     return _compile_metric_pattern(get_metric_path(points, record.run, series.context), frozenset(families))
 
 
-@lru_cache(maxsize=256)  # the records of a figure share few suites
+# the records of a figure share few suites
+@lru_cache(maxsize=256)
 def _compile_metric_pattern(path: str, families: frozenset[str]) -> str:
     # A negative lookahead excludes the means over datasets, which share the path of a dataset.
     any_name = "".join(f"(?!{re.escape(mean)}/)" for mean in sorted({"mean"} | families)) + "([^/]+)"

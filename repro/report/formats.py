@@ -53,7 +53,8 @@ def render(view: View, format: str = "text") -> None:
         return _print_text(view)
     if format not in FORMATS:
         raise ValueError(f"unknown format {format!r}; choose one of {['text', *FORMATS]}")
-    print(FORMATS[format](view), end="" if format == "csv" else "\n")  # a blank line would be read as a row
+    # a blank line would be read as a row
+    print(FORMATS[format](view), end="" if format == "csv" else "\n")
 
 
 def render_line(text: str, hanging: int = 0) -> None:

@@ -72,7 +72,8 @@ def write_report(
 
     The page opens with Table 1, with the picture (SVG) by `paint_gains`. `paint_forest` draws all claims.
     """
-    check_replaceable(out)  # fail before minutes of drawing
+    # fail before minutes of drawing
+    check_replaceable(out)
     chosen = [one for one in (experiments() if shown is None else shown) if one.runs(scale)]
     sections = [section for experiment in chosen for section in make_sections(experiment, scale, paint)]
     sections.sort(key=lambda section: section.order)
@@ -191,11 +192,13 @@ def inline_svg(path: Path, prefix: str, label: str) -> Markup:
                 element.set(name, value.replace("url(#", f"url(#{prefix}"))
     width = float(root.attrib.pop("width").removesuffix("pt")) * PIXELS_A_POINT
     root.attrib.pop("height")
-    least, most = LEAST_SHRUNK * width, MOST_ENLARGED * width  # text stays readable, and the box scrolls
+    # text stays readable, and the box scrolls
+    least, most = LEAST_SHRUNK * width, MOST_ENLARGED * width
     root.set("style", f"max-width: {most:.0f}px; min-width: {least:.0f}px")
     root.set("role", "img")
     root.set("aria-label", label)
-    return Markup(ElementTree.tostring(root, encoding="unicode"))  # safe: drawn by this program, with escaped text
+    # safe: drawn by this program, with escaped text
+    return Markup(ElementTree.tostring(root, encoding="unicode"))
 
 
 def _sanitize_svg(root: ElementTree.Element) -> None:

@@ -7,7 +7,8 @@ import re
 from repro.report.view import LONG_TEXT, View
 from repro.text import NARROW_SPACE
 
-GREEK = "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi"  # from α, in the order of Unicode
+# from α, in the order of Unicode
+GREEK = "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi"
 MATHS = {chr(ord("α") + number): name for number, name in enumerate(GREEK.split())}
 MATHS |= {"µ": "mu", "π": "pi", "ρ": "rho", "σ": "sigma", "τ": "tau", "φ": "phi", "χ": "chi", "ω": "omega"}
 MATHS |= {"±": "pm", "·": "cdot", "≥": "geq", "≤": "leq", "→": "to", "←": "gets", "×": "times", "∝": "propto"}

@@ -80,7 +80,8 @@ def _lines(
         found = [[POINTS * record.metrics[path] for record in records if path in record.metrics] for path in paths]
         if lines:
             what = ("", f"· {context} context")
-        else:  # a model that is scored without its own corpus, as context-blind ones, has no line for it
+        else:
+            # a model that is scored without its own corpus, as context-blind ones, has no line for it
             what = (called, run.architecture if context == "own" else f"{run.architecture}, {context} context")
         lines.append((*what, *values, *(format_mean(of, 1) for of in found)))
     return lines

@@ -84,7 +84,8 @@ class Section:
     lines: tuple[Line, ...]
     view: View
     is_figure: bool
-    drawings: tuple[tuple[str, Drawing], ...]  # pending vector files, each with the source of its records
+    # pending vector files, each with the source of its records
+    drawings: tuple[tuple[str, Drawing], ...]
     texts: tuple[View, ...]  # texts in its records that no exhibit shows, for example a batch
     records: tuple[tuple[str, Record], ...]  # each with its source
     num_asked: int

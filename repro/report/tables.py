@@ -15,7 +15,8 @@ from repro.spec.registry import find_paper
 from repro.statistics.contrasts import drop_seed
 from repro.text import ABSENT, count_noun, format_number, format_spans
 
-if TYPE_CHECKING:  # judging loads scipy, which is slow to import
+# judging loads scipy, which is slow to import
+if TYPE_CHECKING:
     from repro.statistics.judge import Comparison, Judgement
 
 INTERVAL_WORDS = "plain 95 % intervals, so that of twenty words one may be chance"
@@ -162,7 +163,8 @@ def make_claims_view(judgements: Sequence[Judgement], title: str = "Claims", *, 
         rows = [(*row[:-1], format_claim(one, room)) for row, one in zip(rows, shown, strict=True)]
     notes = tuple(_list_others(judgements, shown))
     view = View(f"{title}, with {INTERVAL_WORDS}", LEDGER_HEADER, tuple(rows), notes, "llrrlrrl")
-    is_narrow = width is not None and width < NARROW  # `repro why` shows the threshold
+    # `repro why` shows the threshold
+    is_narrow = width is not None and width < NARROW
     return view.with_columns([0, 1, 2, 3, 5, 6, 7], notes) if is_narrow else view
 
 

@@ -74,4 +74,5 @@ def format_spread_note(rows: Iterable[Sequence[str]]) -> tuple[str, ...]:
 
 def format_with_sign(value: float, decimals: int = 2) -> str:
     """Return a number with its sign."""
-    return f"{round(value, decimals) + 0.0:+.{decimals}f}"  # plus zero, so that a tiny loss is not "-0.00"
+    # plus zero, so that a tiny loss is not "-0.00"
+    return f"{round(value, decimals) + 0.0:+.{decimals}f}"

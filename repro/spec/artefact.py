@@ -85,14 +85,17 @@ class Figure:
     # a metric path with `*`: one row per matching metric of a record, with the text of each `*` in part1, part2, …
     points: str = ""
     parts: tuple[str, ...] = ()  # with points: the nouns for each `*`, by default a dataset
-    x_of: Pick | None = None  # with points: the record that x is read from, instead of the series' own
+    # with points: the record that x is read from, instead of the series' own
+    x_of: Pick | None = None
     minus: Pick | None = None  # with points: the record whose same metric is subtracted from y
     mark: str = ""  # dots: the field of the run that selects their shape
     is_panelled: bool = False  # scatter: one panel per series
     is_paired: bool = False  # lines: the difference from the first x of the same line and seed
     is_diagram: bool = False  # shows the model instead of results, without seeds and records
-    named_by: str = ""  # with points: the record's rows of text (part1, name) that fill the column "name"
-    draw: Callable[[Any, Any], str | None] | None = None  # custom plot of (DataFrame, Axes) that returns a note
+    # with points: the record's rows of text (part1, name) that fill the column "name"
+    named_by: str = ""
+    # custom plot of (DataFrame, Axes) that returns a note
+    draw: Callable[[Any, Any], str | None] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,9 +18,11 @@ class Analysis:
     architectures: tuple[str, ...] | None = None  # None: all
     searches_in_full: bool = False  # searches all documents, whatever the protocol of the scale
     reranks: bool = False  # ranks the candidates of a first stage if the protocol says so
-    sets_num_contexts: bool = False  # may give a contextual model more or fewer context documents than in training
+    # may give a contextual model more or fewer context documents than in training
+    sets_num_contexts: bool = False
     reads_pairs: bool = False  # reads the training pairs as text
-    samples_pairs: bool = False  # draws training pairs with the run's seed, and reads the surrogate's vectors of them
+    # draws training pairs with the run's seed, and reads the surrogate's vectors of them
+    samples_pairs: bool = False
 
 
 MEASURES: Mapping[str, Analysis] = MappingProxyType(

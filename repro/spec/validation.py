@@ -99,7 +99,8 @@ def _check_number(name: str, value: Any) -> None:
         raise ValueError(f"{name}={short(value)}: must be at least {least} and at most {most}")
 
 
-@lru_cache(maxsize=4096)  # the runs of a sweep share a few texts
+# the runs of a sweep share a few texts
+@lru_cache(maxsize=4096)
 def _check_text(name: str, value: str) -> None:
     if not value or len(value) > LONGEST_TEXT or not value.isprintable():
         raise ValueError(f"{name}={short(repr(value))}: expected a text of 1 to {LONGEST_TEXT} printable characters")

@@ -67,7 +67,8 @@ def load_units(record: Record, pattern: str) -> tuple[np.ndarray, np.ndarray]:
     return record.arrays[suite][inside].astype(np.float64), strata
 
 
-@lru_cache(maxsize=256)  # thousands of records share a suite
+# thousands of records share a suite
+@lru_cache(maxsize=256)
 def _select_units(datasets: tuple[tuple[str, str, int], ...], name: str) -> tuple[np.ndarray, np.ndarray]:
     """Return a mask (bool) of the units of a dataset, a family or "mean", and the dataset number of each of these."""
     strata = np.repeat(np.arange(len(datasets)), [num_queries for _, _, num_queries in datasets])
@@ -82,7 +83,8 @@ def _select_units(datasets: tuple[tuple[str, str, int], ...], name: str) -> tupl
 def stratified_mean(values_Q: np.ndarray, strata_Q: np.ndarray) -> float:
     """Return the mean over strata of the mean over their units."""
     parts = split_by_stratum(values_Q, strata_Q).values()
-    return float(np.mean([np.add.reduce(part) / len(part) for part in parts]))  # .mean() spends most on its checks
+    # .mean() spends most on its checks
+    return float(np.mean([np.add.reduce(part) / len(part) for part in parts]))
 
 
 def split_by_stratum(values: np.ndarray, strata_Q: np.ndarray) -> dict[int, np.ndarray]:

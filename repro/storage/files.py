@@ -132,7 +132,8 @@ def read_json_with_bytes(path: Path) -> tuple[Any, bytes]:
         return json.loads(data, parse_constant=_refuse_constant, parse_float=_parse_finite), data
     except RecursionError as error:
         raise ValueError(f"{path} is not JSON: it is nested too deeply") from error
-    except ValueError as error:  # includes malformed JSON and text that is not UTF-8
+    except ValueError as error:
+        # includes malformed JSON and text that is not UTF-8
         raise ValueError(f"{path} is not JSON: {error}") from error
 
 

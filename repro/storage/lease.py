@@ -122,7 +122,8 @@ class Lease:
                 if self.is_lost:
                     _exit_lost()
                 self.on_beat()
-            except OSError:  # a network disk may fail for a moment; the next beat tries again
+            except OSError:
+                # a network disk may fail for a moment; the next beat tries again
                 if time.monotonic() - last > self._timeout_seconds:
                     _exit_lost()
 
@@ -153,10 +154,12 @@ def acquire(folder: Path, *, note: Mapping[str, Any] | None = None) -> Lease | N
         except FileExistsError:
             continue
         try:
-            with os.fdopen(descriptor, "wb", closefd=False) as file:  # unlike os.write, it never writes only a part
+            # unlike os.write, it never writes only a part
+            with os.fdopen(descriptor, "wb", closefd=False) as file:
                 file.write(json.dumps(_describe_owner() | {"note": dict(note or {})}).encode())
             os.fsync(descriptor)
-        except OSError:  # a full disk: remove the owner file, or others would wait for it
+        except OSError:
+            # a full disk: remove the owner file, or others would wait for it
             os.close(descriptor)
             _get_owner_file(folder, number).unlink()
             raise
@@ -316,4 +319,5 @@ def _get_clock_offset(folder: Path) -> float:
 
 
 OFFSET_VALID_SECONDS = 60.0
-_OFFSETS: dict[int, tuple[float, float]] = {}  # by device: the offset, and the time of its measurement
+# by device: the offset, and the time of its measurement
+_OFFSETS: dict[int, tuple[float, float]] = {}

@@ -48,7 +48,8 @@ def _get_named_folder(variable: str) -> Path | None:
         raise ValueError(f"{variable}={named!r} is only white space: name a folder, or unset it")
     try:
         named.encode()
-    except UnicodeEncodeError as error:  # records and messages are UTF-8 and contain paths
+    except UnicodeEncodeError as error:
+        # records and messages are UTF-8 and contain paths
         shown = named.encode("utf-8", "backslashreplace").decode()
         raise ValueError(f"{variable}={shown} is not UTF-8: name a folder that is") from error
     try:

@@ -75,9 +75,11 @@ class Joined(Stage):
         """Build missing shards, join them, and return the folder of the whole stage."""
         path = super().build(progress)
         for folder in list_shard_folders(path):
-            aside = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}.part")  # `repro prune` finds it after a kill
+            # `repro prune` finds it after a kill
+            aside = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}.part")
             # rename first, so that no process reads a half-removed shard
-            with suppress(FileNotFoundError):  # another process removed it first
+            # another process removed it first
+            with suppress(FileNotFoundError):
                 folder.rename(aside)
                 shutil.rmtree(aside)
         return path

@@ -168,7 +168,8 @@ def steps_done(folder: Path) -> int:
         with safe_open(folder / CHECKPOINT_FILE, "np") as file:
             return int(json.loads((file.metadata() or {})["state"])["step"])
     except (OSError, SafetensorError, KeyError, TypeError, ValueError):
-        return 0  # the training run itself reports the damage
+        # the training run itself reports the damage
+        return 0
 
 
 def describe_session(from_step: int, switches: Switches, num_processes: int) -> dict[str, Any]:

@@ -34,7 +34,8 @@ class LossParts:
     """Loss with its graph, and statistics without a graph, as fractions in 0 … 1."""
 
     loss: Tensor
-    accuracy: Tensor  # share of queries whose own document has the highest score of all unmasked documents
+    # share of queries whose own document has the highest score of all unmasked documents
+    accuracy: Tensor
     masked_fraction: Tensor  # share of masked terms of the sum, without the target
 
     def detach(self) -> LossParts:

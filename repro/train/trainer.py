@@ -55,7 +55,8 @@ MODEL_FIELDS = (
     *("tokens_per_document", "num_soft_prompts", "sequence_dropout", "pooling", "residual", "prompts", "max_tokens"),
 )
 """Fields that `Run` and `ModelConfig` share."""
-SMALL_HEAD, LARGE_HEAD = 32, 64  # head sizes of MiniLM and, from hidden size 512 on, NomicBERT
+# head sizes of MiniLM and, from hidden size 512 on, NomicBERT
+SMALL_HEAD, LARGE_HEAD = 32, 64
 
 
 @dataclass(frozen=True)
@@ -163,7 +164,8 @@ def make_step_reporter(
             progress(f"  resuming after step {num_done} of {num_steps}")
             is_resumed = False
         step, now = line["step"], clock()
-        is_due = (now - reported) + (now - before) > REPORT_EVERY  # after another step of this length it would be late
+        # after another step of this length it would be late
+        is_due = (now - reported) + (now - before) > REPORT_EVERY
         before = now
         apart = f", {line[SET_APART_LOSS]:.3f} on the pairs set apart" if SET_APART_LOSS in line else ""
         if not (is_due or apart) and (step - num_done) % share and step != num_steps:
@@ -254,7 +256,8 @@ def models_along(inputs: Inputs, steps: Sequence[int], folder: Path) -> Iterator
         raise ValueError("the models along a training are made by one process: run this measure on one GPU")
     shutil.rmtree(folder, ignore_errors=True)
     model, data, settings, _ = prepare_training(inputs, lambda: False, lambda line: None)
-    data = replace(data, set_apart=None)  # the weights of each step are wanted
+    # the weights of each step are wanted
+    data = replace(data, set_apart=None)
     reached = [0]
 
     def note(line: dict[str, Any]) -> None:
@@ -265,7 +268,8 @@ def models_along(inputs: Inputs, steps: Sequence[int], folder: Path) -> Iterator
         try:
             train(model, data, settings, folder=folder, should_stop=lambda: reached[0] >= step, on_step=note)  # noqa: B023
         except Interrupted:
-            if reached[0] != step:  # the interruption came from outside
+            if reached[0] != step:
+                # the interruption came from outside
                 raise
         yield step, model.eval()
 
@@ -274,7 +278,8 @@ def start_model(inputs: Inputs, should_stop: Callable[[], bool], progress: Progr
     """Build the initial model: new weights, or those after the first phase."""
     run, first = inputs.run, inputs.first_phase
     model = build_model(make_model_config(run), start=run.start, seed=run.seed, heads=run.heads)
-    model.is_narrow = switches_here().autocast  # for evaluation, because training has its own settings
+    # for evaluation, because training has its own settings
+    model.is_narrow = switches_here().autocast
     if first is not None:
         model.load_state_dict(train_run(first, should_stop=should_stop, progress=progress)[0].state_dict())
     return model

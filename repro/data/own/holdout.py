@@ -29,7 +29,8 @@ from repro.text import count_noun
 FAMILY = "held-out"
 ALL = "all"
 MOST_DOMAINS = 16
-LEAST_PAIRS = 200  # of a domain that gives a collection of its own: twenty documents to search
+# of a domain that gives a collection of its own: twenty documents to search
+LEAST_PAIRS = 200
 SHARE = 10  # one document in ten
 SET_APART_SHARE = 20
 """One document in twenty is set apart, so that training can end early."""
