@@ -80,6 +80,7 @@ def load_clusters(folder: Path, num_pairs: int | None = None) -> Clusters:
 
 def count_clusters(num_pairs: int, cluster_size: int) -> int:
     """Return the number of clusters for a domain of `num_pairs` pairs."""
+    # Ceiling division of integers: a float quotient would be off by one for large counts.
     return -(-num_pairs // cluster_size)
 
 
@@ -118,6 +119,7 @@ def cluster_pairs(
 
     def cluster(place: int) -> np.ndarray:
         rows, seed_of_domain = rows_of_domain[place], derive(seed, "clusters", int(domains[place]))
+        # Threads write to disjoint rows, so they need no lock.
         centroids_KW, assignment_N[rows] = _cluster_domain(vectors, rows, cluster_size, seed_of_domain)
         return centroids_KW
 
@@ -139,12 +141,14 @@ class _Vectors:
 
     def read_paired_texts(self, rows: np.ndarray) -> np.ndarray:
         """Return query ⊕ document of these rows, float32 (n, W)."""
+        # FAISS reads contiguous float32. Embeddings are stored in float16.
         sides = [taken(self.queries_ND, rows), taken(self.documents_ND, rows)]
         return np.ascontiguousarray(np.concatenate(sides, axis=1), dtype=np.float32)
 
     def read_points(self, rows: np.ndarray) -> np.ndarray:
         """Return both concatenations of these rows, float32 (2n, W): query ⊕ document, then document ⊕ query."""
         width = self.queries_ND.shape[1]
+        # Filled in place: concatenating the halves would hold the largest array of the stage twice.
         points_PW = np.empty((2 * len(rows), 2 * width), dtype=np.float32)
         for part in iter_blocks(len(rows), ROWS_PER_SEARCH):
             swapped = slice(len(rows) + part.start, len(rows) + part.stop)
@@ -197,14 +201,17 @@ def _cluster_domain(
     if num_clusters == 1:
         paired_nW = vectors.read_paired_texts(rows_n)
         # One cluster needs no K-means: its centroid is the mean of both concatenations.
+        # Rolling a row by half its width turns query ⊕ document into document ⊕ query.
         width = paired_nW.shape[1] // 2
         centroid_W = (paired_nW.mean(axis=0) + np.roll(paired_nW, width, axis=1).mean(axis=0)) / 2
         return centroid_W[None], np.zeros(len(rows_n), dtype=np.int32)
     fitted, num_fitted = rows_n, count_fitted_pairs(len(rows_n), cluster_size)
     if num_fitted < len(rows_n):
         places = generator_for(seed, "sample").choice(len(rows_n), num_fitted, replace=False, shuffle=False)
+        # In ascending order, the sample is read from the memory map in one pass.
         fitted = rows_n[np.sort(places)]
     centroids_KW = best_attempt(vectors.read_points(fitted), num_clusters, seed, on_gpus=on_gpus)
+    # A pair is assigned by query ⊕ document only. It is one point here, while K-means saw it in both orders.
     nearest_n = _assign_nearest(vectors, rows_n, _build_index(centroids_KW, on_gpus=on_gpus))
     # Number the clusters consecutively, because empty clusters are removed.
     used = np.flatnonzero(np.bincount(nearest_n))
@@ -266,6 +273,7 @@ def _run_attempt(
             min_points_per_centroid=1,
             max_points_per_centroid=len(points_PW),
         )
+        # Continue from the centroids of the previous call. Only the first call draws them from the seed.
         objective = kmeans.train(points_PW, init_centroids=start_KW)
         assert kmeans.centroids is not None, "train() sets them"
         if start_KW is not None and np.array_equal(start_KW, kmeans.centroids):

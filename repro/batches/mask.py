@@ -40,6 +40,7 @@ QUERIES_FILE, LINKS_FILE, COUNTS_FILE = "queries.npy", "links.npy", "pairs_with_
 def compute_content_keys(texts: Sequence[str]) -> np.ndarray:
     """Return a 64-bit hash of each text, int64 (N,). Texts that differ only in case or white space share a key."""
     normal = (" ".join(text.casefold().split()).encode() for text in texts)
+    # Not Python's `hash`, which differs from process to process. Keys are stored and compared across runs.
     digests = b"".join(hashlib.blake2b(text, digest_size=8).digest() for text in normal)
     return np.frombuffer(digests, dtype="<i8").astype(np.int64)
 
@@ -128,11 +129,14 @@ def mask_directions(
     num_pairs = len(query_keys_B)
     own_keys_B = content_keys_M[:num_pairs]
     same_BB = (query_keys_B[:, None] == query_keys_B) | (own_keys_B[:, None] == own_keys_B)
+    # Pairs with the same query or the same document are positives of each other.
     same_BM = own_keys_B[:, None] == content_keys_M
     if known_BM is not None:
         known_BB = known_BM[:, :num_pairs]
+        # In both directions: q knows the other document, or the other query knows d.
         same_BB = same_BB | known_BB | known_BB.T
         same_BM = same_BM | known_BM
+    # Without a surrogate, these are already the masks. The filter below only adds entries.
     to_queries_BB, from_queries_BB, to_documents_BM = same_BB, same_BB, same_BM
     itself_BB = np.eye(num_pairs, dtype=bool)
     own_BM = np.concatenate([itself_BB, itself_BB.repeat(num_hard_negatives, axis=1)], axis=1)
@@ -146,6 +150,7 @@ def mask_directions(
         threshold_B = np.where(known_B & known_M[:num_pairs], np.diagonal(scores_BM) + margin, np.inf)
         threshold_B1 = threshold_B[:, None]
         to_queries_BB = same_BB | ((queries_BD @ queries_BD.T >= threshold_B1) & known_B)
+        # Row q of the transposed scores compares the document of pair q with all queries.
         documents_queries_BB = scores_BM[:, :num_pairs].T
         from_queries_BB = same_BB | ((documents_queries_BB >= threshold_B1) & known_B)
         to_documents_BM = same_BM | ((documents_MD[:num_pairs] @ documents_MD.T >= threshold_B1) & known_M)
@@ -191,6 +196,7 @@ def find_links(query_keys_N: np.ndarray, document_keys_N: np.ndarray) -> tuple[n
     is_new = np.ones(len(order), bool)
     is_new[1:] = (queries[1:] != queries[:-1]) | (documents[1:] != documents[:-1])
     links_2L = np.stack([queries[is_new], documents[is_new]])
+    # Links are unique, so a query has several documents if a neighbouring link has the same query.
     has_several_L = np.zeros(links_2L.shape[1], bool)
     is_equal = links_2L[0, 1:] == links_2L[0, :-1]
     has_several_L[1:] |= is_equal

@@ -83,6 +83,7 @@ class MixedSampler:
     def at(self, step: int) -> np.ndarray:
         """Return the pair indices of a step, int64 (B,). Steps are counted from the start of the run."""
         source, number = self._draw(step)
+        # The sampler of a source numbers its own rows from 0. Map them to rows of the whole data.
         batch_B: np.ndarray = self._rows[source][self._sources[source].at(number)].astype(np.int64)
         return batch_B
 
@@ -95,6 +96,7 @@ class MixedSampler:
         block, place = divmod(step, BLOCK)
         self._load_block(block)
         source = int(self._draws[place])
+        # The number of earlier batches is a count over complete blocks plus the beginning of this one.
         return source, int(self._before_S[source] + np.count_nonzero(self._draws[:place] == source))
 
     def _load_block(self, block: int) -> None:

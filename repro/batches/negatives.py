@@ -49,6 +49,7 @@ def mine_negatives(
         # The pool holds each distinct text once, in order of first appearance.
         _, first, text_M = np.unique(keys_N[members_M], return_index=True, return_inverse=True)
         order = np.argsort(first)
+        # `np.unique` sorts by key, which is a hash. `order` restores the order of the data.
         pool_M = members_M[first[order]]
         # the column of each pair's own text in the pool
         own_M = np.argsort(order)[text_M]
@@ -117,9 +118,13 @@ def _choose_nearest(
     num_left_R = np.count_nonzero(~(never_RM | near_RM), axis=1)
     columns_RN = np.empty((len(keys_RM), num), np.int64)
     has_few_R = num_left_R < num
+    # Masking with all rows True would copy the block, so pass it as it is.
     columns_RN[~has_few_R] = _find_smallest(keys_RM[~has_few_R] if has_few_R.any() else keys_RM, num)
     if has_few_R.any():
+        # One lot per document, drawn again from the same seed for each block. The result does not depend on the block
+        # size.
         lot_M: np.ndarray = generator_for(seed, "hard negatives").random((scores_RM.shape[1],))
+        # float64, because lots added to 10 would lose digits in float32 and tie.
         keys_FM = keys_RM[has_few_R].astype(np.float64)
         largest = float(np.abs(keys_FM, where=np.isfinite(keys_FM), out=np.zeros_like(keys_FM)).max())
         # Scale the keys to at most 1, so that the near documents (keys from 10) come after all others.
@@ -136,8 +141,11 @@ def _find_smallest(keys_RM: np.ndarray, num: int) -> np.ndarray:
     """
     width = keys_RM.shape[1] // (GROUPS * num)
     least_RG = np.minimum.reduceat(keys_RM, np.arange(0, keys_RM.shape[1], width), axis=1) if width > 1 else keys_RM
+    # At least `num` groups have their minimum within the bound. So at least `num` keys of each row pass, and the slices
+    # below stay inside their row.
     bound_R = np.partition(least_RG, num - 1, axis=1)[:, num - 1]
     rows, columns = np.divmod(np.flatnonzero(keys_RM <= bound_R[:, None]), keys_RM.shape[1])
+    # The last key is the primary one: by row, then by key, then by column.
     order = np.lexsort((columns, keys_RM[rows, columns], rows))
     starts_R = np.searchsorted(rows, np.arange(len(keys_RM)))
     found_RN: np.ndarray = columns[order][starts_R[:, None] + np.arange(num)]

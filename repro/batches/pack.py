@@ -53,6 +53,8 @@ class Domains:
         """
         rows = np.asarray(self.rows_N[self.starts[place] : self.starts[place + 1]])
         num_out = len(rows) % batch_size
+        # Rolling moves this epoch's window to the front, where it is cut off. The window starts where the previous
+        # epoch's window ended, and wraps around at the end of the domain.
         return np.roll(rows, -epoch * num_out % max(1, len(rows)))[num_out:]
 
 
@@ -82,6 +84,7 @@ def group_by_domain(domain_codes_N: np.ndarray, seed: int, folder: Path | None =
     generator_for(seed, "rows inside domains").shuffle(shuffled_N)
     rows_N = array_to_fill((num_rows,), shuffled_N.dtype.str, folder)
     codes, number_N = _renumber_codes(domain_codes_N)
+    # This is a counting sort by domain. `next_place` holds the first free place of each domain.
     starts = np.concatenate([[0], np.cumsum(np.bincount(number_N))])
     next_place = starts[:-1].copy()
     # Sort block by block, because sorting all rows would hold several numbers per row in memory.
@@ -89,6 +92,7 @@ def group_by_domain(domain_codes_N: np.ndarray, seed: int, folder: Path | None =
         order = _compute_stable_order(number_N[shuffled_N[part]])
         rows, number = shuffled_N[part][order], number_N[shuffled_N[part][order]]
         counts = np.bincount(number, minlength=len(codes))
+        # Inside the sorted block, a row's rank in its domain is its index minus the number of rows of smaller domains.
         rows_N[next_place[number] + np.arange(len(rows)) - (np.cumsum(counts) - counts)[number]] = rows
         next_place += counts
     give_back(rows_N)
@@ -145,6 +149,7 @@ def make_cluster_order(clusters: Clusters, packing: str) -> Callable[[np.ndarray
         shuffled = rng.permutation(rows)
         present, cluster_of_row = _renumber_codes(clusters.assignment_N[shuffled])
         order = order_clusters(clusters.centroids_KD[present], packing=packing, rng=rng)
+        # The argsort of a permutation is its inverse: from a cluster to its position in the tour.
         position_of_cluster = np.argsort(order)
         return shuffled[_compute_stable_order(position_of_cluster[cluster_of_row])]
 
@@ -154,6 +159,7 @@ def make_cluster_order(clusters: Clusters, packing: str) -> Callable[[np.ndarray
 def _renumber_codes(codes_n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return `np.unique(codes_n, return_inverse=True)`. If the codes lie close together, this needs no sort."""
     least, most = int(codes_n.min(initial=0)), int(codes_n.max(initial=0))
+    # Below this range, a table with one entry per possible code is smaller and faster than a sort.
     if most - least > 4 * len(codes_n) + 2**16:
         return np.unique(codes_n, return_inverse=True)
     counts = np.bincount(codes_n - least)
@@ -227,6 +233,7 @@ class _Cells:
     def __init__(self, points_KD: np.ndarray, num_cells: int) -> None:
         import faiss
 
+        # The seed is fixed: cells only speed up the search, so they do not depend on the run's seed.
         kmeans = faiss.Kmeans(points_KD.shape[1], num_cells, niter=10, seed=0, min_points_per_centroid=1)
         kmeans.train(points_KD)
         assert kmeans.centroids is not None, "train() sets them"
@@ -236,6 +243,7 @@ class _Cells:
         self._sizes = np.bincount(self._cell_of_point, minlength=num_cells)
         self._starts = np.cumsum(self._sizes) - self._sizes
         self._members = np.argsort(self._cell_of_point, kind="stable")
+        # the inverse permutation: where each point is stored
         self._place_of_point = np.argsort(self._members)
         self._vectors = points_KD[self._members]
         self._norms = np.einsum("kd,kd->k", self._vectors, self._vectors)
@@ -248,9 +256,11 @@ class _Cells:
         """
         cell, place = self._cell_of_point[point], self._place_of_point[point]
         self._sizes[cell] -= 1
+        # After the decrement, this is the place of the cell's last unvisited point.
         last = self._starts[cell] + self._sizes[cell]
         for array in (self._members, self._vectors, self._norms):
             array[place] = array[last]
+        # If the removed point was itself the last one, this entry is stale but never read again.
         self._place_of_point[self._members[place]] = place
         if self._sizes[cell] == 0:
             self._norms_C[cell] = np.inf
@@ -260,6 +270,7 @@ class _Cells:
         # squared distances up to the norm of `from_D`, which is the same for all cells
         distances_C = self._norms_C - 2 * (self._centres_CD @ from_D)
         probes = np.argsort(distances_C)[:NUM_PROBES]
+        # Towards the end of the tour, fewer than `NUM_PROBES` cells have unvisited points.
         probes = probes[np.isfinite(distances_C[probes])]
         best, best_distance = -1, np.inf
         for first, size in zip(self._starts[probes], self._sizes[probes], strict=True):

@@ -66,11 +66,13 @@ class BatchSampler:
         """
         self._line_up = _choose_order(kind, domain_codes_N, clusters, packing)
         self.batch_size, self.seed = batch_size, seed
+        # Batches of all pairs are batches of a single domain.
         codes_N = np.zeros(len(domain_codes_N), np.int32) if kind == "random" else np.asarray(domain_codes_N)
         self._folder = folder
         self._domains = group_by_domain(codes_N, seed, folder)
         self._counts = np.diff(self._domains.starts)
         _check_batch_size(batch_size, self._counts)
+        # No epoch is packed yet. Packing the first one here would cost time in processes that only ask for the length.
         self._epoch, self._packed = -1, Epoch(np.empty((0, batch_size), np.int64), np.empty(0, np.int64))
 
     def __len__(self) -> int:
@@ -123,6 +125,7 @@ def _choose_order(
         return shuffle_rows
     if len(clusters.assignment_N) != len(domain_codes_N):
         raise ValueError(f"the clusters are of {len(clusters.assignment_N)} pairs, the data has {len(domain_codes_N)}")
+    # Clusters of other data with as many pairs would index without an error and mix domains silently.
     for part in iter_blocks(len(domain_codes_N), ROWS_AT_ONCE):
         if not np.array_equal(clusters.domain_of_cluster_K[clusters.assignment_N[part]], domain_codes_N[part]):
             raise ValueError("the clusters were made for other domains than the data has: cluster the pairs again")

@@ -148,8 +148,11 @@ def _iter_embeddings(
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield the rows and vectors of each block of a shard."""
     longest_first = surrogate.depends_on_batch
+    # If rounding depends on the batch, a shard must contain complete blocks of the whole order. Otherwise its vectors
+    # would differ from those of an unsharded run.
     span = part.span(len(texts), TEXTS_PER_BLOCK if longest_first else 1)
     for rows, here in (_iter_longest_first if longest_first else _iter_in_order)(texts, span):
+        # `dict.fromkeys` removes repeats and keeps the order of first appearance, unlike a set.
         place = {text: number for number, text in enumerate(dict.fromkeys(here))}
         vectors_UD = surrogate.embed(list(place), max_tokens)
         check_vectors(vectors_UD, list(place))
@@ -186,15 +189,19 @@ def _iter_longest_first(texts: StoredTexts, span: slice) -> Iterator[tuple[np.nd
     rows_left, texts_left = np.empty(0, np.int64), list[str]()
     for start, stop in _iter_spans(lengths_N[by_length_N]):
         if stop <= span.start or start >= span.stop:
+            # This span belongs to other shards, and its texts are not read.
             continue
         rows = by_length_N[start:stop]
         here = texts.texts(rows)
         texts.give_back()
+        # Ties in length are broken by the text, so that the blocks do not depend on the stored order.
         order = sorted(range(len(here)), key=lambda n: (len(here[n]), here[n]), reverse=True)
+        # Translate positions of the whole order into positions of this span.
         order = order[max(0, span.start - start) : span.stop - start]
         rows_left = np.concatenate([rows_left, rows[order]])
         texts_left += [here[n] for n in order]
         # Carry incomplete blocks over to the next span.
+        # Spans end between two lengths, so they are rarely a multiple of the block size.
         whole = len(rows_left) if stop >= span.stop else len(rows_left) // TEXTS_PER_BLOCK * TEXTS_PER_BLOCK
         for block in iter_blocks(whole, TEXTS_PER_BLOCK):
             yield rows_left[block], texts_left[block]
@@ -236,6 +243,7 @@ class MiniLM:
             vectors_ND[rows] = self._embed_batch(*tokens.pad(rows))
             num_done += len(rows)
             self.report(num_done, len(texts))
+        # Otherwise all such texts would share one direction and count as near duplicates of each other.
         vectors_ND[compute_unknown_share(tokens, self._tokenizer)[1]] = 0
         return vectors_ND
 
@@ -269,10 +277,12 @@ class MiniLMWords:
         words_VD = load_file(get_minilm_folder() / "model.safetensors")["embeddings.word_embeddings.weight"]
         ids_V = np.arange(len(words_VD))
         # Zipf's law: the frequency of a word is proportional to 1 / rank.
+        # Single characters come before the ranked words. They get rank 1, the lowest weight of all.
         share_V = 1 / (np.maximum(ids_V - FIRST_RANKED_WORD + 1, 1) * np.log(len(words_VD)))
         weight_V = np.where(ids_V < NUM_SPECIAL_WORDS, 0, HALF_WEIGHT_SHARE / (HALF_WEIGHT_SHARE + share_V))
         # Without centring, the mean of all word vectors would make all texts similar.
         centred_VD = words_VD - words_VD[NUM_SPECIAL_WORDS:].mean(axis=0)
+        # float64, because the Gram matrix squares the ratio of the largest to the smallest singular value.
         weighted_VE = (weight_V[:, None] * centred_VD).astype(np.float64)
         # `eigh` returns rising eigenvalues, so the principal directions are the last ones.
         directions_EE = np.linalg.eigh(weighted_VE.T @ weighted_VE).eigenvectors[:, ::-1]
@@ -290,6 +300,7 @@ class MiniLMWords:
             shape=(len(texts), len(self._weighted_VD)),
         )
         sums_ND = counts_NV @ self._weighted_VD
+        # The lower bound keeps a zero vector at zero instead of NaN.
         return sums_ND / np.maximum(np.linalg.norm(sums_ND, axis=1, keepdims=True), np.finfo(np.float32).tiny)
 
 

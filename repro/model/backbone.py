@@ -134,6 +134,7 @@ class Backbone(nn.Module):
         text.
         """
         num_contexts, num_prefix = contexts_NCD.shape[1], contexts_NCD.shape[1] + prompts_PD.shape[0]
+        # Not packed: the packed implementation returns no states of the prefix.
         text_NSD = self.embed(texts.ids_NS)
         positions_1L = self._build_positions(num_contexts, num_prefix + text_NSD.shape[1], text_NSD.device)
         num_texts = texts.num_texts
@@ -201,6 +202,7 @@ def _are_equal(contexts_NCD: Tensor) -> bool:
 def build_backbone(config: ModelConfig, num_layers: int) -> Backbone:
     """Build a backbone of `num_layers` layers. Weights are drawn from torch's global generator."""
     settings = dict(config.backbone_settings)
+    # The list describes the pretrained model, which may have more layers.
     if "layer_types" in settings:
         settings["layer_types"] = settings["layer_types"][:num_layers]
     shared = {
@@ -218,6 +220,7 @@ def build_backbone(config: ModelConfig, num_layers: int) -> Backbone:
         shared |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
         model = BertModel(BertConfig(**shared), add_pooling_layer=False)
     else:
+        # The defaults of the class are ids of its own vocabulary, which a smaller vocabulary does not have.
         shared = {"pad_token_id": 0, "cls_token_id": None, "sep_token_id": None, **shared}
         shared = {"bos_token_id": None, "eos_token_id": None, **shared}
         model = ModernBertModel(ModernBertConfig(**shared))

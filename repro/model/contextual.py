@@ -43,6 +43,7 @@ class SecondStage(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         width, self.config = config.hidden_size, config
+        # The modules and the null vector are named and initialised as in the authors' code.
         self.backbone = build_backbone(config, config.num_layers)
         if config.num_soft_prompts:
             self.prompt_projection = nn.Sequential(
@@ -96,6 +97,7 @@ class SecondStage(nn.Module):
         num_prefix = states_NLD.shape[1] - texts.ids_NS.shape[1]
         if self.config.instruction_end is not None:
             weights_NS = weights_NS * mask_instruction(texts.ids_NS, texts.mask_NS, self.config.instruction_end)
+        # The paper averages over the text only.
         if not self.config.prefix_is_pooled:
             return mean_pool(states_NLD[:, num_prefix:], weights_NS)
         return mean_pool(states_NLD, torch.cat([weights_NS.new_ones(texts.num_texts, num_prefix), weights_NS], dim=1))
@@ -128,6 +130,7 @@ class ContextualModel(TextEncoder):
         super().__init__(config)
         self.first_stage_model = Biencoder(config, config.num_first_stage_layers)
         self.second_stage_model = SecondStage(config)
+        # Not persistent: the context belongs to a corpus, so it is not saved with the weights.
         self.register_buffer("context_CE", None, persistent=False)
         # A context-blind model never uses its first stage, so it must not be trained.
         if config.is_blind:
@@ -202,6 +205,7 @@ class ContextualModel(TextEncoder):
     @torch.no_grad()
     def context_from(self, texts: Sequence[str] | None, seed: int = 0, prompt: str = "document") -> Tensor:
         """Return the context vectors that `set_context` would set, (C, E), without setting them."""
+        # A copy, because the null vector is a weight that may be trained further.
         if texts is None:
             return self.second_stage_model.null_contexts().detach().clone()
         if self.config.is_blind:

@@ -155,6 +155,7 @@ class TextEncoder(nn.Module):
 
     def encode_tokens(self, tokens: Tokens, *, batch_size: int | None = None) -> np.ndarray:
         """Return the vectors of tokens that already include their prompt, float32 (N, D)."""
+        # Without texts, a model without a context raises no error.
         context = self.current_context() if len(tokens) else None
         (vectors_ND,) = self._encode_each(tokens, [context], batch_size)
         return vectors_ND
@@ -207,6 +208,7 @@ class TextEncoder(nn.Module):
         if Path(self.config.tokenizer).is_dir():
             write_tokenizer(self.config.tokenizer, Path(folder))
         self.config.save(Path(folder))
+        # Weights come last: a folder without them is not taken for a model.
         write_tensors(dict(self.state_dict()), Path(folder) / WEIGHTS_FILE)
 
     @classmethod
@@ -257,6 +259,7 @@ def compute_canonical_order(tokens: Tokens) -> np.ndarray:
     The same texts in any order give the same batches.
     """
     lengths, ids = tokens.lengths, np.asarray(tokens.ids)
+    # Sorting by length reduces padding. Sorting equal lengths by content removes the influence of the input order.
     order = np.argsort(lengths, kind="stable")
     # Each group of equal length is a view, so sorting it changes `order`.
     for alike in np.split(order, np.flatnonzero(np.diff(lengths[order])) + 1):

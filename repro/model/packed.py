@@ -47,6 +47,7 @@ class Packing:
         lengths_N, order_N = texts.mask_NS.sum(1).sort(stable=True)
         lengths, counts = torch.unique_consecutive(lengths_N, return_counts=True)
         steps_S = torch.arange(texts.mask_NS.shape[1], device=order_N.device)
+        # The mask below then selects the real tokens, text by text in the sorted order.
         places_NS = order_N[:, None] * len(steps_S) + steps_S
         groups = tuple(zip(counts.tolist(), lengths.tolist(), strict=True))
         return cls(order_N, groups, places_NS[steps_S < lengths_N[:, None]], num_prefix, first_counts)
@@ -87,6 +88,7 @@ class Packing:
 
         With `only_texts`, prefix rows have keys and values but no queries.
         """
+        # In the last layer, there are fewer queries than keys: one per text token.
         all_rows, seen = self.rows(with_prefix=True), []
         asking = self.rows(with_prefix=not only_texts)
         split = (self._split(queries_RD, asking), self._split(keys_RD, all_rows), self._split(values_RD, all_rows))
@@ -96,6 +98,7 @@ class Packing:
                 query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2), self._bias(length, query)
             )
             seen.append(found_GHLE.transpose(1, 2).flatten(2).flatten(0, 1))
+        # Attention skipped the zero rows at the end. Later layers expect them again.
         if missing := len(queries_RD) - sum(asking):
             seen.append(queries_RD.new_zeros(missing, queries_RD.shape[1]))
         return torch.cat(seen)
@@ -171,6 +174,7 @@ def compute_packed_states(
         states_RD, first = _embed_tokens(model, kind, rows_TD, packing.positions(positions_L))[0], []
     angles_R2E = _angles(model, kind, states_RD, packing.positions(positions_L))
     states_RD = _run_layers(model, kind, packing, states_RD, angles_R2E, first)
+    # Back to (N, S): each row goes to the place of its token, and padding stays zero.
     flat_FD = states_RD.new_zeros(texts.ids_NS.numel(), states_RD.shape[1])
     return flat_FD.index_copy(0, packing.places_T, states_RD[: len(packing.places_T)]).unflatten(0, texts.ids_NS.shape)
 
@@ -279,6 +283,7 @@ def _finish_nomic(layer: Any, seen_RD: Tensor, asking_RD: Tensor) -> Tensor:
 
 def _rotate(rows_TD: Tensor, angles_T2E: Tensor, num_heads: int) -> Tensor:
     """Apply rotary embeddings to each head. The angles are cosines, then sines."""
+    # Each head rotates the pairs (i, i + E / 2), as transformers does, not neighbouring components.
     rows_THE = rows_TD.unflatten(1, (num_heads, -1))
     first, second = rows_THE.chunk(2, dim=2)
     swapped_THE = torch.cat([-second, first], dim=2)

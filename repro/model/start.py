@@ -56,6 +56,7 @@ def build_model(config: ModelConfig, *, start: str = "random", seed: int = 0, he
         raise ValueError(f"heads={heads!r} is unknown; choose one of {list(HEADS)}")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive(seed, "weights"))
+        # All weights are drawn first, also those that are replaced below. Heads therefore do not depend on `start`.
         model = Biencoder(config) if config.architecture == "biencoder" else ContextualModel(config)
     if start == "words":
         vectors_VD = load_word_vectors(config.hidden_size)
@@ -172,6 +173,7 @@ def load_word_vectors(width: int) -> Tensor:
     Raises ValueError if `width` exceeds 384.
     """
     weights = load_file(get_minilm_folder() / "model.safetensors")
+    # float64, because the Gram matrix squares the ratio of the largest to the smallest singular value.
     words_VE = weights["embeddings.word_embeddings.weight"].double()
     if width > words_VE.shape[1]:
         raise ValueError(f"hidden_size={width}: start='words' has vectors of {words_VE.shape[1]} at most")
@@ -188,5 +190,6 @@ def place_word_vectors(backbone: Backbone, vectors_VD: Tensor) -> None:
     weight_VD = backbone.model.get_input_embeddings().weight
     if weight_VD.shape[0] < vectors_VD.shape[0]:
         raise ValueError(f"vocab_size={weight_VD.shape[0]}: start='words' has {vectors_VD.shape[0]} words")
+    # Rows beyond MiniLM's vocabulary keep their random values.
     scale = backbone.model.config.initializer_range / vectors_VD.std()
     weight_VD[: vectors_VD.shape[0]] = vectors_VD * scale

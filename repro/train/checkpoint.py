@@ -127,6 +127,7 @@ def _parse_state(header: Mapping[str, str]) -> TrainState:
     values = json.loads(header["state"])
     # old checkpoints have this field, which is always true
     values.pop("shares_batches", None)
+    # An unknown field raises TypeError, which `_open_checkpoint` reports as damage.
     found = TrainState(**values)
     wanted: dict[str, type | tuple[type, ...]] = {"run_id": str, "step": int, "seconds": (int, float)}
     wanted |= {"sampler": list, "num_processes": int, "sittings": (list, tuple), "chunks": str}
@@ -145,6 +146,7 @@ def _restore(tensors: dict[str, Tensor], model: nn.Module, optimizer: torch.opti
     from repro.model.encoding import check_fit, get_shapes
 
     weights = {name.removeprefix(WEIGHT): value for name, value in tensors.items() if name.startswith(WEIGHT)}
+    # All checks come before the first copy, so that a wrong checkpoint changes nothing.
     message = f"{path} does not fit this model (remove it to start this run again)"
     check_fit(get_shapes(weights), get_shapes(model.state_dict()), message)
     by_name = dict(model.named_parameters())
@@ -165,6 +167,7 @@ def _restore(tensors: dict[str, Tensor], model: nn.Module, optimizer: torch.opti
 def steps_done(folder: Path) -> int:
     """Return the number of steps in the checkpoint of a folder, or 0 if it is missing or damaged."""
     try:
+        # As numpy, because a sweep reads progress without loading torch. Only the header is read.
         with safe_open(folder / CHECKPOINT_FILE, "np") as file:
             return int(json.loads((file.metadata() or {})["state"])["step"])
     except (OSError, SafetensorError, KeyError, TypeError, ValueError):
@@ -218,6 +221,7 @@ class MetricsLog:
 
     def __init__(self, folder: Path, step: int, digest: str = "") -> None:
         path = folder / METRICS_FILE
+        # Written again from the parsed lines: this drops later lines, and an incomplete one after a crash.
         text = "".join(map(_as_line, read_metrics(folder, step)))
         self._hash = hashlib.sha256(text.encode())
         if digest not in ("", self.digest):
@@ -282,4 +286,5 @@ def _parse_line(text: str, step: int, path: Path) -> dict[str, Any]:
 
 
 def _as_line(line: Mapping[str, Any]) -> str:
+    # Sorted keys, so that the digest depends on the values only.
     return json.dumps(line, sort_keys=True) + "\n"

@@ -99,6 +99,7 @@ def _estimate_text_bytes(num_tokens: int, num_layers: int, model: Sizes, switche
     a_layer = kept[model.backbone] * model.hidden_size + mask * num_tokens
     layers = num_layers * a_layer
     if switches.checkpoint:
+        # The inputs of all layers are stored, and one layer at a time is recomputed in full.
         layers = num_layers * CHECKPOINTED * model.hidden_size + a_layer
     return num_tokens * (OUTSIDE * model.hidden_size + layers)
 
@@ -131,6 +132,7 @@ def chunks_for(
         return parse_sizes(stored)
     if gpu_bytes is not None:
         of_each = (estimate_second_stage_bytes(model, switches), estimate_first_stage_bytes(model, switches))
+        # Of the total memory. The free memory depends on other programs, and the sizes should not.
         return ChunkSizes(*(max(LEAST_TEXTS, int(SHARE * gpu_bytes / one)) for one in of_each))
     if free is None:
         return ChunkSizes()
@@ -172,6 +174,7 @@ def estimate_graph_bytes(
     model: Sizes, sizes: ChunkSizes, switches: Switches, *, num_texts: int, num_contexts: int = 0
 ) -> float:
     """Return the peak bytes of a step's graphs: both stages if all texts fit, else one chunk of the larger stage."""
+    # If everything fits, both graphs exist until the backward pass. In chunks, only one piece of one stage has a graph.
     second = min(num_texts, sizes.texts) * estimate_second_stage_bytes(model, switches)
     first = min(num_contexts, sizes.contexts) * estimate_first_stage_bytes(model, switches)
     return second + first if sizes.hold(num_texts, num_contexts) else max(second, first)

@@ -116,6 +116,7 @@ def step_batches(batches: Batches, step: int, batches_a_step: int) -> list[Batch
 
 def compute_batch_hash(pairs_B: np.ndarray) -> str:
     """Return 16 hex digits that identify a batch's ordered pair indices, for the training log."""
+    # A fixed byte order and width, because the log is compared across machines.
     return hashlib.sha256(np.asarray(pairs_B, dtype="<i8").tobytes()).hexdigest()[:16]
 
 
@@ -126,6 +127,7 @@ def feed_batch(data: TrainData, batch: Batch, *, seed: int, num_contexts: int, i
     contexts = None
     if num_contexts:
         # Contexts come from the whole batch, also if this process computes only a share of it.
+        # Hard negatives are candidates too: they are documents of the batch.
         rows_M = list_document_rows(whole_B, data.negative_rows_NH)
         places_C = draw_contexts(len(rows_M), num_contexts, seed=seed, number=batch.number)
         places_C = select_own_contexts(places_C) if is_shared else places_C
@@ -164,6 +166,7 @@ def iter_step_feeds(
         coming = [pool.submit(make, step) for step in steps[:1]]
         for step in steps:
             found = coming.pop().result()
+            # Submitted before this step is yielded, so the thread works while the caller computes.
             coming += [pool.submit(make, step + 1)] if step + 1 in steps else []
             yield found
 
@@ -173,6 +176,7 @@ def draw_contexts(num_documents: int, num_contexts: int, *, seed: int, number: i
     generator = generator_for(seed, "contexts", number)
     if num_documents >= num_contexts:
         return generator.choice(num_documents, num_contexts, replace=False)
+    # Every document is used once before any is repeated.
     extra = generator.choice(num_documents, num_contexts - num_documents, replace=True)
     return np.concatenate([np.arange(num_documents), extra])
 

@@ -145,6 +145,7 @@ class Replay:
             for piece in pieces.pieces:
                 states.append(RandomState.capture())
                 results.append(stage(piece))
+            # Joined without a graph, so the result is a leaf and the loss's backward pass ends at it.
             vectors_ND = _join(pieces, results)
         return cls(stage, pieces, states, vectors_ND.requires_grad_())
 
@@ -152,11 +153,13 @@ class Replay:
         """Run the stage again, piece by piece, and backpropagate the gradient of `vectors_ND`, if there is one."""
         if self.vectors_ND.grad is None:
             return
+        # One entry per text, each with one row or, in the first stage, T rows.
         gradient = self.vectors_ND.grad.unflatten(0, (len(self.pieces.back_N), -1))
         for piece, part, state in zip(self.pieces.pieces, self.pieces.split(gradient), self.states, strict=True):
             # The same random state gives the same dropped slots as in the first pass.
             with state.restore():
                 result = self.stage(piece)
+            # The gradient has the type of the joined leaf, and a stage may return a narrower one.
             result.backward(part.reshape(result.shape).to(result.dtype))
 
 

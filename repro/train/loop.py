@@ -119,10 +119,12 @@ def train(
         OSError: The disk is full. The last checkpoint remains valid.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    # Every process has built the model from the same seed. Broadcasting rules out differences between machines.
     broadcast_weights(model.parameters())
     prepare(model, settings.switches)
     optimizer = optimizer_for(model, settings)
     state = _resume(folder, settings, data, model, optimizer)
+    # A finished run gets no further session, because loading it computes no step.
     if not _is_finished(state, settings):
         state = replace(state, chunks=settings.chunks.words)
         state = replace(
@@ -149,10 +151,13 @@ def train(
                     widths=settings.nested_sizes,
                 )
                 state, line = note_loss(folder, state, model, loss), {**line, SET_APART_LOSS: loss}
+            # The state holds the digest of the log, so the line comes before the checkpoint that covers it.
             if log is not None:
                 log.append(line)
                 state = replace(state, log_sha256=log.digest)
             on_step(line)
+            # All processes take the same decision. Otherwise those that continue would wait forever in a collective
+            # call.
             stop = any_process(should_stop() or is_asked_to_stop(), model.device) and not _is_finished(state, settings)
             if (
                 stop
@@ -160,10 +165,12 @@ def train(
                 or _is_due(settings, state.step, time.monotonic() - saved_at)
             ):
                 _save_checkpoint(folder, state, model, optimizer, log)
+                # Only now: until the new checkpoint is on disk, the old one refers to the earlier weights.
                 remove_worse_weights(folder, state)
                 saved_at = time.monotonic()
             if stop:
                 raise Interrupted(f"stopped after step {state.step} of {settings.num_steps}; the checkpoint is written")
+        # `holds_best` is part of the checkpoint, so a later call does not load the weights again.
         if state.best_step and not state.holds_best:
             load_best_weights(folder, state, model)
             state = replace(state, holds_best=True)
@@ -206,6 +213,7 @@ def _resume(
     check_same_value("checkpoint", "none" if state is None else f"of step {state.step}, log {state.log_sha256}")
     if state is None:
         return TrainState(settings.run_id, num_processes=count_processes(), cpu_seconds=0.0)
+    # The seed alone is not enough: other data or another batch size would give other batches for the same step.
     sampler = get_sampler_state(data.batches, state.step * settings.batches_a_step)
     if tuple(state.sampler) != tuple(sampler):
         raise ValueError(
@@ -285,6 +293,7 @@ def stages_for(model: Model, feed: Feed, settings: TrainSettings) -> Stages:
             return _upcast(model.embed_texts(texts))
 
     def loss(queries_QD: Tensor, documents_MD: Tensor) -> LossParts:
+        # The mask covers the whole batch, so the loss needs the vectors of all processes.
         if settings.shares_batches:
             queries_QD = gather_with_gradient(queries_QD)
             documents_MD = gather_documents(documents_MD, feed.num_own_pairs)
@@ -313,6 +322,7 @@ def take_step(
 
     Raises ValueError in every process, before the update, if the loss or the gradient norm is not finite.
     """
+    # Each batch adds its gradient. Weights change only after the last one.
     values = torch.stack([_add_batch(model, feed, settings) for feed in feeds])
     finish_gradients(model.parameters(), settings.batches_a_step)
     # Clip after averaging, so that the result does not depend on the number of processes.

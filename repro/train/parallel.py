@@ -94,6 +94,7 @@ def select_own_contexts(places_C: np.ndarray) -> np.ndarray:
     """Return this process's share of positions, ⌈C / W⌉ in order of rank. If C is not a multiple of W, the last shares
     contain repeats.
     """
+    # Shares must be equally long, because `all_gather` needs tensors of one shape.
     own = -(-len(places_C) // count_processes())
     return np.resize(places_C, own * count_processes())[rank() * own :][:own]
 
@@ -124,6 +125,7 @@ class _Gathered(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient_CD: Tensor) -> Tensor:
         """Return the gradient of this process's rows, summed over processes."""
+        # Every process used all context vectors, so each holds a part of the gradient of every row.
         summed_CD = gradient_CD.clone(memory_format=torch.contiguous_format)
         dist.all_reduce(summed_CD)
         return summed_CD.chunk(count_processes())[rank()]
@@ -183,6 +185,7 @@ def any_process(flag: bool, device: torch.device) -> bool:
     """Return whether the flag is set in any process."""
     if not _is_distributed():
         return flag
+    # NCCL reduces only tensors on the GPU.
     up = torch.tensor([int(flag)], device=device)
     dist.all_reduce(up, dist.ReduceOp.MAX)
     return bool(up.item())

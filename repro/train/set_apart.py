@@ -34,6 +34,7 @@ NUM_MEASUREMENTS, MOST_WORSE = 12, 4
 
 def is_measured_after(step: int, num_steps: int) -> bool:
     """Return whether the loss is measured after a step: at equal distances, and after the last one."""
+    # True if the number of completed twelfths rises with this step.
     return step == num_steps or step * NUM_MEASUREMENTS // num_steps > (step - 1) * NUM_MEASUREMENTS // num_steps
 
 
@@ -69,6 +70,7 @@ def note_loss(folder: Path, state: TrainState, model: Model, loss: float) -> Tra
     is_lower = state.best_loss is None or loss < state.best_loss
     if any_process(rank() == 0 and is_lower and math.isfinite(loss), model.device):
         if rank() == 0:
+            # Written before the checkpoint that names the step. If no checkpoint follows, the file is removed later.
             write_tensors(dict(model.state_dict()), _get_path(folder, state.step))
         return replace(state, best_step=state.step, best_loss=loss, num_worse=0)
     num_worse = state.num_worse + 1

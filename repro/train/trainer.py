@@ -75,6 +75,7 @@ def train_run(
 
     Runs that differ only in their evaluation share a training run and its folder. One process trains, the others wait.
     """
+    # Before the lease, because rank 0 acquires it for the group.
     join_processes(device())
     folder = run_folder(get_training_id(inputs.run))
     with _acquire_for_all(folder / "training"):
@@ -84,6 +85,8 @@ def train_run(
 def _acquire_for_all(folder: Path) -> AbstractContextManager[object]:
     """Acquire the lease of a folder and wait for it if necessary. Rank 0 holds it for all processes of the job."""
     while True:
+        # All ranks leave the loop in the same round. A rank that started earlier would wait in its first collective
+        # call.
         lease = acquire(folder) if rank() == 0 else None
         if any_process(lease is not None, device()):
             return lease or nullcontext()
@@ -101,6 +104,7 @@ def _train(inputs: Inputs, folder: Path, should_stop: Callable[[], bool], progre
     run = inputs.run
     model, data, settings, sampler = prepare_training(inputs, should_stop, progress)
 
+    # A resumed run has already reported how many texts are cut.
     if rank() == 0 and not steps_done(folder):
         for line in count_tokens(inputs.pairs, run).lines():
             progress(line)
@@ -108,6 +112,7 @@ def _train(inputs: Inputs, folder: Path, should_stop: Callable[[], bool], progre
     report = make_step_reporter(settings.num_steps, num_done, progress)
     state = train(model, data, settings, folder=folder, should_stop=should_stop, on_step=report)
     left_out = sampler.left_out
+    # What the record says about the training run. The optional entries below exist only if they apply.
     provenance = {
         "num_steps": state.step,
         "num_batches_an_epoch": len(sampler),
@@ -222,6 +227,7 @@ def load_set_apart(inputs: Inputs) -> SetApart:
     pairs, tokenizer = read_pairs(path), load_tokenizer(get_tokenizer_name(run))
     seen: set[str] = set()
     rows: list[int] = []
+    # All other documents of the batch count as negatives. A repeated text would make a right answer a wrong one.
     for row, texts in enumerate(zip(*(pairs.texts(side, np.arange(len(pairs))) for side in SIDES), strict=True)):
         forms = {near_form(text) for text in texts}
         if not forms & seen:
@@ -258,6 +264,7 @@ def models_along(inputs: Inputs, steps: Sequence[int], folder: Path) -> Iterator
     model, data, settings, _ = prepare_training(inputs, lambda: False, lambda line: None)
     # the weights of each step are wanted
     data = replace(data, set_apart=None)
+    # A list, so that the callback and `should_stop` below share the number.
     reached = [0]
 
     def note(line: dict[str, Any]) -> None:
@@ -290,6 +297,7 @@ def device() -> torch.device:
     if not torch.cuda.is_available():
         return torch.device("cpu")
     own = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+    # Calls without an explicit device, such as the random state of the gradient cache, then use this GPU.
     torch.cuda.set_device(own)
     return own
 
@@ -312,6 +320,7 @@ def check_model(run: Run) -> None:
     Raises ValueError if start weights, sizes and vocabulary do not match, if a setting is invalid, or if REPRO_SWITCHES
     or REPRO_CHUNKS is invalid.
     """
+    # Both raise an error if their environment variable is invalid.
     switches_here(), read_chunks_variable()
     if run.kept_weights == "best" and not is_imported(run.corpus):
         raise ValueError(explain_none_set_apart(run.corpus))
@@ -401,6 +410,7 @@ def summarise(lines: list[dict[str, Any]], provenance: dict[str, Any]) -> Summar
     Loss, accuracy and masked fraction are means over the last tenth of the steps. Difficulty is a mean over all steps
     and speed a median. The arrays contain the averaged values.
     """
+    # A single step is noisy, so the final loss is a mean over the end of the log.
     tail = lines[-max(1, round(len(lines) * TAIL_SHARE)) :]
     arrays = {f"train/{name}": np.array([line[name] for line in tail]) for name in ("loss", "accuracy")}
     metrics = {name: float(values.mean()) for name, values in arrays.items()}
