@@ -105,6 +105,7 @@ def make_whitening_map(moments: Moments, shrinkage: float) -> AffineMap:
             f"the covariance of {moments.num_documents} documents in {width} dimensions has no inverse at shrinkage "
             f"{shrinkage}: use more distinct documents or a larger shrinkage"
         )
+    # Shrinking towards a multiple of the identity keeps the eigenvectors. Only the variances change.
     return AffineMap(moments.mean_H, (directions_HH / np.sqrt(shrunk_H)) @ directions_HH.T)
 
 
@@ -119,6 +120,7 @@ def all_but_the_top(moments: Moments, num_directions: int) -> AffineMap:
     Mu & Viswanath 2018, "All-but-the-top", algorithm 1: v ← v − μ − Σᵢ (uᵢᵀ v) uᵢ.
     """
     directions_HH = np.linalg.eigh(moments.covariance_HH).eigenvectors
+    # The last columns. A negative index would select all of them for zero directions.
     top_HK = directions_HH[:, len(directions_HH) - num_directions :]
     return AffineMap(moments.mean_H, np.eye(len(directions_HH)) - top_HK @ top_HK.T)
 

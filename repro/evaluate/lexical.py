@@ -42,6 +42,7 @@ class Shares:
 
     def idf(self, prior_V: np.ndarray) -> np.ndarray:
         """Return −log of the share of each word, mixed with a prior share, float32 (V,)."""
+        # A Bayesian mean: the prior counts as `PRIOR` documents, so it fades as the corpus grows.
         share_V = (self.counts_V + PRIOR * prior_V) / (self.num_documents + PRIOR)
         return -np.log(share_V).astype(np.float32)
 
@@ -74,6 +75,7 @@ def build_word_overlap(retrieval: Retrieval) -> Callable[[np.ndarray], Vectors]:
     queries, documents = tokenize_words(retrieval.queries), tokenize_words(retrieval.documents)
     words_W = np.unique(queries.ids)
     queries_QW, counts_DW = _count_words(queries, words_W), _count_words(documents, words_W)
+    # The lower bound prevents a division by zero if all documents are empty.
     lengths_D = documents.lengths / max(1.0, float(documents.lengths.mean()))
     # BM25's saturation tf / (tf + k1 (1 − b + b · length / mean length)), without the constant factor k1 + 1
     norms = np.repeat(K1 * (1 - B + B * lengths_D), np.diff(counts_DW.indptr))
@@ -82,6 +84,7 @@ def build_word_overlap(retrieval: Retrieval) -> Callable[[np.ndarray], Vectors]:
 
     def under(weights_V: np.ndarray) -> Vectors:
         values = saturated * weights_V[words]
+        # Only the values change with the weights. The sparsity pattern is shared between calls.
         return queries_QW, csr_array((values, counts_DW.indices, counts_DW.indptr), shape=counts_DW.shape)
 
     return under
@@ -89,8 +92,10 @@ def build_word_overlap(retrieval: Retrieval) -> Callable[[np.ndarray], Vectors]:
 
 def _count_words(tokens: Tokens, words_W: np.ndarray) -> csr_array:
     """Return the count of each of the sorted words in each text, float32 (N, W)."""
+    # Words that no query holds add nothing to an inner product.
     rows, known = np.repeat(np.arange(len(tokens)), tokens.lengths), np.isin(tokens.ids, words_W)
     columns = np.searchsorted(words_W, tokens.ids[known])
+    # The conversion to CSR adds up repeated entries, which gives the counts.
     counts = coo_array((np.ones(len(columns), np.float32), (rows[known], columns)), shape=(len(tokens), len(words_W)))
     return counts.tocsr()
 

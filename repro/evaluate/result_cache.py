@@ -98,6 +98,7 @@ class ResultCache:
 
     def read(self, path: Path, run: Path) -> CachedResult | None:
         """Return a cached result. Returns None if there is none, or if its TREC run has changed."""
+        # The file name contains the digest of everything that decides the result, so it serves as the key.
         stored = Memo(path, path.stem).read() if run.is_file() else None
         try:
             if stored is None or stored["run_sha256"] != hash_file(run):
@@ -130,6 +131,7 @@ def _to_lists(values: Mapping[str, np.ndarray]) -> dict[str, list[float]]:
 def compute_content_digest(retrieval: Retrieval) -> str:
     """Return sixteen hex digits of a collection's name, ids, texts and judgements."""
     found = hashlib.sha256(retrieval.name.encode())
+    # As JSON, because joined strings would not show where one text ends.
     for words in (retrieval.document_ids, retrieval.documents, retrieval.query_ids, retrieval.queries):
         for part in _iter_json(words):
             found.update(part.encode())

@@ -105,6 +105,7 @@ def search(
         return _rerank(queries_QH, documents_DH, query_ids, document_ids, candidates, k)
     # The rank of an id decides ties. Sorting ids once serves all queries.
     ranks_D = np.empty(len(document_ids), dtype=np.int64)
+    # As objects: numpy strings would pad every id to the longest one and drop trailing NULs.
     ranks_D[np.argsort(np.asarray(document_ids, dtype=object), kind="stable")] = np.arange(len(document_ids))
     lengths_D = _compute_lengths(documents_DH)
     run: Hits = {}
@@ -124,6 +125,7 @@ def _search_blocks(
     below the lower bounds of k other documents. The survivors are scored exactly.
     """
     num_queries = queries_QH.shape[0]
+    # Bound of the rounding error of n products: n · UNIT · |query| · |document|, plus a margin of four operations.
     slack_Q = (_count_terms(queries_QH) + 4) * UNIT * _compute_lengths(queries_QH)
     # Lower bounds, upper bounds and indices of the surviving documents, per query.
     left: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = [
@@ -140,6 +142,7 @@ def _search_blocks(
             low_Q[query] = min(low_Q[query], at_most_B.min())
             high_Q[query] = max(high_Q[query], (scores_B - slack_B).max())
             places_S = np.flatnonzero(at_most_B >= least_Q[query])
+            # No document of this block can be among the k best, so the lists stay as they are.
             if not len(places_S):
                 continue
             at_least_S = np.concatenate([left[query][0], scores_B[places_S] - slack_B[places_S]])
@@ -154,6 +157,7 @@ def _search_blocks(
     found = []
     for query, (_, _, places_S) in enumerate(left):
         query_H = _get_row(queries_QH, query)
+        # The bounds are cheap and decide nearly all queries. The exact check reads all documents again.
         may_be_all_the_same = len(ranks_D) > 1 and high_Q[query] <= low_Q[query]
         if may_be_all_the_same and _is_one_score(query_H, documents_DH, lengths_D):
             places_S = places_S[:0]
@@ -271,8 +275,10 @@ def find_ties(run: Hits, judgements: Judgements, values_Q: np.ndarray, *, is_exh
     worst = {
         query: dict(_negate_ranks(rank_pessimistically(run.get(query, {}), judgements[query]))) for query in judgements
     }
+    # Already ordered by falling rank, so `rank_by_score` in `score` keeps this order.
     worst_Q = score(worst, judgements, ("ndcg_at_10",))["ndcg_at_10"]
     num_without = sum(not run.get(query) for query in judgements) if is_exhaustive else 0
+    # The tolerance is the rounding of float32 values of NDCG.
     return Ties(int((worst_Q < values_Q - 1e-6).sum()), float(worst_Q.mean()), num_without)
 
 
@@ -324,6 +330,7 @@ def bm25_search(
     run: Hits = {}
     for query_id, numbers in zip(retrieval.query_ids, query_tokens.ids, strict=True):
         known = [word_of[number] for number in numbers if word_of[number] in index.vocab_dict]
+        # Words outside the index add nothing. A query without a known word scores 0 everywhere.
         scores_D, ranked_ids = index.get_scores(known) if known else np.zeros(len(ids)), ids
         if candidates is not None:
             ranked_ids = sorted(set(candidates.get(query_id, ())))
@@ -351,6 +358,7 @@ def write_run(path: Path, run: Hits, *, tag: str) -> None:
         for rank, (document_id, value) in enumerate(rank_by_score(hits), 1)
     ]
     with whole_file(path) as part:
+        # Without a modification time in the header, equal runs give equal bytes.
         part.write_bytes(gzip.compress("".join(lines).encode(), compresslevel=GZIP_LEVEL, mtime=0))
 
 
@@ -364,6 +372,7 @@ def read_run(path: Path) -> Hits:
     number = 0
     try:
         with _open_text(path) as lines:
+            # A file without line breaks would otherwise be read into memory as one line.
             while line := lines.readline(LONGEST_LINE):
                 number += 1
                 if not line.strip():
@@ -442,6 +451,7 @@ def _rerank(
     lengths_D = _compute_lengths(documents_DH)
     run: Hits = {}
     for query_id, query_H in zip(query_ids, queries_QH.astype(np.float64), strict=True):
+        # Sorted, because ties go to the smaller id.
         wanted = sorted(set(candidates.get(query_id, ())))
         unknown = [document_id for document_id in wanted if document_id not in place_of]
         if unknown:
@@ -467,6 +477,7 @@ def _compute_lengths(vectors_NH: Matrix) -> np.ndarray:
     """Return the length of each vector, float32 (N,)."""
     if isinstance(vectors_NH, csr_array):
         return np.sqrt((vectors_NH * vectors_NH).sum(axis=1)).astype(np.float32)
+    # One pass without a temporary array of the size of the vectors.
     return np.sqrt(np.einsum("nh,nh->n", vectors_NH, vectors_NH))
 
 
@@ -506,6 +517,7 @@ def _is_one_score(query_H: np.ndarray, documents_DH: Matrix, lengths_D: np.ndarr
     low, high = np.inf, -np.inf
     for part in iter_blocks(len(lengths_D), ROWS_AT_ONCE):
         scores_B = _compute_products(query_H, documents_DH[part])
+        # Stops at the first block with two different scores, usually the first one.
         low, high = min(low, float(scores_B.min())), max(high, float(scores_B.max()))
         if high - low > size:
             return False

@@ -149,6 +149,7 @@ def evaluate_setting(
     """Score an encoder on a suite under each context and width. `collections` are loaded if they are not given."""
     read = read_collections(suite) if collections is None else collections
     needs_wrong = "wrong" in (*setting.contexts, *setting.whitened) and setting.wrong_from is None
+    # A suite with one dataset has no other one, so this is computed only on demand.
     others = wrong_corpora(suite.datasets) if needs_wrong else {}
     system = ModelSystem(encoder, setting, read, others)
     evaluation, found = _score_all(suite, read, setting.views, system, keeping or EvaluationOutputs())
@@ -222,11 +223,14 @@ class ModelSystem:
         queries, documents, provenance = self._get_vectors(collection, context, is_turned=is_turned)
         if source is not None:
             fitted = self._fit(collection, source, documents)
+            # Queries are whitened by the statistics of the documents. Statistics of test queries would leak the test
+            # set.
             queries, documents = fitted(queries), fitted(documents)
         if width is not None:
             how = {"keeps_lengths": setting.keeps_lengths}
             queries, documents = take_prefix(queries, width, **how), take_prefix(documents, width, **how)
         candidates = None if setting.candidates is None else setting.candidates[retrieval.name]
+        # Some collections remove hits afterwards, for example the document that equals the query.
         k, ids = TOP_K + collection.num_extra_hits, [retrieval.document_ids[row] for row in self._list_rows(retrieval)]
         return search(queries, documents, retrieval.query_ids, ids, k, candidates), provenance
 
@@ -240,7 +244,9 @@ class ModelSystem:
             assert corpus is not None, f"vectors are whitened by {source!r}: it is a corpus"
             if self.setting.num_contexts:
                 drawn = draw_context("own", corpus, num_contexts=self.setting.num_contexts, seed=self.setting.seed)
+                # The statistics are those of another corpus, which the model must see as its own context.
                 self.encoder.set_context(drawn.texts, self.setting.seed, "document")
+            # As many random texts as the searched corpus has, so that both covariances are equally noisy.
             count = len(documents) if source == "random" else len(corpus.documents)
             texts = draw_context("random", corpus, num_contexts=count, seed=self.setting.seed).texts
             documents = self.encoder.encode(texts or [], "document")
@@ -263,6 +269,7 @@ class ModelSystem:
             return
         retrieval, width = collection.retrieval, self.encoder.config.hidden_size
         documents = self._get_documents(retrieval)
+        # Too large: each context is then embedded when it is searched, with one set of vectors in memory.
         if len(contexts) * (len(documents) + len(retrieval.queries)) * width * 4 > MOST_TOGETHER:
             return
         vectors, drawn = [], []
@@ -392,6 +399,7 @@ def _score_all(
             for measure in values[places[0]]:
                 means = [float(values[place][measure].mean()) for place in places]
                 metrics[f"{name}/{group}/{measure}"] = float(np.mean(means))
+        # Queries of all datasets in order. The provenance holds the sizes that split them again.
         per_query[name] = np.concatenate([one[HEADLINE] for one in values]).astype(np.float32)
     details: dict[str, Any] = {"name": suite.name, "datasets": rows, "top_k": TOP_K}
     if tie_notes := [
@@ -429,6 +437,7 @@ def _score_one(
     run_path, kept_path = _get_paths(suite, collection, kind, system, keeping)
     run, provenance = system.search(collection, kind)
     run = without_quirky_hits(run, collection, TOP_K)
+    # The run comes before its cached result, which holds the digest of the run.
     if run_path is not None:
         write_run(run_path, run, tag=get_path_name(suite, kind))
     judgements = collection.retrieval.judgements

@@ -112,6 +112,7 @@ def _describe_origin(name: str) -> str:
     if name not in _MANIFESTS:
         return f"recipe {RECIPE['planted']}"
     found = (path for folder in _MANIFESTS[name] for path in sorted(folder.glob("*.json")))
+    # The manifests list every wheel with its digest, so they determine the text.
     manifests = b"\0".join(path.read_bytes() for path in found)
     return f"recipe {RECIPE[name]}, manifests {hashlib.sha256(manifests).hexdigest()[:12]}"
 
@@ -144,6 +145,7 @@ def _find_holder(run: Run) -> str:
             return external
         known = sorted({suite for corpus in CORPORA.values() for suite in corpus.suites} | set(list_external_suites()))
         raise ValueError(f"unknown suite {run.suite!r}; choose one of {known}")
+    # Several corpora may hold a suite. The run's own corpus is needed anyway.
     return run.corpus if run.corpus in holders else holders[0]
 
 
@@ -160,6 +162,7 @@ def check_available(runs: Iterable[Run]) -> None:
 def load_run_suite(run: Run) -> Suite:
     """Load the evaluation suite of a run from its built corpus, under the name in the run."""
     found = load_suite(make_searched_stage(run).path / "suites" / run.suite.partition("@")[0])
+    # The name in the run includes a digest, which the folder on disk does not have.
     return replace(found, name=run.suite)
 
 

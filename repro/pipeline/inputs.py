@@ -27,6 +27,7 @@ def draw_training_rows(inputs: Inputs, count: int) -> np.ndarray:
     """Draw sorted rows of pairs whose documents serve as random context, with repeats if there are too few pairs."""
     num_pairs = len(inputs.pairs)
     generator = generator_for(inputs.run.context_seed, "random context")
+    # Sorted after drawing, which makes reading from disk sequential and leaves the set of rows unchanged.
     rows: np.ndarray = np.sort(generator.choice(num_pairs, count, replace=num_pairs < count))
     return rows
 
@@ -105,6 +106,7 @@ class Inputs:
         if not self.run.num_hard_negatives:
             return None
         count, shape = len(self.pairs), (len(self.pairs), self.run.num_hard_negatives)
+        # In memory, because every batch reads random rows.
         return load_array(self.graph.negatives.path / "rows.npy", kind="i", shape=shape, below=count)
 
     @cached_property

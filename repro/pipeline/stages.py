@@ -73,6 +73,7 @@ class StageGraph:
 
         def make(folder: Path) -> None:
             pairs = read_pairs(corpus.path / "train.arrow")
+            # Sources are filtered first: the number of pairs counts rows of the selected sources.
             rows = select_source_rows(pairs, run.sources)
             if run.num_pairs is not None:
                 rows = rows[select_pairs(pairs.take(rows), run.num_pairs, seed=SELECTION_SEED)]
@@ -103,7 +104,9 @@ class StageGraph:
 
         key = {"prompts": run.prompts, "max_tokens": run.max_tokens}
         if run.prompts != "none" and run.corpus in SOURCES:
+            # The prompts of the paper's corpora depend on the domain of a pair.
             key["by_domain"] = True
+        # Defaults are left out of keys, so that stages from before a field existed stay valid.
         if tokenizer != MINILM:
             key |= {"tokenizer": tokenizer, **get_files_in_key(tokenizer, tokenizer_only=True)}
         key |= get_prompts_in_key(run.prompts, run.corpus) | _get_recipe_key("tokens")
@@ -132,6 +135,7 @@ class StageGraph:
         def make_part(folder: Path, part: Part) -> None:
             pairs, surrogate = self.selected_pairs(), load_surrogate(encoder.name)
             for side in SIDES:
+                # A shard holds vectors and row numbers, so each side has a folder.
                 (folder / side).mkdir()
                 texts = texts_for(encoder, run.corpus, pairs, side)
                 embed_part(surrogate, texts, folder / side, max_tokens=run.max_tokens, part=part)
@@ -279,6 +283,7 @@ class StageGraph:
         evaluation, *after = kinds_of_evaluation(self.run)
         wanted = [(self, evaluation), *self._list_pair_stages(), *((self, kind) for kind in after)]
         found: list[Stage | None] = [getattr(graph, kind) for graph, kind in wanted if is_wanted(graph, kind)]
+        # By path, because two graphs build equal stages as different objects. Inputs come before what needs them.
         return tuple({stage.path: stage for last in found if last for stage in last.all()}.values())
 
     def _list_pair_stages(self) -> list[tuple[StageGraph, str]]:
@@ -311,6 +316,7 @@ class StageGraph:
 
     def _estimate_token_bytes(self) -> int:
         """Estimate the bytes of ids and offsets. At four bytes per id and about four per word, ids match the texts."""
+        # Scaled from the size of the corpus file, because counting tokens would cost as much as the stage.
         pairs, size = self._num_rows(whole=True), (self.corpus.path / "train.arrow").stat().st_size
         share = self._num_rows() / max(1, pairs)
         at_most = 2 * BYTES_AN_ID * self.run.max_tokens * self._num_rows()

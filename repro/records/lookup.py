@@ -60,6 +60,7 @@ def resolve_runs(
             raise ValueError(f"{' '.join(typed)}: name the runs to vary first, for example `table1 {typed[0]}`")
         if seeds and "seed" in axes:
             raise ValueError(f"--seed {list(seeds)} and seed=… do not go together: give one of them")
+        # Axes vary the runs of the other arguments, which are resolved first.
         rows = resolve_runs(rest, scale, seeds=seeds, all_seeds=all_seeds)
         found = expand(rows, axes)
         print(describe_grid(axes, rows, found), file=sys.stderr)
@@ -71,6 +72,7 @@ def resolve_runs(
     for experiment in resolve_experiments(names) if names or not single else ():
         runs = experiment.runs(scale) if is_every or seeds else experiment.local_runs(scale)
         of_artefacts += [run for run in runs if not seeds or run.seed in seeds or not is_random(run)]
+    # A seed that exists for only some artefacts is accepted. One that exists for none is a mistake.
     lacking = sorted({*(seeds or ())} - {run.seed for run in of_artefacts if is_random(run)})
     found = [run for word in single for run in (read_runs(Path(word)) if _is_file(word) else [run_of_id(word)])]
     found += of_artefacts
@@ -211,6 +213,7 @@ def run_of_id(beginning: str) -> Run:
     Raises:
         ValueError: if no run matches, or more than one.
     """
+    # Several sources may know the same run, so they are merged by id before the count.
     found: dict[str, Run] = {}
     for known in (_list_recorded_runs, _list_planned_runs, _list_launched_runs, _list_declared_runs):
         if known is not _list_planned_runs or not found:
@@ -290,6 +293,7 @@ def _replace_names(run: Run, today: Mapping[str, str]) -> Run:
     named = {name: getattr(run, name) for name in ("corpus", "pretraining_corpus", "suite")}
     found: dict[str, Any] = {name: today[value] for name, value in named.items() if value in today}
     if run.suite == run.corpus.partition("@")[0]:
+        # The digest of the corpus already fixes its suite.
         found.pop("suite", None)
     return replace(run, **found) if found else run
 

@@ -77,6 +77,7 @@ def _identify_code() -> tuple[dict[str, Any], str]:
         return _read_build_commit(), ""
     try:
         commit = _run_git("rev-parse", "HEAD").strip()
+        # `git diff` does not show untracked files, so their contents are added.
         changed = _run_git("diff", "HEAD", "--", *WHAT_RUNS) + _read_untracked_source()
     except _GitRefusedError as error:
         identity = {"commit": _read_commit_file(), "uncommitted_sha256": None, "uncommitted": "not known"}
@@ -96,9 +97,11 @@ def _read_commit_file() -> str | None:
         if not head.startswith("ref:"):
             return head or None
         name = head.removeprefix("ref:").strip()
+        # A worktree has its own HEAD. Branches are in the folder that it shares with the main checkout.
         shared = folder / (folder / "commondir").read_text().strip() if (folder / "commondir").is_file() else folder
         if (shared / name).is_file():
             return (shared / name).read_text().strip() or None
+        # After `git gc`, branches are lines of this file.
         rows = [line.split() for line in (shared / "packed-refs").read_text().splitlines()]
     except (OSError, UnicodeDecodeError):
         return None
@@ -130,6 +133,7 @@ def compute_source_digest() -> str:
     files |= {Path(name): CHECKOUT / name for name in SETTINGS if not IS_INSTALLED and (CHECKOUT / name).is_file()}
     digest = hashlib.sha256()
     for name, path in sorted(files.items()):
+        # Names count too: renaming a module can change which experiment is found.
         digest.update(f"{name.as_posix()}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode(errors="replace"))
     return digest.hexdigest()[:12]
 
@@ -201,6 +205,7 @@ def sum_seconds(records: Iterable[Record]) -> tuple[float, float]:
     """Return the seconds of training and of measurement. A training run that several records share counts once."""
     trained, measured = {}, 0.0
     for record in records:
+        # Runs that differ only in their evaluation have the same training id.
         training = record.provenance.get("training") or {}
         trained[training.get("id", record.id)] = float(training.get("seconds", 0.0))
         measured += float(record.provenance.get("evaluation_seconds", 0.0))

@@ -116,12 +116,14 @@ def write_record(
     if odd:
         raise ValueError(f"run {run_id(run)}: metrics {odd} are not finite; nothing was recorded")
     path = folder / f"{run_id(run)}.json"
+    # Checked in the type in which they are stored, so that a reader computes the same means.
     narrow = {name: np.asarray(values, np.float32) for name, values in arrays.items()}
     shown = dict(exhibits or {})
     full = {**provenance, "arrays_sha256": ""}
     content = {"format": FORMAT, "id": run_id(run), "run": asdict(run), "metrics": dict(metrics), "provenance": full}
     content |= {"exhibits": shown} if shown else {}
     try:
+        # The reader's own checks, on the content as a reader will see it.
         _parse_record(path, _round_trip_json(content))
         check_means(path, metrics, narrow, full.get("suite", {}).get("datasets", []))
     except ValueError as error:
@@ -132,6 +134,7 @@ def write_record(
         with part.open("wb") as file:
             np.savez_compressed(file, allow_pickle=False, **narrow)
         full["arrays_sha256"] = hashlib.sha256(part.read_bytes()).hexdigest()
+    # After a round trip, because a reader computes the digest from parsed JSON.
     content["sha256"] = compute_content_digest(_round_trip_json(content))
     with whole_file(path, lasts=True) as part:
         part.write_text(json.dumps(content, indent=1, sort_keys=True, allow_nan=False) + "\n")
@@ -149,6 +152,7 @@ def read_record(path: Path) -> Record:
         found = path.stat()
     except OSError as error:
         raise ValueError(f"{path} is not a record ({error.strerror}); remove it or restore it") from error
+    # Time and size are part of the cache key, so a replaced file is read again.
     cached = _read(path, found.st_mtime_ns, found.st_size)
     # a new object, so that the cache does not keep the arrays in memory
     return Record(cached.id, cached.run, cached.metrics, cached.provenance, path, cached.exhibits)
@@ -162,6 +166,7 @@ def _read(path: Path, changed: int, size: int) -> Record:
     except ValueError as error:
         raise ValueError(f"{path} is not a record ({error}); remove it or restore it") from error
     record = _parse_record(path, content)
+    # Without any digest, the arrays are the only evidence that the metrics are as they were.
     if not check_digest(path, data, content):
         record.check_arrays()
     return record
@@ -179,6 +184,7 @@ def _parse_record(path: Path, content: Any) -> Record:
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
     _check_first_phase(path, run, content["provenance"].get("training", {}))
+    # Thousands of records share the same metric paths. Interning stores each string once.
     metrics = {sys.intern(name): value for name, value in content["metrics"].items()}
     return Record(identifier, run, metrics, _share_provenance(content["provenance"]), path, shown)
 
@@ -282,6 +288,7 @@ def check_types(path: Path, content: Any) -> None:
     if odd or not isinstance(content["provenance"].get("arrays_sha256"), str):
         raise ValueError(f"{path} is not a record (provenance: {odd or 'no arrays_sha256'}); restore it")
     for name, value in content["metrics"].items():
+        # An exact type, because True is an int for `isinstance`.
         if type(value) not in (int, float) or not math.isfinite(value):
             raise ValueError(f"{path}: {name} is {str(value)[:40]!r}, expected a number; restore it")
         if _is_share(name) and not -TOLERANCE <= value <= 1 + TOLERANCE:

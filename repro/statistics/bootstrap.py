@@ -33,6 +33,7 @@ def paired_bootstrap(
         raise ValueError(f"units do not pair up: shapes {sorted(shapes)}")
     # each unit has weight 1 / (size of its stratum * number of strata)
     names, codes_Q, sizes = np.unique(strata_Q, return_inverse=True, return_counts=True)
+    # float64, because differences of scores are small and are summed over thousands of units.
     shares_Q = np.subtract(better_Q, worse_Q, dtype=np.float64) / (sizes[codes_Q] * len(names))
     counts_RQ = _draw_counts(codes_Q.astype("<i8").tobytes(), num_samples, seed)
     blocks = [counts_RQ[start : start + RESAMPLES_PER_BLOCK] for start in range(0, num_samples, RESAMPLES_PER_BLOCK)]

@@ -78,8 +78,10 @@ class Contrast:
             for stratum, values_Q in by_stratum.items():
                 # systems on the same units share a part, which makes the bootstrap paired
                 key = (system.suite, stratum, len(values_Q))
+                # Values of the same queries are added before resampling, so that their common variance cancels.
                 parts[key] = parts.get(key, 0.0) + weight / len(by_stratum) * values_Q
         strata = np.repeat(np.arange(len(parts)), [len(values_Q) for values_Q in parts.values()])
+        # Times the number of strata, because the bootstrap takes the mean over strata and the contrast is a sum.
         return np.concatenate([values_Q * len(parts) for values_Q in parts.values()]) - self.constant, strata
 
     def restrict_to_collection(self, name: str) -> Contrast:
@@ -102,6 +104,7 @@ def build_contrasts(claim: Claim, evidence: Evidence) -> list[Contrast]:
         group = groups.setdefault(getattr(system, claim.within) if claim.within else None, {})
         group.setdefault(float(getattr(system, claim.axis)), []).append(system)
     values = {value for group in groups.values() for value in group}
+    # A group with a single value of the axis has no slope.
     sloping = [group for group in groups.values() if len(group) > 1]
     if len(values) < FEWEST_VALUES or not sloping:
         raise MissingRunsError(f"{len(values)} values of {claim.axis}; a trend needs {FEWEST_VALUES}")
@@ -160,6 +163,7 @@ class ClaimRuns:
         found: dict[tuple[Run, int], Record] = {}
         for system, runs in self.runs.items():
             for seed in seeds or (0,):
+                # A run without randomness has one record, which is paired with every seed.
                 run = runs.get(seed) if is_random(system) else next(iter(runs.values()))
                 if run is None or run not in records:
                     raise MissingRunsError(f"no record of {system.architecture}, seed {seed}")
@@ -173,6 +177,7 @@ def find_runs(claim: Claim, terms: Iterable[Term], wanted: Iterable[Run]) -> Cla
     runs: dict[Run, dict[int, Run]] = {}
     systems: dict[Term, tuple[Run, ...]] = {}
     for term in terms:
+        # A context-blind run matches most terms by its other fields. It counts only if the term asks for it.
         is_blind = "sequence_dropout" in dict(term.of.wanted)
         runs_of_kind = [run for run in wanted if is_blind or run.sequence_dropout < 1]  # 1: trained without documents
         picked = [run for run in runs_of_kind if term.of.matches(run) and claim.needs(run)]

@@ -126,8 +126,10 @@ class Judgement:
             # a comparison that already excludes its thresholds needs no more seeds
             if all(one.is_beyond(bound, 1) or one.is_beyond(bound, -1) for bound in bounds) or not gaps:
                 continue
+            # The weakest comparison decides. The smallest gap is the hardest one to exclude.
             if TTestPower().power(min(gaps), MOST_SEEDS, ALPHA) < POWER:
                 return None
+            # A search over all sizes, because `solve_power` may not converge for very small effects.
             sizes = range(2, MOST_SEEDS + 1)
             needed.append(next(size for size in sizes if TTestPower().power(min(gaps), size, ALPHA) >= POWER))
         return max(needed, default=None)
@@ -183,6 +185,7 @@ def find_other_scale(claim: Claim, scale: str) -> str:
 def _judge_records(claim: Claim, scale: str, wanted: Sequence[Run], by_run: Mapping[Run, Record]) -> Judgement:
     claim_runs = find_runs(claim, claim.terms, wanted)
     declared = claim.declared_seeds(next(iter(claim_runs.runs)).scale) if claim_runs.drawn else ()
+    # Only declared seeds count. Choosing seeds after seeing their results would bias the judgement.
     seeds = tuple(seed for seed in claim_runs.find_seeds(by_run) if seed in declared)
     if declared and not seeds:
         raise MissingRunsError(f"no seed of {', '.join(map(str, declared))} has all its records")
@@ -190,12 +193,14 @@ def _judge_records(claim: Claim, scale: str, wanted: Sequence[Run], by_run: Mapp
     comparisons, note = compare(claim, evidence)
     judged = Judgement(claim, "", scale, comparisons, claim.unit, seeds, evidence.num_records, note=note)
     judged = replace(judged, blind=_compare_blind(claim, seeds, wanted, by_run))
+    # Records from before the claim was stated cannot test it: they may have suggested it.
     early = {
         seed
         for (run, seed), record in evidence.records.items()
         if (is_early(claim, record) and _is_age_relevant(run, claim_runs))
     }
     notes = []
+    # From here on, the first reason against a verdict decides: descriptive, no interval, incomplete or early records.
     if claim.descriptive or isinstance(claim, Varies):
         return replace(judged, word=DESCRIPTIVE, note="; ".join(filter(None, (claim.descriptive, note))))
     if len(seeds) < len(declared):
@@ -235,6 +240,7 @@ def choose_word(claim: Claim, comparisons: Sequence[Comparison]) -> str:
         return DIFFERS if any(one.is_beyond(size, 1) or one.is_beyond(-size, -1) for one in comparisons) else OPEN
     assert isinstance(claim, Directed)
     (threshold,) = _get_thresholds(claim)
+    # HOLDS needs all comparisons, DIFFERS only one: the claim is a conjunction.
     if all(one.is_beyond(threshold, claim.sign) for one in comparisons):
         return HOLDS
     if any(one.is_beyond(threshold, -claim.sign) for one in comparisons):
@@ -269,6 +275,7 @@ def _estimate(contrast: Contrast, evidence: Evidence, threshold: float = 0.0) ->
     effect, by_seed = float(values.mean()), tuple(values.tolist())
     if not evidence.seeds:
         units_Q, strata_Q = contrast.compute_unit_values(evidence)
+        # One unit per stratum: every resample is the same, and an interval would have no width.
         if len(units_Q) == len(set(strata_Q.tolist())):
             return Comparison(effect)
         return Comparison(effect, *percentile_interval(paired_bootstrap(units_Q, np.zeros_like(units_Q), strata_Q)))
@@ -295,6 +302,7 @@ def _over_collections(contrast: Contrast, evidence: Evidence) -> tuple[float, fl
     if any(metric != MEAN for _, metric in contrast.weights):
         return None
     datasets = next(iter(evidence.records.values())).provenance["suite"]["datasets"]
+    # Descriptive: collections are few and no random sample.
     each = [contrast.restrict_to_collection(row["name"]).compute_values(evidence).mean() for row in datasets]
     return t_interval(np.array(each))[:2] if len(each) > 1 else None
 
@@ -400,6 +408,7 @@ def _points_by_dataset(claim: Correlation, evidence: Evidence) -> list[Points]:
 
 def pearson(points: Points) -> float:
     """Return Pearson's r, or 0 if one side does not vary or there are fewer than two points."""
+    # The explicit shape lets an empty list give two empty sides.
     x, y = np.array(points, float).reshape(-1, 2).T
     return float(np.corrcoef(x, y)[0, 1]) if len(x) > 1 and np.ptp(x) and np.ptp(y) else 0.0
 

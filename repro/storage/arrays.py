@@ -48,6 +48,7 @@ class ArrayWriter:
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         with self._file:
             if error is None:
+                # Only a complete array gets its length. After an error, the header says zero entries.
                 self._file.seek(0)
                 self._write_header()
 
@@ -114,6 +115,7 @@ def read_here_and_there(*arrays: np.ndarray | None) -> None:
 def _find_map(array: np.ndarray | None) -> mmap.mmap | None:
     """Return the memory map of an array, or None for an array in memory."""
     base = None if array is None else getattr(array, "base", None)
+    # A slice of a view refers to the view, so follow the chain to the map.
     while isinstance(base, np.ndarray):
         base = base.base
     return base if isinstance(base, mmap.mmap) else None

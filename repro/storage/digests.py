@@ -84,6 +84,7 @@ def noted_digests(
     cached = memo.read()
     noted: dict[str, Any] = cached if isinstance(cached, dict) else {}
     for path in paths:
+        # The time is read before the content. A file that changes in between gets an old time and is read again.
         name, stat = path.relative_to(folder).as_posix(), path.stat()
         stamp, known = [stat.st_size, stat.st_mtime_ns], noted.get(name)
         if deep or not isinstance(known, list) or len(known) != 3 or known[:2] != stamp:

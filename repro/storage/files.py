@@ -66,6 +66,7 @@ def whole_folder(path: Path, *, must_be_first: bool = False) -> Iterator[Path]:
     part.mkdir()
     try:
         yield part
+        # The folder itself comes last, because its list of names must not refer to unwritten files.
         for made in [*part.rglob("*"), part]:
             sync(made)
         try:
@@ -92,6 +93,7 @@ def check_replaceable(path: Path) -> None:
 
 def check_room(num_bytes: int, folder: Path, what: str) -> None:
     """Raise ValueError if the disk of `folder` has less than `num_bytes` free. `what` names the purpose."""
+    # The folder may not exist yet. Its nearest existing parent is on the same disk.
     existing = next(path for path in (folder, *folder.parents) if path.exists())
     free = shutil.disk_usage(existing).free
     if num_bytes > free:
@@ -129,6 +131,7 @@ def read_json_with_bytes(path: Path) -> tuple[Any, bytes]:
     check_regular(path, most_bytes=MOST_BYTES)
     try:
         data = path.read_bytes()
+        # Python's parser accepts NaN and Infinity, which are not JSON.
         return json.loads(data, parse_constant=_refuse_constant, parse_float=_parse_finite), data
     except RecursionError as error:
         raise ValueError(f"{path} is not JSON: it is nested too deeply") from error

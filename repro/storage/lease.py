@@ -147,6 +147,7 @@ def acquire(folder: Path, *, note: Mapping[str, Any] | None = None) -> Lease | N
         last = look(folder)
         if last is not None and last.is_alive:
             return None
+        # The dead or ended owner keeps its number. Removing its file could remove that of a faster competitor.
         number = last.number + 1 if last else 1
         try:
             # O_EXCL decides the race: a loser finds the new owner in the next iteration
@@ -157,6 +158,7 @@ def acquire(folder: Path, *, note: Mapping[str, Any] | None = None) -> Lease | N
             # unlike os.write, it never writes only a part
             with os.fdopen(descriptor, "wb", closefd=False) as file:
                 file.write(json.dumps(_describe_owner() | {"note": dict(note or {})}).encode())
+            # Other machines must see the content, or they would judge this owner by the default timeout.
             os.fsync(descriptor)
         except OSError:
             # a full disk: remove the owner file, or others would wait for it
@@ -211,6 +213,7 @@ def _read_owner(folder: Path, number: int) -> Owner:
     age = abs(time.time() + _get_clock_offset(folder) - beat)
     ended = _get_ended_file(folder, number)
     outcome = ended.read_text(encoding="utf-8", errors="replace") if ended.exists() else None
+    # Each owner is judged by the timeout it started with, not by that of the reader.
     alive = outcome is None and age < found["dead_after_seconds"] and not _is_gone(found)
     return Owner(
         number=number, host=found.get("host", "?"), pid=found.get("pid", 0), since=found.get("since", beat),
@@ -258,6 +261,7 @@ def _write_outcome(path: Path, outcome: str) -> bool:
 
 def _exit_lost() -> None:
     print("another process has taken over this work; exiting without writing", file=sys.stderr, flush=True)
+    # No cleanup: handlers and `finally` blocks would write to folders that now belong to another process.
     os._exit(EXIT_LOST)
 
 
@@ -286,6 +290,7 @@ def _read_start_time(pid: int) -> str | None:
     The start time distinguishes the process from a later one with the same PID.
     """
     try:
+        # The second field is the program's name and may contain spaces and parentheses, so split after the last one.
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return None
@@ -307,6 +312,7 @@ def _get_clock_offset(folder: Path) -> float:
     """Return the clock of the disk minus ours in seconds, measured once per minute and disk. 0 if not writable."""
     device = folder.stat().st_dev
     if device not in _OFFSETS or time.monotonic() - _OFFSETS[device][1] > OFFSET_VALID_SECONDS:
+        # The modification time of a new file shows the clock of the disk, which may be another machine's.
         probe = folder / f".clock.{uuid.uuid4().hex}"
         try:
             probe.touch()
@@ -314,6 +320,7 @@ def _get_clock_offset(folder: Path) -> float:
             probe.unlink()
         except OSError:
             return 0.0
+        # Below a second, the difference is the delay of the measurement itself.
         _OFFSETS[device] = (offset if abs(offset) > 1 else 0.0), time.monotonic()
     return _OFFSETS[device][0]
 

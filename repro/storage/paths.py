@@ -61,6 +61,7 @@ def _get_named_folder(variable: str) -> Path | None:
 @lru_cache(maxsize=64)
 def _resolve(path: Path) -> Path:
     try:
+        # `resolve` does not report a cycle of links in all versions of Python, but `stat` does.
         path.stat()
         found = path.resolve()
     except (OSError, RuntimeError) as error:
@@ -102,6 +103,7 @@ def who_else_may_write() -> str:
     for folder in (home(), *home().parents):
         with suppress(OSError):
             found = folder.stat()
+            # In a folder with a sticky bit, others cannot rename what they do not own.
             if found.st_mode & stat.S_ISVTX and folder != home():
                 continue
             who = "everybody" if found.st_mode & stat.S_IWOTH else "its group" if found.st_mode & stat.S_IWGRP else ""

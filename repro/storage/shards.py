@@ -45,6 +45,7 @@ class Shard(Stage):
 
     def check(self, *, deep: bool = False) -> None:
         """Raise ValueError if the files of the shard or of its inputs have changed since it was built."""
+        # A join has already removed this shard.
         if self.whole.is_built and not self.path.is_dir():
             return
         super().check(deep=deep)
@@ -77,8 +78,8 @@ class Joined(Stage):
         for folder in list_shard_folders(path):
             # `repro prune` finds it after a kill
             aside = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}.part")
-            # rename first, so that no process reads a half-removed shard
-            # another process removed it first
+            # renamed first, so that no process reads a half-removed shard; it is missing if
+            # another process was faster
             with suppress(FileNotFoundError):
                 folder.rename(aside)
                 shutil.rmtree(aside)
@@ -124,6 +125,7 @@ def merge_shards(stage: Stage, num_shards: int) -> Stage:
     def make(folder: Path) -> None:
         for shard in shards:
             shard.build()
+            # Shards may come from other machines, so their files are read again.
             shard.check(deep=True)
         sharding.join(folder, [shard.path for shard in shards])
 

@@ -34,6 +34,7 @@ class Part(NamedTuple):
     def span(self, length: int, step: int = 1) -> slice:
         """Return the slice of this part. The parts meet at multiples of `step` and cover all `length` entries."""
         num_steps = -(-length // step)
+        # Consecutive parts share this rounding, so they meet without gaps or overlaps.
         start, stop = (num_steps * place // self.of * step for place in (self.number - 1, self.number))
         return slice(min(start, length), min(stop, length))
 
@@ -72,6 +73,7 @@ class Stage:
     @cached_property
     def folder_name(self) -> str:
         """Twelve hex digits of a hash of the key and of the keys of all inputs."""
+        # Keys of inputs are included, so a change anywhere upstream gives another folder.
         text = json.dumps([self.key, [need.folder_name for need in self.needs]], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
@@ -101,6 +103,7 @@ class Stage:
         for stage in self.all():
             if not stage.is_built:
                 stage._build_alone(progress)
+            # Also for existing stages: a damaged input would otherwise give a valid-looking result.
             stage.check()
         return self.path
 
@@ -144,9 +147,11 @@ class Stage:
                 # another process may have finished before the lease was acquired
                 if self.is_built:
                     return
+                # A folder of this name would block the rename at the end.
                 self._move_aside(progress)
                 check_room(self.num_bytes() if self.num_bytes else 0, self.path.parent, f"the stage {self.name}")
                 progress(f"building {self.name}: {', '.join(f'{name}={value}' for name, value in self.key.items())}")
+                # Before the build, so that the digests of the inputs are those that were read.
                 metadata = self.collect_metadata()
                 with whole_folder(self.path) as part:
                     self.make(part)
