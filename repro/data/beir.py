@@ -61,6 +61,7 @@ def parse_grade(text: str) -> int:
 
 def add_judgement(found: dict[str, dict[str, int]], query: str, document: str, grade: int, where: str) -> None:
     """Add a judgement to `found`. A repeated line is ignored. Raises ValueError if the pair has another grade."""
+    # Real qrels repeat lines. Only a contradiction is an error.
     before = found.setdefault(query, {}).setdefault(document, grade)
     if before != grade:
         raise ValueError(f"{where}: {short(query)} and {short(document)} were judged {before} before, {grade} here")
@@ -139,6 +140,7 @@ def load_beir(folder: Path, split: str = "test", *, lacks_documents: bool = Fals
         raise ValueError(f"{folder / 'corpus.jsonl'} is empty: a collection needs at least one document")
     if all(map(is_empty, documents.values())):
         raise ValueError(f"{folder / 'corpus.jsonl'} has no text: all of its {len(documents)} documents are empty")
+    # All queries are read, because a judgement of an unknown query must be reported.
     all_queries = read_texts(folder / "queries.jsonl", QUERY)
     judgements = _read_judgements(folder, split, None if lacks_documents else documents, all_queries)
     queries = {i: text for i, text in all_queries.items() if i in judgements}
@@ -182,6 +184,7 @@ def load_known_collection(folder: Path, name: str, quirks: Quirks) -> tuple[Retr
     """Read a folder with the name of a known collection. Return it with those peculiarities that match the content."""
     found = load_beir(folder, quirks.split, lacks_documents=quirks.lacks_documents)
     fitting = match_quirks(quirks, replace(found, name=name))
+    # The name suggested lenient reading, but the content is another collection: read it again, strictly.
     if quirks.lacks_documents and not fitting.lacks_documents:
         found = load_beir(folder, fitting.split)
     return found, fitting
@@ -200,6 +203,7 @@ def match_quirks(quirks: Quirks, retrieval: Retrieval) -> Quirks:
     alike = [query for query in asked if query in texts]
     judged = sum(query in retrieval.judgements.get(query, ()) for query in alike)
     same = sum(_plain(asked[query]) in _plain(texts[query]) for query in alike)
+    # A name is not enough. Removing hits from an unrelated collection would silently change its scores.
     if alike and not judged and 2 * same > len(alike):
         return quirks
     why = (
@@ -450,6 +454,7 @@ def read_qrels(path: Path) -> Iterator[tuple[int, tuple[str, str, int]]]:
     """
     if not path.is_file():
         raise ValueError(f"{path} is missing: available splits are {list_splits(path.parent.parent) or 'none'}")
+    # `place` counts lines with content, `number` all lines. Only the first line with content may be a header.
     for place, (number, line) in enumerate(iter_lines(path)):
         parts = line.split("\t")
         if place == 0 and is_header(parts):
@@ -468,6 +473,7 @@ def _count_unjudged_queries(
 ) -> int:
     """Count the queries without judgements in any split. In BEIR, queries.jsonl has those of all splits."""
     unjudged = queries.keys() - judgements.keys()
+    # Queries of other splits are not dropped by mistake: they are judged there.
     others = [other for other in list_splits(folder) if other != split] if unjudged else []
     for other in others:
         unjudged -= {row[0] for _, row in read_qrels(folder / "qrels" / f"{other}.tsv")}

@@ -69,6 +69,7 @@ class Columns:
     def fitting(self, part: str, found: Sequence[str]) -> list[str]:
         """Return all columns among `found` that may be the column of a part, the first choice first."""
         names = self.accepted(part)
+        # "Query " and "QUERY" are accepted, but an exact name has priority.
         alike = [one for name in names for one in found if one != name and _plain(one) == _plain(name)]
         return list(dict.fromkeys([*(name for name in names if name in found), *alike]))
 

@@ -48,6 +48,7 @@ def drop_evaluated_rows(
 ) -> Iterator[Row]:
     """Drop and count rows whose document or query is evaluated, either in full or after `cut`."""
     for row in rows:
+        # A query may equal an evaluated one only after it is shortened.
         if evaluated.has_text_of(row) or (cut is not None and evaluated.has_text_of(cut(row))):
             removed["evaluated"] += 1
         else:
@@ -126,6 +127,7 @@ class SeenKeys:
             is_first_n &= run[places_n] != keys_n
         if is_first_n.any():
             self._runs.append(np.sort(keys_n[is_first_n]))
+        # Restores the invariant of the class: each run is at least twice as long as the next.
         while len(self._runs) > 1 and len(self._runs[-2]) < 2 * len(self._runs[-1]):
             merged = np.concatenate([self._runs.pop(), self._runs.pop()])
             # finds the two runs and merges them

@@ -68,6 +68,7 @@ class Pairs:
         """Return the number of characters of each text of a side, int32 (N,)."""
         lengths = pc.utf8_length(self._table.column(side)).to_numpy().astype(np.int32, copy=False)
         self.give_back()
+        # Computed for the whole file, because Arrow does so without making Python strings.
         return lengths if self._rows is None else lengths[self._rows]
 
     def give_back(self) -> None:
@@ -154,6 +155,7 @@ class Pairs:
         # `take` on a chunked string column would copy the whole column first
         chunk_of = np.searchsorted(self._chunk_starts, rows, side="right") - 1
         values: list = [None] * len(rows)
+        # One `take` per chunk. The values return to the places of the request.
         for number in np.unique(chunk_of):
             places = np.flatnonzero(chunk_of == number)
             inside = pa.array(rows[places] - self._chunk_starts[number])
@@ -206,6 +208,7 @@ def write_pairs(
     if first is None:
         raise ValueError(f"no pairs to write to {path}: a training file needs at least one")
     schema = _schema(bool(first.negatives) if with_negatives is None else with_negatives)
+    # The first row was taken to choose the columns.
     every = itertools.chain([first], iterator)
     # small blocks: rows become columns long before a batch of 65,536 rows is complete
     blocks = iter(lambda: list(itertools.islice(every, min(rows_per_batch, ROWS_PER_BLOCK))), [])
@@ -224,6 +227,7 @@ def read_pairs(path: Path) -> Pairs:
         raise ValueError(f"no training pairs at {path}: the file is made by `repro data`")
     try:
         with path.open("rb") as file:
+            # Mapped by Python instead of by Arrow, because only this map allows giving back pages.
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         table = pa.ipc.open_stream(pa.py_buffer(mapped)).read_all()
     # raised by Arrow for invalid content, and by mmap for an empty file
@@ -292,6 +296,7 @@ def _lengths(block: Mapping[str, Sequence[Any]]) -> list[int]:
 
 def _count_fitting_rows(lengths: Sequence[int]) -> int:
     """Return how many of the first rows, given their numbers of characters, fit into a batch. At least one."""
+    # At least one row: a single text beyond the limit is written on its own.
     return max(1, int(np.searchsorted(np.cumsum(lengths), MOST_LETTERS, side="right")))
 
 

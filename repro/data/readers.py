@@ -141,6 +141,7 @@ def _unpack(archive: Path, folder: Path) -> Path:
             for info in opened.infolist():
                 # the upper 16 bits are the Unix mode
                 _check_member(archive, info.filename, is_plain=not stat.S_ISLNK(info.external_attr >> 16))
+            # Every member is checked before the first one is written.
             _check_size(archive, sum(info.file_size for info in opened.infolist()), folder)
             opened.extractall(folder)
     elif tarfile.is_tarfile(archive):
@@ -183,6 +184,7 @@ def _is_nested(value: Any) -> bool:
 def _read_jsonl(path: Path, columns: Columns, taken: Taken, skip_bad: bool = False) -> Iterator[Found]:
     layouts: dict[tuple[str, ...], Layout] = {}
     first: tuple[str, ...] = ()
+    # A column that the user named must exist in at least one row. Rows may differ in their fields.
     unseen, flaws, count = set(columns.needed) - set(SIDES), Flaws(path, refuses=not skip_bad), 0
     bad: list[Found] = []
 
@@ -293,11 +295,14 @@ def _read_table(path: Path, columns: Columns, taken: Taken, skip_bad: bool = Fal
     try:
         with path.open(encoding="utf-8-sig", newline="", errors=errors) as file:
             dialect = _dialect(path, file.readline(MAX_LINE_BYTES))
+            # The first line was read only to detect the dialect.
             file.seek(0)
+            # strict: otherwise an unbalanced quote would silently join many rows to one.
             reader = csv.reader(file, dialect, strict=True)
             header = next(reader, [])
             named = detect_layout(columns, header, f"{path}, line 1")
             _note_taken(taken, columns, header, named, f"{path}, line 1")
+            # By index from here on, because a dictionary per row would take most of the time.
             layout = named.by_place(header)
             while True:
                 try:
@@ -362,6 +367,7 @@ def _read_parquet(path: Path, columns: Columns, taken: Taken, skip_bad: bool = F
         nested = [one.name for one in schema if _holds_objects(one.type)]
         layout = detect_layout(columns, schema.names, str(path), nested)
         _note_taken(taken, columns, schema.names, layout, str(path))
+        # Unused columns of a parquet file are not read from disk.
         wanted = [*layout.chosen.values(), *layout.numbered]
         num_before, words, flaws = 0, f"{path}, row ", Flaws(path, refuses=not skip_bad)
         for batch in file.iter_batches(batch_size=ROWS_PER_READ, columns=wanted):
@@ -399,8 +405,10 @@ def _read_beir(folder: Path) -> Iterator[Found]:
             judged.append((number, row))
         else:
             dropped.append(number)
+    # Judgements without relevance are no pairs, but they count as rows that were read.
     for number in dropped:
         yield Found("", "", (), "", f"{path}, line {number}", dropped=LOW_LABEL)
+    # Only judged texts are stored. A corpus may have millions of others.
     documents = read_texts(folder / "corpus.jsonl", DOCUMENT, {row[1] for _, row in judged})
     queries = read_texts(folder / "queries.jsonl", QUERY, {row[0] for _, row in judged})
     for number, (query, document, _) in judged:
@@ -440,11 +448,13 @@ def get_domain_name(value: Any) -> str:
     Tables with missing values store whole numbers as floats, so the form of a number must not matter. A missing value
     or NaN gives "".
     """
+    # Only NaN differs from itself.
     if value is None or value != value:
         return ""
     if isinstance(value, str):
         text = unicodedata.normalize("NFC", " ".join(value.split()))
         return WHOLE_NUMBER.sub(r"\1", text)
+    # bool is a subclass of int, and a domain "True" is a mistake.
     if isinstance(value, bool) or not isinstance(value, str | int | float) or value in (math.inf, -math.inf):
         raise ValueError(f"the domain is {short(repr(value))}, expected a text or a number")
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)

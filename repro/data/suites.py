@@ -64,6 +64,7 @@ def build_collection(name: str, rows: Sequence[Row], rules: SuiteRules) -> Colle
     form = rules.form
     documents = _merge_documents(rows, form)
     ambiguous = _ambiguous_queries(rows, form)
+    # By hash: a random choice that is the same on every machine and stays stable if rows are added.
     chosen = sorted(documents, key=lambda key: _hash(documents[key][0].id))[: rules.max_documents]
     words = chosen if form is normalise else [normalise(key) for key in chosen]
     near_duplicates = has_near_duplicate(words, rules.near_duplicate)
@@ -76,6 +77,7 @@ def build_collection(name: str, rows: Sequence[Row], rules: SuiteRules) -> Colle
         counts["num_ambiguous"] += row is None and not rules.several_answers
         if row is None:
             continue
+        # Removed from `shared`, so that a query with several documents is asked once.
         right = shared.pop(form(row.query), [key])
         is_kept = copied.isdisjoint(right) or (rules.keeps_near_duplicates and len(golds) < rules.max_queries)
         counts["num_near_duplicate"] += not copied.isdisjoint(right) and is_kept == rules.keeps_near_duplicates
@@ -129,6 +131,7 @@ def has_near_duplicate(documents: Sequence[str], threshold: float) -> np.ndarray
     table = sparse.csr_matrix((np.ones(len(indices), np.float32), indices, starts), shape=(len(words), len(columns)))
     # the product of a binary document-word matrix with itself counts shared words
     shared = (table @ table.T).toarray()
+    # |A ∪ B| = |A| + |B| − |A ∩ B|. The lower bound covers two empty documents.
     jaccard = shared / np.maximum(sizes[:, None] + sizes[None, :] - shared, 1)
     np.fill_diagonal(jaccard, 0.0)
     return jaccard.max(axis=1, initial=0.0) >= threshold

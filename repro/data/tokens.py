@@ -72,6 +72,7 @@ class Tokens:
         steps = np.arange(width, dtype=np.int64)
         mask = steps[None, :] < lengths[:, None]
         padded = np.zeros((len(index), width), dtype=np.int64)
+        # The same mask selects places in the result and in the flat ids, both row by row.
         padded[mask] = self.ids[(starts[:, None] + steps[None, :])[mask]]
         return padded, mask.astype(np.int64)
 
@@ -124,6 +125,7 @@ def tokenize(texts: Sequence[str], tokenizer: Tokenizer, max_tokens: int) -> Tok
         raise ValueError(f"max_tokens is {max_tokens}: it must leave room for two special tokens and one of text")
     # models share a tokenizer: no thread may set its length while another one uses it
     with SETTING:
+        # A tokenizer file may store both settings, which would change lengths.
         tokenizer.no_padding()
         tokenizer.enable_truncation(max_length=max_tokens)
         by_words = len(texts) >= LEAST_TEXTS_BY_WORDS and is_wordwise(tokenizer)
@@ -142,6 +144,7 @@ def is_wordwise(tokenizer: Tokenizer) -> bool:
     kinds = (WordPiece, BertNormalizer, BertPreTokenizer)
     if not all(isinstance(part, kind) for part, kind in zip(parts, kinds, strict=True)):
         return False
+    # An added token that spans or consumes a space would be lost if the words are tokenised apart.
     added = tokenizer.get_added_tokens_decoder().values()
     if any(" " in one.content or one.single_word or one.lstrip or one.rstrip for one in added):
         return False
@@ -183,6 +186,7 @@ def _split_words(texts: list[str]) -> tuple[np.ndarray, np.ndarray, list[str]]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    # Arrow splits and numbers words without making a Python string per word. Offsets of 64 bits allow long blocks.
     lists = pc.split_pattern(pa.array(texts, pa.large_string()), " ")
     coded = lists.values.dictionary_encode()
     return coded.indices.to_numpy(), lists.offsets.to_numpy(), coded.dictionary.to_pylist()
@@ -199,7 +203,9 @@ def _tokenize_words(words: list[str], tokenizer: Tokenizer) -> tuple[np.ndarray,
 def _count_fitting_tokens(lengths_W: np.ndarray, bounds_N: np.ndarray, room: int) -> np.ndarray:
     """Return how many tokens of each word fit into its text after the preceding words, (W,)."""
     before_W = np.concatenate([[0], np.cumsum(lengths_W)])
+    # The number of tokens before a word, counted from the start of its own text.
     of_text_W = before_W[:-1] - np.repeat(before_W[bounds_N[:-1]], np.diff(bounds_N))
+    # A word at the limit keeps its first tokens, as truncation of the whole text does.
     return np.clip(room - of_text_W, 0, lengths_W)
 
 
@@ -207,6 +213,7 @@ def _add_special_tokens(ids_T: np.ndarray, lengths_N: np.ndarray, ends: list[int
     """Return the ids of all texts, each between the two special tokens."""
     stops_N = np.cumsum(lengths_N + len(ends))
     starts_N = stops_N - lengths_N - len(ends)
+    # The special tokens are placed first. The ids fill the remaining places in order.
     ids = np.empty(len(ids_T) + len(ends) * len(lengths_N), np.int32)
     is_text = np.ones(len(ids), dtype=bool)
     for places_N, number in zip((starts_N, stops_N - 1), ends, strict=True):
@@ -260,6 +267,7 @@ def _write_all(folder: Path, parts: Iterable[tuple[Tokens, int | None]]) -> None
         ArrayWriter(folder / "ids.npy", "int32") as ids,
         ArrayWriter(folder / "offsets.npy", "int64") as offsets,
     ):
+        # Offsets begin with 0. Each part adds its own without the leading 0, shifted by the ids so far.
         offsets.append(np.zeros(1))
         for tokens, known in parts:
             append_all(ids, tokens.ids)

@@ -91,6 +91,7 @@ def check_export(source: str, folder: Path, to: str, width: int | None = None) -
         raise ValueError(f"unknown format {to!r}; choose one of {list(FORMATS)}")
     if folder.resolve() == Path.cwd():
         raise ValueError(f"{folder} is the current folder: name a new one, such as {Path(folder, 'exported')}")
+    # A link to an empty folder is accepted. The folder that it points to is written.
     folder = folder.resolve() if folder.is_symlink() else folder
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ValueError(f"{folder} is not empty: choose a new folder, nothing is overwritten")
@@ -220,6 +221,7 @@ def check_device(device: str | None) -> None:
     here = ["cpu", *(f"cuda:{number}" for number in range(torch.cuda.device_count()))]
     try:
         meant = torch.device(device)
+        # Only an allocation shows that a device works. The name alone is always accepted.
         if meant.type not in ("cpu", "meta"):
             torch.empty(1, device=meant)
         is_here = meant.type != "meta" and (meant.type != "cpu" or not meant.index)

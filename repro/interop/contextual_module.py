@@ -110,6 +110,7 @@ class ContextualModule(InputModule):
         if context is None and dataset_embeddings is None:
             if without_context is None:
                 raise ValueError(NO_CONTEXT)
+            # sentence-transformers expects one row per text, so the T vectors of a document are joined to one.
             vectors = self.model.first_stage(texts).reshape(texts.num_texts, -1)
             return features | {"sentence_embedding": vectors}
         if context is not None and dataset_embeddings is not None:
@@ -119,6 +120,7 @@ class ContextualModule(InputModule):
         else:
             given_CD = self._as_vectors(dataset_embeddings)
         vectors = self.model.second_stage(texts, given_CD)
+        # The second name marks vectors to normalise. Context vectors lack it, so `Normalize` passes them on.
         return features | {"sentence_embedding": vectors, UNDER_A_CONTEXT: vectors}
 
     def drawn_from(self, corpus: Sequence[str], seed: int = 0) -> list[str]:
@@ -139,6 +141,7 @@ class ContextualModule(InputModule):
         return kept[1]
 
     def _as_vectors(self, dataset_embeddings: Any) -> Tensor:
+        # float32, because numpy vectors or lists of a caller may be float64.
         given = torch.as_tensor(dataset_embeddings, device=self.model.device, dtype=torch.float32)
         return as_context_rows(given, self.model.config)
 
@@ -181,6 +184,7 @@ def _dtype_in(options: dict[str, Any]) -> torch.dtype | None:
     """Return the dtype in the options of sentence-transformers. ValueError for options that have no effect here."""
     model_kwargs = dict(options.get("model_kwargs") or {})
     wanted = [model_kwargs.pop(name) for name in ("dtype", "torch_dtype") if name in model_kwargs]
+    # An option that is ignored silently would give other vectors than its user expects.
     rest = {"model_kwargs": model_kwargs} | {
         name: options.get(name) for name in ("processor_kwargs", "tokenizer_kwargs", "config_kwargs")
     }

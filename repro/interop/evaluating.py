@@ -187,7 +187,9 @@ def run_evaluation(request: EvaluationRequest, folder: Path | None = None, *, pr
     Raises:
         ValueError: if the model or suite is unknown, or if the model cannot be scored under a context.
     """
+    # The code is identified before hours of scoring, during which the checkout may change.
     began = get_code_identity() | {"versions": versions(), "machine": machine(), "asked": asdict(request)}
+    # Everything that can be refused is refused before a model is opened.
     check_context_draw(request.context_seed, request.num_contexts)
     check_device(request.device)
     check_wrong_from(request.wrong_from, (*request.contexts, *request.whiten))
@@ -205,6 +207,7 @@ def run_evaluation(request: EvaluationRequest, folder: Path | None = None, *, pr
     if BM25 not in {one.metadata["architecture"] for one in scored} and bench.wants_bm25:
         scored.append(bench.score_bm25(BM25))
     first = scored[0]
+    # From scores to tables: columns first, then differences of the first one to each other one.
     columns = list_columns(suite.name, scored)
     provenance = began | {
         "model": first.metadata,
@@ -215,6 +218,7 @@ def run_evaluation(request: EvaluationRequest, folder: Path | None = None, *, pr
         "trained_on": review.counts,
     }
     others = {one.metadata["called"]: one.evaluation.metrics for one in scored[1:]}
+    # The first columns are the contexts of the first model. Only they are compared by collection.
     contexts = columns[: len(list_contexts(first.evaluation.metrics, suite.name))]
     found = (tuple(compute_differences(columns)), tuple(compute_collection_differences(contexts)))
     shown = (tuple(columns), *found, others, review.lines)
@@ -332,6 +336,7 @@ class _Bench:
         if "random" in request.whiten:
             whitened["pool"] = self._training_text(opened)
         setting = Setting(contexts=contexts, widths=widths, keeps_lengths=keeps_lengths, **drawing, **whitened)
+        # The device counts, because rounding on a GPU differs and may change the order of close documents.
         device = str(getattr(opened.model, "device", request.device))
         # the key of cached results: everything except texts that decides the scores
         decides = {"model": metadata["weights"], "num_contexts": count, "seed": request.context_seed, "device": device}
@@ -344,6 +349,7 @@ class _Bench:
 
     def _training_text(self, opened: Opened) -> Retrieval:
         """Return training documents of the corpus of the model's run, or of `desk` if there is no run."""
+        # As many texts as the largest collection. Smaller collections take a part of them.
         most = max(len(one.retrieval.documents) for one in self.collections.values())
         corpus = "desk" if opened.run is None else opened.run.corpus
         return sample_training_text(corpus, most, self.request.context_seed, self.progress)
@@ -366,6 +372,7 @@ class _Bench:
     def _make_outputs(
         self, source: str, called: str, decides: Mapping[str, Any], num_contexts: int
     ) -> EvaluationOutputs:
+        # A second model has its own folder, because runs are named by collection only.
         runs = self.folder if source == self.request.model else self.folder / "beside" / get_folder_name(source)
         sizes = {
             name: (len(one.retrieval.documents) + len(one.retrieval.queries)) * num_contexts

@@ -121,6 +121,7 @@ def _query_in(collection: Collection, words: str) -> Query | None:
     if words in by_id:
         return Query(by_id[words], words)
     wanted = " ".join(words.split()).lower()
+    # Ids have priority. Texts are compared without case and spaces, as a user types them.
     same = [identifier for identifier, text in by_id.items() if " ".join(text.split()).lower() == wanted]
     judged = [identifier for identifier in same if retrieval.judgements.get(identifier)]
     return Query(by_id[(judged or same)[0]], (judged or same)[0]) if same else None

@@ -77,10 +77,12 @@ def export_model(
     folder = folder.resolve() if folder.is_symlink() else folder
     run = find_named_run(source)
     if run is not None and run.architecture in TRAINED:
+        # An untrained run is trained when it is opened, so a format that cannot hold it is refused before.
         _check_run(run, to)
     opened = open_model(source, progress=progress)
     if not isinstance(opened.model, TextEncoder):
         raise ValueError(f"{source} is not one of our models: it is already in the format of another library")
+    # Weights are written from the CPU, so that the files do not depend on the device.
     opened.ours.to("cpu")
     check_width(opened.ours.architecture, opened.ours.config.hidden_size, to, width)
     check_format(opened.ours.architecture, to)
@@ -92,6 +94,7 @@ def export_model(
             write_trained_on(part, trained)
         lines = _how_to_open(opened, folder, to)
         with whole_file(part / CARD) as card:
+            # The card names the folder without its path, because it is moved or uploaded.
             use = [*_how_to_open(opened, Path(folder.name), to), "", *_how_to_rank(opened, to)]
             text = make_model_card(
                 opened, folder.name, to, use, width=width, install=INSTALL[_get_opener_name(opened, to)], growth=growth

@@ -115,6 +115,7 @@ class Backbone(nn.Module):
         elif self.kind == "nomic":
             self.model = NomicBertModel(NomicBertConfig(**(values | settings)))
         else:
+            # The defaults of the class are ids of its own vocabulary, which a smaller vocabulary does not have.
             absent = dict.fromkeys(("bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id"))
             self.model = ModernBertModel(ModernBertConfig(**(values | {"pad_token_id": 0} | absent | settings)))
 
@@ -169,6 +170,7 @@ class Biencoder(nn.Module):
     def forward(self, ids_NS: Tensor, mask_NS: Tensor, num_segments: int = 1) -> Tensor:
         """Return one vector for each of the equal segments of a text, (N, T, D), not normalised."""
         states_NSD = self.embedder(ids_NS, mask_NS)
+        # Segments share one pass through the backbone. Only the means differ.
         means = [mean_states(states_NSD, part_NS) for part_NS in split_mask(mask_NS, num_segments)]
         vectors_NTD: Tensor = self.mlp(torch.stack(means, dim=1))
         return vectors_NTD
@@ -192,9 +194,11 @@ class SecondStage(nn.Module):
     def forward(self, ids_NS: Tensor, mask_NS: Tensor, contexts_CE: Tensor) -> Tensor:
         """Return vectors, (N, D), not normalised."""
         sizes, num_texts = self.sizes, len(ids_NS)
+        # Frequency pooling appends the word columns to the context vectors, so both travel as one tensor.
         contexts_CE = contexts_CE[: sizes.num_contexts * sizes.tokens_per_document]
         contexts_NCD, words_CV = contexts_CE[None, :, : sizes.hidden_size], contexts_CE[:, sizes.hidden_size :]
         if self.training and sizes.sequence_dropout > 0:
+            # Each text draws its own slots, so the texts of a batch no longer share all contexts.
             dropped_NC1 = torch.rand(num_texts, len(contexts_CE), 1, device=ids_NS.device) < sizes.sequence_dropout
             null_D = self.sequence_dropout_null_embedding.to(contexts_NCD.dtype)
             contexts_NCD = torch.where(dropped_NC1, null_D, contexts_NCD)
@@ -217,6 +221,7 @@ class SecondStage(nn.Module):
         width, weight = self.sizes.hidden_size, next(self.output_projection.parameters())
         if not self.sizes.num_soft_prompts:
             return weight.new_zeros(0, width)
+        # A function of a constant input: the prompts are the same for every text.
         prompts_F: Tensor = self.prompt_projection(weight.new_ones(width))
         return prompts_F.view(-1, width)
 
@@ -242,10 +247,13 @@ class FrequencyWeights(nn.Module):
     def forward(self, ids_NS: Tensor, mask_NS: Tensor, words_CV: Tensor) -> Tensor:
         """Return the weights of the tokens of texts, (N, S), zero on padding."""
         last = len(self.logits_K) - 2
+        # Rows of the null context are marked by −1. They are no documents, so they do not count.
         documents_CV = words_CV[words_CV[:, 0] >= 0].detach().float()
         null_NS = self.logits_K[-1].expand(ids_NS.shape)
         logits_NS = null_NS
         if len(documents_CV):
+            # The share of documents that hold a word lies between two of the learned weights. Interpolate between their
+            # logits.
             place_V = documents_CV.mean(0) * last
             low_V = place_V.floor().long().clamp(max=last - 1)
             part_V = place_V - low_V
@@ -285,6 +293,7 @@ class CdePreTrainedModel(PreTrainedModel):
     def tokenizer(self) -> PreTrainedTokenizerFast:
         """The tokenizer that lies next to the weights."""
         if self._tokenizer is None:
+            # The tokenizer comes from the same commit as the weights, also after the hub was updated.
             revision = {"revision": self.config._commit_hash} if getattr(self.config, "_commit_hash", None) else {}
             self._tokenizer = PreTrainedTokenizerFast.from_pretrained(str(self.name_or_path), **revision)
         return self._tokenizer
@@ -322,6 +331,7 @@ class CdePreTrainedModel(PreTrainedModel):
             for start in range(0, len(texts), batch_size):
                 tokens = self.tokenize(texts[start : start + batch_size], self.config.prompts[prompt])
                 output = self(**{name: ids.to(self.device) for name, ids in tokens.items()}, **options).pooler_output
+                # In float32, because a half-precision length would be off by up to 1 %.
                 found.append(nn.functional.normalize(output.float(), dim=-1).cpu().numpy())
         return np.concatenate(found)
 
@@ -337,6 +347,7 @@ class CdePreTrainedModel(PreTrainedModel):
         self.config.auto_map = {auto: f"modeling_cde.{kind.__name__}" for auto, kind in classes.items()}
         super().save_pretrained(save_directory, *args, **kwargs)
         self.tokenizer.save_pretrained(save_directory)
+        # A model that was opened from its own folder may be saved into that folder.
         target = Path(save_directory) / Path(__file__).name
         if target.resolve() != Path(__file__).resolve():
             shutil.copyfile(__file__, target)
@@ -374,6 +385,8 @@ class CdeModel(CdePreTrainedModel):
         sizes = self.sizes
         self.first_stage_model = Biencoder(sizes, sizes.num_first_stage_layers)
         self.second_stage_model = SecondStage(sizes)
+        # Buffers, so that a context is saved with the weights. Token ids are saved too: after a training step the
+        # vectors are outdated and are computed again.
         for name in ("context_embeddings", "context_input_ids", "context_attention_mask"):
             self.register_buffer(name, None)
         if config.context is not None and config.context["num_documents"]:
@@ -398,6 +411,7 @@ class CdeModel(CdePreTrainedModel):
         Vectors are comparable only under the same context: encode queries and documents again after a change.
         """
         if documents is None:
+            # Raises an error if the model has no null vector, before anything is changed.
             self.second_stage_model.null_contexts()
             # in this order, because another thread that finds token ids expects vectors, too
             self.context_input_ids = self.context_attention_mask = self.context_embeddings = None
@@ -428,6 +442,7 @@ class CdeModel(CdePreTrainedModel):
         vectors_NTD = self.first_stage_model(input_ids, mask_NS, self.sizes.tokens_per_document)
         if self.sizes.pooling == "frequency":
             held_NV = vectors_NTD.new_zeros(len(input_ids), self.sizes.vocab_size)
+            # "amax" marks a word once, however often a document has it. Padding adds a zero.
             held_NV.scatter_reduce_(1, input_ids, mask_NS.to(held_NV.dtype), "amax")
             vectors_NTD = torch.cat([vectors_NTD, held_NV[:, None].expand(-1, vectors_NTD.shape[1], -1)], dim=2)
         return vectors_NTD.flatten(0, 1)
@@ -467,6 +482,7 @@ class CdeModel(CdePreTrainedModel):
                 warnings.warn(NO_CONTEXT, stacklevel=2)
                 self._has_warned = True
             return self.second_stage_model.null_contexts()
+        # Weights change at every step of training, so the vectors are computed again when it has ended.
         if self._context_is_stale and not self.training:
             self._embed_context()
         assert self.context_embeddings is not None, "it is set together with its token ids"
@@ -483,6 +499,7 @@ class CdeModel(CdePreTrainedModel):
     @torch.no_grad()
     def _embed_context(self) -> None:
         assert self.context_input_ids is not None and self.context_attention_mask is not None, "a context was set"
+        # In pieces, because a context may have hundreds of documents.
         batches = zip(self.context_input_ids.split(64), self.context_attention_mask.split(64), strict=True)
         with evaluating(self):
             self.context_embeddings = torch.cat([self.first_stage(ids, mask) for ids, mask in batches])
@@ -521,6 +538,7 @@ class ContextualModule(InputModule):
 
     def on_model_ready(self, model: Any) -> None:
         """Give the SentenceTransformer a method `set_context`. The library calls this once all modules are loaded."""
+        # The library has no other hook that adds a method to the whole model.
         model.set_context = self.set_context
 
     def set_context(self, documents: Sequence[str] | Mapping[Any, str] | None, seed: int = 0) -> None:
@@ -561,6 +579,7 @@ class ContextualModule(InputModule):
             return features | {"sentence_embedding": vectors}
         if context is not None and dataset_embeddings is not None:
             raise ValueError("context= and dataset_embeddings= are two ways to give the same: give one of them")
+        # The collator's documents come first: in training, a context that was set must not replace that of the batch.
         if batch is not None:
             dataset_embeddings = batch.embed(self.model)
         elif self.training and not self.model.is_blind:
@@ -618,6 +637,7 @@ class ContextualModule(InputModule):
         names = {"token": "token", "cache_folder": "cache_dir", "revision": "revision"}
         options = {theirs: kwargs[name] for name, theirs in names.items() if kwargs.get(name)}
         asked = dict(kwargs.get("model_kwargs") or {})
+        # transformers 5 renamed this option. Both names are in use.
         dtype = asked.pop("dtype", None) or asked.pop("torch_dtype", None) or "auto"
         unused = {name: value for name, value in asked.items() if value not in (None, False)}
         kind = getattr(torch, dtype.removeprefix("torch."), None) if isinstance(dtype, str) else dtype
@@ -631,6 +651,7 @@ class ContextualModule(InputModule):
         first, width = next(self.model.parameters()), int(self.model.sizes.hidden_size)
         given = torch.as_tensor(dataset_embeddings, device=first.device, dtype=first.dtype)
         vectors_CE = as_context_rows(given, self.model.sizes)
+        # Vectors of texts fit in shape. Their unit length is the only sign of the mistake.
         if bool(((vectors_CE[:, :width].norm(dim=1) - 1).abs() < UNIT_LENGTH).all()):
             raise ValueError(
                 "dataset_embeddings have unit length, so they are no context vectors: encode the context documents with "
@@ -644,6 +665,7 @@ class ContextualModule(InputModule):
             self.model.device,
             self.model.dtype,
             self.max_seq_length,
+            # torch counts in-place changes of a weight. After an optimiser step the cached vectors are outdated.
             sum(weight._version for weight in self.model.parameters()),
         )
         # another thread may replace it
@@ -668,6 +690,7 @@ class BatchContext:
     def embed(self, model: CdeModel) -> Tensor:
         """Return their vectors, (C, E). A pass without gradient computes them once for all columns and chunks."""
         tokens = {name: ids.to(model.device) for name, ids in self.tokens.items()}
+        # With a gradient, every column needs a graph of its own.
         if torch.is_grad_enabled():
             return model.first_stage(**tokens)
         if self._without_gradient is None:
@@ -698,11 +721,13 @@ class ContextualCollator(SentenceTransformerDataCollator):
         if not self.num_contexts:
             return batch
         prompts = self._resolve_prompts(batch) or {}
+        # The first column holds the queries, which are never context.
         texts = [
             (self._get_prompt_for_column(prompts, name) or "") + row[name] for name in columns[1:] for row in features
         ]
         places = draw_of_batch(len(texts), self.num_contexts, self.seed, self.number)
         context = BatchContext(self.preprocess_fn([texts[place] for place in places]))
+        # Counted after the draw, so that the first batch has number 0 and a run repeats its draws.
         self.number += 1
         return batch | {f"{name}_context": context for name in columns}
 
@@ -761,6 +786,7 @@ def mean_states(states_NSD: Tensor, weights_NS: Tensor) -> Tensor:
     wide = torch.promote_types(states_NSD.dtype, torch.float32)
     weights_NS = weights_NS.to(wide)
     sums_ND = torch.einsum("nsd,ns->nd", states_NSD.to(wide), weights_NS)
+    # The lower bound keeps a text without any token at zero instead of NaN.
     return (sums_ND / weights_NS.sum(1, keepdim=True).clamp(min=1e-6)).to(states_NSD.dtype)
 
 
@@ -770,6 +796,7 @@ def pad_right(ids_NS: Tensor, mask_NS: Tensor | None) -> tuple[Tensor, Tensor]:
         return ids_NS, torch.ones_like(ids_NS)
     if bool((mask_NS[:, :-1] >= mask_NS[:, 1:]).all()):
         return ids_NS, mask_NS
+    # A stable sort by the mask moves the padding to the end and keeps the order of the tokens.
     order_NS = torch.argsort((mask_NS == 0).long(), dim=1, stable=True)
     return ids_NS.gather(1, order_NS), mask_NS.gather(1, order_NS)
 
@@ -777,6 +804,7 @@ def pad_right(ids_NS: Tensor, mask_NS: Tensor | None) -> tuple[Tensor, Tensor]:
 def split_mask(mask_NS: Tensor, num_segments: int) -> Iterator[Tensor]:
     """Return the mask of each of the equal segments of the texts. An empty segment is replaced by the whole text."""
     steps_S = torch.arange(mask_NS.shape[1], device=mask_NS.device)
+    # Token s of a text with n tokens belongs to segment s · T // n.
     segment_NS = steps_S * num_segments // mask_NS.sum(1, keepdim=True).clamp(min=1)
     for number in range(num_segments):
         part_NS = mask_NS * (segment_NS == number)
@@ -786,7 +814,9 @@ def split_mask(mask_NS: Tensor, num_segments: int) -> Iterator[Tensor]:
 def text_mask(ids_NS: Tensor, mask_NS: Tensor, instruction_end: int) -> Tensor:
     """Return the mask without the instruction: the tokens up to the first `instruction_end` after the start."""
     is_end_NS = (ids_NS == instruction_end) & mask_NS.bool()
+    # The start token may be the same as the one that ends the instruction.
     is_end_NS[:, 0] = False
+    # Counts the ends strictly before each token, so that the end itself belongs to the instruction.
     ends_before_NS = is_end_NS.long().cumsum(1) - is_end_NS.long()
     return mask_NS * ((ends_before_NS > 0) | ~is_end_NS.any(1, keepdim=True))
 
@@ -794,6 +824,7 @@ def text_mask(ids_NS: Tensor, mask_NS: Tensor, instruction_end: int) -> Tensor:
 def make_generator(seed: int, *purpose: str | int) -> np.random.Generator:
     """Return numpy's generator for one purpose."""
     digest = hashlib.sha256("\x1f".join(map(str, (seed, *purpose))).encode()).digest()
+    # As in `repro.seeds`, so that this file and the project draw the same documents.
     return np.random.default_rng(int.from_bytes(digest[:8], "big") >> 1)
 
 
@@ -803,6 +834,7 @@ def choose_places(num_texts: int, num_contexts: int, seed: int) -> np.ndarray:
         raise ValueError("the context is an empty list of texts: give at least one, or None for the null context")
     if num_texts > num_contexts:
         drawn = make_generator(seed, "context drawing").choice(num_texts, num_contexts, replace=False)
+        # Sorted, because the drawn set matters and not its order.
         return np.sort(drawn)
     if num_texts == num_contexts:
         return np.arange(num_texts)

@@ -87,6 +87,7 @@ def find_seen_queries(source: str, collections: Mapping[str, Collection], progre
     from repro.pipeline.stages import StageGraph
 
     queries = _group_queries_by_text(collections)
+    # Text of a first phase counts as trained on, too.
     for phase in (get_first_phase(run), run):
         if phase is None:
             continue
@@ -131,6 +132,7 @@ def _compare(pairs: Pairs, queries: QueriesByText, seen: Seen) -> None:
     for block in iter_blocks(len(pairs), PAIRS_PER_BLOCK):
         rows = np.arange(block.start, block.stop)
         forms = [near_form(text) for text in pairs.texts("query", rows)]
+        # Documents are read only for the rows that match.
         places = [place for place, form in enumerate(forms) if form in queries]
         for place, document in zip(places, pairs.texts("document", rows[places]), strict=True):
             for name, query, right in queries[forms[place]]:

@@ -103,6 +103,7 @@ def extend_to_all_documents(pairs: Pairs, held_out: Sequence[Retrieval], *, as_o
     answers: dict[str, dict[str, int]] = defaultdict(dict)
     for row in iter_rows(pairs):
         document, query = identity(row.document), identity(row.query)
+        # Relevant documents are included beyond the limit, or queries would lack their answers.
         if document not in id_of and (len(texts) < MOST_SEARCHED or query in asked):
             id_of[document] = row.id
             texts[row.id] = row.document
@@ -113,6 +114,7 @@ def extend_to_all_documents(pairs: Pairs, held_out: Sequence[Retrieval], *, as_o
     if as_one and len(wider) > 1:
         queries = {query: text for one in wider for query, text in zip(one.query_ids, one.queries, strict=True)}
         # a query of two domains is scored once
+        # Reversed, so that the first query with a text is the one that stays.
         first = {identity(text): query for query, text in reversed(queries.items())}
         queries = {query: text for query, text in queries.items() if first[identity(text)] == query}
         judged = {query: dict(grades) for one in wider for query, grades in one.judgements.items() if query in queries}
@@ -142,6 +144,7 @@ def training_rows(
     """
     evaluated = EvaluatedTexts(collections, form)
     rows = drop_evaluated_rows(_outside(iter_rows(pairs), set(domains), counts), evaluated, counts)
+    # Reading one row ahead shows an empty corpus before the caller opens its file.
     first = next(rows, None)
     if first is None:
         of_domains = [f"{counts['in_held_out_domains']} of {_some(domains)}, held out whole"] if domains else []
@@ -160,6 +163,7 @@ def select_set_apart(iter_training_rows: Callable[[], Iterable[Row]]) -> list[Ro
     `MOST_SET_APART`. The list is empty if there are fewer than `SET_APART_FROM` documents, or if training would lose
     more than `MOST_LOST` of its pairs because they share a query with the chosen ones. Memory holds the chosen rows.
     """
+    # One pass with a heap of the lowest hashes. The number of documents is only needed up to the limit below.
     documents: set[int] = set()
     chosen: dict[int, list[Row]] = {}
     heap: list[int] = []
@@ -167,6 +171,7 @@ def select_set_apart(iter_training_rows: Callable[[], Iterable[Row]]) -> list[Ro
     for row in iter_training_rows():
         num_rows += 1
         key = _hash(f"set apart\n{near_form(row.document)}")
+        # Beyond this number the share exceeds the maximum anyway.
         if len(documents) < MOST_SET_APART * SET_APART_SHARE:
             documents.add(key)
         if key in chosen:
@@ -274,6 +279,7 @@ def _candidates(
     for block in iter_blocks(len(pairs), ROWS_PER_READ):
         places = block.start + np.flatnonzero(in_group_N[block])
         keys = [_hash(form(text)) for text in pairs.texts("document", places)]
+        # By the hash of the text, so equal documents are always held out together.
         chosen = [place for place, key in enumerate(keys) if whole or key % SHARE == 0]
         for place, row in zip(chosen, _rows_at(pairs, places[chosen]), strict=True):
             yield groups[row.domain], keys[place], row

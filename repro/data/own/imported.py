@@ -115,6 +115,7 @@ def bring(
     target = _target(name, set(reserved))
     hold_out = [get_domain_name(one) for one in hold_out]
     with ExitStack() as stack:
+        # The lease comes before the clean-up, which would otherwise remove the files of a running import.
         stack.enter_context(_import_lease(target))
         _remove_leftovers(target)
         inside = stack.enter_context(open_archive(source, target))
@@ -125,6 +126,7 @@ def bring(
             return _bring_evaluation(inside, target, name)
         given = _given(inside, exam, hold_out)
         part = stack.enter_context(whole_folder(target, must_be_first=True))
+        # Evaluated texts are known before the import, which drops training rows that share a text with them.
         judged = list_judged_texts(inside if exam is None else exam, given)
         import_corpus(inside, part / IMPORT_FOLDER, name=name, columns=columns, evaluated=judged, skip_bad=skip_bad)
         if given:
@@ -150,6 +152,7 @@ def _remove_leftovers(target: Path) -> None:
     """Remove partial folders and unpacked archives of killed imports. The caller holds the lease of `target`."""
     for part in target.parent.glob(".*.part"):
         owner, is_ours = owner_of_part(part), part.name.startswith(f".{target.name}.")
+        # A partial folder without an owner may belong to another program, so it stays.
         if owner is not None and (is_ours or not owner.is_alive):
             shutil.rmtree(part, ignore_errors=True)
 
@@ -245,10 +248,12 @@ def make_builder(corpus: ImportedCorpus) -> Callable[[Path], None]:
                 write_beir_folder(suite / collection.name, collection)
             names = [collection.name for collection in searched]
             write_suite(suite, corpus.name, [(one, FAMILY) for one in names], dict.fromkeys(names, Quirks()))
+        # Training drops near forms, while the collections above merge exact texts only: both err on the safe side.
         form = normalise if corpus.recipe == OLDEST_RECIPE else near_form
         cut = (pairs, collections, corpus.held_out_domains)
         rows = training_rows(*cut, counts, form)
         sets_apart = corpus.recipe >= SETS_APART
+        # The rows are read twice more, each time from disk, because they may not fit into memory.
         apart = select_set_apart(lambda: training_rows(*cut, Counter(), form)) if sets_apart else []
         if apart:
             write_pairs(folder / SET_APART_FILE, apart, with_negatives=True)
@@ -332,6 +337,7 @@ def _given(source: Path, evaluate_on: Path | None, hold_out: Sequence[str]) -> l
 
 def _digest(files: Sequence[Path], words: Sequence[str], recipe: int) -> str:
     """Return a digest of the files, the held-out domains and the recipe."""
+    # Old corpora keep their digest, which is part of the ids of their runs.
     how = sorted(words) if recipe == OLDEST_RECIPE else [recipe, *sorted(words)]
     digest = hashlib.sha256(json.dumps(how).encode())
     for path in files:

@@ -145,9 +145,11 @@ def import_corpus(
         rows = split_by_label(read_foreign(source, columns, tally.taken, skip_bad=skip_bad), labels)
         blocks = _iter_kept_columns(_blocks(rows), name, EvaluatedTexts(evaluated, near_form), tally)
         num_kept = write_columns(part / PAIRS_FILE, blocks)
+        # Near copies are reported, not dropped: only the owner knows whether they are mistakes.
         num_near, near_rows = find_near_copies(tally.near_keys)
         if num_near:
             tally.counts["near_copies"] = num_near
+        # The counts are complete only now: the writer above has consumed the iterator.
         num_read, counts = tally.counts.pop("read", 0), dict(sorted(tally.counts.items()))
         if not num_kept:
             why = [labels.describe()] if labels else []
@@ -183,6 +185,7 @@ def import_corpus(
 def find_near_copies(keys: Sequence[np.ndarray]) -> tuple[int, list[int]]:
     """Return the number of pairs with the near form of an earlier pair, and the rows of the first two of one form."""
     keys_N = np.concatenate([np.zeros(0, np.uint64), *keys])
+    # After sorting, equal keys are neighbours. This needs no set of millions of keys.
     sorted_N = np.sort(keys_N)
     is_again = sorted_N[1:] == sorted_N[:-1]
     if not is_again.any():
@@ -234,6 +237,7 @@ def plan_runs(
     sizes = [imported.num_kept] if domain_sizes is None else list(domain_sizes)
     fitting = _list_batch_sizes(sizes, largest_batch)
     column = {} if domain_sizes is None else {"domain_column": "domain"}
+    # Small domains cannot fill batches, so batches may mix them.
     if not fitting:
         fitting, column = _list_batch_sizes([sum(sizes)], largest_batch), {"domain_column": "source"}
     if not fitting:
@@ -303,6 +307,7 @@ class Tally:
     def note_flaws(self, block: Sequence[Found]) -> None:
         """Move malformed rows from the count of empty ones to their own, and store the first examples."""
         if flawed := [pair for pair in block if pair.flaw]:
+            # A row with a flaw has empty texts, so it was counted as empty.
             self.counts["empty"] -= len(flawed)
             self.counts["malformed"] += len(flawed)
             named = flawed[: NAMED - len(self.malformed)]
@@ -315,6 +320,7 @@ def _iter_kept_columns(
     """Yield the columns of the remaining pairs, block by block, and update the tally."""
     seen, counts = SeenKeys(), tally.counts
     for block in blocks:
+        # Row numbers are part of the ids of pairs, so dropped rows count too.
         first, counts["read"] = counts["read"], counts["read"] + len(block)
         numbers = [first + place for place, pair in enumerate(block) if not pair.dropped]
         if len(numbers) < len(block):
@@ -389,6 +395,7 @@ class BlockAudit:
             fresh = list(compress(full, is_free))
         if len(fresh) < len(full):
             counts["evaluated"] += len(full) - len(fresh)
+        # Repetitions are checked last, so that a dropped row never hides a valid one.
         keys = compute_pair_keys([self.queries[place] for place in fresh], [self.documents[place] for place in fresh])
         chosen = list(compress(fresh, seen.add(keys).tolist()))
         if fresh:
