@@ -75,6 +75,7 @@ def runs(scale: str) -> tuple[Run, ...]:
         return list_mini_runs()
     plain: dict[str, Any] = {"batch_size": PLAIN_BATCH[scale]}
     clusters: dict[str, Any] = {"batch_size": CONTEXTUAL_BATCH[scale], "cluster_size": CLUSTER[scale]}
+    # Seeds beyond the first ones belong to claims that were restated, and were trained afterwards.
     at_lab = fresh.ROWS_AT_LAB if scale == "lab" else ()
     of_source = fresh.SOURCE_ROWS if scale == "desk" else seeds_at(scale) + at_lab
     of_clusters, of_others = seeds_at(scale, fresh.TABLE1) + at_lab, seeds_at(scale, fresh.OTHER_ROWS)
@@ -98,6 +99,7 @@ def list_mini_runs() -> tuple[Run, ...]:
             sizes: dict[str, Any] = {"batch_size": PLAIN_BATCH["mini"]}
             sizes |= {"cluster_size": CLUSTER["mini"]} if row["sampler"] == "cluster" else {}
             found.append(base("mini", **row | sizes, seed=seed))
+    # These repeat training runs from above with another measure, so nothing is trained twice.
     whitened = [row | WHITENED | {"batch_size": PLAIN_BATCH["mini"]} for row in (NEITHER_DOMAIN, ARCHITECTURE_DOMAIN)]
     found += [base("mini", **row, seed=seed) for row in whitened for seed in WHITENED_SEEDS["mini"]]
     return tuple(found)

@@ -45,6 +45,7 @@ def budget(scale: str, batch_size: int) -> dict[str, int | None]:
     """Return the training length: equal numbers of pairs at our scales, three epochs at the paper's."""
     if scale not in PAIRS:
         return {}
+    # Larger batches mean fewer steps. The number of pairs, not of steps, is the same for all cells.
     num_steps = PAIRS[scale] // batch_size
     return {"num_steps": num_steps, "num_warmup_steps": num_steps // 10}
 
@@ -74,6 +75,7 @@ def runs(scale: str) -> tuple[Run, ...]:
     if scale == "desk":
         found += cells(scale, fresh.GRID_CLUSTERS, fresh.GRID, architecture="biencoder", filter="surrogate")
         found += cells(scale, CLUSTERS[scale], fresh.UNFILTERED, architecture="biencoder", filter="none")
+    # Cells with further seeds repeat some of the first grid.
     return tuple(dict.fromkeys(found))
 
 

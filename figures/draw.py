@@ -112,6 +112,7 @@ def _group_names(frame: pd.DataFrame, picture: Picture) -> pd.Series:
     name = "" if hue.startswith("part") else f"{picture.hue_label or hue.replace('_', ' ')} "
     words = frame[hue].map(lambda value: "" if pd.isna(value) else name + format_value(value))
     is_split = frame["series"].nunique() > 1 and not picture.is_panelled
+    # With one series, its name would repeat in every entry of the legend.
     both = frame["series"] + ", " + words if is_split else words
     return both.where(words != "", frame["series"])
 
@@ -153,12 +154,14 @@ def _panels(frame: pd.DataFrame, picture: Picture) -> tuple[Figure, str]:
     """Draw a scatter with one panel per series, all on the same axes."""
     names, note = list(dict.fromkeys(frame["series"])), ""
     width, height = PANEL
+    # Legends stand above the panels, so panels are as tall as the longest one needs.
     height += INCHES_A_LINE * frame.groupby("series")[GROUP].nunique().max()
     figure, panels = make_axes(width, height, num_panels=len(names), num_columns=2, sharex=True)
     for axes, name in zip(panels, names, strict=True):
         members = frame[frame["series"] == name]
         if picture.x_is_log:
             _set_log(axes, frame[picture.x])
+        # Groups of all panels, so that a colour means the same in each of them.
         groups = dict.fromkeys(frame[GROUP] if picture.hue else members[GROUP])
         note = draw_scatter(
             members, axes, x=picture.x, y=picture.y, group=GROUP, x_is_log=picture.x_is_log, groups=groups
@@ -171,6 +174,7 @@ def _panels(frame: pd.DataFrame, picture: Picture) -> tuple[Figure, str]:
     is_alone = len(panels) % 2 == 1
     for axes in panels[-1:] if is_alone else panels[-2:]:
         axes.set_xlabel(picture.x_label if is_alone else textwrap.fill(picture.x_label, LETTERS_OF_LABEL))
+        # Shared axes hide these labels in panels that are not at the bottom of a full grid.
         axes.xaxis.set_tick_params(labelbottom=True)
     return figure, note
 
@@ -194,6 +198,7 @@ def _set_log(axes: Axes, values: pd.Series) -> None:
 def _heatmap(frame: pd.DataFrame, picture: Picture) -> tuple[Figure, str]:
     num_columns, num_rows = (max(3, frame[name].nunique()) for name in (picture.x, picture.y))
     num_panels = frame[GROUP].nunique()
+    # Cells have a fixed size, so that numbers of several heat maps are equally large.
     width, height = max(1.4 + 0.55 * num_columns, NARROWEST / num_panels), 1.6 + 0.36 * num_rows
     figure, panels = make_axes(width, height, num_panels=num_panels)
     note = draw_heatmap(

@@ -173,6 +173,7 @@ def _stop_if_cancelled(item: WorkItem, stop: Stop) -> None:
 def _wait_for_lease(item: WorkItem, me: JobState, stop: Stop) -> Lease | None:
     """Return the lease. Waits only for an earlier attempt of this same job, which may still be ending."""
     note = {"job_id": me.job_id, "log": me.log}
+    # A requeued job may start before its earlier attempt has released the lease.
     while not stop():
         lease = acquire(item.lease_folder, note=note)
         owner = look(item.lease_folder)

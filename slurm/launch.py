@@ -87,6 +87,7 @@ class SubmittedJob:
         last = item.read()
         if last is None or last.state != "interrupted":
             return False
+        # Counted since the last progress, so a long run that is preempted often is never given up.
         if last.num_in_vain > self.job.max_requeues:
             reason = f"{describe_interruptions(last, self.job.max_requeues)}; {last.reason}"
             item.write(replace(last, state="failed", reason=reason))
@@ -141,6 +142,7 @@ class Launch:
             self._record_job(batch, f"JOB-OF-{batch.name.replace(' ', '-')}")
             writer = ScriptWriter(self.folder, max_num_timeout=MANY_REQUEUES, python=make_python_command(self.profile))
             parameters = make_sbatch_parameters(self.profile, batch, self.sweep)
+            # Dependencies hold the names of batches here, because nothing has a job id yet.
             parameters["slurm_dependency"] = self._format_dependency(batch)
             generic = {
                 key: value for key, value in parameters.items() if not key.startswith("slurm_") and value is not None
@@ -165,6 +167,7 @@ class Launch:
             for task, job in zip(batch.tasks, jobs, strict=True)
         }
         about = {"on": "slurm", "sweep": self.sweep, "profile": self.profile.name}
+        # Written at once: a launcher that dies now must not submit these jobs again.
         make_submission(batch.tasks, places, **about).write()
         self.submitted |= {name: place["job_id"] for name, place in places.items()}
         self._record_job(batch, jobs[0].job_id.split("_")[0])
@@ -176,6 +179,7 @@ class Launch:
         Waiting for an array means waiting for all of its tasks, so for all shards of a stage.
         """
         self.arrays[batch.name] = job_id
+        # A single task is submitted without an array, so its id has no suffix.
         whole = batch.is_stage or len(batch.tasks) == 1
         self.known |= {task.name: job_id if whole else f"{job_id}_{place}" for place, task in enumerate(batch.tasks)}
 
@@ -247,6 +251,7 @@ def _quote_expandable(word: str) -> str:
     """Quote a word for the shell so that only $VARIABLE and ${VARIABLE} are expanded."""
     if "$" not in word:
         return shlex.quote(word)
+    # Inside double quotes these characters are special. A dollar sign stays if it begins a variable.
     escaped = re.sub(r"""([\\"`]|\$(?![A-Za-z_{]))""", r"\\\1", word)
     return f'"{escaped}"'
 

@@ -111,6 +111,7 @@ class LocalQueue:
         try:
             while len(self.ended) < len(self.tasks):
                 if self._collect_ended() or time.monotonic() - last_check > POLL_SECONDS:
+                    # The disk is read once per second, the children are polled twenty times per second.
                     last_check = time.monotonic()
                     self._pass_on_logs()
                     self._update_ended()
@@ -161,6 +162,7 @@ class LocalQueue:
                 # An incomplete last line stays for the next time.
                 lines, _, _ = log.read().rpartition(b"\n")
             if lines:
+                # The line break that `rpartition` removed counts too.
                 self.logged_bytes[task.name] += len(lines) + 1
                 for line in lines.decode(errors="replace").splitlines():
                     self.progress(f"{task.name}: {line}")
@@ -168,12 +170,14 @@ class LocalQueue:
     def _record_unexplained_failure(self, task: Task, status: int) -> None:
         """Record the failure of a child that could not report it, so that it is not restarted forever."""
         last = task.item.read() or JobState(state="done", log=str(self.get_log_path(task)))
+        # A killed child (negative status) may be the victim of a full memory, so it gets another attempt.
         may_continue = status in (0, *RESTARTED) or status < 0
         if last.state == "failed" or task.job.is_done:
             return
         if may_continue and self.attempts[task.name] <= task.job.max_requeues:
             return
         reason = f"{_describe_exit(status)}, attempt {self.attempts[task.name]}"
+        # The state on disk, because other queues over this folder read it too.
         task.item.write(replace(last, state="failed", reason=reason, at=time.time()))
 
     def _update_ended(self) -> None:
@@ -231,6 +235,7 @@ class LocalQueue:
         where = JobState(state="running", log=str(log), script=str(file))
         file.write_text(json.dumps({"job": asdict(task.job), "where": asdict(where), "parent": os.getpid()}))
         with log.open("ab") as output:
+            # Lines of earlier attempts have been passed on already.
             before = output.tell()
             child = subprocess.Popen(
                 [sys.executable, "-u", "-m", CHILD_MODULE, str(file)],
@@ -271,6 +276,7 @@ def sort_longest_first(tasks: Sequence[Task]) -> list[Task]:
     runs = [task for task in tasks if task.item.kind == "run"]
     stages = [task for task in tasks if task.item.kind != "run"]
     work = {task.name: count_operations(run_of_fields(task.job.run)) for task in runs}
+    # False sorts before True, so runs of unknown length come first.
     return [*stages, *sorted(runs, key=lambda task: (work[task.name].is_known, -work[task.name].flops))]
 
 
@@ -324,6 +330,7 @@ def run_locally(tasks: Sequence[Task], profile: Profile, *, sweep: str, progress
     lease = acquire(place)
     assert lease is not None, "a queue's folder has its own name"
     with lease, handle_stop_signals(Stop()):
+        # The submission names the lease of this queue. `status` sees by it whether the queue is alive.
         jobs = {task.name: {"log": str(queue.get_log_path(task))} for task in tasks}
         about = {"on": "local", "sweep": sweep, "profile": profile.name, "queue": str(place)}
         make_submission(tasks, jobs, **about).write()

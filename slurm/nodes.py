@@ -102,6 +102,7 @@ def join_meeting(job: Mapping[str, Any], number: int, attempt: str, stop: Stop) 
             _write(place / f"node-{number}.json", mine | {"error": str(error)})
             raise
         _write(place / f"node-{number}.json", mine | {"seen": seen})
+    # The file is replaced by rename, so it is always complete.
     while not (meeting := Meeting(**read_json(place / "meeting.json"))).port and not meeting.is_over:
         if has_left(job, attempt):
             return replace(meeting, is_over=True)
@@ -122,6 +123,7 @@ def has_left(job: Mapping[str, Any], attempt: str) -> bool:
     """Return whether the first node has ended or died."""
     report = read_json(_get_folder(job, attempt) / "meeting.json")
     owner = look(get_run_item(run_of_fields(job["run"])).lease_folder)
+    # The job id of the lease distinguishes this attempt's first node from another job with the same run.
     is_held = owner is not None and owner.is_alive and owner.note.get("job_id") == attempt.rpartition(".")[0]
     return report["is_over"] or not is_held
 

@@ -202,6 +202,7 @@ def _values(name: str, tables: dict[str, dict[str, Any]], seen: tuple[str, ...])
     parent = own.pop("extends", None)
     if parent is not None and (parent not in tables or parent in (*seen, name)):
         raise ValueError(f"profile {name}: extends={parent!r}; choose another of {sorted(tables)}")
+    # `seen` holds the chain of profiles so far, which stops a cycle of `extends`.
     inherited = _values(parent, tables, (*seen, name)) if parent else {}
     # Either way of setting the shards replaces the other.
     if own.keys() & set(SHARDING):

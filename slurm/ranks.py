@@ -62,6 +62,7 @@ def run_ranks(job: Mapping[str, Any], stop: Stop, job_id: str = "") -> bool:
     # Files of an earlier attempt would stop or fail this one.
     for left in (request, failure):
         left.unlink(missing_ok=True)
+    # Written before the meeting: other nodes read it once they may start.
     described.write_text(json.dumps(dict(job)))
     meeting = call_meeting(job, make_attempt_id(job_id), stop) if job.get("num_nodes", 1) > 1 else None
     try:
@@ -102,9 +103,11 @@ def _make_rank_environments(
     if meeting:
         where = {STORE: f"tcp://{meeting.address}:{meeting.port}"}
     else:
+        # On one machine, traffic stays on the loopback device even if the network is misconfigured.
         names = dict.fromkeys(("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"), LOOPBACK)
         where = {STORE: f"file://{private / 'store'}", **names}
     shared = {"WORLD_SIZE": str(here * num_nodes), "LOCAL_WORLD_SIZE": str(here), PARENT: str(os.getpid())}
+    # One thread unless the job says more: ranks with all cores each would slow each other down.
     threads = {"OMP_NUM_THREADS": "1"} | _share_threads(here)
     return [
         threads | where | shared | {"RANK": str(node * here + local), "LOCAL_RANK": str(local)} for local in range(here)
@@ -170,6 +173,7 @@ def _end_ranks(ranks: Sequence[subprocess.Popen[bytes]]) -> None:
 
 def main() -> int:
     """Run one rank started by a job and return the exit status."""
+    # First of all, so that a rank never outlives a job that is killed while it starts.
     die_with_parent(int(os.environ.get(PARENT, os.getppid())))
     described = Path(sys.argv[1])
     job, stop = json.loads(described.read_text()), Stop()

@@ -54,12 +54,14 @@ def fetch_queue() -> Mapping[str, Queued] | None:
     text = run_command("squeue", "--me", "--array", "--noheader", "--format=%i|%T|%r")
     if text is None:
         return None
+    # At most two splits, because a reason may contain the separator.
     rows = [line.split("|", 2) for line in text.splitlines() if line.count("|") >= 2]
     return {identifier.strip(): Queued(state.strip(), reason.strip()) for identifier, state, reason in rows}
 
 
 def fetch_job_outcome(job_id: str) -> str | None:
     """Return one line on a finished job (state, reason, exit code), or None if Slurm has no entry for it."""
+    # The controller forgets a job after some minutes. The accounting, if there is one, keeps it.
     shown = run_command("scontrol", "show", "job", "--oneliner", job_id)
     if shown:
         wanted = ("JobState", "Reason", "ExitCode", "Restarts", "TimeLimit", "Dependency")

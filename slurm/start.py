@@ -138,6 +138,7 @@ def _start_on_slurm(tasks: list[Task], profile: Profile, sweep: str, progress: P
 def _map_queued_makers(snapshot: Snapshot, live: Iterable[str]) -> dict[str, str]:
     """Return the first queued run that needs each training run: training id → run id."""
     known = [(name, run) for name in live if (run := read_run(snapshot.latest[name], name))]
+    # Reversed, so that the first submitted run wins.
     return {training: name for name, run in reversed(known) for training in list_missing_trainings(run)}
 
 
@@ -163,6 +164,7 @@ def _select_tasks(
     found = {run: snapshot.get_status(run) for run in dict.fromkeys(runs)}
     missing = [run for run, status in found.items() if status.may_launch(profile.on, retry=options.retry)]
     left_out = _find_unreadable(found.values()) | _find_impossible(missing)
+    # The limit counts runs that can start, so it is applied last.
     chosen = [run for run in missing if run_id(run) not in left_out][: options.limit]
     stopped = [] if options.retry else [one.id for one in found.values() if one.state in ("failed", "cancelled")]
     counts = f"{count_noun(len(found), 'run')} requested, {len(chosen)} to start"
@@ -209,6 +211,7 @@ def cancel(runs: Sequence[Run]) -> list[RunStatus]:
         # The mark comes before the signal: the stopped job reads it and reports "cancelled", not "interrupted".
         get_run_item(run).cancel()
         owner = look(get_run_item(run).lease_folder)
+        # Jobs in Slurm are cancelled by the scheduler below, which also knows those that wait.
         if owner is not None and owner.is_alive and not owner.note.get("job_id") and _is_here(owner, run):
             os.kill(owner.pid, signal.SIGTERM)
     on_slurm = [status for _, status in meant if status.live_on == "slurm"]

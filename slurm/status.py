@@ -90,6 +90,8 @@ class Snapshot:
         item = get_run_item(run)
         owner, last = look(item.lease_folder), item.read()
         places = self._list_locations(item, last)
+        # The order decides: a record outranks everything, then a living owner, then the cancel mark, then the last
+        # report.
         if (why := self.looked.explain_unreadable(run)) is not None:
             return RunStatus(item.name, "unreadable" if why else "recorded", why, **places)
         if owner is not None and owner.is_alive:
@@ -98,6 +100,7 @@ class Snapshot:
         if item.is_cancelled:
             return RunStatus(item.name, "cancelled", "it was cancelled", **places)
         places["live_on"], says = self.find_live_job(item.name)
+        # "done" without a record: the record was removed, so the run is missing again.
         if last is None or last.state == "done":
             return self._describe_waiting(item, (last is None and self._describe_unstarted(item.name)) or says, places)
         if last.state in ("failed", "cancelled"):
@@ -148,6 +151,7 @@ class Snapshot:
         job_id = submission.jobs[name]["job_id"]
         if self.queue is None:
             return "slurm", f"job {job_id} according to its submission; the scheduler does not respond here"
+        # An empty queue is known, a silent scheduler is not. Only the first allows launching again.
         if job_id not in self.queue:
             return "", f"job {job_id} has left Slurm's queue; launch again"
         return "slurm", f"job {job_id} is {self.queue[job_id].state} ({self.queue[job_id].reason})"
@@ -222,6 +226,7 @@ def read_stage_state(name: str) -> JobState | None:
 
 def read_progress(run: Run) -> TrainingProgress | None:
     """Return the progress of a run, or None before its first step."""
+    # A line without its closing brace is being written at this moment.
     whole = [line for line in _read_tail(run_folder(get_training_id(run)) / "metrics.jsonl") if line.endswith("}")]
     if not whole:
         return None
@@ -282,5 +287,6 @@ def _read_tail(path: Path) -> list[str]:
         begin = max(0, file.seek(0, SEEK_END) - END_BYTES)
         file.seek(begin)
         lines = file.read(END_BYTES).decode(errors="replace").splitlines()
+        # The first line is incomplete unless the file was read from its beginning.
         return lines[1:] if begin else lines
     return []

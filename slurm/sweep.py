@@ -80,6 +80,7 @@ def build_tasks(runs: Sequence[Run], profile: Profile, *, code: Mapping[str, Any
         missing = [stage for stage in list_stages(run) if not stage.is_built]
         for stage in missing:
             for task in _build_stage_tasks(stage, job, shards[stage.title]):
+                # Several runs share a stage. The first one decides the position of its job.
                 stages.setdefault(task.name, task)
         tasks.append(Task(job, get_run_item(run), _list_unbuilt(missing)))
     return [*stages.values(), *tasks]

@@ -178,6 +178,7 @@ class ContextProbe:
     def add(self, encoder: Encoder, collection: Collection, sources: Mapping[str, Retrieval | None]) -> None:
         """Add one collection. `sources` are the corpora of its other contexts."""
         retrieval, role = collection.retrieval, collection.document_role
+        # Drawn independently of the context, so that watched documents do not depend on the number of contexts.
         order = generator_for(self.seed, "documents that are watched", retrieval.name).permutation(
             len(retrieval.documents)
         )
@@ -193,6 +194,7 @@ class ContextProbe:
         """Set a context. A corpus that serves as own and as wrong context is embedded once."""
         model, key = unwrap_contextual_model(encoder), (None if source is None else source.name, role)
         if model is not None and key in self._contexts:
+            # By name and role: the same documents with another prompt have other vectors.
             model.context_CE = self._contexts[key]
             return
         drawn = draw_context(kind, source, num_contexts=self.num_contexts, seed=self.seed)
@@ -212,6 +214,7 @@ class ContextProbe:
         tokens = model.tokenize(texts, role)
         found_KN3 = compute_attention_shares(model, texts_from(*tokens.pad(range(len(tokens)))).to(model.device))
         self.shares_K3.append(found_KN3.mean(1).cpu().numpy())
+        # Attention that is equal for all positions gives each part its share of the length.
         sizes_N3 = np.array(
             [(model.config.num_context_vectors, model.config.num_soft_prompts, n) for n in tokens.lengths]
         )

@@ -152,6 +152,7 @@ class WordVectors:
         from repro.data.tokens import get_minilm_folder
 
         vectors_VE = load_file(get_minilm_folder() / "model.safetensors")["embeddings.word_embeddings.weight"]
+        # Without centring, the mean of all word vectors would make all texts similar.
         return (vectors_VE - vectors_VE.mean(axis=0)).astype(np.float32)
 
     def __call__(self, retrieval: Retrieval) -> Callable[[np.ndarray], Vectors]:
@@ -198,6 +199,7 @@ class Repooled:
                 rows = order[start : start + TEXTS_IN_BATCH]
                 ids_NS, mask_NS = tokens.pad(rows)
                 states_NSH = self._model.embedder(texts_from(ids_NS, mask_NS).to(self._model.device)).float()
+                # One pass through the backbone serves all weightings. Only the mean and the head differ.
                 weights_KNS = torch.from_numpy(weights_KV[:, ids_NS] * mask_NS).to(states_NSH)
                 sums_KNH = torch.einsum("kns,nsh->knh", weights_KNS, states_NSH)
                 means_KNH = sums_KNH / weights_KNS.sum(2, keepdim=True).clamp(min=1e-9)

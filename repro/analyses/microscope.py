@@ -131,6 +131,7 @@ def _explain_pair(inputs: Inputs, seen: BatchView, documents_M: list[str], row: 
     scores_M, masked_M = seen.scores_BM[row], seen.masked_BM[row]
     is_negative_M = ~masked_M
     is_negative_M[row] = False
+    # Positions of the batch in falling order of similarity. Both lists below are filtered from it.
     order = np.argsort(-scores_M, kind="stable")
     return Pair(
         place=row + 1,
@@ -169,6 +170,7 @@ def _read_logged_parts(run: Run) -> tuple[Part, ...]:
         inside = [lines[place] for place in chunk]
         names = ("difficulty", "masked_fraction", "loss")
         means = {name: float(np.mean([line[name] for line in inside])) for name in names}
+        # The log counts steps, this page counts batches.
         first, last = ((line["step"] - 1) * run.batches_a_step + 1 for line in (inside[0], inside[-1]))
         parts.append(Part(first, last + run.batches_a_step - 1, **means))
     return tuple(parts)

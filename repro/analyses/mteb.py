@@ -83,6 +83,7 @@ def measure(inputs: Inputs, model: Model | None, folder: Path) -> Measured:
         moved = compute_moves(scores["own"], scores["random"], categories)
         arrays |= moved
         metrics |= {name: float(values.mean()) for name, values in moved.items()}
+    # One value per task: mteb's main scores are no means over queries of ours.
     rows = [{"name": task.metadata.name, "family": task.metadata.type, "num_queries": 1} for task in tasks]
     provenance = {
         "name": run.suite,
@@ -148,6 +149,7 @@ def score_task(encoder: Any, task: Any, from_data: bool) -> float:
     """Return the main score of one task. With `from_data`, tasks without a corpus draw contexts from all their data."""
     import mteb
 
+    # A function: the data of a task is loaded only while mteb evaluates it.
     encoder.corpus = partial(collect_task_texts, task) if from_data else None
     found = mteb.evaluate(encoder, [task], cache=None, show_progress_bar=False)
     assert not found.exceptions, found.exceptions

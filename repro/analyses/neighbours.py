@@ -106,6 +106,7 @@ def _draw_from_own_domain(codes_N: np.ndarray, drawn_A: np.ndarray, generator: n
     order_N = np.argsort(codes_N, kind="stable")
     starts = np.searchsorted(codes_N[order_N], codes_N[drawn_A], side="left")
     ends = np.searchsorted(codes_N[order_N], codes_N[drawn_A], side="right")
+    # After the stable sort, a domain is a contiguous range of positions.
     places_AK = generator.integers(starts[:, None], ends[:, None], (len(drawn_A), NUM_NEIGHBOURS))
     rows_AK: np.ndarray = order_N[places_AK]
     return rows_AK

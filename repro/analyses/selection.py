@@ -83,6 +83,7 @@ def select_centres(queries_QH: np.ndarray, documents_DH: np.ndarray, count: int,
     similarity_CD = centroids_CH @ documents_DH.T
     chosen: list[int] = []
     for row_D in similarity_CD:
+        # Two centres may be nearest to the same document.
         row_D[chosen] = -np.inf
         chosen.append(int(row_D.argmax()))
     return np.array(chosen)
@@ -100,6 +101,7 @@ def select_diverse(queries_QH: np.ndarray, documents_DH: np.ndarray, count: int,
     while len(chosen) < count:
         nearest_D[chosen] = np.inf
         chosen.append(int(nearest_D.argmin()))
+        # For each document, its similarity to the nearest chosen one. The next choice minimises it.
         nearest_D = np.maximum(nearest_D, documents_DH @ documents_DH[chosen[-1]])
     return np.array(chosen)
 

@@ -83,6 +83,7 @@ class Vectors:
 
     def draw(self, count: int | None) -> np.ndarray:
         """Return the vectors of `count` documents, or of all if it is None or larger."""
+        # Smaller draws are subsets of larger ones, so differences between counts are not those of different documents.
         return self.documents_DH if count is None else self.documents_DH[np.sort(self.order_D[:count])]
 
 
@@ -127,6 +128,7 @@ class Corpora:
     def compute_moments(self, name: str, source: str, count: int | None) -> Moments:
         """Return the moments of `count` documents of a source, for one collection."""
         if source == "random":
+            # As many documents as the searched corpus has, so that only their text differs.
             most = len(self.own[name].documents_DH)
             return Moments.of(self.training.draw(most if count is None else min(count, most)))
         return Moments.of(self.own[name if source == "own" else self.others[name]].draw(count))
@@ -172,6 +174,7 @@ def make_embedder(inputs: Inputs, model: Encoder | None) -> Embedder:
 
 def format_training_text(inputs: Inputs, count: int) -> Collection:
     """Return distinct training documents, drawn with the context seed, as a collection without queries."""
+    # Twice as many pairs as documents, because documents repeat.
     drawn = generator_for(inputs.run.context_seed, "adaptation", "drawn pairs").permutation(len(inputs.pairs))
     texts = list(dict.fromkeys(inputs.pairs.texts("document", drawn[: 2 * count])))[:count]
     ids = tuple(map(str, range(len(texts))))

@@ -148,6 +148,7 @@ def _read_imported(folder: Path) -> dict[str, str]:
         for block in read_pairs(pairs).blocks("document"):
             for text in block:
                 place += 1
+                # A document of several pairs keeps the number of the first one.
                 found.setdefault(text, f"pair-{place}")
     if (folder / GIVEN_FOLDER).is_dir():
         for key, text in _read_suite(str(folder / GIVEN_FOLDER))[0].items():
@@ -163,6 +164,7 @@ def _read_suite(source: str) -> tuple[dict[str, str], int]:
     datasets = open_suite(source).datasets
     for dataset in datasets:
         collection, _ = load_dataset(dataset)
+        # Collections of a suite may use the same ids.
         ahead = f"{dataset.name}/" if len(datasets) > 1 else ""
         found |= {ahead + key: text for key, text in zip(collection.document_ids, collection.documents, strict=True)}
     return found, len(datasets)

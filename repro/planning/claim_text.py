@@ -152,6 +152,7 @@ class RowNamer:
     def __init__(self, experiment: Experiment, scale: str) -> None:
         self.scale = scale
         self.runs = experiment.runs(scale)
+        # The experiment's own tables come first, so their labels win.
         others = [shown for _, shown in artefacts().values() if shown not in experiment.shows]
         self.rows: dict[tuple[frozenset[Run], str], str] = {}
         for shown in (*experiment.shows, *others):

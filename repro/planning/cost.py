@@ -105,6 +105,7 @@ def count_operations(run: Run, sizes: ChunkSizes = ON_A_CPU, num_devices: int = 
     contextual = run.architecture == "contextual"
     length = text + (run.num_contexts * run.tokens_per_document + run.num_soft_prompts if contextual else 0)
     num_texts = 2 + run.num_hard_negatives  # per pair
+    # The first stage runs once per batch and the second once per text.
     flops_per_pair = num_texts * count_forward_flops(length, width, run.num_layers)
     flops_per_batch = _count_context_documents(run) * count_forward_flops(text, width, run.num_first_stage_layers)
     num_layers = run.num_layers + (run.num_first_stage_layers if contextual else 0)
@@ -135,6 +136,7 @@ def _get_chunk_sizes(run: Run, kind: str) -> ChunkSizes:
 def _read_training_record(record: Record) -> Arithmetic:
     """Return the operations of a recorded training run, from its chunk sizes and number of processes."""
     training = record.provenance["training"]
+    # A chunked step runs every text forward twice, so the record's own sizes count.
     sizes = ChunkSizes(*map(int, training["chunks"].split(","))) if "chunks" in training else ON_A_CPU
     sittings = training.get("sittings") or [{}]
     return count_operations(record.run, sizes, sittings[-1].get("num_processes", 1))
@@ -172,6 +174,7 @@ class RecordedCosts:
             same = [record for record in trained if record.run.architecture == like.architecture]
             of_scale = [record for record in same if record.run.scale == like.scale]
             as_wide = [record for record in of_scale if record.run.hidden_size == like.hidden_size]
+            # From the most to the least similar records. The first group that is not empty decides.
             groups = tuple(map(_prefer_processor_time, (as_wide, of_scale, same, trained)))
             assumed = Speed(ASSUMED_FLOPS_PER_SECOND[self.kind], 0, None)
             self._speeds[key] = next((_estimate_speed(group, like.hidden_size) for group in groups if group), assumed)
@@ -261,6 +264,7 @@ def _estimate_speed(records: Sequence[Record], width: int) -> Speed:
 def _median_without(rising: Sequence[float], place: int) -> float:
     """Return the median of sorted numbers without the one at index `place`."""
     num_left = len(rising) - 1
+    # Indices from `place` on move up by one, because that number is left out. No list is copied.
     low, high = (one + (one >= place) for one in ((num_left - 1) // 2, num_left // 2))
     return median((rising[low], rising[high]))
 
@@ -281,6 +285,7 @@ def estimate(
     speed, other = known.get_speed(run), known.get_evaluation_seconds(run)
     seconds = does.flops / num_devices / speed.flops_per_second + (other or 0.0)
     memory = BASE_MEMORY_BYTES + BYTES_PER_WEIGHT * does.num_weights
+    # A run whose training is recorded only evaluates, which needs no graph.
     memory += _estimate_graph_bytes(run, kind, num_devices) if does.num_pairs or not does.is_known else 0
     return Estimate(seconds, memory, 12 * does.num_weights + 10 * 2**20, does, speed, other is not None)
 

@@ -237,6 +237,7 @@ def _prepare_trainer(shape: Shape, device: torch.device, switches: Switches) -> 
         ids_NS = torch.randint(1, config.vocab_size, mask_NS.shape, generator=generator)
         return Texts(ids_NS * mask_NS, mask_NS).to(device)
 
+    # Lengths vary, so that padding and pieces of different lengths are exercised.
     texts = StepTexts(draw(shape.batch_size), draw(shape.batch_size), draw(config.num_contexts))
     feed = Feed(texts, shape.batch_size, None, None)
     chunks = chunks_for(config, measure_gpu_bytes(device), switches)
@@ -259,5 +260,6 @@ def _compare_faiss() -> tuple[bool, str]:
         kmeans = faiss.Kmeans(64, 256, niter=20, seed=0, gpu=gpu)
         far[name] = float(kmeans.train(points_ND))
         seconds[name] = time.monotonic() - started
+    # Centroids may differ by rounding and order. The objective must not.
     error = far["GPU"] / far["CPU"]
     return abs(error - 1) < 0.01, f"{seconds['GPU']:.1f} s, a core {seconds['CPU']:.1f} s; error {error:.3f} of its"

@@ -85,6 +85,7 @@ class Planned:
         """Return the line in which the given rows are trained on, set apart, held out or dropped."""
         found, left_out = self.corpus.found, dict(self.report["left_out"])
         apart = [left_out.pop(name, 0) for name in ("set_apart", "with_a_query_set_apart")]
+        # The remainder: kept pairs that are neither trained on nor set apart.
         held_out = found.num_kept - self.report["num_pairs"] - sum(apart)
         parts = [
             f"{self.report['num_pairs']} to train on",
@@ -236,9 +237,11 @@ def plan_imported(
     untrained = {"scale": scale, **shared, "num_pairs": None}
     rows += [{**untrained, "architecture": "bm25"}, {**untrained, "architecture": "surrogate", "surrogate": "minilm"}]
     path = corpus.folder / f"{corpus.name}-{scale}.json"
+    # After a round trip through JSON, because tuples and lists would differ.
     was_edited = path.is_file() and read_json(path) != json.loads(json.dumps(rows))
     if not was_edited:
         write_runs(path, rows)
+    # Read back from the file, so that an edited file is planned as it is.
     runs = tuple(read_runs(path))
     texts = count_tokens(pairs, runs[0], AT_IMPORT)
     if not allow_unknown:
@@ -261,6 +264,7 @@ def _choose_steps(scale: str, num_pairs: int, batch_size: int, max_tokens: int) 
     The learning rate of the scale is for batches of `RATED_BATCH` pairs. Smaller batches have noisier gradients.
     """
     num_steps = max(1, min(PASSES * num_pairs, MOST_TOKENS // max_tokens) // batch_size)
+    # The square-root rule: the standard deviation of a gradient falls with the root of the batch size.
     rate = get_scale(scale).fields["learning_rate"] * (batch_size / RATED_BATCH) ** 0.5
     return {"num_steps": num_steps, "num_warmup_steps": num_steps // 10, "learning_rate": float(f"{rate:.2g}")}
 

@@ -228,6 +228,7 @@ def make_plan(
         num_gpus,
         num_at_once,
     )
+    # Stages of missing data have no number of pairs yet, but their profile may already fix the shards.
     most = max((num_shards(phase) for run in missing for phase in list_training_phases(run)), default=1)
     more: dict[str, Any] = {
         "num_shards": cut,
@@ -263,6 +264,7 @@ def _estimate_all(
     )
     for run in missing:
         yield estimate(run, known, kind=kind, num_devices=num_devices, trained=trained)
+        # From here on this training run exists, so later runs only load it.
         trained |= {get_training_id(phase) for phase in list_training_phases(run)}
 
 

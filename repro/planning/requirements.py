@@ -206,6 +206,7 @@ def _make_mteb_requirement(suite: str) -> Need:
         from repro.analyses.mteb import list_task_datasets, tasks_of_mteb
 
         for task in tasks_of_mteb(suite):
+            # An interrupted download resumes with the next task.
             if not _list_missing_of_task(task):
                 continue
             progress(f"loading {task.metadata.name}")

@@ -184,6 +184,7 @@ def _estimate_costs(chosen: Selection) -> Iterator[StageCost]:
         if run.known_positives == "mask":
             yield _estimate_streamed_stage(chosen, "positives", 8, "disk: 8 bytes per pair")
     if embeds:
+        # A dictionary as an ordered set: filter and surrogate are often the same encoder, which embeds once.
         for encoder in {get_surrogate(run): 0} | ({filter_of(run): 0} if run.filter == "surrogate" else {}):
             yield _estimate_embeddings(chosen, encoder)
     if embeds and run.sampler == "cluster":
@@ -260,9 +261,11 @@ def _estimate_clusters(chosen: Selection) -> StageCost:
     fitted = [count_fitted_pairs(domain, size) for domain in chosen.sizes]
     rate = ASSUMED_FLOAT32_FLOPS_PER_SECOND
     rounds, each = NUM_ATTEMPTS * NUM_ITERATIONS, list(zip(chosen.sizes, counts, fitted, strict=True))
+    # K-means compares 2n points with all centroids in every iteration. Assignment compares each pair once more.
     flops = sum(2.0 * width * count * (rounds * 2 * fit + domain) for domain, count, fit in each)
     disk = 4 * chosen.num_pairs + 4 * width * sum(counts)
     held = BYTES_PER_PAIR["clusters"]
+    # Large domains are clustered one after another, so the largest one decides.
     memory = 4.0 * width * 2 * max(fitted) + PEAK_GIB["clusters"] * GIB + held * chosen.num_pairs
     how = (
         "disk: 4 bytes per pair, and the centroids; "
@@ -277,6 +280,7 @@ def _estimate_clusters(chosen: Selection) -> StageCost:
 
 def _estimate_negatives(chosen: Selection) -> StageCost:
     width, count = get_surrogate(chosen.run).width, chosen.run.num_hard_negatives
+    # Every query is scored against every document of its domain.
     flops = 2.0 * width * sum(size * size for size in chosen.sizes)
     # vectors of documents, and a block of scores with its random draws, keys and masks
     memory = max(chosen.sizes) * (4 * width + 3 * 8 * ROWS_AT_ONCE) + GIB

@@ -68,8 +68,10 @@ def build_index(
         with (part / TEXTS_FILE).open("wb") as file:
             for key, text in documents.items():
                 places.append(at)
+                # `write` returns the number of bytes, which is the offset of the next line.
                 at += file.write(json.dumps({"id": key, "text": text}).encode() + b"\n")
         np.save(part / PLACES_FILE, np.asarray(places, np.int64))
+        # After the vectors, because the encoder is compared with the model on some of these texts.
         _write_encoder(opened, part, texts)
         settings = {"model": opened.called, "corpus": corpus.name, "num_documents": len(texts), "context": context}
         (part / SETTINGS_FILE).write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
@@ -105,6 +107,7 @@ def set_context(
     texts = documents if context_corpus is None else context_corpus.read()[0]
     name = corpus.name if context_corpus is None else context_corpus.name
     source = Retrieval(name, tuple(texts), tuple(texts.values()), (), (), {})
+    # "wrong" is the record's word for a context of another corpus.
     kind = "null" if request.context == "null" else "own" if context_corpus is None else "wrong"
     drawn = draw_context(kind, source, num_contexts=opened.num_contexts, seed=request.context_seed)
     opened.ours.set_context(drawn.texts, request.context_seed)
@@ -134,6 +137,7 @@ def _write_encoder(opened: Opened, folder: Path, texts: Sequence[str]) -> None:
     ours = QueryEncoder(target, ahead_PD)
     found_ND = np.stack([ours.encode(text) for text in compared])
     theirs_ND = opened.model.encode(compared, "query")
+    # Models that rank by the inner product may have long vectors, so the tolerance scales with them.
     scale = max(1.0, float(np.abs(theirs_ND).max()))
     if not np.allclose(found_ND, theirs_ND, rtol=0, atol=LARGEST_DIFFERENCE * scale):
         shutil.rmtree(target)
@@ -174,6 +178,7 @@ def _describe_field(opened: Opened) -> tuple[dict[str, Any], dict[str, np.ndarra
     activations = [HEAD_NAMES[type(layers[1]).__name__], "identity"]
     for number, linear in enumerate(head):
         weights |= _linear(f"head.{number}", linear)
+    # Only the second stage of a contextual model has the skip connection.
     settings |= {"head": activations, "pooling": "mean", "residual": config.residual and num_contexts > 0}
     settings |= {"normalize": True, "prompt": get_prompt(config.prompts, "query"), "max_tokens": config.max_tokens}
     return settings | {"num_contexts": num_contexts}, weights, words_VD

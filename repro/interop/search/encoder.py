@@ -28,6 +28,7 @@ Array = np.ndarray
 def gelu(values: Array) -> Array:
     """Return GELU. The error function is approximated within 2e-7 (Abramowitz and Stegun, 7.1.26)."""
     scaled = np.abs(values) / np.float32(np.sqrt(2.0))
+    # numpy has no error function, and scipy takes longer to load than a query takes to encode.
     step = 1 / (1 + 0.3275911 * scaled)
     series = ((((1.061405429 * step - 1.453152027) * step + 1.421413741) * step - 0.284496736) * step) + 0.254829592
     error = np.sign(values) * (1 - series * step * np.exp(-scaled * scaled))
@@ -72,6 +73,7 @@ class QueryEncoder:
     def encode(self, text: str) -> Array:
         """Return the vector of a query, float32 (D,). It is normalised unless the model ranks by the dot product."""
         settings = self.settings
+        # Mapped, so that only the rows of the query's tokens are read.
         words_VD = np.load(self.folder / WORDS_FILE, mmap_mode="r", allow_pickle=False)
         ids_S = self.tokenizer.encode(settings["prompt"] + text).ids
         states_SD = self._states(np.asarray(words_VD[ids_S], np.float32))
@@ -94,6 +96,7 @@ class QueryEncoder:
         num_ahead, num_contexts = len(ahead_PD), 0 if self.ahead_PD is None else int(settings["num_contexts"])
         states_LD = np.concatenate([ahead_PD, text_SD])
         positions_L = np.arange(len(states_LD))
+        # As in `repro.model.backbone`: contexts have no position, soft prompts and text count from there on.
         positions_L[:num_contexts] = 0
         # soft prompts and text have positions, contexts have none
         if "positions" in weights:
