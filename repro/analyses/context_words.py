@@ -187,8 +187,10 @@ class TextProbe:
         """Measure the text under the current context."""
         read = truncate_to_model(encoder, self._text, self._role)
         self._words = list_words(read)
+        # One call for all versions of the text. The first row is the complete text.
         vectors_ND = encoder.encode([read, *(remove_word(read, word) for word in self._words)], self._role)
         turned_W = compute_cosine_distances(vectors_ND[:1], vectors_ND[1:])
+        # Contexts move vectors by different amounts. As shares of the text they are comparable.
         self._shares[kind] = turned_W / turned_W.sum() if turned_W.sum() > 0 else turned_W
         self._vectors[kind] = vectors_ND[:1]
 

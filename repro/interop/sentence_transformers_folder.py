@@ -103,6 +103,7 @@ def open_sentence_transformers(folder: str | Path) -> SentenceTransformer:
             )
         return SentenceTransformer(str(path), trust_remote_code=True, local_files_only=True)
     types = [str(module["type"]) for module in modules]
+    # Stock modules run no code of the folder.
     if all(name.startswith("sentence_transformers.") for name in types):
         try:
             return SentenceTransformer(str(path), local_files_only=True)
@@ -134,6 +135,7 @@ def _head(model: Biencoder, width: int | None) -> list[Dense]:
         (model.mlp[2], torch.nn.Identity(), width or whole),
     ):
         dense = Dense(whole, size, activation_function=activation)
+        # Rows of a linear layer are its outputs, so the first rows give the first dimensions.
         dense.linear.load_state_dict({name: weight[:size] for name, weight in linear.state_dict().items()})
         layers.append(dense)
     return layers

@@ -131,6 +131,7 @@ class CdeModel(PreTrainedModel):
         hub, below = {name: kwargs[name] for name in OF_THE_HUB if kwargs.get(name)}, kwargs.get("subfolder") or ""
         files = [str(Path(below, name)) for name in FILES]
         folder = find_folder(pretrained_model_name_or_path, kwargs.get("revision"), files, **hub) / below
+        # Not the loader of the base class: it draws missing weights at random and only logs them.
         model = cls(config if isinstance(config, CdeConfig) else CdeConfig.from_pretrained(folder))
         found = read_safetensors(folder / WEIGHTS_FILE)
         says = f"{folder / WEIGHTS_FILE} does not fit its config"

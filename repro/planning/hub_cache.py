@@ -50,6 +50,7 @@ def _find_snapshot(
     from huggingface_hub import constants, snapshot_download
     from huggingface_hub.errors import HFValidationError, IncompleteSnapshotError
 
+    # For a dataset any file will do: only the library that loads it knows which ones it needs.
     patterns = "README.md" if may_be_part else None
     try:
         found = snapshot_download(
@@ -74,6 +75,7 @@ def _list_incomplete(name: str, snapshot: Path, repo_type: str) -> Iterator[str]
         listed = get_cached_repo_tree(name, repo_type=repo_type, revision=snapshot.name)
     except CachedRepoTreeNotFoundError:
         blobs = snapshot.parents[1] / "blobs"
+        # A later download may have completed a blob and left the incomplete file behind.
         begun = sorted({path.name.partition(".")[0] for path in blobs.glob(f"*{UNFINISHED}")})
         interrupted = [one for one in begun if not (blobs / one).is_file()]
         yield from (f"{name}: the download of blob {one[:12]} was interrupted" for one in interrupted)

@@ -116,6 +116,7 @@ def _list_corpus_requirements(run: Run, *, is_scored: bool) -> list[Need]:
         finds[run.corpus] = lambda: make_corpus_stage(run.corpus)
     if is_scored:
         finds.setdefault(run.suite, lambda: make_suite_stage(run))
+    # Local copies come before the stages that are made from them.
     needs = [need for name in finds if name in list_source_names() for need in list_source_requirements(name)]
     for name, find in finds.items():
         try:

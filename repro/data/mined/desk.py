@@ -44,6 +44,7 @@ def build_desk(folder: Path, progress: Progress | None = None) -> None:
     rows = map(_cut, _list_training_rows(mined))
     kept = list(drop_repeated_documents(drop_evaluated_rows(rows, _collect_evaluated_texts(suites), removed), removed))
     write_pairs(folder / "train.arrow", kept)
+    # The file itself is read again, so that this does not depend on the filters above.
     check_no_overlap(read_pairs(folder / "train.arrow"), [folder / "suites" / name for name in suites])
     report_progress(f"wrote {len(kept)} training pairs, none of whose text is evaluated")
     _write_report(folder, mined, _report_pairs(kept, removed), suites)
@@ -114,6 +115,7 @@ def build_suites(mined: Sequence[Mined]) -> Suites:
     """Build the test and the validation suite. They share no document or query."""
     rows = _rows_by_domain(mined)
     test = _build_suite(TEST_DATASETS, rows, EvaluatedTexts())
+    # The test suite is built first: in doubt a text belongs to the test, never to the choice of parameters.
     seen = EvaluatedTexts(collection.retrieval for _, collection in test)
     return {"desk": test, "desk-validation": _build_suite(VALIDATION_DATASETS, rows, seen)}
 
@@ -132,6 +134,7 @@ def _build_suite(
     suite = []
     for dataset in datasets:
         domains = [domain for domain in rows[dataset.source] if matches(domain, dataset.domains)]
+        # Documents are truncated before the comparison, because repeats may differ only after the cut.
         own = (_cut(row) for domain in domains for row in rows[dataset.source][domain])
         fresh = list(drop_evaluated_rows(own, excluded, Counter()))
         suite.append((dataset, build_collection(dataset.name, fresh, SuiteRules())))

@@ -113,6 +113,7 @@ def read_manifest(source: str, folder: Path = MANIFEST_FOLDER) -> list[WheelMani
 
 
 def _get_wheel(domain: str, wheels: dict[str, tuple[str, str]]) -> str:
+    # An empty prefix matches every domain, so such a wheel comes last in its source.
     for wheel, (prefix, _) in wheels.items():
         if not prefix or domain == prefix or domain.startswith(f"{prefix}."):
             return wheel

@@ -144,6 +144,7 @@ VALIDATION_OTHERS = (
 @cache
 def get_split(source: str, domain: str) -> Split:
     """Return the split of a domain. Sources without training rows are held out completely."""
+    # The first matching group decides.
     for group in HELD_OUT:
         if group.source == source and matches(domain, group.domains):
             return group.split

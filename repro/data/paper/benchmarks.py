@@ -154,6 +154,7 @@ def make_suite(suite: str, data_dir: Path, folder: Path) -> None:
     for name in SUITES[suite]:
         for dataset, place in list_beir_folders(name, data_dir).items():
             (folder / dataset).parent.mkdir(parents=True, exist_ok=True)
+            # Links, because the collections take gigabytes and are never written to.
             (folder / dataset).symlink_to(place.resolve(), target_is_directory=True)
             rows.append((dataset, f"{suite} set"))
     write_suite(folder, suite, rows)

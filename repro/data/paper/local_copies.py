@@ -64,6 +64,7 @@ def fetch(name: str, data_dir: Path | None = None, *, progress: Progress = print
         revision = f"md5 {BENCHMARKS[name].md5}"
         if not folder.is_dir():
             _fetch_archive(name, folder, progress, base)
+    # The checksums mark the copy as complete, so the marker goes only after them.
     write_checksums(folder, name, revision)
     (folder / FETCHING).unlink(missing_ok=True)
     return folder
@@ -139,6 +140,7 @@ def compute_version(name: str, data_dir: Path | None = None) -> str:
         # damaged checksums would change the version and cause a rebuild of everything that depends on it
         list_listed_files(folder, name)
         return hash_file(listed)[:12]
+    # Reading terabytes only to name a version would be too slow. Sizes change with nearly every edit.
     return "-".join(f"{path.relative_to(folder)}:{path.stat().st_size}" for path in _files(folder))
 
 
@@ -153,6 +155,7 @@ def _fetch_from_hub(name: str, folder: Path) -> str:
     # marks the copy as incomplete until its checksums are written
     (folder / FETCHING).touch()
     try:
+        # The revision is resolved before the download, so that all files belong to one commit.
         revision = source.revision or str(HfApi().dataset_info(source.hub_id).sha)
         snapshot_download(source.hub_id, repo_type="dataset", revision=revision, local_dir=folder)
     except (OSError, HTTPError) as error:
