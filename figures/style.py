@@ -108,15 +108,15 @@ def label_values(axes: Axes, values: Sequence[Any], places: Sequence[float]) -> 
 
 
 def place_legend_above(
-    axes: Axes, handles: Sequence[Any] = (), *, width: float = WIDTH, handlelength: float = 2.6, most_columns: int = 9
+    axes: Axes, handles: Sequence[Any] = (), *, handlelength: float = 2.6, most_columns: int = 9
 ) -> None:
-    """Put the legend above axes of this width in inches, where it hides nothing, in as many columns as fit.
+    """Put the legend above the axes, where it hides nothing, in as many columns as fit.
 
     Without `handles`, it lists everything in the axes that has a label.
     """
     shown = list(handles) or axes.get_legend_handles_labels()[0]
     longest = max((len(str(handle.get_label())) for handle in shown), default=1)
-    columns = max(1, min(len(shown), most_columns, int(width * LEGEND_LETTERS_PER_INCH) // (longest + 6)))
+    columns = max(1, min(len(shown), most_columns, int(WIDTH * LEGEND_LETTERS_PER_INCH) // (longest + 6)))
     axes.legend(
         handles=shown,
         loc="lower left",

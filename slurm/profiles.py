@@ -120,7 +120,9 @@ def check_lines(value: Any, what: str) -> None:
     """Raise ValueError if a value, or a nested one, has a line break, which would add a line to a job's script."""
     if isinstance(value, Mapping):
         value = [*value, *value.values()]
-    for one in [value] if isinstance(value, str) else value if isinstance(value, list | tuple) else []:
+    if isinstance(value, str):
+        value = [value]
+    for one in value if isinstance(value, list | tuple) else []:
         if isinstance(one, str) and LINE_BREAK.search(one):
             raise ValueError(f"{what}={short(repr(one))} contains a line break or a control character; write one line")
         if not isinstance(one, str):

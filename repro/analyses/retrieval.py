@@ -11,7 +11,7 @@ In the truncated protocol (§5), the model reranks the candidates of a first sta
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -70,13 +70,13 @@ class FirstStage:
     provenance: Mapping[str, Any]
 
 
-def load_first_stage(inputs: Inputs, progress: Callable[[str], None] = lambda line: None) -> FirstStage | None:
+def load_first_stage(inputs: Inputs) -> FirstStage | None:
     """Return the candidates of a reranking run, building the stage if needed. None for a run that searches in full."""
     run = inputs.run
     if run.protocol == "full":
         return None
     stage = inputs.graph.candidates
-    folder = stage.build(progress)
+    folder = stage.build()
     names = [dataset.name for dataset in inputs.suite.datasets]
     recall = json.loads((folder / RECALL_FILE).read_text(encoding="utf-8"))
     provenance = {

@@ -8,15 +8,16 @@ from repro.data.pairs import Pairs
 from repro.seeds import generator_for
 
 LARGEST_LOT = 256
+ALPHA = 0.5
+"""Exponent of the shares. With 1 the proportions of the corpus stay, with 0 all domains get the same share."""
 
 
-def select_pairs(pairs: Pairs, num_pairs: int, seed: int, *, alpha: float = 0.5, lot: int = LARGEST_LOT) -> np.ndarray:
+def select_pairs(pairs: Pairs, num_pairs: int, seed: int, *, lot: int = LARGEST_LOT) -> np.ndarray:
     """Return the sorted indices (int64) of `num_pairs` pairs, or of all pairs if there are fewer.
 
     Pairs are selected in lots, so that each domain fills batches of `lot` pairs or a divisor of it. Domains with fewer
-    pairs are dropped. A domain of n lots gets a share proportional to n^alpha, and at most n lots (GTE §3.4, eq. 4).
-    With alpha = 1 the proportions stay the same, with alpha = 0 all domains get the same share. Within a domain the
-    choice is uniform. The lot is halved until lots of this size add up to `num_pairs`.
+    pairs are dropped. A domain of n lots gets a share proportional to n^`ALPHA`, and at most n lots (GTE §3.4, eq. 4).
+    Within a domain the choice is uniform. The lot is halved until lots of this size add up to `num_pairs`.
     """
     if num_pairs < 1:
         raise ValueError(f"num_pairs is {num_pairs}: it must be at least 1, or None in a run for all pairs")
@@ -26,7 +27,7 @@ def select_pairs(pairs: Pairs, num_pairs: int, seed: int, *, alpha: float = 0.5,
     names, sizes = np.unique(codes, return_counts=True)
     while num_pairs % lot or (sizes // lot).sum() * lot < num_pairs:
         lot //= 2
-    quotas = shares(sizes // lot, num_pairs // lot, alpha) * lot
+    quotas = shares(sizes // lot, num_pairs // lot, ALPHA) * lot
     order = np.argsort(codes, kind="stable")
     starts = np.concatenate([[0], np.cumsum(sizes)])
     chosen = []

@@ -5,12 +5,9 @@ from __future__ import annotations
 import html
 import re
 import unicodedata
-from collections.abc import Sequence
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
-
-import numpy as np
 
 MAX_DOCUMENT_WORDS = 256
 MIN_DOCUMENT_WORDS = 4
@@ -36,9 +33,6 @@ class _Plain(dict[int, int | str]):
 
 
 _PLAIN = _Plain()
-_PLAIN_BYTES = b"\0" + "".join(_PLAIN_ASCII[code] for code in range(1, 128)).encode() + bytes(128)
-_TEXTS_AT_ONCE = 1024
-"""Texts per block, so that a block fits into the processor's cache."""
 
 
 def phrase(identifier: str) -> str:
@@ -112,27 +106,6 @@ def count_words(text: str) -> int:
     if text.isascii():
         return num_words
     return max(num_words, num_words - 1 + len(_WITHOUT_SPACES.findall(text)))
-
-
-def normalise_all(texts: Sequence[str]) -> list[str]:
-    """Return `normalise` of each text, vectorised over blocks of texts."""
-    found = []
-    for start in range(0, len(texts), _TEXTS_AT_ONCE):
-        found += _normalise_block(texts[start : start + _TEXTS_AT_ONCE])
-    return found
-
-
-def _normalise_block(texts: Sequence[str]) -> list[str]:
-    """Normalise texts joined by zero bytes. A blank is kept only after a letter or digit, which collapses spaces."""
-    is_plain = [text.isascii() and "\0" not in text for text in texts]
-    joined = "\0".join([text if plain else "" for text, plain in zip(texts, is_plain, strict=True)])
-    letters = np.frombuffer(joined.encode().translate(_PLAIN_BYTES), np.uint8)
-    is_word = letters > ord(" ")
-    is_kept = is_word | (letters == 0)
-    # and the first blank after a word
-    is_kept[1:] |= is_word[:-1]
-    found = letters[is_kept].tobytes().replace(b" \0", b"\0").rstrip(b" ").decode().split("\0")
-    return [one if plain else normalise(text) for one, text, plain in zip(found, texts, is_plain, strict=True)]
 
 
 def has_fair_length(query: str, document: str) -> bool:

@@ -259,10 +259,15 @@ def list_columns(suite: str, scored: Sequence[Scored]) -> list[Column]:
     for name, one in zip(names, scored, strict=True):
         kinds = list_contexts(one.evaluation.metrics, suite)
         for path, kind in kinds:
-            alone = len(kinds) == 1 and (kind == "own" or num_models > 1)
+            is_alone = len(kinds) == 1 and (kind == "own" or num_models > 1)
             if kind == "own" and not one.metadata.get("num_contexts"):
                 kind = AS_IT_IS if any(other.startswith(WHITENED) for _, other in kinds) else "full"
-            label = name if alone else kind if num_models == 1 and len(kinds) > 1 else f"{name} {kind}"
+            # The shortest label that still distinguishes the column from all others.
+            label = f"{name} {kind}"
+            if is_alone:
+                label = name
+            elif num_models == 1 and len(kinds) > 1:
+                label = kind
             columns.append(Column.of(one.evaluation, path, label))
     return columns
 

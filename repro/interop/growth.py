@@ -26,6 +26,7 @@ from repro.statistics.bootstrap import paired_bootstrap, percentile_interval
 from repro.statistics.units import stratified_mean
 from repro.text import count_noun
 
+SEED = 0
 NEW_SHARES = (0.1, 0.5)
 
 
@@ -45,9 +46,7 @@ class Growth:
         return f"{self.new_share:.0%} new documents: {change} points ({low} to {high})"
 
 
-def measure_growth(
-    model: Model, suite: Suite, *, seed: int = 0, progress: Callable[[str], None] = print
-) -> list[Growth]:
+def measure_growth(model: Model, suite: Suite, *, progress: Callable[[str], None] = print) -> list[Growth]:
     """Return the change for each of `NEW_SHARES`. Raises ValueError for a model that takes no documents."""
     if not isinstance(model, ContextualModel) or model.config.is_blind:
         raise ValueError(
@@ -57,9 +56,9 @@ def measure_growth(
     for name, collection in read_collections(suite).items():
         progress(f"growth: {name}, {count_noun(len(collection.retrieval.documents), 'document')}")
         retrieval, role = collection.retrieval, collection.document_role
-        sources = [retrieval, *(keep_old_documents(retrieval, share, seed) for share in NEW_SHARES)]
-        drawn = [draw_context("own", one, num_contexts=model.config.num_contexts, seed=seed).texts for one in sources]
-        contexts = [model.context_from(texts, seed, role) for texts in drawn]
+        sources = [retrieval, *(keep_old_documents(retrieval, share, SEED) for share in NEW_SHARES)]
+        drawn = [draw_context("own", one, num_contexts=model.config.num_contexts, seed=SEED).texts for one in sources]
+        contexts = [model.context_from(texts, SEED, role) for texts in drawn]
         queries = model.encode_under(model.tokenize(retrieval.queries, "query"), contexts)
         documents = model.encode_under(model.tokenize(retrieval.documents, role), contexts)
         runs = (search_collection(collection, *sides, TOP_K) for sides in zip(queries, documents, strict=True))

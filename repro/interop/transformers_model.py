@@ -157,7 +157,9 @@ def _check_options(given: Mapping[str, Any]) -> None:
 def _dtype(dtype: Any, weights: Mapping[str, Tensor]) -> torch.dtype:
     """Resolve a dtype or its name. "auto" is the dtype of the file. Raises ValueError for anything else."""
     saved = next(iter(weights.values())).dtype
-    found = saved if dtype == "auto" else getattr(torch, dtype, None) if isinstance(dtype, str) else dtype
+    found = getattr(torch, dtype, None) if isinstance(dtype, str) else dtype
+    if dtype == "auto":
+        found = saved
     if not isinstance(found, torch.dtype) or not found.is_floating_point:
         raise ValueError(f"dtype={short(dtype)} is no floating-point dtype; choose float32, bfloat16 or float16")
     return found

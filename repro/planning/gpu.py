@@ -57,6 +57,7 @@ SWITCHES = ("no-autocast", "no-autocast checkpoint", "no-autocast compile", "")
 TOLERANCE, TOLERANCE_NARROW = 1e-3, 5e-2
 """Largest difference of unit vectors and relative difference of gradients, in float32 and in bfloat16."""
 NUM_STEPS = 10
+MEASURED_SCALES = ("small", "large")
 CHUNK_SIZE = 5
 GIB = 1024**3
 
@@ -70,7 +71,7 @@ class Shape:
     num_tokens: int
 
 
-def examine_gpu(device: torch.device, shapes: Sequence[str] = ("small", "large")) -> Iterator[Finding]:
+def examine_gpu(device: torch.device) -> Iterator[Finding]:
     """Run all checks, and yield each finding as soon as it is available. An exception becomes a failed finding."""
     for backbone in CHOICES["backbone"]:
         for words in SWITCHES:
@@ -80,7 +81,7 @@ def examine_gpu(device: torch.device, shapes: Sequence[str] = ("small", "large")
     yield _run_check("a step in chunks", lambda: _compare_chunked_step(device))
     yield _run_check("a checkpoint", lambda: _check_resume(device))
     yield _run_check("encode", lambda: _compare_encoding(device))
-    for name in shapes:
+    for name in MEASURED_SCALES:
         yield _run_check(f"ten steps of {name}", lambda one=name: _measure_steps(get_model_shape(one), device))
     yield _run_check("FAISS", _compare_faiss)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 from repro.report.artefacts import load_records
 from repro.report.formats import as_markdown_table
@@ -13,14 +12,13 @@ from repro.spec import Experiment
 from repro.spec.identity import get_setting_id
 from repro.spec.registry import declared_notes, experiments
 from repro.spec.scales import ORDER
-from repro.storage.paths import CHECKOUT
 from repro.text import ABSENT
 
 HEADER = ("artefact", "content", "status", "differs from the paper", "claims")
 NAMED = re.compile(r"((?:GTE |MRL )?(?:Table|Figure)) (\d+)")
 
 
-def make_coverage_table(folder: Path = CHECKOUT) -> str:
+def make_coverage_table() -> str:
     """Return one row per table and figure of the papers, read from declarations and published records."""
     return as_markdown_table(HEADER, list(iter_rows()))
 

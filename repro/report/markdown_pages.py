@@ -39,24 +39,29 @@ def extract_first_sentence(source: str) -> str:
     return paragraph
 
 
-def make_artefact_table(folder: Path = CHECKOUT) -> str:
+def make_artefact_table() -> str:
     """Return a Markdown table with a row per experiment: artefacts, first sentence, claims and file.
 
     Experiments of companion papers come last, below a row with the title of the paper.
     """
     lines: list[tuple[str, ...]] = []
     for paper, title in PAPERS.items():
-        own = [_format_artefact_line(experiment, folder) for experiment in experiments() if experiment.paper == paper]
+        own = [_format_artefact_line(experiment) for experiment in experiments() if experiment.paper == paper]
         heading = [(f"**{title}**", "", "", "")] if own and paper != MAIN else []
         lines += heading + own
     return as_markdown_table(("artefacts", "what is shown", "claims", "declared in"), lines)
 
 
-def _format_artefact_line(experiment: Experiment, folder: Path) -> tuple[str, ...]:
-    (path,) = (folder / one for one in list_experiment_files() if one.name.startswith(f"e{experiment.number:02d}_"))
+def _format_artefact_line(experiment: Experiment) -> tuple[str, ...]:
+    (path,) = (CHECKOUT / one for one in list_experiment_files() if one.name.startswith(f"e{experiment.number:02d}_"))
     names = ", ".join(f"`{name}`" for name in experiment.artefacts)
     claims = ", ".join(claim.id for claim in experiment.claims) or ABSENT
-    return names, extract_first_sentence(path.read_text()), claims, f"[{path.stem[:3]}](../{path.relative_to(folder)})"
+    return (
+        names,
+        extract_first_sentence(path.read_text()),
+        claims,
+        f"[{path.stem[:3]}](../{path.relative_to(CHECKOUT)})",
+    )
 
 
 NOTES = {
@@ -117,27 +122,27 @@ RESULTS = "docs/RESULTS.md"
 CONTENTS = {
     ("artefacts", "docs/ARTEFACTS.md"): make_artefact_table,
     ("coverage", "docs/COVERAGE.md"): make_coverage_table,
-    ("not_judged", "docs/COVERAGE.md"): lambda folder: make_notes_table("not_judged"),
-    ("contradictions", "docs/ERRATA.md"): lambda folder: make_notes_table("contradictions"),
-    ("deviations", "REPRODUCING.md"): lambda folder: make_notes_table("deviations"),
+    ("not_judged", "docs/COVERAGE.md"): lambda: make_notes_table("not_judged"),
+    ("contradictions", "docs/ERRATA.md"): lambda: make_notes_table("contradictions"),
+    ("deviations", "REPRODUCING.md"): lambda: make_notes_table("deviations"),
 }
 """Blocks that depend on source code only."""
 
 
-def regenerate_pages(judged: Sequence[Judgement], scale: str, folder: Path = CHECKOUT) -> dict[Path, str]:
+def regenerate_pages(judged: Sequence[Judgement], scale: str) -> dict[Path, str]:
     """Return the text of each page, regenerated from source code and published records, by path.
 
     Raises ValueError if there are no pages (in an installed copy), or if a page does not have each marker once.
     """
-    if not (folder / LEDGER[1]).is_file():
-        raise ValueError(f"{folder} has no {LEDGER[1]}: pages are renewed in a checkout, not in an installed copy")
+    if not (CHECKOUT / LEDGER[1]).is_file():
+        raise ValueError(f"{CHECKOUT} has no {LEDGER[1]}: pages are renewed in a checkout, not in an installed copy")
     by_paper = group_by_paper(judged)
     title = f"Claims at scale `{scale}`, from the published records"
     blocks = {
         (name, LEDGER[1]): as_markdown(make_claims_view(by_paper.get(paper, []), title))
         for paper, name in LEDGERS.items()
     }
-    blocks |= {place: write(folder) for place, write in CONTENTS.items()}
+    blocks |= {place: write() for place, write in CONTENTS.items()}
     if scale == DESK:
         by_scale = {at: judge_results(at) for at in LARGER_SCALES}
         for at, block in LARGER_SCALES.items():
@@ -148,7 +153,7 @@ def regenerate_pages(judged: Sequence[Judgement], scale: str, folder: Path = CHE
         blocks["gallery", RESULTS] = make_gallery()
     pages: dict[Path, str] = {}
     for (name, page), block in blocks.items():
-        path = folder / page
+        path = CHECKOUT / page
         pages[path] = replace_block(path, pages.get(path) or path.read_text(), name, block)
     return pages
 

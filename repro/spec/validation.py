@@ -114,19 +114,18 @@ def check_warmup(num_warmup_steps: int, num_steps: int) -> None:
         raise ValueError(f"num_warmup_steps={num_warmup_steps}: must be below num_steps={num_steps}; set both")
 
 
-def widths_in(text: str, whole: int, name: str, *, between: str = "+") -> tuple[int, ...]:
+def widths_in(text: str, whole: int, name: str) -> tuple[int, ...]:
     """Return the widths that a text such as "8+16+full" lists. "full" is the width of the whole vector.
 
     Args:
         text: the list.
         whole: the width of the whole vector.
         name: the field or option that the text comes from, for error messages.
-        between: the separator.
 
     Raises:
         ValueError: unless every width divides `whole` and the widths increase.
     """
-    widths, given = _parse_widths(text, whole, name, between), f"{name}={short(repr(text))}"
+    widths, given = _parse_widths(text, whole, name, "+"), f"{name}={short(repr(text))}"
     misfits = [width for width in widths if not 1 <= width <= whole or whole % width]
     if misfits:
         raise ValueError(
@@ -137,12 +136,12 @@ def widths_in(text: str, whole: int, name: str, *, between: str = "+") -> tuple[
     return widths
 
 
-def prefixes_in(text: str, whole: int, name: str, *, between: str = ",") -> tuple[int, ...]:
-    """Return the prefix widths that a text lists in any order, sorted and without duplicates.
+def prefixes_in(text: str, whole: int, name: str) -> tuple[int, ...]:
+    """Return the prefix widths that a text such as "16,32" lists in any order, sorted and without duplicates.
 
     The arguments are those of `widths_in`. Raises ValueError unless every width is between 1 and `whole`.
     """
-    widths = _parse_widths(text, whole, name, between)
+    widths = _parse_widths(text, whole, name, ",")
     misfits = [width for width in widths if not 1 <= width <= whole]
     if misfits:
         raise ValueError(

@@ -136,7 +136,9 @@ class Judgement:
 
 
 def _scale(value: Any, factor: float) -> Any:
-    return value if value is None else [v * factor for v in value] if isinstance(value, tuple) else value * factor
+    if isinstance(value, tuple):
+        return [one * factor for one in value]
+    return None if value is None else value * factor
 
 
 def judge_all(
@@ -252,7 +254,11 @@ def _get_thresholds(claim: Claim) -> tuple[float, ...]:
     """Return the thresholds of a claim in the unit of its metric: one for a directed claim, else both sides."""
     if isinstance(claim, Directed):
         return (claim.sign * claim.margin,)
-    size = claim.delta if isinstance(claim, Equivalence) else claim.margin if isinstance(claim, Value) else 0.0
+    size = 0.0
+    if isinstance(claim, Equivalence):
+        size = claim.delta
+    elif isinstance(claim, Value):
+        size = claim.margin
     return (-size, size)
 
 

@@ -194,12 +194,12 @@ def optimizer_for(model: Model, settings: TrainSettings) -> torch.optim.Optimize
     )
 
 
-def prepare(model: Model, switches: Switches, backend: str = "inductor") -> None:
-    """Apply the performance options to the backbones. `backend` is the backend of torch.compile."""
+def prepare(model: Model, switches: Switches) -> None:
+    """Apply the performance options to the backbones."""
     for backbone in model.modules():
         if isinstance(backbone, Backbone):
             backbone.set_checkpointing(switches.checkpoint)
-            backbone.compile_forward(backend if switches.compile else None)
+            backbone.compile_forward("inductor" if switches.compile else None)
 
 
 def _resume(

@@ -20,8 +20,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from repro.data import pairs as pairs_module
 from repro.data import readers
@@ -32,7 +30,7 @@ from repro.data.own import importing
 from repro.data.own.importing import Imported, import_corpus, load_import, plan_runs
 from repro.data.pairs import Row, read_pairs, write_columns, write_pairs
 from repro.data.readers import read_foreign
-from repro.data.wording import normalise, normalise_all
+from repro.data.wording import normalise
 from repro.spec import check_fields
 from repro.storage import files
 
@@ -266,64 +264,50 @@ def test_folder_is_read_in_order(tmp_path: Path) -> None:
     assert [pair.query for pair in read_foreign(tmp_path / "in")] == [row["query"] for row in ROWS]
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "words"),
-    [
-        ("x.jsonl", b'{"query": "a", "document": "b"}\n{"query": \n', r"line 2: no JSON"),
-        ("x.jsonl", b'{"query": "a", "document": "b"}\n\n[1]\n', r"line 3: a list"),
-        ("x.jsonl", b'{"text": "a", "title": "b"}\n', r"line 1: no column for the query: found \['text', 'title'\]"),
-        (
-            "x.jsonl",
-            b'{"query": "a", "document": "b"}\n{"query": "\xff", "document": "b"}',
-            r"line 2: not UTF-8 at byte 11",
-        ),
-        ("x.jsonl", b'{"query": {"a": 1}, "document": "b"}\n', r"line 1: expected a text"),
-        ("x.jsonl", b'{"query": "' + b"a" * MAX_LINE_BYTES + b'", "document": "b"}\n', "line 1: longer than"),
-        ("x.jsonl", b"[" * 100_000, "line 1: no JSON"),
-        ("x.jsonl", b"", "no pair"),
-        ("x.csv", b"query,document\na,b,c\n", "line 2: 3 cells"),
-        ("x.csv", b'query,document\na,"b\n', "malformed"),
-        ("x.csv", b"frage,antwort\na,b\n", r"found \['antwort', 'frage'\], accepted \['query', 'anchor', 'question'\]"),
-        ("x.csv", b"query,document\na,\xff\n", "not UTF-8"),
-        ("x.parquet", b"PAR1 nothing", "no parquet file"),
-        ("x.pkl", b"\x80\x04.", r"ends in '\.pkl'; accepted"),
-        ("x.zip", b"nothing", "neither a zip nor a tar"),
-        (
-            "a.csv",
-            b"q,positive_ctx\nx,y\n",
-            r"no column for the query and the document: .*'question'\] and \['document', .*"
-            "; name them: --query q --document positive_ctx$",
-        ),
-        ("a.jsonl", b'{"_id": "1", "text": "a", "metadata": {}}\n', "; of a BEIR folder, give the folder$"),
-        ("a.jsonl", b'{"id": "1", "text": "a", "metadata": {}, "asked": "b"}\n', "; name it: --query asked$"),
-        ("a.csv", b"how does a verdict come about?,by a jury\nx,y\n", r"; does the file have a header row\?$"),
-        ("a.csv", b"one,text\nx,y\n", "; name it: --query one$"),
-        ("a.csv", b"one\nx\n", "; name them: --query COLUMN --document COLUMN$"),
-        ("a.csv", b"query,positive_ctx\nx,y\n", r"no column for the document: .*; name it: --document positive_ctx"),
-        ("a.csv", b"it's asked,document\nx,y\n", "; name it: --query 'it'\"'\"'s asked'$"),
-        (
-            "a.tsv",
-            b"query;document\nx;y\n",
-            "the separator looks like ';': a .csv has commas or semicolons, a .tsv tabs",
-        ),
-        ("a.csv", b"query\tdocument\nx\ty\n", "the separator looks like a tab"),
-        (
-            "a.csv",
-            "query,document\nx,y\nx,caf\xe9\n".encode("latin-1"),
-            "line 3: not UTF-8; .*iconv -f LATIN1 -t UTF-8",
-        ),
-        ("a.jsonl", b'{"query": "caf\xe9"}\n', "line 1: not UTF-8 at byte .*iconv -f LATIN1 -t UTF-8 a.jsonl"),
-        (
-            "a b.jsonl",
-            '{"query": "a", "document": "b"}\n'.encode("utf-16"),
-            "line 1: not UTF-8 at byte 0; it is UTF-16: iconv -f UTF-16 -t UTF-8 'a b.jsonl' > 'utf8-a b.jsonl'$",
-        ),
-        ("a.csv", "\ufeffquery,document\n".encode("utf-16-be"), "line 1: not UTF-8; it is UTF-16: iconv -f UTF-16 "),
-        ("a.tsv", "\ufeffquery\tdocument\n".encode("utf-16-le"), "line 1: not UTF-8; it is UTF-16: iconv -f UTF-16 "),
-        ("a.jsonl", b"", "the file is empty"),
-        ("a.csv", b"", "the file is empty"),
-    ],
-)
+GOOD = b'{"query": "a", "document": "b"}\n'
+UTF16 = "not UTF-8.*it is UTF-16: iconv -f UTF-16 -t UTF-8 "
+MALFORMED = [
+    ("x.jsonl", GOOD + b'{"query": \n', "line 2: no JSON"),
+    ("x.jsonl", GOOD + b"\n[1]\n", "line 3: a list"),
+    ("x.jsonl", b"[" * 100_000, "line 1: no JSON"),
+    ("x.jsonl", GOOD + b'{"query": "\xff", "document": "b"}', "line 2: not UTF-8 at byte 11"),
+    ("x.jsonl", b'{"query": "\\udc00b", "document": "b"}\n', "line 1"),  # half a letter
+    ("x.jsonl", b'{"query": "a", "document": ' + b"9" * 5000 + b"}\n", "line 1"),
+    ("x.jsonl", b'{"query": {"a": 1}, "document": "b"}\n', "line 1: expected a text"),
+    ("x.jsonl", b'{"query": "' + b"a" * MAX_LINE_BYTES + b'", "document": "b"}\n', "line 1: longer than"),
+    *(
+        ("x.jsonl", GOOD[:-2] + b', "domain": ' + value + b"}\n", "line 1: the domain")
+        for value in (b'["c"]', b"true", b"Infinity")
+    ),
+    ("x.jsonl", b'{"text": "a", "title": "b"}\n', "line 1: no column for the query"),
+    ("x.jsonl", b"", "the file is empty"),
+    ("x.csv", b"", "the file is empty"),
+    ("x.csv", b"query,document\na,b,c\n", "line 2: 3 cells"),
+    ("x.csv", b'query,document\na,"b\n', "malformed"),
+    ("x.csv", b"query,document\na,\xff\n", "not UTF-8"),
+    ("x.csv", b"query,document,query\na,b,c\n", "line 1: .*twice"),
+    ("x.csv", b"query,document,negative_1,negative_1\na,b,c,d\n", "line 1: .*twice"),
+    ("x.parquet", b"PAR1 nothing", "no parquet file"),
+    ("x.pkl", b"\x80\x04.", "ends in '.pkl'"),
+    ("x.zip", b"nothing", "neither a zip nor a tar"),
+    # the remedy: options, another separator, the folder, or a conversion
+    ("a.csv", b"q,positive_ctx\nx,y\n", "--query q --document positive_ctx$"),
+    ("a.csv", b"query,positive_ctx\nx,y\n", "--document positive_ctx$"),
+    ("a.csv", b"it's asked,document\nx,y\n", "--query 'it'\"'\"'s asked'$"),
+    ("a.csv", b"one\nx\n", "--query COLUMN --document COLUMN$"),
+    ("a.csv", b"how does a verdict come about?,by a jury\nx,y\n", "header row"),
+    ("a.jsonl", b'{"_id": "1", "text": "a", "metadata": {}}\n', "give the folder$"),
+    ("a.tsv", b"query;document\nx;y\n", "separator looks like ';'"),
+    ("a.csv", b"query\tdocument\nx\ty\n", "separator looks like a tab"),
+    ("a.csv", "query,document\nx,y\nx,caf\xe9\n".encode("latin-1"), "line 3: not UTF-8; .*iconv -f LATIN1 -t UTF-8"),
+    ("a b.jsonl", GOOD.decode().encode("utf-16"), f"line 1: {UTF16}'a b.jsonl' > 'utf8-a b.jsonl'$"),
+    ("a.csv", "\ufeffquery,document\n".encode("utf-16-be"), f"line 1: {UTF16}"),
+    ("a.tsv", "\ufeffquery\tdocument\n".encode("utf-16-le"), f"line 1: {UTF16}"),
+]
+"""Files, with the place or the remedy that their error names."""
+
+
+@pytest.mark.parametrize(("name", "content", "words"), MALFORMED)
 def test_malformed_files_are_refused(tmp_path: Path, name: str, content: bytes, words: str) -> None:
     (tmp_path / name).write_bytes(content)
     refused(tmp_path, tmp_path / name, words)
@@ -430,20 +414,9 @@ def test_blocks_match_single_pairs(tmp_path: Path, ending: str, monkeypatch: pyt
     assert (found.folder / "pairs.arrow").read_bytes() == (tmp_path / "expected.arrow").read_bytes()
 
 
-@settings(deadline=None)
-@given(st.lists(st.one_of(st.text(max_size=12), st.text("aB _.\t\0\x1f\x7f9é", max_size=12)), max_size=30))
-def test_many_texts_are_normalised_as_one(texts: list[str]) -> None:
-    assert normalise_all(texts) == [plain(text) for text in texts]
-
-
 def test_vowel_marks_are_kept() -> None:
     assert len({normalise(word) for word in ("दिन", "दान", "दन")}) == 3, "day, gift and neither"
     assert normalise("Cafe\u0301,  दिन?") == "cafe\u0301 दिन"
-
-
-def test_normalised_texts_stay_in_order() -> None:
-    texts = [f" Text-{number}, " + "é" * (number % 3 == 0) for number in range(2500)]
-    assert normalise_all(texts) == [plain(text) for text in texts]
 
 
 @pytest.mark.parametrize("sizes", [[3, 0, 4], [20], [5, 5, 1], [1] * 12])

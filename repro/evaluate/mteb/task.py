@@ -9,28 +9,29 @@ from mteb.abstasks import AbsTaskRetrieval
 from mteb.abstasks.task_metadata import TaskMetadata
 
 from repro.data.beir import Retrieval, match_quirks
-from repro.data.paper.quirks import Quirks, find_quirks
+from repro.data.paper.quirks import find_quirks
 from repro.evaluate.result_cache import compute_content_digest
 from repro.evaluate.retrieval import clip_negative_grades
 
+SPLIT = "test"
 BOTH_SIDES = {"QuoraRetrieval"}
 """Names of tasks whose documents are questions, so they carry the query prompt. The first is from the authors."""
 
 
-def retrieval_task(retrieval: Retrieval, split: str = "test", quirks: Quirks | None = None) -> AbsTaskRetrieval:
+def retrieval_task(retrieval: Retrieval) -> AbsTaskRetrieval:
     """Return a retrieval task. Its revision is a digest of its content, including texts.
 
-    The name of the task ends with the digest, because mteb caches results by name and ignores the revision. `quirks`
-    are the oddities of the collection, by default those known for its name, if its content fits.
+    The name of the task ends with the digest, because mteb caches results by name and ignores the revision. The
+    peculiarities of a known collection apply if the content matches them.
     """
-    odd = match_quirks(find_quirks(retrieval.name), retrieval) if quirks is None else quirks
+    odd = match_quirks(find_quirks(retrieval.name), retrieval)
 
     class Collection(AbsTaskRetrieval):
-        metadata = _build_metadata(retrieval, split)
+        metadata = _build_metadata(retrieval)
         ignore_identical_ids = odd.removes_self_hits
 
         def load_data(self, num_proc: int | None = None, **_: Any) -> None:
-            self.dataset = {"default": {split: split_data(retrieval)}}
+            self.dataset = {"default": {SPLIT: split_data(retrieval)}}
             self.data_loaded = True
 
     if odd.asks_on_both_sides:
@@ -48,7 +49,7 @@ def split_data(retrieval: Retrieval) -> Any:
     }
 
 
-def _build_metadata(retrieval: Retrieval, split: str) -> TaskMetadata:
+def _build_metadata(retrieval: Retrieval) -> TaskMetadata:
     content = compute_content_digest(retrieval)
     return TaskMetadata(
         name=f"{retrieval.name}-{content[:8]}",
@@ -57,7 +58,7 @@ def _build_metadata(retrieval: Retrieval, split: str) -> TaskMetadata:
         type="Retrieval",
         category="t2t",
         modalities=["text"],
-        eval_splits=[split],
+        eval_splits=[SPLIT],
         eval_langs=["eng-Latn"],
         main_score="ndcg_at_10",
     )

@@ -79,11 +79,6 @@ def to_theirs(model: ContextualModel) -> dict[str, Tensor]:
     return {row.theirs: torch.cat([ours[name] for name in row.ours]) for row in make_key_table(model.config)}
 
 
-def count_parameters(config: ModelConfig) -> int:
-    """Count the parameters of a model without allocating it."""
-    return sum(torch.Size(shape).numel() for shape in _shapes(config).values())
-
-
 def _shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
     with torch.device("meta"):
         model = ContextualModel(config)

@@ -107,8 +107,12 @@ def set_context(
     texts = documents if context_corpus is None else context_corpus.read()[0]
     name = corpus.name if context_corpus is None else context_corpus.name
     source = Retrieval(name, tuple(texts), tuple(texts.values()), (), (), {})
-    # "wrong" is the record's word for a context of another corpus.
-    kind = "null" if request.context == "null" else "own" if context_corpus is None else "wrong"
+    kind = "own"
+    if request.context == "null":
+        kind = "null"
+    elif context_corpus is not None:
+        # "wrong" is the word of records for a context of another corpus.
+        kind = "wrong"
     drawn = draw_context(kind, source, num_contexts=opened.num_contexts, seed=request.context_seed)
     opened.ours.set_context(drawn.texts, request.context_seed)
     return drawn.provenance
