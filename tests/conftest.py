@@ -4,11 +4,16 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# A busy machine must not fail tests by its speed.
+settings.register_profile("any speed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any speed")
 
 
 @pytest.fixture(autouse=True)
 def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Points REPRO_HOME, in this process and its children, at a fresh folder."""
+    """Point REPRO_HOME, in this process and its children, at a fresh folder."""
     home = tmp_path / "home"
     monkeypatch.setenv("REPRO_HOME", str(home))
     monkeypatch.setenv("REPRO_DATA", "")  # so that what --data-dir leaves there, here or in a test before, goes again

@@ -62,9 +62,7 @@ BAD_VALUES: list[dict[str, Any]] = [
     {"sampler": "domain", "mixing_alpha": 1.5},
     {"sampler": "domain", "mixing_alpha": -0.1},
     {"sampler": "random", "mixing_alpha": 0.5},
-    {"nested_sizes": "32+16"},
-    {"nested_sizes": "12+32"},
-    {"nested_sizes": "64"},
+    *({"nested_sizes": sizes} for sizes in ("32+16", "12+32", "64", "0+8", "8+8", "8+wide", "8,16", "8+", "-8", "²")),
 ]
 
 
@@ -148,7 +146,7 @@ anything = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=150, derandomize=True)
 @given(rows=st.lists(st.dictionaries(st.sampled_from([*FIELDS, "id", "x"]), anything, max_size=4), max_size=3))
 def test_any_file_is_runs_or_error(rows: list[dict[str, Any]], tmp_path_factory: pytest.TempPathFactory) -> None:
     path = written(tmp_path_factory.mktemp("runs") / "runs.json", [{"scale": "smoke"} | row for row in rows])
@@ -172,27 +170,6 @@ def test_new_field_needs_value_and_range(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_run_names_its_widths() -> None:
     assert nested_widths(base("desk", nested_sizes="8+32+full")) == (8, 32, 128)
     assert nested_widths(base("desk")) == ()
-
-
-@pytest.mark.parametrize(
-    ("sizes", "says"),
-    [
-        ("8+256", "256 does not divide 128, the width of the vectors"),
-        ("8+48", "48 does not divide 128"),
-        ("0+8", "0 does not divide 128"),
-        ("32+8", "list each width once, from the narrowest to the widest"),
-        ("8+8", "list each width once"),
-        ("8+wide", "'wide' is no width; join whole numbers by '+'"),
-        ("8,16", "'8,16' is no width"),
-        ("8+", "'' is no width"),
-        ("-8", "'-8' is no width"),
-        ("²", "'²' is no width"),
-    ],
-)
-def test_impossible_widths_are_refused(sizes: str, says: str) -> None:
-    with pytest.raises(ValueError, match="nested_sizes=") as raised:
-        base("desk", nested_sizes=sizes)
-    assert says in str(raised.value) and "\n" not in str(raised.value)
 
 
 def test_standard_widths_are_powers_of_two() -> None:

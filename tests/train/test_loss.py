@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
@@ -35,7 +35,6 @@ def spelled_out(
     return torch.stack(losses).mean(), sum(hits) / len(hits)
 
 
-@settings(deadline=None)
 @given(st.integers(1, 6), st.integers(0, 3), st.integers(0, 10_000), st.booleans(), st.sampled_from([0.02, 0.5]))
 def test_the_loss_equals_explicit_cross_entropy(
     num_pairs: int, num_hard: int, seed: int, with_mask: bool, temperature: float
