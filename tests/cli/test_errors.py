@@ -39,6 +39,7 @@ def ends(error: BaseException, monkeypatch: pytest.MonkeyPatch, *words: str) -> 
 @pytest.mark.parametrize(
     "error",
     [ValueError("seed=-1:\n  must be 0"), OSError(28, "No space left on device", "/x"), MemoryError(),
+     *(OSError(number, os.strerror(number), "/locked/x") for number in (errno.EACCES, errno.EROFS)),
      ModuleNotFoundError("no module named wandb"), UnicodeDecodeError("utf-8", b"\xff", 0, 1, "bad")],
 )  # fmt: skip
 def test_mistakes_are_one_line(
@@ -47,6 +48,7 @@ def test_mistakes_are_one_line(
     assert ends(error, monkeypatch) == EXIT_NOT_RUN
     said = capsys.readouterr().err
     assert said.startswith("error: ") and said.count("\n") == 1 and "Traceback" not in said
+    assert ("/locked/x" in said and "REPRO_HOME" in said) == (getattr(error, "filename", None) == "/locked/x")
     assert not (own_home / "bugs").exists()
 
 
@@ -78,15 +80,6 @@ def test_ctrl_c_after_the_last_line(start: str) -> None:
         child.send_signal(signal.SIGINT)
         _, err = child.communicate(timeout=60)
     assert (child.returncode, err) == (-signal.SIGINT, "")
-
-
-@pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS])
-def test_locked_folders_are_named(
-    number: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert ends(OSError(number, os.strerror(number), "/locked/x"), monkeypatch) == EXIT_NOT_RUN
-    said = capsys.readouterr().err
-    assert "/locked/x" in said and "REPRO_HOME" in said and said.count("\n") == 1
 
 
 def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from repro.data.beir import load_beir, load_suite, write_beir_folder
+from repro.data.beir import load_suite, write_beir_folder
 from repro.data.readers import read_foreign
 from repro.records.lookup import read_runs
 from repro.spec import base
@@ -22,56 +22,12 @@ def jsonl(folder: Path, *lines: str) -> Path:
     return folder / "x.jsonl"
 
 
-def corpus_with(folder: Path, line: str) -> Path:
-    write_beir_folder(folder / "x", small("x"))
-    with (folder / "x" / "corpus.jsonl").open("a") as file:
-        file.write(line + "\n")
-    return folder / "x"
-
-
-@pytest.mark.parametrize(
-    ("line", "words"),
-    [
-        ('{"_id": "d3", "contents": "all of it"}', r'corpus.jsonl, line 3: .*"text"'),  # else every text is empty
-        ('{"_id": null, "text": "a"}', "corpus.jsonl, line 3"),  # else a document called None
-        ('{"_id": true, "text": "a"}', "corpus.jsonl, line 3"),
-        ('{"_id": [1], "text": "a"}', "corpus.jsonl, line 3"),
-        ('{"_id": "d3", "text": 0}', "corpus.jsonl, line 3"),  # else an empty text
-        ('{"_id": "d3", "text": false}', "corpus.jsonl, line 3"),
-        ('{"_id": "d3", "text": "\\ud800"}', "corpus.jsonl, line 3"),  # half a letter, which nothing can store
-        ('{"_id": ' + "9" * 5000 + ', "text": "a"}', "corpus.jsonl, line 3"),
-    ],
-)
-def test_documents_without_text_are_refused(tmp_path: Path, line: str, words: str) -> None:
-    with pytest.raises(ValueError, match=words):
-        load_beir(corpus_with(tmp_path, line))
-
-
-def test_document_ids_may_be_numbers(tmp_path: Path) -> None:
-    found = load_beir(corpus_with(tmp_path, '{"_id": 3, "text": null}'))
-    assert (found.document_ids[2], found.documents[2]) == ("3", "")
-
-
-@pytest.mark.parametrize(
-    ("line", "words"),
-    [
-        ('{"query": "a", "document": "\\udc00b"}', "line 1"),
-        ('{"query": "a", "document": ' + "9" * 5000 + "}", "line 1"),
-        ('{"query": "a", "document": "b", "domain": ["c"]}', "1 of 1 rows .*line 1.*domain"),
-        ('{"query": "a", "document": "b", "domain": true}', "1 of 1 rows .*line 1.*domain"),
-    ],
-)
-def test_malformed_pairs_are_refused(tmp_path: Path, line: str, words: str) -> None:
-    with pytest.raises(ValueError, match=f"x.jsonl.*{words}"):
-        list(read_foreign(jsonl(tmp_path, line)))
-
-
 def test_domain_may_be_numbered_0(tmp_path: Path) -> None:
     lines = (json.dumps({"query": "a", "document": "b", "domain": domain}) for domain in (0, 1, "", None))
     assert [one.domain for one in read_foreign(jsonl(tmp_path, *lines))] == ["0", "1", "", ""]
 
 
-def test_infinite_domains_are_refused(tmp_path: Path) -> None:
+def test_missing_domains_are_empty(tmp_path: Path) -> None:
     """Tables are written so: a column of numbers that lacks one has NaN in its place."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -79,15 +35,6 @@ def test_infinite_domains_are_refused(tmp_path: Path) -> None:
     columns = {"query": ["a", "b"], "document": ["c", "d"], "domain": [2.5, np.nan]}
     pq.write_table(pa.table(columns), tmp_path / "x.parquet")
     assert [one.domain for one in read_foreign(tmp_path / "x.parquet")] == ["2.5", ""]
-    with pytest.raises(ValueError, match=r"1 of 1 rows .*line 1.*the domain is inf"):
-        list(read_foreign(jsonl(tmp_path, '{"query": "a", "document": "b", "domain": Infinity}')))
-
-
-@pytest.mark.parametrize("header", ["query,document,query", "query,document,negative_1,negative_1"])
-def test_repeated_columns_are_refused(tmp_path: Path, header: str) -> None:
-    (tmp_path / "x.csv").write_text(f"{header}\n" + ",".join("abcd"[: header.count(",") + 1]) + "\n")
-    with pytest.raises(ValueError, match=r"x.csv, line 1: .*twice"):
-        list(read_foreign(tmp_path / "x.csv"))
 
 
 def test_parquet_without_text_is_refused(tmp_path: Path) -> None:
