@@ -39,7 +39,7 @@ class Browser:
     _session: str | None = None
 
     def ask(self, method: str, **params: Any) -> dict[str, Any]:
-        """Sends a command and gives its answer; other messages become events."""
+        """Send a command and return its answer; other messages become events."""
         self._number += 1
         message: dict[str, Any] = {"id": self._number, "method": method, "params": params}
         if self._session:
@@ -61,7 +61,7 @@ class Browser:
         return told
 
     def open(self, page: Path, *, width: int, height: int = 900, scheme: str = "light") -> None:
-        """Opens a file at this size and colour scheme and waits until it is complete."""
+        """Open a file at this size and colour scheme and wait until it is complete."""
         self.ask("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
         self.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
         self.ask("Page.navigate", url=page.resolve().as_uri())
@@ -70,11 +70,11 @@ class Browser:
             assert time.monotonic() < deadline, "the page did not load"
 
     def value(self, expression: str) -> Any:
-        """Gives the value of an expression on the page."""
+        """Return the value of an expression on the page."""
         return self.ask("Runtime.evaluate", expression=expression, returnByValue=True)["result"].get("value")
 
     def screenshot(self, path: Path) -> bytes:
-        """Writes a picture of the whole page and gives its bytes."""
+        """Write a picture of the whole page and return its bytes."""
         shot = self.ask("Page.captureScreenshot", captureBeyondViewport=True)
         path.write_bytes(picture := base64.b64decode(shot["data"]))
         return picture
@@ -94,7 +94,7 @@ class Browser:
 
 @contextmanager
 def browser(folder: Path) -> Iterator[Browser]:
-    """Starts Chromium with a fresh profile under `folder`, and ends it."""
+    """Start Chromium with a fresh profile under `folder`, and end it."""
     assert CHROMIUM, "ask for CHROMIUM first"
     (in_read, in_write), (out_read, out_write) = os.pipe(), os.pipe()
     flags = ["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--remote-debugging-pipe"]

@@ -26,6 +26,7 @@ from repro.stopping import Interrupted
 from repro.storage.paths import get_local_records, home, run_folder
 from repro.train.checkpoint import TrainState, read_metrics
 from repro.train.trainer import make_model_config, trained_model
+from tests.commands import ignore
 
 CONTEXTUAL = base("smoke", sampler="cluster", cluster_size=8, architecture="contextual", sequence_dropout=0.2)
 
@@ -41,18 +42,14 @@ def stop_after(calls: int) -> Callable[[], bool]:
     return lambda: next(left, None) is None
 
 
-def quiet(line: str) -> None:
-    """Says nothing."""
-
-
 @pytest.mark.parametrize("run", [base("smoke"), CONTEXTUAL], ids=["biencoder", "contextual"])
 def test_stopped_run_ends_the_same(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = execute(run, progress=quiet)
+    whole = execute(run, progress=ignore)
     expected = read_metrics(run_folder(run_id(run)))
     monkeypatch.setenv("REPRO_HOME", str(tmp_path / "other"))
     for calls in (2, 0, 4):
         with pytest.raises(Interrupted, match="the checkpoint is written"):
-            execute(run, should_stop=stop_after(calls), progress=quiet)
+            execute(run, should_stop=stop_after(calls), progress=ignore)
         assert not has_record(get_local_records(), run)
     told: list[str] = []
     resumed = execute(run, progress=told.append)
@@ -71,12 +68,12 @@ def test_stopped_run_ends_the_same(run: Run, tmp_path: Path, monkeypatch: pytest
 
 def test_recorded_run_is_not_repeated() -> None:
     run = base("smoke", architecture="bm25")
-    first = execute(run, progress=quiet)
-    assert execute(run, progress=quiet).provenance == first.provenance
+    first = execute(run, progress=ignore)
+    assert execute(run, progress=ignore).provenance == first.provenance
 
 
 def test_record_describes_its_evaluation() -> None:
-    record = execute(CONTEXTUAL, progress=quiet)
+    record = execute(CONTEXTUAL, progress=ignore)
     contexts = record.provenance["suite"]["contexts"]
     assert {context["kind"] for context in contexts} == {"own", "wrong", "null"}
     assert all(context["ids_sha256"] and context["seed"] == 0 for context in contexts if context["kind"] != "null")
@@ -91,28 +88,28 @@ def test_record_describes_its_evaluation() -> None:
 @pytest.mark.slow
 def test_compiled_training_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever compiles: here the backend that needs no compiler, whose scores are those of a plain run. Slow: compiles."""
-    plain, compiled = execute(CONTEXTUAL, progress=quiet), torch.compile
+    plain, compiled = execute(CONTEXTUAL, progress=ignore), torch.compile
     monkeypatch.setenv("REPRO_HOME", str(home() / "other"))
     monkeypatch.setenv("REPRO_SWITCHES", "compile")
     monkeypatch.setattr(torch, "compile", lambda forward, **words: compiled(forward, **{**words, "backend": "eager"}))
-    record = execute(CONTEXTUAL, progress=quiet)
+    record = execute(CONTEXTUAL, progress=ignore)
     assert record.provenance["training"]["switches"] == ["compile"]
     speed = "train/pairs_per_second"
     assert {**record.metrics, speed: 0} == pytest.approx({**plain.metrics, speed: 0}, abs=1e-3, rel=1e-3)
 
 
 def test_bm25_keeps_its_parameters() -> None:
-    record = execute(base("smoke", architecture="bm25"), progress=quiet)
+    record = execute(base("smoke", architecture="bm25"), progress=ignore)
     assert record.provenance["suite"]["bm25"]["k1"] == 0.9
 
 
 def test_foreign_checkpoint_is_refused() -> None:
     with pytest.raises(Interrupted):
-        execute(base("smoke"), should_stop=stop_after(2), progress=quiet)
+        execute(base("smoke"), should_stop=stop_after(2), progress=ignore)
     other = base("smoke", learning_rate=1e-3)
     run_folder(run_id(base("smoke"))).rename(run_folder(run_id(other)))
     with pytest.raises(ValueError, match=run_id(base("smoke"))):
-        execute(other, progress=quiet)
+        execute(other, progress=ignore)
 
 
 @pytest.mark.parametrize(
@@ -126,14 +123,14 @@ def test_foreign_checkpoint_is_refused() -> None:
 )
 def test_impossible_settings_are_refused(changes: dict, says: str) -> None:
     with pytest.raises(ValueError, match=says):
-        execute(base("smoke", **changes), progress=quiet)
+        execute(base("smoke", **changes), progress=ignore)
     assert not list(get_local_records().glob("*"))
 
 
 @pytest.mark.parametrize("architecture", ["contextual", "surrogate"])
 def test_killed_evaluation_resumes(architecture: str, monkeypatch: pytest.MonkeyPatch) -> None:
     run = replace(CONTEXTUAL, seed=8) if architecture == "contextual" else base("smoke", architecture="surrogate")
-    whole, searched, real = execute(run, progress=quiet), [], ModelSystem.search
+    whole, searched, real = execute(run, progress=ignore), [], ModelSystem.search
     folder = run_folder(run_id(run))
     assert not (folder / "kept").exists(), "nothing is kept of a run that has a record"
     for path in get_local_records().glob(f"{run_id(run)}*"):
@@ -150,8 +147,8 @@ def test_killed_evaluation_resumes(architecture: str, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(ModelSystem, "search", search)
     with pytest.raises(KeyboardInterrupt):
-        execute(run, progress=quiet)
-    again = execute(run, progress=quiet)
+        execute(run, progress=ignore)
+    again = execute(run, progress=ignore)
     assert len(searched) == limit + len(set(searched)) - (limit - 1), "what was found before is not searched again"
     assert again.metrics == whole.metrics and again.provenance["suite"] == whole.provenance["suite"]
     assert again.exhibits == whole.exhibits and again.arrays.keys() == whole.arrays.keys()
@@ -173,7 +170,7 @@ def test_cache_depends_on_weights(tmp_path: Path) -> None:
 
 def test_evaluations_share_a_training() -> None:
     run = base("smoke", architecture="contextual", seed=5)
-    trained = execute(run, progress=quiet)
+    trained = execute(run, progress=ignore)
     lines = []
     other = execute(replace(run, num_test_contexts=2, test_contexts="own"), progress=lines.append)
     assert not [line for line in lines if "step" in line], "nothing was trained again"
@@ -202,7 +199,7 @@ def test_empty_slots_hold_null_vector() -> None:
 def test_second_phase_starts_from_first() -> None:
     alone = base("smoke", seed=6, num_steps=3, num_hard_negatives=2, filter="surrogate")
     second = replace(alone, pretraining_corpus="planted-tiny", num_pretraining_steps=8)
-    losses = [execute(run, progress=quiet).metrics["train/loss"] for run in (alone, second)]
+    losses = [execute(run, progress=ignore).metrics["train/loss"] for run in (alone, second)]
     assert losses[1] != losses[0]
     first = read_metrics(run_folder(run_id(base("smoke", seed=6, num_steps=8, filter="surrogate"))))
     assert len(first) == 8, "the first phase is a training of its own, which other runs can share"
@@ -219,17 +216,17 @@ def test_second_phase_starts_from_first() -> None:
 def test_impossible_second_phase_trains_nothing(changes: dict) -> None:
     run = base("smoke", seed=6, num_hard_negatives=2, filter="surrogate", pretraining_corpus="planted-tiny", **changes)
     with pytest.raises(ValueError, match=r"num_warmup_steps=\d+: must be below num_steps="):
-        execute(run, progress=quiet)
+        execute(run, progress=ignore)
     assert not list(home().rglob("metrics.jsonl"))
 
 
 def test_batch_difficulty_needs_no_training() -> None:
     run = base("smoke", measure="batches", architecture="none", sampler="cluster", cluster_size=8)
-    record = execute(run, progress=quiet)
+    record = execute(run, progress=ignore)
     assert record.provenance["training"] == {}
     values = record.arrays["batches/difficulty"]
     assert record.metrics["batches/difficulty"] == pytest.approx(values.mean())
-    plain = execute(replace(run, sampler="random", cluster_size=None), progress=quiet)
+    plain = execute(replace(run, sampler="random", cluster_size=None), progress=ignore)
     assert record.metrics["batches/difficulty"] > plain.metrics["batches/difficulty"], "clusters are harder than chance"
 
 
@@ -242,7 +239,7 @@ def test_record_names_its_starting_code(monkeypatch: pytest.MonkeyPatch) -> None
         return Measured({})
 
     monkeypatch.setattr("repro.execute.measure_run", commit_meanwhile)
-    record = execute(base("smoke", measure="batches", architecture="none"), progress=quiet)
+    record = execute(base("smoke", measure="batches", architecture="none"), progress=ignore)
     assert record.provenance["commit"] == "begun with"
 
 
@@ -252,12 +249,12 @@ def test_record_names_its_training_sessions(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("REPRO_SWITCHES", "checkpoint")
     monkeypatch.setattr("repro.train.checkpoint.get_code_identity", lambda: trained_by[0])
     with pytest.raises(Interrupted):
-        execute(run, should_stop=stop_after(3), progress=quiet)
+        execute(run, should_stop=stop_after(3), progress=ignore)
     monkeypatch.setattr("repro.train.checkpoint.get_code_identity", lambda: trained_by[1])
-    first = execute(run, progress=quiet)
+    first = execute(run, progress=ignore)
     monkeypatch.delenv("REPRO_SWITCHES")
     monkeypatch.setattr("repro.train.checkpoint.get_code_identity", lambda: {"commit": "third"})
-    second = execute(replace(run, num_test_contexts=2, test_contexts="own"), progress=quiet)
+    second = execute(replace(run, num_test_contexts=2, test_contexts="own"), progress=ignore)
     for told in (record.provenance["training"] for record in (first, second)):
         assert [(one["from_step"], one["commit"]) for one in told["sittings"]] == [(0, "first"), (4, "second")]
         assert told["switches"] == ["checkpoint"] and {one["num_processes"] for one in told["sittings"]} == {1}
@@ -269,14 +266,14 @@ def test_older_training_is_resumed() -> None:
     run = base("smoke", seed=8)
     with pytest.MonkeyPatch.context() as then, pytest.raises(Interrupted):
         then.setattr("repro.train.checkpoint.asdict", as_it_was)
-        execute(run, should_stop=stop_after(3), progress=quiet)
-    taken_up = execute(run, progress=quiet)
+        execute(run, should_stop=stop_after(3), progress=ignore)
+    taken_up = execute(run, progress=ignore)
     assert [one["from_step"] for one in taken_up.provenance["training"]["sittings"]] == [4], "the first is not known"
     other = replace(run, seed=9)
     with pytest.MonkeyPatch.context() as then:
         then.setattr("repro.train.checkpoint.asdict", as_it_was)
-        trained_model(other, quiet)
-    assert execute(other, progress=quiet).provenance["training"]["sittings"] == []
+        trained_model(other, ignore)
+    assert execute(other, progress=ignore).provenance["training"]["sittings"] == []
 
 
 def as_it_was(state: TrainState) -> dict[str, Any]:
@@ -287,7 +284,7 @@ def as_it_was(state: TrainState) -> dict[str, Any]:
 def test_record_covers_both_phases() -> None:
     run = base("smoke", seed=6, num_steps=3, num_hard_negatives=2, filter="surrogate")
     run = replace(run, corpus="planted", num_pairs=400, pretraining_corpus="planted-tiny", num_pretraining_steps=8)
-    told = execute(run, progress=quiet).provenance
+    told = execute(run, progress=ignore).provenance
     stages = list_stages(run)
     assert len({stage.name for stage in stages}) < len(stages), "stages of both phases share a kind"
     assert {(title, stage["id"]) for title, stage in told["stages"].items()} == {(s.title, s.path.name) for s in stages}

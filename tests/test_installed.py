@@ -31,7 +31,7 @@ class Installed:
     commit: str
 
     def call(self, *words: str, **changes: str) -> subprocess.CompletedProcess[str]:
-        """Calls python there as a user would, with nothing of ours in the surroundings."""
+        """Call python there as a user would, with nothing of ours in the surroundings."""
         own = {name: value for name, value in os.environ.items() if not name.startswith(("REPRO_", "PYTHON", "XDG_"))}
         surroundings = own | {"HOME": str(self.work / "me"), "OMP_NUM_THREADS": "1", "COLUMNS": "200"} | changes
         command = [str(self.environment / "bin" / "python"), *words]
@@ -39,7 +39,7 @@ class Installed:
 
 
 def sources(folder: Path) -> str:
-    """Copies the sources into a repository of their own; gives its commit."""
+    """Copy the sources into a repository of their own and return its commit."""
     for name in BUILT_OF:
         if (ROOT / name).is_dir():
             shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -51,7 +51,7 @@ def sources(folder: Path) -> str:
 
 
 def pip(*words: str | Path) -> None:
-    """Calls pip where it does not see that the checkout is there already."""
+    """Call pip where it does not see that the checkout is there already."""
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", *map(str, words)]
     surroundings = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(command, env=surroundings, cwd="/", capture_output=True, text=True)

@@ -30,7 +30,7 @@ OF_A_COPY = ("repro", "experiments", "figures", "slurm", "pyproject.toml", "setu
 
 
 def write_wheel(folder: Path, name: str, version: str, *, needs: Iterable[str] = (), code: str = "") -> None:
-    """Writes the smallest wheel that pip takes, with one module."""
+    """Write the smallest wheel that pip takes, with one module."""
     module = re.sub(r"[-.]", "_", name)
     info = f"{module}-{version}.dist-info"
     lines = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}", *(f"Requires-Dist: {n}" for n in needs)]
@@ -43,7 +43,7 @@ def write_wheel(folder: Path, name: str, version: str, *, needs: Iterable[str] =
 
 
 def write_archive(path: Path, record: str, held: dict[str, bytes]) -> None:
-    """Writes a wheel of these files."""
+    """Write a wheel of these files."""
     rows = []
     with zipfile.ZipFile(path, "w") as archive:
         for name, content in held.items():
@@ -54,7 +54,7 @@ def write_archive(path: Path, record: str, held: dict[str, bytes]) -> None:
 
 
 def pack_setuptools(folder: Path) -> None:
-    """Packs the setuptools of this environment, which builds the project in the fresh one too."""
+    """Pack the setuptools of this environment, which builds the project in the fresh one too."""
     paths = {str(path): path for path in files("setuptools") or () if ".." not in path.parts and path.suffix != ".pyc"}
     info = next(name.split("/")[0] for name in paths if ".dist-info/" in name)
     skipped = {f"{info}/{name}" for name in ("RECORD", "INSTALLER", "REQUESTED", "direct_url.json")}
@@ -88,7 +88,7 @@ def copy(tmp_path: Path) -> Path:
 
 
 def typed(line: str, folder: Path, *indexes: Path) -> str:
-    """Types a line in a copy of the project; pip sees these folders and nothing else."""
+    """Type a line in a copy of the project; pip sees these folders and nothing else."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PIP_", "PYTHON", "MAKE"))}
     own = {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": " ".join(map(str, indexes))}
     path = f"{Path(sys.executable).parent}{os.pathsep}{kept['PATH']}"

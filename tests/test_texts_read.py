@@ -4,9 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from repro.cli.main import app
 from repro.data.beir import load_beir
 from repro.data.own.imported import find_imported
 from repro.data.pairs import read_pairs
@@ -15,13 +13,7 @@ from repro.pipeline.corpora import make_corpus_stage
 from repro.records.lookup import read_runs
 from repro.spec.identity import run_id
 from repro.train.trainer import trained_model
-
-
-def typed(*words: str) -> str:
-    done = CliRunner().invoke(app, list(words))
-    if done.exception is not None:
-        raise done.exception
-    return done.stdout
+from tests.commands import run_command
 
 
 def share_of(texts: list[str], max_tokens: int) -> tuple[float, int]:
@@ -43,7 +35,7 @@ def test_unknown_and_cut_texts_are_counted(tmp_path: Path, monkeypatch: pytest.M
         for n in range(400)
     ]
     Path("x.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    typed("data", "import", "x.jsonl", "--name", "mixed", "--scale", "smoke")
+    run_command("data", "import", "x.jsonl", "--name", "mixed", "--scale", "smoke")
     (path,) = tmp_path.glob("home/corpora/mixed/mixed-smoke.json")
     run = next(one for one in read_runs(path) if one.architecture == "biencoder")
     pairs = read_pairs(make_corpus_stage(find_imported("mixed").corpus).path / "train.arrow")
@@ -51,16 +43,16 @@ def test_unknown_and_cut_texts_are_counted(tmp_path: Path, monkeypatch: pytest.M
     share, _ = share_of(every[0] + every[1], run.max_tokens + 1)
     _, num_cut = share_of(every[1], run.max_tokens)
     assert share > 0.05 and 0 < num_cut < len(pairs)
-    planned = json.loads(typed("plan", run_id(run), "--json"))["texts"]
+    planned = json.loads(run_command("plan", run_id(run), "--json"))["texts"]
     assert [(one["num_cut"], one["max_tokens"]) for one in planned] == [(num_cut, run.max_tokens)]
     assert planned[0]["unknown_share"] == pytest.approx(share)
     lines: list[str] = []
     trained_model(run, lines.append)
     (told,) = (line for line in lines if "unknown tokens" in line)
     assert "warning:" in told and any(f"{num_cut} of {len(pairs)} documents" in line for line in lines)
-    shown = typed("evaluate", "--model", run_id(run), "--suite", "mixed", "--no-bm25")
+    shown = run_command("evaluate", "--model", run_id(run), "--suite", "mixed", "--no-bm25")
     assert "warning: unknown tokens: mixed " in shown
-    found = json.loads(typed("evaluate", "--model", run_id(run), "--suite", "mixed", "--no-bm25", "--json"))
+    found = json.loads(run_command("evaluate", "--model", run_id(run), "--suite", "mixed", "--no-bm25", "--json"))
     suite = load_beir(make_corpus_stage(find_imported("mixed").corpus).path / "suites" / "mixed" / "mixed")
     expected, _ = share_of([*suite.documents, *suite.queries], run.max_tokens + 1)
     assert found["provenance"]["unknown_tokens"]["mixed"] == pytest.approx(expected)

@@ -17,13 +17,10 @@ from repro.pipeline.corpora import load_run_suite
 from repro.pipeline.needs import kinds_of_evaluation
 from repro.spec import MEASURES, Run, base
 from repro.storage.paths import SOURCES, run_folder
+from tests.commands import ignore
 
 DEPTH = 5
 RERANKED = base("smoke", architecture="bm25", protocol="rerank", rerank_depth=DEPTH)
-
-
-def quiet(line: str) -> None:
-    """Says nothing."""
 
 
 def brute_force_candidates(retrieval: Retrieval, run: Run) -> dict[str, set[str]]:
@@ -53,7 +50,7 @@ def recall(candidates: Mapping[str, set[str]], judgements: Any) -> float:
 @pytest.mark.parametrize("architecture", ["contextual", "surrogate", "bm25"])
 def test_reranking_ranks_candidates_only(architecture: str) -> None:
     run = replace(RERANKED, architecture=architecture, num_steps=3)
-    record = execute(run, progress=quiet)
+    record = execute(run, progress=ignore)
     told = record.provenance["suite"]
     assert told["protocol"] == "reranking of a first stage"
     assert (told["first_stage"]["system"], told["first_stage"]["depth"]) == ("minilm-words", DEPTH)
@@ -71,7 +68,7 @@ def test_reranking_ranks_candidates_only(architecture: str) -> None:
 
 
 def test_bm25_can_be_the_first_stage() -> None:
-    record = execute(replace(RERANKED, architecture="surrogate", protocol="rerank-bm25"), progress=quiet)
+    record = execute(replace(RERANKED, architecture="surrogate", protocol="rerank-bm25"), progress=ignore)
     assert record.provenance["suite"]["first_stage"]["system"] == "bm25"
     for retrieval in retrievals(RERANKED):
         found = read_run(run_folder(record.id) / "trec" / "planted" / f"{retrieval.name}.trec.gz")
@@ -81,19 +78,19 @@ def test_bm25_can_be_the_first_stage() -> None:
 
 def test_equal_runs_share_a_first_stage(own_home: Any) -> None:
     for architecture in ("surrogate", "bm25"):
-        execute(replace(RERANKED, architecture=architecture), progress=quiet)
+        execute(replace(RERANKED, architecture=architecture), progress=ignore)
     assert len(list((own_home / "stages" / "candidates").glob("*/stage.json"))) == 1
 
 
 def test_full_search_has_no_first_stage() -> None:
-    record = execute(base("smoke", architecture="surrogate"), progress=quiet)
+    record = execute(base("smoke", architecture="surrogate"), progress=ignore)
     assert record.provenance["suite"]["protocol"] == "full search"
     assert "first_stage" not in record.provenance["suite"]
 
 
 def test_crossed_contexts_are_reranked_too() -> None:
     run = base("smoke", architecture="contextual", measure="cross", protocol="rerank", rerank_depth=1, num_steps=3)
-    record = execute(run, progress=quiet)
+    record = execute(run, progress=ignore)
     for retrieval in retrievals(run):
         best = recall_at_one(retrieval, run)
         assert record.metrics[f"cross/{retrieval.name}/{retrieval.name}/ndcg_at_10"] == pytest.approx(best, abs=1e-6), (

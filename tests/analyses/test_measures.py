@@ -30,13 +30,10 @@ from repro.evaluate.result_cache import ResultCache
 from repro.execute import execute
 from repro.pipeline.inputs import Inputs
 from repro.spec import base, get_first_phase
+from tests.commands import ignore
 
 TEXTS = ["a red apple", "a green apple apple", "the sky is green", "a sky"]
 OTHERS = ["apple and sky", "an apple", "the sea"]
-
-
-def quiet(line: str) -> None:
-    """Says nothing."""
 
 
 def test_document_frequency_counts_documents() -> None:
@@ -140,7 +137,7 @@ def test_categories_are_means_of_tasks() -> None:
 
 
 def test_counts_match_planted_corpus() -> None:
-    metrics = execute(base("smoke", measure="counts", architecture="none"), progress=quiet).metrics
+    metrics = execute(base("smoke", measure="counts", architecture="none"), progress=ignore).metrics
     assert metrics["train/total/num_pairs"] == 240 and metrics["train/total/num_domains"] == 6
     assert metrics["planted/total/num_queries"] == 120 and metrics["planted/total/num_datasets"] == 3
     domains = [name for name in metrics if name.startswith("train/planted-train") and name.endswith("num_pairs")]
@@ -151,7 +148,7 @@ def test_clusters_are_denser_than_domains() -> None:
     run = base(
         "smoke", measure="cluster", architecture="none", sampler="cluster", cluster_size=8, domain_column="source"
     )
-    record = execute(run, progress=quiet)
+    record = execute(run, progress=ignore)
     assert record.metrics["cluster/similarity"] > record.metrics["domain/similarity"]
     assert len(record.arrays["cluster/similarity"]) == len(record.arrays["domain/similarity"])
     assert record.exhibits["pairs"][0].keys() == {"query", "document", "domain"}
@@ -162,9 +159,9 @@ def test_shape_counts_weights_of_model() -> None:
 
     from repro.train.trainer import make_model_config, start_model
 
-    record = execute(base("smoke", measure="shape", architecture="none"), progress=quiet)
+    record = execute(base("smoke", measure="shape", architecture="none"), progress=ignore)
     contextual = base("smoke", architecture="contextual")
-    model = start_model(Inputs(contextual), lambda: False, quiet)
+    model = start_model(Inputs(contextual), lambda: False, ignore)
     assert (
         isinstance(model, torch.nn.Module)
         and make_model_config(contextual).hidden_size == record.metrics["shape/hidden_size"]
@@ -176,12 +173,12 @@ def test_shape_counts_weights_of_model() -> None:
 def test_mteb_suite_needs_no_collection(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("REPRO_HOME", str(tmp_path))
     ours = base("smoke", architecture="surrogate", measure="mteb")
-    expected = execute(ours, progress=quiet).metrics
+    expected = execute(ours, progress=ignore).metrics
     its_tasks = [task for task in mteb_measure.list_tasks(Inputs(ours)) if task.metadata.type == "Retrieval"]
     monkeypatch.setattr(mteb_measure, "tasks_of_mteb", lambda suite: its_tasks)
     run = replace(ours, suite="mteb-retrieval")
     assert "corpus" not in {stage.kind for stage in Inputs(run).graph.stages}, "nothing is made for it"
-    metrics = execute(run, progress=quiet).metrics
+    metrics = execute(run, progress=ignore).metrics
     assert len(its_tasks) > 1
     assert metrics["mteb-retrieval/mean/ndcg_at_10"] == pytest.approx(expected["planted/Retrieval/score"])
     with pytest.raises(ValueError, match="measure='mteb'"):
@@ -197,7 +194,7 @@ def test_surrogate_always_gets_prompts(measure: str, prompts: set[str], monkeypa
     monkeypatch.setattr(MiniLMWords, "embed", lambda *given: [seen.extend(given[1]), embed(*given)][1])
     tasks_of = mteb_measure.list_tasks
     monkeypatch.setattr(mteb_measure, "list_tasks", lambda inputs: tasks_of(inputs)[:1])
-    execute(run, progress=quiet)
+    execute(run, progress=ignore)
     assert {text[: text.find(": ") + 2] for text in seen} == prompts
 
 

@@ -25,6 +25,7 @@ from repro.storage.paths import get_local_records, run_folder
 from repro.train.loss import batch_loss
 from repro.train.trainer import build_filter, build_sampler
 from tests.analyses.by_hand import HandMadePairs, Ranker, collection, inputs_of, suite_of
+from tests.commands import ignore
 
 SECOND = 1 / math.log2(3)
 """NDCG@10 of an only answer at rank two."""
@@ -33,10 +34,6 @@ SECOND = 1 / math.log2(3)
 def unit(*angles: float) -> np.ndarray:
     """Return unit vectors at these angles, (N, 2)."""
     return np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
-
-
-def quiet(line: str) -> None:
-    """Say nothing."""
 
 
 @pytest.fixture
@@ -219,7 +216,7 @@ def test_small_distances_are_exact() -> None:
 def test_difficulty_matches_plain_loops(tmp_path: Path) -> None:
     run = base("smoke", measure="batches", architecture="none", filter="surrogate", batch_size=16)
     inputs = Inputs(run)
-    inputs.build(quiet)
+    inputs.build(ignore)
     found = batches.measure(inputs, None, tmp_path)
     sampler = build_sampler(inputs)
     queries, documents = inputs.embeddings("query"), inputs.embeddings("document")
@@ -240,7 +237,7 @@ def test_difficulty_matches_plain_loops(tmp_path: Path) -> None:
 def test_masked_share_is_that_of_loss(loss: str, tmp_path: Path) -> None:
     run = base("smoke", measure="batches", architecture="none", filter="surrogate", batch_size=16, loss=loss)
     inputs = Inputs(run)
-    inputs.build(quiet)
+    inputs.build(ignore)
     found = batches.measure(inputs, None, tmp_path)
     judge, sampler, documents = build_filter(inputs), build_sampler(inputs), torch.randn(16, 4)
     for step in range(3):
@@ -252,7 +249,7 @@ def test_masked_share_is_that_of_loss(loss: str, tmp_path: Path) -> None:
 
 def test_words_are_counted_as_written() -> None:
     run = base("smoke", measure="counts", architecture="none")
-    metrics, inputs = execute(run, progress=quiet).metrics, Inputs(run)
+    metrics, inputs = execute(run, progress=ignore).metrics, Inputs(run)
     read = {dataset.name: load_beir(dataset.path) for dataset in inputs.suite.datasets}
     for name, one in read.items():
         assert metrics[f"planted/{name}/num_documents"] == len(one.documents)

@@ -24,13 +24,10 @@ from repro.storage.paths import run_folder
 from repro.train.batch_view import BatchViewer
 from repro.train.checkpoint import read_metrics
 from repro.train.trainer import build_filter, build_sampler
+from tests.commands import ignore
 
 RUN = base("smoke", sampler="cluster", cluster_size=8, packing="greedy", filter="surrogate")
 BATCH = 5
-
-
-def quiet(line: str) -> None:
-    """Says nothing."""
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +42,7 @@ def same_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def told_of(run: Run = RUN, batch: int = BATCH) -> Explanation:
-    return explain(run, batch, progress=quiet)
+    return explain(run, batch, progress=ignore)
 
 
 def test_difficulty_needs_no_training() -> None:
@@ -102,7 +99,7 @@ def test_removed_texts_are_those_masked(changes: dict[str, object]) -> None:
 
 def test_batch_matches_training_log() -> None:
     run = replace(RUN, seed=3)
-    execute(run, progress=quiet)
+    execute(run, progress=ignore)
     told, log = told_of(run), read_metrics(run_folder(run_id(run)))
     assert told.batch_hash == log[BATCH - 1]["batch"] and log[BATCH - 1]["step"] == BATCH
     assert told.difficulty == pytest.approx(log[BATCH - 1]["difficulty"], abs=1e-6)
@@ -118,7 +115,7 @@ def test_removed_share_matches_the_log(num_hard: int) -> None:
     """Of the four directions of the improved loss, not of one: the parts' shares would be those of another sum."""
     run = replace(RUN, loss="icl", num_hard_negatives=num_hard, seed=5)
     before, (first, *_) = told_of(run, 1), told_of(run, 1).parts
-    execute(run, progress=quiet)
+    execute(run, progress=ignore)
     log = read_metrics(run_folder(run_id(run)))
     logged, after = log[0]["masked_fraction"], told_of(run, 1)
     assert before.parts_are_from == "one rebuilt batch of each part" and after.parts_are_from == "the training's log"
@@ -153,7 +150,7 @@ def test_missing_batch_is_refused() -> None:
     with pytest.raises(ValueError, match="batch 13: this training has batches 1 to 12"):
         told_of(batch=13)
     with pytest.raises(ValueError, match="has no batches"):
-        explain(base("smoke", architecture="bm25"), 1, progress=quiet)
+        explain(base("smoke", architecture="bm25"), 1, progress=ignore)
 
 
 def test_explanation_becomes_tables_and_rows() -> None:

@@ -10,7 +10,7 @@ def unit(vectors: np.ndarray) -> np.ndarray:
 def planted_pairs(
     counts: list[int], *, dimensions: int = 16, noise: float = 0.1, seed: int = 0
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Gives queries (N, D), documents (N, D) and the planted topic (N,); `counts` pairs a topic."""
+    """Return queries (N, D), documents (N, D) and the planted topic (N,); `counts` pairs per topic."""
     rng = np.random.default_rng(seed)
     topics = np.repeat(np.arange(len(counts)), counts)
     centres = unit(rng.normal(size=(len(counts), dimensions)))

@@ -12,7 +12,7 @@ from repro.seeds import generator_for
 
 
 def brute_force(queries: np.ndarray, documents: np.ndarray, domains: np.ndarray, row: int, count: int) -> list[int]:
-    """Gives the hard negatives of one pair by sorting every other document of its domain."""
+    """Return the hard negatives of one pair by sorting every other document of its domain."""
     own = queries[row] @ documents[row]
     near = [
         (queries[row] @ documents[other], other) for other in range(len(documents)) if domains[other] == domains[row]

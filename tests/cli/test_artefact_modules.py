@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def repro(*words: str, home: Path, module: str = "repro") -> subprocess.CompletedProcess[str]:
-    """Runs a command as a user would, on one thread, with everything it makes under `home`."""
+    """Run a command as a user would, on one thread, with everything it makes under `home`."""
     environment = {**os.environ, "REPRO_HOME": str(home), "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
     command = [sys.executable, "-m", module, *words]
     return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, timeout=900)

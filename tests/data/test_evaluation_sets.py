@@ -4,23 +4,15 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from repro.cli.main import app
 from repro.data.beir import write_beir_folder
 from repro.data.own.imported import bring, find_imported
 from repro.interop.opening import describe_folder_of_a_name, open_suite
 from repro.pipeline.corpora import check_available
 from repro.spec import base
 from repro.text import count_noun
+from tests.commands import run_command
 from tests.interop.test_mteb import collection
-
-
-def typed(*words: str) -> str:
-    done = CliRunner().invoke(app, list(words))
-    if done.exception is not None:
-        raise done.exception
-    return done.stdout
 
 
 @pytest.fixture
@@ -34,11 +26,11 @@ def theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize(("what", "names"), [("one", ["one"]), ("", ["one", "two"])])
 def test_folders_become_a_suite(theirs: Path, what: str, names: list[str]) -> None:
-    shown = typed("data", "import", str(theirs / what), "--name", "theirs")
+    shown = run_command("data", "import", str(theirs / what), "--name", "theirs")
     assert f"evaluation set of {count_noun(len(names), 'collection')}: " in shown and "--suite theirs" in shown
     assert [dataset.name for dataset in open_suite("theirs").datasets] == names
     named, folder = (
-        json.loads(typed("evaluate", "--model", "bm25", "--suite", suite, "--json"))["metrics"]
+        json.loads(run_command("evaluate", "--model", "bm25", "--suite", suite, "--json"))["metrics"]
         for suite in ("theirs", str(theirs / what))
     )
     assert list(named.values()) == list(folder.values()) and named["theirs/mean/ndcg_at_10"] > 0
@@ -63,8 +55,8 @@ def test_evaluation_sets_cannot_be_trained_on(theirs: Path) -> None:
     corpus = bring(theirs / "one", name="theirs")
     assert find_imported("theirs").only_evaluates
     for action in (
-        lambda: typed("data", "plan", "theirs"),
-        lambda: typed("data", "show", "theirs"),
+        lambda: run_command("data", "plan", "theirs"),
+        lambda: run_command("data", "show", "theirs"),
         lambda: check_available([base("smoke", corpus=corpus.corpus, suite="theirs")]),
         lambda: bring(theirs / "two", name="more", hold_out=["x"]),
     ):

@@ -7,28 +7,20 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from repro.cli.main import app
 from repro.data.beir import Retrieval, get_legal_name, load_beir, load_suite, write_beir_folder
 from repro.data.own.imported import bring
 from repro.data.pairs import read_pairs
 from repro.evaluate.collections import read_collections
 from repro.interop.opening import open_suite
 from repro.pipeline.corpora import make_corpus_stage
+from tests.commands import run_command
 
 SIZE = 60
 
 
-def typed(*words: str) -> str:
-    done = CliRunner().invoke(app, list(words))
-    if done.exception is not None:
-        raise done.exception
-    return done.stdout
-
-
 def scores(suite: str) -> dict[str, float]:
-    found = json.loads(typed("evaluate", "--model", "bm25", "--suite", suite, "--json"))["metrics"]
+    found = json.loads(run_command("evaluate", "--model", "bm25", "--suite", suite, "--json"))["metrics"]
     return {path.partition("/")[2]: value for path, value in found.items()}
 
 
@@ -73,7 +65,7 @@ def test_archives_match_their_folder(tmp_path: Path, name: str, is_flat: bool) -
     asked = [sorted(each.texts("query", range(len(each)))) for each in pairs]
     assert asked[0] == asked[1] == sorted(f"question {n}" for n in range(40) if n != 1)
     exams = [load_beir(stage / "suites" / corpus / "theirs") for stage, corpus in ((one, "packed"), (other, "plain"))]
-    assert exams[0] == exams[1] and len(exams[0].queries) == 21
+    assert exams[0] == exams[1] and (len(exams[0].queries), len(exams[0].documents)) == (21, SIZE)
     with pytest.raises(ValueError, match="cannot be held out: this corpus is evaluated on theirs"):
         bring(tmp_path / name, name="other", hold_out=["x"])
 
@@ -102,7 +94,7 @@ def test_known_names_get_no_quirks(tmp_path: Path, name: str) -> None:
         for n in range(400)
     ]
     (tmp_path / "x.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    typed("data", "import", str(tmp_path / "x.jsonl"), "--name", "mine", "--scale", "smoke")
+    run_command("data", "import", str(tmp_path / "x.jsonl"), "--name", "mine", "--scale", "smoke")
     (read,) = read_collections(open_suite("mine")).values()
     assert read.retrieval.name == name.lower() and read.notes == [] and read.num_extra_hits == 0
     assert read.document_role == "document" and read.provenance["split"] == "test"
@@ -155,7 +147,7 @@ def test_evaluated_negatives_are_not_trained_on(tmp_path: Path) -> None:
     ]
     (tmp_path / "x.jsonl").write_text("\n".join(map(json.dumps, rows)))
     words = ("data", "import", str(tmp_path / "x.jsonl"), "--name", "mine", "--scale", "smoke")
-    shown = typed(*words, "--evaluate-on", str(tmp_path / "exam"))
+    shown = run_command(*words, "--evaluate-on", str(tmp_path / "exam"))
     assert "200 negatives with a judged text of the given evaluation set, taken out" in shown
     pairs = read_pairs(make_corpus_stage(bring_again("mine")).build() / "train.arrow")
     assert pairs.negatives(range(len(pairs))) == [[f"not {n}"] for n in range(200)]
@@ -198,11 +190,11 @@ def test_unjudged_queries_are_counted_at_import(tmp_path: Path, name: str) -> No
     with (tmp_path / name / "queries.jsonl").open("a") as file:
         file.writelines(f'{{"_id": "more{n}", "text": "of no split"}}\n' for n in range(60))
     says = "60 queries without a judgement in any split are left out"
-    shown = typed("data", "import", str(tmp_path / name), "--name", "mine")
+    shown = run_command("data", "import", str(tmp_path / name), "--name", "mine")
     assert f"{says}, as BEIR's own loader does" in shown and "60 queries, 60 documents" in shown
     for suite in ("mine", str(tmp_path / name)):
-        assert says in typed("evaluate", "--model", "bm25", "--suite", suite) and scores(suite) == direct
+        assert says in run_command("evaluate", "--model", "bm25", "--suite", suite) and scores(suite) == direct
     rows = [{"query": f"how to mend {n}", "document": f"with tool {n}"} for n in range(400)]
     (tmp_path / "x.jsonl").write_text("\n".join(map(json.dumps, rows)))
     words = ("data", "import", str(tmp_path / "x.jsonl"), "--name", "pairs", "--scale", "smoke")
-    assert says in typed(*words, "--evaluate-on", str(tmp_path / name))
+    assert says in run_command(*words, "--evaluate-on", str(tmp_path / name))

@@ -29,6 +29,7 @@ from repro.spec.identity import run_id
 from repro.spec.scales import get_scale
 from repro.storage.lease import acquire, lease_folder
 from repro.storage.paths import get_corpora_folder
+from tests.commands import ignore
 
 
 def write_pairs_file(path: Path, num: int = 400, tail: str = "", **columns: str) -> Path:
@@ -45,10 +46,6 @@ def write_pairs_file(path: Path, num: int = 400, tail: str = "", **columns: str)
     return path
 
 
-def quiet(line: str) -> None:
-    """Says nothing."""
-
-
 def test_imported_corpus_has_pairs_and_suite(tmp_path: Path) -> None:
     corpus = bring(write_pairs_file(tmp_path / "x.jsonl"), name="mine")
     run = base("smoke", corpus=corpus.corpus, suite="mine", num_pairs=None)
@@ -57,7 +54,7 @@ def test_imported_corpus_has_pairs_and_suite(tmp_path: Path) -> None:
     told = json.loads((folder / "report.json").read_text())
     assert len(read_pairs(folder / "train.arrow")) == told["num_pairs"] == 400 - sum(told["left_out"].values())
     assert {dataset.name for dataset in load_run_suite(run).datasets} == {"all"} == set(told["suite"])
-    assert describe_corpus(corpus.corpus, 1, quiet)["num_domains"] == 2
+    assert describe_corpus(corpus.corpus, 1, ignore)["num_domains"] == 2
     assert list_imported_corpora() == {"mine": corpus} and is_imported("mine") and not is_imported("desk")
 
 
@@ -102,7 +99,7 @@ def test_new_text_is_another_run(tmp_path: Path) -> None:
         corpus = bring(tmp_path / str(number), name="exam")
         (run,) = read_runs(path)
         assert run.suite == corpus.corpus
-        found.append((run_id(run), execute(run, progress=quiet).metrics[f"{run.suite}/mean/ndcg_at_10"]))
+        found.append((run_id(run), execute(run, progress=ignore).metrics[f"{run.suite}/mean/ndcg_at_10"]))
         shutil.rmtree(corpus.folder)
     (first, best), (second, worse) = found
     assert first != second and best == 1 > worse
@@ -116,33 +113,6 @@ def test_run_files_name_the_content(tmp_path: Path) -> None:
     assert (run.corpus, run.suite) == (corpus.corpus, "mine")
     make_corpus_stage(run.corpus).build()
     assert [one.name for one in load_run_suite(run).datasets] == ["all"] and load_run_suite(run).name == "mine"
-
-
-def test_beir_folder_keeps_its_test_split(tmp_path: Path) -> None:
-    size = 60
-    documents = tuple(f"text of document {n}" for n in range(size))
-    ids = tuple(f"d{n}" for n in range(size))
-    both = Retrieval(
-        "theirs",
-        ids,
-        documents,
-        tuple(f"q{n}" for n in range(size)),
-        tuple(f"question {n}" for n in range(size)),
-        {f"q{n}": {f"d{n}": 1} for n in range(size)},
-    )
-    write_beir_folder(tmp_path / "theirs", both, "all")
-    lines = (tmp_path / "theirs" / "qrels" / "all.tsv").read_text().splitlines()
-    (tmp_path / "theirs" / "qrels" / "all.tsv").unlink()
-    for split, part in (("train", lines[1:41]), ("test", [*lines[41:], "q1\td50\t1"])):
-        (tmp_path / "theirs" / "qrels" / f"{split}.tsv").write_text("\n".join([lines[0], *part]))
-    corpus = bring(tmp_path / "theirs", name="theirs")
-    folder = make_corpus_stage(corpus.corpus).build()
-    pairs = read_pairs(folder / "train.arrow")
-    assert sorted(pairs.texts("query", range(len(pairs)))) == sorted(f"question {n}" for n in range(40) if n != 1)
-    test = load_beir(folder / "suites" / "theirs" / "theirs")
-    assert len(test.documents) == size and len(test.queries) == 21
-    with pytest.raises(ValueError, match="cannot be held out"):
-        bring(tmp_path / "theirs", name="other", hold_out=["a"])
 
 
 def test_given_evaluation_data_is_not_trained_on(tmp_path: Path) -> None:
@@ -300,7 +270,7 @@ def test_a_defect_leaves_nothing_behind(tmp_path: Path) -> None:
 @pytest.mark.parametrize("scale", ["smoke", "desk"])
 def test_planned_runs_fit_the_corpus(tmp_path: Path, scale: str) -> None:
     bring(write_pairs_file(tmp_path / "x.jsonl"), name="mine")
-    planned = plan_imported("mine", scale, quiet)
+    planned = plan_imported("mine", scale, ignore)
     runs = read_runs(planned.path)
     assert list(planned.runs) == runs
     assert "  columns: x.jsonl, line 1: query <- query, document <- document, domain <- domain" in planned.lines()
@@ -320,7 +290,7 @@ def test_queries_with_two_answers_are_evaluated(tmp_path: Path) -> None:
     rows += [{"query": f"copy {n}", "document": f"{common} {n}", "domain": "b"} for n in range(2)]
     (tmp_path / "x.jsonl").write_text("\n".join(map(json.dumps, rows)))
     corpus = bring(tmp_path / "x.jsonl", name="twice", hold_out=["b"])
-    planned = plan_imported("twice", "smoke", quiet)
+    planned = plan_imported("twice", "smoke", ignore)
     assert any("2 queries have a near-duplicate" in one and "(b 2)" in one for one in planned.lines())
     (dataset,) = suite_of_built(corpus).datasets
     judged = load_beir(dataset.path).judgements
@@ -332,7 +302,7 @@ def test_boilerplate_corpus_is_imported(tmp_path: Path) -> None:
     rows = [{"query": f"price of item {n}?", "document": f"{thanks} {n} is sold for {3 * n}"} for n in range(300)]
     (tmp_path / "x.jsonl").write_text("\n".join(map(json.dumps, rows)))
     bring(tmp_path / "x.jsonl", name="shop")
-    planned = plan_imported("shop", "smoke", quiet)
+    planned = plan_imported("shop", "smoke", ignore)
     assert planned.report["near_duplicates"]["shop"] == planned.report["suite"]["shop"]["num_queries"] > 20
 
 
@@ -343,7 +313,7 @@ def test_held_out_queries_search_everything(tmp_path: Path) -> None:
     ]
     (tmp_path / "x.jsonl").write_text("\n".join(map(json.dumps, rows)))
     corpus = bring(tmp_path / "x.jsonl", name="mine")
-    planned = plan_imported("mine", "smoke", quiet)
+    planned = plan_imported("mine", "smoke", ignore)
     (dataset,) = suite_of_built(corpus).datasets
     found = load_beir(dataset.path)
     assert set(found.documents) == {row["document"] for row in rows} and len(found.documents) == 1000
@@ -363,7 +333,7 @@ def test_pairs_set_apart_share_no_text(tmp_path: Path) -> None:
     rows += [{"query": "about 7", "document": "thing 15, of all"}, {"query": "about 7", "document": ""}]
     (tmp_path / "x.jsonl").write_text("\n".join(map(json.dumps, rows)))
     corpus = bring(tmp_path / "x.jsonl", name="mine")
-    planned = plan_imported("mine", "smoke", quiet)
+    planned = plan_imported("mine", "smoke", ignore)
     folder = make_corpus_stage(corpus.corpus).path
     trained, apart = (read_pairs(folder / name) for name in ("train.arrow", "set_apart.arrow"))
     found = [
@@ -409,7 +379,7 @@ def test_held_out_share_is_explained(tmp_path: Path, sizes: tuple[int, ...], say
     ]
     (tmp_path / "x.jsonl").write_text("\n".join(map(json.dumps, rows)))
     corpus = bring(tmp_path / "x.jsonl", name="mine")
-    planned = plan_imported("mine", "smoke", quiet)
+    planned = plan_imported("mine", "smoke", ignore)
     (line,) = (line for line in planned.lines() if "held out:" in line)
     (dataset,) = suite_of_built(corpus).datasets
     assert len(load_beir(dataset.path).documents) == sum(sizes)
@@ -422,22 +392,22 @@ def test_tiny_domains_are_batched_as_one(tmp_path: Path) -> None:
     rows = [{"query": f"q {n}", "document": f"text {n}", "domain": f"d{n % 100}"} for n in range(500)]
     (tmp_path / "x.jsonl").write_text("\n".join(map(json.dumps, rows)))
     bring(tmp_path / "x.jsonl", name="mine")
-    planned = plan_imported("mine", "smoke", quiet)
+    planned = plan_imported("mine", "smoke", ignore)
     assert planned.runs[0].domain_column == "source" and planned.runs[0].batch_size == 16
 
 
 def test_edited_run_file_is_kept(tmp_path: Path) -> None:
     bring(write_pairs_file(tmp_path / "x.jsonl"), name="mine")
-    planned = plan_imported("mine", "smoke", quiet)
+    planned = plan_imported("mine", "smoke", ignore)
     assert not planned.was_edited
     rows = json.loads(planned.path.read_text())
     planned.path.write_text(json.dumps([row | {"num_steps": 77} for row in rows[:2]]))
-    again = plan_imported("mine", "smoke", quiet)
+    again = plan_imported("mine", "smoke", ignore)
     assert again.was_edited and [run.num_steps for run in again.runs] == [77, 77]
     assert [row["num_steps"] for row in json.loads(planned.path.read_text())] == [77, 77]
     assert "differs from what would be planned, so it is left as it is" in again.lines()[-4]
     planned.path.unlink()
-    assert plan_imported("mine", "smoke", quiet).runs == planned.runs
+    assert plan_imported("mine", "smoke", ignore).runs == planned.runs
 
 
 @pytest.mark.parametrize("num_lines", [0, 2, 6])
@@ -453,7 +423,7 @@ def test_broken_pipe_keeps_the_import(tmp_path: Path, monkeypatch: pytest.Monkey
     source = write_pairs_file(tmp_path / "x.jsonl")
     words = ["data", "import", str(source), "--name", "mine", "--scale", "smoke"]
     assert isinstance(CliRunner().invoke(app, words).exception, BrokenPipeError)
-    assert is_imported("mine") and plan_imported("mine", "smoke", quiet).report["num_pairs"] > 0
+    assert is_imported("mine") and plan_imported("mine", "smoke", ignore).report["num_pairs"] > 0
 
 
 @pytest.mark.parametrize("words", [["--hold-out", "misspelt"], ["--scale", "desk"]])
@@ -478,7 +448,7 @@ def test_ambiguous_collection_is_refused_first(tmp_path: Path, name: str) -> Non
 @pytest.mark.parametrize(("num", "says"), [(400, True), (1200, False)])
 def test_few_queries_are_warned_about(tmp_path: Path, num: int, says: bool) -> None:
     bring(write_pairs_file(tmp_path / "x.jsonl", num=num), name="mine")
-    planned = plan_imported("mine", "smoke", quiet)
+    planned = plan_imported("mine", "smoke", ignore)
     asked = sum(one["num_queries"] for one in planned.report["suite"].values())
     found = [line for line in planned.lines() if "wide intervals" in line]
     told = f"  warning: {asked} queries give wide intervals; --hold-out DOMAIN holds out a domain whole"

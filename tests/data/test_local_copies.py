@@ -29,12 +29,9 @@ from repro.data.paper.local_copies import (
 )
 from repro.pipeline.corpora import load_run_suite, make_corpus_stage, make_searched_stage
 from repro.spec import base
+from tests.commands import ignore
 
 CONTENT = bytes(range(256)) * 40_000  # ten megabytes: several blocks
-
-
-def quiet(line: str) -> None:
-    """Says nothing."""
 
 
 class Server:
@@ -94,32 +91,32 @@ def md5(content: bytes) -> str:
 
 def test_broken_download_resumes(serve: Callable[..., Server], tmp_path: Path) -> None:
     server = serve(break_after=[3_000_000, 2_000_000])
-    path = download(f"{server.url}/x", tmp_path / "x", md5=md5(CONTENT), progress=quiet, wait_seconds=0)
+    path = download(f"{server.url}/x", tmp_path / "x", md5=md5(CONTENT), progress=ignore, wait_seconds=0)
     assert path.read_bytes() == CONTENT
     assert server.ranges_asked == [None, "bytes=3000000-", "bytes=5000000-"]
-    download(f"{server.url}/x", tmp_path / "x", progress=quiet)
+    download(f"{server.url}/x", tmp_path / "x", progress=ignore)
     assert len(server.ranges_asked) == 3  # what is there is kept
 
 
 def test_killed_download_resumes(serve: Callable[..., Server], tmp_path: Path) -> None:
     (tmp_path / "x.part").write_bytes(CONTENT[:1_234_567])
     server = serve()
-    assert download(f"{server.url}/x", tmp_path / "x", progress=quiet).read_bytes() == CONTENT
+    assert download(f"{server.url}/x", tmp_path / "x", progress=ignore).read_bytes() == CONTENT
     assert server.ranges_asked == ["bytes=1234567-"]
     (tmp_path / "y.part").write_bytes(CONTENT)  # whole, but not yet under its name
-    assert download(f"{server.url}/y", tmp_path / "y", md5=md5(CONTENT), progress=quiet).read_bytes() == CONTENT
+    assert download(f"{server.url}/y", tmp_path / "y", md5=md5(CONTENT), progress=ignore).read_bytes() == CONTENT
 
 
 def test_servers_without_ranges_start_again(serve: Callable[..., Server], tmp_path: Path) -> None:
     (tmp_path / "x.part").write_bytes(b"something else")
     server = serve(ranges=False)
-    assert download(f"{server.url}/x", tmp_path / "x", progress=quiet).read_bytes() == CONTENT
+    assert download(f"{server.url}/x", tmp_path / "x", progress=ignore).read_bytes() == CONTENT
 
 
 def test_another_content_is_removed_and_named(serve: Callable[..., Server], tmp_path: Path) -> None:
     server = serve()
     with pytest.raises(ValueError, match="is not the file that was expected"):
-        download(f"{server.url}/x", tmp_path / "x", md5="0" * 32, progress=quiet)
+        download(f"{server.url}/x", tmp_path / "x", md5="0" * 32, progress=ignore)
     assert not list(tmp_path.glob("x*"))
 
 
@@ -127,7 +124,7 @@ def test_missing_server_is_one_error(serve: Callable[..., Server], tmp_path: Pat
     server = serve()
     server.http.server_close()
     with pytest.raises(OSError, match="repeat to resume from"):
-        download(f"{server.url}/x", tmp_path / "x", progress=quiet, wait_seconds=0)
+        download(f"{server.url}/x", tmp_path / "x", progress=ignore, wait_seconds=0)
 
 
 def collection(name: str = "scifact") -> Retrieval:
@@ -151,7 +148,7 @@ def fetched(serve: Callable[..., Server], tmp_path: Path, monkeypatch: pytest.Mo
     tiny = type(known)(**{**vars(known), "md5": md5(content)})
     monkeypatch.setattr("repro.data.paper.local_copies.BENCHMARKS", {**BENCHMARKS, "scifact": tiny})
     server = serve(content)
-    return fetch("scifact", tmp_path / "data", progress=quiet, base=server.url)
+    return fetch("scifact", tmp_path / "data", progress=ignore, base=server.url)
 
 
 def test_archive_is_unpacked_with_checksums(fetched: Path, tmp_path: Path) -> None:
@@ -178,7 +175,9 @@ def test_damaged_checksums_lose_nothing(fetched: Path, tmp_path: Path, content: 
             ask("scifact", tmp_path / "data")
     assert sorted(fetched.rglob("*")) == before
     (fetched / CHECKSUMS).unlink()
-    assert fetch("scifact", tmp_path / "data", progress=quiet) == fetched and not problems("scifact", tmp_path / "data")
+    assert fetch("scifact", tmp_path / "data", progress=ignore) == fetched and not problems(
+        "scifact", tmp_path / "data"
+    )
 
 
 def test_hidden_files_are_no_copy(fetched: Path, tmp_path: Path) -> None:
@@ -258,12 +257,12 @@ def test_unfinished_fetch_is_no_corpus(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr("huggingface_hub.snapshot_download", break_off)
     monkeypatch.setattr("huggingface_hub.HfApi.dataset_info", lambda *words: SimpleNamespace(sha="c0ffee"))
     with pytest.raises(ValueError, match="repeat the command to resume"):
-        fetch("nomic-supervised", progress=quiet)
+        fetch("nomic-supervised", progress=ignore)
     with pytest.raises(ValueError, match="is incomplete"):
         make_corpus_stage("nomic-supervised")
     assert "is incomplete" in problems("nomic-supervised")[0]
     monkeypatch.setattr("huggingface_hub.snapshot_download", lambda *words, **options: None)
-    folder = fetch("nomic-supervised", progress=quiet)
+    folder = fetch("nomic-supervised", progress=ignore)
     assert make_corpus_stage("nomic-supervised").key["corpus"] == "nomic-supervised"
     assert not problems("nomic-supervised") and sorted(path.name for path in folder.iterdir()) == [CHECKSUMS, "x.jsonl"]
 
@@ -286,7 +285,7 @@ def test_failed_fetch_allows_manual_copy(tmp_path: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr("huggingface_hub.HfApi.dataset_info", refuse)
     with pytest.raises(ValueError, match="or put a copy in"):
-        fetch("nomic-supervised", tmp_path, progress=quiet)
+        fetch("nomic-supervised", tmp_path, progress=ignore)
     folder = get_copy_folder("nomic-supervised", tmp_path)
     folder.mkdir(exist_ok=True)
     (folder / "x.jsonl").write_text(row("x"))
@@ -316,11 +315,11 @@ def test_downloads_are_checked(serve: Callable[..., Server], tmp_path: Path) -> 
     """A file of another md5 is no answer, and a redirect must stay on the web."""
     (tmp_path / "x").write_bytes(b"other")
     with pytest.raises(ValueError, match="not the file that was expected"):
-        download("http://127.0.0.1:1/x", tmp_path / "x", md5=md5(CONTENT), progress=quiet)
+        download("http://127.0.0.1:1/x", tmp_path / "x", md5=md5(CONTENT), progress=ignore)
     assert (tmp_path / "x").read_bytes() == b"other"
     for url in ("file:///etc/hostname", "ftp://127.0.0.1/x"):
         with pytest.raises(ValueError, match="not http"):
-            download(url, tmp_path / "y", progress=quiet)
+            download(url, tmp_path / "y", progress=ignore)
         with pytest.raises((ValueError, OSError), match=r"not http|not allowed"):  # urllib itself refuses files
-            download(serve(redirect=url).url, tmp_path / "y", progress=quiet)
+            download(serve(redirect=url).url, tmp_path / "y", progress=ignore)
     assert not (tmp_path / "y").exists()

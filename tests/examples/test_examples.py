@@ -22,7 +22,7 @@ NAMES = (
 
 @pytest.fixture
 def example(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], ModuleType]]:
-    """Gives what imports one of them as `python examples/NAME.py` would."""
+    """Return a function that imports an example as `python examples/NAME.py` would."""
     monkeypatch.syspath_prepend(str(FOLDER))
     yield importlib.import_module
     for name in NAMES:

@@ -54,7 +54,7 @@ def note_of(picture: Picture, rows: list[dict[str, object]]) -> str:
 
 @pytest.fixture(autouse=True)
 def closed() -> Iterator[None]:
-    """Lets go of the figures that a test drew."""
+    """Let go of the figures that a test drew."""
     yield
     plt.close("all")
 

@@ -57,7 +57,7 @@ ROWS = [Row(f"r{n}", f"query {n}", f"document {n}", "ab"[n % 2], "s") for n in r
 
 @contextmanager
 def at_most(seconds: int) -> Iterator[None]:
-    """Fails what hangs."""
+    """Fail a block that takes longer."""
 
     def hangs(number: int, frame: Any) -> None:
         raise AssertionError(f"it took more than {seconds} s")

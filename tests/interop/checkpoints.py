@@ -108,7 +108,7 @@ def write_checkpoint(
     base: dict[str, Any] | None = None,
     **fields: Any,
 ) -> dict[str, np.ndarray]:
-    """Writes a tiny checkpoint; gives its weights as float64 arrays."""
+    """Write a tiny checkpoint and return its weights as float64 arrays."""
     folder.mkdir(parents=True, exist_ok=True)
     base = BASES[kind] | (base or {})
     layers = base["num_layers"]

@@ -22,6 +22,7 @@ from repro.interop.adapting import (
 from repro.interop.sentence_transformers_folder import as_sentence_transformer, export_sentence_transformers
 from repro.interop.trained_on import find_training_run, write_trained_on
 from repro.spec import base
+from tests.commands import ignore
 from tests.interop.test_sentence_transformers import TEXTS, model_of
 
 WORDS = ("rain", "snow", "hills", "bread", "copper", "iron", "wool")
@@ -34,16 +35,12 @@ def write_lines(path: Path, texts: list[str]) -> Path:
     return path
 
 
-def quiet(line: str) -> None:
-    """Print nothing."""
-
-
 def test_adapted_folder_matches_the_map(tmp_path: Path) -> None:
     """Opened by the library alone, vectors are W (x − m) / |W (x − m)|, with the prompts of the model."""
     model = model_of("biencoder")
     export_sentence_transformers(model, tmp_path / "plain")
     corpus = write_lines(tmp_path / "corpus.txt", DOCUMENTS)
-    adapt_model(str(tmp_path / "plain"), str(corpus), tmp_path / "out", shrinkage=0.7, progress=quiet)
+    adapt_model(str(tmp_path / "plain"), str(corpus), tmp_path / "out", shrinkage=0.7, progress=ignore)
     theirs = SentenceTransformer(str(tmp_path / "out"), device="cpu")
     assert all(type(module).__module__.startswith("sentence_transformers.") for module in theirs)
     assert theirs.prompts == SentenceTransformer(str(tmp_path / "plain"), device="cpu").prompts
@@ -91,13 +88,13 @@ def test_corpora_are_read_in_each_format(tmp_path: Path) -> None:
     assert read_distinct_documents(str(jsonl), lines.append)[0] == ["Rain falls", "snow"]
     assert "1 empty, 1 repeated" in lines[0]
     table = write_lines(tmp_path / "c.csv", ["id,passage", '1,"a, b"', "2,c"])
-    assert read_distinct_documents(str(table), quiet)[0] == ["a, b", "c"]
+    assert read_distinct_documents(str(table), ignore)[0] == ["a, b", "c"]
     (tmp_path / "beir").mkdir()
     write_lines(tmp_path / "beir" / "corpus.jsonl", [json.dumps(row) for row in rows])
-    assert read_distinct_documents(str(tmp_path / "beir"), quiet)[0] == ["Rain falls", "snow"]
+    assert read_distinct_documents(str(tmp_path / "beir"), ignore)[0] == ["Rain falls", "snow"]
     for broken in (["id,words", "1,a"], ["passage", " "]):
         with pytest.raises(ValueError, match="document"):
-            read_distinct_documents(str(write_lines(tmp_path / "broken.csv", broken)), quiet)
+            read_distinct_documents(str(write_lines(tmp_path / "broken.csv", broken)), ignore)
 
 
 @pytest.mark.parametrize(
@@ -118,9 +115,9 @@ def test_tables_are_read_as_by_an_import(
     (tmp_path / name).write_bytes(content.encode() if isinstance(content, str) else content)
     if texts is None:
         with pytest.raises(ValueError, match=rf"{name}, line \d"):
-            read_distinct_documents(str(tmp_path / name), quiet)
+            read_distinct_documents(str(tmp_path / name), ignore)
     else:
-        assert read_distinct_documents(str(tmp_path / name), quiet)[0] == texts
+        assert read_distinct_documents(str(tmp_path / name), ignore)[0] == texts
 
 
 def test_text_without_a_vector_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,7 +142,7 @@ def test_adapted_folder_knows_its_training(tmp_path: Path) -> None:
     run = base("smoke", seed=3)
     write_trained_on(tmp_path / "plain", run)
     corpus = write_lines(tmp_path / "corpus.txt", DOCUMENTS)
-    adapt_model(str(tmp_path / "plain"), str(corpus), tmp_path / "out", progress=quiet)
+    adapt_model(str(tmp_path / "plain"), str(corpus), tmp_path / "out", progress=ignore)
     assert find_training_run(str(tmp_path / "out")) == run
 
 
@@ -182,4 +179,4 @@ def test_contextual_models_are_refused(tmp_path: Path) -> None:
     export_sentence_transformers(model_of("contextual"), tmp_path / "plain")
     corpus = write_lines(tmp_path / "corpus.txt", DOCUMENTS)
     with pytest.raises(ValueError, match="contextual"):
-        adapt_model(str(tmp_path / "plain"), str(corpus), tmp_path / "out", progress=quiet)
+        adapt_model(str(tmp_path / "plain"), str(corpus), tmp_path / "out", progress=ignore)

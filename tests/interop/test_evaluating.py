@@ -18,6 +18,7 @@ from repro.interop.comparison import Column, Difference, compute_differences, li
 from repro.interop.opening import open_model, open_suite
 from repro.interop.read_share import estimate_read_share
 from repro.interop.sentence_transformers_folder import export_sentence_transformers
+from tests.commands import run_command
 from tests.interop.test_sentence_transformers import model_of
 
 WORDS = ("rain", "snow", "hills", "bread", "copper", "iron", "violin", "drum", "kettle", "lamp")
@@ -40,10 +41,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def typed(*words: str) -> str:
-    done = CliRunner().invoke(app, ["evaluate", "--suite", "zoo", *words])
-    if done.exception is not None:
-        raise done.exception
-    return done.stdout
+    return run_command("evaluate", "--suite", "zoo", *words)
 
 
 def test_contexts_are_compared_with_intervals(desk: Path) -> None:

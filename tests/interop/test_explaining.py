@@ -15,6 +15,7 @@ from repro.interop.explaining import find_query
 from repro.interop.opening import open_model, open_suite
 from repro.records.store import Record
 from repro.spec import base
+from tests.commands import run_command
 from tests.interop.test_sentence_transformers import model_of
 
 RUN = base("smoke", architecture="contextual", sampler="domain")
@@ -52,10 +53,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def typed(*words: str) -> str:
-    done = CliRunner().invoke(app, ["explain-context", *words])
-    if done.exception is not None:
-        raise done.exception
-    return done.stdout
+    return run_command("explain-context", *words)
 
 
 def test_ranks_match_brute_force(record: Record) -> None:

@@ -11,11 +11,8 @@ from repro.interop.arguments import to_device
 from repro.interop.evaluating import EvaluationRequest, run_evaluation
 from repro.model.biencoder import Biencoder
 from repro.model.config import ModelConfig
+from tests.commands import ignore
 from tests.fuzz.collections import small
-
-
-def silent(line: str) -> None:
-    """Says nothing."""
 
 
 def saved(folder: Path) -> Path:
@@ -54,7 +51,7 @@ def test_options_without_effect_are_refused(tmp_path: Path, asked: dict[str, str
     write_beir_folder(tmp_path / "x", small("x"))
     with pytest.raises(ValueError, match=words):
         run_evaluation(
-            EvaluationRequest(model="bm25", suite=str(tmp_path / "x"), **asked), tmp_path / "out", progress=silent
+            EvaluationRequest(model="bm25", suite=str(tmp_path / "x"), **asked), tmp_path / "out", progress=ignore
         )
     assert not (tmp_path / "out").exists()
 

@@ -19,12 +19,12 @@ INTEROP = Path(repro.interop.__file__).parent / "README.md"
 
 
 def blocks_of(page: Path) -> list[str]:
-    """Gives the Python blocks of a page."""
+    """Return the Python blocks of a page."""
     return re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
 
 
 def run_blocks(blocks: list[str]) -> dict:
-    """Runs blocks one after another, with what the pages speak of at hand; gives their names."""
+    """Run blocks one after another with the objects that the pages mention, and return their names."""
     data = collection()
     given = {
         "corpus": data.documents,

@@ -27,6 +27,7 @@ from repro.spec import base
 from repro.spec.identity import get_training_id, run_id
 from repro.storage.paths import get_local_records, run_folder
 from repro.train.checkpoint import CHECKPOINT_FILE
+from tests.commands import ignore
 
 TEXTS = [
     "Rain falls on the plain in spring.",
@@ -38,12 +39,8 @@ TEXTS = [
 QUERIES = ["how do I install software", "weather"]
 
 
-def quiet(line: str) -> None:
-    """Says nothing."""
-
-
 def refuse(line: str) -> None:
-    """Fails if anything is said: the index is there, and numpy encodes the queries."""
+    """Fail if anything is said: the index is there, and numpy encodes the queries."""
     raise AssertionError(line)
 
 
@@ -65,7 +62,7 @@ def save(folder: Path, architecture: str, backbone: str, **changes: object) -> P
 
 def brute_force(model: Path, corpus: Path, context: str = "own") -> np.ndarray:
     """Return the scores of all documents, (queries, documents), by the model itself."""
-    found = open_model(str(model), progress=quiet).model
+    found = open_model(str(model), progress=ignore).model
     if isinstance(found, ContextualModel):
         source = Retrieval(corpus.name, tuple(f"d{place}" for place in range(len(TEXTS))), tuple(TEXTS), (), (), {})
         found.set_context(draw_context(context, source, num_contexts=3, seed=0).texts, 0)
@@ -80,7 +77,7 @@ def test_numpy_search_matches_model(tmp_path: Path, corpus: Path, architecture: 
     """Scores are the model's own, and the second search says nothing: it neither builds nor loads torch."""
     model = get_minilm_folder() if architecture == "stock" else save(tmp_path / "model", architecture, backbone)
     asked = SearchRequest(str(model), str(corpus))
-    search(asked, QUERIES, 5, quiet)
+    search(asked, QUERIES, 5, ignore)
     expected = brute_force(model, corpus)
     for found, scores in zip(search(asked, QUERIES, 5, refuse), expected, strict=True):
         assert [one.id for one in found] == [f"d{place}" for place in np.argsort(-scores, kind="stable")]
@@ -93,7 +90,7 @@ def test_other_backbones_use_torch(tmp_path: Path, corpus: Path, architecture: s
     """A model that numpy does not know is searched with torch, under the context of the index."""
     model = save(tmp_path / "model", architecture, "modernbert")
     for _ in range(2):
-        found = search(SearchRequest(str(model), str(corpus)), QUERIES, 2, quiet)
+        found = search(SearchRequest(str(model), str(corpus)), QUERIES, 2, ignore)
     expected = brute_force(model, corpus)
     assert [one.score for one in found[0]] == pytest.approx(np.sort(expected[0])[::-1][:2].tolist(), abs=1e-5)
 
@@ -102,24 +99,24 @@ def test_context_changes_index(tmp_path: Path, corpus: Path) -> None:
     """Each context has an index of its own, and a model without context refuses one."""
     model = save(tmp_path / "model", "contextual", "nomic", residual=True)
     for kind in ("own", "null"):
-        (found, _) = search(SearchRequest(str(model), str(corpus), kind), QUERIES, 1, quiet)
+        (found, _) = search(SearchRequest(str(model), str(corpus), kind), QUERIES, 1, ignore)
         assert found[0].score == pytest.approx(float(brute_force(model, corpus, kind)[0].max()), abs=1e-4)
     plain = save(tmp_path / "plain", "biencoder", "nomic")
-    search(SearchRequest(str(plain), str(corpus)), QUERIES, 1, quiet)
+    search(SearchRequest(str(plain), str(corpus)), QUERIES, 1, ignore)
     with pytest.raises(ValueError, match="--context"):
-        search(SearchRequest(str(plain), str(corpus), "own"), QUERIES, 1, quiet)
+        search(SearchRequest(str(plain), str(corpus), "own"), QUERIES, 1, ignore)
 
 
 def test_index_follows_corpus(tmp_path: Path, corpus: Path) -> None:
     """Another text is found as soon as the file holds it; a malformed line is named."""
     model = save(tmp_path / "model", "biencoder", "nomic")
-    search(SearchRequest(str(model), str(corpus)), QUERIES, 1, quiet)
+    search(SearchRequest(str(model), str(corpus)), QUERIES, 1, ignore)
     corpus.write_text(corpus.read_text() + json.dumps({"id": "new", "text": QUERIES[0]}) + "\n")
-    prompted = search(SearchRequest(str(model), str(corpus)), [QUERIES[0]], 6, quiet)
+    prompted = search(SearchRequest(str(model), str(corpus)), [QUERIES[0]], 6, ignore)
     assert "new" in [one.id for one in prompted[0]]
     corpus.write_text('{"id": "x", "words": "no text"}\n')
     with pytest.raises(ValueError, match=r"docs\.jsonl, line 1"):
-        search(SearchRequest(str(model), str(corpus)), QUERIES, 1, quiet)
+        search(SearchRequest(str(model), str(corpus)), QUERIES, 1, ignore)
 
 
 def test_verb_reads_stdin_without_torch(
@@ -163,7 +160,7 @@ def test_corpus_chooses_its_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_minilm_is_a_model(tmp_path: Path, corpus: Path) -> None:
     """The name `minilm` opens the installed weights, and another unknown name is refused."""
-    (found, _) = search(SearchRequest("minilm", str(corpus)), QUERIES, 1, quiet)
+    (found, _) = search(SearchRequest("minilm", str(corpus)), QUERIES, 1, ignore)
     assert found[0].score == pytest.approx(float(brute_force(get_minilm_folder(), corpus)[0].max()), abs=1e-4)
     check_model("minilm")
     with pytest.raises(ValueError, match="minilm"):

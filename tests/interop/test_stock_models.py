@@ -10,14 +10,13 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Normalize
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
-from typer.testing import CliRunner
 
-from repro.cli.main import app
 from repro.data.beir import Retrieval, write_beir_folder
 from repro.data.tokens import load_tokenizer
 from repro.evaluate.retrieval import score, search
 from repro.interop.opening import open_model
 from repro.interop.sentence_transformers_folder import as_sentence_transformer, open_sentence_transformers
+from tests.commands import run_command
 from tests.interop.test_sentence_transformers import model_of
 
 WORDS = ("rain", "snow", "hills", "bread", "copper", "iron", "violin", "drum", "kettle", "lamp")
@@ -38,10 +37,7 @@ def things(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Retrieval:
 
 def scored(model: str, *words: str) -> dict:
     """What `repro evaluate --json` prints."""
-    done = CliRunner().invoke(app, ["evaluate", "--suite", "things", "--no-bm25", "--json", "--model", model, *words])
-    if done.exception is not None:
-        raise done.exception
-    return json.loads(done.stdout)
+    return json.loads(run_command("evaluate", "--suite", "things", "--no-bm25", "--json", "--model", model, *words))
 
 
 def test_unlimited_length_is_scored(things: Retrieval) -> None:

@@ -23,6 +23,7 @@ from repro.interop.transformers_model import CdeModel
 from repro.model.biencoder import Biencoder
 from repro.model.config import ModelConfig
 from repro.model.contextual import ContextualModel
+from tests.commands import ignore
 from tests.interop.checkpoints import random_weights, write_checkpoint
 from tests.interop.test_sentence_transformers import CORPUS, TEXTS, model_of
 
@@ -34,14 +35,10 @@ def unit(vectors: torch.Tensor | np.ndarray) -> np.ndarray:
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
-def quiet(line: str) -> None:
-    """Says nothing."""
-
-
 def export(tmp_path: Path, architecture: str, to: str = "transformers") -> tuple[Biencoder | ContextualModel, Path]:
     model = model_of(architecture)
     model.save_pretrained(tmp_path / "ours")
-    export_model(str(tmp_path / "ours"), tmp_path / "out", to, progress=quiet)
+    export_model(str(tmp_path / "ours"), tmp_path / "out", to, progress=ignore)
     return model, tmp_path / "out"
 
 
@@ -258,7 +255,7 @@ def test_card_code_runs(
         write_checkpoint(tmp_path / "ours", weights=random_weights("nomic", words=30528), base={"vocab_size": 30528})
     else:
         model_of(architecture).save_pretrained(tmp_path / "ours")
-    export_model(str(tmp_path / "ours"), tmp_path / "mine", to, progress=quiet)
+    export_model(str(tmp_path / "ours"), tmp_path / "mine", to, progress=ignore)
     card = (tmp_path / "mine" / "README.md").read_text()
     (code,) = re.findall(r"```python\n(.*?)```", card, re.DOTALL)
     assert len([line for line in code.splitlines() if line]) <= 11

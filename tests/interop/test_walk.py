@@ -38,7 +38,7 @@ class Desk:
         (folder / "pairs.jsonl").write_text("\n".join(map(json.dumps, rows)))
 
     def type(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """Runs `python -m repro …`."""
+        """Run `python -m repro …`."""
         environment = {
             **os.environ,
             "REPRO_HOME": str(self.folder / "out"),
@@ -104,7 +104,7 @@ def test_export_opens_with_its_card(walked: Walked) -> None:
 
 @pytest.fixture
 def call(walked: Walked, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
-    """Gives what types a command in this process, where it was walked."""
+    """Return a function that runs a command in this process, in the folder of the walk."""
     desk, _, run = walked
     monkeypatch.chdir(desk.folder)
     monkeypatch.setenv("REPRO_HOME", str(desk.folder / "out"))
@@ -116,7 +116,7 @@ def call(walked: Walked, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Resul
 
 
 def scores_of(result: Result) -> dict:
-    """Gives what `evaluate --json` printed."""
+    """Return what `evaluate --json` printed."""
     assert result.exit_code == 0, result.exception
     return json.loads(result.stdout)
 

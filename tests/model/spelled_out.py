@@ -11,7 +11,7 @@ from repro.model.contextual import ContextualModel
 
 
 def spelled_out_second_stage(model: ContextualModel, ids: torch.Tensor, contexts: torch.Tensor) -> torch.Tensor:
-    """Gives the vector of one text; reads weights by name and none of the model's own code."""
+    """Return the vector of one text; read weights by name, and none of the model's own code."""
     w = {name.removeprefix("second_stage_model."): value for name, value in model.state_dict().items()}
     settings = model.config
     num_contexts, width = contexts.shape
@@ -50,7 +50,7 @@ def attend(queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, num_
 
 
 def rotate(x: torch.Tensor, num_unrotated: int, num_heads: int) -> torch.Tensor:
-    """Turns the pair (i, i + half) of each head at place p by p / 1000^(2i / size); the first rows are left alone."""
+    """Turn the pair (i, i + half) of each head at place p by p / 1000^(2i / size); the first rows are left alone."""
     size = x.shape[1] // num_heads
     out = x.clone()
     for place in range(num_unrotated, len(x)):

@@ -15,6 +15,7 @@ from repro.pipeline.needs import NOMIC_BERT, get_tokenizer_name
 from repro.planning.hub_cache import find_missing_dataset_files, find_missing_encoder_files
 from repro.planning.requirements import Need, list_requirements
 from repro.spec import base
+from tests.commands import ignore
 
 NAME, COMMIT = "somebody/model", "a" * 40
 
@@ -24,10 +25,6 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache of the hub."""
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     return tmp_path
-
-
-def quiet(line: str) -> None:
-    """Say nothing."""
 
 
 def begin(cache: Path, name: str = NAME, kind: str = "models") -> Path:
@@ -77,7 +74,7 @@ def test_broken_download_is_no_encoder(cache: Path, monkeypatch: pytest.MonkeyPa
         return real(name, **{**options, "local_files_only": True})
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
-    encoder().bring(quiet)
+    encoder().bring(ignore)
     assert asked == [NAME] and encoder().is_here() and not encoder().problems()
 
 
@@ -85,7 +82,7 @@ def test_fetched_without_weights_is_an_error(cache: Path, monkeypatch: pytest.Mo
     snapshot = begin(cache)
     monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda name, **options: str(snapshot))
     with pytest.raises(ValueError, match=r"still lacks .*whole weights"):
-        encoder().bring(quiet)
+        encoder().bring(ignore)
 
 
 def test_finished_blob_leaves_no_gap(cache: Path) -> None:
@@ -116,7 +113,7 @@ def test_local_folder_needs_all_shards(tmp_path: Path) -> None:
 
     assert not local().is_here()
     with pytest.raises(ValueError, match="still lacks"):
-        local().bring(quiet)
+        local().bring(ignore)
     end(folder)
     assert local().is_here()
     whole = (folder / "model.safetensors").read_bytes()
@@ -157,9 +154,9 @@ def test_mteb_data_counts_once_loaded(cache: Path, own_home: Path, monkeypatch: 
     (snapshot / "config.json").rename(snapshot / "README.md")  # a card alone
     assert not need.is_here() and need.problems()[0].startswith("1 of 1 tasks, the first: Task was not loaded")
     assert "interrupted" in find_missing_dataset_files("mteb/one", COMMIT)[0]
-    need.bring(quiet)
+    need.bring(ignore)
     assert need.is_here() and loaded == ["load", "unload"]
-    need.bring(quiet)
+    need.bring(ignore)
     assert loaded == ["load", "unload"], "what is here is not loaded again"
     (snapshot / "corpus.parquet").unlink()
     assert need.problems() == ["1 of 1 tasks, the first: Task: mteb/one: no file of data"]

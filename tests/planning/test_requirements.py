@@ -23,10 +23,7 @@ from repro.report.tables import format_in_unit, format_interval
 from repro.spec import Identity, Run, Varies, base, grid
 from repro.spec.registry import experiments, find_experiment
 from repro.spec.scales import ORDER
-
-
-def quiet(line: str) -> None:
-    """Say nothing."""
+from tests.commands import ignore
 
 
 def names(*runs: Run) -> list[str]:
@@ -44,10 +41,10 @@ def test_many_runs_need_each_thing_once() -> None:
 def test_planted_corpus_is_built_once(own_home: Path) -> None:
     (corpus,) = [need for need in list_requirements([base("smoke")]) if need.name.startswith("corpus")]
     assert not corpus.is_here() and not own_home.exists(), "asking makes nothing"
-    corpus.bring(quiet)
+    corpus.bring(ignore)
     assert corpus.is_here()
     before = {path: path.stat().st_mtime_ns for path in own_home.rglob("*") if path.is_file()}
-    corpus.bring(quiet)
+    corpus.bring(ignore)
     assert {path: path.stat().st_mtime_ns for path in own_home.rglob("*") if path.is_file()} == before
 
 
@@ -128,7 +125,7 @@ def test_unfetchable_data_is_explained() -> None:
     (need,) = [need for need in list_requirements([run]) if need.name == "data nobody-knows-this"]
     assert not need.is_here()
     with pytest.raises(ValueError, match="nobody-knows-this"):
-        need.bring(quiet)
+        need.bring(ignore)
 
 
 def test_plan_does_not_load_mteb(own_home: Path) -> None:

@@ -27,14 +27,11 @@ from repro.records.store import (
 from repro.spec import Run, base
 from repro.storage.paths import get_local_records, get_published_records
 from slurm.status import statuses
+from tests.commands import ignore
 
 RUN = base("smoke", architecture="bm25")
 MEAN = "planted/mean/ndcg_at_10"
 Content = dict[str, Any]
-
-
-def quiet(line: str) -> None:
-    """Says nothing."""
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +39,7 @@ def genuine(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A record as it is written, its arrays beside it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("REPRO_HOME", str(tmp_path_factory.mktemp("genuine")))
-        return execute(RUN, progress=quiet).path
+        return execute(RUN, progress=ignore).path
 
 
 @pytest.fixture
@@ -179,7 +176,7 @@ def test_damaged_record_is_not_overwritten(genuine: Path) -> None:
     damaged = get_local_records() / genuine.name
     damaged.write_text("{")
     with pytest.raises(ValueError, match="remove it or restore it"):
-        execute(RUN, progress=quiet)
+        execute(RUN, progress=ignore)
     assert damaged.read_text() == "{"
 
 

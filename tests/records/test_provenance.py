@@ -81,7 +81,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def git(root: Path, *words: str) -> str:
-    """Gives what git answers."""
+    """Return the output of a git command."""
     command = ("git", "-C", str(root), "-c", "user.name=a", "-c", "user.email=a@b", *words)
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 

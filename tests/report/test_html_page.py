@@ -117,7 +117,7 @@ class Reader(HTMLParser):
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Keeps the tag, its id and whatever it points at."""
+        """Keep the tag, its id and whatever it points at."""
         found = dict(attrs)
         self.tags.append(tag)
         self.ids += [value for name, value in attrs if name == "id" and value]
@@ -346,7 +346,7 @@ def test_the_keyboard_reaches_the_content_first(opened: tuple[Browser, Path]) ->
 
 
 def luminance(colour: str) -> float:
-    """Gives the relative luminance of rgb(…), WCAG 2."""
+    """Return the relative luminance of rgb(…), WCAG 2."""
     channels = [int(value) / 255 for value in re.findall(r"\d+", colour)[:3]]
     linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

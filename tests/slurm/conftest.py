@@ -18,13 +18,13 @@ DEV_CLUSTER = Path(
 
 
 def pytest_configure() -> None:
-    """Finds the developer's cluster when it is up and nothing else is configured."""
+    """Find the developer's cluster when it is up and nothing else is configured."""
     if "SLURM_CONF" not in os.environ and (DEV_CLUSTER / "slurm.conf").is_file():
         os.environ["SLURM_CONF"] = str(DEV_CLUSTER / "slurm.conf")
 
 
 def no_slurm() -> str:
-    """Gives why there is no Slurm here; empty when it answers."""
+    """Return why there is no Slurm here, or an empty string if it answers."""
     if shutil.which("sbatch") is None:
         return "no sbatch here; `slurm/dev-cluster.sh up` installs and starts a Slurm"
     asked = subprocess.run(["scontrol", "ping"], capture_output=True, text=True)
@@ -32,7 +32,7 @@ def no_slurm() -> str:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skips the tests marked slurm with the reason."""
+    """Skip the tests marked slurm with the reason."""
     marked = [item for item in items if item.get_closest_marker("slurm")]
     reason = no_slurm() if marked else ""
     if reason and os.environ.get("REPRO_TEST_SLURM"):

@@ -30,19 +30,19 @@ from slurm import children
 
 
 def trace(line: str) -> None:
-    """Adds a line to the trace, whole, whoever else writes."""
+    """Append a whole line to the trace, whichever other process writes."""
     with (home() / "trace").open("a") as file:
         file.write(f"{line}\n")
 
 
 def traced() -> list[str]:
-    """Gives the lines of the trace."""
+    """Return the lines of the trace."""
     path = home() / "trace"
     return path.read_text().splitlines() if path.exists() else []
 
 
 def execute(run: Run, *, should_stop: Callable[[], bool], progress: Callable[[str], None]) -> Record:
-    """Counts to num_steps, with a checkpoint when stopped; the record depends on every step having been done once."""
+    """Count to num_steps, and write a checkpoint if stopped. The record depends on every step being done once."""
     for stage in stages_of(run):
         assert stage.is_built, f"{stage.name} should have been built before"
     name, folder = run_id(run), run_folder(run_id(run))
@@ -75,7 +75,7 @@ def execute(run: Run, *, should_stop: Callable[[], bool], progress: Callable[[st
 
 
 def stages_of(run: Run) -> tuple[Stage, ...]:
-    """Gives a corpus for all runs, and clusters of it for those with sampler "cluster"."""
+    """Return a corpus for all runs, and clusters of it for those with sampler "cluster"."""
 
     def make(name: str) -> Callable[[Path], None]:
         def build(folder: Path) -> None:

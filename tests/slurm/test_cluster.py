@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,17 +19,18 @@ from repro.spec import Run, base, grid
 from repro.spec.identity import run_id
 from repro.storage.lease import owners
 from repro.storage.paths import CHECKOUT, get_local_records, get_sweeps_folder, home
-from slurm.profiles import Profile, load_profile
-from slurm.scheduler import fetch_queue
-from slurm.start import LaunchOptions, cancel, start
+from slurm.profiles import load_profile
+from slurm.start import cancel
 from slurm.states import get_run_item
 from slurm.status import Snapshot, statuses, why
 from slurm.sweep import read_submissions
+from tests.slurm.launching import launch_runs, states, wait_until
 from tests.slurm.stand_in import traced
 
 pytestmark = [pytest.mark.slurm, pytest.mark.usefixtures("stand_in")]
 
 PROFILE = replace(load_profile("dev-cluster"), memory_gb=0.5)
+launch = partial(launch_runs, profile=PROFILE)
 RUNS = grid(base("smoke", num_steps=3), seed=(0, 1, 2))
 SLOW = grid(base("smoke", num_steps=40), seed=(0,))
 
@@ -41,27 +43,6 @@ def shared_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Pat
     jobs = [place["job_id"].split("_")[0] for entry in read_submissions() for place in entry.jobs.values()]
     if jobs:
         subprocess.run(["scancel", *set(jobs)], check=False)
-
-
-def launch(*runs: Run, profile: Profile = PROFILE, retry: bool = False) -> list[str]:
-    """Launches to Slurm; gives what was reported."""
-    lines: list[str] = []
-    start(runs, profile, sweep="test", options=LaunchOptions(retry=retry), progress=lines.append)
-    return lines
-
-
-def until(condition: Callable[[], object], seconds: float = 90) -> None:
-    """Waits for something to become true; says what stood where when it does not."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        known = {name: Run(**values) for entry in read_submissions() for name, values in entry.runs.items()}
-        assert time.monotonic() < deadline, [traced(), fetch_queue(), [why(run) for run in known.values()]]
-        time.sleep(0.1)
-
-
-def states(*runs: Run) -> list[str]:
-    """Where the runs stand."""
-    return [status.state for status in statuses(runs)]
 
 
 def recorded(*runs: Run) -> Callable[[], bool]:
@@ -102,7 +83,7 @@ def test_array_waits_for_its_stages() -> None:
     launch(*runs)
     assert set(states(*runs)) <= {"queued", "running"}
     assert launch(*runs) == ["6 runs requested, 0 to start"]
-    until(recorded(*runs))
+    wait_until(recorded(*runs))
     done = traced()
     assert [done.count("build corpus"), done.count("build clusters")] == [1, 1]
     assert done.index("build clusters") < min(done.index(f"begin {run_id(run)} at 0") for run in runs[3:])
@@ -114,7 +95,7 @@ def test_array_waits_for_its_stages() -> None:
 def test_jobs_need_no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SBATCH_EXPORT", "NONE")
     launch(RUNS[0])
-    until(recorded(RUNS[0]))
+    wait_until(recorded(RUNS[0]))
 
 
 INNER = """#!/bin/bash
@@ -135,7 +116,7 @@ def test_launch_works_inside_a_job(tmp_path: Path, words: list[str]) -> None:
     subprocess.run(["sbatch", "--wait", *words, str(script)], check=True, env=told, cwd=CHECKOUT)
     [said] = [path.read_text() for path in tmp_path.glob("outer-*.log")]
     assert "launched from inside job" in said
-    until(recorded(*RUNS[:2]))
+    wait_until(recorded(*RUNS[:2]))
     logs = [path.read_text() for path in (get_sweeps_folder() / "test/jobs").glob("*_log.out")]
     assert len(logs) == 3
     assert not [log for log in logs if "mutually exclusive" in log or "Waiting" in log]
@@ -143,7 +124,7 @@ def test_launch_works_inside_a_job(tmp_path: Path, words: list[str]) -> None:
 
 def test_early_failure_names_its_log(tmp_path: Path) -> None:
     launch(RUNS[0], profile=replace(PROFILE, python=str(tmp_path / "no-python")))
-    until(lambda: states(RUNS[0]) == ["missing"])
+    wait_until(lambda: states(RUNS[0]) == ["missing"])
     [status] = statuses(RUNS[:1])
     assert "stage corpus/" in status.reason and "ended before it started; see its log " in status.reason
     log = Path(status.reason.split("see its log ")[1].split(";")[0])
@@ -153,14 +134,14 @@ def test_early_failure_names_its_log(tmp_path: Path) -> None:
 def test_requeued_run_resumes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     [run] = SLOW
     launch(run)
-    until(begun(run))
+    wait_until(begun(run))
     time.sleep(1)
     subprocess.run(["scontrol", "requeue", job_of(run)], check=True)
-    until(lambda: states(run) == ["interrupted"])
+    wait_until(lambda: states(run) == ["interrupted"])
     assert statuses([run])[0].live_on == "slurm"
     assert launch(run) == ["1 run requested, 0 to start"]
     hurry()
-    until(recorded(run))
+    wait_until(recorded(run))
     begins = [int(line.rsplit(" ", 1)[1]) for line in traced() if line.startswith("begin")]
     assert len(begins) == 2
     assert begins[1] > 0
@@ -172,8 +153,8 @@ def test_time_limit_requeues_a_run() -> None:
     # Slurm looks at its clocks every half minute, so the warning comes 10 to 40 s after the start, of 45 s of work
     [run] = (replace(SLOW[0], num_steps=180),)
     launch(run, profile=replace(PROFILE, time_minutes=1, warning_seconds=50))
-    until(begun(run))
-    until(begun(run, 2), 150)
+    wait_until(begun(run))
+    wait_until(begun(run, 2), 150)
     said = Path(statuses([run])[0].log).read_text()
     assert "Requeued job" in said
     assert statuses([run])[0].num_interruptions >= 1
@@ -185,10 +166,10 @@ def test_analysis_is_interrupted_and_requeued(own_home: Path) -> None:
     hurry()
     [run] = SLOW
     launch(run)
-    until(lambda: "measuring" in "\n".join(why(run)["last_lines"]))
+    wait_until(lambda: "measuring" in "\n".join(why(run)["last_lines"]))
     (own_home / "measures-long").unlink()
     subprocess.run(["scancel", "--signal=USR2", job_of(run)], check=True)
-    until(recorded(run))
+    wait_until(recorded(run))
     assert statuses([run])[0].num_interruptions == 1
     assert not [line for line in traced() if line.startswith("stop")], "its training had ended"
 
@@ -196,9 +177,9 @@ def test_analysis_is_interrupted_and_requeued(own_home: Path) -> None:
 def test_requeued_too_often_has_failed() -> None:
     [run] = SLOW
     launch(run, profile=replace(PROFILE, max_requeues=0))
-    until(begun(run))
+    wait_until(begun(run))
     subprocess.run(["scancel", "--signal=USR2", job_of(run)], check=True)
-    until(lambda: states(run) == ["failed"])
+    wait_until(lambda: states(run) == ["failed"])
     assert "interrupted 1 times without progress, the limit is 0" in statuses([run])[0].reason
     assert launch(run) == ["1 run requested, 0 to start, 1 failed or cancelled (--retry restarts them)"]
 
@@ -207,29 +188,29 @@ def test_requeued_too_often_has_failed() -> None:
 def test_cancelled_run_waits_for_retry(with_our_verb: bool) -> None:
     [run] = SLOW
     launch(run)
-    until(begun(run))
+    wait_until(begun(run))
     if with_our_verb:
         assert [status.state for status in cancel([run])] == ["running"]
     else:
         subprocess.run(["scancel", job_of(run)], check=True)
-    until(lambda: states(run) == ["cancelled"])
+    wait_until(lambda: states(run) == ["cancelled"])
     assert launch(run) == ["1 run requested, 0 to start, 1 failed or cancelled (--retry restarts them)"]
     hurry()
     launch(run, retry=True)
-    until(recorded(run))
+    wait_until(recorded(run))
     assert "begin" in traced()[0] or len(owners(get_run_item(run).lease_folder)) == 2
 
 
 def test_killed_job_is_launched_again() -> None:
     [run] = SLOW
     launch(run)
-    until(begun(run))
+    wait_until(begun(run))
     os.kill(owners(get_run_item(run).lease_folder)[-1].pid, signal.SIGKILL)
-    until(lambda: statuses([run])[0].state == "interrupted" and not statuses([run])[0].live_on)
+    wait_until(lambda: statuses([run])[0].state == "interrupted" and not statuses([run])[0].live_on)
     assert "died without an outcome" in statuses([run])[0].reason
     hurry()
     launch(run)
-    until(recorded(run))
+    wait_until(recorded(run))
 
 
 def test_failures_are_explained(tmp_path: Path) -> None:
@@ -238,7 +219,7 @@ def test_failures_are_explained(tmp_path: Path) -> None:
     (home / "break-clusters").touch()
     bad, blocked = replace(RUNS[0], seed=13), replace(RUNS[0], sampler="cluster", cluster_size=8)
     launch(bad, blocked)
-    until(lambda: states(bad, blocked) == ["failed", "failed"])
+    wait_until(lambda: states(bad, blocked) == ["failed", "failed"])
     told = why(bad)
     assert "seed 13 brings bad luck" in told["traceback"]
     assert "seed 13 brings bad luck" in "\n".join(told["last_lines"])
@@ -247,7 +228,7 @@ def test_failures_are_explained(tmp_path: Path) -> None:
     (home / "break-clusters").unlink()
     (home / "mended").touch()
     launch(bad, blocked, retry=True)
-    until(recorded(bad, blocked))
+    wait_until(recorded(bad, blocked))
 
 
 def test_concurrent_launchers_submit_once() -> None:
@@ -260,7 +241,7 @@ def test_concurrent_launchers_submit_once() -> None:
     both = [subprocess.Popen(words, cwd=CHECKOUT, stderr=subprocess.PIPE, text=True) for _ in range(2)]
     said = [process.communicate(timeout=60)[1] for process in both]
     assert sorted("3 runs requested, 3 to start" in words for words in said) == [False, True], said
-    until(recorded(*RUNS))
+    wait_until(recorded(*RUNS))
     assert len(read_submissions()) == 2  # the stage, and one array
     assert sum(line.startswith("begin") for line in traced()) == 3
 
@@ -326,26 +307,26 @@ def test_arrays_respect_the_limit(own_cluster: Path) -> None:
     launch(*runs)
     arrays = [entry for entry in read_submissions() if entry.runs]
     assert sorted(len(entry.jobs) for entry in arrays) == [2, 3, 3]
-    until(recorded(*runs))
+    wait_until(recorded(*runs))
     assert sum(line.startswith("begin") for line in traced()) == 8
 
 
 def test_runs_outlive_a_killed_slurmd(own_cluster: Path) -> None:
     runs = tuple(replace(run, num_steps=20) for run in RUNS)
     launch(*runs)
-    until(begun(runs[0]))
+    wait_until(begun(runs[0]))
     subprocess.run([own_cluster, "kill-slurmd"], check=True)
     time.sleep(2)
     assert set(states(*runs)) <= {"running", "queued", "recorded"}
     subprocess.run([own_cluster, "start-slurmd"], check=True)
-    until(recorded(*runs), 180)
+    wait_until(recorded(*runs), 180)
     assert sum(line.startswith("end") for line in traced()) == 3
 
 
 def test_disk_replaces_silent_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:
     run = replace(SLOW[0], num_steps=400)
     launch(run)
-    until(begun(run))
+    wait_until(begun(run))
     with monkeypatch.context() as patch:
         patch.setenv("SLURM_CONF", "/nowhere/slurm.conf")
         assert Snapshot().queue is None

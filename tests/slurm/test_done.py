@@ -66,7 +66,7 @@ def look_twice() -> list[RunStatus]:
 
 
 def disturb(found: list[RunStatus], kills: int, requeues: int, number: int) -> tuple[int, int]:
-    """Kills or requeues one run that is in the midst of its training, if there is one; gives what is left to do."""
+    """Kill or requeue one run in the midst of its training, if there is one. Return what is left to do."""
     within = [
         one for one in found if one.state == "running" and one.progress and 2 < one.progress.step < NUM_STEPS - 20
     ]

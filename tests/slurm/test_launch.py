@@ -6,6 +6,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ from slurm.status import RunStatus, TrainingProgress, statuses, why
 from slurm.sweep import Task, add_run_dependencies, build_tasks, check_code, read_submissions
 from slurm.tables import make_status_table
 from slurm.trainings import list_missing_trainings
+from tests.slurm.launching import launch_runs
 from tests.slurm.stand_in import traced
 from tests.slurm.stand_in_job import StandInJob
 
@@ -44,6 +46,7 @@ PROFILE = Profile(
     time_minutes=90, num_at_once=4, modules=("cuda/12.4",), setup=("ulimit -n 4096",), sbatch={"mail-type": "FAIL"},
     scratch="/scratch/$USER", stage_partition="cpu", stage_time_minutes=30,
 )  # fmt: skip
+launch = partial(launch_runs, profile=PROFILE)
 RUNS = grid(base("smoke", num_steps=3), seed=tuple(range(8)))
 
 COMMANDS = {
@@ -69,13 +72,6 @@ def slurm_in_name_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (fake / "queue").touch()
     monkeypatch.setenv("PATH", f"{fake}:{os.environ['PATH']}")
     return fake
-
-
-def launch(*runs: Run, retry: bool = False) -> list[str]:
-    """Launches; gives what was reported."""
-    lines: list[str] = []
-    start(runs, PROFILE, sweep="test", options=LaunchOptions(retry=retry), progress=lines.append)
-    return lines
 
 
 def submitted(fake: Path) -> dict[int, str]:
@@ -426,7 +422,7 @@ def test_signs_of_slurm_in_the_home_are_refused(
 
 
 def begin(launched_with: dict[str, Any]) -> None:
-    """Does a job of a careful scale in which nothing is done but to look at the code."""
+    """Do a job of a scale that checks the code, and nothing else."""
     job = Job(run=vars(base("small")), launched_with=launched_with)
     job(Stop(), where=JobState(state="running"))
 

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Never
 
@@ -26,14 +27,16 @@ from slurm.job import Job, _OutcomeRecorder
 from slurm.local import make_slots
 from slurm.profiles import Profile
 from slurm.signals import Stop
-from slurm.start import LaunchOptions, cancel, start
+from slurm.start import cancel
 from slurm.states import JobState, get_run_item
 from slurm.status import statuses
+from tests.slurm.launching import launch_runs, states, wait_until
 from tests.slurm.stand_in import stages_of, traced
 
 pytestmark = pytest.mark.usefixtures("stand_in")
 
 HERE = Profile(name="here", on="local", cpus_per_run=1, num_at_once=2)
+launch = partial(launch_runs, profile=HERE)
 RUNS = grid(base("smoke", num_steps=5), seed=(0, 1, 2))
 
 LONG = tuple(replace(run, num_steps=500) for run in RUNS)
@@ -51,15 +54,8 @@ start(runs, profile, sweep="test", options=LaunchOptions(), progress=lambda line
 """
 
 
-def launch(*runs: Run, retry: bool = False) -> list[str]:
-    """Launches in this process; gives what was reported."""
-    lines: list[str] = []
-    start(runs, HERE, sweep="test", options=LaunchOptions(retry=retry), progress=lines.append)
-    return lines
-
-
 def launcher(runs: tuple[Run, ...]) -> subprocess.Popen[str]:
-    """Launches in a process of its own."""
+    """Launch in a process of its own."""
     fields = json.dumps([vars(run) for run in runs])
     env = os.environ | {"PYTHONPATH": str(CHECKOUT)}
     return subprocess.Popen(
@@ -72,19 +68,6 @@ def held(folder: Path) -> Lease:
     lease = acquire(folder)
     assert lease is not None
     return lease
-
-
-def until(condition: Callable[[], object], seconds: float = 120) -> None:
-    """Waits for something to become true."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"still not true after {seconds} s; trace: {traced()}"
-        time.sleep(0.02)
-
-
-def states(*runs: Run) -> list[str]:
-    """Where the runs stand."""
-    return [status.state for status in statuses(runs)]
 
 
 def test_launch_records_every_run() -> None:
@@ -183,7 +166,7 @@ def test_killed_run_ends_the_same(own_home: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("STAND_IN_STEP_SECONDS", "0.2")
     run = LONG[0]
     process = launcher((run,))
-    until(lambda: traced()[-1:] == [f"begin {run_id(run)} at 0"])
+    wait_until(lambda: traced()[-1:] == [f"begin {run_id(run)} at 0"])
     os.kill(owners(get_run_item(run).lease_folder)[-1].pid, signal.SIGKILL)
     (own_home / "fast").touch()
     said, _ = process.communicate(timeout=200)
@@ -217,7 +200,7 @@ def test_foreign_stage_has_not_died() -> None:
 
 
 def count_in_sittings(run: Run, *, should_stop: Callable[[], bool], progress: Callable[[str], None]) -> Never:
-    """Gets a step further in each of the first sittings, and is then stuck; its time is up in all."""
+    """Get a step further in each of the first sittings, then no further. Every sitting is interrupted."""
     folder = run_folder(run_id(run))
     told = (folder / "sittings").read_text() if (folder / "sittings").exists() else ""
     folder.mkdir(parents=True, exist_ok=True)
@@ -250,12 +233,12 @@ def test_children_end_with_the_queue(end: int, own_home: Path, monkeypatch: pyte
     monkeypatch.setenv("STAND_IN_STEP_SECONDS", "1")
     runs = LONG[:2]
     process = launcher(runs)
-    until(lambda: states(*runs) == ["running"] * 2 and len(traced()) >= 3)
+    wait_until(lambda: states(*runs) == ["running"] * 2 and len(traced()) >= 3)
     time.sleep(0.5)
     pids = [owners(get_run_item(run).lease_folder)[-1].pid for run in runs]
     process.send_signal(end)
     process.communicate(timeout=200)
-    until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
+    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
     assert states(*runs) == ["interrupted"] * 2
     assert len([line for line in traced() if line.startswith("stop")]) == 2
     (own_home / "fast").touch()
@@ -273,7 +256,7 @@ def test_cancelling_stops_everything(own_home: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("STAND_IN_STEP_SECONDS", "0.2")
     runs = LONG
     process = launcher(runs)
-    until(lambda: states(*runs) == ["running", "running", "queued"])
+    wait_until(lambda: states(*runs) == ["running", "running", "queued"])
     assert len(cancel(runs)) == 3
     process.communicate(timeout=200)
     assert states(*runs) == ["cancelled"] * 3

@@ -78,7 +78,7 @@ def compared(found: list[dict], expected: list[dict]) -> None:
 
 
 def wait_for_steps(run: Run, number: int, seconds: float = 240) -> None:
-    """Waits until a training has done so many steps."""
+    """Wait until a training has done so many steps."""
     deadline = time.monotonic() + seconds
     while len(read_metrics(run_folder(run_id(run)))) < number:
         assert time.monotonic() < deadline, why(run)
@@ -121,7 +121,7 @@ def held() -> Iterator[None]:
 
 
 def in_background(work: Callable[[], object]) -> tuple[threading.Thread, list[object]]:
-    """Does something in a thread; gives it, and what came of it."""
+    """Run something in a thread. Return the thread, and a list that its result or ValueError is added to."""
     came: list[object] = []
 
     def do() -> None:

@@ -78,7 +78,7 @@ def test_sharing_jobs_train_once() -> None:
 
 
 def join_and_stop(run: Run, *, should_stop: Callable[[], bool], progress: Callable[[str], None]) -> None:
-    """Stands in for `execute`: joins a group of one process, which then is told to stop."""
+    """Stand in for `execute`: join a group of one process, which then is told to stop."""
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     raise Stopped("told to end")
 
@@ -102,7 +102,7 @@ def test_stopping_rank_leaves_its_group(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def signal_everyone(run: Run, stop: Stop) -> None:
-    """Waits for the first steps, then does as Slurm does: SIGTERM to the job and to every rank."""
+    """Wait for the first steps, then do as Slurm does: SIGTERM to the job and to every rank."""
     folder = run_folder(run_id(run))
     while len(read_metrics(folder)) < 3:
         time.sleep(0.05)
@@ -155,7 +155,7 @@ def listening_addresses(pids: list[int]) -> set[str]:
 
 
 def record_listeners(run: Run, *, should_stop: Callable[[], bool], progress: Callable[[str], None]) -> None:
-    """Stands in for `execute`: joins the other ranks, and notes on what addresses this job's processes listen."""
+    """Stand in for `execute`: join the other ranks, and note on what addresses this job's processes listen."""
     join_processes(torch.device("cpu"))
     family = [os.getpid()]
     while (parent := int(Path(f"/proc/{family[-1]}/stat").read_text().rpartition(")")[2].split()[1])) > 1:
@@ -203,7 +203,7 @@ def test_ranks_listen_on_loopback(own_home: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def fail_or_wait(run: Run, *, should_stop: Callable[[], bool], progress: Callable[[str], None]) -> None:
-    """Stands in for `execute`: rank 1 fails, rank 0 would wait for it for ever."""
+    """Stand in for `execute`: rank 1 fails, rank 0 would wait for it forever."""
     if os.environ["RANK"] == "1":
         raise ValueError("no such thing")
     (home() / "rank-0.pid").write_text(str(os.getpid()))

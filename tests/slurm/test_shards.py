@@ -2,9 +2,8 @@
 
 import os
 import signal
-import time
-from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,15 +18,17 @@ from slurm.batches import order_batches
 from slurm.profiles import Profile, load_profile
 from slurm.prune import leftovers
 from slurm.shards import count_shards, count_shards_by_stage
-from slurm.start import LaunchOptions, scripts, start
+from slurm.start import LaunchOptions, scripts
 from slurm.states import get_stage_item
 from slurm.status import Snapshot, statuses, why
 from slurm.sweep import build_tasks, read_submissions
+from tests.slurm.launching import launch_runs, wait_until
 from tests.slurm.stand_in import stages_of, traced
 
 pytestmark = pytest.mark.usefixtures("stand_in")
 
 HERE = Profile(name="here", on="local", cpus_per_run=1, num_at_once=2, num_shards=3)
+launch = partial(launch_runs, profile=HERE)
 SITE = Profile(name="site", num_at_once=4, num_shards=5)
 RUN = base("smoke", num_steps=3, sampler="cluster", cluster_size=8)
 
@@ -35,21 +36,6 @@ RUN = base("smoke", num_steps=3, sampler="cluster", cluster_size=8)
 def clusters() -> Stage:
     """The stage that is made in shards."""
     return stages_of(RUN)[1]
-
-
-def launch(*runs: Run, profile: Profile = HERE, retry: bool = False) -> list[str]:
-    """Launches in this process; gives what was reported."""
-    lines: list[str] = []
-    start(runs, profile, sweep="test", options=LaunchOptions(retry=retry), progress=lines.append)
-    return lines
-
-
-def until(condition: Callable[[], object], seconds: float = 120) -> None:
-    """Waits for something to become true."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, [traced(), why(RUN)]
-        time.sleep(0.1)
 
 
 def test_each_shard_is_made_once() -> None:
@@ -199,17 +185,17 @@ def test_killed_shard_is_done_again(own_home: Path) -> None:
     (own_home / "hold-2").touch()
     launch(RUN, profile=profile)
     shards = list_shards(clusters(), 3)
-    until(lambda: [shard.is_built for shard in shards] == [True, False, True] and "shard 2 of 3" in traced())
+    wait_until(lambda: [shard.is_built for shard in shards] == [True, False, True] and "shard 2 of 3" in traced())
     says = Snapshot().list_unbuilt_stages([RUN])[clusters().title]
     assert says.startswith("2 of 3 shards built, 1 being built"), says
     owner = look(get_stage_item(shards[1]).lease_folder)
     assert owner is not None
     os.kill(owner.pid, signal.SIGKILL)
-    until(lambda: not statuses([RUN])[0].live_on)
+    wait_until(lambda: not statuses([RUN])[0].live_on)
     assert [shard.is_built for shard in shards] == [True, False, True]
     (own_home / "hold-2").unlink()
     launch(RUN, profile=profile)
-    until(lambda: statuses([RUN])[0].state == "recorded")
+    wait_until(lambda: statuses([RUN])[0].state == "recorded")
     told = traced()
     assert [told.count(f"shard {n} of 3") for n in (1, 2, 3)] == [1, 2, 1]
     assert told.count("join clusters") == 1

@@ -210,7 +210,7 @@ def test_failed_block_keeps_its_error() -> None:
 
 
 def break_off_an_import(run: Run, *, should_stop: Stop, progress: object) -> None:
-    """Stands in for `execute`: a module in C++ that is being imported makes an error of its own of a stop."""
+    """Stand in for `execute`: a module in C++ that is being imported makes an error of its own of a stop."""
     try:
         os.kill(os.getpid(), signal.SIGTERM)
     except Stopped as stopped:

@@ -45,12 +45,12 @@ def file(tmp_path: Path) -> str:
 
 
 def type_in(*words: str) -> Result:
-    """Calls the command line."""
+    """Call the command line."""
     return CliRunner().invoke(app, list(words))
 
 
 def do(*runs: Run) -> None:
-    """Does runs with the stand-in, here."""
+    """Execute runs with the stand-in in this process."""
     start(
         runs,
         Profile(name="h", on="local", cpus_per_run=1),
@@ -177,7 +177,7 @@ def test_unreadable_record_is_not_replaced(file: str, monkeypatch: pytest.Monkey
 
 
 def submitted(runs: dict[str, object], jobs: dict[str, dict[str, str]], **more: dict[str, list[str]]) -> None:
-    """Writes down a submission to Slurm."""
+    """Write down a submission to Slurm."""
     Submission(on="slurm", sweep="t", profile="p", jobs=jobs, runs=runs, **more).write()  # type: ignore[arg-type]
 
 

@@ -34,7 +34,7 @@ time.sleep(60)
 
 
 def holder(folder: Path, dead_after_seconds: float = 60) -> subprocess.Popen[str]:
-    """Starts a process that holds the lease."""
+    """Start a process that holds the lease."""
     env = os.environ | {"REPRO_DEAD_AFTER_SECONDS": str(dead_after_seconds), "PYTHONPATH": str(CHECKOUT)}
     started = subprocess.Popen([sys.executable, "-c", HOLD, str(folder)], env=env, stdout=subprocess.PIPE, text=True)
     assert started.stdout is not None
@@ -65,7 +65,7 @@ def test_killed_owner_is_replaced_immediately(tmp_path: Path) -> None:
 
 
 def make_foreign(folder: Path, silent_seconds: float, dead_after_seconds: float = 60) -> None:
-    """Writes the owner file of a process on another machine whose last heart-beat is some time ago."""
+    """Write the owner file of a process on another machine whose last heart-beat is some time ago."""
     found = {"host": "elsewhere", "pid": 1, "machine": "another boot", "born": "1", "since": 0.0}
     path = folder / "000001.json"
     path.write_text(json.dumps(found | {"dead_after_seconds": dead_after_seconds, "note": {}}))
@@ -118,7 +118,7 @@ def test_heartbeat_survives_failing_disk(tmp_path: Path, monkeypatch: pytest.Mon
 
 @contextmanager
 def no_room_beyond(num_bytes: int) -> Iterator[None]:
-    """Lets no file grow beyond so many bytes, as on a disk that is nearly full: a longer write is cut, then fails."""
+    """Let no file grow beyond so many bytes, as on a disk that is nearly full: a longer write is cut, then fails."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, before[1]))
     try:
@@ -175,7 +175,7 @@ def test_suspended_owner_writes_nothing(tmp_path: Path) -> None:
 
 
 def contend(folder: Path, barrier: Any, won: "multiprocessing.Queue[int]") -> None:
-    """Tries once; every racer has looked before any of them creates."""
+    """Try once; every racer has looked before any of them creates."""
     seen = []
 
     def look_and_wait(place: Path) -> Owner | None:
@@ -214,7 +214,7 @@ def test_unused_folder_has_no_owner(tmp_path: Path) -> None:
 
 
 def build_counted(folder: Path, number: int) -> None:
-    """Builds one stage; each build leaves a file that counts it."""
+    """Build one stage; each build leaves a file that counts it."""
 
     def make(part: Path) -> None:
         (folder / f"made-{number}").touch()

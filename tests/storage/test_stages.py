@@ -26,12 +26,9 @@ from repro.storage.paths import get_local_records, run_folder
 from repro.storage.shards import list_shards
 from repro.storage.stages import STAGE_FILE, Stage
 from repro.train.trainer import prepare_training
+from tests.commands import ignore
 
 RUN = base("smoke", sampler="cluster", cluster_size=8, filter="surrogate", num_hard_negatives=1, num_steps=3)
-
-
-def quiet(line: str) -> None:
-    """Says nothing."""
 
 
 def made(text: str = "one") -> Stage:
@@ -149,7 +146,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("built")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("REPRO_HOME", str(home))
-        Inputs(RUN).build(quiet)
+        Inputs(RUN).build(ignore)
         for stage in Inputs(RUN).graph.stages:
             told = json.loads((stage.path / STAGE_FILE).read_text())
             (stage.path / STAGE_FILE).write_text(json.dumps({"name": told["name"], "key": told["key"]}))
@@ -183,7 +180,7 @@ def test_damaged_arrays_are_named(
     else:
         np.save(path, DAMAGE[name](np.load(path)))
     with pytest.raises(ValueError, match=file.replace(".", r"\.")):
-        execute(RUN, progress=quiet)
+        execute(RUN, progress=ignore)
     assert not (get_local_records() / f"{run_id(RUN)}.json").exists()
     assert not list(run_folder(run_id(RUN)).glob("checkpoint*"))
 
@@ -191,7 +188,7 @@ def test_damaged_arrays_are_named(
 @pytest.mark.skipif(not Path("/proc/self/smaps").is_file(), reason="Linux tells what a process says of its maps")
 def test_random_reads_skip_readahead(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REPRO_HOME", str(built))
-    _, data, _, _ = prepare_training(Inputs(RUN), lambda: False, quiet)
+    _, data, _, _ = prepare_training(Inputs(RUN), lambda: False, ignore)
     assert data.filter is not None
     data.filter(data.batches.at(0))
     told = [line.split() for line in Path("/proc/self/smaps").read_text().splitlines()]

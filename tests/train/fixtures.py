@@ -37,7 +37,7 @@ class Shuffled:
 
 
 def same_parity(pairs: np.ndarray) -> Filtered:
-    """Masks documents whose pair has the same number modulo 3; only defined without hard negatives."""
+    """Mask documents whose pair has the same number modulo 3; only defined without hard negatives."""
     return Filtered(pairs[:, None] % 3 == pairs[None] % 3, float(pairs.mean()))
 
 

@@ -30,8 +30,9 @@ from repro.train.gradcache import Stages, StepTexts, add_gradients
 from repro.train.loss import LossParts, batch_loss, improved_contrastive, info_nce
 from repro.train.optimizer import build_optimizer
 from repro.train.trainer import build_sampler, start_model
+from tests.commands import ignore
 from tests.model.samples import random_texts, small_model
-from tests.test_execute import quiet, stop_after
+from tests.test_execute import stop_after
 
 SIZE, TEMPERATURE = 16, 0.1
 FOUR = ("query_to_doc", "query_to_query", "doc_to_query", "doc_to_doc")
@@ -279,7 +280,7 @@ def one_thread() -> None:
 def by_hand_companion_trainings(inputs: Inputs) -> tuple[float, float]:
     """The first loss of a run and the share of its entries that the filter removes, text by text (GTE eq. 5 and 6)."""
     run, batch_B = inputs.run, build_sampler(inputs).at(0)
-    model = start_model(inputs, lambda: False, quiet).train()
+    model = start_model(inputs, lambda: False, ignore).train()
     with torch.no_grad():
         q, d = (
             torch.nn.functional.normalize(model.embed_texts(texts_from(*inputs.tokens(side).pad(batch_B))), dim=-1)
@@ -307,7 +308,7 @@ def by_hand_companion_trainings(inputs: Inputs) -> tuple[float, float]:
 
 
 def test_first_loss_matches_hand_computation() -> None:
-    execute(FILTERED, progress=quiet)
+    execute(FILTERED, progress=ignore)
     first = read_metrics(run_folder(run_id(FILTERED)))[0]
     loss, removed = by_hand_companion_trainings(Inputs(FILTERED))
     assert 0.02 < removed < 0.98, "a filter that removes nothing or all would prove nothing"
@@ -317,12 +318,12 @@ def test_first_loss_matches_hand_computation() -> None:
 
 @pytest.mark.parametrize("run", [FILTERED, MIXED], ids=["filtered", "mixed"])
 def test_stopped_training_ends_the_same(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = execute(run, progress=quiet)
+    whole = execute(run, progress=ignore)
     batches = [line["batch"] for line in read_metrics(run_folder(run_id(run)))]
     monkeypatch.setenv("REPRO_HOME", str(tmp_path / "other"))
     with pytest.raises(Interrupted):
-        execute(run, should_stop=stop_after(4), progress=quiet)
-    resumed = execute(run, progress=quiet)
+        execute(run, should_stop=stop_after(4), progress=ignore)
+    resumed = execute(run, progress=ignore)
     assert [line["batch"] for line in read_metrics(run_folder(run_id(run)))] == batches
     assert {k: v for k, v in resumed.metrics.items() if "second" not in k} == {
         k: v for k, v in whole.metrics.items() if "second" not in k
@@ -331,7 +332,7 @@ def test_stopped_training_ends_the_same(run: Run, tmp_path: Path, monkeypatch: p
 
 def test_fifths_match_stopped_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = base("smoke", measure="steps", seed=1)
-    found = execute(run, progress=quiet)
+    found = execute(run, progress=ignore)
     steps = compute_marks(12)
     assert steps == (2, 5, 7, 10, 12) == tuple(found.provenance["suite"]["steps"])
     assert found.metrics["planted+fifth5/mean/ndcg_at_10"] == found.metrics["planted/mean/ndcg_at_10"]
@@ -339,9 +340,9 @@ def test_fifths_match_stopped_training(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("REPRO_HOME", str(tmp_path / "other"))
     plain = base("smoke", seed=1)
     with pytest.raises(Interrupted, match=f"stopped after step {steps[2]} "):
-        execute(plain, should_stop=stop_after(steps[2] - 1), progress=quiet)
+        execute(plain, should_stop=stop_after(steps[2] - 1), progress=ignore)
     inputs = Inputs(plain)
-    model = start_model(inputs, lambda: False, quiet)
+    model = start_model(inputs, lambda: False, ignore)
     optimizer = build_optimizer(model, learning_rate=1.0, weight_decay=0.0)
     assert read_checkpoint(run_folder(run_id(plain)), run_id(plain), model, optimizer) is not None
     from repro.evaluate.collections import read_collections
@@ -369,7 +370,7 @@ def test_model_size_keeps_the_batches() -> None:
     hashes = []
     for width in (16, 32):
         run = base("smoke", hidden_size=width, num_steps=4, num_warmup_steps=1, measure="curve")
-        execute(run, progress=quiet)
+        execute(run, progress=ignore)
         hashes.append(
             [
                 line["batch"]
@@ -383,4 +384,4 @@ def test_model_size_keeps_the_batches() -> None:
 
 def test_small_source_stops_first() -> None:
     with pytest.raises(ValueError, match=r"batch_size=64 with mixing_alpha: \d of \d sources cannot fill a batch"):
-        execute(base("smoke", sampler="domain", mixing_alpha=0.3, batch_size=64), progress=quiet)
+        execute(base("smoke", sampler="domain", mixing_alpha=0.3, batch_size=64), progress=ignore)

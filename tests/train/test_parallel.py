@@ -40,8 +40,8 @@ from repro.train.parallel import (
 )
 from repro.train.sharing import explain_indivisible, list_own_places
 from repro.train.trainer import build_sampler, make_train_settings
+from tests.commands import ignore
 from tests.model.samples import random_texts, small_model
-from tests.test_execute import quiet
 from tests.train.fixtures import settings, small_data
 
 PAIRS, HARD = 8, 2
@@ -278,7 +278,7 @@ def test_indivisible_batches_are_refused_first(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(trainer, "start_model", lambda *given: pytest.fail("something was trained"))
     why = r"a batch of 16 cannot be shared equally by 3 processes \(nor can batches_a_step=2 .*\)\. .* must divide 16 or 2$"
     with pytest.raises(ValueError, match=why):
-        execute(run, progress=quiet)
+        execute(run, progress=ignore)
 
 
 @pytest.mark.parametrize(("batches_a_step", "num_steps"), [(1, 21), (2, 10), (3, 7), (4, 5)])
@@ -294,17 +294,17 @@ def test_too_few_batches_are_refused() -> None:
 
 def test_microscope_sees_each_batch() -> None:
     run = base("smoke", batches_a_step=3, num_steps=4, filter="surrogate")
-    told = explain(run, 1, progress=quiet)
+    told = explain(run, 1, progress=ignore)
     assert told.parts[-1].last_batch == 12, "known without a training"
-    execute(run, progress=quiet)
+    execute(run, progress=ignore)
     log, sampler = read_metrics(run_folder(run_id(run))), build_sampler(Inputs(run))
-    seen = [explain(run, number, progress=quiet) for number in range(1, 13)]
+    seen = [explain(run, number, progress=ignore) for number in range(1, 13)]
     assert [one.batch_hash for one in seen] == [word for line in log for word in line["batch"].split("+")]
     assert [one.batch_hash for one in seen] == [compute_batch_hash(sampler.at(number)) for number in range(12)]
     assert np.mean([one.difficulty for one in seen[3:6]]) == pytest.approx(log[1]["difficulty"], abs=1e-6)
     assert [(part.first_batch, part.last_batch) for part in seen[0].parts] == [(1, 3), (4, 6), (7, 9), (10, 12)]
     with pytest.raises(ValueError, match="batches 1 to 12"):
-        explain(run, 13, progress=quiet)
+        explain(run, 13, progress=ignore)
 
 
 def counted(run: Run) -> tuple[int, float]:

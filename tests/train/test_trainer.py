@@ -38,6 +38,7 @@ from repro.train.trainer import (
     summarise,
     train_run,
 )
+from tests.commands import ignore
 
 OF_TRAINING: dict[str, Any] = {
     "seed": 7,
@@ -168,10 +169,6 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz"
 WORDS = ["[UNK]", "[CLS]", "[SEP]", "[PAD]", *LETTERS]
 
 
-def quiet(line: str) -> None:
-    """Says nothing."""
-
-
 def checkpoint(folder: Path, num_word_vectors: int) -> Run:
     """A tiny ModernBERT with a tokenizer of letters, and a smoke run that starts from it."""
     config = ModelConfig(
@@ -196,7 +193,7 @@ def checkpoint(folder: Path, num_word_vectors: int) -> Run:
 def test_pretrained_start_keeps_its_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REPRO_HOME", str(tmp_path / "home"))
     run = checkpoint(tmp_path / "letters", len(WORDS))
-    record = execute(run, progress=quiet)
+    record = execute(run, progress=ignore)
     ids = np.asarray(Inputs(run).tokens("query").ids)
     assert ids.max() < len(WORDS) and 0 < record.metrics["planted/mean/ndcg_at_10"] <= 1
     assert make_model_config(run).tokenizer == run.start
@@ -241,7 +238,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("finished")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("REPRO_HOME", str(home))
-        execute(RUN, progress=quiet)
+        execute(RUN, progress=ignore)
     return home
 
 
@@ -254,7 +251,7 @@ def test_damaged_log_makes_no_record(damage: str, finished: Path, monkeypatch: p
     try:
         log.write_text("".join(f"{line}\n" for line in DAMAGE[damage](whole.splitlines())))
         with pytest.raises(ValueError, match=r"metrics\.jsonl.*restore it, or remove the folder"):
-            execute(RUN, progress=quiet)
+            execute(RUN, progress=ignore)
         assert not has_record(get_local_records(), RUN)
     finally:
         log.write_text(whole)
@@ -263,10 +260,10 @@ def test_damaged_log_makes_no_record(damage: str, finished: Path, monkeypatch: p
 def test_torn_line_is_redone() -> None:
     stops = iter([False, True])
     with pytest.raises(Interrupted):
-        execute(RUN, should_stop=lambda: next(stops), progress=quiet)
+        execute(RUN, should_stop=lambda: next(stops), progress=ignore)
     log = run_folder(run_id(RUN)) / METRICS_FILE
     log.write_text(log.read_text() + '{"step": 3, "loss": 0.0}\nrubbish\n{"st')
-    execute(RUN, progress=quiet)
+    execute(RUN, progress=ignore)
     assert [line["step"] for line in read_metrics(run_folder(run_id(RUN)))] == [1, 2, 3, 4]
 
 
@@ -289,10 +286,10 @@ def test_first_process_reads_the_log(finished: Path, monkeypatch: pytest.MonkeyP
         monkeypatch.setattr(f"repro.train.{place}", lambda: 1)
     monkeypatch.setattr("repro.train.trainer._acquire_for_all", lambda folder: nullcontext())
     inputs, log = Inputs(RUN), run_folder(get_training_id(RUN)) / METRICS_FILE
-    inputs.build(quiet)
+    inputs.build(ignore)
     log.rename(finished / "elsewhere")
     try:
-        _, summary = train_run(inputs, progress=quiet)
+        _, summary = train_run(inputs, progress=ignore)
     finally:
         (finished / "elsewhere").rename(log)
     assert summary.metrics == {}

@@ -1,0 +1,35 @@
+"""Launch runs of the stand-in, and wait for what becomes of them."""
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from repro.spec import Run
+from slurm.profiles import Profile
+from slurm.start import LaunchOptions, start
+from slurm.status import statuses, why
+from slurm.sweep import read_submissions
+from tests.slurm.stand_in import traced
+
+
+def launch_runs(*runs: Run, profile: Profile, retry: bool = False) -> list[str]:
+    """Launch in this process, and return the lines of progress."""
+    lines: list[str] = []
+    start(runs, profile, sweep="test", options=LaunchOptions(retry=retry), progress=lines.append)
+    return lines
+
+
+def states(*runs: Run) -> list[str]:
+    """Return the state of each run."""
+    return [status.state for status in statuses(runs)]
+
+
+def wait_until(condition: Callable[[], object], seconds: float = 120) -> None:
+    """Wait until a condition is true. The error shows the trace and the state of every run."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            known = [Run(**fields) for entry in read_submissions() for fields in entry.runs.values()]
+            pytest.fail(f"still not true after {seconds} s: {[traced(), *map(why, known)]}")
+        time.sleep(0.05)
