@@ -17,7 +17,7 @@ from experiments.e01_table1 import (
     WHITENED_SEEDS,
     WITH_MINI,
 )
-from repro.spec import Claim, Column, Experiment, Figure, Row, Run, Table, Term, base, pick, term
+from repro.spec import Claim, Column, Experiment, Figure, Row, Run, Table, Term, base, by_scale, pick, term
 
 SCALES = ("smoke", *WHITENED_SEEDS)
 SEEDS = {"smoke": (0,)} | WHITENED_SEEDS
@@ -136,6 +136,7 @@ SAID: dict[str, Any] = {
     "source": "our question: what is the searched corpus worth to a dense model (§1, §4.2)?",
     "stated": "2026-11-25",
     "scales": tuple(WHITENED_SEEDS),
+    "seeds": by_scale(WHITENED_SEEDS),
 }
 BEYOND_CHANCE: dict[str, Any] = {
     "delta": 0.005,
