@@ -75,6 +75,7 @@ SAID: dict[str, Any] = {
     "because": "any difference beyond chance; within half a point, the smallest gain of Table 1, there is no effect",
     "delta": fresh.HALF_A_POINT,
     "scales": ("desk",),
+    "seeds": SEEDS["desk"],
     "descriptive": "stated when some of its seeds were trained",
 }
 CLAIMS = (
