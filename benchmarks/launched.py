@@ -92,8 +92,7 @@ def measure_import(options: argparse.Namespace) -> dict[str, Any]:
 
     An import without a note was interrupted, or its time is unknown, so it is repeated.
     """
-    from repro.data.own.imported import is_imported
-    from repro.storage.paths import get_corpora_folder
+    from repro.storage.paths import get_corpora_folder, is_imported
 
     note = get_note_path(options, "import")
     if note.is_file() and is_imported(NAME):

@@ -59,8 +59,9 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Build a corpus if it is missing, and print its counts and samples."""
-    from repro.data.own.imported import find_imported, is_imported
+    from repro.data.own.imported import find_imported
     from repro.pipeline.corpora import describe_corpus
+    from repro.storage.paths import is_imported
 
     if write_manifests:
         return _rewrite_manifests(corpus)

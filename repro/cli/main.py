@@ -250,9 +250,9 @@ def _summarise_own_corpora(runs: Sequence[Run]) -> None:
     names = dict.fromkeys(run.corpus for run in runs if run.suite == run.corpus.partition("@")[0])
     if not any((get_corpora_folder() / name.partition("@")[0]).is_dir() for name in names):
         return  # before numpy is loaded
-    from repro.data.own.imported import is_imported
     from repro.pipeline.corpora import make_corpus_stage
     from repro.report.own_corpus import format_own_corpus_lines, read_suite_sizes
+    from repro.storage.paths import is_imported
 
     for name in filter(is_imported, names):
         report = make_corpus_stage(name).path / "report.json"

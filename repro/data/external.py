@@ -8,14 +8,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from repro.data.own.imported import find_imported, is_imported, list_content_files, list_imported_corpora, make_builder
+from repro.data.own.imported import find_imported, list_content_files, list_imported_corpora, make_builder
 from repro.data.pairs import write_pairs
 from repro.data.paper.benchmarks import SUITES, check_suite, make_suite
 from repro.data.paper.hub import SOURCES, get_local_copy, list_pair_files, load_source
 from repro.data.paper.local_copies import compute_version, resolve_sources
 from repro.data.readers import estimate_text_size
 from repro.spec import MTEB_SUITES
-from repro.storage.paths import get_data_folder
+from repro.storage.paths import get_data_folder, is_imported
 
 
 @dataclass(frozen=True)

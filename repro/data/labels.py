@@ -71,7 +71,7 @@ class Labels:
         )
         if self.given is None and self.threshold <= self.smallest < self.largest:
             # for example ratings from 1 to 5, of which 1 is no judgement "relevant"
-            found += "; warning: no label is below, so the worst rows are pairs too"
+            found += "; warning: no label is below the threshold, so the worst rows are pairs too"
         return found
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from repro.data.columns import ACCEPTED
 from repro.storage.digests import noted_digests
 from repro.storage.files import json_object
-from repro.storage.paths import get_corpora_folder, home
+from repro.storage.paths import CORPUS_FILE, get_corpora_folder, home, is_imported
 from repro.text import short
 
 IDS = ("_id", "id", "doc_id", "docid")
@@ -35,7 +35,7 @@ class Corpus:
     def digest(self) -> str:
         """A digest of its content. That of a file is computed once and noted."""
         if self.kind == "imported":
-            return str(json_object(self.path / "corpus.json").get("digest"))
+            return str(json_object(self.path / CORPUS_FILE).get("digest"))
         if self.kind == "suite":
             return self.path.name
         files = [self.path] if self.kind == "file" else sorted(self.path.rglob("corpus.jsonl"))
@@ -60,12 +60,6 @@ class Corpus:
         if self.kind == "imported":
             return _read_imported(self.path), 1
         return _read_suite(self.name if self.kind == "suite" else str(self.path))
-
-
-def is_imported(source: str) -> bool:
-    """Return whether a name is that of an imported corpus, with or without the digest after `@`."""
-    bare = source.partition("@")[0]
-    return "/" not in bare and (get_corpora_folder() / bare / "corpus.json").is_file()
 
 
 def find_corpus(source: str) -> Corpus:

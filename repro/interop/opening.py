@@ -10,7 +10,7 @@ from pathlib import Path
 from transformers.utils import logging as transformers_logging
 
 from repro.data.beir import Suite, check_groups, describe_skipped_entries, find_collections, get_legal_name, load_suite
-from repro.data.own.imported import find_imported, is_imported
+from repro.data.own.imported import find_imported
 from repro.evaluate.suites import ReportingEncoder
 from repro.interop.arguments import MINILM, check_model, check_suite, find_model_folder
 from repro.interop.named_runs import find_named_run, format_training_line
@@ -21,6 +21,7 @@ from repro.model.contextual import ContextualModel, Model
 from repro.model.start import load_model
 from repro.spec import TRAINED, Run, base
 from repro.storage.files import json_object
+from repro.storage.paths import is_imported
 from repro.text import short
 
 Progress = Callable[[str], None]
@@ -112,7 +113,7 @@ def open_suite(source: str, progress: Progress = print) -> Suite:
     """
     folder = Path(source)
     check_suite(source)
-    if line := describe_folder_of_a_name(source):
+    if line := describe_name_clash(source):
         progress(line)
     if folder.is_dir():
         if (folder / "suite.json").is_file():
@@ -132,7 +133,7 @@ def open_suite(source: str, progress: Progress = print) -> Suite:
     return load_run_suite(asked)
 
 
-def describe_folder_of_a_name(source: str) -> str:
+def describe_name_clash(source: str) -> str:
     """Return a line if a folder in the working directory has the name of an imported corpus or suite, else ""."""
     if "/" in source or not Path(source).is_dir():
         return ""
@@ -142,9 +143,9 @@ def describe_folder_of_a_name(source: str) -> str:
     with suppress(ValueError):
         if is_imported(source):
             called = find_imported(source).corpus
-            return f"{short(source)} is the folder of that name here; the imported corpus is called {called}, too"
+            return f"{short(source)}: reading the folder in the working directory, not the imported corpus {called}"
         make_searched_stage(base("smoke", suite=source))
-        return f"{short(source)} is the folder of that name here: start in another one if you mean the suite"
+        return f"{short(source)}: reading the folder in the working directory, not the suite of that name"
     return ""
 
 

@@ -175,9 +175,10 @@ class RecordedCosts:
             of_scale = [record for record in same if record.run.scale == like.scale]
             as_wide = [record for record in of_scale if record.run.hidden_size == like.hidden_size]
             # From the most to the least similar records. The first group that is not empty decides.
-            groups = tuple(map(_prefer_processor_time, (as_wide, of_scale, same, trained)))
+            groups = (as_wide, of_scale, same, trained)
             assumed = Speed(ASSUMED_FLOPS_PER_SECOND[self.kind], 0, None)
-            self._speeds[key] = next((_estimate_speed(group, like.hidden_size) for group in groups if group), assumed)
+            known = (_estimate_speed(_prefer_processor_time(group), like.hidden_size) for group in groups if group)
+            self._speeds[key] = next(known, assumed)
         return self._speeds[key]
 
     def get_evaluation_seconds(self, run: Run) -> float | None:

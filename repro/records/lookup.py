@@ -283,7 +283,8 @@ def _pin_imported_content(runs: list[Run]) -> list[Run]:
     if not any((get_corpora_folder() / name).is_dir() for name in names):
         # the common case, without loading numpy and pyarrow
         return runs
-    from repro.data.own.imported import find_imported, is_imported
+    from repro.data.own.imported import find_imported
+    from repro.storage.paths import is_imported
 
     today = {name: find_imported(name).corpus for name in names if "@" not in name and is_imported(name)}
     return [_replace_names(run, today) for run in runs]

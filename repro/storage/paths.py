@@ -24,6 +24,9 @@ SOURCES = INSIDE if IS_INSTALLED else CHECKOUT
 EXPERIMENT_FOLDERS = tuple(SOURCES / "experiments" / name for name in ("", "companions", "ours"))
 """Folders of the experiments: the paper's own, those of its companion papers, and our own questions."""
 HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+CORPUS_FILE = "corpus.json"
+"""File of an imported corpus in its folder."""
+CORPUS_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,40}")
 
 
 def home() -> Path:
@@ -182,6 +185,12 @@ def get_stage_folder() -> Path:
 def get_corpora_folder() -> Path:
     """Return the folder of the imported corpora."""
     return home() / "corpora"
+
+
+def is_imported(name: str) -> bool:
+    """Return whether a name, with or without a digest after `@`, is one of an imported corpus."""
+    bare = name.partition("@")[0]
+    return bool(CORPUS_NAME.fullmatch(bare)) and (get_corpora_folder() / bare / CORPUS_FILE).is_file()
 
 
 def get_imports_folder() -> Path:

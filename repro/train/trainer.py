@@ -17,7 +17,7 @@ import torch
 from repro.batches.mixing import MixedSampler
 from repro.batches.sampler import BatchSampler
 from repro.data.own.holdout import SET_APART_FROM
-from repro.data.own.imported import SET_APART_FILE, is_imported
+from repro.data.own.imported import SET_APART_FILE
 from repro.data.pairs import read_pairs
 from repro.data.tokens import load_tokenizer, tokenize
 from repro.data.wording import near_form
@@ -32,7 +32,7 @@ from repro.spec import Run, get_first_phase, nested_widths
 from repro.spec.identity import get_training_id
 from repro.stopping import Interrupted
 from repro.storage.lease import acquire
-from repro.storage.paths import home, run_folder
+from repro.storage.paths import home, is_imported, run_folder
 from repro.storage.platform_info import measure_free_bytes
 from repro.text import count_noun
 from repro.train.batch_view import BatchViewer

@@ -7,7 +7,7 @@ import pytest
 
 from repro.data.beir import write_beir_folder
 from repro.data.own.imported import bring, find_imported
-from repro.interop.opening import describe_folder_of_a_name, open_suite
+from repro.interop.opening import describe_name_clash, open_suite
 from repro.pipeline.corpora import check_available
 from repro.spec import base
 from repro.text import count_noun
@@ -39,16 +39,16 @@ def test_folders_become_a_suite(theirs: Path, what: str, names: list[str]) -> No
 def test_folder_with_the_name_of_a_corpus_is_named(theirs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The folder is read, and a line has the other name of the corpus, which still opens it."""
     corpus = bring(theirs, name="theirs")
-    assert describe_folder_of_a_name("theirs") == ""
+    assert describe_name_clash("theirs") == ""
     monkeypatch.chdir(theirs.parent)
     (theirs / "two").rename(theirs / "three")
     lines: list[str] = []
     assert [one.name for one in open_suite("theirs", lines.append).datasets] == ["one", "three"]
     assert len(lines) == 1 and corpus.corpus in lines[0]
     assert [one.name for one in open_suite(corpus.corpus).datasets] == ["one", "two"]
-    assert describe_folder_of_a_name(corpus.corpus) == describe_folder_of_a_name("./theirs") == ""
+    assert describe_name_clash(corpus.corpus) == describe_name_clash("./theirs") == ""
     theirs.rename(theirs.with_name("desk"))
-    assert describe_folder_of_a_name("desk") != ""
+    assert describe_name_clash("desk") != ""
 
 
 def test_evaluation_sets_cannot_be_trained_on(theirs: Path) -> None:

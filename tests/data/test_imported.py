@@ -17,7 +17,7 @@ from repro.cli.main import app
 from repro.data.beir import Retrieval, Suite, load_beir, write_beir_folder
 from repro.data.own import imported
 from repro.data.own.holdout import select_set_apart
-from repro.data.own.imported import ImportedCorpus, bring, find_imported, is_imported, list_imported_corpora
+from repro.data.own.imported import ImportedCorpus, bring, find_imported, list_imported_corpora
 from repro.data.pairs import Row, read_pairs
 from repro.data.wording import near_form
 from repro.execute import execute
@@ -28,7 +28,7 @@ from repro.spec import MTEB_SUITES, TRAINED, Run, base
 from repro.spec.identity import run_id
 from repro.spec.scales import get_scale
 from repro.storage.lease import acquire, lease_folder
-from repro.storage.paths import get_corpora_folder
+from repro.storage.paths import get_corpora_folder, is_imported
 from tests.commands import ignore
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -44,10 +43,9 @@ from repro.data.readers import get_domain_name
 from repro.storage.digests import hash_file
 from repro.storage.files import read_json, whole_file, whole_folder
 from repro.storage.lease import Lease, acquire, lease_folder, look, owner_of_part
-from repro.storage.paths import get_corpora_folder
+from repro.storage.paths import CORPUS_FILE, CORPUS_NAME, get_corpora_folder, is_imported
 
-CORPUS_FILE, IMPORT_FOLDER, GIVEN_FOLDER = "corpus.json", "import", "evaluation"
-NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,40}")
+IMPORT_FOLDER, GIVEN_FOLDER = "import", "evaluation"
 
 RECIPE, OLDEST_RECIPE, SETS_APART = 6, 4, 6
 """Version of how an imported corpus is held out and cut; raise it when the same pairs would be cut otherwise.
@@ -170,7 +168,7 @@ def _bring_evaluation(source: Path, target: Path, name: str) -> ImportedCorpus:
 def list_imported_corpora() -> dict[str, ImportedCorpus]:
     """Return all imported corpora by name. Folders with invalid names are skipped."""
     names = (path.parent.name for path in sorted(get_corpora_folder().glob(f"*/{CORPUS_FILE}")))
-    return {name: find_imported(name) for name in names if NAME.fullmatch(name)}
+    return {name: find_imported(name) for name in names if CORPUS_NAME.fullmatch(name)}
 
 
 def find_imported(name: str) -> ImportedCorpus:
@@ -181,7 +179,7 @@ def find_imported(name: str) -> ImportedCorpus:
     """
     bare, _, digest = name.partition("@")
     path = get_corpora_folder() / bare / CORPUS_FILE
-    if not NAME.fullmatch(bare) or not path.is_file():
+    if not CORPUS_NAME.fullmatch(bare) or not path.is_file():
         raise ValueError(f"no corpus {bare!r} was imported here: run `repro data import PATH --name {bare}`")
     content = read_json(path)
     if not isinstance(content, dict) or not isinstance(content.get("digest"), str):
@@ -199,12 +197,6 @@ def find_imported(name: str) -> ImportedCorpus:
     if digest and found.corpus != name:
         raise ValueError(f"corpus {name!r} is not here: {bare!r} has another content today, {found.corpus!r}")
     return found
-
-
-def is_imported(name: str) -> bool:
-    """Return whether a name, with or without a digest, is one of an imported corpus."""
-    bare = name.partition("@")[0]
-    return bool(NAME.fullmatch(bare)) and (get_corpora_folder() / bare / CORPUS_FILE).is_file()
 
 
 def make_builder(corpus: ImportedCorpus) -> Callable[[Path], None]:
@@ -304,7 +296,7 @@ def write_runs(path: Path, runs: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _target(name: str, reserved: set[str]) -> Path:
-    if not NAME.fullmatch(name):
+    if not CORPUS_NAME.fullmatch(name):
         raise ValueError(
             f"name={name!r}: a name has up to 41 of a-z, 0-9, '.', '_' and '-', the first a letter or a digit"
         )

@@ -60,7 +60,7 @@ def build_index(
     with whole_folder(folder) as part:
         texts = list(documents.values())
         vectors_ND = opened.model.encode(texts, "document")
-        # they would be ranked last without a word
+        # NaN scores would rank these documents last, and no message would say so
         check_vectors(vectors_ND, texts, "model")
         np.save(part / VECTORS_FILE, vectors_ND)
         # byte offsets of the lines, so that a query reads only the texts that it finds

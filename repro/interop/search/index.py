@@ -30,7 +30,8 @@ class SearchRequest:
     """A request: the model, the searched corpus and the context.
 
     Attributes:
-        model: A run's id, a folder, a hub id, `minilm`, or an imported corpus, which is then searched with the best recorded model.
+        model: A run's id, a folder, a hub id, `minilm`, or an imported corpus, which is then searched with the best
+            recorded model.
         corpus: The searched corpus. Default: the corpus of the model's run.
         context: "own", "null", or a corpus to draw the context from. Default: "own" if the model takes a context.
         context_seed: Seed for drawing the context.

@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from repro.interop.arguments import MINILM, find_model_folder
-from repro.interop.corpus import find_corpus, is_imported
+from repro.interop.corpus import find_corpus
 from repro.interop.search.index import CONTEXTS, VERSION, Found, Index, Progress, SearchRequest
 from repro.records.lookup import BEGINS_AN_ID, RECORDS, run_of_id
 from repro.records.store import read_records, readable_record
 from repro.spec import TRAINED, Run
 from repro.spec.identity import get_training_id
 from repro.storage.digests import noted_digests
-from repro.storage.paths import get_local_records, home, run_folder
+from repro.storage.paths import get_local_records, home, is_imported, run_folder
 from repro.text import short
 from repro.train.checkpoint import CHECKPOINT_FILE
 
