@@ -15,6 +15,7 @@ from repro.cli.main import app
 from repro.data.beir import Retrieval
 from repro.data.tokens import get_minilm_folder
 from repro.evaluate.contexts import draw_context
+from repro.interop.adapting import adapt_model
 from repro.interop.arguments import check_model
 from repro.interop.opening import open_model
 from repro.interop.search.index import SearchRequest
@@ -71,11 +72,24 @@ def brute_force(model: Path, corpus: Path, context: str = "own") -> np.ndarray:
 
 @pytest.mark.parametrize(
     ("architecture", "backbone"),
-    [("biencoder", "bert"), ("biencoder", "nomic"), ("contextual", "bert"), ("contextual", "nomic"), ("stock", "bert")],
+    [
+        ("biencoder", "bert"),
+        ("biencoder", "nomic"),
+        ("contextual", "bert"),
+        ("contextual", "nomic"),
+        ("stock", "bert"),
+        ("adapted", "bert"),
+    ],
 )
 def test_numpy_search_matches_model(tmp_path: Path, corpus: Path, architecture: str, backbone: str) -> None:
     """Scores are the model's own, and the second search says nothing: it neither builds nor loads torch."""
-    model = get_minilm_folder() if architecture == "stock" else save(tmp_path / "model", architecture, backbone)
+    if architecture == "stock":
+        model = get_minilm_folder()
+    elif architecture == "adapted":
+        model = tmp_path / "adapted"
+        adapt_model("minilm", str(corpus), model, progress=ignore)
+    else:
+        model = save(tmp_path / "model", architecture, backbone)
     asked = SearchRequest(str(model), str(corpus))
     search(asked, QUERIES, 5, ignore)
     expected = brute_force(model, corpus)

@@ -19,7 +19,7 @@ from repro.data.wording import is_empty
 from repro.evaluate.contexts import draw_context
 from repro.interop.corpus import Corpus
 from repro.interop.opening import Opened, open_model
-from repro.interop.search.encoder import TOKENIZER_FILE, QueryEncoder, save_encoder
+from repro.interop.search.encoder import NORMALIZE, TOKENIZER_FILE, QueryEncoder, save_encoder
 from repro.interop.search.index import (
     AHEAD_FILE,
     ENCODER_FOLDER,
@@ -206,7 +206,10 @@ def _stock(model: StockEncoder) -> tuple[dict[str, Any], dict[str, np.ndarray], 
         elif kind_of_module == "Dense" and type(module.activation_function).__name__ in HEAD_NAMES:
             weights |= _linear(f"head.{len(head)}", module.linear)
             head.append(HEAD_NAMES[type(module.activation_function).__name__])
-        elif kind_of_module != "Normalize":
+        elif kind_of_module == "Normalize":
+            # `repro adapt` puts the whitening layer after it, so that its place matters
+            head.append(NORMALIZE)
+        else:
             return None
     if pooling not in ("mean", "cls") or model.theirs.truncate_dim is not None:
         return None

@@ -22,6 +22,8 @@ from tokenizers import Tokenizer
 from repro.storage.files import json_object
 
 SETTINGS_FILE, WORDS_FILE, WEIGHTS_FILE, TOKENIZER_FILE = "encoder.json", "words.npy", "weights.npz", "tokenizer.json"
+# a step of the head without weights; every other step is the activation of a linear layer
+NORMALIZE = "normalize"
 Array = np.ndarray
 
 
@@ -79,13 +81,16 @@ class QueryEncoder:
         states_SD = self._states(np.asarray(words_VD[ids_S], np.float32))
         pooled_D = states_SD[0] if settings["pooling"] == "cls" else states_SD.mean(0)
         found = pooled_D
-        for number, activation in enumerate(settings["head"]):
+        for number, step in enumerate(settings["head"]):
+            if step == NORMALIZE:
+                found = _normalize(found)
+                continue
             found = self.weights[f"head.{number}.weight"] @ found + self.weights.get(f"head.{number}.bias", 0)
-            found = ACTIVATIONS[activation](found)
+            found = ACTIVATIONS[step](found)
         if settings["residual"]:
             found = found + pooled_D
         if settings["normalize"]:
-            found = found / max(float(np.linalg.norm(found)), 1e-12)
+            found = _normalize(found)
         return np.asarray(found, np.float32)
 
     def _states(self, words_SD: Array) -> Array:
@@ -140,6 +145,11 @@ class QueryEncoder:
         angles = positions_L[:, None].astype(np.float32) * self.weights["frequencies"][None]
         both = np.concatenate([angles, angles], axis=1)
         return np.cos(both), np.sin(both)
+
+
+def _normalize(vector_D: Array) -> Array:
+    """Return the vector at unit length. A zero vector stays zero."""
+    return np.asarray(vector_D / max(float(np.linalg.norm(vector_D)), 1e-12))
 
 
 def _rotate_halves(rows_HLE: Array, cos_LE: Array, sin_LE: Array) -> Array:
