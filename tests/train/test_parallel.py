@@ -25,7 +25,7 @@ from repro.storage.paths import run_folder
 from repro.train import loop, parallel, trainer
 from repro.train.checkpoint import CHECKPOINT_FILE, TrainState, read_metrics
 from repro.train.chunks import ChunkSizes
-from repro.train.feed import TrainData, compute_batch_hash, draw_contexts
+from repro.train.feed import SetApart, TrainData, compute_batch_hash, draw_contexts
 from repro.train.gradcache import Loss, Stages, StepTexts, add_gradients
 from repro.train.loop import train
 from repro.train.loss import LossParts, info_nce
@@ -38,11 +38,12 @@ from repro.train.parallel import (
     rank,
     select_own_contexts,
 )
+from repro.train.set_apart import SET_APART_LOSS
 from repro.train.sharing import explain_indivisible, list_own_places
 from repro.train.trainer import build_sampler, make_train_settings
 from tests.commands import ignore
 from tests.model.samples import random_texts, small_model
-from tests.train.fixtures import settings, small_data
+from tests.train.fixtures import random_tokens, settings, small_data
 
 PAIRS, HARD = 8, 2
 QUERIES = random_texts(PAIRS, seed=1)
@@ -227,13 +228,15 @@ def test_steps_match_torch_adamw(tmp_path: Path) -> None:
         torch.testing.assert_close(weight, expected, rtol=1e-6, atol=1e-8, msg=name)
 
 
-def in_group(number: int, folder: Path, shape: dict[str, Any], changes: dict[str, Any], stops_after: int) -> None:
+def in_group(
+    number: int, folder: Path, data: TrainData, shape: dict[str, Any], changes: dict[str, Any], stops_after: int = 0
+) -> None:
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=number, world_size=2)
     asked: list[int] = []
     try:
         should_stop = lambda: asked.append(1) or len(asked) == stops_after  # noqa: E731
-        trained(folder / "two", small_data(), shape, should_stop=should_stop, **changes)
+        trained(folder / "two", data, shape, should_stop=should_stop, **changes)
         assert stops_after == 0
     except Interrupted:
         assert stops_after
@@ -252,7 +255,8 @@ def test_several_batches_match_in_two_processes(
     """Also where two processes do two steps, and one goes on."""
     shape, changes = {"sequence_dropout": dropout}, {"num_steps": 5, "batches_a_step": batches_a_step}
     trained(tmp_path / "one", small_data(), shape, **changes)
-    mp.start_processes(in_group, (tmp_path, shape, changes, stops_after), nprocs=2, start_method="fork")
+    group = (tmp_path, small_data(), shape, changes, stops_after)
+    mp.start_processes(in_group, group, nprocs=2, start_method="fork")
     if stops_after:
         assert len(log_of(tmp_path / "two")) == 2
         trained(tmp_path / "two", small_data(), shape, **changes)
@@ -262,6 +266,24 @@ def test_several_batches_match_in_two_processes(
     for alone, together in zip(log_of(tmp_path / "one"), log_of(tmp_path / "two"), strict=True):
         assert together.pop("batch") == alone.pop("batch")
         assert together == pytest.approx(alone, rel=1e-6)
+
+
+@pytest.mark.enable_socket
+def test_best_weights_match_in_two_processes(tmp_path: Path) -> None:
+    """Two processes that share each batch end early at the same step as one process, with the same best weights."""
+    data = replace(small_data(), set_apart=SetApart(random_tokens(12, 8), random_tokens(12, 9)))
+    shape, changes = {"sequence_dropout": 0.0}, {"num_steps": 60}
+    alone = trained(tmp_path / "one", data, shape, **changes)
+    mp.start_processes(in_group, (tmp_path, data, shape, changes), nprocs=2, start_method="fork")
+    one, two = (load_file(tmp_path / name / CHECKPOINT_FILE) for name in ("one", "two"))
+    assert alone.has_ended and len(log_of(tmp_path / "two")) == alone.step < 60
+    for name, value in one.items():
+        torch.testing.assert_close(two[name], value, rtol=1e-6, atol=1e-8, msg=name)
+    losses = [
+        {line["step"]: line[SET_APART_LOSS] for line in log_of(tmp_path / name) if SET_APART_LOSS in line}
+        for name in ("one", "two")
+    ]
+    assert losses[1] == pytest.approx(losses[0], rel=1e-5)
 
 
 def test_processes_take_whole_batches() -> None:
