@@ -236,7 +236,7 @@ def _list_others(judgements: Sequence[Judgement], shown: Sequence[Judgement]) ->
     for words, does_hold in (("hold", True), ("do not hold", False)):
         ids = [one.claim.id for one in others if is_arithmetic(one) and (one.word == "HOLDS") == does_hold]
         if ids:
-            yield f"{count_noun(len(ids), 'claim')} about printed numbers {words}: {', '.join(ids)}"
+            yield f"claims about printed numbers that {words}: {', '.join(ids)}"
     for one in others:
         if one.word == "descriptive":
             yield f"{one.claim.id}, descriptive: {one.claim.says} ({one.note})"
