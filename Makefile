@@ -1,17 +1,17 @@
-# `make table1` and `make test` do all the set-up themselves: .venv is built when it is missing or older than the lock.
-# PYTHON names the interpreter to build it with (3.11 or newer), EXTRAS the kind of faiss: gpu,dev on a CUDA machine.
+# `make table1` and `make test` build .venv if it is missing or older than the lock file.
+# PYTHON is the interpreter to build it with (3.11 or newer). EXTRAS chooses faiss: set it to gpu,dev on a CUDA machine.
 PYTHON ?= python3
 EXTRAS ?= cpu,dev
 BIN := .venv/bin
 READY := .venv/.built-from-lock
-# Containers often set it; every process would then compile torch and transformers anew, which is half of a verb's time.
+# Containers often set it. Every process would then compile torch and transformers again, half of a command's time.
 unexport PYTHONDONTWRITEBYTECODE
 
-# Tests run side by side, one thread each: more threads would only wait for each other. Files keep their order, in which
-# the slowest come first.
+# Two test processes run in parallel with one thread each, because more threads would only wait for each other.
+# The order of files is kept, because the slowest come first.
 .PHONY: table1 test lint types
 
-# The queue trains what is missing, side by side; the door then finds all recorded, and shows it.
+# The local queue executes the missing runs in parallel. The artefact module then shows the table from their records.
 table1: $(READY)
 	@$(BIN)/python -m repro launch table1 --on local --retry
 	$(BIN)/python -m repro.table1
@@ -26,18 +26,18 @@ lint: $(READY)
 types: $(READY)
 	$(BIN)/mypy
 
-# Extras that are typed, and are not those that .venv was built with, are installed into it.
+# If EXTRAS is given and differs from what .venv was built with, install it.
 ifneq ($(origin EXTRAS),file)
 ifneq ($(EXTRAS),$(shell cat $(READY) 2>/dev/null))
 .PHONY: $(READY)
 endif
 endif
 
-# The lock only constrains: pip asks each package what it needs, so that whichever torch is found (a CPU build, PyPI's own
-# with CUDA, one installed before) brings its own libraries.
+# The lock file is used as constraints only. Requirements come from the packages themselves, so each build of torch (CPU,
+# CUDA, or one that is already installed) brings the libraries that it needs.
 $(READY): requirements.lock pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed, this is " + sys.version.split()[0] + "; name another with make PYTHON=python3.12")'
-	@echo 'Installing what requirements.lock names into .venv, torch among it: a minute, or a few over a slow network.'
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is required, this is " + sys.version.split()[0] + ": choose another with make PYTHON=python3.12")'
+	@echo 'Installing the versions of requirements.lock, including torch, into .venv. This takes one to five minutes.'
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c requirements.lock -e '.[$(EXTRAS)]'
 	@echo '$(EXTRAS)' >$(READY)

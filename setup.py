@@ -1,8 +1,7 @@
-"""What pyproject.toml cannot say: a built copy knows its commit, and is one package.
+"""Build steps that pyproject.toml cannot express: store the commit, and ship a single package.
 
-In the repository experiments/, figures/ and slurm/ stand beside repro/. In a wheel they lie inside it, in
-repro/beside/, since names as common as these would hide other people's, or be hidden by them. An editable install
-stays as the checkout is.
+In the repository, experiments/, figures/ and slurm/ are top-level packages. In a wheel they are in repro/bundled/,
+because such common names would clash with other packages. An editable install uses the checkout as it is.
 """
 
 import json
@@ -22,31 +21,31 @@ from repro.records.provenance import BUILT_FROM, get_code_identity  # noqa: E402
 
 
 def write_commit(root: Path) -> None:
-    """Write into a copy of the sources which commit it is."""
+    """Write the commit into a copy of the sources."""
     path = root / BUILT_FROM.relative_to(ROOT)
-    path.unlink(missing_ok=True)  # an sdist's files can be hard links to the checkout's
+    path.unlink(missing_ok=True)  # files of an sdist may be hard links to those of the checkout
     path.write_text(json.dumps(get_code_identity()) + "\n")
 
 
 class BuildAsOnePackage(build_py):
-    """Build the package as pyproject.toml says, then move the three folders into it and write the commit."""
+    """Build the package, then move the three folders into it and write the commit."""
 
     def run(self) -> None:
-        """Build afresh: what an earlier build left behind would travel too."""
+        """Build from scratch, because files of an earlier build would be included."""
         if self.editable_mode:
             return super().run()
         built = Path(self.build_lib)
         shutil.rmtree(built, ignore_errors=True)
         super().run()
-        beside = built / "repro" / "beside"
-        beside.mkdir()
+        bundled = built / "repro" / "bundled"
+        bundled.mkdir()
         for folder in FOLDERS:
-            (built / folder).rename(beside / folder)
+            (built / folder).rename(bundled / folder)
         write_commit(built)
 
 
 class SourcesWithCommit(sdist):
-    """Pack the sources with their commit, since a source package has no history."""
+    """Store the commit in the source package, which has no history."""
 
     def make_release_tree(self, base_dir: str, files: list[str]) -> None:
         """Copy the files, then write the commit."""

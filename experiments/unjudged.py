@@ -70,7 +70,7 @@ NOT_JUDGED = tuple(
         ("§4.1", "over 70 % of the passages retrieved first in MS MARCO are false negatives", OTHERS),
         (
             "§4.1",
-            "sparse vectors were tried for the clusters beside dense ones",
+            "sparse vectors were tried for the clusters as well as dense ones",
             "no result is given, and no surrogate here is sparse",
         ),
         (
@@ -139,7 +139,11 @@ NOT_JUDGED = tuple(
         ("§9.5", "a full context is better than a partial one", "F16.a has the trend, F16.b full against none"),
         ("§6", "no hard negatives are needed for the state of the art", "needs two runs at large; F11 has the trend"),
         ("Figure 5", "the dashed line: the best model of similar size", NO_NUMBER),
-        ("Table 2", "rows of five other models", "printed beside ours; their models are not evaluated again"),
+        (
+            "Table 2",
+            "rows of five other models",
+            "their printed values are shown; these models are not evaluated again",
+        ),
         (
             "§8",
             "harder batches improve training, the architecture reaches the state of the art",
@@ -167,7 +171,7 @@ NOT_JUDGED = tuple(
         ),
         ("GTE Figure 1", "the pipeline of two stages", "a drawing; its two phases are `gte_table9`"),
         ("GTE Table 4", "accuracy on SST-2, after fine-tuning", NO_SST),
-        ("GTE Tables 5, 6", "scores on BEIR and MTEB, beside other models", OTHER_MODELS),
+        ("GTE Tables 5, 6", "scores on BEIR and MTEB, compared with other models", OTHER_MODELS),
         ("GTE §4.3", "the gap to GTR and Sentence-T5 is narrowed", "no gap before is named; G6.c has their averages"),
         ("GTE §3.4", "large batches are unnecessary in fine-tuning", "their reason for a choice; nothing is compared"),
         (

@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
-# A Slurm of two nodes on loopback, as a developer's tool: `up` starts munged, slurmctld and a slurmd for each node, with
-# their state in one temporary folder, and prints the line that lets a shell use them; `down` stops what `up` started.
+# Run a Slurm cluster of two nodes on loopback, for development and tests. `up` starts munged, slurmctld and one slurmd per
+# node, with their state in one temporary folder, and prints the line that makes a shell use them. `down` stops them.
 #
-#   line="$(slurm/dev-cluster.sh up)" && eval "$line"     start (installs the Debian packages slurm-wlm and munge when they are missing)
-#   slurm/dev-cluster.sh down             stop
-#   slurm/dev-cluster.sh kill-slurmd | start-slurmd     for the tests: nodes that die, and come back
+#   line="$(slurm/dev-cluster.sh up)" && eval "$line"   start; installs the Debian packages slurm-wlm and munge if missing
+#   slurm/dev-cluster.sh down                           stop
+#   slurm/dev-cluster.sh kill-slurmd | start-slurmd     for tests of node failures
 #
-# REPRO_DEV_CLUSTER      the folder (default: repro-dev-cluster-<uid> in the temporary folder); another folder, another cluster
-# REPRO_DEV_CLUSTER_CPUS, REPRO_DEV_CLUSTER_MAX_ARRAY_SIZE     what each node offers (default: this machine's cores, 1001)
-# REPRO_DEV_CLUSTER_NODES     how many nodes (default 2): all are this machine, so two jobs may share a core
+# REPRO_DEV_CLUSTER                  folder (default: repro-dev-cluster-<uid> in the temporary folder), one cluster per folder
+# REPRO_DEV_CLUSTER_CPUS             CPUs per node (default: the cores of this machine)
+# REPRO_DEV_CLUSTER_MAX_ARRAY_SIZE   Slurm's MaxArraySize (default: 1001)
+# REPRO_DEV_CLUSTER_NODES            number of nodes (default: 2). All are this machine, so two jobs may share a core
 set -euo pipefail
 
 folder="${REPRO_DEV_CLUSTER:-${TMPDIR:-/tmp}/repro-dev-cluster-$(id -u)}"
@@ -20,26 +21,26 @@ num_nodes="${REPRO_DEV_CLUSTER_NODES:-2}"
 say() { echo "dev-cluster: $*" >&2; }
 fail() { say "$*"; exit 1; }
 
-marker="$folder/cluster-of-repro" # a folder without it is somebody else's
+marker="$folder/cluster-of-repro" # a folder without this file was not created here
 
 install_packages() {
     local program missing=""
     for program in slurmctld slurmd munged sbatch; do command -v "$program" >/dev/null || missing=1; done
     [ -n "$missing" ] || return 0
     [ "$(id -u)" = 0 ] || fail "Slurm is not installed; ask an administrator for the packages slurm-wlm and munge"
-    command -v apt-get >/dev/null || fail "Slurm is not installed, and there is no apt-get here; install slurmctld, slurmd, munge"
+    command -v apt-get >/dev/null || fail "Slurm is not installed and apt-get is missing; install slurmctld, slurmd and munge"
     say "installing slurm-wlm and munge"
     { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends slurm-wlm munge; } \
         >"$folder/install.log" 2>&1 || fail "could not install Slurm; see $folder/install.log"
 }
 
-# by name as well as by number: the number of a daemon that died may by now be somebody else's
-is_up() { # a daemon, or slurmd-N
+# Compare the name too, because the process id of a dead daemon may have been reused.
+is_up() { # DAEMON, or slurmd-NODE
     local pid
     pid="$(cat "$folder/$1.pid" 2>/dev/null)" && [ "$(cat "/proc/${pid:-0}/comm" 2>/dev/null)" = "${1%%-*}" ]
 }
 
-# the cores this process may use; `nproc` alone would say OMP_NUM_THREADS
+# Cores available to this process. `nproc` alone would print OMP_NUM_THREADS.
 num_cores() { env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc; }
 
 free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
@@ -91,7 +92,7 @@ start_munged() {
     is_up munged && return
     head -c 128 /dev/urandom >"$folder/munge.key"
     chmod 400 "$folder/munge.key"
-    # --force: the folder may lie below a world-writable one, which munged would refuse
+    # --force, because munged refuses folders inside a world-writable one
     munged --force --key-file="$folder/munge.key" --socket="$folder/munge.socket" --pid-file="$folder/munged.pid" \
         --log-file="$folder/munged.log" --seed-file="$folder/munge.seed" 2>>"$folder/munged.err" \
         || fail "munged did not start; see $folder/munged.err"
@@ -108,7 +109,7 @@ start_slurmd() {
 
 stop_slurmd() { local node; for node in $(nodes); do stop "slurmd-$node" "${1:-TERM}"; done; }
 
-await() { # what, then a command that is to succeed
+await() { # NAME COMMAND...: wait until the command succeeds
     local what="$1" attempt
     shift
     for attempt in $(seq 1 100); do "$@" >/dev/null 2>&1 && return; sleep 0.2; done
@@ -119,13 +120,13 @@ nodes_are_ready() { [ "$(sinfo --noheader --Node --format=%T | grep -Ec '^(idle|
 
 up() {
     [ -e "$marker" ] || [ -z "$(ls -A "$folder" 2>/dev/null)" ] \
-        || fail "$folder has other files in it; name an empty or a new folder in REPRO_DEV_CLUSTER"
+        || fail "$folder contains other files; set REPRO_DEV_CLUSTER to an empty or new folder"
     mkdir -p "$folder"/{state,spool}
     touch "$marker"
     [[ "$num_nodes" =~ ^[1-9][0-9]?$ ]] || fail "REPRO_DEV_CLUSTER_NODES=$num_nodes; must be a number from 1 to 99"
     chmod 755 "$folder"
     install_packages
-    if ! is_up munged || ! is_up slurmctld; then # what is left of a cluster that lost one of them cannot go on
+    if ! is_up munged || ! is_up slurmctld; then # the rest of a cluster that lost one of them cannot continue
         stop_slurmd && stop slurmctld && stop munged
         rm -rf "$folder"/{state,spool}/*
         write_configuration
@@ -139,7 +140,7 @@ up() {
     echo "export SLURM_CONF=$conf"
 }
 
-stop() { # daemon, signal
+stop() { # DAEMON [SIGNAL]
     is_up "$1" || return 0
     local pid; pid="$(cat "$folder/$1.pid")"
     kill "-${2:-TERM}" "$pid"
@@ -150,15 +151,15 @@ stop() { # daemon, signal
 down() {
     local left=""
     if [ ! -e "$marker" ]; then
-        [ ! -e "$folder" ] || fail "$folder was not made by \`up\`: nothing is removed"
+        [ ! -e "$folder" ] || fail "$folder was not created by \`up\`: nothing is removed"
         say "down"
         return
     fi
     if is_up slurmctld; then
-        left="$(scontrol listpids 2>/dev/null | awk '$1 ~ /^[0-9]+$/ && $1 > 1 {print $1}' || true)" # fails where there is no job
+        left="$(scontrol listpids 2>/dev/null | awk '$1 ~ /^[0-9]+$/ && $1 > 1 {print $1}' || true)" # fails if there is no job
         scancel --full --state=PENDING,RUNNING,SUSPENDED --user="$(id -un)" 2>/dev/null || true
         for _ in $(seq 1 60); do [ -z "$(squeue --noheader 2>/dev/null)" ] && break; sleep 0.25; done
-        # jobs that did not end within that time; nobody would end them once slurmd is gone
+        # Kill jobs that are still running, because nothing ends them once slurmd has stopped.
         if [ -n "$(squeue --noheader 2>/dev/null)" ] && [ -n "$left" ]; then
             # shellcheck disable=SC2086
             kill -KILL $left 2>/dev/null || true

@@ -91,7 +91,7 @@ def checkout(*words: str, home: Path) -> str:
 
 def test_wheel_holds_every_file(installed: Installed) -> None:
     listed = subprocess.run(["git", "ls-files", *FOLDERS], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    there = {name if name.startswith("repro/") else f"repro/beside/{name}" for name in listed.splitlines()}
+    there = {name if name.startswith("repro/") else f"repro/bundled/{name}" for name in listed.splitlines()}
     packed = set(zipfile.ZipFile(installed.wheel).namelist())
     assert len(there) > 700 and not there - packed
     assert {name.split("/")[0] for name in packed} == {"repro", installed.wheel.name.split("-py3")[0] + ".dist-info"}

@@ -84,7 +84,7 @@ FIGURE = Figure(
 )
 
 QUESTION = "our question; the paper shows it on real text only"
-BEYOND_CHANCE = "any difference beyond chance; how large it is is printed beside"
+BEYOND_CHANCE = "any difference beyond chance; its size is printed as well"
 CLAIMS = (
     Claim.order(
         "own.a",

@@ -157,11 +157,11 @@ class Scores:
         if len(self.columns) == 1:
             return [make_measures_view(title, self.suite, self.metrics, metadata, *self._shares)]
         notes = list_comparison_notes(metadata, *self._shares)
-        beside = make_scores_view(f"{title} of NDCG@10", self.columns, notes)
+        scores = make_scores_view(f"{title} of NDCG@10", self.columns, notes)
         # with one collection, the differences in the mean are those of the collection
         is_several = len({one.collection for one in self.by_collection}) > 1
         by_collection = [make_collection_view(self.by_collection)] if is_several else []
-        return [beside, *by_collection, make_differences_view(self.differences)]
+        return [scores, *by_collection, make_differences_view(self.differences)]
 
     @property
     def _shares(self) -> tuple[Mapping[str, float | None], Mapping[str, float | None]]:

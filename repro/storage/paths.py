@@ -17,9 +17,9 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parents[1]
 CHECKOUT = PACKAGE.parent
 """The root of the repository. In an installed copy it has no meaning and must not be used."""
-INSIDE = PACKAGE / "beside"
-IS_INSTALLED = INSIDE.is_dir()
-SOURCES = INSIDE if IS_INSTALLED else CHECKOUT
+BUNDLED = PACKAGE / "bundled"
+IS_INSTALLED = BUNDLED.is_dir()
+SOURCES = BUNDLED if IS_INSTALLED else CHECKOUT
 """The folder that contains experiments/, figures/ and slurm/."""
 EXPERIMENT_FOLDERS = tuple(SOURCES / "experiments" / name for name in ("", "companions", "ours"))
 """Folders of the experiments: the paper's own, those of its companion papers, and our own questions."""
