@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 import sys
 import threading
@@ -190,6 +191,15 @@ def lease_folder(path: Path) -> Path:
 def owner_of_part(part: Path) -> Owner | None:
     """Return the last owner that wrote a temporary path (`.NAME.DIGITS.part`), or None if there was no lease."""
     return look(lease_folder(part.with_name(part.name[1:].rsplit(".", 2)[0])))
+
+
+def remove_leftovers(path: Path) -> None:
+    """Remove the temporary folders that killed writers left next to `path`. The caller holds the lease of `path`."""
+    for part in path.parent.glob(".*.part"):
+        owner, is_ours = owner_of_part(part), part.name.startswith(f".{path.name}.")
+        # A temporary folder without an owner may belong to another program, so it stays.
+        if owner is not None and (is_ours or not owner.is_alive):
+            shutil.rmtree(part, ignore_errors=True)
 
 
 def owners(folder: Path) -> list[Owner]:

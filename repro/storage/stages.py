@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from repro.storage.digests import check_digests, hash_folder
 from repro.storage.files import check_room, read_json, whole_folder
-from repro.storage.lease import acquire, look
+from repro.storage.lease import acquire, look, remove_leftovers
 from repro.storage.paths import get_stage_folder
 
 STAGE_FILE = "stage.json"
@@ -147,6 +147,8 @@ class Stage:
                 # another process may have finished before the lease was acquired
                 if self.is_built:
                     return
+                # the files of killed builds, which can be as large as the stage
+                remove_leftovers(self.path)
                 # A folder of this name would block the rename at the end.
                 self._move_aside(progress)
                 check_room(self.num_bytes() if self.num_bytes else 0, self.path.parent, f"the stage {self.name}")

@@ -231,3 +231,13 @@ def test_restored_file_is_accepted(tmp_path: Path) -> None:
         os.utime(path, ns=(time, time))
         with nullcontext() if content == b"right" else pytest.raises(ValueError, match="is not the file that was made"):
             check_digests(path.parent, made, tmp_path / "notes")
+
+
+def test_build_removes_killed_attempts(own_home: Path) -> None:
+    """A killed build leaves a temporary folder, which the next build of the stage removes."""
+    stage = made()
+    left = stage.path.with_name(f".{stage.path.name}.0123.part")
+    left.mkdir(parents=True)
+    (left / "half").write_text("x")
+    stage.build()
+    assert not left.exists()

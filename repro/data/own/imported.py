@@ -42,7 +42,7 @@ from repro.data.paper.quirks import Quirks
 from repro.data.readers import get_domain_name
 from repro.storage.digests import hash_file
 from repro.storage.files import read_json, whole_file, whole_folder
-from repro.storage.lease import Lease, acquire, lease_folder, look, owner_of_part
+from repro.storage.lease import Lease, acquire, lease_folder, look, remove_leftovers
 from repro.storage.paths import CORPUS_FILE, CORPUS_NAME, get_corpora_folder, is_imported
 
 IMPORT_FOLDER, GIVEN_FOLDER = "import", "evaluation"
@@ -115,7 +115,7 @@ def bring(
     with ExitStack() as stack:
         # The lease comes before the clean-up, which would otherwise remove the files of a running import.
         stack.enter_context(_import_lease(target))
-        _remove_leftovers(target)
+        remove_leftovers(target)
         inside = stack.enter_context(open_archive(source, target))
         exam = None if evaluate_on is None else stack.enter_context(open_archive(evaluate_on, target))
         if exam is None and find_evaluation_folders(inside):
@@ -144,15 +144,6 @@ def _import_lease(target: Path) -> Lease:
     if lease is None:
         raise ValueError(f"{target.name!r} is being imported by {look(folder)}: wait for it, or choose another name")
     return lease
-
-
-def _remove_leftovers(target: Path) -> None:
-    """Remove partial folders and unpacked archives of killed imports. The caller holds the lease of `target`."""
-    for part in target.parent.glob(".*.part"):
-        owner, is_ours = owner_of_part(part), part.name.startswith(f".{target.name}.")
-        # A partial folder without an owner may belong to another program, so it stays.
-        if owner is not None and (is_ours or not owner.is_alive):
-            shutil.rmtree(part, ignore_errors=True)
 
 
 def _bring_evaluation(source: Path, target: Path, name: str) -> ImportedCorpus:
