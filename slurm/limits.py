@@ -54,7 +54,7 @@ def _list_missing_at_start(cost: StageCost, profile: Profile) -> Iterator[str]:
 
 
 def _describe_requeues(plan: Plan, profile: Profile) -> Iterator[str]:
-    """Yield the expected interruptions of the longest run. They are no failure as long as the run makes progress."""
+    """Yield the expected interruptions of the longest run. They are not failures as long as the run makes progress."""
     times = {run: one.seconds for run, one in zip(plan.missing, plan.estimates, strict=True)}
     longer = [run for run, seconds in times.items() if seconds > 60 * profile.time_minutes]
     if longer:

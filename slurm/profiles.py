@@ -186,7 +186,7 @@ def _read(path: Path) -> dict[str, dict[str, Any]]:
         raise ValueError(f"{path} is not TOML: {error}") from error
     if wrong := [name for name, table in found.items() if not isinstance(table, dict)]:
         raise ValueError(
-            f"{path}: {short(repr(wrong[0]))} is no table; a profile is [{short(wrong[0], 40)}] and its keys"
+            f"{path}: {short(repr(wrong[0]))} is not a table; a profile is [{short(wrong[0], 40)}] and its keys"
         )
     return found
 

@@ -113,7 +113,7 @@ class DocumentPrefixes:
         for width, pool in zip(route.widths[1:], kept[1:], strict=True):
             # The sort below is stable, so index order gives ties to the smaller index.
             places_QC = np.sort(places_QC, axis=1)
-            # Each query has its own candidates, so this is no plain matrix product.
+            # Each query has its own candidates, so this is not a plain matrix product.
             scores_QC = np.einsum("qm,qcm->qc", take_prefix(queries_QW, width), self.at(width)[places_QC])
             order_QC = np.argsort(-scores_QC, axis=1, kind="stable")[:, :pool]
             places_QC = np.take_along_axis(places_QC, order_QC, axis=1)

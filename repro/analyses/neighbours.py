@@ -43,7 +43,7 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
     arrays: dict[str, np.ndarray] = {}
     for kind, rows_AK in rows_by_kind.items():
         others_AKD = load_vectors(documents_ND, rows_AK)
-        # Documents with the text of d are no other documents, so they do not count.
+        # Documents with the text of d are not other documents, so they do not count.
         counts_AK = inputs.content_keys[rows_AK] != inputs.content_keys[drawn_A][:, None]
         scores_AK = np.einsum("ad,akd->ak", queries_AD, others_AKD)
         alike_AK = np.einsum("ad,akd->ak", documents_AD, others_AKD)

@@ -74,7 +74,9 @@ def mask_false_negatives(
     """
     num_documents = len(content_keys_M)
     if num_documents % (1 + num_hard_negatives):
-        raise ValueError(f"{num_documents} documents are no pairs with {num_hard_negatives} hard negatives each")
+        raise ValueError(
+            f"{num_documents} documents cannot be split into pairs with {num_hard_negatives} hard negatives each"
+        )
     num_pairs = num_documents // (1 + num_hard_negatives)
     is_positive_BM = np.eye(num_pairs, num_documents, dtype=bool)
     # rule 1: copies of the positive
@@ -124,7 +126,7 @@ def mask_directions(
 
     `seen` holds the surrogate vectors of the queries (B, D) and documents (M, D). Without it, only repeated texts and
     known positives are masked. The entries of a pair itself are never masked, and its own hard negatives are not masked
-    in the last block, where they are no terms of the sum.
+    in the last block, where they are not terms of the sum.
     """
     num_pairs = len(query_keys_B)
     own_keys_B = content_keys_M[:num_pairs]

@@ -33,7 +33,7 @@ def check_name(name: object, where: str) -> None:
     """Raise ValueError if a name of a suite, dataset or family is not valid as a folder name and in metric paths."""
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise ValueError(
-            f"{where}: {short(repr(name))} is no name: letters, digits, '.', '_', '+', '@' and '-', at most 100 of them"
+            f"{where}: {short(repr(name))} is not a name: letters, digits, '.', '_', '+', '@' and '-', at most 100 of them"
         )
 
 
@@ -50,10 +50,10 @@ def check_word(identifier: str, where: str) -> None:
 
 
 def parse_grade(text: str) -> int:
-    """Parse the grade of a judgement, "1" or "1.0". Raises ValueError if it is no whole number or out of range."""
+    """Parse the grade of a judgement, "1" or "1.0". Raises ValueError if it is not a whole number or out of range."""
     text = re.sub(r"\.0+$", "", text)
     if not GRADE.fullmatch(text):
-        raise ValueError(f"the grade {short(repr(text))} is no whole number")
+        raise ValueError(f"the grade {short(repr(text))} is not a whole number")
     if not LEAST_GRADE <= int(text) <= LARGEST_GRADE:
         raise ValueError(f"the grade {short(text)} is not from {LEAST_GRADE} to {LARGEST_GRADE}")
     return int(text)

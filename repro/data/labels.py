@@ -1,7 +1,7 @@
 """Rows with labels: division into pairs and negatives.
 
 1. The labels of a source are read once to choose a threshold.
-2. Rows below it are no pairs.
+2. Rows below it are not pairs.
 3. If they are adjacent to a pair with the same query, as in most labelled files, their documents become its negatives.
 """
 
@@ -70,7 +70,7 @@ class Labels:
             "--no-labels uses every row)"
         )
         if self.given is None and self.threshold <= self.smallest < self.largest:
-            # for example ratings from 1 to 5, of which 1 is no judgement "relevant"
+            # for example ratings from 1 to 5, of which 1 is not a judgement "relevant"
             found += "; warning: no label is below the threshold, so the worst rows are pairs too"
         return found
 

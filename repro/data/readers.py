@@ -36,7 +36,7 @@ ROWS_PER_READ = 8_192
 MOST_LAYOUTS = 256
 WHOLE_NUMBER = re.compile(r"^([+-]?\d+)\.0+$")
 LOW_LABEL = "low_label"
-"""Key of the count of rows whose label is below the threshold. They are no pairs."""
+"""Key of the count of rows whose label is below the threshold. They are not pairs."""
 MOST_UNPACKED_BYTES = 64 * 2**30
 """Limit of one archive. The largest collection of BEIR has a quarter of it."""
 
@@ -52,7 +52,7 @@ class Found(NamedTuple):
         place: File and line, for errors.
         num_more_positives: Number of further positives, which are not used.
         num_more_queries: Number of further queries, which are not used.
-        flaw: Why the row is no pair, or "".
+        flaw: Why the row is not a pair, or "".
         label: The label, or NaN if there is none.
         dropped: Key of the count of dropped rows to which this one belongs, or "".
     """
@@ -220,7 +220,7 @@ def _read_jsonl(path: Path, columns: Columns, taken: Taken, skip_bad: bool = Fal
 
 @dataclass
 class Flaws:
-    """Counter of the rows of a file that are no pairs. It keeps the first one for the error."""
+    """Counter of the rows of a file that are not pairs. It keeps the first one for the error."""
 
     path: Path
     refuses: bool = True
@@ -236,9 +236,9 @@ class Flaws:
             self.check(num_rows)
 
     def check(self, num_rows: int) -> None:
-        """Raise ValueError if more than half of the rows are no pairs."""
+        """Raise ValueError if more than half of the rows are not pairs."""
         if self.refuses and 2 * self.num > num_rows:
-            raise ValueError(f"{self.path}: {self.num} of {num_rows} rows are no pairs; the first is {self.first}")
+            raise ValueError(f"{self.path}: {self.num} of {num_rows} rows are not pairs; the first is {self.first}")
 
 
 class _Bare(csv.excel_tab):
@@ -405,7 +405,7 @@ def _read_beir(folder: Path) -> Iterator[Found]:
             judged.append((number, row))
         else:
             dropped.append(number)
-    # Judgements without relevance are no pairs, but they count as rows that were read.
+    # Judgements without relevance are not pairs, but they count as rows that were read.
     for number in dropped:
         yield Found("", "", (), "", f"{path}, line {number}", dropped=LOW_LABEL)
     # Only judged texts are stored. A corpus may have millions of others.

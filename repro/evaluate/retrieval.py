@@ -387,7 +387,7 @@ def read_run(path: Path) -> Hits:
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not UTF-8 after line {number}; {convert_hint(path)}") from error
     except ValueError as error:
-        raise ValueError(f"{path}, line {number} is no line of a TREC run ({error})") from error
+        raise ValueError(f"{path}, line {number} is not a line of a TREC run ({error})") from error
     return run
 
 
@@ -455,7 +455,7 @@ def _rerank(
         wanted = sorted(set(candidates.get(query_id, ())))
         unknown = [document_id for document_id in wanted if document_id not in place_of]
         if unknown:
-            raise ValueError(f"query {query_id!r} has candidates that are no documents, first {unknown[0]!r}")
+            raise ValueError(f"query {query_id!r} has candidates that are not documents, first {unknown[0]!r}")
         places_C = np.array([place_of[document_id] for document_id in wanted], dtype=np.int64)
         if len(wanted) > 1 and _is_one_score(query_H, documents_DH[places_C], lengths_D[places_C]):
             run[query_id] = {}

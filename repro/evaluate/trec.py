@@ -88,5 +88,6 @@ def score_files(run: Path, judgements: Path, tell: Callable[[str], None] = lambd
             f"(NDCG@10 {float(other_way.mean()):.4f} with the smaller one first)"
         )
     if junk := sum(all(grade < 0 for grade in grades.values()) for grades in judged.values()):
-        tell(f"{count_noun(junk, 'query has', 'queries have')} only grades below 0 and count 0, as in trec_eval")
+        words = count_noun(junk, "query with only negative grades counts", "queries with only negative grades count")
+        tell(f"{words} 0, as in trec_eval")
     return {"num_queries": len(judged)} | {measure: float(values.mean()) for measure, values in scores.items()}

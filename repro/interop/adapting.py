@@ -142,7 +142,7 @@ def average_weights(model: SentenceTransformer, base: SentenceTransformer, share
     )
     if unlike:
         raise ValueError(
-            f"--base is no encoder that the model was fine-tuned from: {len(unlike)} weights differ in name or shape, "
+            f"--base is not an encoder that the model was fine-tuned from: {len(unlike)} weights differ in name or shape, "
             f"first {unlike[0]!r}"
         )
     with torch.no_grad():

@@ -27,7 +27,7 @@ MANY = 10**6
 
 
 def is_hub_id(source: str) -> bool:
-    """Return whether a name has the form of a hub id, OWNER/NAME, and is no local folder."""
+    """Return whether a name has the form of a hub id, OWNER/NAME, and is not a local folder."""
     return not Path(source).is_dir() and HUB_ID.fullmatch(source) is not None
 
 
@@ -208,7 +208,7 @@ def check_folder(folder: Path | None) -> None:
     for path in () if folder is None else (folder, *folder.parents):
         if path.exists():
             if not path.is_dir():
-                raise ValueError(f"{path} is no folder: nothing was scored; choose another with --out")
+                raise ValueError(f"{path} is not a folder: nothing was scored; choose another with --out")
             return
 
 

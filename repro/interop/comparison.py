@@ -225,7 +225,7 @@ def list_unknown_token_warnings(unknown: Mapping[str, float | None]) -> list[str
 
 def list_suggestions(found: Sequence[Difference], cut: Mapping[str, float | None], max_tokens: int | None) -> list[str]:
     """Return suggestions if BM25 leads by at least `BY_FAR` points and the interval excludes zero, else nothing."""
-    # Both conditions: a lead that is large but uncertain is no reason for advice.
+    # Both conditions: a lead that is large but uncertain gives no reason for advice.
     losses = [one for one in found if one.other == BM25 and one.points <= -BY_FAR and one.high < 0]
     if not losses:
         return []

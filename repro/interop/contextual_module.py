@@ -202,7 +202,9 @@ def _dtype_in(options: dict[str, Any]) -> torch.dtype | None:
         return None
     kind = getattr(torch, found.removeprefix("torch."), None) if isinstance(found, str) else found
     if not isinstance(kind, torch.dtype) or not kind.is_floating_point:
-        raise ValueError(f"dtype={short(repr(found))} is no floating-point dtype; choose float32, bfloat16 or float16")
+        raise ValueError(
+            f"dtype={short(repr(found))} is not a floating-point dtype; choose float32, bfloat16 or float16"
+        )
     return kind
 
 

@@ -85,7 +85,7 @@ def _load_suite_for(request: ExplanationRequest, opened: Opened) -> str:
     if request.suite is not None:
         return request.suite
     if opened.run is None:
-        raise ValueError(f"{opened.called} is no run, so its suite is unknown: name one with --suite")
+        raise ValueError(f"{opened.called} is not a run, so its suite is unknown: name one with --suite")
     return opened.run.suite
 
 

@@ -233,7 +233,7 @@ class SecondStage(nn.Module):
         nulls_CD = self.sequence_dropout_null_embedding.expand(sizes.num_contexts * sizes.tokens_per_document, -1)
         if self.frequency_weights is None:
             return nulls_CD
-        # -1 marks a row that is no document
+        # -1 marks a row that is not a document
         return torch.cat([nulls_CD, nulls_CD.new_full((len(nulls_CD), sizes.vocab_size), -1.0)], dim=1)
 
 
@@ -247,7 +247,7 @@ class FrequencyWeights(nn.Module):
     def forward(self, ids_NS: Tensor, mask_NS: Tensor, words_CV: Tensor) -> Tensor:
         """Return the weights of the tokens of texts, (N, S), zero on padding."""
         last = len(self.logits_K) - 2
-        # Rows of the null context are marked by −1. They are no documents, so they do not count.
+        # Rows of the null context are marked by −1. They are not documents, so they do not count.
         documents_CV = words_CV[words_CV[:, 0] >= 0].detach().float()
         null_NS = self.logits_K[-1].expand(ids_NS.shape)
         logits_NS = null_NS
@@ -654,7 +654,7 @@ class ContextualModule(InputModule):
         # Vectors of texts fit in shape. Their unit length is the only sign of the mistake.
         if bool(((vectors_CE[:, :width].norm(dim=1) - 1).abs() < UNIT_LENGTH).all()):
             raise ValueError(
-                "dataset_embeddings have unit length, so they are no context vectors: encode the context documents with "
+                "dataset_embeddings have unit length, so they are not context vectors: encode the context documents with "
                 f"without_context={FIRST_STAGE!r}, or call set_context(documents)"
             )
         return vectors_CE
@@ -735,7 +735,7 @@ class ContextualCollator(SentenceTransformerDataCollator):
 def as_texts(texts: Sequence[str] | Mapping[Any, str]) -> list[str]:
     """Return texts from a list, tuple, array, or column of a table, in order, or the values of a mapping.
 
-    Raises ValueError for one text alone, a table, a collection without order or length, and for items that are no
+    Raises ValueError for one text alone, a table, a collection without order or length, and for items that are not
     strings, such as None or NaN.
     """
     is_table = hasattr(texts, "columns") or getattr(texts, "ndim", 1) != 1
@@ -747,7 +747,7 @@ def as_texts(texts: Sequence[str] | Mapping[Any, str]) -> list[str]:
     if odd := [place for place, text in enumerate(found) if not isinstance(text, str)]:
         raise ValueError(
             f"expected a list of texts: text {odd[0]} of {len(found)} is {found[odd[0]]!r:.60} "
-            f"({type(found[odd[0]]).__name__}, {len(odd)} such)"
+            f"({type(found[odd[0]]).__name__}), {len(odd)} in total are not strings"
         )
     return found
 

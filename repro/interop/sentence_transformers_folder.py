@@ -90,10 +90,10 @@ def open_sentence_transformers(folder: str | Path) -> SentenceTransformer:
     path = Path(folder)
     listed = path / "modules.json"
     if not listed.is_file():
-        raise ValueError(f"{path} is no folder of sentence-transformers: modules.json is missing")
+        raise ValueError(f"{path} is not a folder of sentence-transformers: modules.json is missing")
     modules = read_json(listed)
     if not isinstance(modules, list) or not all(isinstance(one, dict) and "type" in one for one in modules):
-        raise ValueError(f"{listed} is no list of modules, each with its type: export or download the folder again")
+        raise ValueError(f"{listed} is not a list of modules, each with its type: export or download the folder again")
     _check_kind(path)
     if is_self_contained(path):
         if not has_our_code(path):

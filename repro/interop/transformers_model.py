@@ -161,7 +161,7 @@ def _dtype(dtype: Any, weights: Mapping[str, Tensor]) -> torch.dtype:
     if dtype == "auto":
         found = saved
     if not isinstance(found, torch.dtype) or not found.is_floating_point:
-        raise ValueError(f"dtype={short(dtype)} is no floating-point dtype; choose float32, bfloat16 or float16")
+        raise ValueError(f"dtype={short(dtype)} is not a floating-point dtype; choose float32, bfloat16 or float16")
     return found
 
 

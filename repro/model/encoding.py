@@ -80,8 +80,8 @@ def as_texts(texts: Iterable[str]) -> list[str]:
     if odd is not None:
         num_odd = sum(not isinstance(text, str) for text in found)
         raise ValueError(
-            f"text {odd} of {len(found)} is {short(repr(found[odd]))} ({type(found[odd]).__name__}), no text "
-            f"({num_odd} such): replace or remove it"
+            f"text {odd} of {len(found)} is {short(repr(found[odd]))} ({type(found[odd]).__name__}), not a string "
+            f"({num_odd} in total): replace or remove it"
         )
     for place, text in enumerate(found):
         if not text.isascii() and LONE_SURROGATE.search(text):

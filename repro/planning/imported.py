@@ -47,7 +47,7 @@ PASSES, MOST_TOKENS = 3, 480 * RATED_BATCH * 40
 """Length of training from a pretrained encoder: passes over the pairs, and most tokens per side, about half an hour."""
 SENTENCES = {
     "empty": "pairs with an empty side, left out",
-    "malformed": "rows without a query or document, or with one that is no text, left out",
+    "malformed": "rows without a query or document, or with one that is not text, left out",
     "low_label": "rows whose label is below the threshold, left out",
     "used_as_negatives": "rows whose label is below the threshold: negatives of the pairs of their query",
     "unlabelled": "rows without a label in files that have labels, left out",

@@ -145,7 +145,7 @@ def read_record(path: Path) -> Record:
     """Read one record.
 
     Raises:
-        ValueError: if the file is no record or was changed after it was written. Also if a field was renamed, or if a
+        ValueError: if the file is not a record or was changed after it was written. Also if a field was renamed, or if a
             scale's value has changed, so that the id no longer matches.
     """
     try:
@@ -340,7 +340,7 @@ def check_means(
 ) -> None:
     """Raise ValueError if a metric is not the mean of its values. `datasets` are those of the suite, in order."""
     for name, expected in recompute_means(metrics, arrays, datasets).items():
-        # a missing metric is no error here: whoever reads it gets an error of its own
+        # a missing metric is not an error here: whoever reads it gets an error of its own
         found = metrics.get(name, expected)
         if not math.isclose(found, expected, rel_tol=TOLERANCE, abs_tol=TOLERANCE):
             raise ValueError(f"{where}: {name} is {found}, the mean of its arrays is {expected:.6f}; restore it")

@@ -61,10 +61,14 @@ def find_deviations(heading: str) -> str:
 
 
 def expand_names(where: str) -> set[str]:
-    """Return the artefacts that a note names: "Figures 2 to 4, 9" names figures 2, 3, 4 and 9."""
+    """Return the artefacts that a note names: "Figures 2 to 4, 9" names figures 2, 3, 4 and 9.
+
+    A companion paper at the beginning holds for the whole note: "GTE §3.4, Table 3" names GTE's table 3.
+    """
+    paper = where[:4] if where.startswith(("GTE ", "MRL ")) else ""
     found: set[str] = set()
-    for kind, numbers in re.findall(r"((?:GTE |MRL )?(?:Tables?|Figures?)) ([\d, toand]+)", where):
-        word = kind.rstrip("s")
+    for kind, numbers in re.findall(r"((?:Table|Figure)s?) ([\d, toand]+)", where):
+        word = paper + kind.rstrip("s")
         for first, last in re.findall(r"(\d+)(?: to (\d+))?", numbers):
             found |= {f"{word} {number}" for number in range(int(first), int(last or first) + 1)}
     return found

@@ -63,7 +63,7 @@ def render_line(text: str, hanging: int = 0) -> None:
 
 
 def console_here() -> Console:
-    """Return a console as wide as the terminal, or 200 columns wide if the output is no terminal."""
+    """Return a console as wide as the terminal, or 200 columns wide if the output is not a terminal."""
     from rich.console import Console
 
     return Console(width=None if sys.stdout.isatty() else ELSEWHERE, highlight=False, markup=False, emoji=False)
@@ -91,7 +91,7 @@ def format_plain_lines(view: View) -> Iterator[str]:
 
 
 def _print_text(view: View) -> None:
-    """Print a view within the width of the terminal, or 200 columns if the output is no terminal.
+    """Print a view within the width of the terminal, or 200 columns if the output is not a terminal.
 
     In a very long table each row is one line. In other tables no number is broken. Columns that do not fit follow in
     further parts, and each part repeats the names of the rows. A last column of sentences that would be too narrow is
@@ -123,7 +123,7 @@ def _print_text(view: View) -> None:
 
 
 ELSEWHERE, GAP, LONG_WORDS = 200, 3, 24
-"""Width if the output is no terminal, gap between two columns, and widest column of words before folding."""
+"""Width if the output is not a terminal, gap between two columns, and widest column of words before folding."""
 NARROW = 100
 """Width from which a table that does not fit is printed in parts. On narrower terminals it has fewer columns."""
 FIRST = ("NDCG@10", "mean", "95 %")

@@ -65,8 +65,8 @@ def _format_artefact_line(experiment: Experiment) -> tuple[str, ...]:
 
 
 NOTES = {
-    "not_judged": ("NOT_JUDGED", ("where", "what the paper says", "why it is not judged")),
-    "contradictions": ("ERRATA", ("where", "it says", "and also", "claim")),
+    "not_judged": ("NOT_JUDGED", ("where", "statement", "why it is not judged")),
+    "contradictions": ("ERRATA", ("where", "statement", "contradicted by", "claim")),
     "deviations": ("DEVIATIONS", ("where", "the paper", "ours")),
 }
 """Block of a page, with the list that it shows (from experiments/unjudged.py or deviations.py) and its header."""

@@ -30,7 +30,7 @@ class Column:
     """One column of a table: a metric path or a field of the run, times a factor, with a number of decimals.
 
     In a metric path, `{suite}` is the evaluation suite of the run under the context of the row. Paths joined by " & "
-    give their mean. `MINUTES` is no path: its value comes from the provenance of the record.
+    give their mean. `MINUTES` is not a path: its value comes from the provenance of the record.
     """
 
     label: str

@@ -55,7 +55,7 @@ def parse_axes(words: Iterable[str]) -> dict[str, tuple[Any, ...]]:
 def check_field(name: str) -> None:
     """Raise ValueError if an axis cannot vary this field. The message suggests the most similar field."""
     if name == "scale":
-        raise ValueError("scale=… is no axis, since rows differ between scales: use --scale, one command per scale")
+        raise ValueError("scale=… is not an axis, since rows differ between scales: use --scale, one command per scale")
     if name not in FIELDS:
         near = suggestion(name, FIELDS, likeness=0.6)
         raise ValueError(f"unknown field {short(repr(name))}{near or ';'} `repro fields` lists all")

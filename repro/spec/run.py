@@ -341,7 +341,7 @@ def run_of_fields(fields: Mapping[str, Any]) -> Run:
 
 
 def grid(run: Run, /, **axes: Any) -> tuple[Run, ...]:
-    """Return `run` with every combination of the axes. A value that is no tuple applies to all of them."""
+    """Return `run` with every combination of the axes. A value that is not a tuple applies to all of them."""
     check_fields(axes, "grid()")
     values = [value if isinstance(value, tuple) else (value,) for value in axes.values()]
     return tuple(replace(run, **dict(zip(axes, combination, strict=True))) for combination in product(*values))

@@ -213,7 +213,7 @@ def read_encoder(folder: Path) -> dict[str, Any]:
     if not path.is_file():
         inside = sorted(one.parent.name for one in folder.glob(f"*/{CONFIG}") if (one.parent / WEIGHTS).is_file())
         more = f"; the encoder lies in {folder / inside[0]}" if inside else ""
-        raise ValueError(f"{start}: {path} is missing, so this is no encoder in transformers' format{more}")
+        raise ValueError(f"{start}: {path} is missing, so this is not an encoder in transformers' format{more}")
     config = json_object(path)
     kind = config.get("model_type")
     if not isinstance(kind, str) or kind not in KINDS:
@@ -291,7 +291,7 @@ def _read_weight_shapes(folder: Path) -> dict[str, tuple[Path, list[int]]]:
                 raise ValueError(f"it has {size} bytes of {8 + length + end}")
             found |= {name: (path, list(one["shape"])) for name, one in weights.items()}
         except (ValueError, KeyError, TypeError, AttributeError, struct.error) as error:
-            raise ValueError(f"{path} is no whole file of safetensors ({short(error)}): copy it again") from error
+            raise ValueError(f"{path} is not a complete safetensors file ({short(error)}): copy it again") from error
     return found
 
 
@@ -379,7 +379,7 @@ def _find_cached_encoder(start: str) -> Encoder | None:
     try:
         path = try_to_load_from_cache(start, CONFIG)
     except HFValidationError as error:
-        raise ValueError(f"start={short(repr(start))} is no folder here, and no id of the hub ({error})") from error
+        raise ValueError(f"start={short(repr(start))} is not a folder here, and no id of the hub ({error})") from error
     if not isinstance(path, str):
         return None
     config = json_object(Path(path))

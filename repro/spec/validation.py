@@ -145,7 +145,7 @@ def prefixes_in(text: str, whole: int, name: str) -> tuple[int, ...]:
     misfits = [width for width in widths if not 1 <= width <= whole]
     if misfits:
         raise ValueError(
-            f"{name}={short(repr(text))}: {short(misfits[0])} is no width of a prefix; the vectors have {whole} "
+            f"{name}={short(repr(text))}: {short(misfits[0])} is not a width of a prefix; the vectors have {whole} "
             f"dimensions, choose from 1 to {whole}"
         )
     return tuple(sorted(set(widths)))
@@ -157,7 +157,7 @@ def _parse_widths(text: str, whole: int, name: str, between: str) -> tuple[int, 
     wrong = [part for part in parts if part != "full" and not (part.isascii() and part.isdigit())]
     if wrong:
         raise ValueError(
-            f"{name}={short(repr(text))}: {short(repr(wrong[0]))} is no width; join whole numbers by {between!r}"
+            f"{name}={short(repr(text))}: {short(repr(wrong[0]))} is not a width; join whole numbers by {between!r}"
         )
     return tuple(whole if part == "full" else int(part) for part in parts)
 

@@ -98,7 +98,7 @@ def build_contrasts(claim: Claim, evidence: Evidence) -> list[Contrast]:
         return [Contrast(_add([(1.0, _difference(claim.of, evidence)), (-1.0, _difference(claim.above, evidence))]))]
     if isinstance(claim, Value):
         return [Contrast(_mean(term, evidence), printed) for term, printed in claim.expected.items()]
-    assert isinstance(claim, Trend), f"claim {claim.id} is no contrast: {claim.kind}"
+    assert isinstance(claim, Trend), f"claim {claim.id} is not a contrast: {claim.kind}"
     groups: dict[Any, dict[float, list[Run]]] = {}
     for system in evidence.systems[claim.over]:
         group = groups.setdefault(getattr(system, claim.within) if claim.within else None, {})

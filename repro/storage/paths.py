@@ -76,7 +76,7 @@ def _resolve(path: Path) -> Path:
     # os.path.exists returns False for paths without permission, where Path.exists raises
     existing = next(one for one in (found, *found.parents) if os.path.exists(one))  # noqa: PTH110
     if not existing.is_dir():
-        raise ValueError(f"{_describe_home(found)} is no folder, since {existing} is a file: {_REMEDY}")
+        raise ValueError(f"{_describe_home(found)} is not a folder, since {existing} is a file: {_REMEDY}")
     return found
 
 

@@ -68,7 +68,7 @@ def improved_contrastive(
     """
     num_queries, num_documents = len(queries_QD), len(documents_MD)
     if not num_queries or num_documents % num_queries:
-        raise ValueError(f"{num_documents} documents are no pairs of {num_queries} queries with as many negatives each")
+        raise ValueError(f"{num_documents} documents cannot be split evenly among {num_queries} queries")
     shape = (num_queries, 2 * (num_queries + num_documents))
     if masked_QK is not None and masked_QK.shape != shape:
         raise ValueError(f"masked_QK has shape {tuple(masked_QK.shape)}, not {shape}")
@@ -101,7 +101,7 @@ def _cross_entropy(scores_QK: Tensor, masked_QK: Tensor | None, num_documents: i
 
 
 def _find_own_entries(num_queries: int, num_documents: int, device: torch.device) -> Tensor:
-    """Return the entries that are no terms of the sum, bool (Q, K): a text with itself, and a document with its own
+    """Return the entries that are not terms of the sum, bool (Q, K): a text with itself, and a document with its own
     hard negatives.
     """
     itself_QQ = torch.eye(num_queries, dtype=torch.bool, device=device)

@@ -123,7 +123,7 @@ def test_case_and_space_keep_the_key() -> None:
 
 
 def test_unpaired_columns_are_refused() -> None:
-    with pytest.raises(ValueError, match="5 documents are no pairs with 1 hard negatives"):
+    with pytest.raises(ValueError, match="5 documents cannot be split into pairs with 1 hard negatives"):
         mask_false_negatives(np.arange(5), None, num_hard_negatives=1)
 
 

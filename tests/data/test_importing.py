@@ -159,13 +159,13 @@ def test_mostly_malformed_file_is_refused(tmp_path: Path, num_good: int, taken: 
         assert imported(tmp_path, source).counts["malformed"] == 3
     else:
         total = 3 + num_good
-        refused(tmp_path, source, f"x.jsonl: 3 of {total} rows are no pairs; the first is line 1: no column for")
+        refused(tmp_path, source, f"x.jsonl: 3 of {total} rows are not pairs; the first is line 1: no column for")
 
 
 def test_file_without_pairs_ends_early(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(readers, "ROWS_PER_READ", 4)
     bad: list[dict[str, Any]] = [{"frage": "x"}] * 4
-    refused(tmp_path, write(tmp_path / "x.jsonl", bad + ROWS), "x.jsonl: 4 of 4 rows are no pairs")
+    refused(tmp_path, write(tmp_path / "x.jsonl", bad + ROWS), "x.jsonl: 4 of 4 rows are not pairs")
     assert imported(tmp_path, write(tmp_path / "y.jsonl", ROWS[:1] + bad + ROWS[1:])).num_kept == 8
 
 

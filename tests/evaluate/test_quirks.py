@@ -156,7 +156,7 @@ def test_ms_marco_is_scored_on_dev(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("arguana", "its own is taken out"),
+        ("arguana", "removed from its own ranking"),
         ("quora", "both sides"),
         ("msmarco", "scored on dev"),
         ("webis-touche2020", "version 2"),
@@ -213,8 +213,8 @@ def folder(tmp_path: Path) -> Path:
     ("rows", "says"),
     [
         ("q1\td1\t999999999\nq2\td1\t1\n", "line 2.*999999999 is not from -100 to 1000"),
-        (f"q1\td1\t{'9' * 5000}\n", "line 2.*is no whole number"),
-        ("q1\td1\t1.5\n", "line 2.*'1.5' is no whole number"),
+        (f"q1\td1\t{'9' * 5000}\n", "line 2.*is not a whole number"),
+        ("q1\td1\t1.5\n", "line 2.*'1.5' is not a whole number"),
         ("q1\td1\t1\nq1\td1\t0\nq2\td1\t1\n", "line 3.*were judged 1 before, 0 here"),
         ("q1\td1\t-1\nq2\td1\t0\n", "no grade above 0"),
     ],
@@ -294,7 +294,7 @@ def test_malformed_run_is_refused(tmp_path: Path, data: bytes, says: str) -> Non
 def test_names_that_are_paths_are_refused(folder: Path, name: object, place: str) -> None:
     names = {"suite": "zoo", "dataset": "x", "family": "f"} | {place: name}
     write_suite(folder.parent, names["suite"], [(names["dataset"], names["family"])])
-    with pytest.raises(ValueError, match=r"suite\.json.*is no name"):
+    with pytest.raises(ValueError, match=r"suite\.json.*is not a name"):
         load_suite(folder.parent)
 
 

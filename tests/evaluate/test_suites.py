@@ -168,7 +168,7 @@ def test_reranking_embeds_candidates_only(suite: Suite) -> None:
     # q00's own document d00 is a candidate, q01's d01 is none
     np.testing.assert_allclose([found.metrics[f"zoo/{name}/recall_at_100"] for name in names], 1 / sizes)
     unknown = {name: {"q00": {"d99": 1.0}} for name in names}
-    with pytest.raises(ValueError, match="'q00' has candidates that are no documents, first 'd99'"):
+    with pytest.raises(ValueError, match="'q00' has candidates that are not documents, first 'd99'"):
         evaluate_setting(encoder, suite, Setting(candidates=unknown))
 
 

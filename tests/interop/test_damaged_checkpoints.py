@@ -157,7 +157,7 @@ def test_unreachable_hub_id_is_explained(monkeypatch: pytest.MonkeyPatch, tmp_pa
     offline(monkeypatch, tmp_path)
     with pytest.raises(ValueError, match=r"could not be downloaded .*hf download jxm/cde-small-v1"):
         find_folder("jxm/cde-small-v1")
-    with pytest.raises(ValueError, match=r"cde-small-v2 is no folder.*hf download jxm/cde-small-v2"):
+    with pytest.raises(ValueError, match=r"cde-small-v2 is not a folder.*hf download jxm/cde-small-v2"):
         find_folder("cde-small-v2")
     with pytest.raises(ValueError, match="neither a folder nor a hub id"):
         find_folder("/no/such folder/anywhere")

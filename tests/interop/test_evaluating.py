@@ -310,7 +310,7 @@ def test_cached_export_opens_by_id(desk: Path, monkeypatch: pytest.MonkeyPatch, 
         found = json.loads(typed("--no-bm25", "--json", "--model", *words))
         assert found["metrics"] == pytest.approx(expected, abs=1e-6)
         assert found["provenance"]["model"]["revision"] == commit
-    with pytest.raises(ValueError, match=r"me/other is no folder, not in the hub's cache"):
+    with pytest.raises(ValueError, match=r"me/other is not a folder, not in the hub's cache"):
         typed("--model", "me/other")
 
 

@@ -62,6 +62,6 @@ def test_impossible_output_is_refused_first(tmp_path: Path, kind: str) -> None:
     (tmp_path / "taken").write_text("mine")
     said: list[str] = []
     out = tmp_path / "taken" if kind == "file" else tmp_path / "taken" / "out"
-    with pytest.raises(ValueError, match=r"taken.* is no folder"):
+    with pytest.raises(ValueError, match=r"taken.* is not a folder"):
         run_evaluation(EvaluationRequest(model="bm25", suite=str(tmp_path / "x")), out, progress=said.append)
     assert not said and (tmp_path / "taken").read_text() == "mine"

@@ -215,7 +215,7 @@ def test_unknown_options_are_refused(tmp_path: Path) -> None:
     for option in ({"device_map": "auto"}, {"output_loading_info": True}, {"use_safetensors": False}):
         with pytest.raises(ValueError, match=f"from_pretrained does not support .*{next(iter(option))}"):
             AutoModel.from_pretrained(folder, **option)
-    with pytest.raises(ValueError, match="dtype=int8 is no floating-point dtype"):
+    with pytest.raises(ValueError, match="dtype=int8 is not a floating-point dtype"):
         AutoModel.from_pretrained(folder, dtype="int8")
 
 

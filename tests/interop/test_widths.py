@@ -72,9 +72,9 @@ def test_widths_are_checked_against_vectors(tmp_path: Path) -> None:
     assert parse_widths("4,8,full", model) == (4, 8) and parse_widths(None, model) == () and get_width(model) == 16
     assert parse_widths("12,full,3,3", model) == (3, 12), "others' nested widths need not divide the whole"
     for text, says in (
-        ("4,24", "24 is no width of a prefix.*from 1 to 16"),
-        ("0", "0 is no wid"),
-        ("4+8", "is no wid"),
+        ("4,24", "24 is not a width of a prefix.*from 1 to 16"),
+        ("0", "0 is not a wid"),
+        ("4+8", "is not a wid"),
     ):
         with pytest.raises(ValueError, match=says):
             parse_widths(text, model)

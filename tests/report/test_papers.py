@@ -122,7 +122,7 @@ def test_unknown_paper_is_refused() -> None:
 def test_notes_name_ranges_of_artefacts() -> None:
     """A range of figures in a note covers each of them."""
     assert expand_names("§5, Figures 2 to 4, 9; Table 7") == {"Figure 2", "Figure 3", "Figure 4", "Figure 9", "Table 7"}
-    assert expand_names("GTE §3.4, Table 3") == {"Table 3"}
+    assert expand_names("GTE §3.4, Table 3") == {"GTE Table 3"}
 
 
 ROWS = [{"row": "a", "seed": seed, "gain": gain, "paper": 1.5} for seed, gain in enumerate((1.0, 2.0, 4.5))]

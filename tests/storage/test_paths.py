@@ -50,7 +50,7 @@ def test_file_in_place_is_named(
     assert ends(*(str(tmp_path / "file") if word == "FILE" else word for word in words)) == EXIT_NOT_RUN
     shown = capsys.readouterr()
     assert shown.err.startswith(
-        f"error: REPRO_HOME={tmp_path}/file{below} is no folder, since {tmp_path}/file is a file"
+        f"error: REPRO_HOME={tmp_path}/file{below} is not a folder, since {tmp_path}/file is a file"
     )
     assert shown.err.count("\n") == 1 and "set REPRO_HOME to a folder" in shown.err and "run 1 of" not in shown.out
 

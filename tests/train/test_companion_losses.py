@@ -221,7 +221,7 @@ def test_masked_text_gets_no_gradient() -> None:
 
 
 def test_misfitting_shapes_are_refused() -> None:
-    with pytest.raises(ValueError, match="5 documents are no pairs of 3 queries"):
+    with pytest.raises(ValueError, match="5 documents cannot be split evenly among 3 queries"):
         improved_contrastive(torch.randn(3, 4), torch.randn(5, 4))
     with pytest.raises(ValueError, match=r"\(3, 3\), not \(3, 12\)"):
         improved_contrastive(torch.randn(3, 4), torch.randn(3, 4), masked_QK=torch.ones(3, 3, dtype=torch.bool))

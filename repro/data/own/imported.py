@@ -62,7 +62,7 @@ TRAIN_FILE, SET_APART_FILE = "train.arrow", "set_apart.arrow"
 class ImportedCorpus:
     """One imported corpus. A run refers to its training pairs by `corpus` and to its suite by `name`.
 
-    `skipped` has a line about entries of a folder of collections that are no collections.
+    `skipped` has a line about entries of a folder of collections that are not collections.
     """
 
     name: str

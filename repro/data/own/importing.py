@@ -202,10 +202,10 @@ def _pairs_at(path: Path, rows: Sequence[int]) -> tuple[str, ...]:
 
 
 def load_import(folder: Path) -> Imported:
-    """Read the audit of an import. Raises ValueError if `folder` is no import."""
+    """Read the audit of an import. Raises ValueError if `folder` is not an import."""
     path = folder / AUDIT_FILE
     if not path.is_file() or not (folder / PAIRS_FILE).is_file():
-        raise ValueError(f"{folder} is no imported corpus: {AUDIT_FILE} or {PAIRS_FILE} is missing")
+        raise ValueError(f"{folder} is not an imported corpus: {AUDIT_FILE} or {PAIRS_FILE} is missing")
     try:
         content = json_object(path)
         lists = {key: tuple(value) for key, value in content.items() if isinstance(value, list)}

@@ -50,8 +50,8 @@ QUIRKS: Mapping[str, Quirks] = MappingProxyType(
         "arguana": Quirks(
             removes_self_hits=True,
             lacks_documents=True,
-            says="each query is a document of the corpus: its own is taken out of the ranking; a judged document that "
-            "the corpus lacks stays in the ideal ranking, as trec_eval has it",
+            says="each query is a document of the corpus and is removed from its own ranking; judged documents that "
+            "the corpus lacks stay in the ideal ranking, as in trec_eval",
         ),
         "quora": Quirks(
             removes_self_hits=True,

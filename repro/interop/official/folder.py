@@ -130,7 +130,7 @@ def find_folder(source: str | Path, revision: str | None = None, files: Sequence
     known = next((id for id in RELEASES if id.endswith(f"/{source}")), source)
     reason = (str(problem).splitlines() or [type(problem).__name__])[0] if problem else "no *.safetensors came"
     raise ValueError(
-        f"{source} is no folder, not in the hub's cache with its weights, and could not be downloaded ({reason}); "
+        f"{source} is not a folder, not in the hub's cache with its weights, and could not be downloaded ({reason}); "
         f"fetch it on a machine with internet (`hf download {known}`) and give its folder"
     ) from problem
 
