@@ -1,4 +1,4 @@
-"""Headless Chromium over its own pipe: no port, no package; what a page looks like and what it asked for."""
+"""Control headless Chromium over a pipe, without a port or a package: open pages, read values, list requests."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from pathlib import Path
 from typing import Any
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-PATIENCE_SECONDS = 120.0
-AS_3_AND_4 = """import fcntl, os, sys
-both = [fcntl.fcntl(int(word), fcntl.F_DUPFD, 10) for word in sys.argv[1:3]]
-for place, end in zip((3, 4), both):
-    os.dup2(end, place)
+LOAD_TIMEOUT_SECONDS = 120.0
+# Chromium reads commands from descriptor 3 and writes answers to descriptor 4.
+MOVE_PIPES_TO_3_AND_4 = """import fcntl, os, sys
+pipes = [fcntl.fcntl(int(word), fcntl.F_DUPFD, 10) for word in sys.argv[1:3]]
+for target, pipe in zip((3, 4), pipes):
+    os.dup2(pipe, target)
 os.execv(sys.argv[3], sys.argv[3:])
 """
-"""Chromium reads commands from descriptor 3 and answers on 4."""
 
 
 class Browser:
-    """One page of a running browser; events (requests, console messages, errors) gather in `events`."""
+    """One page of a running browser. `events` collects requests, console messages and errors."""
 
     def __init__(self, to_browser: int, from_browser: int) -> None:
         self._to, self._from, self._number, self._rest = to_browser, from_browser, 0, b""
@@ -39,33 +39,33 @@ class Browser:
     _session: str | None = None
 
     def ask(self, method: str, **params: Any) -> dict[str, Any]:
-        """Send a command and return its answer; other messages become events."""
+        """Send a command and return its result. Other messages are stored as events."""
         self._number += 1
         message: dict[str, Any] = {"id": self._number, "method": method, "params": params}
         if self._session:
             message["sessionId"] = self._session
         os.write(self._to, json.dumps(message).encode() + b"\0")
-        while (told := self._read()).get("id") != self._number:
-            self.events.append(told)
-        assert "error" not in told, told
-        answer: dict[str, Any] = told["result"]
-        return answer
+        while (answer := self._read()).get("id") != self._number:
+            self.events.append(answer)
+        assert "error" not in answer, answer
+        result: dict[str, Any] = answer["result"]
+        return result
 
     def _read(self) -> dict[str, Any]:
         while b"\0" not in self._rest:
             chunk = os.read(self._from, 1 << 16)
-            assert chunk, "the browser went away"
+            assert chunk, "the browser closed its pipe"
             self._rest += chunk
         line, _, self._rest = self._rest.partition(b"\0")
-        told: dict[str, Any] = json.loads(line)
-        return told
+        message: dict[str, Any] = json.loads(line)
+        return message
 
     def open(self, page: Path, *, width: int, height: int = 900, scheme: str = "light") -> None:
         """Open a file at this size and colour scheme and wait until it is complete."""
         self.ask("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
         self.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
         self.ask("Page.navigate", url=page.resolve().as_uri())
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + LOAD_TIMEOUT_SECONDS
         while self.value("document.readyState") != "complete":
             assert time.monotonic() < deadline, "the page did not load"
 
@@ -81,26 +81,32 @@ class Browser:
 
     @property
     def requests(self) -> list[str]:
-        """The addresses that pages asked for."""
+        """The addresses that pages requested."""
         sent = (event for event in self.events if event.get("method") == "Network.requestWillBeSent")
         return [event["params"]["request"]["url"] for event in sent]
 
     @property
     def complaints(self) -> list[str]:
-        """What the console, the log and uncaught errors said."""
-        loud = ("Log.entryAdded", "Runtime.consoleAPICalled", "Runtime.exceptionThrown")
-        return [json.dumps(event["params"]) for event in self.events if event.get("method") in loud]
+        """Messages of the console and the log, and uncaught errors."""
+        methods = ("Log.entryAdded", "Runtime.consoleAPICalled", "Runtime.exceptionThrown")
+        return [json.dumps(event["params"]) for event in self.events if event.get("method") in methods]
 
 
 @contextmanager
 def browser(folder: Path) -> Iterator[Browser]:
-    """Start Chromium with a fresh profile under `folder`, and end it."""
-    assert CHROMIUM, "ask for CHROMIUM first"
+    """Start Chromium with a fresh profile under `folder`, and stop it at the end of the block."""
+    assert CHROMIUM, "Chromium is not installed: check CHROMIUM first"
     (in_read, in_write), (out_read, out_write) = os.pipe(), os.pipe()
     flags = ["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--remote-debugging-pipe"]
-    words = [CHROMIUM, *flags, "--no-first-run", "--disable-background-networking", f"--user-data-dir={folder}/profile"]
+    command = [
+        CHROMIUM,
+        *flags,
+        "--no-first-run",
+        "--disable-background-networking",
+        f"--user-data-dir={folder}/profile",
+    ]
     process = subprocess.Popen(
-        [sys.executable, "-c", AS_3_AND_4, str(in_read), str(out_write), *words],
+        [sys.executable, "-c", MOVE_PIPES_TO_3_AND_4, str(in_read), str(out_write), *command],
         pass_fds=(in_read, out_write),
         stderr=subprocess.DEVNULL,
     )

@@ -1,4 +1,4 @@
-"""Records made by hand: known scores in the place of the published ones, so that what is shown of them is known too."""
+"""Records with known scores in place of the published ones, so that the expected output is known."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -16,12 +16,12 @@ NDCG = "{suite}/mean/ndcg_at_10"
 def above(id: str, better: int, worse: int = 64, delta: float | None = None) -> Claim:
     """Claim that one batch size scores above another."""
     pairs = [(term(NDCG, batch_size=better), term(NDCG, batch_size=worse))]
-    said = {"source": "here", "because": "a test"}
-    return Claim.order(id, f"{better} above {worse}", pairs=pairs, delta=delta, seeds=(0, 1, 2), **said)
+    origin = {"source": "here", "because": "a test"}
+    return Claim.order(id, f"{better} above {worse}", pairs=pairs, delta=delta, seeds=(0, 1, 2), **origin)
 
 
 def write_scores(folder: Path, run: Run, scores_Q: np.ndarray) -> None:
-    """Write the record of a run that found these scores, one a query, on a suite of one dataset."""
+    """Write the record of a run with one score per query on a suite of one dataset."""
     write_record(
         folder,
         run,
@@ -34,9 +34,9 @@ def write_scores(folder: Path, run: Run, scores_Q: np.ndarray) -> None:
 def publish(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, runs: Iterable[Run], write: Callable[[Path, Run], None]
 ) -> Path:
-    """Write the records of these runs where published ones are looked for; return the folder."""
-    made = tmp_path / "published"
+    """Write the records of these runs into the folder that replaces the published records. Return the folder."""
+    folder = tmp_path / "published"
     for run in runs:
-        write(made, run)
-    monkeypatch.setattr(views, "RECORDS", {"published": lambda: made, "yours": lambda: tmp_path / "yours"})
-    return made
+        write(folder, run)
+    monkeypatch.setattr(views, "RECORDS", {"published": lambda: folder, "yours": lambda: tmp_path / "yours"})
+    return folder

@@ -1,4 +1,4 @@
-"""Every artefact runs at smoke through its door; claims have one id each and are judged, not invented."""
+"""Every artefact runs at smoke as `python -m repro.NAME`. Claims have unique ids and match the papers."""
 
 import re
 import sys
@@ -62,18 +62,19 @@ CLAIMS = {
     "M7": "abc",
     "M8": "abcde",
 }
-"""What the paper claims, artefact by artefact, S4 its section 4.1; figure 1 is a drawing, and claims nothing.
+"""The claims of the papers per artefact. S4 is section 4.1. Figure 1 is a drawing and makes no claim.
 
-G and GF are tables and figures of GTE, M figures of MRL, the companion papers."""
-OF_OURS = ("AB", "CB", "CS", "own", "H", "E", "EL", "W", "WH", "D", "P")
-"""What ids of claims begin with that no paper makes."""
+G and GF are tables and figures of GTE, M are figures of MRL. Both are companion papers.
+"""
+# Prefixes of the ids of our own claims.
+OWN_PREFIXES = ("AB", "CB", "CS", "own", "H", "E", "EL", "W", "WH", "D", "P")
 
 EXPERIMENTS = [pytest.param(one, id=one.artefacts[0]) for one in experiments()]
 
 
 @pytest.fixture(scope="module")
 def shared_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One folder for all: artefacts share their trainings, as they do for a reader."""
+    """One folder for all artefacts, so that they share their training runs."""
     return tmp_path_factory.mktemp("artefacts")
 
 
@@ -87,14 +88,14 @@ def test_every_artefact_runs_at_smoke(
     for number, name in enumerate(experiment.artefacts):
         monkeypatch.setattr(sys, "argv", [f"repro.{name}", "--scale", "smoke"])
         assert open_door(name) == 0, capsys.readouterr().err
-        said = capsys.readouterr()
-        assert f"{name} at scale smoke" in said.out
-        assert number == 0 or "0 to run" in said.out, "artefacts of one experiment share its runs"
+        output = capsys.readouterr()
+        assert f"{name} at scale smoke" in output.out
+        assert number == 0 or "0 to run" in output.out, "artefacts of one experiment share its runs"
         if isinstance(experiment.shows[number], Figure):
-            assert re.search(rf"drawn: \S*{name}-smoke", said.err), "a figure is drawn from the records just made"
-    wanted = {run_id(run) for run in list_golden_runs(experiment)}
-    assert wanted <= {path.stem for path in (shared_home / "records").glob("*.json")}
-    assert_golden(experiment.artefacts[0], shared_home / "records", wanted)
+            assert re.search(rf"drawn: \S*{name}-smoke", output.err), "the figure is drawn from the new records"
+    expected = {run_id(run) for run in list_golden_runs(experiment)}
+    assert expected <= {path.stem for path in (shared_home / "records").glob("*.json")}
+    assert_golden(experiment.artefacts[0], shared_home / "records", expected)
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
@@ -108,15 +109,17 @@ def test_every_experiment_covers_its_scales(experiment: Experiment) -> None:
         for claim in experiment.claims:
             unmet = [str(term.of) for term in claim.terms if not any(term.of.matches(run) for run in runs)]
             judged = scale != "smoke" and (not claim.scales or scale in claim.scales)
-            assert not judged or not unmet, f"{claim.id} at {scale} speaks of runs that nobody asks for"
+            assert not judged or not unmet, f"{claim.id} at {scale} needs runs that the experiment does not declare"
 
 
 def test_paper_claims_are_complete() -> None:
     ids = [claim.id for experiment in experiments() for claim in experiment.claims]
     of_the_paper = {f"{artefact}.{letter}" for artefact, letters in CLAIMS.items() for letter in letters}
-    assert len(ids) == len(set(ids)), "a claim has one id"
-    own = {claim for claim in ids if claim.split(".")[0] in OF_OURS}
-    assert of_the_paper == set(ids) - own, "a claim of a paper stands in CLAIMS above; one of ours begins as OF_OURS"
+    assert len(ids) == len(set(ids)), "ids of claims must be unique"
+    own = {claim for claim in ids if claim.split(".")[0] in OWN_PREFIXES}
+    assert of_the_paper == set(ids) - own, (
+        "list a paper's claim in CLAIMS, or start our own id with one of OWN_PREFIXES"
+    )
 
 
 def test_paper_arithmetic_holds_or_is_erratum() -> None:
@@ -139,7 +142,7 @@ def test_unjudged_claims_have_a_reason() -> None:
 def test_restated_claims_are_dated() -> None:
     for experiment in experiments():
         for claim in experiment.claims:
-            assert claim.version == 1 or claim.stated, f"{claim.id} was restated, and does not say when"
+            assert claim.version == 1 or claim.stated, f"{claim.id} was restated without a date"
 
 
 def test_training_data_is_declared_alike() -> None:
@@ -152,7 +155,7 @@ def test_training_data_is_declared_alike() -> None:
 @pytest.mark.parametrize("scale", ORDER)
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
 def test_drawn_scales_have_runs(experiment: Experiment, scale: str) -> None:
-    """A series that matches no run would be missing without a word."""
+    """A series that matches no run would be missing from its figure without a message."""
     runs = experiment.runs(scale)
     for figure in experiment.shows if runs else ():
         for series in series_at(figure, runs) if isinstance(figure, Figure) else ():

@@ -1,4 +1,4 @@
-"""Each recipe of CONTRIBUTING.md executes; the figure recipe has its own test in tests/cli/test_new_figure.py."""
+"""The recipes of CONTRIBUTING.md execute. tests/cli/test_new_figure.py tests the recipe of a figure."""
 
 import re
 from typing import Any
@@ -14,11 +14,11 @@ BLOCKS = re.findall(r"```python\n(.*?)```", (CHECKOUT / "CONTRIBUTING.md").read_
 
 
 def execute(word: str) -> dict[str, Any]:
-    """Execute the only block that contains a word, and return its names."""
+    """Execute the only block that contains a word. Return the names that it defines."""
     (block,) = [block for block in BLOCKS if word in block]
-    found: dict[str, Any] = {"__name__": "recipe"}
-    exec(block, found)
-    return found
+    names: dict[str, Any] = {"__name__": "recipe"}
+    exec(block, names)
+    return names
 
 
 def test_there_are_six_recipes() -> None:
@@ -26,18 +26,18 @@ def test_there_are_six_recipes() -> None:
     assert len(BLOCKS) == 6
 
 
-def test_table_recipe() -> None:
-    """The table has the rows it names."""
+def test_table_recipe_works() -> None:
+    """The table has the declared rows."""
     assert [row.label for row in execute("two_rows")["TABLE"].rows] == ["plain", "contextual"]
 
 
-def test_claim_recipe() -> None:
+def test_claim_recipe_works() -> None:
     """The claim declares its seeds and its threshold."""
     claim = execute("own.batches")["CLAIM"]
     assert isinstance(claim, Order) and claim.margin == 0.01 and claim.declared_seeds("desk") == (1, 2, 3, 4, 5)
 
 
-def test_loss_recipe() -> None:
+def test_loss_recipe_works() -> None:
     """The loss of two orthogonal pairs is 0, and that of two equal documents is the margin."""
     loss = execute("margin_loss")["losses"]["margin"]
     same = torch.tensor([[1.0, 0.0], [1.0, 0.0]])
@@ -45,13 +45,13 @@ def test_loss_recipe() -> None:
     assert loss(same, same, 1.0, None).loss.item() == pytest.approx(0.2)
 
 
-def test_sampler_recipe() -> None:
-    """The same number gives the same batch, another number another one."""
+def test_sampler_recipe_works() -> None:
+    """A number always gives the same batch. Another number gives another batch."""
     sampler = execute("ShuffledSampler")["ShuffledSampler"](100, 8, seed=0)
     assert np.array_equal(sampler.at(3), sampler.at(3)) and not np.array_equal(sampler.at(3), sampler.at(4))
 
 
-def test_field_recipe() -> None:
-    """A value of the scale's own keeps the id."""
+def test_field_recipe_works() -> None:
+    """A value that equals the scale's default keeps the id."""
     before, same, other = execute("run_id")["ids"]
     assert before == same != other

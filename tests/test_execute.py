@@ -1,4 +1,4 @@
-"""A run ends in the same record, however often it was stopped on the way, and touches no other run's."""
+"""A run that was stopped and resumed ends with the same record as an undisturbed one, and changes no other run."""
 
 import re
 from collections.abc import Callable
@@ -19,8 +19,8 @@ from repro.execute import execute
 from repro.model.contextual import ContextualModel
 from repro.model.start import build_model
 from repro.pipeline.stages import list_stages
-from repro.records.store import has_record
-from repro.spec import Run, base
+from repro.records.store import Record, has_record
+from repro.spec import Run, base, get_first_phase
 from repro.spec.identity import run_id
 from repro.stopping import Interrupted
 from repro.storage.paths import get_local_records, home, run_folder
@@ -33,13 +33,23 @@ CONTEXTUAL = base("smoke", sampler="cluster", cluster_size=8, architecture="cont
 
 @pytest.fixture(autouse=True)
 def one_thread() -> None:
-    """Numbers are compared to the last bit, so sums must come in one order."""
+    """Fix the order of sums, since numbers are compared bit by bit."""
     torch.set_num_threads(1)
 
 
 def stop_after(calls: int) -> Callable[[], bool]:
+    """Return a stop condition that is false for this number of calls."""
     left = iter(range(calls))
     return lambda: next(left, None) is None
+
+
+def assert_same_record(found: Record, expected: Record) -> None:
+    """Compare everything but the speed, bit by bit."""
+    speed = {"train/pairs_per_second": 0}
+    assert found.metrics | speed == expected.metrics | speed
+    assert found.exhibits == expected.exhibits and found.arrays.keys() == expected.arrays.keys()
+    for name, values in expected.arrays.items():
+        np.testing.assert_array_equal(found.arrays[name], values)
 
 
 @pytest.mark.parametrize("run", [base("smoke"), CONTEXTUAL], ids=["biencoder", "contextual"])
@@ -51,24 +61,21 @@ def test_stopped_run_ends_the_same(run: Run, tmp_path: Path, monkeypatch: pytest
         with pytest.raises(Interrupted, match="the checkpoint is written"):
             execute(run, should_stop=stop_after(calls), progress=ignore)
         assert not has_record(get_local_records(), run)
-    told: list[str] = []
-    resumed = execute(run, progress=told.append)
-    [done] = [re.fullmatch(r"  resuming after step (\d+) of (\d+)", line) for line in told if "resuming" in line]
-    assert done is not None and 0 < int(done[1]) < int(done[2]) == run.num_steps
+    lines: list[str] = []
+    resumed = execute(run, progress=lines.append)
+    [steps] = [re.fullmatch(r"  resuming after step (\d+) of (\d+)", line) for line in lines if "resuming" in line]
+    assert steps is not None and 0 < int(steps[1]) < int(steps[2]) == run.num_steps
     found = read_metrics(run_folder(run_id(run)))
     for name in ("step", "batch", "loss", "accuracy", "masked_fraction", "learning_rate"):
         assert [line[name] for line in found] == [line[name] for line in expected], name
-    speeds = {"train/pairs_per_second"}
-    assert {k: v for k, v in resumed.metrics.items() if k not in speeds} == {
-        k: v for k, v in whole.metrics.items() if k not in speeds
-    }
-    for name, values in whole.arrays.items():
-        assert np.array_equal(values, resumed.arrays[name]), name
+    assert_same_record(resumed, whole)
 
 
 def test_recorded_run_is_not_repeated() -> None:
+    """The second call returns the record, which states the parameters of BM25."""
     run = base("smoke", architecture="bm25")
     first = execute(run, progress=ignore)
+    assert first.provenance["suite"]["bm25"]["k1"] == 0.9
     assert execute(run, progress=ignore).provenance == first.provenance
 
 
@@ -87,7 +94,7 @@ def test_record_describes_its_evaluation() -> None:
 
 @pytest.mark.slow
 def test_compiled_training_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever compiles: here the backend that needs no compiler, whose scores are those of a plain run. Slow: compiles."""
+    """Slow: compiles. The backend `eager` needs no compiler, and its scores are close to those of a plain run."""
     plain, compiled = execute(CONTEXTUAL, progress=ignore), torch.compile
     monkeypatch.setenv("REPRO_HOME", str(home() / "other"))
     monkeypatch.setenv("REPRO_SWITCHES", "compile")
@@ -96,11 +103,6 @@ def test_compiled_training_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     assert record.provenance["training"]["switches"] == ["compile"]
     speed = "train/pairs_per_second"
     assert {**record.metrics, speed: 0} == pytest.approx({**plain.metrics, speed: 0}, abs=1e-3, rel=1e-3)
-
-
-def test_bm25_keeps_its_parameters() -> None:
-    record = execute(base("smoke", architecture="bm25"), progress=ignore)
-    assert record.provenance["suite"]["bm25"]["k1"] == 0.9
 
 
 def test_foreign_checkpoint_is_refused() -> None:
@@ -113,7 +115,7 @@ def test_foreign_checkpoint_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "says"),
+    ("changes", "message"),
     [
         ({"batch_size": 100_000}, "100000"),
         ({"sampler": "cluster", "cluster_size": 5000}, "cluster_size is 5000"),
@@ -121,8 +123,8 @@ def test_foreign_checkpoint_is_refused() -> None:
         ({"suite": "trivia"}, "unknown suite 'trivia'"),
     ],
 )
-def test_impossible_settings_are_refused(changes: dict, says: str) -> None:
-    with pytest.raises(ValueError, match=says):
+def test_impossible_settings_are_refused(changes: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         execute(base("smoke", **changes), progress=ignore)
     assert not list(get_local_records().glob("*"))
 
@@ -132,7 +134,7 @@ def test_killed_evaluation_resumes(architecture: str, monkeypatch: pytest.Monkey
     run = replace(CONTEXTUAL, seed=8) if architecture == "contextual" else base("smoke", architecture="surrogate")
     whole, searched, real = execute(run, progress=ignore), [], ModelSystem.search
     folder = run_folder(run_id(run))
-    assert not (folder / "kept").exists(), "nothing is kept of a run that has a record"
+    assert not (folder / "kept").exists(), "a run with a record needs no cached parts"
     for path in get_local_records().glob(f"{run_id(run)}*"):
         path.unlink()
     for path in (folder / "trec").rglob("*.gz"):
@@ -149,11 +151,9 @@ def test_killed_evaluation_resumes(architecture: str, monkeypatch: pytest.Monkey
     with pytest.raises(KeyboardInterrupt):
         execute(run, progress=ignore)
     again = execute(run, progress=ignore)
-    assert len(searched) == limit + len(set(searched)) - (limit - 1), "what was found before is not searched again"
+    assert len(searched) == limit + len(set(searched)) - (limit - 1), "finished searches are not repeated"
     assert again.metrics == whole.metrics and again.provenance["suite"] == whole.provenance["suite"]
-    assert again.exhibits == whole.exhibits and again.arrays.keys() == whole.arrays.keys()
-    for name, values in whole.arrays.items():
-        np.testing.assert_array_equal(again.arrays[name], values)
+    assert_same_record(again, whole)
 
 
 def test_cache_depends_on_weights(tmp_path: Path) -> None:
@@ -163,9 +163,8 @@ def test_cache_depends_on_weights(tmp_path: Path) -> None:
     with torch.no_grad():
         next(model.parameters()).view(-1)[0] += 1e-3
     assert open_cache(tmp_path, CONTEXTUAL, model) != before
-    assert open_cache(tmp_path, CONTEXTUAL, None, first_stage="a") != open_cache(
-        tmp_path, CONTEXTUAL, None, first_stage="b"
-    )
+    first, second = (open_cache(tmp_path, CONTEXTUAL, None, first_stage=name) for name in "ab")
+    assert first != second
 
 
 def test_evaluations_share_a_training() -> None:
@@ -173,11 +172,11 @@ def test_evaluations_share_a_training() -> None:
     trained = execute(run, progress=ignore)
     lines = []
     other = execute(replace(run, num_test_contexts=2, test_contexts="own"), progress=lines.append)
-    assert not [line for line in lines if "step" in line], "nothing was trained again"
+    assert not [line for line in lines if "step" in line], "the model was trained again"
     assert other.arrays["train/loss"].tolist() == trained.arrays["train/loss"].tolist()
     assert other.provenance["training"]["id"] == run_id(run)
     drawn = [(context["kind"], context["num_documents"]) for context in other.provenance["suite"]["contexts"]]
-    assert set(drawn) == {("own", 2)}, "only the contexts that were asked for are scored"
+    assert set(drawn) == {("own", 2)}, "only the requested contexts are scored"
 
 
 def test_empty_slots_hold_null_vector() -> None:
@@ -197,12 +196,20 @@ def test_empty_slots_hold_null_vector() -> None:
 
 
 def test_second_phase_starts_from_first() -> None:
-    alone = base("smoke", seed=6, num_steps=3, num_hard_negatives=2, filter="surrogate")
-    second = replace(alone, pretraining_corpus="planted-tiny", num_pretraining_steps=8)
-    losses = [execute(run, progress=ignore).metrics["train/loss"] for run in (alone, second)]
-    assert losses[1] != losses[0]
-    first = read_metrics(run_folder(run_id(base("smoke", seed=6, num_steps=8, filter="surrogate"))))
-    assert len(first) == 8, "the first phase is a training of its own, which other runs can share"
+    """The first phase is a run that others can share. The record lists stages and sessions of both phases."""
+    alone = base(
+        "smoke", seed=6, num_steps=3, num_hard_negatives=2, filter="surrogate", corpus="planted", num_pairs=400
+    )
+    run = replace(alone, pretraining_corpus="planted-tiny", num_pretraining_steps=8)
+    plain, record = (execute(one, progress=ignore) for one in (alone, run))
+    assert record.metrics["train/loss"] != plain.metrics["train/loss"]
+    first_phase = base("smoke", seed=6, num_steps=8, filter="surrogate")
+    assert get_first_phase(run) == first_phase and len(read_metrics(run_folder(run_id(first_phase)))) == 8
+    stages = list_stages(run)
+    assert len({stage.name for stage in stages}) < len(stages), "both phases have stages of one kind"
+    recorded = {(title, stage["id"]) for title, stage in record.provenance["stages"].items()}
+    assert recorded == {(stage.title, stage.path.name) for stage in stages}
+    assert [one["from_step"] for one in record.provenance["training"]["first_phase_sittings"]] == [0]
 
 
 @pytest.mark.parametrize(
@@ -210,7 +217,8 @@ def test_second_phase_starts_from_first() -> None:
     [
         {"num_steps": 3, "num_warmup_steps": 3, "num_pretraining_steps": 8},
         {"num_steps": None, "num_epochs": 1, "num_warmup_steps": 99, "num_pretraining_steps": 200},
-        {"num_steps": 12, "num_pretraining_steps": 2},  # it is the first phase that cannot be, of the scale's warm-up
+        # The first phase is shorter than the warm-up of the scale.
+        {"num_steps": 12, "num_pretraining_steps": 2},
     ],
 )
 def test_impossible_second_phase_trains_nothing(changes: dict) -> None:
@@ -227,65 +235,57 @@ def test_batch_difficulty_needs_no_training() -> None:
     values = record.arrays["batches/difficulty"]
     assert record.metrics["batches/difficulty"] == pytest.approx(values.mean())
     plain = execute(replace(run, sampler="random", cluster_size=None), progress=ignore)
-    assert record.metrics["batches/difficulty"] > plain.metrics["batches/difficulty"], "clusters are harder than chance"
+    assert record.metrics["batches/difficulty"] > plain.metrics["batches/difficulty"], (
+        "clusters are harder than random batches"
+    )
 
 
 def test_record_names_its_starting_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    code = {"commit": "begun with"}
+    code = {"commit": "at the start"}
     monkeypatch.setattr("repro.execute.get_code_identity", lambda: dict(code))
 
-    def commit_meanwhile(*words: object) -> Measured:
-        code["commit"] = "committed meanwhile"
+    def commit_meanwhile(*arguments: object) -> Measured:
+        code["commit"] = "during the run"
         return Measured({})
 
     monkeypatch.setattr("repro.execute.measure_run", commit_meanwhile)
     record = execute(base("smoke", measure="batches", architecture="none"), progress=ignore)
-    assert record.provenance["commit"] == "begun with"
+    assert record.provenance["commit"] == "at the start"
 
 
 def test_record_names_its_training_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
     run = base("smoke", architecture="contextual", seed=7)
-    trained_by = ({"commit": "first", "uncommitted_sha256": None}, {"commit": "second", "uncommitted_sha256": "d1"})
+    codes = ({"commit": "first", "uncommitted_sha256": None}, {"commit": "second", "uncommitted_sha256": "d1"})
     monkeypatch.setenv("REPRO_SWITCHES", "checkpoint")
-    monkeypatch.setattr("repro.train.checkpoint.get_code_identity", lambda: trained_by[0])
+    monkeypatch.setattr("repro.train.checkpoint.get_code_identity", lambda: codes[0])
     with pytest.raises(Interrupted):
         execute(run, should_stop=stop_after(3), progress=ignore)
-    monkeypatch.setattr("repro.train.checkpoint.get_code_identity", lambda: trained_by[1])
+    monkeypatch.setattr("repro.train.checkpoint.get_code_identity", lambda: codes[1])
     first = execute(run, progress=ignore)
     monkeypatch.delenv("REPRO_SWITCHES")
     monkeypatch.setattr("repro.train.checkpoint.get_code_identity", lambda: {"commit": "third"})
     second = execute(replace(run, num_test_contexts=2, test_contexts="own"), progress=ignore)
-    for told in (record.provenance["training"] for record in (first, second)):
-        assert [(one["from_step"], one["commit"]) for one in told["sittings"]] == [(0, "first"), (4, "second")]
-        assert told["switches"] == ["checkpoint"] and {one["num_processes"] for one in told["sittings"]} == {1}
-        assert {one["machine"]["dtype"] for one in told["sittings"]} == {"float32"}
-        assert all(one["switches"] == ["checkpoint"] and one["versions"] for one in told["sittings"])
+    for training in (record.provenance["training"] for record in (first, second)):
+        sessions = training["sittings"]
+        assert [(one["from_step"], one["commit"]) for one in sessions] == [(0, "first"), (4, "second")]
+        assert training["switches"] == ["checkpoint"] and {one["num_processes"] for one in sessions} == {1}
+        assert {one["machine"]["dtype"] for one in sessions} == {"float32"}
+        assert all(one["switches"] == ["checkpoint"] and one["versions"] for one in sessions)
 
 
-def test_older_training_is_resumed() -> None:
-    run = base("smoke", seed=8)
-    with pytest.MonkeyPatch.context() as then, pytest.raises(Interrupted):
-        then.setattr("repro.train.checkpoint.asdict", as_it_was)
-        execute(run, should_stop=stop_after(3), progress=ignore)
-    taken_up = execute(run, progress=ignore)
-    assert [one["from_step"] for one in taken_up.provenance["training"]["sittings"]] == [4], "the first is not known"
-    other = replace(run, seed=9)
-    with pytest.MonkeyPatch.context() as then:
-        then.setattr("repro.train.checkpoint.asdict", as_it_was)
-        trained_model(other, ignore)
-    assert execute(other, progress=ignore).provenance["training"]["sittings"] == []
-
-
-def as_it_was(state: TrainState) -> dict[str, Any]:
-    """The header of a checkpoint as it was written before it said who trained."""
+def make_older_header(state: TrainState) -> dict[str, Any]:
+    """Return the header of a checkpoint as older versions wrote it, without training sessions."""
     return {name: value for name, value in asdict(state).items() if name != "sittings"}
 
 
-def test_record_covers_both_phases() -> None:
-    run = base("smoke", seed=6, num_steps=3, num_hard_negatives=2, filter="surrogate")
-    run = replace(run, corpus="planted", num_pairs=400, pretraining_corpus="planted-tiny", num_pretraining_steps=8)
-    told = execute(run, progress=ignore).provenance
-    stages = list_stages(run)
-    assert len({stage.name for stage in stages}) < len(stages), "stages of both phases share a kind"
-    assert {(title, stage["id"]) for title, stage in told["stages"].items()} == {(s.title, s.path.name) for s in stages}
-    assert [one["from_step"] for one in told["training"]["first_phase_sittings"]] == [0]
+def test_older_training_is_resumed() -> None:
+    """Sessions of older checkpoints are unknown, so the record lists only later ones."""
+    run, other = base("smoke", seed=8), base("smoke", seed=9)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("repro.train.checkpoint.asdict", make_older_header)
+        with pytest.raises(Interrupted):
+            execute(run, should_stop=stop_after(3), progress=ignore)
+        trained_model(other, ignore)
+    for one, from_steps in ((run, [4]), (other, [])):
+        sessions = execute(one, progress=ignore).provenance["training"]["sittings"]
+        assert [session["from_step"] for session in sessions] == from_steps

@@ -1,4 +1,4 @@
-"""An installed copy, from a wheel in an environment of its own: whole, in nobody's way, and it knows its commit."""
+"""A wheel, installed in a fresh environment, is complete, ignores a user's folders and knows its commit."""
 
 import json
 import os
@@ -14,16 +14,15 @@ from pathlib import Path
 import pytest
 
 from repro.records.store import read_records
+from repro.storage.paths import CHECKOUT
+from tests.commands import PACKAGES, PROJECT_FILES, copy_project, run_module
 
-ROOT = Path(__file__).resolve().parent.parent
-FOLDERS = ("repro", "experiments", "figures", "slurm")
-BUILT_OF = (*FOLDERS, "pyproject.toml", "setup.py", "requirements.lock", "README.md", "LICENSE")
 GIT = ("git", "-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "init.defaultBranch=main")
 
 
 @dataclass(frozen=True)
 class Installed:
-    """A copy from a wheel: the environment it lies in, a user's folder to work in, and what it was built from."""
+    """An installed wheel: its environment, a user's working folder, the wheel and the commit of its sources."""
 
     environment: Path
     work: Path
@@ -31,78 +30,68 @@ class Installed:
     commit: str
 
     def call(self, *words: str, **changes: str) -> subprocess.CompletedProcess[str]:
-        """Call python there as a user would, with nothing of ours in the surroundings."""
-        own = {name: value for name, value in os.environ.items() if not name.startswith(("REPRO_", "PYTHON", "XDG_"))}
-        surroundings = own | {"HOME": str(self.work / "me"), "OMP_NUM_THREADS": "1", "COLUMNS": "200"} | changes
+        """Call python in the environment as a user would, without variables of this project."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("REPRO_", "PYTHON", "XDG_"))}
+        variables = kept | {"HOME": str(self.work / "me"), "OMP_NUM_THREADS": "1", "COLUMNS": "200"} | changes
         command = [str(self.environment / "bin" / "python"), *words]
-        return subprocess.run(command, cwd=self.work, env=surroundings, capture_output=True, text=True, timeout=900)
+        return subprocess.run(command, cwd=self.work, env=variables, capture_output=True, text=True, timeout=900)
 
 
-def sources(folder: Path) -> str:
-    """Copy the sources into a repository of their own and return its commit."""
-    for name in BUILT_OF:
-        if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copy(ROOT / name, folder / name)
+def commit_sources(folder: Path) -> str:
+    """Copy the sources into a new repository and return its commit."""
+    copy_project(folder, *PACKAGES, *PROJECT_FILES)
     for words in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "all"]):
         subprocess.run([*GIT, *words], cwd=folder, check=True)
-    return subprocess.run([*GIT, "rev-parse", "HEAD"], cwd=folder, check=True, capture_output=True, text=True).stdout
+    done = subprocess.run([*GIT, "rev-parse", "HEAD"], cwd=folder, check=True, capture_output=True, text=True)
+    return done.stdout.strip()
 
 
-def pip(*words: str | Path) -> None:
-    """Call pip where it does not see that the checkout is there already."""
+def call_pip(*words: str | Path) -> None:
+    """Call pip outside the checkout, so that it does not find the project installed."""
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", *map(str, words)]
-    surroundings = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run(command, env=surroundings, cwd="/", capture_output=True, text=True)
+    variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(command, env=variables, cwd="/", capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    """A wheel, installed beside this environment's own packages; in the folder of a user who has an own repository."""
+    """Build and install a wheel, in the repository of a user whose folders have the same names as ours."""
     folder = tmp_path_factory.mktemp("installed")
     (folder / "sources").mkdir()
-    commit = sources(folder / "sources").strip()
-    pip("wheel", "-q", "--no-build-isolation", "--no-deps", "--no-index", "-w", folder, folder / "sources")
+    commit = commit_sources(folder / "sources")
+    call_pip("wheel", "-q", "--no-build-isolation", "--no-deps", "--no-index", "-w", folder, folder / "sources")
     wheel = next(folder.glob("*.whl"))
     work = folder / "work"
-    for name in FOLDERS[1:]:  # a user's own folders, of the same names
+    for name in PACKAGES[1:]:
         (work / name).mkdir(parents=True)
         (work / name / "__init__.py").write_text("raise ImportError('a folder of the user')")
     subprocess.run([*GIT, "init", "-q"], cwd=work, check=True)
     subprocess.run([*GIT, "commit", "-q", "--allow-empty", "-m", "not ours"], cwd=work, check=True)
     environment = work / ".venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True)
-    pip("--python", environment, "install", "-q", "--no-deps", "--no-index", "--no-compile", wheel)
+    call_pip("--python", environment, "install", "-q", "--no-deps", "--no-index", "--no-compile", wheel)
     site = next(environment.glob("lib/python*/site-packages"))
     (site / "packages.pth").write_text(sysconfig.get_path("purelib"))
     shutil.rmtree(folder / "sources")
     return Installed(environment, work, wheel, commit)
 
 
-def checkout(*words: str, home: Path) -> str:
-    """What the checkout prints."""
-    surroundings = os.environ | {"REPRO_HOME": str(home), "PYTHONPATH": str(ROOT), "COLUMNS": "200"}
-    command = [sys.executable, "-m", "repro", *words]
-    done = subprocess.run(command, env=surroundings, cwd=ROOT, capture_output=True, text=True, check=True)
-    return done.stdout
-
-
 def test_wheel_holds_every_file(installed: Installed) -> None:
-    listed = subprocess.run(["git", "ls-files", *FOLDERS], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    there = {name if name.startswith("repro/") else f"repro/bundled/{name}" for name in listed.splitlines()}
+    command = ["git", "ls-files", *PACKAGES]
+    listed = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=True).stdout
+    expected = {name if name.startswith("repro/") else f"repro/bundled/{name}" for name in listed.splitlines()}
     packed = set(zipfile.ZipFile(installed.wheel).namelist())
-    assert len(there) > 700 and not there - packed
+    assert len(expected) > 700 and not expected - packed
     assert {name.split("/")[0] for name in packed} == {"repro", installed.wheel.name.split("-py3")[0] + ".dist-info"}
 
 
-def test_installed_copy_shows_the_same(installed: Installed, tmp_path: Path) -> None:
+def test_installed_copy_shows_the_same(installed: Installed) -> None:
     words = ("show", "table1", "--format", "csv")
     done = installed.call("-m", "repro", *words)
     assert done.returncode == 0, done.stderr
     assert ",published,3/3," in done.stdout
-    assert done.stdout == checkout(*words, home=tmp_path)
+    assert done.stdout == run_module("repro", *words).stdout
 
 
 @pytest.mark.slow
@@ -113,7 +102,7 @@ def test_installed_copy_judges_without_pages(installed: Installed) -> None:
     assert done.returncode == 2 and "pages are renewed in a checkout, not in an installed copy" in done.stderr
 
 
-def test_pictures_go_to_readers_folder(installed: Installed) -> None:
+def test_pictures_go_to_users_folder(installed: Installed) -> None:
     done = installed.call("-m", "repro", "show", "figure1")
     assert done.returncode == 0, done.stderr
     figures = installed.work / "me" / ".local" / "share" / "cde-repro" / "figures"

@@ -1,8 +1,5 @@
-"""What makes thousands of runs quick to look at changes nothing that is said of them; a killed sweep loses nothing."""
+"""Optimisations for thousands of runs do not change any output, and a killed sweep loses nothing."""
 
-import os
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +12,8 @@ from repro.report.view import View
 from repro.spec import base
 from repro.spec.identity import get_setting_id, run_id
 from repro.statistics.units import split_by_stratum, stratified_mean
-from repro.storage.paths import CHECKOUT, home
+from repro.storage.paths import home
+from tests.commands import run_module
 
 SUITE = {"name": "desk", "datasets": [{"name": "a", "family": "f", "num_queries": 4}], "contexts": [{"seed": 0}]}
 
@@ -24,11 +22,10 @@ SUITE = {"name": "desk", "datasets": [{"name": "a", "family": "f", "num_queries"
 def test_stratified_mean_is_exact(strata: list[int]) -> None:
     strata_Q = np.array(strata)
     values_Q = np.random.default_rng(0).random(len(strata))
-    by_hand = [values_Q[strata_Q == stratum] for stratum in sorted(set(strata))]
-    assert [part.tolist() for part in split_by_stratum(values_Q, strata_Q).values()] == [
-        part.tolist() for part in by_hand
-    ]
-    assert stratified_mean(values_Q, strata_Q) == float(np.mean([part.mean() for part in by_hand]))
+    expected = [values_Q[strata_Q == stratum] for stratum in sorted(set(strata))]
+    for found, values in zip(split_by_stratum(values_Q, strata_Q).values(), expected, strict=True):
+        np.testing.assert_array_equal(found, values)
+    assert stratified_mean(values_Q, strata_Q) == float(np.mean([values.mean() for values in expected]))
 
 
 def test_setting_has_id_of_seed_0() -> None:
@@ -39,16 +36,13 @@ def test_setting_has_id_of_seed_0() -> None:
 def test_equal_suites_are_shared(own_home: Path) -> None:
     values = np.linspace(0, 1, 4, dtype=np.float32)
     metrics = {f"desk/{group}/ndcg_at_10": 0.5 for group in ("a", "f", "mean")}
-    told = [SUITE, SUITE, SUITE | {"contexts": [{"seed": 1}]}]
-    paths = [
-        write_record(
-            own_home, base("desk", seed=seed), metrics=metrics, arrays={"desk": values}, provenance={"suite": suite}
-        ).path
-        for seed, suite in enumerate(told)
-    ]
-    first, same, other = (read_record(path).provenance["suite"] for path in paths)
-    assert first is same and other is not first
-    assert [first, same, other] == told
+    suites = [SUITE, SUITE, SUITE | {"contexts": [{"seed": 1}]}]
+    found = []
+    for seed, suite in enumerate(suites):
+        content = {"metrics": metrics, "arrays": {"desk": values}, "provenance": {"suite": suite}}
+        path = write_record(own_home, base("desk", seed=seed), **content).path
+        found.append(read_record(path).provenance["suite"])
+    assert found[0] is found[1] and found[2] is not found[0] and found == suites
 
 
 def test_long_table_keeps_every_cell(capsys: pytest.CaptureFixture[str]) -> None:
@@ -63,7 +57,7 @@ def test_long_table_keeps_every_cell(capsys: pytest.CaptureFixture[str]) -> None
     assert all(line.endswith(row[2]) for line, row in zip(body, rows, strict=True))
 
 
-def test_the_homes_folder_follows_its_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_home_follows_its_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
         monkeypatch.chdir(tmp_path / name)
@@ -73,23 +67,15 @@ def test_the_homes_folder_follows_its_variable(tmp_path: Path, monkeypatch: pyte
     assert home() == tmp_path
 
 
-def run_benchmark(words: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run a benchmark module with its options in another folder."""
-    name, *options = words.split()
-    command = [sys.executable, "-m", f"benchmarks.{name}", *options]
-    env = os.environ | {"PYTHONPATH": str(CHECKOUT), "OMP_NUM_THREADS": "1"}
-    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
-
-
 @pytest.mark.slow
 def test_many_runs_benchmark_works(tmp_path: Path) -> None:
     """Slow: starts the command six times."""
-    done = run_benchmark("many_runs --num-runs 60 --num-records 30", tmp_path)
+    done = run_module("benchmarks.many_runs", "--num-runs", "60", "--num-records", "30", folder=tmp_path)
     assert done.stdout.count("exit 0") == 6, done.stdout + done.stderr
 
 
 @pytest.mark.slow
 def test_killed_sweep_ends_the_same(tmp_path: Path) -> None:
     """Slow: trains a sweep twice, with four kills."""
-    done = run_benchmark("kills --num-runs 2 --num-kills 4", tmp_path)
+    done = run_module("benchmarks.kills", "--num-runs", "2", "--num-kills", "4", folder=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr

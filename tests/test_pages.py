@@ -1,4 +1,4 @@
-"""Pages name only commands, artefacts, paths and tests that exist, and generated parts are current."""
+"""Pages refer only to existing commands, artefacts, paths, tests and claims. Generated parts are current."""
 
 import re
 from pathlib import Path
@@ -22,61 +22,52 @@ NAMES = (
     "docs/RELIABILITY",
 )
 TEXT = {name: (ROOT / f"{name}.md").read_text() for name in NAMES}
-OTHERS = (
-    ROOT / "docs" / "CLAIMS.md",
-    ROOT / "docs" / "COVERAGE.md",
-    ROOT / "docs" / "ARTEFACTS.md",
-    ROOT / "CHANGELOG.md",
-)
-EVERY_PAGE = [ROOT / f"{name}.md" for name in NAMES]
-EVERY_PAGE += [*OTHERS, ROOT / "repro" / "interop" / "README.md", ROOT / "slurm" / "README.md"]
+FURTHER = ("docs/CLAIMS", "docs/COVERAGE", "docs/ARTEFACTS", "CHANGELOG", "repro/interop/README", "slurm/README")
+EVERY_PAGE = [ROOT / f"{name}.md" for name in (*NAMES, *FURTHER)]
 VERBS = {c.name or c.callback.__name__.rstrip("_").replace("_", "-") for c in app.registered_commands if c.callback}
 VERBS |= {group.name for group in app.registered_groups if group.name}
-LARGEST_README = 8_000
-"""Bytes of the front page."""
-RENEW = "call `python -m repro check --write` and commit the result"
-EXAMPLES = {"experiments/e99_what_varies.py", "tests/golden/NAME.json"}
-"""Paths that stand for many."""
+MAX_README_BYTES = 8_000
+HINT = "run `python -m repro check --write` and commit the result"
+# Placeholders for many paths.
+PLACEHOLDERS = {"experiments/e99_what_varies.py", "tests/golden/NAME.json"}
 
 
 @pytest.mark.parametrize(("name", "page"), CONTENTS, ids=lambda value: value)
 def test_generated_blocks_are_current(name: str, page: str) -> None:
-    """Blocks that are read from the source alone equal what the source gives."""
+    """Blocks that depend on the source only equal their regenerated text."""
     path = ROOT / page
-    assert replace_block(path, path.read_text(), name, CONTENTS[name, page]()) == path.read_text(), RENEW
+    assert replace_block(path, path.read_text(), name, CONTENTS[name, page]()) == path.read_text(), HINT
 
 
 def test_committed_pictures_are_current() -> None:
-    """Each picture of the results page was drawn from the rows that the published records give today."""
+    """Each picture of the results page was drawn from the rows of the current published records."""
     stale = [
         (figure.name, theme)
         for _, figure, _, rows in shown_figures()
         for theme in ("light", "dark")
         if not is_current(get_picture_path(figure.name, theme), compute_digest(figure, rows))
     ]
-    assert stale == [], RENEW
+    assert stale == [], HINT
 
 
 def test_findings_belong_to_experiments() -> None:
-    """No sentence of the results page is of an experiment that is gone."""
+    """Each finding belongs to an existing experiment."""
     assert set(declared_notes("FINDINGS")) <= {experiment.number for experiment in experiments()}
 
 
 def test_every_experiment_has_golden_metrics() -> None:
-    """No experiment lacks its smoke metrics."""
-    assert [experiment.title for experiment in without_golden()] == [], RENEW
+    assert [experiment.title for experiment in without_golden()] == [], HINT
 
 
 def test_front_page_stays_short() -> None:
-    """The README, with its generated table, fits 8 KB."""
-    assert len(TEXT["README"].encode()) <= LARGEST_README
+    assert len(TEXT["README"].encode()) <= MAX_README_BYTES
 
 
 @pytest.mark.parametrize("page", NAMES)
 def test_every_command_exists(page: str) -> None:
-    """Verbs and artefact modules on the pages exist."""
+    """Commands and artefact modules on the pages exist."""
     for verb in re.findall(r"(?:python -m repro|`repro|^repro) ([a-z-]+)", TEXT[page], flags=re.M):
-        assert verb in VERBS, f"`repro {verb}` is no verb; there are {sorted(VERBS)}"
+        assert verb in VERBS, f"`repro {verb}` does not exist. Commands: {sorted(VERBS)}"
     for name in re.findall(r"python -m repro\.(\w+)\b(?!\.\w)", TEXT[page]):
         assert name in artefacts() or name == "NAME" or (ROOT / "repro" / name).is_dir(), f"no artefact {name}"
 
@@ -86,29 +77,24 @@ def test_every_link_leads_somewhere(path: Path) -> None:
     """Paths in backticks and relative links exist."""
     text = path.read_text()
     named = set(re.findall(r"`((?:repro|experiments|figures|slurm|tests|benchmarks|examples|docs)/[\w./-]*)`", text))
-    assert [name for name in sorted(named - EXAMPLES) if not (ROOT / name).exists()] == []
+    assert [name for name in sorted(named - PLACEHOLDERS) if not (ROOT / name).exists()] == []
     links = {link.partition("#")[0] for link in re.findall(r"(?:\]\(|src=\"|srcset=\")([^)\"]+)", text)}
-    gone = [link for link in sorted(links) if link and "://" not in link and not (path.parent / link).exists()]
-    assert gone == []
+    missing = [link for link in sorted(links) if link and "://" not in link and not (path.parent / link).exists()]
+    assert missing == []
 
 
 def test_errata_name_existing_tests() -> None:
     """Each row on the authors' code names a test that exists."""
     errata = TEXT["docs/ERRATA"].split("## The authors' code and ours")[1].split("\n## ")[0]
     rows = [line for line in errata.splitlines() if line.startswith("| ")][2:]
-    exist = {
-        name
-        for path in (ROOT / "tests").rglob("test_*.py")
-        for name in re.findall(r"^def (test_\w+)", path.read_text(), re.M)
-    }
-    assert len(rows) >= 20
-    missing = [row[:60] for row in rows if not set(re.findall(r"`(test_\w+)`", row)) & exist]
-    assert missing == [], "rows without a test"
-    assert {name for row in rows for name in re.findall(r"`(test_\w+)`", row)} <= exist
+    sources = [path.read_text() for path in (ROOT / "tests").rglob("test_*.py")]
+    existing = {name for text in sources for name in re.findall(r"^def (test_\w+)", text, re.M)}
+    named = [set(re.findall(r"`(test_\w+)`", row)) for row in rows]
+    assert len(rows) >= 20 and all(named), "each row needs a test"
+    assert set().union(*named) <= existing
 
 
 def test_errata_name_declared_claims() -> None:
-    """Claims named in the errata are declared."""
     declared = {claim.id for experiment in experiments() for claim in experiment.claims}
     named = set(re.findall(r"\| ([TFC]\d*\.[a-z]) \|", TEXT["docs/ERRATA"].split("contradicts itself")[1]))
     assert named and named <= declared
@@ -126,5 +112,5 @@ def test_errata_name_declared_claims() -> None:
     ],
 )
 def test_first_sentence_is_whole(docstring: str, sentence: str) -> None:
-    """Abbreviations and brackets end no sentence."""
+    """Abbreviations and brackets do not end a sentence."""
     assert extract_first_sentence(f'"""{docstring}"""\n') == sentence

@@ -1,4 +1,4 @@
-"""Promises about tokens: what a tokenizer does not know or a model cuts is counted before, in and after training."""
+"""Unknown tokens and truncated texts are counted before, during and after training."""
 
 import json
 from pathlib import Path
@@ -16,20 +16,22 @@ from repro.train.trainer import trained_model
 from tests.commands import run_command
 
 
-def share_of(texts: list[str], max_tokens: int) -> tuple[float, int]:
-    """Return the share of unknown tokens among all that are read, but special ones, and the number of cut texts."""
+def count_by_brute_force(texts: list[str], max_tokens: int) -> tuple[float, int]:
+    """Return the share of unknown tokens among those that the model reads, and the number of truncated texts.
+
+    Special tokens are not counted.
+    """
     tokenizer = load_tokenizer("minilm")
     tokenizer.no_padding()
     tokenizer.no_truncation()
-    found = [tokenizer.encode(text).tokens for text in texts]
-    read = [token for one in found for token in one[1:-1][: max_tokens - 2]]
-    return sum(token == "[UNK]" for token in read) / len(read), sum(len(one) > max_tokens for one in found)
+    tokens = [tokenizer.encode(text).tokens for text in texts]
+    read = [token for text in tokens for token in text[1:-1][: max_tokens - 2]]
+    return sum(token == "[UNK]" for token in read) / len(read), sum(len(text) > max_tokens for text in tokens)
 
 
 def test_unknown_and_cut_texts_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Plan, training and evaluation print the share of unknown tokens, which brute force gives too, and warn."""
+    """Plan, training and evaluation report the share of unknown tokens and warn. Brute force gives the same share."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("REPRO_HOME", str(tmp_path / "home"))
     rows = [
         {"query": f"where is {n}", "document": (f"กขคง จฉ {n}" if n % 3 else f"thing {n}") + " and one more" * (n % 7)}
         for n in range(400)
@@ -39,20 +41,20 @@ def test_unknown_and_cut_texts_are_counted(tmp_path: Path, monkeypatch: pytest.M
     (path,) = tmp_path.glob("home/corpora/mixed/mixed-smoke.json")
     run = next(one for one in read_runs(path) if one.architecture == "biencoder")
     pairs = read_pairs(make_corpus_stage(find_imported("mixed").corpus).path / "train.arrow")
-    every = [pairs.texts(side, range(len(pairs))) for side in ("query", "document")]
-    share, _ = share_of(every[0] + every[1], run.max_tokens + 1)
-    _, num_cut = share_of(every[1], run.max_tokens)
+    queries, documents = (pairs.texts(side, range(len(pairs))) for side in ("query", "document"))
+    share, _ = count_by_brute_force(queries + documents, run.max_tokens + 1)
+    _, num_cut = count_by_brute_force(documents, run.max_tokens)
     assert share > 0.05 and 0 < num_cut < len(pairs)
     planned = json.loads(run_command("plan", run_id(run), "--json"))["texts"]
     assert [(one["num_cut"], one["max_tokens"]) for one in planned] == [(num_cut, run.max_tokens)]
     assert planned[0]["unknown_share"] == pytest.approx(share)
     lines: list[str] = []
     trained_model(run, lines.append)
-    (told,) = (line for line in lines if "unknown tokens" in line)
-    assert "warning:" in told and any(f"{num_cut} of {len(pairs)} documents" in line for line in lines)
-    shown = run_command("evaluate", "--model", run_id(run), "--suite", "mixed", "--no-bm25")
-    assert "warning: unknown tokens: mixed " in shown
-    found = json.loads(run_command("evaluate", "--model", run_id(run), "--suite", "mixed", "--no-bm25", "--json"))
+    (warning,) = (line for line in lines if "unknown tokens" in line)
+    assert "warning:" in warning and any(f"{num_cut} of {len(pairs)} documents" in line for line in lines)
+    words = ("evaluate", "--model", run_id(run), "--suite", "mixed", "--no-bm25")
+    assert "warning: unknown tokens: mixed " in run_command(*words)
+    found = json.loads(run_command(*words, "--json"))
     suite = load_beir(make_corpus_stage(find_imported("mixed").corpus).path / "suites" / "mixed" / "mixed")
-    expected, _ = share_of([*suite.documents, *suite.queries], run.max_tokens + 1)
+    expected, _ = count_by_brute_force([*suite.documents, *suite.queries], run.max_tokens + 1)
     assert found["provenance"]["unknown_tokens"]["mixed"] == pytest.approx(expected)

@@ -1,4 +1,4 @@
-"""Whatever a verb raises is one line: a mistake or a missing thing exits 2, a bug exits 70 with a report on disk."""
+"""Errors of commands are one line. User errors exit with 2, bugs exit with 70 and write a report."""
 
 import errno
 import io
@@ -19,21 +19,22 @@ import pytest
 from repro.cli import common
 from repro.cli.common import EXIT_NOT_RUN, EXIT_STOPPED, say, tell
 from repro.cli.errors import EXIT_BUG, EXIT_PIPE, run_with_error_handling, wrap_line
-from repro.cli.main import app
 from repro.report.formats import render, render_line
 from repro.report.html import inline_svg
 from repro.report.view import View
 from repro.storage.paths import who_else_may_write
 from repro.text import visible
+from tests.commands import get_exit_code
 
 
-def ends(error: BaseException, monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
+def handle(error: BaseException, monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
+    """Return the exit code of a command that raises this error."""
     monkeypatch.setattr(sys, "argv", ["repro", "show", *words])
 
-    def act() -> int:
+    def fail() -> int:
         raise error
 
-    return run_with_error_handling(act)
+    return run_with_error_handling(fail)
 
 
 @pytest.mark.parametrize(
@@ -45,10 +46,10 @@ def ends(error: BaseException, monkeypatch: pytest.MonkeyPatch, *words: str) -> 
 def test_mistakes_are_one_line(
     error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], own_home: Path
 ) -> None:
-    assert ends(error, monkeypatch) == EXIT_NOT_RUN
-    said = capsys.readouterr().err
-    assert said.startswith("error: ") and said.count("\n") == 1 and "Traceback" not in said
-    assert ("/locked/x" in said and "REPRO_HOME" in said) == (getattr(error, "filename", None) == "/locked/x")
+    assert handle(error, monkeypatch) == EXIT_NOT_RUN
+    message = capsys.readouterr().err
+    assert message.startswith("error: ") and message.count("\n") == 1 and "Traceback" not in message
+    assert ("/locked/x" in message and "REPRO_HOME" in message) == (getattr(error, "filename", None) == "/locked/x")
     assert not (own_home / "bugs").exists()
 
 
@@ -58,11 +59,11 @@ def test_mistakes_are_one_line(
 def test_bugs_are_one_line_with_report(
     error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], own_home: Path
 ) -> None:
-    assert ends(error, monkeypatch) == EXIT_BUG == 70
-    said, report = capsys.readouterr().err, next((own_home / "bugs").iterdir())
-    assert said.startswith(f"bug: {type(error).__name__}") and said.count("\n") == 1 and str(report) in said
-    told = report.read_text()
-    assert "Traceback (most recent call last)" in told and "'show'" in told and "test_errors.py" in told
+    assert handle(error, monkeypatch) == EXIT_BUG == 70
+    message, path = capsys.readouterr().err, next((own_home / "bugs").iterdir())
+    assert message.startswith(f"bug: {type(error).__name__}") and message.count("\n") == 1 and str(path) in message
+    report = path.read_text()
+    assert "Traceback (most recent call last)" in report and "'show'" in report and "test_errors.py" in report
 
 
 @pytest.mark.parametrize(
@@ -72,8 +73,8 @@ def test_bugs_are_one_line_with_report(
 )
 def test_ctrl_c_after_the_last_line(start: str) -> None:
     """A signal during Python's shutdown ends the process without a traceback."""
-    held = "import atexit, time; atexit.register(lambda: (print('shutdown', flush=True), time.sleep(60)))"
-    code = f"import sys; sys.argv = ['repro', '--help']; {held}; {start}"
+    wait = "import atexit, time; atexit.register(lambda: (print('shutdown', flush=True), time.sleep(60)))"
+    code = f"import sys; sys.argv = ['repro', '--help']; {wait}; {start}"
     pipe = subprocess.PIPE
     with subprocess.Popen([sys.executable, "-c", code], stdout=pipe, stderr=pipe, text=True) as child:
         assert child.stdout is not None and any(line == "shutdown\n" for line in child.stdout)
@@ -83,34 +84,30 @@ def test_ctrl_c_after_the_last_line(start: str) -> None:
 
 
 def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    assert ends(ValueError("x"), monkeypatch, "--debug", "table1") == EXIT_NOT_RUN
+    assert handle(ValueError("x"), monkeypatch, "--debug", "table1") == EXIT_NOT_RUN
     assert "Traceback (most recent call last)" in capsys.readouterr().err
     assert sys.argv == ["repro", "show", "table1"]
 
 
 def test_early_end_is_no_interrupt(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """click turns EOFError into an abort. The end of a file is an error, Ctrl-C is a stop."""
+
     @click.command()
-    def verb() -> None:
+    def read() -> None:
         raise EOFError("Compressed file ended before the end-of-stream marker was reached")
 
     monkeypatch.setattr(sys, "argv", ["repro"])
-    assert run_with_error_handling(lambda: verb([], standalone_mode=False)) == EXIT_BUG
+    assert run_with_error_handling(lambda: read([], standalone_mode=False)) == EXIT_BUG
     assert "stopped" not in capsys.readouterr().err
-    assert ends(KeyboardInterrupt(), monkeypatch) == EXIT_STOPPED
-
-
-def test_nobody_reading_is_no_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    with (tmp_path / "out").open("w") as sink:
-        monkeypatch.setattr(sys, "stdout", sink)
-        assert ends(BrokenPipeError(), monkeypatch) == EXIT_PIPE
+    assert handle(KeyboardInterrupt(), monkeypatch) == EXIT_STOPPED
 
 
 @pytest.mark.parametrize("words", [("check", "T1.b", "--strict"), ("show", "table1"), ("--help",)])
 def test_closed_reader_gives_pipe_status(words: tuple[str, ...], own_home: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
-    with os.fdopen(writing, "wb") as nobody:
-        done = subprocess.run([sys.executable, "-m", "repro", *words], stdout=nobody, stderr=subprocess.PIPE)
+    with os.fdopen(writing, "wb") as pipe:
+        done = subprocess.run([sys.executable, "-m", "repro", *words], stdout=pipe, stderr=subprocess.PIPE)
     assert (done.returncode, done.stderr.decode()) == (EXIT_PIPE, "")
 
 
@@ -122,10 +119,6 @@ def test_closed_output_is_no_error(closed: str, own_home: Path) -> None:
     assert not list(own_home.rglob("bugs/*"))
 
 
-def verb(*words: str) -> int:
-    return run_with_error_handling(lambda: app(list(words), prog_name="repro", standalone_mode=False))
-
-
 @pytest.mark.parametrize(
     "words",
     [("launch", "table1", "--limit", "-1"), ("data", "show", "x", "--samples", "-1"),
@@ -134,27 +127,25 @@ def verb(*words: str) -> int:
 def test_negative_counts_are_refused_first(
     words: tuple[str, ...], own_home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert verb(*words) == EXIT_NOT_RUN
+    assert get_exit_code(*words) == EXIT_NOT_RUN
     assert f"'{words[-2]}': -1 is not in the range" in " ".join(capsys.readouterr().err.split())
     assert not list(own_home.rglob("*.json"))
 
 
-def test_fifo_output_is_refused_first(tmp_path: Path, own_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    os.mkfifo(tmp_path / "page")
-    assert verb("report", "--out", str(tmp_path / "page")) == EXIT_NOT_RUN
-    assert "is a FIFO, socket or device" in capsys.readouterr().err
-    assert (tmp_path / "page").is_fifo() and not (own_home / "figures").exists()
+@pytest.mark.parametrize("words", [("report", "--out", "x.jsonl"), ("data", "import", "x.jsonl", "--name", "mine")])
+def test_fifo_is_refused_first(
+    words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, own_home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(own_home.parent)
+    os.mkfifo("x.jsonl")
+    assert get_exit_code(*words) == EXIT_NOT_RUN
+    assert "x.jsonl is a FIFO, socket or device" in capsys.readouterr().err
+    assert Path("x.jsonl").is_fifo() and not (own_home / "figures").exists()
 
 
 def test_misspelt_verb_gets_one_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
-    assert verb("chekc") == EXIT_NOT_RUN
+    assert get_exit_code("chekc") == EXIT_NOT_RUN
     assert capsys.readouterr().err.count("Did you mean 'check'?") == 1
-
-
-def test_a_fifo_is_no_corpus(tmp_path: Path, own_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    os.mkfifo(tmp_path / "pairs.jsonl")
-    assert verb("data", "import", str(tmp_path / "pairs.jsonl"), "--name", "mine") == EXIT_NOT_RUN
-    assert "pairs.jsonl is a FIFO, socket or device" in capsys.readouterr().err
 
 
 LONG = "/data/" + "deep/" * 30 + "runs.json"
@@ -162,7 +153,8 @@ MESSAGE = f"{LONG}, run 12: batch_size=-4: must be at least 1; see `repro plan t
 
 
 @pytest.mark.parametrize("width", [20, 40, 80, 200])
-def test_wrapped_messages_keep_what_is_copied(width: int) -> None:
+def test_wrapped_messages_keep_commands_whole(width: int) -> None:
+    """Paths and commands in backticks are not wrapped, so that a user can copy them."""
     lines = wrap_line(f"error: {MESSAGE}", width).split("\n")
     assert " ".join(line.strip() for line in lines) == f"error: {MESSAGE}"
     assert any(f"{LONG}," in line for line in lines)
@@ -171,24 +163,25 @@ def test_wrapped_messages_keep_what_is_copied(width: int) -> None:
     assert all(len(line) <= width or line.strip().startswith(pieces) for line in lines)
 
 
-@pytest.mark.parametrize(("told", "width"), [(0, 80), (60, 60)])
-def test_terminal_messages_are_wrapped(told: int, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    ours, theirs = pty.openpty()
-    ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, told, 0, 0))
-    with os.fdopen(theirs, "w") as terminal, monkeypatch.context() as patch:
+@pytest.mark.parametrize(("columns", "width"), [(0, 80), (60, 60)])
+def test_terminal_messages_are_wrapped(columns: int, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal that reports no width is treated as 80 columns wide."""
+    reader, writer = pty.openpty()
+    ioctl(writer, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    with os.fdopen(writer, "w") as terminal, monkeypatch.context() as patch:
         patch.setattr(sys, "stderr", terminal)
-        ends(ValueError("one word after the other " * 12), monkeypatch)
+        handle(ValueError("one word after the other " * 12), monkeypatch)
         terminal.flush()
-        said = os.read(ours, 4096).decode()
-    os.close(ours)
-    longest = max(map(len, said.splitlines()))
+        message = os.read(reader, 4096).decode()
+    os.close(reader)
+    longest = max(map(len, message.splitlines()))
     assert width - 8 < longest <= width
 
 
 def test_other_messages_stay_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = io.StringIO()
     monkeypatch.setattr(sys, "stderr", stream)
-    ends(ValueError(MESSAGE), monkeypatch)
+    handle(ValueError(MESSAGE), monkeypatch)
     assert stream.getvalue() == f"error: {MESSAGE}\n"
 
 
@@ -196,13 +189,13 @@ HOSTILE = "a\x1b[2Jb\x07c\u202ed\x9be\r"
 
 
 def test_no_escape_sequence_reaches_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    """In lines, tables, titles and notes; other scripts, tabs and line breaks stay."""
+    """Lines, tables, titles and notes are cleaned. Other scripts, tabs and line breaks stay."""
     say(HOSTILE)
     tell(HOSTILE)
     render_line(HOSTILE)
     render(View(HOSTILE, ("name", "n"), ((HOSTILE, "1"),), (HOSTILE,)))
-    shown = capsys.readouterr()
-    assert not {*"\x1b\x07\u202e\x9b\r"} & {*shown.out, *shown.err}
+    output = capsys.readouterr()
+    assert not {*"\x1b\x07\u202e\x9b\r"} & {*output.out, *output.err}
     kept = "हिन्दी 中文 e\u0301 👩\u200d💻 x\ty\nz\u202f1"
     assert visible(kept) == kept
     visible("\udcff").encode()
@@ -216,8 +209,8 @@ HOSTILE_SVG = """<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www
 <image href="javascript:run()"/></g></svg>"""
 
 
-def test_picture_of_the_report_only_draws(tmp_path: Path) -> None:
-    """Scripts, handlers, links and foreign elements go; what draws stays, with ids of its own."""
+def test_report_pictures_only_draw(tmp_path: Path) -> None:
+    """Scripts, handlers, links and foreign elements are removed. Drawing elements stay and get unique ids."""
     (tmp_path / "p.svg").write_text(HOSTILE_SVG)
     page = inline_svg(tmp_path / "p.svg", "pre-", "label")
     found = ElementTree.fromstring(page)
@@ -232,7 +225,7 @@ def test_picture_of_the_report_only_draws(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("mode", "who"), [(0o777, "everybody"), (0o775, "its group"), (0o755, "")])
 def test_shared_home_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, who: str) -> None:
-    """Of the folder itself and of one above it; /tmp, where each may remove only their own, is safe."""
+    """The folder and those above it are checked. /tmp is safe, since users can remove only their own files there."""
     home = tmp_path / "home"
     home.mkdir()
     monkeypatch.setenv("REPRO_HOME", str(home))
@@ -244,7 +237,7 @@ def test_shared_home_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, m
     tmp_path.chmod(0o700)
 
 
-def test_quick_work_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_quick_work_logs_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     assert list(common.in_turn("abc", str.upper)) == ["a", "b", "c"]
     assert capsys.readouterr() == ("", "")
 

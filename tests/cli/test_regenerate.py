@@ -1,4 +1,4 @@
-"""`check --write` writes what is not current and makes only golden metrics that are missing; dry, it only says so."""
+"""`check --write` writes stale files and missing golden metrics. With `--dry-run` it only lists them."""
 
 from contextlib import nullcontext
 from pathlib import Path
@@ -13,22 +13,22 @@ from repro.spec.registry import find_experiment
 
 @pytest.fixture
 def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """A page that is not current, a picture that is, and one experiment without golden metrics; those that are made."""
+    """A stale page, a current picture and one experiment without golden metrics. Returns the list of created ones."""
     page, picture = tmp_path / "PAGE.md", tmp_path / "picture.svg"
     page.write_text("old")
     picture.write_text("<svg/>")
-    lacking = [find_experiment("figure14")]
+    missing = [find_experiment("figure14")]
     done: list[str] = []
 
     def make(experiment: Experiment) -> Path:
         done.append(experiment.artefacts[0])
-        lacking.clear()
+        missing.clear()
         return tmp_path
 
     monkeypatch.setattr("repro.report.markdown_pages.regenerate_pages", lambda judged, scale: {page: "fresh"})
     monkeypatch.setattr("repro.cli.gallery.make_gallery_pictures", dict)
     monkeypatch.setattr(renewing, "make_front_pictures", lambda: {picture: "<svg/>"})
-    monkeypatch.setattr(renewing, "without_golden", lambda: list(lacking))
+    monkeypatch.setattr(renewing, "without_golden", lambda: list(missing))
     monkeypatch.setattr(renewing, "make_golden", make)
     return done
 
@@ -45,7 +45,7 @@ def test_dry_run_changes_nothing(made: list[str], tmp_path: Path, capsys: pytest
 def test_stale_files_are_written_once(made: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert regenerate([], "desk", dry_run=False)
     assert (tmp_path / "PAGE.md").read_text() == "fresh" and made == ["figure14"]
-    assert "picture.svg" not in capsys.readouterr().err, "what is current is left alone"
+    assert "picture.svg" not in capsys.readouterr().err, "current files are not written"
     assert not regenerate([], "desk", dry_run=False) and capsys.readouterr().err == ""
     assert made == ["figure14"]
 
@@ -56,16 +56,16 @@ def test_failed_smoke_run_leaves_no_golden(monkeypatch: pytest.MonkeyPatch) -> N
         renewing.make_golden(find_experiment("figure14"))
 
 
-@pytest.mark.parametrize("ends_well", [True, False])
-def test_smoke_output_is_shown_if_it_fails(
-    ends_well: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("succeeds", [True, False])
+def test_failed_smoke_run_shows_output(
+    succeeds: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     child = tmp_path / "child"
-    child.write_text(f"#!/bin/sh\necho drawn: $REPRO_HOME/figure.svg >&2\nexit {0 if ends_well else 1}\n")
+    child.write_text(f"#!/bin/sh\necho drawn: $REPRO_HOME/figure.svg >&2\nexit {0 if succeeds else 1}\n")
     child.chmod(0o755)
     monkeypatch.setattr(renewing.sys, "executable", str(child))
     monkeypatch.setattr(renewing, "list_golden_runs", lambda experiment: [])
     monkeypatch.setattr(renewing, "write_golden", lambda name, records: tmp_path)
-    with nullcontext() if ends_well else pytest.raises(ValueError, match="failed, see above"):
+    with nullcontext() if succeeds else pytest.raises(ValueError, match="failed, see above"):
         renewing.make_golden(find_experiment("figure14"))
-    assert ("drawn: " in capfd.readouterr().err) is not ends_well
+    assert ("drawn: " in capfd.readouterr().err) is not succeeds

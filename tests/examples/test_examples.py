@@ -1,4 +1,4 @@
-"""Promise of examples/: each runs as it stands, from end to end, and prints as it goes."""
+"""Every file of examples/ runs unchanged from end to end and prints its progress."""
 
 import importlib
 import sys
@@ -16,12 +16,20 @@ from repro.interop.sentence_transformers_folder import open_sentence_transformer
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples"
 NAMES = (
-    *("beir_search", "biencoder", "contextual", "contextual_trainer", "grid", "mteb_contexts", "own_corpus", "search"),
+    "beir_search",
+    "biencoder",
+    "contextual",
+    "contextual_trainer",
+    "grid",
+    "mteb_contexts",
+    "own_corpus",
+    "search",
 )
+Import = Callable[[str], ModuleType]
 
 
 @pytest.fixture
-def example(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], ModuleType]]:
+def example(monkeypatch: pytest.MonkeyPatch) -> Iterator[Import]:
     """Return a function that imports an example as `python examples/NAME.py` would."""
     monkeypatch.syspath_prepend(str(FOLDER))
     yield importlib.import_module
@@ -30,14 +38,14 @@ def example(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], ModuleT
 
 
 def test_every_example_is_tested() -> None:
-    """A new file is added to the names above."""
+    """NAMES lists every file."""
     assert sorted(path.stem for path in FOLDER.glob("*.py")) == sorted(NAMES)
 
 
 def test_contextual_trainer_improves_the_ranking(
-    example: Callable[[str], ModuleType], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    example: Import, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Each batch has eight pairs of one cluster. The saved folder opens with its context and its own code."""
+    """Training improves NDCG@10. The saved folder opens with its context and its own code."""
     found = example("contextual_trainer").main(tmp_path)
     assert found["after"] > found["before"]
     opened = SentenceTransformer(str(tmp_path / "model"), device="cpu", trust_remote_code=True)
@@ -46,50 +54,49 @@ def test_contextual_trainer_improves_the_ranking(
 
 
 def test_biencoder_trains_on_our_batches(
-    example: Callable[[str], ModuleType],
+    example: Import,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    module, seen = example("biencoder"), []
+    """Both epochs have four batches of eight pairs each, in different batches. The saved folder gives the same vectors."""
+    module, batches = example("biencoder"), []
     real = module.MultipleNegativesRankingLoss.forward
 
     def spy(self: object, features: list[dict[str, Any]], labels: Any) -> Any:
-        seen.append(features)
+        batches.append(features)
         return real(self, features, labels)
 
     monkeypatch.setattr(module.MultipleNegativesRankingLoss, "forward", spy)
     model = module.main(tmp_path)
-    assert [batch[0]["input_ids"].shape[0] for batch in seen] == [8] * 8
-    first, second = (sorted(str(batch[0]["input_ids"].tolist()) for batch in half) for half in (seen[:4], seen[4:]))
+    assert [batch[0]["input_ids"].shape[0] for batch in batches] == [8] * 8
+    first, second = (
+        sorted(str(batch[0]["input_ids"].tolist()) for batch in half) for half in (batches[:4], batches[4:])
+    )
     assert first != second
     texts = module.make_pairs()["anchor"][:3]
     opened = SentenceTransformer(str(tmp_path / "model"), device="cpu")
     np.testing.assert_allclose(opened.encode(texts), model.encode(texts), atol=1e-5)
-    shown = capsys.readouterr().out
-    assert all(word in shown for word in ("clustering", "training", "saved", "found:"))
+    output = capsys.readouterr().out
+    assert all(word in output for word in ("clustering", "training", "saved", "found:"))
 
 
 def test_contextual_scores_depend_on_corpus(
-    example: Callable[[str], ModuleType], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    example: Import, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = example("contextual").main(tmp_path)
     assert all(abs(found["weather"][text] - score) > 1e-5 for text, score in found["kitchen"].items())
     assert capsys.readouterr().out.count("  0.") >= len(found["weather"])
 
 
-def test_mteb_measures_the_three_contexts(
-    example: Callable[[str], ModuleType], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_mteb_measures_the_three_contexts(example: Import, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = example("mteb_contexts").main(tmp_path)
     assert found["own"] > max(found["wrong"], found["null"]) + 0.1
-    assert len(list(tmp_path.rglob("plants-*.json"))) == 3, "each context has a result of its own"
+    assert len(list(tmp_path.rglob("plants-*.json"))) == 3, "each context has its own result"
     assert "wrong: NDCG@10" in capsys.readouterr().out
 
 
-def test_beir_searches_with_our_model(
-    example: Callable[[str], ModuleType], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_beir_searches_with_our_model(example: Import, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_beir_folder(tmp_path / "plants", example("mteb_contexts").PLANTS_TASK)
     found = example("beir_search").main(tmp_path / "plants")
     assert found["own"] > found["null"] + 0.1 and len(load_beir(tmp_path / "plants").documents) == 8
@@ -97,35 +104,33 @@ def test_beir_searches_with_our_model(
 
 
 def test_own_corpus_becomes_a_model(
-    example: Callable[[str], ModuleType],
+    example: Import,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setenv("REPRO_HOME", str(tmp_path / "out"))  # restored afterwards
+    # The example sets REPRO_HOME itself. monkeypatch restores it.
+    monkeypatch.setenv("REPRO_HOME", str(tmp_path / "out"))
     summary = example("own_corpus").main(tmp_path, num_pairs=500, scale="smoke", num_steps=4)
-    shown = capsys.readouterr().out
-    assert "500 rows given" in shown and all(name in shown for name in ("your biencoder", "BM25", "MiniLM as it is"))
+    output = capsys.readouterr().out
+    assert "500 rows given" in output and all(name in output for name in ("your biencoder", "BM25", "MiniLM as it is"))
     assert " wins over " in summary[0]
     theirs = open_sentence_transformers(tmp_path / "docstrings")
     assert theirs.encode(["a question"], prompt_name="query").shape == (1, 32)
 
 
-def test_search_finds_documents(
-    example: Callable[[str], ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A query that is a document finds it, with the model as it is and adapted to the corpus."""
+def test_search_finds_documents(example: Import, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A query that equals a document finds it, with the original and with the adapted model."""
     monkeypatch.setenv("REPRO_HOME", str(tmp_path / "out"))
     query = [row["document"] for _, row in zip(range(40), example("own_corpus").iter_docstrings(), strict=False)][7]
     found = example("search").main(tmp_path, (query,), num_documents=40)
     assert [rankings[0][0].id for rankings in found.values()] == ["7", "7"]
 
 
-def test_grid_runs_on_the_local_queue(
-    example: Callable[[str], ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_grid_runs_on_the_local_queue(example: Import, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each combination has a row with its score."""
     monkeypatch.setenv("REPRO_HOME", str(tmp_path / "out"))
     table = example("grid").main(tmp_path, ("learning_rate=1e-3,5e-3",))
-    assert {row[table.header.index("learning_rate")] for row in table.rows} == {"0.001", "0.005"}
-    assert all(float(row[table.header.index("mean")]) > 0 for row in table.rows)
+    rows = [dict(zip(table.header, row, strict=True)) for row in table.rows]
+    assert {row["learning_rate"] for row in rows} == {"0.001", "0.005"}
+    assert all(float(row["mean"]) > 0 for row in rows)

@@ -1,8 +1,8 @@
-"""Pictures show the data they were given, say what their bands are, and leave their data beside them."""
+"""Pictures show their data, explain their bands and intervals, and are saved together with their data."""
 
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +13,7 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 from scipy import stats
 
 from figures import style
@@ -30,9 +31,9 @@ ROWS = [
     for steps in (100, 200, 400)
     for seed in (0, 1)
 ]
-LINES = Picture(
-    kind="lines", x="steps", y="score", x_label="steps", y_label="NDCG@10 (points)", title="a title", x_is_log=True
-)
+AXES = {"x": "steps", "y": "score", "x_label": "steps", "y_label": "NDCG@10 (points)"}
+LINES = Picture(kind="lines", title="a title", x_is_log=True, **AXES)
+SCATTER = replace(LINES, kind="scatter", x="loss", x_is_log=False)
 GRID = [
     {"series": series, "cluster_size": cluster, "batch_size": batch, "seed": seed, "score": cluster + batch / 64 + seed}
     for series in ("filtered", "unfiltered")
@@ -43,18 +44,26 @@ GRID = [
 HEATMAP = Picture(kind="heatmap", x="cluster_size", y="batch_size", x_label="cluster", y_label="batch", cell="score")
 
 
-def labels_of(figure: Figure) -> list[str]:
-    return [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+def read_texts(texts: Iterable[Text]) -> list[str]:
+    return [text.get_text() for text in texts]
 
 
-def note_of(picture: Picture, rows: list[dict[str, object]]) -> str:
-    figure, _ = plot(rows, picture)
-    return figure.get_supxlabel()
+def read_legend(figure: Figure) -> list[str]:
+    return read_texts(figure.axes[0].get_legend().get_texts())
+
+
+def collect_faint_marks(figure: Figure) -> dict[str, set[float]]:
+    """Return the values of single seeds per marker. Their dots are transparent."""
+    values: dict[str, set[float]] = {}
+    for line in figure.axes[0].get_lines():
+        if line.get_alpha():
+            values.setdefault(line.get_marker(), set()).update(line.get_ydata())
+    return values
 
 
 @pytest.fixture(autouse=True)
-def closed() -> Iterator[None]:
-    """Let go of the figures that a test drew."""
+def close_figures() -> Iterator[None]:
+    """Close the figures that a test drew."""
     yield
     plt.close("all")
 
@@ -68,7 +77,7 @@ def test_line_is_mean_over_seeds() -> None:
     assert list(wrong.get_ydata()) == [1.5, 2.5, 4.5]
     band = axes.collections[0].get_paths()[0].vertices[:, 1]
     assert (band.min(), band.max()) == (2.0, 9.0)
-    assert labels_of(figure) == ["own (n = 2)", "wrong (n = 2)"]
+    assert read_legend(figure) == ["own (n = 2)", "wrong (n = 2)"]
     assert figure.get_supxlabel() == "bands: range of n = 2 seeds"
 
 
@@ -79,8 +88,8 @@ def test_three_seeds_give_students_interval() -> None:
     expected = stats.t.interval(0.95, 2, loc=np.mean(values), scale=stats.sem(values))
     assert (found["low"], found["high"]) == pytest.approx(expected)
     further = [{**row, "steps": 2} for row in rows]
-    assert note_of(LINES, rows + further) == "bands: 95 % interval of the mean over n seeds (Student's t)"
-    assert note_of(LINES, rows[:1]) == "n = 1 seed: no interval"
+    three, one = (plot(part, LINES)[0].get_supxlabel() for part in (rows + further, rows[:1]))
+    assert three == "bands: 95 % interval of the mean over n seeds (Student's t)" and one == "n = 1 seed: no interval"
 
 
 def test_lone_interval_is_visible() -> None:
@@ -99,9 +108,8 @@ def test_rows_of_one_seed_count_once() -> None:
 def test_hue_splits_lines() -> None:
     rows = [{**row, "filter": "on" if row["steps"] != 200 else "off"} for row in ROWS]
     figure, _ = plot([*rows], replace(LINES, hue="filter"))
-    assert [label.split(" (")[0] for label in labels_of(figure)] == [
-        f"{s}, filter {f}" for s in ("own", "wrong") for f in ("on", "off")
-    ]
+    expected = [f"{series}, filter {value}" for series in ("own", "wrong") for value in ("on", "off")]
+    assert [label.split(" (")[0] for label in read_legend(figure)] == expected
     level = {"series": "BM25", "steps": None, "seed": 0, "score": 7.0}
     figure, _ = plot([*ROWS, level], LINES)
     assert list(figure.axes[0].get_lines()[-1].get_ydata()) == [7.0, 7.0]
@@ -111,7 +119,7 @@ def test_distant_reference_flattens_nothing() -> None:
     level = {"series": "BM25", "steps": None, "seed": 0, "score": -90.0}
     figure, _ = plot([*ROWS, level], LINES)
     assert figure.axes[0].get_ylim()[0] > 0
-    assert labels_of(figure)[-1] == "BM25: -90.0, below the axis (n = 1)"
+    assert read_legend(figure)[-1] == "BM25: -90.0, below the axis (n = 1)"
 
 
 def test_last_panel_fills_its_row() -> None:
@@ -122,9 +130,9 @@ def test_last_panel_fills_its_row() -> None:
 
 
 def test_word_and_log_axes_work() -> None:
-    words = [{**row, "steps": f"forum {row['steps']}"} for row in ROWS]
-    axes = plot(words, replace(LINES, x_is_log=False))[0].axes[0]
-    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["forum 100", "forum 200", "forum 400"]
+    named = [{**row, "steps": f"forum {row['steps']}"} for row in ROWS]
+    axes = plot(named, replace(LINES, x_is_log=False))[0].axes[0]
+    assert read_texts(axes.get_xticklabels()) == ["forum 100", "forum 200", "forum 400"]
     zero = [{**row, "steps": 0 if row["steps"] == 100 else row["steps"]} for row in ROWS]
     axes = plot(zero, LINES)[0].axes[0]
     assert axes.get_xscale() == "symlog"
@@ -139,9 +147,9 @@ def test_log_axis_shows_numbers() -> None:
     assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
     axes.figure.canvas.draw()
     for axis in (axes.xaxis, axes.yaxis):
-        words = [label.get_text() for label in axis.get_ticklabels(which="both")]
-        assert not [word for word in words if word and not word.replace("\u2009", "").replace(".", "", 1).isdigit()]
-        assert {"10", "100" if axis is axes.xaxis else "20"} <= set(words)
+        labels = read_texts(axis.get_ticklabels(which="both"))
+        assert not [one for one in labels if one and not one.replace("\u2009", "").replace(".", "", 1).isdigit()]
+        assert {"10", "100" if axis is axes.xaxis else "20"} <= set(labels)
     assert [float(y) for y in axes.get_lines()[0].get_ydata()] == [20 / 2**n + 0.5 for n in range(12)]
 
 
@@ -157,45 +165,39 @@ def test_heatmap_shows_mean_per_cell() -> None:
     figure, _ = plot(GRID, HEATMAP)
     filtered, unfiltered, colourbar = figure.axes
     assert (filtered.get_title(), unfiltered.get_title()) == ("filtered", "unfiltered")
-    assert [text.get_text() for text in filtered.texts] == ["4.0", "6.0", "10.0", "5.0", "7.0", "11.0"]
-    assert [tick.get_text() for tick in filtered.get_xticklabels()] == ["2", "4", "8"]
-    assert [tick.get_text() for tick in filtered.get_yticklabels()] == ["64", "128"]
+    assert read_texts(filtered.texts) == ["4.0", "6.0", "10.0", "5.0", "7.0", "11.0"]
+    assert read_texts(filtered.get_xticklabels()) == ["2", "4", "8"]
+    assert read_texts(filtered.get_yticklabels()) == ["64", "128"]
     assert colourbar.get_ylabel() == "score"
     assert figure.get_supxlabel() == "cells: mean over seeds, n = 2; best of a row not clear"
 
 
 def test_only_a_clear_best_is_framed() -> None:
-    """Three seeds that agree on the best cell of the first row and disagree on that of the second."""
+    """Three seeds agree on the best cell of the first row only. Two seeds have no interval."""
     leads = {64: (0.9, 1.0, 1.1), 128: (-3.0, 1.0, 3.0)}
     rows = [
-        {
-            "series": "a",
-            "cluster_size": size,
-            "batch_size": batch,
-            "seed": seed,
-            "score": 10 * seed + lead * (size == 4),
-        }
+        {"series": "a", "cluster_size": size, "batch_size": batch, "seed": seed, "score": 10 * seed + gap * (size == 4)}
         for batch, gaps in leads.items()
-        for seed, lead in enumerate(gaps)
+        for seed, gap in enumerate(gaps)
         for size in (2, 4)
     ]
     figure, _ = plot(rows, HEATMAP)
     assert [(round(p.get_x()), round(p.get_y())) for p in figure.axes[0].patches] == [(1, 0)]
     assert "no frame" in figure.get_supxlabel()
-    assert not plot(GRID, HEATMAP)[0].axes[0].patches, "two seeds have no interval"
+    assert not plot(GRID, HEATMAP)[0].axes[0].patches
 
 
-def test_a_missing_cell_is_a_dash() -> None:
-    holed = [row for row in GRID if (row["cluster_size"], row["batch_size"]) != (4, 64)]
-    assert "–" in [text.get_text() for text in plot(holed, HEATMAP)[0].axes[0].texts]
+def test_missing_cell_is_a_dash() -> None:
+    rows = [row for row in GRID if (row["cluster_size"], row["batch_size"]) != (4, 64)]
+    assert "–" in read_texts(plot(rows, HEATMAP)[0].axes[0].texts)
 
 
 def test_heatmap_numbers_have_contrast() -> None:
     axes = plot(GRID, HEATMAP)[0].axes[0]
     mesh = axes.collections[0]
     for text, value in zip(axes.texts, mesh.get_array().ravel(), strict=True):
-        behind, own = luminance(mesh.to_rgba(value)), luminance(to_rgb(text.get_color()))
-        assert (max(behind, own) + 0.05) / (min(behind, own) + 0.05) >= 4.5
+        darker, lighter = sorted((luminance(mesh.to_rgba(value)), luminance(to_rgb(text.get_color()))))
+        assert (lighter + 0.05) / (darker + 0.05) >= 4.5
 
 
 def test_scatter_shows_pearsons_r() -> None:
@@ -203,52 +205,48 @@ def test_scatter_shows_pearsons_r() -> None:
     x = generator.uniform(0, 1, 20)
     y = 3 * x + generator.normal(0, 0.2, 20)
     rows = [{"series": "a", "seed": 0, "loss": a, "score": b} for a, b in zip(x, y, strict=True)]
-    picture = replace(LINES, kind="scatter", x="loss", x_is_log=False)
-    figure, _ = plot(rows, picture)
+    figure, _ = plot(rows, SCATTER)
     dots, line = figure.axes[0].get_lines()
     assert np.array_equal(dots.get_xdata(), x) and np.array_equal(dots.get_ydata(), y)
     slope, intercept = np.polyfit(x, y, 1)
     assert line.get_ydata() == pytest.approx(intercept + slope * line.get_xdata())
     z, width = np.arctanh(np.corrcoef(x, y)[0, 1]), stats.norm.ppf(0.975) / np.sqrt(17)
     low, r, high = np.tanh([z - width, z, z + width])
-    expected = f"a: r = {r:+.2f} [{low:+.2f}, {high:+.2f}], n = 20"
-    assert labels_of(figure) == [expected]
+    assert read_legend(figure) == [f"a: r = {r:+.2f} [{low:+.2f}, {high:+.2f}], n = 20"]
 
 
 def test_scatter_averages_seeds_of_a_dot() -> None:
-    found = [(1.0, 2.0), (2.0, 5.0), (3.0, 5.5)]
+    dots = [(1.0, 2.0), (2.0, 5.0), (3.0, 5.5)]
     rows = [
         {"series": "a", "seed": seed, "loss": x, "score": y + off}
         for seed, off in enumerate((-0.5, 0.5))
-        for x, y in found
+        for x, y in dots
     ]
-    figure, _ = plot(rows, replace(LINES, kind="scatter", x="loss", x_is_log=False))
-    dots = figure.axes[0].get_lines()[0]
-    assert [(float(x), float(y)) for x, y in dots.get_xydata()] == found
-    assert labels_of(figure)[0].endswith("n = 3")
+    figure, _ = plot(rows, SCATTER)
+    assert [(float(x), float(y)) for x, y in figure.axes[0].get_lines()[0].get_xydata()] == dots
+    assert read_legend(figure)[0].endswith("n = 3")
 
 
-def test_r_is_of_setting_means() -> None:
-    """Fifteen runs of five settings are not 15 independent dots: r is over five, as a claim over runs is judged."""
+def test_correlation_is_over_setting_means() -> None:
+    """Fifteen runs of five settings are five independent dots, as in a claim over runs."""
     generator = np.random.default_rng(3)
     rows = [
         {"series": "a", "setting": f"s{n}", "seed": seed, "loss": n + seed / 10, "score": generator.normal(n, 1.5)}
         for n in range(5)
         for seed in range(3)
     ]
-    frame, picture = pd.DataFrame(rows), replace(LINES, kind="scatter", x="loss", x_is_log=False)
-    means = frame.groupby("setting")[["loss", "score"]].mean()
+    means = pd.DataFrame(rows).groupby("setting")[["loss", "score"]].mean()
     found = stats.pearsonr(means["loss"], means["score"])
     low, high = found.confidence_interval(0.95)
-    figure, _ = plot(rows, picture)
-    assert labels_of(figure) == [f"a: r = {found.statistic:+.2f} [{low:+.2f}, {high:+.2f}], n = 5"]
+    figure, _ = plot(rows, SCATTER)
+    assert read_legend(figure) == [f"a: r = {found.statistic:+.2f} [{low:+.2f}, {high:+.2f}], n = 5"]
     faint, bold, line = figure.axes[0].get_lines()
     assert len(faint.get_xdata()) == 15
     assert list(bold.get_xdata()) == pytest.approx(list(means["loss"]))
     slope, intercept = np.polyfit(means["loss"], means["score"], 1)
     assert line.get_ydata() == pytest.approx(intercept + slope * line.get_xdata())
     assert "over n settings" in figure.get_supxlabel()
-    assert labels_of(plot([row for row in rows if row["setting"] != "s0"], picture)[0]) == ["a: r = –, n = 4"]
+    assert read_legend(plot([row for row in rows if row["setting"] != "s0"], SCATTER)[0]) == ["a: r = –, n = 4"]
 
 
 def test_scatter_panels_share_axes() -> None:
@@ -257,7 +255,7 @@ def test_scatter_panels_share_axes() -> None:
         for name, gain in (("one", 1.0), ("two", -1.0), ("three", 2.0))
         for x in (1.0, 2.0, 4.0)
     ]
-    panels = plot(rows, replace(LINES, kind="scatter", x="loss", x_is_log=False, is_panelled=True))[0].axes
+    panels = plot(rows, replace(SCATTER, is_panelled=True))[0].axes
     assert [axes.get_title(loc="left").split("\n")[0] for axes in panels] == ["one", "two", "three"]
     assert all("r = " in axes.get_title(loc="left") and axes.get_legend() is None for axes in panels)
     assert [list(axes.get_lines()[0].get_ydata()) for axes in panels] == [[1, 2, 4], [-1, -2, -4], [2, 4, 8]]
@@ -267,8 +265,8 @@ def test_scatter_panels_share_axes() -> None:
 CROSSED = Picture(
     kind="crossed", x="context", y="searched", cell="score", x_label="context", y_label="searched", cell_label="points"
 )
+# Scores per seed: searched collections a and b (rows) under the contexts a and b (columns).
 SCORES = {0: [[50.0, 51.0], [60.5, 60.0]], 1: [[52.0, 52.0], [61.0, 62.0]], 2: [[51.0, 54.0], [60.0, 61.0]]}
-"""Of each seed: searched a and b (rows) under contexts a and b (columns)."""
 CROSSES = [
     {"series": "s", "seed": seed, "searched": row, "context": column, "score": SCORES[seed][i][j]}
     for seed in SCORES
@@ -280,35 +278,34 @@ CROSSES = [
 def test_crossed_heatmap_shows_differences() -> None:
     grid, side, _ = plot(CROSSES, CROSSED)[0].axes
     gaps = np.array([1.0, 0.0, 3.0]), np.array([0.5, -1.0, -1.0])
-    assert [text.get_text() for text in grid.texts] == ["51.0", "+1.3", "-0.5", "61.0", "-0.5", "+1.3"], (
-        "last: means over rows"
-    )
+    # The last row holds the means over the rows. Colours are centred at zero.
+    assert read_texts(grid.texts) == ["51.0", "+1.3", "-0.5", "61.0", "-0.5", "+1.3"]
     low, high = grid.collections[0].get_clim()
-    assert low == -high, "colours are centred at zero"
+    assert low == -high
     (bars,) = side.containers
     ends = [segment[:, 0] for segment in bars.lines[2][0].get_segments()]
     every = (gaps[0] + gaps[1]) / 2
     expected = [stats.t.interval(0.95, 2, loc=gap.mean(), scale=stats.sem(gap)) for gap in (*gaps, every)]
     assert np.allclose(ends, expected)
-    assert [tick.get_text() for tick in grid.get_yticklabels()] == ["a", "b", "mean over rows"]
+    assert read_texts(grid.get_yticklabels()) == ["a", "b", "mean over rows"]
 
 
 def test_small_differences_are_visible() -> None:
     near = [{**row, "score": row["score"] / 10} for row in CROSSES]
-    shown = [text.get_text() for text in plot(near, CROSSED)[0].axes[0].texts]
-    assert shown[:4] == ["5.1", "+0.13", "-0.05", "6.1"], "a tenth of those above"
+    shown = read_texts(plot(near, CROSSED)[0].axes[0].texts)
+    assert shown[:4] == ["5.1", "+0.13", "-0.05", "6.1"]
 
 
-@pytest.mark.parametrize("lacks", ["seeds", "diagonal", "a cell"])
-def test_crossed_heatmap_survives_gaps(lacks: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("missing", ["seeds", "diagonal", "a cell"])
+def test_crossed_heatmap_survives_gaps(missing: str, tmp_path: Path) -> None:
     kept = {
         "seeds": [row for row in CROSSES if row["seed"] == 0],
         "diagonal": [row for row in CROSSES if row["searched"] != row["context"]],
         "a cell": [row for row in CROSSES if (row["searched"], row["context"]) != ("a", "b")],
-    }[lacks]
+    }[missing]
     assert draw(kept, tmp_path / "x", CROSSED).is_file()
-    shown = [text.get_text() for text in plot(kept, CROSSED)[0].axes[0].texts][:4]
-    assert len(shown) == 4 and shown.count("–") == {"seeds": 0, "diagonal": 4, "a cell": 1}[lacks]
+    shown = read_texts(plot(kept, CROSSED)[0].axes[0].texts)[:4]
+    assert len(shown) == 4 and shown.count("–") == {"seeds": 0, "diagonal": 4, "a cell": 1}[missing]
 
 
 FOREST = Picture(kind="forest", x="effect", y="name", x_label="", y_label="")
@@ -326,40 +323,34 @@ EFFECTS = [
 def test_forest_shows_effect_and_threshold() -> None:
     points, r = plot(EFFECTS, FOREST)[0].axes
     assert [axes.get_xlabel() for axes in (points, r)] == ["points", "r"]
-    assert [tick.get_text() for tick in points.get_yticklabels()] == ["T1.a", "T1.b"]
-    assert [text.get_text() for text in points.texts] == ["one", "three"]
+    assert read_texts(points.get_yticklabels()) == ["T1.a", "T1.b"]
+    assert read_texts(points.texts) == ["one", "three"]
     marks = [float(line.get_xdata()[0]) for line in points.get_lines() if len(line.get_xdata()) == 1]
     assert marks == [1.0, 40.0]
     drawn = {(float(part[0][0]), float(part[1][0])) for lines in points.collections for part in lines.get_segments()}
-    assert drawn >= {(0.5, 1.5), (30.0, 50.0)}, "intervals"
-    assert drawn >= {(0.0, 0.0), (-1.0, -1.0), (1.0, 1.0)}, "bars"
+    intervals, thresholds = {(0.5, 1.5), (30.0, 50.0)}, {(0.0, 0.0), (-1.0, -1.0), (1.0, 1.0)}
+    assert drawn >= intervals | thresholds
     (side,) = points.child_axes
-    assert [tick.get_text() for tick in side.get_yticklabels()] == ["holds", "differs"]
+    assert read_texts(side.get_yticklabels()) == ["holds", "differs"]
     low, high = points.get_xlim()
     assert low < -1.0 and high > 50.0 and points.get_xscale() == "symlog"
-    across = [part for lines in r.collections for part in lines.get_segments() if part[0][0] != part[1][0]]
-    assert r.get_xscale() == "linear" and not across, "no interval where there is none"
+    intervals_of_r = [part for lines in r.collections for part in lines.get_segments() if part[0][0] != part[1][0]]
+    assert r.get_xscale() == "linear" and not intervals_of_r
 
 
 def test_dots_have_their_mark() -> None:
     figure, _ = plot(GRID, replace(HEATMAP, kind="dots", x="series", y="score", hue="batch_size", mark="cluster_size"))
-    shapes: dict[str, set[float]] = {}
-    for line in figure.axes[0].get_lines():
-        if line.get_alpha():
-            shapes.setdefault(line.get_marker(), set()).update(line.get_ydata())
+    shapes = collect_faint_marks(figure)
     clusters = [{row["score"] for row in GRID if row["cluster_size"] == size} for size in (2, 4, 8)]
     assert sorted(map(sorted, shapes.values())) == sorted(map(sorted, clusters))
-    marks = [label for label in labels_of(figure) if label.startswith("cluster")]
+    marks = [label for label in read_legend(figure) if label.startswith("cluster")]
     assert marks == [f"cluster size {size}" for size in (2, 4, 8)]
 
 
 def test_unmarked_groups_differ_in_shape() -> None:
     rows = [row for row in GRID if row["series"] == GRID[0]["series"]]
     figure, _ = plot(rows, replace(HEATMAP, kind="dots", x="series", y="score", hue="batch_size"))
-    shapes: dict[str, set[float]] = {}
-    for line in figure.axes[0].get_lines():
-        if line.get_alpha():
-            shapes.setdefault(line.get_marker(), set()).update(line.get_ydata())
+    shapes = collect_faint_marks(figure)
     sizes = {row["batch_size"] for row in rows}
     expected = [sorted({row["score"] for row in rows if row["batch_size"] == size}) for size in sizes]
     assert len(sizes) > 1 and sorted(map(sorted, shapes.values())) == sorted(expected)
@@ -368,9 +359,10 @@ def test_unmarked_groups_differ_in_shape() -> None:
 
 
 def test_title_stands_above_panels() -> None:
-    words = "what is seen, in words that are long enough to need a second line over a picture of this width"
+    """A long title gets a second line. It does not shrink the panels or overlap the legend."""
+    title = "a sentence that is long enough to need a second line over a picture of this width"
     bare, titled = (
-        plot(ROWS, replace(LINES, title=title, subtitle=small))[0] for title, small in (("", ""), (words, "Figure 3"))
+        plot(ROWS, replace(LINES, **words))[0] for words in ({"title": ""}, {"title": title, "subtitle": "Figure 3"})
     )
     for figure in (bare, titled):
         figure.draw_without_rendering()
@@ -379,7 +371,7 @@ def test_title_stands_above_panels() -> None:
     assert inches[0] == pytest.approx(inches[1], rel=0.03)
     top = titled.axes[0].get_legend().get_window_extent().y1
     head = titled.texts[-3:]
-    assert " ".join(text.get_text() for text in head) == f"{words} Figure 3"
+    assert " ".join(read_texts(head)) == f"{title} Figure 3"
     assert all(text.get_window_extent().y0 >= top for text in head)
 
 
@@ -388,10 +380,11 @@ def test_every_size_has_a_tick() -> None:
     rows = [{"series": "a", "steps": size, "seed": seed, "score": float(size)} for size in sizes for seed in (0, 1)]
     axes = plot(rows, LINES)[0].axes[0]
     assert list(axes.get_xticks()) == list(sizes)
-    assert [tick.get_text() for tick in axes.get_xticklabels()] == list(map(str, sizes))
+    assert read_texts(axes.get_xticklabels()) == list(map(str, sizes))
 
 
 def test_dots_show_no_false_trend() -> None:
+    """Dots of one group are spread horizontally, evenly and independently of their values."""
     rows = [{"series": "a", "steps": 1, "seed": seed, "score": float(seed)} for seed in range(27)]
     dots = plot(rows, replace(LINES, kind="dots", x_is_log=False))[0].axes[0].get_lines()[0]
     at, order = np.asarray(dots.get_xdata(), float), np.asarray(dots.get_ydata(), float)
@@ -411,22 +404,21 @@ def test_means_have_intervals(kind: str) -> None:
     picture = replace(LINES, kind=kind, x_is_log=False)
     axes = plot(ROWS, picture)[0].axes[0]
     means = [1.5, 2.5, 4.5]
-    wrong = axes.containers[-1]  # error bars come last in both
-    ends = [segment[:, 1].tolist() for segment in wrong.lines[2][0].get_segments()]
+    # Error bars are the last container of both kinds.
+    ends = [segment[:, 1].tolist() for segment in axes.containers[-1].lines[2][0].get_segments()]
     assert np.mean(ends, axis=1).tolist() == means and ends[0] == [1.0, 2.0]
     if kind == "bars":
-        heights = [patch.get_height() for patch in axes.patches]
-        assert heights == [2.5, 4.5, 8.5, *means]
+        assert [patch.get_height() for patch in axes.patches] == [2.5, 4.5, 8.5, *means]
     else:
-        each = [value for line in axes.get_lines() if line.get_alpha() for value in line.get_ydata()]
-        assert sorted(each) == sorted(row["score"] for row in ROWS)
+        values = [value for line in axes.get_lines() if line.get_alpha() for value in line.get_ydata()]
+        assert sorted(values) == sorted(row["score"] for row in ROWS)
 
 
-def test_own_pictures_use_common_style() -> None:
-    def own(frame: pd.DataFrame, axes: Axes) -> None:
+def test_custom_pictures_use_common_style() -> None:
+    def draw_bar(frame: pd.DataFrame, axes: Axes) -> None:
         axes.bar([0], [frame["score"].max()])
 
-    axes = plot(ROWS, replace(LINES, kind="", own=own))[0].axes[0]
+    axes = plot(ROWS, replace(LINES, kind="", own=draw_bar))[0].axes[0]
     assert axes.patches[0].get_height() == 9.0 and axes.get_ylabel() == "NDCG@10 (points)"
 
 
@@ -448,7 +440,7 @@ def test_data_text_is_only_text(tmp_path: Path) -> None:
     assert "&lt;script&gt;$x_{own}$ &amp; co" in text and "<script>" not in text
 
 
-def test_bad_input_says_what_is_there(tmp_path: Path) -> None:
+def test_bad_input_names_the_choices(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"unknown kind of picture 'pie'; choose one of \['lines'"):
         draw(ROWS, tmp_path / "x", replace(LINES, kind="pie"))
     with pytest.raises(ValueError, match="nothing to draw for x"):
@@ -457,39 +449,38 @@ def test_bad_input_says_what_is_there(tmp_path: Path) -> None:
 
 def test_documented_picture_command_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    score = "{suite}/mean/ndcg_at_10"
-    rows = [
-        {"series": "a", "cluster_size": size, score: size / 4, "seed": seed} for size in (64, 512) for seed in (0, 1)
-    ]
-    axes = {"x": "cluster_size", "y": score, "x_label": "", "y_label": ""}
+    name = "{suite}/mean/ndcg_at_10"
+    rows = [{"series": "a", "cluster_size": size, name: size, "seed": seed} for size in (64, 512) for seed in (0, 1)]
+    axes = {"x": "cluster_size", "y": name, "x_label": "", "y_label": ""}
     draw(rows, Path("out/figures/figure12-desk-published"), Picture(kind="lines", **axes), with_png=False)
     block = re.search(r"```python\n(.*?)```", (CHECKOUT / "REPRODUCING.md").read_text(), re.DOTALL)
     assert block is not None
-    monkeypatch.setattr(style, "COLOURS", "viridis")  # so that it is viridis again
-    before, given = make_palette(2), {}
-    exec(block[1], given)
-    line = given["figure"].axes[0].get_lines()[0]
+    # The command changes the colours. monkeypatch restores them.
+    monkeypatch.setattr(style, "COLOURS", "viridis")
+    before, names = make_palette(2), {}
+    exec(block[1], names)
+    line = names["figure"].axes[0].get_lines()[0]
     assert make_palette(2) != before and to_rgb(line.get_color()) == pytest.approx(make_palette(1)[0])
     assert Path("figure12.pdf").read_bytes().startswith(b"%PDF")
 
 
-def test_paired_lines_subtract_first_value_of_seed() -> None:
-    """A paired line starts at zero and shows the mean change within seeds; what seeds share is gone."""
+def test_paired_lines_start_at_zero() -> None:
+    """A paired line shows the mean change since the first value of each seed. Seeds without a first value are skipped."""
     changes = {1: 0.0, 2: 1.0, 4: 3.0}
     rows = [
         {"series": "a", "seed": seed, "depth": depth, "score": 10.0 * seed + change + 0.1 * seed * (depth > 1)}
         for seed in range(3)
         for depth, change in changes.items()
     ]
-    rows.append({"series": "a", "seed": 9, "depth": 4, "score": 99.0})  # a seed without a first value
-    words = {"x_label": "depth", "y_label": "change"}
-    figure, _ = plot(rows, Picture(kind="lines", x="depth", y="score", is_paired=True, **words))
+    rows.append({"series": "a", "seed": 9, "depth": 4, "score": 99.0})
+    labels = {"x_label": "depth", "y_label": "change"}
+    figure, _ = plot(rows, Picture(kind="lines", x="depth", y="score", is_paired=True, **labels))
     (line,) = [one for one in figure.axes[0].get_lines() if one.get_marker() == "o"]
     np.testing.assert_allclose(np.asarray(line.get_ydata(), dtype=float), [0.0, 1.1, 3.1])
 
 
 def test_dark_theme_has_no_white_panel() -> None:
-    """Of a picture with four panels, neither the page nor a panel keeps a white background."""
+    """Neither the page nor one of the four panels keeps a white background."""
     picture, axes = plt.subplots(2, 2)
     for one in axes.flat:
         one.plot([1, 2], [2, 1], label="line")
