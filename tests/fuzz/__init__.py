@@ -1,1 +1,1 @@
-"""Bad input for every verb and every reader of other people's files; from fixed seeds."""
+"""Malformed input for every command and every reader of foreign files, from fixed seeds."""

@@ -1,4 +1,4 @@
-"""Ways to damage a file of bytes, of JSON values, and of a command line: each from a generator with a fixed seed."""
+"""Damage bytes, JSON values and command lines, with a generator of a fixed seed."""
 
 import json
 from collections.abc import Iterator
@@ -17,30 +17,30 @@ ODD_TEXTS: tuple[bytes, ...] = (
 )
 
 
-def damaged_bytes(whole: bytes, count: int, seed: str) -> Iterator[bytes]:
-    """Foreign files, then cuts, flipped bits, doubled and swapped pieces of the whole one."""
+def damage_bytes(whole: bytes, count: int, seed: str) -> Iterator[bytes]:
+    """Yield files of other formats, then the whole file with cut, flipped, doubled and replaced parts."""
     yield from ODD_TEXTS
     random = Random(seed)
     for _ in range(max(0, count - len(ODD_TEXTS))):
         data = bytearray(whole)
-        place, other = sorted(random.randrange(max(1, len(data))) for _ in range(2))
+        start, end = sorted(random.randrange(max(1, len(data))) for _ in range(2))
         match random.randrange(5):
             case 0:
-                del data[place:]
+                del data[start:]
             case 1:
                 for _ in range(random.choice((1, 3, 50))):
                     data[random.randrange(len(data))] ^= 1 << random.randrange(8)
             case 2:
-                del data[place:other]
+                del data[start:end]
             case 3:
-                data[place:place] = data[place:other]
+                data[start:start] = data[start:end]
             case _:
-                data[place:other] = random.randbytes(min(other - place, 4096))
+                data[start:end] = random.randbytes(min(end - start, 4096))
         yield bytes(data)
 
 
-def damaged_values(whole: Any, count: int, seed: str) -> Iterator[bytes]:
-    """The same JSON with one value replaced, taken out or added somewhere in it."""
+def damage_values(whole: Any, count: int, seed: str) -> Iterator[bytes]:
+    """Yield the JSON with one value replaced, removed or added at a random place."""
     random = Random(seed)
     for _ in range(count):
         content = json.loads(json.dumps(whole))
@@ -63,14 +63,18 @@ def _places(value: Any) -> Iterator[tuple[Any, Any]]:
         yield from _places(inner)
 
 
-def damaged_words(verbs: dict[str, list[str]], count: int, seed: str) -> Iterator[list[str]]:
-    """Command lines: a verb with options it has or not, with values that cannot be meant."""
+def damage_words(verbs: dict[str, list[str]], count: int, seed: str) -> Iterator[list[str]]:
+    """Yield command lines with known and unknown options and odd values.
+
+    Args:
+        verbs: the options of each command.
+    """
     random = Random(seed)
     values = [str(value) for value in ODD_VALUES if str(value)] + ["table1", "table99", "smoke", "desk", "all", "-"]
     for _ in range(count):
-        verb = random.choice(list(verbs))
-        words = verb.split()
+        command = random.choice(list(verbs))
+        words = command.split()
         for _ in range(random.randrange(1, 4)):
-            option = random.choice([*verbs[verb], "--mars", ""])
+            option = random.choice([*verbs[command], "--mars", ""])
             words += [option] * bool(option) + [random.choice(values)] * random.choice((0, 1, 1, 1))
         yield words

@@ -1,8 +1,7 @@
-"""Readers of other people's files, asked with files that hypothesis makes up: what they take is what was written, or
-they refuse in an error that names the file.
+"""Readers of foreign files return what was written, or raise an error that names the file.
 
-Files of records of known content are compared with that content; files of anything at all must be taken or refused.
-Twenty-five examples each with the other tests, from a fixed seed; `FUZZ=1 pytest -m fuzz` tries four hundred.
+hypothesis generates the files. Valid files are compared with their content. Other files must be read or refused.
+Each test runs twenty-five examples from a fixed seed. `FUZZ=1 pytest -m fuzz` runs four hundred.
 """
 
 import csv
@@ -31,12 +30,11 @@ from repro.records.store import compute_content_digest, read_record, write_recor
 from repro.spec import base
 from repro.spec.identity import run_id
 from repro.spec.validation import RANGES
-from repro.text import short
 from slurm.profiles import _tables, load_profile
 
 pytestmark = pytest.mark.fuzz
 ALL = os.environ.get("FUZZ") == "1"
-tried = settings(
+with_examples = settings(
     max_examples=400 if ALL else 25,
     deadline=None,
     derandomize=True,
@@ -50,53 +48,51 @@ plain = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), texts, s
 anything = st.recursive(
     plain, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3), max_leaves=6
 )
-names_of_columns = st.sampled_from(
-    ["query", "document", "negatives", "negative_1", "domain", "anchor", "positive", "x"]
-)
+column_names = st.sampled_from(["query", "document", "negatives", "negative_1", "domain", "anchor", "positive", "x"])
 pairs = st.lists(st.tuples(texts, texts, st.lists(texts.filter(bool), max_size=3), words), min_size=1, max_size=5)
 
 
-def taken_or_refused(read: Callable[[], Any], named: Path) -> Any:
-    """What a reader gives; None when it refuses, in one error that names a file or folder it was given."""
+def read_or_refuse(read: Callable[[], Any], path: Path) -> Any:
+    """Return the result of a reader, or None if it raises a short error that names the path."""
     try:
         return read()
     except (ValueError, OSError) as error:
-        assert str(named) in str(error), f"it does not say which file: {error!r}"
+        assert str(path) in str(error), repr(error)
         assert len(str(error)) < 5000 and not isinstance(error, UnicodeError), repr(error)
         return None
 
 
-def dumped(value: Any) -> str:
-    return json.dumps(value)  # with NaN and lone surrogates, as other people's programs write them
+def dump(value: Any) -> str:
+    """Return JSON with NaN and lone surrogates, as some programs write it."""
+    return json.dumps(value)
 
 
 # ---- pairs
 
 
-@tried
+@with_examples
 @given(pairs)
 def test_jsonl_pairs_survive(tmp_path: Path, rows: list[Any]) -> None:
     path = tmp_path / "x.jsonl"
-    lines = [{"query": q, "document": d, "negatives": n, "domain": domain} for q, d, n, domain in rows]
-    path.write_text(
-        "".join(json.dumps(line, ensure_ascii=len(line["query"]) % 2 == 0) + "\n" for line in lines), "utf-8"
-    )
+    columns = ("query", "document", "negatives", "domain")
+    lines = [json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=len(row[0]) % 2 == 0) for row in rows]
+    path.write_text("\n".join(lines) + "\n", "utf-8")
     assert [(one.query, one.document, list(one.negatives), one.domain) for one in read_foreign(path)] == rows
 
 
-@tried
+@with_examples
 @given(pairs, st.sampled_from(["csv", "tsv"]), st.sampled_from(["\n", "\r\n"]))
 def test_table_pairs_survive(tmp_path: Path, rows: list[Any], kind: str, end: str) -> None:
     path = tmp_path / f"x.{kind}"
     with path.open("w", encoding="utf-8", newline="") as file:
-        # all quoted: else Python writes a lone carriage return as it stands, which then ends a line
+        # All fields are quoted. Otherwise Python writes a lone carriage return unchanged, which ends a line.
         writer = csv.writer(file, "unix", delimiter="\t" if kind == "tsv" else ",", lineterminator=end)
         writer.writerow(["domain", "query", "document"])
         writer.writerows([domain, query, document] for query, document, _, domain in rows)
     assert [(one.query, one.document, one.domain) for one in read_foreign(path)] == [(q, d, n) for q, d, _, n in rows]
 
 
-@tried
+@with_examples
 @given(pairs)
 def test_parquet_pairs_survive(tmp_path: Path, rows: list[Any]) -> None:
     import pyarrow as pa
@@ -111,14 +107,15 @@ def test_parquet_pairs_survive(tmp_path: Path, rows: list[Any]) -> None:
     assert [(one.query, one.document, list(one.negatives), one.domain) for one in found] == rows
 
 
-@tried
-@given(st.lists(anything | st.dictionaries(names_of_columns, anything), max_size=4))
+@with_examples
+@given(st.lists(anything | st.dictionaries(column_names, anything), max_size=4))
 def test_odd_lines_are_texts_or_refused(tmp_path: Path, rows: list[Any]) -> None:
     path = tmp_path / "x.jsonl"
-    path.write_text("".join(dumped(row) + "\n" for row in rows))
-    for found in taken_or_refused(lambda: list(read_foreign(path)), path) or ():
+    path.write_text("".join(dump(row) + "\n" for row in rows))
+    for found in read_or_refuse(lambda: list(read_foreign(path)), path) or ():
         for text in (found.query, found.document, found.domain, *found.negatives):
-            text.encode()  # it can be stored
+            # The text can be stored.
+            text.encode()
         row = rows[int(found.place.rpartition(" ")[2]) - 1]
         if found.flaw:
             assert not (found.query or found.document or found.domain or found.negatives)
@@ -127,13 +124,13 @@ def test_odd_lines_are_texts_or_refused(tmp_path: Path, rows: list[Any]) -> None
         assert (found.domain == "") == (row.get("domain") in (None, ""))
 
 
-@tried
-@given(st.lists(names_of_columns, min_size=1, max_size=4), st.lists(st.lists(texts, max_size=4), max_size=4))
+@with_examples
+@given(st.lists(column_names, min_size=1, max_size=4), st.lists(st.lists(texts, max_size=4), max_size=4))
 def test_columns_are_never_confused(tmp_path: Path, header: list[str], rows: list[list[str]]) -> None:
     path = tmp_path / "x.csv"
     with path.open("w", encoding="utf-8", newline="") as file:
         csv.writer(file).writerows([header, *rows])
-    found = taken_or_refused(lambda: list(read_foreign(path)), path)
+    found = read_or_refuse(lambda: list(read_foreign(path)), path)
     if found:
         assert len({header.count(name) for name in ("query", "document", "domain", "negatives")} - {0, 1}) == 0
         assert len(found) == len([row for row in rows if row])
@@ -152,9 +149,9 @@ def collections(draw: st.DrawFn) -> Retrieval:
     return Retrieval("x", *ids, judged)
 
 
-@tried
+@with_examples
 @given(collections())
-def test_collections_survive(tmp_path: Path, made: Retrieval) -> None:
+def test_collections_survive_round_trip(tmp_path: Path, made: Retrieval) -> None:
     """A collection with some text is read as it was written. One without any text is refused."""
     judged = [text for query, text in zip(made.query_ids, made.queries, strict=True) if query in made.judgements]
     assume(any(text.strip() for text in made.documents) and any(text.strip() for text in judged))
@@ -162,23 +159,23 @@ def test_collections_survive(tmp_path: Path, made: Retrieval) -> None:
     assert load_beir(tmp_path / "x") == made
 
 
-lines_of_texts = st.lists(
+text_lines = st.lists(
     anything | st.fixed_dictionaries({}, optional={"_id": anything, "text": anything, "title": anything}), max_size=3
 )
 
 
-@tried
-@given(lines_of_texts, lines_of_texts, st.lists(st.lists(plain.map(str), min_size=1, max_size=4), max_size=3))
+@with_examples
+@given(text_lines, text_lines, st.lists(st.lists(plain.map(str), min_size=1, max_size=4), max_size=3))
 def test_odd_folders_are_texts_or_refused(
     tmp_path: Path, corpus: list[Any], queries: list[Any], judged: list[list[str]]
 ) -> None:
     folder = tmp_path / "x"
     (folder / "qrels").mkdir(parents=True, exist_ok=True)
-    (folder / "corpus.jsonl").write_text("".join(dumped(row) + "\n" for row in [{"_id": "d", "text": "a"}, *corpus]))
-    (folder / "queries.jsonl").write_text("".join(dumped(row) + "\n" for row in [{"_id": "q", "text": "a"}, *queries]))
+    (folder / "corpus.jsonl").write_text("".join(dump(row) + "\n" for row in [{"_id": "d", "text": "a"}, *corpus]))
+    (folder / "queries.jsonl").write_text("".join(dump(row) + "\n" for row in [{"_id": "q", "text": "a"}, *queries]))
     lines = ["\t".join(row) for row in [list(QRELS_HEADER), ["q", "d", "1"], *judged]]
     (folder / "qrels" / "test.tsv").write_text("\n".join(lines), encoding="utf-8", errors="surrogatepass")
-    found = taken_or_refused(lambda: load_beir(folder), folder)
+    found = read_or_refuse(lambda: load_beir(folder), folder)
     if found is not None:
         assert len(found.documents) == 1 + len(corpus)
         for row, text, key in zip(corpus, found.documents[1:], found.document_ids[1:], strict=True):
@@ -187,15 +184,15 @@ def test_odd_folders_are_texts_or_refused(
             text.encode()
 
 
-@tried
+@with_examples
 @given(st.fixed_dictionaries({"name": anything, "datasets": anything | st.lists(
     st.fixed_dictionaries({"name": words | anything, "family": words | anything}), max_size=3)}))  # fmt: skip
 def test_suites_stay_inside_their_folder(tmp_path: Path, content: Any) -> None:
     for row in content["datasets"] if isinstance(content["datasets"], list) else ():
         if isinstance(row, dict) and isinstance(row.get("name"), str) and row["name"].isalnum():
             (tmp_path / row["name"]).mkdir(exist_ok=True)
-    (tmp_path / "suite.json").write_text(dumped(content))
-    found = taken_or_refused(lambda: load_suite(tmp_path), tmp_path)
+    (tmp_path / "suite.json").write_text(dump(content))
+    found = read_or_refuse(lambda: load_suite(tmp_path), tmp_path)
     if found is not None:
         names, families = [one.name for one in found.datasets], {one.family for one in found.datasets} | {"mean"}
         assert all(one.path.parent == tmp_path for one in found.datasets)
@@ -209,25 +206,27 @@ def test_suites_stay_inside_their_folder(tmp_path: Path, content: Any) -> None:
 spaces = st.sampled_from([" ", "\t", "  ", " \t"])
 
 
-@tried
+@with_examples
 @given(st.dictionaries(words, st.dictionaries(words, st.floats(allow_nan=False, allow_infinity=False), min_size=1),
                        min_size=1, max_size=3), spaces)  # fmt: skip
-def test_runs_survive(tmp_path: Path, run: dict[str, dict[str, float]], space: str) -> None:
+def test_runs_survive_round_trip(tmp_path: Path, run: dict[str, dict[str, float]], space: str) -> None:
     path = tmp_path / "x.run"
     rows = [
-        [q, "Q0", d, str(rank), repr(s), "t"] for q, hits in run.items() for rank, (d, s) in enumerate(hits.items())
+        [query, "Q0", document, str(rank), repr(score), "t"]
+        for query, hits in run.items()
+        for rank, (document, score) in enumerate(hits.items())
     ]
     path.write_text("".join(space.join(row) + "\n" for row in rows), encoding="utf-8")
     assert read_run(path) == run
 
 
-@tried
+@with_examples
 @given(st.lists(st.lists(words | plain.map(str), max_size=7), max_size=4), st.booleans())
 def test_odd_runs_are_finite_or_refused(tmp_path: Path, rows: list[list[str]], is_run: bool) -> None:
     path = tmp_path / "x.txt"
     text = "\n".join(" ".join(row) for row in rows)
     path.write_text(text, encoding="utf-8", errors="surrogatepass")
-    found = taken_or_refused(lambda: (read_run if is_run else read_judgements)(path), path)
+    found = read_or_refuse(lambda: (read_run if is_run else read_judgements)(path), path)
     values = [value for hits in (found or {}).values() for value in hits.values()]
     assert all(math.isfinite(value) for value in values)
     assert len(values) <= len(text.splitlines())
@@ -236,44 +235,45 @@ def test_odd_runs_are_finite_or_refused(tmp_path: Path, rows: list[list[str]], i
 # ---- runs, profiles, weights, records
 
 
-@tried
+@with_examples
 @given(
     st.dictionaries(st.sampled_from(sorted(RANGES)) | words, anything | st.integers(0, 9) | st.floats(0, 2), max_size=3)
 )
 def test_run_files_survive(tmp_path: Path, values: dict[str, Any]) -> None:
     path = tmp_path / "x.json"
-    path.write_text(dumped([{"scale": "smoke", **values}]))
-    found = taken_or_refused(lambda: read_runs(path), path)
+    path.write_text(dump([{"scale": "smoke", **values}]))
+    found = read_or_refuse(lambda: read_runs(path), path)
     for run in found or ():
         path.write_text(json.dumps([asdict(run)]))
         assert [run_id(one) for one in read_runs(path)] == [run_id(run)]
-        same = {
-            name: float(value) if isinstance(getattr(run, name), float) else value for name, value in values.items()
-        }
-        assert run_id(base("smoke", **same)) == run_id(run), "1 and 1.0 are one run"
+        floats = {name: float(value) for name, value in values.items() if isinstance(getattr(run, name), float)}
+        assert run_id(base("smoke", **(values | floats))) == run_id(run), "1 and 1.0 give one id"
 
 
-keys_of_profiles = st.sampled_from(
+profile_keys = st.sampled_from(
     ["partition", "memory_gb", "time_minutes", "gpus_per_run", "max_requeues", "warning_seconds", "stage_cpus",
      "stage_gpus", "stage_time_minutes", "stage_memory_gb", "num_at_once", "cpus_per_run", "setup", "sbatch"]
 )  # fmt: skip
 
 
-def toml(value: Any) -> str:
+def format_toml(value: Any) -> str:
+    """Return a value of JSON as TOML, with an empty list for None."""
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{json.dumps(key)} = {toml(one)}" for key, one in value.items()) + "}"
+        return "{" + ", ".join(f"{json.dumps(key)} = {format_toml(one)}" for key, one in value.items()) + "}"
     if isinstance(value, list):
-        return "[" + ", ".join(map(toml, value)) + "]"
+        return "[" + ", ".join(map(format_toml, value)) + "]"
     return "[]" if value is None else json.dumps(value).replace("NaN", "nan").replace("Infinity", "inf")
 
 
-@tried
-@given(st.dictionaries(keys_of_profiles, anything | st.integers(-3, 90) | st.floats(-3, 90) | words, max_size=4))
+@with_examples
+@given(st.dictionaries(profile_keys, anything | st.integers(-3, 90) | st.floats(-3, 90) | words, max_size=4))
 def test_profiles_request_possible_amounts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, values: dict[str, Any]
 ) -> None:
     path = tmp_path / "x.toml"
-    path.write_text("[mine]\n" + "".join(f"{k} = {toml(v)}\n" for k, v in values.items()), errors="surrogatepass")
+    path.write_text(
+        "[mine]\n" + "".join(f"{k} = {format_toml(v)}\n" for k, v in values.items()), errors="surrogatepass"
+    )
     monkeypatch.setenv("REPRO_PROFILES", str(path))
     _tables.cache_clear()
     try:
@@ -295,35 +295,31 @@ tensors = st.fixed_dictionaries(
 )
 
 
-@tried
+@with_examples
 @given(st.dictionaries(words, tensors | anything, max_size=2), st.binary(max_size=48), st.integers(-2, 2))
 def test_weights_match_the_library(tmp_path: Path, header: dict[str, Any], data: bytes, off: int) -> None:
     from safetensors.numpy import load
 
-    path, text = tmp_path / "x.safetensors", dumped(header).encode()
+    path, text = tmp_path / "x.safetensors", dump(header).encode()
     whole = struct.pack("<Q", max(0, len(text) + off)) + text + data
     path.write_bytes(whole)
-    found = taken_or_refused(lambda: read_safetensors(path), path)
+    found = read_or_refuse(lambda: read_safetensors(path), path)
     for name, tensor in (found or {}).items():
         assert np.array_equal(tensor.numpy(), load(whole)[name].astype(np.float32))
 
 
-@tried
+@with_examples
 @given(st.dictionaries(st.sampled_from(["metrics", "provenance", "exhibits", "run", "id", "format", "x"]), anything),
        st.booleans())  # fmt: skip
 def test_changed_records_are_refused(tmp_path: Path, changes: dict[str, Any], is_forged: bool) -> None:
-    made = write_record(tmp_path, base("smoke", architecture="bm25"), metrics={"train/loss": 1.5},
+    written = write_record(tmp_path, base("smoke", architecture="bm25"), metrics={"train/loss": 1.5},
                         arrays={"train/loss": np.array([1.0, 2.0])}, provenance={"a": 1})  # fmt: skip
-    whole = json.loads(made.path.read_text())
+    whole = json.loads(written.path.read_text())
     content = whole | changes
     if is_forged:
         content["sha256"] = compute_content_digest(content)
-    made.path.write_text(dumped(content))
-    found = taken_or_refused(lambda: read_record(made.path), made.path)
+    written.path.write_text(dump(content))
+    found = read_or_refuse(lambda: read_record(written.path), written.path)
     if found is not None:
         assert all(type(value) in (int, float) and math.isfinite(value) for value in found.metrics.values())
-        assert is_forged or dumped(content) == dumped(whole)
-
-
-def test_long_values_are_cut() -> None:
-    assert len(short("x" * 10**6)) <= 80
+        assert is_forged or dump(content) == dump(whole)
