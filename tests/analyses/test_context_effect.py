@@ -43,7 +43,7 @@ from repro.pipeline.inputs import Inputs
 from repro.report.context import make_context_views
 from repro.spec import base
 from tests.analyses.by_hand import HandMadePairs, Ranker, collection, inputs_of, suite_of
-from tests.interop.test_sentence_transformers import model_of
+from tests.interop.small import make_model
 
 RUN = base("desk", architecture="contextual", num_contexts=2)
 DOCUMENTS = {
@@ -118,7 +118,7 @@ def test_mean_cosine_is_over_all_pairs() -> None:
 
 
 def test_movement_is_one_minus_cosine(texts: Inputs) -> None:
-    model = model_of("contextual")
+    model = make_model("contextual")
     assert isinstance(model, ContextualModel)
     collections = read_collections(texts.suite)
     watched = ContextProbe(["wrong", "null"], 2, 0)
@@ -220,7 +220,7 @@ def _ndcg_by_hand(one: Retrieval, query: int, given: Sequence[str]) -> float:
 
 
 def test_filler_vectors_are_no_context(texts: Inputs) -> None:
-    model = model_of("contextual")
+    model = make_model("contextual")
     assert isinstance(model, ContextualModel) and model.config.num_contexts >= 3
     few = Collection(read_collections(texts.suite)["home"].retrieval, read_collections(texts.suite)["home"].quirks)
     watched = ContextProbe([], 2, 0)
@@ -258,7 +258,7 @@ def test_words_are_removed_everywhere() -> None:
 
 
 def test_word_weights_match_cosine_shares() -> None:
-    model = model_of("contextual")
+    model = make_model("contextual")
     told = told_of(model, Query("rain on hills", "home-q0"))
     model.set_context(None)
     whole, *rest = model.encode(["rain on hills", "on hills", "rain hills", "rain on"], "query").astype(np.float64)
@@ -273,7 +273,7 @@ def test_word_weights_match_cosine_shares() -> None:
 
 
 def test_vectors_move_by_one_minus_cosine() -> None:
-    model, vectors = model_of("contextual"), {}
+    model, vectors = make_model("contextual"), {}
     told = told_of(model, Query("rain on hills", "home-q0"))
     swap = Swap(model, HOME, OTHER, KINDS, 2)
     for kind in KINDS:
@@ -324,7 +324,7 @@ def test_blind_model_moves_no_rank() -> None:
 
 
 def test_only_text_read_is_explained() -> None:
-    model = model_of("contextual", max_tokens=8, prompts="task")
+    model = make_model("contextual", max_tokens=8, prompts="task")
     assert isinstance(model, ContextualModel)
     text = "rain snow iron copper violin drum kettle lamp"
     read = truncate_to_model(model, text, "document")
@@ -365,7 +365,7 @@ def test_changed_words_are_ordered_by_gain() -> None:
 
 
 def test_tables_fit_a_hundred_columns() -> None:
-    told = told_of(model_of("contextual"), Query("rain " * 60 + "x" * 90, ""), top=2)
+    told = told_of(make_model("contextual"), Query("rain " * 60 + "x" * 90, ""), top=2)
     for view in make_context_views(told):
         widths = [max(len(line[n]) for line in (view.header, *view.rows)) + 3 for n in range(len(view.header))]
         assert sum(widths) <= 100 and all(len(note) <= 100 for note in view.notes), view.title

@@ -12,7 +12,7 @@ from repro.pipeline.corpora import check_available
 from repro.spec import base
 from repro.text import count_noun
 from tests.commands import run_command
-from tests.interop.test_mteb import collection
+from tests.interop.small import make_things
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of two BEIR folders with qrels/test.tsv only."""
     monkeypatch.setenv("REPRO_HOME", str(tmp_path / "home"))
     for name in ("one", "two"):
-        write_beir_folder(tmp_path / "theirs" / name, collection())
+        write_beir_folder(tmp_path / "theirs" / name, make_things())
     return tmp_path / "theirs"
 
 
@@ -66,6 +66,6 @@ def test_evaluation_sets_cannot_be_trained_on(theirs: Path) -> None:
 
 
 def test_folders_with_pairs_stay_corpora(theirs: Path) -> None:
-    write_beir_folder(theirs / "one", collection(), split="train")
+    write_beir_folder(theirs / "one", make_things(), split="train")
     with pytest.raises(ValueError, match="has no pair"):  # all of them are evaluated, too
         bring(theirs / "one", name="theirs")

@@ -1,4 +1,4 @@
-"""Checkpoints in the authors' format with random weights: names and shapes written out from their specification."""
+"""Checkpoints in the authors' format with random weights. Names and shapes are copied from their specification."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 
-WORDS = 1100  # MiniLM's ":" is word 1024
+# The vocabulary includes MiniLM's ":", which has the id 1024.
+WORDS = 1100
 TINY = {"width": 16, "inner": 24, "words": WORDS, "layers": 2, "first_layers": 2}
 V1 = {"width": 768, "inner": 3072, "words": 30528, "layers": 12, "first_layers": 12}
 V2 = {"width": 768, "inner": 1152, "words": 50368, "layers": 22, "first_layers": 22}
@@ -56,7 +57,7 @@ def modernbert_shapes(at: str, width: int, inner: int, words: int, layers: int) 
 def checkpoint_shapes(
     kind: str, *, width: int, inner: int, words: int, layers: int, first_layers: int, null: bool = True
 ) -> dict[str, tuple[int, ...]]:
-    """Name to shape of a whole checkpoint."""
+    """Return the shape of each weight of a checkpoint."""
     of = {"nomic": nomic_shapes, "modernbert": modernbert_shapes}[kind]
     shapes = of("first_stage_model.embedder.", width, inner, words, first_layers)
     shapes |= of("second_stage_model.backbone.", width, inner, words, layers)
@@ -71,7 +72,7 @@ def checkpoint_shapes(
 
 
 def random_weights(kind: str, seed: int = 0, **changes: int | bool) -> dict[str, torch.Tensor]:
-    """Weights in which every mistake shows: no zero bias, no tiny token type."""
+    """Draw weights in which every mistake shows: no bias is zero, and no token type is tiny."""
     generator = torch.Generator().manual_seed(seed)
     shapes = checkpoint_shapes(kind, **(TINY | changes))
     weights = {name: torch.randn(shape, generator=generator) * 0.3 for name, shape in shapes.items()}
@@ -117,3 +118,8 @@ def write_checkpoint(
     (folder / "config.json").write_text(json.dumps(config | fields))
     save_file(weights, folder / "model.safetensors", {"format": "pt"})
     return {name: value.numpy().astype(np.float64) for name, value in weights.items()}
+
+
+def write_usable_checkpoint(folder: Path) -> None:
+    """Write a tiny NomicBERT checkpoint with as many words as the tokenizer has, so that it encodes any text."""
+    write_checkpoint(folder, weights=random_weights("nomic", words=30528), base={"vocab_size": 30528})

@@ -1,6 +1,7 @@
-"""The authors' forward passes for one unpadded text, in float64 with explicit matrices, from their own weight names.
+"""The authors' forward passes for one text without padding, in float64 with explicit matrices.
 
-Written from the specification (reference document, §0 to §1.9); nothing of the program under test is used.
+Weights have the authors' names. Written from the specification (reference document, §0 to §1.9) without any code of
+the project.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def norm(x: np.ndarray, weight: np.ndarray, bias: np.ndarray | float = 0.0, eps:
 
 
 def rotation(size: int, place: int, base: float) -> np.ndarray:
-    """The matrix that turns the pair (i, i + size/2) by place / base^(2i / size)."""
+    """Return the matrix that rotates the pair (i, i + size/2) by the angle place / base^(2i / size)."""
     matrix = np.zeros((size, size))
     for i in range(size // 2):
         angle, j = place / base ** (2 * i / size), i + size // 2
@@ -44,7 +45,7 @@ def rotation(size: int, place: int, base: float) -> np.ndarray:
 def attention(
     x: np.ndarray, wqkv: np.ndarray, turn: Callable[[int, int], np.ndarray], visible: np.ndarray
 ) -> np.ndarray:
-    """Multi-head attention; `turn(head, place)` is the matrix put on queries and keys, `visible[i, j]` who sees."""
+    """Multi-head attention. `turn(head, place)` rotates queries and keys, `visible[i, j]` allows i to attend to j."""
     width = x.shape[1]
     size = width // HEADS
     queries, keys, values = x @ wqkv[:width].T, x @ wqkv[width : 2 * width].T, x @ wqkv[2 * width :].T
@@ -62,7 +63,7 @@ def attention(
 def nomic_layers(
     x: np.ndarray, w: dict[str, np.ndarray], at: str, turn: Callable[[int, int], np.ndarray]
 ) -> np.ndarray:
-    """`x` holds the sums of embeddings, before their normalisation."""
+    """Apply all layers. `x` is the sum of embeddings before normalisation."""
     x = norm(x, w[at + "emb_ln.weight"], w[at + "emb_ln.bias"])
     everything, n = np.ones((len(x), len(x)), bool), 0
     while f"{at}encoder.layers.{n}.attn.Wqkv.weight" in w:
@@ -76,7 +77,7 @@ def nomic_layers(
 
 
 def modernbert_layers(x: np.ndarray, w: dict[str, np.ndarray], at: str, window: int) -> np.ndarray:
-    """`x` holds embeddings before the normalisation that the backbone itself applies."""
+    """Apply all layers. `x` is the embeddings before the normalisation of the backbone."""
     size, n = x.shape[1] // HEADS, 0
     x = norm(x, w[at + "embeddings.norm.weight"], eps=1e-5)
     distance = np.abs(np.arange(len(x))[:, None] - np.arange(len(x))[None])
@@ -101,7 +102,7 @@ def head(
 
 
 def first_stage(w: dict[str, np.ndarray], ids: np.ndarray, kind: str, forward: str, *, window: int = 8) -> np.ndarray:
-    """The vector of one context document."""
+    """Return the vector of one context document."""
     at = "first_stage_model.embedder."
     if kind == "nomic":
         size = w[at + "emb_ln.weight"].shape[0] // HEADS
@@ -125,13 +126,14 @@ def second_stage(
     pools_prefix: bool = False,
     shift: int = 0,
 ) -> np.ndarray:
-    """The vector of one text; `contexts` is (C, width); `shift` moves soft prompts and text by some places."""
+    """Return the vector of one text. `contexts` is (C, width). `shift` moves soft prompts and text to later positions."""
     width, num_contexts = contexts.shape[1], len(contexts)
     prompts = head(np.ones(width), w, "second_stage_model.prompt_projection", relu).reshape(NUM_PROMPTS, width)
     prefix, at = np.concatenate([contexts, prompts]), "second_stage_model.backbone."
     if kind == "modernbert":
         words = w[at + "embeddings.tok_embeddings.weight"][ids]
-        words = norm(words, w[at + "embeddings.norm.weight"], eps=1e-5)  # and once more with everything else
+        # The backbone normalises words a second time, together with the prefix.
+        words = norm(words, w[at + "embeddings.norm.weight"], eps=1e-5)
         states = modernbert_layers(np.concatenate([prefix, words]), w, at, window)
     else:
         types = w[at + "embeddings.token_type_embeddings.weight"][0]
@@ -156,7 +158,7 @@ def project(
     instruction_end: int | None,
     pools_prefix: bool,
 ) -> np.ndarray:
-    """Pooling, output projection, residual."""
+    """Apply pooling, the output projection and the residual."""
     num_prefix = len(states) - len(ids)
     kept = np.full(len(states), True)
     kept[:num_prefix] = pools_prefix

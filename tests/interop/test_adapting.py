@@ -1,4 +1,4 @@
-"""Adapted folders: stock modules whose vectors are W (x − m), from corpora in several formats."""
+"""Adapted folders hold stock modules with the vectors W (x − m). Corpora are read in several formats."""
 
 import json
 from pathlib import Path
@@ -23,21 +23,20 @@ from repro.interop.sentence_transformers_folder import as_sentence_transformer, 
 from repro.interop.trained_on import find_training_run, write_trained_on
 from repro.spec import base
 from tests.commands import ignore
-from tests.interop.test_sentence_transformers import TEXTS, model_of
+from tests.interop.small import TEXTS, WORDS, make_model
 
-WORDS = ("rain", "snow", "hills", "bread", "copper", "iron", "wool")
-DOCUMENTS = [f"{one} about {other} and {one} number {n}" for n, one in enumerate(WORDS) for other in WORDS]
+DOCUMENTS = [f"{one} about {other} and {one} number {n}" for n, one in enumerate(WORDS[:7]) for other in WORDS[:7]]
 
 
 def write_lines(path: Path, texts: list[str]) -> Path:
-    """Write a text a line."""
+    """Write one text per line."""
     path.write_text("\n".join(texts) + "\n", encoding="utf-8")
     return path
 
 
 def test_adapted_folder_matches_the_map(tmp_path: Path) -> None:
-    """Opened by the library alone, vectors are W (x − m) / |W (x − m)|, with the prompts of the model."""
-    model = model_of("biencoder")
+    """The library alone gives the vectors W (x − m) / |W (x − m)|, with the prompts of the model."""
+    model = make_model("biencoder")
     export_sentence_transformers(model, tmp_path / "plain")
     corpus = write_lines(tmp_path / "corpus.txt", DOCUMENTS)
     adapt_model(str(tmp_path / "plain"), str(corpus), tmp_path / "out", shrinkage=0.7, progress=ignore)
@@ -52,8 +51,8 @@ def test_adapted_folder_matches_the_map(tmp_path: Path) -> None:
 
 
 def test_whitening_respects_the_similarity(tmp_path: Path) -> None:
-    """A cosine model without `Normalize` gets one in front of the map. Another with `dot` keeps raw vectors."""
-    whole = as_sentence_transformer(model_of("biencoder"))
+    """A cosine model without `Normalize` gets one before the map. A model with `dot` keeps raw vectors."""
+    whole = as_sentence_transformer(make_model("biencoder"))
     for similarity, is_unit in (("cosine", True), ("dot", False)):
         bare = SentenceTransformer(modules=list(whole)[:-1], similarity_fn_name=similarity, device="cpu")
         fitted, _ = fit_whitening_map(bare, DOCUMENTS)
@@ -65,8 +64,8 @@ def test_whitening_respects_the_similarity(tmp_path: Path) -> None:
 
 
 def test_weights_are_averaged() -> None:
-    """Each weight is (1 − share) of the model and share of its base. Models of another shape are refused."""
-    one, other = as_sentence_transformer(model_of("biencoder")), as_sentence_transformer(model_of("biencoder"))
+    """Each weight is (1 − share) of the model plus share of its base. Other shapes are refused."""
+    one, other = as_sentence_transformer(make_model("biencoder")), as_sentence_transformer(make_model("biencoder"))
     with torch.no_grad():
         for weight in other.parameters():
             weight.mul_(3.0)
@@ -75,7 +74,7 @@ def test_weights_are_averaged() -> None:
     for name, weight in one.named_parameters():
         torch.testing.assert_close(weight.data, expected[name])
     with pytest.raises(ValueError, match="differ in name or shape"):
-        average_weights(one, as_sentence_transformer(model_of("biencoder", hidden_size=24)), 0.5)
+        average_weights(one, as_sentence_transformer(make_model("biencoder", hidden_size=24)), 0.5)
     with pytest.raises(ValueError, match="from 0 to 1"):
         average_weights(one, other, 1.5)
 
@@ -108,10 +107,8 @@ def test_corpora_are_read_in_each_format(tmp_path: Path) -> None:
         ("latin.csv", b"passage\nna\xefve\n", None),
     ],
 )
-def test_tables_are_read_as_by_an_import(
-    tmp_path: Path, name: str, content: str | bytes, texts: list[str] | None
-) -> None:
-    """Quotes in a .tsv are letters. A row with a comma too many is refused, since half of its text would be lost."""
+def test_tables_are_read_like_imports(tmp_path: Path, name: str, content: str | bytes, texts: list[str] | None) -> None:
+    """Quotes in a .tsv are letters. A row with an extra comma is refused, since half of its text would be lost."""
     (tmp_path / name).write_bytes(content.encode() if isinstance(content, str) else content)
     if texts is None:
         with pytest.raises(ValueError, match=rf"{name}, line \d"):
@@ -121,8 +118,8 @@ def test_tables_are_read_as_by_an_import(
 
 
 def test_text_without_a_vector_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A vector with NaN ends in an error with its text, not in a failure of the eigenvalues."""
-    model = as_sentence_transformer(model_of("biencoder"))
+    """An error names the text whose vector has NaN, before the eigenvalues fail."""
+    model = as_sentence_transformer(make_model("biencoder"))
 
     def encode(texts: list[str], **options: Any) -> np.ndarray:
         vectors_NH = np.random.default_rng(0).normal(size=(len(texts), 16))
@@ -137,8 +134,8 @@ def test_text_without_a_vector_is_named(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_adapted_folder_knows_its_training(tmp_path: Path) -> None:
-    """So an evaluation counts the queries that the model was trained on."""
-    export_sentence_transformers(model_of("biencoder"), tmp_path / "plain")
+    """The folder keeps the training run, so that an evaluation counts seen queries."""
+    export_sentence_transformers(make_model("biencoder"), tmp_path / "plain")
     run = base("smoke", seed=3)
     write_trained_on(tmp_path / "plain", run)
     corpus = write_lines(tmp_path / "corpus.txt", DOCUMENTS)
@@ -147,36 +144,36 @@ def test_adapted_folder_knows_its_training(tmp_path: Path) -> None:
 
 
 def test_adapt_writes_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The command adapts to a small corpus, warns about its size, and refuses what cannot be."""
-    export_sentence_transformers(model_of("biencoder"), tmp_path / "plain")
+    """The command warns about a small corpus, and refuses impossible requests without writing a folder."""
+    export_sentence_transformers(make_model("biencoder"), tmp_path / "plain")
     corpus = write_lines(tmp_path / "few.txt", DOCUMENTS[:9])
     model, out = str(tmp_path / "plain"), tmp_path / "out"
 
-    def call(*more: str) -> None:
+    def adapt(*more: str) -> None:
         app(["adapt", model, "--corpus", str(corpus), "--to", str(out), *more], standalone_mode=False)
 
-    call()
-    said = capsys.readouterr().out
-    assert "only 9 documents" in said and "run `adapt` again" in said
+    adapt()
+    output = capsys.readouterr().out
+    assert "only 9 documents" in output and "run `adapt` again" in output
     fitted, used = fit_whitening_map(SentenceTransformer(model, device="cpu"), DOCUMENTS[:9])
     assert used == DEFAULT_SHRINKAGE
     found = SentenceTransformer(str(out), device="cpu").encode_document(TEXTS, show_progress_bar=False)
     raw = SentenceTransformer(model, device="cpu").encode_document(TEXTS, show_progress_bar=False)
     np.testing.assert_allclose(found, fitted(raw), atol=1e-5, rtol=0)
     with pytest.raises(ValueError, match="not empty"):
-        call()
+        adapt()
     out = tmp_path / "other"
     with pytest.raises(ValueError, match="both or neither"):
-        call("--average", "0.5")
+        adapt("--average", "0.5")
     corpus = write_lines(tmp_path / "one.txt", DOCUMENTS[:1])
     with pytest.raises(ValueError, match="at least 2"):
-        call()
-    assert not out.exists(), "whole or not at all"
+        adapt()
+    assert not out.exists()
 
 
 def test_contextual_models_are_refused(tmp_path: Path) -> None:
-    """Stock modules hold no context."""
-    export_sentence_transformers(model_of("contextual"), tmp_path / "plain")
+    """Stock modules cannot hold a context."""
+    export_sentence_transformers(make_model("contextual"), tmp_path / "plain")
     corpus = write_lines(tmp_path / "corpus.txt", DOCUMENTS)
     with pytest.raises(ValueError, match="contextual"):
         adapt_model(str(tmp_path / "plain"), str(corpus), tmp_path / "out", progress=ignore)

@@ -1,4 +1,4 @@
-"""Promise of the way into beir: its loader, search and evaluation give our scores."""
+"""The loader, search and evaluation of beir give our scores."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +11,7 @@ from repro.data.beir import Retrieval, Suite, SuiteDataset, write_beir_folder
 from repro.data.paper.quirks import find_quirks
 from repro.interop.beir import BeirModel, beir_retriever
 from tests.evaluate.scored import evaluate_suite
-from tests.interop.test_sentence_transformers import model_of
+from tests.interop.small import make_model
 
 
 @pytest.fixture
@@ -30,16 +30,12 @@ def suite(request: pytest.FixtureRequest, tmp_path: Path) -> Suite:
 
 @pytest.mark.parametrize(
     ("architecture", "context", "suite"),
-    [
-        ("biencoder", "own", "words"),
-        ("contextual", "own", "words"),
-        ("contextual", "null", "words"),
-        ("contextual", "own", "quora"),
-    ],
+    [("biencoder", "own", "words"), ("contextual", "own", "words"), ("contextual", "null", "words"),
+     ("contextual", "own", "quora")],
     indirect=["suite"],
-)
-def test_beir_measures_what_we_measure(suite: Suite, architecture: str, context: str) -> None:
-    model, (dataset,) = model_of(architecture), suite.datasets
+)  # fmt: skip
+def test_beir_scores_equal_ours(suite: Suite, architecture: str, context: str) -> None:
+    model, (dataset,) = make_model(architecture), suite.datasets
     count = 4 if architecture == "contextual" else 0
     ours = evaluate_suite(model, suite, contexts=(context,), num_contexts=count, seed=3).metrics
     corpus, queries, judgements = GenericDataLoader(str(dataset.path)).load(split="test")

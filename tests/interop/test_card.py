@@ -1,6 +1,7 @@
-"""A model card has the scores that a record has by query, and says so where there are none, whatever was measured."""
+"""A model card shows the scores of its record, or states that the model was not evaluated by retrieval."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,7 @@ from repro.interop.opening import Opened
 from repro.records.store import Record, read_records
 from repro.spec import TRAINED
 from repro.storage.paths import get_published_records
-from tests.interop.test_sentence_transformers import model_of
+from tests.interop.small import make_model
 
 
 @pytest.fixture(scope="module")
@@ -21,19 +22,22 @@ def trained() -> list[Record]:
 
 @pytest.fixture
 def scored(trained: list[Record]) -> list[Record]:
-    """Those of them with scores by query."""
+    """The records with scores per query."""
     return [record for record in trained if record.run.measure == "retrieval" and record.arrays]
 
 
+def make_card(record: Record, **changes: Any) -> str:
+    """Return the card of a model with the record of a run, and with these fields of the run changed."""
+    opened = Opened(make_model(record.run.architecture), record.id, replace(record.run, **changes))
+    return make_model_card(opened, "a model", "sentence-transformers", ["pass"])
+
+
 def test_every_analysis_has_a_card(trained: list[Record]) -> None:
-    """It shows NDCG@10 if the record has scores by query, and otherwise says that there are none."""
-    models = {architecture: model_of(architecture) for architecture in TRAINED}
+    """It shows NDCG@10 if the record has scores per query. Otherwise it states that there are none."""
     by_measure = {record.run.measure: record for record in trained}
     assert len(by_measure) > 5
     for measure, record in by_measure.items():
-        opened = Opened(models[record.run.architecture], record.id, record.run)
-        card = make_model_card(opened, "a model", "sentence-transformers", ["pass"])
-        (scores,) = card.split("## Scores")[1].split("## Use")[:1]
+        scores = make_card(record).split("## Scores")[1].split("## Use")[0]
         found = record.metrics.get(f"{record.run.suite}/mean/ndcg_at_10")
         by_query = found is not None or measure in ("adaptive", "headroom")
         assert by_query == ("NDCG@10" in scores) != ("Not evaluated by retrieval here." in scores)
@@ -41,28 +45,21 @@ def test_every_analysis_has_a_card(trained: list[Record]) -> None:
 
 
 def test_only_contextual_cards_mention_contexts(scored: list[Record]) -> None:
-    cards = {}
-    for architecture in TRAINED:
-        record = next(one for one in scored if one.run.architecture == architecture)
-        opened = Opened(model_of(architecture), record.id, record.run)
-        cards[architecture] = make_model_card(opened, "a model", "sentence-transformers", ["pass"])
+    cards = {name: make_card(next(one for one in scored if one.run.architecture == name)) for name in TRAINED}
     for words in ("own context", "context documents: compare", "null context", "embedded again"):
         assert words in cards["contextual"] and words not in cards["biencoder"], words
 
 
 def test_card_names_corpora_of_both_phases(scored: list[Record]) -> None:
     record = next(one for one in scored if one.run.pretraining_corpus)
-    run = replace(record.run, corpus="mine", sources="left+right", pretraining_corpus="all")
-    card = make_model_card(
-        Opened(model_of(run.architecture), record.id, run), "a model", "sentence-transformers", ["pass"]
-    )
+    card = make_card(record, corpus="mine", sources="left+right", pretraining_corpus="all")
     assert "Trained on the corpus `all`, then on the corpus `mine` (sources left+right); " in card.split("## Data")[1]
 
 
 def test_table_has_context_column_if_needed() -> None:
     metrics = {f"mine/{one}/{measure}": 0.5 for one in ("a", "mean") for measure in SHOWN}
-    told = {"datasets": [{"name": "a"}]}
-    view = make_measures_view("title", "mine", metrics, told, {})
+    suite = {"datasets": [{"name": "a"}]}
+    view = make_measures_view("title", "mine", metrics, suite, {})
     assert view.header[:2] == ("collection", *SHOWN.values())[:2] and view.rows[0][0] == "a" and len(view.rows[0]) == 4
-    drawn = told | {"contexts": [{"kind": "own", "dataset": "a"}]}
-    assert make_measures_view("title", "mine", metrics, drawn, {}).rows[0][1] == "own"
+    with_context = suite | {"contexts": [{"kind": "own", "dataset": "a"}]}
+    assert make_measures_view("title", "mine", metrics, with_context, {}).rows[0][1] == "own"

@@ -1,4 +1,4 @@
-"""Promises about checkpoints that are damaged, dangerous or not what they say: one clear error, nothing run."""
+"""Damaged, dangerous or inconsistent checkpoints end in one clear error, and no code of theirs is executed."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from tests.interop.checkpoints import random_weights, write_checkpoint
 
 
 class Bomb:
-    """Leaves a file behind when it is unpickled."""
+    """Creates a folder when it is unpickled."""
 
     def __init__(self, path: Path) -> None:
         self.path = str(path)
@@ -26,13 +26,14 @@ class Bomb:
         return (os.mkdir, (self.path,))
 
 
-def refused(folder: Path, words: str, **options: Any) -> None:
-    with pytest.raises(ValueError, match=words) as caught:
+def assert_refused(folder: Path, message: str, **options: Any) -> None:
+    """Loading the folder raises a message of one line."""
+    with pytest.raises(ValueError, match=message) as caught:
         load_official(folder, **options)
     assert "\n" not in str(caught.value)
 
 
-def with_header(path: Path, header: dict[str, Any] | list[str], body: bytes = b"\0" * 64) -> None:
+def write_header(path: Path, header: dict[str, Any] | list[str], body: bytes = b"\0" * 64) -> None:
     text = json.dumps(header).encode()
     path.write_bytes(struct.pack("<Q", len(text)) + text + body)
 
@@ -42,11 +43,11 @@ def test_no_pickle_is_ever_loaded(tmp_path: Path, name: str) -> None:
     write_checkpoint(tmp_path)
     (tmp_path / "model.safetensors").unlink()
     (tmp_path / name).write_bytes(pickle.dumps(Bomb(tmp_path / "exploded")))
-    refused(tmp_path, "pickle")
+    assert_refused(tmp_path, "pickle")
     with pytest.raises(ValueError, match="pickle"):
         read_safetensors(tmp_path / name)
     torch.save({"a": torch.zeros(1)}, tmp_path / "model.safetensors")
-    refused(tmp_path, "pickle")
+    assert_refused(tmp_path, "pickle")
     assert not (tmp_path / "exploded").exists()
 
 
@@ -55,9 +56,10 @@ def test_a_truncated_file_is_named(tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors"
     whole = path.read_bytes()
     cut = [whole[:length] for length in (0, 5, 100, len(whole) // 2, len(whole) - 1)]
-    for content in (*cut, struct.pack("<Q", 2**60) + b"{}"):  # the last: a header longer than the file
+    header_beyond_file = struct.pack("<Q", 2**60) + b"{}"
+    for content in (*cut, header_beyond_file):
         path.write_bytes(content)
-        refused(tmp_path, r"model\.safetensors is damaged")
+        assert_refused(tmp_path, r"model\.safetensors is damaged")
 
 
 @pytest.mark.parametrize(
@@ -75,10 +77,10 @@ def test_a_truncated_file_is_named(tmp_path: Path) -> None:
     ],
     ids=["beyond the end", "shape too big", "overlap", "unknown type", "negative", "no object"],
 )
-def test_a_header_that_lies_is_refused(tmp_path: Path, header: dict[str, Any] | list[str]) -> None:
+def test_inconsistent_header_is_refused(tmp_path: Path, header: dict[str, Any] | list[str]) -> None:
     write_checkpoint(tmp_path)
-    with_header(tmp_path / "model.safetensors", header)
-    refused(tmp_path, r"model\.safetensors is damaged")
+    write_header(tmp_path / "model.safetensors", header)
+    assert_refused(tmp_path, r"model\.safetensors is damaged")
 
 
 def test_wrong_weights_are_named(tmp_path: Path) -> None:
@@ -87,32 +89,29 @@ def test_wrong_weights_are_named(tmp_path: Path) -> None:
     weights["second_stage_model.input_ln.weight"] = torch.zeros(16)
     weights["second_stage_model.backbone.emb_ln.bias"] = torch.zeros(17)
     write_checkpoint(tmp_path, weights=weights)
-    refused(
-        tmp_path, r"1 missing, 1 extra, 1 of another shape.*mlp\.0\.bias.*input_ln.*emb_ln\.bias is \[17\], not \[16\]"
-    )
+    counts = "1 missing, 1 extra, 1 of another shape"
+    assert_refused(tmp_path, rf"{counts}.*mlp\.0\.bias.*input_ln.*emb_ln\.bias is \[17\], not \[16\]")
 
 
-def test_names_of_compiled_models_are_stripped(tmp_path: Path) -> None:
-    weights = {
-        name.replace("_stage_model.", "_stage_model._orig_mod.", 1): value
-        for name, value in random_weights("nomic").items()
-    }
+def test_names_of_compiled_models_are_read(tmp_path: Path) -> None:
+    plain = random_weights("nomic")
+    weights = {name.replace("_stage_model.", "_stage_model._orig_mod.", 1): plain[name] for name in plain}
     write_checkpoint(tmp_path, weights=weights)
     load_official(tmp_path)
     weights["first_stage_model.mlp.0.bias"] = torch.zeros(16)
     write_checkpoint(tmp_path, weights=weights)
-    refused(tmp_path, "twice")
+    assert_refused(tmp_path, "twice")
 
 
 def test_non_finite_weights_are_named(tmp_path: Path) -> None:
     weights = random_weights("nomic")
     weights["first_stage_model.mlp.0.bias"][3] = float("nan")
     write_checkpoint(tmp_path, weights=weights)
-    refused(tmp_path, r"not finite in \['first_stage_model\.mlp\.0\.bias'\]")
+    assert_refused(tmp_path, r"not finite in \['first_stage_model\.mlp\.0\.bias'\]")
 
 
 @pytest.mark.parametrize(
-    ("fields", "words"),
+    ("fields", "message"),
     [
         ({"embedder": "meta-llama/Llama-3.2-1B", "base_model": None}, "base_model"),
         ({"autoregressive_backbone": True}, "autoregressive_backbone"),
@@ -124,52 +123,56 @@ def test_non_finite_weights_are_named(tmp_path: Path) -> None:
         ({"forward": "t9"}, "t9.*'t1', 't2', 'h1'"),
     ],
 )
-def test_impossible_configs_name_the_field(tmp_path: Path, fields: dict[str, Any], words: str) -> None:
+def test_impossible_configs_name_the_field(tmp_path: Path, fields: dict[str, Any], message: str) -> None:
     write_checkpoint(tmp_path, **fields)
-    refused(tmp_path, words)
+    assert_refused(tmp_path, message)
 
 
-def test_unknown_embedder_lists_known_ones(tmp_path: Path) -> None:
-    write_checkpoint(tmp_path)
-    (tmp_path / "config.json").write_text('{"embedder": "bert-base-uncased"}')
-    refused(tmp_path, "bert-base-uncased.*nomic-bert-2048.*ModernBERT-base")
-
-
-@pytest.mark.parametrize(("content", "words"), [(b"{", "not JSON"), (b"[]", "list"), (b"\xff\xfe{", "not JSON")])
-def test_malformed_config_is_named(tmp_path: Path, content: bytes, words: str) -> None:
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b'{"embedder": "bert-base-uncased"}', "bert-base-uncased.*nomic-bert-2048.*ModernBERT-base"),
+        (b"{", "not JSON"),
+        (b"[]", "list"),
+        (b"\xff\xfe{", "not JSON"),
+    ],
+)
+def test_malformed_config_is_named(tmp_path: Path, content: bytes, message: str) -> None:
     write_checkpoint(tmp_path)
     (tmp_path / "config.json").write_bytes(content)
-    refused(tmp_path, words)
+    assert_refused(tmp_path, message)
 
 
 def test_modernbert_has_one_forward_pass(tmp_path: Path) -> None:
     write_checkpoint(tmp_path, "modernbert")
-    refused(tmp_path, "only defined for NomicBERT", forward="t1", tokenizer="minilm")
+    assert_refused(tmp_path, "only defined for NomicBERT", forward="t1", tokenizer="minilm")
 
 
-def offline(monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
+def disconnect(monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(cache))
 
 
 def test_unreachable_hub_id_is_explained(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    offline(monkeypatch, tmp_path)
-    with pytest.raises(ValueError, match=r"could not be downloaded .*hf download jxm/cde-small-v1"):
-        find_folder("jxm/cde-small-v1")
-    with pytest.raises(ValueError, match=r"cde-small-v2 is not a folder.*hf download jxm/cde-small-v2"):
-        find_folder("cde-small-v2")
-    with pytest.raises(ValueError, match="neither a folder nor a hub id"):
-        find_folder("/no/such folder/anywhere")
+    disconnect(monkeypatch, tmp_path)
+    for name, message in (
+        ("jxm/cde-small-v1", "could not be downloaded .*hf download jxm/cde-small-v1"),
+        ("cde-small-v2", "cde-small-v2 is not a folder.*hf download jxm/cde-small-v2"),
+        ("/no/such folder/anywhere", "neither a folder nor a hub id"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            find_folder(name)
 
 
 def test_partial_cache_is_no_model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    offline(monkeypatch, tmp_path)
+    disconnect(monkeypatch, tmp_path)
     snapshot = tmp_path / "models--some--model" / "snapshots" / ("a" * 40)
     (snapshot / "0_Transformer").mkdir(parents=True)
     (tmp_path / "models--some--model" / "refs").mkdir()
     (tmp_path / "models--some--model" / "refs" / "main").write_text(snapshot.name)
-    (snapshot / "config.json").write_text("{}")  # as loading a tokenizer alone leaves it
+    # Loading only a tokenizer leaves a cache without weights.
+    (snapshot / "config.json").write_text("{}")
     with pytest.raises(ValueError, match=r"some/model .*could not be downloaded .*hf download some/model"):
         find_folder("some/model", files=["*.json", "*.safetensors"])
     (snapshot / "0_Transformer" / "model.safetensors").write_bytes(b"")

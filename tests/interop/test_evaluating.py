@@ -1,17 +1,16 @@
-"""Promises of `repro evaluate`: systems beside each other, intervals, hints; the numbers checked by other means."""
+"""`repro evaluate`: comparisons of systems, intervals, suggestions and refused requests."""
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import Never
+from typing import Any, Never
 
 import numpy as np
 import pytest
 from scipy.stats import bootstrap
-from typer.testing import CliRunner
 
-from repro.cli.main import app
-from repro.data.beir import Retrieval, write_beir_folder
+from repro.data.beir import write_beir_folder
 from repro.data.tokens import load_tokenizer
 from repro.evaluate.collections import read_collections
 from repro.interop.comparison import Column, Difference, compute_differences, list_suggestions
@@ -19,126 +18,151 @@ from repro.interop.opening import open_model, open_suite
 from repro.interop.read_share import estimate_read_share
 from repro.interop.sentence_transformers_folder import export_sentence_transformers
 from tests.commands import run_command
-from tests.interop.test_sentence_transformers import model_of
+from tests.interop.small import WORDS, make_collection, make_model
 
-WORDS = ("rain", "snow", "hills", "bread", "copper", "iron", "violin", "drum", "kettle", "lamp")
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with two collections that BM25 solves, and two models with random weights."""
+    folder = tmp_path_factory.mktemp("template")
+    for name, filler in (("near", "it is said that"), ("far", "some time ago one heard " * 12)):
+        queries = [f"{one} {other}" for one in WORDS[:10] for other in WORDS[:4]]
+        documents = [f"{filler} {one} and {other}" for one in WORDS[:10] for other in WORDS[:4]]
+        write_beir_folder(folder / "zoo" / name, make_collection(name, documents, queries))
+    make_model("contextual").save_pretrained(folder / "contextual")
+    make_model("biencoder").save_pretrained(folder / "plain")
+    return folder
 
 
 @pytest.fixture
-def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Two collections that words alone decide, and models that know nothing."""
+def desk(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the template, as the current folder."""
+    shutil.copytree(template, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("REPRO_HOME", str(tmp_path / "home"))
-    for name, filler in (("near", "it is said that"), ("far", "some time ago one heard " * 12)):
-        documents = tuple(f"{filler} {one} and {other}" for one in WORDS for other in WORDS[:4])
-        ids = tuple(f"d{n:02d}" for n in range(len(documents)))
-        queries = tuple(f"{one} {other}" for one in WORDS for other in WORDS[:4])
-        judged = {f"q{n:02d}": {f"d{n:02d}": 1} for n in range(len(queries))}
-        write_beir_folder(tmp_path / "zoo" / name, Retrieval(name, ids, documents, tuple(judged), queries, judged))
-    model_of("contextual").save_pretrained(tmp_path / "contextual")
-    model_of("biencoder").save_pretrained(tmp_path / "plain")
     return tmp_path
 
 
-def typed(*words: str) -> str:
+def evaluate(*words: str) -> str:
+    """Return what `repro evaluate` prints for the suite of both collections."""
     return run_command("evaluate", "--suite", "zoo", *words)
+
+
+def evaluate_json(*words: str) -> dict[str, Any]:
+    return json.loads(evaluate("--json", *words))
+
+
+def assert_difference(row: dict[str, Any], first: float, second: float) -> None:
+    """The row holds the difference of two scores in points, inside its interval."""
+    assert row["points"] == pytest.approx(100 * (first - second), abs=1e-4)
+    assert row["low"] <= row["points"] <= row["high"]
 
 
 def test_contexts_are_compared_with_intervals(desk: Path) -> None:
     words = ("--model", "contextual", "--context", "own", "--context", "wrong", "--context", "null")
-    shown = typed(*words)
-    header = next(line for line in shown.splitlines() if "collection" in line)
+    output = evaluate(*words)
+    header = next(line for line in output.splitlines() if "collection" in line)
     assert header.split() == ["collection", "own", "wrong", "null", "bm25"]
-    for pair in ("own − wrong", "own − null", "own − bm25"):
-        assert pair in shown
-    assert "contextual: 1 of 2, far: NDCG@10 own" in shown and "left" in shown
-    assert "not another training seed" in shown
-    found = json.loads(typed(*words, "--json"))
+    assert all(pair in output for pair in ("own − wrong", "own − null", "own − bm25"))
+    assert "contextual: 1 of 2, far: NDCG@10 own" in output and "left" in output
+    assert "not another training seed" in output and "Differences by collection" in output
+    found = evaluate_json(*words)
     means = [found["metrics"][f"{name}/mean/ndcg_at_10"] for name in ("zoo", "zoo+wrong", "zoo+null")]
     means.append(found["beside"]["bm25"]["zoo/mean/ndcg_at_10"])
-    for one, other in zip(found["differences"], means[1:], strict=True):
-        assert one["points"] == pytest.approx(100 * (means[0] - other), abs=1e-4)
-        assert one["low"] <= one["points"] <= one["high"]
-    assert "Differences by collection" in shown
-    by_collection = {(one["collection"], one["other"]): one for one in found["by_collection"]}
+    for row, other in zip(found["differences"], means[1:], strict=True):
+        assert_difference(row, means[0], other)
+    by_collection = {(row["collection"], row["other"]): row for row in found["by_collection"]}
     assert set(by_collection) == {(name, kind) for name in ("near", "far") for kind in ("wrong", "null")}
-    for (name, kind), one in by_collection.items():
-        own, other = (found["metrics"][f"{path}/{name}/ndcg_at_10"] for path in ("zoo", f"zoo+{kind}"))
-        assert (
-            one["points"] == pytest.approx(100 * (own - other), abs=1e-4) and one["low"] <= one["points"] <= one["high"]
-        )
+    for (name, kind), row in by_collection.items():
+        assert_difference(row, *(found["metrics"][f"{path}/{name}/ndcg_at_10"] for path in ("zoo", f"zoo+{kind}")))
 
 
 def test_whitened_gain_has_interval(desk: Path) -> None:
-    """The gain of whitening is printed with its interval for both kinds of models. Vectors are needed for it."""
-    documents = tuple(f"{one} then {other}" for one in WORDS for other in WORDS[:4])  # the fixture's are cut alike
+    """The gain of whitening has an interval for both kinds of models."""
+    # The documents of the fixture are equal after truncation.
+    documents = tuple(f"{one} then {other}" for one in WORDS[:10] for other in WORDS[:4])
     far = read_collections(open_suite("zoo"))["far"].retrieval
     write_beir_folder(desk / "zoo" / "far", replace(far, documents=documents))
     for model in ("plain", "contextual"):
         words = ("--model", model, "--whiten", "own", "--whiten", "wrong", "--no-bm25", "--shrinkage", "0.9")
-        found = json.loads(typed(*words, "--json"))
-        by_view = {one["other"]: one for one in found["differences"]}
-        assert set(by_view) == {"whitened", "whitened-wrong"}
-        for view, one in by_view.items():
-            plain, adapted = (found["metrics"][f"{path}/mean/ndcg_at_10"] for path in ("zoo", f"zoo+{view}"))
-            assert one["points"] == pytest.approx(100 * (plain - adapted), abs=1e-4)
-            assert one["low"] <= one["points"] <= one["high"]
-        shown = typed(*words)
-        for view, one in by_view.items():
-            line = next(line for line in shown.splitlines() if line.startswith(f"{view} − {one['first']}:"))
-            assert f"{-one['points']:+.1f} points" in line and ("not above zero" in line) == (one["high"] >= 0)
-    for wrong in (("plain", "--whiten", "mine"), ("plain", "--shrinkage", "0.5"), ("bm25", "--whiten", "own")):
-        with pytest.raises(ValueError, match=r"--whiten|--shrinkage"):
-            typed("--model", *wrong)
+        found = evaluate_json(*words)
+        rows, lines = {row["other"]: row for row in found["differences"]}, evaluate(*words).splitlines()
+        assert set(rows) == {"whitened", "whitened-wrong"}
+        for view, row in rows.items():
+            assert_difference(row, *(found["metrics"][f"{path}/mean/ndcg_at_10"] for path in ("zoo", f"zoo+{view}")))
+            line = next(line for line in lines if line.startswith(f"{view} − {row['first']}:"))
+            assert f"{-row['points']:+.1f} points" in line and ("not above zero" in line) == (row["high"] >= 0)
 
 
 def test_single_collection_borrows_wrong_corpus(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("repro.interop.wrong_corpus.ELSEWHERE", "zoo")  # `desk` takes a minute to mine
+    # The default, `desk`, takes a minute to mine.
+    monkeypatch.setattr("repro.interop.wrong_corpus.ELSEWHERE", "zoo")
     (desk / "one").mkdir()
     (desk / "zoo" / "near").rename(desk / "one" / "near")
     words = ("--suite", "one", "--model", "contextual", "--context", "own", "--context", "wrong", "--no-bm25")
-    shown = typed(*words)
-    assert "wrong context: drawn from far of zoo, 40 documents; one has one collection only" in shown
+    assert "wrong context: drawn from far of zoo, 40 documents; one has one collection only" in evaluate(*words)
     for more in ((), ("--wrong-from", "zoo")):
-        found = json.loads(typed(*words, *more, "--json"))
-        drawn = {row["kind"]: row["corpus"] for row in found["provenance"]["suite"]["contexts"]}
-        assert drawn == {"own": "near", "wrong": "far"}
-    for more, says in (
+        contexts = evaluate_json(*words, *more)["provenance"]["suite"]["contexts"]
+        assert {row["kind"]: row["corpus"] for row in contexts} == {"own": "near", "wrong": "far"}
+    for more, message in (
         (("--context", "own", "--wrong-from", "zoo"), "add --context wrong"),
         (("--context", "wrong", "--wrong-from", "one"), "no other corpus than the one that is searched"),
     ):
-        with pytest.raises(ValueError, match=says):
-            typed("--suite", "one", "--model", "contextual", *more)
+        with pytest.raises(ValueError, match=message):
+            evaluate("--suite", "one", "--model", "contextual", *more)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("evaluate", "--compare A B"),
+        ("evaluate --model plain --compare plain contextual", "--compare A B"),
+        ("evaluate --model bm25 --context wrong", "bm25 has no context: evaluate it without --context and --num-con"),
+        ("evaluate --model bm25 --num-contexts 3", "bm25 has no context: evaluate it without --context and --num-con"),
+        ("evaluate --model bm25 --revision main", "--revision main: .*bm25 is none"),
+        ("evaluate --model contextual --revision main", "--revision main: .*contextual is none"),
+        ("evaluate --model contextual --context odd", r"unknown context \['odd'\]"),
+        ("evaluate --model contextual --num-contexts 0", "0: must be at least 1 .* --context null gives none"),
+        ("evaluate --model contextual --num-contexts 5", "--num-contexts 5: contextual takes 1 to 4"),
+        ("explain-context --query q00 --dataset near --model contextual --num-contexts 5", "contextual takes 1 to 4"),
+        ("evaluate --model plain --whiten mine", "--whiten"),
+        ("evaluate --model plain --shrinkage 0.5", "--shrinkage"),
+        ("evaluate --model bm25 --whiten own", "--whiten"),
+    ],
+)
+def test_impossible_requests_are_refused(desk: Path, words: str, message: str) -> None:
+    command, *options = words.split()
+    with pytest.raises(ValueError, match=message):
+        run_command(command, "--suite", "zoo", *options)
 
 
 def test_one_context_has_no_differences(desk: Path) -> None:
-    assert "by collection" not in typed("--model", "contextual")
-    assert json.loads(typed("--model", "contextual", "--json"))["by_collection"] == []
+    found = evaluate_json("--model", "contextual", "--num-contexts", "4", "--no-bm25")
+    assert found["metrics"] and found["by_collection"] == []
 
 
 def test_repeated_command_reads_the_cache(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = typed("--model", "plain", "--json")
+    first = evaluate_json("--model", "plain")
 
     def refuse(self: object, tokens: object, **options: object) -> Never:
         raise AssertionError("encoded again")
 
     monkeypatch.setattr("repro.model.encoding.TextEncoder.encode_tokens", refuse)
-    assert json.loads(typed("--model", "plain", "--json"))["metrics"] == json.loads(first)["metrics"]
-    assert typed("--model", "plain").count("(cached)") == 4
+    assert evaluate_json("--model", "plain")["metrics"] == first["metrics"]
+    assert evaluate("--model", "plain").count("(cached)") == 4
 
 
 def test_other_pooling_is_another_model(desk: Path) -> None:
-    export_sentence_transformers(model_of("biencoder", backbone="bert"), desk / "stock")
+    export_sentence_transformers(make_model("biencoder", backbone="bert"), desk / "stock")
     (pooling,) = desk.glob("stock/*Pooling/config.json")
-    words = ("--model", "stock", "--no-bm25", "--json")
-    as_mean = json.loads(typed(*words))
+    words = ("--model", "stock", "--no-bm25")
+    as_mean = evaluate_json(*words)
     settings = json.loads(pooling.read_text())
     name = "pooling_mode" if "pooling_mode" in settings else "pooling_mode_mean_tokens"
     pooling.write_text(json.dumps(settings | ({name: "cls"} if name == "pooling_mode" else
                                               {name: False, "pooling_mode_cls_token": True})))  # fmt: skip
-    as_cls = json.loads(typed(*words))
+    as_cls = evaluate_json(*words)
     assert as_cls["metrics"] != as_mean["metrics"]
-    assert as_cls["metrics"] == json.loads(typed(*words, "--out", "fresh"))["metrics"]
+    assert as_cls["metrics"] == evaluate_json(*words, "--out", "fresh")["metrics"]
 
 
 def test_impossible_folder_names_are_replaced(desk: Path) -> None:
@@ -154,24 +178,17 @@ def test_impossible_folder_names_are_replaced(desk: Path) -> None:
         open_suite("my zoo (2)")
 
 
-def test_zero_context_documents_are_refused(desk: Path) -> None:
-    with pytest.raises(ValueError, match=r"--num-contexts 0: must be at least 1 .* --context null gives none"):
-        typed("--model", "contextual", "--num-contexts", "0")
-
-
 def test_two_models_are_compared_by_query(desk: Path) -> None:
-    shown = typed("--compare", "plain", "contextual", "--no-bm25")
-    assert "plain − contextual" in shown and "bm25" not in shown
-    found = json.loads(typed("--compare", "plain", "contextual", "--no-bm25", "--json"))
-    ours, theirs = found["metrics"], found["beside"]["contextual"]
-    assert found["differences"][0]["points"] == pytest.approx(
-        100 * (ours["zoo/mean/ndcg_at_10"] - theirs["zoo/mean/ndcg_at_10"]), abs=1e-4
-    )
-    (one,) = json.loads(typed("--compare", "plain", "plain", "--no-bm25", "--json"))["differences"]
-    assert one["points"] == one["low"] == one["high"] == 0
+    output = evaluate("--compare", "plain", "contextual", "--no-bm25")
+    assert "plain − contextual" in output and "bm25" not in output
+    found = evaluate_json("--compare", "plain", "contextual", "--no-bm25")
+    scores = (metrics["zoo/mean/ndcg_at_10"] for metrics in (found["metrics"], found["beside"]["contextual"]))
+    assert_difference(found["differences"][0], *scores)
+    (row,) = evaluate_json("--compare", "plain", "plain", "--no-bm25")["differences"]
+    assert row["points"] == row["low"] == row["high"] == 0
 
 
-def test_the_interval_is_that_of_scipy() -> None:
+def test_interval_matches_scipy() -> None:
     rng = np.random.default_rng(0)
     a, b = rng.random(300), rng.random(300) * 0.9
     strata = np.zeros(300, int)
@@ -185,18 +202,17 @@ def test_the_interval_is_that_of_scipy() -> None:
 
 
 def test_bm25_lead_gives_advice(desk: Path) -> None:
-    found = json.loads(typed("--model", "bm25", "--json"))
+    found = evaluate_json("--model", "bm25")
     assert found["metrics"]["zoo/mean/ndcg_at_10"] > 0.5 and found["beside"] == {}
-    shown = typed("--model", "plain")
-    assert "points ahead" in shown and "tokens)" in shown and "--scale mini" in shown and "num_steps" in shown
+    output = evaluate("--model", "plain")
+    assert all(words in output for words in ("points ahead", "tokens)", "--scale mini", "num_steps"))
 
 
 def test_small_leads_give_no_advice() -> None:
     behind = Difference("own", "bm25", -9.0, -12.0, -6.0, 0, 2)
     assert list_suggestions([behind], {"x": 0.25}, 40)[1].endswith("(25% of the documents are cut at 40 tokens)")
-    assert not list_suggestions([Difference("own", "bm25", -9.0, -19.0, 1.0, 0, 2)], {}, 40)
-    assert not list_suggestions([Difference("own", "bm25", -3.0, -4.0, -2.0, 0, 2)], {}, 40)
-    assert not list_suggestions([Difference("own", "wrong", -9.0, -12.0, -6.0, 0, 2)], {}, 40)
+    for other, points in (("bm25", (-9.0, -19.0, 1.0)), ("bm25", (-3.0, -4.0, -2.0)), ("wrong", (-9.0, -12.0, -6.0))):
+        assert not list_suggestions([Difference("own", other, *points, 0, 2)], {}, 40)
 
 
 def test_cut_share_is_of_whole_lengths(desk: Path) -> None:
@@ -214,90 +230,73 @@ def test_cut_share_is_of_whole_lengths(desk: Path) -> None:
 
 @pytest.mark.parametrize("context", ["null", "wrong"])
 def test_context_is_scored_alone(desk: Path, context: str) -> None:
-    alone = json.loads(typed("--model", "contextual", "--context", context, "--no-bm25", "--json"))["metrics"]
+    """The scores equal those of an evaluation under three contexts."""
+    alone = evaluate_json("--model", "contextual", "--context", context, "--no-bm25")["metrics"]
     three = ("--context", "own", "--context", "wrong", "--context", "null")
-    beside = json.loads(typed("--model", "contextual", *three, "--no-bm25", "--json"))["metrics"]
-    assert alone and alone == {path: beside[path] for path in alone}
+    together = evaluate_json("--model", "contextual", *three, "--no-bm25")["metrics"]
+    assert alone and alone == {path: together[path] for path in alone}
     assert all(path.startswith(f"zoo+{context}/") for path in alone)
-    shown = typed("--model", "contextual", "--context", context, "--width", "8,full")
-    assert "is not known to be trained for prefixes of 8 dimensions; they lose" in " ".join(shown.split())
-
-
-def test_too_many_context_documents_are_refused(desk: Path) -> None:
-    words = ("--model", "contextual", "--num-contexts", "5")
-    with pytest.raises(ValueError, match="--num-contexts 5: contextual takes 1 to 4") as evaluated:
-        typed(*words)
-    explained = CliRunner().invoke(app, ["explain-context", "--suite", "zoo", "--query", "rain bread", *words])
-    assert str(explained.exception) == str(evaluated.value)
-    assert json.loads(typed(*words[:3], "4", "--no-bm25", "--json"))["metrics"]
+    output = evaluate("--model", "contextual", "--context", context, "--width", "8,full")
+    assert "is not known to be trained for prefixes of 8 dimensions; they lose" in " ".join(output.split())
 
 
 @pytest.mark.parametrize("names", [("so near", "données"), ("c++docs", "a+wrong")])
 def test_collections_may_have_any_name(desk: Path, names: tuple[str, str]) -> None:
     words = ("--model", "contextual", "--context", "own", "--context", "wrong")
-    before = json.loads(typed(*words, "--json"))["metrics"]
+    before = evaluate_json(*words)["metrics"]
     for old, new in zip(("near", "far"), names, strict=True):
         (desk / "zoo" / old).rename(desk / "zoo" / new)
-    found = json.loads(typed(*words, "--json"))["metrics"]
+    found = evaluate_json(*words)["metrics"]
     assert {path.count("/") for path in found} == {2} and len(found) == len(before)
     assert names[0].replace(" ", "-") in {path.split("/")[1] for path in found}
 
 
 def test_folder_name_may_have_plus(desk: Path) -> None:
     (desk / "zoo" / "near").rename(desk / "c++docs")
-    words = ("evaluate", "--suite", "c++docs", "--model", "contextual", "--context", "own", "--context", "null")
-    done = CliRunner().invoke(app, [*words])
-    assert done.exception is None, done.exception
-    header = next(line for line in done.stdout.splitlines() if line.split()[:1] == ["collection"])
+    output = evaluate("--suite", "c++docs", "--model", "contextual", "--context", "own", "--context", "null")
+    header = next(line for line in output.splitlines() if line.split()[:1] == ["collection"])
     assert header.split() == ["collection", "own", "null", "bm25"]
-
-
-def test_options_without_effect_are_refused(desk: Path) -> None:
-    for words in (("--context", "wrong"), ("--num-contexts", "3")):
-        with pytest.raises(ValueError, match="bm25 has no context: evaluate it without --context and --num-contexts"):
-            typed("--model", "bm25", *words)
-    for model in ("bm25", "contextual"):
-        with pytest.raises(ValueError, match=f"--revision main: .*{model} is none"):
-            typed("--model", model, "--revision", "main")
 
 
 @pytest.mark.parametrize("words", [("--context", "wrong"), ("--num-contexts", "3")])
 def test_context_needs_a_contextual_model(desk: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]) -> None:
-    model_of("biencoder").save_pretrained(desk / "other")
+    make_model("biencoder").save_pretrained(desk / "other")
     monkeypatch.setattr("repro.interop.evaluating.evaluate_setting", None)
     for two in (("plain", "other"), ("plain", "bm25")):
         with pytest.raises(ValueError, match=f"^{' and '.join(two)} have no context: compare them without --context"):
-            typed("--compare", *two, *words)
+            evaluate("--compare", *two, *words)
     monkeypatch.undo()
     monkeypatch.chdir(desk)
-    assert "plain − contextual" in typed("--compare", "plain", "contextual", "--no-bm25", *words)
+    monkeypatch.setenv("REPRO_HOME", str(desk / "home"))
+    assert "plain − contextual" in evaluate("--compare", "plain", "contextual", "--no-bm25", *words)
 
 
-def scores_folders(desk: Path) -> set[str]:
+def list_evaluations(desk: Path) -> set[str]:
     return {path.parent.name for path in (desk / "home" / "evaluations").glob("*/scores.json")}
 
 
 def test_evaluations_have_separate_folders(desk: Path) -> None:
-    model_of("contextual", num_contexts=3).save_pretrained(desk / "other" / "contextual")
-    asked = [("contextual",), ("other/contextual",), ("contextual", "--context-seed", "1"),
-             ("contextual", "--context", "null"), ("contextual", "--num-contexts", "2")]  # fmt: skip
-    found = [json.loads(typed("--no-bm25", "--json", "--model", *words)) for words in asked]
-    folders = scores_folders(desk)
-    assert len(folders) == len(asked) and all(name.startswith("contextual-zoo-") for name in folders)
-    kept = [json.loads((desk / "home" / "evaluations" / name / "scores.json").read_text()) for name in folders]
-    assert all(one in kept for one in found)
-    typed("--no-bm25", "--model", str(desk / "contextual"), "--device", "cpu")
-    assert scores_folders(desk) == folders, "the same folder by its whole path, or on another device, is the same"
+    """Models, seeds, contexts and their number separate evaluations. The path of a model and the device do not."""
+    make_model("contextual", num_contexts=3).save_pretrained(desk / "other" / "contextual")
+    requests = [("contextual",), ("other/contextual",), ("contextual", "--context-seed", "1"),
+                ("contextual", "--context", "null"), ("contextual", "--num-contexts", "2")]  # fmt: skip
+    found = [evaluate_json("--no-bm25", "--model", *words) for words in requests]
+    folders = list_evaluations(desk)
+    assert len(folders) == len(requests) and all(name.startswith("contextual-zoo-") for name in folders)
+    stored = [json.loads((desk / "home" / "evaluations" / name / "scores.json").read_text()) for name in folders]
+    assert all(one in stored for one in found)
+    evaluate("--no-bm25", "--model", str(desk / "contextual"), "--device", "cpu")
+    assert list_evaluations(desk) == folders
 
 
-@pytest.mark.parametrize("to", ["sentence-transformers", "transformers", "official"])
-@pytest.mark.parametrize("architecture", ["contextual", "biencoder"])
-def test_cached_export_opens_by_id(desk: Path, monkeypatch: pytest.MonkeyPatch, architecture: str, to: str) -> None:
-    if (architecture, to) == ("biencoder", "official"):
-        return
-    source = {"contextual": "contextual", "biencoder": "plain"}[architecture]
-    here = CliRunner().invoke(app, ["export", source, "out", "--to", to])
-    assert here.exception is None, here.exception
+@pytest.mark.parametrize(
+    ("source", "to"),
+    [("contextual", "sentence-transformers"), ("contextual", "transformers"), ("contextual", "official"),
+     ("plain", "sentence-transformers"), ("plain", "transformers")],
+)  # fmt: skip
+def test_cached_export_opens_by_id(desk: Path, monkeypatch: pytest.MonkeyPatch, source: str, to: str) -> None:
+    """An export in the cache of the hub is opened by its id, with the scores of its source."""
+    run_command("export", source, "out", "--to", to)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(desk / "hub"))
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     commit, repo = "0123456789abcdef0123456789abcdef01234567", desk / "hub" / "models--me--mine"
@@ -305,28 +304,22 @@ def test_cached_export_opens_by_id(desk: Path, monkeypatch: pytest.MonkeyPatch, 
     (repo / "refs" / "main").write_text(commit)
     (repo / "snapshots").mkdir()
     (desk / "out").rename(repo / "snapshots" / commit)
-    expected = json.loads(typed("--model", source, "--no-bm25", "--json"))["metrics"]
+    expected = evaluate_json("--model", source, "--no-bm25")["metrics"]
     for words in (("me/mine",), ("me/mine", "--revision", commit)):
-        found = json.loads(typed("--no-bm25", "--json", "--model", *words))
+        found = evaluate_json("--no-bm25", "--model", *words)
         assert found["metrics"] == pytest.approx(expected, abs=1e-6)
         assert found["provenance"]["model"]["revision"] == commit
     with pytest.raises(ValueError, match=r"me/other is not a folder, not in the hub's cache"):
-        typed("--model", "me/other")
+        evaluate("--model", "me/other")
 
 
 def test_export_needs_a_free_folder(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (desk / "real").mkdir()
     (desk / "link").symlink_to(desk / "real")
-    assert CliRunner().invoke(app, ["export", "plain", "link", "--to", "transformers"]).exception is None
+    run_command("export", "plain", "link", "--to", "transformers")
     assert open_model("link").num_contexts == 0 and (desk / "link").is_symlink()
     (desk / "empty").mkdir()
     monkeypatch.chdir(desk / "empty")
     monkeypatch.setattr("repro.interop.exporting.open_model", None)
-    done = CliRunner().invoke(app, ["export", str(desk / "plain"), ".", "--to", "transformers"])
-    assert isinstance(done.exception, ValueError) and "the current folder: name a new one" in str(done.exception)
-
-
-def test_one_or_two_models_are_needed(desk: Path) -> None:
-    for words in ((), ("--model", "plain", "--compare", "plain", "contextual")):
-        with pytest.raises(ValueError, match="--compare A B"):
-            typed(*words)
+    with pytest.raises(ValueError, match="the current folder: name a new one"):
+        run_command("export", str(desk / "plain"), ".", "--to", "transformers")

@@ -1,4 +1,4 @@
-"""Promises of `repro explain-context` on a model trained for a few steps: it finds the query, ranks, and says so."""
+"""`repro explain-context` finds a query, ranks its documents under three contexts and explains the differences."""
 
 import json
 from pathlib import Path
@@ -9,14 +9,15 @@ from typer.testing import CliRunner
 
 from repro.analyses.context_example import EXHIBIT
 from repro.cli.main import app
-from repro.data.beir import Retrieval, write_beir_folder
+from repro.data.beir import write_beir_folder
+from repro.evaluate.collections import read_collections
 from repro.execute import execute
 from repro.interop.explaining import find_query
 from repro.interop.opening import open_model, open_suite
 from repro.records.store import Record
 from repro.spec import base
-from tests.commands import run_command
-from tests.interop.test_sentence_transformers import model_of
+from tests.commands import ignore, run_command
+from tests.interop.small import make_collection, make_model
 
 RUN = base("smoke", architecture="contextual", sampler="domain")
 PATHS = (
@@ -27,7 +28,7 @@ PATHS = (
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder in which the run is trained once."""
+    """One home for all tests, in which the run is trained once."""
     return tmp_path_factory.mktemp("explaining")
 
 
@@ -40,50 +41,44 @@ def same_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def record(home: Path) -> Record:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("REPRO_HOME", str(home))
-        return execute(RUN, progress=lambda line: None)
+        return execute(RUN, progress=ignore)
 
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folders of a contextual model, `mine`, and of a biencoder, `plain`."""
+    """A folder with a contextual model, `mine`, and a biencoder, `plain`."""
     folder = tmp_path_factory.mktemp("saved")
-    model_of("contextual").save_pretrained(folder / "mine")
-    model_of("biencoder").save_pretrained(folder / "plain")
+    make_model("contextual").save_pretrained(folder / "mine")
+    make_model("biencoder").save_pretrained(folder / "plain")
     return folder
 
 
-def typed(*words: str) -> str:
+def explain(*words: str) -> str:
     return run_command("explain-context", *words)
 
 
 def test_ranks_match_brute_force(record: Record) -> None:
     suite = open_suite("planted")
     dataset, query = find_query(suite, "q3", suite.datasets[1].name)
-    told = json.loads(typed(record.id[:10], "--query", "q3", "--dataset", dataset.name, "--top", "3", "--json"))
-    assert told["query"]["text"] == query.text and told["dataset"] == dataset.name and told["model"] == record.id
-    assert told["corpora"] == {"own": dataset.name, "wrong": told["corpora"]["wrong"], "null": "nothing"}
-    model, (_, collection) = open_model(record.id).model, _read(dataset.name)
+    found = json.loads(explain(record.id[:10], "--query", "q3", "--dataset", dataset.name, "--top", "3", "--json"))
+    assert found["query"]["text"] == query.text and found["dataset"] == dataset.name and found["model"] == record.id
+    assert found["corpora"] == {"own": dataset.name, "wrong": found["corpora"]["wrong"], "null": "nothing"}
+    model, collection = open_model(record.id).model, read_collections(suite)[dataset.name].retrieval
     model.set_context(None)
     scores = model.encode([query.text], "query")[0] @ model.encode(collection.documents, "document").T
     order = sorted(range(len(scores)), key=lambda n: (-round(float(scores[n]), 6), collection.document_ids[n]))
     places = {collection.document_ids[n]: place for place, n in enumerate(order, 1)}
-    assert [hit["ranks"]["null"] for hit in told["hits"]] == [places[hit["id"]] for hit in told["hits"]]
-    assert {hit["id"] for hit in told["hits"] if hit["is_relevant"]} <= set(collection.judgements["q3"])
-    position = list(collection.judgements)
-    value = record.arrays["planted"][len(position) : 2 * len(position)][sorted(position).index("q3")]
-    assert told["scores"]["own"] == pytest.approx(value, abs=1e-5), "the same score as in the record"
-
-
-def _read(name: str) -> tuple[str, Retrieval]:
-    from repro.evaluate.collections import read_collections
-
-    return name, read_collections(open_suite("planted"))[name].retrieval
+    assert [hit["ranks"]["null"] for hit in found["hits"]] == [places[hit["id"]] for hit in found["hits"]]
+    assert {hit["id"] for hit in found["hits"] if hit["is_relevant"]} <= set(collection.judgements["q3"])
+    # The arrays of the record hold the scores of the second dataset after those of the first, sorted by query.
+    ids = sorted(collection.judgements)
+    value = record.arrays["planted"][len(ids) : 2 * len(ids)][ids.index("q3")]
+    assert found["scores"]["own"] == pytest.approx(value, abs=1e-5)
 
 
 def test_record_has_an_example(record: Record) -> None:
     found = record.metrics
-    for path in PATHS:
-        assert f"context_effect/{path}" in found
+    assert {f"context_effect/{path}" for path in PATHS} <= found.keys()
     parts = [found[f"context_effect/attention/layer_1/{part}"] for part in ("contexts", "prompts", "text")]
     assert sum(parts) == pytest.approx(1) and min(parts) > 0
     own, wrong = (record.arrays[name].astype(float) for name in ("planted", "planted+wrong"))
@@ -94,36 +89,36 @@ def test_record_has_an_example(record: Record) -> None:
 
 
 def test_three_contexts_are_compared(record: Record) -> None:
-    """They are shown next to each other, and progress is logged."""
+    """The output shows them next to each other, and progress is logged."""
     words = ["explain-context", record.id, "--query", "q0", "--dataset", "planted-000"]
     done = CliRunner().invoke(app, words, catch_exceptions=False)
     assert done.stderr.startswith(f"opening {record.id}\n") and "searching 40 documents of" in done.stderr
-    for words in ("context from", "own − wrong", "Words of the query", "Words of the document", "● relevant"):
-        assert words in done.stdout
+    for part in ("context from", "own − wrong", "Words of the query", "Words of the document", "● relevant"):
+        assert part in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 100
 
 
 def test_single_collection_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("repro.interop.wrong_corpus.ELSEWHERE", "planted")  # `desk` takes a minute to mine
-    model_of("contextual").save_pretrained(tmp_path / "mine")
-    texts, judged = ("rain and hills", "bread"), {"q": {"d0": 1}}
-    write_beir_folder(tmp_path / "alone", Retrieval("alone", ("d0", "d1"), texts, ("q",), ("rain",), judged))
+    # The default, `desk`, takes a minute to mine.
+    monkeypatch.setattr("repro.interop.wrong_corpus.ELSEWHERE", "planted")
+    make_model("contextual").save_pretrained(tmp_path / "mine")
+    write_beir_folder(tmp_path / "alone", make_collection("alone", ["rain and hills", "bread"], ["rain"]))
     words = ("--model", str(tmp_path / "mine"), "--suite", str(tmp_path / "alone"), "--num-contexts", "2")
-    told = json.loads(typed(*words, "--query", "is there snow", "--json"))
-    assert not told["is_judged"] and told["scores"] == {}
-    assert told["corpora"] == {"own": "alone", "wrong": "planted-000", "null": "nothing"}, "as `evaluate` borrows"
-    said = CliRunner().invoke(app, ("explain-context", *words, "--query", "q-3")).stderr
-    assert "no query has this id or text: 'q-3' is read as a query of your own" in said
-    shown = typed(*words, "--query", "  Rain ")
-    assert all(one in shown for one in ("own − wrong", "null", "● relevant"))
-    told = CliRunner().invoke(app, ("explain-context", *words, "--query", "rain")).stderr
-    assert "read as a query of your own" not in told
-    assert "one collection only, and a --suite of several would lend another of its own" in told
-    assert "--wrong-from" not in told
+    found = json.loads(explain(*words, "--query", "is there snow", "--json"))
+    assert not found["is_judged"] and found["scores"] == {}
+    assert found["corpora"] == {"own": "alone", "wrong": "planted-000", "null": "nothing"}
+    new, known = (
+        CliRunner().invoke(app, ("explain-context", *words, "--query", query)) for query in ("q-3", "  Rain ")
+    )
+    assert "no query has this id or text: 'q-3' is read as a query of your own" in new.stderr
+    assert all(part in known.stdout for part in ("own − wrong", "null", "● relevant"))
+    assert "read as a query of your own" not in known.stderr
+    assert "one collection only, and a --suite of several would lend another of its own" in known.stderr
+    assert "--wrong-from" not in known.stderr
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("words", "message"),
     [
         ((), "which model?"),
         (("ID", "--model", "x", "--query", "q0"), "which model?"),
@@ -137,8 +132,8 @@ def test_single_collection_is_explained(tmp_path: Path, monkeypatch: pytest.Monk
         (("--model", "MINE", "--query", "q0"), "name one with --suite"),
         (("zzz", "--query", "q0"), "no run is known by it"),
     ],
-)  # fmt: skip
-def test_mistakes_are_refused(words: tuple[str, ...], says: str, record: Record, saved: Path) -> None:
-    named = {"ID": record.id, "MINE": str(saved / "mine"), "PLAIN": str(saved / "plain")}
-    with pytest.raises(ValueError, match=says):
-        typed(*(named.get(word, word) for word in words))
+)
+def test_mistakes_are_refused(words: tuple[str, ...], message: str, record: Record, saved: Path) -> None:
+    names = {"ID": record.id, "MINE": str(saved / "mine"), "PLAIN": str(saved / "plain")}
+    with pytest.raises(ValueError, match=message):
+        explain(*(names.get(word, word) for word in words))

@@ -1,4 +1,4 @@
-"""The loss under an old context is the difference of two plain evaluations."""
+"""The loss under an outdated context equals the difference of two evaluations."""
 
 from pathlib import Path
 
@@ -10,25 +10,19 @@ from repro.evaluate.contexts import draw_context
 from repro.interop.card import make_model_card
 from repro.interop.growth import NEW_SHARES, format_growth, keep_old_documents, measure_growth
 from repro.interop.opening import Opened, open_suite
-from tests.interop.test_sentence_transformers import model_of
+from tests.commands import ignore
+from tests.interop.small import make_collection, make_model
 
 WORDS = ["oak", "birch", "fern", "moss", "rose", "ivy", "reed", "lily", "elm", "ash", "yew", "pine"]
-IDS = tuple(f"d{n}" for n in range(12))
-PLANTS = Retrieval(
-    "plants",
-    IDS,
-    tuple(f"the {word} grows near the {WORDS[n - 1]}" for n, word in enumerate(WORDS)),
-    tuple(f"q{n}" for n in range(12)),
-    tuple(f"where is the {word}" for word in WORDS),
-    {f"q{n}": {f"d{n}": 1} for n in range(12)},
-)
+DOCUMENTS = [f"the {word} grows near the {WORDS[n - 1]}" for n, word in enumerate(WORDS)]
+PLANTS = make_collection("plants", DOCUMENTS, [f"where is the {word}" for word in WORDS])
 
 
 def test_loss_equals_two_evaluations(tmp_path: Path) -> None:
-    """Reference: NDCG@10 from the rank of the one right document, under contexts that are set one after another."""
+    """The reference computes NDCG@10 from the rank of the only relevant document under each context."""
     write_beir_folder(tmp_path / "plants", PLANTS)
-    model = model_of("contextual")
-    found = measure_growth(model, open_suite(str(tmp_path / "plants"), print), progress=lambda line: None)
+    model = make_model("contextual")
+    found = measure_growth(model, open_suite(str(tmp_path / "plants"), print), progress=ignore)
 
     def ndcg(source: Retrieval) -> float:
         model.set_context(draw_context("own", source, num_contexts=model.config.num_contexts, seed=0).texts, 0)
@@ -39,18 +33,17 @@ def test_loss_equals_two_evaluations(tmp_path: Path) -> None:
 
     for growth, share in zip(found, NEW_SHARES, strict=True):
         old = keep_old_documents(PLANTS, share, 0)
-        assert len(old.documents) == round(12 * (1 - share)) and {*old.document_ids} < {*IDS}
+        assert len(old.documents) == round(12 * (1 - share)) and {*old.document_ids} < {*PLANTS.document_ids}
         assert growth.points == pytest.approx(ndcg(old) - ndcg(PLANTS), abs=1e-3)
         assert growth.low <= growth.points <= growth.high and growth.num_queries == 12
     opened = Opened(model, "a model", None)
-    cards = [
-        make_model_card(opened, "x", "sentence-transformers", [], growth=one) for one in ("", format_growth(found, "s"))
-    ]
-    assert ["new documents:" in card.split("## Context")[1] for card in cards] == [False, True]
+    for lines in ("", format_growth(found, "s")):
+        card = make_model_card(opened, "x", "sentence-transformers", [], growth=lines)
+        assert ("new documents:" in card.split("## Context")[1]) == bool(lines)
 
 
 def test_models_without_context_are_refused(tmp_path: Path) -> None:
-    """There is no context to keep."""
+    """Such models have no context that could become outdated."""
     write_beir_folder(tmp_path / "plants", PLANTS)
     with pytest.raises(ValueError, match="--growth-on"):
-        measure_growth(model_of("biencoder"), open_suite(str(tmp_path / "plants"), print))
+        measure_growth(make_model("biencoder"), open_suite(str(tmp_path / "plants"), print))

@@ -1,8 +1,8 @@
-"""Promises of the way into mteb: its own checks pass, its scores are ours, and how the context was drawn is told."""
+"""Models in mteb: its own checks pass, its scores equal ours, and results state how the context was drawn."""
 
 import json
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,6 @@ import ir_measures
 import mteb
 import numpy as np
 import pytest
-import torch
 from mteb.abstasks import AbsTask
 from mteb.mocks.mock_tasks.classification import MockClassificationTask
 from mteb.mocks.mock_tasks.clustering import MockClusteringTask
@@ -33,10 +32,8 @@ from repro.interop.opening import Opened
 from repro.interop.sentence_transformers_folder import export_sentence_transformers
 from repro.model.biencoder import Biencoder
 from repro.model.contextual import ContextualModel
-from tests.interop.checkpoints import write_checkpoint
-from tests.interop.test_sentence_transformers import model_of
-
-THINGS = ["rain", "snow", "bread", "coffee", "copper", "iron", "violin", "drum", "glass", "paper", "wool", "salt"]
+from tests.interop.checkpoints import write_usable_checkpoint
+from tests.interop.small import THINGS, make_model, make_things
 
 
 @pytest.fixture(autouse=True)
@@ -46,31 +43,22 @@ def quiet() -> Iterator[None]:
         yield
 
 
-def collection() -> Retrieval:
-    documents = [f"all about {thing} and {other}" for thing, other in zip(THINGS, THINGS[1:] + THINGS[:1], strict=True)]
-    return Retrieval(
-        name="things",
-        document_ids=tuple(f"d{n}" for n in range(12)),
-        documents=tuple(documents),
-        query_ids=tuple(f"q{n}" for n in range(12)),
-        queries=tuple(f"what is {thing}" for thing in THINGS),
-        judgements={f"q{n}": {f"d{n}": 2, f"d{(n + 5) % 12}": 1} for n in range(12)},
-    )
+NAME = retrieval_task(make_things()).metadata.name
 
 
-NAME = retrieval_task(collection()).metadata.name
-
-
-def evaluate(model: MtebModel, folder: Path, task: AbsTask | None = None, **how: Any) -> dict[str, Any]:
+def evaluate(model: MtebModel, folder: Path, task: AbsTask | None = None, **options: Any) -> dict[str, Any]:
+    """Return the scores of a task, by default of the small collection."""
     cache = mteb.ResultCache(cache_path=str(folder))
-    results = mteb.evaluate(model, task or retrieval_task(collection()), cache=cache, show_progress_bar=False, **how)
+    results = mteb.evaluate(
+        model, task or retrieval_task(make_things()), cache=cache, show_progress_bar=False, **options
+    )
     assert not results.exceptions
     return results.task_results[0].scores["test"][0]
 
 
 @pytest.mark.parametrize("side", ["documents", "queries"])
 def test_other_texts_are_another_task(tmp_path: Path, side: str) -> None:
-    model, data = load_for_mteb(str(saved(tmp_path, "biencoder"))), collection()
+    model, data = load_for_mteb(str(save_model(tmp_path, "biencoder"))), make_things()
     other = replace(data, **{side: getattr(data, side)[::-1]})
     first = evaluate(model, tmp_path / "cache")
     again = evaluate(model, tmp_path / "cache", retrieval_task(other))
@@ -78,13 +66,14 @@ def test_other_texts_are_another_task(tmp_path: Path, side: str) -> None:
     assert again["ndcg_at_10"] == fresh["ndcg_at_10"] != first["ndcg_at_10"]
 
 
-def saved(folder: Path, architecture: str) -> Path:
-    model_of(architecture).save_pretrained(folder / architecture)
+def save_model(folder: Path, architecture: str) -> Path:
+    make_model(architecture).save_pretrained(folder / architecture)
     return folder / architecture
 
 
-def ndcg(model: Biencoder | ContextualModel) -> float:
-    data = collection()
+def compute_ndcg(model: Biencoder | ContextualModel) -> float:
+    """Return NDCG@10 of the small collection without mteb."""
+    data = make_things()
     scores = model.encode(data.queries, "query") @ model.encode(data.documents, "document").T
     run = {
         q: dict(zip(data.document_ids, map(float, row), strict=True))
@@ -95,66 +84,67 @@ def ndcg(model: Biencoder | ContextualModel) -> float:
 
 @pytest.mark.parametrize("architecture", ["contextual", pytest.param("biencoder", marks=pytest.mark.slow)])
 def test_mteb_accepts_the_model(architecture: str) -> None:
-    model = MtebModel(model_of(architecture))
+    model = MtebModel(make_model(architecture))
     assert isinstance(model, EncoderProtocol) and isinstance(model, SearchProtocol)
     results = mteb.mock_run(model)
     assert results.all_passed
-    assert (
-        sum(status is not None and not isinstance(status, TaskError) for status in results.task_results.values()) > 20
-    )
+    passed = [one for one in results.task_results.values() if one is not None and not isinstance(one, TaskError)]
+    assert len(passed) > 20
 
 
 def test_mteb_scores_equal_ours(tmp_path: Path) -> None:
-    model = model_of("contextual")
+    model = make_model("contextual")
     found = evaluate(MtebModel(model, context_seed=3), tmp_path)
-    model.set_context(draw_context(collection().documents, 4, 3, NAME, "default", "test"))
-    assert found["ndcg_at_10"] == pytest.approx(ndcg(model), abs=1e-4)
-    assert evaluate(MtebModel(model_of("biencoder")), tmp_path)["ndcg_at_10"] == pytest.approx(
-        ndcg(model_of("biencoder")), abs=1e-4
+    model.set_context(draw_context(make_things().documents, 4, 3, NAME, "default", "test"))
+    assert found["ndcg_at_10"] == pytest.approx(compute_ndcg(model), abs=1e-4)
+    assert evaluate(MtebModel(make_model("biencoder")), tmp_path)["ndcg_at_10"] == pytest.approx(
+        compute_ndcg(make_model("biencoder")), abs=1e-4
     )
 
 
 def test_contexts_have_separate_results(tmp_path: Path) -> None:
-    model = model_of("contextual", sequence_dropout=0.1)
-    for options in (
-        {"context_seed": 0},
-        {"context_seed": 1},
-        {"context": "null"},
-        {"context": "fixed", "fixed_context": THINGS},
-    ):
+    model = make_model("contextual", sequence_dropout=0.1)
+    fixed = {"context": "fixed", "fixed_context": THINGS}
+    for options in ({"context_seed": 0}, {"context_seed": 1}, {"context": "null"}, fixed):
         evaluate(MtebModel(model, **options), tmp_path)
     files = sorted(tmp_path.rglob(f"{NAME}.json"))
     assert len(files) == 4
-    text = " ".join(map(str, files))
-    assert all(f"context_{name}" in text for name in ("corpus", "null", "fixed", "seed_0", "seed_1"))
-    read = [json.loads(file.read_text()) for file in files]
-    assert all(one["task_name"] == NAME and 0 <= one["scores"]["test"][0]["main_score"] <= 1 for one in read)
+    paths = " ".join(map(str, files))
+    assert all(f"context_{name}" in paths for name in ("corpus", "null", "fixed", "seed_0", "seed_1"))
+    for result in (json.loads(file.read_text()) for file in files):
+        assert result["task_name"] == NAME and 0 <= result["scores"]["test"][0]["main_score"] <= 1
 
 
-def test_context_is_drawn_from_corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = MtebModel(model_of("contextual"))
-    seen = []
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The corpora from which a context was drawn."""
+    corpora: list[list[str]] = []
+
+    def draw(texts: Iterable[str], *options: Any) -> list[str]:
+        corpora.append(list(texts))
+        return corpora[-1][:4]
+
+    monkeypatch.setattr("repro.evaluate.mteb.model.draw_context", draw)
+    return corpora
+
+
+def test_context_is_drawn_from_corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drawn: list[list[str]]) -> None:
+    """It is set once, for all texts of the task."""
+    model = MtebModel(make_model("contextual"))
+    sizes = []
     real = model.model.set_context_tokens
-    monkeypatch.setattr(model.model, "set_context_tokens", lambda tokens: (seen.append(len(tokens)), real(tokens)))
-    drawn = []
-    monkeypatch.setattr(
-        "repro.evaluate.mteb.model.draw_context", lambda texts, *rest: (drawn.append(list(texts)), list(texts)[:4])[1]
-    )
+    monkeypatch.setattr(model.model, "set_context_tokens", lambda tokens: (sizes.append(len(tokens)), real(tokens)))
     evaluate(model, tmp_path)
-    assert seen == [4] and drawn == [list(collection().documents)]
+    assert sizes == [4] and drawn == [list(make_things().documents)]
 
 
 KINDS = (MockClassificationTask, MockClusteringTask, MockPairClassificationTask, MockSTSTask, MockMultilingualSTSTask)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_context_covers_whole_task(kind: type[AbsTask], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Counted by hand on one task, read from the cells of mteb's mock tasks on the others."""
-    model, drawn = MtebModel(model_of("contextual")), []
-    monkeypatch.setattr(
-        "repro.evaluate.mteb.model.draw_context", lambda texts, *rest: (drawn.append(list(texts)), list(texts)[:4])[1]
-    )
-    task = kind()
+def test_context_covers_whole_task(kind: type[AbsTask], drawn: list[list[str]]) -> None:
+    """With `from_data` the context is drawn from all texts of the test split, not only from those of the first call."""
+    model, task = MtebModel(make_model("contextual")), kind()
     score_task(model, task, from_data=True)
     task.load_data()
     for subset, texts in zip(task.hf_subsets, drawn, strict=True):
@@ -170,7 +160,7 @@ def test_context_covers_whole_task(kind: type[AbsTask], monkeypatch: pytest.Monk
     drawn.clear()
     model._context_of = None
     score_task(model, kind(), from_data=False)
-    assert (drawn != first) == (kind is not MockClusteringTask), "the first call has less, or in another order"
+    assert (drawn != first) == (kind is not MockClusteringTask), "the first call has fewer texts, or another order"
 
 
 def test_drawn_context_depends_on_seed_and_task() -> None:
@@ -183,27 +173,20 @@ def test_drawn_context_depends_on_seed_and_task() -> None:
 
 
 def test_description_includes_weights() -> None:
-    meta = MtebModel(model_of("contextual"), name="me/mine").mteb_model_meta
-    empty = {name for name, value in meta.model_dump().items() if value is None}
-    assert not empty & {
-        "revision",
-        "n_parameters",
-        "n_embedding_parameters",
-        "memory_usage_mb",
-        "max_tokens",
-        "embed_dim",
-    }
+    meta = MtebModel(make_model("contextual"), name="me/mine").mteb_model_meta
+    needed = ("revision", "n_parameters", "n_embedding_parameters", "memory_usage_mb", "max_tokens", "embed_dim")
+    assert not [name for name in needed if getattr(meta, name) is None]
     assert meta.experiment_kwargs == {"context": "corpus", "context_seed": 0, "num_contexts": 4}
-    assert meta.revision != MtebModel(model_of("contextual", residual=True)).mteb_model_meta.revision
-    assert MtebModel(model_of("biencoder")).mteb_model_meta.experiment_kwargs is None
+    assert meta.revision != MtebModel(make_model("contextual", residual=True)).mteb_model_meta.revision
+    assert MtebModel(make_model("biencoder")).mteb_model_meta.experiment_kwargs is None
 
 
 @pytest.mark.parametrize("source", ["ours", "theirs"])
-def test_a_folder_loads_by_its_description(tmp_path: Path, source: str) -> None:
+def test_folder_loads_by_its_description(tmp_path: Path, source: str) -> None:
     if source == "ours":
-        model_of("contextual").save_pretrained(tmp_path / "m")
+        make_model("contextual").save_pretrained(tmp_path / "m")
     else:
-        write_checkpoint(tmp_path / "m", base={"vocab_size": 30528}, weights=_wide())
+        write_usable_checkpoint(tmp_path / "m")
     model = load_for_mteb(str(tmp_path / "m"), context_seed=2)
     assert model.mteb_model_meta.name == "cde-repro/m"
     again = model.mteb_model_meta.model_copy(update={"name": str(tmp_path / "m")}).load_model()
@@ -212,62 +195,49 @@ def test_a_folder_loads_by_its_description(tmp_path: Path, source: str) -> None:
 
 @pytest.mark.parametrize("device", [None, "cpu"])
 def test_model_is_moved_to_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str | None) -> None:
-    asked: list[str | None] = []
-    monkeypatch.setattr("repro.interop.mteb.to_device", lambda model, device: asked.append(device))
-    load_for_mteb(str(saved(tmp_path, "biencoder")), device=device)
-    assert asked == [device], "None: a GPU where there is one"
+    """Without a device, the GPU is used if there is one."""
+    devices: list[str | None] = []
+    monkeypatch.setattr("repro.interop.mteb.to_device", lambda model, device: devices.append(device))
+    load_for_mteb(str(save_model(tmp_path, "biencoder")), device=device)
+    assert devices == [device]
 
 
-@pytest.mark.parametrize(("revision", "told"), [(None, RELEASES["jxm/cde-small-v1"]), ("abc123", "abc123")])
-def test_scores_are_stored_by_revision(revision: str | None, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked, opened = [], Opened(model_of("contextual"), "x", None)
-    monkeypatch.setattr("repro.interop.mteb.open_model", lambda _, revision: [asked.append(revision), opened][1])
+@pytest.mark.parametrize(("revision", "stored"), [(None, RELEASES["jxm/cde-small-v1"]), ("abc123", "abc123")])
+def test_scores_are_stored_by_revision(revision: str | None, stored: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    revisions, opened = [], Opened(make_model("contextual"), "x", None)
+    monkeypatch.setattr("repro.interop.mteb.open_model", lambda _, revision: [revisions.append(revision), opened][1])
     model = load_for_mteb("jxm/cde-small-v1", revision=revision)
-    assert model.mteb_model_meta.revision == told and asked == [revision]
+    assert model.mteb_model_meta.revision == stored and revisions == [revision]
 
 
-def _wide() -> dict[str, torch.Tensor]:
-    from tests.interop.checkpoints import random_weights
-
-    return random_weights("nomic", words=30528)
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"context": "all"}, "'own', 'fixed'"),
-        ({"context": "none"}, "needs a context"),
-        ({"context": "fixed"}, "0 fixed"),
-    ],
-)
-def test_choices_that_mean_nothing_are_refused(options: dict[str, str], words: str) -> None:
-    with pytest.raises(ValueError, match=words):
-        MtebModel(model_of("contextual"), **options)
+def test_impossible_contexts_are_refused() -> None:
+    for context, message in (("all", "'own', 'fixed'"), ("none", "needs a context"), ("fixed", "0 fixed")):
+        with pytest.raises(ValueError, match=message):
+            MtebModel(make_model("contextual"), context=context)
 
 
 def test_mteb_wrapper_opens_our_export(tmp_path: Path) -> None:
     from mteb.models.model_implementations.cde_models import CDEWrapper, cde_model_prompts
 
-    model = model_of("contextual")
+    model = make_model("contextual")
     export_sentence_transformers(model, tmp_path / "out")
-    wrapper = CDEWrapper(
-        str(tmp_path / "out"), device="cpu", trust_remote_code=True, model_prompts=dict(cde_model_prompts.items())
-    )
+    options = {"device": "cpu", "trust_remote_code": True, "model_prompts": dict(cde_model_prompts.items())}
+    wrapper = CDEWrapper(str(tmp_path / "out"), **options)
     assert wrapper.max_sentences == 4
-    asked = {"encode_kwargs": {"without_context": "first_stage"}}
-    score = evaluate(wrapper, tmp_path / "results", MockClusteringTask(), **asked)["main_score"]
+    first_stage = {"encode_kwargs": {"without_context": "first_stage"}}
+    score = evaluate(wrapper, tmp_path / "results", MockClusteringTask(), **first_stage)["main_score"]
     assert np.isfinite(score) and wrapper.dataset_embeddings.shape == (4, 16)
 
 
 @pytest.mark.parametrize("name", ["arguana", "quora", "things"])
 def test_quirks_hold_in_mteb(tmp_path: Path, name: str) -> None:
-    """Queries are documents: mteb takes them out, and gives both sides one prompt, where `evaluate` does."""
-    data = collection()
+    """If queries are documents, mteb excludes them and gives both sides one prompt in the same cases as `evaluate`."""
+    data = make_things()
     ids, texts = data.document_ids, tuple(f"{thing} {other}" for thing in THINGS[:4] for other in THINGS[:3])
     judged = {one: {ids[n - 1]: 1} for n, one in enumerate(ids)}
     queries = texts if name != "things" else tuple(f"what is {thing}" for thing in THINGS)
     odd = Retrieval(name, ids, texts, ids, queries, judged)
-    model = model_of("biencoder", prompts="task")
+    model = make_model("biencoder", prompts="task")
     roles = ("query", "query" if name == "quora" else "document")
     scores = model.encode(odd.queries, roles[0]) @ model.encode(odd.documents, roles[1]).T
     hides = name != "things"
@@ -282,21 +252,21 @@ def test_quirks_hold_in_mteb(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("wrapper", ["cached", "search"])
 def test_context_never_comes_from_queries(tmp_path: Path, wrapper: str) -> None:
-    """A wrapper hides the corpus: the model refuses, or draws from the corpus that it was given."""
-    model = MtebModel(model_of("contextual"))
+    """If a wrapper hides the corpus, the model refuses to encode, or draws from a corpus that the user sets."""
+    model = MtebModel(make_model("contextual"))
     wrapped: Any = SearchEncoderWrapper(model) if wrapper == "search" else CachedEmbeddingWrapper(model, tmp_path / "c")
-    task = retrieval_task(collection())
+    task = retrieval_task(make_things())
     with pytest.raises(ValueError, match="never drawn from queries"):
         mteb.evaluate(wrapped, task, cache=None, show_progress_bar=False)
-    model.corpus = lambda subset: collection().documents
+    model.corpus = lambda subset: make_things().documents
     found = mteb.evaluate(wrapped, task, cache=None, show_progress_bar=False).task_results[0].get_score()
-    ours = model_of("contextual")
-    ours.set_context(draw_context(collection().documents, 4, 0, NAME, "default"))
-    assert found == pytest.approx(ndcg(ours), abs=1e-4)
+    ours = make_model("contextual")
+    ours.set_context(draw_context(make_things().documents, 4, 0, NAME, "default"))
+    assert found == pytest.approx(compute_ndcg(ours), abs=1e-4)
 
 
 def test_hidden_prompt_type_is_refused() -> None:
-    model, task = MtebModel(model_of("contextual")), retrieval_task(collection())
+    model, task = MtebModel(make_model("contextual")), retrieval_task(make_things())
     inputs: Any = [{"text": ["what is rain"]}]
     where = {"task_metadata": task.metadata, "hf_split": "test", "hf_subset": "default"}
     with pytest.raises(ValueError, match="never drawn from queries"):
@@ -305,5 +275,5 @@ def test_hidden_prompt_type_is_refused() -> None:
 
 
 def test_junk_grades_do_not_crash_mteb(tmp_path: Path) -> None:
-    junk = replace(collection(), judgements=dict(collection().judgements) | {"q0": {"d0": -2}})
-    assert 0 <= evaluate(MtebModel(model_of("biencoder")), tmp_path, retrieval_task(junk))["ndcg_at_10"] <= 1
+    junk = replace(make_things(), judgements=dict(make_things().judgements) | {"q00": {"d00": -2}})
+    assert 0 <= evaluate(MtebModel(make_model("biencoder")), tmp_path, retrieval_task(junk))["ndcg_at_10"] <= 1

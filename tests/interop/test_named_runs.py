@@ -1,66 +1,55 @@
-"""Promises to whoever names a run as a model: what it cannot do is said before it is trained, and what it takes."""
+"""Runs as models: impossible requests are refused before a training run starts, and training is announced."""
 
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Never
 
 import pytest
-from typer.testing import CliRunner
 
-from repro.cli.main import app
 from repro.execute import execute
 from repro.interop import named_runs, opening
 from repro.interop.arguments import check_export
 from repro.interop.named_runs import find_named_run, format_training_line
 from repro.records.lookup import resolve_runs
-from repro.spec import Run, base
+from repro.spec import base
 from repro.spec.identity import get_training_id, run_id
 from repro.spec.registry import find_experiment
 from repro.storage.paths import run_folder
+from repro.train.checkpoint import CHECKPOINT_FILE
+from tests.commands import ignore, run_command
 
+# A published biencoder. Its record has the training time, its weights are not published.
 PLAIN = "014b857533ba"
-"""A published biencoder: its record has how long it took, its weights are nowhere."""
-
+# A published contextual model.
 CONTEXTUAL = "5d70dcf65e38"
-"""A published contextual model."""
-
+# A contextual model on a small corpus, with fewer soft prompts than the authors' format holds.
 SMOKE = run_id(next(run for run in find_experiment("table1").runs("smoke") if run.architecture == "contextual"))
-"""A contextual model with fewer soft prompts than the authors' format holds, on a corpus that is built in no time."""
 
 
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("REPRO_HOME", str(tmp_path / "home"))
+def refuse(*arguments: object) -> Never:
+    """Fail the test if something is trained or opened."""
+    raise AssertionError(arguments)
 
 
-@pytest.fixture
-def no_training(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A training that is begun fails the test."""
-
-    def begun(*args: object) -> None:
-        raise AssertionError("a training was begun")
-
-    monkeypatch.setattr("repro.train.trainer.trained_model", begun)
-
-
-@pytest.mark.usefixtures("no_training")
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("words", "message"),
     [
         (["evaluate", "--model", PLAIN, "--suite", "planted", "--context", "null"], "has no context"),
         (["export", SMOKE, "x", "--to", "official"], "--to transformers or --to sentence-transformers"),
         (["export", PLAIN, "x", "--to", "transformers", "--width", "8"], "--width=8 with --to transformers"),
     ],
 )
-def test_impossible_requests_start_no_training(words: list[str], says: str) -> None:
-    done = CliRunner().invoke(app, words)
-    assert isinstance(done.exception, ValueError) and says in str(done.exception)
+def test_impossible_requests_start_no_training(words: list[str], message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("repro.train.trainer.trained_model", refuse)
+    with pytest.raises(ValueError, match=message):
+        run_command(*words)
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("words", "message"),
     [
         (["export", PLAIN, ".", "--to", "transformers"], "is the current folder"),
         (["export", PLAIN, "FULL", "--to", "transformers"], "is not empty"),
@@ -72,16 +61,14 @@ def test_impossible_requests_start_no_training(words: list[str], says: str) -> N
     ],
 )
 def test_wrong_words_are_refused_before_imports(
-    words: list[str], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    words: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def opening_is_told(line: str) -> None:  # the last thing before the imports
-        raise AssertionError(line)
-
-    monkeypatch.setattr("repro.cli.evaluate_export.tell", opening_is_told)
+    # The first line of progress is logged just before the imports.
+    monkeypatch.setattr("repro.cli.evaluate_export.tell", refuse)
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").touch()
-    done = CliRunner().invoke(app, [str(tmp_path / "full") if word == "FULL" else word for word in words])
-    assert isinstance(done.exception, ValueError) and says in str(done.exception)
+    with pytest.raises(ValueError, match=message):
+        run_command(*[str(tmp_path / "full") if word == "FULL" else word for word in words])
 
 
 def test_words_are_checked_without_torch() -> None:
@@ -91,39 +78,32 @@ def test_words_are_checked_without_torch() -> None:
 
 def test_unique_prefix_names_a_run() -> None:
     (found,) = resolve_runs([CONTEXTUAL], "desk")
-    for beginning in (CONTEXTUAL, CONTEXTUAL[:6], CONTEXTUAL[:5]):
-        assert resolve_runs([beginning], "desk") == [found] == [find_named_run(beginning)]
-    for ask in (lambda: resolve_runs(["0"], "desk"), lambda: find_named_run("0")):
+    for prefix in (CONTEXTUAL, CONTEXTUAL[:6], CONTEXTUAL[:5]):
+        assert resolve_runs([prefix], "desk") == [found] == [find_named_run(prefix)]
+    for resolve in (lambda: resolve_runs(["0"], "desk"), lambda: find_named_run("0")):
         with pytest.raises(ValueError, match="run '0': it begins the ids of"):
-            ask()
+            resolve()
 
 
 def test_training_is_announced_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = json.loads((opening_records() / f"{PLAIN}.json").read_text())["provenance"]["training"]
-    said: list[str] = []
-    monkeypatch.setattr("repro.train.trainer.trained_model", lambda run, progress: said.append("training"))
-    opening.open_model(PLAIN, progress=said.append)
-    assert len(said) == 2 and said[1] == "training" and f"training {told['num_steps']} steps" in said[0]
-    assert "not published" in said[0] and f"about {told['seconds'] / 60:.0f} min" in said[0]
+    (folder,) = [folder() for folder in named_runs.RECORDS if (folder() / f"{PLAIN}.json").is_file()]
+    training = json.loads((folder / f"{PLAIN}.json").read_text())["provenance"]["training"]
+    lines: list[str] = []
+    monkeypatch.setattr("repro.train.trainer.trained_model", lambda run, progress: lines.append("trained"))
+    opening.open_model(PLAIN, progress=lines.append)
+    line, end = lines
+    assert f"training {training['num_steps']} steps" in line and f"about {training['seconds'] / 60:.0f} min" in line
+    assert "not published" in line and end == "trained"
 
 
-def opening_records() -> Path:
-    (found,) = [folder() for folder in named_runs.RECORDS if (folder() / f"{PLAIN}.json").is_file()]
-    return found
-
-
-def test_ended_training_is_not_announced() -> None:
+def test_finished_training_is_not_announced() -> None:
     run = base("smoke", corpus="planted", suite="planted", num_steps=4)
-    assert "training 4 steps" in (format_training_line(run) or "") and "not here" in (format_training_line(run) or "")
-    execute(run, progress=lambda line: None)
+    line = format_training_line(run) or ""
+    assert "training 4 steps" in line and "not here" in line
+    execute(run, progress=ignore)
     assert format_training_line(run) is None
-    checkpoint_of(run).write_bytes(b"damaged")
+    (run_folder(get_training_id(run)) / CHECKPOINT_FILE).write_bytes(b"damaged")
     assert "training 4 steps" in (format_training_line(run) or "")
-
-
-def checkpoint_of(run: Run) -> Path:
-    (found,) = run_folder(get_training_id(run)).glob("checkpoint.safetensors")
-    return found
 
 
 def test_unwritable_export_folder_is_refused_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,7 +112,8 @@ def test_unwritable_export_folder_is_refused_first(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != locked and real(path, mode))
     with pytest.raises(ValueError, match=r"cannot be created: .*locked is not writable; name a folder elsewhere"):
         check_export("nobody/nothing", locked / "a" / "b", "transformers")
-    (locked / "there").mkdir()  # it is empty, and would be replaced
+    # An empty folder would be replaced.
+    (locked / "there").mkdir()
     with pytest.raises(ValueError, match="locked is not writable"):
         check_export("nobody/nothing", locked / "there", "transformers")
     monkeypatch.setenv("REPRO_HOME", str(locked))

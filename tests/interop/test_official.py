@@ -1,4 +1,4 @@
-"""Promises of loading the authors' checkpoints: the same function, for every forward pass, and the same bytes back."""
+"""The authors' checkpoints give the specified vectors for every forward pass and are saved with identical bytes."""
 
 import ast
 import re
@@ -11,6 +11,7 @@ import pytest
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
+from tokenizers import Tokenizer, models, pre_tokenizers
 
 from repro.interop.exporting import export_model
 from repro.interop.official.config import read_official_config, write_official_config
@@ -18,19 +19,20 @@ from repro.interop.official.folder import export_official, is_official, load_off
 from repro.interop.official.keys import make_key_table
 from repro.model.config import ModelConfig
 from repro.model.contextual import ContextualModel
-from repro.model.start import build_model
+from repro.model.start import build_model, load_model
 from repro.model.texts import Texts
+from tests.commands import ignore
 from tests.interop.checkpoints import EMBEDDERS, NULL, V1, V2, checkpoint_shapes, random_weights, write_checkpoint
 from tests.interop.rederived import first_stage, second_stage
+from tests.interop.small import CORPUS, TEXTS, make_model
 
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
 COLON = 1024
-WORDS = ["rain falls", "snow on hills", "bread"]
 FORWARDS = [("nomic", "t1"), ("nomic", "t2"), ("nomic", "h1"), ("modernbert", "t2")]
 
 
-def batch(num_texts: int = 6, longest: int = 14, seed: int = 0, end: int | None = None) -> Texts:
-    """Right-padded texts of unequal lengths; with `end`, some hold that word at the start, once, twice, last, never."""
+def make_batch(num_texts: int = 6, longest: int = 14, seed: int = 0, end: int | None = None) -> Texts:
+    """Return right-padded texts of different lengths. If `end` is given, texts have it first, once, twice, last or never."""
     generator = torch.Generator().manual_seed(seed)
     lengths = torch.randint(4, longest + 1, (num_texts,), generator=generator)
     lengths[:2] = torch.tensor([longest, 1])[:num_texts]
@@ -41,39 +43,39 @@ def batch(num_texts: int = 6, longest: int = 14, seed: int = 0, end: int | None 
     return Texts(ids, mask)
 
 
-def rows(texts: Texts) -> list[np.ndarray]:
+def list_rows(texts: Texts) -> list[np.ndarray]:
     return [ids[: int(mask.sum())].numpy() for ids, mask in zip(texts.ids_NS, texts.mask_NS, strict=True)]
 
 
-def loaded(
+def write_and_load(
     folder: Path, kind: str = "nomic", forward: str | None = None, **fields: Any
 ) -> tuple[ContextualModel, dict[str, np.ndarray]]:
     weights = write_checkpoint(folder, kind, **fields)
     return load_official(folder, forward=forward, tokenizer="minilm"), weights
 
 
-def run(model: ContextualModel, texts: Texts, contexts: np.ndarray) -> np.ndarray:
+def encode(model: ContextualModel, texts: Texts, contexts: np.ndarray) -> np.ndarray:
     with torch.no_grad():
         return model.second_stage(texts, torch.tensor(contexts, dtype=torch.float32)).numpy()
 
 
 @pytest.mark.parametrize(("kind", "forward"), FORWARDS)
-def test_the_first_stage_equals_its_specification(tmp_path: Path, kind: str, forward: str) -> None:
-    model, weights = loaded(tmp_path, kind, forward)
-    texts = batch()
+def test_first_stage_matches_specification(tmp_path: Path, kind: str, forward: str) -> None:
+    model, weights = write_and_load(tmp_path, kind, forward)
+    texts = make_batch()
     with torch.no_grad():
         found = model.first_stage(texts).numpy()
-    np.testing.assert_allclose(found, [first_stage(weights, ids, kind, forward) for ids in rows(texts)], **CLOSE)
+    np.testing.assert_allclose(found, [first_stage(weights, ids, kind, forward) for ids in list_rows(texts)], **CLOSE)
 
 
 @pytest.mark.parametrize(("kind", "forward"), FORWARDS)
 @pytest.mark.parametrize("num_contexts", [1, 5, 40])
-def test_the_second_stage_equals_its_specification(tmp_path: Path, kind: str, forward: str, num_contexts: int) -> None:
-    model, weights = loaded(tmp_path, kind, forward, transductive_corpus_size=num_contexts)
+def test_second_stage_matches_specification(tmp_path: Path, kind: str, forward: str, num_contexts: int) -> None:
+    model, weights = write_and_load(tmp_path, kind, forward, transductive_corpus_size=num_contexts)
     end = COLON if kind == "modernbert" else None
-    texts, contexts = batch(end=COLON), np.random.default_rng(0).normal(size=(num_contexts, 16))
-    expected = [second_stage(weights, ids, contexts, forward, kind, instruction_end=end) for ids in rows(texts)]
-    np.testing.assert_allclose(run(model, texts, contexts), expected, **CLOSE)
+    texts, contexts = make_batch(end=COLON), np.random.default_rng(0).normal(size=(num_contexts, 16))
+    expected = [second_stage(weights, ids, contexts, forward, kind, instruction_end=end) for ids in list_rows(texts)]
+    np.testing.assert_allclose(encode(model, texts, contexts), expected, **CLOSE)
 
 
 @pytest.mark.parametrize("kind", ["nomic", "modernbert"])
@@ -81,68 +83,68 @@ def test_the_second_stage_equals_its_specification(tmp_path: Path, kind: str, fo
 @pytest.mark.parametrize("pools", [False, True])
 def test_pooling_follows_the_config(tmp_path: Path, kind: str, drops: bool, pools: bool) -> None:
     fields = {"pool_ignore_instruction_tokens": drops, "pool_ignore_contextual_tokens": not pools}
-    model, weights = loaded(tmp_path, kind, "t2", **fields)
-    texts, contexts = batch(end=COLON), np.random.default_rng(0).normal(size=(5, 16))
+    model, weights = write_and_load(tmp_path, kind, "t2", **fields)
+    texts, contexts = make_batch(end=COLON), np.random.default_rng(0).normal(size=(5, 16))
     options = {"instruction_end": COLON if drops else None, "pools_prefix": pools}
-    expected = [second_stage(weights, ids, contexts, "t2", kind, **options) for ids in rows(texts)]
-    np.testing.assert_allclose(run(model, texts, contexts), expected, **CLOSE)
+    expected = [second_stage(weights, ids, contexts, "t2", kind, **options) for ids in list_rows(texts)]
+    np.testing.assert_allclose(encode(model, texts, contexts), expected, **CLOSE)
 
 
 def test_forward_passes_differ(tmp_path: Path) -> None:
     write_checkpoint(tmp_path)
-    texts, contexts = batch(), np.random.default_rng(0).normal(size=(5, 16))
-    t1, t2, h1 = (run(load_official(tmp_path, forward=name), texts, contexts) for name in ("t1", "t2", "h1"))
+    texts, contexts = make_batch(), np.random.default_rng(0).normal(size=(5, 16))
+    t1, t2, h1 = (encode(load_official(tmp_path, forward=name), texts, contexts) for name in ("t1", "t2", "h1"))
     assert min(np.abs(t1 - t2).max(), np.abs(t1 - h1).max(), np.abs(t2 - h1).max()) > 1e-2
-    np.testing.assert_array_equal(run(load_official(tmp_path), texts, contexts), t1)
+    np.testing.assert_array_equal(encode(load_official(tmp_path), texts, contexts), t1)
 
 
 @pytest.mark.parametrize(("kind", "forward"), FORWARDS)
 def test_only_twin_ignores_token_order(tmp_path: Path, kind: str, forward: str) -> None:
-    model, _ = loaded(tmp_path, kind, forward)
-    texts, contexts = batch(1), np.random.default_rng(0).normal(size=(5, 16))
+    model, _ = write_and_load(tmp_path, kind, forward)
+    texts, contexts = make_batch(1), np.random.default_rng(0).normal(size=(5, 16))
     turned = Texts(texts.ids_NS.flip(1), texts.mask_NS)
-    moved = np.abs(run(model, turned, contexts) - run(model, texts, contexts)).max()
+    second = np.abs(encode(model, turned, contexts) - encode(model, texts, contexts)).max()
     with torch.no_grad():
-        moved_first = (model.first_stage(turned) - model.first_stage(texts)).abs().max()
-    assert (moved < 1e-5 and moved_first < 1e-5) if forward == "h1" else (moved > 1e-3 and moved_first > 1e-3)
+        first = float((model.first_stage(turned) - model.first_stage(texts)).abs().max())
+    assert max(first, second) < 1e-5 if forward == "h1" else min(first, second) > 1e-3
 
 
 @pytest.mark.parametrize("num_contexts", [2, 5])
 def test_text_starts_at_contexts_plus_eight(tmp_path: Path, num_contexts: int) -> None:
-    """Attention between contexts (angle 0) and text depends on the absolute place, so a shift by one must show."""
-    model, weights = loaded(tmp_path, transductive_corpus_size=num_contexts)
-    texts, contexts = batch(1), np.random.default_rng(0).normal(size=(num_contexts, 16))
-    seen = []
+    """Attention between contexts (angle 0) and text depends on absolute positions, so a shift by one changes vectors."""
+    model, weights = write_and_load(tmp_path, transductive_corpus_size=num_contexts)
+    texts, contexts = make_batch(1), np.random.default_rng(0).normal(size=(num_contexts, 16))
+    positions = []
     real = model.second_stage_model.backbone.model.embeddings.forward
 
     def spy(*args: Any, **kwargs: Any) -> Any:
-        seen.append(kwargs["position_ids"][0].tolist())
+        positions.append(kwargs["position_ids"][0].tolist())
         return real(*args, **kwargs)
 
     model.second_stage_model.backbone.model.embeddings.forward = spy
-    found = run(model, texts, contexts)
-    # the text and its prefix may be embedded in one call or in two
-    prefix = next(places for places in seen if places[0] == 0)
-    text = next((places for places in seen if places[0] > 0), prefix[num_contexts + 8 :])
+    found = encode(model, texts, contexts)
+    # The text and its prefix may be embedded in one call or in two.
+    prefix = next(places for places in positions if places[0] == 0)
+    text = next((places for places in positions if places[0] > 0), prefix[num_contexts + 8 :])
     assert prefix[:num_contexts] == [0] * num_contexts and text[0] == num_contexts + 8
-    shifted = second_stage(weights, rows(texts)[0], contexts, "t1", "nomic", shift=1)
+    shifted = second_stage(weights, list_rows(texts)[0], contexts, "t1", "nomic", shift=1)
     assert np.abs(found[0] - shifted).max() > 1e-4
 
 
 def test_further_contexts_are_ignored(tmp_path: Path) -> None:
-    model, _ = loaded(tmp_path)
-    texts, contexts = batch(), np.random.default_rng(0).normal(size=(9, 16))
-    np.testing.assert_array_equal(run(model, texts, contexts), run(model, texts, contexts[:5]))
+    model, _ = write_and_load(tmp_path)
+    texts, contexts = make_batch(), np.random.default_rng(0).normal(size=(9, 16))
+    np.testing.assert_array_equal(encode(model, texts, contexts), encode(model, texts, contexts[:5]))
 
 
 def test_null_vector_fills_every_context(tmp_path: Path) -> None:
-    model, weights = loaded(tmp_path, transductive_sequence_dropout_prob=0.01)
+    model, weights = write_and_load(tmp_path, transductive_sequence_dropout_prob=0.01)
     model.set_context(None)
     np.testing.assert_allclose(model.context_CE.numpy(), np.repeat(weights[NULL][None], 5, axis=0), **CLOSE)
     assert model.config.sequence_dropout == 0.01
 
 
-def test_checkpoint_may_lack_null_vector(tmp_path: Path) -> None:
+def test_null_vector_is_optional(tmp_path: Path) -> None:
     write_checkpoint(tmp_path, weights=random_weights("nomic", null=False), transductive_sequence_dropout_prob=0.005)
     model = load_official(tmp_path)
     with pytest.raises(ValueError, match="no null context"):
@@ -172,19 +174,17 @@ def test_saving_twice_gives_identical_bytes(tmp_path: Path, kind: str, null: boo
 @pytest.mark.parametrize("prompts", ["task", "none"])
 @pytest.mark.parametrize("residual", [False, True])
 def test_our_model_survives_authors_format(tmp_path: Path, residual: bool, prompts: str) -> None:
-    config = ModelConfig(
-        architecture="contextual", num_soft_prompts=8, hidden_size=16, num_heads=2, intermediate_size=24,
-        vocab_size=30522, num_contexts=5, prompts=prompts, residual=residual, num_first_stage_layers=1,
-    )  # fmt: skip
-    model = build_model(config).eval()
+    options = {"num_soft_prompts": 8, "vocab_size": 30522, "num_contexts": 5, "num_first_stage_layers": 1}
+    model = make_model("contextual", prompts=prompts, residual=residual, **options)
+    assert isinstance(model, ContextualModel)
     export_official(model, tmp_path)
     again = load_official(tmp_path)
-    texts, contexts = batch(), np.random.default_rng(0).normal(size=(5, 16))
-    np.testing.assert_array_equal(run(again, texts, contexts), run(model, texts, contexts))
+    texts, contexts = make_batch(), np.random.default_rng(0).normal(size=(5, 16))
+    np.testing.assert_array_equal(encode(again, texts, contexts), encode(model, texts, contexts))
     assert is_official(tmp_path) and again.config.residual == residual
     for one in (model, again):
-        one.set_context(WORDS, seed=0)
-    np.testing.assert_array_equal(again.encode(WORDS, "query"), model.encode(WORDS, "query"))
+        one.set_context(CORPUS, seed=0)
+    np.testing.assert_array_equal(again.encode(TEXTS, "query"), model.encode(TEXTS, "query"))
 
 
 @pytest.mark.parametrize(
@@ -198,14 +198,14 @@ def test_our_model_survives_authors_format(tmp_path: Path, residual: bool, promp
     ],
 )
 def test_official_export_names_fields_to_set(odd: dict[str, Any]) -> None:
-    """Each field that stands in the way is named, and a model with the named values exports."""
+    """The message names each unsupported field and its required value. A model with these values is exported."""
     sizes = {"architecture": "contextual", "num_soft_prompts": 8, "hidden_size": 16, "num_heads": 2}
     config = ModelConfig(**(sizes | odd))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="set ") as caught:
         write_official_config(config)
-    named = dict(re.findall(r"set (\w+)=(\S+) \(it is", str(caught.value)))
-    assert set(named) == set(odd)
-    write_official_config(replace(config, **{name: ast.literal_eval(value) for name, value in named.items()}))
+    required = dict(re.findall(r"set (\w+)=(\S+) \(it is", str(caught.value)))
+    assert set(required) == set(odd)
+    write_official_config(replace(config, **{name: ast.literal_eval(value) for name, value in required.items()}))
 
 
 @pytest.mark.parametrize(
@@ -223,35 +223,32 @@ def test_full_sizes_match_published_totals(kind: str, sizes: dict[str, int], tot
     assert sum(int(np.prod(shape)) for shape in shapes.values()) == total + 768 * null
 
 
-def test_config_defaults_are_the_documented_ones(tmp_path: Path) -> None:
+def test_config_defaults_are_the_documented_ones() -> None:
+    options = {"forward": None, "tokenizer": "minilm", "instruction_end": COLON}
     v1 = {"embedder": "nomic-ai/nomic-bert-2048", "dataset_backbone": None, "logit_scale": 50, "cache_dir": "x"}
-    config = read_official_config(v1, has_null_vector=False, forward=None, tokenizer="minilm", instruction_end=COLON)
+    config = read_official_config(v1, has_null_vector=False, **options)
     assert (config.num_contexts, config.max_tokens, config.residual, config.instruction_end) == (1, 512, False, None)
     assert (config.prompts, config.num_soft_prompts, config.sequence_dropout) == ("task", 8, 0.0)
     v2 = {"embedder": "answerdotai/ModernBERT-base", "transductive_corpus_size": 512}
-    config = read_official_config(v2, has_null_vector=True, forward=None, tokenizer="minilm", instruction_end=COLON)
+    config = read_official_config(v2, has_null_vector=True, **options)
     assert config.residual and config.text_normalised_twice and config.instruction_end == COLON
     assert (config.num_contexts, config.prefix_is_pooled, config.sequence_dropout) == (512, False, 0.005)
 
 
 def test_twin_is_not_saved_as_ours(tmp_path: Path) -> None:
-    model, _ = loaded(tmp_path / "a", forward="h1")
+    model, _ = write_and_load(tmp_path / "a", forward="h1")
     with pytest.raises(ValueError, match="h1"):
         model.save_pretrained(tmp_path / "b")
 
 
 def test_checkpoint_saved_as_ours_is_equal(tmp_path: Path) -> None:
-    from repro.model.start import load_model
-
-    model, _ = loaded(tmp_path / "a", "modernbert")
+    model, _ = write_and_load(tmp_path / "a", "modernbert")
     model.save_pretrained(tmp_path / "b")
-    texts, contexts = batch(end=COLON), np.random.default_rng(0).normal(size=(5, 16))
-    np.testing.assert_array_equal(run(load_model(tmp_path / "b"), texts, contexts), run(model, texts, contexts))
+    texts, contexts = make_batch(end=COLON), np.random.default_rng(0).normal(size=(5, 16))
+    np.testing.assert_array_equal(encode(load_model(tmp_path / "b"), texts, contexts), encode(model, texts, contexts))
 
 
 def test_own_tokenizer_survives_export(tmp_path: Path) -> None:
-    from tokenizers import Tokenizer, models, pre_tokenizers
-
     words = Tokenizer(models.WordLevel({"[PAD]": 0, "[UNK]": 1, "rain": 2, "snow": 3, "bread": 4}, unk_token="[UNK]"))
     words.pre_tokenizer = pre_tokenizers.Whitespace()
     (tmp_path / "first").mkdir()
@@ -260,7 +257,7 @@ def test_own_tokenizer_survives_export(tmp_path: Path) -> None:
     config = ModelConfig(architecture="contextual", tokenizer=str(tmp_path / "first"), **sizes)
     model = build_model(config).eval()
     export_official(model, tmp_path / "first")
-    export_model(str(tmp_path / "first"), tmp_path / "second", "official", progress=lambda line: None)
+    export_model(str(tmp_path / "first"), tmp_path / "second", "official", progress=ignore)
     corpus, texts = ["rain rain", "snow", "bread snow", "rain"], ["rain and snow", "bread", "snow rain bread"]
     model.set_context(corpus)
     before = model.encode(texts)

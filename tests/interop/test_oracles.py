@@ -1,7 +1,7 @@
-"""The released weights give the numbers their authors published: runs where weights and data are, says so where not.
+"""The released weights give the numbers that their authors published. Skipped without the weights and data.
 
-REPRO_CDE_V1, REPRO_CDE_V2: folders of the checkpoints. REPRO_NATURAL_QUESTIONS: a jsonl or parquet copy, in its order,
-of sentence-transformers/natural-questions (columns query, answer).
+REPRO_CDE_V1 and REPRO_CDE_V2 name the folders of the checkpoints. REPRO_NATURAL_QUESTIONS names a jsonl or parquet copy
+of sentence-transformers/natural-questions in its order, with the columns query and answer.
 """
 
 import os
@@ -29,23 +29,23 @@ TOP_PLACES = """
 V2_SCORES = [[0.8778, 0.7851, 0.7810, 0.7781, 0.7966], [0.7916, 0.8648, 0.7845, 0.7865, 0.8136]]
 
 
-def present(name: str) -> Path:
-    """The path that a variable names; skips with the reason when it is not set."""
+def get_path(name: str) -> Path:
+    """Return the path in an environment variable. Skip the test if it is not set."""
     if name not in os.environ:
         pytest.skip(f"{name} is not set: the published numbers need the released weights and their data")
     return Path(os.environ[name])
 
 
-def questions_and_answers() -> tuple[list[str], list[str]]:
+def read_questions_and_answers() -> tuple[list[str], list[str]]:
     import pandas as pd
 
-    path = present("REPRO_NATURAL_QUESTIONS")
+    path = get_path("REPRO_NATURAL_QUESTIONS")
     table = pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_json(path, lines=True)
     return table["query"].tolist(), table["answer"].tolist()
 
 
-def scores(folder: Path, forward: str, num_queries: int, num_documents: int) -> np.ndarray:
-    queries, answers = questions_and_answers()
+def compute_scores(folder: Path, forward: str, num_queries: int, num_documents: int) -> np.ndarray:
+    queries, answers = read_questions_and_answers()
     model = load_official(folder, forward=forward)
     model.set_context(answers[-model.config.num_contexts :])
     return model.encode(queries[:num_queries], "query") @ model.encode(answers[:num_documents], "document").T
@@ -54,21 +54,21 @@ def scores(folder: Path, forward: str, num_queries: int, num_documents: int) -> 
 @pytest.mark.slow
 def test_v1_matches_its_readme() -> None:
     """Slow: needs the released checkpoint."""
-    folder = present("REPRO_CDE_V1")
+    folder = get_path("REPRO_CDE_V1")
     expected = np.array(TOP_VALUES.split(), float).reshape(10, 5)
     places = np.array(TOP_PLACES.split(), int).reshape(10, 5)
     differences = {}
     for forward in ("t1", "h1"):
-        found = scores(folder, forward, 10, 2000)
+        found = compute_scores(folder, forward, 10, 2000)
         differences[forward] = np.abs(np.take_along_axis(found, places, 1) - expected).max()
-    print(f"largest difference from the printed table: {differences}")
+    print(f"largest differences from the published table: {differences}")
     assert min(differences.values()) < 5e-3, differences
 
 
 @pytest.mark.slow
 def test_v2_matches_published_similarities() -> None:
     """Slow: needs the released checkpoint."""
-    found = scores(present("REPRO_CDE_V2"), "t2", 2, 5)
+    found = compute_scores(get_path("REPRO_CDE_V2"), "t2", 2, 5)
     np.testing.assert_allclose(found, V2_SCORES, atol=1e-3)
 
 

@@ -1,4 +1,4 @@
-"""Promises of `repro search`: the model's own ranking, in numpy, from an index that follows model and corpus."""
+"""`repro search` ranks as the model does, in numpy, from an index that depends on model, context and corpus."""
 
 import io
 import json
@@ -10,8 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from repro.cli.errors import run_with_error_handling
-from repro.cli.main import app
 from repro.data.beir import Retrieval
 from repro.data.tokens import get_minilm_folder
 from repro.evaluate.contexts import draw_context
@@ -28,7 +26,7 @@ from repro.spec import base
 from repro.spec.identity import get_training_id, run_id
 from repro.storage.paths import get_local_records, run_folder
 from repro.train.checkpoint import CHECKPOINT_FILE
-from tests.commands import ignore
+from tests.commands import get_exit_code, ignore
 
 TEXTS = [
     "Rain falls on the plain in spring.",
@@ -41,7 +39,7 @@ QUERIES = ["how do I install software", "weather"]
 
 
 def refuse(line: str) -> None:
-    """Fail if anything is said: the index is there, and numpy encodes the queries."""
+    """Fail if a line is logged, since an existing index needs no work."""
     raise AssertionError(line)
 
 
@@ -54,7 +52,7 @@ def corpus(tmp_path: Path) -> Path:
 
 
 def save(folder: Path, architecture: str, backbone: str, **changes: object) -> Path:
-    """Write a small model with MiniLM's words and random layers."""
+    """Write a small model with MiniLM's word vectors and random layers."""
     sizes = {"hidden_size": 32, "num_heads": 2, "intermediate_size": 64, "num_contexts": 3, "prompts": "task"}
     config = ModelConfig(architecture=architecture, backbone=backbone, **(sizes | changes))  # type: ignore[arg-type]
     build_model(config, start="words", seed=3).save_pretrained(folder)
@@ -62,7 +60,7 @@ def save(folder: Path, architecture: str, backbone: str, **changes: object) -> P
 
 
 def brute_force(model: Path, corpus: Path, context: str = "own") -> np.ndarray:
-    """Return the scores of all documents, (queries, documents), by the model itself."""
+    """Return the scores (queries, documents) that the model itself computes."""
     found = open_model(str(model), progress=ignore).model
     if isinstance(found, ContextualModel):
         source = Retrieval(corpus.name, tuple(f"d{place}" for place in range(len(TEXTS))), tuple(TEXTS), (), (), {})
@@ -72,17 +70,11 @@ def brute_force(model: Path, corpus: Path, context: str = "own") -> np.ndarray:
 
 @pytest.mark.parametrize(
     ("architecture", "backbone"),
-    [
-        ("biencoder", "bert"),
-        ("biencoder", "nomic"),
-        ("contextual", "bert"),
-        ("contextual", "nomic"),
-        ("stock", "bert"),
-        ("adapted", "bert"),
-    ],
-)
+    [("biencoder", "bert"), ("biencoder", "nomic"), ("contextual", "bert"), ("contextual", "nomic"), ("stock", "bert"),
+     ("adapted", "bert")],
+)  # fmt: skip
 def test_numpy_search_matches_model(tmp_path: Path, corpus: Path, architecture: str, backbone: str) -> None:
-    """Scores are the model's own, and the second search says nothing: it neither builds nor loads torch."""
+    """The second search gives the model's own scores and logs nothing, since it neither indexes nor loads torch."""
     if architecture == "stock":
         model = get_minilm_folder()
     elif architecture == "adapted":
@@ -90,10 +82,10 @@ def test_numpy_search_matches_model(tmp_path: Path, corpus: Path, architecture: 
         adapt_model("minilm", str(corpus), model, progress=ignore)
     else:
         model = save(tmp_path / "model", architecture, backbone)
-    asked = SearchRequest(str(model), str(corpus))
-    search(asked, QUERIES, 5, ignore)
+    request = SearchRequest(str(model), str(corpus))
+    search(request, QUERIES, 5, ignore)
     expected = brute_force(model, corpus)
-    for found, scores in zip(search(asked, QUERIES, 5, refuse), expected, strict=True):
+    for found, scores in zip(search(request, QUERIES, 5, refuse), expected, strict=True):
         assert [one.id for one in found] == [f"d{place}" for place in np.argsort(-scores, kind="stable")]
         assert [one.score for one in found] == pytest.approx(np.sort(scores)[::-1].tolist(), abs=1e-4)
         assert [one.text for one in found] == [TEXTS[int(one.id[1:])] for one in found]
@@ -101,7 +93,7 @@ def test_numpy_search_matches_model(tmp_path: Path, corpus: Path, architecture: 
 
 @pytest.mark.parametrize("architecture", ["biencoder", "contextual"])
 def test_other_backbones_use_torch(tmp_path: Path, corpus: Path, architecture: str) -> None:
-    """A model that numpy does not know is searched with torch, under the context of the index."""
+    """A backbone without numpy code is searched with torch, under the context of the index."""
     model = save(tmp_path / "model", architecture, "modernbert")
     for _ in range(2):
         found = search(SearchRequest(str(model), str(corpus)), QUERIES, 2, ignore)
@@ -110,7 +102,7 @@ def test_other_backbones_use_torch(tmp_path: Path, corpus: Path, architecture: s
 
 
 def test_context_changes_index(tmp_path: Path, corpus: Path) -> None:
-    """Each context has an index of its own, and a model without context refuses one."""
+    """Each context has its own index. A model without context refuses the option."""
     model = save(tmp_path / "model", "contextual", "nomic", residual=True)
     for kind in ("own", "null"):
         (found, _) = search(SearchRequest(str(model), str(corpus), kind), QUERIES, 1, ignore)
@@ -122,25 +114,25 @@ def test_context_changes_index(tmp_path: Path, corpus: Path) -> None:
 
 
 def test_index_follows_corpus(tmp_path: Path, corpus: Path) -> None:
-    """Another text is found as soon as the file holds it; a malformed line is named."""
+    """A new text in the file is found. A malformed line is named."""
     model = save(tmp_path / "model", "biencoder", "nomic")
     search(SearchRequest(str(model), str(corpus)), QUERIES, 1, ignore)
     corpus.write_text(corpus.read_text() + json.dumps({"id": "new", "text": QUERIES[0]}) + "\n")
-    prompted = search(SearchRequest(str(model), str(corpus)), [QUERIES[0]], 6, ignore)
-    assert "new" in [one.id for one in prompted[0]]
+    found = search(SearchRequest(str(model), str(corpus)), [QUERIES[0]], 6, ignore)
+    assert "new" in [one.id for one in found[0]]
     corpus.write_text('{"id": "x", "words": "no text"}\n')
     with pytest.raises(ValueError, match=r"docs\.jsonl, line 1"):
         search(SearchRequest(str(model), str(corpus)), QUERIES, 1, ignore)
 
 
-def test_verb_reads_stdin_without_torch(
+def test_command_reads_stdin_without_torch(
     tmp_path: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Several queries come from stdin; the second process imports neither torch nor transformers."""
+    """Several queries come from stdin. A process with an existing index imports neither torch nor transformers."""
     model = save(tmp_path / "model", "contextual", "nomic")
     words = ["search", str(model), "--corpus", str(corpus), "--top", "2", "--json"]
     monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(QUERIES)))
-    assert run_with_error_handling(lambda: app(words, prog_name="repro", standalone_mode=False)) == 0
+    assert get_exit_code(*words) == 0
     first = json.loads(capsys.readouterr().out)
     assert [one["query"] for one in first] == QUERIES and {len(one["results"]) for one in first} == {2}
     code = f"import sys; from repro.cli.main import app; app({words!r}, standalone_mode=False); "
@@ -148,16 +140,13 @@ def test_verb_reads_stdin_without_torch(
     done = subprocess.run([sys.executable, "-c", code], input="\n".join(QUERIES), text=True, capture_output=True)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == first
-    assert (
-        run_with_error_handling(lambda: app(["search", str(model), "x"], prog_name="repro", standalone_mode=False)) == 2
-    )
+    assert get_exit_code("search", str(model), "x") == 2
 
 
-def test_corpus_chooses_its_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An imported corpus is searched with the best recorded model whose weights are here, or with MiniLM."""
-    monkeypatch.setenv("REPRO_HOME", str(tmp_path / "home"))
-    asked = SearchRequest("mine@0123", context_seed=3)
-    assert choose_model(asked) == SearchRequest("minilm", "mine", context_seed=3)
+def test_corpus_chooses_its_model() -> None:
+    """An imported corpus is searched with its best recorded model that has weights, or with MiniLM."""
+    request = SearchRequest("mine@0123", context_seed=3)
+    assert choose_model(request) == SearchRequest("minilm", "mine", context_seed=3)
     runs = [replace(base("smoke", suite="mine"), seed=seed) for seed in (1, 2, 3)]
     untrained = base("smoke", suite="mine", architecture="surrogate", surrogate="minilm")
     for run, score in zip([*runs, untrained], (0.25, 0.5, 0.75, 0.375), strict=True):
@@ -168,12 +157,12 @@ def test_corpus_chooses_its_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         folder = run_folder(get_training_id(run))
         folder.mkdir(parents=True)
         (folder / CHECKPOINT_FILE).touch()
-        assert choose_model(asked).model == best
-    assert choose_model(replace(asked, corpus="other")).corpus == "other"
+        assert choose_model(request).model == best
+    assert choose_model(replace(request, corpus="other")).corpus == "other"
 
 
 def test_minilm_is_a_model(tmp_path: Path, corpus: Path) -> None:
-    """The name `minilm` opens the installed weights, and another unknown name is refused."""
+    """The name `minilm` opens the installed weights. Unknown names are refused."""
     (found, _) = search(SearchRequest("minilm", str(corpus)), QUERIES, 1, ignore)
     assert found[0].score == pytest.approx(float(brute_force(get_minilm_folder(), corpus)[0].max()), abs=1e-4)
     check_model("minilm")

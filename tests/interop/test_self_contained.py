@@ -1,4 +1,4 @@
-"""Exports that carry their code: they open where this project is not installed, and train in the stock trainer."""
+"""Exports with their own code open without this project and can be trained by sentence-transformers."""
 
 import json
 import subprocess
@@ -27,7 +27,8 @@ from repro.model.texts import texts_from
 from repro.train.feed import draw_contexts
 from repro.train.gradcache import Stages, StepTexts, add_gradients
 from repro.train.loss import info_nce
-from tests.interop.test_sentence_transformers import CLOSE, CORPUS, KINDS, TEXTS, model_of
+from tests.interop.small import CLOSE, CORPUS, TEXTS, make_model
+from tests.interop.test_sentence_transformers import KINDS
 
 VARIANTS: list[dict[str, Any]] = [
     {},
@@ -38,29 +39,29 @@ VARIANTS: list[dict[str, Any]] = [
 QUIET = {"show_progress_bar": False}
 
 
-def opened(model: Any, folder: Path) -> SentenceTransformer:
+def export_and_open(model: Any, folder: Path) -> SentenceTransformer:
     write_self_contained(model, folder)
     return SentenceTransformer(str(folder), trust_remote_code=True, device="cpu")
 
 
 @pytest.mark.parametrize(("kind", "changes"), [*((kind, {}) for kind in KINDS), *(("nomic", one) for one in VARIANTS)])
 def test_exported_code_matches_our_vectors(tmp_path: Path, kind: str, changes: dict[str, Any]) -> None:
-    """Every backbone, and every choice of the second stage, in both libraries."""
-    model = model_of("contextual", backbone=kind, **changes)
-    theirs = opened(model, tmp_path)
+    """Both libraries give our vectors for every backbone and every option of the second stage."""
+    model = make_model("contextual", backbone=kind, **changes)
+    theirs = export_and_open(model, tmp_path)
     other = AutoModel.from_pretrained(tmp_path, trust_remote_code=True)
     for one in (model, theirs, other):
         one.set_context(CORPUS, seed=3)
     for role, encode in (("query", theirs.encode_query), ("document", theirs.encode_document)):
-        wanted = model.encode(TEXTS, role)
-        np.testing.assert_allclose(encode(TEXTS, batch_size=2, **QUIET), wanted, **CLOSE)
-        np.testing.assert_allclose(other.encode(TEXTS, role), wanted, **CLOSE)
+        expected = model.encode(TEXTS, role)
+        np.testing.assert_allclose(encode(TEXTS, batch_size=2, **QUIET), expected, **CLOSE)
+        np.testing.assert_allclose(other.encode(TEXTS, role), expected, **CLOSE)
 
 
 def test_biencoder_code_matches_our_vectors(tmp_path: Path) -> None:
-    """A biencoder opens with AutoModel alone, also in a process that opened a contextual model before."""
+    """AutoModel opens a biencoder, also after a contextual model in the same process."""
     for architecture in ("contextual", "biencoder", "contextual"):
-        model, folder = model_of(architecture), tmp_path / architecture / "model"
+        model, folder = make_model(architecture), tmp_path / architecture / "model"
         write_self_contained(model, folder)
         theirs = AutoModel.from_pretrained(folder, trust_remote_code=True)
         if architecture == "contextual":
@@ -108,14 +109,14 @@ if __name__ == "__main__":
 
 
 def test_folder_opens_without_this_project(tmp_path: Path) -> None:
-    """In a process of its own that cannot import `repro`: vectors, evaluation, a process pool, saving, AutoModel."""
-    model, folder, out = model_of("contextual"), tmp_path / "model", tmp_path / "vectors.npz"
+    """A process that cannot import `repro` encodes, evaluates, uses a pool of processes, saves and opens again."""
+    model, folder, out = make_model("contextual"), tmp_path / "model", tmp_path / "vectors.npz"
     write_self_contained(model, folder)
     (tmp_path / "elsewhere.py").write_text(ELSEWHERE)
-    asked = json.dumps([str(folder), str(out), TEXTS, CORPUS])
-    words = [sys.executable, "-I", str(tmp_path / "elsewhere.py"), asked]
+    arguments = json.dumps([str(folder), str(out), TEXTS, CORPUS])
+    command = [sys.executable, "-I", str(tmp_path / "elsewhere.py"), arguments]
     environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(words, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     model.set_context(CORPUS, seed=0)
     with np.load(out) as found:
@@ -126,9 +127,9 @@ def test_folder_opens_without_this_project(tmp_path: Path) -> None:
 
 
 def test_missing_context_warns_once(tmp_path: Path) -> None:
-    """Vectors are those of the null context; a model that learned none raises."""
-    model = model_of("contextual")
-    theirs = opened(model, tmp_path / "out")
+    """The null context is used. A model without a null context raises."""
+    model = make_model("contextual")
+    theirs = export_and_open(model, tmp_path / "out")
     model.set_context(None)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -137,12 +138,12 @@ def test_missing_context_warns_once(tmp_path: Path) -> None:
     assert sum("no context is set" in str(one.message) for one in caught) == 1
     np.testing.assert_allclose(found, model.encode(TEXTS), **CLOSE)
     with pytest.raises(ValueError, match="no null context"):
-        opened(model_of("contextual", sequence_dropout=0.0), tmp_path / "none").encode(TEXTS, **QUIET)
+        export_and_open(make_model("contextual", sequence_dropout=0.0), tmp_path / "none").encode(TEXTS, **QUIET)
 
 
 def test_vectors_of_texts_are_no_context(tmp_path: Path) -> None:
-    """A wrapper that asks for first-stage vectors in the authors' way would get those of the null context."""
-    theirs = opened(model_of("contextual"), tmp_path)
+    """Vectors of unit length are refused as context, since they are not those of the first stage."""
+    theirs = export_and_open(make_model("contextual"), tmp_path)
     with pytest.raises(ValueError, match="unit length"):
         theirs.encode(TEXTS, dataset_embeddings=theirs.encode(CORPUS[:4]), **QUIET)
     first = theirs.encode(CORPUS[:4], prompt_name="document", without_context="first_stage", **QUIET)
@@ -152,32 +153,32 @@ def test_vectors_of_texts_are_no_context(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("context", [CORPUS, None])
 def test_context_is_saved_with_the_model(tmp_path: Path, context: list[str] | None) -> None:
-    """It is there after `save_pretrained` in their classes, and when we open the folder."""
-    theirs = opened(model_of("contextual"), tmp_path / "out")
+    """The saved folder has the context in their classes and in ours."""
+    theirs = export_and_open(make_model("contextual"), tmp_path / "out")
     theirs.set_context(context, seed=1)
-    wanted = theirs.encode_document(TEXTS, **QUIET)
+    expected = theirs.encode_document(TEXTS, **QUIET)
     theirs.save_pretrained(str(tmp_path / "again"))
     for folder in (tmp_path / "again", open_sentence_transformers(tmp_path / "again")):
         again = SentenceTransformer(str(folder), trust_remote_code=True) if isinstance(folder, Path) else folder
-        np.testing.assert_allclose(again.encode_document(TEXTS, **QUIET), wanted, **CLOSE)
-    np.testing.assert_allclose(load_self_contained_model(tmp_path / "again").encode(TEXTS), wanted, **CLOSE)
+        np.testing.assert_allclose(again.encode_document(TEXTS, **QUIET), expected, **CLOSE)
+    np.testing.assert_allclose(load_self_contained_model(tmp_path / "again").encode(TEXTS), expected, **CLOSE)
 
 
 @pytest.mark.parametrize("architecture", ["biencoder", "contextual"])
 def test_missing_weights_are_refused(tmp_path: Path, architecture: str) -> None:
-    """transformers would draw a missing weight at random and go on."""
-    write_self_contained(model_of(architecture), tmp_path)
+    """transformers alone would fill a missing weight with random numbers."""
+    write_self_contained(make_model(architecture), tmp_path)
     weights = load_file(tmp_path / "model.safetensors")
-    lost = next(name for name in sorted(weights) if "layers.0" in name)
-    del weights[lost]
+    missing = next(name for name in sorted(weights) if "layers.0" in name)
+    del weights[missing]
     save_file(weights, tmp_path / "model.safetensors", {"format": "pt"})
-    with pytest.raises(ValueError, match=lost):
+    with pytest.raises(ValueError, match=missing):
         AutoModel.from_pretrained(tmp_path, trust_remote_code=True)
 
 
 def test_other_code_is_not_run(tmp_path: Path) -> None:
-    """The folder's weights open with our own classes all the same."""
-    model = model_of("contextual")
+    """Code that differs from this version is refused. The weights still open with our classes."""
+    model = make_model("contextual")
     write_self_contained(model, tmp_path)
     with (tmp_path / "modeling_cde.py").open("a") as file:
         file.write("raise SystemExit('was run')\n")
@@ -190,8 +191,8 @@ def test_other_code_is_not_run(tmp_path: Path) -> None:
 
 
 def test_folder_of_version_0_1_opens(tmp_path: Path) -> None:
-    """It names `repro.interop.contextual_module.ContextualModule`, which must stay where it is."""
-    model, folder = model_of("contextual"), tmp_path / "old"
+    """It names `repro.interop.contextual_module.ContextualModule`, which must keep its place."""
+    model, folder = make_model("contextual"), tmp_path / "old"
     as_sentence_transformer(model).save_pretrained(str(folder), create_model_card=False)
     modules = json.loads((folder / "modules.json").read_text())
     assert modules[0]["type"] == "repro.interop.contextual_module.ContextualModule"
@@ -208,38 +209,39 @@ PAIRS = [
 ]
 
 
-def our_gradients(model: ContextualModel, number: int) -> tuple[float, dict[str, torch.Tensor]]:
-    """The loss and the gradients of our own engine for these pairs as one batch."""
+def compute_gradients(model: ContextualModel, number: int) -> tuple[float, dict[str, torch.Tensor]]:
+    """Return the loss and the gradients of our own engine for the pairs as one batch."""
     texts = [row[name] for name in ("positive", "negative") for row in PAIRS]
 
-    def tokens(found: list[str], role: str) -> Any:
-        made = model.tokenize(found, role)
-        return texts_from(*made.pad(range(len(made))))
+    def tokenize(texts: list[str], role: str) -> Any:
+        tokens = model.tokenize(texts, role)
+        return texts_from(*tokens.pad(range(len(tokens))))
 
     places = draw_contexts(len(texts), model.config.num_contexts, seed=7, number=number)
-    contexts = tokens([texts[place] for place in places], "document")
-    step = StepTexts(tokens([row["anchor"] for row in PAIRS], "query"), tokens(texts, "document"), contexts)
+    contexts = tokenize([texts[place] for place in places], "document")
+    queries = tokenize([row["anchor"] for row in PAIRS], "query")
+    step = StepTexts(queries, tokenize(texts, "document"), contexts)
     parts = add_gradients(Stages(model.second_stage, lambda a, b: info_nce(a, b, 0.05), model.first_stage), step)
     return float(parts.loss), {name: weight.grad for name, weight in model.named_parameters()}
 
 
 @pytest.mark.parametrize("cached", [False, True])
 def test_stock_losses_give_our_gradients(tmp_path: Path, cached: bool) -> None:
-    """For one batch, whose context is drawn from its own documents."""
-    model = model_of("contextual", sequence_dropout=0.0).train()
-    theirs = opened(model, tmp_path).train()
+    """The context of a batch is drawn from its own documents."""
+    model = make_model("contextual", sequence_dropout=0.0).train()
+    theirs = export_and_open(model, tmp_path).train()
     collate = theirs[0].make_collator(seed=7)
-    collate(PAIRS)  # another number of batch is another draw
+    # Each batch draws another context. This test uses the second batch.
+    collate(PAIRS)
     batch = collate(PAIRS)
     names = ("input_ids", "attention_mask", "context")
     features = [{name: batch[f"{column}_{name}"] for name in names} for column in ("anchor", "positive", "negative")]
-    if cached:
-        loss = CachedMultipleNegativesRankingLoss(theirs, scale=20.0, mini_batch_size=4)(features, None)
-    else:
-        loss = MultipleNegativesRankingLoss(theirs, scale=20.0)(features, None)
+    options = {"mini_batch_size": 4} if cached else {}
+    loss_class = CachedMultipleNegativesRankingLoss if cached else MultipleNegativesRankingLoss
+    loss = loss_class(theirs, scale=20.0, **options)(features, None)
     loss.backward()
-    wanted, gradients = our_gradients(model, number=1)
-    assert float(loss.detach()) == pytest.approx(wanted, abs=1e-5)
+    expected, gradients = compute_gradients(model, number=1)
+    assert float(loss.detach()) == pytest.approx(expected, abs=1e-5)
     found = {name.removeprefix("0.model."): weight.grad for name, weight in theirs.named_parameters()}
     assert found.keys() == gradients.keys()
     for name, gradient in gradients.items():
@@ -248,15 +250,16 @@ def test_stock_losses_give_our_gradients(tmp_path: Path, cached: bool) -> None:
 
 
 def test_training_without_a_context_is_refused(tmp_path: Path) -> None:
-    """The message names the collator; under a set context vectors are made again after training."""
-    theirs = opened(model_of("contextual"), tmp_path)
+    """The message names the collator. After training, the vectors of a set context are computed again."""
+    theirs = export_and_open(make_model("contextual"), tmp_path)
     theirs.set_context(CORPUS)
     before = theirs.encode(TEXTS, **QUIET)
     batch = theirs[0].make_collator()(PAIRS)
     theirs.train()
+    features = {name: batch[f"anchor_{name}"] for name in ("input_ids", "attention_mask", "context")}
     with pytest.raises(ValueError, match="make_collator"):
-        theirs({name: batch[f"anchor_{name}"] for name in ("input_ids", "attention_mask")})
-    theirs({name: batch[f"anchor_{name}"] for name in ("input_ids", "attention_mask", "context")})
+        theirs({name: features[name] for name in ("input_ids", "attention_mask")})
+    theirs(features)
     with torch.no_grad():
         for weight in theirs[0].model.first_stage_model.parameters():
             weight.mul_(1.5)

@@ -1,7 +1,6 @@
-"""Promises of the way into sentence-transformers: the same vectors, and our batches in its trainer."""
+"""Exports for sentence-transformers give our vectors, and its trainer accepts our batches."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,45 +17,27 @@ from repro.interop.sentence_transformers_folder import (
     open_sentence_transformers,
 )
 from repro.interop.stock_trainer import cluster_batch_sampler
-from repro.model.biencoder import Biencoder
-from repro.model.config import ModelConfig
-from repro.model.contextual import ContextualModel
-from repro.model.start import build_model
+from tests.interop.small import CLOSE, CORPUS, TEXTS, make_model
 
-CLOSE = {"atol": 1e-5, "rtol": 0}
 KINDS = ["nomic", "bert", "modernbert"]
-TEXTS = ["one", "a somewhat longer text about rain", "rain falls, it does: on hills", "snow " * 60, "Hills & more"]
-CORPUS = [f"document {n} about {word}" for n, word in enumerate(["rain", "snow", "hills", "bread", "copper", "iron"])]
-
-
-def model_of(architecture: str, **changes: Any) -> Biencoder | ContextualModel:
-    sizes = {"hidden_size": 16, "num_heads": 2, "intermediate_size": 24, "num_contexts": 4, "prompts": "task"}
-    model = build_model(ModelConfig(architecture=architecture, **(sizes | changes)))
-    generator = torch.Generator().manual_seed(1)
-    with torch.no_grad():
-        for weight in model.parameters():
-            weight.add_(torch.randn(weight.shape, generator=generator) * 0.2)
-    return model.eval()
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_biencoder_opens_with_stock_modules(tmp_path: Path, kind: str) -> None:
-    model = model_of("biencoder", backbone=kind)
+    model = make_model("biencoder", backbone=kind)
     export_sentence_transformers(model, tmp_path / "out")
     theirs = SentenceTransformer(str(tmp_path / "out"), device="cpu")
     assert all(type(module).__module__.startswith("sentence_transformers.") for module in theirs)
     for prompt in ("query", "document"):
         found = theirs.encode(TEXTS, prompt_name=prompt, batch_size=2, show_progress_bar=False)
         np.testing.assert_allclose(found, model.encode(TEXTS, prompt), atol=1e-6, rtol=0)
-    np.testing.assert_allclose(
-        theirs.encode_query(TEXTS, show_progress_bar=False), model.encode(TEXTS, "query"), **CLOSE
-    )
+    found = theirs.encode_query(TEXTS, show_progress_bar=False)
+    np.testing.assert_allclose(found, model.encode(TEXTS, "query"), **CLOSE)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("num_vectors", [1, 2])
-def test_contextual_model_takes_its_context(tmp_path: Path, kind: str, num_vectors: int) -> None:
-    model = model_of("contextual", backbone=kind, tokens_per_document=num_vectors)
+@pytest.mark.parametrize(("kind", "num_vectors"), [("nomic", 1), ("nomic", 2), ("bert", 1), ("modernbert", 1)])
+def test_contextual_export_uses_its_context(tmp_path: Path, kind: str, num_vectors: int) -> None:
+    model = make_model("contextual", backbone=kind, tokens_per_document=num_vectors)
     export_sentence_transformers(model, tmp_path / "out")
     model.set_context(CORPUS)
     for theirs in (
@@ -64,8 +45,8 @@ def test_contextual_model_takes_its_context(tmp_path: Path, kind: str, num_vecto
         open_sentence_transformers(tmp_path / "out"),
     ):
         options = {"show_progress_bar": False, "batch_size": 2, "convert_to_tensor": True}
-        asked = {"prompt_name": "document", "without_context": "first_stage"}
-        context = theirs.encode(theirs[0].drawn_from(CORPUS), **asked, **options)
+        first_stage = {"prompt_name": "document", "without_context": "first_stage"}
+        context = theirs.encode(theirs[0].drawn_from(CORPUS), **first_stage, **options)
         assert len(context) == theirs[0].config.transductive_corpus_size == 4
         for prompt in ("query", "document"):
             for given in ({"dataset_embeddings": context}, {"context": CORPUS}):
@@ -74,7 +55,9 @@ def test_contextual_model_takes_its_context(tmp_path: Path, kind: str, num_vecto
 
 
 def test_routers_embed_queries_as_queries(tmp_path: Path) -> None:
-    queries, documents = (list(as_sentence_transformer(model_of("biencoder", num_layers=number))) for number in (1, 2))
+    queries, documents = (
+        list(as_sentence_transformer(make_model("biencoder", num_layers=number))) for number in (1, 2)
+    )
     SentenceTransformer(modules=[Router.for_query_document(queries, documents)], device="cpu").save(str(tmp_path / "m"))
     model = open_model(str(tmp_path / "m")).model
     theirs = SentenceTransformer(str(tmp_path / "m"), device="cpu")
@@ -84,7 +67,7 @@ def test_routers_embed_queries_as_queries(tmp_path: Path) -> None:
 
 
 def test_context_is_embedded_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = model_of("contextual")
+    model = make_model("contextual")
     theirs, calls = as_sentence_transformer(model), []
     real = type(model).context_from
     monkeypatch.setattr(type(model), "context_from", lambda self, *a: [calls.append(a), real(self, *a)][1])
@@ -99,7 +82,7 @@ def test_context_is_embedded_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_ambiguous_context_is_refused() -> None:
-    theirs = as_sentence_transformer(model_of("contextual"))
+    theirs = as_sentence_transformer(make_model("contextual"))
     with pytest.raises(ValueError, match="give one of them"):
         theirs.encode(TEXTS, context=CORPUS, dataset_embeddings=torch.zeros(4, 16))
     with pytest.raises(ValueError, match="one text"):
@@ -107,7 +90,7 @@ def test_ambiguous_context_is_refused() -> None:
 
 
 def test_missing_context_is_refused() -> None:
-    model = model_of("contextual")
+    model = make_model("contextual")
     theirs = as_sentence_transformer(model)
     for encode in (theirs.encode, theirs.encode_query, theirs.encode_document, model.encode):
         with pytest.raises(ValueError, match="no context is set"):
@@ -120,7 +103,7 @@ def test_missing_context_is_refused() -> None:
 
 
 def test_context_seed_draws_other_documents() -> None:
-    model = model_of("contextual")
+    model = make_model("contextual")
     theirs, found = as_sentence_transformer(model), []
     for seed in (0, 3):
         found.append(theirs.encode(TEXTS, context=CORPUS, context_seed=seed, prompt_name="document"))
@@ -130,7 +113,7 @@ def test_context_seed_draws_other_documents() -> None:
 
 
 def test_exported_folder_can_move(tmp_path: Path) -> None:
-    model = model_of("contextual")
+    model = make_model("contextual")
     export_sentence_transformers(model, tmp_path / "here")
     (tmp_path / "here").rename(tmp_path / "there")
     opened = open_sentence_transformers(tmp_path / "there")
@@ -139,21 +122,8 @@ def test_exported_folder_can_move(tmp_path: Path) -> None:
     assert names <= {".json", ".safetensors", ".md", ".py"}
 
 
-def test_config_knows_number_of_contexts(tmp_path: Path) -> None:
-    from transformers import AutoConfig
-
-    export_sentence_transformers(model_of("contextual"), tmp_path / "out")
-    assert AutoConfig.from_pretrained(tmp_path / "out", trust_remote_code=True).transductive_corpus_size == 4
-
-
-def test_nonempty_folder_is_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "precious").write_text("x")
-    with pytest.raises(ValueError, match="not empty"):
-        export_sentence_transformers(model_of("biencoder"), tmp_path)
-
-
 def test_no_pickle_is_written(tmp_path: Path) -> None:
-    export_sentence_transformers(model_of("contextual"), tmp_path / "out")
+    export_sentence_transformers(make_model("contextual"), tmp_path / "out")
     opened = open_sentence_transformers(tmp_path / "out")
     with pytest.raises(ValueError, match="pickle"):
         opened.save_pretrained(str(tmp_path / "again"), safe_serialization=False, create_model_card=False)
@@ -167,13 +137,13 @@ def test_other_modules_are_refused(tmp_path: Path) -> None:
         open_sentence_transformers(tmp_path / "nowhere")
 
 
-def four_clusters() -> tuple[np.ndarray, Clusters]:
+def make_clusters() -> tuple[np.ndarray, Clusters]:
     assignment, domains = np.repeat(np.arange(4, dtype=np.int32), 8), np.repeat([0, 1], 16).astype(np.int32)
     return domains, Clusters(assignment, np.zeros((4, 2), np.float32), np.array([0, 0, 1, 1], np.int32))
 
 
 def test_stock_trainer_gets_our_batches() -> None:
-    domains, clusters = four_clusters()
+    domains, clusters = make_clusters()
     sampler = cluster_batch_sampler(domains, clusters)(range(32), batch_size=8, drop_last=False, seed=5)
     ours = BatchSampler("cluster", domains, batch_size=8, seed=5, clusters=clusters)
     for epoch in range(3):
@@ -184,6 +154,6 @@ def test_stock_trainer_gets_our_batches() -> None:
 
 
 def test_clusters_of_other_data_are_refused() -> None:
-    domains, clusters = four_clusters()
+    domains, clusters = make_clusters()
     with pytest.raises(ValueError, match="31 rows, the clusters 32"):
         cluster_batch_sampler(domains, clusters)(range(31), batch_size=8)

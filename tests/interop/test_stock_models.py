@@ -1,4 +1,4 @@
-"""Promises of scoring models of sentence-transformers: as they say they are to be scored, or refused in one line."""
+"""Models of sentence-transformers are scored by their own similarity and prompts, or refused in one line."""
 
 import json
 from pathlib import Path
@@ -17,78 +17,73 @@ from repro.evaluate.retrieval import score, search
 from repro.interop.opening import open_model
 from repro.interop.sentence_transformers_folder import as_sentence_transformer, open_sentence_transformers
 from tests.commands import run_command
-from tests.interop.test_sentence_transformers import model_of
-
-WORDS = ("rain", "snow", "hills", "bread", "copper", "iron", "violin", "drum", "kettle", "lamp")
+from tests.interop.small import WORDS, make_collection, make_model
 
 
 @pytest.fixture
 def things(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Retrieval:
-    """A collection of short texts of unequal length, in the folder that the reader is in."""
+    """A collection of short texts of unequal length, written to the current folder."""
     monkeypatch.chdir(tmp_path)
-    documents = tuple(" ".join((one, other, *WORDS[:n])) for n, one in enumerate(WORDS) for other in WORDS[n:])
-    ids = tuple(f"d{n:02d}" for n in range(len(documents)))
-    queries = tuple(" ".join(text.split()[:2]) for text in documents)
-    judged = {f"q{n:02d}": {f"d{n:02d}": 1} for n in range(len(queries))}
-    found = Retrieval("things", ids, documents, tuple(judged), queries, judged)
-    write_beir_folder(tmp_path / "things", found)
-    return found
+    documents = [" ".join((one, other, *WORDS[:n])) for n, one in enumerate(WORDS[:10]) for other in WORDS[n:10]]
+    collection = make_collection("things", documents, [" ".join(text.split()[:2]) for text in documents])
+    write_beir_folder(tmp_path / "things", collection)
+    return collection
 
 
-def scored(model: str, *words: str) -> dict:
-    """What `repro evaluate --json` prints."""
+def evaluate(model: str, *words: str) -> dict[str, Any]:
+    """Return what `repro evaluate --json` prints."""
     return json.loads(run_command("evaluate", "--suite", "things", "--no-bm25", "--json", "--model", model, *words))
 
 
-def test_unlimited_length_is_scored(things: Retrieval) -> None:
-    words = load_tokenizer("minilm")
-    words.no_padding()
-    words.no_truncation()
-    added_up = SentenceTransformer(modules=[StaticEmbedding(words, embedding_dim=16)], device="cpu")
-    added_up.save_pretrained("model", create_model_card=False)
-    found = scored("model")
+def test_unlimited_length_is_evaluate(things: Retrieval) -> None:
+    tokenizer = load_tokenizer("minilm")
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    static = SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_dim=16)], device="cpu")
+    static.save_pretrained("model", create_model_card=False)
+    found = evaluate("model")
     assert found["provenance"]["cut"] == {"things": None} and found["provenance"]["model"]["max_tokens"] is None
     assert found["metrics"]["things/things/ndcg_at_10"] > 0
 
 
 def write_stock(folder: str, **settings: Any) -> SentenceTransformer:
-    """Write a model of stock modules whose vectors differ in length, as few but normalised ones do not."""
-    theirs = as_sentence_transformer(model_of("biencoder"))
+    """Write a model of stock modules whose vectors differ in length."""
+    theirs = as_sentence_transformer(make_model("biencoder"))
     modules = [one for one in theirs if not isinstance(one, Normalize)]
     with torch.no_grad():
         modules[-1].linear.bias.add_(torch.randn(16, generator=torch.Generator().manual_seed(3)))
-    told = {"prompts": theirs.prompts} | settings
-    SentenceTransformer(modules=modules, device="cpu", **told).save_pretrained(folder, create_model_card=False)
+    settings = {"prompts": theirs.prompts} | settings
+    SentenceTransformer(modules=modules, device="cpu", **settings).save_pretrained(folder, create_model_card=False)
     return SentenceTransformer(folder, device="cpu")
 
 
-def similarity_ndcg(theirs: SentenceTransformer, things: Retrieval, **how: Any) -> float:
-    """NDCG@10 of a ranking by the model's own `similarity`."""
-    queries = theirs.encode(list(things.queries), prompt_name="query", **how)
-    documents = theirs.encode(list(things.documents), prompt_name="document", **how)
+def compute_ndcg(theirs: SentenceTransformer, things: Retrieval, **options: Any) -> float:
+    """Return NDCG@10 of the ranking by the model's own `similarity`."""
+    queries = theirs.encode(list(things.queries), prompt_name="query", **options)
+    documents = theirs.encode(list(things.documents), prompt_name="document", **options)
     scores = theirs.similarity(queries, documents).numpy()
     hits = search(scores, np.eye(len(things.documents)), things.query_ids, things.document_ids, 100)
     return float(score(hits, things.judgements)["ndcg_at_10"].mean())
 
 
 def test_inner_products_score_every_width(things: Retrieval) -> None:
-    ways = {name: write_stock(name, similarity_fn_name=name) for name in ("dot", "cosine")}
-    wanted = {name: similarity_ndcg(theirs, things) for name, theirs in ways.items()}
-    assert abs(wanted["dot"] - wanted["cosine"]) > 0.01
-    for name, theirs in ways.items():
-        found = scored(name, "--width", "4")
-        assert found["metrics"]["things/things/ndcg_at_10"] == pytest.approx(wanted[name], abs=1e-6)
-        narrow = similarity_ndcg(theirs, things, truncate_dim=4)
+    models = {name: write_stock(name, similarity_fn_name=name) for name in ("dot", "cosine")}
+    expected = {name: compute_ndcg(theirs, things) for name, theirs in models.items()}
+    assert abs(expected["dot"] - expected["cosine"]) > 0.01
+    for name, theirs in models.items():
+        found = evaluate(name, "--width", "4")
+        assert found["metrics"]["things/things/ndcg_at_10"] == pytest.approx(expected[name], abs=1e-6)
+        narrow = compute_ndcg(theirs, things, truncate_dim=4)
         assert found["metrics"]["things+width4/things/ndcg_at_10"] == pytest.approx(narrow, abs=1e-6)
         assert found["provenance"]["model"]["similarity"] == name
 
 
 def test_similarities_are_cached_apart(things: Retrieval) -> None:
     write_stock("model", similarity_fn_name="cosine")
-    before = scored("model")["metrics"]
+    before = evaluate("model")["metrics"]
     settings = Path("model", "config_sentence_transformers.json")
     settings.write_text(settings.read_text().replace('"cosine"', '"dot"'))
-    assert scored("model")["metrics"] != before
+    assert evaluate("model")["metrics"] != before
 
 
 @pytest.mark.parametrize("name", ["euclidean", "manhattan"])
@@ -102,12 +97,13 @@ def test_unsearchable_similarity_is_refused(things: Retrieval, name: str) -> Non
 def test_models_without_vectors_are_refused(things: Retrieval, kind: str) -> None:
     write_stock("model")
     settings = Path("model", "config_sentence_transformers.json")
-    told = json.loads(settings.read_text())
-    settings.write_text(json.dumps(told | {"model_type": kind}))
+    content = json.loads(settings.read_text())
+    settings.write_text(json.dumps(content | {"model_type": kind}))
     with pytest.raises(ValueError, match=f"^model is a {kind} of sentence-transformers, expected a SentenceTransf"):
         open_model("model")
-    del told["model_type"]  # as older versions wrote it
-    settings.write_text(json.dumps(told))
+    # Older versions wrote no type.
+    del content["model_type"]
+    settings.write_text(json.dumps(content))
     assert len(open_sentence_transformers("model")) == len(open_model("model").model.theirs)
 
 
@@ -116,12 +112,12 @@ def test_document_prompt_is_found_by_name(things: Retrieval, name: str) -> None:
     theirs = write_stock("model", prompts={"query": "query: ", name: "passage: ", "sorting": "sort: "})
     lines: list[str] = []
     opened = open_model("model", progress=lines.append).model
-    for role, of_theirs in (("query", "query"), ("document", name)):
-        own = theirs.encode(list(WORDS), prompt_name=of_theirs, normalize_embeddings=True)
-        np.testing.assert_allclose(opened.encode(WORDS, role), own, atol=1e-6)
+    for role, prompt in (("query", "query"), ("document", name)):
+        expected = theirs.encode(list(WORDS), prompt_name=prompt, normalize_embeddings=True)
+        np.testing.assert_allclose(opened.encode(WORDS, role), expected, atol=1e-6)
     assert lines == [
         "model: prompts ['sorting'] are not used; used are 'query: ' before query texts and 'passage: ' before "
         "document texts"
     ]
-    told = scored("model")["provenance"]["model"]["prompts_used"]
-    assert told == {"query": "query: ", "document": "passage: "}
+    used = evaluate("model")["provenance"]["model"]["prompts_used"]
+    assert used == {"query": "query: ", "document": "passage: "}

@@ -1,4 +1,4 @@
-"""Promises of opened models in other people's programs: texts in any container, threads, half precision, padding."""
+"""Models inside other programs: containers of texts, threads, half precision, padding and tokenizers."""
 
 import warnings
 from collections.abc import Callable, Iterator
@@ -20,9 +20,10 @@ import repro.interop.transformers_model
 from repro.interop.sentence_transformers_folder import as_sentence_transformer, export_sentence_transformers
 from repro.interop.transformers_model import CdeModel
 from repro.model.contextual import ContextualModel
-from tests.interop.test_sentence_transformers import model_of
+from tests.interop.small import make_model
 
-assert repro.interop.transformers_model, "importing it registers the models"
+# Importing this module registers the models.
+assert repro.interop.transformers_model
 WORDS = [f"{word} number {n}" for n in range(4) for word in ("apple", "river", "engine")]
 SHUFFLED = pd.DataFrame({"text": WORDS}).sample(frac=1, random_state=3)["text"]
 QUERIES = ["how much is it", "a much longer question about the price of bread and of copper", "x"]
@@ -35,27 +36,39 @@ def quiet() -> Iterator[None]:
         yield
 
 
-def contextual() -> ContextualModel:
-    model = model_of("contextual")
+def make_contextual() -> ContextualModel:
+    model = make_model("contextual")
     assert isinstance(model, ContextualModel)
     return model
 
 
-@pytest.mark.parametrize(
-    "texts",
-    [
-        SHUFFLED,
-        SHUFFLED[SHUFFLED.str.contains("apple|river")],
-        SHUFFLED.iloc[:4],
-        np.array(WORDS),
-        np.array(WORDS, dtype=object),
-        tuple(WORDS),
-        Dataset.from_dict({"text": WORDS})["text"],
-    ],
-    ids=["shuffled", "filtered", "exact", "array", "objects", "tuple", "datasets"],
-)
-def test_containers_mean_their_texts_in_order(texts: Any) -> None:
-    model, listed = contextual(), list(texts)
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An export of the contextual model for sentence-transformers."""
+    folder = tmp_path_factory.mktemp("exported") / "out"
+    export_sentence_transformers(make_contextual(), folder)
+    return folder
+
+
+def open_export(folder: Path, **options: Any) -> Any:
+    return SentenceTransformer(str(folder), trust_remote_code=True, device="cpu", **options)
+
+
+COLUMNS = {
+    "shuffled": SHUFFLED,
+    "filtered": SHUFFLED[SHUFFLED.str.contains("apple|river")],
+    "exact": SHUFFLED.iloc[:4],
+    "array": np.array(WORDS),
+    "objects": np.array(WORDS, dtype=object),
+    "tuple": tuple(WORDS),
+    "datasets": Dataset.from_dict({"text": WORDS})["text"],
+}
+
+
+@pytest.mark.parametrize("texts", COLUMNS.values(), ids=COLUMNS)
+def test_containers_keep_their_order(texts: Any) -> None:
+    """Each container is read like the list of its texts."""
+    model, listed = make_contextual(), list(texts)
     theirs = as_sentence_transformer(model)
     model.set_context(texts)
     given = model.context_CE
@@ -68,79 +81,57 @@ def test_containers_mean_their_texts_in_order(texts: Any) -> None:
     assert np.array_equal(one, other)
 
 
-@pytest.mark.parametrize(
-    "texts",
-    [
-        "one",
-        {"a", "b"},
-        {"a": "b"},
-        (word for word in WORDS),
-        pd.DataFrame({"text": WORDS}),
-        ["a", None],
-        ["a", float("nan")],
-        [{"text": "a"}],
-        [["a", "b"]],
-        [b"a"],
-        ["a\ud800b"],
-        np.array("a"),
-        np.array([["a", "b"]]),
-    ],
-    ids=[
-        "text",
-        "set",
-        "dict",
-        "generator",
-        "frame",
-        "None",
-        "NaN",
-        "dicts",
-        "lists",
-        "bytes",
-        "surrogate",
-        "0d",
-        "2d",
-    ],
-)
+REFUSED = {
+    "text": "one",
+    "set": {"a", "b"},
+    "dict": {"a": "b"},
+    "generator": (word for word in WORDS),
+    "frame": pd.DataFrame({"text": WORDS}),
+    "None": ["a", None],
+    "NaN": ["a", float("nan")],
+    "dicts": [{"text": "a"}],
+    "lists": [["a", "b"]],
+    "bytes": [b"a"],
+    "surrogate": ["a\ud800b"],
+    "0d": np.array("a"),
+    "2d": np.array([["a", "b"]]),
+}
+
+
+@pytest.mark.parametrize("texts", REFUSED.values(), ids=REFUSED)
 def test_other_containers_are_refused(texts: Any) -> None:
-    model = contextual()
+    model = make_contextual()
     module: Any = as_sentence_transformer(model)[0]
     for call in (model.set_context, model.encode, module.drawn_from, lambda given: module._embed_context(given, 0)):
         with pytest.raises(ValueError, match=r"text"):
             call(texts)
 
 
-ODD = [["a", None], [None], {"a", "b"}, pd.DataFrame({"text": WORDS}), "one", ["a", 0], ["a", []]]
-
-
-@pytest.mark.parametrize("texts", ODD, ids=["None", "only_None", "set", "frame", "text", "zero", "list"])
-def test_exports_refuse_other_containers(tmp_path: Path, texts: Any) -> None:
-    """A frame would give its column names as context, and None would be skipped over."""
-    export_sentence_transformers(contextual(), tmp_path / "out")
-    theirs: Any = SentenceTransformer(str(tmp_path / "out"), trust_remote_code=True, device="cpu")
+def test_exports_refuse_other_containers(folder: Path) -> None:
+    """A frame would give its column names as context, and None would be skipped."""
+    theirs = open_export(folder)
     inner = theirs[0].model
-    for call in (theirs.set_context, theirs[0].drawn_from, theirs[0].preprocess, inner.encode, inner.set_context):
-        with pytest.raises(ValueError, match=r"text"):
-            call(texts)
+    for texts in (["a", None], [None], {"a", "b"}, pd.DataFrame({"text": WORDS}), "one", ["a", 0], ["a", []]):
+        for call in (theirs.set_context, theirs[0].drawn_from, theirs[0].preprocess, inner.encode, inner.set_context):
+            with pytest.raises(ValueError, match=r"text"):
+                call(texts)
 
 
-def test_exports_take_columns_in_order(tmp_path: Path) -> None:
-    export_sentence_transformers(contextual(), tmp_path / "out")
-    theirs: Any = SentenceTransformer(str(tmp_path / "out"), trust_remote_code=True, device="cpu")
+def test_exports_read_columns_in_order(folder: Path) -> None:
+    theirs = open_export(folder)
     theirs.set_context(list(SHUFFLED))
-    right = theirs[0].model.encode(list(SHUFFLED))
+    expected = theirs[0].model.encode(list(SHUFFLED))
     for column in (SHUFFLED, pa.array(SHUFFLED), pa.chunked_array([SHUFFLED]), np.array(SHUFFLED)):
         theirs.set_context(column)
-        assert np.array_equal(theirs[0].model.encode(column), right)
+        assert np.array_equal(theirs[0].model.encode(column), expected)
     for options in ({"prompt": "passage"}, {"batch_size": 0}, {"batch_size": -1}):
         with pytest.raises(ValueError, match=next(iter(options))):
             theirs[0].model.encode(WORDS, **options)
 
 
-def test_given_contexts_have_the_size_of_the_model(tmp_path: Path) -> None:
-    """Rows of another width are not reshaped, more of them are not dropped, and fewer are warned about."""
-    model = contextual()
-    export_sentence_transformers(model, tmp_path / "out")
-    exported: Any = SentenceTransformer(str(tmp_path / "out"), trust_remote_code=True, device="cpu")
+def test_context_vectors_need_model_sizes(folder: Path) -> None:
+    """Vectors of another width and too many vectors are refused. Fewer vectors give a warning."""
+    model, exported = make_contextual(), open_export(folder)
     size, width = model.config.num_contexts, model.config.hidden_size
     tokens = model.tokenize(QUERIES, "query")
     ids, mask = (torch.from_numpy(each) for each in tokens.pad(range(3)))
@@ -160,14 +151,15 @@ def test_given_contexts_have_the_size_of_the_model(tmp_path: Path) -> None:
         call(torch.ones(size, width))
 
 
-def in_threads(work: Callable[[int], None], count: int) -> None:
+def run_in_threads(work: Callable[[int], None], count: int) -> None:
+    """Call `work` with the numbers 0 to count − 1, each in a thread."""
     with ThreadPoolExecutor(count) as pool:
         list(pool.map(work, range(count)))
 
 
 def test_threads_cut_at_their_own_length() -> None:
     """Two models of different lengths share one tokenizer object."""
-    models = [model_of("biencoder", max_tokens=size) for size in (8, 256)]
+    models = [make_model("biencoder", max_tokens=size) for size in (8, 256)]
     texts = ["bread rises with yeast and rain falls from clouds over the copper mine " * 40] * 40
     wrong: list[int] = []
 
@@ -177,12 +169,12 @@ def test_threads_cut_at_their_own_length() -> None:
             lengths = set(model.tokenize(texts, "query").lengths.tolist())
             wrong.extend(length for length in lengths if length != model.config.max_tokens)
 
-    in_threads(work, 4)
+    run_in_threads(work, 4)
     assert wrong == []
 
 
 def test_each_request_keeps_its_own_context() -> None:
-    model = contextual()
+    model = make_contextual()
     with torch.no_grad():
         for weight in model.first_stage_model.mlp.parameters():
             weight.mul_(20)
@@ -190,42 +182,39 @@ def test_each_request_keeps_its_own_context() -> None:
     corpora = [[f"{word} document {n}" for n in range(4)] for word in ("medicine", "law", "cooking")]
 
     def encode(number: int) -> np.ndarray:
-        found: np.ndarray = theirs.encode(QUERIES, context=corpora[number], show_progress_bar=False)
-        return found
+        return np.asarray(theirs.encode(QUERIES, context=corpora[number], show_progress_bar=False))
 
-    right = [encode(number) for number in range(3)]
-    assert np.abs(right[0] - right[1]).max() > 1e-3
-    far: list[float] = []
+    expected = [encode(number) for number in range(3)]
+    assert np.abs(expected[0] - expected[1]).max() > 1e-3
+    errors: list[float] = []
 
     def work(number: int) -> None:
-        far.extend(float(np.abs(encode(number % 3) - right[number % 3]).max()) for _ in range(10))
+        errors.extend(float(np.abs(encode(number % 3) - expected[number % 3]).max()) for _ in range(10))
 
-    in_threads(work, 6)
-    assert max(far) < 1e-5
+    run_in_threads(work, 6)
+    assert max(errors) < 1e-5
     assert model.context_CE is None
 
 
-def test_encoding_ends_under_its_first_context(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another thread sets a context while texts are encoded: the texts keep theirs."""
-    model = contextual()
+def test_encoding_keeps_its_first_context(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The context stays the same if another thread sets one during a call."""
+    model = make_contextual()
     model.set_context(WORDS[:4])
-    right, second_stage = model.encode(QUERIES, batch_size=1), ContextualModel.second_stage
+    expected, second_stage = model.encode(QUERIES, batch_size=1), ContextualModel.second_stage
 
     def disturbed(self: ContextualModel, texts: Any, contexts_CE: torch.Tensor) -> torch.Tensor:
         self.context_CE = torch.zeros_like(contexts_CE)
         return second_stage(self, texts, contexts_CE)
 
     monkeypatch.setattr(ContextualModel, "second_stage", disturbed)
-    assert np.array_equal(model.encode(QUERIES, batch_size=1), right)
+    assert np.array_equal(model.encode(QUERIES, batch_size=1), expected)
 
 
-def test_exports_encode_under_their_first_context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As above, for the code in the exported folder."""
-    export_sentence_transformers(contextual(), tmp_path / "out")
-    theirs: Any = SentenceTransformer(str(tmp_path / "out"), trust_remote_code=True, device="cpu")
-    model = theirs[0].model
+def test_exports_keep_their_first_context(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The code in the exported folder does the same."""
+    model = open_export(folder)[0].model
     model.set_context(WORDS[:4])
-    right, tokenize = model.encode(QUERIES, batch_size=1), type(model).tokenize
+    expected, tokenize = model.encode(QUERIES, batch_size=1), type(model).tokenize
 
     def disturbed(self: Any, *args: Any, **options: Any) -> Any:
         found = tokenize(self, *args, **options)
@@ -233,65 +222,60 @@ def test_exports_encode_under_their_first_context(tmp_path: Path, monkeypatch: p
         return found
 
     monkeypatch.setattr(type(model), "tokenize", disturbed)
-    assert np.array_equal(model.encode(QUERIES, batch_size=1), right)
+    assert np.array_equal(model.encode(QUERIES, batch_size=1), expected)
 
 
 @pytest.mark.parametrize("kind", ["half", "bfloat16", "double"])
-def test_half_precision_gives_nearly_the_same(tmp_path: Path, kind: str) -> None:
-    model, context = contextual(), WORDS[:4]
-    export_sentence_transformers(model, tmp_path / "out")
+def test_half_precision_gives_close_vectors(folder: Path, kind: str) -> None:
+    """The cosine with the vectors in float32 is above 0.998, however the precision is chosen."""
+    model, context = make_contextual(), WORDS[:4]
     model.set_context(context)
-    right = model.encode(QUERIES, "query")
+    expected = model.encode(QUERIES, "query")
     dtype = {"half": torch.float16, "bfloat16": torch.bfloat16, "double": torch.float64}[kind]
 
-    def opened(**options: Any) -> SentenceTransformer:
-        return SentenceTransformer(str(tmp_path / "out"), trust_remote_code=True, device="cpu", **options)
+    def assert_close(found: np.ndarray) -> None:
+        assert (found.astype(np.float32) * expected).sum(1).min() > 0.998
 
-    used = opened()
+    used = open_export(folder)
     used.encode(QUERIES, prompt_name="query", context=context, show_progress_bar=False)
-    for theirs in (
-        getattr(used, kind)(),
-        opened(model_kwargs={"dtype": dtype}),
-        opened(model_kwargs={"torch_dtype": dtype}),
-    ):
+    opened = [open_export(folder, model_kwargs={name: dtype}) for name in ("dtype", "torch_dtype")]
+    for theirs in (getattr(used, kind)(), *opened):
         assert {weight.dtype for weight in theirs.parameters()} == {dtype}
-        found = theirs.encode(QUERIES, prompt_name="query", context=context, show_progress_bar=False)
-        assert (found.astype(np.float32) * right).sum(1).min() > 0.998
+        assert_close(theirs.encode(QUERIES, prompt_name="query", context=context, show_progress_bar=False))
     first = theirs.encode(context, prompt_name="document", without_context="first_stage", convert_to_tensor=True)
-    found = theirs.encode(QUERIES, prompt_name="query", dataset_embeddings=first)
-    assert (found.astype(np.float32) * right).sum(1).min() > 0.998
-    own = contextual().to(dtype)
+    assert_close(theirs.encode(QUERIES, prompt_name="query", dataset_embeddings=first))
+    own = make_contextual().to(dtype)
     own.set_context(context)
-    assert (own.encode(QUERIES, "query") * right).sum(1).min() > 0.998
+    assert_close(own.encode(QUERIES, "query"))
 
 
-@pytest.mark.parametrize("options", [{"attn_implementation": "eager"}, {"dtype": "int8"}, {"dtype": "float"[:3]}])
-def test_options_without_effect_are_refused(tmp_path: Path, options: dict[str, Any]) -> None:
-    export_sentence_transformers(contextual(), tmp_path / "out")
+@pytest.mark.parametrize("options", [{"attn_implementation": "eager"}, {"dtype": "int8"}, {"dtype": "flo"}])
+def test_options_without_effect_are_refused(folder: Path, options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"dtype"):
-        SentenceTransformer(str(tmp_path / "out"), trust_remote_code=True, model_kwargs=options)
+        open_export(folder, model_kwargs=options)
 
 
 @pytest.mark.parametrize("architecture", ["biencoder", "contextual"])
-def test_left_padding_moves_no_vector(architecture: str) -> None:
-    model = model_of(architecture)
+def test_left_padding_changes_no_vector(architecture: str) -> None:
+    model = make_model(architecture)
     theirs, tokens = CdeModel.of(model), model.tokenize(QUERIES, "query")
     ids, mask = (torch.from_numpy(each) for each in tokens.pad(range(3)))
     shift = [int(ids.shape[1] - length) for length in tokens.lengths]
     left = [torch.stack([row.roll(by) for row, by in zip(each, shift, strict=True)]) for each in (ids, mask)]
-    more = {} if architecture == "biencoder" else {"dataset_input_ids": left[0], "dataset_attention_mask": left[1]}
-    right = {} if architecture == "biencoder" else {"dataset_input_ids": ids, "dataset_attention_mask": mask}
+    names = ("dataset_input_ids", "dataset_attention_mask") if architecture == "contextual" else ()
+    context = dict(zip(names, (ids, mask), strict=False))
     with torch.no_grad():
-        found = theirs(input_ids=left[0], attention_mask=left[1], return_dict=False, **more)
-        expected = theirs(input_ids=ids, attention_mask=mask, **right)
+        left_context = dict(zip(names, left, strict=False))
+        found = theirs(input_ids=left[0], attention_mask=left[1], return_dict=False, **left_context)
+        expected = theirs(input_ids=ids, attention_mask=mask, **context)
     assert isinstance(found, tuple)
     torch.testing.assert_close(found[0], expected.pooler_output)
     with pytest.raises(ValueError, match="word vectors"):
-        theirs(input_ids=ids + model.config.vocab_size, attention_mask=mask, **right)
+        theirs(input_ids=ids + model.config.vocab_size, attention_mask=mask, **context)
 
 
-def test_tokenizer_is_usable_from_outside() -> None:
-    theirs = as_sentence_transformer(contextual())
+def test_tokenizer_is_usable_directly() -> None:
+    theirs = as_sentence_transformer(make_contextual())
     long = ["bread rises with yeast " * 20]
     theirs.max_seq_length = 6
     assert theirs.max_seq_length == 6 and theirs[0].preprocess(long)["input_ids"].shape == (1, 6)
@@ -301,7 +285,7 @@ def test_tokenizer_is_usable_from_outside() -> None:
 
 
 def test_sharded_checkpoints_open(tmp_path: Path) -> None:
-    model = model_of("biencoder")
+    model = make_model("biencoder")
     CdeModel.of(model).save_pretrained(tmp_path)
     weights = load_file(tmp_path / "model.safetensors")
     (tmp_path / "model.safetensors").unlink()
@@ -314,6 +298,7 @@ def test_sharded_checkpoints_open(tmp_path: Path) -> None:
 
 
 def test_tokenizer_of_another_model_is_named() -> None:
-    size = 1500  # of the 30,522 ids of the tokenizer
+    # The tokenizer has 30,522 ids.
+    size = 1500
     with pytest.raises(ValueError, match=f"{size} word vectors"):
-        model_of("biencoder", vocab_size=size).encode(QUERIES)
+        make_model("biencoder", vocab_size=size).encode(QUERIES)

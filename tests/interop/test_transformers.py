@@ -1,4 +1,4 @@
-"""Promises of exports for transformers and of uploads: the same vectors, safetensors only, an honest card."""
+"""Exports for transformers, uploads and model cards: the same vectors, safetensors only, known facts only."""
 
 import json
 import re
@@ -11,9 +11,7 @@ import numpy as np
 import pytest
 import torch
 from transformers import AutoConfig, AutoModel, AutoTokenizer, BatchEncoding
-from typer.testing import CliRunner
 
-from repro.cli.main import app
 from repro.data.prompts import PROMPTS
 from repro.interop.arguments import FORMATS
 from repro.interop.contextual_module import make_fast_tokenizer
@@ -23,34 +21,25 @@ from repro.interop.transformers_model import CdeModel
 from repro.model.biencoder import Biencoder
 from repro.model.config import ModelConfig
 from repro.model.contextual import ContextualModel
-from tests.commands import ignore
-from tests.interop.checkpoints import random_weights, write_checkpoint
-from tests.interop.test_sentence_transformers import CORPUS, TEXTS, model_of
-
-CLOSE = {"atol": 1e-5, "rtol": 0}
+from tests.commands import ignore, run_command
+from tests.interop.checkpoints import write_usable_checkpoint
+from tests.interop.small import CLOSE, CORPUS, TEXTS, export_small_model, make_model
 
 
-def unit(vectors: torch.Tensor | np.ndarray) -> np.ndarray:
+def normalise(vectors: torch.Tensor | np.ndarray) -> np.ndarray:
     vectors = np.asarray(vectors)
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
-def export(tmp_path: Path, architecture: str, to: str = "transformers") -> tuple[Biencoder | ContextualModel, Path]:
-    model = model_of(architecture)
-    model.save_pretrained(tmp_path / "ours")
-    export_model(str(tmp_path / "ours"), tmp_path / "out", to, progress=ignore)
-    return model, tmp_path / "out"
-
-
 def export_old(tmp_path: Path, architecture: str) -> tuple[Biencoder | ContextualModel, Path]:
-    """Write what version 0.1.0 wrote, which opens with our module alone."""
-    model = model_of(architecture)
+    """Write the format of version 0.1.0, which needs an import of our module."""
+    model = make_model(architecture)
     CdeModel.of(model).save_pretrained(tmp_path / "out")
     make_fast_tokenizer(model.config).save_pretrained(tmp_path / "out")
     return model, tmp_path / "out"
 
 
-def tokens(folder: Path, texts: list[str], prompt: str, config: ModelConfig) -> BatchEncoding:
+def tokenize(folder: Path, texts: list[str], prompt: str, config: ModelConfig) -> BatchEncoding:
     tokenizer = AutoTokenizer.from_pretrained(folder)
     prefix = getattr(PROMPTS[config.prompts], prompt)
     options = {"padding": True, "truncation": True, "return_tensors": "pt", "return_token_type_ids": False}
@@ -61,8 +50,8 @@ def test_auto_classes_open_a_biencoder(tmp_path: Path) -> None:
     model, folder = export_old(tmp_path, "biencoder")
     theirs = AutoModel.from_pretrained(folder)
     with torch.no_grad():
-        found = theirs(**tokens(folder, TEXTS, "query", model.config)).pooler_output
-    np.testing.assert_allclose(unit(found), model.encode(TEXTS, "query"), **CLOSE)
+        found = theirs(**tokenize(folder, TEXTS, "query", model.config)).pooler_output
+    np.testing.assert_allclose(normalise(found), model.encode(TEXTS, "query"), **CLOSE)
 
 
 def test_auto_classes_open_a_contextual_model(tmp_path: Path) -> None:
@@ -70,8 +59,8 @@ def test_auto_classes_open_a_contextual_model(tmp_path: Path) -> None:
     theirs = AutoModel.from_pretrained(folder)
     size = AutoConfig.from_pretrained(folder).transductive_corpus_size
     model.set_context(CORPUS[:size])
-    context = tokens(folder, CORPUS[:size], "document", model.config)
-    texts = tokens(folder, TEXTS, "document", model.config)
+    context = tokenize(folder, CORPUS[:size], "document", model.config)
+    texts = tokenize(folder, TEXTS, "document", model.config)
     with torch.no_grad():
         vectors = theirs.first_stage(**context)
         for options in (
@@ -79,7 +68,7 @@ def test_auto_classes_open_a_contextual_model(tmp_path: Path) -> None:
             {"dataset_input_ids": context["input_ids"], "dataset_attention_mask": context["attention_mask"]},
         ):
             found = theirs(**texts, **options).pooler_output
-            np.testing.assert_allclose(unit(found), model.encode(TEXTS, "document"), **CLOSE)
+            np.testing.assert_allclose(normalise(found), model.encode(TEXTS, "document"), **CLOSE)
     with pytest.raises(ValueError, match="needs dataset_input_ids or dataset_embeddings"):
         theirs(**texts)
 
@@ -101,14 +90,13 @@ def test_save_load_save_gives_identical_bytes(tmp_path: Path) -> None:
     assert {path.suffix for path in folder.iterdir()} == {".json", ".safetensors"}
 
 
-def test_what_does_not_fit_is_named(tmp_path: Path) -> None:
+def test_inconsistent_config_is_named(tmp_path: Path) -> None:
     _, folder = export_old(tmp_path, "biencoder")
     config = json.loads((folder / "config.json").read_text())
     config["repro"]["num_layers"] += 1
     (folder / "config.json").write_text(json.dumps(config))
-    with pytest.raises(
-        ValueError, match=r"its config: \d+ missing, 0 extra, 0 of another shape; first of each: \['encoder"
-    ):
+    message = r"its config: \d+ missing, 0 extra, 0 of another shape; first of each: \['encoder"
+    with pytest.raises(ValueError, match=message):
         AutoModel.from_pretrained(folder)
     config["repro"]["colour"] = "red"
     (folder / "config.json").write_text(json.dumps(config))
@@ -116,26 +104,15 @@ def test_what_does_not_fit_is_named(tmp_path: Path) -> None:
         AutoModel.from_pretrained(folder)
 
 
-def test_a_pickle_is_not_loaded(tmp_path: Path) -> None:
+def test_pickle_is_not_loaded(tmp_path: Path) -> None:
     _, folder = export_old(tmp_path, "biencoder")
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
     with pytest.raises(ValueError, match="never read"):
         AutoModel.from_pretrained(folder)
 
 
-@pytest.mark.parametrize(
-    ("architecture", "to"), [("biencoder", "sentence-transformers"), ("contextual", "transformers")]
-)
-def test_every_export_opens_again(tmp_path: Path, architecture: str, to: str) -> None:
-    model, folder = export(tmp_path, architecture, to)
-    opened = open_model(str(folder)).model
-    for one in (model, opened):
-        one.set_context(CORPUS)
-    np.testing.assert_allclose(opened.encode(TEXTS, "query"), model.encode(TEXTS, "query"), **CLOSE)
-
-
 def test_plain_transformers_folder_is_refused(tmp_path: Path) -> None:
-    _, folder = export(tmp_path, "biencoder", "sentence-transformers")
+    _, folder = export_small_model(tmp_path, "biencoder", "sentence-transformers")
     (folder / "modules.json").unlink()
     with pytest.raises(ValueError, match=r"a plain model of transformers \('nomic_bert'\): save it with sentence-tr"):
         open_model(str(folder))
@@ -143,7 +120,7 @@ def test_plain_transformers_folder_is_refused(tmp_path: Path) -> None:
 
 def test_failed_export_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="contextual models only"):
-        export(tmp_path, "biencoder", "official")
+        export_small_model(tmp_path, "biencoder", "official")
     assert not (tmp_path / "out").exists() and not list(tmp_path.glob(".out*"))
     with pytest.raises(ValueError, match=f"choose one of \\['{FORMATS[0]}'"):
         export_model(str(tmp_path / "ours"), tmp_path / "out", "onnx")
@@ -153,8 +130,8 @@ def test_failed_export_leaves_nothing(tmp_path: Path) -> None:
         export_model(str(tmp_path / "ours"), tmp_path / "out", "transformers")
 
 
-class HubStandIn:
-    """Takes the two calls of an upload."""
+class FakeHub:
+    """Records the two calls of an upload."""
 
     def __init__(self) -> None:
         self.calls = []
@@ -168,8 +145,8 @@ class HubStandIn:
 
 
 def test_upload_is_folder_with_card(tmp_path: Path) -> None:
-    _, folder = export(tmp_path, "biencoder")
-    hub = HubStandIn()
+    _, folder = export_small_model(tmp_path, "biencoder", "transformers")
+    hub = FakeHub()
     assert push_to_hub(folder, "me/mine", private=True, api=hub) == "address of me/mine"
     assert hub.calls == [("create", "me/mine", {"private": True, "exist_ok": True}), ("upload", "me/mine", str(folder))]
     (folder / "README.md").unlink()
@@ -178,16 +155,16 @@ def test_upload_is_folder_with_card(tmp_path: Path) -> None:
 
 
 def test_failed_upload_names_the_command(tmp_path: Path) -> None:
-    _, folder = export(tmp_path, "biencoder")
-    hub = HubStandIn()
+    _, folder = export_small_model(tmp_path, "biencoder", "transformers")
+    hub = FakeHub()
     hub.create_repo = lambda *of, **options: (_ for _ in ()).throw(ConnectionError("no way there"))  # type: ignore
-    says = rf"out was written but not uploaded \(no way there\): repeat with `hf upload me/mine {folder} --private`"
-    with pytest.raises(ValueError, match=says):
+    message = rf"out was written but not uploaded \(no way there\): repeat with `hf upload me/mine {folder} --private`"
+    with pytest.raises(ValueError, match=message):
         push_to_hub(folder, "me/mine", private=True, api=hub)
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("words", "message"),
     [
         (["--push-to", "me//mine"], "--push-to me//mine: no hub id; expected OWNER/NAME"),
         (["--push-to", "mine"], "--push-to mine: no hub id"),
@@ -195,11 +172,10 @@ def test_failed_upload_names_the_command(tmp_path: Path) -> None:
         (["--private"], "--private needs an upload: add --push-to OWNER/NAME"),
     ],
 )
-def test_impossible_upload_is_refused_first(tmp_path: Path, words: list[str], says: str) -> None:
-    model_of("biencoder").save_pretrained(tmp_path / "ours")
-    asked = ["export", str(tmp_path / "ours"), str(tmp_path / "out"), "--to", "transformers", *words]
-    done = CliRunner().invoke(app, asked)
-    assert isinstance(done.exception, ValueError) and says in str(done.exception)
+def test_impossible_upload_is_refused_first(tmp_path: Path, words: list[str], message: str) -> None:
+    make_model("biencoder").save_pretrained(tmp_path / "ours")
+    with pytest.raises(ValueError, match=message):
+        run_command("export", str(tmp_path / "ours"), str(tmp_path / "out"), "--to", "transformers", *words)
     assert not (tmp_path / "out").exists()
 
 
@@ -208,8 +184,8 @@ def test_unknown_options_are_refused(tmp_path: Path) -> None:
     narrow = AutoModel.from_pretrained(folder, dtype=torch.bfloat16, trust_remote_code=False, use_safetensors=True)
     assert {weight.dtype for weight in narrow.parameters()} == {torch.bfloat16}
     with torch.no_grad():
-        found = narrow(**tokens(folder, TEXTS, "query", model.config)).pooler_output.float()
-    assert (unit(found) * model.encode(TEXTS, "query")).sum(1).min() > 0.98
+        found = narrow(**tokenize(folder, TEXTS, "query", model.config)).pooler_output.float()
+    assert (normalise(found) * model.encode(TEXTS, "query")).sum(1).min() > 0.98
     assert AutoModel.from_pretrained(folder, torch_dtype="float16").dtype == torch.float16
     assert AutoModel.from_pretrained(folder, dtype="auto").dtype == torch.float32
     for option in ({"device_map": "auto"}, {"output_loading_info": True}, {"use_safetensors": False}):
@@ -231,30 +207,28 @@ def test_hub_cache_folder_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     np.testing.assert_allclose(opened.encode(TEXTS, "query"), model.encode(TEXTS, "query"), **CLOSE)
 
 
-def test_card_marks_unknown_facts(tmp_path: Path) -> None:
-    _, folder = export(tmp_path, "contextual")
+def test_card_starts_with_scores(tmp_path: Path) -> None:
+    """It states which facts are unknown."""
+    _, folder = export_small_model(tmp_path, "contextual", "transformers")
     card = (folder / "README.md").read_text()
+    sections = re.findall(r"^## (.*)$", card, re.MULTILINE)
+    assert sections[:2] == ["Scores", "Use"] and sections[-1] == "Digests"
     assert card.startswith("---\nlibrary_name: transformers\n")
     assert "Not known here" in card and "Not evaluated here" in card and "## Limits" in card
 
 
 @pytest.mark.parametrize(
     ("architecture", "to"),
-    [
-        ("biencoder", "sentence-transformers"),
-        ("contextual", "sentence-transformers"),
-        ("biencoder", "transformers"),
-        ("contextual", "transformers"),
-        ("official", "official"),
-    ],
-)
+    [("biencoder", "sentence-transformers"), ("contextual", "sentence-transformers"), ("biencoder", "transformers"),
+     ("contextual", "transformers"), ("official", "official")],
+)  # fmt: skip
 def test_card_code_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], architecture: str, to: str
 ) -> None:
     if architecture == "official":
-        write_checkpoint(tmp_path / "ours", weights=random_weights("nomic", words=30528), base={"vocab_size": 30528})
+        write_usable_checkpoint(tmp_path / "ours")
     else:
-        model_of(architecture).save_pretrained(tmp_path / "ours")
+        make_model(architecture).save_pretrained(tmp_path / "ours")
     export_model(str(tmp_path / "ours"), tmp_path / "mine", to, progress=ignore)
     card = (tmp_path / "mine" / "README.md").read_text()
     (code,) = re.findall(r"```python\n(.*?)```", card, re.DOTALL)
@@ -267,12 +241,6 @@ def test_card_code_runs(
     scores = ours.encode(names["questions"], "query") @ ours.encode(names["documents"]).T
     np.testing.assert_allclose(names["scores"], scores, atol=1e-5)
     assert capsys.readouterr().out.strip() == names["documents"][int(scores[0].argmax())]
-
-
-def test_card_starts_with_scores(tmp_path: Path) -> None:
-    _, folder = export(tmp_path, "contextual")
-    sections = re.findall(r"^## (.*)$", (folder / "README.md").read_text(), re.MULTILINE)
-    assert sections[:2] == ["Scores", "Use"] and sections[-1] == "Digests"
 
 
 def test_missing_import_is_named(tmp_path: Path) -> None:

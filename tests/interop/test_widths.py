@@ -1,4 +1,4 @@
-"""Prefixes go out and are scored: a cut export gives our vectors, and a prefix nobody trained for is warned of."""
+"""Prefixes of vectors are exported and scored. Prefixes that the model was not trained for give a warning."""
 
 import json
 from pathlib import Path
@@ -7,51 +7,49 @@ import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
 from transformers.utils import logging as transformers_logging
-from typer.testing import CliRunner
 
-from repro.cli.main import app
-from repro.data.beir import Retrieval, write_beir_folder
+from repro.data.beir import write_beir_folder
 from repro.evaluate.prefixes import take_prefix
 from repro.interop.exporting import export_model
 from repro.interop.opening import Opened
+from repro.interop.sentence_transformers_folder import as_sentence_transformer
 from repro.interop.stock_encoder import StockEncoder
 from repro.interop.trained_widths import find_untrained_widths, get_width, list_export_warnings, parse_widths, warnings
 from repro.spec import base
-from tests.interop.test_sentence_transformers import TEXTS, model_of
+from tests.commands import run_command
+from tests.interop.small import TEXTS, export_small_model, make_collection, make_model
 
 
 def test_cut_folder_gives_our_prefixes(tmp_path: Path) -> None:
-    model = model_of("biencoder")
+    model = make_model("biencoder")
     model.save_pretrained(tmp_path / "ours")
-    said = export_model(str(tmp_path / "ours"), tmp_path / "cut", "sentence-transformers", width=8)
+    warning = export_model(str(tmp_path / "ours"), tmp_path / "cut", "sentence-transformers", width=8)[0]
     theirs = SentenceTransformer(str(tmp_path / "cut"), device="cpu")
     assert theirs.truncate_dim == theirs.get_embedding_dimension() == 8
     for prompt in ("query", "document"):
         found = theirs.encode(TEXTS, prompt_name=prompt, show_progress_bar=False)
         np.testing.assert_allclose(found, take_prefix(model.encode(TEXTS, prompt), 8), atol=1e-6, rtol=0)
-    assert "is not known to be trained for prefixes of 8 dimensions" in said[0]
+    assert "is not known to be trained for prefixes of 8 dimensions" in warning
     assert "vectors of 8 numbers, the first of 16" in (tmp_path / "cut" / "README.md").read_text()
 
 
 def test_truncated_folder_gives_our_prefixes(tmp_path: Path) -> None:
-    model = model_of("biencoder")
-    model.save_pretrained(tmp_path / "ours")
-    export_model(str(tmp_path / "ours"), tmp_path / "out", "sentence-transformers")
-    theirs = SentenceTransformer(str(tmp_path / "out"), device="cpu", truncate_dim=4)
+    """The library truncates a whole export in the same way."""
+    model, folder = export_small_model(tmp_path, "biencoder", "sentence-transformers")
+    theirs = SentenceTransformer(str(folder), device="cpu", truncate_dim=4)
     found = theirs.encode(TEXTS, prompt_name="query", normalize_embeddings=True, show_progress_bar=False)
     np.testing.assert_allclose(found, take_prefix(model.encode(TEXTS, "query"), 4), atol=1e-6, rtol=0)
 
 
 @pytest.mark.parametrize("to", ["sentence-transformers", "transformers"])
 def test_export_shows_no_progress_bars(tmp_path: Path, to: str, capfd: pytest.CaptureFixture[str]) -> None:
-    model_of("biencoder").save_pretrained(tmp_path / "ours")
     transformers_logging.enable_progress_bar()
-    export_model(str(tmp_path / "ours"), tmp_path / "out", to)
+    export_small_model(tmp_path, "biencoder", to)
     assert "it/s" not in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(
-    ("architecture", "to", "width", "says"),
+    ("architecture", "to", "width", "message"),
     [
         ("biencoder", "sentence-transformers", 12, "--width='12': 12 does not divide 16"),
         ("biencoder", "sentence-transformers", 32, "32 does not divide 16, the width of the vectors"),
@@ -59,38 +57,36 @@ def test_export_shows_no_progress_bars(tmp_path: Path, to: str, capfd: pytest.Ca
         ("contextual", "sentence-transformers", 8, "of other vectors take the first 8 dimensions"),
     ],
 )
-def test_impossible_width_is_refused(tmp_path: Path, architecture: str, to: str, width: int, says: str) -> None:
-    model_of(architecture).save_pretrained(tmp_path / "ours")
+def test_impossible_width_is_refused(tmp_path: Path, architecture: str, to: str, width: int, message: str) -> None:
+    make_model(architecture).save_pretrained(tmp_path / "ours")
     with pytest.raises(ValueError, match="--width=") as raised:
         export_model(str(tmp_path / "ours"), tmp_path / "out", to, width=width)
-    assert says in str(raised.value) and "\n" not in str(raised.value)
+    assert message in str(raised.value) and "\n" not in str(raised.value)
     assert not (tmp_path / "out").exists()
 
 
 def test_widths_are_checked_against_vectors(tmp_path: Path) -> None:
-    model = model_of("biencoder")
+    model = make_model("biencoder")
     assert parse_widths("4,8,full", model) == (4, 8) and parse_widths(None, model) == () and get_width(model) == 16
-    assert parse_widths("12,full,3,3", model) == (3, 12), "others' nested widths need not divide the whole"
-    for text, says in (
+    assert parse_widths("12,full,3,3", model) == (3, 12), "other models have widths that do not divide the whole"
+    for text, message in (
         ("4,24", "24 is not a width of a prefix.*from 1 to 16"),
         ("0", "0 is not a wid"),
         ("4+8", "is not a wid"),
     ):
-        with pytest.raises(ValueError, match=says):
+        with pytest.raises(ValueError, match=message):
             parse_widths(text, model)
 
 
 def test_untrained_prefixes_are_warned_about() -> None:
-    model = model_of("biencoder")
+    model = make_model("biencoder")
     opened = Opened(model, "it", base("smoke", nested_sizes="8+16"))
-    assert find_untrained_widths(opened, (4, 8)) == [4] and find_untrained_widths(Opened(model, "it"), (4, 8)) is None
-    assert list_export_warnings(opened, 16) == list_export_warnings(Opened(model, "it"), 16) == [], (
-        "the whole is no prefix"
-    )
+    unknown = Opened(model, "it")
+    assert find_untrained_widths(opened, (4, 8)) == [4] and find_untrained_widths(unknown, (4, 8)) is None
     assert (
-        list_export_warnings(opened, 8) == []
-        and "was not trained for prefixes of 4" in list_export_warnings(opened, 4)[0]
+        list_export_warnings(opened, 16) == list_export_warnings(unknown, 16) == list_export_warnings(opened, 8) == []
     )
+    assert "was not trained for prefixes of 4" in list_export_warnings(opened, 4)[0]
     scores = {"zoo/mean/ndcg_at_10": 0.5, "zoo+width4/mean/ndcg_at_10": 0.4, "zoo+width8/mean/ndcg_at_10": 0.3}
     (line,) = warnings({"called": "it", "widths": [4, 8], "untrained_widths": [4]}, "zoo", scores)
     assert "prefixes of 4 dimensions; they lose 10.0 points" in line
@@ -99,19 +95,16 @@ def test_untrained_prefixes_are_warned_about() -> None:
 
 def test_widths_are_compared_with_intervals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("REPRO_HOME", str(tmp_path / "home"))
-    documents = tuple(f"{one} and {other}" for one in ("rain", "snow", "bread") for other in ("iron", "drum"))
-    judged = {f"q{n}": {f"d{n}": 1} for n in range(len(documents))}
-    ids = tuple(f"d{n}" for n in range(len(documents)))
-    write_beir_folder(tmp_path / "zoo", Retrieval("zoo", ids, documents, tuple(judged), documents, judged))
-    model = model_of("biencoder")
+    documents = [f"{one} and {other}" for one in ("rain", "snow", "bread") for other in ("iron", "drum")]
+    write_beir_folder(tmp_path / "zoo", make_collection("zoo", documents, documents))
+    model = make_model("biencoder")
     model.save_pretrained(tmp_path / "plain")
     words = ["evaluate", "--suite", "zoo", "--model", "plain", "--no-bm25", "--width", "4,8,full"]
-    shown = CliRunner().invoke(app, words).stdout
-    header = next(line for line in shown.splitlines() if "collection" in line)
+    output = run_command(*words)
+    header = next(line for line in output.splitlines() if "collection" in line)
     assert header.split() == ["collection", "full", "width4", "width8"]
-    assert "full − width4" in shown and "is not known to be trained for prefixes of 4 dimensions" in shown
-    found = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)["metrics"]
+    assert "full − width4" in output and "is not known to be trained for prefixes of 4 dimensions" in output
+    found = json.loads(run_command(*words, "--json"))["metrics"]
     assert {path.split("/")[0] for path in found} == {"zoo", "zoo+width4", "zoo+width8"}
     vectors = {side: take_prefix(model.encode(documents, side), 4) for side in ("query", "document")}
     places = np.argsort(-np.round(vectors["query"] @ vectors["document"].T, 6), axis=1, kind="stable")
@@ -120,7 +113,5 @@ def test_widths_are_compared_with_intervals(tmp_path: Path, monkeypatch: pytest.
     assert found["zoo+width4/mean/ndcg_at_10"] == pytest.approx(expected, abs=1e-6)
 
 
-def test_foreign_model_reports_its_width(tmp_path: Path) -> None:
-    from repro.interop.sentence_transformers_folder import as_sentence_transformer
-
-    assert get_width(StockEncoder(as_sentence_transformer(model_of("biencoder"), width=8))) == 8
+def test_foreign_model_reports_its_width() -> None:
+    assert get_width(StockEncoder(as_sentence_transformer(make_model("biencoder"), width=8))) == 8

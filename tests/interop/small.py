@@ -1,0 +1,60 @@
+"""Small models and collections, which the tests of this folder share."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from repro.data.beir import Retrieval
+from repro.interop.exporting import export_model
+from repro.model.biencoder import Biencoder
+from repro.model.config import ModelConfig
+from repro.model.contextual import ContextualModel
+from repro.model.start import build_model
+from tests.commands import ignore
+
+CLOSE = {"atol": 1e-5, "rtol": 0}
+TEXTS = ["one", "a somewhat longer text about rain", "rain falls, it does: on hills", "snow " * 60, "Hills & more"]
+CORPUS = [f"document {n} about {word}" for n, word in enumerate(["rain", "snow", "hills", "bread", "copper", "iron"])]
+WORDS = ("rain", "snow", "hills", "bread", "copper", "iron", "violin", "drum", "kettle", "lamp", "tea", "wool")
+THINGS = ["rain", "snow", "bread", "coffee", "copper", "iron", "violin", "drum", "glass", "paper", "wool", "salt"]
+
+
+def make_model(architecture: str, **changes: Any) -> Biencoder | ContextualModel:
+    """Build a small model with random weights, in which every mistake changes the vectors."""
+    sizes = {"hidden_size": 16, "num_heads": 2, "intermediate_size": 24, "num_contexts": 4, "prompts": "task"}
+    model = build_model(ModelConfig(architecture=architecture, **(sizes | changes)))
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.add_(torch.randn(weight.shape, generator=generator) * 0.2)
+    return model.eval()
+
+
+def export_small_model(
+    folder: Path, architecture: str, to: str, **changes: Any
+) -> tuple[Biencoder | ContextualModel, Path]:
+    """Save a small model as `ours` and export it as `out`. Return the model and the folder of the export."""
+    model = make_model(architecture, **changes)
+    model.save_pretrained(folder / "ours")
+    export_model(str(folder / "ours"), folder / "out", to, progress=ignore)
+    return model, folder / "out"
+
+
+def make_collection(
+    name: str, documents: Sequence[str], queries: Sequence[str], judgements: dict[str, dict[str, int]] | None = None
+) -> Retrieval:
+    """Return a collection with the ids d00, d01, … and q00, q01, …. By default query n has the document n."""
+    ids, query_ids = (
+        [f"{letter}{n:02d}" for n in range(len(texts))] for letter, texts in (("d", documents), ("q", queries))
+    )
+    judged = judgements or {query: {one: 1} for query, one in zip(query_ids, ids, strict=False)}
+    return Retrieval(name, tuple(ids), tuple(documents), tuple(query_ids), tuple(queries), judged)
+
+
+def make_things() -> Retrieval:
+    """Return a collection of twelve documents and queries with grades of 1 and 2."""
+    documents = [f"all about {thing} and {other}" for thing, other in zip(THINGS, THINGS[1:] + THINGS[:1], strict=True)]
+    judgements = {f"q{n:02d}": {f"d{n:02d}": 2, f"d{(n + 5) % 12:02d}": 1} for n in range(12)}
+    return make_collection("things", documents, [f"what is {thing}" for thing in THINGS], judgements)
