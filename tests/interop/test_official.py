@@ -100,6 +100,7 @@ def test_forward_passes_differ(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("kind", "forward"), FORWARDS)
 def test_only_twin_ignores_token_order(tmp_path: Path, kind: str, forward: str) -> None:
+    """The forward pass `h1` rotates by head instead of position, so the order of tokens does not matter."""
     model, _ = write_and_load(tmp_path, kind, forward)
     texts, contexts = make_batch(1), np.random.default_rng(0).normal(size=(5, 16))
     turned = Texts(texts.ids_NS.flip(1), texts.mask_NS)

@@ -35,7 +35,7 @@ def evaluate(model: str, *words: str) -> dict[str, Any]:
     return json.loads(run_command("evaluate", "--suite", "things", "--no-bm25", "--json", "--model", model, *words))
 
 
-def test_unlimited_length_is_evaluate(things: Retrieval) -> None:
+def test_unlimited_length_is_scored(things: Retrieval) -> None:
     tokenizer = load_tokenizer("minilm")
     tokenizer.no_padding()
     tokenizer.no_truncation()
