@@ -1,8 +1,7 @@
 """Models in mteb: its own checks pass, its scores equal ours, and results state how the context was drawn."""
 
 import json
-import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -35,14 +34,7 @@ from repro.model.contextual import ContextualModel
 from tests.interop.checkpoints import write_usable_checkpoint
 from tests.interop.small import THINGS, make_model, make_things
 
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
-
-
+pytestmark = pytest.mark.filterwarnings("ignore")
 NAME = retrieval_task(make_things()).metadata.name
 
 

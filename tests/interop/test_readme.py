@@ -2,7 +2,6 @@
 
 import json
 import re
-import warnings
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +14,7 @@ from repro.records.lookup import read_runs
 from tests.interop.checkpoints import write_usable_checkpoint
 from tests.interop.small import make_things
 
+pytestmark = pytest.mark.filterwarnings("ignore")
 PAGE = Path(repro.interop.__file__).parent / "README.md"
 
 
@@ -27,12 +27,10 @@ def run_blocks(blocks: list[str]) -> dict:
         "documents": data.documents,
         "task": retrieval_task(data),
     }
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for block in blocks:
-            exec(block, names)
-            if "scores" in names:
-                assert names.pop("scores").shape == (12, 12)
+    for block in blocks:
+        exec(block, names)
+        if "scores" in names:
+            assert names.pop("scores").shape == (12, 12)
     return names
 
 

@@ -1,7 +1,6 @@
 """Models inside other programs: containers of texts, threads, half precision, padding and tokenizers."""
 
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -22,18 +21,12 @@ from repro.interop.transformers_model import CdeModel
 from repro.model.contextual import ContextualModel
 from tests.interop.small import make_model
 
+pytestmark = pytest.mark.filterwarnings("ignore")
 # Importing this module registers the models.
 assert repro.interop.transformers_model
 WORDS = [f"{word} number {n}" for n in range(4) for word in ("apple", "river", "engine")]
 SHUFFLED = pd.DataFrame({"text": WORDS}).sample(frac=1, random_state=3)["text"]
 QUERIES = ["how much is it", "a much longer question about the price of bread and of copper", "x"]
-
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
 
 
 def make_contextual() -> ContextualModel:
