@@ -17,6 +17,7 @@ from tests.commands import ignore
 CLOSE = {"atol": 1e-5, "rtol": 0}
 TEXTS = ["one", "a somewhat longer text about rain", "rain falls, it does: on hills", "snow " * 60, "Hills & more"]
 CORPUS = [f"document {n} about {word}" for n, word in enumerate(["rain", "snow", "hills", "bread", "copper", "iron"])]
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
 WORDS = ("rain", "snow", "hills", "bread", "copper", "iron", "violin", "drum", "kettle", "lamp", "tea", "wool")
 THINGS = ["rain", "snow", "bread", "coffee", "copper", "iron", "violin", "drum", "glass", "paper", "wool", "salt"]
 
@@ -40,6 +41,15 @@ def export_small_model(
     model.save_pretrained(folder / "ours")
     export_model(str(folder / "ours"), folder / "out", to, progress=ignore)
     return model, folder / "out"
+
+
+def make_hub_snapshot(cache: Path, name: str) -> Path:
+    """Create an empty entry for a model in a cache of the hub. Return the folder of its only commit."""
+    repository = cache / f"models--{name.replace('/', '--')}"
+    (repository / "refs").mkdir(parents=True)
+    (repository / "refs" / "main").write_text(COMMIT)
+    (repository / "snapshots" / COMMIT).mkdir(parents=True)
+    return repository / "snapshots" / COMMIT
 
 
 def make_collection(

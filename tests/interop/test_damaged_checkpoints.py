@@ -14,6 +14,7 @@ import torch
 from repro.interop.official.folder import find_folder, load_official
 from repro.interop.safe_weights import read_safetensors
 from tests.interop.checkpoints import random_weights, write_checkpoint
+from tests.interop.small import make_hub_snapshot
 
 
 class Bomb:
@@ -167,10 +168,8 @@ def test_unreachable_hub_id_is_explained(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
 def test_partial_cache_is_no_model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     disconnect(monkeypatch, tmp_path)
-    snapshot = tmp_path / "models--some--model" / "snapshots" / ("a" * 40)
-    (snapshot / "0_Transformer").mkdir(parents=True)
-    (tmp_path / "models--some--model" / "refs").mkdir()
-    (tmp_path / "models--some--model" / "refs" / "main").write_text(snapshot.name)
+    snapshot = make_hub_snapshot(tmp_path, "some/model")
+    (snapshot / "0_Transformer").mkdir()
     # Loading only a tokenizer leaves a cache without weights.
     (snapshot / "config.json").write_text("{}")
     with pytest.raises(ValueError, match=r"some/model .*could not be downloaded .*hf download some/model"):

@@ -18,7 +18,7 @@ from repro.interop.opening import open_model, open_suite
 from repro.interop.read_share import estimate_read_share
 from repro.interop.sentence_transformers_folder import export_sentence_transformers
 from tests.commands import run_command
-from tests.interop.small import WORDS, make_collection, make_model
+from tests.interop.small import COMMIT, WORDS, make_collection, make_hub_snapshot, make_model
 
 
 @pytest.fixture(scope="module")
@@ -299,16 +299,12 @@ def test_cached_export_opens_by_id(desk: Path, monkeypatch: pytest.MonkeyPatch, 
     run_command("export", source, "out", "--to", to)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(desk / "hub"))
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    commit, repo = "0123456789abcdef0123456789abcdef01234567", desk / "hub" / "models--me--mine"
-    (repo / "refs").mkdir(parents=True)
-    (repo / "refs" / "main").write_text(commit)
-    (repo / "snapshots").mkdir()
-    (desk / "out").rename(repo / "snapshots" / commit)
+    (desk / "out").rename(make_hub_snapshot(desk / "hub", "me/mine"))
     expected = evaluate_json("--model", source, "--no-bm25")["metrics"]
-    for words in (("me/mine",), ("me/mine", "--revision", commit)):
+    for words in (("me/mine",), ("me/mine", "--revision", COMMIT)):
         found = evaluate_json("--no-bm25", "--model", *words)
         assert found["metrics"] == pytest.approx(expected, abs=1e-6)
-        assert found["provenance"]["model"]["revision"] == commit
+        assert found["provenance"]["model"]["revision"] == COMMIT
     with pytest.raises(ValueError, match=r"me/other is not a folder, not in the hub's cache"):
         evaluate("--model", "me/other")
 

@@ -23,7 +23,7 @@ from repro.model.config import ModelConfig
 from repro.model.contextual import ContextualModel
 from tests.commands import ignore, run_command
 from tests.interop.checkpoints import write_usable_checkpoint
-from tests.interop.small import CLOSE, CORPUS, TEXTS, export_small_model, make_model
+from tests.interop.small import CLOSE, CORPUS, TEXTS, export_small_model, make_hub_snapshot, make_model
 
 
 def normalise(vectors: torch.Tensor | np.ndarray) -> np.ndarray:
@@ -197,11 +197,7 @@ def test_unknown_options_are_refused(tmp_path: Path) -> None:
 
 def test_hub_cache_folder_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model, folder = export_old(tmp_path, "biencoder")
-    commit, repo = "0123456789abcdef0123456789abcdef01234567", tmp_path / "cache" / "models--me--mine"
-    (repo / "refs").mkdir(parents=True)
-    (repo / "refs" / "main").write_text(commit)
-    (repo / "snapshots" / commit).mkdir(parents=True)
-    folder.rename(repo / "snapshots" / commit / "small")
+    folder.rename(make_hub_snapshot(tmp_path / "cache", "me/mine") / "small")
     where = {"cache_dir": str(tmp_path / "cache"), "local_files_only": True, "subfolder": "small"}
     opened = AutoModel.from_pretrained("me/mine", **where).encoder
     np.testing.assert_allclose(opened.encode(TEXTS, "query"), model.encode(TEXTS, "query"), **CLOSE)
