@@ -1,12 +1,21 @@
-"""A small training set of random tokens, and a sampler that shuffles it."""
+"""A small training set of random tokens with a sampler, and helpers to train it in one or two processes."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
 
 from repro.data.tokens import Tokens
+from repro.train.checkpoint import read_metrics
 from repro.train.feed import Filtered, TrainData
 from repro.train.loop import TrainSettings
 from tests.model.samples import WORDS
@@ -15,14 +24,14 @@ NUM_PAIRS = 60
 
 
 def random_tokens(num_texts: int, seed: int, longest: int = 9) -> Tokens:
-    """Tokens of 1 … `longest` ids a text."""
+    """Return texts of 1 to `longest` token ids."""
     rng = np.random.default_rng(seed)
     offsets = np.concatenate([[0], np.cumsum(rng.integers(1, longest + 1, num_texts))]).astype(np.int64)
     return Tokens(rng.integers(1, WORDS, offsets[-1]).astype(np.int32), offsets)
 
 
 class Shuffled:
-    """Batches of shuffled pairs, a pure function of the step."""
+    """Sampler of shuffled pairs, a pure function of the step."""
 
     def __init__(self, batch_size: int = 8, seed: int = 0) -> None:
         self.batch_size, self.seed = batch_size, seed
@@ -36,14 +45,15 @@ class Shuffled:
         return (self.seed, *divmod(step, NUM_PAIRS // self.batch_size))
 
 
-def same_parity(pairs: np.ndarray) -> Filtered:
-    """Mask documents whose pair has the same number modulo 3; only defined without hard negatives."""
+def mask_equal_remainders(pairs: np.ndarray) -> Filtered:
+    """Mask documents whose pair number is equal modulo 3. Only defined without hard negatives."""
     return Filtered(pairs[:, None] % 3 == pairs[None] % 3, float(pairs.mean()))
 
 
 def small_data(*, num_hard: int = 0, seed: int = 0) -> TrainData:
-    """Pairs of random tokens, with a filter, or with hard negatives."""
-    data = TrainData(random_tokens(NUM_PAIRS, 1), random_tokens(NUM_PAIRS, 2), Shuffled(seed=seed), same_parity)
+    """Return pairs of random tokens, with a filter or with hard negatives."""
+    tokens = random_tokens(NUM_PAIRS, 1), random_tokens(NUM_PAIRS, 2)
+    data = TrainData(*tokens, Shuffled(seed=seed), mask_equal_remainders)
     if num_hard:
         rows = np.random.default_rng(3).integers(0, NUM_PAIRS, (NUM_PAIRS, num_hard))
         data = replace(data, filter=None, negative_rows_NH=rows)
@@ -51,6 +61,35 @@ def small_data(*, num_hard: int = 0, seed: int = 0) -> TrainData:
 
 
 def settings(**changes: object) -> TrainSettings:
-    """Ten steps."""
+    """Return the settings of a training run of ten steps."""
     values: dict = {"run_id": "abc", "seed": 0, "num_steps": 10, "learning_rate": 1e-2, "num_warmup_steps": 2}
     return TrainSettings(**(values | changes))
+
+
+def read_untimed_log(folder: Path) -> list[dict[str, Any]]:
+    """Return the lines of a training log without speed and memory."""
+    timed = ("pairs_per_second", "memory_bytes")
+    return [{name: value for name, value in line.items() if name not in timed} for line in read_metrics(folder)]
+
+
+def assert_close_weights(
+    found: Mapping[str, torch.Tensor], expected: Mapping[str, torch.Tensor], *, rtol: float = 1e-6, atol: float = 1e-8
+) -> None:
+    """Assert that all expected tensors were found, equal within the tolerance."""
+    for name, value in expected.items():
+        torch.testing.assert_close(found[name], value, rtol=rtol, atol=atol, msg=name)
+
+
+@contextmanager
+def join_group(number: int, folder: Path, file: str = "meet") -> Iterator[None]:
+    """Join two gloo processes that meet in a file of the folder."""
+    torch.set_num_threads(1)
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    dist.init_process_group("gloo", init_method=f"file://{folder}/{file}", rank=number, world_size=2)
+    yield
+    dist.destroy_process_group()
+
+
+def run_two_processes(work: Callable[..., None], *given: object) -> None:
+    """Call `work(rank, *given)` in two processes. Forking saves importing torch twice."""
+    mp.start_processes(work, given, nprocs=2, start_method="fork")

@@ -1,4 +1,4 @@
-"""Context-blind training: equal to dropping every context slot, without a first stage, scored under null alone."""
+"""Context-blind training equals dropping every context slot. It has no first stage and is scored under null alone."""
 
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from tests.train.fixtures import settings, small_data
 BLIND: dict[str, Any] = {"architecture": "contextual", "sequence_dropout": 1.0, "test_contexts": "null"}
 
 
-def gradients(model: ContextualModel) -> dict[str, torch.Tensor]:
+def take_gradients(model: ContextualModel) -> dict[str, torch.Tensor]:
     found = {name: weight.grad.clone() for name, weight in model.named_parameters() if weight.grad is not None}
     model.zero_grad()
     return found
@@ -31,7 +31,7 @@ def gradients(model: ContextualModel) -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize("kind", ["nomic", "bert", "modernbert"])
 @pytest.mark.parametrize("sizes", [ChunkSizes(), ChunkSizes(3, 2)])
 def test_blind_equals_full_dropout(kind: str, sizes: ChunkSizes) -> None:
-    """Loss and gradients of a step without documents are those of sequence dropout 1 over real documents."""
+    """A step without documents has the loss and gradients of a step with documents that are all dropped."""
     model = small_model(backbone=kind, sequence_dropout=1.0).double().train()
     assert isinstance(model, ContextualModel)
     data, batch = small_data(), Batch(0, np.arange(8))
@@ -39,16 +39,16 @@ def test_blind_equals_full_dropout(kind: str, sizes: ChunkSizes) -> None:
     seeing = feed_batch(data, batch, seed=0, num_contexts=6, is_shared=False)
     assert blind.texts.contexts is None and seeing.texts.contexts is not None
     found = add_gradients(stages_for(model, blind, settings()), blind.texts, sizes)
-    without = gradients(model)
+    without = take_gradients(model)
 
     def loss(queries_QD: torch.Tensor, documents_MD: torch.Tensor) -> Any:
         return info_nce(queries_QD, documents_MD, masked_QM=seeing.masked)
 
     expected = add_gradients(Stages(model.second_stage, loss, model.first_stage), seeing.texts)
-    dropped = gradients(model)
+    dropped = take_gradients(model)
     torch.testing.assert_close(found.loss, expected.loss, rtol=1e-9, atol=0)
     assert {name.partition(".")[0] for name in without} == {"second_stage_model"}
-    assert without.keys() == dropped.keys(), "no document reaches the loss"
+    assert without.keys() == dropped.keys()
     for name, gradient in dropped.items():
         torch.testing.assert_close(without[name], gradient, rtol=1e-7, atol=1e-11, msg=name)
     null = without["second_stage_model.sequence_dropout_null_embedding"]
@@ -58,15 +58,15 @@ def test_blind_equals_full_dropout(kind: str, sizes: ChunkSizes) -> None:
 def test_training_never_runs_the_first_stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = small_model(sequence_dropout=1.0)
     assert isinstance(model, ContextualModel)
-    monkeypatch.setattr(model.first_stage_model, "forward", lambda *_: pytest.fail("the first stage was computed"))
-    monkeypatch.setattr(model.first_stage_model, "segments", lambda *_: pytest.fail("the first stage was computed"))
+    for method in ("forward", "segments"):
+        monkeypatch.setattr(model.first_stage_model, method, lambda *_: pytest.fail("the first stage was computed"))
     before = {name: weight.clone() for name, weight in model.named_parameters()}
     train(model, small_data(), settings(num_steps=4), folder=tmp_path)
     moved = {name for name, weight in model.named_parameters() if not torch.equal(weight, before[name])}
     assert moved == {name for name in before if name.startswith("second_stage_model")}
 
 
-def test_a_blind_model_takes_no_documents() -> None:
+def test_blind_model_takes_no_documents() -> None:
     model = small_model(sequence_dropout=1.0)
     model.set_context(None)
     with pytest.raises(ValueError, match="trained without documents"):
@@ -90,7 +90,7 @@ def test_blind_runs_refuse_documents(field: str, value: Any) -> None:
 
 
 def test_blind_run_is_scored_under_null() -> None:
-    """End to end; the run is its own training, so every suite that scores it shares one."""
+    """All suites share one training run, and no score under documents is recorded."""
     run = base("smoke", **BLIND, num_steps=4)
     assert get_training_run(run) == run
     assert get_training_id(base("smoke", **BLIND, num_steps=4, suite="planted-validation")) == get_training_id(run)
@@ -100,7 +100,7 @@ def test_blind_run_is_scored_under_null() -> None:
 
 
 def test_random_context_is_training_text() -> None:
-    """As many documents as the own context has, the same for every collection, drawn by `context_seed`."""
+    """It is drawn by `context_seed`, equal for all collections, and as large as the in-corpus context."""
     run = base("smoke", architecture="contextual", num_steps=4, test_contexts="own+wrong+random+null")
     record = execute(run)
     by_kind: dict[str, list[dict[str, Any]]] = {}

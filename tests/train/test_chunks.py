@@ -1,4 +1,4 @@
-"""How many texts keep their graph at once: what a text keeps is measured again, and a budget is kept."""
+"""How many texts keep their graph at the same time: estimates match measured memory, and budgets are kept."""
 
 from __future__ import annotations
 
@@ -43,21 +43,22 @@ SMOKE = base("smoke", architecture="contextual", num_steps=3)
 
 
 @pytest.fixture(autouse=True)
-def padded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Compute texts as a GPU does, and set no sizes."""
+def pad_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pad texts, as on a GPU, and leave REPRO_CHUNKS unset."""
     monkeypatch.setattr(Backbone, "packs", False)
     monkeypatch.delenv("REPRO_CHUNKS", raising=False)
 
 
-def saved_bytes(compute: Callable[[], Tensor], weights: Iterable[Tensor]) -> int:
-    """What autograd keeps of a computation, weights left out, each memory once."""
+def measure_saved_bytes(compute: Callable[[], Tensor], weights: Iterable[Tensor]) -> int:
+    """Return the bytes that autograd saves for a computation, without weights. Shared memory counts once."""
     held: dict[int, tuple[Tensor, int]] = {}
     own = {weight.untyped_storage().data_ptr() for weight in weights}
 
     def pack(kept: Tensor) -> Tensor:
         memory = kept.untyped_storage()
         if memory.data_ptr() not in own:
-            held[memory.data_ptr()] = (kept, memory.nbytes())  # the tensor too: its place must not be given away
+            # holding the tensor prevents that its address is used again
+            held[memory.data_ptr()] = (kept, memory.nbytes())
         return kept
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda kept: kept):
@@ -65,39 +66,40 @@ def saved_bytes(compute: Callable[[], Tensor], weights: Iterable[Tensor]) -> int
     return sum(size for _, size in held.values())
 
 
-def texts(num_texts: int, num_tokens: int = CONFIG.max_tokens, seed: int = 0) -> Texts:
-    """Texts of one length but for a token, so that there is a mask."""
+def make_texts(num_texts: int, num_tokens: int = CONFIG.max_tokens, seed: int = 0) -> Texts:
+    """Return texts of equal length, except for one token, so that there is a mask."""
     ids_NS = torch.randint(1, 200, (num_texts, num_tokens), generator=torch.Generator().manual_seed(seed))
     mask_NS = torch.ones_like(ids_NS)
     mask_NS[0, -1] = 0
     return Texts(ids_NS * mask_NS, mask_NS)
 
 
-def model_of(config: ModelConfig, switches: Switches) -> ContextualModel:
+def build_prepared_model(config: ModelConfig, switches: Switches) -> ContextualModel:
     model = build_model(config).train()
     prepare(model, switches)
     assert isinstance(model, ContextualModel)
     return model
 
 
-def measured_a_text(config: ModelConfig, switches: Switches) -> tuple[float, float]:
-    """Bytes that one more text keeps in the second stage, and in the first."""
-    model, contexts_CD = model_of(config, switches), torch.randn(config.num_contexts, 128, requires_grad=True)
+def measure_bytes_per_text(config: ModelConfig, switches: Switches) -> tuple[float, float]:
+    """Return the bytes that one more text saves in the second stage and in the first."""
+    model = build_prepared_model(config, switches)
+    contexts_CD = torch.randn(config.num_contexts, 128, requires_grad=True)
     found = []
     for stage in (lambda t: model.second_stage(t, contexts_CD), model.first_stage):
         with torch.autocast("cpu", torch.bfloat16, enabled=switches.autocast):
-            two, four = (saved_bytes(lambda n=n, s=stage: s(texts(n)), model.parameters()) for n in (2, 4))
+            two, four = (measure_saved_bytes(lambda n=n, s=stage: s(make_texts(n)), model.parameters()) for n in (2, 4))
         found.append((four - two) / 2)
     return found[0], found[1]
 
 
 @pytest.mark.parametrize("autocast", [True, False])
 @pytest.mark.parametrize("backbone", ["nomic", "bert", "modernbert"])
-def test_a_text_keeps_what_is_reckoned(backbone: str, autocast: bool) -> None:
+def test_estimated_bytes_match_measured(backbone: str, autocast: bool) -> None:
     switches = Switches(autocast=autocast)
     for num_layers in (1, 3):
         config = replace(CONFIG, backbone=backbone, num_layers=num_layers, num_first_stage_layers=num_layers)
-        second, first = measured_a_text(config, switches)
+        second, first = measure_bytes_per_text(config, switches)
         assert chunks.estimate_second_stage_bytes(config, switches) == pytest.approx(second, rel=0.02)
         assert chunks.estimate_first_stage_bytes(config, switches) == pytest.approx(first, rel=0.02)
 
@@ -106,12 +108,12 @@ def test_checkpointed_layers_keep_inputs() -> None:
     switches, one_layer = Switches(checkpoint=True), chunks.NARROW["nomic"] * 128 + 2 * 24
     for num_layers in (1, 3):
         config = replace(CONFIG, num_first_stage_layers=num_layers)
-        _, first = measured_a_text(config, switches)
+        _, first = measure_bytes_per_text(config, switches)
         assert chunks.estimate_first_stage_bytes(config, switches) - 24 * one_layer == pytest.approx(first, rel=0.05)
 
 
 def test_paper_width_matches_measured_memory() -> None:
-    """44.6 KB in the first stage at width 768, found apart from this code."""
+    """A separate measurement found 44.6 KB per token and layer in the first stage at width 768."""
     config = replace(CONFIG, hidden_size=768, num_heads=12, intermediate_size=3072, num_first_stage_layers=1000)
     assert chunks.estimate_first_stage_bytes(config, Switches()) / (24 * 1000) == pytest.approx(44.6e3, rel=0.01)
 
@@ -121,10 +123,10 @@ def test_paper_width_matches_measured_memory() -> None:
 def test_gpu_chunks_fill_their_share(scale: str, gib: int) -> None:
     run, memory = base(scale, architecture="contextual"), gib * 2**30
     found = chunks_for(run, memory, Switches())
-    of_each = chunks.estimate_second_stage_bytes(run, Switches()), chunks.estimate_first_stage_bytes(run, Switches())
-    for number, one in zip((found.texts, found.contexts), of_each, strict=True):
-        assert number * one <= chunks.SHARE * memory < (number + 1) * one
-    assert found.texts < 2 * run.batch_size or scale == "small", "GradCache never engages"
+    sizes = chunks.estimate_second_stage_bytes(run, Switches()), chunks.estimate_first_stage_bytes(run, Switches())
+    for number, size in zip((found.texts, found.contexts), sizes, strict=True):
+        assert number * size <= chunks.SHARE * memory < (number + 1) * size
+    assert found.texts < 2 * run.batch_size or scale == "small", "GradCache is used at large"
 
 
 def test_tiny_gpu_takes_a_few() -> None:
@@ -139,43 +141,43 @@ def test_cpu_keeps_its_sizes() -> None:
 
 def test_chunks_stay_within_budget() -> None:
     switches, budget = Switches(autocast=False), 20 * 10**6
-    sizes, model = chunks_for(CONFIG, budget, switches), model_of(CONFIG, switches)
+    sizes, model = chunks_for(CONFIG, budget, switches), build_prepared_model(CONFIG, switches)
     kept: dict[str, list[int]] = {"first": [], "second": []}
 
-    def watched(name: str, stage: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    def watch(name: str, stage: Callable[..., Tensor]) -> Callable[..., Tensor]:
         def compute(*given: Any) -> Tensor:
             if torch.is_grad_enabled():
-                kept[name].append(saved_bytes(lambda: stage(*given), model.parameters()))
+                kept[name].append(measure_saved_bytes(lambda: stage(*given), model.parameters()))
             return stage(*given)
 
         return compute
 
-    first, second = watched("first", model.first_stage), watched("second", model.second_stage)
-    step = StepTexts(texts(20, seed=1), texts(20, seed=2), texts(12, seed=3))
+    first, second = watch("first", model.first_stage), watch("second", model.second_stage)
+    step = StepTexts(make_texts(20, seed=1), make_texts(20, seed=2), make_texts(12, seed=3))
     add_gradients(Stages(second, info_nce, first), step, sizes)
-    assert len(kept["second"]) > 4 and len(kept["first"]) > 1, "one chunk proves nothing"
+    assert len(kept["second"]) > 4 and len(kept["first"]) > 1, "there are several chunks"
     most = estimate_graph_bytes(CONFIG, sizes, switches, num_texts=40, num_contexts=12)
     assert max(map(max, kept.values())) == pytest.approx(most, rel=0.1)
     assert most <= chunks.SHARE * budget
 
 
 def test_fitting_step_keeps_both_graphs() -> None:
-    switches, model = Switches(autocast=False), model_of(CONFIG, Switches())
-    reckoned = estimate_graph_bytes(CONFIG, ChunkSizes(), switches, num_texts=20, num_contexts=12)
+    switches, model = Switches(autocast=False), build_prepared_model(CONFIG, Switches())
+    estimated = estimate_graph_bytes(CONFIG, ChunkSizes(), switches, num_texts=20, num_contexts=12)
 
-    def whole() -> Tensor:
-        contexts_CD = model.first_stage(texts(12))
-        return torch.cat([model.second_stage(texts(10, seed=seed), contexts_CD) for seed in (1, 2)])
+    def compute_step() -> Tensor:
+        contexts_CD = model.first_stage(make_texts(12))
+        return torch.cat([model.second_stage(make_texts(10, seed=seed), contexts_CD) for seed in (1, 2)])
 
-    assert reckoned == pytest.approx(saved_bytes(whole, model.parameters()), rel=0.05)
+    assert estimated == pytest.approx(measure_saved_bytes(compute_step, model.parameters()), rel=0.05)
 
 
 @pytest.mark.parametrize("words", ["64", "64,", "64,0", "64,-1", "64,128,256", "a,b", "6.4,1", "64;128", "9" * 5000])
 def test_impossible_sizes_are_refused_first(words: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REPRO_CHUNKS", words)
-    for ask in (read_chunks_variable, lambda: check_model(SMOKE), lambda: chunks_for(CONFIG, 2**30, Switches())):
+    for read in (read_chunks_variable, lambda: check_model(SMOKE), lambda: chunks_for(CONFIG, 2**30, Switches())):
         with pytest.raises(ValueError, match=r"REPRO_CHUNKS is '.*two whole numbers of at least 1, such as REPRO_CHU"):
-            ask()
+            read()
     with pytest.raises(ValueError, match="REPRO_CHUNKS is"):
         execute(SMOKE, progress=lambda line: None)
     assert not run_folder(run_id(SMOKE)).exists()
@@ -183,13 +185,13 @@ def test_impossible_sizes_are_refused_first(words: str, monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("scale", ["smoke", "desk", "lab"])
 def test_small_steps_keep_the_direct_path(scale: str) -> None:
-    """With nearly no free memory they still fit, so golden numbers do not depend on the machine."""
+    """They fit even without free memory, so golden numbers do not depend on the machine."""
     run = base(scale, architecture="contextual")
     assert chunks_for(run, None, Switches(), free=0, num_texts=2 * run.batch_size) == ChunkSizes()
 
 
 def test_cpu_chunks_keep_within_budget() -> None:
-    """Half of the free memory holds the chunks of a large step, and a small chunk more would not fit."""
+    """The chunks of a large step fill half of the free memory. One more text would not fit."""
     mini = base("desk", architecture="contextual", backbone="bert", num_layers=6, hidden_size=384)
     switches, free = Switches(autocast=False), 3 * 2**30
     found = chunks_for(mini, None, Switches(), free=free, num_texts=256)
@@ -199,7 +201,7 @@ def test_cpu_chunks_keep_within_budget() -> None:
 
 
 def test_resumed_run_keeps_its_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With another reading of free memory a resumed run uses the stored sizes and repeats the losses."""
+    """If the free memory has changed, a resumed run still uses the stored sizes and repeats the losses."""
     whole, resumed = replace(SMOKE, seed=2, num_steps=6), replace(SMOKE, seed=3, num_steps=6)
     monkeypatch.setattr(chunks, "LEAST_BUDGET", 0)
     monkeypatch.setattr(trainer, "measure_free_bytes", lambda: 200_000)

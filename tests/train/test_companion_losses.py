@@ -1,6 +1,7 @@
-"""Promises of the nested and the improved contrastive loss: they are sentence-transformers' and the formulas."""
+"""Nested and improved contrastive loss against sentence-transformers and the papers' equations, and runs with them."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from repro.analyses import curve
 from repro.analyses.retrieval import evaluate
 from repro.analyses.steps import compute_marks
 from repro.batches.mask import compute_masked_fraction, mask_directions
+from repro.evaluate.collections import read_collections
 from repro.execute import execute
 from repro.model.texts import texts_from
 from repro.pipeline.inputs import Inputs
@@ -40,7 +42,7 @@ NO_LABELS = torch.zeros(0)
 
 
 class Given(nn.Module):
-    """Stands for a model of sentence-transformers whose vectors are given."""
+    """A model of sentence-transformers whose vectors are given."""
 
     def forward(self, features: dict[str, Tensor]) -> dict[str, Tensor]:
         return {"sentence_embedding": features["given"]}
@@ -49,61 +51,61 @@ class Given(nn.Module):
         return SIZE
 
 
-def vectors(num_queries: int, num_negatives: int, seed: int = 0) -> list[Tensor]:
-    """Queries, documents, first hard negatives, …, each a leaf, float64."""
+class GivenGuide(Given):
+    """A guide model whose vectors are given."""
+
+    def forward(self, features: dict[str, Tensor]) -> dict[str, Tensor]:
+        return {"sentence_embedding": features["of_guide"]}
+
+
+def draw_vectors(num_queries: int, num_negatives: int, seed: int = 0) -> list[Tensor]:
+    """Return queries, documents, first hard negatives, and so on, float64."""
     generator = torch.Generator().manual_seed(seed)
     shape = (num_queries, SIZE)
     return [torch.randn(shape, generator=generator, dtype=torch.float64) for _ in range(2 + num_negatives)]
 
 
-def ours(columns: list[Tensor]) -> tuple[Tensor, Tensor]:
-    """The same as queries, and documents in our order: all negatives of a query beside each other."""
+def order_documents(columns: list[Tensor]) -> tuple[Tensor, Tensor]:
+    """Return queries and documents in our order, with all negatives of a query in adjacent rows."""
     negatives = torch.stack(columns[2:], 1).flatten(0, 1) if columns[2:] else columns[1][:0]
     return columns[0], torch.cat([columns[1], negatives])
 
 
-def with_gradients(of: Callable[[list[Tensor]], Tensor], columns: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
-    leaves = [column.clone().requires_grad_() for column in columns]
-    loss = of(leaves)
-    return loss.detach(), list(torch.autograd.grad(loss, leaves))
+Loss = Callable[[list[Tensor]], Tensor]
 
 
-def assert_equal(found: tuple[Tensor, list[Tensor]], expected: tuple[Tensor, list[Tensor]]) -> None:
-    torch.testing.assert_close(found[0], expected[0], rtol=1e-10, atol=0)
-    for one, other in zip(found[1], expected[1], strict=True):
-        assert other.abs().max() > 0, "a zero gradient would prove nothing"
+def assert_same_gradients(loss: Loss, reference: Loss, columns: list[Tensor]) -> None:
+    """Assert that two losses have the same value and the same gradients, none of which is zero."""
+    results = []
+    for compute in (loss, reference):
+        leaves = [column.clone().requires_grad_() for column in columns]
+        value = compute(leaves)
+        results.append((value.detach(), torch.autograd.grad(value, leaves)))
+    (found, gradients), (expected, expected_gradients) = results
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=0)
+    for one, other in zip(gradients, expected_gradients, strict=True):
+        assert other.abs().max() > 0
         torch.testing.assert_close(one, other, rtol=1e-8, atol=1e-12)
 
 
-def features(columns: list[Tensor]) -> list[dict[str, Tensor]]:
-    return [{"given": column} for column in columns]
-
-
-@pytest.mark.parametrize("num_negatives", [0, 2])
-@pytest.mark.parametrize("widths", [(4, 8, 16), (2, 16), (4,)])
-def test_nested_loss_matches_library(widths: tuple[int, ...], num_negatives: int) -> None:
-    columns = vectors(5, num_negatives)
-    inner = MultipleNegativesRankingLoss(Given(), scale=1 / TEMPERATURE)
-    theirs = MatryoshkaLoss(inner.model, inner, widths)
-    found = with_gradients(lambda c: batch_loss(*ours(c), widths=widths, temperature=TEMPERATURE).loss, columns)
-    assert_equal(found, with_gradients(lambda c: theirs(features(c), NO_LABELS), columns))
-
-
 @pytest.mark.parametrize("num_negatives", [0, 1, 3])
-@pytest.mark.parametrize("widths", [(), (4, 16)])
-def test_improved_loss_matches_library(num_negatives: int, widths: tuple[int, ...]) -> None:
-    columns = vectors(6, num_negatives, seed=1)
-    inner = MultipleNegativesRankingLoss(Given(), scale=1 / TEMPERATURE, directions=FOUR, partition_mode="joint")
-    theirs = MatryoshkaLoss(inner.model, inner, widths) if widths else inner
-    expected = with_gradients(lambda c: theirs(features(c), NO_LABELS), columns)
-    found = with_gradients(
-        lambda c: batch_loss(*ours(c), loss="icl", widths=widths, temperature=TEMPERATURE).loss, columns
+@pytest.mark.parametrize(
+    ("loss", "widths"),
+    [("infonce", (4, 8, 16)), ("infonce", (2, 16)), ("infonce", (4,)), ("icl", ()), ("icl", (4, 16))],
+)
+def test_loss_matches_library(loss: str, widths: tuple[int, ...], num_negatives: int) -> None:
+    options = {"directions": FOUR, "partition_mode": "joint"} if loss == "icl" else {}
+    inner = MultipleNegativesRankingLoss(Given(), scale=1 / TEMPERATURE, **options)
+    reference = MatryoshkaLoss(inner.model, inner, widths) if widths else inner
+    assert_same_gradients(
+        lambda c: batch_loss(*order_documents(c), loss=loss, widths=widths, temperature=TEMPERATURE).loss,
+        lambda c: reference([{"given": column} for column in c], NO_LABELS),
+        draw_vectors(6, num_negatives, seed=1),
     )
-    assert_equal(found, expected)
 
 
 def test_improved_loss_matches_equations() -> None:
-    queries, documents = vectors(4, 0, seed=2)
+    queries, documents = draw_vectors(4, 0, seed=2)
 
     def e(one: Tensor, other: Tensor) -> Tensor:
         return torch.exp(torch.cosine_similarity(one, other, dim=0) / TEMPERATURE)
@@ -119,8 +121,8 @@ def test_improved_loss_matches_equations() -> None:
     assert float(found.masked_fraction) == 0
 
 
-def gist(columns: list[Tensor], guide: list[Tensor]) -> Tensor:
-    """GISTEmbed's loss on given vectors of model and guide."""
+def compute_gist_loss(columns: list[Tensor], guide: list[Tensor]) -> Tensor:
+    """Return GISTEmbed's loss on given vectors of model and guide."""
     loss = GISTEmbedLoss.__new__(GISTEmbedLoss)
     nn.Module.__init__(loss)
     loss.model, loss.guide, loss.temperature = Given(), GivenGuide(), TEMPERATURE
@@ -132,35 +134,28 @@ def gist(columns: list[Tensor], guide: list[Tensor]) -> Tensor:
     return loss(given, NO_LABELS)
 
 
-class GivenGuide(Given):
-    """The guide's vectors instead."""
-
-    def forward(self, features: dict[str, Tensor]) -> dict[str, Tensor]:
-        return {"sentence_embedding": features["of_guide"]}
-
-
 def test_filtered_loss_matches_gist_embed() -> None:
-    columns, guide = vectors(7, 0, seed=3), [column * 1.0 for column in vectors(7, 0, seed=4)]
-    guide[0][1], guide[1][2] = guide[0][0] + 0.01, guide[1][3] + 0.01  # near ones, to be masked
+    columns, guide = draw_vectors(7, 0, seed=3), [column * 1.0 for column in draw_vectors(7, 0, seed=4)]
+    guide[0][1], guide[1][2] = guide[0][0] + 0.01, guide[1][3] + 0.01  # near neighbours, which are masked
     queries, documents = (torch.nn.functional.normalize(column, dim=1).numpy() for column in guide)
     scores, different = queries @ documents.T, np.arange(7)
     masked = np.array(scores >= np.diagonal(scores)[:, None])
     np.fill_diagonal(masked, False)
     every = torch.from_numpy(mask_directions(different, 100 + different, masked, (queries, documents)))
     of_queries, of_documents = every[:, 7:14], every[:, 21:]
-    assert masked.any() and of_queries.any() and of_documents.any(), "nothing masked would prove nothing"
+    assert masked.any() and of_queries.any() and of_documents.any()
     without = torch.cat([every[:, :14], torch.ones(7, 7, dtype=torch.bool), of_documents], 1)
+    assert_same_gradients(
+        lambda c: improved_contrastive(*order_documents(c), temperature=TEMPERATURE, masked_QK=without).loss,
+        lambda c: compute_gist_loss(c, guide),
+        columns,
+    )
 
-    def found(c: list[Tensor]) -> Tensor:
-        return improved_contrastive(*ours(c), temperature=TEMPERATURE, masked_QK=without).loss
 
-    assert_equal(with_gradients(found, columns), with_gradients(lambda c: gist(c, guide), columns))
-
-
-def by_hand(
+def mask_by_loop(
     queries: list[str], documents: list[str], num_hard: int, f: dict[str, np.ndarray], margin: float
 ) -> np.ndarray:
-    """The four masks with a loop for every entry."""
+    """Return the masks of the four directions, entry by entry."""
     count, total = len(queries), len(documents)
     rows = []
     for i in range(count):
@@ -189,15 +184,15 @@ def test_direction_masks_match_loops(num_hard: int, margin: float) -> None:
     query_keys, document_keys = (np.array([keys[word] for word in words]) for words in (queries, documents))
     nothing = np.zeros((4, len(documents)), bool)
     got = mask_directions(query_keys, document_keys, nothing, seen, margin=margin, num_hard_negatives=num_hard)
-    np.testing.assert_array_equal(got, by_hand(queries, documents, max(1, num_hard), f, margin))
+    np.testing.assert_array_equal(got, mask_by_loop(queries, documents, max(1, num_hard), f, margin))
     assert 0 < got.mean() < 1
     columns = [torch.from_numpy(one) for one in vectors_of]
     counted = float(improved_contrastive(*columns, masked_QK=torch.from_numpy(got)).masked_fraction)
-    assert compute_masked_fraction(got, len(documents)) == pytest.approx(counted, rel=1e-6), "no term that is in no sum"
+    assert compute_masked_fraction(got, len(documents)) == pytest.approx(counted, rel=1e-6)
 
 
 def test_plain_loss_is_infonce() -> None:
-    queries, documents = ours(vectors(5, 1, seed=6))
+    queries, documents = order_documents(draw_vectors(5, 1, seed=6))
     masked = torch.rand(5, 10, generator=torch.Generator().manual_seed(0)) < 0.3
     found: LossParts = batch_loss(queries, documents, masked=masked)
     expected = info_nce(queries, documents, masked_QM=masked)
@@ -205,14 +200,14 @@ def test_plain_loss_is_infonce() -> None:
 
 
 def test_accuracy_is_of_widest_prefix() -> None:
-    queries, noise = vectors(40, 0, seed=8)
+    queries, noise = draw_vectors(40, 0, seed=8)
     documents = queries + noise
     narrow, wide = (float(info_nce(queries[:, :m], documents[:, :m]).accuracy) for m in (2, 8))
     assert narrow < wide == float(batch_loss(queries, documents, widths=(8, 2)).accuracy)
 
 
 def test_masked_text_gets_no_gradient() -> None:
-    queries, documents = (one.requires_grad_() for one in vectors(3, 0, seed=7))
+    queries, documents = (one.requires_grad_() for one in draw_vectors(3, 0, seed=7))
     everything = torch.ones(3, 12, dtype=torch.bool)
     found = improved_contrastive(queries, documents, masked_QK=everything)
     found.loss.backward()
@@ -251,14 +246,14 @@ def test_cached_gradients_match_one_graph(architecture: str, loss: str, widths: 
     torch.testing.assert_close(parts.loss, plain.detach(), rtol=1e-10, atol=0)
     for weight, gradient in zip(model.parameters(), expected, strict=True):
         assert weight.grad is not None and gradient is not None
-        assert gradient.abs().max() > 0, "a zero gradient would prove nothing"
+        assert gradient.abs().max() > 0
         torch.testing.assert_close(weight.grad, gradient, rtol=1e-7, atol=1e-9 * float(gradient.abs().max()))
 
 
 @pytest.mark.parametrize("num_hard", [0, 1, 3])
 @pytest.mark.parametrize("loss", ["infonce", "icl"])
 def test_fully_masked_batch_counts_fully(loss: str, num_hard: int) -> None:
-    """Whatever stands in no sum is no negative, so it counts neither above nor below."""
+    """Entries that no sum contains, such as the pair itself, are not counted as negatives."""
     queries, documents = torch.randn(4, 5), torch.randn(4 * (1 + num_hard), 5)
     num_columns = len(documents) if loss == "infonce" else 2 * (4 + len(documents))
     masked = torch.ones(4, num_columns, dtype=torch.bool)
@@ -273,12 +268,12 @@ MIXED = base("smoke", sampler="domain", mixing_alpha=0.5)
 
 @pytest.fixture(autouse=True)
 def one_thread() -> None:
-    """Numbers are compared to the last bits, so sums must come in one order."""
+    """Fix the order of sums, because numbers are compared bit by bit."""
     torch.set_num_threads(1)
 
 
-def by_hand_companion_trainings(inputs: Inputs) -> tuple[float, float]:
-    """The first loss of a run and the share of its entries that the filter removes, text by text (GTE eq. 5 and 6)."""
+def compute_first_loss(inputs: Inputs) -> tuple[float, float]:
+    """Return the first loss of a run and the share of entries that the filter removes, by loops (GTE eq. 5 and 6)."""
     run, batch_B = inputs.run, build_sampler(inputs).at(0)
     model = start_model(inputs, lambda: False, ignore).train()
     with torch.no_grad():
@@ -293,25 +288,25 @@ def by_hand_companion_trainings(inputs: Inputs) -> tuple[float, float]:
     for i in count:
         threshold = fq[i] @ fd[i] + run.filter_margin
         own = float(q[i] @ d[i]) / run.temperature
-        kept = [own]  # the own pair, of query to documents
+        kept = [own]  # the own pair, from query to documents
         entries = [(float(q[i] @ d[j]), fq[i] @ fd[j], text_d[i] == text_d[j]) for j in count if j != i]
         same = [text_q[i] == text_q[j] or text_d[i] == text_d[j] for j in count]
         entries += [(float(q[i] @ q[j]), fq[i] @ fq[j], same[j]) for j in count if j != i]
         entries += [(float(q[j] @ d[i]), fq[j] @ fd[i], same[j]) for j in count if j != i]
         entries += [(float(d[i] @ d[j]), fd[i] @ fd[j], text_d[i] == text_d[j]) for j in count if j != i]
         is_removed = [is_same or near >= threshold for _, near, is_same in entries]
-        kept += [own]  # and again, of the document to queries, as eq. 6 has it
+        kept += [own]  # again, from document to queries, as in eq. 6
         kept += [score / run.temperature for (score, _, _), gone in zip(entries, is_removed, strict=True) if not gone]
         losses.append(float(torch.logsumexp(torch.tensor(kept), 0)) - own)
         num_removed, num_entries = num_removed + sum(is_removed), num_entries + len(entries) + 1
     return float(np.mean(losses)), num_removed / num_entries
 
 
-def test_first_loss_matches_hand_computation() -> None:
+def test_first_loss_matches_loops() -> None:
     execute(FILTERED, progress=ignore)
     first = read_metrics(run_folder(run_id(FILTERED)))[0]
-    loss, removed = by_hand_companion_trainings(Inputs(FILTERED))
-    assert 0.02 < removed < 0.98, "a filter that removes nothing or all would prove nothing"
+    loss, removed = compute_first_loss(Inputs(FILTERED))
+    assert 0.02 < removed < 0.98
     assert first["masked_fraction"] == pytest.approx(removed, abs=1e-6)
     assert first["loss"] == pytest.approx(loss, rel=1e-4)
 
@@ -331,6 +326,7 @@ def test_stopped_training_ends_the_same(run: Run, tmp_path: Path, monkeypatch: p
 
 
 def test_fifths_match_stopped_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`measure=steps` scores the model after each fifth of its steps, as if training had stopped there."""
     run = base("smoke", measure="steps", seed=1)
     found = execute(run, progress=ignore)
     steps = compute_marks(12)
@@ -345,8 +341,6 @@ def test_fifths_match_stopped_training(tmp_path: Path, monkeypatch: pytest.Monke
     model = start_model(inputs, lambda: False, ignore)
     optimizer = build_optimizer(model, learning_rate=1.0, weight_decay=0.0)
     assert read_checkpoint(run_folder(run_id(plain)), run_id(plain), model, optimizer) is not None
-    from repro.evaluate.collections import read_collections
-
     expected = evaluate(inputs, model.eval(), tmp_path, read_collections(inputs.suite)).metrics
     assert found.metrics["planted+fifth3/mean/ndcg_at_10"] == expected["planted/mean/ndcg_at_10"]
 
@@ -357,7 +351,7 @@ def test_too_few_steps_are_refused() -> None:
 
 
 def test_curve_averages_equal_stretches(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """48 steps with the loss of their number make 24 points: (1 + 2) / 2 at step 2, …, (47 + 48) / 2 at step 48."""
+    """48 steps, whose loss is their number, make 24 points: (1 + 2) / 2 at step 2, …, (47 + 48) / 2 at step 48."""
     lines = [{"step": step, "loss": float(step), "accuracy": step / 48} for step in range(1, 49)]
     monkeypatch.setattr(curve, "read_metrics", lambda folder: lines)
     found = curve.measure(Inputs(base("smoke", measure="curve")), None, tmp_path).metrics  # type: ignore[arg-type]
@@ -369,19 +363,7 @@ def test_curve_averages_equal_stretches(monkeypatch: pytest.MonkeyPatch, tmp_pat
 def test_model_size_keeps_the_batches() -> None:
     hashes = []
     for width in (16, 32):
-        run = base("smoke", hidden_size=width, num_steps=4, num_warmup_steps=1, measure="curve")
-        execute(run, progress=ignore)
-        hashes.append(
-            [
-                line["batch"]
-                for line in read_metrics(
-                    run_folder(run_id(base("smoke", hidden_size=width, num_steps=4, num_warmup_steps=1)))
-                )
-            ]
-        )
+        run = base("smoke", hidden_size=width, num_steps=4, num_warmup_steps=1)
+        execute(replace(run, measure="curve"), progress=ignore)
+        hashes.append([line["batch"] for line in read_metrics(run_folder(run_id(run)))])
     assert hashes[0] == hashes[1] and len(set(hashes[0])) == 4
-
-
-def test_small_source_stops_first() -> None:
-    with pytest.raises(ValueError, match=r"batch_size=64 with mixing_alpha: \d of \d sources cannot fill a batch"):
-        execute(base("smoke", sampler="domain", mixing_alpha=0.3, batch_size=64), progress=ignore)

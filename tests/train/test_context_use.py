@@ -1,4 +1,4 @@
-"""The architecture uses its context where nothing else tells noise from signal; minutes of training on one core."""
+"""The model learns to use its context if only the context separates signal from noise."""
 
 from dataclasses import replace
 
@@ -10,10 +10,10 @@ from repro.execute import execute
 
 @pytest.mark.slow
 def test_right_context_beats_wrong_and_none() -> None:
-    """Slow: thousands of steps."""
+    """Slow: trains thousands of steps, minutes on one core."""
     (run,) = (r for r in runs("desk") if (r.architecture, r.num_steps, r.seed) == ("contextual", LONGEST, 0))
     metrics = execute(replace(run, suite="planted-validation"), progress=lambda line: None).metrics
-    # seeds differ by several points; a collapsed first stage gives no difference at all
+    # Seeds differ by several points. A collapsed first stage gives no difference at all.
     own, wrong, null = (metrics[f"planted-validation{kind}/mean/ndcg_at_10"] for kind in ("", "+wrong", "+null"))
     assert own > wrong + 0.02
     assert own > null + 0.02

@@ -1,5 +1,6 @@
-"""Promises of what a step trains on."""
+"""What a step trains on: texts, contexts, masks, their order over steps, and errors of the feeding thread."""
 
+import itertools
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -26,48 +27,48 @@ from repro.train.feed import (
 from tests.train.fixtures import small_data
 
 
-def feed(data: TrainData, step: int = 3, **changes: Any) -> Feed:
+def make_feed(data: TrainData, step: int = 3, **changes: Any) -> Feed:
     values = {"seed": 0, "num_contexts": 5, "is_shared": False}
-    return feed_batch(data, batch(data, step), **(values | changes))
+    return feed_batch(data, get_batch(data, step), **(values | changes))
 
 
-def batch(data: TrainData, step: int = 3) -> Batch:
+def get_batch(data: TrainData, step: int = 3) -> Batch:
     return step_batches(data.batches, step, 1)[0]
 
 
-def rows_of(texts: Texts) -> list[tuple[int, ...]]:
+def list_rows(texts: Texts) -> list[tuple[int, ...]]:
     return [tuple(ids[mask.bool()].tolist()) for ids, mask in zip(texts.ids_NS, texts.mask_NS, strict=True)]
 
 
-def text(tokens: Tokens, row: int) -> tuple[int, ...]:
+def get_text(tokens: Tokens, row: int) -> tuple[int, ...]:
     return tuple(tokens.ids[tokens.offsets[row] : tokens.offsets[row + 1]].tolist())
 
 
 def test_documents_are_positives_then_negatives() -> None:
     data = small_data(num_hard=3)
-    found = feed(data)
-    pairs_B = batch(data).pairs_B
-    expected = [text(data.documents, pair) for pair in pairs_B]
-    expected += [text(data.documents, row) for pair in pairs_B for row in data.negative_rows_NH[pair]]
-    assert rows_of(found.texts.documents) == expected
-    assert rows_of(found.texts.queries) == [text(data.queries, pair) for pair in pairs_B]
+    found = make_feed(data)
+    pairs_B = get_batch(data).pairs_B
+    expected = [get_text(data.documents, pair) for pair in pairs_B]
+    expected += [get_text(data.documents, row) for pair in pairs_B for row in data.negative_rows_NH[pair]]
+    assert list_rows(found.texts.documents) == expected
+    assert list_rows(found.texts.queries) == [get_text(data.queries, pair) for pair in pairs_B]
 
 
 def test_contexts_come_from_the_batch() -> None:
     data, drawn = small_data(num_hard=3), set[int]()
     for step in range(30):
-        found = feed(data, step)
-        documents, places = rows_of(found.texts.documents), draw_contexts(32, 5, seed=0, number=step).tolist()
-        assert rows_of(found.texts.contexts) == [documents[place] for place in places]
+        found = make_feed(data, step)
+        documents, places = list_rows(found.texts.documents), draw_contexts(32, 5, seed=0, number=step).tolist()
+        assert list_rows(found.texts.contexts) == [documents[place] for place in places]
         drawn.update(places)
-    assert min(drawn) < 8 and max(drawn) > 29, "positives, and the last of the hard negatives, have their turn"
+    assert min(drawn) < 8 and max(drawn) > 29, "positives and the last hard negatives are drawn, too"
 
 
 def test_contexts_differ_by_step_and_seed() -> None:
     data = small_data()
-    first, again = (rows_of(feed(data).texts.contexts) for _ in range(2))
+    first, again = (list_rows(make_feed(data).texts.contexts) for _ in range(2))
     assert first == again
-    assert first != rows_of(feed(data, seed=1).texts.contexts)
+    assert first != list_rows(make_feed(data, seed=1).texts.contexts)
     assert list(draw_contexts(8, 5, seed=0, number=1)) != list(draw_contexts(8, 5, seed=0, number=2))
 
 
@@ -79,58 +80,48 @@ def test_contexts_repeat_if_needed() -> None:
 
 def test_processes_share_contexts(monkeypatch: pytest.MonkeyPatch) -> None:
     data, places = small_data(num_hard=3), []
-    alone = feed(data, is_shared=True).texts.contexts
+    alone = make_feed(data, is_shared=True).texts.contexts
     for module in (feeding, parallel):
         monkeypatch.setattr(module, "count_processes", lambda: 2)
     for number in range(2):
         for module in (feeding, parallel):
             monkeypatch.setattr(module, "rank", lambda number=number: number)
-        found = feed(data, is_shared=True).texts.contexts
+        found = make_feed(data, is_shared=True).texts.contexts
         assert found.num_texts == 3
-        places += rows_of(found)
-    assert places[:5] == rows_of(alone)
-    assert feed(data).texts.contexts.num_texts == 5, "with batches of their own, each has all contexts of its own"
+        places += list_rows(found)
+    assert places[:5] == list_rows(alone)
+    assert make_feed(data).texts.contexts.num_texts == 5, "a process with its own batch has all of its contexts"
 
 
 def test_filter_sees_the_steps_batch() -> None:
     data = small_data()
-    found, pairs_B = feed(data), batch(data).pairs_B
+    found, pairs_B = make_feed(data), get_batch(data).pairs_B
     np.testing.assert_array_equal(found.masked.numpy(), pairs_B[:, None] % 3 == pairs_B[None] % 3)
     assert found.difficulty == pairs_B.mean()
 
 
-def test_a_model_without_context_gets_none() -> None:
-    assert feed(small_data(), num_contexts=0).texts.contexts is None
-
-
 def test_batch_hash_depends_on_order() -> None:
-    data = small_data()
-    first = batch(data).pairs_B
-    assert (
-        compute_batch_hash(first)
-        == compute_batch_hash(batch(data).pairs_B)
-        != compute_batch_hash(batch(data, 4).pairs_B)
-    )
+    first, same, other = (get_batch(small_data(), step).pairs_B for step in (3, 3, 4))
+    assert compute_batch_hash(first) == compute_batch_hash(same) != compute_batch_hash(other)
     assert compute_batch_hash(first[::-1]) != compute_batch_hash(first)
 
 
-def watched(judge: Callable[[int], Any]) -> TrainData:
-    """Return data whose filter calls `judge` with how many batches it was asked about before."""
-    asked: list[int] = []
+def watch_filter(on_call: Callable[[int], Any]) -> TrainData:
+    """Return data whose filter first calls `on_call` with the number of its earlier calls."""
+    calls = itertools.count()
 
-    def judged(pairs_B: np.ndarray) -> Filtered:
-        asked.append(len(asked))
-        judge(asked[-1])
+    def filter_batch(pairs_B: np.ndarray) -> Filtered:
+        on_call(next(calls))
         return Filtered(None, None)
 
-    return replace(small_data(), filter=judged)
+    return replace(small_data(), filter=filter_batch)
 
 
 def test_next_step_is_prepared_early() -> None:
     is_made = [threading.Event() for _ in range(4)]
-    data = watched(lambda number: is_made[number].set())
+    data = watch_filter(lambda number: is_made[number].set())
     for place, _ in enumerate(iter_step_feeds(data, range(3, 7), 1, num_contexts=5, seed=0)):
-        assert is_made[min(place + 1, 3)].wait(30), "the step is computed, and nobody makes the next one"
+        assert is_made[min(place + 1, 3)].wait(30), "the next step is prepared while this one is computed"
 
 
 def test_steps_come_in_order() -> None:
@@ -138,22 +129,24 @@ def test_steps_come_in_order() -> None:
     for step, found in enumerate(iter_step_feeds(data, range(3, 6), 2, num_contexts=5, seed=0), 3):
         assert [batch.number for batch in found.batches] == [2 * step, 2 * step + 1]
         for of_step, number in zip(found.feeds, (2 * step, 2 * step + 1), strict=True):
-            alone = feed(data, number)
-            assert rows_of(of_step.texts.queries) == rows_of(alone.texts.queries)
+            alone = make_feed(data, number)
+            assert list_rows(of_step.texts.queries) == list_rows(alone.texts.queries)
             assert of_step.draw_seed == alone.draw_seed
     assert step == 5
 
 
 def test_errors_are_raised_at_their_step() -> None:
-    def judge(number: int) -> None:
+    """The thread ends after an error, after the last step and when it is closed."""
+
+    def fail_at_third(number: int) -> None:
         if number == 2:
             raise ValueError("the vectors are gone")
 
-    feeds, given = iter_step_feeds(watched(judge), range(9), 1, num_contexts=5, seed=0), []
+    feeds, received = iter_step_feeds(watch_filter(fail_at_third), range(9), 1, num_contexts=5, seed=0), []
     with pytest.raises(ValueError, match="the vectors are gone"):
-        given.extend(feeds)
+        received.extend(feeds)
     assert list(iter_step_feeds(small_data(), range(4, 4), 1, num_contexts=5, seed=0)) == []
     stopped = iter_step_feeds(small_data(), range(9), 1, num_contexts=5, seed=0)
     next(stopped)
     stopped.close()
-    assert len(given) == 2 and not [one for one in threading.enumerate() if one.name.startswith("feed")]
+    assert len(received) == 2 and not [one for one in threading.enumerate() if one.name.startswith("feed")]

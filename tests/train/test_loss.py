@@ -1,4 +1,4 @@
-"""Promises of the loss."""
+"""The contrastive loss against a plain loop, and GradCache against one graph of autograd."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -18,14 +18,14 @@ from repro.train.loss import info_nce
 from tests.model.samples import random_texts, small_model
 
 
-def spelled_out(
+def compute_by_loop(
     queries: torch.Tensor,
     documents: torch.Tensor,
     temperature: float,
     targets: Sequence[int],
     masked: torch.Tensor | None,
 ) -> tuple[torch.Tensor, float]:
-    """Cross entropy with a loop per query; accuracy likewise."""
+    """Return cross entropy and accuracy, query by query."""
     losses, hits = [], []
     for row, (query, target) in enumerate(zip(queries, targets, strict=True)):
         kept = [m for m in range(len(documents)) if m == target or not (masked is not None and masked[row][m])]
@@ -36,7 +36,7 @@ def spelled_out(
 
 
 @given(st.integers(1, 6), st.integers(0, 3), st.integers(0, 10_000), st.booleans(), st.sampled_from([0.02, 0.5]))
-def test_the_loss_equals_explicit_cross_entropy(
+def test_loss_equals_cross_entropy(
     num_pairs: int, num_hard: int, seed: int, with_mask: bool, temperature: float
 ) -> None:
     generator = torch.Generator().manual_seed(seed)
@@ -44,12 +44,12 @@ def test_the_loss_equals_explicit_cross_entropy(
     documents = torch.randn(num_pairs * (1 + num_hard), 5, generator=generator)
     masked = torch.rand(num_pairs, len(documents), generator=generator) < 0.4 if with_mask else None
     found = info_nce(queries, documents, temperature=temperature, masked_QM=masked)
-    expected, accuracy = spelled_out(queries, documents, temperature, range(num_pairs), masked)
+    expected, accuracy = compute_by_loop(queries, documents, temperature, range(num_pairs), masked)
     torch.testing.assert_close(found.loss, expected, rtol=1e-4, atol=1e-4)
     assert float(found.accuracy) == pytest.approx(accuracy)
 
 
-def test_the_positive_is_never_masked() -> None:
+def test_positive_is_never_masked() -> None:
     queries, documents = torch.randn(3, 4), torch.randn(3, 4)
     found = info_nce(queries, documents, masked_QM=torch.ones(3, 3, dtype=torch.bool))
     assert float(found.loss) == 0 and float(found.accuracy) == 1 and float(found.masked_fraction) == 1
@@ -60,7 +60,7 @@ def test_masked_fraction_is_of_negatives() -> None:
     assert float(info_nce(torch.randn(2, 4), torch.randn(3, 4), masked_QM=masked).masked_fraction) == 0.25
 
 
-def test_a_masked_document_gets_no_gradient() -> None:
+def test_masked_document_gets_no_gradient() -> None:
     queries, documents = torch.randn(2, 4), torch.randn(2, 4, requires_grad=True)
     info_nce(queries, documents, masked_QM=torch.tensor([[False, True], [False, False]])).loss.backward()
     only_second = documents.detach().flip(0).requires_grad_()
@@ -83,20 +83,19 @@ def test_misfitting_shapes_are_refused() -> None:
 NUM_PAIRS, NUM_CONTEXTS = 7, 6
 QUERIES, DOCUMENTS = random_texts(NUM_PAIRS, seed=1), random_texts(NUM_PAIRS * 2, seed=2)
 CONTEXTS = random_texts(NUM_CONTEXTS, seed=3)
-DIRECT = ChunkSizes(piece=1000)
 
 
-def stages_of(model: Biencoder | ContextualModel) -> Stages:
+def make_stages(model: Biencoder | ContextualModel) -> Stages:
     if model.config.architecture == "biencoder":
         return Stages(second=lambda texts, contexts: model(texts), loss=info_nce)
     return Stages(second=model.second_stage, loss=info_nce, first=model.first_stage)
 
 
-def step_of(model: Biencoder | ContextualModel) -> StepTexts:
+def make_step(model: Biencoder | ContextualModel) -> StepTexts:
     return StepTexts(QUERIES, DOCUMENTS, CONTEXTS if model.config.architecture == "contextual" else None)
 
 
-def gradients_of(model: Biencoder | ContextualModel) -> dict[str, torch.Tensor]:
+def take_gradients(model: Biencoder | ContextualModel) -> dict[str, torch.Tensor]:
     dense = {}
     for name, weight in model.named_parameters():
         assert weight.grad is not None, f"{name} has no gradient"
@@ -105,12 +104,12 @@ def gradients_of(model: Biencoder | ContextualModel) -> dict[str, torch.Tensor]:
     return dense
 
 
-def by_plain_autograd(model: Biencoder | ContextualModel) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+def compute_by_autograd(model: Biencoder | ContextualModel) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
     contexts = model.first_stage(CONTEXTS) if model.config.architecture == "contextual" else None
-    second = stages_of(model).second
+    second = make_stages(model).second
     loss = info_nce(second(QUERIES, contexts), second(DOCUMENTS, contexts)).loss
     loss.backward()
-    return loss.detach(), gradients_of(model)
+    return loss.detach(), take_gradients(model)
 
 
 def assert_same(
@@ -120,7 +119,7 @@ def assert_same(
     assert found[1].keys() == expected[1].keys()
     largest = max(float(gradient.abs().max()) for gradient in expected[1].values())
     for name, gradient in expected[1].items():
-        assert gradient.abs().max() > 0, f"{name}: a zero gradient would prove nothing"
+        assert gradient.abs().max() > 0, f"{name} has a zero gradient"
         torch.testing.assert_close(found[1][name], gradient, rtol=1e-7, atol=1e-9 * largest, msg=name)
 
 
@@ -132,35 +131,39 @@ def assert_same(
 )
 def test_equals_plain_autograd(architecture: str, kind: str, num_texts: int, num_contexts: int, piece: int) -> None:
     model = small_model(architecture=architecture, backbone=kind, sequence_dropout=0.0).double().train()
-    expected = by_plain_autograd(model)
-    parts = add_gradients(stages_of(model), step_of(model), ChunkSizes(num_texts, num_contexts, piece))
+    expected = compute_by_autograd(model)
+    parts = add_gradients(make_stages(model), make_step(model), ChunkSizes(num_texts, num_contexts, piece))
     assert not parts.loss.requires_grad
-    assert_same((parts.loss, gradients_of(model)), expected)
+    assert_same((parts.loss, take_gradients(model)), expected)
 
 
-@pytest.mark.parametrize("num_texts", [4, 1000])
-def test_pieces_limit_the_texts(num_texts: int) -> None:
+@pytest.mark.parametrize(
+    ("sizes", "largest", "num_passes"),
+    [(ChunkSizes(1000, 1000, piece=2), 2, 1), (ChunkSizes(4, 1000, piece=2), 2, 2), (ChunkSizes(4, 100), 4, 2)],
+)
+def test_chunks_limit_the_texts(sizes: ChunkSizes, largest: int, num_passes: int) -> None:
+    """No call has more texts than a chunk or piece. Every text is computed once per pass."""
     model, seen = small_model(sequence_dropout=0.0), []
-    stages = stages_of(model)
+    stages = make_stages(model)
 
     def second(texts: Texts, contexts_CD: torch.Tensor | None) -> torch.Tensor:
         seen.append(texts.num_texts)
         return stages.second(texts, contexts_CD)
 
-    add_gradients(replace(stages, second=second), step_of(model), ChunkSizes(num_texts, 1000, piece=2))
-    assert max(seen) == 2
+    add_gradients(replace(stages, second=second), make_step(model), sizes)
+    assert max(seen) == largest and sum(seen) == num_passes * 3 * NUM_PAIRS
 
 
 @pytest.mark.parametrize("num_vectors", [2, 3])
 def test_several_context_vectors_match_autograd(num_vectors: int) -> None:
     model = small_model(tokens_per_document=num_vectors, sequence_dropout=0.0).double().train()
-    expected = by_plain_autograd(model)
-    parts = add_gradients(stages_of(model), step_of(model), ChunkSizes(3, 2))
-    assert_same((parts.loss, gradients_of(model)), expected)
+    expected = compute_by_autograd(model)
+    parts = add_gradients(make_stages(model), make_step(model), ChunkSizes(3, 2))
+    assert_same((parts.loss, take_gradients(model)), expected)
 
 
 class Tape:
-    """Stages that draw a number from the generator at every call, to tell whether a replay saw the same randomness."""
+    """Stages that draw a random number at every call, which shows whether a replay has the same randomness."""
 
     def __init__(self, model: ContextualModel) -> None:
         self.model, self.seen = model, []
@@ -177,7 +180,7 @@ class Tape:
         return self.model.second_stage(texts, contexts)
 
 
-def with_dropout(model: ContextualModel, probability: float) -> ContextualModel:
+def set_dropout(model: ContextualModel, probability: float) -> ContextualModel:
     for module in model.modules():
         if isinstance(module, nn.Dropout):
             module.p = probability
@@ -187,8 +190,8 @@ def with_dropout(model: ContextualModel, probability: float) -> ContextualModel:
 
 
 def test_replay_repeats_randomness() -> None:
-    tape = Tape(with_dropout(small_model(), 0.3).double().train())
-    add_gradients(Stages(tape.second, info_nce, tape.first), step_of(tape.model), ChunkSizes(3, 2))
+    tape = Tape(set_dropout(small_model(), 0.3).double().train())
+    add_gradients(Stages(tape.second, info_nce, tape.first), make_step(tape.model), ChunkSizes(3, 2))
     without = {(what, ids): number for what, graph, number, ids in tape.seen if not graph}
     replayed = {(what, ids): number for what, graph, number, ids in tape.seen if graph}
     assert without == replayed
@@ -198,19 +201,20 @@ def test_replay_repeats_randomness() -> None:
 @pytest.mark.parametrize("sizes", [ChunkSizes(3, 2), ChunkSizes(4, 6), ChunkSizes(7, 1)])
 @pytest.mark.parametrize("kind", ["nomic", "bert"])
 def test_dropout_matches_autograd(kind: str, sizes: ChunkSizes) -> None:
-    """The reference keeps one graph over the same chunks in the same order, and so draws the same masks."""
-    model = with_dropout(small_model(backbone=kind, sequence_dropout=0.3), 0.2).double().train()
+    """The reference keeps one graph over the same chunks in the same order, so it draws the same dropout masks."""
+    model = set_dropout(small_model(backbone=kind, sequence_dropout=0.3), 0.2).double().train()
     torch.manual_seed(11)
-    parts = add_gradients(stages_of(model), step_of(model), sizes)
-    found = (parts.loss, gradients_of(model))
+    parts = add_gradients(make_stages(model), make_step(model), sizes)
+    found = (parts.loss, take_gradients(model))
     torch.manual_seed(11)
-    whole = small_graph(model, sizes)
-    assert_same(found, whole)
+    assert_same(found, compute_one_graph(model, sizes))
     torch.manual_seed(12)
-    assert abs(float(small_graph(model, sizes)[0] - found[0])) > 1e-3, "dropout was off: the test proves nothing"
+    assert abs(float(compute_one_graph(model, sizes)[0] - found[0])) > 1e-3, "dropout is on"
 
 
-def small_graph(model: ContextualModel, sizes: ChunkSizes) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+def compute_one_graph(model: ContextualModel, sizes: ChunkSizes) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+    """Return loss and gradients of one graph over chunks of texts in order of length."""
+
     def chunks(texts: Texts, size: int) -> list[tuple[torch.Tensor, Texts]]:
         order = texts.mask_NS.sum(1).argsort(stable=True)
         return [(index, texts.rows(index)) for index in order.split(size)]
@@ -226,10 +230,11 @@ def small_graph(model: ContextualModel, sizes: ChunkSizes) -> tuple[torch.Tensor
     second = lambda texts: model.second_stage(texts, contexts)  # noqa: E731
     loss = info_nce(run(second, QUERIES, sizes.texts), run(second, DOCUMENTS, sizes.texts)).loss
     loss.backward()
-    return loss.detach(), gradients_of(model)
+    return loss.detach(), take_gradients(model)
 
 
 def test_outer_random_stream_continues() -> None:
+    """After a step the global generator is where the passes without a graph leave it."""
     model = small_model().double().train()
     torch.manual_seed(5)
     with torch.no_grad():
@@ -240,31 +245,20 @@ def test_outer_random_stream_continues() -> None:
                 model.second_stage(texts.rows(index), contexts)
     expected = torch.rand(())
     torch.manual_seed(5)
-    add_gradients(stages_of(model), step_of(model), ChunkSizes(3, 2))
+    add_gradients(make_stages(model), make_step(model), ChunkSizes(3, 2))
     assert float(torch.rand(())) == float(expected)
 
 
 def test_gradients_are_added() -> None:
     model = small_model(sequence_dropout=0.0).double().train()
-    _, once = by_plain_autograd(model)
+    _, once = compute_by_autograd(model)
     for _ in range(2):
-        add_gradients(stages_of(model), step_of(model), ChunkSizes(3, 2))
-    for name, gradient in gradients_of(model).items():
+        add_gradients(make_stages(model), make_step(model), ChunkSizes(3, 2))
+    for name, gradient in take_gradients(model).items():
         torch.testing.assert_close(gradient, once[name] * 2, rtol=1e-7, atol=1e-8)
 
 
 def test_first_stage_needs_contexts() -> None:
     model = small_model()
     with pytest.raises(ValueError, match="both or neither"):
-        add_gradients(stages_of(model), StepTexts(QUERIES, DOCUMENTS), DIRECT)
-
-
-def test_chunks_respect_their_size() -> None:
-    model, largest = small_model().double().train(), []
-
-    def second(texts: Texts, contexts: torch.Tensor | None) -> torch.Tensor:
-        largest.append(texts.num_texts)
-        return model.second_stage(texts, contexts)
-
-    add_gradients(Stages(second, info_nce, model.first_stage), step_of(model), ChunkSizes(4, 100))
-    assert max(largest) == 4 and sum(largest) == 2 * NUM_PAIRS * 3
+        add_gradients(make_stages(model), StepTexts(QUERIES, DOCUMENTS), ChunkSizes(piece=1000))

@@ -1,6 +1,7 @@
-"""Promises of training in several processes: two gloo processes give what one process gives."""
+"""Training in several processes and with several batches per step: two gloo processes give what one process gives."""
 
-import os
+import itertools
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,8 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import torch.distributed as dist
-import torch.multiprocessing as mp
 from safetensors.torch import load_file
 
 from repro.analyses.microscope import explain
@@ -43,64 +42,67 @@ from repro.train.sharing import explain_indivisible, list_own_places
 from repro.train.trainer import build_sampler, make_train_settings
 from tests.commands import ignore
 from tests.model.samples import random_texts, small_model
-from tests.train.fixtures import random_tokens, settings, small_data
+from tests.train.fixtures import (
+    assert_close_weights,
+    join_group,
+    random_tokens,
+    read_untimed_log,
+    run_two_processes,
+    settings,
+    small_data,
+)
 
 PAIRS, HARD = 8, 2
 QUERIES = random_texts(PAIRS, seed=1)
 POSITIVES, NEGATIVES = random_texts(PAIRS, seed=2), random_texts(PAIRS * HARD, seed=3)
-CONTEXTS = random_texts(11, seed=4)  # six in each of two processes, one of them twice
-SIZES = ChunkSizes(texts=3, contexts=2)  # three chunks of contexts: more than there are inputs to a step
+# six in each of two processes, one of them twice
+CONTEXTS = random_texts(11, seed=4)
+# three chunks of contexts, more than a step has inputs
+SIZES = ChunkSizes(texts=3, contexts=2)
 
 
-def rows(texts: Texts, first: int, last: int) -> Texts:
+def slice_texts(texts: Texts, first: int, last: int) -> Texts:
     return Texts(texts.ids_NS[first:last], texts.mask_NS[first:last])
 
 
-def documents_of(first: int, last: int) -> Texts:
-    positives, negatives = rows(POSITIVES, first, last), rows(NEGATIVES, first * HARD, last * HARD)
+def slice_documents(first: int, last: int) -> Texts:
+    """Return the positives of some pairs, then their hard negatives."""
+    positives, negatives = slice_texts(POSITIVES, first, last), slice_texts(NEGATIVES, first * HARD, last * HARD)
     return Texts(torch.cat([positives.ids_NS, negatives.ids_NS]), torch.cat([positives.mask_NS, negatives.mask_NS]))
 
 
-def gradient_of(model: ContextualModel) -> torch.Tensor:
-    return torch.cat([weight.grad.flatten() for weight in model.parameters()])
-
-
-def one_step(
+def compute_step(
     first: int, last: int, loss: Loss, *, shared: bool, sizes: ChunkSizes = SIZES
 ) -> tuple[float, torch.Tensor]:
-    """A step of these pairs; `shared`: of a batch that all processes share, and its context documents with it."""
+    """Return loss and gradient of a step on some pairs. If `shared`, all processes share the batch and its contexts."""
     model = small_model(sequence_dropout=0.0, num_contexts=CONTEXTS.num_texts).double().train()
     places = np.arange(CONTEXTS.num_texts)
     own = CONTEXTS.rows(torch.from_numpy(select_own_contexts(places) if shared else places))
     gather = gather_contexts if shared else lambda own_CD: own_CD
-    step = StepTexts(rows(QUERIES, first, last), documents_of(first, last), own)
+    step = StepTexts(slice_texts(QUERIES, first, last), slice_documents(first, last), own)
     parts = add_gradients(Stages(model.second_stage, loss, model.first_stage, gather), step, sizes)
     finish_gradients(model.parameters(), 1 if shared else count_processes())
-    return float(parts.loss), gradient_of(model)
+    return float(parts.loss), torch.cat([weight.grad.flatten() for weight in model.parameters()])
 
 
-def work(number: int, folder: str, global_negatives: bool, sizes: ChunkSizes) -> None:
-    torch.set_num_threads(1)
-    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
-    dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=number, world_size=2)
+def compute_share(number: int, folder: Path, global_negatives: bool, sizes: ChunkSizes) -> None:
+    """Save loss and gradient of one process, which has half of the pairs."""
     share = PAIRS // 2
-    first, last = number * share, (number + 1) * share
 
-    def over_all(queries: torch.Tensor, documents: torch.Tensor) -> LossParts:
+    def gathered_loss(queries: torch.Tensor, documents: torch.Tensor) -> LossParts:
         return info_nce(gather_with_gradient(queries), gather_documents(documents, share))
 
-    result = one_step(first, last, over_all if global_negatives else info_nce, shared=global_negatives, sizes=sizes)
-    torch.save(result, f"{folder}/{rank()}.pt")
-    assert count_processes() == 2
-    dist.destroy_process_group()
+    loss = gathered_loss if global_negatives else info_nce
+    with join_group(number, folder):
+        result = compute_step(number * share, (number + 1) * share, loss, shared=global_negatives, sizes=sizes)
+        torch.save(result, f"{folder}/{rank()}.pt")
+        assert count_processes() == 2
 
 
-def in_two_processes(
+def compute_in_two_processes(
     folder: Path, global_negatives: bool, sizes: ChunkSizes = SIZES
 ) -> list[tuple[float, torch.Tensor]]:
-    mp.start_processes(
-        work, (str(folder), global_negatives, sizes), nprocs=2, start_method="fork"
-    )  # spares two imports
+    run_two_processes(compute_share, folder, global_negatives, sizes)
     results = [torch.load(folder / f"{number}.pt", weights_only=True) for number in range(2)]
     torch.testing.assert_close(results[0][1], results[1][1], rtol=0, atol=0)
     return results
@@ -109,16 +111,16 @@ def in_two_processes(
 @pytest.mark.enable_socket
 @pytest.mark.parametrize("sizes", [SIZES, ChunkSizes(3, 100), ChunkSizes()])
 def test_global_negatives_match_one_process(tmp_path: Path, sizes: ChunkSizes) -> None:
-    loss, gradient = one_step(0, PAIRS, info_nce, shared=False)
-    for found_loss, found_gradient in in_two_processes(tmp_path, True, sizes):
+    loss, gradient = compute_step(0, PAIRS, info_nce, shared=False)
+    for found_loss, found_gradient in compute_in_two_processes(tmp_path, True, sizes):
         assert found_loss == pytest.approx(loss, rel=1e-10)
         torch.testing.assert_close(found_gradient, gradient, rtol=1e-8, atol=1e-10)
 
 
 @pytest.mark.enable_socket
 def test_own_negatives_give_the_mean(tmp_path: Path) -> None:
-    halves = [one_step(first, first + PAIRS // 2, info_nce, shared=False) for first in (0, PAIRS // 2)]
-    results = in_two_processes(tmp_path, False)
+    halves = [compute_step(first, first + PAIRS // 2, info_nce, shared=False) for first in (0, PAIRS // 2)]
+    results = compute_in_two_processes(tmp_path, False)
     for (found_loss, found_gradient), (loss, _) in zip(results, halves, strict=True):
         assert found_loss == pytest.approx(loss, rel=1e-10)
         torch.testing.assert_close(found_gradient, (halves[0][1] + halves[1][1]) / 2, rtol=1e-8, atol=1e-10)
@@ -126,7 +128,7 @@ def test_own_negatives_give_the_mean(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("num_contexts", "share"), [(512, 64), (9, 2), (1, 1)])
 def test_processes_share_the_contexts(monkeypatch: pytest.MonkeyPatch, num_contexts: int, share: int) -> None:
-    """All of them in order of rank begin with all contexts in order; what fills the last ones up is dropped."""
+    """The parts of all processes, in order of rank, start with all contexts in order. Only filler comes after them."""
     places, parts = np.random.default_rng(0).permutation(num_contexts), []
     monkeypatch.setattr(parallel, "count_processes", lambda: 8)
     for number in range(8):
@@ -140,29 +142,24 @@ def test_single_process_keeps_gradients() -> None:
     model = small_model(sequence_dropout=0.0).train()
     model.second_stage(QUERIES, model.first_stage(CONTEXTS)).sum().backward()
     before = {name: weight.grad.clone() for name, weight in model.named_parameters() if weight.grad is not None}
-    assert "sequence_dropout_null_embedding" not in before and len(before) > 10, "nobody used the null vector"
+    assert "sequence_dropout_null_embedding" not in before and len(before) > 10
     finish_gradients(model.parameters())
     for name, weight in model.named_parameters():
         torch.testing.assert_close(weight.grad, before.get(name, torch.zeros_like(weight)), rtol=0, atol=0)
 
 
 EPOCHS = base("smoke", num_steps=None, num_epochs=3)
-TIMED = ("pairs_per_second", "memory_bytes")
 
 
-def trained(folder: Path, data: TrainData, shape: dict[str, Any], **changes: Any) -> TrainState:
-    """A training in float64."""
+def train_double(folder: Path, data: TrainData, shape: dict[str, Any], **changes: Any) -> TrainState:
+    """Train a model in float64."""
     torch.set_num_threads(1)
     hooks = {name: changes.pop(name) for name in ("should_stop",) if name in changes}
     return train(small_model(**shape).double(), data, settings(**changes), folder=folder, **hooks)
 
 
-def log_of(folder: Path) -> list[dict[str, Any]]:
-    return [{name: value for name, value in line.items() if name not in TIMED} for line in read_metrics(folder)]
-
-
-def by_hand(model: ContextualModel, data: TrainData, number: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """The loss and the gradient of one batch, in plain autograd."""
+def compute_by_autograd(model: ContextualModel, data: TrainData, number: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return loss and gradient of one batch by plain autograd."""
     pairs_B = data.batches.at(number)
     places_C = draw_contexts(len(pairs_B), model.config.num_contexts, seed=0, number=number)
     contexts_CD = model.first_stage(texts_from(*data.documents.pad(pairs_B[places_C])))
@@ -184,26 +181,26 @@ def by_hand(model: ContextualModel, data: TrainData, number: int) -> tuple[torch
 
 @pytest.mark.parametrize("batches_a_step", [1, 2, 3])
 def test_step_gradient_is_mean_of_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batches_a_step: int) -> None:
-    """Three steps at a learning rate of nothing, across the end of an epoch of seven batches."""
+    """Three steps at learning rate 0. They cross the end of an epoch of seven batches."""
     data, model, found = small_data(), small_model(sequence_dropout=0.0).double(), []
     real = loop.optimizer_for
 
-    def watched(*given: Any) -> torch.optim.Optimizer:
+    def build_watched_optimizer(*given: Any) -> torch.optim.Optimizer:
         optimizer = real(*given)
         optimizer.register_step_pre_hook(
             lambda *_: found.append(torch.cat([weight.grad.flatten() for weight in model.parameters()]))
         )
         return optimizer
 
-    monkeypatch.setattr(loop, "optimizer_for", watched)
+    monkeypatch.setattr(loop, "optimizer_for", build_watched_optimizer)
     changes = {"learning_rate": 0.0, "max_grad_norm": 1e9, "num_steps": 3}
     train(model, data, settings(**changes, batches_a_step=batches_a_step), folder=tmp_path)
     for step, line in enumerate(read_metrics(tmp_path)):
         numbers = range(step * batches_a_step, (step + 1) * batches_a_step)
-        expected = [by_hand(model, data, number) for number in numbers]
+        expected = [compute_by_autograd(model, data, number) for number in numbers]
         assert line["loss"] == pytest.approx(float(torch.stack([loss for loss, _ in expected]).mean()), rel=1e-9)
         gradient = torch.stack([one for _, one in expected]).mean(0)
-        assert gradient.norm() > 0.1, "a gradient of nothing proves nothing"
+        assert gradient.norm() > 0.1
         torch.testing.assert_close(found[step], gradient, rtol=1e-8, atol=1e-10)
         assert line["batch"].split("+") == [compute_batch_hash(data.batches.at(number)) for number in numbers]
         assert line["difficulty"] == pytest.approx(np.mean([data.batches.at(number).mean() for number in numbers]))
@@ -219,8 +216,8 @@ def test_steps_match_torch_adamw(tmp_path: Path) -> None:
     ]
     optimizer = torch.optim.AdamW(groups)
     for number, rate in enumerate((0.005, 0.01, 0.01, 0.005)):
-        by_hand(plain, data, number)
-        assert torch.nn.utils.clip_grad_norm_(plain.parameters(), 0.5) > 1, "a gradient that is not cut proves nothing"
+        compute_by_autograd(plain, data, number)
+        assert torch.nn.utils.clip_grad_norm_(plain.parameters(), 0.5) > 1, "every gradient is clipped"
         for group in optimizer.param_groups:
             group["lr"] = rate
         optimizer.step()
@@ -228,42 +225,31 @@ def test_steps_match_torch_adamw(tmp_path: Path) -> None:
         torch.testing.assert_close(weight, expected, rtol=1e-6, atol=1e-8, msg=name)
 
 
-def in_group(
-    number: int, folder: Path, data: TrainData, shape: dict[str, Any], changes: dict[str, Any], stops_after: int = 0
+def train_in_group(
+    number: int, folder: Path, data: TrainData, shape: dict[str, Any], changes: dict[str, Any], stop_after: int = 0
 ) -> None:
-    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
-    dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=number, world_size=2)
-    asked: list[int] = []
-    try:
-        should_stop = lambda: asked.append(1) or len(asked) == stops_after  # noqa: E731
-        trained(folder / "two", data, shape, should_stop=should_stop, **changes)
-        assert stops_after == 0
-    except Interrupted:
-        assert stops_after
-    dist.destroy_process_group()
+    """Train in one of two processes, which stop after a number of steps if it is above 0."""
+    calls = itertools.count(1)
+    with join_group(number, folder), pytest.raises(Interrupted) if stop_after else nullcontext():
+        train_double(folder / "two", data, shape, should_stop=lambda: next(calls) == stop_after, **changes)
 
 
 @pytest.mark.enable_socket
-@pytest.mark.parametrize("stops_after", [0, 2])
-@pytest.mark.parametrize(
-    ("batches_a_step", "dropout"),
-    [(2, 0.3), (4, 0.3), (3, 0.0)],  # the last is shared by two processes, who would draw otherwise
-)
+@pytest.mark.parametrize("stop_after", [0, 2])
+# Two processes share each of three batches. They draw differently from one process, hence no dropout.
+@pytest.mark.parametrize(("batches_a_step", "dropout"), [(2, 0.3), (4, 0.3), (3, 0.0)])
 def test_several_batches_match_in_two_processes(
-    tmp_path: Path, batches_a_step: int, dropout: float, stops_after: int
+    tmp_path: Path, batches_a_step: int, dropout: float, stop_after: int
 ) -> None:
-    """Also where two processes do two steps, and one goes on."""
+    """Also if two processes stop after two steps and one process resumes."""
     shape, changes = {"sequence_dropout": dropout}, {"num_steps": 5, "batches_a_step": batches_a_step}
-    trained(tmp_path / "one", small_data(), shape, **changes)
-    group = (tmp_path, small_data(), shape, changes, stops_after)
-    mp.start_processes(in_group, group, nprocs=2, start_method="fork")
-    if stops_after:
-        assert len(log_of(tmp_path / "two")) == 2
-        trained(tmp_path / "two", small_data(), shape, **changes)
-    one, two = (load_file(tmp_path / name / CHECKPOINT_FILE) for name in ("one", "two"))
-    for name, value in one.items():
-        torch.testing.assert_close(two[name], value, rtol=1e-6, atol=1e-8, msg=name)
-    for alone, together in zip(log_of(tmp_path / "one"), log_of(tmp_path / "two"), strict=True):
+    train_double(tmp_path / "one", small_data(), shape, **changes)
+    run_two_processes(train_in_group, tmp_path, small_data(), shape, changes, stop_after)
+    if stop_after:
+        assert len(read_metrics(tmp_path / "two")) == 2
+        train_double(tmp_path / "two", small_data(), shape, **changes)
+    assert_close_weights(*(load_file(tmp_path / name / CHECKPOINT_FILE) for name in ("two", "one")))
+    for alone, together in zip(*(read_untimed_log(tmp_path / name) for name in ("one", "two")), strict=True):
         assert together.pop("batch") == alone.pop("batch")
         assert together == pytest.approx(alone, rel=1e-6)
 
@@ -273,16 +259,12 @@ def test_best_weights_match_in_two_processes(tmp_path: Path) -> None:
     """Two processes that share each batch end early at the same step as one process, with the same best weights."""
     data = replace(small_data(), set_apart=SetApart(random_tokens(12, 8), random_tokens(12, 9)))
     shape, changes = {"sequence_dropout": 0.0}, {"num_steps": 60}
-    alone = trained(tmp_path / "one", data, shape, **changes)
-    mp.start_processes(in_group, (tmp_path, data, shape, changes), nprocs=2, start_method="fork")
-    one, two = (load_file(tmp_path / name / CHECKPOINT_FILE) for name in ("one", "two"))
-    assert alone.has_ended and len(log_of(tmp_path / "two")) == alone.step < 60
-    for name, value in one.items():
-        torch.testing.assert_close(two[name], value, rtol=1e-6, atol=1e-8, msg=name)
-    losses = [
-        {line["step"]: line[SET_APART_LOSS] for line in log_of(tmp_path / name) if SET_APART_LOSS in line}
-        for name in ("one", "two")
-    ]
+    alone = train_double(tmp_path / "one", data, shape, **changes)
+    run_two_processes(train_in_group, tmp_path, data, shape, changes)
+    logs = [read_metrics(tmp_path / name) for name in ("one", "two")]
+    assert alone.has_ended and len(logs[1]) == alone.step < 60
+    assert_close_weights(*(load_file(tmp_path / name / CHECKPOINT_FILE) for name in ("two", "one")))
+    losses = [{line["step"]: line[SET_APART_LOSS] for line in log if SET_APART_LOSS in line} for log in logs]
     assert losses[1] == pytest.approx(losses[0], rel=1e-5)
 
 
@@ -316,8 +298,7 @@ def test_too_few_batches_are_refused() -> None:
 
 def test_microscope_sees_each_batch() -> None:
     run = base("smoke", batches_a_step=3, num_steps=4, filter="surrogate")
-    told = explain(run, 1, progress=ignore)
-    assert told.parts[-1].last_batch == 12, "known without a training"
+    assert explain(run, 1, progress=ignore).parts[-1].last_batch == 12, "known before training"
     execute(run, progress=ignore)
     log, sampler = read_metrics(run_folder(run_id(run))), build_sampler(Inputs(run))
     seen = [explain(run, number, progress=ignore) for number in range(1, 13)]
@@ -329,7 +310,7 @@ def test_microscope_sees_each_batch() -> None:
         explain(run, 13, progress=ignore)
 
 
-def counted(run: Run) -> tuple[int, float]:
+def count_work(run: Run) -> tuple[int, float]:
     found = count_operations(run)
     return found.num_pairs, found.flops
 
@@ -337,7 +318,7 @@ def counted(run: Run) -> tuple[int, float]:
 def test_plan_counts_each_batch() -> None:
     run = base("desk", architecture="contextual", num_steps=100)
     by_eight = replace(run, batches_a_step=8)
-    assert counted(by_eight) == counted(replace(run, num_steps=800))
+    assert count_work(by_eight) == count_work(replace(run, num_steps=800))
     epochs = replace(run, num_pairs=4096, num_steps=None, num_epochs=8)  # 256 batches
-    assert counted(replace(epochs, batches_a_step=8)) == counted(epochs)
-    assert counted(replace(epochs, batches_a_step=100))[0] == 200 * run.batch_size
+    assert count_work(replace(epochs, batches_a_step=8)) == count_work(epochs)
+    assert count_work(replace(epochs, batches_a_step=100))[0] == 200 * run.batch_size

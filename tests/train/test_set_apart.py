@@ -1,4 +1,4 @@
-"""Weights are kept by the loss on pairs set apart, and training ends early by it."""
+"""The loss on pairs set apart decides which weights are kept and when training ends early."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -19,12 +19,12 @@ from tests.train.fixtures import random_tokens, settings, small_data
 APART = SetApart(random_tokens(12, 8), random_tokens(12, 9))
 
 
-def data() -> TrainData:
+def make_data() -> TrainData:
     return replace(small_data(), set_apart=APART)
 
 
 def test_loss_is_the_cross_entropy() -> None:
-    """Reference: cosines over the temperature, computed from the vectors with numpy."""
+    """The reference is computed in numpy from cosines divided by the temperature."""
     model = small_model(architecture="biencoder").eval()
     queries, documents = (model.encode_tokens(tokens).astype(np.float64) for tokens in APART)
     scores = queries @ documents.T / settings().temperature
@@ -36,23 +36,25 @@ def test_loss_is_the_cross_entropy() -> None:
 
 @pytest.mark.parametrize("architecture", ["biencoder", "contextual"])
 def test_lowest_loss_is_kept(tmp_path: Path, architecture: str) -> None:
-    """The final weights, and those of the checkpoint, have the lowest loss of the log. Random pairs do not generalise."""
+    """The final weights and those of the checkpoint have the lowest loss of the log, which is not the last one."""
     model = small_model(architecture=architecture)
-    state = train(model, data(), settings(num_steps=40), folder=tmp_path)
+    state = train(model, make_data(), settings(num_steps=40), folder=tmp_path)
     losses = {line["step"]: line[SET_APART_LOSS] for line in read_metrics(tmp_path) if SET_APART_LOSS in line}
     assert state.best_step == min(losses, key=losses.__getitem__) < state.step
     assert compute_set_apart_loss(model, APART, seed=0, temperature=settings().temperature) == pytest.approx(
         min(losses.values()), rel=1e-6
     )
     again = small_model(architecture=architecture)
-    train(again, data(), settings(num_steps=40), folder=tmp_path, on_step=lambda line: pytest.fail("trained again"))
+    train(
+        again, make_data(), settings(num_steps=40), folder=tmp_path, on_step=lambda line: pytest.fail("trained again")
+    )
     assert all(torch.equal(value, again.state_dict()[name]) for name, value in model.state_dict().items())
     assert [path.name for path in tmp_path.glob("*.safetensors")] == [CHECKPOINT_FILE]
 
 
 def test_training_ends_early(tmp_path: Path) -> None:
-    """It ends after the last of `MOST_WORSE` measurements above the minimum, before its last step."""
-    state = train(small_model(), data(), settings(num_steps=60), folder=tmp_path)
+    """Training ends after `MOST_WORSE` measurements above the minimum."""
+    state = train(small_model(), make_data(), settings(num_steps=60), folder=tmp_path)
     measured = [line["step"] for line in read_metrics(tmp_path) if SET_APART_LOSS in line]
     assert state.has_ended and state.step == measured[-1] < 60
     assert measured.index(state.best_step) == len(measured) - 1 - set_apart.MOST_WORSE
@@ -61,21 +63,21 @@ def test_training_ends_early(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("stop", [3, 12])
 def test_resuming_keeps_the_same_weights(tmp_path: Path, stop: int) -> None:
-    """A training run that was stopped keeps the weights of an uninterrupted one."""
+    """A run that was stopped ends with the weights of an uninterrupted one."""
     whole, cut = small_model(), small_model()
-    expected = train(whole, data(), settings(num_steps=40), folder=tmp_path / "whole")
+    expected = train(whole, make_data(), settings(num_steps=40), folder=tmp_path / "whole")
     steps: list[int] = []
     hooks = {"on_step": lambda line: steps.append(line["step"]), "should_stop": lambda: len(steps) == stop}
     with pytest.raises(Interrupted):
-        train(small_model(), data(), settings(num_steps=40), folder=tmp_path / "cut", **hooks)
-    found = train(cut, data(), settings(num_steps=40), folder=tmp_path / "cut")
+        train(small_model(), make_data(), settings(num_steps=40), folder=tmp_path / "cut", **hooks)
+    found = train(cut, make_data(), settings(num_steps=40), folder=tmp_path / "cut")
     assert (found.best_step, found.best_loss, found.step) == (expected.best_step, expected.best_loss, expected.step)
     assert all(torch.equal(value, cut.state_dict()[name]) for name, value in whole.state_dict().items())
 
 
 def test_measuring_changes_no_step(tmp_path: Path) -> None:
-    """Up to its end, a training run with pairs set apart has the losses of one without."""
-    train(small_model(), data(), settings(num_steps=40), folder=tmp_path / "with")
+    """A run with pairs set apart has the same losses as one without, until it ends."""
+    train(small_model(), make_data(), settings(num_steps=40), folder=tmp_path / "with")
     train(small_model(), small_data(), settings(num_steps=40), folder=tmp_path / "without")
     first, second = (
         [(line["batch"], line["loss"]) for line in read_metrics(tmp_path / name)] for name in ("with", "without")
@@ -84,7 +86,7 @@ def test_measuring_changes_no_step(tmp_path: Path) -> None:
 
 
 def test_measurements_are_evenly_spaced() -> None:
-    """There are at most `NUM_MEASUREMENTS`, the last one after the last step."""
+    """There are at most `NUM_MEASUREMENTS`. The last one follows the last step."""
     for num_steps in (1, 5, 12, 30, 100):
         measured = [step for step in range(1, num_steps + 1) if is_measured_after(step, num_steps)]
         assert len(measured) == min(num_steps, set_apart.NUM_MEASUREMENTS) and measured[-1] == num_steps

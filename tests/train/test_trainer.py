@@ -1,4 +1,4 @@
-"""What a run asks for reaches its training, and what the training's log says reaches the record."""
+"""The fields of a run reach its training, and the training log reaches the record. Damaged logs are refused."""
 
 import json
 from collections.abc import Callable
@@ -10,18 +10,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from repro.batches.mask import compute_content_keys
 from repro.batches.mixing import MixedSampler
 from repro.batches.sampler import BatchSampler
 from repro.execute import execute
-from repro.model.backbone import build_backbone
-from repro.model.config import ModelConfig
 from repro.model.start import build_model
 from repro.pipeline.inputs import Inputs
 from repro.records.store import has_record
-from repro.spec import FIELDS, Run, base
+from repro.spec import FIELDS, base
 from repro.spec.identity import get_training_id, run_id
 from repro.storage.paths import get_local_records, run_folder
 from repro.train.checkpoint import METRICS_FILE, MetricsLog, read_metrics
@@ -39,8 +36,9 @@ from repro.train.trainer import (
     train_run,
 )
 from tests.commands import ignore
+from tests.model.test_pretrained_start import WORDS, write_encoder
 
-OF_TRAINING: dict[str, Any] = {
+TRAINING_FIELDS: dict[str, Any] = {
     "seed": 7,
     "num_steps": 11,
     "learning_rate": 0.003,
@@ -52,7 +50,7 @@ OF_TRAINING: dict[str, Any] = {
     "loss": "icl",
     "batches_a_step": 3,
 }
-OF_MODEL: dict[str, Any] = {
+MODEL_FIELDS: dict[str, Any] = {
     "architecture": "contextual",
     "backbone": "bert",
     "num_layers": 3,
@@ -72,13 +70,13 @@ PAIRS = SimpleNamespace(domain_codes=CODES, domain_names=("a", "b"))
 
 
 def test_training_has_the_runs_values() -> None:
-    run, usual = base("smoke", **OF_TRAINING, **OF_MODEL), base("smoke")
+    run, default = base("smoke", **TRAINING_FIELDS, **MODEL_FIELDS), base("smoke")
     widths = replace(run, nested_sizes="8+32")
     assert make_train_settings(widths, 40).nested_sizes == (8, 32) and make_train_settings(run, 40).nested_sizes == ()
-    for values, found in ((OF_TRAINING, make_train_settings(run, 40)), (OF_MODEL, make_base_config(run))):
-        asked = {one.name for one in fields(found)} & set(FIELDS) - {"nested_sizes"}
-        assert {name: getattr(found, name) for name in asked} == values
-        assert all(getattr(usual, name) != value for name, value in values.items()), "equal values prove nothing"
+    for values, found in ((TRAINING_FIELDS, make_train_settings(run, 40)), (MODEL_FIELDS, make_base_config(run))):
+        names = {one.name for one in fields(found)} & set(FIELDS) - {"nested_sizes"}
+        assert {name: getattr(found, name) for name in names} == values
+        assert all(getattr(default, name) != value for name, value in values.items())
 
 
 @pytest.mark.parametrize(
@@ -129,70 +127,42 @@ def test_loss_is_mean_of_last_tenth() -> None:
     assert found.metrics == pytest.approx(expected)
     assert found.arrays["train/loss"].tolist() == columns["loss"][-3:].tolist()
     assert found.provenance == {"id": "x", "memory_bytes": columns["memory_bytes"].max()}
-    assert summarise(lines[:1], {}).metrics["train/loss"] == lines[0]["loss"], "one step at least"
+    assert summarise(lines[:1], {}).metrics["train/loss"] == lines[0]["loss"]
     assert "train/difficulty" not in summarise(lines[:5], {}).metrics
 
 
 @pytest.mark.parametrize(("num_done", "left"), [(0, "about 6 min left"), (100, "about 12 min left")])
 def test_rest_of_training_is_estimated(num_done: int, left: str) -> None:
-    """The first line names the resumed step, and each estimates the rest from the steps of this sitting."""
-    told, now = list[str](), iter((1000.0, 1000.1, 1000.0 + 360.0, 1000.0 + 361.0, 6000.0))
-    tell = make_step_reporter(400, num_done, told.append, clock=lambda: next(now))
+    """The first line names the resumed step. Each line estimates the rest from the steps of this session."""
+    output, now = list[str](), iter((1000.0, 1000.1, 1000.0 + 360.0, 1000.0 + 361.0, 6000.0))
+    report = make_step_reporter(400, num_done, output.append, clock=lambda: next(now))
     line = {"loss": 1.0, "accuracy": 0.5, "pairs_per_second": 100.0}
     for step in (num_done + 1, 200, 201):
-        tell({"step": step, **line})
-    assert told[:-1] == ([f"  resuming after step {num_done} of 400"] if num_done else [])
-    assert told[-1] == f"  step 200/400: loss 1.000, accuracy 0.500, 100 pairs/s, {left}"
-    tell({"step": 400, **line})
-    assert told[-1].endswith("100 pairs/s")
+        report({"step": step, **line})
+    assert output[:-1] == ([f"  resuming after step {num_done} of 400"] if num_done else [])
+    assert output[-1] == f"  step 200/400: loss 1.000, accuracy 0.500, 100 pairs/s, {left}"
+    report({"step": 400, **line})
+    assert output[-1].endswith("100 pairs/s")
 
 
 @pytest.mark.parametrize(("seconds", "num_steps"), [(0.01, 40), (3.0, 40), (7.0, 30), (0.4, 2400)])
 def test_training_reports_in_time(seconds: float, num_steps: int) -> None:
-    """No ten seconds pass without a line, and the shortest run has four."""
-    now, told = [0.0], list[float]()
-    tell = make_step_reporter(num_steps, 0, lambda line: told.append(now[0]), clock=lambda: now[0])
+    """A line is logged at least every ten seconds, and a short run logs at least four."""
+    now, times = [0.0], list[float]()
+    report = make_step_reporter(num_steps, 0, lambda line: times.append(now[0]), clock=lambda: now[0])
     for step in range(1, num_steps + 1):
         now[0] = step * seconds
-        tell({"step": step, "loss": 1.0, "accuracy": 0.5, "pairs_per_second": 100.0})
-    assert len(told) >= 4 and np.diff([0.0, *told]).max() <= max(10.0, num_steps * seconds / 4)
-    assert np.diff(told).max() <= 10.0 or seconds * num_steps / 4 <= 10.0
+        report({"step": step, "loss": 1.0, "accuracy": 0.5, "pairs_per_second": 100.0})
+    assert len(times) >= 4 and np.diff([0.0, *times]).max() <= max(10.0, num_steps * seconds / 4)
+    assert np.diff(times).max() <= 10.0 or seconds * num_steps / 4 <= 10.0
 
 
-def test_finished_training_stays() -> None:
-    told: list[str] = []
-    make_step_reporter(400, 400, told.append)
-    assert told == []
+def test_finished_training_logs_nothing() -> None:
+    make_step_reporter(400, 400, lambda line: pytest.fail(line))
 
 
-LETTERS = "abcdefghijklmnopqrstuvwxyz"
-WORDS = ["[UNK]", "[CLS]", "[SEP]", "[PAD]", *LETTERS]
-
-
-def checkpoint(folder: Path, num_word_vectors: int) -> Run:
-    """A tiny ModernBERT with a tokenizer of letters, and a smoke run that starts from it."""
-    config = ModelConfig(
-        architecture="biencoder",
-        backbone="modernbert",
-        hidden_size=32,
-        num_heads=1,
-        intermediate_size=64,
-        vocab_size=num_word_vectors,
-        backbone_settings={"pad_token_id": 3},
-    )
-    build_backbone(config, 1).model.save_pretrained(folder)
-    tokenizer = Tokenizer(models.WordLevel({word: place for place, word in enumerate(WORDS)}, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 1), ("[SEP]", 2)]
-    )
-    tokenizer.save(str(folder / "tokenizer.json"))
-    return base("smoke", start=str(folder))
-
-
-def test_pretrained_start_keeps_its_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("REPRO_HOME", str(tmp_path / "home"))
-    run = checkpoint(tmp_path / "letters", len(WORDS))
+def test_pretrained_start_keeps_its_tokens(tmp_path: Path) -> None:
+    run = base("smoke", start=str(write_encoder(tmp_path / "letters", "modernbert")))
     record = execute(run, progress=ignore)
     ids = np.asarray(Inputs(run).tokens("query").ids)
     assert ids.max() < len(WORDS) and 0 < record.metrics["planted/mean/ndcg_at_10"] <= 1
@@ -211,7 +181,7 @@ RUN = base("smoke", num_steps=4)
 Lines = list[str]
 
 
-def with_field(lines: Lines, number: int, **changes: object) -> Lines:
+def change_fields(lines: Lines, number: int, **changes: object) -> Lines:
     return [*lines[:number], json.dumps(json.loads(lines[number]) | changes, sort_keys=True), *lines[number + 1 :]]
 
 
@@ -221,11 +191,11 @@ DAMAGE: dict[str, Callable[[Lines], Lines]] = {
     "repeated": lambda lines: [*lines[:2], lines[1], *lines[2:]],
     "swapped": lambda lines: [lines[1], lines[0], *lines[2:]],
     "a line less": lambda lines: [lines[0], *lines[2:]],
-    "a smaller loss": lambda lines: with_field(lines, 3, loss=0.01),
-    "a loss that is a text": lambda lines: with_field(lines, 3, loss="0.01"),
-    "a loss that is true": lambda lines: with_field(lines, 3, loss=True),
-    "an accuracy of 42": lambda lines: with_field(lines, 3, accuracy=42.0),
-    "a step that is no number": lambda lines: with_field(lines, 0, step=None),
+    "a smaller loss": lambda lines: change_fields(lines, 3, loss=0.01),
+    "a loss that is a text": lambda lines: change_fields(lines, 3, loss="0.01"),
+    "a loss that is true": lambda lines: change_fields(lines, 3, loss=True),
+    "an accuracy of 42": lambda lines: change_fields(lines, 3, accuracy=42.0),
+    "a step that is no number": lambda lines: change_fields(lines, 0, step=None),
     "no JSON": lambda lines: [*lines[:3], "{"],
     "deep": lambda lines: [*lines[:3], "[" * 100_000],
     "a list": lambda lines: [*lines[:3], "[4]"],
@@ -234,7 +204,7 @@ DAMAGE: dict[str, Callable[[Lines], Lines]] = {
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A home in which RUN was trained, its record taken away."""
+    """A home in which RUN was trained."""
     home = tmp_path_factory.mktemp("finished")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("REPRO_HOME", str(home))
@@ -272,7 +242,7 @@ def test_whole_log_is_kept(finished: Path, monkeypatch: pytest.MonkeyPatch) -> N
     folder = run_folder(get_training_id(RUN))
     before = (folder / METRICS_FILE).stat().st_ino
     with MetricsLog(folder, 4):
-        assert (folder / METRICS_FILE).stat().st_ino == before, "whole: what a checkpoint counts on was synced with it"
+        assert (folder / METRICS_FILE).stat().st_ino == before, "a whole log is not written again"
     text = (folder / METRICS_FILE).read_text()
     (folder / METRICS_FILE).write_text(text + '{"step": 5')
     with MetricsLog(folder, 4):
@@ -280,7 +250,7 @@ def test_whole_log_is_kept(finished: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_first_process_reads_the_log(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a network disk the others, on other nodes, may not see its last lines yet."""
+    """The others read nothing. On a network disk they may not see the last lines yet."""
     monkeypatch.setenv("REPRO_HOME", str(finished))
     for place in ("trainer.rank", "loop.rank"):
         monkeypatch.setattr(f"repro.train.{place}", lambda: 1)
