@@ -1,7 +1,8 @@
-"""What a figure plots is what the records say, point by point; what is missing has no value."""
+"""The rows of a figure equal the records, point by point. Missing values stay empty. Own pictures draw what they got."""
 
 import json
 import re
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -42,7 +43,7 @@ DATASETS = [{"name": name, "family": "f", "num_queries": 1} for name in ("a", "b
 RUNS = (base("desk", architecture="bm25", sampler="domain"), *grid(base("desk"), batch_size=(64, 128), seed=(0, 1)))
 
 
-def record(folder: Path, run: Run, **more: float) -> Record:
+def write_scored(folder: Path, run: Run, **more: float) -> Record:
     score = run.batch_size / 1000 + run.seed / 100
     metrics = {f"desk/{name}/ndcg_at_10": score + n / 4 for n, name in enumerate(("mean", "f", "a", "b"))}
     metrics |= {"desk+null/mean/ndcg_at_10": score / 2, "train/loss": 1.0 + run.seed}
@@ -52,7 +53,7 @@ def record(folder: Path, run: Run, **more: float) -> Record:
 
 @pytest.fixture
 def records(tmp_path: Path) -> list[Record]:
-    return [record(tmp_path, run) for run in RUNS]
+    return [write_scored(tmp_path, run) for run in RUNS]
 
 
 def test_each_record_gives_a_row(records: list[Record]) -> None:
@@ -67,11 +68,7 @@ def test_each_record_gives_a_row(records: list[Record]) -> None:
     assert [row[NDCG] for row in rows if row["series"] == "null"] == pytest.approx([3.2, 3.7, 6.4, 6.9])
     assert {row["series"] for row in rows} == {"own", "null", "BM25"}
     assert own[0]["record"] == records[1].id
-
-
-def test_reference_has_no_training_axis(records: list[Record]) -> None:
-    (bm25,) = [row for row in list_figure_rows(LINES, RUNS, records) if row["series"] == "BM25"]
-    assert bm25["batch_size"] is None
+    assert [row["batch_size"] for row in rows if row["series"] == "BM25"] == [None], "BM25 has no training axis"
 
 
 def test_points_are_datasets(records: list[Record]) -> None:
@@ -82,8 +79,8 @@ def test_points_are_datasets(records: list[Record]) -> None:
 
 
 def test_axis_may_be_another_metric(tmp_path: Path) -> None:
-    far = record(tmp_path, RUNS[0], **{"desk/a/far": 0.25, "desk/b/far": 0.75})
-    near = record(tmp_path, RUNS[1])
+    far = write_scored(tmp_path, RUNS[0], **{"desk/a/far": 0.25, "desk/b/far": 0.75})
+    near = write_scored(tmp_path, RUNS[1])
     figure = replace(POINTS, x="{suite}/{part1}/far", x_of=pick(architecture="bm25"), minus=pick(architecture="bm25"))
     rows = list_figure_rows(figure, RUNS, [far, near])
     assert [row[figure.x] for row in rows] == [0.25, 0.75]
@@ -93,21 +90,21 @@ def test_axis_may_be_another_metric(tmp_path: Path) -> None:
 
 
 def test_coinciding_dots_keep_names(tmp_path: Path) -> None:
-    alike = record(tmp_path, RUNS[1], **{"desk/a/far": 0.5, "desk/b/far": 0.5})
+    alike = write_scored(tmp_path, RUNS[1], **{"desk/a/far": 0.5, "desk/b/far": 0.5})
     view = make_figure_view(replace(POINTS, kind="scatter", x="{suite}/{part1}/far", x_label="far"), RUNS, [alike], [])
     assert view.header == ("series", "far", "dataset", "whose", "seeds", "NDCG@10 (points)")
     assert [(row[1], row[2], row[-1]) for row in view.rows] == [("0.5", "a", "56.4"), ("0.5", "b", "81.4")]
 
 
 def test_own_pictures_name_their_points(tmp_path: Path) -> None:
-    alike = record(tmp_path, RUNS[1], **{"desk/a/far": 0.5, "desk/b/far": 0.5})
+    alike = write_scored(tmp_path, RUNS[1], **{"desk/a/far": 0.5, "desk/b/far": 0.5})
     figure = replace(POINTS, kind="own", x="{suite}/{part1}/far", x_label="far", parts=("route",))
     view = make_figure_view(figure, RUNS, [alike], [])
     assert view.header[:3] == ("series", "far", "route")
-    assert [(row[2], row[-1]) for row in view.rows] == [("a", "56.4"), ("b", "81.4")], "not their mean"
+    assert [(row[2], row[-1]) for row in view.rows] == [("a", "56.4"), ("b", "81.4")]
 
 
-def test_a_missing_metric_is_named(records: list[Record]) -> None:
+def test_missing_metric_is_named(records: list[Record]) -> None:
     with pytest.raises(ValueError, match=f"figureX asks record {records[1].id} for 'train/pace', which it lacks"):
         list_figure_rows(replace(LINES, x="train/pace", series=LINES.series[:1]), RUNS, records)
 
@@ -122,11 +119,8 @@ def test_missing_record_is_a_dash(records: list[Record]) -> None:
 
 def test_cell_is_named_after_metric() -> None:
     heatmap = replace(LINES, kind="heatmap", x="cluster_size", y="batch_size", cell=NDCG)
-    assert format_column_label(heatmap, NDCG) == "NDCG@10 (points)"
-    assert (
-        format_column_label(replace(heatmap, points="cross/*/*/ndcg_at_10", cell="value"), "value")
-        == "NDCG@10 (points)"
-    )
+    crossed = replace(heatmap, points="cross/*/*/ndcg_at_10", cell="value")
+    assert format_column_label(heatmap, NDCG) == format_column_label(crossed, "value") == "NDCG@10 (points)"
 
 
 def test_rows_are_ordered_and_unique(records: list[Record]) -> None:
@@ -139,11 +133,7 @@ def test_rows_are_ordered_and_unique(records: list[Record]) -> None:
 
 
 def test_unknown_axis_gets_a_suggestion(records: list[Record]) -> None:
-    says = (
-        "figureX: the axis 'batchsize' is neither a metric's path, such as '{suite}/mean/ndcg_at_10', nor a field of "
-    )
-    says += "a run, did you mean 'batch_size'?"
-    with pytest.raises(ValueError, match=re.escape(says)):
+    with pytest.raises(ValueError, match=r"figureX: the axis 'batchsize' is .*, did you mean 'batch_size'"):
         list_figure_rows(replace(LINES, x="batchsize"), RUNS, records)
 
 
@@ -154,8 +144,8 @@ FIGURES = [shown for experiment in experiments() for shown in experiment.shows i
 def test_figures_have_title_and_caption(figure: Figure) -> None:
     assert figure.title and figure.name != figure.title and not re.search(r"(figure|table)\d", figure.title)
     has_interval = figure.kind in ("lines", "bars", "dots", "crossed")
-    told = "95 %" in figure.caption and " n " in figure.caption
-    assert not has_interval or told, "a caption says what the band is ('95 %'), and of how many seeds it is (' n ')"
+    is_described = "95 %" in figure.caption and " n " in figure.caption
+    assert not has_interval or is_described, "the caption states the interval ('95 %') and the number of seeds (' n ')"
 
 
 def test_artefacts_have_distinct_titles(capsys: pytest.CaptureFixture[str]) -> None:
@@ -172,6 +162,17 @@ def test_sections_have_their_own_heading() -> None:
     assert titles == [format_title(experiment, shown) for shown in experiment.shows] and len(set(titles)) == 2
 
 
+def make_picture(draw: Callable[..., None]) -> Picture:
+    return Picture(kind="own", x="", y="", x_label="", y_label="", own=draw)
+
+
+@pytest.fixture
+def closed_figures() -> Iterator[None]:
+    yield
+    plt.close("all")
+
+
+@pytest.mark.usefixtures("closed_figures")
 def test_constant_score_is_a_dot() -> None:
     moved = {("a", 1): (1.0, 3.0), ("b", 1): (2.0, 2.0), ("a", 4): (5.0, 5.5)}
     rows = [
@@ -179,41 +180,33 @@ def test_constant_score_is_a_dot() -> None:
         for (name, size), values in moved.items()
         for value in values
     ]
-    own = FIGURE_DRAWS.draw
-    (axes,) = plot(rows, Picture(kind="own", x="", y="", x_label="", y_label="", own=own))[0].axes
+    (axes,) = plot(rows, make_picture(FIGURE_DRAWS.draw))[0].axes
     bars = [part[:, 0].tolist() for lines in axes.collections for part in lines.get_segments()]
     assert sorted(bars) == [[-1.0, 1.0], [-0.25, 0.25], [0.0, 0.0]]
     assert sum(len(line.get_xdata()) for line in axes.get_lines() if line.get_marker() == "o") == 1
-    plt.close("all")
 
 
-def test_documents_share_one_scale() -> None:
+def make_document_row(number: int, x: float, y: float) -> dict[str, object]:
     path = "pca/{part1}/{part2}/"
-    rows = [
-        {"part1": f"document {n}", "name": f"words of number {n}", "seed": 0, f"{path}x": n + gap, f"{path}y": -n - gap}
-        for n in (1, 2)
-        for gap in np.array([0.0, 0.01 * n])
-    ]
-    picture = Picture(kind="own", x="", y="", x_label="", y_label="", own=draw_documents)
-    every, *alone = plot(rows, picture)[0].axes
+    return {"part1": f"document {number}", "name": f"words of number {number}", "seed": 0, f"{path}x": x, f"{path}y": y}
+
+
+@pytest.mark.usefixtures("closed_figures")
+def test_documents_share_one_scale() -> None:
+    rows = [make_document_row(n, n + gap, -n - gap) for n in (1, 2) for gap in np.array([0.0, 0.01 * n])]
+    every, *alone = plot(rows, make_picture(draw_documents))[0].axes
     drawn = [axes for axes in alone if axes.get_lines()]
     assert len({axes.get_xlim() + axes.get_ylim() for axes in drawn}) == 1
     assert [axes.get_title(loc="left") for axes in drawn] == ["1: words of number 1", "2: words of number 2"]
     assert np.ptp(every.get_xlim()) > 10 * np.ptp(drawn[0].get_xlim())
-    plt.close("all")
 
 
+@pytest.mark.usefixtures("closed_figures")
 def test_close_numbers_stay_apart() -> None:
-    path = "pca/{part1}/{part2}/"
     places = {1: (0.0, 0.0), 2: (1.0, 1.0), 3: (0.02, 0.0)}
-    rows = [
-        {"part1": f"document {n}", "name": f"words of number {n}", "seed": 0, f"{path}x": x + gap, f"{path}y": y}
-        for n, (x, y) in places.items()
-        for gap in (0.0, 0.001)
-    ]
-    figure, _ = plot(rows, Picture(kind="own", x="", y="", x_label="", y_label="", own=draw_documents))
+    rows = [make_document_row(n, x + gap, y) for n, (x, y) in places.items() for gap in (0.0, 0.001)]
+    figure, _ = plot(rows, make_picture(draw_documents))
     figure.canvas.draw()
-    first, _, third = (words.get_window_extent() for words in figure.axes[0].texts)
+    first, _, third = (label.get_window_extent() for label in figure.axes[0].texts)
     assert not first.overlaps(third)
-    assert [words.get_text() for words in figure.axes[0].texts] == ["1", "2", "3"]
-    plt.close("all")
+    assert [label.get_text() for label in figure.axes[0].texts] == ["1", "2", "3"]

@@ -1,12 +1,13 @@
-"""The report is one page that asks for nothing, says what the records say, and shows the data's text as text only."""
+"""The HTML report is one file without scripts or requests. Its numbers equal the records, and texts are escaped."""
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -67,7 +68,7 @@ EXPERIMENT = Experiment(
 )
 
 
-def record(folder: Path, run: Run) -> Record:
+def write_scored(folder: Path, run: Run) -> Record:
     gain = 0.1 if run.sampler == "domain" else 0.0
     scores = np.random.default_rng(run.seed).uniform(0.3, 0.5, 100).astype(np.float32) + np.float32(gain)
     return write_record(
@@ -90,10 +91,10 @@ def records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Record]:
     folders = {"published": lambda: tmp_path / "records", "yours": lambda: tmp_path / "yours"}
     monkeypatch.setattr(views, "RECORDS", folders)
     monkeypatch.setattr("repro.report.sections.RECORDS", folders)
-    return [record(tmp_path / "records", run) for run in RUNS]
+    return [write_scored(tmp_path / "records", run) for run in RUNS]
 
 
-def painter(folder: Path) -> Painter:
+def make_painter(folder: Path) -> Painter:
     def paint(figure: Figure, scale: str, whose: str, rows: Rows) -> Future[Path] | None:
         assert rows or not views.load_records(RUNS, whose)
         words = {name: getattr(figure, name) for name in ("kind", "x", "y", "x_label", "y_label", "x_is_log")}
@@ -102,12 +103,23 @@ def painter(folder: Path) -> Painter:
     return paint
 
 
-def page_of(tmp_path: Path) -> Path:
-    return write_report("desk", tmp_path / "report.html", painter(tmp_path / "drawn"), [EXPERIMENT])
+def write_page(tmp_path: Path, **painters: Any) -> Path:
+    return write_report("desk", tmp_path / "report.html", make_painter(tmp_path / "drawn"), [EXPERIMENT], **painters)
+
+
+def make_forest_painter(folder: Path, title: str = "") -> Callable[[Sequence[Mapping[str, object]], str], Future[Path]]:
+    """Return what draws the intervals of all claims in one picture."""
+    picture = Picture(kind="forest", x="", y="", x_label="", y_label="", title=title)
+    return lambda rows, scale: Inline().submit(draw, rows, folder / f"claims-{scale}", picture)
+
+
+def get_section(page: str, name: str) -> str:
+    """Return the HTML of the section with an id."""
+    return page.split(f'<section id="{name}"')[1].split("</section>")[0]
 
 
 class Reader(HTMLParser):
-    """Collects what a page points at, its ids, headings and tags."""
+    """Collects the links, ids and tags of a page."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -117,7 +129,7 @@ class Reader(HTMLParser):
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Keep the tag, its id and whatever it points at."""
+        """Store the tag, its id and its links."""
         found = dict(attrs)
         self.tags.append(tag)
         self.ids += [value for name, value in attrs if name == "id" and value]
@@ -125,13 +137,13 @@ class Reader(HTMLParser):
 
 
 def test_data_text_is_never_markup(records: list[Record], tmp_path: Path) -> None:
-    text = page_of(tmp_path).read_text()
+    text = write_page(tmp_path).read_text()
     assert "<script" not in text
     assert text.count("&lt;script&gt;") >= 5  # caption, row, legend, exhibit, batch
 
 
 def test_page_links_to_itself_and_records(records: list[Record], tmp_path: Path) -> None:
-    page = page_of(tmp_path)
+    page = write_page(tmp_path)
     read = Reader(page.read_text())
     assert len(read.ids) == len(set(read.ids))
     inside = {link[1:] for link in read.links if link.startswith("#")}
@@ -143,19 +155,17 @@ def test_page_links_to_itself_and_records(records: list[Record], tmp_path: Path)
 
 
 def test_differing_claims_come_first(records: list[Record], tmp_path: Path) -> None:
-    ledger = page_of(tmp_path).read_text().split('id="ledger"')[1].split("</section>")[0]
+    ledger = write_page(tmp_path).read_text().split('id="ledger"')[1].split("</section>")[0]
     assert "3 claims: 1 DIFFERS, 1 HOLDS, 1 not run" in ledger
-    places = [ledger.index(f'<a href="#{name}">{claim}</a>') for name, claim in CLAIMED]
+    claims = (("table1", "T1.b"), ("table1", "T1.a"), ("figure3", "F3.a"))
+    places = [ledger.index(f'<a href="#{name}">{claim}</a>') for name, claim in claims]
     assert places == sorted(places)
     assert places[1] < ledger.index("<details>") < places[2]
 
 
-CLAIMED = (("table1", "T1.b"), ("table1", "T1.a"), ("figure3", "F3.a"))
-
-
 def test_section_is_complete(records: list[Record], tmp_path: Path) -> None:
-    text = page_of(tmp_path).read_text()
-    table, figure = (text.split(f'<section id="{name}"')[1].split("</section>")[0] for name in ("table1", "figure3"))
+    text = write_page(tmp_path).read_text()
+    table, figure = (get_section(text, name) for name in ("table1", "figure3"))
     mean = np.mean([r.metrics["desk/mean/ndcg_at_10"] for r in records if r.run.sampler == "domain"])
     assert f"{100 * mean:.1f} ±" in table and "59.9" in table
     assert "8 of 8 runs shown have a published record; 4 min of training, 16 s of measuring" in table
@@ -165,6 +175,7 @@ def test_section_is_complete(records: list[Record], tmp_path: Path) -> None:
 
 
 def test_failed_figure_spoils_nothing(records: list[Record], tmp_path: Path) -> None:
+    """A figure that cannot be drawn and a missing record leave the rest of the page as it is."""
     records[0].path.unlink()
 
     def broken(figure: Figure, scale: str, whose: str, rows: Rows) -> Future[Path]:
@@ -206,58 +217,54 @@ def test_deviations_differ_from_the_paper() -> None:
 def test_page_opens_with_forest_plot(records: list[Record], tmp_path: Path) -> None:
     drawn: list[dict[str, object]] = []
 
-    def forest(rows: Sequence[Mapping[str, object]], scale: str) -> Future[Path]:
+    def paint_forest(rows: Sequence[Mapping[str, object]], scale: str) -> Future[Path]:
         drawn.extend(map(dict, rows))
-        picture = Picture(kind="forest", x="", y="", x_label="", y_label="")
-        return Inline().submit(draw, rows, tmp_path / f"claims-{scale}", picture)
+        return make_forest_painter(tmp_path)(rows, scale)
 
-    page = write_report("desk", tmp_path / "r.html", painter(tmp_path / "drawn"), [EXPERIMENT], paint_forest=forest)
-    main = page.read_text().split("<main")[1]
-    known = main.split('<section id="known"')[1].split("</section>")[0]
+    known = get_section(write_page(tmp_path, paint_forest=paint_forest).read_text(), "known")
     names = re.findall(r"<th scope=.col.[^>]*>(.*?)</th>", known)[1:]
     counts = dict(zip(names, re.findall(r"<td[^>]*>(.*?)</td>", known), strict=True))
     assert counts == {"claims": "3", "holds": "1", "differs": "1", "no records": "1"} and "<svg" in known
     assert [(row["name"], row["verdict"]) for row in drawn] == [("T1.a", "HOLDS"), ("T1.b", "DIFFERS")]
-    shown = [line for line in make_sections(EXPERIMENT, "desk", painter(tmp_path))[0].lines if line.judged.effect]
-    assert [row["effect"] for row in drawn] == [100 * line.judged.effect for line in shown if line.judged.effect]
+    lines = make_sections(EXPERIMENT, "desk", make_painter(tmp_path))[0].lines
+    assert [row["effect"] for row in drawn] == [100 * line.judged.effect for line in lines if line.judged.effect]
     assert all(row["bar_low"] == 0.0 and row["unit"] == "points" for row in drawn)
-    without = write_report("desk", tmp_path / "w.html", painter(tmp_path / "drawn"), [EXPERIMENT]).read_text()
-    assert "<svg" not in without.split('<section id="known"')[1].split("</section>")[0]
+    assert "<svg" not in get_section(write_page(tmp_path).read_text(), "known")
 
 
 def test_headline_table_opens_page(records: list[Record], tmp_path: Path) -> None:
     """The page opens with Table 1 in few columns, and its picture if there is one."""
     gains = tmp_path / "gains.svg"
     gains.write_text('<svg xmlns="http://www.w3.org/2000/svg" width="10pt" height="10pt"><path id="a"/></svg>')
-    page = write_report(
-        "desk", tmp_path / "r.html", painter(tmp_path / "drawn"), [EXPERIMENT], paint_gains=lambda scale: gains
-    )
+    page = write_page(tmp_path, paint_gains=lambda scale: gains)
     first = page.read_text().split("<main")[1].split("</section>")[0]
     assert 'id="gains-a"' in first and "NDCG@10" in first and 'href="#table1"' in first
 
 
 def test_claim_kinds_have_their_threshold() -> None:
     two = (term(NDCG, sampler="domain"), term(NDCG, sampler="random"))
-    said = {"source": "here", "because": "a test"}
-    assert get_thresholds(Claim.order("a", "", pairs=[two], margin=-0.01, **said)) == (-0.01, None)
-    assert get_thresholds(Claim.trend("b", "", over=two[0], axis="batch_size", sign=-1, **said)) == (None, 0.0)
-    assert get_thresholds(Claim.equivalence("c", "", pairs=[two], delta=0.02, **said)) == (-0.02, 0.02)
-    assert get_thresholds(Claim.value("d", "", expected={two[0]: 0.5}, margin=0.03, **said)) == (-0.03, 0.03)
+    why = {"source": "here", "because": "a test"}
+    assert get_thresholds(Claim.order("a", "", pairs=[two], margin=-0.01, **why)) == (-0.01, None)
+    assert get_thresholds(Claim.trend("b", "", over=two[0], axis="batch_size", sign=-1, **why)) == (None, 0.0)
+    assert get_thresholds(Claim.equivalence("c", "", pairs=[two], delta=0.02, **why)) == (-0.02, 0.02)
+    assert get_thresholds(Claim.value("d", "", expected={two[0]: 0.5}, margin=0.03, **why)) == (-0.03, 0.03)
     assert make_counts_view([]).rows == ()
 
 
-needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="no chromium here: apt-get install chromium")
+def in_browser(test: Callable[..., None]) -> Callable[..., None]:
+    """Mark a test that opens the page in Chromium."""
+    skip = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed: apt-get install chromium")
+    return pytest.mark.browser(skip(test))
 
 
 @pytest.fixture
 def opened(records: list[Record], tmp_path: Path) -> Iterator[tuple[Browser, Path]]:
-    page = page_of(tmp_path)
+    page = write_page(tmp_path)
     with browser(tmp_path) as started:
         yield started, page
 
 
-@needs_browser
-@pytest.mark.browser
+@in_browser
 def test_browser_reports_no_errors(opened: tuple[Browser, Path], tmp_path: Path) -> None:
     started, page = opened
     for width, scheme in ((1200, "light"), (360, "dark")):
@@ -268,10 +275,9 @@ def test_browser_reports_no_errors(opened: tuple[Browser, Path], tmp_path: Path)
     assert started.complaints == []
 
 
-@needs_browser
-@pytest.mark.browser
+@in_browser
 def test_contents_are_column_or_menu(opened: tuple[Browser, Path]) -> None:
-    """At 1280 pixels the contents stand at the left of the text; at 390 they open on demand."""
+    """At 1280 pixels the table of contents is left of the text. At 390 it opens on demand."""
     started, page = opened
     box = "JSON.stringify(document.querySelector('.contents').getBoundingClientRect())"
     started.open(page, width=1280)
@@ -293,15 +299,10 @@ CUT = """[...document.querySelectorAll(NAMES)].filter(one => one.getBoundingClie
   .map(one => one.outerHTML.slice(0, 80))"""
 
 
-@needs_browser
-@pytest.mark.browser
+@in_browser
 @pytest.mark.parametrize("width", [360, 390])
 def test_telephone_shows_everything(records: list[Record], tmp_path: Path, width: int) -> None:
-    def forest(rows: Sequence[Mapping[str, object]], scale: str) -> Future[Path]:
-        picture = Picture(kind="forest", x="", y="", x_label="", y_label="", title="All")
-        return Inline().submit(draw, rows, tmp_path / "claims", picture)
-
-    page = write_report("desk", tmp_path / "r.html", painter(tmp_path / "drawn"), [EXPERIMENT], paint_forest=forest)
+    page = write_page(tmp_path, paint_forest=make_forest_painter(tmp_path, "All"))
     with browser(tmp_path) as started:
         started.open(page, width=width)
         assert started.value("document.querySelectorAll('#known svg text').length") > 5
@@ -314,8 +315,7 @@ def test_telephone_shows_everything(records: list[Record], tmp_path: Path, width
         assert small >= 13
 
 
-@needs_browser
-@pytest.mark.browser
+@in_browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_has_contrast(opened: tuple[Browser, Path], scheme: str) -> None:
     started, page = opened
@@ -330,9 +330,8 @@ def test_text_has_contrast(opened: tuple[Browser, Path], scheme: str) -> None:
     assert (turned != "none") == (scheme == "dark")
 
 
-@needs_browser
-@pytest.mark.browser
-def test_the_keyboard_reaches_the_content_first(opened: tuple[Browser, Path]) -> None:
+@in_browser
+def test_keyboard_reaches_content_first(opened: tuple[Browser, Path]) -> None:
     started, page = opened
     started.open(page, width=800)
     for key, code in (("Tab", 9), ("Enter", 13)):

@@ -1,4 +1,4 @@
-"""Promises of tables as LaTeX: what is printed of the published records is ASCII, compiles, and fits the page."""
+"""LaTeX tables of the published records are ASCII, compile and fit the page."""
 
 import re
 import shutil
@@ -15,12 +15,12 @@ from repro.spec.registry import artefacts
 DOCUMENT = "\\documentclass{article}\\usepackage{graphicx}\\begin{document}\n%s\\end{document}\n"
 
 
-def why_not_set(text: str, folder: Path) -> list[str]:
-    """Return what pdflatex finds wrong with some tables: errors, and lines wider than the page."""
+def find_problems(text: str, folder: Path) -> list[str]:
+    """Return the errors of pdflatex and the lines that are wider than the page."""
     (folder / "tables.tex").write_text(DOCUMENT % text)
-    words = ("pdflatex", "-interaction=nonstopmode", "tables.tex")
-    said = subprocess.run(words, cwd=folder, capture_output=True, text=True, errors="replace", check=False).stdout
-    return re.findall(r"^! .*|^Overfull \\hbox \(\d{2,}.*", said, re.MULTILINE)
+    command = ("pdflatex", "-interaction=nonstopmode", "tables.tex")
+    output = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace", check=False).stdout
+    return re.findall(r"^! .*|^Overfull \\hbox \(\d{2,}.*", output, re.MULTILINE)
 
 
 def test_latex_is_ascii_and_compiles(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -30,7 +30,7 @@ def test_latex_is_ascii_and_compiles(capsys: pytest.CaptureFixture[str], tmp_pat
     assert {letter for letter in out if not letter.isascii()} == set()
     if shutil.which("pdflatex"):
         body = "\\noindent\n" + out.replace("\n\n", "\n\n\\noindent\n")
-        assert why_not_set(body, tmp_path) == []
+        assert find_problems(body, tmp_path) == []
 
 
 def test_negative_numbers_get_a_minus() -> None:

@@ -1,4 +1,4 @@
-"""Companion papers stand apart: their claims are counted, judged and shown in blocks of their own."""
+"""Companion papers have their own counts, ledgers and sections. Also gains by seed and the summary of an own corpus."""
 
 import json
 import re
@@ -35,19 +35,19 @@ from repro.storage.paths import get_published_records
 NO_TABLE = View("", (), ())
 
 
-def judged(*ids: str) -> list[Judgement]:
+def make_judgements(*ids: str) -> list[Judgement]:
     claims = {claim.id: claim for experiment in experiments() for claim in experiment.claims}
     return [Judgement(claims[id], "not run", "desk") for id in ids]
 
 
 def test_claims_count_with_their_paper() -> None:
-    found = group_by_paper(judged("M2.a", "T1.b", "own.a"))
+    found = group_by_paper(make_judgements("M2.a", "T1.b", "own.a"))
     assert {paper: [one.claim.id for one in those] for paper, those in found.items()} == {
         "CDE": ["T1.b", "own.a"],
         "MRL": ["M2.a"],
     }
     assert find_paper("M2.a") == "MRL" and find_paper("a claim of nobody") == MAIN
-    assert set(LEDGERS) == set(PAPERS), "every paper has a block on the page"
+    assert set(LEDGERS) == set(PAPERS)
 
 
 def test_check_prints_one_ledger_per_paper(capsys: pytest.CaptureFixture[str]) -> None:
@@ -61,8 +61,8 @@ def test_check_prints_one_ledger_per_paper(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_check_shortens_companion_papers(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """Without arguments a companion paper is one line of counts, with --all it is a ledger."""
-    monkeypatch.setattr("repro.cli.inspect.judge_claims", lambda what, scale: judged("T1.b", "M2.a", "G8.c"))
+    """A companion paper is one line of counts. With --all it is a ledger."""
+    monkeypatch.setattr("repro.cli.inspect.judge_claims", lambda what, scale: make_judgements("T1.b", "M2.a", "G8.c"))
     app(["check"], standalone_mode=False)
     short = capsys.readouterr().out
     assert "T1.b" in short and "M2.a" not in short and short.count("1 claim: 1 not run") == 3 and "--all" in short
@@ -73,24 +73,26 @@ def test_check_shortens_companion_papers(monkeypatch: pytest.MonkeyPatch, capsys
 
 def test_report_has_one_ledger_per_paper(tmp_path: Path) -> None:
     def section(name: str, id: str) -> Section:
-        line = Line(judged(id)[0], "", "", "", "", "", "what is claimed", name)
+        line = Line(make_judgements(id)[0], "", "", "", "", "", "what is claimed", name)
         return Section(name, "", "", (line,), NO_TABLE, False, (), (), (), 0, 0, find_paper(id))
 
     page = render_page("desk", [section("table3", "T3.a"), section("mrl_figure2", "M2.a")], tmp_path)
     counts = page.split('<section id="known"')[1].split("</section>")[0]
-    assert re.findall(r"<td[^>]*>(.*?)</td>", counts) == ["1", "1"], "the claims of this paper alone are counted"
+    assert re.findall(r"<td[^>]*>(.*?)</td>", counts) == ["1", "1"], "claims of companions are not counted"
     own, companion = page.split('id="ledger"')[1].split("<h3>Matryoshka Representation Learning</h3>")
     assert "T3.a" in own and "M2.a" not in own and "M2.a" in companion
 
 
 def test_companion_names_lead_to_artefacts() -> None:
-    assert (
-        format_heading("gte_table11") == "GTE Table 11"
-        and format_heading("mrl_figure8_times") == "MRL Figure 8 (times)"
-    )
-    assert format_heading("gte_figure3a") == "GTE Figure 3 (a)"
-    assert format_heading("figure6_sizes") == "Figure 6 (sizes)"
-    assert format_heading("context_by_width_icl") == "Context by width (icl)" and format_heading("recipes") == "Recipes"
+    headings = {
+        "gte_table11": "GTE Table 11",
+        "mrl_figure8_times": "MRL Figure 8 (times)",
+        "gte_figure3a": "GTE Figure 3 (a)",
+        "figure6_sizes": "Figure 6 (sizes)",
+        "context_by_width_icl": "Context by width (icl)",
+        "recipes": "Recipes",
+    }
+    assert {name: format_heading(name) for name in headings} == headings
     assert find_artefact("M7.c", ("mrl_figure2", "mrl_figure7")) == "mrl_figure7"
     assert find_artefact("GF4.a", ("gte_figure3c", "gte_figure4")) == "gte_figure4"
     assert find_artefact("M3.a", ("mrl_figure2", "mrl_figure7")) == "mrl_figure2"
@@ -98,24 +100,14 @@ def test_companion_names_lead_to_artefacts() -> None:
 
 
 def test_companion_sections_come_last() -> None:
-    names = [
-        ("mrl_figure2", "MRL"),
-        ("context_use", "CDE"),
-        ("gte_table11", "GTE"),
-        ("figure3", "CDE"),
-        ("table1", "CDE"),
-    ]
-    ordered = sorted(
-        (Section(name, "", "", (), NO_TABLE, False, (), (), (), 0, 0, paper) for name, paper in names),
-        key=lambda one: one.order,
-    )
-    assert [one.name for one in ordered] == ["table1", "figure3", "context_use", "gte_table11", "mrl_figure2"]
+    papers = {"mrl_figure2": "MRL", "context_use": "CDE", "gte_table11": "GTE", "figure3": "CDE", "table1": "CDE"}
+    sections = [Section(name, "", "", (), NO_TABLE, False, (), (), (), 0, 0, paper) for name, paper in papers.items()]
+    names = [one.name for one in sorted(sections, key=lambda one: one.order)]
+    assert names == ["table1", "figure3", "context_use", "gte_table11", "mrl_figure2"]
 
 
 def test_unknown_paper_is_refused() -> None:
-    with pytest.raises(
-        ValueError, match=r"experiment 99: paper='BERT' is unknown; choose one of \['CDE', 'GTE', 'MRL'\]"
-    ):
+    with pytest.raises(ValueError, match=r"experiment 99: paper='BERT' .*\['CDE', 'GTE', 'MRL'\]"):
         Experiment(number=99, title="", runs=lambda scale: (), shows=(), paper="BERT")
 
 
@@ -129,8 +121,8 @@ ROWS = [{"row": "a", "seed": seed, "gain": gain, "paper": 1.5} for seed, gain in
 ROWS += [{"row": "b", "seed": seed, "gain": gain, "paper": None} for seed, gain in enumerate((-1.0, -1.1, -0.9))]
 
 
-def words_of(svg: str) -> list[str]:
-    """Return the texts of a picture."""
+def list_texts(svg: str) -> list[str]:
+    """Return the texts of an SVG."""
     return re.findall(r">([^<>]+)</text>", svg)
 
 
@@ -141,26 +133,26 @@ def test_gains_are_paired_by_seed(tmp_path: Path) -> None:
         write_record(tmp_path, run, metrics=metrics, arrays={}, provenance={})
     records = {record.run: record for record in read_records(tmp_path)}
     column = Column(label="NDCG@10", value="{suite}/mean/ndcg_at_10", factor=100)
-    rows = [
+    table_rows = [
         Row(label="extra", of=pick(batch_size=128)),
         Row(label="plain", of=pick(batch_size=64), paper={"NDCG@10": 50.0}),
         Row(label="better", of=pick(batch_size=128), paper={"NDCG@10": 52.5}),
         Row(label="better, null context", of=pick(batch_size=128), context="null"),
         Row(label="not whole", of=pick(batch_size=256)),
     ]
-    table = Table(name="t", caption="", columns=(column,), rows=tuple(rows))
-    first, found = list_gain_rows(table, "NDCG@10", runs, list(records.values()), (0, 1, 2))
+    table = Table(name="t", caption="", columns=(column,), rows=tuple(table_rows))
+    first, rows = list_gain_rows(table, "NDCG@10", runs, list(records.values()), (0, 1, 2))
 
     def score(batch_size: int, seed: int) -> float:
         return 100 * records[base("desk", batch_size=batch_size, seed=seed)].metrics["desk/mean/ndcg_at_10"]
 
     gains = {seed: score(128, seed) - score(64, seed) for seed in (0, 1, 2)}
     assert first == "plain"
-    assert [(row["row"], row["seed"], row["paper"]) for row in found] == [
+    assert [(row["row"], row["seed"], row["paper"]) for row in rows] == [
         *(("extra", seed, None) for seed in gains),
         *(("better", seed, 2.5) for seed in gains),
     ]
-    assert [row["gain"] for row in found] == pytest.approx([*gains.values(), *gains.values()])
+    assert [row["gain"] for row in rows] == pytest.approx([*gains.values(), *gains.values()])
 
 
 def test_unprinted_column_is_refused() -> None:
@@ -171,7 +163,7 @@ def test_unprinted_column_is_refused() -> None:
 def test_picture_shows_mean_gains() -> None:
     svg = gains_svg(ROWS, title="t", x_label="points", theme="dark")
     assert svg == gains_svg(ROWS, title="t", x_label="points", theme="dark")
-    assert {"a", "b", "+2.5", "-1.0", "■ here", "◆ paper"} <= set(words_of(svg))
+    assert {"a", "b", "+2.5", "-1.0", "■ here", "◆ paper"} <= set(list_texts(svg))
     with pytest.raises(ValueError, match="theme 'sepia' with 6 rows"):
         gains_svg(ROWS, title="t", x_label="points", theme="sepia")
 
@@ -184,52 +176,54 @@ def test_front_pictures_are_current() -> None:
     pictures = make_front_pictures()
     assert {path.stem for path in pictures} == {"table1-light", "table1-dark"}
     for path in pictures:
-        words = words_of(path.read_text())
+        words = list_texts(path.read_text())
         assert set(means) | {f"{gain:+.1f}" for gain in means.values()} <= set(words), f"{path.name} is not current"
 
 
 SIZES = {"one": {"num_documents": 300, "num_queries": 60}, "two": {"num_documents": 100, "num_queries": 20}}
 
 
-def record(run: Run, level: float, loss: float | None = None) -> Record:
-    """A record whose queries score around a level."""
+def make_record(run: Run, level: float, loss: float | None = None, **more: Any) -> Record:
+    """Return a record whose queries score around a level."""
     rng = np.random.default_rng(1)
     values = np.clip(level + 0.05 * rng.standard_normal(80), 0, 1).astype(np.float32)
     rows = [{"name": name, "family": "", "num_queries": size["num_queries"]} for name, size in SIZES.items()]
     metrics = {} if loss is None else {"train/loss": loss}
-    provenance = {"suite": {"datasets": rows}}
+    provenance = {"suite": {"datasets": rows}, **more}
     found = Record(id=run_id(run), run=run, metrics=metrics, provenance=provenance, path=Path("nowhere.json"))
-    vars(found)["arrays"] = {run.suite: values}  # as if they had been read
+    vars(found)["arrays"] = {run.suite: values}  # fills the cached property that reads the arrays
     return found
 
 
-def lines(
-    monkeypatch: pytest.MonkeyPatch, ours: float, bm25: float, minilm: float, loss: float = 0.5, **told: Any
+def format_summary(
+    monkeypatch: pytest.MonkeyPatch, ours: float, bm25: float, minilm: float, loss: float = 0.5, **provenance: Any
 ) -> list[str]:
-    """The summary of three systems at these levels."""
+    """Return the summary of three systems that score around these levels."""
     run = base("smoke", num_steps=12)
     systems = grid(run, architecture=("bm25", "surrogate"))
-    found = [record(run, ours, loss), record(systems[0], bm25), record(replace(systems[1], surrogate="minilm"), minilm)]
-    found[0] = replace(found[0], provenance={**found[0].provenance, **told})
-    vars(found[0])["arrays"] = record(run, ours).arrays
+    found = [
+        make_record(run, ours, loss, **provenance),
+        make_record(systems[0], bm25),
+        make_record(replace(systems[1], surrogate="minilm"), minilm),
+    ]
     monkeypatch.setattr(own_corpus, "find_records", lambda runs: found)
     return format_own_corpus_lines([run], SIZES)
 
 
 def test_winner_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever wins is named first, with counts; BM25 and MiniLM as it is both, if both are ahead."""
-    won = lines(monkeypatch, 0.7, 0.5, 0.6)
+    """The best system is named first. If BM25 and untrained MiniLM are both ahead, each has its line."""
+    won = format_summary(monkeypatch, 0.7, 0.5, 0.6)
     assert won[0].startswith("your biencoder wins over MiniLM as it is: +10.0 points")
     assert "80 held-out queries searched among 400 documents in 2 collections" in won[1]
     assert [line[2:17].strip() for line in won[2:]] == ["your biencoder", "MiniLM as it is", "BM25"]
-    lost = lines(monkeypatch, 0.5, 0.7, 0.6)
+    lost = format_summary(monkeypatch, 0.5, 0.7, 0.6)
     assert lost[0].startswith("BM25 wins over your biencoder: +20.0")
     assert lost[1].startswith("MiniLM as it is wins over your biencoder: +10.0")
 
 
 def test_interval_is_that_of_queries(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The interval of a system holds its mean and is about two standard errors on either side."""
-    shown = lines(monkeypatch, 0.5, 0.3, 0.2)[2].split()
+    """The interval of a system is about two standard errors wide on either side of its mean."""
+    shown = format_summary(monkeypatch, 0.5, 0.3, 0.2)[2].split()
     mean, low, high = (float(shown[place]) for place in (2, 3, 5))
     assert low < mean < high
     spread = 100 * 0.05 * np.sqrt(1 / 60 + 1 / 20) / 2
@@ -237,11 +231,11 @@ def test_interval_is_that_of_queries(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_hints_follow_loss(monkeypatch: pytest.MonkeyPatch) -> None:
-    """More steps are suggested only while the loss can still fall, and nothing is where the model wins."""
-    assert any("num_steps" in line for line in lines(monkeypatch, 0.5, 0.7, 0.6, loss=1.2))
-    learned = lines(monkeypatch, 0.5, 0.7, 0.6, loss=0.0)
-    assert not any("num_steps" in line for line in learned) and any("more pairs" in line for line in learned)
+    """More steps are suggested only while the loss can still fall. There is no hint if the model wins."""
+    assert "num_steps" in "".join(format_summary(monkeypatch, 0.5, 0.7, 0.6, loss=1.2))
+    learned = "".join(format_summary(monkeypatch, 0.5, 0.7, 0.6, loss=0.0))
+    assert "num_steps" not in learned and "more pairs" in learned
     kept = {"training": {"kept_weights": {"step": 6}, "num_steps": 10}}
-    overfitted = lines(monkeypatch, 0.5, 0.7, 0.6, loss=1.2, **kept)
-    assert not any("num_steps" in line for line in overfitted) and any("step 6" in line for line in overfitted)
-    assert not any("hint" in line for line in lines(monkeypatch, 0.7, 0.5, 0.6, loss=1.2))
+    overfitted = "".join(format_summary(monkeypatch, 0.5, 0.7, 0.6, loss=1.2, **kept))
+    assert "num_steps" not in overfitted and "step 6" in overfitted
+    assert "hint" not in "".join(format_summary(monkeypatch, 0.7, 0.5, 0.6, loss=1.2))

@@ -1,4 +1,4 @@
-"""A kept picture is the one that drawing again would give; whatever decides or touches it makes it drawn again."""
+"""A cached picture equals a new one. A change of its data, settings, code or files draws it again."""
 
 import os
 import shutil
@@ -21,7 +21,7 @@ ROWS = [{"series": "a", "seed": seed, "x": x, "y": x * 0.5 + seed} for x in (1, 
 PICTURE: dict[str, Any] = {"kind": "lines", "x": "x", "y": "y", "x_label": "x", "y_label": "y", "title": "by hand"}
 
 
-def drawn(picture: dict[str, Any] = PICTURE, rows: list[dict[str, Any]] = ROWS, *, with_png: bool = False) -> Path:
+def draw_a(picture: dict[str, Any] = PICTURE, rows: list[dict[str, Any]] = ROWS, *, with_png: bool = False) -> Path:
     return pictures.draw_once(rows, "a", picture, pictures.Inline(), with_png=with_png).result()
 
 
@@ -38,19 +38,19 @@ def times_drawn(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
 
 def test_same_picture_is_drawn_once(times_drawn: list[Path]) -> None:
-    first = drawn().read_bytes()
-    assert drawn().read_bytes() == first and len(times_drawn) == 1
+    first = draw_a().read_bytes()
+    assert draw_a().read_bytes() == first and len(times_drawn) == 1
     get_cached_picture(get_figures_folder() / "a", ROWS, PICTURE).memo.path.unlink()
-    assert drawn().read_bytes() == first and len(times_drawn) == 2
+    assert draw_a().read_bytes() == first and len(times_drawn) == 2
 
 
 @pytest.mark.parametrize("touched", ["a.svg", "a.csv", "a.drawn.json"])
 @pytest.mark.parametrize("how", ["edited", "gone"])
 def test_touched_file_is_drawn_again(touched: str, how: str, times_drawn: list[Path]) -> None:
-    whole = drawn().read_bytes()
+    whole = draw_a().read_bytes()
     path = get_figures_folder() / touched
     path.unlink() if how == "gone" else path.write_text("[]")
-    assert drawn().read_bytes() == whole and len(times_drawn) == 2
+    assert draw_a().read_bytes() == whole and len(times_drawn) == 2
     assert (get_figures_folder() / "a.csv").read_text().startswith("series,")
 
 
@@ -70,32 +70,32 @@ def test_everything_relevant_is_in_the_key(monkeypatch: pytest.MonkeyPatch, tmp_
 
 
 def test_pixels_need_another_drawing(times_drawn: list[Path]) -> None:
-    drawn()
-    drawn(with_png=True)
+    draw_a()
+    draw_a(with_png=True)
     assert (get_figures_folder() / "a.png").is_file() and len(times_drawn) == 2
-    drawn(with_png=True)
-    drawn()
+    draw_a(with_png=True)
+    draw_a()
     assert len(times_drawn) == 2
 
 
 def test_parallel_pictures_are_equal(tmp_path: Path) -> None:
-    at_once = drawn().read_bytes()
+    expected = draw_a().read_bytes()
     shutil.rmtree(get_figures_folder())
     with pictures.open_painters(num_cores=2) as painters:
         executor = painters[0].keywords["executor"]
-        beside = pictures.draw_once(ROWS, "a", PICTURE, executor, with_png=False)
-        no_such = pictures.draw_once(ROWS, "b", PICTURE | {"kind": "pie"}, executor, with_png=False)
-        assert beside.result().read_bytes() == at_once
+        picture = pictures.draw_once(ROWS, "a", PICTURE, executor, with_png=False)
+        unknown = pictures.draw_once(ROWS, "b", PICTURE | {"kind": "pie"}, executor, with_png=False)
+        assert picture.result().read_bytes() == expected
         with pytest.raises(ValueError, match="unknown kind of picture 'pie'"):
-            no_such.result()
+            unknown.result()
         assert isinstance(executor, ProcessPoolExecutor)
     assert get_cached_picture(get_figures_folder() / "a", ROWS, PICTURE).is_current(("svg", "csv"))
     with pictures.open_painters(num_cores=1) as painters:
         assert isinstance(painters[0].keywords["executor"], pictures.Inline)
 
 
-BESIDE = """
-import time
+START_PAINTER = """
+import os, time
 from repro.cli.figures import open_painters
 with open_painters(num_cores=2) as (paint, _):
     print(paint.keywords["executor"].submit(os.getpid).result(), flush=True)
@@ -104,40 +104,40 @@ with open_painters(num_cores=2) as (paint, _):
 
 
 def test_painter_ends_with_its_parent() -> None:
-    """A report that is killed leaves no process behind that waits for ever."""
-    asks = subprocess.Popen([sys.executable, "-c", f"import os{BESIDE}"], stdout=subprocess.PIPE, text=True)
-    assert asks.stdout is not None
-    draws = int(asks.stdout.readline())
-    os.kill(draws, 0)
-    asks.kill()
-    asks.wait()
-    asks.stdout.close()
+    """If a report is killed, its painter process does not stay forever."""
+    report = subprocess.Popen([sys.executable, "-c", START_PAINTER], stdout=subprocess.PIPE, text=True)
+    assert report.stdout is not None
+    painter = int(report.stdout.readline())
+    os.kill(painter, 0)
+    report.kill()
+    report.wait()
+    report.stdout.close()
     for _ in range(300):
-        if not is_running(draws):
+        if not is_running(painter):
             return
         time.sleep(0.1)
-    pytest.fail("the process that draws still runs")
+    pytest.fail("the painter still runs")
 
 
 def test_killed_painter_is_replaced(tmp_path: Path) -> None:
-    at_once = drawn().read_bytes()
+    expected = draw_a().read_bytes()
     shutil.rmtree(get_figures_folder())
     with pictures.open_painters(num_cores=2) as painters:
         executor = painters[0].keywords["executor"]
         os.kill(executor.submit(os.getpid).result(), signal.SIGKILL)
-        begun = [pictures.draw_once(ROWS, name, PICTURE, executor, with_png=False) for name in "ab"]
-        assert [one.result().read_bytes() for one in begun] == [at_once, at_once]
+        drawn = [pictures.draw_once(ROWS, name, PICTURE, executor, with_png=False) for name in "ab"]
+        assert [one.result().read_bytes() for one in drawn] == [expected, expected]
 
 
 def test_old_pixels_are_removed() -> None:
-    drawn(with_png=True)
+    draw_a(with_png=True)
     assert (get_figures_folder() / "a.png").is_file()
-    drawn(rows=ROWS[1:])
+    draw_a(rows=ROWS[1:])
     assert not (get_figures_folder() / "a.png").exists()
 
 
 def is_running(number: int) -> bool:
-    """Return whether a process runs: one that nobody waited for has ended, too."""
+    """Return whether a process runs. A zombie has ended."""
     try:
         return "State:\tZ" not in Path(f"/proc/{number}/status").read_text()
     except FileNotFoundError:

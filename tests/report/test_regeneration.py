@@ -1,10 +1,9 @@
-"""Records alone make all that is shown: verdicts, cells, pages, the report; a record that goes takes its own."""
+"""Verdicts, tables, pages and the report follow from the records alone. Removing a record removes what it gave."""
 
 import csv
 import io
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +26,7 @@ from repro.statistics.judge import Judgement
 from tests.hand_made import NDCG, above, publish, write_scores
 
 GAINS = {64: 0.0, 128: 0.05, 256: 0.0005, 512: -0.05}
-"""What each batch size adds to the same queries' scores: the verdicts follow from these."""
+"""What each batch size adds to the scores of the same queries. The verdicts follow from it."""
 RUNS = grid(base("desk"), batch_size=tuple(GAINS), seed=(0, 1, 2))
 TABLE = Table(
     name="tableX",
@@ -50,17 +49,17 @@ def write(folder: Path, run: Run) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Records made by hand, in the place of the published ones."""
+    """Hand-made records in place of the published ones."""
     return publish(monkeypatch, tmp_path, RUNS, write)
 
 
-def state() -> tuple[View, dict[str, Judgement]]:
+def make_views() -> tuple[View, dict[str, Judgement]]:
     judged = views.judgements(EXPERIMENT, "desk")
     return views.make_artefact_views(EXPERIMENT, "desk")["tableX"], {one.claim.id: one for one in judged}
 
 
 def test_hand_made_verdicts_are_known(folder: Path) -> None:
-    table, judged = state()
+    table, judged = make_views()
     assert {name: one.verdict for name, one in judged.items()} == VERDICTS
     assert all("–" not in row for row in table.rows) and {row[2] for row in table.rows} == {"3/3"}
 
@@ -69,23 +68,24 @@ def test_scales_are_judged_apart(folder: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(markdown_pages, "experiments", lambda: (EXPERIMENT,))
     found = {one.claim.id: one.verdict for one in markdown_pages.judge_results("desk")}
     assert found == {name: verdict for name, verdict in VERDICTS.items() if verdict != "not run"}
-    assert markdown_pages.judge_results("lab") == [], "its runs at lab are those of desk"
+    assert markdown_pages.judge_results("lab") == [], "the experiment has no runs at lab"
 
 
 def test_removed_record_takes_its_cells(folder: Path) -> None:
-    table, judged = state()
+    """Removing one record changes one row, and only claims that need the record lose their verdict."""
+    table, judged = make_views()
     for record in read_records(folder):
-        kept = record.path.read_bytes()
+        content = record.path.read_bytes()
         record.path.unlink()
-        found, told = state()
-        record.path.write_bytes(kept)
+        found, judged_without = make_views()
+        record.path.write_bytes(content)
         changed = [after for before, after in zip(table.rows, found.rows, strict=True) if before != after]
         assert [row[:3] for row in changed] == [(f"batch {record.run.batch_size}", "published", "2/3")]
         touched = {claim.id for claim in CLAIMS if any(t.of.matches(record.run) for t in claim.terms)}
         for name, before in judged.items():
             is_tentative = name in touched and before.word != "not run"
-            assert told[name].verdict == ("tentative" if is_tentative else before.verdict)
-            assert len(told[name].seeds) == len(before.seeds) - is_tentative
+            assert judged_without[name].verdict == ("tentative" if is_tentative else before.verdict)
+            assert len(judged_without[name].seeds) == len(before.seeds) - is_tentative
 
 
 @pytest.mark.parametrize(
@@ -103,17 +103,18 @@ def test_strict_check_sets_exit_code(
     one = Experiment(number=99, title="", runs=EXPERIMENT.runs, shows=(TABLE,), claims=chosen)
     monkeypatch.setattr(lookup, "experiments", lambda: (one,))
     check(strict=False)
-    assert exit_code(lambda: check(strict=True)) == code
+    assert get_exit_code(strict=True) == code
     lines = capsys.readouterr().out.splitlines()
     assert lines[-1].startswith(f"{len(claims)} claim{'s' * (len(claims) > 1)}: ")
-    assert exit_code(lambda: check(strict=True, as_json=True)) == code
+    assert get_exit_code(strict=True, as_json=True) == code
 
 
-def exit_code(action: Callable[[], None]) -> int:
+def get_exit_code(**options: bool) -> int:
+    """Return the exit code of `check`."""
     try:
-        action()
-    except typer.Exit as left:
-        return left.exit_code
+        check(**options)
+    except typer.Exit as ended:
+        return ended.exit_code
     return 0
 
 
@@ -125,19 +126,19 @@ def test_dry_run_writes_nothing(
     monkeypatch.setattr(lookup, "experiments", lambda: (EXPERIMENT,))
     monkeypatch.setattr("repro.report.markdown_pages.regenerate_pages", lambda judged, scale: {page: "fresh"})
     monkeypatch.setattr("repro.cli.gallery.make_gallery_pictures", dict)
-    assert exit_code(lambda: check(write=True, dry_run=True)) == 1 and page.read_text() == "old"
-    assert exit_code(lambda: check(write=True)) == 0 and page.read_text() == "fresh"
-    assert exit_code(lambda: check(write=True, dry_run=True)) == 0
+    assert get_exit_code(write=True, dry_run=True) == 1 and page.read_text() == "old"
+    assert get_exit_code(write=True) == 0 and page.read_text() == "fresh"
+    assert get_exit_code(write=True, dry_run=True) == 0
     assert capsys.readouterr().err.splitlines() == ["PAGE.md would change", "PAGE.md is renewed"]
 
 
 def test_pages_match_committed_records() -> None:
-    """Fails when records or claims moved and `repro check --write` was not called after."""
+    """Fails if records or claims changed after the last `repro check --write`."""
     if not list(views.RECORDS["published"]().glob("*.json")):
         pytest.skip("no record is committed")
     judged = sort_judgements(one for experiment in experiments() for one in views.judgements(experiment, "desk"))
     for path, text in regenerate_pages(judged, "desk").items():
-        assert path.read_text() == text, f"{path.name} is not what the records say: python -m repro check --write"
+        assert path.read_text() == text, f"{path.name} is out of date: python -m repro check --write"
 
 
 def test_every_artefact_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
@@ -171,8 +172,8 @@ def test_report_is_written_from_records(tmp_path: Path) -> None:
 
 def test_json_uses_the_thresholds_unit(capsys: pytest.CaptureFixture[str]) -> None:
     app(["check", "--json"], standalone_mode=False)
-    told = json.loads(capsys.readouterr().out)
-    above = [one for one in told if one["word"] == "HOLDS" and re.fullmatch(r"> [-\d.]+", one["threshold"])]
+    rows = json.loads(capsys.readouterr().out)
+    above = [one for one in rows if one["word"] == "HOLDS" and re.fullmatch(r"> [-\d.]+", one["threshold"])]
     ends = [(one["claim"], float(one["threshold"][2:]), c["low"]) for one in above for c in one["comparisons"]]
     assert len([id for id, threshold, _ in ends if threshold]) > 1
     assert [id for id, threshold, low in ends if low < threshold] == []

@@ -1,4 +1,4 @@
-"""A kept verdict is the one that judging again would give; whatever decides it makes it judged again."""
+"""A cached verdict equals a new one. A change of records, claims, runs or code judges again."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -28,67 +28,69 @@ def write(folder: Path, run: Run, gain: float = 0.0) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Records made by hand, in the place of the published ones."""
+    """Hand-made records in place of the published ones."""
     return publish(monkeypatch, tmp_path, RUNS, write)
 
 
 @pytest.fixture
-def times(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
-    """Return how often claims were judged anew since it was last asked."""
-    judged: list[int] = []
+def count_judged(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+    """Return a function that counts how often claims were judged since its last call."""
+    calls: list[int] = []
     real = views.judge_all
 
-    def counted(*values: object, **named: object) -> list[Judgement]:
-        judged.append(1)
+    def judge_all(*values: object, **named: object) -> list[Judgement]:
+        calls.append(1)
         return real(*values, **named)  # type: ignore[arg-type]
 
-    def ask() -> int:
-        found = len(judged)
-        judged.clear()
+    def count() -> int:
+        found = len(calls)
+        calls.clear()
         return found
 
-    monkeypatch.setattr(views, "judge_all", counted)
-    return ask
+    monkeypatch.setattr(views, "judge_all", judge_all)
+    return count
 
 
-def verdicts(experiment: Experiment = EXPERIMENT) -> str:
-    """The verdicts in every field; as text, in which nan is like nan."""
+def format_verdicts(experiment: Experiment = EXPERIMENT) -> str:
+    """Return every field of the verdicts as text, in which NaN equals NaN."""
     return repr([replace(one, claim=CLAIMS[0]) for one in views.judgements(experiment, "desk")])
 
 
-def test_cached_verdicts_are_equal(folder: Path, times: Callable[[], int]) -> None:
-    first = verdicts()
-    assert times() == 1
-    assert verdicts() == first and times() == 0
+def test_cached_verdicts_are_equal(folder: Path, count_judged: Callable[[], int]) -> None:
+    first = format_verdicts()
+    assert count_judged() == 1
+    assert format_verdicts() == first and count_judged() == 0
     assert [one.claim for one in views.judgements(EXPERIMENT, "desk")] == list(CLAIMS)
 
 
 @pytest.mark.parametrize("number", [1, 4, 14, 18])
-def test_published_verdicts_are_cached(number: int, times: Callable[[], int]) -> None:
+def test_published_verdicts_are_cached(number: int, count_judged: Callable[[], int]) -> None:
     experiment = next(one for one in experiments() if one.number == number)
     first = repr(views.judgements(experiment, "desk"))
-    assert times() == 1
-    assert repr(views.judgements(experiment, "desk")) == first and times() == 0
+    assert count_judged() == 1
+    assert repr(views.judgements(experiment, "desk")) == first and count_judged() == 0
 
 
-def change_a_record(folder: Path) -> None:
+def change_record(folder: Path) -> None:
     write(folder, RUNS[0], gain=-0.05)
 
 
-def remove_a_record(folder: Path) -> None:
+def remove_record(folder: Path) -> None:
     (folder / f"{run_id(RUNS[0])}.json").unlink()
 
 
-@pytest.mark.parametrize("change", [change_a_record, remove_a_record])
-def test_changed_record_is_judged_again(folder: Path, times: Callable[[], int], change: Callable[[Path], None]) -> None:
-    verdicts()
-    times()
+@pytest.mark.parametrize("change", [change_record, remove_record])
+def test_changed_record_is_judged_again(
+    folder: Path, count_judged: Callable[[], int], change: Callable[[Path], None]
+) -> None:
+    format_verdicts()
+    count_judged()
     change(folder)
-    told = verdicts()
-    assert times() == 1
+    found = format_verdicts()
+    assert count_judged() == 1
     for path in get_verdicts_folder().iterdir():
         path.unlink()
-    assert told == verdicts()
+    assert found == format_verdicts()
 
 
 @pytest.mark.parametrize(
@@ -100,55 +102,59 @@ def test_changed_record_is_judged_again(folder: Path, times: Callable[[], int], 
         CLAIMS[:2],
     ],
 )
-def test_changed_claim_is_judged_again(folder: Path, times: Callable[[], int], changed: tuple[Claim, ...]) -> None:
-    verdicts()
-    times()
+def test_changed_claim_is_judged_again(
+    folder: Path, count_judged: Callable[[], int], changed: tuple[Claim, ...]
+) -> None:
+    format_verdicts()
+    count_judged()
     other = replace(EXPERIMENT, claims=changed)
-    told = verdicts(other)
-    assert times() == 1
+    found = format_verdicts(other)
+    assert count_judged() == 1
     get_verdicts_folder().joinpath("99-desk.json").unlink()
-    assert told == verdicts(other)
+    assert found == format_verdicts(other)
 
 
-def test_another_seed_is_judged_again(folder: Path, times: Callable[[], int]) -> None:
-    verdicts()
+def test_another_seed_is_judged_again(folder: Path, count_judged: Callable[[], int]) -> None:
+    format_verdicts()
     wanted = (*RUNS, *(replace(run, seed=3) for run in RUNS[::3]))
-    verdicts(replace(EXPERIMENT, runs=lambda scale: wanted))
-    assert times() == 2
+    format_verdicts(replace(EXPERIMENT, runs=lambda scale: wanted))
+    assert count_judged() == 2
 
 
-def test_another_judge_judges_anew(folder: Path, times: Callable[[], int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changed_code_judges_again(
+    folder: Path, count_judged: Callable[[], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     source = folder.parent / "source"
     source.mkdir()
     (source / "judge.py").write_text("ALPHA = 0.05\n")
     monkeypatch.setattr("repro.report.verdicts.DECIDING_FOLDERS", (source,))
-    verdicts()
-    verdicts()
-    assert times() == 1
+    format_verdicts()
+    format_verdicts()
+    assert count_judged() == 1
     (source / "judge.py").write_text("ALPHA = 0.01\n")
-    compute_source_digest.cache_clear()  # as a new command would
-    verdicts()
-    assert times() == 1
+    compute_source_digest.cache_clear()  # a new process starts without it
+    format_verdicts()
+    assert count_judged() == 1
 
 
-def test_your_records_add_your_number(folder: Path, times: Callable[[], int]) -> None:
-    """A record of the reader's own makes the claims judged again; words stay."""
+def test_your_records_add_your_number(folder: Path, count_judged: Callable[[], int]) -> None:
+    """Local records add a number to a claim and do not change its verdict."""
     before = views.judgements(EXPERIMENT, "desk")
     for run in RUNS:
         write(folder.parent / "yours", run, gain=run.seed / 100)
     after = views.judgements(EXPERIMENT, "desk")
-    assert times() == 2
+    assert count_judged() == 2
     assert [one.word for one in after] == [one.word for one in before]
     assert [len(one.yours) for one in before] == [0, 0, 0] and [len(one.yours) for one in after] == [1, 1, 0]
 
 
 def test_unreadable_record_is_named_each_time(
-    folder: Path, times: Callable[[], int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    folder: Path, count_judged: Callable[[], int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = folder / f"{run_id(RUNS[0])}.json"
     path.write_text("no record")
     for _ in range(2):
-        monkeypatch.setattr("repro.records.store._NAMED", set())  # as a new command has it
-        verdicts()
+        monkeypatch.setattr("repro.records.store._NAMED", set())  # a new process starts without names
+        format_verdicts()
         assert path.name in capsys.readouterr().err
-    assert times() == 2
+    assert count_judged() == 2

@@ -1,8 +1,9 @@
-"""Numbers are formatted in one place, and what is absent is a dash in every format."""
+"""Tables as text, Markdown, CSV and LaTeX: number formats, missing values, narrow terminals, ledgers and pivots."""
 
 import csv
 import io
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -52,20 +53,23 @@ TABLE = Table(
 RUNS = grid(base("desk"), sampler=("random", "domain"), seed=(0, 1, 2))
 
 
-def record(folder: Path, run: Run, score: float) -> Record:
-    metrics = {"desk/mean/ndcg_at_10": score, "desk+wrong/mean/ndcg_at_10": score / 2}
-    return write_record(folder, run, metrics=metrics, arrays={"desk": np.zeros(1)}, provenance={})
+def write_metrics(folder: Path, run: Run, **metrics: float) -> Record:
+    return write_record(folder, run, metrics=metrics, arrays={}, provenance={})
+
+
+def write_score_record(folder: Path, run: Run, score: float) -> Record:
+    return write_metrics(folder, run, **{"desk/mean/ndcg_at_10": score, "desk+wrong/mean/ndcg_at_10": score / 2})
 
 
 def test_missing_number_is_a_dash() -> None:
     assert (format_number(1.25, 1), format_number(None)) == ("1.2", "–")
-    assert format_number(-0.04, 1) == "0.0", "no minus before nothing"
+    assert format_number(-0.04, 1) == "0.0", "zero has no minus"
     assert (format_mean([], 1), format_mean([0.5], 1), format_mean([1.0, 3.0], 1)) == ("–", "0.5", "2.0 ± 1.4")
 
 
 def test_durations_use_readable_units() -> None:
-    told = [format_seconds(seconds) for seconds in (None, 3, 600, 36000, 3600 * 670_302.9)]
-    assert told == ["", "3 s", "10 min", "10.0 h", "76 years"]
+    formatted = [format_seconds(seconds) for seconds in (None, 3, 600, 36000, 3600 * 670_302.9)]
+    assert formatted == ["", "3 s", "10 min", "10.0 h", "76 years"]
 
 
 def test_thousands_are_grouped_for_readers() -> None:
@@ -76,8 +80,8 @@ def test_thousands_are_grouped_for_readers() -> None:
 
 
 def test_table_shows_paper_published_yours(tmp_path: Path) -> None:
-    published = [record(tmp_path, run, 0.5 + run.seed / 100) for run in RUNS]
-    yours = [record(tmp_path / "mine", RUNS[0], 0.25)]
+    published = [write_score_record(tmp_path, run, 0.5 + run.seed / 100) for run in RUNS]
+    yours = [write_score_record(tmp_path / "mine", RUNS[0], 0.25)]
     view = make_table_view(TABLE, RUNS, published, yours)
     assert view.rows == (
         ("random", "paper", "", "–", "59.9"),
@@ -92,16 +96,16 @@ def test_table_shows_paper_published_yours(tmp_path: Path) -> None:
 
 
 def test_missing_metric_hides_the_average(tmp_path: Path) -> None:
-    whole = record(tmp_path, RUNS[0], 0.5)
-    lacking = write_record(tmp_path, RUNS[1], metrics={"other": 1.0}, arrays={}, provenance={})
+    whole = write_score_record(tmp_path, RUNS[0], 0.5)
+    lacking = write_metrics(tmp_path, RUNS[1], other=1.0)
     assert format_cell(NDCG, TABLE.rows[0], [whole]) == "50.0"
     assert format_cell(NDCG, TABLE.rows[0], [whole, lacking]) == "–"
 
 
 def test_published_row_counts_its_seeds(tmp_path: Path) -> None:
-    """A row that differs in its seeds alone shows those that are there. Any other row is complete or a dash."""
-    published = [record(tmp_path, run, 0.5) for run in RUNS if (run.sampler, run.seed) != ("random", 1)]
-    yours = [record(tmp_path / "mine", run, 0.25) for run in RUNS[:2]]
+    """If a row's runs differ only in their seeds, it shows the available ones. Any other row is complete or a dash."""
+    published = [write_score_record(tmp_path, run, 0.5) for run in RUNS if (run.sampler, run.seed) != ("random", 1)]
+    yours = [write_score_record(tmp_path / "mine", run, 0.25) for run in RUNS[:2]]
     rows = make_table_view(TABLE, RUNS, published, yours).rows
     assert rows[1:3] == (("", "published", "2/3", "128", "50.0 ± 0.0"), ("", "yours", "2/3", "128", "25.0 ± 0.0"))
     assert rows[3] == ("domain", "published", "3/3", "128", "50.0 ± 0.0")
@@ -109,10 +113,10 @@ def test_published_row_counts_its_seeds(tmp_path: Path) -> None:
     assert make_table_view(table, RUNS, published, []).rows == (("any sampler", "published", "5/6", "–", "–"),)
 
 
-def test_outdated_rows_are_left_out(tmp_path: Path) -> None:
+def test_outdated_rows_are_skipped(tmp_path: Path) -> None:
     newer = replace(TABLE, columns=(Column(label="moved", value="moved/mean"),))
-    published = [record(tmp_path, run, 0.5) for run in RUNS]
-    yours = [write_record(tmp_path / "mine", RUNS[0], metrics={"moved/mean": 2.0}, arrays={}, provenance={})]
+    published = [write_score_record(tmp_path, run, 0.5) for run in RUNS]
+    yours = [write_metrics(tmp_path / "mine", RUNS[0], **{"moved/mean": 2.0})]
     view = make_table_view(newer, RUNS, published, yours)
     assert view.rows == (
         ("random", "paper", "", "–"),
@@ -124,7 +128,7 @@ def test_outdated_rows_are_left_out(tmp_path: Path) -> None:
 
 
 def test_row_may_be_part_of_metric(tmp_path: Path) -> None:
-    made = write_record(tmp_path, RUNS[0], metrics={"train/packages/num_pairs": 7.0}, arrays={}, provenance={})
+    made = write_metrics(tmp_path, RUNS[0], **{"train/packages/num_pairs": 7.0})
     column = Column(label="pairs", value="train/{part}/num_pairs", decimals=0)
     assert format_cell(column, Row(label="p", of=pick(), part="packages"), [made]) == "7"
     assert format_cell(column, Row(label="m", of=pick(), part="modules"), [made]) == "–"
@@ -159,8 +163,8 @@ def test_empty_column_is_hidden(format: str, capsys: pytest.CaptureFixture[str])
 
 @pytest.mark.parametrize("format", ["text", "md", "latex"])
 def test_empty_table_has_no_header(format: str, capsys: pytest.CaptureFixture[str]) -> None:
-    words = {"caption": "c", "x_label": "seed", "y_label": "last loss"}
-    figure = Figure(name="figure3", kind="lines", x="seed", y="train/loss", series=(), **words)
+    labels = {"caption": "c", "x_label": "seed", "y_label": "last loss"}
+    figure = Figure(name="figure3", kind="lines", x="seed", y="train/loss", series=(), **labels)
     for view in (
         make_figure_view(figure, RUNS, [], []),
         make_table_view(replace(TABLE, rows=TABLE.rows[1:]), RUNS, [], []),
@@ -212,20 +216,20 @@ def test_data_text_is_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
     assert "[/oops] :smile: [red]x" in shown and "[bold]t[/bold]" in shown
 
 
-def judged(verdict: str) -> Judgement:
+def make_unmeasured(verdict: str) -> Judgement:
     claim = Claim.identity(f"X.{verdict}", "1 = 1", holds=lambda: (True, ""), source="here", because="a test")
     return Judgement(claim, verdict, "desk")
 
 
 def test_ledger_starts_with_differences() -> None:
-    ordered = sort_judgements(map(judged, ("not run", "HOLDS", "other scale", "OPEN", "DIFFERS", "HOLDS")))
+    ordered = sort_judgements(map(make_unmeasured, ("not run", "HOLDS", "other scale", "OPEN", "DIFFERS", "HOLDS")))
     found = [one.verdict for one in ordered]
     assert found == ["DIFFERS", "OPEN", "HOLDS", "HOLDS", "not run", "other scale"]
     assert format_summary_line(ordered) == "6 claims: 1 DIFFERS, 1 OPEN, 2 HOLDS, 1 not run, 1 other scale"
 
 
 def test_effects_carry_their_sign() -> None:
-    tiny = replace(judged("OPEN"), comparisons=(Comparison(-1e-5, -0.012, 0.5),), unit=Unit("points", 100.0))
+    tiny = replace(make_unmeasured("OPEN"), comparisons=(Comparison(-1e-5, -0.012, 0.5),), unit=Unit("points", 100.0))
     (row,) = make_claims_view([tiny]).rows
     assert row[2:4] == ("+0.00", "(-1.20 to +50.00)")
 
@@ -240,11 +244,18 @@ def test_block_is_replaced_between_markers(tmp_path: Path) -> None:
         replace_block(path, path.read_text(), "table1", "")
 
 
+@pytest.fixture
+def set_width(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Return a function that sets the width of the terminal."""
+    return lambda width: monkeypatch.setattr("repro.report.formats.ELSEWHERE", width)
+
+
+SetWidth = Callable[[int], None]
+
+
 @pytest.mark.parametrize("width", [100, 200])
-def test_narrow_terminal_breaks_no_number(
-    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("repro.report.formats.ELSEWHERE", width)
+def test_narrow_terminal_breaks_no_number(width: int, set_width: SetWidth, capsys: pytest.CaptureFixture[str]) -> None:
+    set_width(width)
     header = ("", "whose", *(f"column {n} of many" for n in range(12)))
     cells = {f"row {row}": tuple(f"{row}{n}.5 ± 0.{n}" for n in range(10, 22)) for row in range(3)}
     render(View("a title", header, tuple((name, "published", *numbers) for name, numbers in cells.items())))
@@ -259,23 +270,14 @@ def test_narrow_terminal_breaks_no_number(
 
 @pytest.mark.parametrize(("width", "least"), [(40, 1), (60, 1), (80, 3)])
 def test_narrow_terminals_get_fewer_columns(
-    width: int, least: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    width: int, least: int, set_width: SetWidth, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Each row is named once, has its NDCG@10, and the columns that are not shown are named."""
-    monkeypatch.setattr("repro.report.formats.ELSEWHERE", width)
+    """Each row is on one line with its NDCG@10. Columns that are not shown are listed."""
+    set_width(width)
     header = ("", "whose", "seeds", "batch", *(f"collection {n}" for n in range(4)), "NDCG@10")
-    rows = tuple(
-        (
-            f"row number {row}",
-            "published",
-            "8/8",
-            "128",
-            *(f"{row}{n}.5 ± 0.1" for n in range(10, 14)),
-            f"{row}5.2 ± 0.3",
-        )
-        for row in range(1, 4)
-    )
-    render(View("a title", header, rows))
+    scores = {row: (*(f"{row}{n}.5 ± 0.1" for n in range(10, 14)), f"{row}5.2 ± 0.3") for row in range(1, 4)}
+    rows = [(f"row number {row}", "published", "8/8", "128", *cells) for row, cells in scores.items()]
+    render(View("a title", header, tuple(rows)))
     text = capsys.readouterr().out
     lines = text.splitlines()
     assert max(map(len, lines)) <= width
@@ -288,10 +290,8 @@ def test_narrow_terminals_get_fewer_columns(
 
 
 @pytest.mark.parametrize("width", [60, 80, 200])
-def test_narrow_ledger_wraps_sentences(
-    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("repro.report.formats.ELSEWHERE", width)
+def test_narrow_ledger_wraps_sentences(width: int, set_width: SetWidth, capsys: pytest.CaptureFixture[str]) -> None:
+    set_width(width)
     pairs = [(term("train/loss", seed=1), term("train/loss", seed=0))]
     claim = Claim.order("T1.b", "long words " * 12, pairs=pairs, margin=0.01, source="s", because="b")
     found = (Comparison(0.0146, 0.0073, 0.0219),)
@@ -310,7 +310,7 @@ POINTS, NATS = Unit("points", 100.0, 2), Unit("nats", 1.0, 2)
 
 
 def make_judgement(id: str, verdict: str, effect: float | None = None, unit: Unit = POINTS) -> Judgement:
-    """A judgement whose interval is a thousandth to either side."""
+    """Return a judgement whose interval is the effect ± 0.001."""
     if effect is None:
         return Judgement(CLAIMS[id], verdict, "desk")
     return Judgement(CLAIMS[id], verdict, "desk", (Comparison(effect, effect - 0.001, effect + 0.001),), unit)
@@ -328,7 +328,7 @@ def test_sentences_have_numbers_per_scale() -> None:
     assert rows["T1.b, P.b"][2:] == ("+1.8", "HOLDS: +1.46 (+1.36 to +1.56)", "–")
     assert [", ".join(one.claims) for one in HEADLINES] == list(rows)
     [ledger] = make_claims_view([make_judgement("T1.b", "HOLDS", 0.0146)]).rows
-    assert ledger[2] in rows["T1.b, P.b"][3], "the same number as in the ledger"
+    assert ledger[2] in rows["T1.b, P.b"][3], "the ledger has the same number"
 
 
 def test_other_units_are_named() -> None:
@@ -349,25 +349,23 @@ NUMBER = re.compile(r"[+-]\d+\.\d+")
 
 
 @cache
-def ledger() -> tuple[Judgement, ...]:
-    """Every claim as it stands at desk."""
+def judge_desk() -> tuple[Judgement, ...]:
+    """Judge every claim at desk."""
     return tuple(sort_judgements(one for experiment in experiments() for one in judgements(experiment, "desk")))
 
 
 @pytest.mark.parametrize("width", [80, 100])
-def test_ledger_fits_the_terminal(
-    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("repro.report.formats.ELSEWHERE", width)
-    for view in (make_claims_view(ledger(), width=width),):
-        render(view)
-        printed = capsys.readouterr().out
-        assert max(map(len, printed.splitlines())) <= width
-        for row in view.rows:
-            (line,) = (line for line in printed.splitlines() if line.split()[:1] == [row[0]])
-            assert NUMBER.findall(line) == [number for cell in row[:-1] for number in NUMBER.findall(cell)]
-            assert " ".join(row[-1].split()) in " ".join(printed.split())
-    render_line(format_summary_line(ledger()))
+def test_ledger_fits_the_terminal(width: int, set_width: SetWidth, capsys: pytest.CaptureFixture[str]) -> None:
+    set_width(width)
+    view = make_claims_view(judge_desk(), width=width)
+    render(view)
+    printed = capsys.readouterr().out
+    assert max(map(len, printed.splitlines())) <= width
+    for row in view.rows:
+        (line,) = (line for line in printed.splitlines() if line.split()[:1] == [row[0]])
+        assert NUMBER.findall(line) == [number for cell in row[:-1] for number in NUMBER.findall(cell)]
+        assert " ".join(row[-1].split()) in " ".join(printed.split())
+    render_line(format_summary_line(judge_desk()))
     assert max(map(len, capsys.readouterr().out.splitlines())) <= width
 
 
@@ -385,7 +383,7 @@ def test_narrow_title_uses_the_terminal(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def write_score(run: Run, score: float) -> None:
-    """Write the record of a run that scores this on its one dataset."""
+    """Write the local record of a run with this score on its one dataset."""
     write_scores(get_local_records(), run, np.full(4, score, np.float32))
 
 
@@ -417,29 +415,21 @@ def test_single_run_is_its_architecture() -> None:
 
 
 def test_context_blind_run_has_its_name() -> None:
-    """A run without a score under its own corpus has a line of its own, in the table and in a pivot."""
-    runs = grid(
-        base("desk", architecture="contextual", sequence_dropout=1.0, test_contexts="null"),
-        learning_rate=(0.001, 0.002),
-    )
-    for run, score in zip(runs, (0.5, 0.25), strict=True):
+    """A run that is only scored under the null context has its own line in tables and pivots."""
+    blind = base("desk", architecture="contextual", sequence_dropout=1.0, test_contexts="null")
+    runs = grid(blind, learning_rate=(0.001, 0.002))
+    others = [replace(run, batch_size=size) for run, size in zip(runs, (16, 64), strict=True)]
+    for run, score in zip((*runs, *others), (0.5, 0.25, 0.75, 0.75), strict=True):
         metrics = {f"desk+null/{name}/ndcg_at_10": score for name in ("a", "mean")}
         write_record(get_local_records(), run, metrics=metrics, arrays={}, provenance={"suite": {"datasets": []}})
-    assert [line[:2] for line in make_scores_view(runs).rows] == [
-        (run_id(run), "contextual, null context") for run in runs
-    ]
-    one, other = (replace(run, batch_size=size) for run, size in zip(runs, (16, 64), strict=True))
-    for run in (one, other):
-        metrics = {"desk+null/mean/ndcg_at_10": 0.75}
-        write_record(get_local_records(), run, metrics=metrics, arrays={}, provenance={"suite": {"datasets": []}})
-    cells = [
-        cell for line in make_pivot_view([*runs, one, other], "learning_rate", "batch_size").rows for cell in line[1:]
-    ]
-    assert sorted(cells) == ["25.0", "50.0", "75.0", "75.0", "–", "–"]
+    name = "contextual, null context"
+    assert [line[:2] for line in make_scores_view(runs).rows] == [(run_id(run), name) for run in runs]
+    view = make_pivot_view([*runs, *others], "learning_rate", "batch_size")
+    assert sorted(cell for line in view.rows for cell in line[1:]) == ["25.0", "50.0", "75.0", "75.0", "–", "–"]
 
 
 def test_pivot_shows_cell_means() -> None:
-    """Rows and columns in the order of their values, the mean over seeds in each cell, BM25 named as left out."""
+    """Rows and columns are sorted by value, cells are means over seeds, and a note counts excluded runs."""
     runs = grid(base("desk", batch_size=64), learning_rate=(0.002, 0.001), batch_size=(128, 16), seed=(7, 8))
     for number, run in enumerate(runs):
         write_score(run, number / 16)
@@ -459,7 +449,7 @@ def test_pivot_shows_cell_means() -> None:
 
 
 def test_encoding_progress_counts_all_calls() -> None:
-    """Two calls of 100 and 30 texts: the line after ten seconds gives the sum of both."""
+    """The line after ten seconds adds up all calls: 100, 30 and 20 texts."""
     now, lines = [0.0], list[str]()
     report = make_encoding_reporter(lines.append, clock=lambda: now[0])
     for num_done, num_texts in ((64, 100), (100, 100), (30, 30)):
