@@ -1,4 +1,4 @@
-"""Inputs made by hand: a few pairs with texts, a suite of tiny collections, a model that knows the answers."""
+"""Hand-made inputs: a few pairs with texts, a suite of tiny collections, and models whose rankings are known."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from repro.spec import Run
 
 
 class HandMadePairs:
-    """Pairs whose texts and domains are given; a document's text is `document NUMBER` unless said otherwise."""
+    """Pairs whose texts and domains are given. The default text of a document is `document NUMBER`."""
 
     def __init__(self, domains: Sequence[int], documents: Sequence[str] | None = None) -> None:
         self.domain_codes = self.source_codes = np.array(domains)
@@ -30,18 +30,18 @@ class HandMadePairs:
         return [self.documents[row] if side == "document" else f"query {row}" for row in rows]
 
     def blocks(self, side: str, size: int) -> Iterator[list[str]]:
-        """Return all texts of a side, some at a time."""
+        """Return all texts of a side in blocks."""
         rows = np.arange(len(self))
         return (self.texts(side, rows[start : start + size]) for start in range(0, len(self), size))
 
 
-def inputs_of(run: Run, **parts: object) -> Inputs:
-    """Return inputs that have these parts and no others."""
+def make_inputs(run: Run, **parts: object) -> Inputs:
+    """Return inputs that only have these parts."""
     return cast(Inputs, SimpleNamespace(run=run, **parts))
 
 
-def collection(name: str, documents: Sequence[str], relevant: Sequence[int]) -> Retrieval:
-    """Return a collection whose query number n is `NAME asks n`, answered by the document at place relevant[n]."""
+def make_collection(name: str, documents: Sequence[str], relevant: Sequence[int]) -> Retrieval:
+    """Return a collection whose query n has the text `NAME asks n` and the relevant document relevant[n]."""
     ids = tuple(f"{name}-d{place}" for place in range(len(documents)))
     queries = tuple(f"{name}-q{number}" for number in range(len(relevant)))
     texts = tuple(f"{name} asks {number}" for number in range(len(relevant)))
@@ -49,25 +49,40 @@ def collection(name: str, documents: Sequence[str], relevant: Sequence[int]) -> 
     return Retrieval(name, ids, tuple(documents), queries, texts, judgements)
 
 
-def suite_of(folder: Path, *collections: Retrieval) -> Suite:
-    """Write collections, each a family of its own, and return their suite."""
+def write_collections(folder: Path, *collections: Retrieval) -> Suite:
+    """Write collections, each its own family, and return their suite."""
     for one in collections:
         write_beir_folder(folder / one.name, one)
     return Suite("desk", tuple(SuiteDataset(one.name, f"family {one.name}", folder / one.name) for one in collections))
 
 
-class Ranker:
-    """A model that ranks documents by the number at their text's end, under the context of a rival corpus backwards.
+def write_home_and_rival(folder: Path) -> Suite:
+    """Write two collections of two documents. The first document answers "home", the second one "rival"."""
+    home = make_collection("home", ("home says 1", "home says 2"), relevant=(0, 0))
+    rival = make_collection("rival", ("rival says 1", "rival says 2"), relevant=(1,))
+    return write_collections(folder, home, rival)
 
-    Vectors are angles: every query stands at 0, a document at a small angle that grows with its number; one that has
-    lost its number stands at 0, too.
+
+def compute_ndcg(queries: np.ndarray, documents: np.ndarray, relevant: Sequence[int]) -> float:
+    """Return the mean NDCG@10 of ranking by cosine, if query n has one relevant document relevant[n]."""
+    queries, documents = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in (queries, documents))
+    scores = queries.astype(np.float64) @ documents.astype(np.float64).T
+    places = [int((row > row[own]).sum()) for row, own in zip(scores, relevant, strict=True)]
+    return float(np.mean([1 / np.log2(place + 2) if place < 10 else 0.0 for place in places]))
+
+
+class Ranker:
+    """A model that ranks documents by the number at the end of their text. A rival context reverses the order.
+
+    Vectors are angles. A query is at 0 and a document at a small angle that grows with its number. A text without a
+    number is at 0, too.
     """
 
     def __init__(self) -> None:
         self.rival = False
 
     def set_context(self, texts: Sequence[str] | None, seed: int = 0, prompt: str = "document") -> None:
-        """Note whether the context is of the rival corpus."""
+        """Store whether the context is from the rival corpus."""
         self.rival = bool(texts) and str((texts or [""])[0]).startswith("rival")
 
     def encode(self, texts: Sequence[str], prompt: str = "document") -> np.ndarray:
@@ -77,3 +92,10 @@ class Ranker:
         backwards = self.rival and prompt == "document" and not texts[0].startswith("rival")
         angles = 0.1 * (numbers.max() + 1 - numbers if backwards else numbers)
         return np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
+
+
+class Deaf(Ranker):
+    """A ranker that ignores its context."""
+
+    def set_context(self, texts: Sequence[str] | None, seed: int = 0, prompt: str = "document") -> None:
+        """Do nothing."""

@@ -1,15 +1,15 @@
-"""What a context does, as plain computations have it; a model that is blind to its context shows nothing at all."""
+"""Effects of a context against plain computations. A model that ignores its context has no effects."""
 
 import math
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from repro.analyses import retrieval
-from repro.analyses.batch_text import shorten
 from repro.analyses.context_effect import (
     PREFIX,
     ContextProbe,
@@ -42,7 +42,15 @@ from repro.model.contextual import ContextualModel
 from repro.pipeline.inputs import Inputs
 from repro.report.context import make_context_views
 from repro.spec import base
-from tests.analyses.by_hand import HandMadePairs, Ranker, collection, inputs_of, suite_of
+from tests.analyses.by_hand import (
+    Deaf,
+    HandMadePairs,
+    Ranker,
+    make_collection,
+    make_inputs,
+    write_collections,
+    write_home_and_rival,
+)
 from tests.interop.small import make_model
 
 RUN = base("desk", architecture="contextual", num_contexts=2)
@@ -52,31 +60,22 @@ DOCUMENTS = {
 }
 
 
-class Deaf(Ranker):
-    """A model that takes no notice of its context."""
-
-    def set_context(self, texts: Sequence[str] | None, seed: int = 0, prompt: str = "document") -> None:
-        """Take no notice."""
-
-
 @pytest.fixture
 def searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Inputs:
-    """Two collections of two documents that a ranker can number; no headroom is computed."""
+    """Two collections of two numbered documents. No headroom is computed."""
     monkeypatch.setattr("repro.analyses.context_effect.compute_word_scores", lambda *given: None)
-    home = collection("home", ("home says 1", "home says 2"), relevant=(0, 0))
-    rival = collection("rival", ("rival says 1", "rival says 2"), relevant=(1,))
-    return inputs_of(RUN, suite=suite_of(tmp_path, home, rival))
+    return make_inputs(RUN, suite=write_home_and_rival(tmp_path))
 
 
 @pytest.fixture
 def texts(tmp_path: Path) -> Inputs:
     """Two collections of real words, and their words as training text."""
-    both = [collection(name, documents, relevant=(0, 3)) for name, documents in DOCUMENTS.items()]
+    both = [make_collection(name, documents, relevant=(0, 3)) for name, documents in DOCUMENTS.items()]
     pairs = HandMadePairs([0] * 8, [text for documents in DOCUMENTS.values() for text in documents])
-    return inputs_of(RUN, suite=suite_of(tmp_path, *both), pairs=pairs)
+    return make_inputs(RUN, suite=write_collections(tmp_path, *both), pairs=pairs)
 
 
-def test_blind_model_moves_nothing(searched: Inputs, tmp_path: Path) -> None:
+def test_deaf_model_moves_nothing(searched: Inputs, tmp_path: Path) -> None:
     found = retrieval.measure(searched, Deaf(), tmp_path / "run").metrics
     shown = {name: value for name, value in found.items() if name.startswith(f"{PREFIX}/")}
     assert {name.split("/")[1] for name in shown} == {
@@ -96,7 +95,7 @@ def test_differences_are_those_of_scores(searched: Inputs, tmp_path: Path) -> No
 
 
 def test_own_context_alone_has_no_differences(searched: Inputs, tmp_path: Path) -> None:
-    alone = inputs_of(
+    alone = make_inputs(
         base("desk", architecture="contextual", num_contexts=2, test_contexts="own"), suite=searched.suite
     )
     found = retrieval.measure(alone, Ranker(), tmp_path / "run")
@@ -121,12 +120,12 @@ def test_movement_is_one_minus_cosine(texts: Inputs) -> None:
     model = make_model("contextual")
     assert isinstance(model, ContextualModel)
     collections = read_collections(texts.suite)
-    watched = ContextProbe(["wrong", "null"], 2, 0)
+    probe = ContextProbe(["wrong", "null"], 2, 0)
     others = wrong_corpora(texts.suite.datasets)
     for dataset in texts.suite.datasets:
-        watched.add(model, collections[dataset.name], {"wrong": collections[others[dataset.name]].retrieval})
+        probe.add(model, collections[dataset.name], {"wrong": collections[others[dataset.name]].retrieval})
     rows = [{"name": name, "family": "all", "num_queries": 2} for name in DOCUMENTS]
-    found, vectors = watched.compute_metrics(rows), {}
+    found, vectors = probe.compute_metrics(rows), {}
     for kind, source in (("own", "home"), ("wrong", "away"), ("null", None)):
         corpus = None if source is None else collections[source].retrieval
         model.set_context(draw_context(kind, corpus, num_contexts=2, seed=0).texts)
@@ -137,11 +136,9 @@ def test_movement_is_one_minus_cosine(texts: Inputs) -> None:
         ]
         assert found[f"moved_by_{kind}/home/cosine_distance"] == pytest.approx(1 - np.mean(cosines), abs=1e-6)
         assert found[f"moved_by_{kind}/mean/cosine_distance"] == found[f"moved_by_{kind}/all/cosine_distance"]
-    for layer in range(1, model.config.num_layers + 1):
-        assert sum(
-            found[f"attention/layer_{layer}/{part}"] for part in ("contexts", "prompts", "text")
-        ) == pytest.approx(1)
-    assert sum(found[f"attention/even/{part}"] for part in ("contexts", "prompts", "text")) == pytest.approx(1)
+    for layer in (*(f"layer_{number}" for number in range(1, model.config.num_layers + 1)), "even"):
+        shares = [found[f"attention/{layer}/{part}"] for part in ("contexts", "prompts", "text")]
+        assert sum(shares) == pytest.approx(1)
     assert -1 <= found["context_cosine/across/cosine"] < found["context_cosine/within/cosine"] + 1 <= 2.001
 
 
@@ -161,42 +158,39 @@ def test_headroom_share_is_a_ratio() -> None:
     assert set(nothing) == {"headroom/mean/difference", "headroom/mean/low", "headroom/mean/high"}
 
 
-def test_headroom_matches_bm25_by_hand(texts: Inputs) -> None:
+def test_headroom_matches_bm25_formula(texts: Inputs) -> None:
     queries = {"home": ("rain snow", "bread kettle"), "away": ("copper wires", "band violin")}
     collections = {
-        name: Collection(_with_queries(one.retrieval, queries[name]), one.quirks)
+        name: Collection(replace(one.retrieval, queries=queries[name]), one.quirks)
         for name, one in read_collections(texts.suite).items()
     }
     own_Q, wrong_Q = compute_word_scores(texts.suite, collections, texts.pairs, 2, seed=0)
-    assert (own_Q != wrong_Q).sum() == 3, "queries that tell the two contexts apart"
+    assert (own_Q != wrong_Q).sum() == 3, "three queries score differently under the two contexts"
     expected: dict[str, list[float]] = {"own": [], "wrong": []}
     for name, other in (("home", "away"), ("away", "home")):
         for kind, source in (("own", name), ("wrong", other)):
             given = draw_context("own", collections[source].retrieval, num_contexts=2, seed=0).texts
             assert given is not None
-            expected[kind] += [_ndcg_by_hand(collections[name].retrieval, q, given) for q in range(2)]
+            expected[kind] += [_compute_bm25_ndcg(collections[name].retrieval, q, given) for q in range(2)]
     assert own_Q == pytest.approx(expected["own"], abs=1e-6) and wrong_Q == pytest.approx(expected["wrong"], abs=1e-6)
 
 
 def test_headroom_needs_a_small_suite(texts: Inputs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def written(name: str, suite: Suite) -> bool:
+    def has_scores(name: str, suite: Suite) -> bool:
         (tmp_path / name).mkdir()
         write_word_scores(tmp_path / name, suite, texts.pairs, 2, 0)
         return read_word_scores(tmp_path / name) is not None
 
     num_documents = sum(len(documents) for documents in DOCUMENTS.values())
     monkeypatch.setattr(headroom, "MOST_DOCUMENTS", num_documents)
-    assert written("small", texts.suite)
-    assert not written("alone", Suite("alone", texts.suite.datasets[:1]))
+    assert has_scores("small", texts.suite)
+    assert not has_scores("alone", Suite("alone", texts.suite.datasets[:1]))
     monkeypatch.setattr(headroom, "MOST_DOCUMENTS", num_documents - 1)
-    assert not written("large", texts.suite)
+    assert not has_scores("large", texts.suite)
 
 
-def _with_queries(one: Retrieval, queries: tuple[str, ...]) -> Retrieval:
-    return Retrieval(one.name, one.document_ids, one.documents, one.query_ids, queries, one.judgements)
-
-
-def _ndcg_by_hand(one: Retrieval, query: int, given: Sequence[str]) -> float:
+def _compute_bm25_ndcg(one: Retrieval, query: int, given: Sequence[str]) -> float:
+    """Return the score of a query under BM25 whose IDF is from the given documents, smoothed by the training texts."""
     tokenizer = load_tokenizer("minilm")
 
     def words(text: str) -> list[int]:
@@ -222,25 +216,24 @@ def _ndcg_by_hand(one: Retrieval, query: int, given: Sequence[str]) -> float:
 def test_filler_vectors_are_no_context(texts: Inputs) -> None:
     model = make_model("contextual")
     assert isinstance(model, ContextualModel) and model.config.num_contexts >= 3
-    few = Collection(read_collections(texts.suite)["home"].retrieval, read_collections(texts.suite)["home"].quirks)
-    watched = ContextProbe([], 2, 0)
-    watched.add(retrieval.WithNulls(model), few, {})
-    assert watched.vectors_CD[0].shape == (2, model.config.hidden_size)
+    probe = ContextProbe([], 2, 0)
+    probe.add(retrieval.WithNulls(model), read_collections(texts.suite)["home"], {})
+    assert probe.vectors_CD[0].shape == (2, model.config.hidden_size)
 
 
-CONTEXT_WORDS_DOCUMENTS = (
+HOME_DOCUMENTS = (
     "rain falls on green hills",
     "Rain and snow, rain again",
     "a kettle on the stove",
     "bread and butter",
 )
-OTHER = collection("away", ("copper wires carry current", "a drum and a violin"), relevant=(0,))
-HOME = Collection(collection("home", CONTEXT_WORDS_DOCUMENTS, relevant=(0, 1)), find_quirks("home"))
+OTHER = make_collection("away", ("copper wires carry current", "a drum and a violin"), relevant=(0,))
+HOME = Collection(make_collection("home", HOME_DOCUMENTS, relevant=(0, 1)), find_quirks("home"))
 KINDS = ("own", "wrong", "null")
 
 
-def told_of(model: object, query: Query, **changes: object) -> Explanation:
-    """Explain a query, its hits scored as they stand."""
+def explain_at_home(model: object, query: Query, **changes: object) -> Explanation:
+    """Explain a query on HOME, whose hits are scored by the model."""
     swap = Swap(model, HOME, OTHER, KINDS, 2)  # type: ignore[arg-type]
     retrieval = HOME.retrieval
 
@@ -252,75 +245,78 @@ def told_of(model: object, query: Query, **changes: object) -> Explanation:
 
 
 def test_words_are_removed_everywhere() -> None:
-    assert list_words(CONTEXT_WORDS_DOCUMENTS[1]) == ["rain", "and", "snow", "again"]
-    assert remove_word(CONTEXT_WORDS_DOCUMENTS[1], "rain") == "and snow, again"
+    assert list_words(HOME_DOCUMENTS[1]) == ["rain", "and", "snow", "again"]
+    assert remove_word(HOME_DOCUMENTS[1], "rain") == "and snow, again"
     assert remove_word("the then the", "the") == "then"
 
 
 def test_word_weights_match_cosine_shares() -> None:
     model = make_model("contextual")
-    told = told_of(model, Query("rain on hills", "home-q0"))
+    explained = explain_at_home(model, Query("rain on hills", "home-q0"))
     model.set_context(None)
     whole, *rest = model.encode(["rain on hills", "on hills", "rain hills", "rain on"], "query").astype(np.float64)
-    turned = [1 - one @ whole / np.linalg.norm(one) / np.linalg.norm(whole) for one in rest]
-    assert [word.word for word in told.query.words] == ["rain", "on", "hills"]
-    for word, expected in zip(told.query.words, turned, strict=True):
-        assert word.shares["null"] == pytest.approx(expected / sum(turned), rel=1e-3)
+    distances = [1 - one @ whole / np.linalg.norm(one) / np.linalg.norm(whole) for one in rest]
+    assert [word.word for word in explained.query.words] == ["rain", "on", "hills"]
+    for word, distance in zip(explained.query.words, distances, strict=True):
+        assert word.shares["null"] == pytest.approx(distance / sum(distances), rel=1e-3)
     for kind in KINDS:
-        assert sum(word.shares[kind] for word in told.query.words) == pytest.approx(1)
-        assert sum(word.shares[kind] for word in told.document.words) == pytest.approx(1)
-    assert told.query.words[0].gain == told.query.words[0].shares["own"] - told.query.words[0].shares["wrong"]
+        assert sum(word.shares[kind] for word in explained.query.words) == pytest.approx(1)
+        assert sum(word.shares[kind] for word in explained.document.words) == pytest.approx(1)
+    assert (
+        explained.query.words[0].gain
+        == explained.query.words[0].shares["own"] - explained.query.words[0].shares["wrong"]
+    )
 
 
 def test_vectors_move_by_one_minus_cosine() -> None:
     model, vectors = make_model("contextual"), {}
-    told = told_of(model, Query("rain on hills", "home-q0"))
+    explained = explain_at_home(model, Query("rain on hills", "home-q0"))
     swap = Swap(model, HOME, OTHER, KINDS, 2)
     for kind in KINDS:
         swap.set_context(kind)
         vectors[kind] = model.encode(["rain on hills"], "query")[0].astype(np.float64)
-    assert set(told.query.moved) == {"wrong", "null"}
-    for kind, moved in told.query.moved.items():
+    assert set(explained.query.moved) == {"wrong", "null"}
+    for kind, moved in explained.query.moved.items():
         assert moved == pytest.approx(1 - vectors["own"] @ vectors[kind], abs=1e-6)
 
 
 def test_ranks_follow_scores() -> None:
-    numbered = collection("rival", ("home says 1", "home says 2", "home says 3"), relevant=(2,))
-    rival = collection("x", ("rival says 1", "rival says 2"), relevant=(0,))
+    numbered = make_collection("rival", ("home says 1", "home says 2", "home says 3"), relevant=(2,))
+    rival = make_collection("x", ("rival says 1", "rival says 2"), relevant=(0,))
     swap = Swap(Ranker(), Collection(numbered, find_quirks("rival")), rival, KINDS, 2)
 
     def hits_of(kind: str) -> dict[str, float]:
         query, documents = swap.encoder.encode(["q"], "query"), swap.encoder.encode(numbered.documents, "document")
         return dict(zip(numbered.document_ids, map(float, (query @ documents.T)[0]), strict=True))
 
-    told = explain_query(swap, Query("q", "rival-q0"), hits_of, called="m", suite="s", top=1)
-    found = {hit.id: (dict(hit.ranks), hit.is_relevant) for hit in told.hits}
+    explained = explain_query(swap, Query("q", "rival-q0"), hits_of, called="m", suite="s", top=1)
+    found = {hit.id: (dict(hit.ranks), hit.is_relevant) for hit in explained.hits}
     assert found == {
         "rival-d0": ({"own": 1, "wrong": 3, "null": 1}, False),
         "rival-d2": ({"own": 3, "wrong": 1, "null": 3}, True),
     }
-    assert told.scores == pytest.approx({"own": 0.5, "wrong": 1.0, "null": 0.5})
-    assert (told.document.id, told.num_relevant, told.is_judged) == ("rival-d2", 1, True)
+    assert explained.scores == pytest.approx({"own": 0.5, "wrong": 1.0, "null": 0.5})
+    assert (explained.document.id, explained.num_relevant, explained.is_judged) == ("rival-d2", 1, True)
 
 
 def test_blind_model_moves_no_rank() -> None:
     class Blind:
-        """Vectors by the letters of a text."""
+        """A model whose vectors count the letters of a text."""
 
         def set_context(self, texts: object, seed: int = 0, prompt: str = "document") -> None:
-            """Take no notice."""
+            """Do nothing."""
 
         def encode(self, texts: list[str], prompt: str = "document") -> np.ndarray:
             """Return unit vectors."""
             counts = np.array([[text.count(letter) + 0.1 for letter in "abcdefghilnorst"] for text in texts])
             return (counts / np.linalg.norm(counts, axis=1, keepdims=True)).astype(np.float32)
 
-    told = told_of(Blind(), Query("rain on hills"))
-    assert {word.gain for word in (*told.query.words, *told.document.words)} == {0.0}
-    assert set(told.query.moved.values()) == set(told.document.moved.values()) == {0.0}
-    assert all(len(set(hit.ranks.values())) == 1 for hit in told.hits)
-    assert (told.is_judged, told.scores, told.num_relevant) == (False, {}, 0)
-    assert "nothing judges this query" in " ".join(make_context_views(told)[0].notes)
+    explained = explain_at_home(Blind(), Query("rain on hills"))
+    assert {word.gain for word in (*explained.query.words, *explained.document.words)} == {0.0}
+    assert set(explained.query.moved.values()) == set(explained.document.moved.values()) == {0.0}
+    assert all(len(set(hit.ranks.values())) == 1 for hit in explained.hits)
+    assert (explained.is_judged, explained.scores, explained.num_relevant) == (False, {}, 0)
+    assert "nothing judges this query" in " ".join(make_context_views(explained)[0].notes)
 
 
 def test_only_text_read_is_explained() -> None:
@@ -341,10 +337,10 @@ def _plain(model: ContextualModel, text: str) -> np.ndarray:
 
 def test_record_shows_query_that_gains_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("repro.analyses.context_effect.compute_word_scores", lambda *given: None)
-    home = collection("home", ("home says 1", "home says 2"), relevant=(1, 0, 0))
-    rival = collection("rival", ("rival says 1", "rival says 2"), relevant=(1,))
-    run = base("desk", architecture="contextual", num_contexts=2)
-    rows = retrieval.measure(inputs_of(run, suite=suite_of(tmp_path, home, rival)), Ranker(), tmp_path / "run").exhibits
+    home = make_collection("home", ("home says 1", "home says 2"), relevant=(1, 0, 0))
+    rival = make_collection("rival", ("rival says 1", "rival says 2"), relevant=(1,))
+    inputs = make_inputs(RUN, suite=write_collections(tmp_path, home, rival))
+    rows = retrieval.measure(inputs, Ranker(), tmp_path / "run").exhibits
     assert rows[EXHIBIT][0] == {"what": "context from", "text": "", "own": "home", "wrong": "rival", "null": "nothing"}
     assert rows[EXHIBIT][1] == {
         "what": "query, NDCG@10", "text": "home asks 1", "own": "100.0", "wrong": "63.1", "null": "100.0"
@@ -365,8 +361,7 @@ def test_changed_words_are_ordered_by_gain() -> None:
 
 
 def test_tables_fit_a_hundred_columns() -> None:
-    told = told_of(make_model("contextual"), Query("rain " * 60 + "x" * 90, ""), top=2)
-    for view in make_context_views(told):
+    explained = explain_at_home(make_model("contextual"), Query("rain " * 60 + "x" * 90, ""), top=2)
+    for view in make_context_views(explained):
         widths = [max(len(line[n]) for line in (view.header, *view.rows)) + 3 for n in range(len(view.header))]
         assert sum(widths) <= 100 and all(len(note) <= 100 for note in view.notes), view.title
-    assert shorten("one two three", 9) == "one …" and shorten("abcdefghijkl", 6) == "abcd …"

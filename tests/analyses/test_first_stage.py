@@ -1,4 +1,4 @@
-"""A run that says `rerank` ranks only what its first stage found, and its record says how much that was."""
+"""Runs with `protocol=rerank` rank only the candidates of a first stage, whose recall is recorded."""
 
 import re
 from collections.abc import Mapping
@@ -23,8 +23,8 @@ DEPTH = 5
 RERANKED = base("smoke", architecture="bm25", protocol="rerank", rerank_depth=DEPTH)
 
 
-def brute_force_candidates(retrieval: Retrieval, run: Run) -> dict[str, set[str]]:
-    """The DEPTH documents of largest inner product under the surrogate, the smaller id first in a tie."""
+def find_by_brute_force(retrieval: Retrieval, run: Run, depth: int = DEPTH) -> dict[str, set[str]]:
+    """Return the documents of largest inner product under the surrogate. In a tie the smaller id is first."""
     surrogate = load_surrogate(run.surrogate)
     queries = surrogate.embed(list(retrieval.queries), run.max_tokens)
     documents = surrogate.embed(list(retrieval.documents), run.max_tokens)
@@ -34,43 +34,42 @@ def brute_force_candidates(retrieval: Retrieval, run: Run) -> dict[str, set[str]
             (-round(float(np.dot(vector, other)), 6), one)
             for one, other in zip(retrieval.document_ids, documents, strict=True)
         ]
-        found[query] = {one for _, one in sorted(scored)[:DEPTH]}
+        found[query] = {one for _, one in sorted(scored)[:depth]}
     return found
 
 
-def retrievals(run: Run) -> list[Retrieval]:
+def load_collections(run: Run) -> list[Retrieval]:
     return [load_beir(dataset.path) for dataset in load_run_suite(run).datasets]
 
 
-def recall(candidates: Mapping[str, set[str]], judgements: Any) -> float:
+def score_candidates(measure: Any, candidates: Mapping[str, set[str]], judgements: Any) -> float:
     run = {query: dict.fromkeys(documents, 1.0) for query, documents in candidates.items()}
-    return float(ir_measures.calc_aggregate([ir_measures.R @ DEPTH], judgements, run)[ir_measures.R @ DEPTH])
+    return float(ir_measures.calc_aggregate([measure], judgements, run)[measure])
 
 
 @pytest.mark.parametrize("architecture", ["contextual", "surrogate", "bm25"])
 def test_reranking_ranks_candidates_only(architecture: str) -> None:
     run = replace(RERANKED, architecture=architecture, num_steps=3)
     record = execute(run, progress=ignore)
-    told = record.provenance["suite"]
-    assert told["protocol"] == "reranking of a first stage"
-    assert (told["first_stage"]["system"], told["first_stage"]["depth"]) == ("minilm-words", DEPTH)
-    for retrieval in retrievals(run):
-        expected = brute_force_candidates(retrieval, run)
+    first_stage = record.provenance["suite"]["first_stage"]
+    assert record.provenance["suite"]["protocol"] == "reranking of a first stage"
+    assert (first_stage["system"], first_stage["depth"]) == ("minilm-words", DEPTH)
+    for retrieval in load_collections(run):
+        expected = find_by_brute_force(retrieval, run)
         found = read_run(run_folder(record.id) / "trec" / run.suite / f"{retrieval.name}.trec.gz")
-        if architecture == "bm25":  # leaves out what shares no word with the query
+        if architecture == "bm25":  # it does not rank documents without a word of the query
             assert all(set(hits) <= expected[query] for query, hits in found.items())
         else:
             assert {query: set(hits) for query, hits in found.items()} == expected
-        assert told["first_stage"]["recall"][retrieval.name] == pytest.approx(
-            recall(expected, retrieval.judgements), abs=1e-6
-        )
-    assert told["first_stage"]["mean_recall"] == pytest.approx(np.mean(list(told["first_stage"]["recall"].values())))
+        recall = score_candidates(ir_measures.R @ DEPTH, expected, retrieval.judgements)
+        assert first_stage["recall"][retrieval.name] == pytest.approx(recall, abs=1e-6)
+    assert first_stage["mean_recall"] == pytest.approx(np.mean(list(first_stage["recall"].values())))
 
 
 def test_bm25_can_be_the_first_stage() -> None:
     record = execute(replace(RERANKED, architecture="surrogate", protocol="rerank-bm25"), progress=ignore)
     assert record.provenance["suite"]["first_stage"]["system"] == "bm25"
-    for retrieval in retrievals(RERANKED):
+    for retrieval in load_collections(RERANKED):
         found = read_run(run_folder(record.id) / "trec" / "planted" / f"{retrieval.name}.trec.gz")
         expected = bm25_search(retrieval, DEPTH)[0]
         assert {query: set(hits) for query, hits in found.items()} == {q: set(hits) for q, hits in expected.items()}
@@ -89,25 +88,14 @@ def test_full_search_has_no_first_stage() -> None:
 
 
 def test_crossed_contexts_are_reranked_too() -> None:
+    """With one candidate per query, the score is that of the first stage under every context."""
     run = base("smoke", architecture="contextual", measure="cross", protocol="rerank", rerank_depth=1, num_steps=3)
     record = execute(run, progress=ignore)
-    for retrieval in retrievals(run):
-        best = recall_at_one(retrieval, run)
-        assert record.metrics[f"cross/{retrieval.name}/{retrieval.name}/ndcg_at_10"] == pytest.approx(best, abs=1e-6), (
-            "with one candidate the order is the first stage's, whatever the model says"
-        )
-
-
-def recall_at_one(retrieval: Retrieval, run: Run) -> float:
-    surrogate = load_surrogate(run.surrogate)
-    queries = surrogate.embed(list(retrieval.queries), run.max_tokens)
-    documents = surrogate.embed(list(retrieval.documents), run.max_tokens)
-    run_of = {
-        query: {retrieval.document_ids[int(np.argmax(documents @ vector))]: 1.0}
-        for query, vector in zip(retrieval.query_ids, queries, strict=True)
-    }
-    measure = ir_measures.nDCG @ 10
-    return float(ir_measures.calc_aggregate([measure], retrieval.judgements, run_of)[measure])
+    for retrieval in load_collections(run):
+        candidates = find_by_brute_force(retrieval, run, depth=1)
+        expected = score_candidates(ir_measures.nDCG @ 10, candidates, retrieval.judgements)
+        found = record.metrics[f"cross/{retrieval.name}/{retrieval.name}/ndcg_at_10"]
+        assert found == pytest.approx(expected, abs=1e-6)
 
 
 def test_candidates_are_built_if_read() -> None:

@@ -1,4 +1,4 @@
-"""Words weighted by IDF: each system's vectors are those of a plain computation, whatever the weights."""
+"""Words weighted by IDF: the vectors of each system equal a plain computation."""
 
 import math
 from collections import Counter
@@ -28,17 +28,17 @@ NUM_WORDS = TOKENIZER.get_vocab_size()
 WEIGHT = np.random.default_rng(0).uniform(0.1, 3.0, NUM_WORDS).astype(np.float32)
 
 
-def words(text: str) -> list[int]:
+def list_word_ids(text: str) -> list[int]:
     return TOKENIZER.encode(text, add_special_tokens=False).ids
 
 
 def test_word_overlap_matches_bm25_formula() -> None:
     queries_QW, documents_DW = (side.toarray() for side in build_word_overlap(RETRIEVAL)(WEIGHT))
-    lengths = [len(words(text)) for text in DOCUMENTS]
+    lengths = [len(list_word_ids(text)) for text in DOCUMENTS]
     for q, query in enumerate(QUERIES):
         for d, document in enumerate(DOCUMENTS):
-            counts, expected = Counter(words(document)), 0.0
-            for word in words(query):
+            counts, expected = Counter(list_word_ids(document)), 0.0
+            for word in list_word_ids(query):
                 count = counts[word]
                 norm = K1 * (1 - B + B * lengths[d] / np.mean(lengths))
                 expected += float(WEIGHT[word]) * count / (count + norm)
@@ -50,7 +50,7 @@ def test_word_vectors_are_weighted_means() -> None:
     table = table - table.mean(axis=0)
     _, documents_DH = WordVectors()(RETRIEVAL)(WEIGHT)
     for found_H, text in zip(documents_DH, DOCUMENTS, strict=True):
-        expected_H = sum(WEIGHT[word] * table[word] for word in words(text))
+        expected_H = sum(WEIGHT[word] * table[word] for word in list_word_ids(text))
         np.testing.assert_allclose(found_H, expected_H / np.linalg.norm(expected_H), atol=1e-5)
 
 
@@ -76,20 +76,20 @@ def test_word_weights_are_token_weights() -> None:
 
 def test_prior_counts_as_extra_documents() -> None:
     prior_V = np.full(NUM_WORDS, 0.25)
-    (server,) = words("server")
+    (server,) = list_word_ids("server")
     idf_V = Shares.of(DOCUMENTS).idf(prior_V)
     assert idf_V[server] == pytest.approx(-math.log((2 + PRIOR * 0.25) / (4 + PRIOR)), rel=1e-6)
 
 
-def test_weights_come_from_where_they_say() -> None:
+def test_weights_come_from_named_corpora() -> None:
     other = Retrieval("other", ("x",), ("restart restart",), ("1",), ("q",), {"1": {"x": 1}})
     weights = compute_corpus_weights(RETRIEVAL, other, np.full(NUM_WORDS, 0.01), seed=0)
     assert tuple(sorted(weights)) == tuple(sorted(WEIGHTS))
-    (server,), (restart,) = words("server"), words("restart")
+    (server,), (restart,) = list_word_ids("server"), list_word_ids("restart")
     assert weights["flat"][server] == weights["flat"][restart] == 1.0
     assert weights["training"][server] == weights["training"][restart]
     assert weights["own"][server] < weights["own"][restart] and weights["wrong"][restart] < weights["wrong"][server]
-    np.testing.assert_array_equal(weights["own16"], weights["own"])  # four documents are all there are
+    np.testing.assert_array_equal(weights["own16"], weights["own"])  # the corpus has fewer than 16 documents
 
 
 def test_contexts_are_listed_first() -> None:
@@ -103,7 +103,7 @@ def test_contexts_are_listed_first() -> None:
 def test_prior_is_of_training_documents(monkeypatch: pytest.MonkeyPatch) -> None:
     documents = ["restart the server", "stop the server", "a bucket", "a server", "a list"]
     pairs = HandMadePairs([0] * 5, documents)
-    (server,) = words("server")
+    (server,) = list_word_ids("server")
     assert compute_training_prior(pairs)[server] == pytest.approx((3 + 0.5) / (5 + 1))
     monkeypatch.setattr("repro.evaluate.headroom.NUM_TRAINING", 3)  # the first, the third, the last
     assert compute_training_prior(pairs)[server] == pytest.approx((1 + 0.5) / (3 + 1))

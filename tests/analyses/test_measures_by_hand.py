@@ -1,4 +1,4 @@
-"""Each measure on inputs made by hand, whose answer is known: counted, drawn, or written down beforehand."""
+"""Each analysis on hand-made inputs whose result is known, and its resumption after a kill."""
 
 import itertools
 import math
@@ -10,9 +10,8 @@ import pytest
 import torch
 
 import repro.evaluate.collections
-from repro.analyses import batches, cluster, cross, divergence, neighbours, retrieval, spread
-from repro.analyses.batch_text import LONGEST_TEXT, make_batch_exhibit, shorten
-from repro.analyses.microscope import explain
+from repro.analyses import Measured, batches, cluster, cross, divergence, neighbours, retrieval, spread
+from repro.analyses.batch_text import LONGEST_TEXT, shorten
 from repro.batches.mask import compute_content_keys
 from repro.data.beir import load_beir
 from repro.evaluate.suites import ModelSystem
@@ -24,11 +23,20 @@ from repro.spec.identity import run_id
 from repro.storage.paths import get_local_records, run_folder
 from repro.train.loss import batch_loss
 from repro.train.trainer import build_filter, build_sampler
-from tests.analyses.by_hand import HandMadePairs, Ranker, collection, inputs_of, suite_of
+from tests.analyses.by_hand import (
+    Deaf,
+    HandMadePairs,
+    Ranker,
+    make_collection,
+    make_inputs,
+    write_collections,
+    write_home_and_rival,
+)
 from tests.commands import ignore
 
 SECOND = 1 / math.log2(3)
-"""NDCG@10 of an only answer at rank two."""
+"""NDCG@10 if the only relevant document is at rank two."""
+CONTEXTUAL = base("desk", architecture="contextual", num_contexts=2)
 
 
 def unit(*angles: float) -> np.ndarray:
@@ -38,81 +46,80 @@ def unit(*angles: float) -> np.ndarray:
 
 @pytest.fixture
 def searched(tmp_path: Path) -> Inputs:
-    """Two collections of two documents; "home" answers with its first, "rival" with its second."""
-    home = collection("home", ("home says 1", "home says 2"), relevant=(0, 0))
-    rival = collection("rival", ("rival says 1", "rival says 2"), relevant=(1,))
-    return inputs_of(base("desk", architecture="biencoder"), suite=suite_of(tmp_path, home, rival))
+    """Two collections of two numbered documents."""
+    return make_inputs(base("desk", architecture="biencoder"), suite=write_home_and_rival(tmp_path))
 
 
-def test_retrieval_scores_are_those_written_down(searched: Inputs, tmp_path: Path) -> None:
+def test_retrieval_scores_are_known(searched: Inputs, tmp_path: Path) -> None:
     found = retrieval.measure(searched, Ranker(), tmp_path / "run")
     assert found.metrics["desk/home/ndcg_at_10"] == pytest.approx(1.0)
     assert found.metrics["desk/rival/ndcg_at_10"] == pytest.approx(SECOND)
-    assert found.metrics["desk/mean/ndcg_at_10"] == pytest.approx((1 + SECOND) / 2), "datasets weigh alike, not queries"
+    assert found.metrics["desk/mean/ndcg_at_10"] == pytest.approx((1 + SECOND) / 2), "a mean over datasets"
     assert sorted(found.arrays["desk"]) == pytest.approx([SECOND, 1, 1])
     assert len(list((tmp_path / "run").rglob("*.trec.gz"))) == 2
 
 
 def test_each_context_is_scored_apart(searched: Inputs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "repro.analyses.context_effect.compute_word_scores", lambda *given: None
-    )  # it has no training text
-    run = base("desk", architecture="contextual", num_contexts=2)
-    found = retrieval.measure(inputs_of(run, suite=searched.suite), Ranker(), tmp_path / "run").metrics
+    # the inputs have no training text
+    monkeypatch.setattr("repro.analyses.context_effect.compute_word_scores", lambda *given: None)
+    found = retrieval.measure(make_inputs(CONTEXTUAL, suite=searched.suite), Ranker(), tmp_path / "run").metrics
     assert found["desk/home/ndcg_at_10"] == found["desk+null/home/ndcg_at_10"] == pytest.approx(1.0)
-    assert found["desk+wrong/home/ndcg_at_10"] == pytest.approx(SECOND), "the rival's context turns the ranking round"
+    assert found["desk+wrong/home/ndcg_at_10"] == pytest.approx(SECOND), "a rival context reverses the ranking"
     assert found["desk+wrong/rival/ndcg_at_10"] == found["desk/rival/ndcg_at_10"] == pytest.approx(SECOND)
 
 
 def test_cross_scores_every_context(tmp_path: Path) -> None:
-    """Turned round, the answer of three documents is the last, of two the second: no table is its own transpose."""
-    run = base("desk", architecture="contextual", num_contexts=2)
-    home = collection("home", ("home says 1", "home says 2", "home says 3"), relevant=(0, 0))
-    rival = collection("rival", ("rival says 1", "rival says 2"), relevant=(1,))
-    found = cross.measure(inputs_of(run, suite=suite_of(tmp_path, home, rival)), Ranker(), tmp_path / "run")
+    """Reversing three documents moves the answer to the last rank, two to the second, so the table is not symmetric."""
+    home = make_collection("home", ("home says 1", "home says 2", "home says 3"), relevant=(0, 0))
+    rival = make_collection("rival", ("rival says 1", "rival says 2"), relevant=(1,))
+    inputs = make_inputs(CONTEXTUAL, suite=write_collections(tmp_path, home, rival))
+    found = cross.measure(inputs, Ranker(), tmp_path / "run")
     expected = {("home", "home"): 1.0, ("rival", "home"): 0.5, ("home", "rival"): SECOND, ("rival", "rival"): SECOND}
     for (context, test), value in expected.items():
         assert found.metrics[f"cross/{context}/{test}/ndcg_at_10"] == pytest.approx(value), (context, test)
     assert found.arrays["cross/own/ndcg_at_10"] == pytest.approx([1, 1, SECOND])
     assert found.arrays["cross/other/ndcg_at_10"] == pytest.approx([0.5, 0.5, SECOND])
-    assert found.metrics["cross/crossovers"] == 0.0, "no domain does better under the other's context"
+    assert found.metrics["cross/crossovers"] == 0.0
 
 
 def test_ignored_context_has_no_spread(searched: Inputs, tmp_path: Path) -> None:
-    class Deaf(Ranker):
-        def set_context(self, texts: object, seed: int = 0, prompt: str = "document") -> None:
-            """Take no notice."""
-
-    run = base("desk", architecture="contextual", num_contexts=2)
-    found = spread.measure(inputs_of(run, suite=searched.suite), Deaf(), tmp_path).metrics
+    found = spread.measure(make_inputs(CONTEXTUAL, suite=searched.suite), Deaf(), tmp_path).metrics
     assert found["spread/within"] == pytest.approx(0, abs=1e-3) and found["spread/kept_apart"] == 1.0
     assert found["spread/between"] == found["spread/nearest"] == pytest.approx(2 * math.sin(0.05), abs=1e-4)
 
 
 def test_swapped_documents_spread_within(searched: Inputs, tmp_path: Path) -> None:
-    run = base("desk", architecture="contextual", num_contexts=2)
-    found = spread.measure(inputs_of(run, suite=searched.suite), Ranker(), tmp_path).metrics
-    chord = 2 * math.sin(0.05)  # each document stands where the other stood under the other context
+    """Under the other context, each document has the vector of the other one."""
+    found = spread.measure(make_inputs(CONTEXTUAL, suite=searched.suite), Ranker(), tmp_path).metrics
+    chord = 2 * math.sin(0.05)
     assert found["spread/within"] == pytest.approx(chord, abs=1e-4) and found["spread/kept_apart"] == 0.0
     assert found["spread/between"] == pytest.approx(chord / 2, abs=1e-4)
 
 
 def test_text_has_no_divergence_from_itself(tmp_path: Path) -> None:
     texts = ("a red apple", "a green apple", "the sky")
-    same, other = collection("same", texts, (0,)), collection("other", ("a red sea", "the red sky"), (0,))
+    same, other = make_collection("same", texts, (0,)), make_collection("other", ("a red sea", "the red sky"), (0,))
     pairs = HandMadePairs([0, 0, 1], texts)
     run = base("desk", measure="divergence", architecture="none")
-    found = divergence.measure(inputs_of(run, pairs=pairs, suite=suite_of(tmp_path, same, other)), None, tmp_path)
+    found = divergence.measure(
+        make_inputs(run, pairs=pairs, suite=write_collections(tmp_path, same, other)), None, tmp_path
+    )
     assert found.metrics["desk/same/idf_divergence"] == 0.0
 
     def idf(count: int, of: int) -> float:
         return math.log((of + 1) / (count + 0.5))
 
-    # "red" is in both documents of the other and tells nothing apart; four words are in one of them each
+    # "red" is in both documents of the other collection, so it does not count. Four words are in one document each.
     in_training = {"a": 2, "sea": 0, "the": 1, "sky": 1}
     expected = np.mean([abs(idf(count, 3) - idf(1, 2)) for count in in_training.values()])
     assert found.metrics["desk/other/idf_divergence"] == pytest.approx(expected)
     assert found.metrics["desk/mean/idf_divergence"] == pytest.approx(expected / 2)
+
+
+def measure_neighbours(folder: Path, queries: np.ndarray, documents: np.ndarray, pairs: HandMadePairs) -> Measured:
+    vectors = {"query": queries, "document": documents}
+    parts = {"embeddings": vectors.get, "content_keys": compute_content_keys(pairs.documents)}
+    return neighbours.measure(make_inputs(base("desk"), pairs=pairs, **parts), None, folder)
 
 
 def test_neighbours_match_plain_loops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,38 +127,33 @@ def test_neighbours_match_plain_loops(tmp_path: Path, monkeypatch: pytest.Monkey
     queries = unit(0.4, 0.3, 0.5, 1.2, 1.5)
     documents = unit(0.1, 0.25, 0.5, 1.0, 1.5)
     pairs = HandMadePairs([0, 0, 0, 0, 0], ["one", "two", "three", "four", "four"])
-    vectors = {"query": queries, "document": documents}
-    parts = {"embeddings": vectors.get, "content_keys": compute_content_keys(pairs.documents)}
-    found = neighbours.measure(inputs_of(base("desk"), pairs=pairs, **parts), None, tmp_path)
-    plausible, similar, kin = [], [], []
+    found = measure_neighbours(tmp_path, queries, documents, pairs)
+    plausible, similar, same_domain = [], [], []
     for row in range(5):
         others = [other for other in range(5) if pairs.documents[other] != pairs.documents[row]]
         near = sorted(others, key=lambda other: -float(documents[row] @ documents[other]))[:2]
         plausible.append(np.mean([queries[row] @ documents[other] >= queries[row] @ documents[row] for other in near]))
         similar.append(np.mean([documents[row] @ documents[other] for other in near]))
-        kin.append(np.mean([pairs.domain_codes[other] == pairs.domain_codes[row] for other in near]))
-    assert 0 < np.mean(plausible) < 1, "the case must tell plausible from not"
+        same_domain.append(np.mean([pairs.domain_codes[other] == pairs.domain_codes[row] for other in near]))
+    assert 0 < np.mean(plausible) < 1
     assert sorted(found.arrays["nearest/plausible"]) == pytest.approx(sorted(plausible))
     assert found.metrics["nearest/similarity"] == pytest.approx(np.mean(similar))
-    assert found.metrics["nearest/same_domain"] == pytest.approx(np.mean(kin))
+    assert found.metrics["nearest/same_domain"] == pytest.approx(np.mean(same_domain))
     assert found.metrics["nearest/any_plausible"] == pytest.approx(np.mean(np.array(plausible) > 0))
     assert found.metrics["domain/same_domain"] == 1.0
     assert found.exhibits["neighbours"][0]["may be a positive"] == "it is"
 
 
 def test_copies_of_own_vector_are_plausible(tmp_path: Path) -> None:
-    """Its score is that of the positive, which float32 may round apart."""
+    """A twin scores as the positive does, although float32 may round the two differently."""
     rng = np.random.default_rng(0)
     queries, own = rng.normal(size=(2, 100, 384))
     own += 2 * queries
-    vectors = {"query": np.concatenate([queries, queries]), "document": np.concatenate([own, own])}  # row + 100: twins
-    vectors = {
-        side: (one / np.linalg.norm(one, axis=1, keepdims=True)).astype(np.float16) for side, one in vectors.items()
-    }
-    pairs = HandMadePairs([0] * 200)
-    parts = {"embeddings": vectors.get, "content_keys": compute_content_keys(pairs.documents)}
-    found = neighbours.measure(inputs_of(base("desk"), pairs=pairs, **parts), None, tmp_path)
-    share = 1 / neighbours.NUM_NEIGHBOURS  # the twin, and no other
+    # the twin of row n is row n + 100
+    sides = (np.concatenate([queries, queries]), np.concatenate([own, own]))
+    sides = ((one / np.linalg.norm(one, axis=1, keepdims=True)).astype(np.float16) for one in sides)
+    found = measure_neighbours(tmp_path, *sides, HandMadePairs([0] * 200))
+    share = 1 / neighbours.NUM_NEIGHBOURS  # only the twin
     assert found.arrays["nearest/plausible"] == pytest.approx(np.full(200, share))
     assert [row["may be a positive"] for row in found.exhibits["neighbours"]] == ["it is", "yes", *["no"] * 10]
 
@@ -159,9 +161,7 @@ def test_copies_of_own_vector_are_plausible(tmp_path: Path) -> None:
 def test_copies_of_own_text_do_not_count(tmp_path: Path) -> None:
     queries, documents = unit(0.4, 0.3, 1.2, 1.4, 1.5), unit(0.1, 0.25, 1.0, 1.1, 1.1)
     pairs = HandMadePairs([0, 0, 1, 1, 1], ["one", "two", "three", "four", "four"])
-    vectors = {"query": queries, "document": documents}
-    parts = {"embeddings": vectors.get, "content_keys": compute_content_keys(pairs.documents)}
-    found = neighbours.measure(inputs_of(base("desk"), pairs=pairs, **parts), None, tmp_path)
+    found = measure_neighbours(tmp_path, queries, documents, pairs)
     others = ((1,), (0,), (3, 4), (2,), (2,))
     similar = [float(np.mean([documents[row] @ documents[other] for other in of])) for row, of in enumerate(others)]
     plausible = [
@@ -178,7 +178,8 @@ def test_clusters_are_compared_with_domain_draws(tmp_path: Path) -> None:
     documents, queries = unit(*angles), unit(*(angle + 0.15 for angle in angles))
     vectors, assignment = {"query": queries, "document": documents}, np.array([0, 0, 0, 1, 1, 1])
 
-    def alike(rows: tuple[int, ...]) -> tuple[float, float]:
+    def compare(rows: tuple[int, ...]) -> tuple[float, float]:
+        """Return the mean similarity and the share of plausible pairs."""
         two = list(itertools.permutations(rows, 2))
         plausible = [queries[a] @ documents[b] >= queries[a] @ documents[a] for a, b in two]
         return float(np.mean([documents[a] @ documents[b] for a, b in two])), float(np.mean(plausible))
@@ -188,20 +189,20 @@ def test_clusters_are_compared_with_domain_draws(tmp_path: Path) -> None:
 
     run = base("desk", sampler="cluster", cluster_size=3)
     parts = {"pairs": HandMadePairs([0] * 6), "embeddings": vectors.get, "clusters": Clusters}
-    found = cluster.measure(inputs_of(run, **parts), None, tmp_path)
-    expected = [alike((0, 1, 2)), alike((3, 4, 5))]
+    found = cluster.measure(make_inputs(run, **parts), None, tmp_path)
+    expected = [compare((0, 1, 2)), compare((3, 4, 5))]
     assert sorted(found.arrays["cluster/similarity"]) == pytest.approx(sorted(one for one, _ in expected), abs=1e-6)
     assert found.metrics["cluster/plausible"] == pytest.approx(np.mean([share for _, share in expected]))
-    possible = [alike(rows)[0] for rows in itertools.combinations(range(6), 3)]
+    possible = [compare(rows)[0] for rows in itertools.combinations(range(6), 3)]
     for value in found.arrays["domain/similarity"]:
-        assert min(abs(value - one) for one in possible) < 1e-6, "as many pairs as the cluster has, from its domain"
+        assert min(abs(value - one) for one in possible) < 1e-6, "three pairs drawn from the domain"
     assert found.metrics["cluster/num_pairs"] == 3.0 and found.provenance["num_clusters"] == 2
     shown = {row["document"] for row in found.exhibits["pairs"]}
     assert shown in ({f"document {row}" for row in rows} for rows in ((0, 1, 2), (3, 4, 5)))
 
 
 def test_small_distances_are_exact() -> None:
-    """One less the product of units of seven digits has no digit left at a distance of a thousandth."""
+    """One minus a float32 cosine would lose all digits at a distance of 0.001."""
     rng = np.random.default_rng(0)
     vectors_CDH = rng.normal(size=(1, 3, 64)) + 1e-3 * rng.normal(size=(4, 3, 64))
     vectors_CDH = (vectors_CDH / np.linalg.norm(vectors_CDH, axis=2, keepdims=True)).astype(np.float32)
@@ -242,14 +243,18 @@ def test_masked_share_is_that_of_loss(loss: str, tmp_path: Path) -> None:
     judge, sampler, documents = build_filter(inputs), build_sampler(inputs), torch.randn(16, 4)
     for step in range(3):
         masked = torch.from_numpy(judge(sampler.at(step)).masked)
-        says = float(batch_loss(torch.randn(16, 4), documents, loss=loss, masked=masked).masked_fraction)
-        assert 0 < says < 1
-        assert found.arrays["batches/masked_fraction"][step] == pytest.approx(says, rel=1e-6)
+        expected = float(batch_loss(torch.randn(16, 4), documents, loss=loss, masked=masked).masked_fraction)
+        assert 0 < expected < 1
+        assert found.arrays["batches/masked_fraction"][step] == pytest.approx(expected, rel=1e-6)
 
 
-def test_words_are_counted_as_written() -> None:
+def test_counts_match_planted_corpus() -> None:
     run = base("smoke", measure="counts", architecture="none")
     metrics, inputs = execute(run, progress=ignore).metrics, Inputs(run)
+    assert metrics["train/total/num_pairs"] == 240 and metrics["train/total/num_domains"] == 6
+    assert metrics["planted/total/num_queries"] == 120 and metrics["planted/total/num_datasets"] == 3
+    domains = [name for name in metrics if name.startswith("train/planted-train") and name.endswith("num_pairs")]
+    assert len(domains) == 6 and sum(metrics[name] for name in domains) == 240
     read = {dataset.name: load_beir(dataset.path) for dataset in inputs.suite.datasets}
     for name, one in read.items():
         assert metrics[f"planted/{name}/num_documents"] == len(one.documents)
@@ -257,25 +262,16 @@ def test_words_are_counted_as_written() -> None:
         assert metrics[f"planted/{name}/document_words"] == pytest.approx(words / len(one.documents))
     queries = [text for one in read.values() for text in one.queries]
     expected = sum(len(text.split()) for text in queries) / len(queries)
-    assert metrics["planted/total/query_words"] == pytest.approx(expected), "a mean over queries, not over collections"
+    assert metrics["planted/total/query_words"] == pytest.approx(expected), "a mean over queries"
     shares = [v for k, v in metrics.items() if k.endswith("/share") and "total" not in k]
     assert sum(shares) == pytest.approx(1.0)
-
-
-def test_batch_text_has_a_row_per_pair() -> None:
-    run = base("smoke", sampler="cluster", cluster_size=8, filter="surrogate")
-    told = explain(run, 1)
-    rows = make_batch_exhibit(told)
-    assert [row["pair"] for row in rows] == [pair.place for pair in told.pairs] and len(rows) == run.batch_size
-    for row, pair in zip(rows, told.pairs, strict=True):
-        assert all(f"{other.place} ({other.score:.3f})" in str(row["hardest"]) for other in pair.hardest)
-        assert (row["removed"] == "–") == (not pair.removed)
 
 
 def test_long_texts_are_cut_at_words() -> None:
     assert shorten("two\n words ") == "two words"
     cut = shorten("word " * 100)
     assert cut.endswith("word …") and len(cut) <= LONGEST_TEXT
+    assert shorten("one two three", 9) == "one …" and shorten("abcdefghijkl", 6) == "abcd …"
 
 
 SHORT = {"num_steps": 2, "num_warmup_steps": 1}
@@ -286,17 +282,17 @@ CASES: dict[str, tuple[Run, Any, int]] = {
     "headroom": (base("smoke", measure="headroom", architecture="none"), repro.evaluate.collections, 12),
     "headroom of a model": (base("smoke", measure="headroom", **SHORT), repro.evaluate.collections, 6),
 }
-"""A run, what has the `search` that each number comes from, and after how many searches it is killed."""
+"""By name: a run, the object whose `search` it calls, and the number of searches after which it is killed."""
 
 
 @pytest.fixture(autouse=True)
 def one_thread() -> None:
-    """Numbers are compared to the last bit, so sums must come in one order."""
+    """Fix the order of sums, because numbers are compared bit by bit."""
     torch.set_num_threads(1)
 
 
 class Searches:
-    """Counts the searches of a run, and is killed in the one that it is told."""
+    """Counts the searches of a run and kills it in a given one."""
 
     def __init__(self, holder: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         self.count, self.dies_in = 0, 0
@@ -310,8 +306,8 @@ class Searches:
 
         monkeypatch.setattr(holder, "search", search)
 
-    def of(self, run: Run, *, dies_in: int = 0) -> tuple[Record, dict[str, np.ndarray], int]:
-        """Carry a run out; its record is removed, so that it can be measured again."""
+    def execute(self, run: Run, *, dies_in: int = 0) -> tuple[Record, dict[str, np.ndarray], int]:
+        """Execute a run and remove its record, so that it can be measured again."""
         self.count, self.dies_in = 0, dies_in
         record = execute(run, progress=lambda line: None)
         arrays = dict(record.arrays)
@@ -324,12 +320,12 @@ class Searches:
 def test_killed_analysis_resumes_after_last_part(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     run, holder, num_kept = CASES[name]
     searches = Searches(holder, monkeypatch)
-    whole, values, num_searches = searches.of(run)
-    assert not (run_folder(run_id(run)) / "kept").exists(), "nothing is kept of a run that has a record"
+    whole, values, num_searches = searches.execute(run)
+    assert not (run_folder(run_id(run)) / "kept").exists(), "the cache of a recorded run is removed"
     with pytest.raises(KeyboardInterrupt):
-        searches.of(run, dies_in=num_kept + 1)
-    again, values_again, num_left = searches.of(run)
-    assert num_left == num_searches - num_kept > 0, "what was found before is not searched again, and nothing left out"
+        searches.execute(run, dies_in=num_kept + 1)
+    again, values_again, num_left = searches.execute(run)
+    assert num_left == num_searches - num_kept > 0
     assert again.metrics == whole.metrics and again.provenance["suite"] == whole.provenance["suite"]
     assert values_again.keys() == values.keys()
     for path, expected in values.items():

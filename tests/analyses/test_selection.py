@@ -1,4 +1,4 @@
-"""Selected context documents against brute force, and the scores under them."""
+"""Selecting context documents against brute force, and scores under selected contexts."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from repro.evaluate.adaptation import normalize
 from repro.evaluate.contexts import draw_context
 from repro.evaluate.suites import Setting, evaluate_setting
 from repro.spec import base
-from tests.analyses.by_hand import collection, inputs_of, suite_of
+from tests.analyses.by_hand import compute_ndcg, make_collection, make_inputs, write_collections
 
 GENERATOR = np.random.default_rng(0)
 NUM_DOCUMENTS, COUNT = 60, 5
@@ -18,7 +18,7 @@ QUERIES_QH = normalize(GENERATOR.normal(size=(7, 8))).astype(np.float32)
 
 
 def test_each_selection_matches_definition() -> None:
-    """No document twice. Typical and relevant are nearest to a mean; diverse maximises the smallest distance."""
+    """Typical and relevant documents are nearest to a mean. Diverse ones maximise the smallest distance."""
     chosen = {way: select(QUERIES_QH, DOCUMENTS_DH, COUNT, 0) for way, select in selection.SELECTIONS.items()}
     assert all(len(set(rows)) == COUNT for rows in chosen.values())
     for way, centre_H in (("typical", DOCUMENTS_DH.mean(axis=0)), ("relevant", QUERIES_QH.mean(axis=0))):
@@ -31,7 +31,7 @@ def test_each_selection_matches_definition() -> None:
 
 
 def test_centres_cover_separate_groups() -> None:
-    """Five far groups give one document of each."""
+    """Five distant groups give one document each."""
     groups_CH = np.eye(8, dtype=np.float32)[:COUNT]
     noise = GENERATOR.normal(size=(COUNT, 12, 8)).astype(np.float32)
     documents = normalize((groups_CH[:, None] + 0.02 * noise).reshape(-1, 8)).astype(np.float32)
@@ -39,9 +39,7 @@ def test_centres_cover_separate_groups() -> None:
 
 
 class Shifted:
-    """A model whose vectors depend on its context: each text has a random vector, shifted by those of the context."""
-
-    num_calls = 0
+    """A model with a random vector per text, shifted by the vectors of the context."""
 
     def set_context(self, texts: list[str] | None, seed: int = 0, prompt: str = "document") -> None:
         """Add the vectors of the context."""
@@ -53,15 +51,18 @@ class Shifted:
 
 
 def draw(text: str) -> np.ndarray:
-    """A random vector that depends on the text alone."""
+    """Return a random vector that only depends on the text."""
     return np.random.default_rng(list(text.encode())).normal(size=8)
 
 
 def test_scores_are_those_of_evaluation(tmp_path: Path) -> None:
-    """Random documents give the score of an evaluation under "own", and selected ones that of their own context."""
-    one = collection("one", [f"text {place}" for place in range(40)], tuple(range(0, 40, 3)))
-    suite, run = suite_of(tmp_path, one), base("smoke", measure="selection", architecture="contextual", num_contexts=4)
-    found = selection.measure(inputs_of(run, suite=suite), Shifted(), tmp_path / "run")
+    """Random documents score like the in-corpus context, selected ones like a context of the same documents."""
+    one = make_collection("one", [f"text {place}" for place in range(40)], tuple(range(0, 40, 3)))
+    suite, run = (
+        write_collections(tmp_path, one),
+        base("smoke", measure="selection", architecture="contextual", num_contexts=4),
+    )
+    found = selection.measure(make_inputs(run, suite=suite), Shifted(), tmp_path / "run")
     setting = Setting(num_contexts=4, seed=run.context_seed)
     expected = evaluate_setting(Shifted(), suite, setting).metrics[f"{suite.name}/mean/ndcg_at_10"]
     assert found.metrics["selection/random/mean/ndcg_at_10"] == expected
@@ -70,8 +71,6 @@ def test_scores_are_those_of_evaluation(tmp_path: Path) -> None:
     documents = model.encode(list(one.documents))
     rows = selection.select_diverse(QUERIES_QH, documents, 4, 0)
     model.set_context([one.documents[row] for row in rows])
-    cosines = model.encode(list(one.queries)) @ model.encode(list(one.documents)).T
-    places = [int((row > row[own]).sum()) for row, own in zip(cosines, range(0, 40, 3), strict=True)]
-    ndcg = np.mean([1 / np.log2(place + 2) if place < 10 else 0.0 for place in places])
+    ndcg = compute_ndcg(model.encode(list(one.queries)), model.encode(list(one.documents)), range(0, 40, 3))
     assert abs(found.metrics["selection/diverse/mean/ndcg_at_10"] - ndcg) < 1e-6
     assert len(found.arrays["selection/centres"]) == 14

@@ -9,7 +9,7 @@ import pytest
 from repro.analyses.adaptive import DocumentPrefixes, Route, list_routes, measure
 from repro.evaluate.prefixes import take_prefix
 from repro.spec import base
-from tests.analyses.by_hand import collection, inputs_of, suite_of
+from tests.analyses.by_hand import make_collection, make_inputs, write_collections
 from tests.analyses.test_widths import Hashed
 
 WIDTH, NUM_DOCUMENTS, NUM_QUERIES = 32, 300, 11
@@ -102,9 +102,11 @@ def test_impossible_routes_are_refused(widths: tuple[int, ...], pools: tuple[int
 
 def test_record_has_every_route(tmp_path: Path) -> None:
     documents = [f"text {place}" for place in range(12)]
-    suite = suite_of(tmp_path, *(collection(name, [f"{name} {d}" for d in documents], [0, 3]) for name in ("a", "b")))
+    suite = write_collections(
+        tmp_path, *(make_collection(name, [f"{name} {d}" for d in documents], [0, 3]) for name in ("a", "b"))
+    )
     run = base("smoke", measure="adaptive", suite="desk", nested_sizes="8+32")
-    found = measure(inputs_of(run, suite=suite), Hashed(), tmp_path)
+    found = measure(make_inputs(run, suite=suite), Hashed(), tmp_path)
     assert found.metrics["desk+from8/mean/mflops"] == pytest.approx((12 * 8 + 12 * 32) / 1e6)
     assert found.metrics["desk+from8/mean/ndcg_at_10"] == found.metrics["desk+whole/mean/ndcg_at_10"], "200 is all"
     assert len(found.arrays["desk+width8"]) == 4 and found.metrics["desk+whole/a/queries_per_second"] > 0

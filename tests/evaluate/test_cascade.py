@@ -20,7 +20,7 @@ from repro.analyses.cascade import (
 from repro.data.beir import Retrieval
 from repro.evaluate.prefixes import take_prefix
 from repro.spec import base
-from tests.analyses.by_hand import collection, inputs_of, suite_of
+from tests.analyses.by_hand import make_collection, make_inputs, write_collections
 from tests.analyses.test_widths import Hashed
 
 
@@ -48,7 +48,7 @@ def test_classes_follow_nearest_mean() -> None:
 
 
 def zoo(name: str) -> Retrieval:
-    return collection(name, [f"{name} {place}" for place in range(6)], (0, 2, 3, 5))
+    return make_collection(name, [f"{name} {place}" for place in range(6)], (0, 2, 3, 5))
 
 
 def by_brute_force(is_right: np.ndarray, sureness: np.ndarray) -> list[float]:
@@ -98,9 +98,9 @@ def test_scores_come_from_other_half() -> None:
 
 
 def test_every_collection_is_asked(tmp_path: Path) -> None:
-    suite = suite_of(tmp_path, *(zoo(name) for name in ("cats", "dogs", "cows")))
+    suite = write_collections(tmp_path, *(zoo(name) for name in ("cats", "dogs", "cows")))
     run = base("smoke", measure="cascade", nested_sizes="8+16+32")
-    found = measure(inputs_of(run, suite=suite), Hashed(), tmp_path)
+    found = measure(make_inputs(run, suite=suite), Hashed(), tmp_path)
     assert found.provenance["num_classes"] == 3
     whole = found.metrics[f"{suite.name}+width32/mean/accuracy"]
     assert (
@@ -109,6 +109,6 @@ def test_every_collection_is_asked(tmp_path: Path) -> None:
 
 
 def test_one_collection_is_refused(tmp_path: Path) -> None:
-    one = suite_of(tmp_path, zoo("cats"))
+    one = write_collections(tmp_path, zoo("cats"))
     with pytest.raises(ValueError, match="it classifies by collection, but the suite has one"):
-        measure(inputs_of(base("smoke", measure="cascade"), suite=one), Hashed(), tmp_path)
+        measure(make_inputs(base("smoke", measure="cascade"), suite=one), Hashed(), tmp_path)

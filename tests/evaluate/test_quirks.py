@@ -19,7 +19,7 @@ from repro.evaluate.suites import TOP_K, evaluate_bm25
 from repro.evaluate.trec import read_judgements
 from repro.report.scores import list_notes
 from repro.spec import base
-from tests.analyses.by_hand import inputs_of
+from tests.analyses.by_hand import make_inputs
 from tests.evaluate.scored import evaluate_suite
 
 DOCUMENTS = tuple(f"the case for idea {n}" for n in range(4)) + tuple(f"the case against idea {n}" for n in range(4))
@@ -42,7 +42,7 @@ class Mirror:
         return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
-def suite_of(tmp_path: Path, name: str, judgements: dict[str, dict[str, int]], split: str = "test") -> Suite:
+def write_debates(tmp_path: Path, name: str, judgements: dict[str, dict[str, int]], split: str = "test") -> Suite:
     queries = {i: t for i, t in zip(IDS, DOCUMENTS, strict=True) if i in judgements}
     data = Retrieval(name, IDS, DOCUMENTS, tuple(queries), tuple(queries.values()), judgements)
     write_beir_folder(tmp_path / name, data, split)
@@ -54,18 +54,18 @@ COUNTERS = {f"pro{n}": {f"con{n}": 1} for n in range(4)}
 
 @pytest.mark.parametrize("name", ["arguana", "quora"])
 def test_queries_do_not_find_themselves(tmp_path: Path, name: str) -> None:
-    odd = evaluate_suite(Mirror(), suite_of(tmp_path, name, COUNTERS), folder=tmp_path / "out")
+    odd = evaluate_suite(Mirror(), write_debates(tmp_path, name, COUNTERS), folder=tmp_path / "out")
     run = read_run(tmp_path / "out" / "odd" / f"{name}.trec.gz")
     assert all(query not in hits for query, hits in run.items())
-    usual = evaluate_suite(Mirror(), suite_of(tmp_path, "debates", COUNTERS))
+    usual = evaluate_suite(Mirror(), write_debates(tmp_path, "debates", COUNTERS))
     assert odd.metrics[f"odd/{name}/mrr_at_10"] > usual.metrics["odd/debates/mrr_at_10"]
 
 
 @pytest.mark.parametrize("name", ["arguana", "quora"])
 def test_crossed_contexts_score_like_retrieval(tmp_path: Path, name: str) -> None:
-    odd, usual = (suite_of(tmp_path, one, COUNTERS) for one in (name, "debates"))
+    odd, usual = (write_debates(tmp_path, one, COUNTERS) for one in (name, "debates"))
     suite, encoder = Suite("desk", odd.datasets + usual.datasets), Mirror()
-    inputs = inputs_of(base("desk", architecture="contextual", num_contexts=2), suite=suite)
+    inputs = make_inputs(base("desk", architecture="contextual", num_contexts=2), suite=suite)
     found, expected = cross.measure(inputs, encoder, tmp_path), evaluate_suite(Mirror(), suite, num_contexts=2)
     for one in (name, "debates"):
         assert found.metrics[f"cross/{one}/{one}/ndcg_at_10"] == expected.metrics[f"desk/{one}/ndcg_at_10"]
@@ -75,9 +75,9 @@ def test_crossed_contexts_score_like_retrieval(tmp_path: Path, name: str) -> Non
 
 
 def test_self_hits_are_removed_in_mteb(tmp_path: Path) -> None:
-    odd, usual = (suite_of(tmp_path, one, COUNTERS) for one in ("arguana", "debates"))
+    odd, usual = (write_debates(tmp_path, one, COUNTERS) for one in ("arguana", "debates"))
     suite = Suite("desk", odd.datasets + usual.datasets)
-    inputs = inputs_of(base("desk", architecture="bm25", measure="mteb"), suite=suite)
+    inputs = make_inputs(base("desk", architecture="bm25", measure="mteb"), suite=suite)
     found = mteb.measure(inputs, None, tmp_path).metrics
     whole = bm25_search(read_collections(suite)["arguana"].retrieval, len(IDS), tokenizer="english")[0]
     others = {query: {hit: value for hit, value in hits.items() if hit != query} for query, hits in whole.items()}
@@ -109,10 +109,10 @@ def test_quirks_keep_the_depth(tmp_path: Path) -> None:
 
 def test_quora_prompts_both_sides_alike(tmp_path: Path) -> None:
     encoder = Mirror()
-    evaluate_suite(encoder, suite_of(tmp_path, "quora", COUNTERS), num_contexts=2)
+    evaluate_suite(encoder, write_debates(tmp_path, "quora", COUNTERS), num_contexts=2)
     assert encoder.roles == ["query", "query"] and encoder.context_roles == ["query"]
     usual = Mirror()
-    evaluate_suite(usual, suite_of(tmp_path, "arguana", COUNTERS), num_contexts=2)
+    evaluate_suite(usual, write_debates(tmp_path, "arguana", COUNTERS), num_contexts=2)
     assert usual.roles == ["query", "document"] and usual.context_roles == ["document"]
 
 
@@ -123,7 +123,7 @@ def test_first_stage_prompts_like_ranking(tmp_path: Path, monkeypatch: pytest.Mo
         monkeypatch.setattr(first_stage, "get_surrogate", lambda _run, one=encoder: one)
         monkeypatch.setattr(first_stage, "get_first_stage_name", lambda _run: "mirror")
         (tmp_path / "found" / name).mkdir(parents=True)
-        first_stage.find_candidates(run, suite_of(tmp_path, name, COUNTERS), tmp_path / "found" / name)
+        first_stage.find_candidates(run, write_debates(tmp_path, name, COUNTERS), tmp_path / "found" / name)
         assert encoder.roles == ["query", role]
 
 
@@ -131,7 +131,7 @@ def test_missing_judged_document_is_never_found(tmp_path: Path) -> None:
     import pytrec_eval
 
     lacking = {**COUNTERS, "pro0": {"con0": 1, "gone": 1}}
-    suite = suite_of(tmp_path, "arguana", lacking)
+    suite = write_debates(tmp_path, "arguana", lacking)
     found = evaluate_suite(Mirror(), suite, folder=tmp_path / "out")
     run = read_run(tmp_path / "out" / "odd" / "arguana.trec.gz")
     in_order = {query: {hit: -float(place) for place, hit in enumerate(hits)} for query, hits in run.items()}
@@ -140,11 +140,11 @@ def test_missing_judged_document_is_never_found(tmp_path: Path) -> None:
     np.testing.assert_allclose(found.per_query["odd"], expected, atol=1e-6)
     assert "1 judged documents are not in the corpus" in list_notes(found.provenance)[1]
     with pytest.raises(ValueError, match="'gone' is not in corpus"):
-        read_collections(suite_of(tmp_path, "debates", lacking))
+        read_collections(write_debates(tmp_path, "debates", lacking))
 
 
 def test_ms_marco_is_scored_on_dev(tmp_path: Path) -> None:
-    suite = suite_of(tmp_path, "msmarco", COUNTERS, "dev")
+    suite = write_debates(tmp_path, "msmarco", COUNTERS, "dev")
     (tmp_path / "msmarco" / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\npro0\tcon3\t1\n")
     found = evaluate_suite(Mirror(), suite)
     assert found.provenance["datasets"][0]["num_queries"] == 4 and found.provenance["datasets"][0]["split"] == "dev"
@@ -164,18 +164,18 @@ def test_ms_marco_is_scored_on_dev(tmp_path: Path) -> None:
 )
 def test_quirks_are_recorded_with_scores(tmp_path: Path, name: str, words: str) -> None:
     split = "dev" if name == "msmarco" else "test"
-    found = evaluate_suite(Mirror(), suite_of(tmp_path, name, COUNTERS, split))
+    found = evaluate_suite(Mirror(), write_debates(tmp_path, name, COUNTERS, split))
     (row,) = found.provenance["datasets"]
     assert any(words in note for note in row["quirks"])
     assert any(note.startswith(f"{name}: ") and words in note for note in list_notes(found.provenance))
-    others = list_notes(evaluate_suite(Mirror(), suite_of(tmp_path, "debates", COUNTERS)).provenance)
+    others = list_notes(evaluate_suite(Mirror(), write_debates(tmp_path, "debates", COUNTERS)).provenance)
     assert ["have the id of a document" in note for note in others] == [True], "that, and no oddity"
 
 
 @pytest.mark.parametrize("name", ["arguana", "quora", "QuoraRetrieval"])
 def test_own_folder_keeps_its_right_answers(tmp_path: Path, name: str) -> None:
     """A folder that is only called like a known collection: each query's right document has its own id."""
-    suite = suite_of(tmp_path, name, {i: {i: 1} for i in IDS})
+    suite = write_debates(tmp_path, name, {i: {i: 1} for i in IDS})
     (read,) = read_collections(suite).values()
     assert not read.quirks.removes_self_hits and read.document_role == "document"
     assert sum("8 queries judge the document of their own id" in note for note in read.notes) == 1
@@ -191,7 +191,7 @@ def test_numbered_ids_are_no_sign_of_quora(tmp_path: Path) -> None:
 
 
 def test_asked_quirks_never_remove_judged_documents(tmp_path: Path) -> None:
-    suite = suite_of(tmp_path, "mine", {"pro0": {"pro0": 1, "con0": 1}, "pro1": {"con1": 1}})
+    suite = write_debates(tmp_path, "mine", {"pro0": {"pro0": 1, "con0": 1}, "pro1": {"con1": 1}})
     asked = SuiteDataset("mine", "family", tmp_path / "mine", Quirks(removes_self_hits=True))
     evaluate_suite(Mirror(), Suite(suite.name, (asked,)), folder=tmp_path / "out")
     run = read_run(tmp_path / "out" / "odd" / "mine.trec.gz")

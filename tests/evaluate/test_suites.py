@@ -17,7 +17,7 @@ from repro.evaluate.retrieval import read_run, score
 from repro.evaluate.suites import Setting, evaluate_bm25, evaluate_setting
 from repro.pipeline.inputs import Inputs
 from repro.spec import base
-from tests.analyses.by_hand import collection
+from tests.analyses.by_hand import make_collection
 from tests.evaluate.scored import evaluate_suite
 
 FAMILY = {"ants": "insects", "bees": "insects", "oaks": "trees"}
@@ -177,7 +177,7 @@ DOCUMENTS = ("rain falls", "snow falls", "iron bars", "copper pots")
 
 def pairs_of(grades: list[dict[int, int]], documents: tuple[str, ...] = DOCUMENTS) -> list[tuple[str, str, int]]:
     """Return the pairs of a collection whose query n grades documents by their places."""
-    bare = collection("things", documents, relevant=[0] * len(grades))
+    bare = make_collection("things", documents, relevant=[0] * len(grades))
     judgements = {
         query: {f"things-d{place}": grade for place, grade in of.items()}
         for query, of in zip(bare.query_ids, grades, strict=True)
