@@ -1,4 +1,4 @@
-"""The scores of an encoder on a suite by exact search, in the few words that most tests need."""
+"""Score an encoder on a suite by exact search, with the settings that most tests use."""
 
 from __future__ import annotations
 
@@ -18,6 +18,6 @@ def evaluate_suite(
     seed: int = 0,
     folder: Path | None = None,
 ) -> Evaluation:
-    """Score an encoder by exact search under each context; TREC run files go to `folder`."""
+    """Score an encoder by exact search under each context. Write TREC run files to `folder`."""
     setting = Setting(contexts=contexts, num_contexts=num_contexts, seed=seed)
     return evaluate_setting(encoder, suite, setting, EvaluationOutputs(runs=folder))

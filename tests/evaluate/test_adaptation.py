@@ -1,4 +1,4 @@
-"""Adaptation to a corpus: each method against numpy, scipy or a plain loop."""
+"""Adaptation to a corpus: each method against numpy, scipy or a loop."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ def draw_vectors(count: int, seed: int = 0, width: int = 12) -> np.ndarray:
 
 
 def test_moments_match_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In blocks, too, mean and covariance are those of numpy."""
+    """Mean and covariance, computed in blocks, equal those of numpy."""
     vectors = draw_vectors(100)
     monkeypatch.setattr("repro.evaluate.adaptation.BLOCK", 7)
     moments = Moments.of(vectors)
@@ -47,7 +47,7 @@ def test_whitened_covariance_is_identity() -> None:
 
 @pytest.mark.parametrize("shrinkage", [0.3, 0.8, 1.0])
 def test_whitening_matches_matrix_power(shrinkage: float) -> None:
-    """The map is W (x − m), normalised, with W from scipy's power of the shrunk covariance."""
+    """The map is the normalised W (x − m), where W is scipy's power of the shrunk covariance."""
     vectors, others = draw_vectors(40), draw_vectors(9, seed=1)
     covariance = np.cov(vectors.T.astype(np.float64), bias=True)
     shrunk = (1 - shrinkage) * covariance + shrinkage * np.trace(covariance) / 12 * np.eye(12)
@@ -57,12 +57,12 @@ def test_whitening_matches_matrix_power(shrinkage: float) -> None:
 
 
 def test_rotated_vectors_score_alike() -> None:
-    """A rotation of all vectors leaves every cosine after whitening as it was."""
+    """Rotating all vectors changes no cosine after whitening."""
     documents, queries = draw_vectors(50), draw_vectors(20, seed=2)
     rotation = ortho_group.rvs(12, random_state=0)
     plain, turned = (
-        make_whitening_map(Moments.of(docs), 0.7)(asked) @ make_whitening_map(Moments.of(docs), 0.7)(docs).T
-        for docs, asked in ((documents, queries), (documents @ rotation, queries @ rotation))
+        make_whitening_map(Moments.of(docs), 0.7)(texts) @ make_whitening_map(Moments.of(docs), 0.7)(docs).T
+        for docs, texts in ((documents, queries), (documents @ rotation, queries @ rotation))
     )
     np.testing.assert_allclose(plain, turned, atol=1e-5)
 
@@ -78,7 +78,7 @@ def test_centring_and_top_removal() -> None:
 
 
 def test_feedback_matches_loop() -> None:
-    """Each query moves to the mean of its best documents, by the weight."""
+    """Each query moves towards the mean of its best documents."""
     documents, queries = draw_vectors(30), draw_vectors(6, seed=4)
     for moved, query in zip(add_feedback(queries, documents, 0.5), queries, strict=True):
         best = sorted(range(30), key=lambda place: -float(query @ documents[place]))[:FEEDBACK_DEPTH]
@@ -87,18 +87,18 @@ def test_feedback_matches_loop() -> None:
 
 
 def test_hubness_matches_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Scores are cosines less the weighted mean cosine to the nearest other documents."""
+    """A score is the cosine minus the weighted mean cosine between the document and its nearest documents."""
     monkeypatch.setattr("repro.evaluate.adaptation.BLOCK", 28)
     documents, queries = draw_vectors(25), draw_vectors(6, seed=5)
     hubs = [np.sort(np.delete(documents @ one, n))[-HUB_NEIGHBOURS:].mean() for n, one in enumerate(documents)]
     np.testing.assert_allclose(compute_hub_scores(documents), hubs, atol=1e-6)
-    asked, searched = subtract_hubness(queries, documents, 0.5)
-    np.testing.assert_allclose(asked @ searched.T, queries @ documents.T - 0.5 * np.array(hubs), atol=1e-5)
+    new_queries, new_documents = subtract_hubness(queries, documents, 0.5)
+    np.testing.assert_allclose(new_queries @ new_documents.T, queries @ documents.T - 0.5 * np.array(hubs), atol=1e-5)
     assert compute_hub_scores(documents[:1]).tolist() == [0.0]
 
 
 def test_small_corpora_are_reported() -> None:
-    """One document and a covariance without inverse are errors. Fewer than sixteen documents give a warning."""
+    """One document or a covariance without inverse is an error. Fewer than 16 documents give a warning."""
     with pytest.raises(ValueError, match="1 documents"):
         Moments.of(draw_vectors(1))
     with pytest.raises(ValueError, match="no inverse"):

@@ -1,4 +1,4 @@
-"""Adaptive retrieval finds what brute force and FAISS's own two-stage search find, for the counted cost."""
+"""Adaptive retrieval against brute force and FAISS's two-stage search, and its cost."""
 
 from pathlib import Path
 
@@ -15,21 +15,21 @@ from tests.analyses.test_widths import Hashed
 WIDTH, NUM_DOCUMENTS, NUM_QUERIES = 32, 300, 11
 
 
-def vectors(count: int, seed: int) -> np.ndarray:
+def draw_vectors(count: int, seed: int) -> np.ndarray:
     found = np.random.default_rng(seed).normal(size=(count, WIDTH)) * np.linspace(2, 0.5, WIDTH)
     return take_prefix(found, WIDTH)
 
 
-DOCUMENTS, QUERIES = vectors(NUM_DOCUMENTS, 0), vectors(NUM_QUERIES, 1)
+DOCUMENTS, QUERIES = draw_vectors(NUM_DOCUMENTS, 0), draw_vectors(NUM_QUERIES, 1)
 
 
-def searched(route: Route, k: int) -> tuple[np.ndarray, np.ndarray]:
+def search(route: Route, k: int) -> tuple[np.ndarray, np.ndarray]:
     documents, index = DocumentPrefixes(DOCUMENTS), faiss.IndexFlatIP(route.widths[0])
     index.add(documents.at(route.widths[0]))
     return documents.search(index, QUERIES, route, k)
 
 
-def by_brute_force(route: Route, k: int) -> list[list[int]]:
+def search_by_brute_force(route: Route, k: int) -> list[list[int]]:
     found = []
     for query in QUERIES.astype(np.float64):
         left = list(range(NUM_DOCUMENTS))
@@ -47,19 +47,19 @@ def by_brute_force(route: Route, k: int) -> list[list[int]]:
     "route", [*list_routes((8, 16, 32)), Route("short", (8, 16, 32), (40, 12))], ids=lambda r: r.name
 )
 def test_routes_match_brute_force(route: Route) -> None:
-    places, scores = searched(route, 10)
-    assert places.tolist() == by_brute_force(route, 10)
+    places, scores = search(route, 10)
+    assert places.tolist() == search_by_brute_force(route, 10)
     assert (np.diff(scores, axis=1) <= 0).all()
 
 
 def test_shortlists_can_miss() -> None:
-    """Otherwise the tests above would prove nothing of the shortlist."""
-    whole, _ = searched(Route("whole", (WIDTH,)), 10)
-    short, _ = searched(Route("short", (8, WIDTH), (20,)), 10)
+    """A short first list loses documents, so the tests above depend on it."""
+    whole, _ = search(Route("whole", (WIDTH,)), 10)
+    short, _ = search(Route("short", (8, WIDTH), (20,)), 10)
     assert whole.tolist() != short.tolist()
 
 
-def test_two_stages_are_faiss_own_refinement() -> None:
+def test_two_stages_match_faiss_refinement() -> None:
     cut = faiss.LinearTransform(WIDTH, 8, False)
     faiss.copy_array_to_vector(np.eye(8, WIDTH, dtype=np.float32).ravel(), cut.A)
     cut.is_trained = True
@@ -71,18 +71,20 @@ def test_two_stages_are_faiss_own_refinement() -> None:
     refined = faiss.IndexRefine(narrow, whole)
     refined.add(DOCUMENTS)
     refined.k_factor = 4.0
-    _, theirs = refined.search(QUERIES, 10)
-    ours, _ = searched(Route("two", (8, WIDTH), (40,)), 10)
-    assert ours.tolist() == theirs.tolist()
+    _, expected = refined.search(QUERIES, 10)
+    found, _ = search(Route("two", (8, WIDTH), (40,)), 10)
+    assert found.tolist() == expected.tolist()
 
 
-def test_cost_is_that_of_paper() -> None:
-    images = 1_281_167  # ImageNet-1K, whose search at 2048 dimensions costs 128 times that at 16
+def test_cost_matches_paper() -> None:
+    images = 1_281_167  # ImageNet-1K. Its search costs 128 times as much at 2048 dimensions as at 16
     whole = Route("whole", (2048,)).num_multiplications(images)
     assert whole / Route("width16", (16,)).num_multiplications(images) == 128
     two = Route("two", (16, 2048), (200,)).num_multiplications(images)
     assert two == 16 * images + 200 * 2048 and whole / two > 125
-    assert Route("short", (8, 16), (200,)).num_multiplications(50) == 50 * 8 + 50 * 16, "a pool is no larger than all"
+    assert Route("short", (8, 16), (200,)).num_multiplications(50) == 50 * 8 + 50 * 16, (
+        "a pool has at most all documents"
+    )
 
 
 def test_routes_are_pairs_and_funnel() -> None:
@@ -108,5 +110,7 @@ def test_record_has_every_route(tmp_path: Path) -> None:
     run = base("smoke", measure="adaptive", suite="desk", nested_sizes="8+32")
     found = measure(make_inputs(run, suite=suite), Hashed(), tmp_path)
     assert found.metrics["desk+from8/mean/mflops"] == pytest.approx((12 * 8 + 12 * 32) / 1e6)
-    assert found.metrics["desk+from8/mean/ndcg_at_10"] == found.metrics["desk+whole/mean/ndcg_at_10"], "200 is all"
+    assert found.metrics["desk+from8/mean/ndcg_at_10"] == found.metrics["desk+whole/mean/ndcg_at_10"], (
+        "the pool of 200 has all"
+    )
     assert len(found.arrays["desk+width8"]) == 4 and found.metrics["desk+whole/a/queries_per_second"] > 0

@@ -1,4 +1,4 @@
-"""Cascades: thresholds by brute force, nothing lost where they were chosen, every text stops where it is first sure."""
+"""Cascades: thresholds against brute force, and scores on the other half of the texts."""
 
 from pathlib import Path
 
@@ -24,8 +24,8 @@ from tests.analyses.by_hand import make_collection, make_inputs, write_collectio
 from tests.analyses.test_widths import Hashed
 
 
-def drawn(num_widths: int, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Answers that are right the more often the wider and the surer they are."""
+def draw_answers(num_widths: int, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return whether answers are right, and their sureness. Wider and surer answers are right more often."""
     rng = np.random.default_rng(seed)
     sureness = rng.uniform(size=(num_widths, count))
     good = 0.3 + 0.1 * np.arange(num_widths)[:, None] + 0.4 * sureness
@@ -44,14 +44,14 @@ def test_classes_follow_nearest_mean() -> None:
         np.testing.assert_allclose(
             sureness, softmax(take_prefix(texts, width) @ means.T / 0.1, axis=1).max(axis=1), rtol=1e-5
         )
-    assert len(set(chosen.tolist())) > 1, "one class for all would prove nothing"
+    assert len(set(chosen.tolist())) > 1
 
 
-def zoo(name: str) -> Retrieval:
+def make_animal_collection(name: str) -> Retrieval:
     return make_collection(name, [f"{name} {place}" for place in range(6)], (0, 2, 3, 5))
 
 
-def by_brute_force(is_right: np.ndarray, sureness: np.ndarray) -> list[float]:
+def choose_by_brute_force(is_right: np.ndarray, sureness: np.ndarray) -> list[float]:
     left, chosen = set(range(is_right.shape[1])), []
     for level in range(len(is_right) - 1):
         for threshold in [*GRID, NEVER]:
@@ -65,13 +65,13 @@ def by_brute_force(is_right: np.ndarray, sureness: np.ndarray) -> list[float]:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_thresholds_match_brute_force(seed: int) -> None:
-    is_right, sureness = drawn(4, 200, seed)
+    is_right, sureness = draw_answers(4, 200, seed)
     thresholds = choose_thresholds(is_right, sureness)
-    assert thresholds.tolist() == pytest.approx(by_brute_force(is_right, sureness))
+    assert thresholds.tolist() == pytest.approx(choose_by_brute_force(is_right, sureness))
     places = find_stops(sureness, thresholds)
     found = is_right[places, np.arange(200)].mean()
     assert found >= is_right[-1].mean()
-    assert len(set(places.tolist())) > 2, "texts stop at several widths, or this would prove little"
+    assert len(set(places.tolist())) > 2, "texts stop at several widths"
 
 
 def test_extreme_widths_stop_none_or_all() -> None:
@@ -84,7 +84,7 @@ def test_extreme_widths_stop_none_or_all() -> None:
 
 
 def test_scores_come_from_other_half() -> None:
-    is_right, sureness = drawn(3, 100, 5)
+    is_right, sureness = draw_answers(3, 100, 5)
     metrics, arrays = compute_scores("zoo", (8, 16, 32), is_right, sureness)
     thresholds = choose_thresholds(is_right[:, ::2], sureness[:, ::2])
     places = find_stops(sureness[:, 1::2], thresholds)
@@ -97,18 +97,16 @@ def test_scores_come_from_other_half() -> None:
     assert arrays["zoo+cascade32/mean/accuracy"].tolist() == right
 
 
-def test_every_collection_is_asked(tmp_path: Path) -> None:
-    suite = write_collections(tmp_path, *(zoo(name) for name in ("cats", "dogs", "cows")))
+def test_every_collection_is_a_class(tmp_path: Path) -> None:
+    suite = write_collections(tmp_path, *(make_animal_collection(name) for name in ("cats", "dogs", "cows")))
     run = base("smoke", measure="cascade", nested_sizes="8+16+32")
     found = measure(make_inputs(run, suite=suite), Hashed(), tmp_path)
     assert found.provenance["num_classes"] == 3
-    whole = found.metrics[f"{suite.name}+width32/mean/accuracy"]
-    assert (
-        0 <= whole <= 1 and len(found.arrays[f"{suite.name}+width32/mean/accuracy"]) == found.provenance["num_scored"]
-    )
+    path = f"{suite.name}+width32/mean/accuracy"
+    assert 0 <= found.metrics[path] <= 1 and len(found.arrays[path]) == found.provenance["num_scored"]
 
 
 def test_one_collection_is_refused(tmp_path: Path) -> None:
-    one = write_collections(tmp_path, zoo("cats"))
+    one = write_collections(tmp_path, make_animal_collection("cats"))
     with pytest.raises(ValueError, match="it classifies by collection, but the suite has one"):
         measure(make_inputs(base("smoke", measure="cascade"), suite=one), Hashed(), tmp_path)

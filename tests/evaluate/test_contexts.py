@@ -1,4 +1,4 @@
-"""Which context documents are drawn, and what is kept of them."""
+"""Which context documents are drawn and recorded, and differences between contexts with their intervals."""
 
 import hashlib
 from collections.abc import Sequence
@@ -16,32 +16,32 @@ from repro.evaluate.contexts import draw_context, wrong_corpora
 from repro.statistics.bootstrap import paired_bootstrap, percentile_interval
 
 
-def corpus(name: str = "a", count: int = 20) -> Retrieval:
+def make_corpus(name: str = "a", count: int = 20) -> Retrieval:
     ids = tuple(f"{name}{n}" for n in range(count))
     return Retrieval(name, ids, tuple(f"text of {i}" for i in ids), ("q",), ("the query",), {"q": {ids[0]: 1}})
 
 
-def datasets(families: Sequence[str]) -> list[SuiteDataset]:
+def make_datasets(families: Sequence[str]) -> list[SuiteDataset]:
     return [SuiteDataset(f"set{place}", family, Path()) for place, family in enumerate(families)]
 
 
 def test_own_context_is_a_named_sample() -> None:
-    context = draw_context("own", corpus(), num_contexts=7, seed=3)
+    context = draw_context("own", make_corpus(), num_contexts=7, seed=3)
     ids = [text.removeprefix("text of ") for text in context.texts]
-    assert len(set(ids)) == 7 and set(ids) <= set(corpus().document_ids)
+    assert len(set(ids)) == 7 and set(ids) <= set(make_corpus().document_ids)
     assert context.provenance["ids_sha256"] == hashlib.sha256("\n".join(ids).encode()).hexdigest()[:16]
     assert context.provenance["num_documents"] == 7
 
 
-def test_draw_depends_on_seed_and_corpus() -> None:
-    first = draw_context("own", corpus(), num_contexts=7, seed=3)
-    assert first.texts == draw_context("wrong", corpus(), num_contexts=7, seed=3).texts
-    assert first.texts != draw_context("own", corpus(), num_contexts=7, seed=4).texts
+def test_draw_depends_on_seed() -> None:
+    first = draw_context("own", make_corpus(), num_contexts=7, seed=3)
+    assert first.texts == draw_context("wrong", make_corpus(), num_contexts=7, seed=3).texts
+    assert first.texts != draw_context("own", make_corpus(), num_contexts=7, seed=4).texts
 
 
 def test_small_corpus_gives_all() -> None:
-    assert sorted(draw_context("own", corpus(count=3), num_contexts=8, seed=0).texts) == sorted(
-        corpus(count=3).documents
+    assert sorted(draw_context("own", make_corpus(count=3), num_contexts=8, seed=0).texts) == sorted(
+        make_corpus(count=3).documents
     )
     null = draw_context("null", None, num_contexts=8, seed=0)
     assert null.texts is None and null.provenance == {"kind": "null"}
@@ -49,7 +49,7 @@ def test_small_corpus_gives_all() -> None:
 
 @given(st.lists(st.sampled_from("ABCD"), min_size=2, max_size=24))
 def test_wrong_corpora_serve_once(families: Sequence[str]) -> None:
-    sets = datasets(families)
+    sets = make_datasets(families)
     others = wrong_corpora(sets)
     assert set(others) == set(others.values()) == {dataset.name for dataset in sets}
     assert all(name != other for name, other in others.items())
@@ -59,16 +59,17 @@ def test_wrong_corpora_serve_once(families: Sequence[str]) -> None:
 
 
 def test_large_family_keeps_few_of_its_own() -> None:
-    family = {dataset.name: dataset.family for dataset in datasets("AAAAAB")}
-    others = wrong_corpora(datasets("AAAAAB"))
+    sets = make_datasets("AAAAAB")
+    family = {dataset.name: dataset.family for dataset in sets}
+    others = wrong_corpora(sets)
     assert sum(family[name] == family[other] for name, other in others.items()) == 4
 
 
 def test_bad_input_is_one_clear_line() -> None:
     with pytest.raises(ValueError, match=r"unknown context 'topk'.*'random'"):
-        draw_context("topk", corpus(), num_contexts=2, seed=0)
+        draw_context("topk", make_corpus(), num_contexts=2, seed=0)
     with pytest.raises(ValueError, match="no wrong corpus"):
-        wrong_corpora(datasets("A"))
+        wrong_corpora(make_datasets("A"))
 
 
 ROWS = [
@@ -89,14 +90,8 @@ def test_family_difference_is_mean() -> None:
     assert found["insects"].difference == pytest.approx((own["ants"] + own["bees"]) / 2, abs=1e-6)
     assert found["trees"].difference == pytest.approx(own["oaks"], abs=1e-6)
     assert found["mean"].difference == pytest.approx(sum(own.values()) / 3, abs=1e-6)
-    assert group_datasets(ROWS) == {
-        "ants": [0],
-        "oaks": [1],
-        "bees": [2],
-        "insects": [0, 2],
-        "trees": [1],
-        "mean": [0, 1, 2],
-    }
+    groups = {"ants": [0], "oaks": [1], "bees": [2], "insects": [0, 2], "trees": [1], "mean": [0, 1, 2]}
+    assert group_datasets(ROWS) == groups
 
 
 def test_collection_interval_matches_scipy() -> None:
@@ -112,18 +107,16 @@ def test_mean_interval_resamples_within_collections() -> None:
     strata_Q = np.repeat(np.arange(3), [row["num_queries"] for row in ROWS])
     low, high = percentile_interval(paired_bootstrap(FIRST_Q, SECOND_Q, strata_Q))
     assert (found.low, found.high) == pytest.approx((low, high), abs=0.1 * (high - low))
-    assert found.as_metrics("x/mean") == {
-        "x/mean/difference": found.difference,
-        "x/mean/low": found.low,
-        "x/mean/high": found.high,
-    }
+    values = {"x/mean/difference": found.difference, "x/mean/low": found.low, "x/mean/high": found.high}
+    assert found.as_metrics("x/mean") == values
 
 
 def test_equal_collections_are_resampled_apart() -> None:
+    """One draw for both would make the interval of a family as wide as that of a collection."""
     rows = [{"name": name, "family": "f", "num_queries": 100} for name in "ab"]
     found = paired_gaps(np.tile(FIRST_Q[:100], 2), np.tile(SECOND_Q[:100], 2), rows)
     apart = np.corrcoef(found["a"].samples_R, found["b"].samples_R)[0, 1]
-    assert abs(apart) < 0.1, "one draw for both would make the family's interval as wide as a collection's"
+    assert abs(apart) < 0.1
 
 
 def test_equal_rankings_differ_by_nothing() -> None:

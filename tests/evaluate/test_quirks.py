@@ -1,4 +1,7 @@
-"""Promises of oddities: each is applied unasked, changes the score it is about, and is told beside it."""
+"""Oddities of known collections, malformed judgements and run files, and names that are paths.
+
+An oddity is applied if the content shows it, changes the score, and is recorded with it.
+"""
 
 import gzip
 from collections.abc import Sequence
@@ -27,7 +30,7 @@ IDS = tuple(f"pro{n}" for n in range(4)) + tuple(f"con{n}" for n in range(4))
 
 
 class Mirror:
-    """A text's vector is its own words, so that a query finds itself first."""
+    """An encoder of word counts, so that a query finds itself first. It stores the prompts it was given."""
 
     def __init__(self) -> None:
         self.roles, self.context_roles = [], []
@@ -55,7 +58,7 @@ COUNTERS = {f"pro{n}": {f"con{n}": 1} for n in range(4)}
 @pytest.mark.parametrize("name", ["arguana", "quora"])
 def test_queries_do_not_find_themselves(tmp_path: Path, name: str) -> None:
     odd = evaluate_suite(Mirror(), write_debates(tmp_path, name, COUNTERS), folder=tmp_path / "out")
-    run = read_run(tmp_path / "out" / "odd" / f"{name}.trec.gz")
+    run = read_trec(tmp_path / "out", name)
     assert all(query not in hits for query, hits in run.items())
     usual = evaluate_suite(Mirror(), write_debates(tmp_path, "debates", COUNTERS))
     assert odd.metrics[f"odd/{name}/mrr_at_10"] > usual.metrics["odd/debates/mrr_at_10"]
@@ -69,22 +72,27 @@ def test_crossed_contexts_score_like_retrieval(tmp_path: Path, name: str) -> Non
     found, expected = cross.measure(inputs, encoder, tmp_path), evaluate_suite(Mirror(), suite, num_contexts=2)
     for one in (name, "debates"):
         assert found.metrics[f"cross/{one}/{one}/ndcg_at_10"] == expected.metrics[f"desk/{one}/ndcg_at_10"]
-    assert found.provenance["datasets"] == expected.provenance["datasets"], "the oddity is told with these, too"
+    assert found.provenance["datasets"] == expected.provenance["datasets"]
     role = "query" if name == "quora" else "document"
     assert encoder.roles == ["query", role, "query", "document"] * 2 and encoder.context_roles == [role, "document"]
+
+
+def read_trec(folder: Path, name: str) -> dict[str, dict[str, float]]:
+    """Read the run file of a collection of the suite "odd"."""
+    return read_run(folder / "odd" / f"{name}.trec.gz")
 
 
 def test_self_hits_are_removed_in_mteb(tmp_path: Path) -> None:
     odd, usual = (write_debates(tmp_path, one, COUNTERS) for one in ("arguana", "debates"))
     suite = Suite("desk", odd.datasets + usual.datasets)
     inputs = make_inputs(base("desk", architecture="bm25", measure="mteb"), suite=suite)
-    found = mteb.measure(inputs, None, tmp_path).metrics
+    metrics = mteb.measure(inputs, None, tmp_path).metrics
     whole = bm25_search(read_collections(suite)["arguana"].retrieval, len(IDS), tokenizer="english")[0]
     others = {query: {hit: value for hit, value in hits.items() if hit != query} for query, hits in whole.items()}
-    assert found["desk/tasks/arguana/score"] == pytest.approx(score(others, COUNTERS)["ndcg_at_10"].mean())
-    assert found["desk/tasks/arguana/score"] > found["desk/tasks/debates/score"]
-    itself_first = {task.metadata.name: not task.ignore_identical_ids for task in mteb.list_tasks(inputs)[:2]}
-    assert itself_first == {"arguana": False, "debates": True}
+    assert metrics["desk/tasks/arguana/score"] == pytest.approx(score(others, COUNTERS)["ndcg_at_10"].mean())
+    assert metrics["desk/tasks/arguana/score"] > metrics["desk/tasks/debates/score"]
+    is_removed = {task.metadata.name: task.ignore_identical_ids for task in mteb.list_tasks(inputs)[:2]}
+    assert is_removed == {"arguana": True, "debates": False}
 
 
 def test_quirks_keep_the_depth(tmp_path: Path) -> None:
@@ -101,9 +109,9 @@ def test_quirks_keep_the_depth(tmp_path: Path) -> None:
 
     evaluate_suite(Even(), suite, folder=tmp_path / "out")
     evaluate_bm25(suite, folder=tmp_path / "bm25")
-    run = read_run(tmp_path / "out" / "odd" / "arguana.trec.gz")
+    run = read_trec(tmp_path / "out", "arguana")
     assert {len(hits) for hits in run.values()} == {TOP_K}
-    found = read_run(tmp_path / "bm25" / "odd" / "arguana.trec.gz")
+    found = read_trec(tmp_path / "bm25", "arguana")
     assert all(query not in hits and len(hits) == TOP_K for query, hits in found.items())
 
 
@@ -128,15 +136,13 @@ def test_first_stage_prompts_like_ranking(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_missing_judged_document_is_never_found(tmp_path: Path) -> None:
-    import pytrec_eval
-
     lacking = {**COUNTERS, "pro0": {"con0": 1, "gone": 1}}
     suite = write_debates(tmp_path, "arguana", lacking)
     found = evaluate_suite(Mirror(), suite, folder=tmp_path / "out")
-    run = read_run(tmp_path / "out" / "odd" / "arguana.trec.gz")
+    run = read_trec(tmp_path / "out", "arguana")
     in_order = {query: {hit: -float(place) for place, hit in enumerate(hits)} for query, hits in run.items()}
-    theirs = pytrec_eval.RelevanceEvaluator(lacking, {"ndcg_cut_10"}).evaluate(in_order)
-    expected = [theirs[query]["ndcg_cut_10"] for query in sorted(lacking)]
+    reference = pytrec_eval.RelevanceEvaluator(lacking, {"ndcg_cut_10"}).evaluate(in_order)
+    expected = [reference[query]["ndcg_cut_10"] for query in sorted(lacking)]
     np.testing.assert_allclose(found.per_query["odd"], expected, atol=1e-6)
     assert "1 judged documents are not in the corpus" in list_notes(found.provenance)[1]
     with pytest.raises(ValueError, match="'gone' is not in corpus"):
@@ -169,12 +175,12 @@ def test_quirks_are_recorded_with_scores(tmp_path: Path, name: str, words: str) 
     assert any(words in note for note in row["quirks"])
     assert any(note.startswith(f"{name}: ") and words in note for note in list_notes(found.provenance))
     others = list_notes(evaluate_suite(Mirror(), write_debates(tmp_path, "debates", COUNTERS)).provenance)
-    assert ["have the id of a document" in note for note in others] == [True], "that, and no oddity"
+    assert ["have the id of a document" in note for note in others] == [True], "an unknown name has no oddity"
 
 
 @pytest.mark.parametrize("name", ["arguana", "quora", "QuoraRetrieval"])
 def test_own_folder_keeps_its_right_answers(tmp_path: Path, name: str) -> None:
-    """A folder that is only called like a known collection: each query's right document has its own id."""
+    """In a folder that is only named like a known collection, queries may be judged with the document of their id."""
     suite = write_debates(tmp_path, name, {i: {i: 1} for i in IDS})
     (read,) = read_collections(suite).values()
     assert not read.quirks.removes_self_hits and read.document_role == "document"
@@ -182,19 +188,20 @@ def test_own_folder_keeps_its_right_answers(tmp_path: Path, name: str) -> None:
     assert evaluate_suite(Mirror(), suite).metrics[f"odd/{name}/ndcg_at_10"] == 1
 
 
-def test_numbered_ids_are_no_sign_of_quora(tmp_path: Path) -> None:
-    """Queries and documents are numbered alike, but a query is not the text of its number's document."""
+def test_equal_ids_do_not_show_quora(tmp_path: Path) -> None:
+    """Queries and documents share ids, but a query is not the text of the document with its id."""
     data = Retrieval("quora", IDS, DOCUMENTS, IDS, DOCUMENTS[::-1], {i: {IDS[n - 1]: 1} for n, i in enumerate(IDS)})
     write_beir_folder(tmp_path / "quora", data)
     (read,) = read_collections(Suite("odd", (SuiteDataset("quora", "family", tmp_path / "quora"),))).values()
     assert read.num_extra_hits == 0 and read.document_role == "document"
 
 
-def test_asked_quirks_never_remove_judged_documents(tmp_path: Path) -> None:
+def test_quirks_keep_judged_documents(tmp_path: Path) -> None:
+    """A requested oddity removes no judged document."""
     suite = write_debates(tmp_path, "mine", {"pro0": {"pro0": 1, "con0": 1}, "pro1": {"con1": 1}})
-    asked = SuiteDataset("mine", "family", tmp_path / "mine", Quirks(removes_self_hits=True))
-    evaluate_suite(Mirror(), Suite(suite.name, (asked,)), folder=tmp_path / "out")
-    run = read_run(tmp_path / "out" / "odd" / "mine.trec.gz")
+    dataset = SuiteDataset("mine", "family", tmp_path / "mine", Quirks(removes_self_hits=True))
+    evaluate_suite(Mirror(), Suite(suite.name, (dataset,)), folder=tmp_path / "out")
+    run = read_trec(tmp_path / "out", "mine")
     assert "pro0" in run["pro0"] and "pro1" not in run["pro1"]
 
 
@@ -210,22 +217,21 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("rows", "says"),
+    ("rows", "message", "flat_message"),
     [
-        ("q1\td1\t999999999\nq2\td1\t1\n", "line 2.*999999999 is not from -100 to 1000"),
-        (f"q1\td1\t{'9' * 5000}\n", "line 2.*is not a whole number"),
-        ("q1\td1\t1.5\n", "line 2.*'1.5' is not a whole number"),
-        ("q1\td1\t1\nq1\td1\t0\nq2\td1\t1\n", "line 3.*were judged 1 before, 0 here"),
-        ("q1\td1\t-1\nq2\td1\t0\n", "no grade above 0"),
+        ("q1\td1\t999999999\nq2\td1\t1\n", "line 2.*999999999 is not from -100 to 1000", "is not from -100 to 1000"),
+        (f"q1\td1\t{'9' * 5000}\n", "line 2.*is not a whole number", "is not a whole number"),
+        ("q1\td1\t1.5\n", "line 2.*'1.5' is not a whole number", "'1.5' is not a whole number"),
+        ("q1\td1\t1\nq1\td1\t0\nq2\td1\t1\n", "line 3.*were judged 1 before, 0 here", "were judged 1 before, 0 here"),
+        ("q1\td1\t-1\nq2\td1\t0\n", "no grade above 0", "judges nothing above 0"),
     ],
 )
-def test_impossible_split_is_refused(folder: Path, rows: str, says: str) -> None:
+def test_impossible_split_is_refused(folder: Path, rows: str, message: str, flat_message: str) -> None:
     (folder / "qrels/test.tsv").write_text(HEAD + rows)
-    with pytest.raises(ValueError, match=says):
+    with pytest.raises(ValueError, match=message):
         load_beir(folder)
     (folder / "flat.qrels").write_text(rows)
-    with pytest.raises(ValueError, match=says.replace("line 2", "line 1").replace("line 3", "line 2").split(".*")[-1]
-                       if "no grade" not in says else "judges nothing above 0"):  # fmt: skip
+    with pytest.raises(ValueError, match=flat_message):
         read_judgements(folder / "flat.qrels")
 
 
@@ -236,7 +242,7 @@ def test_remaining_self_hits_are_counted(folder: Path) -> None:
     alike = replace(retrieval, document_ids=("q1", "d1", "d2"))
     (note,) = Collection(alike, find_quirks("x")).notes
     assert note.startswith("1 of 2 queries have the id of a document, which counts here")
-    assert len(Collection(alike, find_quirks("arguana")).notes) == 1, "there it is taken out, and said"
+    assert len(Collection(alike, find_quirks("arguana")).notes) == 1
 
 
 @pytest.mark.parametrize(
@@ -261,14 +267,14 @@ def test_queries_without_relevant_score_0(folder: Path) -> None:
         "1 queries have no relevant document and score 0, as in trec_eval"
     ]
     run = {"q1": {"d2": 3.0, "d1": 2.0}, "q2": {"d3": 1.0}}
-    theirs = pytrec_eval.RelevanceEvaluator(dict(retrieval.judgements), {"ndcg_cut.10"}).evaluate(run)
-    ours = score(run, retrieval.judgements)["ndcg_at_10"]
-    assert ours.tolist() == pytest.approx([theirs[query]["ndcg_cut_10"] for query in ("q1", "q2")])
-    assert ours[1] == 0
+    reference = pytrec_eval.RelevanceEvaluator(dict(retrieval.judgements), {"ndcg_cut.10"}).evaluate(run)
+    found = score(run, retrieval.judgements)["ndcg_at_10"]
+    assert found.tolist() == pytest.approx([reference[query]["ndcg_cut_10"] for query in ("q1", "q2")])
+    assert found[1] == 0
 
 
 @pytest.mark.parametrize(
-    ("data", "says"),
+    ("data", "message"),
     [
         (b"q Q0 d 1 0.5 t\nq Q0 d 2 0.4 t\n", "line 2.*ranked for q before"),
         (b"q Q0 d 1 nan t\n", "line 1.*its score is nan"),
@@ -282,9 +288,9 @@ def test_queries_without_relevant_score_0(folder: Path) -> None:
         (b"\x1f\x8bxx", "is damaged"),
     ],
 )
-def test_malformed_run_is_refused(tmp_path: Path, data: bytes, says: str) -> None:
+def test_malformed_run_is_refused(tmp_path: Path, data: bytes, message: str) -> None:
     (tmp_path / "x.run").write_bytes(data)
-    with pytest.raises(ValueError, match=says) as caught:
+    with pytest.raises(ValueError, match=message) as caught:
         read_run(tmp_path / "x.run")
     assert len(str(caught.value)) < 400
 

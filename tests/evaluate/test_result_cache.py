@@ -1,9 +1,9 @@
-"""Promises of kept results: a stopped evaluation goes on, and nothing is taken for what it is not."""
+"""Cached results: a stopped evaluation resumes, and a result of other inputs or a damaged one is never used."""
 
 import hashlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ SETTING = Setting(contexts=("own", "wrong", "null"), num_contexts=4, seed=1)
 
 
 class Counting(FakeEncoder):
-    """Counts what it encodes, and is killed when it was asked for too much."""
+    """Counts its calls and raises KeyboardInterrupt after a given number."""
 
     def __init__(self, dies_after: int = 10**6) -> None:
         super().__init__()
@@ -36,27 +36,42 @@ class Counting(FakeEncoder):
         return super().encode(texts, prompt)
 
 
-def keeping(folder: Path, told: list[CollectionEnd] | None = None, **system: Any) -> EvaluationOutputs:
-    return EvaluationOutputs(runs=folder / "trec", kept=ResultCache(folder / "kept", {"model": "x", **system}),
-                   tell=(told if told is not None else []).append)  # fmt: skip
+def cache_in(folder: Path, ends: list[CollectionEnd] | None = None, **system: Any) -> EvaluationOutputs:
+    """Return outputs with a cache. `ends` receives what is reported after each collection."""
+    cache = ResultCache(folder / "kept", {"model": "x", **system})
+    return EvaluationOutputs(runs=folder / "trec", kept=cache, tell=(ends if ends is not None else []).append)
 
 
 def test_killed_evaluation_resumes(suite: Suite, tmp_path: Path) -> None:
     whole = evaluate_setting(FakeEncoder(), suite, SETTING)
     with pytest.raises(KeyboardInterrupt):
-        evaluate_setting(Counting(dies_after=9), suite, SETTING, keeping(tmp_path / "a"))
-    again, told = Counting(), []
-    found = evaluate_setting(again, suite, SETTING, keeping(tmp_path / "a", told))
-    assert again.calls == 18 - 8, "four of nine results were there"
+        evaluate_setting(Counting(dies_after=9), suite, SETTING, cache_in(tmp_path / "a"))
+    again, ends = Counting(), []
+    found = evaluate_setting(again, suite, SETTING, cache_in(tmp_path / "a", ends))
+    assert again.calls == 18 - 8, "four of nine results were cached"
     assert found.metrics == whole.metrics and found.provenance == whole.provenance
     for name, values in whole.per_query.items():
         np.testing.assert_array_equal(found.per_query[name], values)
-    assert [(one.dataset, one.was_cached) for one in told] == [("ants", True), ("bees", False), ("oaks", False)]
+    assert [(one.dataset, one.was_cached) for one in ends] == [("ants", True), ("bees", False), ("oaks", False)]
 
 
-@pytest.mark.parametrize("change", ["seed", "num_contexts", "model", "text", "run", "damaged", "a list", "a number"])
+def spoil_number(text: str) -> str:
+    """Change a score of a cached result to 4.5."""
+    changed = re.sub(r'(ndcg_at_10\\": \[)[^,\]]+', r"\g<1>4.5", text)
+    assert changed != text
+    return changed
+
+
+DAMAGE: dict[str, Callable[[str], str]] = {
+    "damaged": lambda text: text[:40],
+    "a list": lambda text: "[]",
+    "a number": spoil_number,
+}
+
+
+@pytest.mark.parametrize("change", ["seed", "num_contexts", "model", "text", "run", *DAMAGE])
 def test_other_results_are_computed_again(suite: Suite, tmp_path: Path, change: str) -> None:
-    evaluate_setting(FakeEncoder(), suite, SETTING, keeping(tmp_path / "a"))
+    evaluate_setting(FakeEncoder(), suite, SETTING, cache_in(tmp_path / "a"))
     setting, system, path = SETTING, {}, suite.datasets[0].path / "corpus.jsonl"
     if change in ("seed", "num_contexts"):
         setting, system = replace(SETTING, **{change: 2}), {change: 2}
@@ -67,21 +82,13 @@ def test_other_results_are_computed_again(suite: Suite, tmp_path: Path, change: 
     if change == "run":
         for run in (tmp_path / "a" / "trec").rglob("ants*"):
             run.write_bytes(b"another run")
-    if change == "damaged":
-        for kept in (tmp_path / "a" / "kept").glob("ants*"):
-            kept.write_text(kept.read_text()[:40])
-    if change == "a list":
-        for kept in (tmp_path / "a" / "kept").glob("ants*"):
-            kept.write_text("[]")
-    if change == "a number":
-        for kept in (tmp_path / "a" / "kept").glob("ants*"):
-            told = kept.read_text()
-            kept.write_text(re.sub(r'(ndcg_at_10\\": \[)[^,\]]+', r"\g<1>4.5", told))
-            assert kept.read_text() != told
+    if change in DAMAGE:
+        for file in (tmp_path / "a" / "kept").glob("ants*"):
+            file.write_text(DAMAGE[change](file.read_text()))
     encoder = Counting()
-    found = evaluate_setting(encoder, suite, setting, keeping(tmp_path / "a", **system))
-    # a changed text is also the wrong context of another collection
-    assert encoder.calls == {"text": 8, "run": 6, "damaged": 6, "a list": 6, "a number": 6}.get(change, 18)
+    found = evaluate_setting(encoder, suite, setting, cache_in(tmp_path / "a", **system))
+    # a changed text is also the out-of-corpus context of another collection
+    assert encoder.calls == {"text": 8, "run": 6, **dict.fromkeys(DAMAGE, 6)}.get(change, 18)
     assert found.metrics == evaluate_setting(FakeEncoder(), load_suite(path.parents[1]), setting).metrics
 
 
@@ -97,10 +104,10 @@ def test_collections_are_digested_in_parts(monkeypatch: pytest.MonkeyPatch) -> N
 def test_bm25_is_kept_with_its_parameters(suite: Suite, tmp_path: Path) -> None:
     whole = evaluate_bm25(suite)
     for _ in range(2):
-        told = []
-        found = evaluate_bm25(suite, keeping=keeping(tmp_path, told))
+        ends = []
+        found = evaluate_bm25(suite, keeping=cache_in(tmp_path, ends))
         assert found.metrics == whole.metrics and found.provenance == whole.provenance
-    assert all(one.was_cached for one in told)
+    assert all(one.was_cached for one in ends)
 
 
 def test_texts_are_tokenised_once(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,7 +119,8 @@ def test_texts_are_tokenised_once(suite: Suite, monkeypatch: pytest.MonkeyPatch)
         type(model), "tokenize", lambda self, texts, role: (calls.append(len(texts)), real(self, texts, role))[1]
     )
     found = evaluate_setting(model, suite, SETTING)
-    collections, contexts = 2 * 3, 2 * 3  # queries and documents; own and wrong
+    # queries and documents of three collections, and their in-corpus and out-of-corpus contexts
+    collections, contexts = 2 * 3, 2 * 3
     assert len(calls) == collections + contexts
     for one in alone.values():
         assert one.metrics.items() <= found.metrics.items()

@@ -1,4 +1,4 @@
-"""Search, measures and run files, against full sorting, pytrec-eval and arithmetic by hand."""
+"""Search, measures, BM25 and run files against full sorting, pytrec-eval and arithmetic."""
 
 import math
 from pathlib import Path
@@ -25,13 +25,13 @@ QUERY_IDS = [f"q{n}" for n in range(5)]
 DOCUMENT_IDS = [f"d{n}" for n in np.random.default_rng(9).permutation(40)]
 
 
-def vectors(count: int, seed: int) -> np.ndarray:
+def draw_vectors(count: int, seed: int) -> np.ndarray:
     found = np.random.default_rng(seed).normal(size=(count, 6))
     return (found / np.linalg.norm(found, axis=1, keepdims=True)).astype(np.float32)
 
 
 def test_search_is_the_full_sort() -> None:
-    queries, documents = vectors(5, 0), vectors(40, 1)
+    queries, documents = draw_vectors(5, 0), draw_vectors(40, 1)
     run = search(queries, documents, QUERY_IDS, DOCUMENT_IDS, 7)
     exact = queries.astype(np.float64) @ documents.T.astype(np.float64)
     for query_id, scores in zip(QUERY_IDS, exact, strict=True):
@@ -40,12 +40,12 @@ def test_search_is_the_full_sort() -> None:
 
 @pytest.mark.parametrize("k", [1, 37, 150, 299, 400])
 def test_ties_go_to_smaller_id(k: int) -> None:
-    """Four different vectors among three hundred documents, so that every cut falls into a tie."""
+    """300 documents have four different vectors, so every cut is inside a tie."""
     rng = np.random.default_rng(5)
-    documents = vectors(4, 6)[rng.integers(0, 4, 300)]
+    documents = draw_vectors(4, 6)[rng.integers(0, 4, 300)]
     ids = [f"d{n:03d}" for n in rng.permutation(300)]
-    run = search(vectors(1, 7), documents, ["q"], ids, k)
-    scores = (documents.astype(np.float64) * vectors(1, 7)[0]).sum(1).astype(np.float32)
+    run = search(draw_vectors(1, 7), documents, ["q"], ids, k)
+    scores = (documents.astype(np.float64) * draw_vectors(1, 7)[0]).sum(1).astype(np.float32)
     assert list(run["q"]) == [i for _, i in sorted(zip(-scores, ids, strict=True))][:k]
 
 
@@ -53,7 +53,7 @@ def test_ties_go_to_smaller_id(k: int) -> None:
 @pytest.mark.parametrize("size", [3, 128, 10_000])
 @pytest.mark.parametrize("is_sparse", [False, True])
 def test_blocks_rank_as_exact_scores(k: int, size: int, is_sparse: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Documents in blocks rank as float64 ranks them, however little their scores differ."""
+    """Searching in blocks ranks as float64 does, even if scores hardly differ."""
     monkeypatch.setattr("repro.evaluate.retrieval.DOCUMENTS_PER_BLOCK", size)
     rng = np.random.default_rng(k)
     documents = (0.25 + rng.integers(0, 40, (1000, 1)) * 2.0**-24).astype(np.float32)
@@ -83,14 +83,12 @@ def test_common_factor_changes_no_ranking(factor: float, way: str) -> None:
         return [list(hits) for hits in search(*given, *names, 20, candidates).values()]
 
     assert found(factor) == found(1)
-    exact = (
-        documents[:50].astype(np.float64) @ queries.T if way == "rerank" else documents.astype(np.float64) @ queries.T
-    )
+    exact = documents[: 50 if way == "rerank" else None].astype(np.float64) @ queries.T
     assert found(factor) == [[names[1][n] for n in np.argsort(-each, kind="stable")[:20]] for each in exact.T]
 
 
 def test_one_long_document_hides_no_difference() -> None:
-    """A document a million times longer than the others does not make these tie."""
+    """A document with a vector a million times longer does not make the others tie."""
     documents = np.array([[1.0, 0.1], [1.0, 0.2], [0.0, -1e6], [1.0, 0.3]], np.float32)
     run = search(np.array([[1.0, 1e-4]], np.float32), documents, ["q"], ["a", "b", "c", "d"], 4)
     assert list(run["q"]) == ["d", "b", "a", "c"]
@@ -99,13 +97,13 @@ def test_one_long_document_hides_no_difference() -> None:
 @pytest.mark.parametrize("noise", [0, 1e-8])
 @pytest.mark.parametrize("length", [1, 1e-3, 1e3])
 def test_equal_vectors_score_nothing(noise: float, length: float) -> None:
-    """Ids would decide the whole ranking, and the right document may have the smallest."""
+    """If all documents score the same, a query counts 0, because ids would decide its ranking."""
     rng = np.random.default_rng(0)
-    documents = (length * (vectors(1, 3) + noise * rng.normal(size=(30, 6)))).astype(np.float32)
+    documents = (length * (draw_vectors(1, 3) + noise * rng.normal(size=(30, 6)))).astype(np.float32)
     ids = [f"d{n:02d}" for n in range(30)]
     judged = {query_id: {"d00": 1} for query_id in QUERY_IDS}
     for candidates in (None, dict.fromkeys(QUERY_IDS, ids)):
-        run = search(length * vectors(5, 0), documents, QUERY_IDS, ids, 10, candidates)
+        run = search(length * draw_vectors(5, 0), documents, QUERY_IDS, ids, 10, candidates)
         values = score(run, judged)["ndcg_at_10"]
         assert values.tolist() == [0] * 5
         assert find_ties(run, judged, values, is_exhaustive=True).num_without_ranking == 5
@@ -122,14 +120,14 @@ def test_ties_with_gold_are_counted() -> None:
 
 
 def test_junk_grades_count_as_zero() -> None:
-    """Grades of -2 alone crashed trec_eval's code; next to others they count as grades of 0."""
+    """Negative grades count as 0, also if a query has no other grade."""
     run = {"q0": {"d0": 2.0, "d1": 1.0}, "q1": {"d1": 1.0}}
     found = score(run, {"q0": {"d0": 1, "d1": -2}, "q1": {"d1": -2}})
     assert {name: values.tolist() for name, values in found.items()} == {name: [1, 0] for name in found}
 
 
-def test_reranking_looks_only_at_the_candidates() -> None:
-    queries, documents = vectors(5, 0), vectors(40, 1)
+def test_reranking_searches_candidates_only() -> None:
+    queries, documents = draw_vectors(5, 0), draw_vectors(40, 1)
     candidates = {query_id: DOCUMENT_IDS[n : n + 9] for n, query_id in enumerate(QUERY_IDS)}
     full = search(queries, documents, QUERY_IDS, DOCUMENT_IDS, 40)
     run = search(queries, documents, QUERY_IDS, DOCUMENT_IDS, 4, candidates)
@@ -137,13 +135,13 @@ def test_reranking_looks_only_at_the_candidates() -> None:
         assert list(run[query_id]) == [d for d in full[query_id] if d in candidates[query_id]][:4]
 
 
-def test_a_query_does_not_find_itself() -> None:
+def test_unjudged_self_hits_are_removed() -> None:
     run = {"a": {"a": 1.0, "b": 0.5, "c": 0.4}, "x": {"a": 0.1, "b": 0.5}}
     assert remove_self_hits(run, 1, {}) == {"a": {"b": 0.5}, "x": {"b": 0.5}}
-    assert remove_self_hits(run, 1, {"a": {"a": 1}}) == {"a": {"a": 1.0}, "x": {"b": 0.5}}, "it is judged"
+    assert remove_self_hits(run, 1, {"a": {"a": 1}}) == {"a": {"a": 1.0}, "x": {"b": 0.5}}
 
 
-def test_ndcg_is_what_a_hand_computes() -> None:
+def test_measures_match_arithmetic() -> None:
     run = {"q": {"x": 3.0, "y": 2.0, "z": 1.0}}
     values = score(run, {"q": {"y": 2, "z": 1, "w": 1}})
     gained = 2 / math.log2(3) + 1 / math.log2(4)
@@ -154,7 +152,7 @@ def test_ndcg_is_what_a_hand_computes() -> None:
 
 
 def test_measures_agree_with_pytrec_eval() -> None:
-    run = search(vectors(5, 0), vectors(40, 1), QUERY_IDS, DOCUMENT_IDS, 40)
+    run = search(draw_vectors(5, 0), draw_vectors(40, 1), QUERY_IDS, DOCUMENT_IDS, 40)
     rng = np.random.default_rng(2)
     judgements = {q: {d: int(rng.integers(0, 3)) for d in rng.choice(DOCUMENT_IDS, 6, False)} for q in QUERY_IDS}
     found = score(run, judgements)
@@ -164,7 +162,7 @@ def test_measures_agree_with_pytrec_eval() -> None:
 
 
 def test_candidate_recall_matches_trec_eval() -> None:
-    run = search(vectors(5, 0), vectors(40, 1), QUERY_IDS, DOCUMENT_IDS, 12)
+    run = search(draw_vectors(5, 0), draw_vectors(40, 1), QUERY_IDS, DOCUMENT_IDS, 12)
     rng = np.random.default_rng(3)
     judgements = {q: {d: int(rng.integers(0, 3)) for d in rng.choice(DOCUMENT_IDS, 9, False)} for q in QUERY_IDS}
     judgements["nothing found"], judgements["nothing relevant"] = {DOCUMENT_IDS[0]: 1}, {DOCUMENT_IDS[0]: 0}
@@ -198,18 +196,18 @@ def test_bm25_finds_rare_words() -> None:
 
 
 def test_bm25_scores_are_lucenes_formula() -> None:
-    """Words that no stemmer changes, in documents of unequal length; k1 = 0.9 and b = 0.4, as in BEIR's baseline."""
+    """The words have no stem of their own, documents differ in length, and k1 = 0.9, b = 0.4 as in BEIR's baseline."""
     rng, words = np.random.default_rng(8), ("red", "blue", "green", "black", "pink", "gold")
     documents = [rng.choice(words, size, p=[0.4, 0.2, 0.15, 0.1, 0.1, 0.05]).tolist() for size in range(3, 33, 3)]
     texts, ids = tuple(map(" ".join, documents)), tuple(f"d{n}" for n in range(10))
     run, _ = bm25_search(Retrieval("x", ids, texts, ("q",), ("green gold pink",), {}), 10)
     mean, expected = np.mean([len(one) for one in documents]), dict.fromkeys(ids, 0.0)
     for word in ("green", "gold", "pink"):
-        held = sum(word in one for one in documents)
-        assert 0 < held < 10, "a word in every document tells nothing of its weight"
+        num_with_word = sum(word in one for one in documents)
+        assert 0 < num_with_word < 10
         for identifier, one in zip(ids, documents, strict=True):
             norm = 0.9 * (1 - 0.4 + 0.4 * len(one) / mean)
-            weight = math.log(1 + (10 - held + 0.5) / (held + 0.5))
+            weight = math.log(1 + (10 - num_with_word + 0.5) / (num_with_word + 0.5))
             expected[identifier] += weight * one.count(word) / (one.count(word) + norm)
     assert run["q"] == pytest.approx({one: value for one, value in expected.items() if value}, abs=2e-6)
 
@@ -245,7 +243,7 @@ def test_bm25_reads_every_script(query: str, right: str, wrong: str) -> None:
 
 
 def test_runs_survive_the_disk(tmp_path: Path) -> None:
-    run = search(vectors(5, 0), vectors(40, 1), QUERY_IDS, DOCUMENT_IDS, 7)
+    run = search(draw_vectors(5, 0), draw_vectors(40, 1), QUERY_IDS, DOCUMENT_IDS, 7)
     for name in ("one", "two"):
         write_run(tmp_path / f"{name}.trec.gz", run, tag="test")
     assert read_run(tmp_path / "one.trec.gz") == run
@@ -254,7 +252,7 @@ def test_runs_survive_the_disk(tmp_path: Path) -> None:
 
 
 def test_bad_input_is_one_clear_line(tmp_path: Path) -> None:
-    documents = vectors(2, 0)
+    documents = draw_vectors(2, 0)
     bad = documents.copy()
     bad[0, 0] = np.nan
     cases = [

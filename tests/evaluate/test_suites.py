@@ -1,4 +1,4 @@
-"""A suite scored under several contexts, with an encoder whose vectors can be worked out by hand."""
+"""Scores of a suite under several contexts with a known encoder, pair tasks of MTEB, and polarity of film reviews."""
 
 import weakref
 from collections.abc import Sequence
@@ -10,6 +10,7 @@ import pytest
 from sklearn.metrics import accuracy_score
 
 from repro.analyses.polarity import measure
+from repro.batches.surrogate import load_surrogate
 from repro.data.beir import Retrieval, Suite, load_suite, write_beir_folder, write_suite
 from repro.evaluate.mteb.suite import _make_pair_task
 from repro.evaluate.polarity import LABELS, classify, encode_labels, load_film_reviews
@@ -24,7 +25,7 @@ FAMILY = {"ants": "insects", "bees": "insects", "oaks": "trees"}
 
 
 class FakeEncoder:
-    """One dimension a number; a text gets its number right only when the context shows its collection."""
+    """An encoder with one dimension per number. A query has the right one only if the context has its collection."""
 
     def __init__(self) -> None:
         self.context, self.contexts_seen = None, []
@@ -135,8 +136,8 @@ def test_bad_input_is_one_clear_line(suite: Suite, tmp_path: Path) -> None:
         evaluate_suite(FakeEncoder(), load_suite(tmp_path))
 
 
-class Weighed(FakeEncoder):
-    """Remembers what it encoded, and which vectors of before were still held when it was asked for more documents."""
+class Watched(FakeEncoder):
+    """Stores what it encodes, and how many earlier vectors are still in memory at each call."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -151,21 +152,21 @@ class Weighed(FakeEncoder):
 
 
 def test_context_vectors_are_freed(suite: Suite) -> None:
-    encoder = Weighed()
+    encoder = Watched()
     evaluate_suite(encoder, suite, **CONTEXTS)
-    assert encoder.held == [0, 1] * 9, "queries find nothing held, documents the queries"
+    assert encoder.held == [0, 1] * 9, "only the queries are in memory while their documents are encoded"
 
 
 def test_reranking_embeds_candidates_only(suite: Suite) -> None:
     names = [dataset.name for dataset in suite.datasets]
     full = evaluate_setting(FakeEncoder(), suite, Setting())
     candidates = {name: {"q00": {"d00": 1.0, "d03": 0.5}, "q01": {"d03": 2.0}} for name in names}
-    encoder = Weighed()
+    encoder = Watched()
     found = evaluate_setting(encoder, suite, Setting(candidates=candidates))
     documents = [text for text in encoder.encoded if text.startswith("document")]
     assert documents == [f"document {name} {number}" for name in names for number in (0, 3)]
     sizes = np.array([dataset["num_queries"] for dataset in full.provenance["datasets"]])
-    # q00's own document d00 is a candidate, q01's d01 is none
+    # the relevant document of q00 is a candidate, that of q01 is not
     np.testing.assert_allclose([found.metrics[f"zoo/{name}/recall_at_100"] for name in names], 1 / sizes)
     unknown = {name: {"q00": {"d99": 1.0}} for name in names}
     with pytest.raises(ValueError, match="'q00' has candidates that are not documents, first 'd99'"):
@@ -175,9 +176,9 @@ def test_reranking_embeds_candidates_only(suite: Suite) -> None:
 DOCUMENTS = ("rain falls", "snow falls", "iron bars", "copper pots")
 
 
-def pairs_of(grades: list[dict[int, int]], documents: tuple[str, ...] = DOCUMENTS) -> list[tuple[str, str, int]]:
-    """Return the pairs of a collection whose query n grades documents by their places."""
-    bare = make_collection("things", documents, relevant=[0] * len(grades))
+def make_pairs(grades: list[dict[int, int]]) -> list[tuple[str, str, int]]:
+    """Return the pairs of a collection, given the grades of documents, by their place, for each query."""
+    bare = make_collection("things", DOCUMENTS, relevant=[0] * len(grades))
     judgements = {
         query: {f"things-d{place}": grade for place, grade in of.items()}
         for query, of in zip(bare.query_ids, grades, strict=True)
@@ -185,16 +186,14 @@ def pairs_of(grades: list[dict[int, int]], documents: tuple[str, ...] = DOCUMENT
     task = _make_pair_task("things-pairs", replace(bare, judgements=judgements))
     task.load_data()
     rows = task.dataset["test"]
-    asked = {query: f"q{number}" for number, query in enumerate(bare.queries)}
-    return [
-        (asked[query], text, label)
-        for query, text, label in zip(rows["sentence1"], rows["sentence2"], rows["labels"], strict=True)
-    ]
+    names = {query: f"q{number}" for number, query in enumerate(bare.queries)}
+    columns = zip(rows["sentence1"], rows["sentence2"], rows["labels"], strict=True)
+    return [(names[query], text, label) for query, text, label in columns]
 
 
-def test_wrong_document_is_of_query_before() -> None:
+def test_negative_is_from_previous_query() -> None:
     rain, snow, iron, _ = DOCUMENTS
-    assert pairs_of([{0: 1}, {1: 2, 3: 1}, {3: 0, 2: 1}]) == [
+    assert make_pairs([{0: 1}, {1: 2, 3: 1}, {3: 0, 2: 1}]) == [
         *(("q0", rain, 1), ("q1", snow, 1), ("q2", iron, 1)),
         *(("q0", iron, 0), ("q1", rain, 0), ("q2", snow, 0)),
     ]
@@ -203,7 +202,7 @@ def test_wrong_document_is_of_query_before() -> None:
 def test_queries_without_gold_are_skipped() -> None:
     rain, snow, *_ = DOCUMENTS
     expected = [("q1", rain, 1), ("q3", snow, 1), ("q1", snow, 0), ("q3", rain, 0)]
-    assert pairs_of([{2: 0}, {0: 1}, {3: -1}, {1: 1}, {7: 1}]) == expected, "of 7 there is judgement and no text"
+    assert make_pairs([{2: 0}, {0: 1}, {3: -1}, {1: 1}, {7: 1}]) == expected, "document 7 has no text"
 
 
 @pytest.mark.parametrize(
@@ -217,14 +216,14 @@ def test_queries_without_gold_are_skipped() -> None:
     ids=["one right document", "right as well", "no other right document", "all are right"],
 )
 def test_relevant_documents_are_not_wrong(grades: list[dict[int, int]], wrong: dict[str, str]) -> None:
-    assert {query: text for query, text, label in pairs_of(grades) if not label} == wrong
+    assert {query: text for query, text, label in make_pairs(grades) if not label} == wrong
 
 
 DIRECTIONS = {"positive": (1.0, 0.0), "negative": (0.0, 1.0)}
 
 
 def by_word(texts: Sequence[str]) -> np.ndarray:
-    """Vectors of two dimensions: how often each label is said, the first preferred in a sentence."""
+    """Return how often each label occurs, (N, 2). In a sentence the first label counts 0.5 more."""
     rows = [sum(np.array(DIRECTIONS[word]) for word in text.split() if word in DIRECTIONS) for text in texts]
     return np.array(
         [row + (len(text.split()) > 1) * np.array([0.5, 0.0]) for row, text in zip(rows, texts, strict=True)]
@@ -233,15 +232,15 @@ def by_word(texts: Sequence[str]) -> np.ndarray:
 
 def test_label_is_that_of_nearest_words() -> None:
     texts_ND = np.array([[0.9, 0.1], [0.2, 0.8], [0.5, 0.5]])
-    assert classify(texts_ND, by_word, "plain").tolist() == [1, 0, 0], "of equals the first"
-    # Within a sentence 'negative' points to (0.5, 1) and 'positive' to (1.5, 0): by hand 1.35 to 0.55, 0.3 to 0.9, …
+    assert classify(texts_ND, by_word, "plain").tolist() == [1, 0, 0], "the first of equals"
+    # In a sentence 'negative' is (0.5, 1) and 'positive' is (1.5, 0), so the scores are 1.35 and 0.55, 0.3 and 0.9, …
     assert classify(texts_ND, by_word, "prompted").tolist() == [1, 0, 0]
     assert classify(np.array([[0.55, 0.5]]), by_word, "prompted").tolist() == [1]
     with pytest.raises(ValueError, match=r"unknown verbaliser 'shouted'; choose one of \['plain', 'prompted'\]"):
         classify(texts_ND, by_word, "shouted")
 
 
-def test_the_prompt_is_the_papers() -> None:
+def test_prompt_is_the_papers() -> None:
     seen: list[str] = []
 
     def encode(texts: Sequence[str]) -> np.ndarray:
@@ -263,14 +262,12 @@ def test_reviews_are_balanced() -> None:
 def test_analysis_matches_scikit_learn() -> None:
     run = base("smoke", architecture="surrogate", measure="polarity")
     found = measure(Inputs(run), None, Path())
-    from repro.batches.surrogate import load_surrogate
-
     encoder = load_surrogate("minilm-words")
     texts, labels = load_film_reviews()
     vectors = encoder.embed(texts, run.max_tokens)
     for name, words in (("plain", ("negative", "positive")), ("prompted", None)):
-        said = words or tuple(f"this is an example of {label} movie review" for label in LABELS)
-        negative, positive = encoder.embed(list(said), run.max_tokens)
+        labels_as_text = words or tuple(f"this is an example of {label} movie review" for label in LABELS)
+        negative, positive = encoder.embed(list(labels_as_text), run.max_tokens)
         chosen = ["__label__pos" if vector @ positive > vector @ negative else "__label__neg" for vector in vectors]
         assert found.metrics[f"polarity/{name}/accuracy"] == pytest.approx(accuracy_score(labels, chosen))
         assert found.arrays[f"polarity/{name}/accuracy"].mean() == found.metrics[f"polarity/{name}/accuracy"]

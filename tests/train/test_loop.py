@@ -59,13 +59,6 @@ def stop_after(num_steps: int) -> Callable[[], bool]:
     return lambda: next(calls) >= num_steps
 
 
-@pytest.mark.parametrize("architecture", ["biencoder", "contextual"])
-def test_training_lowers_the_loss(tmp_path: Path, architecture: str) -> None:
-    run(tmp_path, small_model(architecture=architecture), num_steps=60)
-    losses = [line["loss"] for line in read_metrics(tmp_path)]
-    assert sum(losses[-10:]) < 0.85 * sum(losses[:10])
-
-
 def test_stopped_training_resumes_exactly(tmp_path: Path) -> None:
     whole, _ = run(tmp_path / "whole")
     with pytest.raises(Interrupted, match="after step 4 of 10"):
@@ -106,12 +99,6 @@ def test_finished_training_is_not_repeated(tmp_path: Path) -> None:
     assert state.step == 10 and state.seconds > 0
     assert (tmp_path / "metrics.jsonl").read_bytes() == before
     assert_same_weights(whole, again)
-
-
-def test_chunk_sizes_change_nothing(tmp_path: Path) -> None:
-    whole, _ = run(tmp_path / "whole", small_model(sequence_dropout=0.0).double())
-    chunked, _ = run(tmp_path / "chunked", small_model(sequence_dropout=0.0).double(), chunks=ChunkSizes(3, 2))
-    assert_close_weights(chunked.state_dict(), whole.state_dict(), rtol=1e-5, atol=1e-6)
 
 
 def test_log_line_describes_its_step(tmp_path: Path) -> None:
@@ -380,7 +367,7 @@ def test_changed_process_count_warns(
 
 
 def test_random_drops_depend_on_chunks(tmp_path: Path) -> None:
-    """Pooling by frequency draws twice per piece, so chunk sizes change the draws. `has_random_drops` is then True."""
+    """Without random drops, chunk sizes change no loss. Pooling by frequency draws twice per piece, so they do."""
     for name, changes in (("mean", {"sequence_dropout": 0.0}), ("frequency", {"pooling": "frequency"})):
         losses = []
         for sizes in (ChunkSizes(), ChunkSizes(3, 2)):
