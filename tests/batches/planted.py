@@ -1,9 +1,9 @@
-"""Pairs around planted centres, for the tests of clusters and batches."""
+"""Pairs around planted centres."""
 
 import numpy as np
 
 
-def unit(vectors: np.ndarray) -> np.ndarray:
+def normalise(vectors: np.ndarray) -> np.ndarray:
     return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
 
 
@@ -13,7 +13,9 @@ def planted_pairs(
     """Return queries (N, D), documents (N, D) and the planted topic (N,); `counts` pairs per topic."""
     rng = np.random.default_rng(seed)
     topics = np.repeat(np.arange(len(counts)), counts)
-    centres = unit(rng.normal(size=(len(counts), dimensions)))
+    centres = normalise(rng.normal(size=(len(counts), dimensions)))
     spread = noise / np.sqrt(dimensions)
-    queries, documents = (unit(centres[topics] + spread * rng.normal(size=(len(topics), dimensions))) for _ in range(2))
+    queries, documents = (
+        normalise(centres[topics] + spread * rng.normal(size=(len(topics), dimensions))) for _ in range(2)
+    )
     return queries, documents, topics

@@ -1,4 +1,4 @@
-"""Paired clusters, against brute force, planted topics and themselves under other thread counts."""
+"""Clusters of pairs against brute force, planted topics and other numbers of threads."""
 
 from pathlib import Path
 
@@ -7,30 +7,36 @@ import numpy as np
 import pytest
 
 from repro.batches import cluster
-from repro.batches.cluster import best_attempt, cluster_pairs, list_sampled_domains, load_clusters
+from repro.batches.cluster import Clusters, best_attempt, cluster_pairs, list_sampled_domains, load_clusters
 from repro.seeds import derive
-from tests.batches.planted import planted_pairs, unit
+from tests.batches.planted import normalise, planted_pairs
 
 
-def pairs_without_structure(num_pairs: int, dimensions: int = 8) -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(1)
-    return unit(rng.normal(size=(num_pairs, dimensions))), unit(rng.normal(size=(num_pairs, dimensions)))
+def draw_pairs(num_pairs: int, dimensions: int = 8) -> tuple[np.ndarray, np.ndarray]:
+    """Return queries and documents without clusters."""
+    queries, documents = np.random.default_rng(1).normal(size=(2, num_pairs, dimensions))
+    return normalise(queries), normalise(documents)
 
 
-def paired_kmeans(paired: np.ndarray, num_clusters: int, *, seed: int) -> np.ndarray:
-    """Centroids of the points as they are described: query ⊕ document of all pairs, then document ⊕ query."""
-    swapped = np.roll(paired, paired.shape[1] // 2, axis=1)
-    return best_attempt(np.concatenate([paired, swapped]), num_clusters, seed)
+def stack_both_orders(queries: np.ndarray, documents: np.ndarray) -> np.ndarray:
+    """Return the points that are clustered: query ⊕ document of all pairs, then document ⊕ query."""
+    return np.concatenate([np.concatenate(sides, axis=1) for sides in ((queries, documents), (documents, queries))])
 
 
-def test_pairs_are_in_nearest_cluster() -> None:
-    queries, documents = pairs_without_structure(300)
-    domains = np.repeat([4, 9], [200, 100])
-    clusters = cluster_pairs(queries, documents, domains, cluster_size=10, seed=0)
+def assign_by_brute_force(
+    queries: np.ndarray, documents: np.ndarray, domains: np.ndarray, clusters: Clusters
+) -> np.ndarray:
+    """Return the nearest cluster of the domain of each pair."""
     pairs = np.concatenate([queries, documents], axis=1).astype(np.float64)
     distances = ((pairs[:, None] - clusters.centroids_KD[None].astype(np.float64)) ** 2).sum(-1)
     distances[domains[:, None] != clusters.domain_of_cluster_K[None]] = np.inf
-    np.testing.assert_array_equal(clusters.assignment_N, distances.argmin(1))
+    return distances.argmin(1)
+
+
+def test_pairs_are_in_nearest_cluster() -> None:
+    pairs, domains = draw_pairs(300), np.repeat([4, 9], [200, 100])
+    clusters = cluster_pairs(*pairs, domains, cluster_size=10, seed=0)
+    np.testing.assert_array_equal(clusters.assignment_N, assign_by_brute_force(*pairs, domains, clusters))
 
 
 def test_planted_topics_are_recovered() -> None:
@@ -41,81 +47,74 @@ def test_planted_topics_are_recovered() -> None:
 
 
 def test_both_halves_are_points() -> None:
-    """Of one cluster, the centroid is the mean of pairs and of pairs exchanged."""
-    queries, documents = pairs_without_structure(60)
-    pairs = np.concatenate([queries, documents], axis=1)
-    centroids = cluster_pairs(queries, documents, np.zeros(60, np.int32), cluster_size=60, seed=0).centroids_KD
-    both = (pairs.mean(0) + np.concatenate([documents, queries], axis=1).mean(0)) / 2
-    np.testing.assert_allclose(centroids[0], both, atol=1e-6)
+    """The centroid of a single cluster is the mean of all pairs in both orders."""
+    pairs = draw_pairs(60)
+    centroids = cluster_pairs(*pairs, np.zeros(60, np.int32), cluster_size=60, seed=0).centroids_KD
+    np.testing.assert_allclose(centroids[0], stack_both_orders(*pairs).mean(0), atol=1e-6)
 
 
 def test_every_point_is_fitted() -> None:
-    """One centroid is the mean of all points; the 256 that FAISS samples by default would give another mean."""
-    queries, documents = pairs_without_structure(2000)
-    pairs = np.concatenate([queries, documents], axis=1)
-    both = np.concatenate([pairs, np.concatenate([documents, queries], axis=1)])
-    np.testing.assert_allclose(paired_kmeans(pairs, 1, seed=0)[0], both.mean(0), atol=1e-5)
+    """A single centroid is the mean of all points. FAISS samples 256 by default, whose mean is another one."""
+    points = stack_both_orders(*draw_pairs(2000))
+    np.testing.assert_allclose(best_attempt(points, 1, 0)[0], points.mean(0), atol=1e-5)
 
 
 def test_early_stop_gives_same_clusters() -> None:
     queries, documents, _ = planted_pairs([30] * 8, noise=1.0)
-    pairs = np.concatenate([queries, documents], axis=1)
-    points = np.concatenate([pairs, np.concatenate([documents, queries], axis=1)])
-    ours = paired_kmeans(pairs, 8, seed=5)
-    start = ours[np.random.default_rng(0).permutation(8)].copy()
+    points = stack_both_orders(queries, documents)
+    start = best_attempt(points, 8, 5)[np.random.default_rng(0).permutation(8)].copy()
     again = faiss.Kmeans(32, 8, niter=100, max_points_per_centroid=10**6, min_points_per_centroid=1)
     again.train(points, init_centroids=start)
     np.testing.assert_allclose(again.centroids, start, atol=1e-6)
 
 
 def test_only_large_domains_use_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    queries, documents = pairs_without_structure(300)
-    asked = (queries, documents, np.repeat([0, 1], [100, 200]))
-    expected = cluster_pairs(*asked, cluster_size=10, seed=0)
-    made: list[faiss.Index] = []
-    tried: dict[int, bool] = {}
+    """Two GPUs are simulated by indexes on the CPU."""
+    given = (*draw_pairs(300), np.repeat([0, 1], [100, 200]))
+    expected = cluster_pairs(*given, cluster_size=10, seed=0)
+    indexes: list[faiss.Index] = []
+    is_on_gpus: dict[int, bool] = {}
 
     def to_all_gpus(index: faiss.Index) -> faiss.Index:
-        made.append(faiss.IndexFlatL2(index.d))
-        return made[-1]
+        indexes.append(faiss.IndexFlatL2(index.d))
+        return indexes[-1]
 
     monkeypatch.setattr(faiss, "get_num_gpus", lambda: 2)
     monkeypatch.setattr(faiss, "index_cpu_to_all_gpus", to_all_gpus)
 
     def best(points: np.ndarray, num_clusters: int, seed: int, *, on_gpus: bool) -> np.ndarray:
-        tried[len(points)] = on_gpus
+        is_on_gpus[len(points)] = on_gpus
         return best_attempt(points, num_clusters, seed)
 
     monkeypatch.setattr(cluster, "LARGE_DOMAIN", 200)
     monkeypatch.setattr(cluster, "best_attempt", best)
-    found = cluster_pairs(*asked, cluster_size=10, seed=0)
-    assert tried == {200: False, 400: True}
-    assert [index.ntotal for index in made] == [20]
+    found = cluster_pairs(*given, cluster_size=10, seed=0)
+    assert is_on_gpus == {200: False, 400: True}
+    assert [index.ntotal for index in indexes] == [20]
     np.testing.assert_array_equal(found.assignment_N, expected.assignment_N)
 
 
 def test_best_of_three_attempts_is_taken() -> None:
-    pairs = np.concatenate(pairs_without_structure(150), axis=1)
-    points = np.concatenate([pairs, np.roll(pairs, pairs.shape[1] // 2, axis=1)])
+    points = stack_both_orders(*draw_pairs(150))
     attempts = [cluster._run_attempt(points, 12, derive(1, number))[1] for number in range(3)]
     spread = [((points[:, None] - centroids) ** 2).sum(-1).min(1).sum() for centroids in attempts]
-    assert len({round(float(one), 2) for one in spread}) == 3, "attempts that end alike prove nothing"
-    np.testing.assert_array_equal(paired_kmeans(pairs, 12, seed=1), attempts[int(np.argmin(spread))])
+    assert len({round(float(one), 2) for one in spread}) == 3, "all attempts differ"
+    np.testing.assert_array_equal(best_attempt(points, 12, 1), attempts[int(np.argmin(spread))])
 
 
-def clustered_at_once(
+def cluster_whole_arrays(
     queries: np.ndarray, documents: np.ndarray, domains: np.ndarray, cluster_size: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The same by whole arrays: the assignment, and the centroids one after another."""
+    """Return assignment and centroids, computed on whole arrays."""
     assignment, every = np.empty(len(domains), np.int64), []
     for domain in np.unique(domains):
         rows = np.flatnonzero(domains == domain)
-        paired = np.concatenate([queries[rows], documents[rows]], axis=1).astype(np.float32)
+        points = stack_both_orders(queries[rows], documents[rows]).astype(np.float32)
         number = -(-len(rows) // cluster_size)
-        centroids = paired_kmeans(paired, number, seed=derive(3, "clusters", int(domain)))
-        index = faiss.IndexFlatL2(paired.shape[1])
+        centroids = best_attempt(points, number, derive(3, "clusters", int(domain)))
+        index = faiss.IndexFlatL2(points.shape[1])
         index.add(centroids)
-        used, nearest = np.unique(index.search(paired, 1)[1][:, 0], return_inverse=True)
+        used, nearest = np.unique(index.search(points[: len(rows)], 1)[1][:, 0], return_inverse=True)
         assignment[rows] = nearest + sum(map(len, every))
         every.append(centroids[used])
     return assignment, np.concatenate(every)
@@ -127,7 +126,7 @@ def test_blocks_give_clusters_of_whole_arrays(tmp_path: Path, monkeypatch: pytes
         np.save(tmp_path / f"{name}.npy", side.astype(np.float16))
     mapped = [np.load(tmp_path / f"{name}.npy", mmap_mode="r") for name in "qd"]
     domains = np.random.default_rng(2).permutation(np.repeat([1, 4, 6], [500, 250, 150]))
-    whole = clustered_at_once(*(np.array(side) for side in mapped), domains, 20)
+    whole = cluster_whole_arrays(*(np.array(side) for side in mapped), domains, 20)
     monkeypatch.setattr(cluster, "ROWS_PER_SEARCH", 64)
     streamed = cluster_pairs(*mapped, domains, cluster_size=20, seed=3)
     np.testing.assert_array_equal(streamed.assignment_N, whole[0])
@@ -137,8 +136,7 @@ def test_blocks_give_clusters_of_whole_arrays(tmp_path: Path, monkeypatch: pytes
 def test_large_domains_are_fitted_on_samples(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "MOST_EXACT_PAIRS", 300)
     monkeypatch.setattr(cluster, "PAIRS_A_CENTROID", 16)
-    queries, documents = pairs_without_structure(1200)
-    domains = np.repeat([2, 5], [1000, 200])
+    pairs, domains = draw_pairs(1200), np.repeat([2, 5], [1000, 200])
     assert list_sampled_domains(domains, 50) == {2: (320, 1000)}
     assert list_sampled_domains(domains, 100) == {2: (300, 1000)}
     fitted: list[int] = []
@@ -146,12 +144,9 @@ def test_large_domains_are_fitted_on_samples(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(
         cluster, "_run_attempt", lambda *given, **on: (fitted.append(len(given[0])), attempt(*given, **on))[1]
     )
-    found = cluster_pairs(queries, documents, domains, cluster_size=50, seed=0)
+    found = cluster_pairs(*pairs, domains, cluster_size=50, seed=0)
     assert sorted(set(fitted)) == [400, 640]
-    pairs = np.concatenate([queries, documents], axis=1).astype(np.float64)
-    distances = ((pairs[:, None] - found.centroids_KD[None].astype(np.float64)) ** 2).sum(-1)
-    distances[domains[:, None] != found.domain_of_cluster_K[None]] = np.inf
-    np.testing.assert_array_equal(found.assignment_N, distances.argmin(1))
+    np.testing.assert_array_equal(found.assignment_N, assign_by_brute_force(*pairs, domains, found))
 
 
 @pytest.mark.parametrize("large_domain", [0, 100_000])
@@ -169,24 +164,20 @@ def test_clusters_do_not_depend_on_threads(large_domain: int, monkeypatch: pytes
 
 
 def test_small_domain_is_one_cluster() -> None:
-    queries, documents = pairs_without_structure(25)
-    domains = np.repeat([0, 1], [20, 5])
-    clusters = cluster_pairs(queries, documents, domains, cluster_size=10, seed=0)
+    clusters = cluster_pairs(*draw_pairs(25), np.repeat([0, 1], [20, 5]), cluster_size=10, seed=0)
     assert (clusters.domain_of_cluster_K == 1).sum() == 1
     assert len(set(clusters.assignment_N[20:].tolist())) == 1
 
 
 def test_no_cluster_is_empty() -> None:
-    queries, documents = pairs_without_structure(400)
-    args = (queries.astype(np.float16), documents.astype(np.float16), np.zeros(400, dtype=np.int32))
-    clusters = cluster_pairs(*args, cluster_size=4, seed=0)
+    pairs = (side.astype(np.float16) for side in draw_pairs(400))
+    clusters = cluster_pairs(*pairs, np.zeros(400, dtype=np.int32), cluster_size=4, seed=0)
     assert np.bincount(clusters.assignment_N, minlength=len(clusters.centroids_KD)).min() > 0
     assert clusters.assignment_N.dtype == clusters.domain_of_cluster_K.dtype == np.int32
 
 
 def test_clusters_come_back_from_disk(tmp_path: Path) -> None:
-    queries, documents = pairs_without_structure(40)
-    clusters = cluster_pairs(queries, documents, np.zeros(40, dtype=np.int32), cluster_size=8, seed=0)
+    clusters = cluster_pairs(*draw_pairs(40), np.zeros(40, dtype=np.int32), cluster_size=8, seed=0)
     clusters.save(tmp_path)
     for name, array in vars(load_clusters(tmp_path)).items():
         np.testing.assert_array_equal(array, getattr(clusters, name))
@@ -195,11 +186,10 @@ def test_clusters_come_back_from_disk(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("size", "message"), [(0, "at least 1"), (31, "largest domain has 30 pairs")])
 def test_impossible_cluster_size_is_refused(size: int, message: str) -> None:
-    queries, documents = pairs_without_structure(50)
     with pytest.raises(ValueError, match=message):
-        cluster_pairs(queries, documents, np.repeat([0, 1], [30, 20]), cluster_size=size, seed=0)
+        cluster_pairs(*draw_pairs(50), np.repeat([0, 1], [30, 20]), cluster_size=size, seed=0)
 
 
-def test_a_folder_without_clusters_is_refused(tmp_path: Path) -> None:
+def test_folder_without_clusters_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no clusters in"):
         load_clusters(tmp_path)

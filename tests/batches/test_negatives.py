@@ -1,4 +1,4 @@
-"""Hard negatives are the nearest documents of the domain that are neither the positive nor likely positives."""
+"""Hard negatives are the nearest documents of the domain that are no likely positives. Texts of unknown tokens."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,9 @@ from repro.data.tokens import compute_unknown_share, load_tokenizer, tokenize
 from repro.seeds import generator_for
 
 
-def brute_force(queries: np.ndarray, documents: np.ndarray, domains: np.ndarray, row: int, count: int) -> list[int]:
+def mine_by_brute_force(
+    queries: np.ndarray, documents: np.ndarray, domains: np.ndarray, row: int, count: int
+) -> list[int]:
     """Return the hard negatives of one pair by sorting every other document of its domain."""
     own = queries[row] @ documents[row]
     near = [
@@ -23,16 +25,16 @@ def brute_force(queries: np.ndarray, documents: np.ndarray, domains: np.ndarray,
 def test_negatives_rank_below_the_positive() -> None:
     rng = generator_for(0, "test negatives")
     queries, documents = (rng.normal(size=(120, 6)).astype(np.float32) for _ in range(2))
-    documents += 2 * queries  # positives rank high, so that all have enough documents below them
+    documents += 2 * queries  # positives rank high, so most pairs have enough documents below them
     domains = np.repeat([0, 1, 2], 40)
     found = mine_negatives(queries, documents, domains, np.arange(120), num_hard_negatives=3, seed=0)
     checked = 0
     for row in range(120):
-        expected = brute_force(queries, documents, domains, row, 3)
+        expected = mine_by_brute_force(queries, documents, domains, row, 3)
         checked += len(expected) == 3
         assert found[row, : len(expected)].tolist() == expected
         assert row not in found[row] and set(domains[found[row]]) == {domains[row]} and len(set(found[row])) == 3
-    assert checked > 100, "most pairs have three documents below their positive"
+    assert checked > 100
 
 
 def test_any_negatives_may_rank_above() -> None:
@@ -47,7 +49,7 @@ def test_any_negatives_may_rank_above() -> None:
     for row in range(60):
         nearest = [int(other) for other in np.argsort(-scores[row]) if other != row][:3]
         assert any_of[row].tolist() == nearest
-    assert (any_of != below).any(), "some are nearer than the positive"
+    assert (any_of != below).any()
 
 
 def test_copies_are_no_negatives() -> None:
@@ -58,12 +60,13 @@ def test_copies_are_no_negatives() -> None:
 
 @pytest.mark.parametrize("width", [64, 384])
 def test_twins_of_positive_are_no_negatives(width: int) -> None:
-    """Texts that begin alike and are cut have one vector, and equal scores: float32 may round them apart."""
+    """Texts that are equal up to the cut have one vector and one score, although float32 may round the two apart."""
     rng = generator_for(3, "test negatives")
     queries = rng.normal(size=(200, width))
     others = rng.normal(size=(400, width))
     own = queries + 0.3 * rng.normal(size=(200, width))
-    queries, documents = np.concatenate([queries, others]), np.concatenate([own, own, others[:200]])  # row + 200: twins
+    # the twin of row n is row n + 200
+    queries, documents = np.concatenate([queries, others]), np.concatenate([own, own, others[:200]])
     queries, documents = (
         (one / np.linalg.norm(one, axis=1, keepdims=True)).astype(np.float16) for one in (queries, documents)
     )
@@ -76,7 +79,7 @@ def test_twins_of_positive_are_no_negatives(width: int) -> None:
 
 
 def test_ties_take_the_first_document() -> None:
-    """Word vectors of few words tie often; which of the tied is taken must not depend on how they are sorted."""
+    """Vectors of few words tie often. The choice must not depend on the sorting algorithm."""
     rng = generator_for(1, "test negatives")
     vectors = rng.integers(0, 2, size=(60, 4)).astype(np.float32)
     positive = np.full((1, 4), 9, np.float32)
@@ -90,10 +93,10 @@ def test_ties_take_the_first_document() -> None:
 @pytest.mark.parametrize("grain", [1.0, 100.0], ids=["ties", "no ties"])
 @pytest.mark.parametrize(("num_pairs", "num"), [(700, 1), (700, 7), (90, 7), (13, 12)])
 def test_many_negatives_match_full_sort(num_pairs: int, num: int, grain: float, with_near: bool) -> None:
-    """Minima of groups say which are sorted; a pair with few documents below its own takes others by lot."""
+    """Only groups with small minima are sorted. A pair with few documents below its positive draws others."""
     rng = generator_for(num, "test negatives")
     queries, documents = (np.round(grain * rng.normal(size=(num_pairs, 3))) for _ in range(2))
-    queries, documents = ((one / 512).astype(np.float32) for one in (queries, documents))  # exact, and short vectors
+    queries, documents = ((one / 512).astype(np.float32) for one in (queries, documents))  # exact in float32
     lot = generator_for(5, "hard negatives").random(num_pairs)
     kept = {"num_hard_negatives": num, "with_near": with_near, "seed": 5}
     found = mine_negatives(queries, documents, np.zeros(num_pairs), np.arange(num_pairs), **kept)
@@ -117,7 +120,7 @@ def test_small_domain_is_named() -> None:
 
 @pytest.mark.parametrize("factor", [1e-3, 2.0**-30, 1e3])
 def test_common_factor_changes_no_negatives(factor: float) -> None:
-    """Also where too few documents lie below the positive, and others are drawn."""
+    """Also if too few documents are below the positive, so that others are drawn."""
     rng = generator_for(5, "test negatives")
     queries, documents = (rng.normal(size=(60, 6)).astype(np.float32) for _ in range(2))
     documents[:20] += 2 * queries[:20]
@@ -135,7 +138,7 @@ THAI = ["กขคง จฉช", "ซญดต ถทธน", "บปผ พฟ
 
 @pytest.mark.parametrize("name", ["minilm-words", "minilm"])
 def test_unknown_scripts_mask_nothing(name: str) -> None:
-    """Thai, which MiniLM's vocabulary lacks, has zero vectors: no negative is masked, in one direction or four."""
+    """MiniLM's vocabulary has no Thai, so its vectors are zero and no negative is masked."""
     vectors_ND = load_surrogate(name).embed([*THAI, "an English text", "ok กขคง"], 40)
     assert (np.abs(vectors_ND).sum(1) > 0).tolist() == [False, False, False, True, True]
     keys_M = compute_content_keys(THAI)
@@ -146,7 +149,7 @@ def test_unknown_scripts_mask_nothing(name: str) -> None:
 
 
 def test_known_texts_are_masked() -> None:
-    """One unknown pair changes nothing for the others: compared with the rule written out entry by entry."""
+    """Unknown texts change nothing for the others, compared entry by entry."""
     rng = np.random.default_rng(0)
     queries_BD, documents_MD = rng.normal(size=(2, 6, 4)).astype(np.float32)
     queries_BD[2], documents_MD[4] = 0, 0
@@ -173,7 +176,7 @@ def test_texts_of_nan_vectors_are_named() -> None:
 
 
 def test_encoders_name_texts_of_nan_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An encoder that is loaded for evaluation, or for batches without stored vectors, names the text, too."""
+    """Encoders for evaluation or for batches without stored vectors name the text, too."""
 
     class Broken:
         num_dimensions, looks_at_neighbours = 2, False

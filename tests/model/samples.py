@@ -1,4 +1,4 @@
-"""Small models and right-padded batches of unequal lengths, with weights that let mistakes show."""
+"""Small models with weights that make mistakes visible, and right-padded batches of unequal lengths."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KINDS = ("nomic", "bert", "modernbert")
 
 
 def small_config(**changes: object) -> ModelConfig:
-    """A model of a few thousand weights."""
+    """Return the configuration of a model with a few thousand weights."""
     values: dict = dict(  # noqa: C408
         architecture="contextual",
         hidden_size=16,
@@ -30,7 +30,7 @@ def small_config(**changes: object) -> ModelConfig:
 
 
 def small_model(seed: int = 0, **changes: object) -> Biencoder | ContextualModel:
-    """The same, built, every weight shaken: a zero bias or a tiny token-type row would hide mistakes."""
+    """Build the small model and add noise to all weights. A zero bias or tiny token types would hide mistakes."""
     model = build_model(small_config(**changes), seed=seed)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
@@ -40,7 +40,7 @@ def small_model(seed: int = 0, **changes: object) -> Biencoder | ContextualModel
 
 
 def random_texts(num_texts: int, seed: int = 0, longest: int = 9) -> Texts:
-    """Texts of 1 … `longest` tokens."""
+    """Return texts of 1 to `longest` tokens."""
     generator = torch.Generator().manual_seed(seed)
     lengths = torch.randint(1, longest + 1, (num_texts,), generator=generator)
     lengths[0] = longest

@@ -1,4 +1,4 @@
-"""The second stage of one unpadded text, from the specification with explicit matrices, for NomicBERT and BERT."""
+"""The second stage of one unpadded text with explicit matrices, for NomicBERT and BERT."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from torch.nn.functional import gelu, layer_norm, silu
 from repro.model.contextual import ContextualModel
 
 
-def spelled_out_second_stage(model: ContextualModel, ids: torch.Tensor, contexts: torch.Tensor) -> torch.Tensor:
-    """Return the vector of one text; read weights by name, and none of the model's own code."""
+def compute_second_stage(model: ContextualModel, ids: torch.Tensor, contexts: torch.Tensor) -> torch.Tensor:
+    """Return the vector of one text. Only weights are read from the model, by name."""
     w = {name.removeprefix("second_stage_model."): value for name, value in model.state_dict().items()}
     settings = model.config
     num_contexts, width = contexts.shape
@@ -39,7 +39,7 @@ def spelled_out_second_stage(model: ContextualModel, ids: torch.Tensor, contexts
 
 
 def attend(queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, num_heads: int) -> torch.Tensor:
-    """Softmax attention, a head at a time."""
+    """Compute softmax attention head by head."""
     size = queries.shape[1] // num_heads
     parts = []
     for head in range(num_heads):
@@ -50,7 +50,7 @@ def attend(queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, num_
 
 
 def rotate(x: torch.Tensor, num_unrotated: int, num_heads: int) -> torch.Tensor:
-    """Turn the pair (i, i + half) of each head at place p by p / 1000^(2i / size); the first rows are left alone."""
+    """Rotate the pair (i, i + size / 2) of each head at position p by p / 1000^(2i / size), except the first rows."""
     size = x.shape[1] // num_heads
     out = x.clone()
     for place in range(num_unrotated, len(x)):
@@ -63,7 +63,7 @@ def rotate(x: torch.Tensor, num_unrotated: int, num_heads: int) -> torch.Tensor:
     return out
 
 
-def nomic_layer(
+def apply_nomic_layer(
     number: int,
     x: torch.Tensor,
     num_contexts: int,
@@ -71,7 +71,7 @@ def nomic_layer(
     linear: Callable[[str, torch.Tensor], torch.Tensor],
     norm: Callable[[str, torch.Tensor], torch.Tensor],
 ) -> torch.Tensor:
-    """Post-norm attention and gated feed-forward."""
+    """Apply post-norm attention and a gated feed-forward."""
     at = f"backbone.model.layers.{number}."
     queries = rotate(linear(at + "self_attn.q_proj", x), num_contexts, num_heads)
     keys = rotate(linear(at + "self_attn.k_proj", x), num_contexts, num_heads)
@@ -81,7 +81,7 @@ def nomic_layer(
     return norm(at + "post_mlp_layernorm", x + linear(at + "mlp.down_proj", inner))
 
 
-def bert_layer(
+def apply_bert_layer(
     number: int,
     x: torch.Tensor,
     num_contexts: int,
@@ -89,7 +89,7 @@ def bert_layer(
     linear: Callable[[str, torch.Tensor], torch.Tensor],
     norm: Callable[[str, torch.Tensor], torch.Tensor],
 ) -> torch.Tensor:
-    """Post-norm attention and feed-forward."""
+    """Apply post-norm attention and a feed-forward."""
     at = f"backbone.model.encoder.layer.{number}."
     names = (at + f"attention.self.{name}" for name in ("query", "key", "value"))
     seen = attend(*(linear(name, x) for name in names), num_heads)
@@ -98,4 +98,4 @@ def bert_layer(
     return norm(at + "output.LayerNorm", x + linear(at + "output.dense", inner))
 
 
-LAYERS = {"nomic": nomic_layer, "bert": bert_layer}
+LAYERS = {"nomic": apply_nomic_layer, "bert": apply_bert_layer}

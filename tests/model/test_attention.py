@@ -1,4 +1,4 @@
-"""Attention shares are those of a softmax written out by hand, and looking at them changes nothing."""
+"""Attention shares against an explicit softmax, pooling, and the linear kernel against torch."""
 
 import pytest
 import torch
@@ -14,8 +14,8 @@ from tests.model import spelled_out
 from tests.model.samples import KINDS, random_texts, small_model
 
 
-def contextual(kind: str, **changes: object) -> ContextualModel:
-    model = small_model(backbone=kind, num_layers=2, **changes)
+def build_contextual(kind: str) -> ContextualModel:
+    model = small_model(backbone=kind, num_layers=2)
     assert isinstance(model, ContextualModel)
     model.context_CE = torch.randn(model.config.num_contexts, model.config.hidden_size)
     return model.eval()
@@ -23,32 +23,33 @@ def contextual(kind: str, **changes: object) -> ContextualModel:
 
 @pytest.mark.parametrize("kind", ["nomic", "bert"])
 def test_shares_match_explicit_softmax(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    model, texts = contextual(kind), random_texts(4)
+    model, texts = build_contextual(kind), random_texts(4)
     assert model.context_CE is not None
     found_KN3, expected = compute_attention_shares(model, texts), []
     num_contexts, num_prefix = 6, 6 + 3
 
     def attend(queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, num_heads: int) -> torch.Tensor:
-        size, paid = queries.shape[1] // num_heads, []
+        """Store the shares of contexts, prompts and text, averaged over heads."""
+        size, shares = queries.shape[1] // num_heads, []
         for head in range(num_heads):
             columns = slice(head * size, (head + 1) * size)
             weights = (queries[num_prefix:, columns] @ keys[:, columns].T / size**0.5).softmax(1)
             parts = (weights[:, :num_contexts], weights[:, num_contexts:num_prefix], weights[:, num_prefix:])
-            paid.append(torch.stack([part.sum(1).mean() for part in parts]))
-        expected.append(torch.stack(paid).mean(0))
+            shares.append(torch.stack([part.sum(1).mean() for part in parts]))
+        expected.append(torch.stack(shares).mean(0))
         return plain(queries, keys, values, num_heads)
 
     plain = spelled_out.attend
     monkeypatch.setattr(spelled_out, "attend", attend)
     for row in range(texts.num_texts):
         ids = texts.ids_NS[row][texts.mask_NS[row].bool()]
-        spelled_out.spelled_out_second_stage(model, ids, model.context_CE)
+        spelled_out.compute_second_stage(model, ids, model.context_CE)
         torch.testing.assert_close(found_KN3[:, row], torch.stack(expected[-2:]), atol=1e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_shares_sum_to_one(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    model, texts = contextual(kind), random_texts(5)
+    model, texts = build_contextual(kind), random_texts(5)
     shares_KN3 = compute_attention_shares(model, texts)
     torch.testing.assert_close(shares_KN3.sum(2), torch.ones(2, 5))
     assert (shares_KN3 > 0).all()
@@ -56,8 +57,8 @@ def test_shares_sum_to_one(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.testing.assert_close(compute_attention_shares(model, texts), shares_KN3, atol=1e-5, rtol=1e-4)
 
 
-def test_equal_attention_pays_by_size() -> None:
-    model = contextual("nomic")
+def test_equal_attention_follows_size() -> None:
+    model = build_contextual("nomic")
     with torch.no_grad():
         for layer in model.second_stage_model.backbone.model.layers:
             layer.self_attn.q_proj.weight.zero_()
@@ -67,8 +68,8 @@ def test_equal_attention_pays_by_size() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_looking_changes_nothing(kind: str) -> None:
-    model, texts = contextual(kind), random_texts(3)
+def test_computing_shares_changes_nothing(kind: str) -> None:
+    model, texts = build_contextual(kind), random_texts(3)
     config = model.second_stage_model.backbone.model.config
     before = (model.embed_texts(texts), config._attn_implementation, config.output_attentions)
     compute_attention_shares(model, texts)
@@ -77,7 +78,7 @@ def test_looking_changes_nothing(kind: str) -> None:
 
 
 def test_no_context_has_no_shares() -> None:
-    model = contextual("nomic").train()
+    model = build_contextual("nomic").train()
     compute_attention_shares(model, random_texts(2))
     model.context_CE = None
     with pytest.raises(ValueError, match="no context is set"):
@@ -87,7 +88,7 @@ def test_no_context_has_no_shares() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_compiled_backbone_gives_same_shares(kind: str) -> None:
-    model, texts = contextual(kind), random_texts(3)
+    model, texts = build_contextual(kind), random_texts(3)
     backbone, expected = model.second_stage_model.backbone, compute_attention_shares(model, texts)
     backbone.compile_forward("eager")
     compiled = backbone._compiled
@@ -135,17 +136,17 @@ def test_linear_matches_torch(num_rows: int, has_bias: bool) -> None:
     torch.testing.assert_close(of_a_sum, layer.weight.sum(0).expand(num_rows, -1), rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.skipif(not module.has_onednn(), reason="this torch has no such kernel")
-def test_kernel_meets_multiples_of_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    met: list[int] = []
+@pytest.mark.skipif(not module.has_onednn(), reason="torch is built without oneDNN")
+def test_kernel_gets_multiples_of_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
     real = module._product
 
     def product(rows_TI: Tensor, *given: Tensor | None) -> Tensor:
-        met.extend(rows_TI.shape)
+        sizes.extend(rows_TI.shape)
         return real(rows_TI, *given)
 
     monkeypatch.setattr(module, "_product", product)
     layer = nn.Linear(STEP, 2 * STEP)
     for num_rows in (STEP - 3, STEP + 1, 700, 701, 1000):
         linear(torch.randn(num_rows, STEP, requires_grad=True), layer).sum().backward()
-    assert len(met) == 4 * 3 * 2 and not any(size % STEP for size in met)
+    assert len(sizes) == 4 * 3 * 2 and not any(size % STEP for size in sizes)

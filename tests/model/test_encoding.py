@@ -1,4 +1,4 @@
-"""Promises of what a user calls: context, vectors, folders."""
+"""The interface of a model: setting a context, encoding texts, saving and loading; and its sparse word gradients."""
 
 import json
 import tracemalloc
@@ -25,20 +25,14 @@ from tests.model.samples import KINDS, small_model
 TEXTS = ["one", "a somewhat longer text about rain", "rain falls", "snow falls on the hills", "hills"]
 
 
-def model_for_text(**changes: Any) -> Biencoder | ContextualModel:
-    values = {
-        "architecture": "contextual",
-        "hidden_size": 16,
-        "num_heads": 2,
-        "intermediate_size": 24,
-        "num_contexts": 4,
-    }
-    return build_model(ModelConfig(**(values | changes)))
+def build_text_model(**changes: Any) -> Biencoder | ContextualModel:
+    values = {"hidden_size": 16, "num_heads": 2, "intermediate_size": 24, "num_contexts": 4}
+    return build_model(ModelConfig(**({"architecture": "contextual"} | values | changes)))
 
 
 @pytest.mark.parametrize("architecture", ["biencoder", "contextual"])
 def test_vectors_do_not_depend_on_batches(architecture: str) -> None:
-    model = model_for_text(architecture=architecture)
+    model = build_text_model(architecture=architecture)
     model.set_context(TEXTS)
     vectors = model.encode(TEXTS, batch_size=2)
     assert vectors.dtype == np.float32
@@ -46,17 +40,11 @@ def test_vectors_do_not_depend_on_batches(architecture: str) -> None:
     np.testing.assert_array_equal(model.encode(TEXTS[::-1], batch_size=2)[::-1], vectors)
     np.testing.assert_array_equal(model.encode(TEXTS, batch_size=2), vectors)
     np.testing.assert_allclose(model.encode(TEXTS, batch_size=64), vectors, atol=1e-6)
-
-
-def test_encoding_matches_single_texts() -> None:
-    model = model_for_text()
-    model.set_context(TEXTS)
-    alone = np.concatenate([model.encode([text]) for text in TEXTS])
-    np.testing.assert_allclose(model.encode(TEXTS), alone, atol=1e-6)
+    np.testing.assert_allclose(np.concatenate([model.encode([text]) for text in TEXTS]), vectors, atol=1e-6)
 
 
 def test_encoding_keeps_the_mode() -> None:
-    model = model_for_text(sequence_dropout=0.9)
+    model = build_text_model(sequence_dropout=0.9)
     model.train()
     model.set_context(TEXTS)
     np.testing.assert_array_equal(model.encode(TEXTS), model.encode(TEXTS))
@@ -64,16 +52,16 @@ def test_encoding_keeps_the_mode() -> None:
 
 
 def test_nothing_to_encode_gives_no_rows() -> None:
-    assert model_for_text(architecture="biencoder").encode([]).shape == (0, 16)
+    assert build_text_model(architecture="biencoder").encode([]).shape == (0, 16)
 
 
 def test_missing_context_is_refused() -> None:
     with pytest.raises(ValueError, match="set_context"):
-        model_for_text().encode(TEXTS)
+        build_text_model().encode(TEXTS)
 
 
 def test_few_contexts_are_repeated() -> None:
-    model = model_for_text(num_contexts=8)
+    model = build_text_model(num_contexts=8)
     with pytest.warns(UserWarning, match="5 context documents for a model that takes 8"):
         model.set_context(TEXTS, seed=3)
     assert model.context_CE.shape == (8, 16)
@@ -89,14 +77,14 @@ def test_surplus_contexts_are_drawn_by_seed() -> None:
         warnings.simplefilter("error")
         np.testing.assert_array_equal(fill_context(4, 4, 7), [0, 1, 2, 3])
         drawn_S4 = np.stack([fill_context(9, 4, seed) for seed in range(900)])
-    assert (np.diff(drawn_S4, axis=1) > 0).all(), "sorted, and each once"
+    assert (np.diff(drawn_S4, axis=1) > 0).all(), "sorted without repetition"
     np.testing.assert_array_equal(drawn_S4[5], fill_context(9, 4, 5))
     counts_9 = np.bincount(drawn_S4.ravel(), minlength=9)
-    assert abs(counts_9 - 400).max() < 75, "each text is drawn as often: 400 expected, deviation 15"
+    assert abs(counts_9 - 400).max() < 75, "each of nine texts is drawn 400 times, with a deviation of 15"
 
 
 def test_sorted_corpus_gives_all_domains() -> None:
-    model = model_for_text(num_contexts=8)
+    model = build_text_model(num_contexts=8)
     corpus = [f"{domain} {n}" for domain in ("rain", "bread", "copper", "snow") for n in range(100)]
     contexts = []
     for seed in (0, 0, 1):
@@ -109,13 +97,13 @@ def test_sorted_corpus_gives_all_domains() -> None:
     assert {corpus[place].split()[0] for place in fill_context(400, 8, 0)} != {"rain"}
 
 
-def test_an_empty_corpus_is_refused() -> None:
+def test_empty_corpus_is_refused() -> None:
     with pytest.raises(ValueError, match="empty"):
-        model_for_text().set_context([])
+        build_text_model().set_context([])
 
 
 def test_single_text_is_no_list() -> None:
-    model = model_for_text()
+    model = build_text_model()
     with pytest.raises(ValueError, match=r"'a corpus' is one text, .*: give a list"):
         model.set_context("a corpus")
     model.set_context(None)
@@ -124,7 +112,7 @@ def test_single_text_is_no_list() -> None:
 
 
 def test_contexts_get_the_document_prompt() -> None:
-    with_task, without = model_for_text(prompts="task"), model_for_text(prompts="none")
+    with_task, without = build_text_model(prompts="task"), build_text_model(prompts="none")
     with_task.set_context(TEXTS[:4])
     without.set_context([PROMPTS["task"].document + text for text in TEXTS[:4]])
     torch.testing.assert_close(with_task.context_CE, without.context_CE)
@@ -140,7 +128,7 @@ def test_prompts_stand_in_front() -> None:
 
 
 def test_texts_are_cut_to_length() -> None:
-    tokens = model_for_text(max_tokens=5).tokenize(["one two three four five six"], "query")
+    tokens = build_text_model(max_tokens=5).tokenize(["one two three four five six"], "query")
     assert tokens.lengths.tolist() == [5]
 
 
@@ -197,7 +185,7 @@ def test_meaningless_config_is_refused(field: str, value: str | int) -> None:
 
 
 class Wide(Biencoder):
-    """Has vectors that cost no time and much memory: each text's ids over and over."""
+    """A biencoder with wide vectors that take no time to compute."""
 
     width = 512
 
@@ -208,7 +196,7 @@ class Wide(Biencoder):
 @pytest.mark.parametrize("most", [0, 1, 3, 9])
 @pytest.mark.parametrize("num_words", [2, 400, 30_000])
 def test_order_is_by_length_then_bytes(most: int, num_words: int) -> None:
-    """Ties stay as they came; empty texts come first; word 0, whose bytes are zero, counts as any other."""
+    """Ties keep their order, empty texts come first, and word 0 counts like any other."""
     rng = np.random.default_rng(most)
     for count in (0, 1, 2, 500):
         offsets = np.concatenate([[0], np.cumsum(rng.integers(0, most + 1, count))]).astype(np.int64)
@@ -234,7 +222,7 @@ def test_vectors_lie_in_memory_once() -> None:
     count = 20_000
     model = Wide(ModelConfig(architecture="biencoder", hidden_size=16, num_heads=2, intermediate_size=24))
     tokens = Tokens(np.arange(2 * count, dtype=np.int32), 2 * np.arange(count + 1))
-    model.encode_tokens(Tokens(tokens.ids[:4], tokens.offsets[:3]))  # loads what is loaded once
+    model.encode_tokens(Tokens(tokens.ids[:4], tokens.offsets[:3]))  # memory of the first call is not counted
     tracemalloc.start()
     vectors = model.encode_tokens(tokens)
     _, most = tracemalloc.get_traced_memory()
@@ -246,9 +234,9 @@ def test_vectors_lie_in_memory_once() -> None:
 
 @pytest.mark.parametrize("architecture", ["biencoder", "contextual"])
 def test_gpu_batches_count_tokens(architecture: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A CPU is taken for the GPU."""
+    """Batches on a GPU have a maximum number of tokens. Here the CPU is treated as a GPU."""
     texts = [" ".join(["rain"] * (1 + number % 9)) for number in range(60)]
-    model = model_for_text(architecture=architecture)
+    model = build_text_model(architecture=architecture)
     model.set_context(texts)
     wide, shapes, kinds, real = model.encode(texts), [], set(), type(model).embed_texts
 
@@ -264,9 +252,7 @@ def test_gpu_batches_count_tokens(architecture: str, monkeypatch: pytest.MonkeyP
     np.testing.assert_allclose(model.encode(texts), wide, atol=1e-6)
     ahead = {"biencoder": 0, "contextual": model.config.num_contexts + model.config.num_soft_prompts}[architecture]
     assert len(shapes) > 3 and all(rows * (ahead + length) <= 100 for rows, length in shapes)
-    assert all((rows + 1) * (ahead + length) > 100 for rows, length in shapes[:-1]), (
-        "no batch but the last has room for one more of its longest"
-    )
+    assert all((rows + 1) * (ahead + length) > 100 for rows, length in shapes[:-1]), "only the last has room"
     assert kinds == {torch.float32}
     model.is_narrow = True
     model.set_context(texts)
@@ -278,7 +264,7 @@ def test_gpu_batches_count_tokens(architecture: str, monkeypatch: pytest.MonkeyP
         assert model.context_CE is not None and model.context_CE.dtype == torch.float32
     shapes.clear()
     model.encode(texts, batch_size=7)
-    assert [rows for rows, _ in shapes] == [7] * 8 + [4], "a number of texts that was asked for is kept to"
+    assert [rows for rows, _ in shapes] == [7] * 8 + [4], "a given batch size is kept"
 
 
 NUM_WORDS, WIDTH = 50, 7
@@ -287,12 +273,12 @@ IDS = [
 ]
 
 
-def weights() -> nn.Parameter:
+def draw_weights() -> nn.Parameter:
     return nn.Parameter(torch.randn(NUM_WORDS, WIDTH, generator=torch.Generator().manual_seed(2), dtype=torch.double))
 
 
-def gradient_of(weight_VD: nn.Parameter, *, by_torch: bool, at_once: bool) -> Tensor:
-    """The gradient of a sum over all pieces, in one backward or in one for each of them."""
+def compute_gradient(weight_VD: nn.Parameter, *, by_torch: bool, at_once: bool) -> Tensor:
+    """Return the gradient of a sum over all pieces, by one backward pass or by one per piece."""
     look_up = nn.functional.embedding if by_torch else look_up_words
     parts = [(look_up(ids, weight_VD).tanh() * (number + 1)).sum() for number, ids in enumerate(IDS)]
     for loss in [torch.stack(parts).sum()] if at_once else parts:
@@ -304,38 +290,40 @@ def gradient_of(weight_VD: nn.Parameter, *, by_torch: bool, at_once: bool) -> Te
 @pytest.mark.parametrize("at_once", [True, False])
 @pytest.mark.parametrize("has_gradient", [True, False])
 def test_word_vectors_match_torch(at_once: bool, has_gradient: bool) -> None:
-    ours, torchs = weights(), weights()
-    for weight_VD in (ours, torchs) if has_gradient else ():
+    own, reference = draw_weights(), draw_weights()
+    for weight_VD in (own, reference) if has_gradient else ():
         weight_VD.grad = torch.ones_like(weight_VD)
     for ids in IDS:
-        torch.testing.assert_close(look_up_words(ids, ours), nn.functional.embedding(ids, torchs), rtol=0, atol=0)
-    expected = gradient_of(torchs, by_torch=True, at_once=at_once)
-    found = gradient_of(ours, by_torch=False, at_once=at_once)
+        torch.testing.assert_close(look_up_words(ids, own), nn.functional.embedding(ids, reference), rtol=0, atol=0)
+    expected = compute_gradient(reference, by_torch=True, at_once=at_once)
+    found = compute_gradient(own, by_torch=False, at_once=at_once)
     assert not found.is_sparse and expected[:9].abs().min() > 0
     torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
 
 
 def test_gradient_passes_saved_tensor_hooks() -> None:
-    """Such hooks, of checkpointing or of offloading, may give backward a copy of what was saved."""
-    weight_VD = weights()
+    """Hooks of checkpointing or offloading may give the backward pass a copy of a saved tensor."""
+    weight_VD = draw_weights()
     with torch.autograd.graph.saved_tensors_hooks(torch.clone, torch.clone):
-        found = gradient_of(weight_VD, by_torch=False, at_once=True)
-    torch.testing.assert_close(found, gradient_of(weights(), by_torch=True, at_once=True), rtol=1e-12, atol=1e-12)
+        found = compute_gradient(weight_VD, by_torch=False, at_once=True)
+    torch.testing.assert_close(
+        found, compute_gradient(draw_weights(), by_torch=True, at_once=True), rtol=1e-12, atol=1e-12
+    )
 
 
 def test_computed_weights_are_left_to_torch() -> None:
-    ours, torchs = weights(), weights()
-    look_up_words(IDS[0], ours * 2).sum().backward()
-    nn.functional.embedding(IDS[0], torchs * 2).sum().backward()
-    torch.testing.assert_close(ours.grad, torchs.grad)
+    own, reference = draw_weights(), draw_weights()
+    look_up_words(IDS[0], own * 2).sum().backward()
+    nn.functional.embedding(IDS[0], reference * 2).sum().backward()
+    torch.testing.assert_close(own.grad, reference.grad)
 
 
 def test_frozen_weights_have_no_gradient() -> None:
-    weight_VD = weights().requires_grad_(False)
+    weight_VD = draw_weights().requires_grad_(False)
     assert not look_up_words(IDS[0], weight_VD).requires_grad
 
 
 def test_other_gradients_are_never_zero() -> None:
-    weight_VD = weights()
+    weight_VD = draw_weights()
     with pytest.raises(RuntimeError, match="not have been used"):
         torch.autograd.grad(look_up_words(IDS[0], weight_VD).sum(), weight_VD)

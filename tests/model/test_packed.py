@@ -1,4 +1,4 @@
-"""Promises of packing: what transformers' own forward gives, in vectors and gradients, whatever the lengths."""
+"""Packed texts have the vectors and gradients of transformers' own forward, for any lengths."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 PACKED_KINDS = ("bert", "nomic")
 
 
-def of_length(lengths: list[int]) -> Texts:
+def make_texts(lengths: list[int]) -> Texts:
     generator = torch.Generator().manual_seed(5)
     mask_NS = (torch.arange(max(lengths) + 2)[None] < torch.tensor(lengths)[:, None]).long()
     return Texts(torch.randint(1, WORDS, mask_NS.shape, generator=generator) * mask_NS, mask_NS)
 
 
-def both_ways(
+def compute_both_ways(
     monkeypatch: pytest.MonkeyPatch, texts: Texts, *, training: bool, **changes: object
 ) -> list[tuple[Tensor, dict[str, Tensor]]]:
-    """Vectors and gradients of both stages, with packing and without."""
+    """Return vectors and gradients of both stages, with packing and without."""
     found = []
     for packs in (True, False):
         monkeypatch.setattr(Backbone, "packs", packs)
         model = small_model(**changes).train(training)
-        torch.manual_seed(1)  # which context slots are dropped
+        torch.manual_seed(1)  # decides which context slots are dropped
         vectors_ND = model.second_stage(texts, model.first_stage(random_texts(6, seed=3)))
         (vectors_ND**2).sum().backward()
         dense = {name: weight.grad.to_dense() for name, weight in model.named_parameters() if weight.grad is not None}
@@ -48,7 +48,7 @@ def test_packed_texts_match_transformers(
     lengths: list[int], backbone: str, num_soft_prompts: int, training: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     changes = {"backbone": backbone, "num_soft_prompts": num_soft_prompts}
-    packed, plain = both_ways(monkeypatch, of_length(lengths), training=training, **changes)
+    packed, plain = compute_both_ways(monkeypatch, make_texts(lengths), training=training, **changes)
     torch.testing.assert_close(packed[0], plain[0], **CLOSE)
     assert packed[1].keys() == plain[1].keys()
     for name, gradient in plain[1].items():
@@ -57,7 +57,7 @@ def test_packed_texts_match_transformers(
 
 @pytest.mark.parametrize("backbone", PACKED_KINDS)
 def test_packed_states_keep_their_places(backbone: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    embedder, texts = small_model(backbone=backbone, architecture="biencoder").embedder, of_length([3, 1, 6, 3])
+    embedder, texts = small_model(backbone=backbone, architecture="biencoder").embedder, make_texts([3, 1, 6, 3])
     packed_NSD = embedder(texts)
     monkeypatch.setattr(Backbone, "packs", False)
     assert texts.ids_NS.shape[1] == 8, "two columns are padding for every text"
@@ -66,17 +66,17 @@ def test_packed_states_keep_their_places(backbone: str, monkeypatch: pytest.Monk
 
 
 def test_packing_skips_transformers_forward(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
+    called = []
     for backbone in (*PACKED_KINDS, "modernbert"):
         model = small_model(backbone=backbone)
         for stage in (model.first_stage_model.embedder, model.second_stage_model.backbone):
-            stage.model.register_forward_hook(lambda *given, name=backbone: asked.append(name))
+            stage.model.register_forward_hook(lambda *given, name=backbone: called.append(name))
         model.second_stage(random_texts(3), model.first_stage(random_texts(6)))
-    assert asked == ["modernbert", "modernbert"]
+    assert called == ["modernbert", "modernbert"]
 
 
 def test_empty_text_is_left_to_transformers() -> None:
-    model, texts = small_model(backbone="bert", architecture="biencoder"), of_length([3, 1])
+    model, texts = small_model(backbone="bert", architecture="biencoder"), make_texts([3, 1])
     empty = Texts(texts.ids_NS, torch.cat([texts.mask_NS[:1], torch.zeros_like(texts.mask_NS[1:])]))
     assert model(empty).isfinite().all()
 
@@ -97,7 +97,7 @@ def test_other_types_are_left_to_torch(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("num_layers", [1, 3])
 @pytest.mark.parametrize("backbone", PACKED_KINDS)
 def test_contexts_together_equal_each_alone(backbone: str, num_layers: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Own and null vectors are those of transformers' forward, though texts are shared and nulls computed once."""
+    """Encoding under several contexts at the same time gives the vectors of transformers' forward under each."""
     model = small_model(backbone=backbone, num_layers=num_layers, sequence_dropout=0.1).eval()
     draw = np.random.default_rng(0)
     offsets = np.concatenate([[0], np.cumsum(draw.integers(1, 10, 160))])

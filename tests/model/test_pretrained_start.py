@@ -1,4 +1,4 @@
-"""A run starts from the encoder in a folder: sizes follow from it, and whatever does not fit is refused by `plan`."""
+"""A run that starts from the encoder in a folder takes its sizes. `plan` refuses what does not fit."""
 
 import hashlib
 import json
@@ -54,7 +54,7 @@ def write_encoder(folder: Path, backbone: str, num_layers: int = 2) -> Path:
 
 @pytest.mark.parametrize("backbone", ["bert", "nomic", "modernbert"])
 def test_folder_sets_sizes_and_trains(tmp_path: Path, backbone: str) -> None:
-    """Backbone, layers and width come from the folder; the run stores a name and a digest, and trains its weights."""
+    """Backbone, layers and width come from the folder. The run stores a name and a digest and trains its weights."""
     folder = write_encoder(tmp_path / "letters", backbone)
     run = base(
         "smoke", start=str(folder), architecture="contextual", num_steps=1, learning_rate=0.0, num_warmup_steps=0
@@ -74,7 +74,7 @@ def test_folder_sets_sizes_and_trains(tmp_path: Path, backbone: str) -> None:
 
 
 def test_given_fields_win(tmp_path: Path) -> None:
-    """A field that is given stays as it is, and MiniLM given in full is the run that it always was."""
+    """A given field is kept. MiniLM with all of its sizes is the same run as MiniLM."""
     folder = write_encoder(tmp_path / "letters", "bert")
     run = base("smoke", start=str(folder), num_layers=1)
     assert (run.num_layers, run.num_first_stage_layers) == (1, 2)
@@ -85,7 +85,7 @@ def test_given_fields_win(tmp_path: Path) -> None:
 
 
 def test_runs_file_takes_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A runs file may name the folder, and the file that `plan --json` prints gives the same run."""
+    """A file of runs may name the folder or the stored name. A missing folder is listed as a requirement."""
     folder = write_encoder(tmp_path / "letters", "modernbert")
     runs = tmp_path / "runs.json"
     runs.write_text(json.dumps([{"scale": "smoke", "start": str(folder)}]))
@@ -113,7 +113,7 @@ def plan(runs: Path) -> int:
 
 
 def change(name: str, **values: Any) -> Callable[[Path], None]:
-    """Return what sets fields of a JSON file of the folder."""
+    """Return a function that sets fields of a JSON file of the folder."""
 
     def act(folder: Path) -> None:
         (folder / name).write_text(json.dumps(json.loads((folder / name).read_text()) | values))
@@ -122,26 +122,26 @@ def change(name: str, **values: Any) -> Callable[[Path], None]:
 
 
 def cut_weights(folder: Path) -> None:
-    """Leave out the last bytes of the weights."""
+    """Remove the last bytes of the weights."""
     data = (folder / "model.safetensors").read_bytes()
     (folder / "model.safetensors").write_bytes(data[:-40])
 
 
 def lose_layer(folder: Path) -> None:
-    """Leave out the weights of the second layer."""
+    """Remove the weights of the second layer."""
     kept = {name: one for name, one in load_file(folder / "model.safetensors").items() if ".1." not in name}
     save_file(kept, folder / "model.safetensors")
 
 
 def write_index(folder: Path) -> None:
-    """Leave an index that names a shard that is not there."""
+    """Write an index that names a missing shard."""
     (folder / "model.safetensors").rename(folder / "model-00001-of-00002.safetensors")
     names = {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}
     (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": names}))
 
 
 def double_words(folder: Path) -> None:
-    """Give the tokenizer more words than there are word vectors."""
+    """Give the tokenizer more words than the model has word vectors."""
     values = json.loads((folder / "tokenizer.json").read_text())
     values["model"]["vocab"] |= {f"more{place}": len(WORDS) + place for place in range(9)}
     (folder / "tokenizer.json").write_text(json.dumps(values))
@@ -170,7 +170,7 @@ def double_words(folder: Path) -> None:
 def test_broken_folder_is_refused(
     tmp_path: Path, damage: Callable[[Path], None], named: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`plan` ends with exit code 2 and one line that names file and field."""
+    """`plan` prints one line that names file and field, and ends with exit code 2."""
     folder = write_encoder(tmp_path / "letters", "bert")
     runs = tmp_path / "runs.json"
     runs.write_text(json.dumps([{"scale": "smoke", "start": str(folder)}]))
@@ -181,7 +181,7 @@ def test_broken_folder_is_refused(
 
 
 def test_changed_encoder_is_refused(tmp_path: Path) -> None:
-    """Other weights under a stored name never train; the same weights with another configuration are no new run."""
+    """A folder whose configuration changed after the run was stored is refused by `base`, `execute` and `plan`."""
     folder = write_encoder(tmp_path / "letters", "bert")
     run = base("smoke", start=str(folder))
     change("config.json", layer_norm_eps=0.5)(folder)
@@ -202,7 +202,7 @@ def test_changed_encoder_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_plan_refuses_misfits(changes: dict[str, Any], field: str) -> None:
-    """What a run would refuse is known before: by `plan` as a line, by `run` and `launch` before anything is built."""
+    """`plan` lists fields that do not fit the encoder. `run` and `launch` refuse them before anything is built."""
     run = base("smoke", start="minilm", **changes)
     (line,) = find_misfits([run])
     assert line.startswith(f"{field}=")

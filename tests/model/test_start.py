@@ -1,4 +1,4 @@
-"""Promises of where the weights come from."""
+"""Where weights come from: seeds, encoders in folders, word vectors and heads."""
 
 import json
 from dataclasses import replace
@@ -31,7 +31,7 @@ def test_weights_follow_the_seed() -> None:
     assert not torch.equal(first.first_stage_model.mlp[0].weight, other.first_stage_model.mlp[0].weight)
 
 
-def test_building_leaves_the_global_generator_alone() -> None:
+def test_building_keeps_the_global_generator() -> None:
     torch.manual_seed(7)
     expected = torch.rand(3)
     torch.manual_seed(7)
@@ -49,8 +49,8 @@ def test_minilm_gives_both_stages_layers() -> None:
             torch.testing.assert_close(value, weights[name])
 
 
-def nomic_file(folder: Path, prefix: str) -> dict[str, torch.Tensor]:
-    """Write a small model as Nomic's files have it, names beginning with `prefix`; return its weights."""
+def write_nomic_files(folder: Path, prefix: str) -> dict[str, torch.Tensor]:
+    """Write a small model in Nomic's format, with a prefix before all names, and return its weights."""
     draw = torch.Generator().manual_seed(0)
     shapes = {"embeddings.word_embeddings.weight": (128, 32), "embeddings.token_type_embeddings.weight": (2, 32)}
     shapes |= {"emb_ln.weight": (32,), "emb_ln.bias": (32,)}
@@ -62,10 +62,10 @@ def nomic_file(folder: Path, prefix: str) -> dict[str, torch.Tensor]:
         shapes |= {f"{place}{norm}.{part}": (32,) for norm in ("norm1", "norm2") for part in ("weight", "bias")}
     weights = {f"{prefix}{name}": torch.randn(shape, generator=draw) / 2 for name, shape in shapes.items()}
     save_file(weights, folder / "model.safetensors", {"format": "pt"})
-    told = {"model_type": "nomic_bert", "vocab_size": 128, "hidden_size": 32, "num_hidden_layers": 2}
-    told |= {"num_attention_heads": 2, "intermediate_size": 64}
-    theirs = {"n_embd": 32, "n_layer": 2, "n_head": 2, "n_inner": 64, "rotary_emb_base": 1000}
-    (folder / "config.json").write_text(json.dumps(told | theirs))
+    config = {"model_type": "nomic_bert", "vocab_size": 128, "hidden_size": 32, "num_hidden_layers": 2}
+    config |= {"num_attention_heads": 2, "intermediate_size": 64}
+    config |= {"n_embd": 32, "n_layer": 2, "n_head": 2, "n_inner": 64, "rotary_emb_base": 1000}
+    (folder / "config.json").write_text(json.dumps(config))
     return weights
 
 
@@ -84,7 +84,7 @@ NOMIC = ModelConfig(
 
 @pytest.mark.parametrize("prefix", ["", "bert."])
 def test_both_nomic_formats_are_read(tmp_path: Path, prefix: str) -> None:
-    weights = nomic_file(tmp_path, prefix)
+    weights = write_nomic_files(tmp_path, prefix)
     model = build_model(fit_to_start(NOMIC, str(tmp_path)), start=str(tmp_path))
     for backbone in get_backbones(model):
         found = backbone.model.state_dict()
@@ -95,9 +95,9 @@ def test_both_nomic_formats_are_read(tmp_path: Path, prefix: str) -> None:
         torch.testing.assert_close(found[name], weights[f"{prefix}encoder.layers.0.attn.Wqkv.weight"][:32])
 
 
-def test_missing_weights_are_no_start(tmp_path: Path) -> None:
-    """transformers would draw them at random, and warn."""
-    nomic_file(tmp_path, "foreign.")
+def test_missing_weights_are_refused(tmp_path: Path) -> None:
+    """transformers would initialise them at random and warn."""
+    write_nomic_files(tmp_path, "foreign.")
     with pytest.raises(ValueError, match=r"does not fit this nomic backbone: \d+ missing.*\['emb"):
         build_model(fit_to_start(NOMIC, str(tmp_path)), start=str(tmp_path))
     weights = load_file(get_minilm_folder() / "model.safetensors")
@@ -160,7 +160,7 @@ def test_word_vectors_have_random_spread(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_backbone_has_no_dropout(kind: str) -> None:
+def test_backbone_has_no_dropout(kind: str) -> None:
     backbone = build_backbone(small_config(backbone=kind), 2).train()
     texts = random_texts(3)
     torch.testing.assert_close(backbone(texts), backbone(texts), rtol=0, atol=0)
@@ -180,7 +180,7 @@ def test_cut_modernbert_keeps_layer_kinds(tmp_path: Path) -> None:
     ]
 
 
-def test_modernbert_is_normalised_twice_on_request() -> None:
+def test_modernbert_may_be_normalised_twice() -> None:
     once, twice = (small_config(backbone="modernbert", text_normalised_twice=flag) for flag in (False, True))
     ids = torch.tensor([[5, 6, 7]])
     for config in (once, twice):
@@ -205,8 +205,8 @@ def test_identity_heads_pass_states(architecture: str) -> None:
             context_vectors = model.first_stage(contexts)
             found = model.second_stage(texts, context_vectors)
             second = model.second_stage_model
-            behind = second.backbone.forward_after(context_vectors[None], second.soft_prompts(), texts)
-            states = behind[:, -texts.ids_NS.shape[1] :]
+            outputs = second.backbone.forward_after(context_vectors[None], second.soft_prompts(), texts)
+            states = outputs[:, -texts.ids_NS.shape[1] :]
         pooled = mean_pool(states, texts.mask_NS)
     assert torch.nn.functional.cosine_similarity(found, pooled).min() > 0.99
 
