@@ -1,4 +1,4 @@
-"""The sampler's promises, over awkward sizes."""
+"""Samplers over awkward sizes, mixing of sources, and packing of clusters by a tour."""
 
 from pathlib import Path
 
@@ -11,21 +11,21 @@ from repro.batches import mixing, pack
 from repro.batches.cluster import Clusters, cluster_pairs
 from repro.batches.mixing import BLOCK, MixedSampler, compute_mixing_shares
 from repro.batches.pack import greedy_tour, group_by_domain, order_clusters
-from repro.batches.sampler import KINDS, BatchSampler, SamplerState
+from repro.batches.sampler import KINDS, BatchSampler, LeftOut, SamplerState
 from repro.seeds import generator_for
 from repro.storage import arrays
 from tests.batches.planted import planted_pairs
 
 
-def with_clusters(domain_codes: np.ndarray, seed: int = 0, cluster_size: int = 4) -> Clusters:
-    queries, documents, _ = planted_pairs([len(domain_codes)], noise=3.0, seed=seed)
-    return cluster_pairs(queries, documents, domain_codes, cluster_size=cluster_size, seed=seed)
+def make_clusters(domain_codes: np.ndarray) -> Clusters:
+    queries, documents, _ = planted_pairs([len(domain_codes)], noise=3.0)
+    return cluster_pairs(queries, documents, domain_codes, cluster_size=4, seed=0)
 
 
-def sampler_of(
+def make_sampler(
     kind: str, domain_codes: np.ndarray, *, batch_size: int = 8, seed: int = 0, packing: str = "greedy"
 ) -> BatchSampler:
-    clusters = with_clusters(domain_codes) if kind == "cluster" else None
+    clusters = make_clusters(domain_codes) if kind == "cluster" else None
     return BatchSampler(kind, domain_codes, batch_size=batch_size, seed=seed, clusters=clusters, packing=packing)
 
 
@@ -41,7 +41,7 @@ DOMAINS = np.random.default_rng(0).permutation(np.repeat([0, 3, 5, 7], [43, 32, 
 )
 def test_pairs_come_once_per_epoch(sizes: list[int], batch_size: int, kind: str, epoch: int) -> None:
     domains = np.repeat(np.arange(len(sizes)), sizes)
-    sampler = sampler_of(kind, domains, batch_size=batch_size)
+    sampler = make_sampler(kind, domains, batch_size=batch_size)
     batches = sampler.epoch(epoch)
     expected = sum(sizes) // batch_size if kind == "random" else sum(size // batch_size for size in sizes)
     assert batches.shape == (len(sampler), batch_size) == (expected, batch_size)
@@ -53,40 +53,40 @@ def test_pairs_come_once_per_epoch(sizes: list[int], batch_size: int, kind: str,
 @pytest.mark.parametrize("packing", ["random", "greedy"])
 @pytest.mark.parametrize("kind", ["domain", "cluster"])
 def test_no_batch_mixes_domains(kind: str, packing: str) -> None:
-    sampler = sampler_of(kind, DOMAINS, packing=packing)
+    sampler = make_sampler(kind, DOMAINS, packing=packing)
     for epoch in range(4):
         assert all(len(set(DOMAINS[batch])) == 1 for batch in sampler.epoch(epoch))
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_epoch_has_other_batches(kind: str) -> None:
-    sampler = sampler_of(kind, DOMAINS)
+    sampler = make_sampler(kind, DOMAINS)
     first, second = ({frozenset(batch.tolist()) for batch in sampler.epoch(epoch)} for epoch in (0, 1))
     assert not first & second
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_batches_depend_on_step_only(kind: str) -> None:
-    sampler = sampler_of(kind, DOMAINS)
+    sampler = make_sampler(kind, DOMAINS)
     steps = range(3 * len(sampler))
     forward = [sampler.at(step).tolist() for step in steps]
-    backward = [sampler_of(kind, DOMAINS).at(step).tolist() for step in reversed(steps)]
+    backward = [make_sampler(kind, DOMAINS).at(step).tolist() for step in reversed(steps)]
     assert forward == backward[::-1]
-    assert forward != [sampler_of(kind, DOMAINS, seed=1).at(step).tolist() for step in steps]
+    assert forward != [make_sampler(kind, DOMAINS, seed=1).at(step).tolist() for step in steps]
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_resumed_run_sees_same_batches(kind: str) -> None:
-    sampler = sampler_of(kind, DOMAINS)
+    sampler = make_sampler(kind, DOMAINS)
     cut = len(sampler) + 3
     state = sampler.state_at(cut)
     assert state == SamplerState(seed=0, epoch=1, step=3)
-    resumed = sampler_of(kind, DOMAINS)
+    resumed = make_sampler(kind, DOMAINS)
     np.testing.assert_array_equal(resumed.at(cut), sampler.at(cut))
 
 
-def packed_at_once(domain_codes: np.ndarray, clusters: Clusters | None, batch_size: int, epoch: int) -> np.ndarray:
-    """The batches of an epoch by plain whole-array operations, as they were defined first."""
+def pack_whole_arrays(domain_codes: np.ndarray, clusters: Clusters | None, batch_size: int, epoch: int) -> np.ndarray:
+    """Return the batches of an epoch, computed by operations on whole arrays."""
     shuffled = generator_for(5, "rows inside domains").permutation(len(domain_codes))
     grouped = shuffled[np.argsort(domain_codes[shuffled], kind="stable")]
     counts = np.unique(domain_codes, return_counts=True)[1]
@@ -109,16 +109,16 @@ def test_batches_do_not_depend_on_place(
     kind: str, most_in_memory: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(arrays, "MOST_BYTES_IN_MEMORY", most_in_memory)
-    clusters = with_clusters(DOMAINS) if kind == "cluster" else None
+    clusters = make_clusters(DOMAINS) if kind == "cluster" else None
     sampler = BatchSampler(
         kind, DOMAINS, batch_size=8, seed=5, clusters=clusters, packing="greedy", folder=tmp_path / "home"
     )
     codes = np.zeros_like(DOMAINS) if kind == "random" else DOMAINS
     for epoch in (0, 3, 1):
-        expected = packed_at_once(codes, clusters, 8, epoch)
+        expected = pack_whole_arrays(codes, clusters, 8, epoch)
         np.testing.assert_array_equal(sampler.epoch(epoch), expected)
         np.testing.assert_array_equal(sampler.at(epoch * len(sampler) + 2), expected[2])
-    assert not list(tmp_path.rglob("*.*")), "the files have no names, so that none is left behind"
+    assert not list(tmp_path.rglob("*.*")), "unnamed files leave nothing on disk"
 
 
 @pytest.mark.parametrize("rows_at_once", [1, 7, 100, 2**20])
@@ -135,7 +135,7 @@ def test_rows_are_grouped_by_stable_sort(rows_at_once: int, monkeypatch: pytest.
 
 def test_tails_take_turns() -> None:
     sampler = BatchSampler("domain", np.repeat([0, 1], [11, 3]), batch_size=4, seed=0)
-    assert sampler.left_out == (sampler.left_out.__class__)(3, 3, 1)
+    assert sampler.left_out == LeftOut(3, 3, 1)
     seen = np.zeros((11, 14), dtype=int)
     for epoch in range(11):
         seen[epoch, sampler.epoch(epoch).ravel()] = 1
@@ -145,7 +145,7 @@ def test_tails_take_turns() -> None:
 
 
 def test_clusters_are_split_least() -> None:
-    """Clusters in a row, cut every batch: a batch of 8 out of clusters of 16 meets at most two of them."""
+    """A batch of 8 is inside one cluster of 16."""
     assignment = np.repeat(np.arange(6), 16).astype(np.int32)
     centroids = np.random.default_rng(0).normal(size=(6, 4)).astype(np.float32)
     clusters = Clusters(assignment, centroids, np.zeros(6, dtype=np.int32))
@@ -154,7 +154,7 @@ def test_clusters_are_split_least() -> None:
 
 
 def test_greedy_packing_joins_small_neighbours() -> None:
-    """Clusters of 2 on a line, batches of 4: greedy batches hold clusters that lie together, random ones do not."""
+    """Clusters of 2 are on a line and batches have 4 pairs. Only greedy batches join neighbours."""
     places = np.arange(64, dtype=np.float32)
     clusters = Clusters(np.repeat(np.arange(64), 2).astype(np.int32), places[:, None], np.zeros(64, dtype=np.int32))
 
@@ -173,7 +173,7 @@ def test_rows_are_shuffled_inside_their_cluster() -> None:
 
 
 def test_bad_input_is_one_clear_line() -> None:
-    clusters = with_clusters(DOMAINS)
+    clusters = make_clusters(DOMAINS)
     cases = [
         ("tsp", {}, r"unknown sampler 'tsp'; choose one of \['random', 'domain', 'cluster'\]"),
         ("random", {"batch_size": 106}, "batch_size is 106, and the largest of 1 domains has 105"),
@@ -183,7 +183,7 @@ def test_bad_input_is_one_clear_line() -> None:
         ("domain", {"clusters": clusters}, "takes no clusters"),
         ("cluster", {"clusters": clusters, "packing": "tsp"}, "unknown packing 'tsp'"),
         ("cluster", {"clusters": Clusters(clusters.assignment_N[1:], *list(vars(clusters).values())[1:])}, "104 pairs"),
-        ("cluster", {"clusters": with_clusters(np.zeros(105, dtype=np.int32))}, "made for other domains"),
+        ("cluster", {"clusters": make_clusters(np.zeros(105, dtype=np.int32))}, "made for other domains"),
     ]
     for kind, changes, message in cases:
         with pytest.raises(ValueError, match=message):
@@ -195,17 +195,17 @@ CODES = np.random.default_rng(0).permutation(np.repeat([0, 2, 5], SIZES)).astype
 NAMES = ("large", "unused", "medium", "unused", "unused", "small")
 
 
-def mixed(alpha: float, seed: int = 0, batch_size: int = 8) -> MixedSampler:
+def make_mixed(alpha: float, seed: int = 0, batch_size: int = 8) -> MixedSampler:
     return MixedSampler(CODES, alpha=alpha, batch_size=batch_size, seed=seed, names=NAMES)
 
 
-def source_of(batches: MixedSampler, step: int) -> int:
-    """The place of a step's source among the codes, read off its batch."""
+def read_source(batches: MixedSampler, step: int) -> int:
+    """Return the number of the source of a batch."""
     return [0, 2, 5].index(CODES[batches.at(step)[0]])
 
 
-def test_shares_are_those_of_the_equation() -> None:
-    """Sizes 400, 100 and 25: square roots 20, 10 and 5."""
+def test_shares_match_the_equation() -> None:
+    """The square roots of the sizes 400, 100 and 25 are 20, 10 and 5."""
     assert compute_mixing_shares(np.array(SIZES), 0.5) == pytest.approx([20 / 35, 10 / 35, 5 / 35])
     assert compute_mixing_shares(np.array(SIZES), 0) == pytest.approx([1 / 3] * 3)
     assert compute_mixing_shares(np.array(SIZES), 1) == pytest.approx([400 / 525, 100 / 525, 25 / 525])
@@ -213,50 +213,50 @@ def test_shares_are_those_of_the_equation() -> None:
 
 @pytest.mark.parametrize("alpha", [0.0, 0.3, 1.0])
 def test_sources_follow_their_shares(alpha: float) -> None:
-    batches, num = mixed(alpha), 3000
+    batches, num = make_mixed(alpha), 3000
     drawn = np.array([np.unique(CODES[batches.at(step)]).tolist() for step in range(num)])
-    assert drawn.shape == (num, 1), "each batch is of one source"
+    assert drawn.shape == (num, 1), "each batch has one source"
     found = np.array([(drawn == code).mean() for code in (0, 2, 5)])
     spread = np.sqrt(batches.shares_S * (1 - batches.shares_S) / num)
     assert (np.abs(found - batches.shares_S) < 4 * spread).all()
 
 
 def test_source_batches_are_whole_epochs() -> None:
-    """100 pairs make twelve batches of 8: no pair twice in the first twelve of the source, nor in the next twelve."""
-    batches = mixed(0.5)
-    of_medium = [batches.at(step) for step in range(600) if source_of(batches, step) == 1]
+    """100 pairs make twelve batches of 8. No pair repeats in the first twelve of the source, nor in the next twelve."""
+    batches = make_mixed(0.5)
+    of_medium = [batches.at(step) for step in range(600) if read_source(batches, step) == 1]
     assert len(of_medium) > 24
     for start in (0, 12):
         rows = np.concatenate(of_medium[start : start + 12])
         assert len(set(rows.tolist())) == 96 and (CODES[rows] == 2).all()
-    assert not np.array_equal(of_medium[0], of_medium[12]), "a second epoch is packed anew"
+    assert not np.array_equal(of_medium[0], of_medium[12]), "a second epoch is packed again"
 
 
 @pytest.mark.parametrize("step", [0, 17, BLOCK - 1, BLOCK, BLOCK + 5])
 def test_steps_do_not_depend_on_history(step: int) -> None:
-    fresh, asked = mixed(0.5), mixed(0.5)
+    fresh, used = make_mixed(0.5), make_mixed(0.5)
     for other in (2 * BLOCK, 3, step + 1):
-        asked.at(other)
-    assert np.array_equal(fresh.at(step), asked.at(step))
-    assert not np.array_equal(fresh.at(step), mixed(0.5, seed=1).at(step))
+        used.at(other)
+    assert np.array_equal(fresh.at(step), used.at(step))
+    assert not np.array_equal(fresh.at(step), make_mixed(0.5, seed=1).at(step))
 
 
 def test_source_numbers_span_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The batches of each source, counted by hand over several blocks, are its own in their order."""
+    """Over several blocks, each source gives its own batches in order."""
     monkeypatch.setattr(mixing, "BLOCK", 16)
-    batches, counted = mixed(0.5), [0, 0, 0]
+    batches, counts = make_mixed(0.5), [0, 0, 0]
     for step in range(100):
-        source = source_of(batches, step)
-        expected = batches._rows[source][batches._sources[source].at(counted[source])]
+        source = read_source(batches, step)
+        expected = batches._rows[source][batches._sources[source].at(counts[source])]
         assert np.array_equal(batches.at(step), expected), step
-        counted[source] += 1
-    assert min(counted) > 5
-    blocks = {tuple(source_of(batches, 16 * block + place) for place in range(16)) for block in range(6)}
-    assert len(blocks) == 6, "each block is drawn anew"
+        counts[source] += 1
+    assert min(counts) > 5
+    blocks = {tuple(read_source(batches, 16 * block + place) for place in range(16)) for block in range(6)}
+    assert len(blocks) == 6, "all blocks differ"
 
 
 def test_state_covers_all_pairs() -> None:
-    batches = mixed(0.5)
+    batches = make_mixed(0.5)
     assert len(batches) == 400 // 8 + 100 // 8 + 25 // 8
     assert batches.state_at(len(batches) + 2) == SamplerState(0, 1, 2)
     assert batches.left_out.num_in_tails == 400 % 8 + 100 % 8 + 25 % 8
@@ -265,15 +265,15 @@ def test_state_covers_all_pairs() -> None:
 @pytest.mark.parametrize("alpha", [-0.1, 1.5, float("nan")])
 def test_exponent_out_of_range_is_refused(alpha: float) -> None:
     with pytest.raises(ValueError, match=r"mixing_alpha=.*at least 0.*at most 1"):
-        mixed(alpha)
+        make_mixed(alpha)
 
 
 def test_source_below_batch_is_named() -> None:
     with pytest.raises(ValueError, match=r"batch_size=32 with mixing_alpha: 1 of 3 sources .*'small', has 25 pairs"):
-        mixed(0.5, batch_size=32)
+        make_mixed(0.5, batch_size=32)
 
 
-def tour_by_definition(centroids: np.ndarray, start: int) -> list[int]:
+def tour_by_brute_force(centroids: np.ndarray, start: int) -> list[int]:
     left, visits = set(range(len(centroids))) - {start}, [start]
     while left:
         here = centroids[visits[-1]].astype(np.float64)
@@ -287,13 +287,13 @@ def test_tour_matches_brute_force(num_centroids: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     centroids = rng.normal(size=(num_centroids, 5)).astype(np.float32)
     start = int(rng.integers(num_centroids))
-    assert greedy_tour(centroids, start).tolist() == tour_by_definition(centroids, start)
+    assert greedy_tour(centroids, start).tolist() == tour_by_brute_force(centroids, start)
 
 
 def test_all_cells_give_brute_force_tour(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pack, "NUM_PROBES", 10**6)
     centroids = np.random.default_rng(3).normal(size=(300, 6)).astype(np.float32)
-    assert greedy_tour(centroids, 7, small=10).tolist() == tour_by_definition(centroids, 7)
+    assert greedy_tour(centroids, 7, small=10).tolist() == tour_by_brute_force(centroids, 7)
 
 
 def test_cell_tour_is_barely_longer() -> None:

@@ -1,4 +1,4 @@
-"""Surrogates, against sentence-transformers and against sums written out."""
+"""Surrogate encoders against sentence-transformers and explicit sums, and how vectors of a corpus are stored."""
 
 import json
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ TEXTS = [
 
 
 class Listed:
-    """Texts in a list, read as stored ones are."""
+    """Texts in a list with the interface of stored texts."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         self._texts = list(texts)
@@ -65,7 +65,7 @@ def test_local_folder_is_a_surrogate(minilm: MiniLM) -> None:
 
 
 def test_gpu_batches_hold_tokens(minilm: MiniLM, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a GPU does, done on a CPU: no batch is above the budget, nor has one text where three fit."""
+    """Batches of a GPU, computed on a CPU, have at most the given number of tokens and are filled."""
     other = load_surrogate(str(get_minilm_folder()))
     expected = other.embed(TEXTS, 32)
     monkeypatch.setattr(sentence_encoder, "GPU_TOKENS_PER_BATCH", 96)
@@ -75,7 +75,7 @@ def test_gpu_batches_hold_tokens(minilm: MiniLM, monkeypatch: pytest.MonkeyPatch
     encode = other._model.encode
 
     def counted(batch: list[str], *, batch_size: int, **words: bool) -> torch.Tensor:
-        assert batch_size == len(batch), "a batch is not cut again"
+        assert batch_size == len(batch), "a batch is not split again"
         sizes.append([len(ids) for ids in other._model.tokenizer(batch, truncation=True, max_length=32)["input_ids"]])
         return encode(batch, batch_size=batch_size, **words)
 
@@ -121,8 +121,8 @@ def test_repeated_texts_are_embedded_once(tmp_path: Path) -> None:
     assert calls == [(5, 5)]
 
 
-class Noting:
-    """An encoder whose vectors tell where in which call a text stood."""
+class PositionEncoder:
+    """An encoder whose vectors are the number of the call, the position of the text and the number of texts."""
 
     num_dimensions = 3
 
@@ -135,7 +135,7 @@ class Noting:
 
 
 def test_blocks_match_one_sort(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where neighbours matter, streaming must hand on the very blocks that a sort of the whole list would."""
+    """If vectors depend on the batch, streaming gives the same blocks as sorting the whole list."""
     monkeypatch.setattr(module, "TEXTS_PER_BLOCK", 7)
     rng = np.random.default_rng(0)
     texts = ["é" * int(rng.integers(0, 5)) + "ab"[rng.integers(2)] for _ in range(200)]
@@ -148,7 +148,10 @@ def test_blocks_match_one_sort(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
             expected[n] = call, distinct.index(texts[n]), len(distinct)
     for span in (1, 30, 1000):
         monkeypatch.setattr(module, "TEXTS_PER_SPAN", span)
-        assert embed_texts(Noting(True), Listed(texts), tmp_path / "x.npy", max_tokens=7).tolist() == expected.tolist()
+        assert (
+            embed_texts(PositionEncoder(True), Listed(texts), tmp_path / "x.npy", max_tokens=7).tolist()
+            == expected.tolist()
+        )
 
 
 def test_word_vectors_are_independent(tmp_path: Path) -> None:
@@ -197,7 +200,7 @@ def test_no_texts_are_refused(tmp_path: Path) -> None:
 
 
 def test_no_remote_code_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder with the name of the paper's filter is refused, and code that a folder brings along is never run."""
+    """A folder named like a hub model is refused, and code in a folder is never run."""
     from transformers import BertTokenizerFast, NomicBertConfig, NomicBertModel
 
     name, marker = "nomic-ai/nomic-embed-text-v1", tmp_path / "ran"
@@ -209,10 +212,10 @@ def test_no_remote_code_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "river", "bank"]
     (folder / "vocab.txt").write_text("\n".join(words))
     BertTokenizerFast(str(folder / "vocab.txt")).save_pretrained(folder)
-    told = json.loads((folder / "config.json").read_text())
-    told["auto_map"] = {"AutoConfig": "theirs.Theirs", "AutoModel": "theirs.Theirs"}
-    (folder / "config.json").write_text(json.dumps(told))
-    (folder / "theirs.py").write_text(f"open({str(marker)!r}, 'w')\nclass Theirs: pass\n")
+    values = json.loads((folder / "config.json").read_text())
+    values["auto_map"] = {"AutoConfig": "remote.Remote", "AutoModel": "remote.Remote"}
+    (folder / "config.json").write_text(json.dumps(values))
+    (folder / "remote.py").write_text(f"open({str(marker)!r}, 'w')\nclass Remote: pass\n")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match="is the id of a hub model"):
         load_surrogate(name)

@@ -1,4 +1,4 @@
-"""Every field of a run is read by the code that carries runs out: a record never says what nobody looked at."""
+"""Every choice of a field is implemented, and code only compares fields with declared choices."""
 
 import ast
 from collections.abc import Iterable
@@ -20,12 +20,11 @@ from repro.train.chunks import NARROW, WIDE
 from repro.train.loss import LOSSES
 
 ROOT = Path(__file__).resolve().parents[2] / "repro"
-ROOMS_THAT_CARRY_OUT = ("batches", "evaluate", "pipeline", "analyses", "model", "train")
-
-
+PACKAGES = ("batches", "evaluate", "pipeline", "analyses", "model", "train")
+"""The packages that execute runs."""
 OTHER_NAMES = {("sampler", "sampler.py"): "kind"}
-"""What a field is called where it is not called by its own name, by field and file."""
-BEHIND_ELSE = {
+"""Other names of a field, by field and file."""
+IMPLIED = {
     "domain_column": "domain",
     "sampler": "domain",
     "packing": "greedy",
@@ -36,19 +35,19 @@ BEHIND_ELSE = {
     "protocol": "rerank",
     "kept_weights": "last",
 }
-"""The value of a field that code need not name: what is left when all others are told apart."""
+"""The choice of a field that remains after comparing with all others, so code need not name it."""
 BY_NAME = {"loss": LOSSES}
-"""Functions by the words of a field, which tells them apart without a comparison."""
+"""Functions that are looked up by the choice of a field, without a comparison."""
 DECLARED = {**CHOICES, "trained architecture": TRAINED, "test_contexts": CONTEXTS}
 
 
-def modules_that_measure() -> list[str]:
-    """The modules of `repro.analyses` that have the function of a measure."""
+def list_measures() -> list[str]:
+    """Return the modules of `repro.analyses` that have a function `measure`."""
     paths = (ROOT / "analyses").glob("*.py")
     return [path.stem for path in paths if "\ndef measure(inputs: Inputs, model:" in path.read_text()]
 
 
-CARRIED_OUT: list[tuple[str, str, Iterable[str]]] = [
+IMPLEMENTED: list[tuple[str, str, Iterable[str]]] = [
     ("sampler", "repro.batches.sampler.KINDS", SAMPLERS),
     ("packing", "repro.batches.pack.PACKINGS", PACKINGS),
     ("trained architecture", "repro.model.config.ARCHITECTURES", ARCHITECTURES),
@@ -66,19 +65,19 @@ CARRIED_OUT: list[tuple[str, str, Iterable[str]]] = [
         "repro.analyses.mteb.CONTEXTS",
         ["random", *(context.asked_as for context in TASK_CONTEXTS.values())],
     ),
-    ("measure", "the modules of repro/analyses with a function `measure`", modules_that_measure()),
+    ("measure", "the modules of repro/analyses with a function `measure`", list_measures()),
 ]
 
 
-@pytest.mark.parametrize(("field", "where", "values"), CARRIED_OUT, ids=[where for _, where, _ in CARRIED_OUT])
+@pytest.mark.parametrize(("field", "where", "values"), IMPLEMENTED, ids=[where for _, where, _ in IMPLEMENTED])
 def test_implementations_cover_all_choices(field: str, where: str, values: Iterable[str]) -> None:
-    lacking = sorted(set(DECLARED[field]) - set(values))
-    assert not lacking, f"a Run may have {field}={lacking[0]!r}, which {where} lacks: add it there too"
+    missing = sorted(set(DECLARED[field]) - set(values))
+    assert not missing, f"{field}={missing[0]!r} is a choice, but missing in {where}"
     undeclared = sorted(set(values) - set(DECLARED[field]))
-    assert not undeclared, f"{where} has {undeclared[0]!r}, which Run.{field} may not be: add it to CHOICES too"
+    assert not undeclared, f"{where} has {undeclared[0]!r}, which is missing in the CHOICES of {field}"
 
 
-def compared(path: Path) -> Iterable[tuple[str, str]]:
+def iter_comparisons(path: Path) -> Iterable[tuple[str, str]]:
     """Yield each field of CHOICES that a file compares with a word, and the word."""
     fields = {OTHER_NAMES.get((field, path.name), field): field for field in CHOICES}
     for node in ast.walk(ast.parse(path.read_text())):
@@ -90,22 +89,21 @@ def compared(path: Path) -> Iterable[tuple[str, str]]:
             yield from ((fields[name], word.value) for word in words if isinstance(word.value, str))
 
 
-TOLD_APART = {pair for room in ROOMS_THAT_CARRY_OUT for path in (ROOT / room).rglob("*.py") for pair in compared(path)}
+COMPARED = {pair for package in PACKAGES for path in (ROOT / package).rglob("*.py") for pair in iter_comparisons(path)}
 
 
 @pytest.mark.parametrize("field", CHOICES)
 def test_code_compares_with_choices_only(field: str) -> None:
-    undeclared = sorted(word for name, word in TOLD_APART if name == field and word not in CHOICES[field])
-    assert not undeclared, f"code asks for {field} == {undeclared[0]!r}, which a Run cannot have: add it to CHOICES too"
+    undeclared = sorted(word for name, word in COMPARED if name == field and word not in CHOICES[field])
+    assert not undeclared, f"code compares {field} with {undeclared[0]!r}, which is missing in CHOICES"
 
 
-@pytest.mark.parametrize("field", [field for field in CHOICES if field != "measure"])  # each of which is a module
+@pytest.mark.parametrize("field", [field for field in CHOICES if field != "measure"])  # each measure is a module
 def test_code_distinguishes_every_choice(field: str) -> None:
-    left = BEHIND_ELSE.get(field)
-    assert left is None or left in CHOICES[field], f"BEHIND_ELSE has {field}={left!r}, which a Run cannot have"
-    told = {left, *BY_NAME.get(field, ())}
-    untold = [value for value in CHOICES[field] if (field, value) not in TOLD_APART and value not in told]
-    assert not untold, (
-        f"a Run may have {field}={untold[0]!r}, and no code that carries out runs looks for that: compare run.{field} "
-        "with it, or say in BEHIND_ELSE that it is what is left when all others are told apart"
+    implied = IMPLIED.get(field)
+    assert implied is None or implied in CHOICES[field], f"IMPLIED has {field}={implied!r}, which is no choice"
+    known = {implied, *BY_NAME.get(field, ())}
+    missing = [value for value in CHOICES[field] if (field, value) not in COMPARED and value not in known]
+    assert not missing, (
+        f"no code compares {field} with {missing[0]!r}: compare run.{field} with it, or add it to IMPLIED"
     )

@@ -1,7 +1,7 @@
-"""Two values of any field of a run give different results, or one is refused: a field that reaches nothing fails here.
+"""Two values of any field of a run give different results.
 
-A field is followed to what it changes: the stages, the batches, the untrained model's vectors, the weights after some
-steps of training, or how the model is scored. That settings have the field is not enough.
+A field is followed to what it changes: stages, batches, vectors of the untrained model, weights after some steps, or
+the settings of the evaluation. It is not enough that some settings have the field.
 """
 
 from collections.abc import Callable
@@ -23,33 +23,37 @@ from repro.train.batch_view import BatchViewer
 from repro.train.feed import iter_step_feeds
 from repro.train.loop import optimizer_for, stages_for, take_step
 from repro.train.trainer import build_sampler, make_base_config, make_train_settings
+from tests.commands import ignore
 from tests.model.samples import small_model
 from tests.train.fixtures import small_data
 
 TEXTS = Texts(torch.arange(1, 19).view(3, 6), torch.ones(3, 6, dtype=torch.long))
 
 
-def stages(run: Run) -> Any:
-    """What is built for the run: names of stages, each a hash of all that decides it."""
+def build_inputs(run: Run) -> Inputs:
+    inputs = Inputs(run)
+    inputs.build(ignore)
+    return inputs
+
+
+def get_stages(run: Run) -> Any:
+    """Return the titles of the run's stages, which have a hash of their inputs."""
     return {stage.title for stage in list_stages(run)}
 
 
-def batches(run: Run) -> Any:
-    """The pairs of the first batches."""
-    inputs = Inputs(run)
-    inputs.build(lambda line: None)
-    return [build_sampler(inputs).at(number).tolist() for number in range(4)]
+def get_batches(run: Run) -> Any:
+    """Return the pairs of the first batches."""
+    sampler = build_sampler(build_inputs(run))
+    return [sampler.at(number).tolist() for number in range(4)]
 
 
-def masked(run: Run) -> Any:
-    """What the filter leaves out of a batch."""
-    inputs = Inputs(run)
-    inputs.build(lambda line: None)
-    return BatchViewer(inputs)(np.arange(24)).masked.tolist()
+def get_masked(run: Run) -> Any:
+    """Return the mask of a batch."""
+    return BatchViewer(build_inputs(run))(np.arange(24)).masked.tolist()
 
 
-def vectors(run: Run) -> Any:
-    """Vectors of the untrained model in training mode, behind its documents, and the shapes of its weights."""
+def get_vectors(run: Run) -> Any:
+    """Return vectors of the untrained model in training mode with a context, and the shapes of its weights."""
     model = build_model(replace(make_base_config(run), vocab_size=200), start=run.start, seed=run.seed, heads=run.heads)
     contextual = isinstance(model, ContextualModel)
     rows = torch.arange(2, 2 + 4 * model.config.num_contexts).view(-1, 4) % 190
@@ -59,8 +63,8 @@ def vectors(run: Run) -> Any:
     return found.tolist(), [tuple(weight.shape) for weight in model.parameters()]
 
 
-def trained(run: Run) -> Any:
-    """Weights of a small model after the steps of the run's settings, which take at most four."""
+def get_weights(run: Run) -> Any:
+    """Return the weights of a small model after at most four steps with the run's settings."""
     settings = make_train_settings(run, 8)
     model = small_model(sequence_dropout=0.0).train()
     optimizer = optimizer_for(model, settings)
@@ -77,10 +81,9 @@ def trained(run: Run) -> Any:
     return [weight.tolist() for weight in model.parameters()]
 
 
-def scored(run: Run) -> Any:
-    """How the model is scored."""
-    inputs = Inputs(run)
-    inputs.build(lambda line: None)
+def get_evaluation(run: Run) -> Any:
+    """Return the suite, contexts and encoder of the evaluation."""
+    inputs = build_inputs(run)
     setting = retrieval.make_setting(inputs)
     encoder = type(retrieval.wrap_contextual_encoder(run, None)).__name__
     return inputs.suite.name, setting.contexts, setting.num_contexts, setting.seed, encoder
@@ -93,68 +96,68 @@ CONTEXTUAL = {"architecture": "contextual"}
 PHASES = {"pretraining_corpus": "planted", "num_pretraining_steps": 5}
 SHORT = {"num_steps": 4, "num_warmup_steps": 1}
 ROWS: dict[str, tuple[Observe, dict[str, Any], dict[str, Any]]] = {
-    "corpus": (stages, {}, {"corpus": "planted"}),
-    "sources": (stages, {}, {"sources": "planted"}),
-    "num_pairs": (stages, {}, {"num_pairs": 96}),
-    "domain_column": (batches, {"sampler": "domain"}, {"domain_column": "source"}),
-    "sampler": (batches, {}, {"sampler": "domain"}),
-    "mixing_alpha": (batches, {"sampler": "domain"}, {"mixing_alpha": 0.5}),
-    "batch_size": (batches, {}, {"batch_size": 8}),
-    "cluster_size": (stages, CLUSTERS, {"cluster_size": 16}),
-    "packing": (batches, CLUSTERS, {"packing": "greedy"}),
-    "surrogate": (stages, CLUSTERS, {"surrogate": "minilm"}),
-    "filter": (masked, CLUSTERS, {"filter": "surrogate"}),
-    "filter_model": (stages, FILTER, {"filter_model": "minilm"}),
-    "filter_margin": (masked, FILTER, {"filter_margin": -0.5}),
-    "num_hard_negatives": (masked, CLUSTERS, {"num_hard_negatives": 1}),
-    "mined_negatives": (stages, {"num_hard_negatives": 1}, {"mined_negatives": "any"}),
-    "known_positives": (stages, {}, {"known_positives": "mask"}),
-    "architecture": (vectors, {}, CONTEXTUAL),
-    "backbone": (vectors, {}, {"backbone": "bert"}),
-    "start": (stages, {}, {"start": "someone/encoder"}),
-    "num_layers": (vectors, {}, {"num_layers": 2}),
-    "num_first_stage_layers": (vectors, CONTEXTUAL, {"num_first_stage_layers": 2}),
-    "hidden_size": (vectors, {}, {"hidden_size": 64}),
-    "num_contexts": (vectors, CONTEXTUAL, {"num_contexts": 4}),
-    "tokens_per_document": (vectors, CONTEXTUAL, {"tokens_per_document": 2}),
-    "num_soft_prompts": (vectors, CONTEXTUAL, {"num_soft_prompts": 3}),
-    "sequence_dropout": (vectors, CONTEXTUAL, {"sequence_dropout": 0.5}),
-    "pooling": (vectors, CONTEXTUAL, {"pooling": "frequency"}),
-    "residual": (vectors, CONTEXTUAL, {"residual": True}),
-    "prompts": (stages, {}, {"prompts": "task"}),
-    "max_tokens": (stages, {}, {"max_tokens": 9}),
-    "heads": (vectors, CONTEXTUAL, {"heads": "identity"}),
-    "seed": (batches, {}, {"seed": 1}),
-    "loss": (trained, SHORT, {"loss": "icl"}),
-    "nested_sizes": (trained, SHORT | {"hidden_size": 16}, {"nested_sizes": "4+16"}),
-    "batches_a_step": (trained, SHORT, {"batches_a_step": 2}),
-    "num_steps": (trained, SHORT, {"num_steps": 3}),
-    "num_epochs": (trained, SHORT, {"num_steps": None, "num_epochs": 1}),
-    "learning_rate": (trained, SHORT, {"learning_rate": 1e-3}),
-    "first_stage_rate": (trained, SHORT, {"first_stage_rate": 0.5}),
-    "num_warmup_steps": (trained, SHORT, {"num_warmup_steps": 2}),
-    "weight_decay": (trained, SHORT, {"weight_decay": 0.5}),
-    "temperature": (trained, SHORT, {"temperature": 0.1}),
-    "max_grad_norm": (trained, SHORT, {"max_grad_norm": 1e-9}),
-    "pretraining_corpus": (stages, {}, PHASES),
-    "suite": (scored, {}, {"suite": "planted-validation"}),
-    "protocol": (stages, {}, {"protocol": "rerank-bm25", "rerank_depth": 5}),
-    "rerank_depth": (stages, {"protocol": "rerank", "rerank_depth": 4}, {"rerank_depth": 5}),
-    "context_seed": (scored, CONTEXTUAL, {"context_seed": 1}),
-    "num_test_contexts": (scored, CONTEXTUAL, {"num_test_contexts": 2}),
-    "test_contexts": (scored, CONTEXTUAL, {"test_contexts": "own+random"}),
+    "corpus": (get_stages, {}, {"corpus": "planted"}),
+    "sources": (get_stages, {}, {"sources": "planted"}),
+    "num_pairs": (get_stages, {}, {"num_pairs": 96}),
+    "domain_column": (get_batches, {"sampler": "domain"}, {"domain_column": "source"}),
+    "sampler": (get_batches, {}, {"sampler": "domain"}),
+    "mixing_alpha": (get_batches, {"sampler": "domain"}, {"mixing_alpha": 0.5}),
+    "batch_size": (get_batches, {}, {"batch_size": 8}),
+    "cluster_size": (get_stages, CLUSTERS, {"cluster_size": 16}),
+    "packing": (get_batches, CLUSTERS, {"packing": "greedy"}),
+    "surrogate": (get_stages, CLUSTERS, {"surrogate": "minilm"}),
+    "filter": (get_masked, CLUSTERS, {"filter": "surrogate"}),
+    "filter_model": (get_stages, FILTER, {"filter_model": "minilm"}),
+    "filter_margin": (get_masked, FILTER, {"filter_margin": -0.5}),
+    "num_hard_negatives": (get_masked, CLUSTERS, {"num_hard_negatives": 1}),
+    "mined_negatives": (get_stages, {"num_hard_negatives": 1}, {"mined_negatives": "any"}),
+    "known_positives": (get_stages, {}, {"known_positives": "mask"}),
+    "architecture": (get_vectors, {}, CONTEXTUAL),
+    "backbone": (get_vectors, {}, {"backbone": "bert"}),
+    "start": (get_stages, {}, {"start": "someone/encoder"}),
+    "num_layers": (get_vectors, {}, {"num_layers": 2}),
+    "num_first_stage_layers": (get_vectors, CONTEXTUAL, {"num_first_stage_layers": 2}),
+    "hidden_size": (get_vectors, {}, {"hidden_size": 64}),
+    "num_contexts": (get_vectors, CONTEXTUAL, {"num_contexts": 4}),
+    "tokens_per_document": (get_vectors, CONTEXTUAL, {"tokens_per_document": 2}),
+    "num_soft_prompts": (get_vectors, CONTEXTUAL, {"num_soft_prompts": 3}),
+    "sequence_dropout": (get_vectors, CONTEXTUAL, {"sequence_dropout": 0.5}),
+    "pooling": (get_vectors, CONTEXTUAL, {"pooling": "frequency"}),
+    "residual": (get_vectors, CONTEXTUAL, {"residual": True}),
+    "prompts": (get_stages, {}, {"prompts": "task"}),
+    "max_tokens": (get_stages, {}, {"max_tokens": 9}),
+    "heads": (get_vectors, CONTEXTUAL, {"heads": "identity"}),
+    "seed": (get_batches, {}, {"seed": 1}),
+    "loss": (get_weights, SHORT, {"loss": "icl"}),
+    "nested_sizes": (get_weights, SHORT | {"hidden_size": 16}, {"nested_sizes": "4+16"}),
+    "batches_a_step": (get_weights, SHORT, {"batches_a_step": 2}),
+    "num_steps": (get_weights, SHORT, {"num_steps": 3}),
+    "num_epochs": (get_weights, SHORT, {"num_steps": None, "num_epochs": 1}),
+    "learning_rate": (get_weights, SHORT, {"learning_rate": 1e-3}),
+    "first_stage_rate": (get_weights, SHORT, {"first_stage_rate": 0.5}),
+    "num_warmup_steps": (get_weights, SHORT, {"num_warmup_steps": 2}),
+    "weight_decay": (get_weights, SHORT, {"weight_decay": 0.5}),
+    "temperature": (get_weights, SHORT, {"temperature": 0.1}),
+    "max_grad_norm": (get_weights, SHORT, {"max_grad_norm": 1e-9}),
+    "pretraining_corpus": (get_stages, {}, PHASES),
+    "suite": (get_evaluation, {}, {"suite": "planted-validation"}),
+    "protocol": (get_stages, {}, {"protocol": "rerank-bm25", "rerank_depth": 5}),
+    "rerank_depth": (get_stages, {"protocol": "rerank", "rerank_depth": 4}, {"rerank_depth": 5}),
+    "context_seed": (get_evaluation, CONTEXTUAL, {"context_seed": 1}),
+    "num_test_contexts": (get_evaluation, CONTEXTUAL, {"num_test_contexts": 2}),
+    "test_contexts": (get_evaluation, CONTEXTUAL, {"test_contexts": "own+random"}),
 }
-"""Of each field: what it changes, the run, and the change."""
+"""By field: what it changes, the run, and the change."""
 ELSEWHERE = {
-    "scale": "gives the others their values",
+    "scale": "gives the other fields their values",
     "kept_weights": "needs pairs set apart: tests/train/test_set_apart",
     "measure": "names the module of repro.analyses that is called",
-    "num_pretraining_steps": "of the first phase: test_phases",
-    "num_pretraining_epochs": "of the first phase: test_phases",
-    "pretraining_batch_size": "of the first phase: test_phases",
-    "pretraining_cluster_size": "of the first phase: test_phases",
+    "num_pretraining_steps": "a field of the first phase: test_phases",
+    "num_pretraining_epochs": "a field of the first phase: test_phases",
+    "pretraining_batch_size": "a field of the first phase: test_phases",
+    "pretraining_cluster_size": "a field of the first phase: test_phases",
 }
-"""Fields that are followed in another way, and why."""
+"""Fields that are tested in another way."""
 
 
 def test_every_field_has_a_row() -> None:
@@ -167,8 +170,8 @@ def test_two_values_differ(name: str) -> None:
     run = base("smoke", **changes)
     other = replace(run, **change)
     assert getattr(run, name) != getattr(other, name)
-    assert observe(run) == observe(run), "what is observed is the same for the same run"
-    assert observe(run) != observe(other), f"{name} changes nothing"
+    found = observe(run)
+    assert observe(run) == found != observe(other), f"{name} changes nothing"
 
 
 @pytest.mark.parametrize(
@@ -181,6 +184,6 @@ def test_two_values_differ(name: str) -> None:
     ],
 )
 def test_phases(change: dict[str, Any]) -> None:
-    """A field of the first phase is a field of the training that it is, which the rows above follow."""
+    """A field of the first phase changes the run of that phase, whose fields are tested above."""
     run = base("smoke", **PHASES)
     assert get_first_phase(run) != get_first_phase(replace(run, **change))

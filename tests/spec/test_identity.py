@@ -1,4 +1,4 @@
-"""Ids: what keeps a record valid, and what makes it an error that says why."""
+"""Ids of runs: what keeps a record valid, and which errors name a changed default or field."""
 
 import json
 from dataclasses import asdict, replace
@@ -11,14 +11,10 @@ from experiments.e01_table1 import runs as table1
 from experiments.e05_epochs import runs as epochs
 from experiments.e06_hard_negatives import runs as hard_negatives
 from experiments.e20_two_phases import runs as two_phases
-from repro.spec import FIELDS, Run, base, by_scale, get_batch_key, get_first_phase, grid, identity, pick, scales
+from repro.spec import FIELDS, base, by_scale, get_batch_key, get_first_phase, grid, identity, pick, scales
 from repro.spec.identity import difference, get_training_id, run_from_record, run_id
 
 SIZES = ("pretraining_batch_size", "pretraining_cluster_size")
-
-
-def recorded(run: Run) -> dict:
-    return asdict(run)
 
 
 def move_default(monkeypatch: pytest.MonkeyPatch, scale: str, **values: object) -> None:
@@ -26,8 +22,8 @@ def move_default(monkeypatch: pytest.MonkeyPatch, scale: str, **values: object) 
     monkeypatch.setattr(identity, "get_scale", lambda name: {**scales.SCALES, scale: moved}[name])
 
 
-OF_EVALUATION = ("suite", "context_seed", "num_test_contexts", "test_contexts", "measure")
-"""Of the fields that are moved one by one; a protocol needs its depth."""
+EVALUATION_ONLY = ("suite", "context_seed", "num_test_contexts", "test_contexts", "measure")
+"""Fields that the training run does not depend on, except the protocol and its depth."""
 
 
 def test_id_hashes_the_difference() -> None:
@@ -57,7 +53,7 @@ def test_every_field_moves_the_id() -> None:
             continue
         moved = replace(run, **{name: value})
         assert run_id(moved) != run_id(run), name
-        assert (get_training_id(moved) == get_training_id(run)) == (name in OF_EVALUATION), name
+        assert (get_training_id(moved) == get_training_id(run)) == (name in EVALUATION_ONLY), name
     second = replace(run, pretraining_corpus="desk", num_pretraining_steps=9)
     assert len({run_id(one) for one in (run, second, *(replace(second, **{name: 8}) for name in SIZES))}) == 4
     by_domain = replace(run, sampler="domain", cluster_size=None)
@@ -88,24 +84,27 @@ def test_second_phases_share_a_first() -> None:
         base("desk", pretraining_cluster_size=64)
 
 
-@pytest.mark.parametrize("scale", [scale for scale in scales.ORDER if scale != "mini"])  # which has no such run
+@pytest.mark.parametrize(
+    "scale", [scale for scale in scales.ORDER if scale != "mini"]
+)  # mini has no runs of two phases
 def test_first_phases_are_table_1_trainings(scale: str) -> None:
-    of_table_7 = [run for run in two_phases(scale) if run.pretraining_corpus is None]  # at desk two seeds of its own
+    # at desk, Table 7 has two seeds that Table 1 lacks
+    of_table_7 = [run for run in two_phases(scale) if run.pretraining_corpus is None]
     known = {get_training_id(run) for run in (*table1(scale), *of_table_7)}
     phases = [get_first_phase(run) for runs in (epochs, hard_negatives, two_phases) for run in runs(scale)]
     assert {get_training_id(phase) for phase in phases if phase} <= known
     assert any(phases)
 
 
-def test_a_new_field_keeps_old_records() -> None:
+def test_new_field_keeps_old_records() -> None:
     run = base("desk", seed=1)
-    old = {name: value for name, value in recorded(run).items() if name != "residual"}
+    old = {name: value for name, value in asdict(run).items() if name != "residual"}
     assert run_from_record(old, run_id(run)) == run
 
 
 def test_moved_default_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     run = base("desk")
-    values, identifier = recorded(run), run_id(run)
+    values, identifier = asdict(run), run_id(run)
     move_default(monkeypatch, "desk", learning_rate=0.123)
     with pytest.raises(ValueError, match=r"learning_rate was .* is 0\.123 at scale 'desk'"):
         run_from_record(values, identifier)
@@ -113,7 +112,7 @@ def test_moved_default_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_moved_default_differs_from_given_value(monkeypatch: pytest.MonkeyPatch) -> None:
     run = base("desk", seed=2, batch_size=64, num_steps=300)
-    values, identifier = recorded(run), run_id(run)
+    values, identifier = asdict(run), run_id(run)
     move_default(monkeypatch, "desk", temperature=0.5)
     with pytest.raises(ValueError, match=r"has moved: temperature was 0\.02, is 0\.5 at scale 'desk'$"):
         run_from_record(values, identifier)
@@ -137,24 +136,22 @@ def test_new_scale_version_moves_ids(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", scales.ORDER)
 def test_moved_scale_has_new_version(name: str) -> None:
     scale = scales.SCALES[name]
-    kept = json.loads((Path(__file__).parents[1] / "golden" / "scale_values.json").read_text())
+    stored = json.loads((Path(__file__).parents[1] / "golden" / "scale_values.json").read_text())
     version = f"{name}, version {scale.version}"
-    assert version in kept, f"add the values of {version} to tests/golden/scale_values.json"
-    known = kept[version]
-    moved = {field: (value, scale.fields[field]) for field, value in known.items() if scale.fields[field] != value}
-    assert not moved, f"raise the version of {name}: its old records and checkpoints would be taken for these values"
+    assert version in stored, f"add the values of {version} to tests/golden/scale_values.json"
+    known = stored[version].items()
+    moved = {field: (value, scale.fields[field]) for field, value in known if scale.fields[field] != value}
+    assert not moved, f"raise the version of {name}, or old records would count as made with the new values"
 
 
 def test_renamed_field_is_named() -> None:
     run = base("desk")
     with pytest.raises(ValueError, match="lerning_rate"):
-        run_from_record({**recorded(run), "lerning_rate": 1.0}, run_id(run))
+        run_from_record({**asdict(run), "lerning_rate": 1.0}, run_id(run))
 
 
 def test_declarations_list_what_is_valid() -> None:
-    with pytest.raises(
-        ValueError, match=r"\['batchsize'\] in grid\(\), did you mean 'batch_size'\? a Run has \['scale', "
-    ):
+    with pytest.raises(ValueError, match=r"\['batchsize'\] in grid\(\), did you mean 'batch_size'\?"):
         grid(base("desk"), batchsize=(1, 2))
     with pytest.raises(ValueError, match=r"unknown scale 'dask'; choose one of \['smoke', "):
         base("dask")
@@ -166,13 +163,13 @@ def test_declarations_list_what_is_valid() -> None:
         pick(seeds=1)
 
 
-def test_a_grid_is_every_combination_once() -> None:
+def test_grid_is_every_combination_once() -> None:
     runs = grid(base("desk"), batch_size=(64, 128), seed=(0, 1, 2), start="random")
     assert len(set(runs)) == 6
     assert {run.start for run in runs} == {"random"}
 
 
-def test_a_run_holds_only_plain_values() -> None:
+def test_run_has_only_plain_values() -> None:
     assert all(isinstance(value, str | int | float | bool | None) for value in asdict(base("large")).values())
     assert isinstance(scales.SCALES, MappingProxyType)
 
@@ -181,7 +178,7 @@ def test_pick_may_depend_on_scale() -> None:
     largest = pick(batch_size=by_scale({"desk": 512, "small": (2048, 4096)}), sampler="random")
     assert largest.matches(base("desk", batch_size=512)) and not largest.matches(base("desk"))
     assert largest.matches(base("small", batch_size=4096)) and not largest.matches(base("small", batch_size=512))
-    assert not largest.matches(base("lab", batch_size=512)), "lab is not named"
+    assert not largest.matches(base("lab", batch_size=512)), "the pick has no value for lab"
     assert str(largest.at("desk")) == "batch_size=512, sampler=random"
     with pytest.raises(ValueError, match="unknown scale 'dusk'"):
         by_scale({"dusk": 1})

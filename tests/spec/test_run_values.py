@@ -1,4 +1,4 @@
-"""A file of runs is checked by type, range and meaning before anything starts; every complaint names file and run."""
+"""A file of runs is checked by type, range and meaning before anything starts. Errors name the file and the run."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from repro.spec.scales import ORDER, SCALES
 from repro.spec.validation import RANGES, validate_value
 
 
-def written(path: Path, content: Any) -> Path:
+def write_file(path: Path, content: Any) -> Path:
     path.write_text(content if isinstance(content, str) else json.dumps(content))
     return path
 
@@ -68,7 +68,7 @@ BAD_VALUES: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("values", BAD_VALUES, ids=lambda values: str(values)[:40])
 def test_impossible_runs_are_refused(tmp_path: Path, values: dict[str, Any]) -> None:
-    path = written(tmp_path / "runs.json", [{"scale": "smoke"}, {"scale": "smoke", **values}])
+    path = write_file(tmp_path / "runs.json", [{"scale": "smoke"}, {"scale": "smoke", **values}])
     with pytest.raises(ValueError, match=r"runs\.json, run 2: ") as caught:
         read_runs(path)
     assert len(str(caught.value)) < 1200 and "\n" not in str(caught.value)
@@ -81,10 +81,10 @@ def test_impossible_runs_are_refused(tmp_path: Path, values: dict[str, Any]) -> 
     ids=lambda text: text[:30],
 )  # fmt: skip
 def test_malformed_run_files_are_refused(tmp_path: Path, text: str) -> None:
-    folder = tmp_path / ("a folder with a long name, " * 5)  # a path is named whole however long it is
+    folder = tmp_path / ("a folder with a long name, " * 5)  # paths are never shortened
     folder.mkdir()
     with pytest.raises(ValueError, match=r"runs\.json") as caught:
-        read_runs(written(folder / "runs.json", text))
+        read_runs(write_file(folder / "runs.json", text))
     assert "\n" not in str(caught.value)
 
 
@@ -117,13 +117,13 @@ def test_clustered_phase_is_not_mixed() -> None:
 def test_fifos_and_folders_do_not_hang(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo.json")
     (tmp_path / "folder.json").mkdir()
-    for name, says in (("fifo", "FIFO"), ("folder", "folder"), ("none", "No such file")):
-        with pytest.raises(ValueError, match=says):
+    for name, message in (("fifo", "FIFO"), ("folder", "folder"), ("none", "No such file")):
+        with pytest.raises(ValueError, match=message):
             read_runs(tmp_path / f"{name}.json")
 
 
 def test_too_many_runs_are_refused(tmp_path: Path) -> None:
-    path = written(tmp_path / "runs.json", [{"scale": "smoke", "seed": 1}] * (MOST_RUNS + 1))
+    path = write_file(tmp_path / "runs.json", [{"scale": "smoke", "seed": 1}] * (MOST_RUNS + 1))
     with pytest.raises(ValueError, match=f"lists {MOST_RUNS + 1} runs"):
         read_runs(path)
 
@@ -149,7 +149,7 @@ anything = st.recursive(
 @settings(max_examples=150, derandomize=True)
 @given(rows=st.lists(st.dictionaries(st.sampled_from([*FIELDS, "id", "x"]), anything, max_size=4), max_size=3))
 def test_any_file_is_runs_or_error(rows: list[dict[str, Any]], tmp_path_factory: pytest.TempPathFactory) -> None:
-    path = written(tmp_path_factory.mktemp("runs") / "runs.json", [{"scale": "smoke"} | row for row in rows])
+    path = write_file(tmp_path_factory.mktemp("runs") / "runs.json", [{"scale": "smoke"} | row for row in rows])
     try:
         found = read_runs(path)
     except ValueError:
@@ -176,13 +176,13 @@ def test_standard_widths_are_powers_of_two() -> None:
     assert standard_widths(128) == (8, 16, 32, 64, 128)
     assert standard_widths(384) == (8, 16, 32, 64, 128, 384)
     assert standard_widths(768) == (8, 16, 32, 64, 128, 256, 768)
-    assert standard_widths(2048) == (8, 16, 32, 64, 128, 256, 512, 1024, 2048), "as MRL has them"
+    assert standard_widths(2048) == (8, 16, 32, 64, 128, 256, 512, 1024, 2048), "as in MRL"
     assert standard_widths(4) == (4,)
     assert formatted(standard_widths(32)) == "8+16+32"
 
 
 def test_null_context_needs_sequence_dropout() -> None:
-    """A model trained without sequence dropout has no null vector, so scoring it under null is refused at once."""
+    """A model trained without sequence dropout has no null vector, so it cannot be scored under null."""
     with pytest.raises(ValueError, match="sequence_dropout=0 with test_contexts"):
         base("desk", architecture="contextual", sequence_dropout=0.0)
     base("desk", architecture="contextual", sequence_dropout=0.0, test_contexts="own+wrong")
