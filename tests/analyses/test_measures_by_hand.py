@@ -39,7 +39,7 @@ SECOND = 1 / math.log2(3)
 CONTEXTUAL = base("desk", architecture="contextual", num_contexts=2)
 
 
-def unit(*angles: float) -> np.ndarray:
+def make_unit_vectors(*angles: float) -> np.ndarray:
     """Return unit vectors at these angles, (N, 2)."""
     return np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
 
@@ -124,8 +124,8 @@ def measure_neighbours(folder: Path, queries: np.ndarray, documents: np.ndarray,
 
 def test_neighbours_match_plain_loops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(neighbours, "NUM_NEIGHBOURS", 2)
-    queries = unit(0.4, 0.3, 0.5, 1.2, 1.5)
-    documents = unit(0.1, 0.25, 0.5, 1.0, 1.5)
+    queries = make_unit_vectors(0.4, 0.3, 0.5, 1.2, 1.5)
+    documents = make_unit_vectors(0.1, 0.25, 0.5, 1.0, 1.5)
     pairs = HandMadePairs([0, 0, 0, 0, 0], ["one", "two", "three", "four", "four"])
     found = measure_neighbours(tmp_path, queries, documents, pairs)
     plausible, similar, same_domain = [], [], []
@@ -158,8 +158,8 @@ def test_copies_of_own_vector_are_plausible(tmp_path: Path) -> None:
     assert [row["may be a positive"] for row in found.exhibits["neighbours"]] == ["it is", "yes", *["no"] * 10]
 
 
-def test_copies_of_own_text_do_not_count(tmp_path: Path) -> None:
-    queries, documents = unit(0.4, 0.3, 1.2, 1.4, 1.5), unit(0.1, 0.25, 1.0, 1.1, 1.1)
+def test_copies_of_text_do_not_count(tmp_path: Path) -> None:
+    queries, documents = make_unit_vectors(0.4, 0.3, 1.2, 1.4, 1.5), make_unit_vectors(0.1, 0.25, 1.0, 1.1, 1.1)
     pairs = HandMadePairs([0, 0, 1, 1, 1], ["one", "two", "three", "four", "four"])
     found = measure_neighbours(tmp_path, queries, documents, pairs)
     others = ((1,), (0,), (3, 4), (2,), (2,))
@@ -175,7 +175,7 @@ def test_copies_of_own_text_do_not_count(tmp_path: Path) -> None:
 
 def test_clusters_are_compared_with_domain_draws(tmp_path: Path) -> None:
     angles = [0.0, 0.2, 0.5, 1.0, 1.1, 1.5]
-    documents, queries = unit(*angles), unit(*(angle + 0.15 for angle in angles))
+    documents, queries = make_unit_vectors(*angles), make_unit_vectors(*(angle + 0.15 for angle in angles))
     vectors, assignment = {"query": queries, "document": documents}, np.array([0, 0, 0, 1, 1, 1])
 
     def compare(rows: tuple[int, ...]) -> tuple[float, float]:

@@ -166,12 +166,6 @@ def test_greedy_packing_joins_small_neighbours() -> None:
     assert spread("greedy") < 4 < 10 < spread("random")
 
 
-def test_rows_are_shuffled_inside_their_cluster() -> None:
-    sampler = BatchSampler("domain", np.zeros(64, dtype=np.int32), batch_size=64, seed=0)
-    assert sampler.epoch(0)[0].tolist() != sampler.epoch(1)[0].tolist()
-    assert (np.diff(sampler.epoch(0)[0]) < 0).any()
-
-
 def test_bad_input_is_one_clear_line() -> None:
     clusters = make_clusters(DOMAINS)
     cases = [

@@ -58,7 +58,7 @@ def test_wrong_corpora_serve_once(families: Sequence[str]) -> None:
         assert all(family[name] != family[other] for name, other in others.items())
 
 
-def test_large_family_keeps_few_of_its_own() -> None:
+def test_large_family_meets_itself_least() -> None:
     sets = make_datasets("AAAAAB")
     family = {dataset.name: dataset.family for dataset in sets}
     others = wrong_corpora(sets)

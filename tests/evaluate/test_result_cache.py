@@ -103,6 +103,8 @@ def test_collections_are_digested_in_parts(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_bm25_is_kept_with_its_parameters(suite: Suite, tmp_path: Path) -> None:
     whole = evaluate_bm25(suite)
+    assert {path.split("/")[0] for path in whole.metrics} == {"zoo"} and len(whole.per_query["zoo"]) == 34
+    assert whole.provenance["bm25"]["k1"] == 0.9
     for _ in range(2):
         ends = []
         found = evaluate_bm25(suite, keeping=cache_in(tmp_path, ends))

@@ -83,7 +83,7 @@ def test_report_has_one_ledger_per_paper(tmp_path: Path) -> None:
     assert "T3.a" in own and "M2.a" not in own and "M2.a" in companion
 
 
-def test_companion_names_lead_to_artefacts() -> None:
+def test_names_lead_to_artefacts() -> None:
     headings = {
         "gte_table11": "GTE Table 11",
         "mrl_figure8_times": "MRL Figure 8 (times)",
@@ -91,19 +91,25 @@ def test_companion_names_lead_to_artefacts() -> None:
         "figure6_sizes": "Figure 6 (sizes)",
         "context_by_width_icl": "Context by width (icl)",
         "recipes": "Recipes",
+        "figure10": "Figure 10",
+        "table3_shares": "Table 3 (shares)",
     }
     assert {name: format_heading(name) for name in headings} == headings
     assert find_artefact("M7.c", ("mrl_figure2", "mrl_figure7")) == "mrl_figure7"
     assert find_artefact("GF4.a", ("gte_figure3c", "gte_figure4")) == "gte_figure4"
     assert find_artefact("M3.a", ("mrl_figure2", "mrl_figure7")) == "mrl_figure2"
     assert find_artefact("own.x", ("table1",)) == "table1"
+    for claim, artefact in {"F3.b": "figure3", "T3.a": "table3", "C.a": "figure2"}.items():
+        assert find_artefact(claim, ("figure2", "figure3", "table3")) == artefact
 
 
 def test_companion_sections_come_last() -> None:
-    papers = {"mrl_figure2": "MRL", "context_use": "CDE", "gte_table11": "GTE", "figure3": "CDE", "table1": "CDE"}
+    """Tables come before figures, in order of their number, then unnumbered artefacts, then companion papers."""
+    papers = {"mrl_figure2": "MRL", "context_use": "CDE", "gte_table11": "GTE", "figure10": "CDE", "figure2": "CDE"}
+    papers |= {"table3_shares": "CDE", "table3": "CDE"}
     sections = [Section(name, "", "", (), NO_TABLE, False, (), (), (), 0, 0, paper) for name, paper in papers.items()]
     names = [one.name for one in sorted(sections, key=lambda one: one.order)]
-    assert names == ["table1", "figure3", "context_use", "gte_table11", "mrl_figure2"]
+    assert names == ["table3_shares", "table3", "figure2", "figure10", "context_use", "gte_table11", "mrl_figure2"]
 
 
 def test_unknown_paper_is_refused() -> None:

@@ -141,12 +141,6 @@ def test_pages_match_committed_records() -> None:
         assert path.read_text() == text, f"{path.name} is out of date: python -m repro check --write"
 
 
-def test_every_artefact_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    assert app(["show", "all", "--format", "md"], standalone_mode=False) is None
-    shown = [name for name, (experiment, _) in artefacts().items() if experiment.runs("desk")]
-    assert capsys.readouterr().out.count("| --- |") >= len(shown)
-
-
 @pytest.mark.parametrize("words", [("show", "table3"), ("show", "figure17_scores"), ("check", "table1"), ("check",)])
 def test_csv_is_read_by_pandas(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     app([*words, "--format", "csv"], standalone_mode=False)

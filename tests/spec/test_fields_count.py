@@ -152,10 +152,10 @@ ELSEWHERE = {
     "scale": "gives the other fields their values",
     "kept_weights": "needs pairs set apart: tests/train/test_set_apart",
     "measure": "names the module of repro.analyses that is called",
-    "num_pretraining_steps": "a field of the first phase: test_phases",
-    "num_pretraining_epochs": "a field of the first phase: test_phases",
-    "pretraining_batch_size": "a field of the first phase: test_phases",
-    "pretraining_cluster_size": "a field of the first phase: test_phases",
+    "num_pretraining_steps": "a field of the first phase: test_first_phase_fields_count",
+    "num_pretraining_epochs": "a field of the first phase: test_first_phase_fields_count",
+    "pretraining_batch_size": "a field of the first phase: test_first_phase_fields_count",
+    "pretraining_cluster_size": "a field of the first phase: test_first_phase_fields_count",
 }
 """Fields that are tested in another way."""
 
@@ -183,7 +183,7 @@ def test_two_values_differ(name: str) -> None:
         {"pretraining_cluster_size": 8},
     ],
 )
-def test_phases(change: dict[str, Any]) -> None:
+def test_first_phase_fields_count(change: dict[str, Any]) -> None:
     """A field of the first phase changes the run of that phase, whose fields are tested above."""
     run = base("smoke", **PHASES)
     assert get_first_phase(run) != get_first_phase(replace(run, **change))

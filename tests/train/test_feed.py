@@ -93,13 +93,6 @@ def test_processes_share_contexts(monkeypatch: pytest.MonkeyPatch) -> None:
     assert make_feed(data).texts.contexts.num_texts == 5, "a process with its own batch has all of its contexts"
 
 
-def test_filter_sees_the_steps_batch() -> None:
-    data = small_data()
-    found, pairs_B = make_feed(data), get_batch(data).pairs_B
-    np.testing.assert_array_equal(found.masked.numpy(), pairs_B[:, None] % 3 == pairs_B[None] % 3)
-    assert found.difficulty == pairs_B.mean()
-
-
 def test_batch_hash_depends_on_order() -> None:
     first, same, other = (get_batch(small_data(), step).pairs_B for step in (3, 3, 4))
     assert compute_batch_hash(first) == compute_batch_hash(same) != compute_batch_hash(other)
