@@ -325,12 +325,12 @@ def test_only_text_read_is_explained() -> None:
     text = "rain snow iron copper violin drum kettle lamp"
     read = truncate_to_model(model, text, "document")
     assert text.startswith(read) and 0 < len(list_words(read)) < 6
-    np.testing.assert_allclose(_plain(model, read), _plain(model, text), atol=1e-6)
+    np.testing.assert_allclose(_encode_under_null(model, read), _encode_under_null(model, text), atol=1e-6)
     assert truncate_to_model(retrieval.WithNulls(model), text, "document") == read
     assert truncate_to_model(Ranker(), text, "document") == text
 
 
-def _plain(model: ContextualModel, text: str) -> np.ndarray:
+def _encode_under_null(model: ContextualModel, text: str) -> np.ndarray:
     model.set_context(None)
     return model.encode([text], "document")
 

@@ -43,14 +43,14 @@ class Shifted:
 
     def set_context(self, texts: list[str] | None, seed: int = 0, prompt: str = "document") -> None:
         """Add the vectors of the context."""
-        self.shift = 0.0 if texts is None else 0.3 * sum(map(draw, texts))
+        self.shift = 0.0 if texts is None else 0.3 * sum(map(draw_vector, texts))
 
     def encode(self, texts: list[str], prompt: str = "document") -> np.ndarray:
         """Return unit vectors (N, 8)."""
-        return normalize(np.stack([draw(text) for text in texts]) + self.shift).astype(np.float32)
+        return normalize(np.stack([draw_vector(text) for text in texts]) + self.shift).astype(np.float32)
 
 
-def draw(text: str) -> np.ndarray:
+def draw_vector(text: str) -> np.ndarray:
     """Return a random vector that only depends on the text."""
     return np.random.default_rng(list(text.encode())).normal(size=8)
 

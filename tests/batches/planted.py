@@ -7,7 +7,7 @@ def normalise(vectors: np.ndarray) -> np.ndarray:
     return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
 
 
-def planted_pairs(
+def plant_pairs(
     counts: list[int], *, dimensions: int = 16, noise: float = 0.1, seed: int = 0
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return queries (N, D), documents (N, D) and the planted topic (N,); `counts` pairs per topic."""

@@ -9,7 +9,7 @@ import pytest
 from repro.batches import cluster
 from repro.batches.cluster import Clusters, best_attempt, cluster_pairs, list_sampled_domains, load_clusters
 from repro.seeds import derive
-from tests.batches.planted import normalise, planted_pairs
+from tests.batches.planted import normalise, plant_pairs
 
 
 def draw_pairs(num_pairs: int, dimensions: int = 8) -> tuple[np.ndarray, np.ndarray]:
@@ -40,7 +40,7 @@ def test_pairs_are_in_nearest_cluster() -> None:
 
 
 def test_planted_topics_are_recovered() -> None:
-    queries, documents, topics = planted_pairs([40] * 6)
+    queries, documents, topics = plant_pairs([40] * 6)
     clusters = cluster_pairs(queries, documents, np.zeros(240, dtype=np.int32), cluster_size=10, seed=0)
     found = {(topic, cluster) for topic, cluster in zip(topics, clusters.assignment_N, strict=True)}
     assert len(found) == len(clusters.centroids_KD) >= 6
@@ -60,7 +60,7 @@ def test_every_point_is_fitted() -> None:
 
 
 def test_early_stop_gives_same_clusters() -> None:
-    queries, documents, _ = planted_pairs([30] * 8, noise=1.0)
+    queries, documents, _ = plant_pairs([30] * 8, noise=1.0)
     points = stack_both_orders(queries, documents)
     start = best_attempt(points, 8, 5)[np.random.default_rng(0).permutation(8)].copy()
     again = faiss.Kmeans(32, 8, niter=100, max_points_per_centroid=10**6, min_points_per_centroid=1)
@@ -121,7 +121,7 @@ def cluster_whole_arrays(
 
 
 def test_blocks_give_clusters_of_whole_arrays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    queries, documents, _ = planted_pairs([150] * 6, noise=2.0, dimensions=16)
+    queries, documents, _ = plant_pairs([150] * 6, noise=2.0, dimensions=16)
     for name, side in (("q", queries), ("d", documents)):
         np.save(tmp_path / f"{name}.npy", side.astype(np.float16))
     mapped = [np.load(tmp_path / f"{name}.npy", mmap_mode="r") for name in "qd"]
@@ -152,7 +152,7 @@ def test_large_domains_are_fitted_on_samples(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize("large_domain", [0, 100_000])
 def test_clusters_do_not_depend_on_threads(large_domain: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "LARGE_DOMAIN", large_domain)
-    queries, documents, _ = planted_pairs([100] * 15, noise=2.0, dimensions=64)
+    queries, documents, _ = plant_pairs([100] * 15, noise=2.0, dimensions=64)
     threads_before, found = faiss.omp_get_max_threads(), []
     for num_threads in (1, 2, 3):
         faiss.omp_set_num_threads(num_threads)

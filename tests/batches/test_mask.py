@@ -30,7 +30,7 @@ Batch = tuple[np.ndarray, np.ndarray, float, int]
 
 
 @st.composite
-def batches(draw: st.DrawFn) -> Batch:
+def draw_batches(draw: st.DrawFn) -> Batch:
     """Draw scores with ties, repeated texts and a margin. No score is 0, which only texts of unknown tokens have."""
     num_pairs, num_hard = draw(st.integers(1, 5)), draw(st.integers(0, 3))
     num_documents = num_pairs * (1 + num_hard)
@@ -59,7 +59,7 @@ def mask_by_loop(scores: np.ndarray | None, keys: np.ndarray, margin: float, num
     return masked
 
 
-@given(batches())
+@given(draw_batches())
 def test_mask_matches_plain_loop(batch: Batch) -> None:
     scores, keys, margin, num_hard = batch
     masked = mask_false_negatives(keys, scores, margin=margin, num_hard_negatives=num_hard)
@@ -68,7 +68,7 @@ def test_mask_matches_plain_loop(batch: Batch) -> None:
     np.testing.assert_array_equal(copies, mask_by_loop(None, keys, 0.0, num_hard))
 
 
-@given(batches(), st.sampled_from([-4.0, 2.0]))
+@given(draw_batches(), st.sampled_from([-4.0, 2.0]))
 def test_shifted_scores_change_nothing(batch: Batch, shift: float) -> None:
     scores, keys, margin, num_hard = batch
     masked = mask_false_negatives(keys, scores, margin=margin, num_hard_negatives=num_hard)
@@ -77,7 +77,7 @@ def test_shifted_scores_change_nothing(batch: Batch, shift: float) -> None:
 
 
 @settings(max_examples=30)
-@given(batches())
+@given(draw_batches())
 def test_torch_and_numpy_shares_agree(batch: Batch) -> None:
     scores, keys, margin, num_hard = batch
     masked = mask_false_negatives(keys, scores, margin=margin, num_hard_negatives=num_hard)

@@ -14,11 +14,11 @@ from repro.batches.pack import greedy_tour, group_by_domain, order_clusters
 from repro.batches.sampler import KINDS, BatchSampler, LeftOut, SamplerState
 from repro.seeds import generator_for
 from repro.storage import arrays
-from tests.batches.planted import planted_pairs
+from tests.batches.planted import plant_pairs
 
 
 def make_clusters(domain_codes: np.ndarray) -> Clusters:
-    queries, documents, _ = planted_pairs([len(domain_codes)], noise=3.0)
+    queries, documents, _ = plant_pairs([len(domain_codes)], noise=3.0)
     return cluster_pairs(queries, documents, domain_codes, cluster_size=4, seed=0)
 
 

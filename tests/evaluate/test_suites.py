@@ -210,7 +210,7 @@ def test_relevant_documents_are_not_wrong(grades: list[dict[int, int]], wrong: d
 DIRECTIONS = {"positive": (1.0, 0.0), "negative": (0.0, 1.0)}
 
 
-def by_word(texts: Sequence[str]) -> np.ndarray:
+def count_labels(texts: Sequence[str]) -> np.ndarray:
     """Return how often each label occurs, (N, 2). In a sentence the first label counts 0.5 more."""
     rows = [sum(np.array(DIRECTIONS[word]) for word in text.split() if word in DIRECTIONS) for text in texts]
     return np.array(
@@ -220,12 +220,12 @@ def by_word(texts: Sequence[str]) -> np.ndarray:
 
 def test_label_is_that_of_nearest_words() -> None:
     texts_ND = np.array([[0.9, 0.1], [0.2, 0.8], [0.5, 0.5]])
-    assert classify(texts_ND, by_word, "plain").tolist() == [1, 0, 0], "the first of equals"
+    assert classify(texts_ND, count_labels, "plain").tolist() == [1, 0, 0], "the first of equals"
     # In a sentence 'negative' is (0.5, 1) and 'positive' is (1.5, 0), so the scores are 1.35 and 0.55, 0.3 and 0.9, …
-    assert classify(texts_ND, by_word, "prompted").tolist() == [1, 0, 0]
-    assert classify(np.array([[0.55, 0.5]]), by_word, "prompted").tolist() == [1]
+    assert classify(texts_ND, count_labels, "prompted").tolist() == [1, 0, 0]
+    assert classify(np.array([[0.55, 0.5]]), count_labels, "prompted").tolist() == [1]
     with pytest.raises(ValueError, match=r"unknown verbaliser 'shouted'; choose one of \['plain', 'prompted'\]"):
-        classify(texts_ND, by_word, "shouted")
+        classify(texts_ND, count_labels, "shouted")
 
 
 def test_prompt_is_the_papers() -> None:
@@ -233,7 +233,7 @@ def test_prompt_is_the_papers() -> None:
 
     def encode(texts: Sequence[str]) -> np.ndarray:
         seen.extend(texts)
-        return by_word(texts)
+        return count_labels(texts)
 
     for verbaliser in ("plain", "prompted"):
         classify(np.zeros((1, 2)), encode, verbaliser)

@@ -14,7 +14,7 @@ WORDS = 120
 KINDS = ("nomic", "bert", "modernbert")
 
 
-def small_config(**changes: object) -> ModelConfig:
+def make_small_config(**changes: object) -> ModelConfig:
     """Return the configuration of a model with a few thousand weights."""
     values: dict = dict(  # noqa: C408
         architecture="contextual",
@@ -29,9 +29,9 @@ def small_config(**changes: object) -> ModelConfig:
     return ModelConfig(**(values | changes))
 
 
-def small_model(seed: int = 0, **changes: object) -> Biencoder | ContextualModel:
+def build_small_model(seed: int = 0, **changes: object) -> Biencoder | ContextualModel:
     """Build the small model and add noise to all weights. A zero bias or tiny token types would hide mistakes."""
-    model = build_model(small_config(**changes), seed=seed)
+    model = build_model(make_small_config(**changes), seed=seed)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for weight in model.parameters():
@@ -39,7 +39,7 @@ def small_model(seed: int = 0, **changes: object) -> Biencoder | ContextualModel
     return model
 
 
-def random_texts(num_texts: int, seed: int = 0, longest: int = 9) -> Texts:
+def draw_texts(num_texts: int, seed: int = 0, longest: int = 9) -> Texts:
     """Return texts of 1 to `longest` tokens."""
     generator = torch.Generator().manual_seed(seed)
     lengths = torch.randint(1, longest + 1, (num_texts,), generator=generator)

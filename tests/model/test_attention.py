@@ -11,11 +11,11 @@ from repro.model.linear import STEP, linear
 from repro.model.pooling import mean_pool, segment_pool
 from repro.model.texts import Texts
 from tests.model import spelled_out
-from tests.model.samples import KINDS, random_texts, small_model
+from tests.model.samples import KINDS, build_small_model, draw_texts
 
 
 def build_contextual(kind: str) -> ContextualModel:
-    model = small_model(backbone=kind, num_layers=2)
+    model = build_small_model(backbone=kind, num_layers=2)
     assert isinstance(model, ContextualModel)
     model.context_CE = torch.randn(model.config.num_contexts, model.config.hidden_size)
     return model.eval()
@@ -23,7 +23,7 @@ def build_contextual(kind: str) -> ContextualModel:
 
 @pytest.mark.parametrize("kind", ["nomic", "bert"])
 def test_shares_match_explicit_softmax(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    model, texts = build_contextual(kind), random_texts(4)
+    model, texts = build_contextual(kind), draw_texts(4)
     assert model.context_CE is not None
     found_KN3, expected = compute_attention_shares(model, texts), []
     num_contexts, num_prefix = 6, 6 + 3
@@ -49,7 +49,7 @@ def test_shares_match_explicit_softmax(kind: str, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_shares_sum_to_one(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    model, texts = build_contextual(kind), random_texts(5)
+    model, texts = build_contextual(kind), draw_texts(5)
     shares_KN3 = compute_attention_shares(model, texts)
     torch.testing.assert_close(shares_KN3.sum(2), torch.ones(2, 5))
     assert (shares_KN3 > 0).all()
@@ -69,7 +69,7 @@ def test_equal_attention_follows_size() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_computing_shares_changes_nothing(kind: str) -> None:
-    model, texts = build_contextual(kind), random_texts(3)
+    model, texts = build_contextual(kind), draw_texts(3)
     config = model.second_stage_model.backbone.model.config
     before = (model.embed_texts(texts), config._attn_implementation, config.output_attentions)
     compute_attention_shares(model, texts)
@@ -79,16 +79,16 @@ def test_computing_shares_changes_nothing(kind: str) -> None:
 
 def test_no_context_has_no_shares() -> None:
     model = build_contextual("nomic").train()
-    compute_attention_shares(model, random_texts(2))
+    compute_attention_shares(model, draw_texts(2))
     model.context_CE = None
     with pytest.raises(ValueError, match="no context is set"):
-        compute_attention_shares(model, random_texts(2))
+        compute_attention_shares(model, draw_texts(2))
     assert all(module.training for module in model.modules())
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_compiled_backbone_gives_same_shares(kind: str) -> None:
-    model, texts = build_contextual(kind), random_texts(3)
+    model, texts = build_contextual(kind), draw_texts(3)
     backbone, expected = model.second_stage_model.backbone, compute_attention_shares(model, texts)
     backbone.compile_forward("eager")
     compiled = backbone._compiled
@@ -97,14 +97,14 @@ def test_compiled_backbone_gives_same_shares(kind: str) -> None:
 
 
 def test_mean_is_over_real_tokens() -> None:
-    texts = random_texts(7)
+    texts = draw_texts(7)
     states = torch.randn(7, 9, 4)
     expected = torch.stack([row[: mask.sum()].mean(0) for row, mask in zip(states, texts.mask_NS, strict=True)])
     torch.testing.assert_close(mean_pool(states, texts.mask_NS), expected)
 
 
 def test_segments_cut_texts_at_their_length() -> None:
-    texts = random_texts(20, seed=1)
+    texts = draw_texts(20, seed=1)
     states = torch.randn(20, 9, 4)
     found = segment_pool(states, texts.mask_NS, 3)
     for row, mask, segments in zip(states, texts.mask_NS, found, strict=True):
@@ -115,7 +115,7 @@ def test_segments_cut_texts_at_their_length() -> None:
 
 
 def test_segments_do_not_depend_on_padding() -> None:
-    texts = random_texts(5, longest=4)
+    texts = draw_texts(5, longest=4)
     states = torch.randn(5, 4, 4)
     wider = torch.cat([states, torch.full((5, 6, 4), 99.0)], dim=1)
     mask = torch.cat([texts.mask_NS, texts.mask_NS.new_zeros(5, 6)], dim=1)

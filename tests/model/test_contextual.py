@@ -9,7 +9,7 @@ import torch
 from repro.model.contextual import ContextualModel
 from repro.model.frequency import RATE, FrequencyWeights, make_no_words, mark_words
 from repro.model.texts import Texts, cut_by_length
-from tests.model.samples import KINDS, WORDS, random_texts, small_config, small_model
+from tests.model.samples import KINDS, WORDS, build_small_model, draw_texts, make_small_config
 from tests.model.spelled_out import compute_second_stage
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
@@ -17,15 +17,15 @@ CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 
 def compute_contexts(model: ContextualModel, num_documents: int = 6, seed: int = 5) -> torch.Tensor:
     with torch.no_grad():
-        return model.eval().first_stage(random_texts(num_documents, seed=seed))
+        return model.eval().first_stage(draw_texts(num_documents, seed=seed))
 
 
 @pytest.mark.parametrize("kind", ["nomic", "bert"])
 @pytest.mark.parametrize("num_documents", [1, 6])
 @pytest.mark.parametrize("residual", [False, True])
 def test_second_stage_equals_specification(kind: str, num_documents: int, residual: bool) -> None:
-    model = small_model(backbone=kind, residual=residual).eval()
-    contexts, texts = compute_contexts(model, num_documents), random_texts(5, seed=2)
+    model = build_small_model(backbone=kind, residual=residual).eval()
+    contexts, texts = compute_contexts(model, num_documents), draw_texts(5, seed=2)
     found = model.second_stage(texts, contexts)
     for row in range(5):
         ids = texts.ids_NS[row, : texts.mask_NS[row].sum()]
@@ -34,23 +34,23 @@ def test_second_stage_equals_specification(kind: str, num_documents: int, residu
 
 @pytest.mark.parametrize("kind", ["nomic", "bert"])
 def test_contexts_may_come_in_any_order(kind: str) -> None:
-    model = small_model(backbone=kind)
-    contexts, texts = compute_contexts(model), random_texts(4)
+    model = build_small_model(backbone=kind)
+    contexts, texts = compute_contexts(model), draw_texts(4)
     shuffled = contexts[torch.tensor([3, 1, 5, 0, 2, 4])]
     torch.testing.assert_close(model.second_stage(texts, shuffled), model.second_stage(texts, contexts), **CLOSE)
 
 
 def test_modernbert_contexts_have_positions() -> None:
-    model = small_model(backbone="modernbert")
-    contexts, texts = compute_contexts(model), random_texts(4)
+    model = build_small_model(backbone="modernbert")
+    contexts, texts = compute_contexts(model), draw_texts(4)
     difference = model.second_stage(texts, contexts.flip(0)) - model.second_stage(texts, contexts)
     assert difference.abs().max() > 1e-3
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_token_order_matters_in_both_stages(kind: str) -> None:
-    model = small_model(backbone=kind)
-    contexts, texts = compute_contexts(model), random_texts(1)
+    model = build_small_model(backbone=kind)
+    contexts, texts = compute_contexts(model), draw_texts(1)
     turned = Texts(texts.ids_NS.flip(1), texts.mask_NS)
     assert (model.second_stage(turned, contexts) - model.second_stage(texts, contexts)).abs().max() > 1e-3
     assert (model.first_stage(turned) - model.first_stage(texts)).abs().max() > 1e-3
@@ -58,8 +58,8 @@ def test_token_order_matters_in_both_stages(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_context_changes_the_vectors(kind: str) -> None:
-    model = small_model(backbone=kind)
-    texts = random_texts(4)
+    model = build_small_model(backbone=kind)
+    texts = draw_texts(4)
     difference = model.second_stage(texts, compute_contexts(model, seed=6)) - model.second_stage(
         texts, compute_contexts(model)
     )
@@ -68,16 +68,16 @@ def test_context_changes_the_vectors(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_padding_changes_nothing(kind: str) -> None:
-    model = small_model(backbone=kind)
-    contexts, texts = compute_contexts(model), random_texts(6)
+    model = build_small_model(backbone=kind)
+    contexts, texts = compute_contexts(model), draw_texts(6)
     whole = model.second_stage(texts, contexts)
     pieces = cut_by_length(texts, 2)
     torch.testing.assert_close(pieces.join([model.second_stage(p, contexts) for p in pieces.pieces]), whole, **CLOSE)
 
 
 def test_pooling_skips_context_positions() -> None:
-    model = small_model().eval()
-    texts, contexts = random_texts(3), compute_contexts(model)
+    model = build_small_model().eval()
+    texts, contexts = draw_texts(3), compute_contexts(model)
     real = model.second_stage_model.backbone.model.forward
 
     def spoil(*args: Any, **kwargs: Any) -> Any:
@@ -92,15 +92,15 @@ def test_pooling_skips_context_positions() -> None:
 
 
 def test_further_contexts_are_cut() -> None:
-    model = small_model()
-    contexts, texts = compute_contexts(model, 9), random_texts(3)
+    model = build_small_model()
+    contexts, texts = compute_contexts(model, 9), draw_texts(3)
     torch.testing.assert_close(model.second_stage(texts, contexts), model.second_stage(texts, contexts[:6]))
 
 
 @pytest.mark.parametrize("num_vectors", [1, 2])
 def test_null_context_equals_every_slot_dropped(num_vectors: int) -> None:
-    model = small_model(tokens_per_document=num_vectors)
-    contexts, texts = compute_contexts(model), random_texts(3)
+    model = build_small_model(tokens_per_document=num_vectors)
+    contexts, texts = compute_contexts(model), draw_texts(3)
     model.train()
     object.__setattr__(model.second_stage_model.config, "sequence_dropout", 1.0)
     dropped = model.second_stage(texts, contexts)
@@ -110,8 +110,8 @@ def test_null_context_equals_every_slot_dropped(num_vectors: int) -> None:
 
 
 def test_dropout_draws_per_text_and_slot() -> None:
-    model = small_model(sequence_dropout=0.5)
-    texts = random_texts(1)
+    model = build_small_model(sequence_dropout=0.5)
+    texts = draw_texts(1)
     twins = Texts(texts.ids_NS.expand(64, -1), texts.mask_NS.expand(64, -1))
     contexts = compute_contexts(model)
     assert torch.unique(model.eval().second_stage(twins, contexts).round(decimals=3), dim=0).shape[0] == 1
@@ -119,7 +119,7 @@ def test_dropout_draws_per_text_and_slot() -> None:
 
 
 def test_slots_are_dropped_at_the_rate(monkeypatch: pytest.MonkeyPatch) -> None:
-    model, seen = small_model(sequence_dropout=0.2).train(), list[torch.Tensor]()
+    model, seen = build_small_model(sequence_dropout=0.2).train(), list[torch.Tensor]()
     second, contexts = model.second_stage_model, compute_contexts(model)
     real = second.backbone.encode_after
     monkeypatch.setattr(
@@ -132,7 +132,7 @@ def test_slots_are_dropped_at_the_rate(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_null_context_needs_dropout() -> None:
-    model = small_model(sequence_dropout=0.0)
+    model = build_small_model(sequence_dropout=0.0)
     assert "second_stage_model.sequence_dropout_null_embedding" not in model.state_dict()
     with pytest.raises(ValueError, match="no null context"):
         model.set_context(None)
@@ -140,22 +140,22 @@ def test_null_context_needs_dropout() -> None:
 
 @pytest.mark.parametrize("num_vectors", [2, 3])
 def test_context_may_give_several_vectors(num_vectors: int) -> None:
-    model = small_model(tokens_per_document=num_vectors)
+    model = build_small_model(tokens_per_document=num_vectors)
     contexts = compute_contexts(model)
     assert contexts.shape == (6 * num_vectors, 16)
-    assert model.second_stage(random_texts(2), contexts).shape == (2, 16)
+    assert model.second_stage(draw_texts(2), contexts).shape == (2, 16)
 
 
 def test_bert_refuses_too_long_input() -> None:
-    model = small_model(backbone="bert", backbone_settings={"max_position_embeddings": 12})
+    model = build_small_model(backbone="bert", backbone_settings={"max_position_embeddings": 12})
     with pytest.raises(ValueError, match="exceed the 12"):
-        model.second_stage(random_texts(2), compute_contexts(model))
+        model.second_stage(draw_texts(2), compute_contexts(model))
     with pytest.raises(ValueError, match=r"13 positions \(a single text\) exceed the 12"):
-        model.first_stage(random_texts(2, longest=13))
+        model.first_stage(draw_texts(2, longest=13))
 
 
 def test_first_stage_has_own_weights() -> None:
-    model = small_model(num_layers=2, num_first_stage_layers=1)
+    model = build_small_model(num_layers=2, num_first_stage_layers=1)
     assert len(model.first_stage_model.embedder.model.layers) == 1
     assert len(model.second_stage_model.backbone.model.layers) == 2
     first = {id(weight) for weight in model.first_stage_model.parameters()}
@@ -163,8 +163,8 @@ def test_first_stage_has_own_weights() -> None:
 
 
 def test_gradient_reaches_first_stage() -> None:
-    model = small_model().train()
-    model(random_texts(3), random_texts(6, seed=4)).sum().backward()
+    model = build_small_model().train()
+    model(draw_texts(3), draw_texts(6, seed=4)).sum().backward()
     assert 0 < float(model.first_stage_model.mlp[0].weight.grad.abs().sum()) < np.inf
 
 
@@ -172,7 +172,7 @@ FREQUENCY_CLOSE = {"rtol": 1e-5, "atol": 1e-6}
 
 
 def test_word_weight_follows_document_share() -> None:
-    weights, texts, documents = FrequencyWeights(4).eval(), random_texts(3), random_texts(5, seed=1, longest=20)
+    weights, texts, documents = FrequencyWeights(4).eval(), draw_texts(3), draw_texts(5, seed=1, longest=20)
     torch.nn.init.normal_(weights.logits_K, std=0.1)
     found = weights(texts, mark_words(documents, WORDS))
     words_of = [set(ids[mask.bool()].tolist()) for ids, mask in zip(documents.ids_NS, documents.mask_NS, strict=True)]
@@ -185,27 +185,27 @@ def test_word_weight_follows_document_share() -> None:
 
 
 def test_null_vectors_are_no_documents() -> None:
-    weights, texts = FrequencyWeights(4).eval(), random_texts(3)
+    weights, texts = FrequencyWeights(4).eval(), draw_texts(3)
     torch.nn.init.normal_(weights.logits_K, std=0.1)
-    documents, nulls = mark_words(random_texts(2, seed=1), WORDS), make_no_words(2, WORDS, torch.device("cpu"))
+    documents, nulls = mark_words(draw_texts(2, seed=1), WORDS), make_no_words(2, WORDS, torch.device("cpu"))
     torch.testing.assert_close(weights(texts, torch.cat([documents, nulls])), weights(texts, documents))
     expected = torch.exp(RATE * weights.logits_K[-1]) * texts.mask_NS
     torch.testing.assert_close(weights(texts, nulls), expected)
 
 
 def test_frequency_pooling_starts_as_mean() -> None:
-    mean, frequency = small_model(), small_model(pooling="frequency")
+    mean, frequency = build_small_model(), build_small_model(pooling="frequency")
     frequency.load_state_dict(mean.state_dict(), strict=False)
     torch.nn.init.zeros_(frequency.second_stage_model.frequency_weights.logits_K)
-    texts, documents = random_texts(4), random_texts(6, seed=2)
+    texts, documents = draw_texts(4), draw_texts(6, seed=2)
     torch.testing.assert_close(frequency.eval()(texts, documents), mean.eval()(texts, documents), **FREQUENCY_CLOSE)
 
 
 def test_moved_words_move_no_vector() -> None:
-    model = small_model(pooling="frequency").eval()
-    texts, documents = random_texts(4), random_texts(6, seed=2)
+    model = build_small_model(pooling="frequency").eval()
+    texts, documents = draw_texts(4), draw_texts(6, seed=2)
     vectors = model.first_stage(documents)
-    other = torch.cat([vectors[:, :16], model.first_stage(random_texts(6, seed=3))[:, 16:]], dim=1)
+    other = torch.cat([vectors[:, :16], model.first_stage(draw_texts(6, seed=3))[:, 16:]], dim=1)
     shuffled = torch.cat([vectors[:, :16], vectors[:, 16:].flip(0)], dim=1)
     found = model.second_stage(texts, vectors)
     torch.testing.assert_close(model.second_stage(texts, shuffled), found, **FREQUENCY_CLOSE)
@@ -213,9 +213,9 @@ def test_moved_words_move_no_vector() -> None:
 
 
 def test_light_words_are_averaged() -> None:
-    model = small_model(pooling="frequency", num_layers=1).eval()
+    model = build_small_model(pooling="frequency", num_layers=1).eval()
     logits = model.second_stage_model.frequency_weights.logits_K
-    texts, documents = random_texts(3, longest=2), random_texts(6, seed=2)
+    texts, documents = draw_texts(3, longest=2), draw_texts(6, seed=2)
     found = []
     for logit in (0.0, -1.0):
         torch.nn.init.constant_(logits, logit)
@@ -224,12 +224,12 @@ def test_light_words_are_averaged() -> None:
 
 
 def test_null_context_is_learned() -> None:
-    model = small_model(pooling="frequency")
+    model = build_small_model(pooling="frequency")
     assert model.second_stage_model.null_contexts().shape == (6, 16 + WORDS)
-    texts = random_texts(1)
+    texts = draw_texts(1)
     twins = Texts(texts.ids_NS.expand(64, -1), texts.mask_NS.expand(64, -1))
     weights = model.second_stage_model.frequency_weights
-    found = weights.train()(twins, mark_words(random_texts(6, seed=2), WORDS))
+    found = weights.train()(twins, mark_words(draw_texts(6, seed=2), WORDS))
     assert len(torch.unique(found.round(decimals=4), dim=0)) == 2
     model.set_context(None)
     assert model.context_CE.shape == (6, 16 + WORDS)
@@ -237,6 +237,6 @@ def test_null_context_is_learned() -> None:
 
 def test_frequency_pooling_needs_contexts() -> None:
     with pytest.raises(ValueError, match="pooling='frequency': only for a contextual model"):
-        small_config(architecture="biencoder", pooling="frequency")
+        make_small_config(architecture="biencoder", pooling="frequency")
     with pytest.raises(ValueError, match="pooling='median' is unknown"):
-        small_config(pooling="median")
+        make_small_config(pooling="median")

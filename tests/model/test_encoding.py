@@ -20,7 +20,7 @@ from repro.model.encoding import compute_canonical_order, write_tensors
 from repro.model.start import build_model, load_model
 from repro.model.texts import Texts
 from repro.model.word_vectors import look_up_words
-from tests.model.samples import KINDS, small_model
+from tests.model.samples import KINDS, build_small_model
 
 TEXTS = ["one", "a somewhat longer text about rain", "rain falls", "snow falls on the hills", "hills"]
 
@@ -135,7 +135,7 @@ def test_texts_are_cut_to_length() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("architecture", ["biencoder", "contextual"])
 def test_saved_model_loads_equal(tmp_path: Path, kind: str, architecture: str) -> None:
-    model = small_model(backbone=kind, architecture=architecture, prompts="task")
+    model = build_small_model(backbone=kind, architecture=architecture, prompts="task")
     model.save_pretrained(tmp_path)
     loaded = load_model(tmp_path)
     assert loaded.config == model.config and not loaded.training
@@ -145,14 +145,14 @@ def test_saved_model_loads_equal(tmp_path: Path, kind: str, architecture: str) -
 
 
 def test_other_architecture_is_refused(tmp_path: Path) -> None:
-    small_model().save_pretrained(tmp_path)
+    build_small_model().save_pretrained(tmp_path)
     assert isinstance(ContextualModel.from_pretrained(tmp_path), ContextualModel)
     with pytest.raises(ValueError, match="contextual model, not a biencoder"):
         Biencoder.from_pretrained(tmp_path)
 
 
 def test_unknown_config_fields_are_listed(tmp_path: Path) -> None:
-    small_model().save_pretrained(tmp_path)
+    build_small_model().save_pretrained(tmp_path)
     values = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps(values | {"num_layer": 2, "colour": "red"}))
     with pytest.raises(ValueError, match=r"\['colour', 'num_layer'\]"):
@@ -160,7 +160,7 @@ def test_unknown_config_fields_are_listed(tmp_path: Path) -> None:
 
 
 def test_wrong_weights_are_listed(tmp_path: Path) -> None:
-    model = small_model()
+    model = build_small_model()
     model.save_pretrained(tmp_path)
     weights = dict(model.state_dict())
     weights["first_stage_model.mlp.0.bias"] = torch.zeros(3)

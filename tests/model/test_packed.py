@@ -12,7 +12,7 @@ from repro.model import linear as linear_module
 from repro.model.backbone import Backbone
 from repro.model.linear import linear
 from repro.model.texts import Texts
-from tests.model.samples import WORDS, random_texts, small_model
+from tests.model.samples import WORDS, build_small_model, draw_texts
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 PACKED_KINDS = ("bert", "nomic")
@@ -31,9 +31,9 @@ def compute_both_ways(
     found = []
     for packs in (True, False):
         monkeypatch.setattr(Backbone, "packs", packs)
-        model = small_model(**changes).train(training)
+        model = build_small_model(**changes).train(training)
         torch.manual_seed(1)  # decides which context slots are dropped
-        vectors_ND = model.second_stage(texts, model.first_stage(random_texts(6, seed=3)))
+        vectors_ND = model.second_stage(texts, model.first_stage(draw_texts(6, seed=3)))
         (vectors_ND**2).sum().backward()
         dense = {name: weight.grad.to_dense() for name, weight in model.named_parameters() if weight.grad is not None}
         found.append((vectors_ND.detach(), dense))
@@ -57,7 +57,7 @@ def test_packed_texts_match_transformers(
 
 @pytest.mark.parametrize("backbone", PACKED_KINDS)
 def test_packed_states_keep_their_places(backbone: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    embedder, texts = small_model(backbone=backbone, architecture="biencoder").embedder, make_texts([3, 1, 6, 3])
+    embedder, texts = build_small_model(backbone=backbone, architecture="biencoder").embedder, make_texts([3, 1, 6, 3])
     packed_NSD = embedder(texts)
     monkeypatch.setattr(Backbone, "packs", False)
     assert texts.ids_NS.shape[1] == 8, "two columns are padding for every text"
@@ -68,15 +68,15 @@ def test_packed_states_keep_their_places(backbone: str, monkeypatch: pytest.Monk
 def test_packing_skips_transformers_forward(monkeypatch: pytest.MonkeyPatch) -> None:
     called = []
     for backbone in (*PACKED_KINDS, "modernbert"):
-        model = small_model(backbone=backbone)
+        model = build_small_model(backbone=backbone)
         for stage in (model.first_stage_model.embedder, model.second_stage_model.backbone):
             stage.model.register_forward_hook(lambda *given, name=backbone: called.append(name))
-        model.second_stage(random_texts(3), model.first_stage(random_texts(6)))
+        model.second_stage(draw_texts(3), model.first_stage(draw_texts(6)))
     assert called == ["modernbert", "modernbert"]
 
 
 def test_empty_text_is_left_to_transformers() -> None:
-    model, texts = small_model(backbone="bert", architecture="biencoder"), make_texts([3, 1])
+    model, texts = build_small_model(backbone="bert", architecture="biencoder"), make_texts([3, 1])
     empty = Texts(texts.ids_NS, torch.cat([texts.mask_NS[:1], torch.zeros_like(texts.mask_NS[1:])]))
     assert model(empty).isfinite().all()
 
@@ -98,11 +98,11 @@ def test_other_types_are_left_to_torch(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("backbone", PACKED_KINDS)
 def test_contexts_together_equal_each_alone(backbone: str, num_layers: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Encoding under several contexts at the same time gives the vectors of transformers' forward under each."""
-    model = small_model(backbone=backbone, num_layers=num_layers, sequence_dropout=0.1).eval()
+    model = build_small_model(backbone=backbone, num_layers=num_layers, sequence_dropout=0.1).eval()
     draw = np.random.default_rng(0)
     offsets = np.concatenate([[0], np.cumsum(draw.integers(1, 10, 160))])
     tokens = Tokens(draw.integers(1, WORDS, offsets[-1]).astype(np.int32), offsets)
-    own_CD = model.first_stage(random_texts(6, seed=3)).detach()
+    own_CD = model.first_stage(draw_texts(6, seed=3)).detach()
     contexts = [own_CD, model.second_stage_model.null_contexts().detach(), own_CD.flip(0) + 1]
     found = model.encode_under(tokens, contexts)
     monkeypatch.setattr(Backbone, "packs", False)

@@ -91,7 +91,7 @@ def test_runs_file_takes_folder(tmp_path: Path, capsys: pytest.CaptureFixture[st
     runs.write_text(json.dumps([{"scale": "smoke", "start": str(folder)}]))
     (run,) = read_runs(runs)
     assert run == base("smoke", start=str(folder))
-    assert plan(runs) == 0
+    assert run_plan(runs) == 0
     assert run.start in capsys.readouterr().out
     runs.write_text(json.dumps([vars(run)]))
     shutil.move(folder, tmp_path / "elsewhere")
@@ -100,7 +100,7 @@ def test_runs_file_takes_folder(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert str(folder) in lack
 
 
-def plan(runs: Path) -> int:
+def run_plan(runs: Path) -> int:
     """Return the exit code of `repro plan FILE`."""
     before, sys.argv = sys.argv, ["repro", "plan", str(runs)]
     try:
@@ -112,7 +112,7 @@ def plan(runs: Path) -> int:
     return 0
 
 
-def change(name: str, **values: Any) -> Callable[[Path], None]:
+def change_fields(name: str, **values: Any) -> Callable[[Path], None]:
     """Return a function that sets fields of a JSON file of the folder."""
 
     def act(folder: Path) -> None:
@@ -127,7 +127,7 @@ def cut_weights(folder: Path) -> None:
     (folder / "model.safetensors").write_bytes(data[:-40])
 
 
-def lose_layer(folder: Path) -> None:
+def remove_layer(folder: Path) -> None:
     """Remove the weights of the second layer."""
     kept = {name: one for name, one in load_file(folder / "model.safetensors").items() if ".1." not in name}
     save_file(kept, folder / "model.safetensors")
@@ -140,7 +140,7 @@ def write_index(folder: Path) -> None:
     (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": names}))
 
 
-def double_words(folder: Path) -> None:
+def add_words(folder: Path) -> None:
     """Give the tokenizer more words than the model has word vectors."""
     values = json.loads((folder / "tokenizer.json").read_text())
     values["model"]["vocab"] |= {f"more{place}": len(WORDS) + place for place in range(9)}
@@ -151,9 +151,9 @@ def double_words(folder: Path) -> None:
     ("damage", "named"),
     [
         (lambda folder: (folder / "config.json").unlink(), r"config\.json"),
-        (change("config.json", model_type="gpt2"), r"config\.json.*model_type.*gpt2"),
-        (change("config.json", hidden_size=48), r"config\.json.*hidden_size"),
-        (change("config.json", num_hidden_layers="two"), r"config\.json.*num_hidden_layers"),
+        (change_fields("config.json", model_type="gpt2"), r"config\.json.*model_type.*gpt2"),
+        (change_fields("config.json", hidden_size=48), r"config\.json.*hidden_size"),
+        (change_fields("config.json", num_hidden_layers="two"), r"config\.json.*num_hidden_layers"),
         (lambda folder: (folder / "model.safetensors").unlink(), r"model\.safetensors"),
         (
             lambda folder: (folder / "model.safetensors").rename(folder / "model-00001-of-00001.safetensors"),
@@ -161,10 +161,10 @@ def double_words(folder: Path) -> None:
         ),
         (write_index, r"index\.json.*model-00002-of-00002"),
         (cut_weights, r"model\.safetensors"),
-        (lose_layer, r"num_hidden_layers"),
+        (remove_layer, r"num_hidden_layers"),
         (lambda folder: (folder / "tokenizer.json").unlink(), r"tokenizer\.json"),
-        (double_words, r"tokenizer\.json.*vocab_size"),
-        (change("special_tokens_map.json", pad_token="[SEP]"), r"tokenizer\.json.*pad_token_id"),
+        (add_words, r"tokenizer\.json.*vocab_size"),
+        (change_fields("special_tokens_map.json", pad_token="[SEP]"), r"tokenizer\.json.*pad_token_id"),
     ],
 )
 def test_broken_folder_is_refused(
@@ -175,7 +175,7 @@ def test_broken_folder_is_refused(
     runs = tmp_path / "runs.json"
     runs.write_text(json.dumps([{"scale": "smoke", "start": str(folder)}]))
     damage(folder)
-    assert plan(runs) == 2
+    assert run_plan(runs) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert re.search(named, line)
 
@@ -184,7 +184,7 @@ def test_changed_encoder_is_refused(tmp_path: Path) -> None:
     """A folder whose configuration changed after the run was stored is refused by `base`, `execute` and `plan`."""
     folder = write_encoder(tmp_path / "letters", "bert")
     run = base("smoke", start=str(folder))
-    change("config.json", layer_norm_eps=0.5)(folder)
+    change_fields("config.json", layer_norm_eps=0.5)(folder)
     with pytest.raises(ValueError, match=r"config\.json"):
         base("smoke", start=str(folder))
     with pytest.raises(ValueError, match=r"config\.json"):

@@ -17,7 +17,7 @@ from repro.model.config import ModelConfig
 from repro.model.pooling import mean_pool
 from repro.model.start import build_model, fit_to_start, get_backbones, load_word_vectors
 from repro.model.texts import Texts, texts_from
-from tests.model.samples import KINDS, random_texts, small_config
+from tests.model.samples import KINDS, draw_texts, make_small_config
 
 MINILM = ModelConfig(
     architecture="contextual", backbone="bert", hidden_size=384, num_layers=2, num_first_stage_layers=1
@@ -25,7 +25,7 @@ MINILM = ModelConfig(
 
 
 def test_weights_follow_the_seed() -> None:
-    first, again, other = (build_model(small_config(), seed=seed) for seed in (1, 1, 2))
+    first, again, other = (build_model(make_small_config(), seed=seed) for seed in (1, 1, 2))
     for name, value in first.state_dict().items():
         torch.testing.assert_close(again.state_dict()[name], value, rtol=0, atol=0)
     assert not torch.equal(first.first_stage_model.mlp[0].weight, other.first_stage_model.mlp[0].weight)
@@ -35,7 +35,7 @@ def test_building_keeps_the_global_generator() -> None:
     torch.manual_seed(7)
     expected = torch.rand(3)
     torch.manual_seed(7)
-    build_model(small_config())
+    build_model(make_small_config())
     torch.testing.assert_close(torch.rand(3), expected)
 
 
@@ -161,17 +161,17 @@ def test_word_vectors_have_random_spread(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_backbone_has_no_dropout(kind: str) -> None:
-    backbone = build_backbone(small_config(backbone=kind), 2).train()
-    texts = random_texts(3)
+    backbone = build_backbone(make_small_config(backbone=kind), 2).train()
+    texts = draw_texts(3)
     torch.testing.assert_close(backbone(texts), backbone(texts), rtol=0, atol=0)
 
 
 def test_cut_modernbert_keeps_layer_kinds(tmp_path: Path) -> None:
-    config = small_config(
+    config = make_small_config(
         backbone="modernbert", backbone_settings={"layer_types": ["full_attention", "sliding_attention"] * 2}
     )
     build_backbone(config, 4).model.save_pretrained(tmp_path)
-    fitted = fit_to_start(small_config(backbone="modernbert", num_layers=3), str(tmp_path))
+    fitted = fit_to_start(make_small_config(backbone="modernbert", num_layers=3), str(tmp_path))
     model = build_model(fitted, start=str(tmp_path))
     assert [layer.attention_type for layer in model.second_stage_model.backbone.model.layers] == [
         "full_attention",
@@ -181,7 +181,7 @@ def test_cut_modernbert_keeps_layer_kinds(tmp_path: Path) -> None:
 
 
 def test_modernbert_may_be_normalised_twice() -> None:
-    once, twice = (small_config(backbone="modernbert", text_normalised_twice=flag) for flag in (False, True))
+    once, twice = (make_small_config(backbone="modernbert", text_normalised_twice=flag) for flag in (False, True))
     ids = torch.tensor([[5, 6, 7]])
     for config in (once, twice):
         backbone = build_backbone(config, 1)
@@ -196,8 +196,8 @@ def test_modernbert_may_be_normalised_twice() -> None:
 
 @pytest.mark.parametrize("architecture", ["biencoder", "contextual"])
 def test_identity_heads_pass_states(architecture: str) -> None:
-    model = build_model(small_config(architecture=architecture), heads="identity").eval()
-    texts, contexts = random_texts(12, seed=3), random_texts(6, seed=4)
+    model = build_model(make_small_config(architecture=architecture), heads="identity").eval()
+    texts, contexts = draw_texts(12, seed=3), draw_texts(6, seed=4)
     with torch.no_grad():
         if architecture == "biencoder":
             found, states = model(texts), model.embedder(texts)
@@ -212,8 +212,8 @@ def test_identity_heads_pass_states(architecture: str) -> None:
 
 
 def test_both_heads_pass_contexts() -> None:
-    model = build_model(small_config(), heads="both-identity").eval()
-    contexts = random_texts(6, seed=4)
+    model = build_model(make_small_config(), heads="both-identity").eval()
+    contexts = draw_texts(6, seed=4)
     with torch.no_grad():
         pooled = mean_pool(model.first_stage_model.embedder(contexts), contexts.mask_NS)
         found = model.first_stage(contexts)
@@ -222,7 +222,7 @@ def test_both_heads_pass_contexts() -> None:
 
 def test_unknown_heads_are_refused() -> None:
     with pytest.raises(ValueError, match="heads='open'"):
-        build_model(small_config(), heads="open")
+        build_model(make_small_config(), heads="open")
 
 
 def test_chosen_rows_keep_columns() -> None:

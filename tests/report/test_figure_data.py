@@ -89,19 +89,13 @@ def test_axis_may_be_another_metric(tmp_path: Path) -> None:
     assert list_figure_rows(figure, RUNS, [near]) == []
 
 
-def test_coinciding_dots_keep_names(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("kind", "parts", "name"), [("scatter", (), "dataset"), ("own", ("route",), "route")])
+def test_coinciding_points_keep_names(kind: str, parts: tuple[str, ...], name: str, tmp_path: Path) -> None:
     alike = write_scored(tmp_path, RUNS[1], **{"desk/a/far": 0.5, "desk/b/far": 0.5})
-    view = make_figure_view(replace(POINTS, kind="scatter", x="{suite}/{part1}/far", x_label="far"), RUNS, [alike], [])
-    assert view.header == ("series", "far", "dataset", "whose", "seeds", "NDCG@10 (points)")
-    assert [(row[1], row[2], row[-1]) for row in view.rows] == [("0.5", "a", "56.4"), ("0.5", "b", "81.4")]
-
-
-def test_own_pictures_name_their_points(tmp_path: Path) -> None:
-    alike = write_scored(tmp_path, RUNS[1], **{"desk/a/far": 0.5, "desk/b/far": 0.5})
-    figure = replace(POINTS, kind="own", x="{suite}/{part1}/far", x_label="far", parts=("route",))
+    figure = replace(POINTS, kind=kind, x="{suite}/{part1}/far", x_label="far", parts=parts)
     view = make_figure_view(figure, RUNS, [alike], [])
-    assert view.header[:3] == ("series", "far", "route")
-    assert [(row[2], row[-1]) for row in view.rows] == [("a", "56.4"), ("b", "81.4")]
+    assert view.header == ("series", "far", name, "whose", "seeds", "NDCG@10 (points)")
+    assert [(row[1], row[2], row[-1]) for row in view.rows] == [("0.5", "a", "56.4"), ("0.5", "b", "81.4")]
 
 
 def test_missing_metric_is_named(records: list[Record]) -> None:

@@ -48,7 +48,7 @@ DRAWING = Figure(
 TEXTS = Exhibit(name="table3", caption="Neighbours", columns=("text",), of=pick(seed=0))
 
 
-def order(id: str, better: str, worse: str) -> Claim:
+def make_order(id: str, better: str, worse: str) -> Claim:
     pairs = [(term(NDCG, sampler=better), term(NDCG, sampler=worse))]
     return Claim.order(id, f"{better} above {worse}", pairs=pairs, seeds=(0, 1), source="here", because="a test")
 
@@ -59,8 +59,8 @@ EXPERIMENT = Experiment(
     runs=lambda scale: tuple(replace(run, scale=scale) for run in RUNS),
     shows=(NUMBERS, DRAWING, TEXTS),
     claims=(
-        order("T1.a", "domain", "random"),
-        order("T1.b", "random", "domain"),
+        make_order("T1.a", "domain", "random"),
+        make_order("T1.b", "random", "domain"),
         Claim.order("F3.a", "never", pairs=[(term(NDCG, seed=7), term(NDCG))], source="here", because="no such runs"),
     ),
 )
@@ -301,11 +301,11 @@ def test_telephone_shows_everything(records: list[Record], tmp_path: Path, width
 def test_text_has_contrast(opened: tuple[Browser, Path], scheme: str) -> None:
     started, page = opened
     started.open(page, width=800, scheme=scheme)
-    ground = luminance(started.value("getComputedStyle(document.body).backgroundColor"))
+    ground = compute_luminance(started.value("getComputedStyle(document.body).backgroundColor"))
     assert (ground < 0.1) == (scheme == "dark")
     selectors = ("body", "a", ".note", ".holds", ".differs", ".not-run", "dt", "pre")
     for name in selectors:
-        text = luminance(started.value(f"getComputedStyle(document.querySelector('{name}')).color"))
+        text = compute_luminance(started.value(f"getComputedStyle(document.querySelector('{name}')).color"))
         assert (max(text, ground) + 0.05) / (min(text, ground) + 0.05) >= 4.5, name
     turned = started.value("getComputedStyle(document.querySelector('.picture svg')).filter")
     assert (turned != "none") == (scheme == "dark")
@@ -325,7 +325,7 @@ def test_keyboard_reaches_content_first(opened: tuple[Browser, Path]) -> None:
     assert started.value("document.activeElement.id") == "content"
 
 
-def luminance(colour: str) -> float:
+def compute_luminance(colour: str) -> float:
     """Return the relative luminance of rgb(…), WCAG 2."""
     channels = [int(value) / 255 for value in re.findall(r"\d+", colour)[:3]]
     linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]

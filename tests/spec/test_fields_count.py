@@ -24,8 +24,8 @@ from repro.train.feed import iter_step_feeds
 from repro.train.loop import optimizer_for, stages_for, take_step
 from repro.train.trainer import build_sampler, make_base_config, make_train_settings
 from tests.commands import ignore
-from tests.model.samples import small_model
-from tests.train.fixtures import small_data
+from tests.model.samples import build_small_model
+from tests.train.fixtures import make_small_data
 
 TEXTS = Texts(torch.arange(1, 19).view(3, 6), torch.ones(3, 6, dtype=torch.long))
 
@@ -66,10 +66,10 @@ def get_vectors(run: Run) -> Any:
 def get_weights(run: Run) -> Any:
     """Return the weights of a small model after at most four steps with the run's settings."""
     settings = make_train_settings(run, 8)
-    model = small_model(sequence_dropout=0.0).train()
+    model = build_small_model(sequence_dropout=0.0).train()
     optimizer = optimizer_for(model, settings)
     feeds = iter_step_feeds(
-        replace(small_data(), filter=None),
+        replace(make_small_data(), filter=None),
         range(min(4, settings.num_steps)),
         settings.batches_a_step,
         num_contexts=6,

@@ -23,7 +23,7 @@ from tests.model.samples import WORDS
 NUM_PAIRS = 60
 
 
-def random_tokens(num_texts: int, seed: int, longest: int = 9) -> Tokens:
+def draw_tokens(num_texts: int, seed: int, longest: int = 9) -> Tokens:
     """Return texts of 1 to `longest` token ids."""
     rng = np.random.default_rng(seed)
     offsets = np.concatenate([[0], np.cumsum(rng.integers(1, longest + 1, num_texts))]).astype(np.int64)
@@ -50,9 +50,9 @@ def mask_equal_remainders(pairs: np.ndarray) -> Filtered:
     return Filtered(pairs[:, None] % 3 == pairs[None] % 3, float(pairs.mean()))
 
 
-def small_data(*, num_hard: int = 0, seed: int = 0) -> TrainData:
+def make_small_data(*, num_hard: int = 0, seed: int = 0) -> TrainData:
     """Return pairs of random tokens, with a filter or with hard negatives."""
-    tokens = random_tokens(NUM_PAIRS, 1), random_tokens(NUM_PAIRS, 2)
+    tokens = draw_tokens(NUM_PAIRS, 1), draw_tokens(NUM_PAIRS, 2)
     data = TrainData(*tokens, Shuffled(seed=seed), mask_equal_remainders)
     if num_hard:
         rows = np.random.default_rng(3).integers(0, NUM_PAIRS, (NUM_PAIRS, num_hard))
@@ -60,7 +60,7 @@ def small_data(*, num_hard: int = 0, seed: int = 0) -> TrainData:
     return data
 
 
-def settings(**changes: object) -> TrainSettings:
+def make_settings(**changes: object) -> TrainSettings:
     """Return the settings of a training run of ten steps."""
     values: dict = {"run_id": "abc", "seed": 0, "num_steps": 10, "learning_rate": 1e-2, "num_warmup_steps": 2}
     return TrainSettings(**(values | changes))

@@ -16,8 +16,8 @@ from repro.train.feed import Batch, feed_batch
 from repro.train.gradcache import Stages, add_gradients
 from repro.train.loop import stages_for, train
 from repro.train.loss import info_nce
-from tests.model.samples import small_model
-from tests.train.fixtures import settings, small_data
+from tests.model.samples import build_small_model
+from tests.train.fixtures import make_settings, make_small_data
 
 BLIND: dict[str, Any] = {"architecture": "contextual", "sequence_dropout": 1.0, "test_contexts": "null"}
 
@@ -32,13 +32,13 @@ def take_gradients(model: ContextualModel) -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize("sizes", [ChunkSizes(), ChunkSizes(3, 2)])
 def test_blind_equals_full_dropout(kind: str, sizes: ChunkSizes) -> None:
     """A step without documents has the loss and gradients of a step with documents that are all dropped."""
-    model = small_model(backbone=kind, sequence_dropout=1.0).double().train()
+    model = build_small_model(backbone=kind, sequence_dropout=1.0).double().train()
     assert isinstance(model, ContextualModel)
-    data, batch = small_data(), Batch(0, np.arange(8))
+    data, batch = make_small_data(), Batch(0, np.arange(8))
     blind = feed_batch(data, batch, seed=0, num_contexts=0, is_shared=False)
     seeing = feed_batch(data, batch, seed=0, num_contexts=6, is_shared=False)
     assert blind.texts.contexts is None and seeing.texts.contexts is not None
-    found = add_gradients(stages_for(model, blind, settings()), blind.texts, sizes)
+    found = add_gradients(stages_for(model, blind, make_settings()), blind.texts, sizes)
     without = take_gradients(model)
 
     def loss(queries_QD: torch.Tensor, documents_MD: torch.Tensor) -> Any:
@@ -56,18 +56,18 @@ def test_blind_equals_full_dropout(kind: str, sizes: ChunkSizes) -> None:
 
 
 def test_training_never_runs_the_first_stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = small_model(sequence_dropout=1.0)
+    model = build_small_model(sequence_dropout=1.0)
     assert isinstance(model, ContextualModel)
     for method in ("forward", "segments"):
         monkeypatch.setattr(model.first_stage_model, method, lambda *_: pytest.fail("the first stage was computed"))
     before = {name: weight.clone() for name, weight in model.named_parameters()}
-    train(model, small_data(), settings(num_steps=4), folder=tmp_path)
+    train(model, make_small_data(), make_settings(num_steps=4), folder=tmp_path)
     moved = {name for name, weight in model.named_parameters() if not torch.equal(weight, before[name])}
     assert moved == {name for name in before if name.startswith("second_stage_model")}
 
 
 def test_blind_model_takes_no_documents() -> None:
-    model = small_model(sequence_dropout=1.0)
+    model = build_small_model(sequence_dropout=1.0)
     model.set_context(None)
     with pytest.raises(ValueError, match="trained without documents"):
         model.set_context(["a document"])

@@ -33,7 +33,7 @@ from repro.train.loss import LossParts, batch_loss, improved_contrastive, info_n
 from repro.train.optimizer import build_optimizer
 from repro.train.trainer import build_sampler, start_model
 from tests.commands import ignore
-from tests.model.samples import random_texts, small_model
+from tests.model.samples import build_small_model, draw_texts
 from tests.test_execute import stop_after
 
 SIZE, TEMPERATURE = 16, 0.1
@@ -227,8 +227,8 @@ def test_misfitting_shapes_are_refused() -> None:
 @pytest.mark.parametrize("architecture", ["biencoder", "contextual"])
 @pytest.mark.parametrize(("loss", "widths"), [("infonce", (2, 4, 8)), ("icl", ()), ("icl", (2, 8))])
 def test_cached_gradients_match_one_graph(architecture: str, loss: str, widths: tuple[int, ...]) -> None:
-    model = small_model(architecture=architecture, sequence_dropout=0.0).double().train()
-    queries, documents, contexts = random_texts(5, seed=1), random_texts(10, seed=2), random_texts(4, seed=3)
+    model = build_small_model(architecture=architecture, sequence_dropout=0.0).double().train()
+    queries, documents, contexts = draw_texts(5, seed=1), draw_texts(10, seed=2), draw_texts(4, seed=3)
     masked = torch.rand(5, 10 if loss == "infonce" else 30, generator=torch.Generator().manual_seed(1)) < 0.2
 
     def of(queries_QD: Tensor, documents_MD: Tensor) -> LossParts:

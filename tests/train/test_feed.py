@@ -24,7 +24,7 @@ from repro.train.feed import (
     iter_step_feeds,
     step_batches,
 )
-from tests.train.fixtures import small_data
+from tests.train.fixtures import make_small_data
 
 
 def make_feed(data: TrainData, step: int = 3, **changes: Any) -> Feed:
@@ -45,7 +45,7 @@ def get_text(tokens: Tokens, row: int) -> tuple[int, ...]:
 
 
 def test_documents_are_positives_then_negatives() -> None:
-    data = small_data(num_hard=3)
+    data = make_small_data(num_hard=3)
     found = make_feed(data)
     pairs_B = get_batch(data).pairs_B
     expected = [get_text(data.documents, pair) for pair in pairs_B]
@@ -55,7 +55,7 @@ def test_documents_are_positives_then_negatives() -> None:
 
 
 def test_contexts_come_from_the_batch() -> None:
-    data, drawn = small_data(num_hard=3), set[int]()
+    data, drawn = make_small_data(num_hard=3), set[int]()
     for step in range(30):
         found = make_feed(data, step)
         documents, places = list_rows(found.texts.documents), draw_contexts(32, 5, seed=0, number=step).tolist()
@@ -65,7 +65,7 @@ def test_contexts_come_from_the_batch() -> None:
 
 
 def test_contexts_differ_by_step_and_seed() -> None:
-    data = small_data()
+    data = make_small_data()
     first, again = (list_rows(make_feed(data).texts.contexts) for _ in range(2))
     assert first == again
     assert first != list_rows(make_feed(data, seed=1).texts.contexts)
@@ -79,7 +79,7 @@ def test_contexts_repeat_if_needed() -> None:
 
 
 def test_processes_share_contexts(monkeypatch: pytest.MonkeyPatch) -> None:
-    data, places = small_data(num_hard=3), []
+    data, places = make_small_data(num_hard=3), []
     alone = make_feed(data, is_shared=True).texts.contexts
     for module in (feeding, parallel):
         monkeypatch.setattr(module, "count_processes", lambda: 2)
@@ -94,7 +94,7 @@ def test_processes_share_contexts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_batch_hash_depends_on_order() -> None:
-    first, same, other = (get_batch(small_data(), step).pairs_B for step in (3, 3, 4))
+    first, same, other = (get_batch(make_small_data(), step).pairs_B for step in (3, 3, 4))
     assert compute_batch_hash(first) == compute_batch_hash(same) != compute_batch_hash(other)
     assert compute_batch_hash(first[::-1]) != compute_batch_hash(first)
 
@@ -107,7 +107,7 @@ def watch_filter(on_call: Callable[[int], Any]) -> TrainData:
         on_call(next(calls))
         return Filtered(None, None)
 
-    return replace(small_data(), filter=filter_batch)
+    return replace(make_small_data(), filter=filter_batch)
 
 
 def test_next_step_is_prepared_early() -> None:
@@ -118,7 +118,7 @@ def test_next_step_is_prepared_early() -> None:
 
 
 def test_steps_come_in_order() -> None:
-    data = small_data()
+    data = make_small_data()
     for step, found in enumerate(iter_step_feeds(data, range(3, 6), 2, num_contexts=5, seed=0), 3):
         assert [batch.number for batch in found.batches] == [2 * step, 2 * step + 1]
         for of_step, number in zip(found.feeds, (2 * step, 2 * step + 1), strict=True):
@@ -138,8 +138,8 @@ def test_errors_are_raised_at_their_step() -> None:
     feeds, received = iter_step_feeds(watch_filter(fail_at_third), range(9), 1, num_contexts=5, seed=0), []
     with pytest.raises(ValueError, match="the vectors are gone"):
         received.extend(feeds)
-    assert list(iter_step_feeds(small_data(), range(4, 4), 1, num_contexts=5, seed=0)) == []
-    stopped = iter_step_feeds(small_data(), range(9), 1, num_contexts=5, seed=0)
+    assert list(iter_step_feeds(make_small_data(), range(4, 4), 1, num_contexts=5, seed=0)) == []
+    stopped = iter_step_feeds(make_small_data(), range(9), 1, num_contexts=5, seed=0)
     next(stopped)
     stopped.close()
     assert len(received) == 2 and not [one for one in threading.enumerate() if one.name.startswith("feed")]

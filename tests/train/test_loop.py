@@ -29,14 +29,14 @@ from repro.train.chunks import ChunkSizes
 from repro.train.feed import TrainData
 from repro.train.loop import has_random_drops, train
 from repro.train.optimizer import build_optimizer, compute_learning_rate
-from tests.model.samples import small_model
+from tests.model.samples import build_small_model
 from tests.train.fixtures import (
     assert_close_weights,
     join_group,
+    make_settings,
+    make_small_data,
     read_untimed_log,
     run_two_processes,
-    settings,
-    small_data,
 )
 
 
@@ -44,8 +44,8 @@ def run(
     folder: Path, model: Biencoder | ContextualModel | None = None, data: TrainData | None = None, **changes: Any
 ) -> tuple[Biencoder | ContextualModel, TrainState]:
     hooks = {name: changes.pop(name) for name in ("should_stop", "on_step") if name in changes}
-    model = model or small_model()
-    state = train(model, data or small_data(), settings(**changes), folder=folder, **hooks)
+    model = model or build_small_model()
+    state = train(model, data or make_small_data(), make_settings(**changes), folder=folder, **hooks)
     return model, state
 
 
@@ -115,9 +115,9 @@ def test_misfitting_checkpoint_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="of run abc, not of xyz"):
         run(tmp_path, run_id="xyz")
     with pytest.raises(ValueError, match="left its sampler at"):
-        run(tmp_path, data=small_data(seed=5), num_steps=20)
+        run(tmp_path, data=make_small_data(seed=5), num_steps=20)
     with pytest.raises(ValueError, match=r"fit this model \(remove it to start.*: 0 missing, \d\d? extra, \d+ of"):
-        run(tmp_path, small_model(num_layers=1), num_steps=20)
+        run(tmp_path, build_small_model(num_layers=1), num_steps=20)
     path = tmp_path / CHECKPOINT_FILE
     path.write_bytes(path.read_bytes()[:1000])
     with pytest.raises(ValueError, match=r"checkpoint\.safetensors is damaged"):
@@ -171,7 +171,7 @@ def spoil_model(model: Biencoder | ContextualModel, what: str) -> None:
 @pytest.mark.parametrize("what", ["loss", "gradient"])
 def test_non_finite_step_changes_nothing(tmp_path: Path, what: str) -> None:
     """Weights, log and checkpoint stay as they were before the step, and the run can be resumed."""
-    model, digests, weights = small_model(), [], []
+    model, digests, weights = build_small_model(), [], []
 
     def spoil_after_7(line: dict[str, Any]) -> None:
         if line["step"] == 7:
@@ -202,10 +202,10 @@ class OneBatch:
 def test_dropped_contexts_follow_the_seed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every step has the same contexts and nothing is learned, so losses differ only by the dropped contexts."""
     monkeypatch.setattr(feed, "draw_contexts", lambda num_documents, num_contexts, **drawn: np.arange(num_contexts))
-    data = replace(small_data(), batches=OneBatch(), filter=None)
+    data = replace(make_small_data(), batches=OneBatch(), filter=None)
 
     def losses(dropout: float, seed: int) -> list[float]:
-        folder, model = tmp_path / f"{dropout}-{seed}", small_model(sequence_dropout=dropout).double()
+        folder, model = tmp_path / f"{dropout}-{seed}", build_small_model(sequence_dropout=dropout).double()
         run(folder, model, data, seed=seed, num_steps=3, learning_rate=0.0)
         return [round(line["loss"], 6) for line in read_metrics(folder)]
 
@@ -222,7 +222,7 @@ def test_training_keeps_the_global_generator(tmp_path: Path) -> None:
 
 
 def test_biases_and_norms_have_no_decay() -> None:
-    model = small_model()
+    model = build_small_model()
     names = {id(weight): name for name, weight in model.named_parameters()}
     groups = build_optimizer(model, learning_rate=1.0, weight_decay=0.1).param_groups
     decayed, spared = (
@@ -235,7 +235,7 @@ def test_biases_and_norms_have_no_decay() -> None:
 
 
 def test_first_stage_has_own_rate(tmp_path: Path) -> None:
-    start, slow, equal = small_model(), small_model(), small_model()
+    start, slow, equal = build_small_model(), build_small_model(), build_small_model()
     run(tmp_path / "slow", model=slow, num_steps=1, num_warmup_steps=0, first_stage_rate=0.01, weight_decay=0.0)
     run(tmp_path / "equal", model=equal, num_steps=1, num_warmup_steps=0, weight_decay=0.0)
     before, moved, moved_fully = (dict(model.named_parameters()) for model in (start, slow, equal))
@@ -253,7 +253,7 @@ def test_learning_rate_warms_up_and_decays() -> None:
 
 def test_too_long_warmup_is_refused() -> None:
     with pytest.raises(ValueError, match="num_warmup_steps=10"):
-        settings(num_warmup_steps=10)
+        make_settings(num_warmup_steps=10)
 
 
 SHARED = {"chunks": ChunkSizes(3, 2), "num_steps": 6}
@@ -261,7 +261,9 @@ SHARED = {"chunks": ChunkSizes(3, 2), "num_steps": 6}
 
 def run_double(folder: Path, shape: dict[str, Any] | None = None, **changes: Any) -> Biencoder | ContextualModel:
     """Train a float64 model without random drops on pairs with hard negatives."""
-    return run(folder, small_model(sequence_dropout=0.0, **shape or {}).double(), small_data(num_hard=2), **changes)[0]
+    return run(
+        folder, build_small_model(sequence_dropout=0.0, **shape or {}).double(), make_small_data(num_hard=2), **changes
+    )[0]
 
 
 def train_in_group(number: int, folder: Path, shape: dict[str, Any], changes: dict[str, Any]) -> None:
@@ -309,14 +311,14 @@ def test_step_time_includes_the_wait(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def spoil_second_process(number: int, folder: Path) -> None:
     """Make the loss of the second process NaN from step 3 on. Each process has whole batches."""
-    model = small_model(sequence_dropout=0.0).double()
+    model = build_small_model(sequence_dropout=0.0).double()
 
     def spoil_after_2(line: dict[str, Any]) -> None:
         if line["step"] == 2 and number == 1:
             spoil_model(model, "loss")
 
     with join_group(number, folder), pytest.raises(ValueError, match=r"^step 3 of 10: loss nan"):
-        run(folder, model, small_data(num_hard=2), on_step=spoil_after_2, batches_a_step=2)
+        run(folder, model, make_small_data(num_hard=2), on_step=spoil_after_2, batches_a_step=2)
 
 
 @pytest.mark.enable_socket
@@ -358,10 +360,10 @@ def test_changed_process_count_warns(
     """Resuming with another number of processes warns if the random draws change."""
     with monkeypatch.context() as patch, pytest.raises(Interrupted):
         patch.setattr(loop, "count_processes", lambda: 2)
-        run(tmp_path, small_model(**changes), should_stop=lambda: True, batches_a_step=batches_a_step)
+        run(tmp_path, build_small_model(**changes), should_stop=lambda: True, batches_a_step=batches_a_step)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        run(tmp_path, small_model(**changes), batches_a_step=batches_a_step)
+        run(tmp_path, build_small_model(**changes), batches_a_step=batches_a_step)
     found = [str(one.message) for one in caught if "is of 2 processes, now there are 1" in str(one.message)]
     assert len(found) == has_warning and all("other draws" in one for one in found)
 
@@ -371,7 +373,7 @@ def test_random_drops_depend_on_chunks(tmp_path: Path) -> None:
     for name, changes in (("mean", {"sequence_dropout": 0.0}), ("frequency", {"pooling": "frequency"})):
         losses = []
         for sizes in (ChunkSizes(), ChunkSizes(3, 2)):
-            model = small_model(**changes).double()
+            model = build_small_model(**changes).double()
             folder = tmp_path / f"{name} {sizes.words}"
             run(folder, model, chunks=sizes, num_steps=3)
             losses.append([line["loss"] for line in read_metrics(folder)])

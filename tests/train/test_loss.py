@@ -15,7 +15,7 @@ from repro.model.texts import Texts
 from repro.train.chunks import ChunkSizes
 from repro.train.gradcache import Stages, StepTexts, add_gradients
 from repro.train.loss import info_nce
-from tests.model.samples import random_texts, small_model
+from tests.model.samples import build_small_model, draw_texts
 
 
 def compute_by_loop(
@@ -76,8 +76,8 @@ def test_misfitting_shapes_are_refused() -> None:
 
 
 NUM_PAIRS, NUM_CONTEXTS = 7, 6
-QUERIES, DOCUMENTS = random_texts(NUM_PAIRS, seed=1), random_texts(NUM_PAIRS * 2, seed=2)
-CONTEXTS = random_texts(NUM_CONTEXTS, seed=3)
+QUERIES, DOCUMENTS = draw_texts(NUM_PAIRS, seed=1), draw_texts(NUM_PAIRS * 2, seed=2)
+CONTEXTS = draw_texts(NUM_CONTEXTS, seed=3)
 
 
 def make_stages(model: Biencoder | ContextualModel) -> Stages:
@@ -125,7 +125,7 @@ def assert_same(
     [(7, 3, 100), (3, 6, 2), (5, 4, 100), (1, 1, 1), (1000, 2, 100), (4, 1000, 100), (1000, 1000, 4)],
 )
 def test_equals_plain_autograd(architecture: str, kind: str, num_texts: int, num_contexts: int, piece: int) -> None:
-    model = small_model(architecture=architecture, backbone=kind, sequence_dropout=0.0).double().train()
+    model = build_small_model(architecture=architecture, backbone=kind, sequence_dropout=0.0).double().train()
     expected = compute_by_autograd(model)
     parts = add_gradients(make_stages(model), make_step(model), ChunkSizes(num_texts, num_contexts, piece))
     assert not parts.loss.requires_grad
@@ -138,7 +138,7 @@ def test_equals_plain_autograd(architecture: str, kind: str, num_texts: int, num
 )
 def test_chunks_limit_the_texts(sizes: ChunkSizes, largest: int, num_passes: int) -> None:
     """No call has more texts than a chunk or piece. Every text is computed once per pass."""
-    model, seen = small_model(sequence_dropout=0.0), []
+    model, seen = build_small_model(sequence_dropout=0.0), []
     stages = make_stages(model)
 
     def second(texts: Texts, contexts_CD: torch.Tensor | None) -> torch.Tensor:
@@ -151,7 +151,7 @@ def test_chunks_limit_the_texts(sizes: ChunkSizes, largest: int, num_passes: int
 
 @pytest.mark.parametrize("num_vectors", [2, 3])
 def test_several_context_vectors_match_autograd(num_vectors: int) -> None:
-    model = small_model(tokens_per_document=num_vectors, sequence_dropout=0.0).double().train()
+    model = build_small_model(tokens_per_document=num_vectors, sequence_dropout=0.0).double().train()
     expected = compute_by_autograd(model)
     parts = add_gradients(make_stages(model), make_step(model), ChunkSizes(3, 2))
     assert_same((parts.loss, take_gradients(model)), expected)
@@ -185,7 +185,7 @@ def set_dropout(model: ContextualModel, probability: float) -> ContextualModel:
 
 
 def test_replay_repeats_randomness() -> None:
-    tape = Tape(set_dropout(small_model(), 0.3).double().train())
+    tape = Tape(set_dropout(build_small_model(), 0.3).double().train())
     add_gradients(Stages(tape.second, info_nce, tape.first), make_step(tape.model), ChunkSizes(3, 2))
     without = {(what, ids): number for what, graph, number, ids in tape.seen if not graph}
     replayed = {(what, ids): number for what, graph, number, ids in tape.seen if graph}
@@ -197,7 +197,7 @@ def test_replay_repeats_randomness() -> None:
 @pytest.mark.parametrize("kind", ["nomic", "bert"])
 def test_dropout_matches_autograd(kind: str, sizes: ChunkSizes) -> None:
     """The reference keeps one graph over the same chunks in the same order, so it draws the same dropout masks."""
-    model = set_dropout(small_model(backbone=kind, sequence_dropout=0.3), 0.2).double().train()
+    model = set_dropout(build_small_model(backbone=kind, sequence_dropout=0.3), 0.2).double().train()
     torch.manual_seed(11)
     parts = add_gradients(make_stages(model), make_step(model), sizes)
     found = (parts.loss, take_gradients(model))
@@ -230,7 +230,7 @@ def compute_one_graph(model: ContextualModel, sizes: ChunkSizes) -> tuple[torch.
 
 def test_outer_random_stream_continues() -> None:
     """After a step the global generator is where the passes without a graph leave it."""
-    model = small_model().double().train()
+    model = build_small_model().double().train()
     torch.manual_seed(5)
     with torch.no_grad():
         small = [model.first_stage(CONTEXTS.rows(index)) for index in torch.arange(6).split(2)]
@@ -245,7 +245,7 @@ def test_outer_random_stream_continues() -> None:
 
 
 def test_gradients_are_added() -> None:
-    model = small_model(sequence_dropout=0.0).double().train()
+    model = build_small_model(sequence_dropout=0.0).double().train()
     _, once = compute_by_autograd(model)
     for _ in range(2):
         add_gradients(make_stages(model), make_step(model), ChunkSizes(3, 2))
@@ -254,6 +254,6 @@ def test_gradients_are_added() -> None:
 
 
 def test_first_stage_needs_contexts() -> None:
-    model = small_model()
+    model = build_small_model()
     with pytest.raises(ValueError, match="both or neither"):
         add_gradients(make_stages(model), StepTexts(QUERIES, DOCUMENTS), ChunkSizes(piece=1000))

@@ -41,22 +41,22 @@ from repro.train.set_apart import SET_APART_LOSS
 from repro.train.sharing import explain_indivisible, list_own_places
 from repro.train.trainer import build_sampler, make_train_settings
 from tests.commands import ignore
-from tests.model.samples import random_texts, small_model
+from tests.model.samples import build_small_model, draw_texts
 from tests.train.fixtures import (
     assert_close_weights,
+    draw_tokens,
     join_group,
-    random_tokens,
+    make_settings,
+    make_small_data,
     read_untimed_log,
     run_two_processes,
-    settings,
-    small_data,
 )
 
 PAIRS, HARD = 8, 2
-QUERIES = random_texts(PAIRS, seed=1)
-POSITIVES, NEGATIVES = random_texts(PAIRS, seed=2), random_texts(PAIRS * HARD, seed=3)
+QUERIES = draw_texts(PAIRS, seed=1)
+POSITIVES, NEGATIVES = draw_texts(PAIRS, seed=2), draw_texts(PAIRS * HARD, seed=3)
 # six in each of two processes, one of them twice
-CONTEXTS = random_texts(11, seed=4)
+CONTEXTS = draw_texts(11, seed=4)
 # three chunks of contexts, more than a step has inputs
 SIZES = ChunkSizes(texts=3, contexts=2)
 
@@ -75,7 +75,7 @@ def compute_step(
     first: int, last: int, loss: Loss, *, shared: bool, sizes: ChunkSizes = SIZES
 ) -> tuple[float, torch.Tensor]:
     """Return loss and gradient of a step on some pairs. If `shared`, all processes share the batch and its contexts."""
-    model = small_model(sequence_dropout=0.0, num_contexts=CONTEXTS.num_texts).double().train()
+    model = build_small_model(sequence_dropout=0.0, num_contexts=CONTEXTS.num_texts).double().train()
     places = np.arange(CONTEXTS.num_texts)
     own = CONTEXTS.rows(torch.from_numpy(select_own_contexts(places) if shared else places))
     gather = gather_contexts if shared else lambda own_CD: own_CD
@@ -139,7 +139,7 @@ def test_processes_share_the_contexts(monkeypatch: pytest.MonkeyPatch, num_conte
 
 
 def test_single_process_keeps_gradients() -> None:
-    model = small_model(sequence_dropout=0.0).train()
+    model = build_small_model(sequence_dropout=0.0).train()
     model.second_stage(QUERIES, model.first_stage(CONTEXTS)).sum().backward()
     before = {name: weight.grad.clone() for name, weight in model.named_parameters() if weight.grad is not None}
     assert "sequence_dropout_null_embedding" not in before and len(before) > 10
@@ -155,7 +155,7 @@ def train_double(folder: Path, data: TrainData, shape: dict[str, Any], **changes
     """Train a model in float64."""
     torch.set_num_threads(1)
     hooks = {name: changes.pop(name) for name in ("should_stop",) if name in changes}
-    return train(small_model(**shape).double(), data, settings(**changes), folder=folder, **hooks)
+    return train(build_small_model(**shape).double(), data, make_settings(**changes), folder=folder, **hooks)
 
 
 def compute_by_autograd(model: ContextualModel, data: TrainData, number: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -182,7 +182,7 @@ def compute_by_autograd(model: ContextualModel, data: TrainData, number: int) ->
 @pytest.mark.parametrize("batches_a_step", [1, 2, 3])
 def test_step_gradient_is_mean_of_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batches_a_step: int) -> None:
     """Three steps at learning rate 0. They cross the end of an epoch of seven batches."""
-    data, model, found = small_data(), small_model(sequence_dropout=0.0).double(), []
+    data, model, found = make_small_data(), build_small_model(sequence_dropout=0.0).double(), []
     real = loop.optimizer_for
 
     def build_watched_optimizer(*given: Any) -> torch.optim.Optimizer:
@@ -194,7 +194,7 @@ def test_step_gradient_is_mean_of_batches(tmp_path: Path, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(loop, "optimizer_for", build_watched_optimizer)
     changes = {"learning_rate": 0.0, "max_grad_norm": 1e9, "num_steps": 3}
-    train(model, data, settings(**changes, batches_a_step=batches_a_step), folder=tmp_path)
+    train(model, data, make_settings(**changes, batches_a_step=batches_a_step), folder=tmp_path)
     for step, line in enumerate(read_metrics(tmp_path)):
         numbers = range(step * batches_a_step, (step + 1) * batches_a_step)
         expected = [compute_by_autograd(model, data, number) for number in numbers]
@@ -207,9 +207,9 @@ def test_step_gradient_is_mean_of_batches(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_steps_match_torch_adamw(tmp_path: Path) -> None:
-    data, model, plain = small_data(), *(small_model(sequence_dropout=0.0).double() for _ in range(2))
+    data, model, plain = make_small_data(), *(build_small_model(sequence_dropout=0.0).double() for _ in range(2))
     changes = {"num_steps": 4, "num_warmup_steps": 2, "max_grad_norm": 0.5, "weight_decay": 0.3}
-    train(model, data, settings(**changes), folder=tmp_path)
+    train(model, data, make_settings(**changes), folder=tmp_path)
     groups = [
         {"params": [weight for weight in plain.parameters() if (weight.ndim > 1) == is_matrix], "weight_decay": decay}
         for is_matrix, decay in ((True, 0.3), (False, 0.0))
@@ -243,11 +243,11 @@ def test_several_batches_match_in_two_processes(
 ) -> None:
     """Also if two processes stop after two steps and one process resumes."""
     shape, changes = {"sequence_dropout": dropout}, {"num_steps": 5, "batches_a_step": batches_a_step}
-    train_double(tmp_path / "one", small_data(), shape, **changes)
-    run_two_processes(train_in_group, tmp_path, small_data(), shape, changes, stop_after)
+    train_double(tmp_path / "one", make_small_data(), shape, **changes)
+    run_two_processes(train_in_group, tmp_path, make_small_data(), shape, changes, stop_after)
     if stop_after:
         assert len(read_metrics(tmp_path / "two")) == 2
-        train_double(tmp_path / "two", small_data(), shape, **changes)
+        train_double(tmp_path / "two", make_small_data(), shape, **changes)
     assert_close_weights(*(load_file(tmp_path / name / CHECKPOINT_FILE) for name in ("two", "one")))
     for alone, together in zip(*(read_untimed_log(tmp_path / name) for name in ("one", "two")), strict=True):
         assert together.pop("batch") == alone.pop("batch")
@@ -257,7 +257,7 @@ def test_several_batches_match_in_two_processes(
 @pytest.mark.enable_socket
 def test_best_weights_match_in_two_processes(tmp_path: Path) -> None:
     """Two processes that share each batch end early at the same step as one process, with the same best weights."""
-    data = replace(small_data(), set_apart=SetApart(random_tokens(12, 8), random_tokens(12, 9)))
+    data = replace(make_small_data(), set_apart=SetApart(draw_tokens(12, 8), draw_tokens(12, 9)))
     shape, changes = {"sequence_dropout": 0.0}, {"num_steps": 60}
     alone = train_double(tmp_path / "one", data, shape, **changes)
     run_two_processes(train_in_group, tmp_path, data, shape, changes)

@@ -13,23 +13,23 @@ from repro.train.checkpoint import CHECKPOINT_FILE, read_metrics
 from repro.train.feed import SetApart, TrainData
 from repro.train.loop import train
 from repro.train.set_apart import SET_APART_LOSS, compute_set_apart_loss, is_measured_after
-from tests.model.samples import small_model
-from tests.train.fixtures import random_tokens, settings, small_data
+from tests.model.samples import build_small_model
+from tests.train.fixtures import draw_tokens, make_settings, make_small_data
 
-APART = SetApart(random_tokens(12, 8), random_tokens(12, 9))
+APART = SetApart(draw_tokens(12, 8), draw_tokens(12, 9))
 
 
 def make_data() -> TrainData:
-    return replace(small_data(), set_apart=APART)
+    return replace(make_small_data(), set_apart=APART)
 
 
 def test_loss_is_the_cross_entropy() -> None:
     """The reference is computed in numpy from cosines divided by the temperature."""
-    model = small_model(architecture="biencoder").eval()
+    model = build_small_model(architecture="biencoder").eval()
     queries, documents = (model.encode_tokens(tokens).astype(np.float64) for tokens in APART)
-    scores = queries @ documents.T / settings().temperature
+    scores = queries @ documents.T / make_settings().temperature
     expected = np.mean(np.log(np.exp(scores - scores.max()).sum(1)) + scores.max() - np.diag(scores))
-    assert compute_set_apart_loss(model, APART, seed=0, temperature=settings().temperature) == pytest.approx(
+    assert compute_set_apart_loss(model, APART, seed=0, temperature=make_settings().temperature) == pytest.approx(
         expected, rel=1e-4
     )
 
@@ -37,16 +37,20 @@ def test_loss_is_the_cross_entropy() -> None:
 @pytest.mark.parametrize("architecture", ["biencoder", "contextual"])
 def test_lowest_loss_is_kept(tmp_path: Path, architecture: str) -> None:
     """The final weights and those of the checkpoint have the lowest loss of the log, which is not the last one."""
-    model = small_model(architecture=architecture)
-    state = train(model, make_data(), settings(num_steps=40), folder=tmp_path)
+    model = build_small_model(architecture=architecture)
+    state = train(model, make_data(), make_settings(num_steps=40), folder=tmp_path)
     losses = {line["step"]: line[SET_APART_LOSS] for line in read_metrics(tmp_path) if SET_APART_LOSS in line}
     assert state.best_step == min(losses, key=losses.__getitem__) < state.step
-    assert compute_set_apart_loss(model, APART, seed=0, temperature=settings().temperature) == pytest.approx(
+    assert compute_set_apart_loss(model, APART, seed=0, temperature=make_settings().temperature) == pytest.approx(
         min(losses.values()), rel=1e-6
     )
-    again = small_model(architecture=architecture)
+    again = build_small_model(architecture=architecture)
     train(
-        again, make_data(), settings(num_steps=40), folder=tmp_path, on_step=lambda line: pytest.fail("trained again")
+        again,
+        make_data(),
+        make_settings(num_steps=40),
+        folder=tmp_path,
+        on_step=lambda line: pytest.fail("trained again"),
     )
     assert all(torch.equal(value, again.state_dict()[name]) for name, value in model.state_dict().items())
     assert [path.name for path in tmp_path.glob("*.safetensors")] == [CHECKPOINT_FILE]
@@ -54,7 +58,7 @@ def test_lowest_loss_is_kept(tmp_path: Path, architecture: str) -> None:
 
 def test_training_ends_early(tmp_path: Path) -> None:
     """Training ends after `MOST_WORSE` measurements above the minimum."""
-    state = train(small_model(), make_data(), settings(num_steps=60), folder=tmp_path)
+    state = train(build_small_model(), make_data(), make_settings(num_steps=60), folder=tmp_path)
     measured = [line["step"] for line in read_metrics(tmp_path) if SET_APART_LOSS in line]
     assert state.has_ended and state.step == measured[-1] < 60
     assert measured.index(state.best_step) == len(measured) - 1 - set_apart.MOST_WORSE
@@ -64,21 +68,21 @@ def test_training_ends_early(tmp_path: Path) -> None:
 @pytest.mark.parametrize("stop", [3, 12])
 def test_resuming_keeps_the_same_weights(tmp_path: Path, stop: int) -> None:
     """A run that was stopped ends with the weights of an uninterrupted one."""
-    whole, cut = small_model(), small_model()
-    expected = train(whole, make_data(), settings(num_steps=40), folder=tmp_path / "whole")
+    whole, cut = build_small_model(), build_small_model()
+    expected = train(whole, make_data(), make_settings(num_steps=40), folder=tmp_path / "whole")
     steps: list[int] = []
     hooks = {"on_step": lambda line: steps.append(line["step"]), "should_stop": lambda: len(steps) == stop}
     with pytest.raises(Interrupted):
-        train(small_model(), make_data(), settings(num_steps=40), folder=tmp_path / "cut", **hooks)
-    found = train(cut, make_data(), settings(num_steps=40), folder=tmp_path / "cut")
+        train(build_small_model(), make_data(), make_settings(num_steps=40), folder=tmp_path / "cut", **hooks)
+    found = train(cut, make_data(), make_settings(num_steps=40), folder=tmp_path / "cut")
     assert (found.best_step, found.best_loss, found.step) == (expected.best_step, expected.best_loss, expected.step)
     assert all(torch.equal(value, cut.state_dict()[name]) for name, value in whole.state_dict().items())
 
 
 def test_measuring_changes_no_step(tmp_path: Path) -> None:
     """A run with pairs set apart has the same losses as one without, until it ends."""
-    train(small_model(), make_data(), settings(num_steps=40), folder=tmp_path / "with")
-    train(small_model(), small_data(), settings(num_steps=40), folder=tmp_path / "without")
+    train(build_small_model(), make_data(), make_settings(num_steps=40), folder=tmp_path / "with")
+    train(build_small_model(), make_small_data(), make_settings(num_steps=40), folder=tmp_path / "without")
     first, second = (
         [(line["batch"], line["loss"]) for line in read_metrics(tmp_path / name)] for name in ("with", "without")
     )
