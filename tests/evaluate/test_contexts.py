@@ -33,7 +33,7 @@ def test_own_context_is_a_named_sample() -> None:
     assert context.provenance["num_documents"] == 7
 
 
-def test_draw_depends_on_seed() -> None:
+def test_draw_depends_on_seed_and_corpus() -> None:
     first = draw_context("own", make_corpus(), num_contexts=7, seed=3)
     assert first.texts == draw_context("wrong", make_corpus(), num_contexts=7, seed=3).texts
     assert first.texts != draw_context("own", make_corpus(), num_contexts=7, seed=4).texts
