@@ -137,11 +137,11 @@ def test_runs_without_vectors_are_explained() -> None:
 def test_surrogate_is_loaded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     loaded: list[str] = []
 
-    def counted(name: str) -> Surrogate:
+    def load(name: str) -> Surrogate:
         loaded.append(name)
         return load_surrogate(name)
 
-    monkeypatch.setattr("repro.batches.fixed_encoder.load_surrogate", counted)
+    monkeypatch.setattr("repro.batches.fixed_encoder.load_surrogate", load)
     explain_batch(base("smoke", sampler="random"))
     assert loaded == [RUN.surrogate]
 

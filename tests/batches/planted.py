@@ -10,7 +10,7 @@ def normalise(vectors: np.ndarray) -> np.ndarray:
 def plant_pairs(
     counts: list[int], *, dimensions: int = 16, noise: float = 0.1, seed: int = 0
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return queries (N, D), documents (N, D) and the planted topic (N,); `counts` pairs per topic."""
+    """Return queries (N, D), documents (N, D) and topics (N,) of pairs around random centres, with `counts` per topic."""
     rng = np.random.default_rng(seed)
     topics = np.repeat(np.arange(len(counts)), counts)
     centres = normalise(rng.normal(size=(len(counts), dimensions)))

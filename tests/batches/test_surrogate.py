@@ -74,12 +74,12 @@ def test_gpu_batches_hold_tokens(minilm: MiniLM, monkeypatch: pytest.MonkeyPatch
     sizes: list[list[int]] = []
     encode = other._model.encode
 
-    def counted(batch: list[str], *, batch_size: int, **words: bool) -> torch.Tensor:
+    def encode_batch(batch: list[str], *, batch_size: int, **words: bool) -> torch.Tensor:
         assert batch_size == len(batch), "a batch is not split again"
         sizes.append([len(ids) for ids in other._model.tokenizer(batch, truncation=True, max_length=32)["input_ids"]])
         return encode(batch, batch_size=batch_size, **words)
 
-    monkeypatch.setattr(other._model, "encode", counted)
+    monkeypatch.setattr(other._model, "encode", encode_batch)
     found = other.embed(TEXTS, 32)
     np.testing.assert_allclose(found, expected, atol=2e-2)
     np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-6)

@@ -189,7 +189,7 @@ def test_bm25_finds_rare_words() -> None:
 
 
 def test_bm25_scores_are_lucenes_formula() -> None:
-    """The words have no stem of their own, documents differ in length, and k1 = 0.9, b = 0.4 as in BEIR's baseline."""
+    """Stemming changes no word, documents differ in length, and k1 = 0.9, b = 0.4 as in BEIR's baseline."""
     rng, words = np.random.default_rng(8), ("red", "blue", "green", "black", "pink", "gold")
     documents = [rng.choice(words, size, p=[0.4, 0.2, 0.15, 0.1, 0.1, 0.05]).tolist() for size in range(3, 33, 3)]
     texts, ids = tuple(map(" ".join, documents)), tuple(f"d{n}" for n in range(10))

@@ -1,4 +1,4 @@
-"""The interface of a model: setting a context, encoding texts, saving and loading; and its sparse word gradients."""
+"""The interface of a model: setting a context, encoding texts, saving and loading. Also gradients of word vectors."""
 
 import json
 import tracemalloc

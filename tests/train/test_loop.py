@@ -137,7 +137,7 @@ def test_older_checkpoint_is_resumed(tmp_path: Path) -> None:
 
 
 def test_full_disk_keeps_last_checkpoint(tmp_path: Path) -> None:
-    """Writing fails half-way. A limit on the size of files stands for the full disk."""
+    """Writing fails half-way. A limit on the size of files simulates the full disk."""
     with pytest.raises(Interrupted):
         run(tmp_path, should_stop=lambda: True)
     before, limits = (tmp_path / CHECKPOINT_FILE).read_bytes(), resource.getrlimit(resource.RLIMIT_FSIZE)
