@@ -1,4 +1,4 @@
-"""The mined desk corpus, built once for all tests that look at it."""
+"""The mined corpus `desk`, built once per test run, and a small package to mine."""
 
 import os
 from pathlib import Path
@@ -11,7 +11,7 @@ from repro.storage.files import whole_folder
 
 
 def write_package(folder: Path, module: str) -> None:
-    """Write a package of one module, and a copy of it among its tests, that fails when it is imported."""
+    """Write a package with one module and a copy of it among its tests. Importing the package raises."""
     (folder / "tests").mkdir(parents=True)
     (folder / "__init__.py").write_text("raise RuntimeError('imported')\n")
     (folder / "means.py").write_text(module)
@@ -20,7 +20,7 @@ def write_package(folder: Path, module: str) -> None:
 
 @pytest.fixture(scope="session")
 def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the real desk corpus; parallel test processes share one."""
+    """Return the folder of the real corpus `desk`. Parallel test processes share it."""
     base = tmp_path_factory.getbasetemp()
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "desk"
     with FileLock(f"{folder}.lock"):

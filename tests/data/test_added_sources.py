@@ -1,4 +1,4 @@
-"""The sources of `wide`: what each makes of its files, by hand; and the corpus itself where its wheels are at hand."""
+"""The sources of `wide`: the rows mined from a sample of each, and the whole corpus if its wheels are on disk."""
 
 import hashlib
 import json
@@ -133,12 +133,12 @@ class Stop(AAZCommand):
         _args_schema.other = AAZStrArg(options=["-o"])
 '''
 
-Give = Callable[[str, dict[str, str]], None]
+PutWheel = Callable[[str, dict[str, str]], None]
 
 
 @pytest.fixture
-def give(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Give:
-    """Put an archive of some files in the place of a pinned wheel; every domain is large enough."""
+def put_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PutWheel:
+    """Return a function that replaces a pinned wheel by an archive of some files. No domain is too small."""
     monkeypatch.setattr(sources, "MIN_ROWS_PER_DOMAIN", 1)
 
     def put(wheel: str, files: dict[str, str]) -> None:
@@ -152,21 +152,24 @@ def give(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Give:
     return put
 
 
-def told(rows: Iterable[Row]) -> list[tuple[str, str, str, str]]:
+def list_fields(rows: Iterable[Row]) -> list[tuple[str, str, str, str]]:
+    """Return id, query, document and domain of each row."""
     return [(row.id, row.query, row.document, row.domain) for row in rows]
 
 
-def test_kubernetes_objects_become_rows(give: Give) -> None:
-    give("kubernetes", {"kubernetes/client/models/v1_pod_spec.py": CONTAINER, "kubernetes/client/api/x.py": CONTAINER})
-    assert told(schemas.mine_containers()) == [
+def test_kubernetes_objects_become_rows(put_wheel: PutWheel) -> None:
+    put_wheel(
+        "kubernetes", {"kubernetes/client/models/v1_pod_spec.py": CONTAINER, "kubernetes/client/api/x.py": CONTAINER}
+    )
+    assert list_fields(schemas.mine_containers()) == [
         ("containers/V1PodSpec.", "pod spec object", "PodSpec describes a pod.", "containers.v1"),
         ("containers/V1PodSpec.host_ip", "pod spec host ip", "The address of the host.", "containers.v1"),
     ]
 
 
-def test_health_titles_become_queries(give: Give) -> None:
-    give("fhir.resources", {"fhir/resources/patient.py": RESOURCE, "fhir/resources/R4B/patient.py": RESOURCE})
-    assert told(schemas.mine_health()) == [
+def test_health_titles_become_queries(put_wheel: PutWheel) -> None:
+    put_wheel("fhir.resources", {"fhir/resources/patient.py": RESOURCE, "fhir/resources/R4B/patient.py": RESOURCE})
+    assert list_fields(schemas.mine_health()) == [
         ("health/Patient.", "patient resource", "A person who receives care.", "health.patient"),
         (
             "health/Patient.active",
@@ -178,10 +181,10 @@ def test_health_titles_become_queries(give: Give) -> None:
     ]
 
 
-def test_payment_fields_become_rows(give: Give) -> None:
-    give("stripe", {"stripe/params/_charge_create_params.py": PAYMENT})
+def test_payment_fields_become_rows(put_wheel: PutWheel) -> None:
+    put_wheel("stripe", {"stripe/params/_charge_create_params.py": PAYMENT})
     amount = "Amount in the smallest unit of currency."
-    assert told(schemas.mine_payments()) == [
+    assert list_fields(schemas.mine_payments()) == [
         ("payments/ChargeCreateParams.amount", "charge amount", amount, "payments.charge"),
         (
             "payments/ChargeCreateParams.currency",
@@ -198,10 +201,10 @@ def test_payment_fields_become_rows(give: Give) -> None:
     ]
 
 
-def test_home_names_become_rows(give: Give) -> None:
+def test_home_names_become_rows(put_wheel: PutWheel) -> None:
     folder = "homeassistant/components/hue/translations"
-    give("homeassistant", {f"{folder}/en.json": json.dumps(HOME), f"{folder}/de.json": json.dumps(HOME)})
-    assert told(homes.mine_homes()) == [
+    put_wheel("homeassistant", {f"{folder}/en.json": json.dumps(HOME), f"{folder}/de.json": json.dumps(HOME)})
+    assert list_fields(homes.mine_homes()) == [
         ("homes/hue/config//abort/all_done", "hue all done", "All bridges are already set up", "homes.config"),
         ("homes/hue/config/step/init/host", "hue Pick a bridge Host", "Its IP.", "homes.config"),
         ("homes/hue/services/dim", "hue Dim", "Dims.", "homes.services"),
@@ -210,21 +213,21 @@ def test_home_names_become_rows(give: Give) -> None:
     ]
 
 
-def test_manual_pages_are_cut_into_sections(give: Give) -> None:
+def test_manual_pages_are_cut_into_sections(put_wheel: PutWheel) -> None:
     share = "cmake/data/share/cmake-4.4"
-    give("cmake", {f"{share}/Help/prop_tgt/DESTINATION_FILE.rst": PAGE, f"{share}/Help/release/4.0.rst": PAGE})
+    put_wheel("cmake", {f"{share}/Help/prop_tgt/DESTINATION_FILE.rst": PAGE, f"{share}/Help/release/4.0.rst": PAGE})
     key = "builds/prop_tgt/DESTINATION_FILE"
-    assert told(builds.mine_builds()) == [
+    assert list_fields(builds.mine_builds()) == [
         (f"{key}/0", "Names the output file of a rule", "It is relative to here.", "builds.prop_tgt"),
         (f"{key}/1", "destination file target property Details", "Only one file..", "builds.prop_tgt"),
     ]
 
 
-def test_commands_examples_options_become_rows(give: Give) -> None:
+def test_commands_examples_options_become_rows(put_wheel: PutWheel) -> None:
     modules = "azure/cli/command_modules/vm"
     files = {f"{modules}/_help.py": HELP, f"{modules}/aaz/latest/vm/_stop.py": COMMAND}
-    give("azure-cli", files | {f"{modules}/aaz/2019/vm/_stop.py": COMMAND, f"{modules}/custom.py": HELP})
-    assert told(commands.mine_commands()) == [
+    put_wheel("azure-cli", files | {f"{modules}/aaz/2019/vm/_stop.py": COMMAND, f"{modules}/custom.py": HELP})
+    assert list_fields(commands.mine_commands()) == [
         ("commands/disk create", "disk create", "Create a managed disk.", "commands.disk"),
         ("commands/disk create#0", "Create an empty disk", "az disk create -n MyDisk", "commands.disk"),
         ("commands/disk", "Manage disks", "A disk is storage that outlives its machine.", "commands.disk"),
@@ -250,11 +253,11 @@ def test_added_sources_are_declared_and_pinned() -> None:
         assert (manifest.version, manifest.licence) == (PINS[wheel].version, PINS[wheel].licence)
         assert manifest.num_rows > 2000
         assert get_split(source, f"{source}.others") == "train"
-    assert get_split("commands", "commands.netappfiles") == "unused", "its vendor's modules are evaluated"
+    assert get_split("commands", "commands.netappfiles") == "unused", "modules of this vendor are evaluated"
 
 
 def test_wide_does_not_move_other_corpora() -> None:
-    """The origin of `desk` follows from its own manifests alone; any other would build everybody's corpus anew."""
+    """The key of `desk` depends on its own manifests only. Otherwise every user would have to rebuild it."""
     own = b"\0".join(path.read_bytes() for path in sorted(MANIFEST_FOLDER.glob("*.json")))
     manifests = hashlib.sha256(own).hexdigest()[:12]
     for name in ("desk", "desk-views"):
@@ -264,15 +267,13 @@ def test_wide_does_not_move_other_corpora() -> None:
 
 @pytest.fixture(scope="module")
 def wide(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
-    """The real corpus, with `desk-others` in its folder `others`. Skipped without its wheels: tests fetch nothing."""
+    """Return the folder of the real corpus, with `desk-others` in `others`. Skip if a wheel is missing: tests fetch nothing."""
     home = Path(__file__).resolve().parents[2] / "out"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("REPRO_HOME", str(home))
         if not all((get_wheels_folder() / PINS[wheel].file).is_file() for source in ADDED for wheel in WHEELS[source]):
-            pytest.skip(
-                f"the wheels of the corpus `wide` are not in {get_wheels_folder()}: `repro data wide` fetches them"
-            )
-        # `desk`, `wide` and `desk-others` are made of the same rows, which take half a minute to mine.
+            pytest.skip(f"wheels of `wide` are missing in {get_wheels_folder()}: `repro data wide` fetches them")
+        # The three corpora share their rows, which take half a minute to mine.
         for name in ("mine_all", "mine_added_sources"):
             patch.setattr(desk_module, name, cache(getattr(desk_module, name)))
         request.getfixturevalue("desk")
@@ -286,7 +287,7 @@ def wide(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReques
 
 @pytest.mark.slow
 def test_wide_adds_to_desk(wide: Path, desk: Path) -> None:
-    """All training text of `desk` and more, and none that is evaluated. Slow: mines the text of all wheels."""
+    """`wide` begins with the pairs of `desk`, adds to them, and repeats no evaluated text. Slow: mines all wheels."""
     train, before = read_pairs(wide / "train.arrow"), read_pairs(desk / "train.arrow")
     assert not find_overlap(train, [desk / "suites" / name for name in ("desk", "desk-validation")])
     every, own = range(len(train)), range(len(before))
@@ -300,8 +301,8 @@ def test_wide_adds_to_desk(wide: Path, desk: Path) -> None:
 
 
 @pytest.mark.slow
-def test_other_kinds_for_validation(wide: Path) -> None:
-    """The suite `desk-others` has five families, none of its text in its own training pairs. Slow: mines wheels."""
+def test_desk_others_shares_no_text(wide: Path) -> None:
+    """`desk-others` has five families and shares no text with its training pairs. Slow: mines all wheels."""
     suite = load_suite(wide / "others" / "suites" / "desk-others")
     assert {dataset.family for dataset in suite.datasets} == {"payments", "health", "homes", "builds", "containers"}
     assert not find_overlap(read_pairs(wide / "others" / "train.arrow"), [wide / "others" / "suites" / "desk-others"])

@@ -1,4 +1,4 @@
-"""BEIR folders: equal to what the beir library reads, and refused with file and line when malformed."""
+"""BEIR folders: read as the beir library reads them. Malformed ones are refused with file and line."""
 
 import json
 import logging
@@ -22,6 +22,7 @@ from repro.data.beir import (
     write_suite,
 )
 from repro.data.paper.quirks import Quirks
+from tests.data.files import write_rows
 
 SMALL = Retrieval(
     name="small",
@@ -31,6 +32,7 @@ SMALL = Retrieval(
     queries=("first?", "second"),
     judgements={"q1": {"d1": 2, "d3": 0}, "q2": {"d2": 1}},
 )
+HEADER = "query-id\tcorpus-id\tscore\n"
 
 
 @pytest.fixture
@@ -39,36 +41,33 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "small"
 
 
-def test_what_is_written_is_read_back(folder: Path) -> None:
-    assert load_beir(folder) == SMALL
-
-
 def test_beir_library_reads_the_same(folder: Path) -> None:
     logging.getLogger("beir").setLevel(logging.ERROR)
     corpus, queries, judgements = GenericDataLoader(str(folder)).load(split="test")
-    assert {key: row["text"] for key, row in corpus.items()} == dict(
-        zip(SMALL.document_ids, SMALL.documents, strict=True)
-    )
+    texts = {key: row["text"] for key, row in corpus.items()}
+    assert texts == dict(zip(SMALL.document_ids, SMALL.documents, strict=True))
     assert queries == dict(zip(SMALL.query_ids, SMALL.queries, strict=True))
     assert judgements == SMALL.judgements
 
 
-def test_title_and_text_are_joined(folder: Path) -> None:
-    (folder / "corpus.jsonl").write_text(
-        '{"_id": "d1", "title": "Head", "text": "body"}\n{"_id": "d2", "text": "x"}\n{"_id": "d3", "title": "y"}\n'
-    )
-    assert load_beir(folder).documents == ("Head body", "x", "y")
+def test_document_fields_are_normalised(folder: Path) -> None:
+    """Title and text are joined, either may be missing, and an id may be a number."""
+    rows = [{"_id": "d1", "title": "Head", "text": "body"}, {"_id": "d2", "text": "x"}]
+    write_rows(folder / "corpus.jsonl", [*rows, {"_id": "d3", "title": "y"}, {"_id": 4, "text": None}])
+    found = load_beir(folder)
+    assert found.documents == ("Head body", "x", "y", "")
+    assert found.document_ids == ("d1", "d2", "d3", "4")
 
 
 def test_queries_of_other_splits_are_skipped(folder: Path) -> None:
-    (folder / "qrels/dev.tsv").write_text("query-id\tcorpus-id\tscore\nq2\td2\t1\n")
-    (folder / "qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td1\t1\n")
+    (folder / "qrels/dev.tsv").write_text(HEADER + "q2\td2\t1\n")
+    (folder / "qrels/test.tsv").write_text(HEADER + "q1\td1\t1\n")
     assert load_beir(folder).query_ids == ("q1",)
     assert load_beir(folder, "dev").query_ids == ("q2",)
 
 
 def test_unjudged_queries_are_skipped_and_counted(folder: Path) -> None:
-    (folder / "qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td1\t1\n")
+    (folder / "qrels/test.tsv").write_text(HEADER + "q1\td1\t1\n")
     found, quirks = load_dataset(SuiteDataset("small", "family", folder))
     assert (found.query_ids, found.num_unjudged) == (("q1",), 1)
     assert quirks.says == "1 query without a judgement in any split is left out, as BEIR's own loader does"
@@ -78,19 +77,18 @@ def test_unjudged_queries_are_skipped_and_counted(folder: Path) -> None:
     assert quirks == Quirks()
 
 
-@pytest.mark.parametrize("before", ["query-id\tcorpus-id\tscore\n", "\nquery_id\tdoc_id\trelevance\n", ""])
+@pytest.mark.parametrize("before", [HEADER, "\nquery_id\tdoc_id\trelevance\n", ""])
 def test_judgements_may_lack_a_header(folder: Path, before: str) -> None:
     (folder / "qrels/test.tsv").write_text(f"{before}q1\td1\t2\nq1\td3\t0\nq2\td2\t1\n")
     assert load_beir(folder) == SMALL
 
 
 def test_query_named_like_header_is_judged(folder: Path) -> None:
-    (folder / "queries.jsonl").write_text('{"_id": "query-id", "text": "a"}\n{"_id": "q2", "text": "b"}\n')
+    write_rows(folder / "queries.jsonl", [{"_id": "query-id", "text": "a"}, {"_id": "q2", "text": "b"}])
     (folder / "qrels/test.tsv").write_text("query-id\td1\t2\nq2\td2\t1\n")
     assert load_beir(folder).judgements == {"query-id": {"d1": 2}, "q2": {"d2": 1}}
 
 
-HEADER = "query-id\tcorpus-id\tscore\n"
 MALFORMED = [
     ("corpus.jsonl", '{"_id": "d1", "text": "a"}\n{"_id": broken\n', "line 2: no JSON"),
     ("corpus.jsonl", '{"_id": "d1", "text": ""}\n{"_id": "d1", "text": ""}\n', "line 2: the id 'd1' occurs twice"),
@@ -105,7 +103,7 @@ MALFORMED = [
             '{"_id": [1], "text": "a"}',
             '{"_id": "d1", "text": 0}',
             '{"_id": "d1", "text": false}',
-            '{"_id": "d1", "text": "\\ud800"}',  # half a letter, which nothing can store
+            '{"_id": "d1", "text": "\\ud800"}',  # half of a surrogate pair
             '{"_id": ' + "9" * 5000 + ', "text": "a"}',
         )
     ),
@@ -126,13 +124,6 @@ def test_malformed_folders_are_refused(folder: Path, file: str, content: str, wo
         load_beir(folder)
 
 
-def test_document_ids_may_be_numbers(folder: Path) -> None:
-    with (folder / "corpus.jsonl").open("a") as file:
-        file.write('{"_id": 4, "text": null}\n')
-    found = load_beir(folder)
-    assert (found.document_ids[3], found.documents[3]) == ("4", "")
-
-
 def test_missing_files_are_named(folder: Path) -> None:
     with pytest.raises(ValueError, match=r"dev\.tsv is missing: available splits are \['test'\]"):
         load_beir(folder, "dev")
@@ -147,8 +138,8 @@ def test_meaningless_quirks_are_refused(folder: Path, quirks: object) -> None:
     (found,) = load_suite(folder.parent).datasets
     assert found.quirks == Quirks(split="dev")
     path = folder.parent / "suite.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"datasets": [
-        {"name": "small", "family": "family", "quirks": quirks}]}))  # fmt: skip
+    listed = [{"name": "small", "family": "family", "quirks": quirks}]
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"datasets": listed}))
     with pytest.raises(ValueError, match=r"suite\.json is malformed"):
         load_suite(folder.parent)
 
@@ -165,31 +156,31 @@ def test_suite_lists_its_datasets(folder: Path) -> None:
 
 
 def test_nested_collections_count_once(tmp_path: Path) -> None:
-    """BEIR's downloader leaves cqadupstack/<forum>: all forums are read, and the mean has them as one dataset."""
+    """The forums of cqadupstack/<forum>, as BEIR's downloader leaves them, are all read and count once in the mean."""
     from repro.evaluate.suites import evaluate_bm25
     from repro.interop.comparison import Column, compute_differences
     from repro.interop.opening import open_suite
 
-    places = {"scifact": "scifact", "cqadupstack-a": "cqadupstack/a", "cqadupstack-b": "cqadupstack/b"}
+    folders = {"scifact": "scifact", "cqadupstack-a": "cqadupstack/a", "cqadupstack-b": "cqadupstack/b"}
     texts = ("one small thing", "two large things", "three odd words")
-    for number, (name, place) in enumerate(places.items()):
+    for number, (name, place) in enumerate(folders.items()):
         ids = ("d0", "d1", "d2")
         right = {"q0": {"d0": 1}, "q1": {"d1" if number else "d2": 1}}
         write_beir_folder(tmp_path / place, Retrieval(name, ids, texts, ("q0", "q1"), ("small", "two"), right))
     (tmp_path / "notes").mkdir()
     (tmp_path / "cqadupstack" / "readme.txt").touch()
-    # a folder without a collection, and a collection inside another one
+    # A folder without a collection, and a collection inside another one: both are skipped and named.
     (tmp_path / "cqadupstack" / "more" / "more").mkdir(parents=True)
     shutil.copytree(tmp_path / "scifact", tmp_path / "cqadupstack" / "b" / "copy")
     lines: list[str] = []
     suite = open_suite(str(tmp_path), lines.append)
-    assert sorted(one.name for one in suite.datasets) == sorted(places)
+    assert sorted(one.name for one in suite.datasets) == sorted(folders)
     (line,) = lines
     assert "3 collections" in line and "4 entries" in line
     skipped = find_skipped_entries(tmp_path, suite.datasets)
     assert skipped == ["cqadupstack/more", "cqadupstack/readme.txt", "notes", "cqadupstack/b/copy"]
     found = evaluate_bm25(suite)
-    values = {name: found.metrics[f"{suite.name}/{name}/ndcg_at_10"] for name in (*places, "cqadupstack", "mean")}
+    values = {name: found.metrics[f"{suite.name}/{name}/ndcg_at_10"] for name in (*folders, "cqadupstack", "mean")}
     assert values["cqadupstack"] == values["cqadupstack-a"] == 1.0
     assert values["mean"] == pytest.approx((values["scifact"] + values["cqadupstack"]) / 2)
     column = Column.of(found, suite.name, "bm25")
@@ -214,12 +205,12 @@ def test_empty_texts_are_counted_or_refused(tmp_path: Path) -> None:
     from repro.evaluate.collections import Collection
 
     some = replace(SMALL, documents=("\u200b", "two", " "), queries=("", "second"))
-    write_beir_folder(tmp_path / "some", some)
-    notes = Collection(load_beir(tmp_path / "some"), Quirks()).notes
+    write_beir_folder(tmp_path / "mixed", some)
+    notes = Collection(load_beir(tmp_path / "mixed"), Quirks()).notes
     assert [note[:6] for note in notes] == ["2 of 3", "1 of 2"]
-    write_beir_folder(tmp_path / "none", replace(SMALL, documents=("", "\u200b\ufeff", " ")))
+    write_beir_folder(tmp_path / "no-texts", replace(SMALL, documents=("", "\u200b\ufeff", " ")))
     with pytest.raises(ValueError, match="all of its 3 documents"):
-        load_beir(tmp_path / "none")
-    write_beir_folder(tmp_path / "unasked", replace(SMALL, queries=("", " ")))
+        load_beir(tmp_path / "no-texts")
+    write_beir_folder(tmp_path / "no-queries", replace(SMALL, queries=("", " ")))
     with pytest.raises(ValueError, match="all of its 2 judged queries"):
-        load_beir(tmp_path / "unasked")
+        load_beir(tmp_path / "no-queries")

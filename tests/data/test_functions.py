@@ -1,4 +1,4 @@
-"""Functions as text: what is a query, what is code, what is left out; and the corpus of held-out packages."""
+"""Functions as text: which ones become pairs of docstring and code, and which packages are evaluated."""
 
 from pathlib import Path
 
@@ -31,7 +31,7 @@ class Reader:
     """A class is no function at all."""
 
     async def close_all(self):
-        """Release every connection that is open."""
+        """Release whole connection that is open."""
         for one in self.open:
             await one.close()
 
@@ -55,7 +55,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_docstring_leads_to_its_code(package: str) -> None:
-    """Two of six: `mean` has two lines, the class is none, the others have no docstring or no name to ask for."""
+    """Two of six qualify. `mean` is too short, a class is no function, the others lack a docstring or are hidden."""
     assert list(functions.mine_functions()) == [
         Row(
             "functions/averages.means.weighted_mean",
@@ -67,7 +67,7 @@ def test_docstring_leads_to_its_code(package: str) -> None:
         ),
         Row(
             "functions/averages.means.Reader.close_all",
-            "Release every connection that is open",
+            "Release whole connection that is open",
             "async def close_all(self): for one in self.open: await one.close()",
             package,
             "functions",
@@ -80,29 +80,30 @@ def test_evaluated_packages_are_not_trained_on(tmp_path: Path, monkeypatch: pyte
     from repro.data.mined.mining import Mined
     from repro.data.pairs import read_pairs
 
-    def row(number: int, domain: str) -> Row:
+    def make_row(number: int, domain: str) -> Row:
         words = f"w{number} v{number} u{number} t{number}"
-        return Row(
-            f"functions/{domain}.{number}", f"What {words} is", f"def f{number}: {words} end", domain, "functions"
-        )
+        texts = f"What {words} is", f"def f{number}: {words} end"
+        return Row(f"functions/{domain}.{number}", *texts, domain, "functions")
 
     domains = ["numpy"] * 40 + ["networkx"] * 1200 + ["seaborn"] * 7
-    rows = [row(number, domain) for number, domain in enumerate(domains)]
+    rows = [make_row(number, domain) for number, domain in enumerate(domains)]
     monkeypatch.setattr(corpus, "mine_functions", lambda: Mined("functions", rows, {}))
     monkeypatch.setattr(corpus, "verify", lambda mined, folder: None)
     corpus.build_functions(tmp_path)
     assert set(read_pairs(tmp_path / "train.arrow").domain_names) == {"numpy"}
-    every, few = (load_beir(one.path) for one in load_suite(tmp_path / "suites" / "functions").datasets)
-    assert (len(every.documents), len(few.documents)) == (1200, 1000)
-    assert len(every.queries) == len(few.queries) == 1000
-    assert {one.split(".")[0] for one in every.document_ids} == {"functions/networkx"}
+    whole, sampled = (load_beir(one.path) for one in load_suite(tmp_path / "suites" / "functions").datasets)
+    assert (len(whole.documents), len(sampled.documents)) == (1200, 1000)
+    assert len(whole.queries) == len(sampled.queries) == 1000
+    assert {one.split(".")[0] for one in whole.document_ids} == {"functions/networkx"}
 
 
-def test_manifest_lies_apart() -> None:
+def test_manifest_has_own_folder() -> None:
     from repro.data.mined.manifests import FUNCTIONS_FOLDER, MANIFEST_FOLDER, WHEELS, read_manifest
     from repro.data.mined.mining import MINERS
 
     found = read_manifest("functions", FUNCTIONS_FOLDER)
     assert [manifest.wheel for manifest in found] == list(WHEELS["functions"]) == list(WHEELS["packages"])
     assert all(manifest.num_rows and manifest.licence for manifest in found)
-    assert {path.stem for path in MANIFEST_FOLDER.glob("*.json")} == set(MINERS), "what decides desk and desk-views"
+    assert {path.stem for path in MANIFEST_FOLDER.glob("*.json")} == set(MINERS), (
+        "the folder of manifests decides the key of desk"
+    )

@@ -1,6 +1,7 @@
-"""Promises of what is held out of a reader's corpus: it is searched, never trained on, and a function of the text."""
+"""The held-out part of an imported corpus: searched, never trained on, and a function of the text only."""
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -8,32 +9,37 @@ import pytest
 from repro.data.beir import write_beir_folder, write_suite
 from repro.data.filters import find_overlap
 from repro.data.own import holdout
-from repro.data.own.holdout import FAMILY, LEAST_PAIRS, get_collection_name, hold_out, iter_rows, training_rows
+from repro.data.own.holdout import FAMILY, LEAST_PAIRS, get_collection_name, hold_out, training_rows
 from repro.data.pairs import Pairs, Row, read_pairs, write_pairs
 from repro.data.suites import SuiteRules
 from repro.data.wording import normalise
 
 
-def pairs_of(tmp_path: Path, sizes: dict[str, int], order: int = 1) -> Pairs:
-    rows = [
+def store_pairs(tmp_path: Path, rows: Sequence[Row]) -> Pairs:
+    """Write rows with their negatives, and open the file."""
+    write_pairs(tmp_path / "pairs.arrow", rows, with_negatives=True)
+    return read_pairs(tmp_path / "pairs.arrow")
+
+
+def make_rows(sizes: dict[str, int]) -> list[Row]:
+    """Return so many rows per domain, with distinct texts."""
+    return [
         Row(
-            f"{domain}{n}",
-            f"question {domain} {n}",
-            f"the answer to {domain} is number {n}",
-            domain,
-            "mine",
-            (f"no {n}",),
+            f"{domain}{n}", f"question {domain} {n}", f"the answer to {domain} is number {n}", domain, "s", (f"no {n}",)
         )
         for domain, size in sizes.items()
         for n in range(size)
     ]
-    write_pairs(tmp_path / "pairs.arrow", rows[::order], with_negatives=True)
-    return read_pairs(tmp_path / "pairs.arrow")
+
+
+def make_pairs(tmp_path: Path, sizes: dict[str, int]) -> Pairs:
+    """Return so many pairs per domain, with distinct texts."""
+    return store_pairs(tmp_path, make_rows(sizes))
 
 
 @pytest.mark.parametrize("domains", [(), ("a",)])
 def test_evaluated_texts_are_not_trained_on(tmp_path: Path, domains: tuple[str, ...]) -> None:
-    pairs = pairs_of(tmp_path, {"a": 2 * LEAST_PAIRS, "b": LEAST_PAIRS})
+    pairs = make_pairs(tmp_path, {"a": 2 * LEAST_PAIRS, "b": LEAST_PAIRS})
     collections, counts = hold_out(pairs, domains), Counter()
     write_pairs(tmp_path / "train.arrow", training_rows(pairs, collections, domains, counts))
     for one in collections:
@@ -48,8 +54,7 @@ def test_evaluated_documents_are_no_negatives(tmp_path: Path) -> None:
     size = 2 * LEAST_PAIRS
     texts = [f"the answer to question number {n} of all" for n in range(size)]
     rows = [Row(f"{n}", f"question {n}", texts[n], "a", "mine", (texts[n - 1], f"no {n}")) for n in range(size)]
-    write_pairs(tmp_path / "pairs.arrow", rows, with_negatives=True)
-    pairs, counts = read_pairs(tmp_path / "pairs.arrow"), Counter()
+    pairs, counts = store_pairs(tmp_path, rows), Counter()
     collections = hold_out(pairs)
     held = {normalise(text) for one in collections for text in one.documents}
     trained = list(training_rows(pairs, collections, (), counts))
@@ -63,7 +68,7 @@ def test_evaluated_documents_are_no_negatives(tmp_path: Path) -> None:
 
 
 def test_named_domains_are_held_out_whole(tmp_path: Path) -> None:
-    pairs = pairs_of(tmp_path, {"a": 30, "b": 300, "c": 30})
+    pairs = make_pairs(tmp_path, {"a": 30, "b": 300, "c": 30})
     collections = hold_out(pairs, ["a", "c"])
     assert [one.name for one in collections] == ["a", "c"]
     assert all(len(one.documents) == 30 for one in collections)
@@ -73,76 +78,66 @@ def test_named_domains_are_held_out_whole(tmp_path: Path) -> None:
 
 def test_tenth_of_large_domains_is_held_out(tmp_path: Path) -> None:
     sizes = {"a": 10 * LEAST_PAIRS, "b": 5 * LEAST_PAIRS, "small": 20}
-    collections = {one.name: one for one in hold_out(pairs_of(tmp_path, sizes))}
+    collections = {one.name: one for one in hold_out(make_pairs(tmp_path, sizes))}
     assert set(collections) == {"a", "b"}
     for name, one in collections.items():
         assert sizes[name] / 15 < len(one.documents) < sizes[name] / 7
 
 
 def test_small_domains_give_one_collection(tmp_path: Path) -> None:
-    collections = hold_out(pairs_of(tmp_path, {f"d{n}": 20 for n in range(30)}))
+    collections = hold_out(make_pairs(tmp_path, {f"d{n}": 20 for n in range(30)}))
     assert [one.name for one in collections] == ["all"]
     assert 30 < len(collections[0].documents) < 100
 
 
 def test_choice_does_not_depend_on_order(tmp_path: Path) -> None:
     rules = SuiteRules(max_documents=17, max_queries=10)
-    found = [hold_out(pairs_of(tmp_path, {"a": 600}, order), rules=rules)[0] for order in (1, -1)]
+    found = [hold_out(store_pairs(tmp_path, make_rows({"a": 600})[::order]), rules=rules)[0] for order in (1, -1)]
     assert set(found[0].documents) == set(found[1].documents) and len(found[0].documents) == 17
     assert len(found[0].queries) == 10
 
 
 def test_shared_documents_are_held_out_together(tmp_path: Path) -> None:
     rows = [Row(f"{n}", f"question {n}", f"shared answer {n // 4} of all", "a", "mine") for n in range(1200)]
-    write_pairs(tmp_path / "x.arrow", rows)
-    pairs = read_pairs(tmp_path / "x.arrow")
+    pairs = store_pairs(tmp_path, rows)
     collections = hold_out(pairs)
     held = {normalise(text) for one in collections for text in one.documents}
     assert held and not held & {normalise(row.document) for row in training_rows(pairs, collections, (), Counter())}
 
 
 def test_impossible_holdouts_are_named(tmp_path: Path) -> None:
-    pairs = pairs_of(tmp_path, {"a": 30})
+    pairs = make_pairs(tmp_path, {"a": 30})
     with pytest.raises(ValueError, match=r"no domain \['z'\] to hold out; this corpus has \['a'\]"):
         hold_out(pairs, ["z"])
-    write_pairs(
-        tmp_path / "same.arrow", [Row(f"{n}", "what", f"{' '.join('abcdefghij')} {n}", "a", "mine") for n in range(300)]
-    )
-    both = [
-        *iter_rows(pairs),
-        *(Row(f"s{n}", "what", f"{' '.join('abcdefghij')} {n}", "b", "mine") for n in range(300)),
-    ]
-    write_pairs(tmp_path / "both.arrow", [row._replace(negatives=()) for row in both])
+    same = [Row(f"s{n}", "what", f"{' '.join('abcdefghij')} {n}", "b", "mine") for n in range(300)]
     rules = SuiteRules(several_answers=True)
+    both = store_pairs(tmp_path, [*make_rows({"a": 30}), *same])
     with pytest.raises(ValueError, match=r"not all of \['a', 'b'\] can be held out .*b"):
-        hold_out(read_pairs(tmp_path / "both.arrow"), ["a", "b"], rules)
+        hold_out(both, ["a", "b"], rules)
     with pytest.raises(ValueError, match=r"nothing can be held out .*: all 1 have a near-duplicate"):
-        hold_out(read_pairs(tmp_path / "same.arrow"), ["a"], rules)
+        hold_out(store_pairs(tmp_path, same), ["b"], rules)
 
 
 def test_few_documents_are_named(tmp_path: Path) -> None:
     labels = [text for text in map("label {}".format, range(40)) if holdout._hash(normalise(text)) % 10][:4]
     rows = [Row(f"{n}", f"question {n}", labels[n % 4], "ab"[n % 2], "mine") for n in range(1000)]
     rows += [Row(f"s{n}", f"ask {n}", f"answer {n}", "small", "mine") for n in range(50)]
-    write_pairs(tmp_path / "labels.arrow", rows)
     with pytest.raises(ValueError, match=r"1000 pairs of \['a', 'b'\] with 4 different documents: a hash of the text"):
-        hold_out(read_pairs(tmp_path / "labels.arrow"))
-    write_pairs(tmp_path / "one.arrow", rows[:1])
+        hold_out(store_pairs(tmp_path, rows))
     with pytest.raises(ValueError, match=r"1 pair of \['a'\] with 1 different document: "):
-        hold_out(read_pairs(tmp_path / "one.arrow"))
+        hold_out(store_pairs(tmp_path, rows[:1]))
 
 
 def test_holding_out_everything_is_refused(tmp_path: Path) -> None:
-    pairs = pairs_of(tmp_path, {"a": 30, "b": 30})
-    rows = [*iter_rows(pairs), *(row._replace(id=f"c{row.id}", domain="c") for row in iter_rows(pairs))]
-    for more, says in (([], ""), (rows, "; 60 with a text that is evaluated")):
-        write_pairs(tmp_path / "x.arrow", more or iter_rows(pairs), with_negatives=True)
-        every = read_pairs(tmp_path / "x.arrow")
-        left = training_rows(every, hold_out(every, ["a", "b"]), ["a", "b"], Counter())
+    rows = make_rows({"a": 30, "b": 30})
+    copies = [row._replace(id=f"c{row.id}", domain="c") for row in rows]
+    for more, note in (([], ""), (copies, "; 60 with a text that is evaluated")):
+        pairs = store_pairs(tmp_path, rows + more)
+        left = training_rows(pairs, hold_out(pairs, ["a", "b"]), ["a", "b"], Counter())
         with pytest.raises(ValueError) as caught:
             write_pairs(tmp_path / "train.arrow", left)
         assert str(caught.value) == (
-            f"nothing is left to train on of {len(every)} pairs (60 of ['a', 'b'], held out whole{says}): "
+            f"nothing is left to train on of {len(pairs)} pairs (60 of ['a', 'b'], held out whole{note}): "
             "hold out fewer domains, or import more pairs"
         )
 
@@ -151,7 +146,5 @@ def test_domain_names_become_distinct_folders() -> None:
     assert get_collection_name("Über / Fragen!") == "ber-fragen"
     assert get_collection_name("../..") == "domain" and get_collection_name("mean") == "mean-domain"
     assert get_collection_name("A b", ["a-b"]) == "a-b-2" and get_collection_name("a b", ["a-b", "a-b-2"]) == "a-b-3"
-    assert get_collection_name("java", ["java-2", "java"]) == "java-3", (
-        "a name that was given counts, whatever it means"
-    )
+    assert get_collection_name("java", ["java-2", "java"]) == "java-3"
     assert get_collection_name("java", ["java-2"]) == "java"

@@ -1,4 +1,4 @@
-"""What was found with files made up by hypothesis and by hand: taken in silence, or refused without their name."""
+"""Malformed and unusual files that hypothesis or reviewers found. Each was once accepted or refused without a name."""
 
 import json
 from dataclasses import replace
@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from repro.data.beir import load_suite, write_beir_folder
@@ -14,33 +16,23 @@ from repro.records.lookup import read_runs
 from repro.spec import base
 from repro.spec.identity import get_training_id, run_id
 from slurm.profiles import Profile
+from tests.data.files import write_rows
 from tests.fuzz.collections import small
 
 
-def jsonl(folder: Path, *lines: str) -> Path:
-    (folder / "x.jsonl").write_text("".join(line + "\n" for line in lines))
-    return folder / "x.jsonl"
-
-
 def test_domain_may_be_numbered_0(tmp_path: Path) -> None:
-    lines = (json.dumps({"query": "a", "document": "b", "domain": domain}) for domain in (0, 1, "", None))
-    assert [one.domain for one in read_foreign(jsonl(tmp_path, *lines))] == ["0", "1", "", ""]
+    rows = [{"query": "a", "document": "b", "domain": domain} for domain in (0, 1, "", None)]
+    assert [row.domain for row in read_foreign(write_rows(tmp_path / "x.jsonl", rows))] == ["0", "1", "", ""]
 
 
 def test_missing_domains_are_empty(tmp_path: Path) -> None:
-    """Tables are written so: a column of numbers that lacks one has NaN in its place."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
+    """In a column of numbers, pandas writes a missing value as NaN."""
     columns = {"query": ["a", "b"], "document": ["c", "d"], "domain": [2.5, np.nan]}
     pq.write_table(pa.table(columns), tmp_path / "x.parquet")
     assert [one.domain for one in read_foreign(tmp_path / "x.parquet")] == ["2.5", ""]
 
 
-def test_parquet_without_text_is_refused(tmp_path: Path) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
+def test_parquet_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
     bad = pa.array([b"\xff\xfe"], pa.binary()).view(pa.string())
     pq.write_table(pa.table({"query": bad, "document": ["a"]}), tmp_path / "x.parquet")
     with pytest.raises(ValueError, match=r"x.parquet"):

@@ -1,4 +1,4 @@
-"""Promises of imported corpora: known by name and content, evaluated on what was asked, never half there."""
+"""Imported corpora: identified by name and content, evaluated as requested, and never left half imported."""
 
 import json
 import os
@@ -22,44 +22,58 @@ from repro.data.pairs import Row, read_pairs
 from repro.data.wording import near_form
 from repro.execute import execute
 from repro.pipeline.corpora import check_available, describe_corpus, load_run_suite, make_corpus_stage
-from repro.planning.imported import plan_imported
+from repro.planning.imported import Planned, plan_imported
 from repro.records.lookup import read_runs
-from repro.spec import MTEB_SUITES, TRAINED, Run, base
+from repro.spec import MTEB_SUITES, TRAINED, base
 from repro.spec.identity import run_id
 from repro.spec.scales import get_scale
 from repro.storage.lease import acquire, lease_folder
 from repro.storage.paths import get_corpora_folder, is_imported
 from tests.commands import ignore
+from tests.data.files import write_rows
 
 
-def write_pairs_file(path: Path, num: int = 400, tail: str = "", **columns: str) -> Path:
-    names = {"query": "query", "document": "document", "domain": "domain"} | columns
-    rows = [
-        {
-            names["query"]: f"how to mend thing {n}",
-            names["document"]: f"thing {n} is mended with tool {n}{tail}",
-            names["domain"]: "ab"[n % 2],
-        }
-        for n in range(num)
-    ]
-    path.write_text("\n".join(map(json.dumps, rows)))
-    return path
+def make_rows(num: int = 400, tail: str = "") -> list[dict[str, Any]]:
+    """Return pairs of two domains. `tail` is appended to every document."""
+    texts = [(f"how to mend thing {n}", f"thing {n} is mended with tool {n}{tail}") for n in range(num)]
+    return [{"query": text[0], "document": text[1], "domain": "ab"[n % 2]} for n, text in enumerate(texts)]
+
+
+def import_rows(tmp_path: Path, rows: list[dict[str, Any]] | None = None, **options: Any) -> ImportedCorpus:
+    """Import rows as the corpus `mine`. The default is 400 pairs of two domains."""
+    return bring(write_rows(tmp_path / "x.jsonl", rows or make_rows()), **{"name": "mine", **options})
+
+
+def plan(name: str = "mine", scale: str = "smoke") -> Planned:
+    """Build an imported corpus and plan its runs."""
+    return plan_imported(name, scale, ignore)
+
+
+def load_built_suite(corpus: ImportedCorpus) -> Suite:
+    """Build the corpus and return its suite."""
+    make_corpus_stage(corpus.corpus).build()
+    return load_run_suite(base("smoke", corpus=corpus.corpus, suite=corpus.name))
+
+
+def run_data(*words: str) -> Result:
+    """Run `repro data` with these words."""
+    return CliRunner().invoke(app, ["data", *words])
 
 
 def test_imported_corpus_has_pairs_and_suite(tmp_path: Path) -> None:
-    corpus = bring(write_pairs_file(tmp_path / "x.jsonl"), name="mine")
+    corpus = import_rows(tmp_path)
     run = base("smoke", corpus=corpus.corpus, suite="mine", num_pairs=None)
     check_available([run])
     folder = make_corpus_stage(run.corpus).build()
-    told = json.loads((folder / "report.json").read_text())
-    assert len(read_pairs(folder / "train.arrow")) == told["num_pairs"] == 400 - sum(told["left_out"].values())
-    assert {dataset.name for dataset in load_run_suite(run).datasets} == {"all"} == set(told["suite"])
+    report = json.loads((folder / "report.json").read_text())
+    assert len(read_pairs(folder / "train.arrow")) == report["num_pairs"] == 400 - sum(report["left_out"].values())
+    assert {dataset.name for dataset in load_run_suite(run).datasets} == {"all"} == set(report["suite"])
     assert describe_corpus(corpus.corpus, 1, ignore)["num_domains"] == 2
     assert list_imported_corpora() == {"mine": corpus} and is_imported("mine") and not is_imported("desk")
 
 
 def test_stray_folders_are_no_imports(tmp_path: Path) -> None:
-    corpus = bring(write_pairs_file(tmp_path / "x.jsonl"), name="mine")
+    corpus = import_rows(tmp_path)
     for name in (".mine.0123.part", "mine.BAK", "a b"):
         shutil.copytree(corpus.folder, get_corpora_folder() / name)
     (get_corpora_folder() / "notes.txt").write_text("x")
@@ -69,44 +83,43 @@ def test_stray_folders_are_no_imports(tmp_path: Path) -> None:
 
 
 def test_other_content_is_another_corpus(tmp_path: Path) -> None:
-    first = bring(write_pairs_file(tmp_path / "x.jsonl"), name="mine")
+    first = import_rows(tmp_path)
     old = make_corpus_stage(first.corpus).path
     shutil.rmtree(first.folder)
-    second = bring(write_pairs_file(tmp_path / "x.jsonl", tail=" today"), name="mine")
+    second = import_rows(tmp_path, make_rows(tail=" today"))
     assert second.corpus != first.corpus and make_corpus_stage(second.corpus).path != old
     with pytest.raises(ValueError, match=f"'{first.corpus}' is not here: 'mine' has another content"):
         make_corpus_stage(first.corpus)
     shutil.rmtree(second.folder)
-    again = bring(write_pairs_file(tmp_path / "x.jsonl"), name="mine")
+    again = import_rows(tmp_path)
     assert again.corpus == first.corpus and make_corpus_stage(again.corpus).path == old
     shutil.rmtree(again.folder)
-    with_domain = bring(tmp_path / "x.jsonl", name="mine", hold_out=["a"])
-    assert with_domain.corpus != first.corpus
+    assert import_rows(tmp_path, hold_out=["a"]).corpus != first.corpus
 
 
-def collection(number: int) -> Retrieval:
-    """Two documents, of which the second search finds another first."""
+def make_collection(number: int) -> Retrieval:
+    """Return two documents and a query. The relevant document has this number, BM25 ranks number 0 first."""
     documents = ("red apples grow here", "green pears grow there")
     return Retrieval("c", ("0", "1"), documents, ("q",), ("where do apples grow",), {"q": {str(number): 1}})
 
 
 def test_new_text_is_another_run(tmp_path: Path) -> None:
-    """Else the score of the old text would be shown for the new."""
-    path, found = tmp_path / "runs.json", []
+    """Otherwise the score of the old text would be reported for the new one."""
+    path, results = tmp_path / "runs.json", []
     path.write_text('[{"scale": "smoke", "architecture": "bm25", "suite": "exam"}]')
     for number in range(2):
-        write_beir_folder(tmp_path / str(number) / "c", collection(number))
+        write_beir_folder(tmp_path / str(number) / "c", make_collection(number))
         corpus = bring(tmp_path / str(number), name="exam")
         (run,) = read_runs(path)
         assert run.suite == corpus.corpus
-        found.append((run_id(run), execute(run, progress=ignore).metrics[f"{run.suite}/mean/ndcg_at_10"]))
+        results.append((run_id(run), execute(run, progress=ignore).metrics[f"{run.suite}/mean/ndcg_at_10"]))
         shutil.rmtree(corpus.folder)
-    (first, best), (second, worse) = found
+    (first, best), (second, worse) = results
     assert first != second and best == 1 > worse
 
 
 def test_run_files_name_the_content(tmp_path: Path) -> None:
-    corpus = bring(write_pairs_file(tmp_path / "x.jsonl"), name="mine")
+    corpus = import_rows(tmp_path)
     path = tmp_path / "runs.json"
     path.write_text('[{"scale": "smoke", "corpus": "mine", "suite": "mine", "num_pairs": null}]')
     (run,) = read_runs(path)
@@ -115,32 +128,26 @@ def test_run_files_name_the_content(tmp_path: Path) -> None:
     assert [one.name for one in load_run_suite(run).datasets] == ["all"] and load_run_suite(run).name == "mine"
 
 
-def test_given_evaluation_data_is_not_trained_on(tmp_path: Path) -> None:
-    given = Retrieval(
-        "exam", ("d",), ("thing 3 is mended with tool 3",), ("q",), ("how to mend thing 5",), {"q": {"d": 1}}
-    )
+def test_given_exam_is_not_trained_on(tmp_path: Path) -> None:
+    texts = ("thing 3 is mended with tool 3",), ("q",), ("how to mend thing 5",)
+    given = Retrieval("exam", ("d",), *texts, {"q": {"d": 1}})
     write_beir_folder(tmp_path / "exam", given)
-    corpus = bring(write_pairs_file(tmp_path / "x.jsonl"), name="mine", evaluate_on=tmp_path / "exam")
+    corpus = import_rows(tmp_path, evaluate_on=tmp_path / "exam")
     assert corpus.found.counts["evaluated"] == 2
-    assert {one.name for one in suite_of_built(corpus).datasets} == {"exam"}
+    assert {one.name for one in load_built_suite(corpus).datasets} == {"exam"}
+    (tmp_path / "exam" / "qrels" / "test.tsv").rename(tmp_path / "exam" / "qrels" / "train.tsv")
     with pytest.raises(ValueError, match="no split to evaluate on"):
-        (tmp_path / "exam" / "qrels" / "test.tsv").rename(tmp_path / "exam" / "qrels" / "train.tsv")
         bring(tmp_path / "x.jsonl", name="more", evaluate_on=tmp_path / "exam")
-
-
-def suite_of_built(corpus: ImportedCorpus) -> Suite:
-    make_corpus_stage(corpus.corpus).build()
-    return load_run_suite(base("smoke", corpus=corpus.corpus, suite=corpus.name))
 
 
 @pytest.mark.parametrize("name", ["", "Mine", "../mine", "mine@1", "a b", "x" * 50, "-x"])
 def test_impossible_names_are_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(ValueError, match=r"name=.* '\.', '_' and '-', the first a letter or a digit$"):
-        bring(write_pairs_file(tmp_path / "x.jsonl"), name=name)
+        import_rows(tmp_path, name=name)
 
 
 def test_taken_names_are_refused(tmp_path: Path) -> None:
-    source = write_pairs_file(tmp_path / "x.jsonl")
+    source = write_rows(tmp_path / "x.jsonl", make_rows())
     with pytest.raises(ValueError, match="one of the project's own"):
         bring(source, name="desk", reserved=["desk"])
     bring(source, name="mine")
@@ -153,32 +160,29 @@ def test_taken_names_are_refused(tmp_path: Path) -> None:
             bring(source, name=name)
 
 
-def typed(*words: str) -> Result:
-    return CliRunner().invoke(app, ["data", *words])
-
-
 @pytest.mark.parametrize("name", ["desk", "planted-validation", "nomic-unsupervised", "beir", *MTEB_SUITES])
 def test_project_names_are_refused(tmp_path: Path, name: str) -> None:
-    result = typed("import", str(write_pairs_file(tmp_path / "x.jsonl")), "--name", name)
+    result = run_data("import", str(write_rows(tmp_path / "x.jsonl", make_rows())), "--name", name)
     assert f"name='{name}' is one of the project's own: choose another" in str(result.exception)
 
 
 def test_import_killed_before_plan_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    words = ["import", str(write_pairs_file(tmp_path / "x.jsonl")), "--name", "mine", "--scale", "smoke"]
+    words = ["import", str(write_rows(tmp_path / "x.jsonl", make_rows())), "--name", "mine", "--scale", "smoke"]
     with monkeypatch.context() as patch:
-        patch.setattr("repro.cli.data._plan_or_undo", lambda *of, **how: sys.exit(137))
-        assert typed(*words).exit_code == 137
-    [command] = re.findall("`repro data (.*?)`", str(typed(*words).exception))
-    done = typed(*command.split(), "--scale", "smoke")
+        patch.setattr("repro.cli.data._plan_or_undo", lambda *args, **options: sys.exit(137))
+        assert run_data(*words).exit_code == 137
+    [command] = re.findall("`repro data (.*?)`", str(run_data(*words).exception))
+    done = run_data(*command.split(), "--scale", "smoke")
     assert done.exit_code == 0 and "the runs are in" in done.output
 
 
 @pytest.mark.parametrize(("words", "scale"), [([], "mini"), (["--from-words"], "desk"), (["--scale", "lab"], "lab")])
-def test_models_start_from_minilm_by_default(tmp_path: Path, words: list[str], scale: str) -> None:
-    """The name is that of the file. From MiniLM, steps follow from the number of pairs, and no text is cut short."""
-    done = typed("import", str(write_pairs_file(tmp_path / "My pairs.jsonl", 600)), *words)
+def test_default_start_is_minilm(tmp_path: Path, words: list[str], scale: str) -> None:
+    """The name is that of the file. Scale `mini` sets steps by the number of pairs, and truncates no text."""
+    done = run_data("import", str(write_rows(tmp_path / "My pairs.jsonl", make_rows(600))), *words)
     assert done.exit_code == 0, done.exception
-    runs = [run for run in read_runs(get_corpora_folder() / f"my-pairs/my-pairs-{scale}.json") if is_trained(run)]
+    runs = read_runs(get_corpora_folder() / f"my-pairs/my-pairs-{scale}.json")
+    runs = [run for run in runs if run.architecture in TRAINED]
     assert {run.scale for run in runs} == {scale} and {run.start for run in runs} == {get_scale(scale).fields["start"]}
     steps = {run.num_steps for run in runs}
     if scale != "mini":
@@ -190,75 +194,71 @@ def test_models_start_from_minilm_by_default(tmp_path: Path, words: list[str], s
     assert [run.learning_rate for run in runs] == pytest.approx(rates, rel=0.05)
 
 
-def is_trained(run: Run) -> bool:
-    return run.architecture in TRAINED
-
-
-def test_manifests_are_written_if_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_manifests_need_a_mined_corpus(monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[Any] = []
-    monkeypatch.setattr("repro.data.mined.manifests.write_manifests", lambda *of: written.append(of))
+    monkeypatch.setattr("repro.data.mined.manifests.write_manifests", lambda *args: written.append(args))
     for miner in ("mining.mine_all", "mining.mine_added_sources", "functions.mine_functions"):
         monkeypatch.setattr(f"repro.data.mined.{miner}", lambda: "mined")
     for name in ("dsek", "mine", "planted", "desk-views"):
-        result = typed(name, "--write-manifests")
+        result = run_data(name, "--write-manifests")
         assert f"corpus '{name}' has no manifests of its own to write" in str(result.exception)
     assert not written
     for name in ("desk", "wide", "functions"):
-        assert typed(name, "--write-manifests").exit_code == 0, name
-    assert [of[0] for of in written] == ["mined", "mined", ["mined"]] and len({of[1:] for of in written}) == 3
+        assert run_data(name, "--write-manifests").exit_code == 0, name
+    assert [args[0] for args in written] == ["mined", "mined", ["mined"]] and len({args[1:] for args in written}) == 3
 
 
 @pytest.mark.parametrize("first_is_evaluation", [False, True])
 def test_concurrent_imports_exclude_each_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first_is_evaluation: bool
 ) -> None:
-    """While one import runs, another one under its name is refused, and the first is left as it is."""
-    source, other = write_pairs_file(tmp_path / "x.jsonl"), write_pairs_file(tmp_path / "other.jsonl", num=60)
+    """While an import runs, another one of the same name is refused and changes nothing."""
+    source, other = write_rows(tmp_path / "x.jsonl", make_rows()), write_rows(tmp_path / "other.jsonl", make_rows(60))
     if first_is_evaluation:
         source = tmp_path / "exam"
         write_beir_folder(source, Retrieval("exam", ("d",), ("text",), ("q",), ("ask",), {"q": {"d": 1}}))
     step = "write_given" if first_is_evaluation else "import_corpus"
-    real = getattr(imported, step)
+    run_step = getattr(imported, step)
 
-    def interrupted(*args: Any, **options: Any) -> Any:
-        result = CliRunner().invoke(app, ["data", "import", str(other), "--name", "mine", "--scale", "smoke"])
+    def import_again_first(*args: Any, **options: Any) -> Any:
+        result = run_data("import", str(other), "--name", "mine", "--scale", "smoke")
         assert "is being imported by" in str(result.exception)
-        return real(*args, **options)
+        return run_step(*args, **options)
 
-    monkeypatch.setattr(imported, step, interrupted)
+    monkeypatch.setattr(imported, step, import_again_first)
     assert bring(source, name="mine").only_evaluates == first_is_evaluation
     assert first_is_evaluation or find_imported("mine").found.num_kept == 400
     assert [path.name for path in get_corpora_folder().iterdir()] == ["mine"]
 
 
-@pytest.mark.parametrize("how", ["next import", "prune"])
-def test_killed_imports_are_cleaned_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
-    """A killed import of an archive leaves two folders: the next import of any name, or prune, removes them."""
+@pytest.mark.parametrize("cleaner", ["next import", "prune"])
+def test_killed_imports_are_cleaned_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cleaner: str) -> None:
+    """A killed import of an archive leaves two folders. The next import of any name removes them, and so does prune."""
     from slurm.prune import leftovers, remove
 
-    source = write_pairs_file(tmp_path / "x.jsonl")
+    source = write_rows(tmp_path / "x.jsonl", make_rows())
     with ZipFile(tmp_path / "x.zip", "w") as archive:
         archive.write(source, "x.jsonl")
-    going_on = get_corpora_folder() / ".other.1.part"  # of an import that is alive
-    going_on.mkdir(parents=True)
+    running = get_corpora_folder() / ".other.1.part"  # belongs to an import that is still running
+    running.mkdir(parents=True)
     with acquire(lease_folder(get_corpora_folder() / "other")):
         if (child := os.fork()) == 0:
             imported.import_corpus = lambda *args, **options: os._exit(9)
             bring(tmp_path / "x.zip", name="mine")
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
-        parts = {path for path in get_corpora_folder().iterdir() if path != going_on}
+        parts = {path for path in get_corpora_folder().iterdir() if path != running}
         assert len(parts) == 2 and sum(len(list(path.rglob("x.jsonl"))) for path in parts) == 1
         found = {path for path, _ in leftovers([])}
         assert parts == found
-        if how == "prune":
+        if cleaner == "prune":
             for path in found:
                 remove(path)
         else:
             bring(source, name="another")
-        assert going_on.is_dir() and not any(path.exists() for path in parts)
+        assert running.is_dir() and not any(path.exists() for path in parts)
 
 
-def test_a_defect_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_failed_import_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "bad.jsonl").write_text('{"query": "a", "document": "b"}\n{"query": ')
     with pytest.raises(ValueError, match="line 2"):
         bring(tmp_path / "bad.jsonl", name="mine")
@@ -269,8 +269,8 @@ def test_a_defect_leaves_nothing_behind(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("scale", ["smoke", "desk"])
 def test_planned_runs_fit_the_corpus(tmp_path: Path, scale: str) -> None:
-    bring(write_pairs_file(tmp_path / "x.jsonl"), name="mine")
-    planned = plan_imported("mine", scale, ignore)
+    import_rows(tmp_path)
+    planned = plan(scale=scale)
     runs = read_runs(planned.path)
     assert list(planned.runs) == runs
     assert "  columns: x.jsonl, line 1: query <- query, document <- document, domain <- domain" in planned.lines()
@@ -286,13 +286,11 @@ def test_queries_with_two_answers_are_evaluated(tmp_path: Path) -> None:
         for domain in ("a", "b")
         for n in range(400)
     ]
-    common = "much text stands in both of these two documents that nobody tells apart"
+    common = "these two documents have so many words in common that they count as near-duplicates"
     rows += [{"query": f"copy {n}", "document": f"{common} {n}", "domain": "b"} for n in range(2)]
-    (tmp_path / "x.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    corpus = bring(tmp_path / "x.jsonl", name="twice", hold_out=["b"])
-    planned = plan_imported("twice", "smoke", ignore)
-    assert any("2 queries have a near-duplicate" in one and "(b 2)" in one for one in planned.lines())
-    (dataset,) = suite_of_built(corpus).datasets
+    corpus = import_rows(tmp_path, rows, hold_out=["b"])
+    assert any("2 queries have a near-duplicate" in line and "(b 2)" in line for line in plan().lines())
+    (dataset,) = load_built_suite(corpus).datasets
     judged = load_beir(dataset.path).judgements
     assert sorted(len(right) for right in judged.values()) == [1] * 2 + [2] * 200
 
@@ -300,21 +298,19 @@ def test_queries_with_two_answers_are_evaluated(tmp_path: Path) -> None:
 def test_boilerplate_corpus_is_imported(tmp_path: Path) -> None:
     thanks = "thank you very much indeed for asking us in our little shop today about an item the item"
     rows = [{"query": f"price of item {n}?", "document": f"{thanks} {n} is sold for {3 * n}"} for n in range(300)]
-    (tmp_path / "x.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    bring(tmp_path / "x.jsonl", name="shop")
-    planned = plan_imported("shop", "smoke", ignore)
-    assert planned.report["near_duplicates"]["shop"] == planned.report["suite"]["shop"]["num_queries"] > 20
+    import_rows(tmp_path, rows, name="shop")
+    report = plan("shop").report
+    assert report["near_duplicates"]["shop"] == report["suite"]["shop"]["num_queries"] > 20
 
 
 def test_held_out_queries_search_everything(tmp_path: Path) -> None:
-    """All documents are searched, all right answers are judged, and no held-out text is trained on."""
+    """All documents are searched, all relevant ones are judged, and no held-out text is trained on."""
     rows = [
         {"query": f"about {n // 2}", "document": f"thing {n} of all", "domain": "ab"[n % 4 // 2]} for n in range(1000)
     ]
-    (tmp_path / "x.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    corpus = bring(tmp_path / "x.jsonl", name="mine")
-    planned = plan_imported("mine", "smoke", ignore)
-    (dataset,) = suite_of_built(corpus).datasets
+    corpus = import_rows(tmp_path, rows)
+    planned = plan()
+    (dataset,) = load_built_suite(corpus).datasets
     found = load_beir(dataset.path)
     assert set(found.documents) == {row["document"] for row in rows} and len(found.documents) == 1000
     text_of = dict(zip(found.document_ids, found.documents, strict=True))
@@ -328,38 +324,37 @@ def test_held_out_queries_search_everything(tmp_path: Path) -> None:
 
 
 def test_pairs_set_apart_share_no_text(tmp_path: Path) -> None:
-    """They share no text with training or with evaluated queries, and every given row is counted once."""
+    """They share no text with training pairs or evaluated queries, and every row is counted once."""
     rows = [{"query": f"About {n // 2}!", "document": f"thing {n} of all"} for n in range(900)]
     rows += [{"query": "about 7", "document": "thing 15, of all"}, {"query": "about 7", "document": ""}]
-    (tmp_path / "x.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    corpus = bring(tmp_path / "x.jsonl", name="mine")
-    planned = plan_imported("mine", "smoke", ignore)
+    corpus = import_rows(tmp_path, rows)
+    planned = plan()
     folder = make_corpus_stage(corpus.corpus).path
     trained, apart = (read_pairs(folder / name) for name in ("train.arrow", "set_apart.arrow"))
     found = [
         {near_form(text) for side in ("query", "document") for text in pairs.texts(side, range(len(pairs)))}
         for pairs in (trained, apart)
     ]
-    evaluated = load_beir(suite_of_built(corpus).datasets[0].path)
+    evaluated = load_beir(load_built_suite(corpus).datasets[0].path)
     assert not found[0] & found[1] and not {near_form(text) for text in evaluated.queries} & (found[0] | found[1])
     counts = planned.report["left_out"]
     assert len(apart) == counts["set_apart"] >= 32 and counts["with_a_query_set_apart"] > 0
     assert len(trained) + sum(counts.values()) == corpus.found.num_kept == 901
-    given, parts = next(line for line in planned.lines() if " given = " in line).split(" given = ")
-    assert sum(int(part.split()[0]) for part in parts.split(" + ")) == int(given.split()[0]) == 902
+    total, parts = next(line for line in planned.lines() if " given = " in line).split(" given = ")
+    assert sum(int(part.split()[0]) for part in parts.split(" + ")) == int(total.split()[0]) == 902
     assert {run.kept_weights for run in planned.runs if run.architecture in TRAINED} == {"best"}
 
 
 @pytest.mark.parametrize(("num_documents", "num_queries"), [(300, 300), (900, 3)])
 def test_few_documents_are_not_set_apart(num_documents: int, num_queries: int) -> None:
-    """With few documents, or if most pairs would be lost, all pairs are trained on."""
+    """All pairs are trained on if documents are few or if most pairs would be lost."""
     rows = [Row(str(n), f"about {n % num_queries}", f"thing {n}", "a", "a", ()) for n in range(num_documents)]
     assert not select_set_apart(lambda: rows)
 
 
 def test_older_imports_keep_their_suite(tmp_path: Path) -> None:
-    """A corpus without a recipe in its file is cut as it was: held-out documents alone are searched."""
-    corpus = bring(write_pairs_file(tmp_path / "x.jsonl"), name="mine")
+    """A corpus without a recipe in its file keeps the older rule: only held-out documents are searched."""
+    corpus = import_rows(tmp_path)
     content = json.loads((corpus.folder / "corpus.json").read_text())
     assert content.pop("recipe") == 6 and "recipe 6" in corpus.origin
     (corpus.folder / "corpus.json").write_text(json.dumps(content))
@@ -370,44 +365,42 @@ def test_older_imports_keep_their_suite(tmp_path: Path) -> None:
     assert sum(one["num_documents"] for one in report["suite"].values()) == report["held_out_documents"] < 100
 
 
-@pytest.mark.parametrize(("sizes", "says_why"), [((400, 400), False), ((400,), False), ((250, *[150] * 6), True)])
-def test_held_out_share_is_explained(tmp_path: Path, sizes: tuple[int, ...], says_why: bool) -> None:
+@pytest.mark.parametrize(("sizes", "is_explained"), [((400, 400), False), ((400,), False), ((250, *[150] * 6), True)])
+def test_held_out_share_is_explained(tmp_path: Path, sizes: tuple[int, ...], is_explained: bool) -> None:
     rows = [
         {"query": f"about {domain} ask {n}", "document": f"the thing {n} of {domain}", "domain": f"d{domain}"}
         for domain, size in enumerate(sizes)
         for n in range(size)
     ]
-    (tmp_path / "x.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    corpus = bring(tmp_path / "x.jsonl", name="mine")
-    planned = plan_imported("mine", "smoke", ignore)
+    corpus = import_rows(tmp_path, rows)
+    planned = plan()
     (line,) = (line for line in planned.lines() if "held out:" in line)
-    (dataset,) = suite_of_built(corpus).datasets
+    (dataset,) = load_built_suite(corpus).datasets
     assert len(load_beir(dataset.path).documents) == sum(sizes)
     num = planned.report["held_out_documents"]
     assert f"held out: {num} documents of {sum(sizes)} pairs ({num / sum(sizes):.1%})" in line
-    assert ("less than a tenth. Each domain of at least 200 pairs" in line) == says_why
+    assert ("less than a tenth. Each domain of at least 200 pairs" in line) == is_explained
 
 
 def test_tiny_domains_are_batched_as_one(tmp_path: Path) -> None:
     rows = [{"query": f"q {n}", "document": f"text {n}", "domain": f"d{n % 100}"} for n in range(500)]
-    (tmp_path / "x.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    bring(tmp_path / "x.jsonl", name="mine")
-    planned = plan_imported("mine", "smoke", ignore)
+    import_rows(tmp_path, rows)
+    planned = plan()
     assert planned.runs[0].domain_column == "source" and planned.runs[0].batch_size == 16
 
 
 def test_edited_run_file_is_kept(tmp_path: Path) -> None:
-    bring(write_pairs_file(tmp_path / "x.jsonl"), name="mine")
-    planned = plan_imported("mine", "smoke", ignore)
+    import_rows(tmp_path)
+    planned = plan()
     assert not planned.was_edited
     rows = json.loads(planned.path.read_text())
     planned.path.write_text(json.dumps([row | {"num_steps": 77} for row in rows[:2]]))
-    again = plan_imported("mine", "smoke", ignore)
+    again = plan()
     assert again.was_edited and [run.num_steps for run in again.runs] == [77, 77]
     assert [row["num_steps"] for row in json.loads(planned.path.read_text())] == [77, 77]
     assert "differs from what would be planned, so it is left as it is" in again.lines()[-4]
     planned.path.unlink()
-    assert plan_imported("mine", "smoke", ignore).runs == planned.runs
+    assert plan().runs == planned.runs
 
 
 @pytest.mark.parametrize("num_lines", [0, 2, 6])
@@ -420,20 +413,20 @@ def test_broken_pipe_keeps_the_import(tmp_path: Path, monkeypatch: pytest.Monkey
             raise BrokenPipeError
 
     monkeypatch.setattr("repro.cli.data.say", head)
-    source = write_pairs_file(tmp_path / "x.jsonl")
-    words = ["data", "import", str(source), "--name", "mine", "--scale", "smoke"]
-    assert isinstance(CliRunner().invoke(app, words).exception, BrokenPipeError)
-    assert is_imported("mine") and plan_imported("mine", "smoke", ignore).report["num_pairs"] > 0
+    source = write_rows(tmp_path / "x.jsonl", make_rows())
+    result = run_data("import", str(source), "--name", "mine", "--scale", "smoke")
+    assert isinstance(result.exception, BrokenPipeError)
+    assert is_imported("mine") and plan().report["num_pairs"] > 0
 
 
 @pytest.mark.parametrize("words", [["--hold-out", "misspelt"], ["--scale", "desk"]])
 def test_unplanned_import_keeps_no_name(tmp_path: Path, words: list[str]) -> None:
-    source = write_pairs_file(tmp_path / "x.jsonl", num=60 if "--scale" in words else 400)
-    result = CliRunner().invoke(app, ["data", "import", str(source), "--name", "mine", *words])
+    source = write_rows(tmp_path / "x.jsonl", make_rows(60 if "--scale" in words else 400))
+    result = run_data("import", str(source), "--name", "mine", *words)
     assert isinstance(result.exception, ValueError), result.output
     assert not is_imported("mine") and not list(get_corpora_folder().glob("*"))
-    write_pairs_file(tmp_path / "x.jsonl")
-    assert CliRunner().invoke(app, ["data", "import", str(source), "--name", "mine"]).exit_code == 0
+    write_rows(source, make_rows())
+    assert run_data("import", str(source), "--name", "mine").exit_code == 0
 
 
 @pytest.mark.parametrize("name", ["mean", "given"])
@@ -441,15 +434,16 @@ def test_ambiguous_collection_is_refused_first(tmp_path: Path, name: str) -> Non
     judged = {"q1": {"d1": 1}}
     write_beir_folder(tmp_path / name, Retrieval(name, ("d1",), ("thing",), ("q1",), ("what",), judged))
     with pytest.raises(ValueError, match="name both a dataset and a mean"):
-        bring(write_pairs_file(tmp_path / "x.jsonl"), name="mine", evaluate_on=tmp_path / name)
+        import_rows(tmp_path, evaluate_on=tmp_path / name)
     assert not is_imported("mine")
 
 
-@pytest.mark.parametrize(("num", "says"), [(400, True), (1200, False)])
-def test_few_queries_are_warned_about(tmp_path: Path, num: int, says: bool) -> None:
-    bring(write_pairs_file(tmp_path / "x.jsonl", num=num), name="mine")
-    planned = plan_imported("mine", "smoke", ignore)
-    asked = sum(one["num_queries"] for one in planned.report["suite"].values())
+@pytest.mark.parametrize(("num", "is_warned"), [(400, True), (1200, False)])
+def test_few_queries_are_warned_about(tmp_path: Path, num: int, is_warned: bool) -> None:
+    import_rows(tmp_path, make_rows(num))
+    planned = plan()
+    num_queries = sum(one["num_queries"] for one in planned.report["suite"].values())
+    assert is_warned == (num_queries < 50)
+    warning = f"  warning: {num_queries} queries give wide intervals; --hold-out DOMAIN holds out a domain whole"
     found = [line for line in planned.lines() if "wide intervals" in line]
-    told = f"  warning: {asked} queries give wide intervals; --hold-out DOMAIN holds out a domain whole"
-    assert [line.startswith(told) for line in found] == [True] * says and says == (asked < 50)
+    assert [line.startswith(warning) for line in found] == [True] * is_warned

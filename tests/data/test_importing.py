@@ -1,9 +1,10 @@
-"""Promises of importing a corpus: formats give the same pairs, defects are named, nothing is half imported."""
+"""Importing: all formats give the same pairs, malformed rows are named and counted, no import stays half done."""
 
 import hashlib
 import io
 import json
 import os
+import pickle
 import re
 import shlex
 import tarfile
@@ -13,12 +14,9 @@ from collections import Counter
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from repro.data import pairs as pairs_module
@@ -32,7 +30,7 @@ from repro.data.pairs import Row, read_pairs, write_columns, write_pairs
 from repro.data.readers import read_foreign
 from repro.data.wording import normalise
 from repro.spec import check_fields
-from repro.storage import files
+from tests.data.files import write_rows
 
 ROWS = [
     {"query": f"what is thing {n}", "document": f"thing {n} is, of all\nthings, number {n}", "domain": "ab"[n % 2]}
@@ -40,41 +38,25 @@ ROWS = [
 ]
 
 
-def write(path: Path, rows: list[dict[str, Any]] = ROWS) -> Path:
-    if path.suffix == ".jsonl":
-        path.write_text("\n".join(json.dumps(row) for row in rows) + "\n")
-    elif path.suffix == ".parquet":
-        pq.write_table(pa.Table.from_pylist(rows), path)
-    else:
-        import csv
-
-        with path.open("w", newline="") as file:
-            writer = csv.DictWriter(file, list(rows[0]), delimiter="\t" if path.suffix == ".tsv" else ",")
-            writer.writeheader()
-            writer.writerows(rows)
-    return path
-
-
-def imported(tmp_path: Path, source: Path, **options: Any) -> Imported:
+def import_file(tmp_path: Path, source: Path, **options: Any) -> Imported:
+    """Import a file into the folder `out`."""
     return import_corpus(source, tmp_path / "out", name="mine", **options)
 
 
-def refused(tmp_path: Path, source: Path, words: str, **options: Any) -> None:
-    with pytest.raises(ValueError, match=words) as caught:
-        imported(tmp_path, source, **options)
+def assert_refused(tmp_path: Path, source: Path, message: str, **options: Any) -> None:
+    """Check that an import raises a message of one line and leaves no files."""
+    with pytest.raises(ValueError, match=message) as caught:
+        import_file(tmp_path, source, **options)
     assert "\n" not in str(caught.value)
     assert not [path for path in tmp_path.rglob("*") if path.name == "out" or path.name.endswith(".part")]
 
 
-def one_line(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rows as a .tsv can hold them: it has no quotes, so a text has no line breaks."""
-    return [{name: text.replace("\n", " ") for name, text in row.items()} for row in rows]
-
-
 @pytest.mark.parametrize("ending", [".jsonl", ".csv", ".tsv", ".parquet"])
-def test_every_format_gives_the_same_pairs(tmp_path: Path, ending: str) -> None:
-    rows = one_line(ROWS) if ending == ".tsv" else ROWS
-    found = imported(tmp_path, write(tmp_path / f"pairs{ending}", rows))
+def test_formats_give_same_pairs(tmp_path: Path, ending: str) -> None:
+    # A .tsv has no quotes, so its texts have no line breaks.
+    end = " " if ending == ".tsv" else "\n"
+    rows = [row | {"document": row["document"].replace("\n", end)} for row in ROWS]
+    found = import_file(tmp_path, write_rows(tmp_path / f"pairs{ending}", rows))
     pairs = read_pairs(found.folder / "pairs.arrow")
     assert (found.num_read, found.num_kept, found.num_domains) == (8, 8, 2)
     assert pairs.texts("query", range(8)) == [row["query"] for row in ROWS]
@@ -85,7 +67,7 @@ def test_every_format_gives_the_same_pairs(tmp_path: Path, ending: str) -> None:
 
 @pytest.mark.parametrize("content", ['{"name": "mi', "[1]", "{}", '{"unknown": 1}'])
 def test_damaged_audit_is_named(tmp_path: Path, content: str) -> None:
-    found = imported(tmp_path, write(tmp_path / "pairs.jsonl", ROWS))
+    found = import_file(tmp_path, write_rows(tmp_path / "pairs.jsonl", ROWS))
     (found.folder / "audit.json").write_text(content)
     with pytest.raises(ValueError, match=r"audit\.json .*the pairs are unchanged.*import again"):
         load_import(found.folder)
@@ -97,10 +79,10 @@ def test_columns_may_be_named(tmp_path: Path) -> None:
         {"anchor": "a b", "pos": ["c d", "e f"], "neg": ["g h"], "prompt": "x"},
         {"anchor": "i", "pos": ["j"], "neg": []},
     ]
-    found = imported(tmp_path, write(tmp_path / "bge.jsonl", rows))
+    found = import_file(tmp_path, write_rows(tmp_path / "bge.jsonl", rows))
     pairs = read_pairs(found.folder / "pairs.arrow")
     assert pairs.texts("document", range(2)) == ["c d", "j"] and pairs.negatives(range(2)) == [["g h"], []]
-    odd = write(tmp_path / "odd.csv", [{"frage": "a", "antwort": "b", "negative_1": "c", "negative_2": ""}])
+    odd = write_rows(tmp_path / "odd.csv", [{"frage": "a", "antwort": "b", "negative_1": "c", "negative_2": ""}])
     only = list(read_foreign(odd, Columns({"query": "frage", "document": "antwort"})))
     assert only[0][:4] == ("a", "b", ("c",), "")
 
@@ -110,19 +92,10 @@ def test_tsv_quotes_are_letters(tmp_path: Path) -> None:
     lines = ["query\tdocument", *("\t".join(pair) for pair in texts)]
     (tmp_path / "x.tsv").write_text("\n".join(lines) + "\n")
     assert [pair[:2] for pair in read_foreign(tmp_path / "x.tsv")] == texts
-    (tmp_path / "x.tsv").write_text('query\tdocument\na\t"two\nlines"\n')
-    refused(tmp_path, tmp_path / "x.tsv", r"line 3: 1 cell, the header has 2 \(in a \.tsv whose header is not quoted")
 
 
-def test_import_without_pairs_is_refused(tmp_path: Path) -> None:
-    empty = write(tmp_path / "x.jsonl", [{"query": "", "document": "a"}])
-    refused(tmp_path, empty, r"has no pair to train on: read 1, empty: 1$")
-    number = write(tmp_path / "y.jsonl", [{"query": 5, "document": "a"}])
-    refused(tmp_path, number, r"expected a text or a list of texts, found 5$")
-
-
-@pytest.mark.parametrize("ending", [".jsonl", ".parquet"])
-def test_malformed_rows_are_skipped_and_named(tmp_path: Path, ending: str) -> None:
+def test_malformed_rows_are_skipped_and_named(tmp_path: Path) -> None:
+    """The first three malformed rows are named, all are counted. A null text counts as empty, not as malformed."""
     odd: list[dict[str, Any]] = [
         {"query": 3, "document": "d"},
         {"query": "no doc"},
@@ -130,64 +103,65 @@ def test_malformed_rows_are_skipped_and_named(tmp_path: Path, ending: str) -> No
         {"query": None, "document": "d"},
         {"document": "no query"},
     ]
-    says = [
-        "line 3: expected a text or a list of texts, found 3",
-        r"line 4: no column for the document: found \['query'\], accepted",
-        r"line 5: the domain is \['c'\]",
-    ]
-    if ending == ".parquet":  # its columns have one type each
-        odd, says = [{"query": ["a"], "domain": [b"\0"], "document": "d"}] * 2, [r"row 3: the domain is \[b'", "row 4"]
-        good = [{"query": [row["query"]], "document": row["document"], "domain": []} for row in ROWS]
-        rows = [row | {"domain": None} for row in good[:2]] + odd + [row | {"domain": None} for row in good[2:]]
-    else:
-        rows = ROWS[:2] + odd + ROWS[2:]
-    found = imported(tmp_path, write(tmp_path / f"x{ending}", rows))
-    num_odd = len(odd) - (ending == ".jsonl")  # null is an empty side
-    assert (found.num_read, found.num_kept, found.counts["malformed"]) == (len(rows), 8, num_odd)
-    assert found.counts["empty"] == len(odd) - num_odd and load_import(found.folder) == found
-    (sentence,) = found.warnings
-    assert re.search("; ".join(f"x{ending}, {one}.*" for one in says), sentence), sentence
-    assert sentence.endswith("; and 1 more") == (ending == ".jsonl")
+    found = import_file(tmp_path, write_rows(tmp_path / "x.jsonl", ROWS[:2] + odd + ROWS[2:]))
+    assert (found.num_read, found.num_kept, found.counts["malformed"], found.counts["empty"]) == (13, 8, 4, 1)
+    assert load_import(found.folder) == found
+    (warning,) = found.warnings
+    assert re.search(
+        r"x\.jsonl, line 3: expected a text or a list of texts, found 3; "
+        r"x\.jsonl, line 4: no column for the document: found \['query'\], accepted.*; "
+        r"x\.jsonl, line 5: the domain is \['c'\].*; and 1 more$",
+        warning,
+    ), warning
     assert read_pairs(found.folder / "pairs.arrow").texts("query", range(8)) == [row["query"] for row in ROWS]
 
 
-@pytest.mark.parametrize(("num_good", "taken"), [(3, True), (2, False), (0, False)])
-def test_mostly_malformed_file_is_refused(tmp_path: Path, num_good: int, taken: bool) -> None:
-    rows = [{"query": n} for n in range(3)] + ROWS[:num_good]
-    source = write(tmp_path / "x.jsonl", rows)
-    if taken:
-        assert imported(tmp_path, source).counts["malformed"] == 3
-    else:
-        total = 3 + num_good
-        refused(tmp_path, source, f"x.jsonl: 3 of {total} rows are not pairs; the first is line 1: no column for")
+def test_malformed_parquet_rows_are_skipped(tmp_path: Path) -> None:
+    rows = [{"query": [row["query"]], "document": row["document"], "domain": None} for row in ROWS]
+    odd = {"query": ["a"], "document": "d", "domain": [b"\0"]}
+    found = import_file(tmp_path, write_rows(tmp_path / "x.parquet", [*rows[:2], odd, odd, *rows[2:]]))
+    assert (found.num_read, found.num_kept, found.counts["malformed"]) == (10, 8, 2)
+    (warning,) = found.warnings
+    assert re.search(r"x\.parquet, row 3: the domain is \[b'.*; x\.parquet, row 4.*[^e]$", warning), warning
+
+
+def test_mostly_malformed_file_is_refused(tmp_path: Path) -> None:
+    odd: list[dict[str, Any]] = [{"query": n} for n in range(3)]
+    for num_good in (0, 2):
+        message = f"x.jsonl: 3 of {3 + num_good} rows are not pairs; the first is line 1: no column for"
+        assert_refused(tmp_path, write_rows(tmp_path / "x.jsonl", odd + ROWS[:num_good]), message)
+    assert import_file(tmp_path, write_rows(tmp_path / "x.jsonl", odd + ROWS[:3])).counts["malformed"] == 3
 
 
 def test_file_without_pairs_ends_early(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(readers, "ROWS_PER_READ", 4)
     bad: list[dict[str, Any]] = [{"frage": "x"}] * 4
-    refused(tmp_path, write(tmp_path / "x.jsonl", bad + ROWS), "x.jsonl: 4 of 4 rows are not pairs")
-    assert imported(tmp_path, write(tmp_path / "y.jsonl", ROWS[:1] + bad + ROWS[1:])).num_kept == 8
+    assert_refused(tmp_path, write_rows(tmp_path / "x.jsonl", bad + ROWS), "x.jsonl: 4 of 4 rows are not pairs")
+    assert import_file(tmp_path, write_rows(tmp_path / "y.jsonl", ROWS[:1] + bad + ROWS[1:])).num_kept == 8
 
 
 def test_named_column_must_exist(tmp_path: Path) -> None:
     named = Columns({"domain": "subject"})
-    refused(tmp_path, write(tmp_path / "x.jsonl"), r"no column for the domain: .*accepted \['subject'\]", columns=named)
+    assert_refused(
+        tmp_path,
+        write_rows(tmp_path / "x.jsonl", ROWS),
+        r"no column for the domain: .*accepted \['subject'\]",
+        columns=named,
+    )
     rows = [*ROWS[:4], ROWS[4] | {"subject": "art"}, *ROWS[5:]]
-    assert imported(tmp_path, write(tmp_path / "y.jsonl", rows), columns=named).num_domains == 2
+    assert import_file(tmp_path, write_rows(tmp_path / "y.jsonl", rows), columns=named).num_domains == 2
 
 
-def test_further_positives_are_counted(tmp_path: Path) -> None:
-    rows = [{"query": "a", "pos": ["b", "c", "d"]}, {"query": "e", "pos": ["f"]}, {"query": "g", "pos": "h"}]
-    found = imported(tmp_path, write(tmp_path / "x.jsonl", rows))
-    assert found.counts["more_positives"] == 2 and found.num_kept == 3
-
-
-def test_further_queries_are_counted(tmp_path: Path) -> None:
-    """A row with several queries gives a pair of the first one that is not empty."""
-    rows = [{"query": ["", "a", "b", "c"], "document": "d"}, {"query": "e", "document": "f"}]
-    found = imported(tmp_path, write(tmp_path / "x.jsonl", rows))
-    assert found.counts["more_queries"] == 2 and found.num_kept == 2
-    assert read_pairs(found.folder / "pairs.arrow").texts("query", range(2)) == ["a", "e"]
+@pytest.mark.parametrize(
+    ("column", "count"), [("query", "more_queries"), ("document", "more_positives")], ids=["queries", "documents"]
+)
+def test_further_texts_are_counted(tmp_path: Path, column: str, count: str) -> None:
+    """A list of texts gives one pair of its first text that is not empty. All further texts are counted."""
+    other = {"query": "document", "document": "query"}[column]
+    rows = [{column: ["", "a", "b", "c"], other: "x"}, {column: ["d"], other: "y"}, {column: "e", other: "z"}]
+    found = import_file(tmp_path, write_rows(tmp_path / "x.jsonl", rows))
+    assert (found.num_kept, found.counts[count]) == (3, 2)
+    assert read_pairs(found.folder / "pairs.arrow").texts(column, range(3)) == ["a", "d", "e"]
 
 
 @pytest.mark.parametrize(("query", "document"), [("query", "document"), ("my ask", "text")])
@@ -196,29 +170,26 @@ def test_swapped_columns_are_noticed(tmp_path: Path, query: str, document: str) 
         {query: f"a long text of item {n} with many words", document: f"what is {n}", "domain": "x"} for n in (1, 2)
     ]
     named = Columns({"query": query})
-    found = imported(tmp_path, write(tmp_path / "x.csv", rows), columns=named)
-    options = f"--query {shlex.quote(document)} --document {shlex.quote(query)}"
-    assert found.warnings == (
-        "queries have 9 words and documents 3 (medians): are the columns the right way round? If not: " + options,
-    )
+    found = import_file(tmp_path, write_rows(tmp_path / "x.csv", rows), columns=named)
+    (warning,) = found.warnings
+    assert warning.startswith("queries have 9 words and documents 3 (medians)")
+    assert warning.endswith(f"--query {shlex.quote(document)} --document {shlex.quote(query)}")
     assert load_import(found.folder) == found
-    other = import_corpus(
-        tmp_path / "x.csv", tmp_path / "o", name="o", columns=Columns({"query": document, "document": query})
-    )
-    assert not other.warnings
+    swapped = Columns({"query": document, "document": query})
+    assert not import_file(tmp_path / "swapped", tmp_path / "x.csv", columns=swapped).warnings
 
 
-def test_beir_folder_is_read_as_in_evaluation(tmp_path: Path) -> None:
+def test_import_reads_beir_like_evaluation(tmp_path: Path) -> None:
     (tmp_path / "b" / "qrels").mkdir(parents=True)
     documents = [{"_id": 7, "title": "a title", "text": None}, {"_id": "8", "title": None, "text": "a text"}]
-    for name, rows in (("corpus", documents), ("queries", [{"_id": 1, "text": "one"}, {"_id": "2", "text": "two"}])):
-        write(tmp_path / "b" / f"{name}.jsonl", rows)
+    write_rows(tmp_path / "b" / "corpus.jsonl", documents)
+    write_rows(tmp_path / "b" / "queries.jsonl", [{"_id": 1, "text": "one"}, {"_id": "2", "text": "two"}])
     for split in ("train", "test"):
         (tmp_path / "b" / "qrels" / f"{split}.tsv").write_text("query-id\tcorpus-id\tscore\n1\t7\t1\n2\t8\t1\n")
     trained = list(read_foreign(tmp_path / "b"))
     exam = load_beir(tmp_path / "b")
     assert [(pair.query, pair.document) for pair in trained] == list(zip(exam.queries, exam.documents, strict=True))
-    write(tmp_path / "b" / "corpus.jsonl", [*documents, {"_id": 8, "title": "", "text": "another text"}])
+    write_rows(tmp_path / "b" / "corpus.jsonl", [*documents, {"_id": 8, "title": "", "text": "another text"}])
     for read in (load_beir, lambda folder: list(read_foreign(folder))):
         with pytest.raises(ValueError, match=r"corpus\.jsonl, line 3: the id '8' occurs twice"):
             read(tmp_path / "b")
@@ -226,7 +197,7 @@ def test_beir_folder_is_read_as_in_evaluation(tmp_path: Path) -> None:
 
 def test_negatives_may_begin_late(tmp_path: Path) -> None:
     rows = [{"query": "a", "document": "b"}, {"query": "c", "document": "d", "negatives": ["e"]}]
-    found = imported(tmp_path, write(tmp_path / "x.jsonl", rows))
+    found = import_file(tmp_path, write_rows(tmp_path / "x.jsonl", rows))
     assert read_pairs(found.folder / "pairs.arrow").negatives(range(2)) == [[], ["e"]]
 
 
@@ -241,27 +212,20 @@ def test_audit_counts_what_was_skipped(tmp_path: Path) -> None:
         {"query": "same words", "document": "same words"},
     ]
     evaluated = Retrieval("t", ("d",), ("z",), ("q",), ("The question of the test?",), {"q": {"d": 1}})
-    found = imported(tmp_path, write(tmp_path / "x.jsonl", rows), evaluated=[evaluated])
-    wanted = {"empty": 2, "repeated_pair": 1, "negatives_taken_out": 1, "evaluated": 1, "query_is_document": 1}
-    assert wanted | {"with_negatives": 1} == dict(found.counts)
-    assert (found.num_read, found.num_kept) == (14, 10)
+    found = import_file(tmp_path, write_rows(tmp_path / "x.jsonl", rows), evaluated=[evaluated])
+    dropped = {"empty": 2, "repeated_pair": 1, "evaluated": 1}
+    kept = {"negatives_taken_out": 1, "query_is_document": 1, "with_negatives": 1}
+    assert (found.num_read, found.num_kept, dict(found.counts)) == (14, 10, dropped | kept)
 
 
 def test_beir_folder_gives_training_pairs(tmp_path: Path) -> None:
     data = Retrieval("b", ("d1", "d2"), ("one", "two"), ("q1", "q2"), ("a", "b"), {"q1": {"d1": 1}, "q2": {"d2": 0}})
     write_beir_folder(tmp_path / "b", data, "train")
-    found = imported(tmp_path, tmp_path / "b")
+    found = import_file(tmp_path, tmp_path / "b")
     assert read_pairs(found.folder / "pairs.arrow").texts("document", range(found.num_kept)) == ["one"]
     (tmp_path / "b" / "qrels" / "train.tsv").rename(tmp_path / "b" / "qrels" / "test.tsv")
     with pytest.raises(ValueError, match="no train"):
-        import_corpus(tmp_path / "b", tmp_path / "other", name="mine")
-
-
-def test_folder_is_read_in_order(tmp_path: Path) -> None:
-    (tmp_path / "in").mkdir()
-    write(tmp_path / "in" / "2.csv", ROWS[4:])
-    write(tmp_path / "in" / "1.jsonl", ROWS[:4])
-    assert [pair.query for pair in read_foreign(tmp_path / "in")] == [row["query"] for row in ROWS]
+        import_file(tmp_path / "other", tmp_path / "b")
 
 
 GOOD = b'{"query": "a", "document": "b"}\n'
@@ -271,7 +235,7 @@ MALFORMED = [
     ("x.jsonl", GOOD + b"\n[1]\n", "line 3: a list"),
     ("x.jsonl", b"[" * 100_000, "line 1: no JSON"),
     ("x.jsonl", GOOD + b'{"query": "\xff", "document": "b"}', "line 2: not UTF-8 at byte 11"),
-    ("x.jsonl", b'{"query": "\\udc00b", "document": "b"}\n', "line 1"),  # half a letter
+    ("x.jsonl", b'{"query": "\\udc00b", "document": "b"}\n', "line 1"),  # half of a surrogate pair
     ("x.jsonl", b'{"query": "a", "document": ' + b"9" * 5000 + b"}\n", "line 1"),
     ("x.jsonl", b'{"query": {"a": 1}, "document": "b"}\n', "line 1: expected a text"),
     ("x.jsonl", b'{"query": "' + b"a" * MAX_LINE_BYTES + b'", "document": "b"}\n', "line 1: longer than"),
@@ -280,6 +244,13 @@ MALFORMED = [
         for value in (b'["c"]', b"true", b"Infinity")
     ),
     ("x.jsonl", b'{"text": "a", "title": "b"}\n', "line 1: no column for the query"),
+    ("x.jsonl", b'{"query": "", "document": "a"}\n', r"has no pair to train on: read 1, empty: 1$"),
+    ("x.jsonl", b'{"query": 5, "document": "a"}\n', r"expected a text or a list of texts, found 5$"),
+    (
+        "x.tsv",
+        b'query\tdocument\na\t"two\nlines"\n',
+        r"line 3: 1 cell, the header has 2 \(in a \.tsv whose header is not",
+    ),
     ("x.jsonl", b"", "the file is empty"),
     ("x.csv", b"", "the file is empty"),
     ("x.csv", b"query,document\na,b,c\n", "line 2: 3 cells"),
@@ -290,7 +261,7 @@ MALFORMED = [
     ("x.parquet", b"PAR1 nothing", "no parquet file"),
     ("x.pkl", b"\x80\x04.", "ends in '.pkl'"),
     ("x.zip", b"nothing", "neither a zip nor a tar"),
-    # the remedy: options, another separator, the folder, or a conversion
+    # Errors with a remedy: options, another separator, the folder, or a conversion.
     ("a.csv", b"q,positive_ctx\nx,y\n", "--query q --document positive_ctx$"),
     ("a.csv", b"query,positive_ctx\nx,y\n", "--document positive_ctx$"),
     ("a.csv", b"it's asked,document\nx,y\n", "--query 'it'\"'\"'s asked'$"),
@@ -304,25 +275,25 @@ MALFORMED = [
     ("a.csv", "\ufeffquery,document\n".encode("utf-16-be"), f"line 1: {UTF16}"),
     ("a.tsv", "\ufeffquery\tdocument\n".encode("utf-16-le"), f"line 1: {UTF16}"),
 ]
-"""Files, with the place or the remedy that their error names."""
+"""Malformed files, and the place or remedy in the error."""
 
 
-@pytest.mark.parametrize(("name", "content", "words"), MALFORMED)
-def test_malformed_files_are_refused(tmp_path: Path, name: str, content: bytes, words: str) -> None:
+@pytest.mark.parametrize(("name", "content", "message"), MALFORMED)
+def test_malformed_files_are_refused(tmp_path: Path, name: str, content: bytes, message: str) -> None:
     (tmp_path / name).write_bytes(content)
-    refused(tmp_path, tmp_path / name, words)
+    assert_refused(tmp_path, tmp_path / name, message)
 
 
 def test_archives_cannot_escape(tmp_path: Path) -> None:
-    inner = write(tmp_path / "pairs.jsonl").read_bytes()
+    inner = write_rows(tmp_path / "pairs.jsonl", ROWS).read_bytes()
     with zipfile.ZipFile(tmp_path / "good.zip", "w") as archive:
         archive.writestr("mine/pairs.jsonl", inner)
-    assert imported(tmp_path, tmp_path / "good.zip").num_kept == 8
+    assert import_file(tmp_path, tmp_path / "good.zip").num_kept == 8
     (tmp_path / "out").rename(tmp_path / "first")
     for name in ("../evil.jsonl", "/evil.jsonl", "a/../../evil.jsonl", "..\\evil.jsonl"):
         with zipfile.ZipFile(tmp_path / "bad.zip", "w") as archive:
             archive.writestr(name, inner)
-        refused(tmp_path, tmp_path / "bad.zip", "lies outside")
+        assert_refused(tmp_path, tmp_path / "bad.zip", "lies outside")
     link = tarfile.TarInfo("link")
     link.type, link.linkname = tarfile.SYMTYPE, "/etc"
     up = tarfile.TarInfo("../evil.jsonl")
@@ -330,7 +301,7 @@ def test_archives_cannot_escape(tmp_path: Path) -> None:
     for member, body in ((link, None), (up, inner)):
         with tarfile.open(tmp_path / "bad.tar.gz", "w:gz") as archive:
             archive.addfile(member, io.BytesIO(body) if body else None)
-        refused(tmp_path, tmp_path / "bad.tar.gz", "is a link or lies outside")
+        assert_refused(tmp_path, tmp_path / "bad.tar.gz", "is a link or lies outside")
     assert not list(tmp_path.parent.glob("evil*"))
 
 
@@ -339,38 +310,30 @@ def test_pickles_are_never_loaded(tmp_path: Path) -> None:
         def __reduce__(self) -> tuple[Callable[..., None], tuple[str]]:
             return (os.mkdir, (str(tmp_path / "exploded"),))
 
-    import pickle
-
     for name in ("x.jsonl", "x.parquet", "x.csv"):
         (tmp_path / name).write_bytes(pickle.dumps(Bomb()))
-        refused(tmp_path, tmp_path / name, "x")
+        assert_refused(tmp_path, tmp_path / name, "x")
     assert not (tmp_path / "exploded").exists()
 
 
-def same(text: str) -> str:
-    """The text itself: NFC, single spaces."""
+def normalise_spaces(text: str) -> str:
+    """Return the text in NFC with single spaces. Pairs that are equal in this form are repeated."""
     return " ".join(unicodedata.normalize("NFC", text).split())
 
 
-def plain(text: str) -> str:
-    """The form of mined texts in which two count as the same, by the words of its rule."""
-    is_kept = [letter.isalnum() or unicodedata.category(letter).startswith("M") for letter in text.casefold()]
-    return " ".join("".join(c if kept else " " for c, kept in zip(text.casefold(), is_kept, strict=True)).split())
-
-
-def imported_row_by_row(rows: list[dict[str, Any]], name: str, evaluated: set[str]) -> tuple[list[Row], Counter[str]]:
-    """What an import keeps and counts, decided one pair at a time with plain sets and the words of the rule."""
+def import_row_by_row(rows: list[dict[str, Any]], name: str, evaluated: set[str]) -> tuple[list[Row], Counter[str]]:
+    """Import one pair at a time with plain sets: the reference for the import in blocks."""
     kept, seen, forms, counts = [], set[str](), set[tuple[str, ...]](), Counter[str]()
     for number, row in enumerate(rows):
         query, document, domain = row["query"] or "", row["document"] or "", row["domain"] or ""
-        both = [same(query), same(document)]
-        judged = evaluated & {text.casefold() for text in both}  # no word here has punctuation at its ends, but "."
+        both = [normalise_spaces(query), normalise_spaces(document)]
+        judged = evaluated & {text.casefold() for text in both}  # of the words here, only "." has punctuation
         counts["empty"] += not all(both)
         counts["evaluated"] += all(both) and bool(judged)
         counts["repeated_pair"] += all(both) and not judged and "\n".join(both) in seen
-        own = [text for text in row.get("negatives", []) if same(text) not in ("", both[1])]
+        own = [text for text in row.get("negatives", []) if normalise_spaces(text) not in ("", both[1])]
         counts["negatives_taken_out"] += all(both) and len(row.get("negatives", [])) - len(own)
-        negatives = [text for text in own if same(text).casefold() not in evaluated]
+        negatives = [text for text in own if normalise_spaces(text).casefold() not in evaluated]
         if all(both) and not judged and "\n".join(both) not in seen:
             seen.add("\n".join(both))
             digest = hashlib.sha256(f"{domain}\0{query}\0{document}".encode()).hexdigest()[:16]
@@ -379,14 +342,14 @@ def imported_row_by_row(rows: list[dict[str, Any]], name: str, evaluated: set[st
             if len(own) > len(negatives):
                 counts["evaluated_negatives"] += len(own) - len(negatives)
             counts["query_is_document"] += both[0] == both[1]
-            form = tuple(near(text) for text in both)
+            form = tuple(get_near_form(text) for text in both)
             counts["near_copies"] += form in forms
             forms.add(form)
     return kept, counts
 
 
-def near(text: str) -> str:
-    """A text without case and without the punctuation around its words; of the words here only two have some."""
+def get_near_form(text: str) -> str:
+    """Return the text without case and without full stops at the ends of words, the only punctuation here."""
     return " ".join(word.rstrip(".") or word for word in text.casefold().split())
 
 
@@ -406,21 +369,21 @@ def test_blocks_match_single_pairs(tmp_path: Path, ending: str, monkeypatch: pyt
         for row in rows:
             row["negatives"] = [WORDS[n] for n in rng.integers(0, len(WORDS), rng.integers(0, 4))]
     judged = Retrieval("t", ("d",), ("(A_b no)!",), ("q",), ("strasse?",), {"q": {"d": 1}})
-    expected, counts = imported_row_by_row(rows, "mine", {"a_b no", "strasse"})
-    found = imported(tmp_path, write(tmp_path / f"x{ending}", rows), evaluated=[judged])
+    expected, counts = import_row_by_row(rows, "mine", {"a_b no", "strasse"})
+    found = import_file(tmp_path, write_rows(tmp_path / f"x{ending}", rows), evaluated=[judged])
     assert 100 < found.num_kept == len(expected) < 400
     assert found.counts == counts and min(counts.values()) >= (0 if ending == ".csv" else 1)
     write_pairs(tmp_path / "expected.arrow", expected, with_negatives=True)
     assert (found.folder / "pairs.arrow").read_bytes() == (tmp_path / "expected.arrow").read_bytes()
 
 
-def test_vowel_marks_are_kept() -> None:
-    assert len({normalise(word) for word in ("दिन", "दान", "दन")}) == 3, "day, gift and neither"
+def test_normalise_keeps_vowel_marks() -> None:
+    assert len({normalise(word) for word in ("दिन", "दान", "दन")}) == 3, "vowel marks make different words"
     assert normalise("Cafe\u0301,  दिन?") == "cafe\u0301 दिन"
 
 
 @pytest.mark.parametrize("sizes", [[3, 0, 4], [20], [5, 5, 1], [1] * 12])
-def test_columns_are_written_as_rows_are(tmp_path: Path, sizes: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_columns_and_rows_write_alike(tmp_path: Path, sizes: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pairs_module, "ROWS_PER_BATCH", 5)
     rows = [Row(f"i{n}", f"q{n}", f"d{n}", "ab"[n % 2], "s", ("x",) * (n % 3)) for n in range(sum(sizes))]
     write_pairs(tmp_path / "rows.arrow", rows, rows_per_batch=5, with_negatives=True)
@@ -431,27 +394,20 @@ def test_columns_are_written_as_rows_are(tmp_path: Path, sizes: list[int], monke
     assert (tmp_path / "columns.arrow").read_bytes() == (tmp_path / "rows.arrow").read_bytes()
 
 
-def test_full_disk_is_refused_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files.shutil, "disk_usage", lambda path: SimpleNamespace(free=10))
-    refused(
-        tmp_path, write(tmp_path / "x.jsonl"), r"the import of .*x\.jsonl needs about 1 KiB in .*, where 0 KiB are free"
-    )
-
-
-def test_what_is_there_is_not_overwritten(tmp_path: Path) -> None:
-    imported(tmp_path, write(tmp_path / "x.jsonl"))
+def test_existing_import_is_not_overwritten(tmp_path: Path) -> None:
+    import_file(tmp_path, write_rows(tmp_path / "x.jsonl", ROWS))
     with pytest.raises(ValueError, match="exists already"):
-        imported(tmp_path, tmp_path / "x.jsonl")
+        import_file(tmp_path, tmp_path / "x.jsonl")
 
 
 def test_plan_fits_the_corpus(tmp_path: Path) -> None:
     rows = [{"query": f"q {n}", "document": f"d {n}"} for n in range(300)]
-    found = imported(tmp_path, write(tmp_path / "x.jsonl", rows))
+    found = import_file(tmp_path, write_rows(tmp_path / "x.jsonl", rows))
     plan = plan_runs(found)
     assert [run["architecture"] for run in plan] == ["biencoder", "contextual"]
     assert plan[0]["batch_size"] == 16
     check_fields(plan[0], "plan")
-    small = import_corpus(write(tmp_path / "y.jsonl", rows[:9]), tmp_path / "small", name="small")
+    small = import_file(tmp_path / "small", write_rows(tmp_path / "y.jsonl", rows[:9]))
     with pytest.raises(ValueError, match="9 pairs"):
         plan_runs(small)
 
@@ -464,10 +420,10 @@ def test_unknown_columns_are_refused() -> None:
 def test_columns_read_are_recorded(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     rows = [{"question": "a", "text": "t", "passage": "p", "answer": "b", "source": "s", "title": "none of ours"}]
-    write(tmp_path / "in" / "1.jsonl", [*rows, {"query": "c", "document": "d"}, *rows, {"title": "no pair"}])
-    write(tmp_path / "in" / "2.csv", rows)
-    write(tmp_path / "in" / "3.parquet", [{"anchor": "e", "pos": "f", "negative_1": "g", "negative_2": "h"}])
-    found = imported(tmp_path, tmp_path / "in")
+    write_rows(tmp_path / "in" / "1.jsonl", [*rows, {"query": "c", "document": "d"}, *rows, {"title": "no pair"}])
+    write_rows(tmp_path / "in" / "2.csv", rows)
+    write_rows(tmp_path / "in" / "3.parquet", [{"anchor": "e", "pos": "f", "negative_1": "g", "negative_2": "h"}])
+    found = import_file(tmp_path, tmp_path / "in")
     assert found.columns == (
         "1.jsonl, line 1: query <- question, document <- answer (also there: passage, text), domain <- source"
         "; not read: title",
@@ -475,12 +431,10 @@ def test_columns_read_are_recorded(tmp_path: Path) -> None:
         "3.parquet: query <- anchor, document <- pos, negatives <- negative_1, negative_2",
     )
     assert load_import(found.folder) == found
-    write(tmp_path / "in" / "4.csv", [{"query": "i", "text": "j"}])
-    more = import_corpus(tmp_path / "in", tmp_path / "more", name="mine")
+    write_rows(tmp_path / "in" / "4.csv", [{"query": "i", "text": "j"}])
+    more = import_file(tmp_path / "more", tmp_path / "in")
     assert more.columns == (*found.columns, "… and 1 more")
-    named = import_corpus(
-        tmp_path / "in" / "2.csv", tmp_path / "named", name="mine", columns=Columns({"query": "text"})
-    )
+    named = import_file(tmp_path / "named", tmp_path / "in" / "2.csv", columns=Columns({"query": "text"}))
     assert named.columns == (
         "2.csv, line 1: query <- text, document <- answer (also there: passage), domain <- source; not read: question, title",
     )
@@ -498,14 +452,14 @@ def test_column_names_ignore_case(tmp_path: Path, header: str) -> None:
 
 def test_exact_column_names_win(tmp_path: Path) -> None:
     rows = [{"Query": "no", "query": "why", "Text": "because", "text ": "no"}]
-    found = imported(tmp_path, write(tmp_path / "a.jsonl", rows))
+    found = import_file(tmp_path, write_rows(tmp_path / "a.jsonl", rows))
     assert found.columns == (
         "a.jsonl, line 1: query <- query (also there: Query), document <- Text (also there: text )",
     )
 
 
 @pytest.mark.parametrize("header", ["query;document", '"query, asked";"document"'])
-def test_a_csv_may_have_semicolons(tmp_path: Path, header: str) -> None:
+def test_csv_may_have_semicolons(tmp_path: Path, header: str) -> None:
     (tmp_path / "a.csv").write_text(f'{header}\n"why; how";because, they say\n')
     columns = Columns({"query": "query, asked"}) if "asked" in header else None
     (found,) = read_foreign(tmp_path / "a.csv", columns)
@@ -513,24 +467,24 @@ def test_a_csv_may_have_semicolons(tmp_path: Path, header: str) -> None:
 
 
 def test_near_copies_are_kept_and_counted(tmp_path: Path) -> None:
-    """Signs, operators and symbols make other texts; case and punctuation make near copies, which are kept."""
+    """Symbols distinguish texts. Case and punctuation do not: such near copies are kept and counted."""
     texts = ["x + y", "x - y", "temperature \u2212757", "temperature 757", "\U0001f600", "\U0001f601", "c++", "c"]
     rows = [{"query": f"what is {text}", "document": f"about {text}"} for text in texts]
-    found = imported(tmp_path, write(tmp_path / "x.jsonl", rows))
+    found = import_file(tmp_path, write_rows(tmp_path / "x.jsonl", rows))
     assert (found.num_kept, found.counts.get("near_copies", 0), found.near_copy) == (8, 0, ())
     rows += [
         {"query": "What is X + Y?", "document": "About x + y."},
         {"query": "what is (x + y)", "document": "about x + y!"},
         {"query": "what is x + y", "document": "about  x + y"},
     ]
-    found = imported(tmp_path / "more", write(tmp_path / "y.jsonl", rows))
+    found = import_file(tmp_path / "more", write_rows(tmp_path / "y.jsonl", rows))
     assert (found.num_kept, found.counts["near_copies"], found.counts["repeated_pair"]) == (10, 2, 1)
     assert found.near_copy == ("'what is x + y' – 'about x + y'", "'What is X + Y?' – 'About x + y.'")
     assert load_import(found.folder) == found
 
 
-def test_chinese_lengths_are_counted_in_characters(tmp_path: Path) -> None:
-    """Each character counts, so documents given as queries are noticed without a space in them."""
+def test_chinese_lengths_count_characters(tmp_path: Path) -> None:
+    """Texts without spaces are measured in characters, so swapped columns are noticed."""
     rows = [{"query": "\u4e2d\u6587" * 20 + str(n), "document": f"\u4e2d\u6587{n}"} for n in range(4)]
-    found = imported(tmp_path, write(tmp_path / "x.jsonl", rows))
+    found = import_file(tmp_path, write_rows(tmp_path / "x.jsonl", rows))
     assert (found.query_words, found.document_words) == (40, 2) and len(found.warnings) == 1

@@ -1,36 +1,28 @@
-"""Labelled rows, canonical domains and malformed rows: what becomes a pair, what is left out, and that all adds up."""
+"""Labelled rows, domains and malformed rows: which become pairs, which are dropped, and that all are counted."""
 
 import json
+import shlex
+import subprocess
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from repro.data.columns import Columns
 from repro.data.own.importing import Imported, import_corpus
 from repro.data.pairs import read_pairs
 from repro.data.readers import read_foreign
+from tests.commands import run_command
+from tests.data.files import write_rows
 
 ROWS = [
     {"query": f"what is {n // 4}", "document": f"thing number {n}", "label": int(n % 4 == 0)} for n in range(32)
-]  # of each query one row of label 1, then three of label 0
+]  # per query one row of label 1, then three of label 0
 DROPPED = ("low_label", "used_as_negatives", "unlabelled", "malformed", "empty", "repeated_pair", "evaluated")
 
 
-def write(path: Path, rows: list[dict[str, Any]]) -> Path:
-    if path.suffix == ".parquet":
-        pq.write_table(pa.Table.from_pylist(rows), path)
-    elif path.suffix == ".jsonl":
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    else:
-        values = [",".join("" if one is None else str(one) for one in row.values()) for row in rows]
-        path.write_text("\n".join([",".join(rows[0]), *values]) + "\n")
-    return path
-
-
-def imported(tmp_path: Path, source: Path, **options: Any) -> tuple[Imported, list[str], list[list[str]]]:
+def import_rows(tmp_path: Path, source: Path, **options: Any) -> tuple[Imported, list[str], list[list[str]]]:
+    """Import a file, check that every row is counted, and return the import, its documents and its negatives."""
     found = import_corpus(source, tmp_path / "out", name="mine", **options)
     pairs = read_pairs(found.folder / "pairs.arrow")
     every = range(len(pairs))
@@ -38,12 +30,17 @@ def imported(tmp_path: Path, source: Path, **options: Any) -> tuple[Imported, li
     return found, pairs.texts("document", every), pairs.negatives(every)
 
 
+def rename_label(name: str) -> list[dict[str, Any]]:
+    """Return the rows with another name of the column of labels."""
+    return [{name if column == "label" else column: value for column, value in row.items()} for row in ROWS]
+
+
 @pytest.mark.parametrize("column", ["label", "relevance", "score", "is_positive"])
 @pytest.mark.parametrize("ending", [".jsonl", ".csv", ".parquet"])
 def test_rows_of_label_zero_are_negatives(tmp_path: Path, ending: str, column: str) -> None:
-    """Label 0 makes no pair: 8 of 32 rows are pairs, and each has the three low rows of its query as negatives."""
-    rows = [{column if name == "label" else name: value for name, value in row.items()} for row in ROWS]
-    found, documents, negatives = imported(tmp_path, write(tmp_path / f"rows{ending}", rows))
+    """Rows of label 0 are no pairs but negatives: 8 pairs remain of 32 rows, each with the 3 negatives of its query."""
+    rows = rename_label(column)
+    found, documents, negatives = import_rows(tmp_path, write_rows(tmp_path / f"rows{ending}", rows))
     assert documents == [f"thing number {n}" for n in range(0, 32, 4)]
     assert negatives == [[f"thing number {n + k}" for k in (1, 2, 3)] for n in range(0, 32, 4)]
     assert (found.counts["used_as_negatives"], found.counts.get("low_label", 0)) == (24, 0)
@@ -53,7 +50,7 @@ def test_rows_of_label_zero_are_negatives(tmp_path: Path, ending: str, column: s
 @pytest.mark.parametrize(
     ("labels", "threshold", "kept"),
     [
-        ([0, 1, 2, 3], None, [1, 2, 3]),  # whole grades, as in trec_eval
+        ([0, 1, 2, 3], None, [1, 2, 3]),  # whole numbers: from 1 on, as in trec_eval
         ([-1, 1, -1, 1], None, [1, 3]),
         ([0.1, 0.49, 0.5, 0.9], None, [2, 3]),  # up to 1: the upper half
         ([0.5, 2.0, 2.6, 5.0], None, [2, 3]),  # longer scales: the upper half
@@ -66,95 +63,93 @@ def test_graded_labels_have_a_threshold(
     tmp_path: Path, labels: list[Any], threshold: float | None, kept: list[int]
 ) -> None:
     rows = [{"query": f"q {n}", "document": f"d {n}", "score": label} for n, label in enumerate(labels)]
-    source = write(tmp_path / "rows.jsonl", rows)
-    found, documents, _ = imported(tmp_path, source, columns=Columns(threshold=threshold))
+    source = write_rows(tmp_path / "rows.jsonl", rows)
+    found, documents, _ = import_rows(tmp_path, source, columns=Columns(threshold=threshold))
     assert documents == [f"d {n}" for n in kept]
     assert found.counts["low_label"] == len(labels) - len(kept)
 
 
 @pytest.mark.parametrize("ending", [".jsonl", ".csv", ".parquet"])
 def test_unread_columns_are_named(tmp_path: Path, ending: str) -> None:
-    """A column that could be labels under another name is listed, and --label reads it."""
-    rows = [{"y" if name == "label" else name: value for name, value in row.items()} for row in ROWS]
-    source = write(tmp_path / f"rows{ending}", rows)
-    found, documents, _ = imported(tmp_path, source)
+    """A column that may contain labels is listed, and --label reads it."""
+    source = write_rows(tmp_path / f"rows{ending}", rename_label("y"))
+    found, documents, _ = import_rows(tmp_path, source)
     assert len(documents) == 32 and found.columns[0].endswith("; not read: y")
-    found, documents, _ = imported(tmp_path / "named", source, columns=Columns({"label": "y"}))
+    found, documents, _ = import_rows(tmp_path / "named", source, columns=Columns({"label": "y"}))
     assert len(documents) == 8 and "not read" not in found.columns[0]
 
 
 def test_escaped_names_of_labels_are_found(tmp_path: Path) -> None:
-    """JSON writes "güte" as "g\\u00fcte". Rows of label 0 are no pairs all the same."""
-    rows = [{"güte" if name == "label" else name: value for name, value in row.items()} for row in ROWS]
-    source = write(tmp_path / "rows.jsonl", rows)
+    """JSON escapes "güte" as "g\\u00fcte". The column is still found."""
+    source = write_rows(tmp_path / "rows.jsonl", rename_label("güte"))
     assert b"\\u00fc" in source.read_bytes()
-    found, documents, _ = imported(tmp_path, source, columns=Columns({"label": "güte"}))
+    found, documents, _ = import_rows(tmp_path, source, columns=Columns({"label": "güte"}))
     assert len(documents) == 8 and found.counts["used_as_negatives"] == 24
 
 
 @pytest.mark.parametrize("label", ["1_0", "1,0", "0x1", "one"])
 def test_odd_labels_are_no_numbers(tmp_path: Path, label: str) -> None:
-    """Python reads "1_0" as ten. If no row is left, the error has the label of the first."""
+    """Python reads "1_0" as ten. If no row is left, the error quotes the first label."""
     rows = [{"query": f"q {n}", "document": f"d {n}", "label": one} for n, one in enumerate(["1", label, "0"])]
-    found, documents, _ = imported(tmp_path, write(tmp_path / "rows.jsonl", rows))
+    found, documents, _ = import_rows(tmp_path, write_rows(tmp_path / "rows.jsonl", rows))
     assert (documents, found.counts["malformed"]) == (["d 0"], 1)
     (tmp_path / "odd.csv").write_text(f'query;document;label\nq;d;"{label}"\n')
     with pytest.raises(ValueError, match=rf"no pair to train on: .*{label}"):
-        imported(tmp_path / "odd", tmp_path / "odd.csv")
+        import_rows(tmp_path / "odd", tmp_path / "odd.csv")
 
 
-def test_scales_without_a_low_label_are_warned_about(tmp_path: Path) -> None:
+def test_missing_low_label_is_reported(tmp_path: Path) -> None:
     """Ratings from 1 to 5 are all above the default threshold, so the rating 1 makes a pair."""
     rows = [{"query": f"q {n}", "document": f"d {n}", "rating": 1 + n % 5} for n in range(10)]
-    source = write(tmp_path / "rows.jsonl", rows)
-    found, documents, _ = imported(tmp_path, source)
+    source = write_rows(tmp_path / "rows.jsonl", rows)
+    found, documents, _ = import_rows(tmp_path, source)
     assert len(documents) == 10 and "no label is below" in found.labels
-    found, documents, _ = imported(tmp_path / "high", source, columns=Columns(threshold=4.0))
+    found, documents, _ = import_rows(tmp_path / "high", source, columns=Columns(threshold=4.0))
     assert len(documents) == 4 and "no label is below" not in found.labels
 
 
-def test_word_labels_are_asked_about(tmp_path: Path) -> None:
-    """A column of topics called "label" is refused with what to do, and --no-labels takes every row."""
+def test_word_labels_need_a_decision(tmp_path: Path) -> None:
+    """A column "label" of topics is refused with a hint at --no-labels, which imports every row."""
     rows = [{**row, "label": "sports"} for row in ROWS]
-    source = write(tmp_path / "rows.jsonl", rows)
+    source = write_rows(tmp_path / "rows.jsonl", rows)
     with pytest.raises(ValueError, match=r"'sports'.*--no-labels"):
-        imported(tmp_path, source)
-    found, documents, _ = imported(tmp_path, source, columns=Columns(no_labels=True))
+        import_rows(tmp_path, source)
+    found, documents, _ = import_rows(tmp_path, source, columns=Columns(no_labels=True))
     assert (len(documents), found.labels) == (32, "")
     with pytest.raises(ValueError, match="without labels"):
         Columns({"label": "label"}, no_labels=True)
 
 
-def test_missing_labels_are_left_out(tmp_path: Path) -> None:
-    """A row without a label in a file of labels is no pair; in a file without any it is one."""
+def test_unlabelled_rows_are_dropped(tmp_path: Path) -> None:
+    """In a file with labels, a row without one is no pair. In a file without labels, every row is one."""
     folder = tmp_path / "rows"
     folder.mkdir()
-    write(folder / "a.jsonl", [{**ROWS[0], "label": None}, *ROWS[1:8], {"query": "q", "document": "d"}])
-    write(folder / "b.jsonl", [{"query": "other", "document": "document"}])
-    found, documents, _ = imported(tmp_path, folder)
+    write_rows(folder / "a.jsonl", [{**ROWS[0], "label": None}, *ROWS[1:8], {"query": "q", "document": "d"}])
+    write_rows(folder / "b.jsonl", [{"query": "other", "document": "document"}])
+    found, documents, _ = import_rows(tmp_path, folder)
     assert documents == ["thing number 4", "document"]
     assert found.counts["unlabelled"] == 2
 
 
 def test_low_training_grades_are_counted(tmp_path: Path) -> None:
     (tmp_path / "beir" / "qrels").mkdir(parents=True)
-    write(tmp_path / "beir" / "corpus.jsonl", [{"_id": f"d{n}", "text": f"text {n}"} for n in range(4)])
-    write(tmp_path / "beir" / "queries.jsonl", [{"_id": "q", "text": "query"}])
+    write_rows(tmp_path / "beir" / "corpus.jsonl", [{"_id": f"d{n}", "text": f"text {n}"} for n in range(4)])
+    write_rows(tmp_path / "beir" / "queries.jsonl", [{"_id": "q", "text": "query"}])
     lines = [f"q\td{n}\t{grade}" for n, grade in enumerate((1, 0, -2, 2))]
     (tmp_path / "beir" / "qrels" / "train.tsv").write_text("\n".join(lines) + "\n")
-    found, documents, _ = imported(tmp_path, tmp_path / "beir")
+    found, documents, _ = import_rows(tmp_path, tmp_path / "beir")
     assert (documents, found.counts["low_label"]) == (["text 0", "text 3"], 2)
 
 
 def test_domains_have_one_form(tmp_path: Path) -> None:
-    """A gap in one file makes floats of its integers: 1, 1.0, "1" and "1.0" are one domain."""
+    """1, 1.0, "1" and "1.0" are one domain: a missing value turns the integers of a column into floats."""
     folder = tmp_path / "rows"
     folder.mkdir()
     rows = [{"query": f"q {n}", "document": f"d {n}", "domain": n % 4} for n in range(8)]
-    write(folder / "a.jsonl", rows)
-    with_gap = [{**row, "query": "a", "domain": float(row["domain"]) if n else None} for n, row in enumerate(rows)]
-    write(folder / "b.parquet", with_gap)
-    write(folder / "c.csv", [{**row, "query": "b"} for row in with_gap])
+    write_rows(folder / "a.jsonl", rows)
+    with_missing = [{**row, "query": "a", "domain": float(row["domain"]) if n else None} for n, row in enumerate(rows)]
+    write_rows(folder / "b.parquet", with_missing)
+    write_rows(folder / "c.csv", [{**row, "query": "b"} for row in with_missing])
     found = import_corpus(folder, tmp_path / "out", name="mine")
     assert read_pairs(found.folder / "pairs.arrow").domain_names == ("0", "1", "2", "3", "mine")
 
@@ -162,26 +157,25 @@ def test_domains_have_one_form(tmp_path: Path) -> None:
 def test_one_null_negative_loses_no_row(tmp_path: Path) -> None:
     rows = [{"query": "q", "document": "d", "negatives": ["a", None, "b"]}]
     for ending in (".jsonl", ".parquet"):
-        (pair,) = read_foreign(write(tmp_path / f"rows{ending}", rows))
+        (pair,) = read_foreign(write_rows(tmp_path / f"rows{ending}", rows))
         assert (pair.flaw, [text for text in pair.negatives if text]) == ("", ["a", "b"])
-    found, _, negatives = imported(tmp_path, tmp_path / "rows.jsonl")
+    found, _, negatives = import_rows(tmp_path, tmp_path / "rows.jsonl")
     assert (negatives, found.counts["negatives_taken_out"]) == ([["a", "b"]], 1)
 
 
 @pytest.mark.parametrize("ending", [".jsonl", ".parquet"])
 def test_no_option_is_suggested_for_objects(tmp_path: Path, ending: str) -> None:
-    """A list of passages with ids and texts cannot be named as a column of texts, so no option is suggested."""
-    source = write(tmp_path / f"rows{ending}", [{"query": "q", "positive_passages": [{"docid": "1", "text": "t"}]}])
+    """A list of objects cannot be read as a column of texts, so no option suggests it."""
+    source = write_rows(
+        tmp_path / f"rows{ending}", [{"query": "q", "positive_passages": [{"docid": "1", "text": "t"}]}]
+    )
     with pytest.raises(ValueError, match="positive_passages holds objects") as caught:
         list(read_foreign(source))
     assert "--document" not in str(caught.value)
 
 
 def test_backslash_escapes_are_explained(tmp_path: Path) -> None:
-    """The command in the message makes a file that is read."""
-    import shlex
-    import subprocess
-
+    """The command in the message converts the file into a readable one."""
     (tmp_path / "rows.csv").write_text('query,document\n"say \\"hi\\" to","the, answer"\n')
     with pytest.raises(ValueError, match="escaped by a backslash") as caught:
         list(read_foreign(tmp_path / "rows.csv"))
@@ -203,30 +197,24 @@ def test_backslash_escapes_are_explained(tmp_path: Path) -> None:
 def test_bad_rows_are_skipped_and_counted(tmp_path: Path, name: str, content: bytes, num_bad: int) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(ValueError, match=r"line [235]|4 of 5"):
-        imported(tmp_path, tmp_path / name)
-    found, documents, _ = imported(tmp_path, tmp_path / name, skip_bad=True)
+        import_rows(tmp_path, tmp_path / name)
+    found, documents, _ = import_rows(tmp_path, tmp_path / name, skip_bad=True)
     assert (documents, found.counts["malformed"], len(found.malformed)) == (["d"], num_bad, min(3, num_bad))
 
 
 def test_unknown_scripts_are_refused_or_allowed(tmp_path: Path) -> None:
-    """Of Thai pairs every token is unknown: the import stops, --allow-unknown goes on and prints the share."""
-    from typer.testing import CliRunner
-
-    from repro.cli.main import app
-
+    """All tokens of Thai texts are unknown. The import is refused, and --allow-unknown permits it."""
     rows = [{"query": "กขคง " * (n % 19 + 1), "document": "จฉชซ " * (n // 19 + 1)} for n in range(300)]
-    words = ["data", "import", str(write(tmp_path / "x.jsonl", rows)), "--name", "thai", "--scale", "smoke"]
-    found = CliRunner().invoke(app, [*words])
-    assert found.exit_code != 0
-    found = CliRunner().invoke(app, [*words, "--allow-unknown", "--json"])
-    assert found.exit_code == 0
-    texts = json.loads(found.stdout)["texts"]
+    words = ["data", "import", str(write_rows(tmp_path / "x.jsonl", rows)), "--name", "thai", "--scale", "smoke"]
+    with pytest.raises(ValueError, match="--allow-unknown"):
+        run_command(*words)
+    texts = json.loads(run_command(*words, "--allow-unknown", "--json"))["texts"]
     assert texts["unknown_share"] == 1.0 and texts["num_cut"] > 0
 
 
 @pytest.mark.parametrize("ending", [".jsonl", ".csv", ".parquet"])
 def test_words_for_missing_values_stay_texts(tmp_path: Path, ending: str) -> None:
-    """Other readers turn "null" or "NA" in a csv into a missing value. Here a text is what the cell holds."""
+    """Other readers treat "null" or "NA" in a csv as missing. Here they are texts."""
     words = ["null", "NA", "None", "nan", "N/A"]
-    source = write(tmp_path / f"rows{ending}", [{"query": f"{word}?", "document": word} for word in words])
+    source = write_rows(tmp_path / f"rows{ending}", [{"query": f"{word}?", "document": word} for word in words])
     assert [found.document for found in read_foreign(source)] == words

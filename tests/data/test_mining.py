@@ -1,4 +1,4 @@
-"""Mining: what each kind of source makes of its files, and the rules that clean its rows."""
+"""Mining: the rows of each kind of source, and the rules that clean them."""
 
 import sys
 from collections.abc import Iterator
@@ -40,7 +40,7 @@ class HTTPReader:
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A package of one module that fails when it is imported."""
+    """Put a package of one module on the path. Importing it raises."""
     write_package(tmp_path / "averages", MODULE)
     monkeypatch.syspath_prepend(str(tmp_path))
     return "averages"
@@ -81,7 +81,7 @@ def test_docstrings_are_read_without_import(package: str) -> None:
             "Release every connection that is open.",
         ),
     }
-    assert {row.domain for row in rows.values()} == {package}, "sub-packages of few rows share the package's domain"
+    assert {row.domain for row in rows.values()} == {package}, "small sub-packages share the domain of the package"
     assert package not in sys.modules
 
 
@@ -125,6 +125,6 @@ def test_cleaning_counts_what_it_removes(monkeypatch: pytest.MonkeyPatch) -> Non
     assert mined.removed == {"too_short_or_long": 2, "repeated_pair": 1}
 
 
-def test_an_unknown_source_lists_the_known() -> None:
+def test_unknown_source_lists_known_ones() -> None:
     with pytest.raises(ValueError, match=r"unknown source 'news'; there are \['cloud', 'diagnoses'"):
         mining.mine("news")

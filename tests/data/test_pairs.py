@@ -1,8 +1,9 @@
-"""Training pairs on disk: what is read is what was written, nothing half-written stays, mistakes are named."""
+"""Training pairs on disk: read back as written, never half written, errors name the file."""
 
 import mmap
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import datasets
 import numpy as np
@@ -64,7 +65,7 @@ def test_hard_negatives_may_be_absent(path: Path, tmp_path: Path) -> None:
     assert read_pairs(tmp_path / "negatives.arrow").negatives([5, 2]) == [["n1", "n-id-5"], ["n1", "n-id-2"]]
 
 
-def batch_sizes(path: Path) -> list[int]:
+def read_batch_sizes(path: Path) -> list[int]:
     with pa.OSFile(str(path)) as file:
         return [len(batch) for batch in pa.ipc.open_stream(file)]
 
@@ -72,11 +73,11 @@ def batch_sizes(path: Path) -> list[int]:
 @pytest.mark.parametrize("in_negatives", [False, True])
 def test_long_texts_make_small_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_negatives: bool) -> None:
     monkeypatch.setattr(pairs_module, "MOST_LETTERS", 1000)
-    sizes = [10, 380, 380, 380, 5000, 10, 20, 10]  # and five letters of the other columns
+    sizes = [10, 380, 380, 380, 5000, 10, 20, 10]  # plus five letters of the other columns
     texts = ["é" * size for size in sizes]
     rows = [Row("i", "q", "d", "a", "s", (one, one)) if in_negatives else Row("i", "q", one, "a", "s") for one in texts]
     write_pairs(tmp_path / "long.arrow", rows, rows_per_batch=6)
-    assert batch_sizes(tmp_path / "long.arrow") == ([2, 1, 1, 1, 3] if in_negatives else [3, 1, 1, 3])
+    assert read_batch_sizes(tmp_path / "long.arrow") == ([2, 1, 1, 1, 3] if in_negatives else [3, 1, 1, 3])
     pairs = read_pairs(tmp_path / "long.arrow")
     assert pairs.texts("document", range(len(rows))) == [row.document for row in rows]
     assert [tuple(found) for found in pairs.negatives(range(len(rows)))] == [row.negatives for row in rows]
@@ -87,33 +88,24 @@ def test_short_texts_keep_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     longest = max(sum(sum(map(len, row[:5])) for row in ROWS[n : n + 10]) for n in range(0, len(ROWS), 10))
     monkeypatch.setattr(pairs_module, "MOST_LETTERS", longest)
     write_pairs(tmp_path / "bound.arrow", ROWS, rows_per_batch=10)
-    assert batch_sizes(tmp_path / "bound.arrow") == [10, 10, 10, 10, 10, 3]
+    assert read_batch_sizes(tmp_path / "bound.arrow") == [10, 10, 10, 10, 10, 3]
     assert (tmp_path / "free.arrow").read_bytes() == (tmp_path / "bound.arrow").read_bytes()
     monkeypatch.setattr(pairs_module, "MOST_LETTERS", longest - 1)
     write_pairs(tmp_path / "bound.arrow", ROWS, rows_per_batch=10)
-    assert batch_sizes(tmp_path / "bound.arrow") != [10, 10, 10, 10, 10, 3]
+    assert read_batch_sizes(tmp_path / "bound.arrow") != [10, 10, 10, 10, 10, 3]
 
 
-class Advised:
-    """Stands for the map of a file, and notes how the system is told that it will be read."""
-
-    def __init__(self) -> None:
-        self.words: list[int] = []
-
-    def madvise(self, word: int) -> None:
-        self.words.append(word)
-
-
-def test_distant_texts_are_read_alone(tmp_path: Path) -> None:
-    """Few of many: read-ahead would bring the whole file. Many: one page at a time would take ten times as long."""
+def test_distant_texts_skip_readahead(tmp_path: Path) -> None:
+    """Read-ahead is off for a few distant rows, since it would read the whole file. It is on for many rows."""
     write_pairs(tmp_path / "many.arrow", (Row(f"{n}", "q", f"d{n}", "a", "s") for n in range(3000)), rows_per_batch=999)
-    advised = Advised()
-    pairs = Pairs(read_pairs(tmp_path / "many.arrow")._table, mapped=advised)  # type: ignore[arg-type]
+    advice: list[int] = []
+    mapped = SimpleNamespace(madvise=advice.append)
+    pairs = Pairs(read_pairs(tmp_path / "many.arrow")._table, mapped=mapped)  # type: ignore[arg-type]
     assert pairs.texts("document", [2999, 0]) == ["d2999", "d0"]
-    assert advised.words == [mmap.MADV_RANDOM, mmap.MADV_NORMAL]
+    assert advice == [mmap.MADV_RANDOM, mmap.MADV_NORMAL]
     for rows in (np.arange(0, 3000, 7), [8, 3], np.arange(0)):
         pairs.texts("document", rows)
-    assert len(advised.words) == 2
+    assert len(advice) == 2
     with pytest.raises(IndexError):
         pairs.texts("document", [3000, 0])
 

@@ -1,4 +1,4 @@
-"""The planted corpus: deterministic, in the shape of every corpus, and solvable only by who knows the noise words."""
+"""The planted corpus: deterministic, of the usual shape, and solvable only with the noise words of the domain."""
 
 from pathlib import Path
 
@@ -14,8 +14,8 @@ TEXT = PlantedText()
 WORDS = list_vocabulary_words(TEXT.num_vocabulary_words, 0)
 
 
-def oracle_ndcg_at_10(domain: PlantedDomain, noise_words: frozenset[str]) -> float:
-    """Mean NDCG@10 of counting shared words other than `noise_words`; ties share their mean rank."""
+def compute_oracle_ndcg(domain: PlantedDomain, noise_words: frozenset[str]) -> float:
+    """Return the mean NDCG@10 of counting shared words except `noise_words`. Ties share their mean rank."""
     queries = [set(text.split()) - noise_words for text in domain.queries]
     documents = [set(text.split()) - noise_words for text in domain.documents]
     gains = []
@@ -26,18 +26,23 @@ def oracle_ndcg_at_10(domain: PlantedDomain, noise_words: frozenset[str]) -> flo
     return float(np.mean(gains))
 
 
+def make_domains(num: int) -> list[PlantedDomain]:
+    """Return domains of 150 pairs each."""
+    return [make_domain(f"domain-{number}", WORDS, TEXT, num_pairs=150, seed=0) for number in range(num)]
+
+
 def test_noise_words_of_domain_matter() -> None:
-    domains = [make_domain(f"domain-{number}", WORDS, TEXT, num_pairs=150, seed=0) for number in range(4)]
-    unaware = np.mean([oracle_ndcg_at_10(domain, frozenset()) for domain in domains])
-    own = np.mean([oracle_ndcg_at_10(domain, domain.noise_words) for domain in domains])
+    domains = make_domains(4)
+    unaware = np.mean([compute_oracle_ndcg(domain, frozenset()) for domain in domains])
+    own = np.mean([compute_oracle_ndcg(domain, domain.noise_words) for domain in domains])
     others = domains[1:] + domains[:1]
-    wrong = np.mean([oracle_ndcg_at_10(a, b.noise_words) for a, b in zip(domains, others, strict=True)])
+    wrong = np.mean([compute_oracle_ndcg(a, b.noise_words) for a, b in zip(domains, others, strict=True)])
     assert own > unaware + 0.3
     assert wrong < unaware + 0.02
 
 
 def test_noise_elsewhere_is_signal() -> None:
-    domains = [make_domain(f"domain-{number}", WORDS, TEXT, num_pairs=150, seed=0) for number in range(30)]
+    domains = make_domains(30)
     used = [{word for text in domain.queries for word in text.split()} - domain.noise_words for domain in domains]
     noisy = set().union(*(domain.noise_words for domain in domains))
     assert noisy <= set().union(*used)

