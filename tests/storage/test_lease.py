@@ -1,4 +1,4 @@
-"""A lease has one owner at a time, outlives none that died, and is taken over only once."""
+"""Leases: one owner at a time. The lease of a dead owner is taken over, and only once."""
 
 import errno
 import json
@@ -22,6 +22,7 @@ import repro.storage.lease
 from repro.storage.lease import EXIT_LOST, Owner, acquire, look, owners
 from repro.storage.paths import CHECKOUT
 from repro.storage.stages import Stage
+from tests.leases import find_owner, take_lease
 
 HOLD = """
 import sys, time
@@ -33,52 +34,46 @@ time.sleep(60)
 """
 
 
-def holder(folder: Path, dead_after_seconds: float = 60) -> subprocess.Popen[str]:
+def start_holder(folder: Path, dead_after_seconds: float = 60) -> subprocess.Popen[str]:
     """Start a process that holds the lease."""
     env = os.environ | {"REPRO_DEAD_AFTER_SECONDS": str(dead_after_seconds), "PYTHONPATH": str(CHECKOUT)}
     started = subprocess.Popen([sys.executable, "-c", HOLD, str(folder)], env=env, stdout=subprocess.PIPE, text=True)
-    assert started.stdout is not None
     assert started.stdout.readline() == "held\n"
     return started
 
 
 def test_lease_is_exclusive(tmp_path: Path) -> None:
-    first = acquire(tmp_path)
-    assert first is not None
+    assert look(tmp_path / "unused") is None and owners(tmp_path / "unused") == []
+    first = take_lease(tmp_path)
     assert acquire(tmp_path) is None
     first.release("done")
-    second = acquire(tmp_path)
-    assert second is not None
+    second = take_lease(tmp_path)
     assert second.number == 2
     second.release()
     assert [owner.outcome for owner in owners(tmp_path)] == ["done", ""]
 
 
 def test_killed_owner_is_replaced_immediately(tmp_path: Path) -> None:
-    process = holder(tmp_path)
+    process = start_holder(tmp_path)
     assert acquire(tmp_path) is None
     process.send_signal(signal.SIGKILL)
     process.wait()
-    lease = acquire(tmp_path)
-    assert lease is not None
-    lease.release()
+    take_lease(tmp_path).release()
 
 
-def make_foreign(folder: Path, silent_seconds: float, dead_after_seconds: float = 60) -> None:
-    """Write the owner file of a process on another machine whose last heart-beat is some time ago."""
-    found = {"host": "elsewhere", "pid": 1, "machine": "another boot", "born": "1", "since": 0.0}
+def write_foreign_owner(folder: Path, silent_seconds: float, **values: object) -> None:
+    """Write the owner file of a process on another machine. Its last heartbeat was `silent_seconds` ago."""
+    owner = {"host": "elsewhere", "pid": 1, "machine": "another boot", "born": "1", "since": 0.0, "note": {}}
     path = folder / "000001.json"
-    path.write_text(json.dumps(found | {"dead_after_seconds": dead_after_seconds, "note": {}}))
+    path.write_text(json.dumps(owner | {"dead_after_seconds": 60} | values))
     os.utime(path, (time.time() - silent_seconds,) * 2)
 
 
-@pytest.mark.parametrize(("silent_seconds", "is_given"), [(50, False), (70, True)])
-def test_remote_owner_expires(tmp_path: Path, silent_seconds: float, is_given: bool) -> None:
-    make_foreign(tmp_path, silent_seconds)
-    lease = acquire(tmp_path)
-    assert (lease is not None) == is_given
-    if lease:
-        lease.release()
+def test_remote_owner_expires(tmp_path: Path) -> None:
+    write_foreign_owner(tmp_path, silent_seconds=50)
+    assert acquire(tmp_path) is None
+    write_foreign_owner(tmp_path, silent_seconds=70)
+    take_lease(tmp_path).release()
 
 
 def test_unfinished_owner_file_is_alive(tmp_path: Path) -> None:
@@ -87,21 +82,18 @@ def test_unfinished_owner_file_is_alive(tmp_path: Path) -> None:
 
 
 def test_heartbeat_extends_the_lease(tmp_path: Path) -> None:
-    process = holder(tmp_path, dead_after_seconds=0.6)
+    process = start_holder(tmp_path, dead_after_seconds=0.6)
     time.sleep(1.5)
-    owner = look(tmp_path)
-    assert owner is not None
-    assert owner.is_alive
-    assert owner.age_seconds < 0.6
+    owner = find_owner(tmp_path)
+    assert owner.is_alive and owner.age_seconds < 0.6
     process.kill()
     process.wait()
 
 
 def test_heartbeat_survives_failing_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Errors of a network disk while the owner looks whether it was taken over, or asks whether it was cancelled."""
+    """Errors of a network disk at a heartbeat do not end it."""
     monkeypatch.setenv("REPRO_DEAD_AFTER_SECONDS", "0.6")
-    lease = acquire(tmp_path)
-    assert lease is not None
+    lease = take_lease(tmp_path)
     beats: list[float] = []
 
     def fails_twice() -> None:
@@ -111,14 +103,14 @@ def test_heartbeat_survives_failing_disk(tmp_path: Path, monkeypatch: pytest.Mon
 
     lease.on_beat = fails_twice
     time.sleep(1.5)
-    owner = look(tmp_path)
-    assert owner is not None and owner.is_alive and len(beats) > 4
+    owner = find_owner(tmp_path)
+    assert owner.is_alive and len(beats) > 4
     lease.release()
 
 
 @contextmanager
-def no_room_beyond(num_bytes: int) -> Iterator[None]:
-    """Let no file grow beyond so many bytes, as on a disk that is nearly full: a longer write is cut, then fails."""
+def limit_file_size(num_bytes: int) -> Iterator[None]:
+    """Limit the size of files, as a nearly full disk does: a longer write is cut, then fails."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, before[1]))
     try:
@@ -130,56 +122,52 @@ def no_room_beyond(num_bytes: int) -> Iterator[None]:
 @pytest.mark.parametrize("num_bytes", [0, 20])
 def test_full_disk_leaves_no_owner(num_bytes: int, tmp_path: Path) -> None:
     num_open = len([*Path("/proc/self/fd").iterdir()])
-    with no_room_beyond(num_bytes), pytest.raises(OSError, match=re.escape(os.strerror(errno.EFBIG))):
+    with limit_file_size(num_bytes), pytest.raises(OSError, match=re.escape(os.strerror(errno.EFBIG))):
         acquire(tmp_path)
     assert (look(tmp_path), [*tmp_path.iterdir()]) == (None, [])
     assert len([*Path("/proc/self/fd").iterdir()]) == num_open
-    lease = acquire(tmp_path)
-    assert lease is not None and lease.number == 1, "once there is room, it is free"
+    lease = take_lease(tmp_path)
+    assert lease.number == 1, "the lease is free once there is space"
     lease.release()
 
 
 def test_full_disk_hides_no_error(tmp_path: Path) -> None:
-    lease = acquire(tmp_path)
-    assert lease is not None
-    with no_room_beyond(0), pytest.raises(KeyError, match="the error that matters"), lease:
+    lease = take_lease(tmp_path)
+    with limit_file_size(0), pytest.raises(KeyError, match="the error that matters"), lease:
         raise KeyError("the error that matters")
     assert f"lease {tmp_path.name}" not in [thread.name for thread in threading.enumerate()]
-    owner = look(tmp_path)
-    assert owner is not None and not owner.is_alive
-    assert owner.outcome is None, "an empty outcome would say that it ended well"
+    owner = find_owner(tmp_path)
+    assert not owner.is_alive
+    assert owner.outcome is None, "an empty outcome would mean success"
 
 
 def test_unwritable_outcome_is_no_success(tmp_path: Path) -> None:
-    lease = acquire(tmp_path)
-    assert lease is not None
+    lease = take_lease(tmp_path)
     with pytest.raises(OSError, match="no such file"), lease:
         raise OSError("no such file: caf\udce9.json")
-    owner = look(tmp_path)
-    assert owner is not None and owner.outcome == "OSError: no such file: caf?.json"
+    owner = find_owner(tmp_path)
+    assert owner.outcome == "OSError: no such file: caf?.json"
     assert f"lease {tmp_path.name}" not in [thread.name for thread in threading.enumerate()]
 
 
 def test_suspended_owner_writes_nothing(tmp_path: Path) -> None:
-    process = holder(tmp_path, dead_after_seconds=0.5)
+    process = start_holder(tmp_path, dead_after_seconds=0.5)
     process.send_signal(signal.SIGSTOP)
     time.sleep(0.8)
-    lease = acquire(tmp_path)
-    assert lease is not None
+    lease = take_lease(tmp_path)
     process.send_signal(signal.SIGCONT)
     assert process.wait(timeout=10) == EXIT_LOST
-    owner = look(tmp_path)
-    assert owner is not None
+    owner = find_owner(tmp_path)
     assert (owner.number, owner.is_alive) == (2, True)
     lease.release()
 
 
 def contend(folder: Path, barrier: Any, won: "multiprocessing.Queue[int]") -> None:
-    """Try once; every racer has looked before any of them creates."""
+    """Try once to acquire the lease. All processes look for an owner before any creates one."""
     seen = []
 
-    def look_and_wait(place: Path) -> Owner | None:
-        owner = look(place)
+    def look_and_wait(folder: Path) -> Owner | None:
+        owner = look(folder)
         if not seen:
             barrier.wait()
         seen.append(owner)
@@ -195,7 +183,7 @@ def contend(folder: Path, barrier: Any, won: "multiprocessing.Queue[int]") -> No
 @pytest.mark.parametrize("takes_over", [False, True])
 def test_one_racing_process_wins(tmp_path: Path, takes_over: bool) -> None:
     if takes_over:
-        make_foreign(tmp_path, silent_seconds=100)
+        write_foreign_owner(tmp_path, silent_seconds=100)
     context = multiprocessing.get_context("fork")
     won: multiprocessing.Queue[int] = context.Queue()
     barrier = context.Barrier(12)
@@ -208,13 +196,8 @@ def test_one_racing_process_wins(tmp_path: Path, takes_over: bool) -> None:
     assert won.empty()
 
 
-def test_unused_folder_has_no_owner(tmp_path: Path) -> None:
-    assert look(tmp_path / "never") is None
-    assert owners(tmp_path / "never") == []
-
-
 def build_counted(folder: Path, number: int) -> None:
-    """Build one stage; each build leaves a file that counts it."""
+    """Build one stage. Each build leaves a file, so that builds can be counted."""
 
     def make(part: Path) -> None:
         (folder / f"made-{number}").touch()
@@ -252,22 +235,21 @@ def test_killed_builder_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 FORGED = {
-    "far in the future": ({}, 10**9),
-    "patient for ever": ({"dead_after_seconds": 1e300}, -(10**5)),
-    "patient for a text": ({"dead_after_seconds": "long"}, -(10**5)),
-    "patient for nothing": ({"dead_after_seconds": None}, -(10**5)),
-    "of a process that is a text": ({"machine": 3, "pid": "x", "born": [], "note": 3}, -(10**5)),
+    "far in the future": ({}, -(10**9)),
+    "endless timeout": ({"dead_after_seconds": 1e300}, 10**5),
+    "timeout is a text": ({"dead_after_seconds": "long"}, 10**5),
+    "timeout is null": ({"dead_after_seconds": None}, 10**5),
+    "wrong types": ({"machine": 3, "pid": "x", "born": [], "note": 3}, 10**5),
 }
 
 
-@pytest.mark.parametrize("how", FORGED)
-def test_forged_owner_is_not_waited_for(how: str, tmp_path: Path) -> None:
-    values, seconds = FORGED[how]
-    file = tmp_path / "000001.json"
-    file.write_text(json.dumps({"host": "elsewhere", "pid": 1, "dead_after_seconds": 60} | values))
-    os.utime(file, (time.time() + seconds, time.time() + seconds))
-    lease = acquire(tmp_path)
-    assert lease is not None and lease.number == 2
+@pytest.mark.parametrize("forgery", FORGED)
+def test_forged_owner_is_taken_over(forgery: str, tmp_path: Path) -> None:
+    """Heartbeats in the future and impossible timeouts do not keep a lease. Timeouts are capped at 24 hours."""
+    values, silent_seconds = FORGED[forgery]
+    write_foreign_owner(tmp_path, silent_seconds, **values)
+    lease = take_lease(tmp_path)
+    assert lease.number == 2
     lease.release()
 
 
@@ -275,8 +257,8 @@ def test_forged_owner_is_not_waited_for(how: str, tmp_path: Path) -> None:
 def test_damaged_owner_file_is_unknown(text: str, tmp_path: Path) -> None:
     (tmp_path / "000001.json").write_text(text)
     (tmp_path / "12x.json").write_text(text)
-    found = look(tmp_path)
-    assert found is not None and (found.number, found.host) == (1, "?")
+    found = find_owner(tmp_path)
+    assert (found.number, found.host) == (1, "?")
     assert len(owners(tmp_path)) == 1
 
 

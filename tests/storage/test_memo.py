@@ -1,4 +1,4 @@
-"""A kept result is returned as it was written, or not at all."""
+"""A cached result is returned as it was written, or not at all."""
 
 import json
 from collections.abc import Callable
@@ -13,7 +13,7 @@ RESULT = {"values": [0.1, 1 / 3, float("inf")], "name": "ä"}
 
 
 def test_memo_returns_what_was_written(tmp_path: Path) -> None:
-    """To the last bit, under its key and under no other."""
+    """Values are equal to the last bit. Another key or file gives nothing."""
     Memo(tmp_path / "a.json", "key").write(RESULT)
     assert Memo(tmp_path / "a.json", "key").read() == RESULT
     assert Memo(tmp_path / "a.json", "other").read() is None
@@ -23,17 +23,17 @@ def test_memo_returns_what_was_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        lambda told: told | {"result": told["result"].replace("0.1", "9.1")},
-        lambda told: told | {"key": "other"},
-        lambda told: told | {"length": 3},
-        lambda told: told | {"sha256": "0" * 64},
-        lambda told: told | {"result": 3},
-        lambda told: [told],
-        lambda told: {},
+        lambda content: content | {"result": content["result"].replace("0.1", "9.1")},
+        lambda content: content | {"key": "other"},
+        lambda content: content | {"length": 3},
+        lambda content: content | {"sha256": "0" * 64},
+        lambda content: content | {"result": 3},
+        lambda content: [content],
+        lambda content: {},
     ],
 )
 def test_changed_memo_is_dropped(tmp_path: Path, change: Callable[[Any], Any]) -> None:
-    """Any change of any part of the file makes it no result."""
+    """After any change of the file, nothing is read."""
     memo = Memo(tmp_path / "a.json", "key")
     memo.write(RESULT)
     memo.path.write_text(json.dumps(change(json.loads(memo.path.read_text()))))
@@ -42,24 +42,21 @@ def test_changed_memo_is_dropped(tmp_path: Path, change: Callable[[Any], Any]) -
     assert memo.read() == RESULT
 
 
-def test_memo_keeps_nothing_where_it_cannot(tmp_path: Path) -> None:
-    """A folder in the file's place, or a file in its folder's, is no error."""
+def test_unwritable_memo_is_skipped(tmp_path: Path) -> None:
+    """If a folder is in the way of the file, nothing is cached and nothing raised."""
     (tmp_path / "a.json").mkdir()
     Memo(tmp_path / "a.json", "key").write(RESULT)
     assert Memo(tmp_path / "a.json", "key").read() is None
 
 
 def test_key_depends_on_every_value() -> None:
-    """The order of names does not count, each value does."""
-    assert (
-        get_digest_key({"a": 1, "b": [2.5]})
-        == get_digest_key({"b": [2.5], "a": 1})
-        != get_digest_key({"a": 1, "b": [2]})
-    )
+    """The order of names does not matter."""
+    key = get_digest_key({"a": 1, "b": [2.5]})
+    assert key == get_digest_key({"b": [2.5], "a": 1}) != get_digest_key({"a": 1, "b": [2]})
     assert len(get_digest_key({}, 12)) == 12
 
 
 def test_numbers_lie_within_their_bounds() -> None:
-    """NaN, text, booleans and anything out of range are refused; rounding is not."""
+    """NaN, texts, booleans and values out of range are refused. Rounding errors are accepted."""
     assert are_numbers([0, 0.5, 1 + 1e-7], low=0, high=1)
     assert not any(are_numbers([0.5, bad], low=0, high=1) for bad in (1.32, -0.1, float("nan"), "1", None, True))

@@ -1,4 +1,4 @@
-"""Promises of the folder that REPRO_HOME names: one that cannot be is said in one line, before anything is started."""
+"""REPRO_HOME and REPRO_DATA: an impossible folder is one line of error before anything starts. Facts of the platform."""
 
 import os
 import resource
@@ -20,52 +20,46 @@ from repro.storage.platform_info import cores_here, measure_peak_bytes
 from repro.train.loop import measure_memory_bytes
 
 
-def ends(*words: str) -> int:
+def run_repro(*words: str) -> int:
+    """Run `repro` as a shell does, and return its exit code."""
     return run_with_error_handling(lambda: app(list(words), prog_name="repro", standalone_mode=False))
 
 
+STARTING = ["run table1 --scale smoke", "launch table1 --scale smoke"]
+
+
 @pytest.mark.parametrize("below", ["", "/deep/er"])
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("run", "table1", "--scale", "smoke"),
-        ("launch", "table1", "--scale", "smoke"),
-        ("list", "--json"),
-        ("status", "table1"),
-        ("data", "import", "FILE", "--name", "x"),
-    ],
-)
-def test_file_in_place_is_named(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    words: tuple[str, ...],
-    below: str,
+@pytest.mark.parametrize("command", [*STARTING, "status table1", "data import FILE --name x"])
+def test_file_as_home_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str, below: str
 ) -> None:
-    (tmp_path / "file").write_text('{"query": "a", "document": "b"}')
-    monkeypatch.setenv("REPRO_HOME", f"{tmp_path / 'file'}{below}")
-    if words[0] == "list":  # it reads nothing of the folder
-        assert ends(*words) == 0
-        return
-    assert ends(*(str(tmp_path / "file") if word == "FILE" else word for word in words)) == EXIT_NOT_RUN
-    shown = capsys.readouterr()
-    assert shown.err.startswith(
-        f"error: REPRO_HOME={tmp_path}/file{below} is not a folder, since {tmp_path}/file is a file"
-    )
-    assert shown.err.count("\n") == 1 and "set REPRO_HOME to a folder" in shown.err and "run 1 of" not in shown.out
+    """The error is one line that names the file."""
+    file = tmp_path / "file"
+    file.write_text('{"query": "a", "document": "b"}')
+    monkeypatch.setenv("REPRO_HOME", f"{file}{below}")
+    assert run_repro(*command.replace("FILE", str(file)).split()) == EXIT_NOT_RUN
+    output, error = capsys.readouterr()
+    assert error.startswith(f"error: REPRO_HOME={file}{below} is not a folder, since {file} is a file")
+    assert error.count("\n") == 1 and "set REPRO_HOME to a folder" in error and "run 1 of" not in output
 
 
-@pytest.mark.parametrize("words", [("run", "table1", "--scale", "smoke"), ("launch", "table1", "--scale", "smoke")])
-def test_uncreatable_home_is_refused_first(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
+def test_list_ignores_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("REPRO_HOME", str(tmp_path / "file"))
+    assert run_repro("list", "--json") == 0
+
+
+@pytest.mark.parametrize("command", STARTING)
+def test_uncreatable_home_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str
 ) -> None:
     monkeypatch.setenv("REPRO_HOME", "/proc/nope")
-    assert ends(*words) == EXIT_NOT_RUN
-    shown = capsys.readouterr()
-    assert shown.err.startswith(
+    assert run_repro(*command.split()) == EXIT_NOT_RUN
+    output, error = capsys.readouterr()
+    assert error.startswith(
         "error: REPRO_HOME=/proc/nope cannot be created (No such file or directory): set REPRO_HOME"
     )
-    assert "run 1 of" not in shown.out and "[Errno" not in shown.err
+    assert "run 1 of" not in output and "[Errno" not in error
 
 
 def test_home_is_made_when_needed(own_home: Path) -> None:
@@ -74,24 +68,21 @@ def test_home_is_made_when_needed(own_home: Path) -> None:
     assert own_home.is_dir()
 
 
-def test_empty_data_name_is_none(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("REPRO_DATA", "")
-    assert get_data_folder() == own_home / "data"
-
-
-def test_tilde_is_the_users_own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in a shell, for both folders; a user who does not exist is an error."""
+def test_tilde_is_expanded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`~` works in both variables. A user who does not exist is an error, and an empty REPRO_DATA counts as unset."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("REPRO_HOME", "~/mine")
     monkeypatch.setenv("REPRO_DATA", "~/data")
     assert (home(), get_data_folder()) == (tmp_path / "mine", tmp_path / "data")
+    monkeypatch.setenv("REPRO_DATA", "")
+    assert get_data_folder() == tmp_path / "mine" / "data"
     monkeypatch.setenv("REPRO_HOME", "~nobody-of-this-name/x")
     with pytest.raises(ValueError, match="REPRO_HOME=~nobody-of-this-name/x"):
         home()
 
 
 def test_impossible_homes_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Links in a circle, and bytes that are not UTF-8, are one line each."""
+    """Cyclic links, bytes that are not UTF-8, and white space are errors."""
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     for below in ("loop", "loop/deeper"):
         monkeypatch.setenv("REPRO_HOME", str(tmp_path / below))
@@ -107,17 +98,17 @@ def test_impossible_homes_are_refused(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_notebook_backend_is_ignored(tmp_path: Path) -> None:
-    """Pictures are drawn where MPLBACKEND names a backend that is not installed, as in a program Jupyter started."""
+    """Figures are drawn even if MPLBACKEND names a missing backend, as in a process that Jupyter started."""
     code = "from repro.cli.figures import use_headless_backend as f; f(); import figures.style, matplotlib as m; "
     code += "print(m.get_backend())"
-    told = os.environ | {"MPLBACKEND": "module://not_installed.backend", "PYTHONPATH": str(CHECKOUT)}
-    done = subprocess.run([sys.executable, "-c", code], env=told, capture_output=True, text=True)
+    env = os.environ | {"MPLBACKEND": "module://not_installed.backend", "PYTHONPATH": str(CHECKOUT)}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
     assert (done.returncode, done.stdout.strip().lower()) == (0, "agg"), done.stderr
 
 
 @pytest.fixture
-def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A system, such as macOS, without these calls."""
+def without_linux_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Remove calls that macOS does not have."""
     for name in ("sched_getaffinity", "posix_fallocate"):
         monkeypatch.delattr(os, name)
 
@@ -125,11 +116,11 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_cores_are_those_allowed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 99)
     assert cores_here() == len(os.sched_getaffinity(0)) < 99
-    request.getfixturevalue("elsewhere")
+    request.getfixturevalue("without_linux_calls")
     assert cores_here() == 99
 
 
-@pytest.mark.usefixtures("elsewhere")
+@pytest.mark.usefixtures("without_linux_calls")
 def test_arrays_work_without_fallocate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arrays, "MOST_BYTES_IN_MEMORY", 0)
     for array in (array_to_fill((3, 5), "<i4", tmp_path), map_to_fill(tmp_path / "a.npy", (3, 5), "<i4")):

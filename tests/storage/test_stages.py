@@ -1,4 +1,4 @@
-"""A stage that is not what was built is one line that names the file: never another number, an IndexError or a loop."""
+"""Stages: a changed or damaged file is one line of error that names it, and a full disk is noticed before a build."""
 
 import json
 import os
@@ -31,16 +31,18 @@ from tests.commands import ignore
 RUN = base("smoke", sampler="cluster", cluster_size=8, filter="surrogate", num_hard_negatives=1, num_steps=3)
 
 
-def made(text: str = "one") -> Stage:
+def make_stage() -> Stage:
+    """Return a stage of one small file."""
+
     def make(folder: Path) -> None:
         (folder / "sub").mkdir()
-        (folder / "sub" / "a.txt").write_text(text)
+        (folder / "sub" / "a.txt").write_text("one")
 
     return Stage("thing", {"a": 1}, make)
 
 
-def test_a_file_that_changed_is_named(own_home: Path) -> None:
-    stage = made()
+def test_changed_file_is_named(own_home: Path) -> None:
+    stage = make_stage()
     file = stage.build() / "sub" / "a.txt"
     assert stage.build() == stage.path
     for damage in (lambda: file.write_text("two"), file.unlink):
@@ -51,8 +53,8 @@ def test_a_file_that_changed_is_named(own_home: Path) -> None:
     assert (stage.build() / "sub" / "a.txt").read_text() == "one"
 
 
-def size_on_disk(folder: Path) -> int:
-    """Bytes of all files but the key file, and the header of each array."""
+def measure_files(folder: Path) -> int:
+    """Return the bytes of all files, without the key file and the headers of arrays."""
     files = [path for path in folder.rglob("*") if path.is_file() and path.name != STAGE_FILE]
     return sum(path.stat().st_size - 128 * (path.suffix == ".npy") for path in files)
 
@@ -61,7 +63,7 @@ def size_on_disk(folder: Path) -> int:
 def test_full_disk_is_refused_per_stage(
     ending: str, own_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Need, have and where, for the import, the corpus cut from it, and every stage after."""
+    """The error of the import and of every stage names the required space and the folder."""
     texts = {"query": [f"query {n} {n % 7}" for n in range(2000)], "document": [f"text {n} " * 9 for n in range(2000)]}
     source = tmp_path / f"pairs.{ending}"
     if ending == "parquet":
@@ -70,32 +72,34 @@ def test_full_disk_is_refused_per_stage(
         rows = zip(*texts.values(), strict=True)
         source.write_text("".join(json.dumps({"query": query, "document": text}) + "\n" for query, text in rows))
     free = shutil.disk_usage(tmp_path).free
-    monkeypatch.setattr(files.shutil, "disk_usage", lambda folder: SimpleNamespace(free=3000))
+
+    def set_free(num_bytes: int) -> None:
+        monkeypatch.setattr(files.shutil, "disk_usage", lambda folder: SimpleNamespace(free=num_bytes))
+
+    set_free(3000)
     with pytest.raises(ValueError, match=r"the import of .* needs about \d+ KiB in .*/corpora, where 3 KiB are free"):
         bring(source, name="mine")
-    monkeypatch.setattr(files.shutil, "disk_usage", lambda folder: SimpleNamespace(free=free))
+    set_free(free)
     corpus = bring(source, name="mine").corpus
     run = base("smoke", corpus=corpus, suite="mine", sampler="cluster", cluster_size=8, num_hard_negatives=1)
     for stage in StageGraph(run).stages:
         need = stage.num_bytes() if stage.num_bytes else 0
         for have, parts in ((need - 1, 1), (2 * need - 1, 2)):
-            monkeypatch.setattr(files.shutil, "disk_usage", lambda folder, have=have: SimpleNamespace(free=have))
+            set_free(have)
             for one in list_shards(stage, parts)[:1] if parts > 1 else (stage,):
                 with pytest.raises(ValueError, match=rf"the stage {stage.name}.* needs about .* in .*/{stage.name}"):
                     one.build()
-        monkeypatch.setattr(files.shutil, "disk_usage", lambda folder: SimpleNamespace(free=free))
-        assert 0.7 * size_on_disk(stage.build()) <= need, stage.name
+        set_free(free)
+        assert 0.7 * measure_files(stage.build()) <= need, stage.name
 
 
 def test_silent_change_is_found(own_home: Path) -> None:
-    import os
-
-    stage = made()
+    stage = make_stage()
     file = stage.build() / "sub" / "a.txt"
     before = file.stat()
     file.write_text("onf")
     os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
-    stage.check()  # compared on this machine already, and nothing looks changed
+    stage.check()  # size and time are unchanged since the last comparison on this machine
     with pytest.raises(ValueError, match=r"a\.txt is not the file"):
         stage.check(deep=True)
     for note in stage.building_folder.glob("compared.*"):
@@ -105,7 +109,7 @@ def test_silent_change_is_found(own_home: Path) -> None:
 
 
 def test_deep_check_names_damage(own_home: Path) -> None:
-    stage = made()
+    stage = make_stage()
     (stage.build() / "sub" / "a.txt").write_text("two")
     get_local_records().mkdir(parents=True)
     (get_local_records() / "0123456789ab.json").write_text("{")
@@ -115,41 +119,41 @@ def test_deep_check_names_damage(own_home: Path) -> None:
 
 
 def test_older_stage_stays_usable(own_home: Path) -> None:
-    stage = made()
-    told = json.loads((stage.build() / STAGE_FILE).read_text())
-    del told["files"]
-    (stage.path / STAGE_FILE).write_text(json.dumps(told))
+    stage = make_stage()
+    description = json.loads((stage.build() / STAGE_FILE).read_text())
+    del description["files"]
+    (stage.path / STAGE_FILE).write_text(json.dumps(description))
     (stage.path / "sub" / "a.txt").write_text("two")
     assert stage.build() == stage.path
 
 
 def test_keyless_folder_is_moved_aside(own_home: Path) -> None:
-    stage = made()
+    stage = make_stage()
     stage.path.mkdir(parents=True)
     (stage.path / "half").write_text("x")
     lines: list[str] = []
     stage.build(lines.append)
     assert [line.split()[0] for line in lines] == [str(stage.path), "building"]
-    assert [path.name for path in stage.path.parent.glob(".*.part/*")] == ["half"], "nothing is lost"
+    assert [path.name for path in stage.path.parent.glob(".*.part/*")] == ["half"], "the old folder is kept"
 
 
 @pytest.mark.parametrize("text", ["", "{", "3", '{"files": 3}', '{"files": {"a": 1}}', "[" * 99_999])
-def test_a_damaged_key_file_is_named(own_home: Path, text: str) -> None:
-    (made().build() / STAGE_FILE).write_text(text)
+def test_damaged_key_file_is_named(own_home: Path, text: str) -> None:
+    (make_stage().build() / STAGE_FILE).write_text(text)
     with pytest.raises(ValueError, match=r"stage\.json"):
-        made().build()
+        make_stage().build()
 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A home with the stages of RUN, without digests and notes, as they were built in other days."""
+    """Build the stages of RUN without digests and notes, as older versions did, and return their home."""
     home = tmp_path_factory.mktemp("built")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("REPRO_HOME", str(home))
         Inputs(RUN).build(ignore)
         for stage in Inputs(RUN).graph.stages:
-            told = json.loads((stage.path / STAGE_FILE).read_text())
-            (stage.path / STAGE_FILE).write_text(json.dumps({"name": told["name"], "key": told["key"]}))
+            description = json.loads((stage.path / STAGE_FILE).read_text())
+            (stage.path / STAGE_FILE).write_text(json.dumps({"name": description["name"], "key": description["key"]}))
         for path in home.rglob(BOUNDS_FILE):
             path.unlink()
     return home
@@ -167,15 +171,16 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("name", DAMAGE)
-@pytest.mark.parametrize("how", ["numbers", "cut"])
+@pytest.mark.parametrize("is_cut", [False, True])
 def test_damaged_arrays_are_named(
-    name: str, how: str, built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, is_cut: bool, built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Wrong numbers and cut files of older stages end the run with an error before it writes anything."""
     monkeypatch.setenv("REPRO_HOME", str(tmp_path / "copy"))
     shutil.copytree(built, tmp_path / "copy")
     kind, _, file = name.partition("/")
     path = next((tmp_path / "copy" / "stages" / kind).glob(f"[0-9a-f]*/{file}"))
-    if how == "cut":
+    if is_cut:
         path.write_bytes(path.read_bytes()[:90])
     else:
         np.save(path, DAMAGE[name](np.load(path)))
@@ -185,40 +190,39 @@ def test_damaged_arrays_are_named(
     assert not list(run_folder(run_id(RUN)).glob("checkpoint*"))
 
 
-@pytest.mark.skipif(not Path("/proc/self/smaps").is_file(), reason="Linux tells what a process says of its maps")
+@pytest.mark.skipif(not Path("/proc/self/smaps").is_file(), reason="needs /proc/self/smaps")
 def test_random_reads_skip_readahead(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REPRO_HOME", str(built))
     _, data, _, _ = prepare_training(Inputs(RUN), lambda: False, ignore)
     assert data.filter is not None
     data.filter(data.batches.at(0))
-    told = [line.split() for line in Path("/proc/self/smaps").read_text().splitlines()]
-    files = [words[-1] for words in told if not words[0].endswith(":")]  # a map's first line; then `Name: value` each
-    flags = [words[1:] for words in told if words[0] == "VmFlags:"]
-    read = {Path(file).name: "rr" in flag for file, flag in zip(files, flags, strict=True) if str(built) in file}
-    assert {"ids.npy", "offsets.npy", "query.npy", "document.npy", "keys.npy"} <= {name for name in read if read[name]}
+    rows = [line.split() for line in Path("/proc/self/smaps").read_text().splitlines()]
+    # Each map begins with a line that ends in the file. Lines of `Name: value` follow.
+    files = [words[-1] for words in rows if not words[0].endswith(":")]
+    flags = [words[1:] for words in rows if words[0] == "VmFlags:"]
+    random = {Path(file).name for file, flag in zip(files, flags, strict=True) if str(built) in file and "rr" in flag}
+    assert {"ids.npy", "offsets.npy", "query.npy", "document.npy", "keys.npy"} <= random
 
 
 def test_full_disk_is_refused_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REPRO_HOME", str(tmp_path))
     free, started = shutil.disk_usage(tmp_path).free, []
     stage = Stage("large", {}, lambda folder: started.append(folder), (), lambda: free + 10 * 2**30)
-    with pytest.raises(
-        ValueError, match=rf"stage large needs about [\d.]+ GiB in {tmp_path}/stages/large, where .* free"
-    ):
+    with pytest.raises(ValueError, match=rf"stage large needs about [\d.]+ GiB in {tmp_path}/stages/large, where .*"):
         stage.build()
     assert not started and not list((tmp_path / "stages").glob("large/[0-9a-f]*[0-9a-f]"))
 
 
 def test_stage_sizes_are_predicted(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """To the byte but for headers where it follows from the number of pairs; about so for tokens and clusters."""
+    """Predictions are exact except for headers. Those of tokens and clusters are approximate."""
     about = {"tokens": (1.0, 2.0), "clusters": (0.7, 1.5)}
     monkeypatch.setenv("REPRO_HOME", str(built))
     for stage in Inputs(RUN).graph.stages:
         if stage.num_bytes is None:
             continue
-        found = sum(path.stat().st_size for path in stage.path.rglob("*.npy")) - 128 * len([*stage.path.rglob("*.npy")])
+        size = sum(path.stat().st_size - 128 for path in stage.path.rglob("*.npy"))
         least, most = about.get(stage.name, (1.0, 1.0))
-        assert least * found <= stage.num_bytes() <= most * found, stage.name
+        assert least * size <= stage.num_bytes() <= most * size, stage.name
 
 
 def test_restored_file_is_accepted(tmp_path: Path) -> None:
@@ -235,7 +239,7 @@ def test_restored_file_is_accepted(tmp_path: Path) -> None:
 
 def test_build_removes_killed_attempts(own_home: Path) -> None:
     """A killed build leaves a temporary folder, which the next build of the stage removes."""
-    stage = made()
+    stage = make_stage()
     left = stage.path.with_name(f".{stage.path.name}.0123.part")
     left.mkdir(parents=True)
     (left / "half").write_text("x")

@@ -1,0 +1,20 @@
+"""Take leases and find owners in tests where both must exist."""
+
+from pathlib import Path
+from typing import Any
+
+from repro.storage.lease import Lease, Owner, acquire, look
+
+
+def take_lease(folder: Path, **options: Any) -> Lease:
+    """Acquire a lease that must be free."""
+    lease = acquire(folder, **options)
+    assert lease is not None
+    return lease
+
+
+def find_owner(folder: Path) -> Owner:
+    """Return the last owner of a lease."""
+    owner = look(folder)
+    assert owner is not None
+    return owner
