@@ -1,4 +1,4 @@
-"""A stage's key says all that decides its content, and nothing that does not: old stages stay in use."""
+"""Stage keys contain all that decides the content of a stage and nothing else, so that existing stages stay valid."""
 
 import json
 import shutil
@@ -39,14 +39,14 @@ TODAY = {
         *("embeddings/e1eb3ddd0d66", "clusters/c0eeb34e82f8", "headroom/28d994674430"),
     },
 }
-"""Of Table 1, as users have them on their disks: what moves one makes all of them build and train again."""
+"""Stages of Table 1 as users have them on disk. A change of one makes every user build and train again."""
 NOMIC = "nomic-ai/nomic-embed-text-v1"
 RUN = base("smoke", sampler="cluster", cluster_size=8, filter="surrogate", num_hard_negatives=1)
 
 
 @pytest.fixture(autouse=True)
 def without_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody is asked for what is not on this machine."""
+    """Use local files only."""
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
 
 
@@ -56,14 +56,14 @@ def test_table_1_stages_keep_names(scale: str) -> None:
 
 
 def test_new_prompts_make_new_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
-    def tokens_and_filter() -> list[str]:
+    def list_titles() -> list[str]:
         runs = [replace(RUN, prompts=prompts, filter_model=NOMIC) for prompts in ("none", "task")]
         return [StageGraph(run).tokens.title for run in runs] + [StageGraph(runs[0]).filter_embeddings.title]
 
-    before = tokens_and_filter()
+    before = list_titles()
     edited = {**PROMPTS, "task": Prompts("search query: ", "search_document: ")}
     monkeypatch.setattr(prompting, "PROMPTS", MappingProxyType(edited))
-    after = tokens_and_filter()
+    after = list_titles()
     assert [old == new for old, new in zip(before, after, strict=True)] == [True, False, False]
 
 
@@ -79,7 +79,7 @@ def test_domain_prompts_move_their_corpus(monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A local encoder in sentence-transformers' format: a small BERT with weights at random, the mean over tokens."""
+    """Save a small random BERT with mean pooling in the format of sentence-transformers, and return its folder."""
     torch.manual_seed(0)
     sizes = {"num_hidden_layers": 1, "num_attention_heads": 2, "hidden_size": 16, "intermediate_size": 32}
     BertModel(BertConfig(**sizes)).save_pretrained(tmp_path / "bert")
@@ -93,22 +93,24 @@ def test_new_weights_make_new_embeddings(folder: Path, monkeypatch: pytest.Monke
     run = replace(RUN, surrogate=str(folder), filter_model=None)
     read: list[str] = []
 
-    def counted(path: Path) -> str:
+    def record_read(path: Path) -> str:
         read.append(path.name)
         return hash_file(path)
 
-    monkeypatch.setattr("repro.pipeline.encoders.hash_file", counted)
+    monkeypatch.setattr("repro.pipeline.encoders.hash_file", record_read)
     before = StageGraph(run).embeddings.title
     num_read = len(read)
     assert StageGraph(run).embeddings.title == before and len(read) == num_read > 0
     encoders._hash_once.cache_clear()
-    assert StageGraph(run).embeddings.title == before and len(read) == num_read, "another process reads its note"
+    assert StageGraph(run).embeddings.title == before and len(read) == num_read, (
+        "another process reads the cached digest"
+    )
     (weights,) = folder.rglob("*.safetensors")
     weights.write_bytes(weights.read_bytes() + b"another")
     assert StageGraph(run).embeddings.title != before and read[num_read:] == [weights.name]
     after = StageGraph(run).embeddings.title
     (folder / "README.md").write_text("another")
-    assert StageGraph(run).embeddings.title == after, "what is said about a model does not make it another"
+    assert StageGraph(run).embeddings.title == after, "a README does not change the model"
 
 
 def test_new_tokenizer_makes_new_tokens(tmp_path: Path) -> None:
@@ -116,14 +118,14 @@ def test_new_tokenizer_makes_new_tokens(tmp_path: Path) -> None:
     for name in ("tokenizer.json", "model.safetensors"):
         (tmp_path / "start" / name).write_text("one")
 
-    def tokens() -> str:
+    def get_title() -> str:
         return StageGraph(replace(RUN, start=str(tmp_path / "start"))).tokens.title
 
-    before = tokens()
+    before = get_title()
     (tmp_path / "start" / "model.safetensors").write_text("another")
-    assert tokens() == before
+    assert get_title() == before
     (tmp_path / "start" / "tokenizer.json").write_text("another")
-    assert tokens() != before
+    assert get_title() != before
 
 
 def test_unknown_names_add_no_key() -> None:
@@ -143,9 +145,9 @@ def test_stage_records_hub_commit(tmp_path: Path, folder: Path, monkeypatch: pyt
         assert find_commit(name) == {}
     monkeypatch.setattr(stages, "load_surrogate", lambda name: load_surrogate(str(folder)))
     stage = StageGraph(replace(RUN, surrogate="someone/encoder")).embeddings
-    assert "commit" not in json.dumps(stage.key), "it is told, and fixed by nothing"
-    told = json.loads((stage.build() / STAGE_FILE).read_text())
-    assert told["made_with"] == {"model": "someone/encoder", "commit": commit}
+    assert "commit" not in json.dumps(stage.key), "the commit is recorded, but not part of the key"
+    description = json.loads((stage.build() / STAGE_FILE).read_text())
+    assert description["made_with"] == {"model": "someone/encoder", "commit": commit}
 
 
 @pytest.mark.parametrize("kind", stages.RECIPE)
@@ -165,7 +167,7 @@ def test_paper_filter_sees_prompts(folder: Path, monkeypatch: pytest.MonkeyPatch
     library = SentenceTransformer(str(folder), device="cpu")
     library.max_seq_length = run.max_tokens
 
-    def assert_seen(prompts: tuple[str, str]) -> None:
+    def assert_prompted(prompts: tuple[str, str]) -> None:
         graph = StageGraph(run)
         graph.filter_embeddings.build()
         pairs = Inputs(run).pairs
@@ -175,11 +177,11 @@ def test_paper_filter_sees_prompts(folder: Path, monkeypatch: pytest.MonkeyPatch
             found = np.asarray(graph.load_embeddings(side, of_filter=True), np.float32)
             np.testing.assert_allclose(found, expected, atol=2e-3)
 
-    assert_seen(("", ""))
+    assert_prompted(("", ""))
     monkeypatch.setattr(fixed_encoder, "PROMPTS_OF_ENCODERS", {str(folder): "task"})
-    assert_seen(("search_query: ", "search_document: "))
+    assert_prompted(("search_query: ", "search_document: "))
     with pytest.raises(AssertionError):
-        assert_seen(("", ""))
+        assert_prompted(("", ""))
     graph = StageGraph(run)
     assert "prompt_texts" in graph.filter_embeddings.key and "prompt_texts" not in graph.embeddings.key
 
@@ -191,12 +193,12 @@ def test_encoder_sees_domain_prompts(tmp_path: Path) -> None:
     expected = ["search_document: d0", "clustering: d1", "classification: d2", "search_document: d3"]
     assert texts.texts(np.array([2, 0, 1, 3])) == [expected[2], expected[0], expected[1], expected[3]]
     assert texts.text_lengths().tolist() == [len(text) for text in expected]
-    of_a_training = PromptedTexts(read_pairs(tmp_path / "train.arrow"), "document", "task", "nomic-supervised")
-    assert list(of_a_training.blocks(3)) == [expected[:3], expected[3:]], "tokens are of the same texts"
+    trained = PromptedTexts(read_pairs(tmp_path / "train.arrow"), "document", "task", "nomic-supervised")
+    assert list(trained.blocks(3)) == [expected[:3], expected[3:]]
 
 
 def test_negatives_use_stored_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where they are made on their own; and the keys are those of the documents, in their order."""
+    """Mining reads the keys of the documents from their stage, also if it is the only stage to build."""
     graph = StageGraph(RUN)
     graph.keys.build()
     pairs = Inputs(RUN).pairs
@@ -204,12 +206,12 @@ def test_negatives_use_stored_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[np.ndarray] = []
     mine = negatives.mine_negatives
 
-    def noted(*arrays: np.ndarray, **more: int) -> np.ndarray:
+    def record_keys(*arrays: np.ndarray, **options: int) -> np.ndarray:
         seen.append(np.asarray(arrays[3]))
-        return mine(*arrays, **more)
+        return mine(*arrays, **options)
 
-    monkeypatch.setattr(negatives, "mine_negatives", noted)
-    monkeypatch.setattr(mask, "compute_content_keys", lambda texts: pytest.fail("they are read"))
+    monkeypatch.setattr(negatives, "mine_negatives", record_keys)
+    monkeypatch.setattr(mask, "compute_content_keys", lambda texts: pytest.fail("keys are computed again"))
     graph.negatives.build()
     np.testing.assert_array_equal(seen, [expected])
 
@@ -219,21 +221,21 @@ def test_negatives_use_stored_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     [("rerank", "candidates/927da047106f"), ("rerank-bm25", "candidates/73dd3f313495"), ("full", None)],
 )
 def test_first_stage_is_in_the_graph(protocol: str, title: str | None) -> None:
-    """So that a plan shows it and a launch makes it, under the name that it had while measuring made it."""
+    """Candidates of the first stage are a stage, so that plans show it and launches build it."""
     run = replace(RUN, protocol=protocol, rerank_depth=None if protocol == "full" else 5)
     assert [stage.title for stage in list_stages(run) if stage.name == "candidates"] == ([title] if title else [])
 
 
 def test_headroom_is_built_if_read() -> None:
-    told = base("smoke", architecture="contextual")
-    others = [base("smoke"), replace(told, test_contexts="own+null"), replace(told, measure="spread")]
-    phases = replace(told, pretraining_corpus="planted", num_pretraining_steps=8, context_seed=1)
+    contextual = base("smoke", architecture="contextual")
+    others = [base("smoke"), replace(contextual, test_contexts="own+null"), replace(contextual, measure="spread")]
+    phases = replace(contextual, pretraining_corpus="planted", num_pretraining_steps=8, context_seed=1)
     titles = [
-        [stage.title for stage in list_stages(run) if stage.name == "headroom"] for run in (told, phases, *others)
+        [stage.title for stage in list_stages(run) if stage.name == "headroom"] for run in (contextual, phases, *others)
     ]
-    assert titles == [[StageGraph(told).headroom.title], [StageGraph(phases).headroom.title], [], [], []]
-    fewer = replace(told, num_test_contexts=2)
-    assert len({StageGraph(run).headroom.title for run in (told, phases, fewer)}) == 3
+    assert titles == [[StageGraph(contextual).headroom.title], [StageGraph(phases).headroom.title], [], [], []]
+    fewer = replace(contextual, num_test_contexts=2)
+    assert len({StageGraph(run).headroom.title for run in (contextual, phases, fewer)}) == 3
 
 
 def test_first_phase_needs_training_data_only() -> None:

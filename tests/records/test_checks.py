@@ -1,4 +1,4 @@
-"""No changed record is believed: by its digest, by the committed list, and by the means of its arrays."""
+"""Changed records are refused: by their digest, by the committed list of digests, and by the means of their arrays."""
 
 import json
 from collections.abc import Callable
@@ -25,6 +25,7 @@ from repro.records.store import (
     write_record,
 )
 from repro.spec import Run, base
+from repro.spec.identity import run_id
 from repro.storage.paths import get_local_records, get_published_records
 from slurm.status import statuses
 from tests.commands import ignore
@@ -36,7 +37,7 @@ Content = dict[str, Any]
 
 @pytest.fixture(scope="module")
 def genuine(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A record as it is written, its arrays beside it."""
+    """Execute a run, and return the path of its record."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("REPRO_HOME", str(tmp_path_factory.mktemp("genuine")))
         return execute(RUN, progress=ignore).path
@@ -44,13 +45,14 @@ def genuine(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def path(genuine: Path, tmp_path: Path) -> Path:
-    """A copy of it."""
+    """Return a copy of the record and its arrays."""
     for file in (genuine, genuine.with_suffix(".npz")):
         (tmp_path / file.name).write_bytes(file.read_bytes())
     return tmp_path / genuine.name
 
 
-def change(path: Path, edit: Callable[[Content], Any], *, digest: bool = True) -> None:
+def change_record(path: Path, edit: Callable[[Content], Any], *, digest: bool = True) -> None:
+    """Edit the content of a record. The digest stays as it was, or is removed as in older records."""
     content = json.loads(path.read_text())
     edit(content)
     if not digest:
@@ -85,8 +87,8 @@ CHANGES: dict[str, Callable[[Content], Any]] = {
 @pytest.mark.parametrize("edit", CHANGES)
 @pytest.mark.parametrize("digest", [True, False], ids=["digest", "no digest"])
 def test_changed_record_is_refused(path: Path, edit: str, digest: bool) -> None:
-    change(path, CHANGES[edit], digest=digest)
-    if edit == "a metric less" and not digest:  # nothing false is left in it; whoever asks for the metric is told
+    change_record(path, CHANGES[edit], digest=digest)
+    if edit == "a metric less" and not digest:  # the metrics that are left are correct
         assert MEAN not in read_record(path).metrics
         return
     with pytest.raises(ValueError, match=path.stem):
@@ -97,40 +99,29 @@ def test_digest_covers_content_not_layout(path: Path) -> None:
     before = read_record(path)
     path.write_text(json.dumps(json.loads(path.read_text()), indent=3))
     assert read_record(path).metrics == before.metrics
-    change(path, lambda c: c["provenance"].__setitem__("commit", "0" * 40))
+    change_record(path, lambda c: c["provenance"].__setitem__("commit", "0" * 40))
     with pytest.raises(ValueError, match="was changed since it was written"):
         read_record(path)
 
 
-def test_older_records_need_matching_means(path: Path) -> None:
-    change(path, lambda c: None, digest=False)
+def test_older_records_need_their_arrays(path: Path) -> None:
+    change_record(path, lambda c: None, digest=False)
     assert read_record(path).run == RUN
     path.with_suffix(".npz").unlink()
-    path.write_text(path.read_text() + "\n")  # looked at again
+    path.write_text(path.read_text() + "\n")  # another time, so the cached result is not used
     with pytest.raises(ValueError, match="are missing"):
         read_record(path)
 
 
 def test_means_match_numpy() -> None:
-    rows = [
-        {"name": "a", "family": "x", "num_queries": 2},
-        {"name": "b", "family": "x", "num_queries": 1},
-        {"name": "c", "family": "y", "num_queries": 3},
-    ]
+    datasets = (("a", "x", 2), ("b", "x", 1), ("c", "y", 3))
+    rows = [{"name": name, "family": family, "num_queries": number} for name, family, number in datasets]
     values = np.array([0.0, 1.0, 0.25, 1.0, 1.0, 0.5], np.float32)
     found = recompute_means({"train/loss": 2.0}, {"s": values, "train/loss": np.array([1.0, 3.0])}, rows)
-    per_dataset = [values[:2].mean(), values[2:3].mean(), values[3:].mean()]
-    assert found == pytest.approx(
-        {
-            "train/loss": 2.0,
-            "s/a/ndcg_at_10": per_dataset[0],
-            "s/b/ndcg_at_10": per_dataset[1],
-            "s/c/ndcg_at_10": per_dataset[2],
-            "s/x/ndcg_at_10": np.mean(per_dataset[:2]),
-            "s/y/ndcg_at_10": per_dataset[2],
-            "s/mean/ndcg_at_10": np.mean(per_dataset),
-        }
-    )
+    a, b, c = values[:2].mean(), values[2:3].mean(), values[3:].mean()
+    expected = {"a": a, "b": b, "c": c, "x": (a + b) / 2, "y": c, "mean": (a + b + c) / 3}
+    named = {f"s/{name}/ndcg_at_10": value for name, value in expected.items()}
+    assert found == pytest.approx(named | {"train/loss": 2.0})
 
 
 @pytest.mark.parametrize("text", ["", "{", "[" * 100_000, "null", '"a"', "NaN", '{"id": 1e400}', "\x00", "\ud800"])
@@ -138,8 +129,8 @@ def test_unreadable_record_counts_as_missing(path: Path, text: str, capsys: pyte
     path.write_bytes(text.encode("utf-8", "surrogatepass"))
     assert split_recorded([RUN], [path.parent]) == ([], [RUN])
     assert records_in(path.parent, [RUN]) == [] and readable_record(path) is None
-    said = capsys.readouterr().err.splitlines()
-    assert len(said) == 1 and str(path) in said[0] and "counted as missing" in said[0]
+    (line,) = capsys.readouterr().err.splitlines()
+    assert str(path) in line and "counted as missing" in line
 
 
 def test_many_unreadable_records_are_summarised(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -147,27 +138,25 @@ def test_many_unreadable_records_are_summarised(tmp_path: Path, capsys: pytest.C
     for path in paths:
         path.write_text("{")
     assert [readable_record(path) for path in paths] == [None] * 300
-    said = capsys.readouterr().err.splitlines()
-    assert str(paths[0]) in said[0] and len(said) == 11 and "`repro doctor --deep` names each" in said[-1]
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 11 and str(paths[0]) in lines[0] and "`repro doctor --deep`" in lines[-1]
     assert not all_are_readable(tmp_path)
 
 
 def test_digest_list_covers_older_records(path: Path) -> None:
-    change(path, lambda c: None, digest=False)
+    change_record(path, lambda c: None, digest=False)
     assert write_digests(path.parent) == 1
     assert set(compute_listed_digests(path.parent)) == {path.name, f"{path.stem}.npz"}
-    change(path, lambda c: c["metrics"].__setitem__("planted/mean/recall_at_100", 0.5) or c.__setitem__("sha256", 0),
-           digest=False)  # fmt: skip
-    with pytest.raises(ValueError, match=f"is not the file that {DIGESTS_FILE} lists"):
-        read_record(path)
-    with pytest.raises(ValueError, match=f"is not the file that {DIGESTS_FILE} lists"):
-        write_digests(path.parent)
+    path.write_text(path.read_text().replace('"metrics": {', '"metrics": {"planted/mean/other": 0.5, '))
+    for action in (lambda: read_record(path), lambda: write_digests(path.parent)):
+        with pytest.raises(ValueError, match=f"is not the file that {DIGESTS_FILE} lists"):
+            action()
 
 
 def test_committed_records_are_listed() -> None:
     names = {path.name for path in get_published_records().glob("*.json")}
     listed = set(compute_listed_digests(get_published_records()))
-    assert listed >= names, "records were added: `python -m repro.records.digests` renews the list"
+    assert listed >= names, "unlisted records: run `python -m repro.records.digests`"
     assert not {name for name in listed if name.endswith(".json")} - names
 
 
@@ -185,37 +174,40 @@ RUNS = tuple(base("desk", seed=seed) for seed in range(3))
 
 @pytest.fixture
 def read(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> list[Run]:
-    """The runs whose records were read, of three that have one each."""
+    """Write the records of three runs, and return a list of the runs whose records are read."""
     for run in RUNS:
         write_record(get_local_records(), run, metrics={"a": 1.0}, arrays={}, provenance={})
-    found: list[Run] = []
-    monkeypatch.setattr(
-        looked, "explain_unreadable", lambda folder, run: found.append(run) or explain_unreadable(folder, run)
-    )
-    return found
+    read: list[Run] = []
+
+    def record_read(folder: Path, run: Run) -> str:
+        read.append(run)
+        return explain_unreadable(folder, run)
+
+    monkeypatch.setattr(looked, "explain_unreadable", record_read)
+    return read
 
 
-def states() -> list[str]:
+def list_states() -> list[str]:
     return [one.state for one in statuses(RUNS)]
 
 
-def test_whole_record_is_read_once(read: list[Run]) -> None:
-    assert states() == ["recorded"] * 3 and read == [*RUNS]
+def test_readable_record_is_read_once(read: list[Run]) -> None:
+    assert list_states() == ["recorded"] * 3 and read == [*RUNS]
     read.clear()
-    assert states() == ["recorded"] * 3 and read == []
+    assert list_states() == ["recorded"] * 3 and read == []
 
 
 def test_unreadable_record_is_read_again(read: list[Run]) -> None:
-    assert states() == ["recorded"] * 3
-    path = next(get_local_records().glob(f"{statuses(RUNS[:1])[0].id}.json"))
+    assert list_states() == ["recorded"] * 3
+    path = get_local_records() / f"{run_id(RUNS[0])}.json"
     whole = path.read_text()
     path.write_text(whole[:100])
     read.clear()
-    assert states() == states() == ["unreadable", "recorded", "recorded"] and read == [RUNS[0]] * 2
+    assert list_states() == list_states() == ["unreadable", "recorded", "recorded"] and read == [RUNS[0]] * 2
     path.write_text(whole)
-    assert states() == states() == ["recorded"] * 3 and read == [RUNS[0]] * 3
+    assert list_states() == list_states() == ["recorded"] * 3 and read == [RUNS[0]] * 3
     path.unlink()
-    assert states() == ["missing", "recorded", "recorded"]
+    assert list_states() == ["missing", "recorded", "recorded"]
 
 
 @pytest.mark.parametrize(
@@ -227,8 +219,8 @@ def test_unreadable_record_is_read_again(read: list[Run]) -> None:
         lambda note: (get_local_records() / "DIGESTS").write_text(""),
     ],
 )
-def test_damaged_note_is_ignored(read: list[Run], spoil: Callable[[Path], object]) -> None:
-    assert states() == ["recorded"] * 3
+def test_damaged_cache_is_ignored(read: list[Run], spoil: Callable[[Path], object]) -> None:
+    assert list_states() == ["recorded"] * 3
     spoil(Looked(get_local_records()).memo.path)
     read.clear()
-    assert states() == ["recorded"] * 3 and read == [*RUNS]
+    assert list_states() == ["recorded"] * 3 and read == [*RUNS]

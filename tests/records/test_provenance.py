@@ -1,4 +1,4 @@
-"""A record tells the version of all that a run computes with."""
+"""Provenance: a record names the versions of all packages that can move a number, and the state of the code."""
 
 import ast
 import subprocess
@@ -13,14 +13,14 @@ from repro.records.provenance import PACKAGES, explain_git_is_silent, get_code_i
 from repro.storage.paths import PACKAGE
 
 MOVE_NO_NUMBER = {
-    *("rich", "typer", "click", "jinja2", "markupsafe", "yaml", "matplotlib", "statsmodels"),  # what is typed and shown
-    *("huggingface_hub", "datasets", "pyarrow", "beir"),  # where text and weights are read from: their digests decide
+    *("rich", "typer", "click", "jinja2", "markupsafe", "yaml", "matplotlib", "statsmodels"),  # command line and output
+    *("huggingface_hub", "datasets", "pyarrow", "beir"),  # they read text and weights, which have digests
 }
 OURS = {"repro", "experiments", "figures", "slurm"}
 
 
-def imported() -> set[str]:
-    """Modules that `repro` imports anywhere, by their first word; those of Python and our own left out."""
+def list_imported_packages() -> set[str]:
+    """Return the packages that `repro` imports anywhere, without the standard library and our own."""
     found: set[str] = set()
     for path in PACKAGE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -35,44 +35,25 @@ def test_relevant_packages_are_recorded() -> None:
     distributions = packages_distributions()
     unknown = {
         module: distributions.get(module)
-        for module in imported() - MOVE_NO_NUMBER
+        for module in list_imported_packages() - MOVE_NO_NUMBER
         if not {name.replace("_", "-") for name in distributions.get(module, ())} & set(PACKAGES)
     }
     assert not unknown
 
 
 def test_versions_are_those_installed() -> None:
-    told = versions()
-    assert told["sentence-transformers"] == version("sentence-transformers")
-    assert set(told) < {"python", *PACKAGES}, "faiss is installed for a CPU or for a GPU, not twice"
-
-
-def test_new_module_is_uncommitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(provenance, "CHECKOUT", tmp_path)
-
-    def write(name: str, text: str) -> str | None:
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
-        found: str | None = get_code_identity()["uncommitted_sha256"]
-        return found
-
-    git = ("git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b")
-    (tmp_path / ".gitignore").write_text("ignored*\n")
-    for words in (("init", "-q"), ("add", "."), ("commit", "-q", "-m", "first")):
-        subprocess.run([*git, *words], check=True)
-    assert write("repro/ignored.py", "x") is None and write("notes.py", "x") is None
-    first = write("experiments/e99_tour.py", "a = 1\n")
-    assert first and write("experiments/e99_tour.py", "a = 2\n") not in (None, first)
-    (tmp_path / "experiments" / "e99_tour.py").unlink()
-    assert write("repro/data/deep.py", "a = 1\n") not in (None, first)
+    found = versions()
+    assert found["sentence-transformers"] == version("sentence-transformers")
+    assert set(found) < {"python", *PACKAGES}, "of the two builds of faiss, one is installed"
 
 
 @pytest.fixture
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A checkout with a commit, taken for that of the code."""
+    """Make a checkout with one commit, which counts as that of the code."""
     root = tmp_path / "checkout"
     (root / "repro").mkdir(parents=True)
     (root / "repro" / "module.py").write_text("a = 1\n")
+    (root / ".gitignore").write_text("ignored*\n")
     git(root, "init", "-q", "-b", "main")
     git(root, "add", ".")
     git(root, "commit", "-q", "-m", "first")
@@ -86,18 +67,33 @@ def git(root: Path, *words: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
-@pytest.mark.parametrize("how", ["branch", "packed", "detached", "worktree"])
-def test_missing_git_is_recorded(how: str, checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_module_is_uncommitted(checkout: Path) -> None:
+    """New and edited modules of the code change the digest. Ignored files and other folders do not."""
+
+    def write(name: str, text: str) -> str | None:
+        (checkout / name).parent.mkdir(parents=True, exist_ok=True)
+        (checkout / name).write_text(text)
+        return get_code_identity()["uncommitted_sha256"]
+
+    assert write("repro/ignored.py", "x") is None and write("notes.py", "x") is None
+    first = write("experiments/e99_tour.py", "a = 1\n")
+    assert first and write("experiments/e99_tour.py", "a = 2\n") not in (None, first)
+    (checkout / "experiments" / "e99_tour.py").unlink()
+    assert write("repro/data/deep.py", "a = 1\n") not in (None, first)
+
+
+@pytest.mark.parametrize("kind", ["branch", "packed", "detached", "worktree"])
+def test_missing_git_is_recorded(kind: str, checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     commit = git(checkout, "rev-parse", "HEAD")
-    if how == "packed":
+    if kind == "packed":
         git(checkout, "pack-refs", "--all")
-    if how == "detached":
+    if kind == "detached":
         git(checkout, "checkout", "-q", "--detach")
-    if how == "worktree":
+    if kind == "worktree":
         git(checkout, "worktree", "add", "-q", "-b", "other", str(tmp_path / "other"))
         monkeypatch.setattr(provenance, "CHECKOUT", tmp_path / "other")
     assert get_code_identity() == {"commit": commit, "uncommitted_sha256": None}
-    monkeypatch.setenv("PATH", str(tmp_path / "nothing here"))
+    monkeypatch.setenv("PATH", str(tmp_path / "empty"))
     assert get_code_identity() == {"commit": commit, "uncommitted_sha256": None, "uncommitted": "not known"}
     assert "git cannot be started" in explain_git_is_silent()
 

@@ -1,4 +1,4 @@
-"""The words of a command line mean runs: artefacts, all, or a file of runs."""
+"""Selecting runs by command line: artefacts, ids, files of runs, axes and seeds."""
 
 import json
 import re
@@ -22,21 +22,17 @@ from repro.spec.identity import difference, run_id
 from repro.spec.registry import artefacts, find_experiment
 from repro.storage.paths import get_corpora_folder, get_local_records, get_sweeps_folder
 
-LAUNCHED = base("smoke", num_steps=102, num_warmup_steps=1)
-
 
 def test_artefact_means_local_seeds() -> None:
     experiment = find_experiment("table1")
-    asked = resolve_runs(["table1"], "smoke")
-    assert {run.seed for run in asked} == set(experiment.local_seeds)
+    found = resolve_runs(["table1"], "smoke")
+    assert {run.seed for run in found} == set(experiment.local_seeds)
     assert set(resolve_runs(["table1"], "smoke", all_seeds=True)) == set(experiment.runs("smoke"))
-    assert {run.seed for run in resolve_runs(["table1"], "smoke", seeds=[1]) if is_random(run)} == {1}
-    assert resolve_runs(["table1", "table1"], "smoke") == asked
-
-
-def test_seedless_rows_come_along() -> None:
-    rows = {run.architecture for run in resolve_runs(["table1"], "smoke", seeds=[1])}
-    assert "bm25" in rows and rows == {run.architecture for run in find_experiment("table1").runs("smoke")}
+    of_seed = resolve_runs(["table1"], "smoke", seeds=[1])
+    assert {run.seed for run in of_seed if is_random(run)} == {1}
+    architectures = {run.architecture for run in of_seed}  # bm25 has no seed
+    assert "bm25" in architectures and architectures == {run.architecture for run in experiment.runs("smoke")}
+    assert resolve_runs(["table1", "table1"], "smoke") == found
 
 
 def test_seed_of_a_file_is_refused(tmp_path: Path) -> None:
@@ -51,12 +47,12 @@ def test_seed_of_a_file_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("scale", ["smoke", "desk", "lab", "small"])
 def test_every_artefact_has_local_runs(scale: str) -> None:
     for name in (one for one in artefacts() if scale in find_experiment(one).scales):
-        every, asked = resolve_runs([name], scale, all_seeds=True), resolve_runs([name], scale)
-        assert asked and set(asked) <= set(every)
-        seeds = {run.seed for run in asked if is_random(run)}
+        every, found = resolve_runs([name], scale, all_seeds=True), resolve_runs([name], scale)
+        assert found and set(found) <= set(every)
+        seeds = {run.seed for run in found if is_random(run)}
         assert len(seeds) <= len(find_experiment(name).local_seeds)
     assert {run.seed for run in resolve_runs(["context_emergence"], "lab")} == {1}
-    assert {run.seed for run in resolve_runs(["table1"], "lab")} == {0, 1}  # what no seed changes has seed 0
+    assert {run.seed for run in resolve_runs(["table1"], "lab")} == {0, 1}  # runs without a random seed have seed 0
 
 
 def test_unpublished_means_missing_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,29 +68,23 @@ def test_unpublished_means_missing_records(tmp_path: Path, monkeypatch: pytest.M
     assert (ended.exit_code, ended.output) == (0, "nothing is missing: every record is published\n")
 
 
-def test_file_means_its_runs(tmp_path: Path) -> None:
-    path = tmp_path / "grid.json"
-    path.write_text(json.dumps([{"scale": "smoke", "seed": 4}, {"scale": "desk", "num_steps": 90}]))
-    assert resolve_runs([str(path)], "smoke") == [base("smoke", seed=4), base("desk", num_steps=90)]
-
-
 def test_untrainable_runs_are_refused_first(tmp_path: Path) -> None:
     path = tmp_path / "grid.json"
     path.write_text(json.dumps([{"scale": "desk"}, {"scale": "desk", "num_steps": 24}]))
     with pytest.raises(ValueError, match=r"grid.json, run 2: num_warmup_steps=24: must be below num_steps=24; set bot"):
         resolve_runs([str(path)], "desk")
     path.write_text(json.dumps([{"scale": "desk", "num_steps": 24, "architecture": "bm25"}]))
-    assert len(resolve_runs([str(path)], "desk")) == 1, "what is not trained has no steps"
+    assert len(resolve_runs([str(path)], "desk")) == 1, "runs without training have no steps"
 
 
 def test_sweeps_have_their_own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert get_sweep_name(["table1", "figure5"], "smoke") == "table1-figure5-smoke"
     files = [tmp_path / folder / "grid.json" for folder in ("monday", "tuesday")]
     names = [get_sweep_name([str(path)], "desk") for path in files]
-    assert names[0] != names[1], "two files of one name are two sweeps"
-    assert all(re.fullmatch("grid-[0-9a-f]{6}", name) for name in names), "the scale is told by the file"
+    assert names[0] != names[1], "two files of the same name are two sweeps"
+    assert all(re.fullmatch("grid-[0-9a-f]{6}", name) for name in names), "files have scales of their own"
     monkeypatch.chdir(tmp_path)
-    assert get_sweep_name(["monday/grid.json"], "smoke") == names[0], "wherever it is named from"
+    assert get_sweep_name(["monday/grid.json"], "smoke") == names[0], "relative and absolute paths are equal"
     many = [f"figure{number}" for number in range(40)]
     assert get_sweep_name(many, "smoke") != get_sweep_name([*many[:-1], "table1"], "smoke")
     assert len(get_sweep_name(many, "smoke")) < 120
@@ -109,23 +99,19 @@ def test_id_prefix_means_its_run() -> None:
 
 
 @pytest.mark.parametrize(
-    ("what", "words", "message"),
+    ("words", "options", "message"),
     [
         (["a.json"], {"seeds": [7]}, r"--seed \[7\] chooses among the runs of artefacts"),
         (["table1"], {"seeds": [1], "all_seeds": True}, "do not go together"),
         (["table1"], {"seeds": [1, 99]}, r"table1 has no run at scale 'smoke' with seed \[99\]"),
-        (
-            ["table1"],
-            {"seeds": [99]},
-            r"it has \[0, 1, 2\]\..*`repro plan table1 --scale smoke --json > runs\.json`.*`repro run runs\.json`",
-        ),
+        (["table1"], {"seeds": [99]}, r"it has \[0, 1, 2\]\..*`repro plan table1 --scale smoke --json > runs\.json`"),
     ],
 )
-def test_no_word_is_ignored(what: list[str], words: dict[str, Any], message: str, tmp_path: Path) -> None:
+def test_conflicting_seeds_are_refused(words: list[str], options: dict[str, Any], message: str, tmp_path: Path) -> None:
     file = tmp_path / "a.json"
     file.write_text(json.dumps([{"scale": "smoke"}]))
     with pytest.raises(ValueError, match=message):
-        resolve_runs([str(file) if word == file.name else word for word in what], "smoke", **words)
+        resolve_runs([str(file) if word == file.name else word for word in words], "smoke", **options)
 
 
 def test_artefacts_are_no_ids() -> None:
@@ -133,17 +119,22 @@ def test_artefacts_are_no_ids() -> None:
 
 
 def test_printed_plan_is_a_file_of_runs(tmp_path: Path) -> None:
-    runs = resolve_runs(["table1"], "smoke")
-    path = tmp_path / "plan.json"
-    path.write_text(json.dumps(make_plan(runs, [tmp_path]).as_dict()))
+    """A plan as JSON means its runs, and after an edit the edited ones."""
+    runs, path = resolve_runs(["table1"], "smoke"), tmp_path / "plan.json"
+    plan = make_plan(runs, [tmp_path]).as_dict()
+    path.write_text(json.dumps(plan))
     assert resolve_runs([str(path)], "smoke") == runs
+    path.write_text(json.dumps({**plan, "missing": [{**row, "seed": 20} for row in plan["missing"]]}))
+    found = resolve_runs([str(path)], "smoke")
+    assert {run.seed for run in found if is_random(run)} == {20} and len(found) == len(runs)
 
 
-def test_stray_files_break_no_lookup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("REPRO_HOME", str(tmp_path))
-    recorded, planned = (base("smoke", num_steps=steps, num_warmup_steps=1) for steps in (101, 103))
-    write_record(get_local_records(), recorded, metrics={"m": 1.0}, arrays={}, provenance={})
-    written = json.dumps([{"scale": "smoke", "num_steps": 103, "num_warmup_steps": 1}])
+RECORDED, LAUNCHED, PLANNED = (base("smoke", num_steps=steps, num_warmup_steps=1) for steps in (101, 102, 103))
+PLAN = json.dumps([{"scale": "smoke", "num_steps": 103, "num_warmup_steps": 1}])
+
+
+def test_stray_files_break_no_lookup(monkeypatch: pytest.MonkeyPatch) -> None:
+    write_record(get_local_records(), RECORDED, metrics={"m": 1.0}, arrays={}, provenance={})
     stray = {
         "mine/mine-smoke-edited.json": "[]",
         "mine/mine-desk.json": "{",
@@ -153,27 +144,30 @@ def test_stray_files_break_no_lookup(tmp_path: Path, monkeypatch: pytest.MonkeyP
         "notes": "",
         "b/b-desk.json": "3",
     }
-    for name, text in (stray | {"mine/mine-smoke.json": written}).items():
+    for name, text in (stray | {"mine/mine-smoke.json": PLAN}).items():
         (get_corpora_folder() / name).parent.mkdir(parents=True, exist_ok=True)
         (get_corpora_folder() / name).write_text(text)
-    assert run_of_id(run_id(planned)) == planned
-    read: list[Path] = []
-    monkeypatch.setattr(lookup, "read_runs", read.append)
-    assert run_of_id(run_id(recorded)) == recorded and not read
+    assert run_of_id(run_id(PLANNED)) == PLANNED
+    monkeypatch.setattr(lookup, "read_runs", lambda path: pytest.fail("a recorded run needs no file of runs"))
+    assert run_of_id(run_id(RECORDED)) == RECORDED
 
 
-def test_runs_are_found_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("REPRO_HOME", str(tmp_path))
-    recorded, launched, planned = (base("smoke", num_steps=steps, num_warmup_steps=1) for steps in (101, 102, 103))
+def write_submission(content: str) -> Path:
+    """Write a file of a submission, and return its path."""
+    path = get_sweeps_folder() / "any" / "submissions" / "1.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(content)
+    return path
+
+
+def test_runs_are_found_everywhere() -> None:
+    """Ids are looked up in records, submissions, imported corpora and experiments."""
     declared = find_experiment("table1").runs("smoke")[0]
-    write_record(get_local_records(), recorded, metrics={"m": 1.0}, arrays={}, provenance={})
-    submission = get_sweeps_folder() / "any" / "submissions" / "1.json"
-    submission.parent.mkdir(parents=True)
-    submission.write_text(json.dumps({"runs": {run_id(launched): asdict(launched)}}))
+    write_record(get_local_records(), RECORDED, metrics={"m": 1.0}, arrays={}, provenance={})
+    write_submission(json.dumps({"runs": {run_id(LAUNCHED): asdict(LAUNCHED)}}))
     (get_corpora_folder() / "mine").mkdir(parents=True)
-    file = get_corpora_folder() / "mine" / "mine-smoke.json"
-    file.write_text(json.dumps([{"scale": "smoke", "num_steps": 103, "num_warmup_steps": 1}]))
-    for run in (recorded, launched, planned, declared):
+    (get_corpora_folder() / "mine" / "mine-smoke.json").write_text(PLAN)
+    for run in (RECORDED, LAUNCHED, PLANNED, declared):
         assert run_of_id(run_id(run)) == run_of_id(run_id(run)[:10]) == run
     with pytest.raises(ValueError, match="run 'fffffffffff0': no run is known by it"):
         run_of_id("fffffffffff0")
@@ -182,11 +176,9 @@ def test_runs_are_found_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("text", ["3", "[]", '{"runs": 3}', '{"runs": [1]}', '{"runs": {"ID": 3}}', "{"])
-def test_odd_submissions_break_no_lookup(text: str, own_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_odd_submissions_break_no_lookup(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     declared = find_experiment("table1").runs("smoke")[0]
-    path = get_sweeps_folder() / "any" / "submissions" / "1.json"
-    path.parent.mkdir(parents=True)
-    path.write_text(text.replace("ID", run_id(declared)))
+    path = write_submission(text.replace("ID", run_id(declared)))
     assert run_of_id(run_id(declared)) == declared
     bad = f"{run_id(LAUNCHED)[:11]}x"
     path.with_name("2.json").write_text(json.dumps({"runs": {bad: 3, run_id(LAUNCHED): asdict(LAUNCHED)}}))
@@ -204,40 +196,23 @@ def test_file_shows_its_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert shown[0]["metrics"]["desk/mean/ndcg_at_10"] == pytest.approx(0.60, abs=0.01) and shown[1]["metrics"] is None
 
 
-def test_edited_plan_means_other_runs(tmp_path: Path) -> None:
-    plan = make_plan(resolve_runs(["table1"], "smoke"), [tmp_path]).as_dict()
-    path = tmp_path / "runs.json"
-    path.write_text(json.dumps({**plan, "missing": [{**row, "seed": 20} for row in plan["missing"]]}))
-    found = resolve_runs([str(path)], "smoke")
-    assert {run.seed for run in found if is_random(run)} == {20} and len(found) == len(
-        resolve_runs(["table1"], "smoke")
-    )
-
-
 def test_foreign_submission_hides_no_run(capsys: pytest.CaptureFixture[str]) -> None:
     declared, other = find_experiment("table1").runs("smoke")[0], "0" * 12
-    submission = get_sweeps_folder() / "of-a-branch" / "submissions" / "1.json"
-    submission.parent.mkdir(parents=True)
     runs = {id: asdict(declared) | {"activation": value} for id, value in ((run_id(declared), None), (other, "gelu"))}
-    submission.write_text(json.dumps({"runs": runs}))
+    submission = write_submission(json.dumps({"runs": runs}))
     assert run_of_id(run_id(declared)) == declared
     capsys.readouterr()
     with pytest.raises(ValueError, match=f"run '{other}': no run is known by it"):
         run_of_id(other)
-    told = capsys.readouterr().err
-    assert told.startswith(f"left out: {submission}: ") and "field ['activation'] is none of a run here" in told
-    assert "read it with the code that made it" in told
+    error = capsys.readouterr().err
+    assert error.startswith(f"left out: {submission}: ") and "['activation']" in error
 
 
 def test_axes_follow_their_field_type() -> None:
-    """Numbers, ranges, text, truth and none, each checked as a field of a run is."""
+    """Values may be numbers, ranges, texts, booleans and none. They are checked like fields of a run."""
+    numbers = {"learning_rate": (1e-4, 3e-5), "seed": (1, 2, 3, 7)}
     found = parse_axes(["learning_rate=1e-4,3e-5", "seed=1..3,7", "residual=true,false", "num_pairs=none,100"])
-    assert found == {
-        "learning_rate": (1e-4, 3e-5),
-        "seed": (1, 2, 3, 7),
-        "residual": (True, False),
-        "num_pairs": (None, 100),
-    }
+    assert found == numbers | {"residual": (True, False), "num_pairs": (None, 100)}
     assert parse_axes(["filter=none,surrogate"]) == {"filter": ("none", "surrogate")}
     assert is_axis("seed=1") and not is_axis("table1") and not is_axis("a=b.json") and not is_axis("x/seed=1")
 
@@ -258,14 +233,14 @@ def test_axes_follow_their_field_type() -> None:
     ],
 )
 def test_wrong_axes_are_refused(word: str, named: str) -> None:
-    """The value or the nearest field is in the message."""
+    """The message contains the value or the nearest field."""
     with pytest.raises(ValueError) as refused:
         parse_axes([word])
     assert named in str(refused.value)
 
 
 def test_grid_is_product_over_rows() -> None:
-    """As `grid` gives it from Python; a row that is not trained stays one run."""
+    """Axes give the same runs as `grid` in Python. A run without training stays one run."""
     trained, bm25 = base("smoke"), base("smoke", architecture="bm25")
     axes = parse_axes(["learning_rate=1e-4,3e-5", "seed=1..5"])
     found = expand([trained, bm25], axes)
@@ -275,13 +250,12 @@ def test_grid_is_product_over_rows() -> None:
 
 
 def test_words_make_a_grid(capsys: pytest.CaptureFixture[str]) -> None:
-    """Rows of an artefact times the axes, each run once, with the numbers in one line."""
+    """Axes multiply the rows of an artefact. Each run is listed once, and the number is printed."""
     rows = resolve_runs(["table1"], "smoke")
     found = resolve_runs(["table1", "learning_rate=1e-4,3e-5", "seed=1..2"], "smoke")
     settings = {run for run in expand(rows, {"seed": (0,)}) if run.architecture in TRAINED}
-    assert {(run.learning_rate, run.seed) for run in found if run.architecture in TRAINED} == set(
-        product((1e-4, 3e-5), (1, 2))
-    )
+    values = {(run.learning_rate, run.seed) for run in found if run.architecture in TRAINED}
+    assert values == set(product((1e-4, 3e-5), (1, 2)))
     assert sum(run.architecture in TRAINED for run in found) == 4 * len(settings)
     assert f"= {len(found)} runs" in capsys.readouterr().err
     assert get_sweep_name(["table1", "seed=1,2"], "smoke") != get_sweep_name(["table1", "seed=1-2"], "smoke")
@@ -293,11 +267,11 @@ def test_words_make_a_grid(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize("ending", ["json", "yaml"])
 def test_grid_file_is_the_typed_grid(tmp_path: Path, ending: str) -> None:
-    """The same runs from a file as from words."""
+    """A file gives the same runs as the command line."""
     axes = {"learning_rate": [0.0001, 0.00003], "seed": "1..2"}
     content = {"runs": "table1", "scale": "smoke", "axes": axes}
     path = tmp_path / f"grid.{ending}"
-    path.write_text(json.dumps(content))  # which is YAML, too
+    path.write_text(json.dumps(content))  # JSON is also YAML
     assert read_runs(path) == resolve_runs(["table1", "learning_rate=1e-4,3e-5", "seed=1..2"], "smoke")
     path.write_text(json.dumps(content | {"sale": "smoke"}))
     with pytest.raises(ValueError, match="sale"):
@@ -305,7 +279,7 @@ def test_grid_file_is_the_typed_grid(tmp_path: Path, ending: str) -> None:
 
 
 def test_every_field_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
-    """`repro fields` has type, defaults and a meaning for each field; a word chooses, a slip gets a suggestion."""
+    """`repro fields` explains every field. A word filters them, and a misspelt one gets a suggestion."""
     fields(None, as_json=True)
     rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
     assert {*rows} == {*FIELDS} - {"scale"}
