@@ -1,4 +1,4 @@
-"""An estimate follows from arithmetic and from records, and says how far off it was on those."""
+"""Estimates of time and memory: they follow from arithmetic and records, and state their error on those records."""
 
 from collections import defaultdict
 from dataclasses import replace
@@ -39,28 +39,25 @@ PLAIN = base("desk", num_steps=100)
 CONTEXTUAL = replace(PLAIN, architecture="contextual")
 
 
-def record(run: Run, seconds: float, *, device: str = "x86_64", evaluation_seconds: float = 5.0) -> Record:
-    """A record of a run that took so long."""
-    trained = {"seconds": seconds} if run.architecture in ("biencoder", "contextual") else {}
-    provenance = {
-        "machine": {"device": device}, "training": trained, "evaluation_seconds": evaluation_seconds,
-    }  # fmt: skip
+def make_record(run: Run, seconds: float, *, device: str = "x86_64", evaluation_seconds: float = 5.0) -> Record:
+    """Return a record of a training run and its evaluation that took this long."""
+    measured = {"training": {"seconds": seconds}, "evaluation_seconds": evaluation_seconds}
+    provenance = {"machine": {"device": device}, **measured}
     return Record("x", run, {}, provenance, Path("x.json"))
 
 
 def test_biencoder_operations_match_arithmetic() -> None:
     run = replace(PLAIN, num_layers=1, hidden_size=10, max_tokens=10, batch_size=7, num_steps=3)
     tokens = TEXT_SHARE * 10
-    a_token = (
-        2 * 12 * 10 * 10 + 4 * tokens * 10
-    )  # two operations a weight; queries times keys, and weights times values
-    assert count_operations(run).flops == pytest.approx(3 * (3 * 7) * 2 * tokens * a_token)
+    # Two operations per weight, and two products in attention: queries by keys, weights by values.
+    per_token = 2 * 12 * 10 * 10 + 4 * tokens * 10
+    assert count_operations(run).flops == pytest.approx(3 * (3 * 7) * 2 * tokens * per_token)
     assert count_operations(run).num_pairs == 21
 
 
 @pytest.mark.parametrize("num_records", [2, 3, 6, 7])
 def test_speed_error_is_leave_one_out(num_records: int) -> None:
-    records = [record(PLAIN, 7.0 + (13 * number) % 5) for number in range(num_records)]
+    records = [make_record(PLAIN, 7.0 + (13 * number) % 5) for number in range(num_records)]
     rates = [count_operations(PLAIN).flops / one.provenance["training"]["seconds"] for one in records]
     others = [median(rates[:place] + rates[place + 1 :]) for place in range(num_records)]
     expected = median(abs(rate / other - 1) for rate, other in zip(rates, others, strict=True))
@@ -68,8 +65,8 @@ def test_speed_error_is_leave_one_out(num_records: int) -> None:
 
 
 def test_processor_time_replaces_clock_time() -> None:
-    """On a busy machine, a run of 100 s of one processor per thread took 400 s. A GPU's clock is its time."""
-    busy = record(PLAIN, 400.0, evaluation_seconds=40.0)
+    """On a busy machine, 100 s of processor time per thread took 400 s. For a GPU, clock time counts."""
+    busy = make_record(PLAIN, 400.0, evaluation_seconds=40.0)
     machine = {"device": "x86_64", "num_threads": 2}
     times = {"machine": machine, "training": {"seconds": 400.0, "cpu_seconds": 200.0}, "evaluation_seconds": 40.0}
     counted = replace(busy, provenance=times | {"evaluation_cpu_seconds": 20.0})
@@ -80,13 +77,11 @@ def test_processor_time_replaces_clock_time() -> None:
 
 
 def test_speed_is_estimated_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[int] = []
-    measure = cost._estimate_speed
-    monkeypatch.setattr(
-        cost, "_estimate_speed", lambda records, width: asked.append(len(records)) or measure(records, width)
-    )
-    made = make_plan([base("smoke", seed=seed) for seed in range(900, 920)], [])
-    assert len(made.estimates) == 20 and len(asked) == 1
+    calls: list[int] = []
+    estimate_speed = cost._estimate_speed
+    monkeypatch.setattr(cost, "_estimate_speed", lambda *args: calls.append(1) or estimate_speed(*args))
+    plan = make_plan([base("smoke", seed=seed) for seed in range(900, 920)], [])
+    assert len(plan.estimates) == 20 and len(calls) == 1
 
 
 def test_hard_negatives_count_as_texts() -> None:
@@ -105,7 +100,7 @@ def test_chunked_steps_count_second_forward(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_speed_counts_second_forward() -> None:
-    at_once, in_chunks = record(PLAIN, 10.0), record(PLAIN, 10.0)
+    at_once, in_chunks = make_record(PLAIN, 10.0), make_record(PLAIN, 10.0)
     in_chunks.provenance["training"]["chunks"] = "8,8"
     speeds = [RecordedCosts([one], "cpu").get_speed(PLAIN).flops_per_second for one in (at_once, in_chunks)]
     assert speeds[1] == pytest.approx(speeds[0] * 4 / 3)
@@ -117,27 +112,29 @@ def test_context_costs_tokens_and_first_stage() -> None:
     assert count_operations(replace(PLAIN, architecture="bm25", sampler="random")).flops == 0
 
 
-def test_the_papers_scales_count_their_epochs() -> None:
-    assert count_operations(base("small")).num_pairs == pytest.approx(3 * 238_998_494, rel=1e-5)
-
-
-def test_epochs_count_selected_pairs() -> None:
-    assert count_operations(base("desk", num_pairs=4096, num_steps=None, num_epochs=8)).num_pairs == 8 * 4096
-    assert count_operations(base("desk", num_pairs=2**30, num_steps=None, num_epochs=2)).num_pairs == pytest.approx(
-        2 * 168_464, rel=0.001
-    )
+@pytest.mark.parametrize(
+    ("run", "num_pairs"),
+    [
+        (base("small"), 3 * 238_998_494),
+        (base("desk", num_pairs=4096, num_steps=None, num_epochs=8), 8 * 4096),
+        (base("desk", num_pairs=2**30, num_steps=None, num_epochs=2), 2 * 168_464),
+    ],
+    ids=["paper", "selection", "all"],
+)
+def test_epochs_count_selected_pairs(run: Run, num_pairs: int) -> None:
+    assert count_operations(run).num_pairs == pytest.approx(num_pairs, rel=0.001)
 
 
 def test_speed_comes_from_nearest_records() -> None:
     plain, contextual = count_operations(PLAIN).flops, count_operations(CONTEXTUAL).flops
     records = [
-        *(record(replace(PLAIN, seed=seed), plain / rate) for seed, rate in enumerate((90.0, 100.0, 120.0))),
-        record(CONTEXTUAL, contextual / 50.0),
-        record(PLAIN, plain / 1e6, device="NVIDIA H100 80GB HBM3"),
+        *(make_record(replace(PLAIN, seed=seed), plain / rate) for seed, rate in enumerate((90.0, 100.0, 120.0))),
+        make_record(CONTEXTUAL, contextual / 50.0),
+        make_record(PLAIN, plain / 1e6, device="NVIDIA H100 80GB HBM3"),
     ]
     speed = RecordedCosts(records, "cpu").get_speed(PLAIN)
     assert (speed.flops_per_second, speed.num_records) == (pytest.approx(100.0), 3)
-    # each from the other two: 90 by 110, 100 by 105, 120 by 95
+    # Each rate is predicted by the median of the other two: 90 by 110, 100 by 105, 120 by 95.
     assert speed.relative_error == pytest.approx(abs(90 / 110 - 1))
     assert RecordedCosts(records, "cpu").get_speed(CONTEXTUAL).flops_per_second == pytest.approx(50.0)
     assert RecordedCosts(records, "gpu").get_speed(PLAIN).flops_per_second == pytest.approx(1e6)
@@ -146,30 +143,28 @@ def test_speed_comes_from_nearest_records() -> None:
 
 
 def test_measured_run_is_estimated_exactly() -> None:
-    again = estimate(PLAIN, [record(PLAIN, 60.0)])
+    again = estimate(PLAIN, [make_record(PLAIN, 60.0)])
     assert again.seconds == pytest.approx(65.0)
-    assert estimate(replace(PLAIN, num_steps=200), [record(PLAIN, 60.0)]).seconds == pytest.approx(125.0)
-    assert estimate(PLAIN, [record(PLAIN, 60.0)], num_devices=2).seconds == pytest.approx(35.0)
+    assert estimate(replace(PLAIN, num_steps=200), [make_record(PLAIN, 60.0)]).seconds == pytest.approx(125.0)
+    assert estimate(PLAIN, [make_record(PLAIN, 60.0)], num_devices=2).seconds == pytest.approx(35.0)
 
 
 @pytest.mark.parametrize("architecture", ["biencoder", "contextual"])
 @pytest.mark.parametrize("num_gpus", [1, 2, 8])
 def test_gpus_share_both_stages(architecture: str, num_gpus: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("REPRO_CHUNKS", "9999,9999")  # else a share may fit at once where the whole does not
+    monkeypatch.setenv("REPRO_CHUNKS", "9999,9999")  # otherwise a share may need fewer chunks than the whole
     run = base("large", architecture=architecture)
     alone, together = (estimate(run, [], kind="gpu", num_devices=number).seconds for number in (1, num_gpus))
     assert alone / together == pytest.approx(num_gpus)
 
 
 def test_gpu_memory_follows_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where all fits at once, memory beyond the weights' is that of a 24th of texts and contexts, rounded up."""
+    """Without chunks, memory beyond the weights is that of 1/24 of texts and contexts, rounded up."""
     monkeypatch.setenv("REPRO_CHUNKS", "9999,9999")
     run = base("large", architecture="contextual")
     found = estimate(run, [], kind="gpu", num_devices=24)
-    texts, contexts = (
-        -(-1024 // 24) * estimate_second_stage_bytes(run, Switches()),
-        22 * estimate_first_stage_bytes(run, Switches()),
-    )
+    texts = -(-1024 // 24) * estimate_second_stage_bytes(run, Switches())
+    contexts = 22 * estimate_first_stage_bytes(run, Switches())
     weights = BASE_MEMORY_BYTES + BYTES_PER_WEIGHT * found.arithmetic.num_weights
     assert found.memory_bytes == pytest.approx(weights + texts + contexts)
 
@@ -188,17 +183,16 @@ def test_planned_memory_follows_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REPRO_CHUNKS", "4,4")
     assert estimate(run, [], kind="gpu").memory_bytes < usual / 2
     monkeypatch.setenv("REPRO_CHUNKS", "4096,4096")
-    # 1024 texts of 1032 tokens in twelve layers keep 39.5 to 45 KB a token and layer
+    # 1024 texts of 1032 tokens in twelve layers keep 39.5 to 45 KB per token and layer.
     assert estimate(run, [], kind="gpu").memory_bytes > 1024 * 1032 * 12 * 39.5e3
 
 
 @pytest.mark.parametrize("architecture", ["biencoder", "contextual"])
 def test_cpu_memory_grows_as_recorded(architecture: str) -> None:
-    measured = defaultdict(list)  # over one grid, whose trainings differ in little else
-    for one in records_in(
-        get_published_records(), [run for run in grid_runs("desk") if run.architecture == architecture]
-    ):
-        measured[one.run.batch_size].append(one.provenance["training"]["memory_bytes"])
+    measured = defaultdict(list)
+    runs = [run for run in grid_runs("desk") if run.architecture == architecture]
+    for record in records_in(get_published_records(), runs):
+        measured[record.run.batch_size].append(record.provenance["training"]["memory_bytes"])
     planned = {size: estimate(base("desk", architecture=architecture, batch_size=size), []) for size in (128, 512)}
     more = planned[512].memory_bytes - planned[128].memory_bytes
     assert more == pytest.approx(median(measured[512]) - median(measured[128]), rel=0.15)
@@ -212,24 +206,19 @@ def test_speed_without_records_is_assumed() -> None:
 
 
 def test_plan_names_stages_and_missing_data() -> None:
-    made = make_plan([base("smoke"), base("smoke"), base("small")], [Path("/nowhere")], num_at_once=2)
-    told = made.as_dict()
-    assert (told["num_asked"], told["num_unique"], len(told["missing"])) == (3, 2, 2)
-    assert any(name.startswith("corpus/") for name in told["stages"])
+    plan = make_plan([base("smoke"), base("smoke"), base("small")], [Path("/nowhere")], num_at_once=2).as_dict()
+    assert (plan["num_asked"], plan["num_unique"], len(plan["missing"])) == (3, 2, 2)
+    assert any(name.startswith("corpus/") for name in plan["stages"])
     names = [need.name for need in list_requirements([base("small")]) if not need.is_here()]
-    assert len(names) > 10 and [lack.partition(": ")[0] for lack in told["lacks"]] == names, (
-        "all of them, not the first"
-    )
-    assert told["cost"]["hours"] <= told["cost"]["hours_one_after_another"]
+    assert len(names) > 10 and [lack.partition(": ")[0] for lack in plan["lacks"]] == names
+    assert plan["cost"]["hours"] <= plan["cost"]["hours_one_after_another"]
 
 
 def test_missing_suite_hides_no_stage() -> None:
-    here = make_plan([replace(CONTEXTUAL, test_contexts="own", filter="surrogate")], [Path("/nowhere")])
-    without_suite = make_plan(
-        [replace(CONTEXTUAL, test_contexts="own", filter="surrogate", suite="beir")], [Path("/nowhere")]
-    )
+    run = replace(CONTEXTUAL, test_contexts="own", filter="surrogate")
+    complete, without_suite = (make_plan([one], [Path("/nowhere")]) for one in (run, replace(run, suite="beir")))
     assert {"tokens", "embeddings"} <= {stage.name for stage in without_suite.stages}
-    assert [stage.path for stage in without_suite.stages] == [stage.path for stage in here.stages]
+    assert [stage.path for stage in without_suite.stages] == [stage.path for stage in complete.stages]
     assert any(line.startswith("  stage tokens/") for line in without_suite.lines()) and without_suite.lacks
 
 
@@ -261,25 +250,25 @@ def test_existing_first_phase_is_not_counted() -> None:
 
 def test_evaluation_counts_by_context() -> None:
     one = replace(CONTEXTUAL, test_contexts="own")
-    records = [record(replace(CONTEXTUAL, test_contexts="own+wrong+null"), 0.001, evaluation_seconds=30.0)]
+    records = [make_record(replace(CONTEXTUAL, test_contexts="own+wrong+null"), 0.001, evaluation_seconds=30.0)]
     known = {get_training_id(one), get_training_id(replace(one, seed=1))}
     assert estimate(one, records, trained=known).seconds == pytest.approx(10.0)
     assert estimate(replace(one, measure="shape"), records, trained=known).seconds == 0.0
 
 
 def test_unmeasured_evaluation_is_a_dash(tmp_path: Path) -> None:
-    words, trained = base("small", architecture="bm25", sampler="random"), base("small")
-    assert not estimate(words, []).counts_evaluation and not estimate(words, []).is_known
-    assert estimate(PLAIN, [record(PLAIN, 60.0)]).counts_evaluation
-    made = make_plan([words, trained], [tmp_path])
+    bm25, trained = base("small", architecture="bm25", sampler="random"), base("small")
+    assert not estimate(bm25, []).counts_evaluation and not estimate(bm25, []).is_known
+    assert estimate(PLAIN, [make_record(PLAIN, 60.0)]).counts_evaluation
+    made = make_plan([bm25, trained], [tmp_path])
     seconds = made.as_dict()["seconds"]
-    assert seconds[run_id(words)] is None and seconds[run_id(trained)] > 0
+    assert seconds[run_id(bm25)] is None and seconds[run_id(trained)] > 0
     lines = made.lines()
-    [line] = [line for line in lines if line.startswith(f"  {run_id(words)}")]
+    [line] = [line for line in lines if line.startswith(f"  {run_id(bm25)}")]
     assert line.split()[1] == "–"
     assert "evaluation excluded for 2 runs: no similar evaluation was measured on a CPU yet, on beir" in lines
-    [told] = [line for line in make_plan([words], [tmp_path]).lines() if line.startswith("evaluation excluded")]
-    assert told.startswith("evaluation excluded for 1 run: ")
+    [line] = [line for line in make_plan([bm25], [tmp_path]).lines() if line.startswith("evaluation excluded")]
+    assert line.startswith("evaluation excluded for 1 run: ")
     known = make_plan([PLAIN], [tmp_path])
     assert known.totals["num_not_evaluated"] == 0 and not any("excluded" in line for line in known.lines())
 
@@ -291,13 +280,9 @@ def test_whole_batches_have_their_memory(monkeypatch: pytest.MonkeyPatch) -> Non
     alone = estimate(run, [], kind="gpu").memory_bytes
     memory = [estimate(by_eight, [], kind="gpu", num_devices=number).memory_bytes for number in (1, 4, 8)]
     assert memory == [alone] * 3 > [estimate(run, [], kind="gpu", num_devices=8).memory_bytes] * 3
-    whole = (
-        "the 8 GPUs of a run take whole batches if batches_a_step is 8 or a multiple of it, "
-        "and the times exclude waiting for each other"
-    )
-    told = [make_plan([one], nowhere, num_gpus=8).lines() for one in (by_eight, run)]
-    assert [whole in lines for lines in told] == [True, False]
-    assert [any("share each batch" in line for line in lines) for lines in told] == [False, True]
+    for one, expected in ((by_eight, [True, False]), (run, [False, True])):
+        text = "\n".join(make_plan([one], nowhere, num_gpus=8).lines())
+        assert [sentence in text for sentence in ("take whole batches", "share each batch")] == expected
 
 
 def test_impossible_gpu_count_is_named() -> None:
@@ -326,7 +311,7 @@ def test_impossible_runs_are_left_out(tmp_path: Path) -> None:
 
 
 def test_domain_sizes_match_the_pairs() -> None:
-    assert count_largest_domain(SMOKE) == 240, "at most: nobody has counted yet"
+    assert count_largest_domain(SMOKE) == 240, "an upper bound until the pairs are selected"
     inputs = Inputs(SMOKE)
     inputs.graph.selection.build()
     codes = inputs.pairs.source_codes if SMOKE.domain_column == "source" else inputs.pairs.domain_codes

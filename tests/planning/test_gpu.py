@@ -1,4 +1,4 @@
-"""What `doctor --gpu` tries, tried on a CPU: the switches change rounding only, and a thing that fails is said."""
+"""The checks of `doctor --gpu`, run on a CPU: switches change rounding only, and every failure is a finding."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -44,12 +45,12 @@ def test_words_set_switches() -> None:
         switches_from("bf16")
 
 
-def counting(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Count how often layers are computed in a step."""
-    calls, real = [], gpu.prepare
+def count_layers(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return a list that grows by one for every layer that a step computes."""
+    calls, real_prepare = [], gpu.prepare
 
     def prepare(model: Any, switches: Switches) -> None:
-        real(model, switches)
+        real_prepare(model, switches)
         for module in model.modules():
             if type(module).__name__ == "BertSelfAttention":
                 module.register_forward_hook(lambda *given: calls.append(1))
@@ -61,21 +62,20 @@ def counting(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 @pytest.mark.parametrize("backbone", ["nomic", "bert"])
 def test_checkpointing_keeps_gradients(backbone: str, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = gpu._compute_gradient(CPU, backbone, Switches())
-    calls = counting(monkeypatch)
+    calls = count_layers(monkeypatch)
     found = gpu._compute_gradient(CPU, backbone, Switches(checkpoint=True))
-    for ours, theirs in zip(found, expected, strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4)
-    # 2 layers: of 3 forwards (contexts, queries, documents) each again in backward; then 2 for the vectors, once
+    torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4)
+    # Two layers: 3 forward passes (contexts, queries, documents), each repeated in backward, and 2 for the vectors.
     assert len(calls) == (2 * (3 * 2 + 2) if backbone == "bert" else 0)
 
 
 def test_compiled_forward_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[dict] = []
 
-    def fake(forward: Callable[..., Any], **words: Any) -> Callable[..., Any]:
-        return lambda *given, **named: calls.append(words) or forward(*given, **named)
+    def compile_nothing(forward: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+        return lambda *args, **kwargs: calls.append(options) or forward(*args, **kwargs)
 
-    monkeypatch.setattr(torch, "compile", fake)
+    monkeypatch.setattr(torch, "compile", compile_nothing)
     is_good, says = gpu._compare_switches(CPU, "bert", "compile no-fused")
     assert is_good and "gradient by" in says
     assert len(calls) == 5 and all(one == {"dynamic": True, "backend": "inductor"} for one in calls)
@@ -93,7 +93,7 @@ def test_measured_steps_have_a_cost() -> None:
 
 
 def test_measured_step_matches_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One step on the same texts: by `doctor`, and by `train` over a feed that gives them."""
+    """One step of `doctor` moves the weights exactly as one step of `train` on the same texts."""
     models, real = [], gpu.build_model
     monkeypatch.setattr(gpu, "build_model", lambda config: models.append(real(config)) or models[-1])
     monkeypatch.setattr(gpu, "NUM_STEPS", 1)
@@ -104,7 +104,7 @@ def test_measured_step_matches_training(tmp_path: Path, monkeypatch: pytest.Monk
     loop.train(model, SimpleNamespace(batches=None, set_apart=None), settings, folder=tmp_path)  # type: ignore[arg-type]
     start = dict(real(TINY.config).named_parameters())
     moved = [name for name, weight in model.named_parameters() if not torch.equal(weight, start[name])]
-    assert len(moved) >= len(start) - 1, "weights that do not move prove nothing"  # of a null vector no use was made
+    assert len(moved) >= len(start) - 1, "all weights move, except the null vector"
     for name, weight in models[0].named_parameters():
         torch.testing.assert_close(weight, dict(model.named_parameters())[name], rtol=0, atol=0, msg=name)
 
@@ -126,18 +126,11 @@ def test_measured_steps_use_training_chunks(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(gpu, "NUM_STEPS", 1)
     gpu._measure_steps(TINY, CPU)
     assert given == [chunks_for(TINY.config, 80 * 2**30, Switches())] and given[0] != ChunkSizes()
-    # a run says of its sizes what the shape of its scale says
-    assert chunks_for(large.config, 2**36, Switches()) == chunks_for(
-        base("large", architecture="contextual"), 2**36, Switches()
-    )
+    run = base("large", architecture="contextual")
+    assert chunks_for(large.config, 2**36, Switches()) == chunks_for(run, 2**36, Switches())
     monkeypatch.setenv("REPRO_CHUNKS", "2,3")
     is_good, says = gpu._measure_steps(TINY, CPU)
     assert is_good and "chunks of 2,3" in says and given[-1] == ChunkSizes(2, 3)
-
-
-def test_shapes_are_those_of_their_scales() -> None:
-    small = gpu.get_model_shape("small")
-    assert (small.config.hidden_size, small.config.num_layers, small.batch_size, small.num_tokens) == (768, 6, 512, 64)
 
 
 def test_findings_are_written(own_home: Path) -> None:
@@ -150,23 +143,24 @@ def test_any_error_is_a_finding() -> None:
     class TritonError(Exception):
         pass
 
-    def empty() -> tuple[bool, str]:
-        raise AssertionError
+    for error, says in (
+        (AssertionError(), "AssertionError"),
+        (
+            TritonError("backend='inductor' raised:\nno C compiler\nand more"),
+            "backend='inductor' raised: no C compiler",
+        ),
+    ):
+        check = Mock(side_effect=error)
+        assert gpu._run_check("compile", check) == Finding("compile", False, says)
 
-    def odd() -> tuple[bool, str]:
-        raise TritonError("backend='inductor' raised:\nno C compiler\nand more")
 
-    assert gpu._run_check("compile", empty) == Finding("compile", False, "AssertionError")
-    assert gpu._run_check("compile", odd).says == "backend='inductor' raised: no C compiler"
-
-
-@pytest.mark.parametrize("look", [gpu._compare_chunked_step, gpu._check_resume, gpu._compare_encoding])
-def test_chunks_checkpoints_and_encoding_are_tried(look: Callable[[torch.device], tuple[bool, str]]) -> None:
-    is_good, says = look(CPU)
+@pytest.mark.parametrize("check", [gpu._compare_chunked_step, gpu._check_resume, gpu._compare_encoding])
+def test_chunks_checkpoints_and_encoding_pass(check: Callable[[torch.device], tuple[bool, str]]) -> None:
+    is_good, says = check(CPU)
     assert is_good and says
 
 
-def test_other_drops_are_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_dropout_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RandomState, "restore", lambda self: nullcontext())
     assert not gpu._compare_chunked_step(CPU)[0]
 
@@ -199,14 +193,14 @@ def test_older_transformers_are_checkpointed(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_optimizer_steps_stay_on_cpu(tmp_path: Path) -> None:
-    """On the CPU: on a GPU it would wait for each of them at every step. "meta" stands for the GPU."""
+    """On a GPU, every step would wait for these counters. The device "meta" stands for the GPU."""
     model = torch.nn.Linear(2, 2)
     optimizer = build_optimizer(model, learning_rate=0.1, weight_decay=0.0, fused=False)
     model(torch.ones(1, 2)).sum().backward()
     optimizer.step()
     write_checkpoint(tmp_path, TrainState("a", 1), model, optimizer)
-    there = torch.nn.Linear(2, 2, device="meta")
-    optimizer = build_optimizer(there, learning_rate=0.1, weight_decay=0.0, fused=False)
-    read_checkpoint(tmp_path, "a", there, optimizer)
-    state = optimizer.state[there.weight]
+    on_meta = torch.nn.Linear(2, 2, device="meta")
+    optimizer = build_optimizer(on_meta, learning_rate=0.1, weight_decay=0.0, fused=False)
+    read_checkpoint(tmp_path, "a", on_meta, optimizer)
+    state = optimizer.state[on_meta.weight]
     assert (state["step"].device.type, state["exp_avg"].device.type) == ("cpu", "meta")

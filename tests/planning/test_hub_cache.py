@@ -1,4 +1,4 @@
-"""A download that was broken off is told from a whole one, for encoders and for the data of mteb's tasks."""
+"""Downloads from the hub: an interrupted one is recognised, for encoders and for the data of mteb's tasks."""
 
 import json
 from pathlib import Path
@@ -22,13 +22,13 @@ NAME, COMMIT = "somebody/model", "a" * 40
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache of the hub."""
+    """Use an empty cache of the hub."""
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     return tmp_path
 
 
-def begin(cache: Path, name: str = NAME, kind: str = "models") -> Path:
-    """A snapshot that holds only a config, and a blob that was broken off, as a killed download leaves them."""
+def begin_download(cache: Path, name: str = NAME, kind: str = "models") -> Path:
+    """Write what a killed download leaves: a snapshot with a config only, and an incomplete blob."""
     top = cache / f"{kind}--{name.replace('/', '--')}"
     (snapshot := top / "snapshots" / COMMIT).mkdir(parents=True)
     for folder in ("refs", "blobs"):
@@ -39,16 +39,16 @@ def begin(cache: Path, name: str = NAME, kind: str = "models") -> Path:
     return snapshot
 
 
-def end(folder: Path) -> None:
-    """Give a folder weights and a tokenizer, and end the blob."""
+def complete_download(folder: Path) -> None:
+    """Add weights and a tokenizer to a folder, and complete the blob."""
     save_file({"weight": np.ones(64, np.float32)}, folder / "model.safetensors")
     (folder / "tokenizer.json").write_text("{}")
     if (blobs := folder.parents[1] / "blobs").is_dir():
         (blobs / "f00d").write_bytes(b"whole")
 
 
-def listing(snapshot: Path, **sizes: int) -> None:
-    """What the hub said that the repository has, as `snapshot_download` keeps it."""
+def write_listing(snapshot: Path, **sizes: int) -> None:
+    """Write the hub's list of files as `snapshot_download` caches it."""
     from huggingface_hub._tree_cache import TreeCacheEntry, write_tree_cache
 
     fields = {"lfs_sha256": None, "lfs_size": None, "xet_hash": None}
@@ -56,49 +56,49 @@ def listing(snapshot: Path, **sizes: int) -> None:
     write_tree_cache(str(snapshot.parents[1]), COMMIT, entries)
 
 
-def encoder(name: str = NAME) -> Need:
-    """The need of an encoder, as a run that starts from it has it."""
+def find_encoder_need(name: str = NAME) -> Need:
+    """Return what a run that starts from this encoder needs."""
     return next(need for need in list_requirements([base("desk", start=name)]) if need.name == f"encoder {name}")
 
 
 def test_broken_download_is_no_encoder(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    snapshot, asked, real = begin(cache), [], huggingface_hub.snapshot_download
-    assert not encoder().is_here()
-    told = "; ".join(encoder().problems())
-    assert "blob f00d was interrupted" in told and "whole weights" in told and "a tokenizer" in told
+    snapshot, requested, real = begin_download(cache), [], huggingface_hub.snapshot_download
+    assert not find_encoder_need().is_here()
+    problems = "; ".join(find_encoder_need().problems())
+    assert all(words in problems for words in ("blob f00d was interrupted", "whole weights", "a tokenizer"))
 
     def download(name: str, **options: Any) -> str:
         if not options.get("local_files_only"):
-            asked.append(name)
-            end(snapshot)
+            requested.append(name)
+            complete_download(snapshot)
         return real(name, **{**options, "local_files_only": True})
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
-    encoder().bring(ignore)
-    assert asked == [NAME] and encoder().is_here() and not encoder().problems()
+    find_encoder_need().bring(ignore)
+    assert requested == [NAME] and find_encoder_need().is_here() and not find_encoder_need().problems()
 
 
 def test_fetched_without_weights_is_an_error(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    snapshot = begin(cache)
+    snapshot = begin_download(cache)
     monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda name, **options: str(snapshot))
     with pytest.raises(ValueError, match=r"still lacks .*whole weights"):
-        encoder().bring(ignore)
+        find_encoder_need().bring(ignore)
 
 
 def test_finished_blob_leaves_no_gap(cache: Path) -> None:
-    end(begin(cache))
+    complete_download(begin_download(cache))
     assert find_missing_encoder_files(NAME) == []
 
 
 def test_listed_files_need_their_size(cache: Path) -> None:
-    end(snapshot := begin(cache))
-    (snapshot.parents[1] / "blobs" / "f00d").unlink()  # as when the hub has another revision by now
+    complete_download(snapshot := begin_download(cache))
+    (snapshot.parents[1] / "blobs" / "f00d").unlink()  # as after a download of another revision
     size = (snapshot / "model.safetensors").stat().st_size
-    listing(snapshot, **{"model.safetensors": size})
+    write_listing(snapshot, **{"model.safetensors": size})
     assert find_missing_encoder_files(NAME) == []
-    listing(snapshot, **{"model.safetensors": size + 1})
+    write_listing(snapshot, **{"model.safetensors": size + 1})
     assert find_missing_encoder_files(NAME) == [f"{NAME}: model.safetensors has {size} bytes of {size + 1}"]
-    listing(snapshot, **{"model.safetensors": size, "2_Dense/model.safetensors": 9})
+    write_listing(snapshot, **{"model.safetensors": size, "2_Dense/model.safetensors": 9})
     [lack] = find_missing_encoder_files(NAME)
     assert lack == f"{NAME} is downloaded only in part: 1 file(s) are missing (2_Dense/model.safetensors)"
 
@@ -114,7 +114,7 @@ def test_local_folder_needs_all_shards(tmp_path: Path) -> None:
     assert not local().is_here()
     with pytest.raises(ValueError, match="still lacks"):
         local().bring(ignore)
-    end(folder)
+    complete_download(folder)
     assert local().is_here()
     whole = (folder / "model.safetensors").read_bytes()
     (folder / "model.safetensors").write_bytes(whole[:-1])
@@ -133,10 +133,9 @@ def test_local_folder_needs_all_shards(tmp_path: Path) -> None:
 
 def test_mteb_data_counts_once_loaded(cache: Path, own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     loaded = []
-    told = SimpleNamespace(name="Task", dataset={"path": "mteb/one", "revision": COMMIT})
 
     class Task:
-        metadata = told
+        metadata = SimpleNamespace(name="Task", dataset={"path": "mteb/one", "revision": COMMIT})
 
         def load_data(self) -> None:
             loaded.append("load")
@@ -147,34 +146,33 @@ def test_mteb_data_counts_once_loaded(cache: Path, own_home: Path, monkeypatch: 
             loaded.append("unload")
 
     monkeypatch.setattr("repro.analyses.mteb.tasks_of_mteb", lambda suite: [Task()])
-    need = next(
-        one for one in list_requirements([base("large", suite="mteb", measure="mteb")]) if one.name == "data mteb"
-    )
-    snapshot = begin(cache, "mteb/one", "datasets")
-    (snapshot / "config.json").rename(snapshot / "README.md")  # a card alone
+    needs = {need.name: need for need in list_requirements([base("large", suite="mteb", measure="mteb")])}
+    need = needs["data mteb"]
+    snapshot = begin_download(cache, "mteb/one", "datasets")
+    (snapshot / "config.json").rename(snapshot / "README.md")  # a dataset card only
     assert not need.is_here() and need.problems()[0].startswith("1 of 1 tasks, the first: Task was not loaded")
     assert "interrupted" in find_missing_dataset_files("mteb/one", COMMIT)[0]
     need.bring(ignore)
     assert need.is_here() and loaded == ["load", "unload"]
     need.bring(ignore)
-    assert loaded == ["load", "unload"], "what is here is not loaded again"
+    assert loaded == ["load", "unload"], "complete data is not loaded again"
     (snapshot / "corpus.parquet").unlink()
     assert need.problems() == ["1 of 1 tasks, the first: Task: mteb/one: no file of data"]
 
 
 def test_paper_backbone_needs_no_tokenizer(cache: Path) -> None:
     for name, lacks in ((NOMIC_BERT, []), (NAME, ["a tokenizer"])):
-        end(snapshot := begin(cache, name))
+        complete_download(snapshot := begin_download(cache, name))
         (snapshot / "tokenizer.json").unlink()
-        found = find_missing_encoder_files(name)
-        assert len(found) == len(lacks) and all(lack in told for lack, told in zip(lacks, found, strict=True))
+        missing = find_missing_encoder_files(name)
+        assert len(missing) == len(lacks) and all(lack in one for lack, one in zip(lacks, missing, strict=True))
     assert get_tokenizer_name(base("small")) == get_tokenizer_name(base("desk")) == "minilm"
-    assert load_tokenizer("minilm").get_vocab_size() == 30522, "as bert-base-uncased has them"
+    assert load_tokenizer("minilm").get_vocab_size() == 30522, "as that of bert-base-uncased"
 
 
 @pytest.mark.parametrize("content", ["[]", "3", "{", '"text"'])
 def test_malformed_config_is_fetched_again(cache: Path, content: str) -> None:
-    end(snapshot := begin(cache))
+    complete_download(snapshot := begin_download(cache))
     (snapshot / "config.json").write_text(content)
     [lack] = find_missing_encoder_files(NAME)
     assert str(snapshot / "config.json") in lack and lack.endswith("remove it and fetch it again")
@@ -183,7 +181,7 @@ def test_malformed_config_is_fetched_again(cache: Path, content: str) -> None:
 @pytest.mark.parametrize("content", ["3", '{"path": "x"}', '[{"path": "1_Pooling"}]', '[{"path": 1, "type": 2}]'])
 def test_odd_modules_are_no_tracebacks(tmp_path: Path, content: str) -> None:
     (folder := tmp_path / "odd").mkdir()
-    end(folder)
+    complete_download(folder)
     (folder / "config.json").write_text("{}")
     (folder / "modules.json").write_text(content)
     for index in ("[]", '{"weight_map": 1}', '{"weight_map": {"a": ["b"]}}'):

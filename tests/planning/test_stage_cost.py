@@ -1,4 +1,4 @@
-"""What the stages of the paper's size take: counted, and measured as the committed bench has it."""
+"""Costs of stages at the paper's size: counted, and measured by the committed benchmark."""
 
 import json
 import subprocess
@@ -29,6 +29,7 @@ from repro.planning.stage_cost import (
 from repro.spec import base
 from repro.spec.identity import run_id
 from repro.storage.paths import CHECKOUT, get_published_records
+from tests.data.files import write_rows
 
 CLUSTERED = base("small", sampler="cluster", cluster_size=512)
 
@@ -42,7 +43,7 @@ def test_disk_follows_number_of_pairs() -> None:
 
 
 def test_cluster_memory_follows_largest_fit() -> None:
-    """Reddit has 66 of 239 million pairs: 64 of them for each of its clusters, both halves, two vectors of 768 each."""
+    """Reddit has 66 of 239 million pairs. K-means uses 64 per cluster, both sides, with two vectors of 768 numbers."""
     largest = max(count_domain_sizes("nomic-unsupervised", count_pairs(CLUSTERED)))
     fitted = 64 * -(-largest // 512)
     found = next(cost for cost in estimate_stage_costs([CLUSTERED]) if cost.name == "clusters of 512")
@@ -50,15 +51,9 @@ def test_cluster_memory_follows_largest_fit() -> None:
 
 
 def test_stages_cover_all_phases() -> None:
-    """A plan of two phases must not count one, nor that of a part of the corpus as the whole."""
-    two_phases = base(
-        "small",
-        corpus="nomic-supervised",
-        pretraining_corpus="nomic-unsupervised",
-        num_pretraining_steps=10,
-        num_hard_negatives=7,
-        sampler="domain",
-    )
+    """Both phases of a run are counted, and a run on part of a corpus is not counted as one on all of it."""
+    corpora = {"corpus": "nomic-supervised", "pretraining_corpus": "nomic-unsupervised", "num_pretraining_steps": 10}
+    two_phases = base("small", **corpora, num_hard_negatives=7, sampler="domain")
     part = base("small", architecture="none", measure="neighbours", num_pairs=2**20)
     of_sources = base("small", sampler="domain", sources="paq+gooaq")
     every = estimate_stage_costs([two_phases, part, of_sources, base("small", architecture="bm25")])
@@ -77,19 +72,20 @@ def test_stages_cover_all_phases() -> None:
     assert set(by_pairs["nomic-supervised, 1,800,000 pairs"]) == {*trained, *surrogates, "negatives of 7"}
     assert {"corpus", "tokens of 64", "start of a training"} <= set(by_pairs["nomic-unsupervised, 238,998,494 pairs"])
     assert set(by_pairs["nomic-unsupervised, 1,048,576 pairs"]) == {"selection", "keys", "positives", *surrogates}
-    assert gooaq_and_paq == pytest.approx(238_998_494 / 234_553_344 * sum(domain_sizes_printed("paq", "gooaq")))
+    printed = sum(UNSUPERVISED[name].num_rows for name in ("paq", "gooaq"))  # in Table 5
+    assert gooaq_and_paq == pytest.approx(238_998_494 / 234_553_344 * printed)
 
 
 def test_import_time_follows_bytes(tmp_path: Path) -> None:
-    """The declared corpus has 300 GB of 239 million pairs, 1255 bytes each, where the bench's have 346 of text."""
+    """The paper's pairs have 1255 bytes each, those of the benchmark 346. Time is scaled by bytes."""
     block = next(generate_blocks(20_000))
     sizes = [pc.sum(pc.binary_length(block[side])).as_py() / block.num_rows for side in ("query", "document")]
     assert pytest.approx(sum(sizes), rel=0.01) == GENERATED_BYTES
     corpus = next(cost for cost in estimate_stage_costs([CLUSTERED]) if cost.name == "corpus")
     assert corpus.hours == pytest.approx(38e-6 * 238_998_494 / 3600 * (300e9 / 238_998_494) / GENERATED_BYTES)
     lines = make_plan([CLUSTERED], [tmp_path], num_gpus=1, num_at_once=16).lines()
-    beside = "the download (279.4 GiB), and the largest stage twice while its shards are joined (683.8 GiB more)"
-    assert f"in addition: {beside}" in lines
+    [line] = [line for line in lines if line.startswith("in addition: ")]
+    assert "the download (279.4 GiB)" in line and "(683.8 GiB more)" in line
     assert any("with 16 in parallel, after the stages above" in line for line in lines)
 
 
@@ -105,11 +101,9 @@ def test_unknown_size_is_a_dash(tmp_path: Path) -> None:
     assert not any("bge-full-data" in cost.pairs for cost in made.stage_costs)
 
 
-def test_imported_corpus_is_counted(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lines = [json.dumps({"query": f"which thing is {n}", "document": f"the thing {n} itself"}) for n in range(40)]
-    own_home.mkdir(exist_ok=True)
-    (own_home / "mine.jsonl").write_text("\n".join(lines))
-    corpus = bring(own_home / "mine.jsonl", name="mine")
+def test_imported_corpus_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [{"query": f"which thing is {n}", "document": f"the thing {n} itself"} for n in range(40)]
+    corpus = bring(write_rows(tmp_path / "mine.jsonl", rows), name="mine")
     run = base("desk", corpus=corpus.corpus, suite="mine", num_pairs=None, num_steps=None, num_epochs=3, batch_size=8)
     assert count_pairs(run) == 40
     assert estimate(run, []).arithmetic.num_pairs == 3 * 40
@@ -131,11 +125,6 @@ def test_built_corpora_have_counted_pairs() -> None:
     assert len(read_pairs(path)) == MINED["planted-tiny"]
 
 
-def domain_sizes_printed(*names: str) -> list[int]:
-    """Rows of Table 5."""
-    return [UNSUPERVISED[name].num_rows or 0 for name in names]
-
-
 @pytest.mark.parametrize("scale", ["small", "large"])
 def test_each_stage_cost_is_explained(scale: str, tmp_path: Path) -> None:
     made = make_plan([base(scale, sampler="cluster", cluster_size=512), base(scale)], [tmp_path])
@@ -147,23 +136,28 @@ def test_each_stage_cost_is_explained(scale: str, tmp_path: Path) -> None:
     assert not make_plan([base("desk")], [tmp_path]).stage_costs
 
 
+def read_benchmark(name: str) -> list[dict]:
+    """Return the rows of a committed benchmark."""
+    return json.loads((CHECKOUT / "benchmarks" / f"{name}.json").read_text())["rows"]
+
+
 def test_rates_match_the_benchmark() -> None:
-    rows = json.loads((CHECKOUT / "benchmarks" / "paper_scale.json").read_text())["rows"]
+    rows = read_benchmark("paper_scale")
     spent = {row["step"]: row["cpu_seconds"] for row in rows if row["label"] == "now" and row["num_pairs"] == 10**6}
     assert MICROSECONDS_PER_PAIR["corpus"] == pytest.approx(spent["import"] + spent["corpus"], rel=0.1)
     for step in ("embeddings", "keys"):
         assert MICROSECONDS_PER_PAIR[step] == pytest.approx(spent[step], rel=0.1), step
     most = [row for row in rows if (row["label"], row["step"], row["num_pairs"]) == ("now", "selection", 10**7)]
     assert MICROSECONDS_PER_PAIR["selection"] == pytest.approx(most[0]["cpu_seconds"] / 10, rel=0.1)
-    assert all(cost.hours > 0 for cost in estimate_stage_costs([CLUSTERED])), "no stage takes no time"
-    texts = json.loads((CHECKOUT / "benchmarks" / "tokenizing.json").read_text())["rows"]
-    mined = next(row for row in texts if row["texts"] == "desk-views" and row["way"] == "by words")
+    assert all(cost.hours > 0 for cost in estimate_stage_costs([CLUSTERED])), "every stage takes time"
+    mined = next(
+        row for row in read_benchmark("tokenizing") if row["texts"] == "desk-views" and row["way"] == "by words"
+    )
     assert pytest.approx(1e6 * mined["median"] / mined["num_tokens"], rel=0.1) == MICROSECONDS_PER_TOKEN
 
 
 def test_memory_matches_the_benchmark() -> None:
-    rows = json.loads((CHECKOUT / "benchmarks" / "paper_scale.json").read_text())["rows"]
-    for row in rows:
+    for row in read_benchmark("paper_scale"):
         kind = row["step"]
         if row["label"] in ("now", "blank") and kind in PEAK_GIB and row["num_pairs"] >= 10**6 and kind != "clusters":
             planned = PEAK_GIB[kind] * 1024 + BYTES_PER_PAIR.get(kind, 0) * row["num_pairs"] / 2**20
@@ -173,8 +167,8 @@ def test_memory_matches_the_benchmark() -> None:
 @pytest.mark.slow
 def test_benchmark_measures_a_start(tmp_path: Path) -> None:
     """Slow: writes and reads stages of 40,000 pairs."""
-    asked = f"--num-pairs 40000 --blank --home {tmp_path} --write {tmp_path / 'rows.json'}"
-    command = [sys.executable, "-m", "benchmarks.paper_scale", *asked.split()]
+    options = f"--num-pairs 40000 --blank --home {tmp_path} --write {tmp_path / 'rows.json'}"
+    command = [sys.executable, "-m", "benchmarks.paper_scale", *options.split()]
     done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     rows = json.loads((tmp_path / "rows.json").read_text())["rows"]
