@@ -1,4 +1,4 @@
-"""Tests marked slurm run on the Slurm that answers, and say why not where none does (REPRO_TEST_SLURM=1: an error)."""
+"""Run tests marked slurm on the Slurm that answers, or skip them with the reason. REPRO_TEST_SLURM=1 makes it an error."""
 
 import os
 import shutil
@@ -23,27 +23,27 @@ def pytest_configure() -> None:
         os.environ["SLURM_CONF"] = str(DEV_CLUSTER / "slurm.conf")
 
 
-def no_slurm() -> str:
-    """Return why there is no Slurm here, or an empty string if it answers."""
+def explain_missing_slurm() -> str:
+    """Return why Slurm is not available, or an empty string if it answers."""
     if shutil.which("sbatch") is None:
-        return "no sbatch here; `slurm/dev-cluster.sh up` installs and starts a Slurm"
-    asked = subprocess.run(["scontrol", "ping"], capture_output=True, text=True)
-    return "" if asked.returncode == 0 and "UP" in asked.stdout else "Slurm does not answer; `slurm/dev-cluster.sh up`"
+        return "no sbatch; `slurm/dev-cluster.sh up` installs and starts Slurm"
+    ping = subprocess.run(["scontrol", "ping"], capture_output=True, text=True)
+    return "" if ping.returncode == 0 and "UP" in ping.stdout else "Slurm does not answer; `slurm/dev-cluster.sh up`"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip the tests marked slurm with the reason."""
     marked = [item for item in items if item.get_closest_marker("slurm")]
-    reason = no_slurm() if marked else ""
+    reason = explain_missing_slurm() if marked else ""
     if reason and os.environ.get("REPRO_TEST_SLURM"):
-        pytest.exit(f"REPRO_TEST_SLURM asks for the tests on Slurm, but: {reason}", returncode=1)
+        pytest.exit(f"REPRO_TEST_SLURM requires the tests on Slurm, but: {reason}", returncode=1)
     for item in marked if reason else []:
         item.add_marker(pytest.mark.skip(reason=reason))
 
 
 @pytest.fixture
 def stand_in() -> Iterator[None]:
-    """Launch and execute with the stand-in. A patch of its own: `monkeypatch.undo` in a test does not end it."""
+    """Launch and execute with the stand-in. Its patches do not end with `monkeypatch.undo` in a test."""
     from tests.slurm.stand_in_job import SUBSTITUTES
 
     with pytest.MonkeyPatch.context() as patch:

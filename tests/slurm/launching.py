@@ -1,4 +1,4 @@
-"""Launch runs of the stand-in, and wait for what becomes of them."""
+"""Launch runs of the stand-in, and wait for their states."""
 
 import time
 from collections.abc import Callable
@@ -8,9 +8,10 @@ import pytest
 from repro.spec import Run
 from slurm.profiles import Profile
 from slurm.start import LaunchOptions, start
+from slurm.states import JobState, get_run_item
 from slurm.status import statuses, why
 from slurm.sweep import read_submissions
-from tests.slurm.stand_in import traced
+from tests.slurm.stand_in import read_trace
 
 
 def launch_runs(*runs: Run, profile: Profile, retry: bool = False) -> list[str]:
@@ -20,9 +21,16 @@ def launch_runs(*runs: Run, profile: Profile, retry: bool = False) -> list[str]:
     return lines
 
 
-def states(*runs: Run) -> list[str]:
+def get_states(*runs: Run) -> list[str]:
     """Return the state of each run."""
     return [status.state for status in statuses(runs)]
+
+
+def read_state(run: Run) -> JobState:
+    """Return the stored state of a run's job."""
+    state = get_run_item(run).read()
+    assert state is not None
+    return state
 
 
 def wait_until(condition: Callable[[], object], seconds: float = 120) -> None:
@@ -31,5 +39,5 @@ def wait_until(condition: Callable[[], object], seconds: float = 120) -> None:
     while not condition():
         if time.monotonic() > deadline:
             known = [Run(**fields) for entry in read_submissions() for fields in entry.runs.values()]
-            pytest.fail(f"still not true after {seconds} s: {[traced(), *map(why, known)]}")
+            pytest.fail(f"still not true after {seconds} s: {[read_trace(), *map(why, known)]}")
         time.sleep(0.05)

@@ -1,11 +1,14 @@
-"""A stand-in for execute() and list_stages(): real records, checkpoints and stages, but a training that only counts.
+"""A stand-in for execute() and list_stages(): real records, checkpoints and stages, but training only counts.
 
-Clusters may be made in shards; shard 2 waits for as long as there is a file home/hold-2.
+Each step takes STAND_IN_STEP_SECONDS. Every action is a line in home/trace. Flags are empty files in the home folder:
 
-Each step takes STAND_IN_STEP_SECONDS, or no time once a file `fast` is in the home folder. A run of seed 13 fails until
-a file `mended` is there. What was done is told by lines in home/trace.
+- `fast`: steps take no time.
+- `mended`: a run of seed 13 succeeds. Without the flag, it fails.
+- `measures-long`: the run spends a minute on measuring after training.
+- `break-NAME`, `break-shard-N`: building this stage or shard fails.
+- `hold-N`: shard N waits until the flag is removed.
 
-Tests use it through the fixture `stand_in`. Called as a module, it is a child of the local queue with the stand-in.
+Tests use the stand-in through the fixture `stand_in`. As a module, it is a child of the local queue with the stand-in.
 """
 
 import hashlib
@@ -29,20 +32,31 @@ from repro.storage.stages import Part, Sharding, Stage
 from slurm import children
 
 
+def set_flag(name: str) -> None:
+    """Set a flag of the stand-in."""
+    home().mkdir(parents=True, exist_ok=True)
+    (home() / name).touch()
+
+
+def clear_flag(name: str) -> None:
+    """Remove a flag of the stand-in."""
+    (home() / name).unlink()
+
+
 def trace(line: str) -> None:
-    """Append a whole line to the trace, whichever other process writes."""
+    """Append a line to the trace, in one write."""
     with (home() / "trace").open("a") as file:
         file.write(f"{line}\n")
 
 
-def traced() -> list[str]:
+def read_trace() -> list[str]:
     """Return the lines of the trace."""
     path = home() / "trace"
     return path.read_text().splitlines() if path.exists() else []
 
 
 def execute(run: Run, *, should_stop: Callable[[], bool], progress: Callable[[str], None]) -> Record:
-    """Count to num_steps, and write a checkpoint if stopped. The record depends on every step being done once."""
+    """Count to num_steps, and write a checkpoint if stopped. The metric is right only if every step ran exactly once."""
     for stage in stages_of(run):
         assert stage.is_built, f"{stage.name} should have been built before"
     name, folder = run_id(run), run_folder(run_id(run))
@@ -75,7 +89,7 @@ def execute(run: Run, *, should_stop: Callable[[], bool], progress: Callable[[st
 
 
 def stages_of(run: Run) -> tuple[Stage, ...]:
-    """Return a corpus for all runs, and clusters of it for those with sampler "cluster"."""
+    """Return a corpus stage for all runs, and a stage of clusters for those with sampler "cluster"."""
 
     def make(name: str) -> Callable[[Path], None]:
         def build(folder: Path) -> None:
@@ -106,14 +120,14 @@ def stages_of(run: Run) -> tuple[Stage, ...]:
 
 
 def make_execute_module(function: Callable[..., object]) -> ModuleType:
-    """Return a module in place of `repro.execute`, which loads torch, with another function `execute`."""
+    """Return a module that replaces `repro.execute`, which would load torch."""
     module = ModuleType("repro.execute")
     module.execute = function  # type: ignore[attr-defined]
     return module
 
 
 def replace_work() -> None:
-    """Let this process execute runs and list stages with the stand-in from now on."""
+    """Execute runs and list stages with the stand-in for the rest of this process."""
     sys.modules["repro.execute"] = make_execute_module(execute)
     pipeline_stages.list_stages = stages_of
 

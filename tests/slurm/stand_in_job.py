@@ -1,4 +1,4 @@
-"""Launches with the stand-in: in this process, in children of the local queue, and in jobs of Slurm."""
+"""Launch with the stand-in: in this process, in children of the local queue, and in jobs of Slurm."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from tests.slurm import stand_in
 
 @dataclass(frozen=True)
 class StandInJob(SubmittedJob):
-    """A job that executes its work with the stand-in, in the process that unpickles it."""
+    """A job that works with the stand-in in the process that unpickles it."""
 
     def __call__(self) -> str:
         """Execute the job."""
@@ -26,7 +26,7 @@ SUBSTITUTES = (
 
 
 def replace_all() -> None:
-    """Let this process launch with the stand-in from now on."""
+    """Launch with the stand-in for the rest of this process."""
     stand_in.replace_work()
     for module, name, value in SUBSTITUTES:
         setattr(module, name, value)

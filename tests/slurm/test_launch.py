@@ -1,6 +1,7 @@
-"""What Slurm is handed: the exact scripts, arrays cut and throttled, refusals told, interruptions requeued."""
+"""Submissions to Slurm: scripts, arrays and their limits, refusals, and interrupted jobs. Slurm itself is imitated."""
 
 import os
+import re
 import signal
 import subprocess
 import time
@@ -21,7 +22,7 @@ from repro.records import provenance
 from repro.records.store import read_records
 from repro.spec import Run, base, grid
 from repro.spec.identity import get_training_id, run_id
-from repro.storage.lease import acquire, owners
+from repro.storage.lease import owners
 from repro.storage.paths import CHECKOUT, get_local_records, run_folder
 from slurm.batches import order_batches
 from slurm.job import Job
@@ -32,11 +33,12 @@ from slurm.signals import Stop
 from slurm.start import LaunchOptions, cancel, check_site, scripts, start
 from slurm.states import JobState, get_run_item
 from slurm.status import RunStatus, TrainingProgress, statuses, why
-from slurm.sweep import Task, add_run_dependencies, build_tasks, check_code, read_submissions
+from slurm.sweep import add_run_dependencies, build_tasks, check_code, read_submissions
 from slurm.tables import make_status_table
 from slurm.trainings import list_missing_trainings
-from tests.slurm.launching import launch_runs
-from tests.slurm.stand_in import traced
+from tests.leases import take_lease
+from tests.slurm.launching import get_states, launch_runs, read_state
+from tests.slurm.stand_in import read_trace
 from tests.slurm.stand_in_job import StandInJob
 
 pytestmark = pytest.mark.usefixtures("stand_in")
@@ -62,8 +64,8 @@ cp "$1" "$fake/$n.sh"; echo "Submitted batch job $n" """,
 
 
 @pytest.fixture
-def slurm_in_name_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Commands called as Slurm's that write down what they are given."""
+def fake_slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Put commands named like Slurm's on the path, and return the folder where they store their input."""
     fake = tmp_path / "slurm"
     fake.mkdir()
     for name, body in COMMANDS.items():
@@ -74,17 +76,27 @@ def slurm_in_name_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return fake
 
 
-def submitted(fake: Path) -> dict[int, str]:
-    """The scripts that were submitted, by job."""
+def read_scripts(fake: Path) -> dict[int, str]:
+    """Return the submitted scripts by job number."""
     return {int(path.stem): path.read_text() for path in sorted(fake.glob("[0-9]*.sh"))}
 
 
-def test_dry_run_shows_submitted_script(slurm_in_name_only: Path) -> None:
+def read_last_script(fake: Path) -> str:
+    """Return the script that was submitted last."""
+    return list(read_scripts(fake).values())[-1]
+
+
+def set_queue(fake: Path, *lines: str) -> None:
+    """Set the jobs that `squeue` lists."""
+    (fake / "queue").write_text("".join(line + "\n" for line in lines))
+
+
+def test_dry_run_shows_submitted_script(fake_slurm: Path) -> None:
     runs = [replace(run, sampler="cluster", cluster_size=8) for run in RUNS[:2]]
     shown = dict(scripts(runs, PROFILE, sweep="test", options=LaunchOptions()))
-    assert submitted(slurm_in_name_only) == {}
+    assert read_scripts(fake_slurm) == {}
     launch(*runs)
-    sent = submitted(slurm_in_name_only)
+    sent = read_scripts(fake_slurm)
     jobs = {f"JOB-OF-{name.replace(' ', '-')}": str(job) for name, job in zip(shown, sent, strict=True)}
     for text, script in zip(shown.values(), sent.values(), strict=True):
         for name, job in jobs.items():
@@ -92,84 +104,79 @@ def test_dry_run_shows_submitted_script(slurm_in_name_only: Path) -> None:
         assert text == script
 
 
-def test_script_follows_the_profile(slurm_in_name_only: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_script_follows_the_profile(fake_slurm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REPRO_DATA", "my-data")
     monkeypatch.setenv("HF_HOME", "/project/hub of all")
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     launch(*RUNS[:2])
-    stage, array = submitted(slurm_in_name_only).values()
+    stage, array = read_scripts(fake_slurm).values()
     for line in (
         "--partition=gpu", "--account=lab7", "--qos=long", "--gres=gpu:a100:1", "--cpus-per-task=4", "--mem=16GB",
         "--time=90", "--signal=USR2@90", "--array=0-1%2", "--dependency=afterok:101", "--requeue", "--mail-type=FAIL",
         "--kill-on-invalid-dep=yes",
     ):  # fmt: skip
         assert f"#SBATCH {line}\n" in array, line
-    assert "module load cuda/12.4" in array
-    assert "ulimit -n 4096" in array
-    assert 'export TMPDIR="/scratch/$USER"' in array
-    assert f"export REPRO_HOME={os.environ['REPRO_HOME']}" in array
-    assert f"export REPRO_DATA={Path.cwd() / 'my-data'}" in array, "a job starts in another folder"
+    home = f"export REPRO_HOME={os.environ['REPRO_HOME']}"
+    for line in ("module load cuda/12.4", "ulimit -n 4096", 'export TMPDIR="/scratch/$USER"', home):
+        assert line in array, line
+    assert f"export REPRO_DATA={Path.cwd() / 'my-data'}" in array, "jobs start in another folder"
     assert "export HF_HOME='/project/hub of all'\n" in array and "export HF_HUB_OFFLINE=1\n" in array
-    assert " --export=ALL " in array.splitlines()[-1], "else srun drops all of this where a site exports nothing"
-    assert "#SBATCH --partition=cpu\n" in stage
-    assert "#SBATCH --time=30\n" in stage
-    assert "gres" not in stage
+    assert " --export=ALL " in array.splitlines()[-1]
+    assert "#SBATCH --partition=cpu\n" in stage and "#SBATCH --time=30\n" in stage and "gres" not in stage
 
 
-def test_stage_gpus_keep_their_type(slurm_in_name_only: Path) -> None:
-    def asked(**changes: Any) -> list[str]:
-        ask = dict(scripts(RUNS[:1], replace(PROFILE, **changes), sweep="test", options=LaunchOptions()))
-        return [line for line in next(iter(ask.values())).splitlines() if line.startswith("#SBATCH --g")]
+def test_stage_gpus_keep_their_type(fake_slurm: Path) -> None:
+    def list_gpu_options(**changes: Any) -> list[str]:
+        shown = dict(scripts(RUNS[:1], replace(PROFILE, **changes), sweep="test", options=LaunchOptions()))
+        return [line for line in next(iter(shown.values())).splitlines() if line.startswith("#SBATCH --g")]
 
-    assert asked(gres="gpu:a100:8", stage_gpus=2) == ["#SBATCH --gres=gpu:a100:2"]
-    assert asked(gres="gpu:a100:8,lustre:1", stage_gpus=2) == asked(gres="", stage_gpus=2)
-    assert asked(gres="", stage_gpus=2) == ["#SBATCH --gpus-per-node=2"] and asked(stage_gpus=0) == []
+    assert list_gpu_options(gres="gpu:a100:8", stage_gpus=2) == ["#SBATCH --gres=gpu:a100:2"]
+    for gres in ("", "gpu:a100:8,lustre:1"):
+        assert list_gpu_options(gres=gres, stage_gpus=2) == ["#SBATCH --gpus-per-node=2"]
+    assert list_gpu_options(stage_gpus=0) == []
 
 
-def test_job_starts_in_the_checkout(slurm_in_name_only: Path, tmp_path: Path) -> None:
+def test_job_starts_in_the_checkout(fake_slurm: Path, tmp_path: Path) -> None:
     launch(*RUNS[:2])
-    script = submitted(slurm_in_name_only)[102]
-    assert f"#SBATCH --chdir={CHECKOUT}\n" in script
-    assert "wckey" not in script
+    script = read_scripts(fake_slurm)[102]
+    assert f"#SBATCH --chdir={CHECKOUT}\n" in script and "wckey" not in script
     line = next(line for line in script.splitlines() if line.startswith("export PYTHONPATH"))
     for before, after in ({}, str(CHECKOUT)), ({"PYTHONPATH": "/x:/y"}, f"{CHECKOUT}:/x:/y"):
         shown = ["bash", "-c", f'{line}; printf %s "$PYTHONPATH"']
         assert subprocess.run(shown, env=before, capture_output=True, text=True, check=True).stdout == after
     site = replace(PROFILE, wckey="nlp", chdir="/project")
-    start(RUNS[2:4], site, sweep="t", options=LaunchOptions(), progress=print)
-    script = list(submitted(slurm_in_name_only).values())[-1]
-    assert "#SBATCH --wckey=nlp\n" in script
-    assert "#SBATCH --chdir=/project\n" in script
+    launch(*RUNS[2:4], profile=site)
+    script = read_last_script(fake_slurm)
+    assert "#SBATCH --wckey=nlp\n" in script and "#SBATCH --chdir=/project\n" in script
 
 
-def test_container_wraps_python(slurm_in_name_only: Path) -> None:
-    shim = slurm_in_name_only / "apptainer"
+def test_container_wraps_python(fake_slurm: Path) -> None:
+    shim = fake_slurm / "apptainer"
     shim.write_text('#!/bin/bash\nprintf "%s|" "$@"\n')
     shim.chmod(0o755)
     words = ("apptainer", "exec", "--bind", "$TMPDIR:/tmp", 'a "b" `c` $(d)', "cde.sif")
     site = replace(PROFILE, launcher=words, python="/opt/venv/bin/python", srun=("--mpi=none",))
-    for number, runs in enumerate((RUNS[:1], RUNS[1:4])):  # one job, and an array
-        start(runs, site, sweep="t", options=LaunchOptions(), progress=print)
-        script = list(submitted(slurm_in_name_only).values())[-1]
-        [command] = [line for line in script.splitlines() if line.startswith("srun")]
-        assert "--mpi=none" in command, number
-        alone = command[command.index("apptainer") :]
+    for runs in (RUNS[:1], RUNS[1:4]):  # one job, and an array
+        launch(*runs, profile=site)
+        [command] = [line for line in read_last_script(fake_slurm).splitlines() if line.startswith("srun")]
+        assert "--mpi=none" in command
+        inner = command[command.index("apptainer") :]
         env = {"PATH": os.environ["PATH"], "TMPDIR": "/a b"}
-        said = subprocess.run(["bash", "-c", alone], env=env, capture_output=True, text=True, check=True).stdout
-        assert said.startswith('exec|--bind|/a b:/tmp|a "b" `c` $(d)|cde.sif|/opt/venv/bin/python|-u|-m|submitit')
+        output = subprocess.run(["bash", "-c", inner], env=env, capture_output=True, text=True, check=True).stdout
+        assert output.startswith('exec|--bind|/a b:/tmp|a "b" `c` $(d)|cde.sif|/opt/venv/bin/python|-u|-m|submitit')
 
 
-def test_line_breaks_never_reach_scripts(slurm_in_name_only: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_line_breaks_never_reach_scripts(fake_slurm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match="contains a line break"):
         start(RUNS[:1], PROFILE, sweep="a\nb", options=LaunchOptions(), progress=print)
     monkeypatch.setenv("REPRO_HOME", os.environ["REPRO_HOME"] + "\n#SBATCH --qos=high")
     with pytest.raises(ValueError, match="contains a line break"):
         launch(*RUNS[:1])
-    assert submitted(slurm_in_name_only) == {}
+    assert read_scripts(fake_slurm) == {}
 
 
-def test_site_check_reports_each_script(slurm_in_name_only: Path) -> None:
-    (slurm_in_name_only / "sbatch").write_text(
+def test_site_check_reports_each_script(fake_slurm: Path) -> None:
+    (fake_slurm / "sbatch").write_text(
         '#!/bin/bash\n[ "$1" = --test-only ] || exit 9\n'
         'grep -q dependency "$2" && { echo "allocation failure: Job dependency problem" >&2; exit 1; }\n'
         'grep -q "partition=cpu" "$2" && { echo "allocation failure: invalid partition" >&2; exit 1; }\n'
@@ -180,48 +187,42 @@ def test_site_check_reports_each_script(slurm_in_name_only: Path) -> None:
     assert [verdict.says for verdict in found.values()] == [
         "allocation failure: invalid partition", "Job 7 to start at noon",
     ]  # fmt: skip
-    assert [status.state for status in statuses(RUNS[:2])] == ["missing"] * 2
+    assert get_states(*RUNS[:2]) == ["missing"] * 2
 
 
-def test_arrays_keep_the_throttle(slurm_in_name_only: Path) -> None:
+def test_arrays_keep_the_throttle(fake_slurm: Path) -> None:
     launch(*RUNS)
-    arrays = [text for text in submitted(slurm_in_name_only).values() if "--array" in text]
-    assert [next(line for line in text.splitlines() if "--array" in line).split("=")[1] for text in arrays] == [
-        "0-2%1", "0-2%1", "0-1%1",
-    ]  # fmt: skip
-    # with room for two at once, the third array waits for the first
-    tasks = build_tasks(RUNS, PROFILE, code={})
-    made = order_batches(tasks, max_array_size=3, num_at_once=2)
-    assert [(len(batch.tasks), batch.num_at_once, batch.after) for batch in made] == [
-        (1, 1, ""), (3, 1, ""), (3, 1, ""), (2, 1, "runs 1 of 3"),
-    ]  # fmt: skip
+    arrays = [text for text in read_scripts(fake_slurm).values() if "--array" in text]
+    assert [re.search("--array=(.*)", text)[1] for text in arrays] == ["0-2%1", "0-2%1", "0-1%1"]
+    # If only two jobs may run in parallel, the third array waits for the first.
+    made = order_batches(build_tasks(RUNS, PROFILE, code={}), max_array_size=3, num_at_once=2)
+    found = [(len(batch.tasks), batch.num_at_once, batch.after) for batch in made]
+    assert found == [(1, 1, ""), (3, 1, ""), (3, 1, ""), (2, 1, "runs 1 of 3")]
 
 
 ALIKE = grid(RUNS[0], context_seed=(0, 1, 2))
 
 
-def dependencies(fake: Path) -> list[str]:
-    """What each submitted script waits for."""
-    lines = [
-        next((line for line in text.splitlines() if "--dependency" in line), "") for text in submitted(fake).values()
-    ]
-    return [line.partition("--dependency=")[2] for line in lines]
+def list_dependencies(fake: Path) -> list[str]:
+    """Return the dependency of each submitted script."""
+    found = [re.search("--dependency=(.*)", text) for text in read_scripts(fake).values()]
+    return [match[1] if match else "" for match in found]
 
 
-def test_sharing_runs_wait_for_training(slurm_in_name_only: Path) -> None:
+def test_sharing_runs_wait_for_training(fake_slurm: Path) -> None:
     shown = dict(scripts((*ALIKE, RUNS[1]), PROFILE, sweep="t", options=LaunchOptions()))
     assert "afterany:JOB-OF-runs-1-of-2_0\n" in shown["runs 2 of 2"]
     launch(*ALIKE, RUNS[1])
-    assert dependencies(slurm_in_name_only) == ["", "afterok:101", "afterok:101,afterany:102_0"]
+    assert list_dependencies(fake_slurm) == ["", "afterok:101", "afterok:101,afterany:102_0"]
     assert [set(submission.runs) for submission in read_submissions()[1:]] == [
         {run_id(run) for run in runs} for runs in ((ALIKE[0], RUNS[1]), ALIKE[1:])
     ]
-    (slurm_in_name_only / "queue").write_text("101|PENDING|x\n102_0|RUNNING|None\n103_0|PENDING|Dependency\n")
+    set_queue(fake_slurm, "101|PENDING|x", "102_0|RUNNING|None", "103_0|PENDING|Dependency")
     launch(replace(RUNS[0], context_seed=7), RUNS[3])
-    assert dependencies(slurm_in_name_only)[3:] == ["afterok:101", "afterok:101,afterany:102_0"]
+    assert list_dependencies(fake_slurm)[3:] == ["afterok:101", "afterok:101,afterany:102_0"]
 
 
-def test_runs_wait_for_missing_phase(slurm_in_name_only: Path) -> None:
+def test_runs_wait_for_missing_phase(fake_slurm: Path) -> None:
     phased = base("smoke", num_steps=3, pretraining_corpus="desk", num_pretraining_steps=3)
     other = replace(phased, num_steps=4)
     alike = replace(other, context_seed=1)
@@ -233,10 +234,9 @@ def test_runs_wait_for_missing_phase(slurm_in_name_only: Path) -> None:
     assert [batch.after for batch in made if not batch.is_stage] == ["", "runs 1 of 3", "runs 2 of 3"]
     for phase in list_training_phases(phased):
         folder = run_folder(get_training_id(phase))
-        lease = acquire(folder / "training")
-        assert lease is not None
+        lease = take_lease(folder / "training")
         (folder / "checkpoint.safetensors").touch()
-        assert list_missing_trainings(phase), "its owner is not done"
+        assert list_missing_trainings(phase), "a process still trains it"
         lease.release()
     assert [list_missing_trainings(run) for run in (phased, other)] == [(), (get_training_id(other),)]
     after = [task.after for task in add_run_dependencies(tasks, {}) if task.item.kind == "run"]
@@ -257,49 +257,42 @@ def test_throttle_is_never_exceeded(num_at_once: int) -> None:
     assert all(batch.num_at_once <= arrays[batch.after].num_at_once for batch in arrays.values() if batch.after)
 
 
-def test_refused_submission_is_explained(slurm_in_name_only: Path) -> None:
-    (slurm_in_name_only / "refuse-103").touch()
-    with pytest.raises(
-        ValueError, match=r"refused runs 2 of 3.*QOSMaxSubmit.*Submitted before it.*runs 1 of 3"
-    ) as told:
+def test_refused_submission_is_explained(fake_slurm: Path) -> None:
+    (fake_slurm / "refuse-103").touch()
+    with pytest.raises(ValueError, match=r"refused runs 2 of 3.*QOSMaxSubmit.*Submitted .*runs 1 of 3") as caught:
         launch(*RUNS)
-    (slurm_in_name_only / "queue").write_text(
-        "101|PENDING|Priority\n" + "".join(f"102_{n}|PENDING|x\n" for n in range(3))
-    )
-    states = [status.state for status in statuses(RUNS)]
-    assert states.count("queued") == 3
-    assert states.count("missing") == 5
+    set_queue(fake_slurm, "101|PENDING|Priority", *(f"102_{n}|PENDING|x" for n in range(3)))
+    assert sorted(get_states(*RUNS)) == ["missing"] * 5 + ["queued"] * 3
     missing = [status.id for status in statuses(RUNS) if status.state == "missing"]
-    assert all(name in str(told.value).partition("Not submitted:")[2] for name in missing)
+    assert all(name in str(caught.value).partition("Not submitted:")[2] for name in missing)
     assert launch(*RUNS)[0] == "8 runs requested, 5 to start"
-    again = [text for job, text in submitted(slurm_in_name_only).items() if job > 103]
-    assert all("--dependency=afterok:101\n" in text for text in again), "the stage in the queue serves them too"
+    again = [text for job, text in read_scripts(fake_slurm).items() if job > 103]
+    assert all("--dependency=afterok:101\n" in text for text in again), "the queued stage is not submitted again"
 
 
-def test_the_queue_tells_queued_from_vanished(slurm_in_name_only: Path) -> None:
+def test_queue_distinguishes_queued_from_vanished(fake_slurm: Path) -> None:
     launch(*RUNS[:2])
-    (slurm_in_name_only / "queue").write_text("102_0|PENDING|Dependency\n102_1|RUNNING|None\n")
+    set_queue(fake_slurm, "102_0|PENDING|Dependency", "102_1|RUNNING|None")
     assert fetch_queue() == {"102_0": Queued("PENDING", "Dependency"), "102_1": Queued("RUNNING", "None")}
-    found = statuses(RUNS[:2])
-    assert [status.state for status in found] == ["queued", "queued"]
-    assert "job 102_0 is PENDING (Dependency)" in found[0].reason
-    (slurm_in_name_only / "queue").write_text("102_1|RUNNING|None\n")
-    assert [status.state for status in statuses(RUNS[:2])] == ["missing", "queued"]
-    reason, log = statuses(RUNS[:1])[0].reason, Path(statuses(RUNS[:1])[0].log)
-    assert "has left Slurm's queue; launch again" in reason
-    log.write_text("srun: error: no such file")
-    assert f"ended before it started; see its log {log}" in statuses(RUNS[:1])[0].reason
+    assert get_states(*RUNS[:2]) == ["queued", "queued"]
+    assert "job 102_0 is PENDING (Dependency)" in statuses(RUNS)[0].reason
+    set_queue(fake_slurm, "102_1|RUNNING|None")
+    assert get_states(*RUNS[:2]) == ["missing", "queued"]
+    status = statuses(RUNS)[0]
+    assert "has left Slurm's queue; launch again" in status.reason
+    Path(status.log).write_text("srun: error: no such file")
+    assert f"ended before it started; see its log {status.log}" in statuses(RUNS)[0].reason
 
 
-def test_cancelling_names_the_jobs_to_slurm(slurm_in_name_only: Path) -> None:
+def test_cancel_calls_scancel(fake_slurm: Path) -> None:
     launch(*RUNS[:2])
-    (slurm_in_name_only / "queue").write_text("102_0|PENDING|Dependency\n102_1|PENDING|Dependency\n")
+    set_queue(fake_slurm, "102_0|PENDING|Dependency", "102_1|PENDING|Dependency")
     cancel(RUNS[:1])
-    assert (slurm_in_name_only / "cancelled").read_text() == "102_0\n"
-    assert [status.state for status in statuses(RUNS[:2])] == ["cancelled", "queued"]
+    assert (fake_slurm / "cancelled").read_text() == "102_0\n"
+    assert get_states(*RUNS[:2]) == ["cancelled", "queued"]
 
 
-def test_careful_scales_refuse_uncommitted_code(slurm_in_name_only: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_careful_scales_refuse_uncommitted_code(fake_slurm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("slurm.sweep.get_code_identity", lambda: {"commit": "c0ffee", "uncommitted_sha256": "d1"})
     for check in ("check_available", "check_encoders"):
         monkeypatch.setattr(f"slurm.start.{check}", lambda runs: None)
@@ -311,28 +304,27 @@ def test_careful_scales_refuse_uncommitted_code(slurm_in_name_only: Path, monkey
     launch(RUNS[0])
 
 
-def test_missing_suite_is_refused_at_launch(slurm_in_name_only: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_suite_is_refused_at_launch(fake_slurm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("slurm.start.check_encoders", lambda runs: None)
     with pytest.raises(ValueError, match=r"suite 'beir': .*repro fetch beir"):
         launch(replace(RUNS[0], suite="beir"))
     assert not read_submissions()
 
 
-def job_for(run: Run) -> Task:
-    """The task of one run, its stages built."""
+def prepare_job(run: Run) -> Job:
+    """Build the stages of a run, and return its job."""
     for stage in build_tasks([run], PROFILE, code={})[:-1]:
         stage.job._stage().build()
-    return build_tasks([run], PROFILE, code={})[-1]
+    return build_tasks([run], PROFILE, code={})[-1].job
 
 
 def test_debug_executor_runs_a_job(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own_home.mkdir()
     monkeypatch.setenv("SUBMITIT_FOLDER", str(own_home / "jobs"))
     executor = AutoExecutor(own_home / "jobs", cluster="debug")
-    [job] = executor.submit_array([SubmittedJob(job_for(RUNS[0]).job)])
+    [job] = executor.submit_array([SubmittedJob(prepare_job(RUNS[0]))])
     assert job.result() == "done"
-    note = get_run_item(RUNS[0]).read()
-    assert note is not None
+    note = read_state(RUNS[0])
     assert (note.state, note.job_id) == ("done", job.job_id)
     assert len(read_records(get_local_records())) == 1
 
@@ -343,19 +335,18 @@ def test_interrupted_local_job_restarts(own_home: Path, monkeypatch: pytest.Monk
     run = replace(RUNS[0], num_steps=30)
     executor = AutoExecutor(own_home / "jobs", cluster="local")
     executor.update_parameters(timeout_min=5)
-    [job] = executor.submit_array([StandInJob(job_for(run).job)])
-    while f"begin {get_run_item(run).name} at 0" not in traced():
+    [job] = executor.submit_array([StandInJob(prepare_job(run))])
+    while f"begin {get_run_item(run).name} at 0" not in read_trace():
         time.sleep(0.05)
     os.kill(owners(get_run_item(run).lease_folder)[-1].pid, signal.SIGUSR2)
     assert job.result() == "done"
-    begins = [int(line.rsplit(" ", 1)[1]) for line in traced() if line.startswith("begin")]
-    assert len(begins) == 2
-    assert begins[1] > 0
+    begins = [int(line.rsplit(" ", 1)[1]) for line in read_trace() if line.startswith("begin")]
+    assert len(begins) == 2 and begins[1] > 0
 
 
 @pytest.fixture
 def mocked_slurm() -> Iterator[MockedSubprocess]:
-    """Submitit's own imitation of Slurm."""
+    """Use submitit's imitation of Slurm."""
     mock = MockedSubprocess(known_cmds=["srun"])
     with mock.context():
         yield mock
@@ -369,7 +360,7 @@ def test_sigusr2_requeues_the_job(
     own_home.mkdir()
     run = RUNS[0]
     executor = SlurmExecutor(own_home / "jobs", max_num_timeout=3)
-    job = executor.submit(SubmittedJob(job_for(run).job))
+    job = executor.submit(SubmittedJob(prepare_job(run)))
     requeued: list[str] = []
     monkeypatch.setattr(
         "submitit.slurm.slurm.SlurmJobEnvironment._requeue", lambda self, countdown: requeued.append(self.job_id)
@@ -391,45 +382,45 @@ def test_sigusr2_requeues_the_job(
 
 
 def test_job_variables_are_hidden_from_sbatch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Inside a job its own variables go and those of the site stay; outside of one, all stay; all come back."""
+    """Inside a job, its own variables are hidden and those of the site are kept. All are restored afterwards."""
     for name in [name for name in os.environ if name.startswith(JOB_VARIABLES)]:
         monkeypatch.delenv(name)
-    told = {"SLURM_ARRAY_TASK_ID": "5", "SLURM_MEM_PER_CPU": "300", "SLURM_CONF": "/c", "SBATCH_EXPORT": "NONE"}
-    told |= {"CUDA_VISIBLE_DEVICES": "3", "SUBMITIT_FOLDER": "/f"}
-    for name, value in told.items():
+    env = {"SLURM_ARRAY_TASK_ID": "5", "SLURM_MEM_PER_CPU": "300", "SLURM_CONF": "/c", "SBATCH_EXPORT": "NONE"}
+    env |= {"CUDA_VISIBLE_DEVICES": "3", "SUBMITIT_FOLDER": "/f"}
+    for name, value in env.items():
         monkeypatch.setenv(name, value)
     with hide_enclosing_job() as num_hidden:
         assert num_hidden == 0
-        assert told.items() <= os.environ.items()
+        assert env.items() <= os.environ.items()
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     with hide_enclosing_job() as num_hidden:
-        left = {name for name in (*told, "SLURM_JOB_ID") if name in os.environ}
+        left = {name for name in (*env, "SLURM_JOB_ID") if name in os.environ}
     assert (left, num_hidden) == ({"SLURM_CONF", "SBATCH_EXPORT", "CUDA_VISIBLE_DEVICES"}, 4)
     monkeypatch.setenv("SLURM_JOB_GPUS", "3")
     with hide_enclosing_job():
         assert "CUDA_VISIBLE_DEVICES" not in os.environ
-    assert told.items() <= os.environ.items()
+    assert env.items() <= os.environ.items()
 
 
-@pytest.mark.parametrize(("name", "words"), [("%u-%j", "without %"), ("back\\slash", r"without \\")])
-def test_signs_of_slurm_in_the_home_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, words: str
+@pytest.mark.parametrize(("name", "message"), [("%u-%j", "without %"), ("back\\slash", r"without \\")])
+def test_slurm_signs_in_home_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, message: str
 ) -> None:
-    """Slurm replaces what follows a percent sign, and after a backslash it writes all logs into one file named %j."""
+    """Slurm expands percent signs in paths of logs. With a backslash, it writes all logs into a file named %j."""
     monkeypatch.setenv("REPRO_HOME", str(tmp_path / name))
-    with pytest.raises(ValueError, match=words):
+    with pytest.raises(ValueError, match=message):
         list(scripts([base("smoke")], Profile(name="site", on="slurm"), sweep="test", options=LaunchOptions()))
 
 
-def begin(launched_with: dict[str, Any]) -> None:
-    """Do a job of a scale that checks the code, and nothing else."""
+def run_job(launched_with: dict[str, Any]) -> None:
+    """Run a job of a scale that checks the code. `execute` must be replaced."""
     job = Job(run=vars(base("small")), launched_with=launched_with)
     job(Stop(), where=JobState(state="running"))
 
 
 @pytest.fixture
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, execute_with: Callable[..., None]) -> Callable[..., None]:
-    """A committed checkout of our own, taken for that of the code; called, it commits a file more. Runs do nothing."""
+    """Make a checkout that counts as that of the code, and return a function that commits a file. Runs do nothing."""
     execute_with(lambda run, **options: None)
     root = tmp_path / "checkout"
     git = ("git", "-C", str(root), "-c", "user.name=a", "-c", "user.email=a@b")
@@ -460,21 +451,21 @@ def test_git_refusal_is_quoted(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_irrelevant_commit_stops_no_job(path: str, checkout: Callable[..., None], own_home: Path) -> None:
     launched_with = check_code([base("small")], allow_dirty=False)
     checkout(path, "edited")
-    begin(launched_with)
+    run_job(launched_with)
     checkout("repro/module.py", "a = 2\n")
     with pytest.raises(RuntimeError, match=r"the code has changed since the launch: .*--retry"):
-        begin(launched_with)
+        run_job(launched_with)
 
 
 def test_job_without_git_checks_its_code(
     checkout: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     launched_with = check_code([base("small")], allow_dirty=False)
-    monkeypatch.setenv("PATH", str(tmp_path / "nothing here"))
-    begin(launched_with)
+    monkeypatch.setenv("PATH", str(tmp_path / "empty"))
+    run_job(launched_with)
     (tmp_path / "checkout" / "slurm" / "module.py").write_text("a = 2\n")
     with pytest.raises(RuntimeError, match="the code has changed since the launch"):
-        begin(launched_with)
+        run_job(launched_with)
 
 
 TABLES_RUNS = [base("smoke", seed=seed) for seed in range(2)]

@@ -1,4 +1,4 @@
-"""The local queue: bounded, resumable, shared by several launchers, and never leaving a child behind."""
+"""The local queue: bounded, resumable, shared by several launchers, and leaving no child process."""
 
 import json
 import os
@@ -20,7 +20,7 @@ from repro.records.store import read_records
 from repro.spec import Run, base, get_first_phase, grid
 from repro.spec.identity import get_training_id, run_id
 from repro.stopping import Interrupted, Stopped
-from repro.storage.lease import Lease, acquire, owners
+from repro.storage.lease import owners
 from repro.storage.paths import CHECKOUT, get_local_records, run_folder
 from repro.train.checkpoint import CHECKPOINT_FILE
 from slurm.job import Job, _OutcomeRecorder
@@ -30,8 +30,9 @@ from slurm.signals import Stop
 from slurm.start import cancel
 from slurm.states import JobState, get_run_item
 from slurm.status import statuses
-from tests.slurm.launching import launch_runs, states, wait_until
-from tests.slurm.stand_in import stages_of, traced
+from tests.leases import take_lease
+from tests.slurm.launching import get_states, launch_runs, read_state, wait_until
+from tests.slurm.stand_in import clear_flag, read_trace, set_flag, stages_of
 
 pytestmark = pytest.mark.usefixtures("stand_in")
 
@@ -54,8 +55,8 @@ start(runs, profile, sweep="test", options=LaunchOptions(), progress=lambda line
 """
 
 
-def launcher(runs: tuple[Run, ...]) -> subprocess.Popen[str]:
-    """Launch in a process of its own."""
+def start_launcher(runs: tuple[Run, ...]) -> subprocess.Popen[str]:
+    """Launch in another process."""
     fields = json.dumps([vars(run) for run in runs])
     env = os.environ | {"PYTHONPATH": str(CHECKOUT)}
     return subprocess.Popen(
@@ -63,115 +64,100 @@ def launcher(runs: tuple[Run, ...]) -> subprocess.Popen[str]:
     )
 
 
-def held(folder: Path) -> Lease:
-    """The lease of a folder, for as long as a block lasts."""
-    lease = acquire(folder)
-    assert lease is not None
-    return lease
-
-
 def test_launch_records_every_run() -> None:
-    assert states(*RUNS) == ["missing"] * 3
+    assert get_states(*RUNS) == ["missing"] * 3
     launch(*RUNS)
-    assert states(*RUNS) == ["recorded"] * 3
-    before = traced()
+    assert get_states(*RUNS) == ["recorded"] * 3
+    before = read_trace()
     assert before.count("build corpus") == 1
     assert launch(*RUNS) == ["3 runs requested, 0 to start"]
-    assert traced() == before
+    assert read_trace() == before
 
 
-def test_failed_run_waits_for_retry(own_home: Path) -> None:
+def test_failed_run_waits_for_retry() -> None:
     bad = replace(RUNS[0], seed=13)
     launch(*RUNS, bad)
     [status] = statuses([bad])
     assert (status.state, status.reason) == ("failed", "ValueError: seed 13 brings bad luck")
-    note = get_run_item(bad).read()
-    assert note is not None
-    assert "in execute" in note.trace
-    assert "bad luck" in Path(status.log).read_text()
-    assert states(*RUNS) == ["recorded"] * 3
-    (own_home / "mended").touch()
+    assert "in execute" in read_state(bad).trace and "bad luck" in Path(status.log).read_text()
+    assert get_states(*RUNS) == ["recorded"] * 3
+    set_flag("mended")
     assert launch(bad) == ["1 run requested, 0 to start, 1 failed or cancelled (--retry restarts them)"]
     launch(bad, retry=True)
-    assert states(bad) == ["recorded"]
+    assert get_states(bad) == ["recorded"]
 
 
-def test_failed_stage_fails_its_runs(own_home: Path) -> None:
+def test_failed_stage_fails_its_runs() -> None:
     run = replace(RUNS[0], sampler="cluster", cluster_size=8)
-    own_home.mkdir()
-    (own_home / "break-clusters").touch()
+    set_flag("break-clusters")
     launch(run, RUNS[1])
     [status] = statuses([run])
-    assert status.state == "failed"
-    assert "no room for clusters" in status.reason
-    assert states(RUNS[1]) == ["recorded"]
-    (own_home / "break-clusters").unlink()
+    assert status.state == "failed" and "no room for clusters" in status.reason
+    assert get_states(RUNS[1]) == ["recorded"]
+    clear_flag("break-clusters")
     launch(run)
-    assert traced().count("build clusters") == 1
+    assert read_trace().count("build clusters") == 1
     launch(run, retry=True)
-    assert states(run) == ["recorded"]
+    assert get_states(run) == ["recorded"]
 
 
-def test_two_launchers_do_each_run_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_launchers_share_the_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STAND_IN_STEP_SECONDS", "0.1")
     runs = grid(base("smoke", num_steps=5), seed=tuple(range(6)))
-    both = [launcher(runs), launcher(runs)]
-    said = [process.communicate(timeout=200)[0] for process in both]
-    assert [process.returncode for process in both] == [0, 0], said
-    assert states(*runs) == ["recorded"] * 6
-    assert sorted(line for line in traced() if line.startswith("begin")) == sorted(
-        f"begin {run_id(run)} at 0" for run in runs
-    )
+    both = [start_launcher(runs), start_launcher(runs)]
+    outputs = [process.communicate(timeout=200)[0] for process in both]
+    assert [process.returncode for process in both] == [0, 0], outputs
+    assert get_states(*runs) == ["recorded"] * 6
+    begins = sorted(line for line in read_trace() if line.startswith("begin"))
+    assert begins == sorted(f"begin {run_id(run)} at 0" for run in runs)
     assert all(len(owners(get_run_item(run).lease_folder)) == 1 for run in runs)
 
 
 SHARED = grid(base("smoke", num_steps=5), context_seed=(0, 1))
 
 
-def begun() -> list[str]:
-    """The runs that have begun and ended, in order."""
-    return [line.split(" at ")[0] for line in traced() if line.startswith(("begin", "end"))]
+def list_events() -> list[str]:
+    """Return which runs began and ended, in order."""
+    return [line.split(" at ")[0] for line in read_trace() if line.startswith(("begin", "end"))]
 
 
 def test_waiting_run_takes_no_slot() -> None:
     lines = launch(*SHARED, RUNS[1])
     first, second, other = (run_id(run) for run in (*SHARED, RUNS[1]))
-    assert begun().index(f"end {first}") < begun().index(f"begin {second}")
+    assert list_events().index(f"end {first}") < list_events().index(f"begin {second}")
     assert f"{second}: waits for {first}, which executes training run {first} for both" in lines
-    words = [line.partition(",")[0].partition(" (")[0].partition(";")[0] for line in lines]
-    assert words.index(f"{other}: started") < words.index(f"{first}: done"), "the room goes to other runs"
+    events = [line.partition(",")[0].partition(" (")[0].partition(";")[0] for line in lines]
+    assert events.index(f"{other}: started") < events.index(f"{first}: done"), "the free slot goes to other runs"
     bad = grid(base("smoke", seed=13), context_seed=(0, 1))
     launch(*bad)
-    assert states(*bad) == ["failed"] * 2, "the second does not wait for ever"
+    assert get_states(*bad) == ["failed"] * 2, "the second does not wait forever"
 
 
-def test_run_waits_for_foreign_phase(own_home: Path) -> None:
+def test_run_waits_for_foreign_phase() -> None:
     run = base("smoke", num_steps=5, pretraining_corpus="desk", num_pretraining_steps=5)
-    first = get_first_phase(run)
-    assert first is not None
-    folder = run_folder(get_training_id(first))
-    with held(folder / "training"):
-        process = launcher((run,))
-        said = iter(process.stdout or ())
-        assert any(f"which executes its training run {get_training_id(first)}" in line for line in said)
-        assert begun() == []
+    first = get_training_id(get_first_phase(run))
+    folder = run_folder(first)
+    with take_lease(folder / "training"):
+        process = start_launcher((run,))
+        assert any(f"which executes its training run {first}" in line for line in process.stdout)
+        assert list_events() == []
     assert process.wait(200) == 0
     (folder / CHECKPOINT_FILE).touch()
-    with held(folder / "training"):  # to read what is there
+    with take_lease(folder / "training"):  # a reader holds the lease, too
         launch(replace(run, context_seed=1))
-    assert states(replace(run, context_seed=1)) == ["recorded"]
+    assert get_states(replace(run, context_seed=1)) == ["recorded"]
 
 
-def test_killed_run_ends_the_same(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_run_ends_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STAND_IN_STEP_SECONDS", "0.2")
     run = LONG[0]
-    process = launcher((run,))
-    wait_until(lambda: traced()[-1:] == [f"begin {run_id(run)} at 0"])
+    process = start_launcher((run,))
+    wait_until(lambda: read_trace()[-1:] == [f"begin {run_id(run)} at 0"])
     os.kill(owners(get_run_item(run).lease_folder)[-1].pid, signal.SIGKILL)
-    (own_home / "fast").touch()
-    said, _ = process.communicate(timeout=200)
-    assert "killed (SIGKILL)" in said
-    assert states(run) == ["recorded"]
+    set_flag("fast")
+    output, _ = process.communicate(timeout=200)
+    assert "killed (SIGKILL)" in output
+    assert get_states(run) == ["recorded"]
     assert len(owners(get_run_item(run).lease_folder)) == 2
     assert statuses([run])[0].num_interruptions == 1
 
@@ -184,66 +170,66 @@ def test_interrupted_too_often_has_failed() -> None:
     launch(run)
     [status] = statuses([run])
     assert status.state == "failed"
-    says = "interrupted 11 times without progress, the limit is 10; the last: its time was up"
-    assert says in status.reason
+    assert "interrupted 11 times without progress, the limit is 10; the last: its time was up" in status.reason
 
 
-def test_foreign_stage_has_not_died() -> None:
+def test_foreign_stage_counts_as_alive() -> None:
     stage = Job(run=asdict(RUNS[0]), stage=stages_of(RUNS[0])[0].title)
     stage.item.write(JobState(state="running", host="elsewhere"))
-    owner = acquire(stage.item.lease_folder)
-    assert owner is not None
-    with owner:
-        beside = _OutcomeRecorder(stage.item, JobState(state="running"), Stop(), stage.progress)
-        assert beside.state.num_in_vain == 0
-    assert _OutcomeRecorder(stage.item, JobState(state="running"), Stop(), stage.progress).state.num_in_vain == 1
+
+    def count_vain_interruptions() -> int:
+        return _OutcomeRecorder(stage.item, JobState(state="running"), Stop(), stage.progress).state.num_in_vain
+
+    with take_lease(stage.item.lease_folder):
+        assert count_vain_interruptions() == 0
+    assert count_vain_interruptions() == 1
 
 
-def count_in_sittings(run: Run, *, should_stop: Callable[[], bool], progress: Callable[[str], None]) -> Never:
-    """Get a step further in each of the first sittings, then no further. Every sitting is interrupted."""
+def advance_and_interrupt(run: Run, *, should_stop: Callable[[], bool], progress: Callable[[str], None]) -> Never:
+    """Advance by one step in each of the first five attempts. Every attempt is interrupted."""
     folder = run_folder(run_id(run))
-    told = (folder / "sittings").read_text() if (folder / "sittings").exists() else ""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "sittings").write_text(f"{told}.")
-    state = json.dumps({"step": min(len(told) + 1, 5)})
+    with (folder / "attempts").open("a+") as file:
+        file.write(".")
+        state = json.dumps({"step": min(file.tell(), 5)})
     save_file({"weight": np.zeros(1)}, folder / "checkpoint.safetensors", {"state": state})
     raise Interrupted("its time was up")
 
 
 def test_progress_resets_interruptions(execute_with: Callable[..., None]) -> None:
-    """Training for weeks under a limit of a day is interrupted more often than a job that is stuck may be."""
+    """Only interruptions without progress count, so that a run of weeks can have a time limit of a day."""
     run = RUNS[0]
     job = Job(run=asdict(run), max_requeues=2)
-    execute_with(count_in_sittings)
-    for sitting in range(1, 8):
+    execute_with(advance_and_interrupt)
+    for attempt in range(1, 8):
         with pytest.raises(Stopped):
             job(Stop(), where=JobState(state="running"))
-        last = get_run_item(run).read()
-        assert last is not None and last.state == "interrupted"
-        assert (last.num_interruptions, last.num_in_vain) == (sitting, max(0, sitting - 5))
-    get_run_item(run).write(replace(last, state="running"))  # killed without a word, for the third time in vain
+        last = read_state(run)
+        assert last.state == "interrupted"
+        assert (last.num_interruptions, last.num_in_vain) == (attempt, max(0, attempt - 5))
+    get_run_item(run).write(replace(last, state="running"))  # as if killed, the third time without progress
     with pytest.raises(RuntimeError, match="interrupted 3 times without progress, the limit is 2"):
         job(Stop(), where=JobState(state="running"))
     launch(run, retry=True)
-    assert states(run) == ["recorded"]
+    assert get_states(run) == ["recorded"]
 
 
-@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL])
-def test_children_end_with_the_queue(end: int, own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_children_end_with_the_queue(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STAND_IN_STEP_SECONDS", "1")
     runs = LONG[:2]
-    process = launcher(runs)
-    wait_until(lambda: states(*runs) == ["running"] * 2 and len(traced()) >= 3)
+    process = start_launcher(runs)
+    wait_until(lambda: get_states(*runs) == ["running"] * 2 and len(read_trace()) >= 3)
     time.sleep(0.5)
     pids = [owners(get_run_item(run).lease_folder)[-1].pid for run in runs]
-    process.send_signal(end)
+    process.send_signal(number)
     process.communicate(timeout=200)
     wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
-    assert states(*runs) == ["interrupted"] * 2
-    assert len([line for line in traced() if line.startswith("stop")]) == 2
-    (own_home / "fast").touch()
+    assert get_states(*runs) == ["interrupted"] * 2
+    assert len([line for line in read_trace() if line.startswith("stop")]) == 2
+    set_flag("fast")
     launch(*runs)
-    assert states(*runs) == ["recorded"] * 2
+    assert get_states(*runs) == ["recorded"] * 2
     values = [record.metrics["value"] for record in read_records(get_local_records())]
     for run in runs:
         (get_local_records() / f"{run_id(run)}.json").unlink()
@@ -252,18 +238,18 @@ def test_children_end_with_the_queue(end: int, own_home: Path, monkeypatch: pyte
     assert [record.metrics["value"] for record in read_records(get_local_records())] == values
 
 
-def test_cancelling_stops_everything(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cancelling_stops_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STAND_IN_STEP_SECONDS", "0.2")
     runs = LONG
-    process = launcher(runs)
-    wait_until(lambda: states(*runs) == ["running", "running", "queued"])
+    process = start_launcher(runs)
+    wait_until(lambda: get_states(*runs) == ["running", "running", "queued"])
     assert len(cancel(runs)) == 3
     process.communicate(timeout=200)
-    assert states(*runs) == ["cancelled"] * 3
+    assert get_states(*runs) == ["cancelled"] * 3
     assert launch(*runs) == ["3 runs requested, 0 to start, 3 failed or cancelled (--retry restarts them)"]
-    (own_home / "fast").touch()
+    set_flag("fast")
     launch(*runs, retry=True)
-    assert states(*runs) == ["recorded"] * 3
+    assert get_states(*runs) == ["recorded"] * 3
 
 
 def test_gpus_and_cores_are_divided() -> None:

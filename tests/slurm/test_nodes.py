@@ -1,4 +1,4 @@
-"""A run on several nodes: the numbers of one process, nodes that differ are refused, and none is left behind."""
+"""A run on several nodes: same numbers as in one process, differing nodes are refused, none is left behind."""
 
 import json
 import os
@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -16,7 +17,6 @@ from repro.execute import execute
 from repro.pipeline.stages import list_stages
 from repro.spec import Run, base
 from repro.spec.identity import run_id
-from repro.storage.lease import acquire
 from repro.storage.paths import CHECKOUT, run_folder
 from repro.train.checkpoint import read_metrics
 from slurm import nodes
@@ -31,6 +31,8 @@ from slurm.start import LaunchOptions, start
 from slurm.states import JobState, get_run_item
 from slurm.status import statuses, why
 from slurm.sweep import build_tasks
+from tests.commands import ignore
+from tests.leases import take_lease
 
 pytestmark = pytest.mark.enable_socket  # loopback only
 
@@ -41,7 +43,7 @@ HERE = JobState(state="running", job_id="77")
 
 @pytest.fixture(autouse=True)
 def on_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both nodes are this machine; their processes share the cores of one, and a lost one is noticed soon."""
+    """Make both nodes this machine, with one thread per process."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setenv("SLURM_LAUNCH_NODE_IPADDR", "127.0.0.1")
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
@@ -57,118 +59,116 @@ with handle_stop_signals(stop):
 """
 
 
-def second_node(job: Job, home: Path | None = None) -> subprocess.Popen[str]:
-    """The other node, in a process of its own."""
-    env = os.environ | {"PYTHONPATH": str(CHECKOUT)} | ({"REPRO_HOME": str(home)} if home else {})
+def start_second_node(job: Job) -> subprocess.Popen[str]:
+    """Start the second node in another process."""
+    env = os.environ | {"PYTHONPATH": str(CHECKOUT)}
     words = [sys.executable, "-c", FOLLOWER, json.dumps(asdict(job))]
     return subprocess.Popen(words, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
-def first_node(job: Job, stop: Stop) -> str:
-    """The first node, in this process, as a job of Slurm does it."""
+def run_first_node(job: Job, stop: Stop) -> str:
+    """Run the first node in this process, as a job of Slurm does."""
     with lead_nodes(asdict(job), make_attempt_id("77")):
         return job(stop, where=HERE)
 
 
-def compared(found: list[dict], expected: list[dict]) -> None:
-    """The same batches in the same order, and losses that differ by rounding."""
-    assert [line["step"] for line in found] == [line["step"] for line in expected]
-    assert [line["batch"] for line in found] == [line["batch"] for line in expected]
+def assert_same_training(found: list[dict], expected: list[dict]) -> None:
+    """Check that batches are equal and in order, and that losses differ by rounding only."""
+    for name in ("step", "batch"):
+        assert [line[name] for line in found] == [line[name] for line in expected]
     assert [line["loss"] for line in found] == pytest.approx([line["loss"] for line in expected], rel=1e-4)
 
 
 def wait_for_steps(run: Run, number: int, seconds: float = 240) -> None:
-    """Wait until a training has done so many steps."""
+    """Wait until a run has trained this many steps."""
     deadline = time.monotonic() + seconds
     while len(read_metrics(run_folder(run_id(run)))) < number:
         assert time.monotonic() < deadline, why(run)
         time.sleep(0.05)
 
 
-def test_two_nodes_begin_one_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two nodes train the first steps, one process the others: the batches and losses of one process alone."""
+def test_two_nodes_match_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two nodes train the first steps, one process the rest. Batches and losses equal those of one process."""
     run = replace(RUN, num_steps=40)
-    execute(run, progress=lambda line: None)
+    execute(run, progress=ignore)
     expected = read_metrics(run_folder(run_id(run)))
     monkeypatch.setenv("REPRO_HOME", str(tmp_path / "two"))
     job, stop = Job(run=asdict(run), num_nodes=2), Stop()
-    other = second_node(job)
+    other = start_second_node(job)
 
     def end_soon() -> None:
         wait_for_steps(run, 3)
         stop.reason = "told to end"
 
-    asking = threading.Thread(target=end_soon)
-    asking.start()
+    stopper = threading.Thread(target=end_soon)
+    stopper.start()
     with pytest.raises(Stopped):
-        first_node(job, stop)
-    asking.join()
-    said = other.communicate(timeout=60)[0]
-    assert other.returncode == 0, said
+        run_first_node(job, stop)
+    stopper.join()
+    output = other.communicate(timeout=60)[0]
+    assert other.returncode == 0, output
     num_done = len(read_metrics(run_folder(run_id(run))))
     assert 3 <= num_done < 40
     assert Job(run=asdict(run))(Stop(), where=HERE) == "done"
-    compared(read_metrics(run_folder(run_id(run))), expected)
+    assert_same_training(read_metrics(run_folder(run_id(run))), expected)
 
 
 @pytest.fixture
 def held() -> Iterator[None]:
-    """The lease of the run, as the first node has it."""
-    lease = acquire(get_run_item(RUN).lease_folder, note={"job_id": "77"})
-    assert lease is not None
-    with lease:
+    """Hold the lease of the run, as the first node does."""
+    with take_lease(get_run_item(RUN).lease_folder, note={"job_id": "77"}):
         yield
 
 
-def in_background(work: Callable[[], object]) -> tuple[threading.Thread, list[object]]:
-    """Run something in a thread. Return the thread, and a list that its result or ValueError is added to."""
-    came: list[object] = []
+def in_background(work: Callable[[], object]) -> Future[object]:
+    """Run a function in a thread that does not keep this process alive."""
+    future: Future[object] = Future()
 
-    def do() -> None:
+    def run() -> None:
         try:
-            came.append(work())
+            future.set_result(work())
         except ValueError as error:
-            came.append(error)
+            future.set_exception(error)
 
-    thread = threading.Thread(target=do)
-    thread.start()
-    return thread, came
+    threading.Thread(target=run, daemon=True).start()
+    return future
+
+
+def build_stages() -> None:
+    """Build the stages of the run."""
+    for stage in list_stages(RUN):
+        stage.build(ignore)
 
 
 def test_differing_node_is_refused_first(held: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    for stage in list_stages(RUN):
-        stage.build(lambda line: None)
+    build_stages()
     job, attempt = asdict(TWO_NODES), make_attempt_id("77")
-    seen = nodes.compute_node_digests(job)
-    [tokens] = [name for name in seen if name.startswith("stage tokens")]
-    thread, came = in_background(lambda: call_meeting(job, attempt, Stop()))
+    digests = nodes.compute_node_digests(job)
+    [tokens] = [name for name in digests if name.startswith("stage tokens")]
+    meeting = in_background(lambda: call_meeting(job, attempt, Stop()))
     with monkeypatch.context() as patch:
-        patch.setattr(nodes, "compute_node_digests", lambda job: seen | {tokens: "0123456789abcdef"})
-        leaving, _ = in_background(lambda: join_meeting(job, 1, attempt, Stop()))
-        thread.join(60)
-    [error] = came
-    assert f"has another {tokens} than the first node (0123456789ab, not {seen[tokens][:12]})" in str(error)
-    assert "node 1 (" in str(error)
+        patch.setattr(nodes, "compute_node_digests", lambda job: digests | {tokens: "0123456789abcdef"})
+        second = in_background(lambda: join_meeting(job, 1, attempt, Stop()))
+        error = str(meeting.exception(60))
+    assert f"has another {tokens} than the first node (0123456789ab, not {digests[tokens][:12]})" in error
+    assert "node 1 (" in error
     with lead_nodes(job, attempt):
         pass
-    leaving.join(60)
-    assert not leaving.is_alive()
+    second.exception(60)  # the second node leaves, too
 
 
 def test_damaged_file_names_its_node(held: None) -> None:
-    for stage in list_stages(RUN):
-        stage.build(lambda line: None)
+    build_stages()
     job, attempt = asdict(TWO_NODES), make_attempt_id("77")
-    thread, came = in_background(lambda: call_meeting(job, attempt, Stop()))
+    meeting = in_background(lambda: call_meeting(job, attempt, Stop()))
     while not list(run_folder(run_id(RUN)).glob("nodes/*/meeting.json")):
         time.sleep(0.05)
     [ids] = run_folder(run_id(RUN)).parents[1].glob("stages/tokens/*/query/ids.npy")
     ids.write_bytes(ids.read_bytes() + b"x")
     with pytest.raises(ValueError, match=r"ids\.npy is not the file that was made"):
         join_meeting(job, 1, attempt, Stop())
-    thread.join(60)
-    assert "node 1 (" in str(came[0])
-    assert "ids.npy is not the file that was made" in str(came[0])
+    error = str(meeting.exception(60))
+    assert "node 1 (" in error and "ids.npy is not the file that was made" in error
 
 
 def test_absent_nodes_are_named(held: None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,7 +182,7 @@ def test_absent_nodes_are_named(held: None, monkeypatch: pytest.MonkeyPatch) -> 
 def test_follower_leaves_without_meeting() -> None:
     job = asdict(TWO_NODES)
     with pytest.raises(RuntimeError), lead_nodes(job, make_attempt_id("77")):
-        raise RuntimeError("it could not even begin")
+        raise RuntimeError("failed before the meeting")
     follow(job, Stop(), "77", 1)
 
 
@@ -191,7 +191,7 @@ def test_unshareable_batch_is_refused_first() -> None:
     site = Profile(name="site", num_nodes=3, processes_per_run=2)
     with pytest.raises(ValueError, match=r"a batch of 16 cannot be shared equally by 6 processes .*3 nodes, 2 on each"):
         build_tasks([replace(RUN, batch_size=16)], site, code={})
-    assert build_tasks([replace(RUN, batch_size=16, batches_a_step=6)], site, code={}), "a whole one each"
+    assert build_tasks([replace(RUN, batch_size=16, batches_a_step=6)], site, code={})
 
 
 @pytest.mark.usefixtures("stand_in")
@@ -200,8 +200,7 @@ def test_script_requests_nodes_for_runs() -> None:
     tasks = build_tasks([RUN], site, code={})
     made = dict(Launch(site, "test").scripts(order_batches(tasks, max_array_size=9, num_at_once=9)))
     *stages, runs = made.values()
-    assert "#SBATCH --nodes=2\n" in runs
-    assert "#SBATCH --ntasks-per-node=1\n" in runs
+    assert "#SBATCH --nodes=2\n" in runs and "#SBATCH --ntasks-per-node=1\n" in runs
     assert all("#SBATCH --nodes=1\n" in script for script in stages)
     with pytest.raises(ValueError, match="num_nodes=2 needs on='slurm'"):
         Profile(name="here", on="local", num_nodes=2)
@@ -211,9 +210,8 @@ def test_script_requests_nodes_for_runs() -> None:
 def test_two_cluster_nodes_resume_together(own_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SLURM_LAUNCH_NODE_IPADDR")
     run = replace(RUN, num_steps=60)
-    lines: list[str] = []
     site = replace(load_profile("dev-cluster"), memory_gb=0.5, num_nodes=2, setup=("export GLOO_SOCKET_IFNAME=lo",))
-    start([run], site, sweep="test", options=LaunchOptions(), progress=lines.append)
+    start([run], site, sweep="test", options=LaunchOptions(), progress=ignore)
     wait_for_steps(run, 3)
     [status] = statuses([run])
     subprocess.run(["scancel", "--signal=USR2", status.job_id], check=True)
@@ -224,7 +222,7 @@ def test_two_cluster_nodes_resume_together(own_home: Path, tmp_path: Path, monke
     assert statuses([run])[0].num_interruptions == 1
     found = read_metrics(run_folder(run_id(run)))
     logs = sorted(path.name.partition("_")[2] for path in (own_home / "sweeps/test/jobs").glob(f"{status.job_id}_*out"))
-    assert logs == ["0_log.out", "1_log.out"], "each node has a log"
+    assert logs == ["0_log.out", "1_log.out"], "each node writes a log"
     monkeypatch.setenv("REPRO_HOME", str(tmp_path / "alone"))
-    execute(run, progress=lambda line: None)
-    compared(found, read_metrics(run_folder(run_id(run))))
+    execute(run, progress=ignore)
+    assert_same_training(found, read_metrics(run_folder(run_id(run))))

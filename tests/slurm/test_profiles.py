@@ -1,24 +1,23 @@
-"""Site facts are data: shipped shapes, a user's own, and a misspelling that says what is valid."""
+"""Profiles of sites: shipped ones, a user's own file, its errors, and plans that exceed a profile."""
 
 import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from experiments.e01_table1 import EXPERIMENT
-from repro.cli.main import app
-from repro.planning.plan import Plan, make_plan
+from repro.planning.plan import make_plan
 from repro.spec import base
 from slurm.limits import beyond
 from slurm.profiles import SHIPPED, Profile, load_profile, profiles
 from slurm.shards import count_shards
+from tests.commands import run_command
 
 
 @pytest.fixture
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The user's own file."""
+    """Return the path of the user's file of profiles."""
     path = tmp_path / "profiles.toml"
     monkeypatch.setenv("REPRO_PROFILES", str(path))
     return path
@@ -40,10 +39,7 @@ def test_own_profile_extends_shipped_one(own: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (
-            '[mine]\npartitoin = "x"',
-            r"unknown key \['partitoin'\], did you mean 'partition'\? a profile has \['on', .*'partition'",
-        ),
+        ('[mine]\npartitoin = "x"', r"unknown key \['partitoin'\], did you mean 'partition'\? a profile has \['on', "),
         ("[mine]\ntime_minutes = 'long'", "time_minutes='long'; must be"),
         ("[mine]\ntime_minutes = 0", "time_minutes=0; must be at least 1"),
         ("[mine]\non = 'cloud'", "choose local or slurm"),
@@ -53,15 +49,17 @@ def test_own_profile_extends_shipped_one(own: Path) -> None:
         ("[mine\n", "is not TOML"),
         ("[mine]\nmemory_gib = 12", "did you mean 'memory_gb'"),
         ('[mine]\nmodules = ["cuda", 12]', "must be a list of texts"),
-        (
-            '[mine]\npartition = "gpu\\n#SBATCH --qos=high"',
-            r"partition='gpu\\n#SBATCH --qos=high' contains a line break",
+        *(
+            (f"[mine]\n{line}", f"{line.partition(' ')[0]}.*contains a line break")
+            for line in (
+                'partition = "gpu\\n#SBATCH --qos=high"',
+                'account = "a\\rb"',
+                'setup = ["module purge\\nrm -rf x"]',
+                'modules = ["cuda\\n"]',
+                'launcher = ["apptainer\\u2028"]',
+                'sbatch = {comment = "a\\nb"}',
+            )
         ),
-        ('[mine]\naccount = "a\\rb"', "contains a line break"),
-        ('[mine]\nsetup = ["module purge\\nrm -rf x"]', "contains a line break"),
-        ('[mine]\nmodules = ["cuda\\n"]', "contains a line break"),
-        ('[mine]\nlauncher = ["apptainer\\u2028"]', "contains a line break"),
-        ('[mine]\nsbatch = {comment = "a\\nb"}', "contains a line break"),
         ('[mine]\nsbatch = {"a\\n#SBATCH --b" = "x"}', "name options of sbatch as in"),
         ('[mine]\nsbatch = {"mail type" = "x"}', "name options of sbatch as in"),
         ('[mine]\nsbatch = {comment = ["a"]}', "sbatch.comment="),
@@ -91,9 +89,7 @@ def test_shipped_examples_are_profiles(own: Path) -> None:
 
 def test_unknown_profile_lists_known_ones(own: Path) -> None:
     own.write_text("")
-    with pytest.raises(
-        ValueError, match=r"unknown profile 'big'; choose one of \['cpu-node'.*add one to .*profiles\.toml"
-    ):
+    with pytest.raises(ValueError, match=r"unknown profile 'big'; choose one of \['cpu-node'.*profiles\.toml"):
         load_profile("big")
 
 
@@ -102,43 +98,40 @@ def test_missing_profile_file_is_an_error(own: Path) -> None:
         load_profile("here")
 
 
-def plan_with(profile: Profile, scale: str, folder: Path) -> Plan:
-    return make_plan(
-        EXPERIMENT.runs(scale),
-        [folder],
-        num_gpus=profile.gpus_per_run * profile.num_nodes,
-        num_shards=lambda run: count_shards(run, profile),
-    )
+def list_excess(profile: Profile, scale: str, folder: Path) -> list[str]:
+    """Return the lines about what exceeds the profile in a plan of Table 1."""
+    num_gpus = profile.gpus_per_run * profile.num_nodes
+    runs = EXPERIMENT.runs(scale)
+    plan = make_plan(runs, [folder], num_gpus=num_gpus, num_shards=lambda run: count_shards(run, profile))
+    return list(beyond(plan, profile))
 
 
 @pytest.mark.parametrize(("name", "scale"), [("one-gpu", "small"), ("eight-gpus", "large"), ("four-nodes", "large")])
 def test_shipped_gpu_profiles_fit_table_1(name: str, scale: str, tmp_path: Path) -> None:
     profile = load_profile(name)
-    [line] = beyond(plan_with(profile, scale, tmp_path), profile)
-    assert "resume from checkpoints" in line, "no stage is too long or too large, and runs go on as long as they get on"
+    [line] = list_excess(profile, scale, tmp_path)
+    assert "resume from checkpoints" in line, "all stages fit, and runs that exceed the time limit resume"
 
 
 def test_small_profile_is_named_by_stage(tmp_path: Path) -> None:
     small = Profile(name="p", gpus_per_run=1, memory_gb=64, time_minutes=720, stage_gpus=1)
-    lines = list(beyond(plan_with(small, "small", tmp_path), small))
-    [line] = [line for line in lines if "clusters of 512" in line]
+    [line] = [line for line in list_excess(small, "small", tmp_path) if "clusters of 512" in line]
     assert line.startswith("too much for profile p: clusters of 512 of nomic-unsupervised, 238,998,494 pairs: ")
     assert line.endswith("and a stage has 12.0 h, 100.2 GiB of memory, and a stage has 64 GiB")
     short = replace(small, time_minutes=60, stage_memory_gb=160)
-    told = list(beyond(plan_with(short, "small", tmp_path), short))
-    assert sum("embeddings by" in line for line in told) == 2
-    cut = replace(short, num_shards=24)
-    assert not any("embeddings by" in line for line in beyond(plan_with(cut, "small", tmp_path), cut))
-    bare = replace(cut, stage_gpus=0)
-    assert sum("estimated for a GPU" in line for line in beyond(plan_with(bare, "small", tmp_path), bare)) == 3
-    here = load_profile("here")
-    assert not list(beyond(plan_with(here, "small", tmp_path), here))
+    sharded = replace(short, num_shards=24)
+    without_gpu = replace(sharded, stage_gpus=0)
+    for profile, text, count in (
+        (short, "embeddings by", 2),
+        (sharded, "embeddings by", 0),
+        (without_gpu, "estimated for a GPU", 3),
+    ):
+        assert sum(text in line for line in list_excess(profile, "small", tmp_path)) == count
+    assert not list_excess(load_profile("here"), "small", tmp_path)
 
 
-def test_shard_settings_replace_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    own = tmp_path / "profiles.toml"
+def test_shard_settings_replace_each_other(own: Path) -> None:
     own.write_text('[mine]\nextends = "one-gpu"\nnum_shards = 4\n')
-    monkeypatch.setenv("REPRO_PROFILES", str(own))
     found = load_profile("mine")
     assert (found.num_shards, found.pairs_per_shard) == (4, None)
     assert load_profile("one-gpu").pairs_per_shard == 10_000_000 and len(profiles()) > 5
@@ -148,7 +141,7 @@ def test_plan_shows_what_exceeds_profile(tmp_path: Path) -> None:
     runs = tmp_path / "runs.json"
     runs.write_text(json.dumps([vars(base("small"))]))
     words = ["plan", str(runs), "--scale", "small", "--profile", "cpu-node"]
-    shown = CliRunner().invoke(app, words).stdout
-    assert "too much for profile cpu-node" in shown and "estimated for a GPU, and a stage has none" in shown
-    told = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)["beyond_profile"]
-    assert [line for line in shown.splitlines() if line in told] == told and told
+    output = run_command(*words)
+    assert "too much for profile cpu-node" in output and "estimated for a GPU, and a stage has none" in output
+    lines = json.loads(run_command(*words, "--json"))["beyond_profile"]
+    assert lines and [line for line in output.splitlines() if line in lines] == lines

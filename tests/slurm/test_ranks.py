@@ -1,4 +1,4 @@
-"""A run in two processes is the run in one: the same batches, and numbers that differ by rounding only."""
+"""A run in two processes equals the run in one up to rounding. Ranks stop together and listen on loopback only."""
 
 import json
 import os
@@ -29,15 +29,17 @@ from slurm import ranks
 from slurm.job import Job
 from slurm.nodes import Meeting
 from slurm.signals import REASONS, Stop, Stopped
-from slurm.states import JobState, get_run_item
+from slurm.states import JobState
+from tests.commands import ignore
+from tests.slurm.launching import read_state
 
 RUN = base("smoke", num_steps=6)
 HERE = JobState(state="running")
 
 
 @pytest.fixture(autouse=True)
-def same_signals() -> Iterator[None]:
-    """`ranks.main` is a process of its own elsewhere. Here it leaves signals and the hook as they were."""
+def restore_handlers() -> Iterator[None]:
+    """Restore signals and the exception hook, which `ranks.main` sets for its own process."""
     former, hook = {number: signal.getsignal(number) for number in REASONS}, sys.excepthook
     yield
     for number, handler in former.items():
@@ -47,12 +49,12 @@ def same_signals() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two processes share the cores of one."""
+    """Give each process one thread."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
 
 
 def test_two_processes_match_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    alone = execute(RUN, progress=lambda line: None)
+    alone = execute(RUN, progress=ignore)
     lines = read_metrics(run_folder(run_id(RUN)))
     monkeypatch.setenv("REPRO_HOME", str(tmp_path / "two"))
     assert Job(run=asdict(RUN), num_processes=2)(Stop(), where=HERE) == "done"
@@ -72,13 +74,13 @@ def test_sharing_jobs_train_once() -> None:
     with ThreadPoolExecutor(2) as pool:
         ended = list(pool.map(lambda run: Job(run=asdict(run), num_processes=2)(Stop(), where=HERE), runs))
     assert ended == ["done", "done"]
-    kept = [read_record(get_local_records() / f"{run_id(run)}.json") for run in runs]
-    assert kept[0].metrics["train/loss"] == kept[1].metrics["train/loss"]
+    records = [read_record(get_local_records() / f"{run_id(run)}.json") for run in runs]
+    assert records[0].metrics["train/loss"] == records[1].metrics["train/loss"]
     assert [line["step"] for line in read_metrics(run_folder(get_training_id(RUN)))] == list(range(1, 7))
 
 
 def join_and_stop(run: Run, *, should_stop: Callable[[], bool], progress: Callable[[str], None]) -> None:
-    """Stand in for `execute`: join a group of one process, which then is told to stop."""
+    """Replace `execute`: join a group of one process, and stop."""
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     raise Stopped("told to end")
 
@@ -90,19 +92,18 @@ def test_stopping_rank_leaves_its_group(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(sys, "argv", ["ranks", str(described)])
     monkeypatch.setattr(sys, "excepthook", sys.excepthook)
     for name in ("die_with_parent", "_watch_for_request"):
-        monkeypatch.setattr(ranks, name, lambda asked: None)
+        monkeypatch.setattr(ranks, name, lambda stop: None)
     monkeypatch.setenv("RANK", "0")
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
     try:
-        assert ranks.main() == 0
-        assert not dist.is_initialized()
+        assert (ranks.main(), dist.is_initialized()) == (0, False)
     finally:
         if dist.is_initialized():
             dist.destroy_process_group()
 
 
 def signal_everyone(run: Run, stop: Stop) -> None:
-    """Wait for the first steps, then do as Slurm does: SIGTERM to the job and to every rank."""
+    """Wait for the first steps, then send SIGTERM to the job and to every rank, as Slurm does."""
     folder = run_folder(run_id(run))
     while len(read_metrics(folder)) < 3:
         time.sleep(0.05)
@@ -123,26 +124,23 @@ def test_stopped_processes_resume() -> None:
     with pytest.raises(Stopped):
         job(stop, where=HERE)
     signaller.join()
-    note = get_run_item(run).read()
-    assert note is not None
-    assert note.state == "interrupted"
+    assert read_state(run).state == "interrupted"
     folder = run_folder(run_id(run))
     num_done = len(read_metrics(folder))
     assert 0 < num_done < 40
-    assert (folder / "checkpoint.safetensors").exists()
-    assert not (folder / "stop").exists()
+    assert (folder / "checkpoint.safetensors").exists() and not (folder / "stop").exists()
     assert job(Stop(), where=HERE) == "done"
     assert [line["step"] for line in read_metrics(folder)] == list(range(1, 41))
 
 
 def run_in_ranks(function: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let ranks call a function of this module instead of `execute`."""
+    """Make ranks call a function of this module instead of `execute`."""
     monkeypatch.setattr(ranks, "RANK_MODULE", "tests.slurm.stand_in_rank")
     monkeypatch.setenv("STAND_IN_EXECUTE", function.__name__)
 
 
-def listening_addresses(pids: list[int]) -> set[str]:
-    """The local addresses on which any of these processes accepts connections, as the kernel writes them."""
+def list_listening_addresses(pids: list[int]) -> set[str]:
+    """Return the addresses on which any of these processes accepts connections, as the kernel writes them."""
     sockets = set()
     for pid in pids:
         for file in Path(f"/proc/{pid}/fd").iterdir():
@@ -155,14 +153,14 @@ def listening_addresses(pids: list[int]) -> set[str]:
 
 
 def record_listeners(run: Run, *, should_stop: Callable[[], bool], progress: Callable[[str], None]) -> None:
-    """Stand in for `execute`: join the other ranks, and note on what addresses this job's processes listen."""
+    """Replace `execute`: join the other ranks, and write down addresses and threads of this job's processes."""
     join_processes(torch.device("cpu"))
-    family = [os.getpid()]
-    while (parent := int(Path(f"/proc/{family[-1]}/stat").read_text().rpartition(")")[2].split()[1])) > 1:
-        family.append(parent)
+    pids = [os.getpid()]
+    while (parent := int(Path(f"/proc/{pids[-1]}/stat").read_text().rpartition(")")[2].split()[1])) > 1:
+        pids.append(parent)
         if b"pytest" in Path(f"/proc/{parent}/cmdline").read_bytes():
             break
-    (home() / f"listeners-{os.environ['RANK']}.json").write_text(json.dumps(sorted(listening_addresses(family))))
+    (home() / f"listeners-{os.environ['RANK']}.json").write_text(json.dumps(sorted(list_listening_addresses(pids))))
     given = [os.environ.get(name) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS")]
     (home() / f"threads-{os.environ['RANK']}.json").write_text(json.dumps(given))
     dist.barrier()
@@ -175,17 +173,17 @@ LOOPBACK = {"0100007F", "00000000000000000000000001000000", "0000000000000000FFF
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize("several_nodes", [False, True])
 def test_ranks_listen_on_loopback(own_home: Path, monkeypatch: pytest.MonkeyPatch, several_nodes: bool) -> None:
-    """No process of a job on one machine listens on the network; with nodes, the store has the meeting's address only.
+    """Ranks on one machine listen on loopback only. With several nodes, the store has the address of the meeting.
 
-    torch's own store listens on every interface and executes what anybody writes into it. The ranks share the threads
-    of their job: whole ones, at least one, of numbers only.
+    The store of torch would listen on every interface, and it executes what it receives. Ranks also divide the threads
+    of their job: each has at least one, and values that are no numbers stay as they are.
     """
     for name, threads in {"OMP_NUM_THREADS": "5", "MKL_NUM_THREADS": "1", "RAYON_NUM_THREADS": "many"}.items():
         monkeypatch.setenv(name, threads)
     job = Job(run=asdict(RUN), num_processes=2)
     run_in_ranks(record_listeners, monkeypatch)
     run_folder(run_id(RUN)).mkdir(parents=True)
-    if several_nodes:  # one node that meets as the first of several would
+    if several_nodes:  # one node that meets like the first of several
         monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
@@ -196,14 +194,13 @@ def test_ranks_listen_on_loopback(own_home: Path, monkeypatch: pytest.MonkeyPatc
         assert not ranks.run_ranks(asdict(job), Stop())
     found = [set(json.loads(path.read_text())) for path in sorted(own_home.glob("listeners-*.json"))]
     assert len(found) == 2
-    assert found[0] | found[1], "gloo listens"
-    assert found[0] | found[1] <= LOOPBACK
+    assert set() < found[0] | found[1] <= LOOPBACK
     threads = [json.loads(path.read_text()) for path in sorted(own_home.glob("threads-*.json"))]
     assert threads == [["2", "1", "many"]] * 2
 
 
 def fail_or_wait(run: Run, *, should_stop: Callable[[], bool], progress: Callable[[str], None]) -> None:
-    """Stand in for `execute`: rank 1 fails, rank 0 would wait for it forever."""
+    """Replace `execute`: rank 1 fails, and rank 0 waits for it forever."""
     if os.environ["RANK"] == "1":
         raise ValueError("no such thing")
     (home() / "rank-0.pid").write_text(str(os.getpid()))
@@ -211,14 +208,13 @@ def fail_or_wait(run: Run, *, should_stop: Callable[[], bool], progress: Callabl
         time.sleep(0.05)
 
 
-def test_a_failed_rank_ends_the_others(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One rank's error fails the job with that error, and no rank is left."""
+def test_failed_rank_ends_the_others(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The job fails with the error of the rank, and no rank is left."""
     job = Job(run=asdict(RUN), num_processes=2)
     run_in_ranks(fail_or_wait, monkeypatch)
     with pytest.raises(RuntimeError, match=r"one of 2 processes failed \(rank 1 on .*: ValueError: no such thing\)"):
         job(Stop(), where=HERE)
-    note = get_run_item(RUN).read()
-    assert note is not None and note.state == "failed"
+    assert read_state(RUN).state == "failed"
     assert json.loads((run_folder(run_id(RUN)) / "ranks.json").read_text())["num_processes"] == 2
     assert "RANK" not in os.environ
     for path in own_home.glob("rank-0.pid"):
@@ -248,7 +244,7 @@ if __name__ == "__main__":
 def test_late_stop_request_is_harmless(tmp_path: Path) -> None:
     (tmp_path / "job.json").write_text(json.dumps({"run": asdict(base("smoke"))}))
     command = [sys.executable, "-c", LATE, str(tmp_path / "job.json")]
-    root, told = Path(ranks.__file__).parents[1], os.environ | {"RANK": "1"}
-    done = subprocess.run(command, cwd=root, env=told, capture_output=True, text=True, check=False)
+    root, env = Path(ranks.__file__).parents[1], os.environ | {"RANK": "1"}
+    done = subprocess.run(command, cwd=root, env=env, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
     assert done.stdout == "rank 1 stopped: all ranks have agreed\n"

@@ -1,17 +1,15 @@
-"""Stages in shards, as jobs: one shard a task, a killed or failed one the only one done again, and every verb tells."""
+"""Jobs of stages in shards: one task per shard, only failed or killed shards are made again."""
 
 import os
 import signal
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import pytest
 
 from repro.pipeline.stages import StageGraph
 from repro.planning.plan import SHARDED_KINDS, make_plan
 from repro.spec import Run, base, get_first_phase
-from repro.storage.lease import look
 from repro.storage.shards import list_shards
 from repro.storage.stages import Stage
 from slurm.batches import order_batches
@@ -22,8 +20,9 @@ from slurm.start import LaunchOptions, scripts
 from slurm.states import get_stage_item
 from slurm.status import Snapshot, statuses, why
 from slurm.sweep import build_tasks, read_submissions
-from tests.slurm.launching import launch_runs, wait_until
-from tests.slurm.stand_in import stages_of, traced
+from tests.leases import find_owner
+from tests.slurm.launching import get_states, launch_runs, wait_until
+from tests.slurm.stand_in import clear_flag, read_trace, set_flag, stages_of
 
 pytestmark = pytest.mark.usefixtures("stand_in")
 
@@ -33,73 +32,67 @@ SITE = Profile(name="site", num_at_once=4, num_shards=5)
 RUN = base("smoke", num_steps=3, sampler="cluster", cluster_size=8)
 
 
-def clusters() -> Stage:
-    """The stage that is made in shards."""
+def get_cluster_stage() -> Stage:
+    """Return the stage that is made in shards."""
     return stages_of(RUN)[1]
 
 
 def test_each_shard_is_made_once() -> None:
     launch(RUN)
-    assert [status.state for status in statuses([RUN])] == ["recorded"]
-    told = traced()
-    assert sorted(line for line in told if line.startswith("shard")) == [f"shard {n} of 3" for n in (1, 2, 3)]
-    assert told.index("build corpus") < min(told.index(f"shard {n} of 3") for n in (1, 2, 3))
-    assert told.index("join clusters") > max(told.index(f"shard {n} of 3") for n in (1, 2, 3))
-    assert "build clusters" not in told
-    assert (clusters().path / "content").read_text() == "clusters"
+    assert get_states(RUN) == ["recorded"]
+    trace = read_trace()
+    first, *shards, joined = [line for line in trace if line.startswith(("build", "shard", "join"))]
+    assert (first, sorted(shards), joined) == ("build corpus", [f"shard {n} of 3" for n in (1, 2, 3)], "join clusters")
+    assert (get_cluster_stage().path / "content").read_text() == "clusters"
     assert not list(leftovers([]))
 
 
-def test_failed_shard_is_retried_alone(own_home: Path) -> None:
-    own_home.mkdir()
-    (own_home / "break-shard-2").touch()
+def test_failed_shard_is_retried_alone() -> None:
+    set_flag("break-shard-2")
     launch(RUN)
     [status] = statuses([RUN])
-    assert status.state == "failed"
-    assert "shards/2-of-3 failed: OSError: no room for shard 2" in status.reason
+    assert status.state == "failed" and "shards/2-of-3 failed: OSError: no room for shard 2" in status.reason
     [line] = why(RUN)["stages"]
-    assert line.startswith(f"{clusters().title}: 2 of 3 shards built; 2-of-3 failed: OSError: no room for shard 2")
-    (own_home / "break-shard-2").unlink()
-    before = traced()
+    assert line.startswith(
+        f"{get_cluster_stage().title}: 2 of 3 shards built; 2-of-3 failed: OSError: no room for shard 2"
+    )
+    clear_flag("break-shard-2")
+    before = read_trace()
     assert launch(RUN) == ["1 run requested, 0 to start, 1 failed or cancelled (--retry restarts them)"]
     launch(RUN, retry=True)
-    assert traced()[len(before) :][:2] == ["shard 2 of 3", "join clusters"]
-    assert [status.state for status in statuses([RUN])] == ["recorded"]
+    assert read_trace()[len(before) :][:2] == ["shard 2 of 3", "join clusters"]
+    assert get_states(RUN) == ["recorded"]
 
 
-def test_shards_are_one_array(own_home: Path) -> None:
+def test_shards_are_one_array() -> None:
     tasks = build_tasks([RUN, replace(RUN, seed=1)], SITE, code={})
     made = order_batches(tasks, max_array_size=1000, num_at_once=4)
-    title = clusters().title
-    assert [(batch.name, len(batch.tasks), batch.num_at_once) for batch in made] == [
-        (stages_of(RUN)[0].title, 1, 1), (f"shards 1 of 1 of {title}", 5, 4), (title, 1, 1), ("runs 1 of 1", 2, 2),
-    ]  # fmt: skip
+    title = get_cluster_stage().title
+    names = [stages_of(RUN)[0].title, f"shards 1 of 1 of {title}", title, "runs 1 of 1"]
+    found = [(batch.name, len(batch.tasks), batch.num_at_once) for batch in made]
+    assert found == list(zip(names, (1, 5, 1, 2), (1, 4, 1, 2), strict=True))
     cut = order_batches(tasks, max_array_size=2, num_at_once=2)
-    shards = [batch for batch in cut if batch.name.startswith("shards")]
-    assert [(len(batch.tasks), batch.num_at_once, batch.after) for batch in shards] == [
-        (2, 1, ""), (2, 1, ""), (1, 1, f"shards 1 of 3 of {title}"),
-    ]  # fmt: skip
+    found = [(len(batch.tasks), batch.num_at_once, batch.after) for batch in cut if batch.name.startswith("shards")]
+    assert found == [(2, 1, ""), (2, 1, ""), (1, 1, f"shards 1 of 3 of {title}")]
 
 
-def test_scripts_wait_in_order(own_home: Path) -> None:
+def test_scripts_wait_in_order() -> None:
     shown = list(scripts([RUN], SITE, sweep="test", options=LaunchOptions()))
     corpus, shards, whole, runs = (text for _, text in shown)
     names = [f"JOB-OF-{name.replace(' ', '-')}" for name, _ in shown]
     assert "--dependency" not in corpus
-    assert "#SBATCH --array=0-4%4\n" in shards
-    assert f"#SBATCH --dependency=afterok:{names[0]}\n" in shards
-    assert f"#SBATCH --dependency=afterok:{names[0]}:{names[1]}\n" in whole
-    assert "--array" not in whole
+    assert "#SBATCH --array=0-4%4\n" in shards and f"#SBATCH --dependency=afterok:{names[0]}\n" in shards
+    assert f"#SBATCH --dependency=afterok:{names[0]}:{names[1]}\n" in whole and "--array" not in whole
     assert names[2] in runs
 
 
 def test_only_missing_shards_are_tasks() -> None:
     stages_of(RUN)[0].build()
-    shards = list_shards(clusters(), 5)
+    shards = list_shards(get_cluster_stage(), 5)
     for number in (0, 3):
         shards[number].build()
     tasks = build_tasks([RUN], SITE, code={})
-    assert [task.name for task in tasks[:-1]] == [shards[n].title for n in (1, 2, 4)] + [clusters().title]
+    assert [task.name for task in tasks[:-1]] == [shards[n].title for n in (1, 2, 4)] + [get_cluster_stage().title]
     assert tasks[-2].needs == tuple(shards[n].title for n in (1, 2, 4))
     assert tasks[-2].job.num_shards == 5
 
@@ -118,7 +111,7 @@ def test_pairs_per_shard_set_the_number(pairs: int, expected: int) -> None:
 
 
 def test_first_phase_has_own_shards() -> None:
-    """A second phase on few pairs goes on from a first one on many, alone or beside it, whatever comes first."""
+    """The number of shards follows the pairs of each phase, in any order of the runs."""
     second = replace(RUN, num_pairs=16, pretraining_corpus=RUN.corpus, num_pretraining_steps=2)
     first = get_first_phase(second)
     assert first is not None and first.num_pairs != 16
@@ -162,16 +155,15 @@ def test_plan_shows_number_of_shards() -> None:
 
 
 def test_plan_shows_shards_without_data() -> None:
-    [line] = [
-        line for line in make_plan([base("small")], [], num_shards=lambda run: 32).lines() if "in 32 shards" in line
-    ]
+    lines = make_plan([base("small")], [], num_shards=lambda run: 32).lines()
+    [line] = [line for line in lines if "in 32 shards" in line]
     assert line.startswith("  tokens, embeddings, keys in 32 shards")
     kinds = {stage.name for stage in StageGraph(replace(RUN, filter="surrogate")).stages if stage.sharding}
     assert kinds == set(SHARDED_KINDS)
 
 
-def test_leftover_shards_are_pruned(own_home: Path) -> None:
-    stage = clusters()
+def test_leftover_shards_are_pruned() -> None:
+    stage = get_cluster_stage()
     shards = [shard.build() for shard in list_shards(stage, 2)]
     assert not list(leftovers([]))
     stage.build()
@@ -179,27 +171,22 @@ def test_leftover_shards_are_pruned(own_home: Path) -> None:
 
 
 @pytest.mark.slurm
-def test_killed_shard_is_done_again(own_home: Path) -> None:
+def test_killed_shard_is_done_again() -> None:
     profile = replace(load_profile("dev-cluster"), memory_gb=0.5, num_shards=3)
-    own_home.mkdir()
-    (own_home / "hold-2").touch()
+    set_flag("hold-2")
     launch(RUN, profile=profile)
-    shards = list_shards(clusters(), 3)
-    wait_until(lambda: [shard.is_built for shard in shards] == [True, False, True] and "shard 2 of 3" in traced())
-    says = Snapshot().list_unbuilt_stages([RUN])[clusters().title]
-    assert says.startswith("2 of 3 shards built, 1 being built"), says
-    owner = look(get_stage_item(shards[1]).lease_folder)
-    assert owner is not None
-    os.kill(owner.pid, signal.SIGKILL)
+    shards = list_shards(get_cluster_stage(), 3)
+    wait_until(lambda: [shard.is_built for shard in shards] == [True, False, True] and "shard 2 of 3" in read_trace())
+    description = Snapshot().list_unbuilt_stages([RUN])[get_cluster_stage().title]
+    assert description.startswith("2 of 3 shards built, 1 being built")
+    os.kill(find_owner(get_stage_item(shards[1]).lease_folder).pid, signal.SIGKILL)
     wait_until(lambda: not statuses([RUN])[0].live_on)
     assert [shard.is_built for shard in shards] == [True, False, True]
-    (own_home / "hold-2").unlink()
+    clear_flag("hold-2")
     launch(RUN, profile=profile)
     wait_until(lambda: statuses([RUN])[0].state == "recorded")
-    told = traced()
-    assert [told.count(f"shard {n} of 3") for n in (1, 2, 3)] == [1, 2, 1]
-    assert told.count("join clusters") == 1
+    trace = read_trace()
+    assert [trace.count(f"shard {n} of 3") for n in (1, 2, 3)] == [1, 2, 1] and trace.count("join clusters") == 1
     arrays = [entry for entry in read_submissions() if any("shards/" in name for name in entry.jobs)]
     assert [len(entry.jobs) for entry in arrays] == [3, 1]
-    jobs = {place["job_id"].partition("_")[0] for place in arrays[0].jobs.values()}
-    assert len(jobs) == 1, "one array"
+    assert len({place["job_id"].partition("_")[0] for place in arrays[0].jobs.values()}) == 1, "one array"

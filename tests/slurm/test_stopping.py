@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM stop every verb, wherever it is and however it was started, with 130 and 143."""
+"""SIGINT and SIGTERM stop every command, with exit codes 130 and 143, however its process was started."""
 
 import json
 import os
@@ -19,9 +19,9 @@ from repro.stopping import Stopped, stop, unbroken, unwrap_stop
 from repro.storage.paths import CHECKOUT, get_local_records, get_stage_folder, run_folder
 from slurm.job import Job
 from slurm.signals import Stop, handle_stop_signals
-from slurm.states import JobState, get_run_item
-from slurm.status import statuses
-from tests.slurm.stand_in import traced
+from slurm.states import JobState
+from tests.slurm.launching import get_states, read_state
+from tests.slurm.stand_in import read_trace, set_flag
 
 WAYS = {
     "INT": (signal.SIGINT, False, 130),
@@ -80,30 +80,31 @@ def way(request: pytest.FixtureRequest) -> tuple[signal.Signals, bool, int]:
     return WAYS[request.param]
 
 
-def begin(place: str, *words: str, is_deaf: bool) -> subprocess.Popen[str]:
-    """Start the command line in a process of its own, as a terminal does or as a script does in its background."""
+def start_command(place: str, *words: str, is_deaf: bool) -> subprocess.Popen[str]:
+    """Start a command as a terminal does or, with `is_deaf`, as a script starts background processes."""
     shell = ["sh", "-c", ('trap "" INT; ' if is_deaf else "") + 'exec "$@"', "sh"]
     command = [*shell, sys.executable, "-u", "-c", PROGRAM, place, *words]
     env = os.environ | {"PYTHONPATH": str(CHECKOUT), "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(command, cwd=CHECKOUT, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
-def end(process: subprocess.Popen[str], number: int, *, after: str) -> str:
-    """Send a signal once a line matches; return all that was printed."""
-    assert process.stdout is not None
-    said = ""
-    for line in process.stdout:
-        said += line
+def stop_command(process: subprocess.Popen[str], number: int, status: int, *, after: str) -> str:
+    """Send a signal once a line matches, check the exit code, and return the whole output."""
+    output = ""
+    for line in process.stdout or ():
+        output += line
         if re.search(after, line):
             break
     else:
-        pytest.fail(f"it ended before {after!r}: {said}")
+        pytest.fail(f"the process ended before {after!r}: {output}")
     process.send_signal(number)
-    return said + process.communicate(timeout=120)[0]
+    output += process.communicate(timeout=120)[0]
+    assert process.returncode == status and "Traceback" not in output, output
+    return output
 
 
-def file_of(tmp_path: Path, *runs: Run) -> str:
-    """A file of runs."""
+def write_runs(tmp_path: Path, *runs: Run) -> str:
+    """Write a file of runs, and return its path."""
     path = tmp_path / "runs.json"
     path.write_text(json.dumps([asdict(run) for run in runs]))
     return str(path)
@@ -111,57 +112,49 @@ def file_of(tmp_path: Path, *runs: Run) -> str:
 
 def test_run_stops_while_measured(way: tuple[signal.Signals, bool, int], tmp_path: Path) -> None:
     number, is_deaf, status = way
-    process = begin("measuring", "run", file_of(tmp_path, UNTRAINED), "--scale", "smoke", is_deaf=is_deaf)
-    said = end(process, number, after="HERE")
-    assert process.returncode == status, said
-    assert "Traceback" not in said
-    assert re.search(rf"stopped: .*{number.name}.*run the same command again", said)
+    process = start_command("measuring", "run", write_runs(tmp_path, UNTRAINED), "--scale", "smoke", is_deaf=is_deaf)
+    output = stop_command(process, number, status, after="HERE")
+    assert re.search(rf"stopped: .*{number.name}.*run the same command again", output)
     assert not list(get_local_records().glob("*.json"))
-    note = get_run_item(UNTRAINED).read()
-    assert note is not None
-    assert (note.state, number.name in note.reason) == ("interrupted", True)
+    note = read_state(UNTRAINED)
+    assert note.state == "interrupted" and number.name in note.reason
 
 
 def test_run_stops_while_stage_is_built(way: tuple[signal.Signals, bool, int], tmp_path: Path) -> None:
     number, is_deaf, status = way
-    process = begin("building", "run", file_of(tmp_path, UNTRAINED), "--scale", "smoke", is_deaf=is_deaf)
-    said = end(process, number, after="HERE")
-    assert process.returncode == status, said
+    process = start_command("building", "run", write_runs(tmp_path, UNTRAINED), "--scale", "smoke", is_deaf=is_deaf)
+    stop_command(process, number, status, after="HERE")
     assert not list(get_stage_folder().rglob("half"))
     assert not list(get_stage_folder().rglob("*.part"))
 
 
 def test_training_stops_with_checkpoint(tmp_path: Path) -> None:
-    """It stops at its next step, in a process that was started with SIGINT ignored."""
+    """Training stops at its next step, also in a process that was started with SIGINT ignored."""
     number = signal.SIGINT
-    process = begin("training", "run", file_of(tmp_path, TRAINED), "--scale", "smoke", is_deaf=True)
-    said = end(process, number, after=r"step \d+/")
-    assert process.returncode == 128 + number, said
-    assert re.search(r"stopped after step (\d+) of 1000000; the checkpoint is written", said)
-    assert f"run {run_id(TRAINED)} has a checkpoint: run the same command again to resume" in said
+    process = start_command("training", "run", write_runs(tmp_path, TRAINED), "--scale", "smoke", is_deaf=True)
+    output = stop_command(process, number, 130, after=r"step \d+/")
+    assert re.search(r"stopped after step (\d+) of 1000000; the checkpoint is written", output)
+    assert f"run {run_id(TRAINED)} has a checkpoint: run the same command again to resume" in output
     assert (run_folder(run_id(TRAINED)) / "checkpoint.safetensors").exists()
 
 
 @pytest.mark.parametrize(
     ("place", "way"), [("training", "INT ignored"), ("training", "TERM"), ("measuring", "INT"), ("measuring", "TERM")]
 )
-def test_local_queue_stops_its_children(
-    place: str, way: str, tmp_path: Path, own_home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_local_queue_stops_its_children(place: str, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     number, is_deaf, status = WAYS[way]
-    own_home.mkdir()
     run = base("smoke", num_steps=3 if place == "measuring" else 10_000)
     if place == "measuring":
-        (own_home / "measures-long").touch()
+        set_flag("measures-long")
     monkeypatch.setenv("STAND_IN_STEP_SECONDS", "0.1")
-    process = begin("launching", "launch", file_of(tmp_path, run), "--scale", "smoke", "--on", "local", is_deaf=is_deaf)
-    said = end(process, number, after="measuring" if place == "measuring" else "counting")
-    assert process.returncode == status, said
-    assert "Traceback" not in said
-    assert "1 of 1 running job stopped by itself" in said
-    assert [status.state for status in statuses([run])] == ["interrupted"]
-    assert [line for line in traced() if line.startswith("end")] == []
-    assert any(line.startswith("stop") for line in traced()) == (place == "training")
+    process = start_command(
+        "launching", "launch", write_runs(tmp_path, run), "--scale", "smoke", "--on", "local", is_deaf=is_deaf
+    )
+    output = stop_command(process, number, status, after="measuring" if place == "measuring" else "counting")
+    assert "1 of 1 running job stopped by itself" in output
+    assert get_states(run) == ["interrupted"]
+    events = [line.split()[0] for line in read_trace()]
+    assert "end" not in events and ("stop" in events) == (place == "training")
 
 
 @pytest.mark.parametrize(
@@ -174,22 +167,20 @@ def test_local_queue_stops_its_children(
 )
 def test_reading_verbs_stop_immediately(place: str, words: list[str], way: str) -> None:
     number, is_deaf, status = WAYS[way]
-    process = begin(place, *words, is_deaf=is_deaf)
-    said = end(process, number, after="HERE")
-    assert process.returncode == status, said
-    assert "Traceback" not in said
-    assert "stopped: " in said
+    process = start_command(place, *words, is_deaf=is_deaf)
+    output = stop_command(process, number, status, after="HERE")
+    assert "stopped: " in output
 
 
 @pytest.fixture
-def heard() -> Iterator[Stop]:
-    """A process that listens."""
-    found = Stop()
-    with handle_stop_signals(found):
-        yield found
+def stop_request() -> Iterator[Stop]:
+    """Handle stop signals in this process, and return the request that they set."""
+    request = Stop()
+    with handle_stop_signals(request):
+        yield request
 
 
-def test_unbroken_block_ends_first(heard: Stop) -> None:
+def test_unbroken_block_ends_first(stop_request: Stop) -> None:
     done = []
     with pytest.raises(Stopped) as stopped:
         with unbroken():
@@ -197,7 +188,7 @@ def test_unbroken_block_ends_first(heard: Stop) -> None:
             done.append("inside")
         done.append("after")
     assert done == ["inside"]
-    assert heard()
+    assert stop_request()
     assert stopped.value.exit_status == 143
 
 
@@ -209,8 +200,8 @@ def test_failed_block_keeps_its_error() -> None:
         pass
 
 
-def break_off_an_import(run: Run, *, should_stop: Stop, progress: object) -> None:
-    """Stand in for `execute`: a module in C++ that is being imported makes an error of its own of a stop."""
+def wrap_stop(run: Run, *, should_stop: Stop, progress: object) -> None:
+    """Replace `execute`: a C++ module that is interrupted while it is imported wraps the stop in its own error."""
     try:
         os.kill(os.getpid(), signal.SIGTERM)
     except Stopped as stopped:
@@ -218,25 +209,25 @@ def break_off_an_import(run: Run, *, should_stop: Stop, progress: object) -> Non
 
 
 def test_wrapped_stop_is_a_stop(
-    heard: Stop, execute_with: Callable[..., None], capsys: pytest.CaptureFixture[str]
+    stop_request: Stop, execute_with: Callable[..., None], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    execute_with(break_off_an_import)
+    execute_with(wrap_stop)
     job = Job(run=asdict(UNTRAINED))
     with pytest.raises(Stopped):
-        job(heard, where=JobState(state="running"))
-    note = get_run_item(UNTRAINED).read()
-    assert note is not None and (note.state, note.trace) == ("interrupted", "")
-    assert run_with_error_handling(lambda: break_off_an_import(UNTRAINED, should_stop=Stop(), progress=None)) == 143
+        job(stop_request, where=JobState(state="running"))
+    note = read_state(UNTRAINED)
+    assert (note.state, note.trace) == ("interrupted", "")
+    assert run_with_error_handling(lambda: wrap_stop(UNTRAINED, should_stop=Stop(), progress=None)) == 143
     assert "stopped: told to end" in capsys.readouterr().err
     with pytest.raises(ImportError, match="of its own"), unwrap_stop():
         raise ImportError("of its own")
 
 
-def test_double_signal_stops_once(heard: Stop) -> None:
+def test_double_signal_stops_once(stop_request: Stop) -> None:
     with pytest.raises(Stopped), unbroken():
         os.kill(os.getpid(), signal.SIGINT)
         os.kill(os.getpid(), signal.SIGINT)
-        heard.at -= 2
+        stop_request.at -= 2
         os.kill(os.getpid(), signal.SIGINT)
         pytest.fail("the second Ctrl-C should have ended the block")
 
