@@ -11,19 +11,12 @@ import pytest
 import torch
 
 from repro.cli.common import EXIT_NOT_RUN
-from repro.cli.errors import run_with_error_handling
-from repro.cli.main import app
 from repro.storage import arrays
 from repro.storage.arrays import array_to_fill, map_to_fill
 from repro.storage.paths import CHECKOUT, check_home, get_data_folder, home
 from repro.storage.platform_info import cores_here, measure_peak_bytes
 from repro.train.loop import measure_memory_bytes
-
-
-def run_repro(*words: str) -> int:
-    """Run `repro` as a shell does, and return its exit code."""
-    return run_with_error_handling(lambda: app(list(words), prog_name="repro", standalone_mode=False))
-
+from tests.commands import get_exit_code
 
 STARTING = ["run table1 --scale smoke", "launch table1 --scale smoke"]
 
@@ -37,7 +30,7 @@ def test_file_as_home_is_refused(
     file = tmp_path / "file"
     file.write_text('{"query": "a", "document": "b"}')
     monkeypatch.setenv("REPRO_HOME", f"{file}{below}")
-    assert run_repro(*command.replace("FILE", str(file)).split()) == EXIT_NOT_RUN
+    assert get_exit_code(*command.replace("FILE", str(file)).split()) == EXIT_NOT_RUN
     output, error = capsys.readouterr()
     assert error.startswith(f"error: REPRO_HOME={file}{below} is not a folder, since {file} is a file")
     assert error.count("\n") == 1 and "set REPRO_HOME to a folder" in error and "run 1 of" not in output
@@ -46,7 +39,7 @@ def test_file_as_home_is_refused(
 def test_list_ignores_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("REPRO_HOME", str(tmp_path / "file"))
-    assert run_repro("list", "--json") == 0
+    assert get_exit_code("list", "--json") == 0
 
 
 @pytest.mark.parametrize("command", STARTING)
@@ -54,7 +47,7 @@ def test_uncreatable_home_is_refused(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str
 ) -> None:
     monkeypatch.setenv("REPRO_HOME", "/proc/nope")
-    assert run_repro(*command.split()) == EXIT_NOT_RUN
+    assert get_exit_code(*command.split()) == EXIT_NOT_RUN
     output, error = capsys.readouterr()
     assert error.startswith(
         "error: REPRO_HOME=/proc/nope cannot be created (No such file or directory): set REPRO_HOME"
