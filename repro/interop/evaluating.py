@@ -196,6 +196,8 @@ def run_evaluation(request: EvaluationRequest, folder: Path | None = None, *, pr
     check_whitening_options(request.whiten, request.shrinkage)
     check_folder(folder)
     check_revision(request.revision, request.model, request.compare_with)
+    if request.compare_with is None and find_bm25_run(request.model) is None:
+        check_contexts_of_run(request.model, request.contexts, request.num_contexts)
     suite = open_suite(request.suite, progress)
     target = folder or get_default_folder(asdict(request), suite.name)
     models = [one for one in (request.model, request.compare_with) if one is not None]
@@ -316,8 +318,6 @@ class _Bench:
         if run is not None or source == BM25:
             return self.score_bm25(source, None if run is None else run_id(run))
         request = self.request
-        if request.compare_with is None:
-            check_contexts_of_run(source, request.contexts, request.num_contexts)
         opened = self._open(source)
         # frees the memory of this model before the next one is scored
         del self._opened[source]
