@@ -170,23 +170,23 @@ def make_interval_view(record: Record) -> View:
     """Return a table of NDCG@10 per context: the mean and each collection, with 95 % bootstrap intervals."""
     datasets = list_suite_rows(record.provenance)
     strata_Q = np.repeat(np.arange(len(datasets)), [row["num_queries"] for row in datasets])
-    columns, header = [], ["collection"]
-    for name, context in _scored_contexts(record):
-        values_Q = record.arrays[name]
-        each = [_with_interval(values_Q[strata_Q == place]) for place in range(len(datasets))]
-        weights = mean_weights(datasets)
-        # parts of one dataset, such as the forums of CQADupStack, count once together
-        weighted_Q = values_Q * np.array(weights)[strata_Q] if weights else values_Q
-        columns.append([_with_interval(weighted_Q, strata_Q), *each])
-        header += [_column(record, context), "95 %"]
-    names = ["mean", *(row["name"] for row in datasets)]
-    rows = tuple((name, *chain.from_iterable(cells)) for name, *cells in zip(names, *columns, strict=True))
+    scored = _scored_contexts(record)
+    columns = [record.arrays[name] for name, _ in scored]
+    weights = mean_weights(datasets)
+    # parts of one dataset, such as the forums of CQADupStack, count once together
+    weights_Q = np.array(weights)[strata_Q] if weights else 1.0
+    # Row by row, because all intervals of a row share their resamples, which `paired_bootstrap` caches.
+    rows = [("mean", *chain.from_iterable(_with_interval(values_Q * weights_Q, strata_Q) for values_Q in columns))]
+    for place, dataset in enumerate(datasets):
+        cells = [_with_interval(values_Q[strata_Q == place]) for values_Q in columns]
+        rows.append((dataset["name"], *chain.from_iterable(cells)))
+    header = ["collection", *chain.from_iterable((_column(record, context), "95 %") for _, context in scored)]
     notes = (
         "Intervals: 2000 bootstrap resamples of the queries of each collection.",
         *list_notes(record.provenance["suite"]),
     )
     align = "l" + "r" * (len(header) - 1)
-    return View(f"NDCG@10 on {record.run.suite}, points", tuple(header), rows, notes, align)
+    return View(f"NDCG@10 on {record.run.suite}, points", tuple(header), tuple(rows), notes, align)
 
 
 def _column(record: Record, context: str) -> str:
