@@ -65,4 +65,6 @@ FINDINGS: dict[int, str] = {
     48: "Whitening by the mean and covariance of the searched corpus, without training, is worth more than the "
     "contextual architecture takes from its context.",
     49: "Settings tried for `mini`, losers included, on collections like and unlike the training text.",
+    50: "It does not matter which documents of the corpus serve as context. Central, typical and diverse ones, and even "
+    "those nearest to the test queries, score like random ones.",
 }

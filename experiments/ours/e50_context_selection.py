@@ -7,7 +7,7 @@ from typing import Any
 
 from experiments.e01_table1 import ARCHITECTURE_DOMAIN, MINI_SEEDS, PLAIN_BATCH
 from experiments.fresh import HALF_A_POINT, TABLE1
-from repro.spec import Claim, Column, Experiment, Row, Run, Table, Term, base, pick, term
+from repro.spec import Claim, Column, Experiment, Row, Run, Table, Term, base, by_scale, pick, term
 
 SEEDS: dict[str, tuple[int, ...]] = {"smoke": (0,), "desk": TABLE1, "mini": MINI_SEEDS}
 SELECTED: dict[str, Any] = ARCHITECTURE_DOMAIN | {"measure": "selection", "test_contexts": "own"}
@@ -48,6 +48,8 @@ SAID: dict[str, Any] = {
     "source": "our question: §5 samples the context at random",
     "stated": "2026-11-25",
     "scales": ("desk", "mini"),
+    # the seeds of the runs, which were declared with the claims
+    "seeds": by_scale({"desk": TABLE1, "mini": MINI_SEEDS}),
 }
 CLAIMS = (
     Claim.equivalence(
