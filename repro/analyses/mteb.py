@@ -83,7 +83,7 @@ def measure(inputs: Inputs, model: Model | None, folder: Path) -> Measured:
         moved = compute_moves(scores["own"], scores["random"], categories)
         arrays |= moved
         metrics |= {name: float(values.mean()) for name, values in moved.items()}
-    # One value per task: mteb's main scores are not means over queries of ours.
+    # One value per task: mteb's main scores are not means over our queries.
     rows = [{"name": task.metadata.name, "family": task.metadata.type, "num_queries": 1} for task in tasks]
     provenance = {
         "name": run.suite,

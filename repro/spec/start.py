@@ -379,7 +379,7 @@ def _find_cached_encoder(start: str) -> Encoder | None:
     try:
         path = try_to_load_from_cache(start, CONFIG)
     except HFValidationError as error:
-        raise ValueError(f"start={short(repr(start))} is not a folder here, and no id of the hub ({error})") from error
+        raise ValueError(f"start={short(repr(start))} is neither a folder nor a hub id ({error})") from error
     if not isinstance(path, str):
         return None
     config = json_object(Path(path))

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from tokenizers import Tokenizer
 
+from repro.evaluate.adaptation import normalize
 from repro.storage.files import json_object
 
 SETTINGS_FILE, WORDS_FILE, WEIGHTS_FILE, TOKENIZER_FILE = "encoder.json", "words.npy", "weights.npz", "tokenizer.json"
@@ -83,14 +84,14 @@ class QueryEncoder:
         found = pooled_D
         for number, step in enumerate(settings["head"]):
             if step == NORMALIZE:
-                found = _normalize(found)
+                found = normalize(found[None])[0]
                 continue
             found = self.weights[f"head.{number}.weight"] @ found + self.weights.get(f"head.{number}.bias", 0)
             found = ACTIVATIONS[step](found)
         if settings["residual"]:
             found = found + pooled_D
         if settings["normalize"]:
-            found = _normalize(found)
+            found = normalize(found[None])[0]
         return np.asarray(found, np.float32)
 
     def _states(self, words_SD: Array) -> Array:
@@ -145,11 +146,6 @@ class QueryEncoder:
         angles = positions_L[:, None].astype(np.float32) * self.weights["frequencies"][None]
         both = np.concatenate([angles, angles], axis=1)
         return np.cos(both), np.sin(both)
-
-
-def _normalize(vector_D: Array) -> Array:
-    """Return the vector at unit length. A zero vector stays zero."""
-    return np.asarray(vector_D / max(float(np.linalg.norm(vector_D)), 1e-12))
 
 
 def _rotate_halves(rows_HLE: Array, cos_LE: Array, sin_LE: Array) -> Array:
