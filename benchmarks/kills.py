@@ -46,7 +46,7 @@ from slurm.start import LaunchOptions, start
 from slurm.status import statuses
 
 NUM_STEPS = 40
-MOST_SECONDS_OF_A_CHILD, MOST_SECONDS_OF_A_QUEUE = 6.0, 60.0
+MAX_CHILD_SECONDS, MAX_QUEUE_SECONDS = 6.0, 60.0
 QUEUE, SPEED = "queue", "train/pairs_per_second"
 
 
@@ -141,7 +141,7 @@ def _run_queue(runs: tuple[Run, ...]) -> int:
     schedule = KillSchedule.current
     drawn = schedule.draw()
     if drawn is not None and schedule.num_kills:
-        schedule.kill_self_later(drawn[1], MOST_SECONDS_OF_A_QUEUE, QUEUE, moment=QUEUE)
+        schedule.kill_self_later(drawn[1], MAX_QUEUE_SECONDS, QUEUE, moment=QUEUE)
     log = (home() / "queue.log").open("a")
     # With the default, more than ten interruptions without progress would count as a failure.
     profile = replace(load_profile("here"), max_requeues=10**6)
@@ -198,7 +198,7 @@ def _run_child(file: Path) -> int:
     if drawn is not None:
         moment, random = drawn
         if moment == RANDOM:
-            KillSchedule.current.kill_self_later(random, MOST_SECONDS_OF_A_CHILD, item)
+            KillSchedule.current.kill_self_later(random, MAX_CHILD_SECONDS, item)
         else:
             kill_self_during(moment, random, item)
     return children.main()

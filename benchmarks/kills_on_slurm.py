@@ -33,10 +33,10 @@ VARIABLES = ("KILLS_FOLDER", "KILLS_NUMBER", "KILLS_SEED")
 WAYS = ("all processes of a job", "scancel", "requeue")
 PAUSE_SECONDS = (4.0, 20.0)
 """Seconds between two kills from outside, so that jobs also reach their writes."""
-MOST_FROM_OUTSIDE = 0.5
+MAX_SHARE_FROM_OUTSIDE = 0.5
 """Maximum share of kills from outside. The others are for moments that only a job can reach."""
-MOST_SECONDS_OF_A_LAUNCH, LAUNCHES_PER_KILL = 4.0, 3
-LEAST_RUNS_PER_LAUNCH = 5
+MAX_LAUNCH_SECONDS, LAUNCHES_PER_KILL = 4.0, 3
+MIN_RUNS_PER_LAUNCH = 5
 POLL_SECONDS = 1.0
 
 
@@ -68,7 +68,7 @@ def sweep_on_slurm(runs: tuple[Run, ...], schedule: KillSchedule) -> list[str]:
         if not left and not jobs:
             return list(problems)
         idle = [one for one in left if one.may_launch("slurm", retry=True)]
-        if len(idle) >= LEAST_RUNS_PER_LAUNCH or (idle and not jobs):
+        if len(idle) >= MIN_RUNS_PER_LAUNCH or (idle and not jobs):
             launch(runs, profile, schedule, random)
         if may_kill_from_outside(schedule) and time.monotonic() >= next_kill:
             kill_from_outside([job for job, state in jobs.items() if state == "RUNNING"], schedule, random)
@@ -79,7 +79,7 @@ def sweep_on_slurm(runs: tuple[Run, ...], schedule: KillSchedule) -> list[str]:
 def may_kill_from_outside(schedule: KillSchedule) -> bool:
     """Return whether kills from outside remain."""
     from_outside = sum(kill.partition(",")[0] in WAYS for kill in schedule.list_kills())
-    return bool(schedule.num_left) and from_outside < MOST_FROM_OUTSIDE * schedule.num_kills
+    return bool(schedule.num_left) and from_outside < MAX_SHARE_FROM_OUTSIDE * schedule.num_kills
 
 
 def has_failed(status: RunStatus) -> bool:
@@ -100,7 +100,7 @@ def launch(runs: Sequence[Run], profile: Profile, schedule: KillSchedule, random
     pid = os.fork()
     if not pid:
         if is_hit and schedule.num_left:
-            schedule.kill_self_later(Random(seed), MOST_SECONDS_OF_A_LAUNCH, "launch", moment="launch")
+            schedule.kill_self_later(Random(seed), MAX_LAUNCH_SECONDS, "launch", moment="launch")
         os._exit(_launch_sweep_jobs(runs, profile))
     _, status = os.waitpid(pid, 0)
     if (code := os.waitstatus_to_exitcode(status)) > 0:

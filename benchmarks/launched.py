@@ -36,7 +36,7 @@ from benchmarks.harness import describe_machine, make_parser, measure_process
 from slurm.signals import request_parent_death_signal
 
 NAME, PROFILE, NUM_STEPS = "generated", "launched-bench", 20
-POLL_SECONDS, MOST_SECONDS_TO_END = 2.0, 600.0
+POLL_SECONDS, MAX_SECONDS_TO_END = 2.0, 600.0
 
 
 def main() -> None:
@@ -226,7 +226,7 @@ def list_job_rows(run: Any) -> Iterator[dict[str, Any]]:
 
 def await_end(item: Any) -> Any:
     """Return the last state of a job once it has ended, or None if it never started."""
-    deadline = time.monotonic() + MOST_SECONDS_TO_END
+    deadline = time.monotonic() + MAX_SECONDS_TO_END
     while (last := item.read()) is not None and last.state == "running" and time.monotonic() < deadline:
         time.sleep(POLL_SECONDS)
     return last

@@ -36,7 +36,7 @@ from slurm.states import JobState, get_run_item
 from slurm.sweep import Submission
 
 SCALE = "desk"
-MOST_SECONDS, MOST_MEBIBYTES = 10.0, 500.0
+MAX_SECONDS, MAX_MEBIBYTES = 10.0, 500.0
 CHILD, RECORDED = "--as-if-published", "recorded.json"
 
 
@@ -72,7 +72,7 @@ def measure_verb(words: list[str]) -> bool:
     name = " ".join(word for word in words if "/" not in word)
     print(f"{name:<30} {cost.seconds:5.1f} s {cost.cpu_seconds:5.1f} s of CPU {mebibytes:5.0f} MiB, "
           f"exit {cost.exit_code}", flush=True)  # fmt: skip
-    return cost.exit_code == 0 and cost.seconds <= MOST_SECONDS and mebibytes <= MOST_MEBIBYTES
+    return cost.exit_code == 0 and cost.seconds <= MAX_SECONDS and mebibytes <= MAX_MEBIBYTES
 
 
 # ---- the test data

@@ -23,7 +23,7 @@ from repro.pipeline.corpora import make_corpus_stage
 from repro.storage.paths import home
 
 # Smallest number of texts that are tokenised by words. A huge number selects the plain tokenizer.
-LEAST_TEXTS = {"whole texts": 2**62, "by words": tokens.LEAST_TEXTS_BY_WORDS}
+MIN_TEXTS_PER_CHUNK = {"whole texts": 2**62, "by words": tokens.MIN_TEXTS_FOR_WORD_CACHE}
 SIDES = ("query", "document")
 
 
@@ -48,10 +48,10 @@ def main() -> None:
     sides, tokenizer = load_texts(options.texts), load_tokenizer("minilm")
 
     def tokenize_sides(least_texts: int) -> list[Tokens]:
-        tokens.LEAST_TEXTS_BY_WORDS = least_texts
+        tokens.MIN_TEXTS_FOR_WORD_CACHE = least_texts
         return [tokenize(texts, tokenizer, options.max_tokens) for texts in sides]
 
-    actions = {way: partial(tokenize_sides, least) for way, least in LEAST_TEXTS.items()}
+    actions = {way: partial(tokenize_sides, least) for way, least in MIN_TEXTS_PER_CHUNK.items()}
     timings = time_in_turns(actions, options.num_rounds)
     whole, by_words = timings.results.values()
     for one, other in zip(whole, by_words, strict=True):

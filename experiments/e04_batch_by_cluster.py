@@ -33,7 +33,7 @@ FEW, SOME, MANY = ({"batch_size": get_size_at(BATCHES, place)} for place in (0, 
 # Batches of 32 are below the range that figure 13 calls best, and below all of the paper's. Claims about large
 # batches therefore compare with the smallest size of at least 100.
 IN_THE_RANGE = {scale: next((size for size in each if size > 100), each[1]) for scale, each in BATCHES.items()}
-LEAST = {"batch_size": by_scale(IN_THE_RANGE)}
+SMALLEST = {"batch_size": by_scale(IN_THE_RANGE)}
 NOT_BELOW = {scale: tuple(size for size in BATCHES[scale] if size >= least) for scale, least in IN_THE_RANGE.items()}
 LARGE_BATCHES = {"batch_size": by_scale(NOT_BELOW)}
 """The batch sizes of that range."""
@@ -224,7 +224,7 @@ def list_pairs(better: dict[str, Any], worse: dict[str, Any], *where: dict[str, 
 def claim_small_gain(id: str, says: str, source: str, of: dict[str, Any], **said: Any) -> Claim:
     """Claim that the largest batches gain only little over the smallest of the paper's range."""
     word = "clearly" if NO_BETTER in says else "much"
-    pairs, because = list_pairs(of | LEAST, of | MANY, EVERYWHERE), f"'{word}' {NOT_MUCH}; {IN_RANGE}"
+    pairs, because = list_pairs(of | SMALLEST, of | MANY, EVERYWHERE), f"'{word}' {NOT_MUCH}; {IN_RANGE}"
     said = {"caveat": NO_CONTRAST, **(said or RESTATED)}
     return Claim.order(id, says, pairs=pairs, margin=-MUCH, source=source, because=because, **said)
 
@@ -232,7 +232,7 @@ def claim_small_gain(id: str, says: str, source: str, of: dict[str, Any], **said
 PLAIN, UNHELPED = BIENCODER | FILTERED, BIENCODER | UNFILTERED
 CDE = CONTEXTUAL | FILTERED
 LARGER_PLAIN, LARGER_UNHELPED = PLAIN | LARGE_BATCHES, UNHELPED | LARGE_BATCHES
-EVERY_CELL = [batch | cluster for batch in (LEAST, MANY) for cluster in (SMALL, MEDIUM, LARGE)]
+EVERY_CELL = [batch | cluster for batch in (SMALLEST, MANY) for cluster in (SMALL, MEDIUM, LARGE)]
 
 CLAIMS = (
     Claim.correlation(
@@ -260,7 +260,7 @@ CLAIMS = (
     Claim.order(
         "F3.d",
         "without the filter, larger batches are better",
-        pairs=list_pairs(UNHELPED | MANY, UNHELPED | LEAST, EVERYWHERE),
+        pairs=list_pairs(UNHELPED | MANY, UNHELPED | SMALLEST, EVERYWHERE),
         source="§6",
         because=f"{ANY}; {IN_RANGE}",
         **RESTATED,

@@ -161,7 +161,7 @@ CLAIMS = (
         "F11.a",
         "the more hard negatives, of those below the own document, the lower the score",
         BELOW,
-        delta=fresh.A_TENTH_A_DOUBLING,
+        delta=fresh.TENTH_OF_POINT_PER_DOUBLING,
         version=4,
         **fresh.STATED | LATER,
     ),

@@ -3,7 +3,7 @@
 from experiments import fresh
 from repro.spec import Claim, Column, Exhibit, Experiment, Row, Run, Table, base, pick, term
 
-LOOKED = {"measure": "neighbours", "architecture": "none"}
+ANALYSIS = {"measure": "neighbours", "architecture": "none"}
 SEEDS = (0, 1, 2)
 KINDS = ("nearest", "domain", "anywhere")
 LABELS = ("11 nearest documents", "11 of its own domain", "11 from anywhere")
@@ -12,7 +12,7 @@ LABELS = ("11 nearest documents", "11 of its own domain", "11 from anywhere")
 def runs(scale: str) -> tuple[Run, ...]:
     """Return three draws of documents, eight at desk."""
     seeds = SEEDS + (fresh.NEIGHBOURS if scale == "desk" else ())
-    return tuple(base(scale, **LOOKED, seed=seed) for seed in seeds)
+    return tuple(base(scale, **ANALYSIS, seed=seed) for seed in seeds)
 
 
 TEXTS = Exhibit(
@@ -22,7 +22,7 @@ TEXTS = Exhibit(
         "query when the surrogate puts it at or above the query's own document (eq. 4)."
     ),
     columns=("query", "document", "domain", "similarity", "may be a positive"),
-    of=pick(**LOOKED, seed=0),
+    of=pick(**ANALYSIS, seed=0),
     rows="neighbours",
 )
 
@@ -40,14 +40,14 @@ SHARES = Table(
         Column(label="similarity", value="{part}/similarity", decimals=2),
         Column(label="have one %", value="{part}/any_plausible", factor=100),
     ),
-    rows=tuple(Row(label=label, part=kind, of=pick(**LOOKED)) for label, kind in zip(LABELS, KINDS, strict=True)),
+    rows=tuple(Row(label=label, part=kind, of=pick(**ANALYSIS)) for label, kind in zip(LABELS, KINDS, strict=True)),
 )
 
 CLAIMS = (
     Claim.order(
         "T3.a",
         "many of the nearest documents could be right for the query too: more than twice as many as of its domain",
-        pairs=[(term("log2 nearest/plausible", **LOOKED), term("log2 domain/plausible", **LOOKED))],
+        pairs=[(term("log2 nearest/plausible", **ANALYSIS), term("log2 domain/plausible", **ANALYSIS))],
         margin=1.0,
         source="Table 3 and §9.2",
         because="'many': a doubling of what other documents of the same domain give",
@@ -56,7 +56,7 @@ CLAIMS = (
     Claim.order(
         "T3.b",
         "the nearest documents of a large corpus are very close: nearer than documents of the same domain",
-        pairs=[(term("nearest/similarity", **LOOKED), term("domain/similarity", **LOOKED))],
+        pairs=[(term("nearest/similarity", **ANALYSIS), term("domain/similarity", **ANALYSIS))],
         source="§9.2",
         because="any difference beyond chance; the paper gives no distance",
         **fresh.STATED | fresh.declare(fresh.NEIGHBOURS, fresh.FIRST),

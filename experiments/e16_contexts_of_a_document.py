@@ -8,10 +8,10 @@ from experiments import fresh
 from experiments.e01_table1 import BOTH, CLUSTER, CONTEXTUAL_BATCH, WITH_MINI, seeds_at
 from repro.spec import Claim, Column, Experiment, Figure, Row, Run, Table, base, by_scale, pick, term
 
-LOOKED = BOTH | {"measure": "spread"}
+ANALYSIS = BOTH | {"measure": "spread"}
 FIRST_SEED = by_scale({scale: seeds_at(scale)[0] for scale in CLUSTER})
 MARKERS = "os^DvP"
-MOST, LETTERS = len(MARKERS), 26
+MAX_DOCUMENTS, LETTERS = len(MARKERS), 26
 """Number of documents drawn, and letters per line of a name."""
 AWAY = 13
 """Points between a document and its number."""
@@ -21,7 +21,7 @@ COLOURS = ("#440154", "#31688e", "#1f9e89", "#6ccd5a", "#b5a000", "#d95f02")
 def runs(scale: str) -> tuple[Run, ...]:
     """Return Table 1's contextual models with another analysis. Nothing more is trained."""
     sizes = {"batch_size": CONTEXTUAL_BATCH[scale], "cluster_size": CLUSTER[scale]}
-    return tuple(base(scale, **LOOKED, **sizes, seed=seed) for seed in seeds_at(scale, fresh.SCORED))
+    return tuple(base(scale, **ANALYSIS, **sizes, seed=seed) for seed in seeds_at(scale, fresh.SCORED))
 
 
 def draw_documents(frame: Any, axes: Any) -> str:
@@ -36,8 +36,8 @@ def draw_documents(frame: Any, axes: Any) -> str:
     panels = figure.subplot_mosaic(places)
     documents = [rows for _, rows in frame.groupby("part1", sort=True)]
     half = 1.15 * max(max(abs(rows[axis] - rows[axis].mean()).max() for axis in (x, y)) for rows in documents)
-    centres = [(rows[x].mean(), rows[y].mean()) for rows in documents[:MOST]]
-    for number, rows in enumerate(documents[:MOST]):
+    centres = [(rows[x].mean(), rows[y].mean()) for rows in documents[:MAX_DOCUMENTS]]
+    for number, rows in enumerate(documents[:MAX_DOCUMENTS]):
         look = {"marker": MARKERS[number], "color": COLOURS[number], "linestyle": "none"}
         panels["all"].plot(rows[x], rows[y], markersize=6, **look)
         centre = centres[number]
@@ -86,7 +86,7 @@ FIGURE = Figure(
     y="pca/{part1}/{part2}/y",
     x_label="first principal component",
     y_label="second principal component",
-    series=(Row(label="contextual model", of=pick(**LOOKED, seed=FIRST_SEED)),),
+    series=(Row(label="contextual model", of=pick(**ANALYSIS, seed=FIRST_SEED)),),
     named_by="documents",
     draw=draw_documents,
 )
@@ -100,7 +100,7 @@ TABLE = Table(
         Column(label="to the nearest", value="spread/nearest", decimals=3),
         Column(label="moved less than that %", value="spread/kept_apart", factor=100),
     ),
-    rows=(Row(label="contextual model", of=pick(**LOOKED)),),
+    rows=(Row(label="contextual model", of=pick(**ANALYSIS)),),
 )
 
 A_HUNDREDTH = -6.644  # in doublings
@@ -109,8 +109,8 @@ CLAIMS = (
         "F15.a",
         "a document's vectors under different contexts are nearer to each other than to other documents'",
         pairs=[
-            (term("spread/between", **LOOKED), term("spread/within", **LOOKED)),
-            (term("spread/nearest", **LOOKED), term("spread/within", **LOOKED)),
+            (term("spread/between", **ANALYSIS), term("spread/within", **ANALYSIS)),
+            (term("spread/nearest", **ANALYSIS), term("spread/within", **ANALYSIS)),
         ],
         source="Figure 15 and §9.5",
         because="any difference beyond chance; documents and seeds are drawn again",
@@ -119,7 +119,7 @@ CLAIMS = (
     Claim.order(
         "F15.b",
         "a document's vectors move with the context: more than by rounding, a hundredth of the way to another",
-        pairs=[(term("log2 spread/within", **LOOKED), term("log2 spread/nearest", **LOOKED))],
+        pairs=[(term("log2 spread/within", **ANALYSIS), term("log2 spread/nearest", **ANALYSIS))],
         margin=A_HUNDREDTH,
         source="§9.5",
         because="'clearly' sets no bar: in doublings -6.64 is a hundredth, -3.32 a tenth; how far they go is printed",

@@ -62,7 +62,7 @@ def printed(name: str) -> dict[str, float]:
 
 
 OTHERS = tuple(name for name in PRINTED if not name.startswith("cde"))
-NOBODY = pick(architecture="none")
+NO_MODEL = pick(architecture="none")
 
 TABLE = Table(
     name="table2",
@@ -76,7 +76,7 @@ TABLE = Table(
         Column(label="mean", value=SCORE, factor=100, decimals=2),
     ),
     rows=(
-        *(Row(label=name, of=NOBODY, paper=printed(name)) for name in OTHERS),
+        *(Row(label=name, of=NO_MODEL, paper=printed(name)) for name in OTHERS),
         Row(
             label="contextual, random context", of=pick(**CDE), context="random", paper=printed("cde-small-v1 [Random]")
         ),
@@ -177,7 +177,7 @@ JUDGED = (
         pairs=[(term(SCORE, **CDE), term(RANDOM, **CDE))],
         source="Table 2",
         because="any difference beyond chance; tasks and seeds are drawn again (the paper: 1.2 points)",
-        stated=fresh.BEGUN,
+        stated=fresh.FIRST_STATED,
         **fresh.declare((*fresh.FIRST, *fresh.TASKS)),
     ),
     Claim.order(
@@ -186,7 +186,7 @@ JUDGED = (
         pairs=[(term("moved/others", **CDE), term("moved/sts", **CDE))],
         source="Table 2 and §6",
         because="any difference beyond chance, in points moved either way; that it moves least is T2.g, as printed",
-        stated=fresh.BEGUN,
+        stated=fresh.FIRST_STATED,
         **fresh.declare((*fresh.FIRST, *fresh.TASKS)),
     ),
     Claim.equivalence(

@@ -8,7 +8,7 @@ from typing import Any
 
 from repro.spec import by_scale, term
 
-BEGUN = "2026-11-21"
+FIRST_STATED = "2026-11-21"
 """The day of the first claims, before any record."""
 STATED: dict[str, Any] = {"stated": "2026-11-22"}
 """Metadata of a claim worded on that day. `RESTATED` if its wording changed then."""
@@ -16,7 +16,7 @@ RESTATED: dict[str, Any] = STATED | {"version": 2}
 
 HALF_A_POINT = 0.005
 """The δ of an order. The smallest gain that the paper's Table 1 counts is 0.7 points (62.4 to 63.1)."""
-A_TENTH_A_DOUBLING = 0.001
+TENTH_OF_POINT_PER_DOUBLING = 0.001
 """The δ of a slope: about half a point over the four to six doublings of an axis at desk."""
 
 MET_BY_BLIND: dict[str, Any] = {"caveat": "a context-blind model would meet it"}

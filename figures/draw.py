@@ -25,7 +25,7 @@ KINDS = ("lines", "bars", "dots", "scatter", "heatmap", "crossed", "forest")
 GROUP = "group"
 NARROWEST = 4.8
 """Minimum width of a heat map in inches, so that its labels fit."""
-PANEL, INCHES_A_LINE = (3.6, 2.4), 0.2
+PANEL, INCHES_PER_LINE = (3.6, 2.4), 0.2
 """Size of one of several panels, and of a line of its legend, in inches."""
 LETTERS_OF_LABEL = 36
 """Letters per line of the label below such a panel."""
@@ -155,7 +155,7 @@ def _panels(frame: pd.DataFrame, picture: Picture) -> tuple[Figure, str]:
     names, note = list(dict.fromkeys(frame["series"])), ""
     width, height = PANEL
     # Legends stand above the panels, so panels are as tall as the longest one needs.
-    height += INCHES_A_LINE * frame.groupby("series")[GROUP].nunique().max()
+    height += INCHES_PER_LINE * frame.groupby("series")[GROUP].nunique().max()
     figure, panels = make_axes(width, height, num_panels=len(names), num_columns=2, sharex=True)
     for axes, name in zip(panels, names, strict=True):
         members = frame[frame["series"] == name]

@@ -16,7 +16,7 @@ from matplotlib.ticker import FuncFormatter, SymmetricalLogLocator
 
 from figures.style import GREY, make_axes
 
-INCHES_A_ROW, INCHES_A_PANEL, WIDTH = 0.36, 0.5, 4.0
+INCHES_PER_ROW, INCHES_PER_PANEL, WIDTH = 0.36, 0.5, 4.0
 """Narrow enough for a phone: text stands above its row, not next to it."""
 WORDS_AT, MARK_AT, HALF, A_LINE = -0.14, 0.16, 0.26, 0.34
 """Position of a row's text and mark, half the height of its bar, and the extra height per line of text.
@@ -25,7 +25,7 @@ Rows with one line of text are 1 apart, from top to bottom.
 """
 UNEVEN = 12.0
 """The axis becomes logarithmic if the largest number of a panel exceeds the median by this factor."""
-LOOKS: Mapping[str, tuple[str, str]] = {
+STYLES: Mapping[str, tuple[str, str]] = {
     "HOLDS": ("#17692f", "o"),
     "DIFFERS": ("#a8201a", "X"),
     "SMALL": ("#3b5b92", "s"),
@@ -43,7 +43,7 @@ def draw_forest(frame: pd.DataFrame) -> tuple[Figure, str]:
     """
     units = list(dict.fromkeys(frame["unit"]))
     sizes = frame["words"].map(_height).groupby(frame["unit"]).sum()
-    heights = [INCHES_A_PANEL + INCHES_A_ROW * sizes[unit] for unit in units]
+    heights = [INCHES_PER_PANEL + INCHES_PER_ROW * sizes[unit] for unit in units]
     figure, panels = make_axes(
         WIDTH, sum(heights) / len(units), num_panels=len(units), num_columns=1, sharey=False, height_ratios=heights
     )
@@ -82,7 +82,7 @@ def _draw_panel(rows: pd.DataFrame, axes: Axes, unit: str) -> None:
     side.tick_params(length=0)
     side.spines["right"].set_visible(False)
     for label, verdict in zip(side.get_yticklabels(), rows["verdict"], strict=True):
-        label.set_color(LOOKS.get(verdict, OPEN_LOOK)[0])
+        label.set_color(STYLES.get(verdict, OPEN_LOOK)[0])
 
 
 def _set_scale(axes: Axes, rows: pd.DataFrame) -> None:
@@ -112,12 +112,12 @@ def _draw_regions(axes: Axes, place: float, row: pd.Series, low: float, high: fl
 
 
 def _draw_row(axes: Axes, place: float, row: pd.Series) -> None:
-    colour, marker = LOOKS.get(row["verdict"], OPEN_LOOK)
+    colour, marker = STYLES.get(row["verdict"], OPEN_LOOK)
     across = axes.get_yaxis_transform()
     axes.text(0.01, place + WORDS_AT, row["words"], transform=across, va="bottom", fontsize=7.5, linespacing=1.05)
     place += MARK_AT
     if np.isfinite(row["low"]) and np.isfinite(row["high"]):
         axes.hlines(place, row["low"], row["high"], color=colour, linewidth=1.6)
         axes.plot([row["low"], row["high"]], [place] * 2, "|", color=colour, markersize=5)
-    fill = colour if row["verdict"] in LOOKS else "white"
+    fill = colour if row["verdict"] in STYLES else "white"
     axes.plot([row["effect"]], [place], marker, color=colour, mfc=fill, markersize=5.5, zorder=3)

@@ -18,7 +18,7 @@ from scipy import stats
 from figures.intervals import LEVEL
 from figures.style import DASHES, MARKERS, make_palette, place_legend_above
 
-FEWEST_FOR_CORRELATION = 5
+MIN_POINTS_FOR_CORRELATION = 5
 """Fewer points get no correlation and no fitted line. They are joined instead."""
 
 
@@ -47,7 +47,7 @@ def draw_scatter(
         along = np.log10(at) if x_is_log else at
         label = f"{name}: {format_correlation(along, values)}"
         axes.plot(at, values, alpha=0.8, markersize=6, label=label, **style)
-        if len(at) < FEWEST_FOR_CORRELATION:
+        if len(at) < MIN_POINTS_FOR_CORRELATION:
             order = np.argsort(along)
             axes.plot(at[order], values[order], color=colour, dashes=dashes, linewidth=0.8)
         elif np.ptp(along) > 0:
@@ -68,7 +68,7 @@ def _write_note(labels: list[str], *, is_of_seeds: bool, x_is_log: bool) -> str:
         parts.append(f"r: Pearson's, over n {points}{' (of log x)' * x_is_log}")
         parts.append(f"[ ]: 95 % interval if {points} are independent")
     if any("r = –" in label for label in labels):
-        parts.append(f"r = –: no correlation of fewer than {FEWEST_FOR_CORRELATION} {points}")
+        parts.append(f"r = –: no correlation of fewer than {MIN_POINTS_FOR_CORRELATION} {points}")
     return "; ".join(parts)
 
 
@@ -81,7 +81,7 @@ def _are_seeds_of_settings(rows: pd.DataFrame) -> bool:
 
 def format_correlation(x: np.ndarray, y: np.ndarray) -> str:
     """Return Pearson's r with its 95 % interval (Fisher's z) and the number of pairs. No r for fewer than five."""
-    if len(x) < FEWEST_FOR_CORRELATION or np.ptp(x) == 0 or np.ptp(y) == 0:
+    if len(x) < MIN_POINTS_FOR_CORRELATION or np.ptp(x) == 0 or np.ptp(y) == 0:
         return f"r = –, n = {len(x)}"
     found = stats.pearsonr(x, y)
     low, high = found.confidence_interval(LEVEL)

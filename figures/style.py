@@ -25,9 +25,9 @@ COLOURS = "viridis"
 """The colour map of matplotlib for series. Change it for a paper or a talk."""
 DARKEST_AND_LIGHTEST, ALONE = (0.05, 0.77), 0.35
 """Positions on the colour map of the first and last of several colours, and of a single one."""
-MOST_LABELLED_VALUES = 9
+MAX_LABELLED_VALUES = 9
 LONG_LABEL = 8
-MOST_LETTERS = 56
+MAX_LABEL_CHARACTERS = 56
 LEGEND_LETTERS_PER_INCH = 14
 TITLE_LETTERS_PER_INCH = 12
 NOTE_LETTERS_PER_INCH = 14
@@ -97,11 +97,11 @@ def sort_values(values: pd.Series) -> list[Any]:
 
 def label_values(axes: Axes, values: Sequence[Any], places: Sequence[float]) -> None:
     """Write the values on the x axis, slanted if long. Many numbers are left to the default scale."""
-    if places == list(values) and len(values) > MOST_LABELLED_VALUES:
+    if places == list(values) and len(values) > MAX_LABELLED_VALUES:
         return
     words = [format_value(value) for value in values]
     longest = max(map(len, words), default=0)
-    long = longest > LONG_LABEL and longest * len(words) > MOST_LETTERS
+    long = longest > LONG_LABEL and longest * len(words) > MAX_LABEL_CHARACTERS
     slant: dict[str, Any] = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"} if long else {}
     axes.set_xticks(list(places), words, **slant)
     axes.minorticks_off()

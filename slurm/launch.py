@@ -33,7 +33,7 @@ from slurm.states import JobState
 from slurm.sweep import make_submission
 
 Progress = Callable[[str], None]
-MANY_REQUEUES = 10**6
+MAX_REQUEUES_LIMIT = 10**6
 """Requeue limit given to submitit. The job counts its own interruptions, because only it knows about its progress."""
 PASSED_VARIABLES = ("REPRO_DEAD_AFTER_SECONDS", "HF_HOME", "HF_HUB_CACHE", "HF_HUB_OFFLINE")
 """Environment variables that jobs must share with the launcher, even if the site passes no environment to its jobs."""
@@ -140,7 +140,9 @@ class Launch:
         """Return the name of each batch and its exact script, with dependencies given by name."""
         for batch in batches:
             self._record_job(batch, f"JOB-OF-{batch.name.replace(' ', '-')}")
-            writer = ScriptWriter(self.folder, max_num_timeout=MANY_REQUEUES, python=make_python_command(self.profile))
+            writer = ScriptWriter(
+                self.folder, max_num_timeout=MAX_REQUEUES_LIMIT, python=make_python_command(self.profile)
+            )
             parameters = make_sbatch_parameters(self.profile, batch, self.sweep)
             # Dependencies hold the names of batches here, because nothing has a job id yet.
             parameters["slurm_dependency"] = self._format_dependency(batch)
@@ -154,7 +156,7 @@ class Launch:
             yield batch.name, writer._make_submission_file_text(writer._submitit_command_str, "dry-run")
 
     def _submit(self, batch: Batch) -> list[str]:
-        of_slurm = {"slurm_max_num_timeout": MANY_REQUEUES, "slurm_python": make_python_command(self.profile)}
+        of_slurm = {"slurm_max_num_timeout": MAX_REQUEUES_LIMIT, "slurm_python": make_python_command(self.profile)}
         executor = AutoExecutor(self.folder, cluster=self.cluster, **of_slurm)
         parameters = make_sbatch_parameters(self.profile, batch, self.sweep)
         executor.update_parameters(**parameters, slurm_dependency=self._format_dependency(batch))

@@ -79,7 +79,7 @@ class Profile:
         if self.on not in PLACES:
             raise ValueError(f"profile {self.name}: on={self.on!r}; choose local or slurm")
         for name, value in vars(self).items():
-            least, most = LEAST.get(name, 0), MOST.get(name, MOST_OF_ANY)
+            least, most = MINIMA.get(name, 0), MAXIMA.get(name, DEFAULT_MAXIMUM)
             if isinstance(value, int | float) and not least <= value <= most:  # also rejects nan
                 raise ValueError(f"profile {self.name}: {name}={value}; must be at least {least} and at most {most}")
         if self.num_nodes > 1 and self.on != "slurm":
@@ -101,11 +101,11 @@ class Profile:
         return self.processes_per_run or max(1, self.gpus_per_run)
 
 
-MOST_OF_ANY = 10**6
+DEFAULT_MAXIMUM = 10**6
 """Upper limit of any amount. No site has more of anything, and no job may run for years."""
 # each shard is a job with a folder and a state
-MOST = {"pairs_per_shard": 10**12, "num_shards": 10_000}
-LEAST = {
+MAXIMA = {"pairs_per_shard": 10**12, "num_shards": 10_000}
+MINIMA = {
     **dict.fromkeys(("time_minutes", "num_at_once", "processes_per_run", "cpus_per_run"), 1),
     **dict.fromkeys(("stage_cpus", "stage_time_minutes"), 1),
     **dict.fromkeys(("num_nodes", "num_shards", "pairs_per_shard"), 1),

@@ -21,7 +21,7 @@ from slurm.states import get_run_item
 from slurm.sweep import Submission, read_run, read_submissions
 
 KEPT = ("metrics.jsonl", "trec", "job.json", "owner", "training")
-LEFT_ALONE_SECONDS = 3600.0
+MIN_AGE_SECONDS = 3600.0
 """Seconds without a change after which a partial file or folder counts as abandoned by a dead process."""
 
 
@@ -99,7 +99,7 @@ def _is_abandoned(part: Path) -> bool:
         return not owner.is_alive
     inside = part.rglob("*") if part.is_dir() else ()
     changed = [status.st_mtime for path in (part, *inside) if (status := _read_stat(path))]
-    return bool(changed) and time.time() - max(changed) > LEFT_ALONE_SECONDS
+    return bool(changed) and time.time() - max(changed) > MIN_AGE_SECONDS
 
 
 def _read_stat(path: Path) -> os.stat_result | None:

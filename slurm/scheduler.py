@@ -113,7 +113,7 @@ def _parse_duration(span: str) -> float:
 
 
 JOB_VARIABLES = ("SLURM_", "SLURMD_", "SRUN_", "SUBMITIT_", "PMI_", "PMIX_")
-GPUS_OF_A_JOB = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ZE_AFFINITY_MASK")
+GPU_VARIABLES = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ZE_AFFINITY_MASK")
 SITE_VARIABLES = (
     "SLURM_CONF",
     "SLURM_CLUSTERS",
@@ -135,7 +135,7 @@ def hide_enclosing_job() -> Iterator[int]:
     is_inside = "SLURM_JOB_ID" in os.environ
     hidden = [name for name in os.environ if name.startswith(JOB_VARIABLES) and name not in SITE_VARIABLES]
     if "SLURM_JOB_GPUS" in hidden or "SLURM_STEP_GPUS" in hidden:
-        hidden += [name for name in GPUS_OF_A_JOB if name in os.environ]
+        hidden += [name for name in GPU_VARIABLES if name in os.environ]
     former = {name: os.environ.pop(name) for name in hidden} if is_inside else {}
     try:
         yield len(former)

@@ -12,7 +12,7 @@ from repro.planning.pairs import count_pairs
 from repro.spec import Run
 from repro.spec.identity import run_id
 from repro.storage.stages import Stage
-from slurm.profiles import MOST, Profile
+from slurm.profiles import MAXIMA, Profile
 
 
 def count_shards(run: Run, profile: Profile) -> int:
@@ -31,7 +31,7 @@ def count_shards(run: Run, profile: Profile) -> int:
         return profile.num_shards
     if profile.pairs_per_shard is None:
         return 1
-    found, most = max(1, -(-(num_pairs or 0) // profile.pairs_per_shard)), MOST["num_shards"]
+    found, most = max(1, -(-(num_pairs or 0) // profile.pairs_per_shard)), MAXIMA["num_shards"]
     if found > most:
         raise ValueError(
             f"profile {profile.name}: pairs_per_shard={profile.pairs_per_shard} cuts the {num_pairs} pairs of run "

@@ -24,7 +24,7 @@ from slurm.states import JobState, WorkItem, get_run_item
 from slurm.sweep import Submission, read_submissions
 
 END_BYTES = 2**15
-BUILDING, MOST_SHARDS_SHOWN = "being built", 3
+BUILDING, MAX_SHARDS_SHOWN = "being built", 3
 NEVER_LAUNCHED = "never launched"
 STATES = ("recorded", "running", "queued", "interrupted", "failed", "unreadable", "cancelled", "missing")
 
@@ -182,7 +182,7 @@ class Snapshot:
         alike["waiting"] -= len(failed)
         counts = [f"{of - len(by_part)} of {of} shards built", *(f"{num} {what}" for what, num in alike.items() if num)]
         others = failed or {part: says for part, says in by_part.items() if not says.startswith(BUILDING)}
-        details = [f"{part} {says}" for part, says in list(others.items())[:MOST_SHARDS_SHOWN]]
+        details = [f"{part} {says}" for part, says in list(others.items())[:MAX_SHARDS_SHOWN]]
         return "; ".join([", ".join(counts), *details])
 
     def _describe_builder(self, name: str) -> str:

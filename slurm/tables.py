@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.table import Table
 from rich.text import Text
 
-from repro.report.formats import MOST_FOLDED_ROWS, console_here, render, render_line
+from repro.report.formats import MAX_FOLDED_ROWS, console_here, render, render_line
 from repro.report.view import View
 from repro.spec import Run
 from repro.spec.identity import format_overrides
@@ -38,7 +38,7 @@ def show_status(runs: Sequence[Run]) -> None:
     if not rows:
         for line in (summary(found), *notes):
             render_line(line)
-    elif len(unique) > MOST_FOLDED_ROWS:
+    elif len(unique) > MAX_FOLDED_ROWS:
         render(View(summary(found), COLUMNS, rows, tuple(notes), align="lllrrrl"))
     else:
         console_here().print(_add_notes(make_status_table(unique, found), notes))

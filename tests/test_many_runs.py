@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from repro.records.store import read_record, write_record
-from repro.report.formats import MOST_FOLDED_ROWS, format_plain_lines, render
+from repro.report.formats import MAX_FOLDED_ROWS, format_plain_lines, render
 from repro.report.view import View
 from repro.spec import base
 from repro.spec.identity import get_setting_id, run_id
@@ -47,7 +47,7 @@ def test_equal_suites_are_shared(own_home: Path) -> None:
 
 def test_long_table_keeps_every_cell(capsys: pytest.CaptureFixture[str]) -> None:
     long = "reason " * 60
-    rows = tuple((f"r{number}", "x" * (number % 9), long + str(number)) for number in range(MOST_FOLDED_ROWS + 1))
+    rows = tuple((f"r{number}", "x" * (number % 9), long + str(number)) for number in range(MAX_FOLDED_ROWS + 1))
     view = View("many", ("run", "what", "reason"), rows, ("a note",), align="lrl")
     render(view)
     lines = capsys.readouterr().out.splitlines()

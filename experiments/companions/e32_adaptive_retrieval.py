@@ -18,14 +18,14 @@ def get_series(route: str) -> str:
     return "funnel" if route == "funnel" else "shortlist, then rerank" if route.startswith("from") else "one width"
 
 
-LOOKS = {"one width": ("o-", "#b5a000"), "shortlist, then rerank": ("s", "#21918c"), "funnel": ("*", "#440154")}
+STYLES = {"one width": ("o-", "#b5a000"), "shortlist, then rerank": ("s", "#21918c"), "funnel": ("*", "#440154")}
 
 
 def draw_routes(frame: Any, axes: Any) -> None:
     """Draw a dot for each route, its cost against its score. Routes of one width are joined."""
     cost = FIGURE.x
     means = frame.groupby("part1")[[cost, "value"]].mean().reset_index()
-    for kind, (look, colour) in LOOKS.items():
+    for kind, (look, colour) in STYLES.items():
         rows = means[[get_series(name) == kind for name in means["part1"]]].sort_values(cost)
         if len(rows):
             axes.plot(rows[cost], rows["value"], look, color=colour, label=kind, markersize=11 if look == "*" else 5)

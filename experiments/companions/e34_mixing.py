@@ -58,7 +58,7 @@ TABLE = Table(
     ),
 )
 
-SAID = STATED | COMPANION
+COMMON = STATED | COMPANION
 A_POINT = "any difference beyond chance; within one point an effect is small"
 CLAIMS = (
     Claim.order(
@@ -68,7 +68,7 @@ CLAIMS = (
         delta=0.01,
         source="§5.4 and Table 10",
         because=A_POINT,
-        **SAID,
+        **COMMON,
     ),
     Claim.order(
         "G10.d",
@@ -77,7 +77,7 @@ CLAIMS = (
         delta=0.01,
         source="Table 10",
         because=f"{A_POINT}; 5.3 points are printed, of 33 datasets whose sizes are further apart",
-        **SAID,
+        **COMMON,
     ),
 )
 

@@ -76,7 +76,7 @@ def after(part: str) -> Term:
     return term(f"{{suite}}+{part}/mean/ndcg_at_10", **ALONG)
 
 
-SAID = STATED | COMPANION
+COMMON = STATED | COMPANION
 A_POINT = "any difference beyond chance; within one point an effect is small"
 CLAIMS = (
     Claim.order(
@@ -86,7 +86,7 @@ CLAIMS = (
         delta=0.01,
         source="§5.3 and Table 9",
         because=A_POINT,
-        **SAID,
+        **COMMON,
     ),
     Claim.order(
         "G9.b",
@@ -95,7 +95,7 @@ CLAIMS = (
         delta=0.01,
         source="§5.3 and Table 9",
         because=A_POINT,
-        **SAID,
+        **COMMON,
     ),
     Claim.equivalence(
         "G8.c",
@@ -104,7 +104,7 @@ CLAIMS = (
         delta=0.01,
         source="§5.2 and Table 8: saturates at 20 k of 50 k steps",
         because="one point",
-        **SAID,
+        **COMMON,
     ),
     Claim.order(
         "G8.d",
@@ -113,7 +113,7 @@ CLAIMS = (
         delta=0.01,
         source="Table 8",
         because=A_POINT,
-        **SAID,
+        **COMMON,
     ),
 )
 

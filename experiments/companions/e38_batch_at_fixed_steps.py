@@ -46,7 +46,7 @@ FIGURE = Figure(
     series=(Row(label="pre-training", of=pick(**IMPROVED)),),
 )
 
-SAID: dict[str, Any] = {"source": "§5.1 and Figure 3b", "stated": "2026-11-22"} | fresh.declare(
+COMMON: dict[str, Any] = {"source": "§5.1 and Figure 3b", "stated": "2026-11-22"} | fresh.declare(
     (*fresh.FIRST, *fresh.DOUBLED), fresh.FIRST
 )
 CLAIMS = (
@@ -57,7 +57,7 @@ CLAIMS = (
         axis="batch_size",
         sign=1,
         because="any slope beyond chance",
-        **SAID,
+        **COMMON,
     ),
     Claim.interaction(
         "GF3.c",
@@ -65,7 +65,7 @@ CLAIMS = (
         of=(at(1), at(0)),
         above=(at(-1), at(-2)),
         because="any difference beyond chance; the paper sees no gain above ten thousand, which desk does not reach",
-        **SAID,
+        **COMMON,
     ),
 )
 

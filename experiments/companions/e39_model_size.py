@@ -90,7 +90,7 @@ FIGURE_4 = Figure(
     series=(Row(label="width", of=pick(**CURVES)),),
 )
 
-SAID = STATED | COMPANION
+COMMON = STATED | COMPANION
 CLAIMS = (
     Claim.trend(
         "GF3.d",
@@ -100,7 +100,7 @@ CLAIMS = (
         sign=1,
         source="§5.1 and Figure 3c",
         because="any slope beyond chance; the paper says linear in the logarithm of the weights",
-        **SAID,
+        **COMMON,
     ),
     Claim.order(
         "GF4.a",
@@ -108,7 +108,7 @@ CLAIMS = (
         pairs=[(at(0, "train/loss"), at(-2, "train/loss")), (at(-2, "train/loss"), at(-1, "train/loss"))],
         source="§5.2 and Figure 4",
         because="any difference beyond chance",
-        **SAID,
+        **COMMON,
     ),
 )
 

@@ -86,7 +86,7 @@ def behind_cpt_code() -> tuple[bool, str]:
     return own < min(others), f"{own}, and {' and '.join(map(str, others))}"
 
 
-SAID = STATED | COMPANION
+COMMON = STATED | COMPANION
 CLAIMS = (
     Claim.identity(
         "G7.a",
@@ -94,7 +94,7 @@ CLAIMS = (
         holds=surpasses,
         source="§4.4 and Table 7",
         because="printed averages",
-        **SAID,
+        **COMMON,
     ),
     Claim.identity(
         "G7.b",
@@ -102,7 +102,7 @@ CLAIMS = (
         holds=most_in_python,
         source="§4.4 and Table 7",
         because="printed numbers, over CodeRetriever",
-        **SAID,
+        **COMMON,
     ),
     Claim.identity(
         "G13.c",
@@ -110,7 +110,7 @@ CLAIMS = (
         holds=harder_among_all,
         source="§4.4, Tables 7 and 13",
         because="printed numbers",
-        **SAID,
+        **COMMON,
     ),
     Claim.identity(
         "G13.d",
@@ -127,7 +127,7 @@ CLAIMS = (
         source="§4.4: 'the challenging settings'",
         because="any difference beyond chance",
         scales=OURS,
-        **SAID,
+        **COMMON,
     ),
 )
 

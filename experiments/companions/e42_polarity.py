@@ -75,7 +75,7 @@ def gap_closes() -> tuple[bool, str]:
 
 
 MATCHED = 0.5
-SAID = STATED | COMPANION
+COMMON = STATED | COMPANION
 CLAIMS = (
     Claim.identity(
         "G4.a",
@@ -83,7 +83,7 @@ CLAIMS = (
         holds=matches_larger,
         source="§4.1 and Table 4",
         because="'matches': within half a point",
-        **SAID,
+        **COMMON,
     ),
     Claim.identity(
         "G4.b",
@@ -91,7 +91,7 @@ CLAIMS = (
         holds=gap_closes,
         source="§4.1 and Table 4",
         because="printed numbers; 'closes': makes it smaller",
-        **SAID,
+        **COMMON,
     ),
     Claim.order(
         "G4.c",
@@ -101,7 +101,7 @@ CLAIMS = (
         source="§4.1 and Table 4",
         because="any difference beyond chance; 2.1 points are printed, so that within two an effect is small",
         scales=OURS,
-        **SAID,
+        **COMMON,
     ),
     Claim.order(
         "G4.d",
@@ -111,7 +111,7 @@ CLAIMS = (
         source="§4.1: 'one method to assess the quality of learned representation'",
         because="any difference beyond chance; within two points an effect is small",
         scales=OURS,
-        **SAID,
+        **COMMON,
     ),
 )
 

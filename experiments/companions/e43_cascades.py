@@ -17,14 +17,14 @@ def runs(scale: str) -> tuple[Run, ...]:
     return list_nested_runs(scale, "cascade")
 
 
-LOOKS = {"width": ("o-", "#b5a000", "one width"), "cascade": ("s-", "#21918c", "cascade up to a width")}
+STYLES = {"width": ("o-", "#b5a000", "one width"), "cascade": ("s-", "#21918c", "cascade up to a width")}
 
 
 def draw_cascades(frame: Any, axes: Any) -> None:
     """Draw a dot for each width alone and for the cascade that ends at it, at its mean width."""
     size = FIGURE.x
     means = frame.groupby("part1")[[size, "value"]].mean().reset_index()
-    for kind, (look, colour, label) in LOOKS.items():
+    for kind, (look, colour, label) in STYLES.items():
         rows = means[means["part1"].str.startswith(kind)].sort_values(size)
         axes.plot(rows[size], rows["value"], look, color=colour, label=label, markersize=5)
         for _, row in rows.iterrows():

@@ -113,7 +113,7 @@ CLAIMS = (
         source=QUESTION,
         because="one point: what a context gives without being the right one",
         seeds=(*fresh.FIRST, *fresh.PLANTED),
-        stated=fresh.BEGUN,
+        stated=fresh.FIRST_STATED,
     ),
 )
 

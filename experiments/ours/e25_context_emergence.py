@@ -55,7 +55,7 @@ SERIES = {
     "with word frequencies": OURS,
     "paper's architecture": PAPERS,
 }
-UNDER = {"own": "in-corpus", "wrong": "out-of-corpus", "null": "no context"}
+CONTEXT_LABELS = {"own": "in-corpus", "wrong": "out-of-corpus", "null": "no context"}
 COLOURS = {"with word frequencies": "#440154", "paper's architecture": "#21918c"}
 MARKS = {"wrong": "o", "null": "^"}
 WORDS = {"wrong": "in-corpus − out-of-corpus", "null": "in-corpus − no context"}
@@ -67,7 +67,7 @@ def list_context_rows(**budget: ByScale) -> tuple[Row, ...]:
     return tuple(
         Row(label=f"{label}, {words}", of=pick(**row, **budget), context=context)
         for label, row in SERIES.items()
-        for context, words in UNDER.items()
+        for context, words in CONTEXT_LABELS.items()
     )
 
 
@@ -80,7 +80,7 @@ def draw_worth(frame: Any, axes: Any) -> str:
     scores = frame.pivot_table(index=["part1", "seed"], columns="series", values="value")
     kinds = [(model, context) for context in MARKS for model in SERIES]
     for number, (model, context) in enumerate(kinds):
-        own, other = (f"{model}, {UNDER[kind]}" for kind in ("own", context))
+        own, other = (f"{model}, {CONTEXT_LABELS[kind]}" for kind in ("own", context))
         if own not in scores or other not in scores:
             continue
         worth = (scores[own] - scores[other]).dropna()
@@ -103,7 +103,7 @@ def draw_steps(frame: Any, axes: Any) -> str:
     Colours are models, lines and marks contexts.
     """
     lines = [("biencoder", "#b5a000", "-", "D")]
-    styles = tuple(zip(UNDER.values(), ("-", "--", ":"), ("o", "s", "^"), strict=True))
+    styles = tuple(zip(CONTEXT_LABELS.values(), ("-", "--", ":"), ("o", "s", "^"), strict=True))
     lines += [
         (f"{model}, {context}", COLOURS[model], style, mark) for model in SERIES for context, style, mark in styles
     ]
@@ -199,12 +199,12 @@ TABLE = Table(
 OUR_QUESTION = "our question: the paper's central claim (§1, §4.2) at our scale, with and without an extension of ours"
 BEYOND_CHANCE = "any difference beyond chance"
 HALF_A_POINT = f"{BEYOND_CHANCE}; within half a point an effect is small"
-SAID: dict[str, Any] = {"source": OUR_QUESTION, "stated": "2026-11-22", "scales": OWN_SCALES}
+COMMON: dict[str, Any] = {"source": OUR_QUESTION, "stated": "2026-11-22", "scales": OWN_SCALES}
 # A separate family of claims: stated when records of E existed, so it must not change the thresholds of E.
 MORE_AT_LAB, MORE_AT_BOTH = (
     fresh.declare(desk, fresh.LONGEST) for desk in (fresh.FIRST, (*fresh.FIRST, *fresh.FREQUENCY))
 )
-LONG_SAID = SAID | {"stated": "2026-11-23", "scales": tuple(LONGER)}
+COMMON_LONG = COMMON | {"stated": "2026-11-23", "scales": tuple(LONGER)}
 UNLIKE_TRAINING = ("packages", "collections", "cloud", "medical")
 
 
@@ -221,28 +221,28 @@ CLAIMS = (
         pairs=[(under("", OURS, END), under("wrong", OURS, END))],
         margin=0.005,
         because="half a point, what a reader would call an effect",
-        **SAID | MORE_AT_BOTH,
+        **COMMON | MORE_AT_BOTH,
     ),
     Claim.order(
         "E.b",
         "handed word frequencies, a model finds more with its own corpus than with none",
         pairs=[(under("", OURS, END), under("null", OURS, END))],
         because=BEYOND_CHANCE,
-        **SAID | MORE_AT_BOTH,
+        **COMMON | MORE_AT_BOTH,
     ),
     Claim.order(
         "E.c",
         "handed word frequencies, a model beats a biencoder and the paper's architecture of the same budget",
         pairs=[(under("", OURS, END), under("", BATCHES, END)), (under("", OURS, END), under("", PAPERS, END))],
         because=BEYOND_CHANCE,
-        **SAID | MORE_AT_LAB,
+        **COMMON | MORE_AT_LAB,
     ),
     Claim.order(
         "E.d",
         "handed word frequencies, a model gains from its own corpus over a wrong one on every family unlike training",
         pairs=[(under("", OURS, END, family), under("wrong", OURS, END, family)) for family in UNLIKE_TRAINING],
         because=BEYOND_CHANCE,
-        **SAID | MORE_AT_BOTH,
+        **COMMON | MORE_AT_BOTH,
     ),
     Claim.order(
         "E.e",
@@ -250,7 +250,7 @@ CLAIMS = (
         pairs=[(under("", PAPERS, END), under("wrong", PAPERS, END))],
         delta=0.005,
         because=HALF_A_POINT,
-        **SAID | MORE_AT_LAB,
+        **COMMON | MORE_AT_LAB,
     ),
     Claim.interaction(
         "E.f",
@@ -259,7 +259,7 @@ CLAIMS = (
         above=(under("", PAPERS, START), under("wrong", PAPERS, START)),
         delta=0.005,
         because=HALF_A_POINT,
-        **SAID | MORE_AT_LAB,
+        **COMMON | MORE_AT_LAB,
     ),
     Claim.order(
         "E.g",
@@ -267,7 +267,7 @@ CLAIMS = (
         pairs=[(under("", PAPERS, END), under("null", PAPERS, END))],
         delta=0.005,
         because=HALF_A_POINT,
-        **SAID | MORE_AT_LAB | {"scales": ("lab",)} | fresh.blind(PAPERS | END),
+        **COMMON | MORE_AT_LAB | {"scales": ("lab",)} | fresh.blind(PAPERS | END),
     ),
     Claim.order(
         "E.h",
@@ -275,7 +275,7 @@ CLAIMS = (
         pairs=[(under("", PAPERS, END), under("", BATCHES, END))],
         delta=0.005,
         because=HALF_A_POINT,
-        **SAID | MORE_AT_LAB | {"scales": ("lab",)} | fresh.blind(PAPERS | END),
+        **COMMON | MORE_AT_LAB | {"scales": ("lab",)} | fresh.blind(PAPERS | END),
     ),
     Claim.order(
         "EL.a",
@@ -283,7 +283,7 @@ CLAIMS = (
         pairs=[(under("", PAPERS, LONG), under("wrong", PAPERS, LONG))],
         margin=0.005,
         because="half a point, what a reader would call an effect",
-        **LONG_SAID | fresh.FIRST_SEEDS,
+        **COMMON_LONG | fresh.FIRST_SEEDS,
     ),
     Claim.order(
         "EL.b",
@@ -291,7 +291,7 @@ CLAIMS = (
         pairs=[(under("", PAPERS, LONG), under("", BATCHES, LONG))],
         delta=0.005,
         because=HALF_A_POINT,
-        **LONG_SAID | fresh.FIRST_SEEDS | fresh.blind(PAPERS | LONG),
+        **COMMON_LONG | fresh.FIRST_SEEDS | fresh.blind(PAPERS | LONG),
     ),
     Claim.interaction(
         "EL.c",
@@ -300,7 +300,7 @@ CLAIMS = (
         above=(under("", PAPERS, END), under("wrong", PAPERS, END)),
         delta=0.005,
         because=HALF_A_POINT,
-        **LONG_SAID | fresh.FIRST_SEEDS,
+        **COMMON_LONG | fresh.FIRST_SEEDS,
     ),
 )
 

@@ -17,7 +17,7 @@ NARROW = (16, 32, 64)
 """The widths of interest. Every scale has them, except that smoke has only two."""
 NESTED = OURS | {"measure": "widths", "nested_sizes": tuple(sorted(set(ALL.values())))}
 PLAIN, IMPROVED = NESTED | {"loss": "infonce"}, NESTED | {"loss": "icl"}
-UNDER = {"own": "in-corpus", "wrong": "out-of-corpus", "null": "no context"}
+CONTEXT_LABELS = {"own": "in-corpus", "wrong": "out-of-corpus", "null": "no context"}
 
 
 def runs(scale: str) -> tuple[Run, ...]:
@@ -34,7 +34,7 @@ def view(context: str, width: int | str) -> str:
     return "-".join(part for part in ("" if context == "own" else context, narrow) if part) or "own"
 
 
-LOOKS = {
+STYLES = {
     "wrong": ("o", "-", "#21918c", "in-corpus − out-of-corpus"),
     "null": ("^", "--", "#440154", "in-corpus − no context"),
 }
@@ -46,10 +46,10 @@ def draw_worth(frame: Any, axes: Any) -> str:
     One mark per seed, lines are means.
     """
     scores = frame.pivot_table(index=["part1", "seed"], columns="series", values="value")
-    for context, (mark, line, colour, words) in LOOKS.items():
-        if not {UNDER["own"], UNDER[context]} <= set(scores):
+    for context, (mark, line, colour, words) in STYLES.items():
+        if not {CONTEXT_LABELS["own"], CONTEXT_LABELS[context]} <= set(scores):
             continue
-        worth = (scores[UNDER["own"]] - scores[UNDER[context]]).dropna().reset_index(name="worth")
+        worth = (scores[CONTEXT_LABELS["own"]] - scores[CONTEXT_LABELS[context]]).dropna().reset_index(name="worth")
         count = worth["seed"].nunique()
         axes.plot(worth["part1"], worth["worth"], mark, color=colour, alpha=0.5, markersize=4)
         means = worth.groupby("part1")["worth"].mean()
@@ -81,7 +81,9 @@ def figure(name: str, title: str, words: str, of: dict[str, Any]) -> Figure:
         x_label="dimensions that are searched",
         y_label="NDCG@10 (points)",
         factor=100,
-        series=tuple(Row(label=label, of=pick(**of), context=view(kind, "*")) for kind, label in UNDER.items()),
+        series=tuple(
+            Row(label=label, of=pick(**of), context=view(kind, "*")) for kind, label in CONTEXT_LABELS.items()
+        ),
         draw=draw_worth,
     )
 
@@ -112,11 +114,11 @@ TABLE = Table(
     rows=tuple(
         Row(label=f"{loss}, {words}", of=pick(**of), part="" if kind == "own" else f"{kind}-")
         for loss, of in (("InfoNCE", PLAIN), ("improved loss", IMPROVED))
-        for kind, words in UNDER.items()
+        for kind, words in CONTEXT_LABELS.items()
     ),
 )
 
-SAID: dict[str, Any] = {"source": "our question, not a paper's", "stated": "2026-11-22"} | fresh.declare(
+COMMON: dict[str, Any] = {"source": "our question, not a paper's", "stated": "2026-11-22"} | fresh.declare(
     (*fresh.FIRST, *fresh.WIDTHS), fresh.FIRST
 )
 BEYOND = "any difference beyond chance"
@@ -134,14 +136,14 @@ CLAIMS = (
         "the own corpus is worth more than a wrong one at 16, 32 and 64 dimensions",
         pairs=[gain("wrong", width, PLAIN) for width in NARROW],
         because=BEYOND,
-        **SAID,
+        **COMMON,
     ),
     Claim.order(
         "W.b",
         "the own corpus is worth more than no context at 16, 32 and 64 dimensions",
         pairs=[gain("null", width, PLAIN) for width in NARROW],
         because=BEYOND,
-        **SAID,
+        **COMMON,
     ),
     Claim.interaction(
         "W.c",
@@ -150,14 +152,14 @@ CLAIMS = (
         above=gain("wrong", 16, PLAIN),
         delta=0.005,
         because=HALF_A_POINT,
-        **SAID,
+        **COMMON,
     ),
     Claim.order(
         "W.d",
         "under the improved loss, too, the own corpus is worth more than a wrong one, at 16, 32, 64 and all dimensions",
         pairs=[gain("wrong", width, IMPROVED) for width in ("", *NARROW)],
         because=BEYOND,
-        **SAID,
+        **COMMON,
     ),
     Claim.interaction(
         "W.e",
@@ -166,7 +168,7 @@ CLAIMS = (
         above=gain("wrong", "", PLAIN),
         delta=0.005,
         because=HALF_A_POINT,
-        **SAID,
+        **COMMON,
     ),
 )
 

@@ -17,10 +17,10 @@ def recipe(name: str) -> ByScale:
 
 VARIED = ("num_contexts", "tokens_per_document", "first_stage_rate", "heads", "domain_column", "pooling")
 TABLE1: dict[str, Any] = BOTH | {name: recipe(name) for name in VARIED}
-MANY_CONTEXTS = by_scale({scale: 4 * base(scale).num_contexts for scale in SCALES})
+FOURFOLD_CONTEXTS = by_scale({scale: 4 * base(scale).num_contexts for scale in SCALES})
 DESIGNS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("as in Table 1", {}),
-    ("four times the context documents", {"num_contexts": MANY_CONTEXTS}),
+    ("four times the context documents", {"num_contexts": FOURFOLD_CONTEXTS}),
     ("four vectors a context document", {"tokens_per_document": 4}),
     ("a first stage that learns faster", {"first_stage_rate": 0.2}),
     ("both heads start as the identity", {"heads": "both-identity"}),

@@ -45,13 +45,13 @@ def runs(scale: str) -> tuple[Run, ...]:
 
 
 NDCG = "{suite}/mean/ndcg_at_10"
-UNDER = {"own": "in-corpus", "wrong": "out-of-corpus", "null": "no context"}
+CONTEXT_LABELS = {"own": "in-corpus", "wrong": "out-of-corpus", "null": "no context"}
 COMPARED = {
     "in-corpus − biencoder": ("in-corpus", "biencoder"),
     "in-corpus − out-of-corpus": ("in-corpus", "out-of-corpus"),
     "in-corpus − no context": ("in-corpus", "no context"),
 }
-LOOKS = {
+STYLES = {
     "in-corpus − biencoder": ("#440154", "o"),
     "in-corpus − out-of-corpus": ("#21918c", "s"),
     "in-corpus − no context": ("#b5a000", "^"),
@@ -65,7 +65,7 @@ def rows() -> tuple[tuple[str, str, Row], ...]:
         found.append((kind, "biencoder", Row(label=f"{kind}: biencoder", of=pick(**biencoder))))
         found += [
             (kind, words, Row(label=f"{kind}: {words}", of=pick(**contextual), context=context))
-            for context, words in UNDER.items()
+            for context, words in CONTEXT_LABELS.items()
         ]
     return tuple(found)
 
@@ -74,7 +74,7 @@ def draw_gains(frame: Any, axes: Any) -> str:
     """Draw the gain of a contextual model on each kind of batch. One mark per seed, and a line at the mean."""
     scores = frame.pivot_table(index="seed", columns="series", values=NDCG)
     for number, (label, (one, other)) in enumerate(COMPARED.items()):
-        colour, mark = LOOKS[label]
+        colour, mark = STYLES[label]
         for place, kind in enumerate(KINDS):
             pair = [f"{kind}: {each}" for each in (one, other)]
             if not set(pair) <= set(scores):
@@ -123,13 +123,13 @@ def make_term(row: dict[str, Any], context: str = "") -> Term:
     return term(NDCG.replace("{suite}", f"{{suite}}+{context}") if context else NDCG, **row)
 
 
-SAID: dict[str, Any] = {
+COMMON: dict[str, Any] = {
     "source": "our question: the paper's central claim (§1, §4.2), where each batch is of one domain",
     "stated": "2026-11-24",
     "scales": ("desk", "lab"),
 } | fresh.declare(fresh.TABLE1, fresh.BY_BATCHES_AT_LAB)
 OWN = make_term(ARCHITECTURE_DOMAIN)
-SAYS: tuple[tuple[str, str, Term], ...] = (
+STATEMENTS: tuple[tuple[str, str, Term], ...] = (
     (
         "D.a",
         "on batches of one domain the paper's architecture finds more than a biencoder on the same batches",
@@ -160,9 +160,9 @@ CLAIMS = tuple(
         pairs=[(OWN, other)],
         delta=0.005,
         because="any difference beyond chance; within half a point an effect is small",
-        **SAID | ({} if id == "D.d" else fresh.blind(ARCHITECTURE_DOMAIN)),
+        **COMMON | ({} if id == "D.d" else fresh.blind(ARCHITECTURE_DOMAIN)),
     )
-    for id, says, other in SAYS
+    for id, says, other in STATEMENTS
 )
 
 EXPERIMENT = Experiment(

@@ -70,7 +70,7 @@ TABLE = Table(
 )
 
 WITH_RANDOM = ARCHITECTURE_DOMAIN | RANDOM
-SAID: dict[str, Any] = {
+COMMON: dict[str, Any] = {
     "source": "our question: what documents add to learned vectors in front of the text",
     "because": "any difference beyond chance; within half a point, the smallest gain of Table 1, there is no effect",
     "delta": fresh.HALF_A_POINT,
@@ -83,13 +83,13 @@ CLAIMS = (
         "CB.a",
         "the contextual model with its own corpus beats the context-blind model, on batches of one domain",
         pairs=[(term(NDCG, **WITH_RANDOM), term(fresh.NDCG_OF_BLIND, **ARCHITECTURE_DOMAIN | BLIND))],
-        **SAID,
+        **COMMON,
     ),
     Claim.order(
         "CB.b",
         "documents of the searched corpus as context beat random training text, on batches of one domain",
         pairs=[(term(NDCG, **WITH_RANDOM), term(NDCG.replace("{suite}", "{suite}+random"), **WITH_RANDOM))],
-        **SAID,
+        **COMMON,
     ),
 )
 

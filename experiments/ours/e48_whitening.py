@@ -44,7 +44,7 @@ MODELS: dict[str, dict[str, Any]] = {
 }
 SOURCES = {"": "searched corpus", "-wrong": "another corpus", "-random": "training text"}
 COUNTS = {"16": 0, "64": 1, "256": 2, "": 3}
-LOOKS = {"": "-", "-wrong": "--", "-random": ":"}
+STYLES = {"": "-", "-wrong": "--", "-random": ":"}
 COLOURS = {"MiniLM as it is": "#440154", "biencoder": "#21918c", "contextual, in-corpus": "#b5a000"}
 
 
@@ -60,7 +60,7 @@ def draw_gains(frame: Any, axes: Any) -> None:
             shown = {place: found.mean() for place, found in values.items() if len(found)}
             if shown:
                 label = f"{model}, {words} (n = {len(values[max(shown)])})"
-                axes.plot(list(shown), list(shown.values()), LOOKS[source], marker="o", color=colour, label=label)
+                axes.plot(list(shown), list(shown.values()), STYLES[source], marker="o", color=colour, label=label)
     axes.axhline(0, color="grey", linewidth=0.8)
     axes.set_xticks(list(COUNTS.values()), [count or "all" for count in COUNTS])
     axes.legend(frameon=False, fontsize="x-small", loc="lower left", bbox_to_anchor=(0.0, 1.0))
@@ -132,7 +132,7 @@ def scored(view: str, row: dict[str, Any]) -> Term:
     return term(f"{{suite}}{view}/{NDCG}", **row)
 
 
-SAID: dict[str, Any] = {
+COMMON: dict[str, Any] = {
     "source": "our question: what is the searched corpus worth to a dense model (§1, §4.2)?",
     "stated": "2026-11-25",
     "scales": tuple(WHITENED_SEEDS),
@@ -149,28 +149,28 @@ CLAIMS = (
         "a biencoder finds more if its vectors are whitened by the searched corpus",
         pairs=[(OWN, AS_IS)],
         **BEYOND_CHANCE,
-        **SAID,
+        **COMMON,
     ),
     Claim.order(
         "WH.b",
         "the right corpus is what helps: a biencoder whitened by its own corpus finds more than by another",
         pairs=[(OWN, scored("+whitened-wrong", BIENCODER))],
         **BEYOND_CHANCE,
-        **SAID,
+        **COMMON,
     ),
     Claim.order(
         "WH.c",
         "a biencoder whitened by its own corpus finds more than if whitened by as much training text",
         pairs=[(OWN, scored("+whitened-random", BIENCODER))],
         **BEYOND_CHANCE,
-        **SAID,
+        **COMMON,
     ),
     Claim.order(
         "WH.d",
         "a biencoder whitened by its corpus finds more than the contextual architecture with that corpus as context",
         pairs=[(OWN, scored("", CONTEXTUAL))],
         **BEYOND_CHANCE,
-        **SAID,
+        **COMMON,
     ),
     Claim.interaction(
         "WH.e",
@@ -178,14 +178,14 @@ CLAIMS = (
         of=(scored("+whitened64", BIENCODER), AS_IS),
         above=(OWN, scored("+whitened64", BIENCODER)),
         because="half of the gain: the first 64 documents add more than all that follow",
-        **SAID,
+        **COMMON,
     ),
     Claim.order(
         "WH.f",
         "whitening adds to the architecture: the contextual model, too, finds more if whitened by its corpus",
         pairs=[(scored("+whitened", CONTEXTUAL), scored("", CONTEXTUAL))],
         **BEYOND_CHANCE,
-        **SAID,
+        **COMMON,
     ),
     Claim.interaction(
         "WH.g",
@@ -194,7 +194,7 @@ CLAIMS = (
         of=(OWN, scored("+whitened-wrong", BIENCODER)),
         above=(scored("", ARCHITECTURE_DOMAIN), scored("+wrong", ARCHITECTURE_DOMAIN)),
         because="any difference beyond chance",
-        **SAID,
+        **COMMON,
     ),
     Claim.order(
         "WH.h",
@@ -202,7 +202,7 @@ CLAIMS = (
         "correction",
         pairs=[(OWN, scored(view, BIENCODER)) for view in ("+centred", "+all-but-the-top", "+rocchio", "+hubness")],
         because="any difference beyond chance",
-        **SAID,
+        **COMMON,
     ),
 )
 

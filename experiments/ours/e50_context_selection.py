@@ -44,7 +44,7 @@ def score(way: str) -> Term:
     return term(f"selection/{way}/mean/ndcg_at_10", **SELECTED)
 
 
-SAID: dict[str, Any] = {
+COMMON: dict[str, Any] = {
     "source": "our question: §5 samples the context at random",
     "stated": "2026-11-25",
     "scales": ("desk", "mini"),
@@ -58,7 +58,7 @@ CLAIMS = (
         pairs=[(score(way), score("random")) for way in ("centres", "typical", "diverse")],
         delta=HALF_A_POINT,
         because="half a point is below the smallest gain that the paper's table counts",
-        **SAID,
+        **COMMON,
     ),
     Claim.order(
         "CS.b",
@@ -66,7 +66,7 @@ CLAIMS = (
         pairs=[(score("relevant"), score("random"))],
         delta=HALF_A_POINT,
         because="any difference beyond chance; within half a point there is no effect",
-        **SAID,
+        **COMMON,
     ),
 )
 

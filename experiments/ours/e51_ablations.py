@@ -58,7 +58,7 @@ def score(change: dict[str, Any], view: str = "") -> Term:
     return term(f"{{suite}}{view}/{NDCG}", **USUAL | change)
 
 
-SAID: dict[str, Any] = {"stated": "2026-11-25", "scales": ("desk",), "seeds": SEEDS["desk"]}
+COMMON: dict[str, Any] = {"stated": "2026-11-25", "scales": ("desk",), "seeds": SEEDS["desk"]}
 HALF_DROPPED = CHANGED["sequence dropout 0.5"]
 CLAIMS = (
     Claim.equivalence(
@@ -68,7 +68,7 @@ CLAIMS = (
         delta=HALF_A_POINT,
         source="§5 (0.005, not varied there)",
         because="half a point is below the smallest gain that the paper's table counts",
-        **SAID,
+        **COMMON,
     ),
     Claim.interaction(
         "AB.b",
@@ -77,7 +77,7 @@ CLAIMS = (
         above=(score(HALF_DROPPED), score(HALF_DROPPED, "+null")),
         source="§5: dropout lets the model work without context",
         because="any difference beyond chance",
-        **SAID,
+        **COMMON,
     ),
     Claim.equivalence(
         "AB.c",
@@ -86,7 +86,7 @@ CLAIMS = (
         delta=HALF_A_POINT,
         source="our question: the official code has soft prompts, the paper does not mention them",
         because="half a point is below the smallest gain that the paper's table counts",
-        **SAID,
+        **COMMON,
     ),
 )
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from repro.analyses.microscope import Explanation, Other
 
 LONGEST_TEXT = 160
-MOST_REMOVED = 4
+MAX_LISTED = 4
 BATCH_EXHIBIT = "batch"
 """The name of a batch in a record (`make_batch_exhibit`)."""
 
@@ -38,8 +38,8 @@ def _describe_removals(others: Sequence[Other]) -> str:
     for other in others:
         reasons.setdefault(other.why, []).append(f"{other.place} ({other.score:.3f})")
     return "; ".join(
-        f"{why}: {', '.join(places[:MOST_REMOVED])}"
-        + (f" and {len(places) - MOST_REMOVED} more" if len(places) > MOST_REMOVED else "")
+        f"{why}: {', '.join(places[:MAX_LISTED])}"
+        + (f" and {len(places) - MAX_LISTED} more" if len(places) > MAX_LISTED else "")
         for why, places in reasons.items()
     )
 

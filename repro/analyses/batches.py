@@ -16,7 +16,7 @@ from repro.pipeline.inputs import Inputs
 NUM_BATCHED_PAIRS = 2**16
 """Number of pairs in the measured batches, at most one epoch."""
 
-MOST_SHOWN_PAIRS = 64
+MAX_SHOWN_PAIRS = 64
 """The record stores the first batch as text if it is at most this large."""
 
 
@@ -37,5 +37,5 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
         masked.append(found.masked_fraction)
     arrays = {"batches/difficulty": np.array(difficulty), "batches/masked_fraction": np.array(masked)}
     metrics = {name: float(values.mean()) for name, values in arrays.items()}
-    exhibits = {BATCH_EXHIBIT: make_batch_exhibit(explain(run, 1))} if run.batch_size <= MOST_SHOWN_PAIRS else {}
+    exhibits = {BATCH_EXHIBIT: make_batch_exhibit(explain(run, 1))} if run.batch_size <= MAX_SHOWN_PAIRS else {}
     return Measured(metrics, arrays, {"num_batches": num_batches, "num_batches_an_epoch": len(sampler)}, exhibits)

@@ -21,7 +21,7 @@ from repro.pipeline.needs import domain_codes
 from repro.seeds import generator_for
 
 NUM_CLUSTERS = 200
-MOST_PAIRS = 64
+MAX_PAIRS = 64
 NUM_SHOWN = 16  # as many as the paper shows
 
 
@@ -37,7 +37,7 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
     for cluster in drawn_C:
         inside = np.flatnonzero(assignment_N == cluster)
         others = np.flatnonzero(codes_N == codes_N[inside[0]])
-        count = min(MOST_PAIRS, len(inside))
+        count = min(MAX_PAIRS, len(inside))
         for kind, pool in (("cluster", inside), ("domain", others)):
             rows_M = np.sort(generator.choice(pool, count, replace=False))
             found = _compare_pairs(queries_ND[rows_M].astype(np.float32), documents_ND[rows_M].astype(np.float32))

@@ -21,13 +21,13 @@ from repro.evaluate.lexical import count_document_frequency
 from repro.evaluate.suites import Encoder
 from repro.pipeline.inputs import Inputs
 
-TEXTS_AT_ONCE = 8192
+TEXTS_PER_CHUNK = 8192
 
 
 def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
     """Return `{suite}/DATASET/idf_divergence` per dataset, and their mean as `{suite}/mean/idf_divergence`."""
     run, pairs = inputs.run, inputs.pairs
-    train_V = count_document_frequency(pairs.blocks("document", TEXTS_AT_ONCE))
+    train_V = count_document_frequency(pairs.blocks("document", TEXTS_PER_CHUNK))
     suite, found = inputs.suite, {}
     collections = read_collections(suite)
     for dataset in suite.datasets:

@@ -31,7 +31,7 @@ from scipy.sparse import csr_array
 
 from repro.analyses import Measured
 from repro.analyses.caching import load_cached_part, open_cache
-from repro.analyses.divergence import TEXTS_AT_ONCE
+from repro.analyses.divergence import TEXTS_PER_CHUNK
 from repro.data.beir import HEADLINE, Retrieval, group_datasets
 from repro.data.tokens import Tokens
 from repro.evaluate.collections import (
@@ -99,7 +99,7 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
 def compute_training_shares(inputs: Inputs) -> Shares:
     """Count the words of the training documents."""
     pairs = inputs.pairs
-    return Shares(count_document_frequency(pairs.blocks("document", TEXTS_AT_ONCE)), len(pairs))
+    return Shares(count_document_frequency(pairs.blocks("document", TEXTS_PER_CHUNK)), len(pairs))
 
 
 def compute_corpus_weights(own: Retrieval, wrong: Retrieval, prior_V: np.ndarray, seed: int) -> dict[str, np.ndarray]:

@@ -24,7 +24,7 @@ from repro.storage.arrays import give_back, iter_blocks, taken
 
 NUM_DRAWN = 1000
 NUM_NEIGHBOURS = 11  # as many as the paper shows
-ROWS_AT_ONCE, DOCUMENTS_AT_ONCE = 64, 2**19
+ROWS_PER_CHUNK, DOCUMENTS_PER_CHUNK = 64, 2**19
 """Number of drawn documents, and of other documents, per matrix product."""
 
 
@@ -73,11 +73,11 @@ def find_nearest_rows(documents_ND: np.ndarray, keys_N: np.ndarray, drawn_A: np.
     """
     drawn_AD, keys_A = load_vectors(documents_ND, drawn_A), np.asarray(keys_N[drawn_A])
     scores_AK, rows_AK = np.zeros((len(drawn_A), 0), np.float32), np.zeros((len(drawn_A), 0), np.int64)
-    for part in iter_blocks(len(documents_ND), DOCUMENTS_AT_ONCE):
+    for part in iter_blocks(len(documents_ND), DOCUMENTS_PER_CHUNK):
         block_BD, keys_B = np.asarray(documents_ND[part], np.float32), np.asarray(keys_N[part])
         found = [
             _find_nearest(drawn_AD[few] @ block_BD.T, keys_A[few][:, None] == keys_B[None], count)
-            for few in iter_blocks(len(drawn_A), ROWS_AT_ONCE)
+            for few in iter_blocks(len(drawn_A), ROWS_PER_CHUNK)
         ]
         new_AK, places_AK = (np.concatenate(each) for each in zip(*found, strict=True))
         scores_AK = np.concatenate([scores_AK, new_AK], axis=1)

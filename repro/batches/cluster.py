@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 NUM_ITERATIONS = 100
 NUM_ATTEMPTS = 3
-MOST_EXACT_PAIRS = 2**19
+MAX_EXACT_PAIRS = 2**19
 """Largest domain that is fitted without sampling: 2^20 points, which take 1 GiB at 128 dimensions and 6 GiB at 768."""
-PAIRS_A_CENTROID = 64
+PAIRS_PER_CENTROID = 64
 """Minimum sample size in pairs per centroid. This is 128 points. FAISS recommends 39 and samples 256."""
 ITERATIONS_PER_CALL = 10
 ROWS_PER_SEARCH = 65_536
@@ -86,7 +86,7 @@ def count_clusters(num_pairs: int, cluster_size: int) -> int:
 
 def count_fitted_pairs(num_pairs: int, cluster_size: int) -> int:
     """Return the number of pairs that K-means fits: all pairs, or the sample size for a large domain."""
-    return min(num_pairs, max(MOST_EXACT_PAIRS, PAIRS_A_CENTROID * count_clusters(num_pairs, cluster_size)))
+    return min(num_pairs, max(MAX_EXACT_PAIRS, PAIRS_PER_CENTROID * count_clusters(num_pairs, cluster_size)))
 
 
 def list_sampled_domains(domain_codes_N: np.ndarray, cluster_size: int) -> dict[int, tuple[int, int]]:

@@ -18,7 +18,7 @@ from repro.batches.mask import KnownPositives
 from repro.seeds import generator_for
 from repro.storage.arrays import iter_blocks, rows_by_code, taken
 
-ROWS_AT_ONCE = 512
+ROWS_PER_CHUNK = 512
 ROUNDING = 1e-6
 """Relative tolerance for the score of two vectors, because float32 sums depend on their order. It scales with both
 vector lengths.
@@ -60,7 +60,7 @@ def mine_negatives(
             )
         # One domain's documents are in memory. Queries are scored in blocks of rows.
         documents_MD = np.asarray(taken(documents_ND, pool_M), np.float32)
-        for part in iter_blocks(len(members_M), ROWS_AT_ONCE):
+        for part in iter_blocks(len(members_M), ROWS_PER_CHUNK):
             rows = members_M[part]
             scores_RM = np.asarray(queries_ND[rows], np.float32) @ documents_MD.T
             near_RM = None

@@ -28,7 +28,7 @@ from repro.batches.cluster import Clusters
 from repro.seeds import generator_for
 from repro.storage.arrays import array_to_fill, give_back, iter_blocks
 
-ROWS_AT_ONCE = 2**20
+ROWS_PER_CHUNK = 2**20
 PACKINGS = ("random", "greedy")
 SMALL = 4096
 NUM_PROBES = 8
@@ -88,7 +88,7 @@ def group_by_domain(domain_codes_N: np.ndarray, seed: int, folder: Path | None =
     starts = np.concatenate([[0], np.cumsum(np.bincount(number_N))])
     next_place = starts[:-1].copy()
     # Sort block by block, because sorting all rows would hold several numbers per row in memory.
-    for part in iter_blocks(num_rows, ROWS_AT_ONCE):
+    for part in iter_blocks(num_rows, ROWS_PER_CHUNK):
         order = _compute_stable_order(number_N[shuffled_N[part]])
         rows, number = shuffled_N[part][order], number_N[shuffled_N[part][order]]
         counts = np.bincount(number, minlength=len(codes))

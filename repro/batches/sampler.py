@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from repro.batches.cluster import Clusters
-from repro.batches.pack import ROWS_AT_ONCE, Epoch, group_by_domain, make_cluster_order, pack_epoch, shuffle_rows
+from repro.batches.pack import ROWS_PER_CHUNK, Epoch, group_by_domain, make_cluster_order, pack_epoch, shuffle_rows
 from repro.storage.arrays import give_back, iter_blocks
 
 KINDS = ("random", "domain", "cluster")
@@ -126,7 +126,7 @@ def _choose_order(
     if len(clusters.assignment_N) != len(domain_codes_N):
         raise ValueError(f"the clusters are of {len(clusters.assignment_N)} pairs, the data has {len(domain_codes_N)}")
     # Clusters of other data with as many pairs would index without an error and mix domains silently.
-    for part in iter_blocks(len(domain_codes_N), ROWS_AT_ONCE):
+    for part in iter_blocks(len(domain_codes_N), ROWS_PER_CHUNK):
         if not np.array_equal(clusters.domain_of_cluster_K[clusters.assignment_N[part]], domain_codes_N[part]):
             raise ValueError("the clusters were made for other domains than the data has: cluster the pairs again")
     give_back(clusters.assignment_N)

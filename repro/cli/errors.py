@@ -28,9 +28,9 @@ EXIT_BUG = 70
 """A bug in this program: EX_SOFTWARE of sysexits."""
 EXIT_PIPE = 141
 """The reader of stdout has closed it, for example `head`."""
-NOT_OUR_BUGS = (ValueError, OSError, MemoryError, ModuleNotFoundError)
+USER_ERRORS = (ValueError, OSError, MemoryError, ModuleNotFoundError)
 DISK_IS_FULL = (errno.ENOSPC, errno.EDQUOT)
-NOT_TO_BE_WRITTEN = (errno.EACCES, errno.EPERM, errno.EROFS)
+PERMISSION_ERRORS = (errno.EACCES, errno.EPERM, errno.EROFS)
 ELSEWHERE = "name another folder (set REPRO_HOME for the files of this program)"
 DEBUG = "--debug"
 LONGEST_LINE = 1000
@@ -109,9 +109,9 @@ def _print_error(error: BaseException, show_traceback: bool) -> int:
     message = short(" ".join(str(error).split()), LONGEST_LINE)
     if isinstance(error, OSError) and error.errno in DISK_IS_FULL:
         message = f"the disk is full ({message}); no incomplete file remains: {MAKE_ROOM}"
-    if isinstance(error, OSError) and error.errno in NOT_TO_BE_WRITTEN:
+    if isinstance(error, OSError) and error.errno in PERMISSION_ERRORS:
         message = f"{message}; no incomplete file remains: give yourself the permission, or {ELSEWHERE}"
-    if isinstance(error, NOT_OUR_BUGS):
+    if isinstance(error, USER_ERRORS):
         _print_line(f"error: {message or type(error).__name__}")
         return EXIT_NOT_RUN
     _print_line(f"bug: {type(error).__name__}: {message}; {_write_report(error)}")

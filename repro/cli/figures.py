@@ -35,7 +35,7 @@ COPIED = (
 )
 P = ParamSpec("P")
 T = TypeVar("T")
-MOST_PROCESSES = 3
+MAX_PROCESSES = 3
 """Upper limit of drawing processes. Reading the records takes about as long as two of them need to draw."""
 
 
@@ -79,7 +79,7 @@ def open_painters(num_cores: int | None = None) -> Iterator[tuple[Painter, Fores
     else:
         # a fork would copy locks held by threads of this process
         spawned = get_context("spawn")
-        executor = ProcessPoolExecutor(min(num_others, MOST_PROCESSES), mp_context=spawned, initializer=_prepare_worker)
+        executor = ProcessPoolExecutor(min(num_others, MAX_PROCESSES), mp_context=spawned, initializer=_prepare_worker)
     try:
         # a page embeds the vector file, and drawing the png too would double the time
         yield partial(paint, with_png=False, executor=executor), partial(paint_forest, executor=executor)

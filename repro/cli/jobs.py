@@ -31,7 +31,7 @@ from repro.cli.common import (
     say,
     tell,
 )
-from repro.records.lookup import BEGINS_AN_ID, get_sweep_name, resolve_runs, run_of_id, split_words
+from repro.records.lookup import ID_PREFIX, get_sweep_name, resolve_runs, run_of_id, split_words
 from repro.spec.registry import artefacts
 from repro.spec.scales import get_scale
 from repro.storage.paths import check_home, who_else_may_write
@@ -153,7 +153,7 @@ def why(
     as_json: AsJson = False,
 ) -> None:
     """Explain one run (state, reason, log, script, owners and scheduler state) or one claim."""
-    if not BEGINS_AN_ID.fullmatch(run):
+    if not ID_PREFIX.fullmatch(run):
         # so that a misspelt claim is not reported as an unknown run
         return _explain_claim(run, scale, as_json)
     from slurm.status import why as explain_run

@@ -59,7 +59,7 @@ COLLECTED_AFTER = (50_000, 20, 20)
 """Thresholds of Python's garbage collector. With the defaults it scans thousands of loaded records again and again, which
 takes a fifth of the time.
 """
-SPINS = "1000"
+SPIN_COUNT = "1000"
 """Spin count of a waiting thread in GNU OpenMP, which torch uses on Linux. The default is 300,000."""
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, suggest_commands=False
@@ -79,7 +79,7 @@ def prepare_process() -> None:
     """Configure this process and its children, before any library with threads is loaded.
 
     OpenMP threads spin while they wait for each other, then sleep. The default spin time is long, so on a busy machine
-    spinning threads take cores from working ones. `SPINS` costs a few per cent on idle cores.
+    spinning threads take cores from working ones. `SPIN_COUNT` costs a few per cent on idle cores.
     """
     gc.set_threshold(*COLLECTED_AFTER)
     for name in ("stdout", "stderr"):
@@ -87,7 +87,7 @@ def prepare_process() -> None:
             # closed by the caller, for example with `>&-`
             setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 — until the process ends
     if "OMP_WAIT_POLICY" not in os.environ:
-        os.environ.setdefault("GOMP_SPINCOUNT", SPINS)
+        os.environ.setdefault("GOMP_SPINCOUNT", SPIN_COUNT)
 
 
 def main() -> None:

@@ -23,9 +23,9 @@ DOCUMENT, QUERY = ("title", "text"), ("text",)
 """The fields of corpus.jsonl and of queries.jsonl that are joined to a text."""
 QRELS_HEADER = ("query-id", "corpus-id", "score")
 NAME, LONGEST_NAME = re.compile(r"\w[\w.+@-]{0,99}"), 100
-NO_LETTERS_OF_A_NAME = re.compile(r"[^\w.+@-]+")
+NOT_NAME_CHARACTERS = re.compile(r"[^\w.+@-]+")
 GRADE = re.compile(r"[+-]?[0-9]{1,99}")
-LEAST_GRADE, LARGEST_GRADE = -100, 1000
+MIN_GRADE, LARGEST_GRADE = -100, 1000
 """trec_eval allocates a table up to the largest grade, so a typing error could exhaust the memory."""
 
 
@@ -39,7 +39,7 @@ def check_name(name: object, where: str) -> None:
 
 def get_legal_name(name: str) -> str:
     """Convert a folder's name to a valid name of a suite or dataset, for metrics and TREC runs."""
-    letters = NO_LETTERS_OF_A_NAME.sub("-", unicodedata.normalize("NFC", name)).lstrip("-.+@")
+    letters = NOT_NAME_CHARACTERS.sub("-", unicodedata.normalize("NFC", name)).lstrip("-.+@")
     return letters[:LONGEST_NAME].rstrip("-.") or "collection"
 
 
@@ -54,8 +54,8 @@ def parse_grade(text: str) -> int:
     text = re.sub(r"\.0+$", "", text)
     if not GRADE.fullmatch(text):
         raise ValueError(f"the grade {short(repr(text))} is not a whole number")
-    if not LEAST_GRADE <= int(text) <= LARGEST_GRADE:
-        raise ValueError(f"the grade {short(text)} is not from {LEAST_GRADE} to {LARGEST_GRADE}")
+    if not MIN_GRADE <= int(text) <= LARGEST_GRADE:
+        raise ValueError(f"the grade {short(text)} is not from {MIN_GRADE} to {LARGEST_GRADE}")
     return int(text)
 
 
@@ -223,7 +223,7 @@ def find_beir_folders(folder: Path) -> list[tuple[str, Path]]:
     return [(one.name, one.path) for one in find_collections(folder)]
 
 
-MOST_LEVELS = 3
+MAX_LEVELS = 3
 
 
 def find_collections(folder: Path, family: str = "given") -> list[SuiteDataset]:
@@ -234,7 +234,7 @@ def find_collections(folder: Path, family: str = "given") -> list[SuiteDataset]:
     """
     if is_beir(folder):
         return [SuiteDataset(get_legal_name(folder.resolve().name), family, folder)]
-    found = [_as_dataset(path.relative_to(folder), path, family) for path in _beir_below(folder, MOST_LEVELS)]
+    found = [_as_dataset(path.relative_to(folder), path, family) for path in _beir_below(folder, MAX_LEVELS)]
     names = [one.name for one in found]
     if len(set(names)) < len(names):
         raise ValueError(f"{folder}: two of its folders would have one name, among {sorted(names)}: rename one")
@@ -256,7 +256,7 @@ def find_skipped_entries(folder: Path, read: Sequence[SuiteDataset]) -> list[str
                 yield from list_unused(path)
 
     entries = [] if is_beir(folder) else [path for path in list_unused(folder) if path != folder / "suite.json"]
-    inner = [path for one in read for path in _beir_below(one.path, MOST_LEVELS)]
+    inner = [path for one in read for path in _beir_below(one.path, MAX_LEVELS)]
     return [str(path.relative_to(folder)) for path in (*entries, *inner)]
 
 
@@ -267,7 +267,7 @@ def describe_skipped_entries(folder: Path, read: Sequence[SuiteDataset]) -> list
     named = ", ".join(short(one, 60) for one in skipped[:NAMED]) + (", …" if len(skipped) > NAMED else "")
     return [
         f"{short(folder)}: {count_noun(len(read), 'collection')} read, {count_noun(len(skipped), 'entry', 'entries')} "
-        f"skipped (no corpus.jsonl within {MOST_LEVELS} levels, or inside another collection): {named}"
+        f"skipped (no corpus.jsonl within {MAX_LEVELS} levels, or inside another collection): {named}"
     ]
 
 

@@ -19,7 +19,7 @@ from repro.data.folders import is_beir, match_ending
 from repro.data.readers import LOW_LABEL, Found, Taken, list_pair_paths, read_foreign
 
 USED_AS_NEGATIVES, UNLABELLED = "used_as_negatives", "unlabelled"
-ROWS_OF_A_QUERY, MOST_NEGATIVES = 4_096, 100
+ROWS_OF_A_QUERY, MAX_NEGATIVES = 4_096, 100
 CHUNK = 2**20
 
 
@@ -132,7 +132,7 @@ def _apply_threshold(rows: list[Found], labels: Labels) -> Iterator[Found]:
     is_pair = [not row.flaw and row.label >= labels.threshold for row in rows]
     right = {row.document for row, pair in zip(rows, is_pair, strict=True) if pair}
     low = [row.document for row, below in zip(rows, is_low, strict=True) if below]
-    negatives = [text for text in dict.fromkeys(low) if text and text not in right][:MOST_NEGATIVES] if right else []
+    negatives = [text for text in dict.fromkeys(low) if text and text not in right][:MAX_NEGATIVES] if right else []
     used = set(negatives)
     for row, below, pair in zip(rows, is_low, is_pair, strict=True):
         if pair:

@@ -94,12 +94,12 @@ def _parse_object(path: Path, number: int, line: str) -> dict[str, Any]:
         raise ValueError(f"{path}, line {number}: no JSON ({error})") from error
     if not isinstance(row, dict):
         raise ValueError(f"{path}, line {number}: a {type(row).__name__}, expected an object with named fields")
-    if HALF_A_LETTER.search(line):
+    if SURROGATE_ESCAPE.search(line):
         _check_letters(row, f"{path}, line {number}")
     return row
 
 
-HALF_A_LETTER = re.compile(r"\\u[dD][89a-fA-F]")
+SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 """Escape of a surrogate in JSON. Two surrogates encode a character above U+FFFF, and a single one is invalid."""
 
 

@@ -21,7 +21,7 @@ ROWS_PER_BATCH = 65_536
 ROWS_PER_BLOCK = 4_096
 ROWS_APART = 512
 """If fewer than one row in so many is requested, read-ahead of the file is disabled."""
-MOST_LETTERS = 2**28
+MAX_BATCH_CHARACTERS = 2**28
 """Limit of characters per batch. UTF-8 needs up to four bytes each, and a text column of Arrow holds 2 GiB."""
 TEXT_COLUMNS = ("id", "query", "document", "domain", "source")
 
@@ -260,7 +260,7 @@ def _batches(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of all blocks in record batches of equal length. The last one may be shorter.
 
-    A batch with more than `MOST_LETTERS` characters is shortened, but has at least one row.
+    A batch with more than `MAX_BATCH_CHARACTERS` characters is shortened, but has at least one row.
     """
     waiting: dict[str, list] = {name: [] for name in schema.names}
     lengths: list[int] = []
@@ -278,7 +278,7 @@ def _batches(
         own = _lengths(block)
         lengths += own
         letters += sum(own)
-        while len(lengths) >= rows_per_batch or letters > MOST_LETTERS:
+        while len(lengths) >= rows_per_batch or letters > MAX_BATCH_CHARACTERS:
             size = _count_fitting_rows(lengths[:rows_per_batch])
             letters -= sum(lengths[:size])
             yield first(size)
@@ -297,7 +297,7 @@ def _lengths(block: Mapping[str, Sequence[Any]]) -> list[int]:
 def _count_fitting_rows(lengths: Sequence[int]) -> int:
     """Return how many of the first rows, given their numbers of characters, fit into a batch. At least one."""
     # At least one row: a single text beyond the limit is written on its own.
-    return max(1, int(np.searchsorted(np.cumsum(lengths), MOST_LETTERS, side="right")))
+    return max(1, int(np.searchsorted(np.cumsum(lengths), MAX_BATCH_CHARACTERS, side="right")))
 
 
 def _encode(column: pa.ChunkedArray) -> tuple[np.ndarray, tuple[str, ...]]:

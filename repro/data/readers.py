@@ -33,11 +33,11 @@ from repro.data.lines import MAX_LINE_BYTES, convert_hint, list_json_rows
 from repro.text import short
 
 ROWS_PER_READ = 8_192
-MOST_LAYOUTS = 256
+MAX_LAYOUTS = 256
 WHOLE_NUMBER = re.compile(r"^([+-]?\d+)\.0+$")
 LOW_LABEL = "low_label"
 """Key of the count of rows whose label is below the threshold. They are not pairs."""
-MOST_UNPACKED_BYTES = 64 * 2**30
+MAX_UNPACKED_BYTES = 64 * 2**30
 """Limit of one archive. The largest collection of BEIR has a quarter of it."""
 
 
@@ -81,7 +81,7 @@ def read_foreign(
     Args:
         source: A file, a folder of files or a BEIR folder.
         columns: The names of the columns.
-        taken: Filled with the used columns, in at most `MOST_LAYOUTS` variants. A BEIR folder has none.
+        taken: Filled with the used columns, in at most `MAX_LAYOUTS` variants. A BEIR folder has none.
         skip_bad: Return malformed rows of jsonl, csv and tsv with a flaw, regardless of their number.
     """
     columns, taken = columns or Columns(), {} if taken is None else taken
@@ -158,7 +158,7 @@ def _unpack(archive: Path, folder: Path) -> Path:
 
 def _check_size(archive: Path, num_bytes: int, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    most = min(MOST_UNPACKED_BYTES, shutil.disk_usage(folder).free)
+    most = min(MAX_UNPACKED_BYTES, shutil.disk_usage(folder).free)
     if num_bytes > most:
         raise ValueError(f"{archive} holds {num_bytes} bytes unpacked, more than the {most} that there is room for")
 
@@ -172,7 +172,7 @@ def _check_member(archive: Path, name: str, *, is_plain: bool) -> None:
 
 
 def _note_taken(taken: Taken, columns: Columns, names: Sequence[str], layout: Layout, where: str) -> None:
-    if not layout.flaw and len(taken) < MOST_LAYOUTS:
+    if not layout.flaw and len(taken) < MAX_LAYOUTS:
         taken.setdefault(describe_columns(columns, names, layout), where)
 
 
@@ -202,7 +202,7 @@ def _read_jsonl(path: Path, columns: Columns, taken: Taken, skip_bad: bool = Fal
         names = tuple(row)
         if names not in layouts:
             # bounds the memory for a file with different columns in every line
-            if len(layouts) == MOST_LAYOUTS:
+            if len(layouts) == MAX_LAYOUTS:
                 layouts.clear()
             layouts[names] = layout = layout_of_row(columns, names, [name for name in names if _is_nested(row[name])])
             _note_taken(taken, columns, names, layout, where)

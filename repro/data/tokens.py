@@ -40,12 +40,12 @@ BOUNDS_FILE = "bounds.json"
 """File with the largest id. It allows opening 70 GB of ids without reading them."""
 UNKNOWN_TOKENS = ("[UNK]", "<unk>")
 TEXTS_PER_CALL = 8_192
-LEAST_TEXTS_BY_WORDS = 1_024
+MIN_TEXTS_FOR_WORD_CACHE = 1_024
 """Number of texts from which on each distinct word is tokenised once. Fewer texts share few words."""
 
 SETTING = RLock()
 """Held while a tokenizer is configured and used."""
-TEXTS_AT_ONCE, CHARACTERS_AT_ONCE = 65_536, 2**23
+TEXTS_PER_CHUNK, CHARACTERS_PER_CHUNK = 65_536, 2**23
 PROBE, NUM_ENDS = "a", 2
 
 
@@ -128,7 +128,7 @@ def tokenize(texts: Sequence[str], tokenizer: Tokenizer, max_tokens: int) -> Tok
         # A tokenizer file may store both settings, which would change lengths.
         tokenizer.no_padding()
         tokenizer.enable_truncation(max_length=max_tokens)
-        by_words = len(texts) >= LEAST_TEXTS_BY_WORDS and is_wordwise(tokenizer)
+        by_words = len(texts) >= MIN_TEXTS_FOR_WORD_CACHE and is_wordwise(tokenizer)
         blocks = tokenize_words(texts, tokenizer, max_tokens) if by_words else _tokenize_whole(texts, tokenizer)
         ids, lengths = zip(*blocks, strict=True)
     return Tokens(np.concatenate(ids), np.concatenate([[0], np.cumsum(np.concatenate(lengths))]).astype(np.int64))
@@ -174,7 +174,7 @@ def _blocks(texts: Sequence[str]) -> Iterator[list[str]]:
     """Yield blocks of texts, limited by their number and their characters. A long text is a block of its own."""
     start, num_characters = 0, 0
     for stop, text in enumerate(texts):
-        if stop > start and (stop - start == TEXTS_AT_ONCE or num_characters + len(text) > CHARACTERS_AT_ONCE):
+        if stop > start and (stop - start == TEXTS_PER_CHUNK or num_characters + len(text) > CHARACTERS_PER_CHUNK):
             yield list(texts[start:stop])
             start, num_characters = stop, 0
         num_characters += len(text)

@@ -69,13 +69,13 @@ def identity(text: str) -> str:
     return found if found.isprintable() or any(unicodedata.category(one)[0] not in "CZ" for one in found) else ""
 
 
-MOST_INVISIBLE = 64
+MAX_INVISIBLE_CHARACTERS = 64
 """Length up to which a text that is not white space is checked for visible characters."""
 
 
 def is_empty(text: str) -> bool:
     """Return whether a text has no visible character: nothing, white space, or marks such as a zero-width space."""
-    return not text.strip() or (len(text) <= MOST_INVISIBLE and not text.isascii() and not identity(text))
+    return not text.strip() or (len(text) <= MAX_INVISIBLE_CHARACTERS and not text.isascii() and not identity(text))
 
 
 OPENING, CLOSING = "\"'“‘«([{", ".,;:!?…\"'”’»)]}。，！？、；："

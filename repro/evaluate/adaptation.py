@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-FEWEST, FEW = 2, 16
+MIN_DOCUMENTS, FEW = 2, 16
 """Two moments need two documents. Below sixteen the covariance is mostly noise."""
 SHRINKAGES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 """Values of the shrinkage s from which validation collections choose."""
@@ -44,9 +44,9 @@ class Moments:
         Raises ValueError for fewer than two documents, and for vectors with NaN or infinity.
         """
         count, width = vectors_NH.shape
-        if count < FEWEST:
+        if count < MIN_DOCUMENTS:
             raise ValueError(
-                f"a corpus of {count} documents has no covariance: at least {FEWEST} are needed, {FEW} or more advised"
+                f"a corpus of {count} documents has no covariance: at least {MIN_DOCUMENTS} are needed, {FEW} or more advised"
             )
         mean_H = np.asarray(np.mean(vectors_NH, axis=0, dtype=np.float64))
         # the mean of a dimension is not finite if one of its numbers is not

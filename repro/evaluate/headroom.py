@@ -22,7 +22,7 @@ from repro.evaluate.lexical import Shares, build_word_overlap
 from repro.storage.arrays import load_array
 
 NUM_TRAINING = 8192
-MOST_DOCUMENTS = 1_000_000
+MAX_DOCUMENTS = 1_000_000
 """Largest suite, in documents, for which the headroom is computed. A million take some minutes on one core."""
 DEPTH = 10
 SIDES = ("own", "wrong")
@@ -30,7 +30,7 @@ SIDES = ("own", "wrong")
 
 def write_word_scores(folder: Path, suite: Suite, pairs: Pairs, count: int, seed: int) -> None:
     """Write the result of `compute_word_scores`. Writes nothing for a large suite or a suite without a wrong corpus."""
-    if len(suite.datasets) < 2 or count_lines(suite) > MOST_DOCUMENTS:
+    if len(suite.datasets) < 2 or count_lines(suite) > MAX_DOCUMENTS:
         return
     found = compute_word_scores(suite, read_collections(suite), pairs, count, seed)
     for side, values_Q in zip(SIDES, found, strict=True):

@@ -22,7 +22,7 @@ PRIOR = 8.0
 """Weight of the training text in documents. Without it, a few documents would suggest that most words never occur."""
 K1, B = 0.9, 0.4
 """Parameters of the BM25 reference (`repro.evaluate.retrieval`)."""
-MOST_TOKENS = 512
+MAX_TOKENS = 512
 
 Vectors = tuple[Matrix, Matrix]
 """Vectors of queries and documents, float32 (Q, H) and (D, H), dense or sparse, compared by inner product."""
@@ -58,7 +58,7 @@ def count_document_frequency(blocks: Iterable[Sequence[str]]) -> np.ndarray:
     size = tokenizer.get_vocab_size()
     frequency_V = np.zeros(size, np.int64)
     for texts in blocks:
-        tokens = tokenize(list(texts), tokenizer, MOST_TOKENS)
+        tokens = tokenize(list(texts), tokenizer, MAX_TOKENS)
         # Encode (text, word) as one integer, so that `unique` counts a word once per text.
         text_of_token = np.repeat(np.arange(len(tokens)), tokens.lengths)
         distinct = np.unique(text_of_token * size + tokens.ids)
@@ -102,7 +102,7 @@ def _count_words(tokens: Tokens, words_W: np.ndarray) -> csr_array:
 
 def tokenize_words(texts: Sequence[str]) -> Tokens:
     """Return the tokens of whole texts without special tokens."""
-    tokens = tokenize(list(texts), load_tokenizer("minilm"), MOST_TOKENS)
+    tokens = tokenize(list(texts), load_tokenizer("minilm"), MAX_TOKENS)
     # The first and the last token of each text are special tokens.
     inside = np.ones(len(tokens.ids), bool)
     inside[tokens.offsets[:-1]] = inside[tokens.offsets[1:] - 1] = False

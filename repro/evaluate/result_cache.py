@@ -28,7 +28,7 @@ RECIPE = 2
 """Version of the search and its measures. Raise it if the same vectors would get other scores."""
 FOLDER = "kept"
 """Name of the cache in the folder of a run, which exists until the run has a record."""
-TEXTS_AT_ONCE = 65_536
+TEXTS_PER_CHUNK = 65_536
 KEY_LENGTH = 12
 Result = TypeVar("Result")
 
@@ -142,6 +142,6 @@ def compute_content_digest(retrieval: Retrieval) -> str:
 
 def _iter_json(words: Sequence[str]) -> Iterator[str]:
     """Yield the output of `json.dumps` in parts. For millions of texts one string would take gigabytes."""
-    for start in range(0, max(1, len(words)), TEXTS_AT_ONCE):
-        yield (", " if start else "[") + json.dumps(words[start : start + TEXTS_AT_ONCE])[1:-1]
+    for start in range(0, max(1, len(words)), TEXTS_PER_CHUNK):
+        yield (", " if start else "[") + json.dumps(words[start : start + TEXTS_PER_CHUNK])[1:-1]
     yield "]"

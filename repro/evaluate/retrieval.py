@@ -39,7 +39,7 @@ Judgements = Mapping[str, Mapping[str, int]]
 QUERIES_PER_BLOCK = 128
 DOCUMENTS_PER_BLOCK = 2**18
 """Larger corpora are multiplied in parts, since their scores would take gigabytes. Results do not depend on it."""
-ROWS_AT_ONCE = 4096
+ROWS_PER_CHUNK = 4096
 # characters per line of a run
 LONGEST_LINE = 65_536
 UNIT = 2.0**-24
@@ -497,7 +497,7 @@ def _get_row(vectors_NH: Matrix, place: int) -> np.ndarray:
 def _score_exactly(query_H: np.ndarray, documents_DH: Matrix, places_S: np.ndarray) -> np.ndarray:
     """Return inner products summed in float64 and rounded to float32, (S,). Equal vectors give equal results."""
     parts = [
-        _compute_products(query_H, documents_DH[places_S[part]]) for part in iter_blocks(len(places_S), ROWS_AT_ONCE)
+        _compute_products(query_H, documents_DH[places_S[part]]) for part in iter_blocks(len(places_S), ROWS_PER_CHUNK)
     ]
     return np.concatenate([np.zeros(0), *parts]).astype(np.float32)
 
@@ -515,7 +515,7 @@ def _is_one_score(query_H: np.ndarray, documents_DH: Matrix, lengths_D: np.ndarr
     """Return whether a query scores all documents the same, up to the float32 error of equal texts."""
     size = SAME * float(np.sqrt(query_H @ query_H)) * float(lengths_D.max())
     low, high = np.inf, -np.inf
-    for part in iter_blocks(len(lengths_D), ROWS_AT_ONCE):
+    for part in iter_blocks(len(lengths_D), ROWS_PER_CHUNK):
         scores_B = _compute_products(query_H, documents_DH[part])
         # Stops at the first block with two different scores, usually the first one.
         low, high = min(low, float(scores_B.min())), max(high, float(scores_B.max()))

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from repro.model.encoding import TextEncoder
 
 TOP_K = 100
-MOST_TOGETHER = 2**28
+MAX_SHARED_BYTES = 2**28
 """Memory limit in bytes for the vectors of one collection under all contexts together."""
 FULL, RERANKED = "full search", "reranking of a first stage"
 
@@ -258,7 +258,7 @@ class ModelSystem:
             raise ValueError(f"{collection.retrieval.name}, whitened by its {source} corpus: {error}") from error
 
     def prepare(self, collection: Collection, kinds: Sequence[str]) -> None:
-        """Embed a collection under several contexts together, if all these vectors fit into `MOST_TOGETHER`."""
+        """Embed a collection under several contexts together, if all these vectors fit into `MAX_SHARED_BYTES`."""
         from repro.model.contextual import ContextualModel
 
         self._together.clear()
@@ -270,7 +270,7 @@ class ModelSystem:
         retrieval, width = collection.retrieval, self.encoder.config.hidden_size
         documents = self._get_documents(retrieval)
         # Too large: each context is then embedded when it is searched, with one set of vectors in memory.
-        if len(contexts) * (len(documents) + len(retrieval.queries)) * width * 4 > MOST_TOGETHER:
+        if len(contexts) * (len(documents) + len(retrieval.queries)) * width * 4 > MAX_SHARED_BYTES:
             return
         vectors, drawn = [], []
         for kind in contexts:

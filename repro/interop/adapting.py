@@ -81,10 +81,10 @@ def adapt_model(
             f"{num_collections} collections were treated as one corpus, which gave no gain when measured: "
             "adapt to each collection separately"
         )
-    return [*warned, f"wrote {folder} (shrinkage {used:g}); open it with", *_how_to_open(folder), *RENEWAL]
+    return [*warned, f"wrote {folder} (shrinkage {used:g}); open it with", *_how_to_open(folder), *UPDATE_NOTE]
 
 
-RENEWAL = (
+UPDATE_NOTE = (
     "Embed queries and all documents with this folder; vectors of the unadapted model do not match.",
     "If the corpus grows, run `adapt` again and map all documents again. Keep the vectors of the unadapted model: the "
     "last two modules map them without encoding any text again.",
@@ -206,6 +206,6 @@ def _card(source: str, documents: str, shrinkage: float, average: float | None, 
         f"(shrinkage {shrinkage:g}) and normalised. No training.\n{mixed}\n"
         "```python\nfrom sentence_transformers import SentenceTransformer\n\nmodel = SentenceTransformer(FOLDER)\n"
         "queries = model.encode_query([...])\ndocuments = model.encode_document([...])\n"
-        "scores = queries @ documents.T\n```\n\n" + "\n".join(f"- {line}" for line in RENEWAL) + "\n\n"
+        "scores = queries @ documents.T\n```\n\n" + "\n".join(f"- {line}" for line in UPDATE_NOTE) + "\n\n"
         "Use it to search this corpus. On other text it may be worse than the model it comes from.\n"
     )

@@ -20,22 +20,22 @@ from repro.statistics.bootstrap import paired_bootstrap, percentile_interval
 from repro.statistics.units import stratified_mean
 
 LIBRARIES = {"sentence-transformers": "sentence-transformers", "transformers": "transformers", "official": "pytorch"}
-OF_CONTEXTS = "Scores depend on the context documents: compare only scores that were made with the same ones."
+CONTEXT_NOTE = "Scores depend on the context documents: compare only scores that were made with the same ones."
 LIMITS = (
     "Trained with a replication of the recipe of *Contextual Document Embeddings* (Morris & Rush, 2025), not by its "
     "authors. Its scores are not theirs.",
     "Texts are truncated to {max_tokens} tokens. Prompts are those of the row {prompts!r} of the project's table.",
-    OF_CONTEXTS,
+    CONTEXT_NOTE,
     "Expect it to work only in the language of the training text. It was not checked for bias.",
 )
 
 
-WHEN_IT_GROWS = (
+GROWING_CORPUS_NOTE = (
     "If the corpus grows, nothing has to be embedded again as long as the context stays as it is: embed the new documents "
     "under the old context, and keep the seed and the documents that it was drawn from. After a new `set_context` all "
     "documents must be embedded again, and queries as well."
 )
-KEPT_WITH_IT = (
+STORED_WITH_CONTEXT = (
     "`save_pretrained` stores the context with the weights, so an index and its context stay together: "
     "`model.set_context(documents, seed=0)`, embed, `model.save_pretrained(folder)`."
 )
@@ -63,7 +63,7 @@ def make_model_card(
         growth: A sentence on the measured loss under an old context.
     """
     config = opened.ours.config
-    limits = [limit for limit in LIMITS if opened.num_contexts or limit != OF_CONTEXTS]
+    limits = [limit for limit in LIMITS if opened.num_contexts or limit != CONTEXT_NOTE]
     records = [] if opened.run is None else find_records([opened.run])
     front = ["---", f"library_name: {LIBRARIES[library]}", "pipeline_tag: sentence-similarity", "tags:"]
     front += ["- contextual-document-embeddings", f"- {config.architecture}", "---"]
@@ -122,10 +122,10 @@ def _context(opened: Opened, library: str, growth: str) -> str:
         f"The context is {opened.num_contexts} documents of the corpus that is searched. Of more documents, so many "
         "are drawn with a seed. Fewer are repeated. Queries and documents are comparable only under the same context.",
         _without_context(opened, library),
-        " ".join(filter(None, (WHEN_IT_GROWS, growth))),
+        " ".join(filter(None, (GROWING_CORPUS_NOTE, growth))),
     ]
     if library != "official":
-        lines += [KEPT_WITH_IT]
+        lines += [STORED_WITH_CONTEXT]
     return "\n\n".join(lines)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from repro.evaluate.comparison import mean_weights, paired_gaps
 from repro.evaluate.suites import Evaluation
-from repro.pipeline.texts_read import MUCH_UNKNOWN
+from repro.pipeline.texts_read import HIGH_UNKNOWN_SHARE
 from repro.report.scores import POINTS, list_contexts, list_notes
 from repro.report.view import View, format_with_sign
 from repro.statistics.bootstrap import paired_bootstrap, percentile_interval
@@ -25,7 +25,7 @@ from repro.text import format_number
 
 SHOWN = {"ndcg_at_10": "NDCG@10", "recall_at_100": "recall@100", "mrr_at_10": "MRR@10"}
 BM25 = "bm25"
-BY_FAR = 5.0
+CLEAR_LEAD = 5.0
 """Lead of BM25, in points, from which on advice is printed."""
 COVERS = (
     "95 %: paired bootstrap over the queries within each collection. It covers other queries of these collections, "
@@ -216,7 +216,7 @@ def _drop_unknown(shares: Mapping[str, float | None] | None) -> dict[str, float]
 
 def list_unknown_token_warnings(unknown: Mapping[str, float | None]) -> list[str]:
     """Return a warning that lists the collections with many unknown tokens, or an empty list."""
-    many = {name: share for name, share in _drop_unknown(unknown).items() if share > MUCH_UNKNOWN}
+    many = {name: share for name, share in _drop_unknown(unknown).items() if share > HIGH_UNKNOWN_SHARE}
     if not many:
         return []
     named = ", ".join(f"{name} {share:.0%}" for name, share in many.items())
@@ -224,9 +224,9 @@ def list_unknown_token_warnings(unknown: Mapping[str, float | None]) -> list[str
 
 
 def list_suggestions(found: Sequence[Difference], cut: Mapping[str, float | None], max_tokens: int | None) -> list[str]:
-    """Return suggestions if BM25 leads by at least `BY_FAR` points and the interval excludes zero, else nothing."""
+    """Return suggestions if BM25 leads by at least `CLEAR_LEAD` points and the interval excludes zero, else nothing."""
     # Both conditions: a lead that is large but uncertain gives no reason for advice.
-    losses = [one for one in found if one.other == BM25 and one.points <= -BY_FAR and one.high < 0]
+    losses = [one for one in found if one.other == BM25 and one.points <= -CLEAR_LEAD and one.high < 0]
     if not losses:
         return []
     shares = [share for share in cut.values() if share is not None]

@@ -33,9 +33,9 @@ from repro.model.texts import Texts, pad_right, texts_from
 from repro.text import short
 
 MODULE_FOLDER = "0_ContextualModule"
-LEAST_TOKENS = 3
+MIN_TOKENS = 3
 """Two special tokens and one of text."""
-UNDER_A_CONTEXT = "contextual_embedding"
+CONTEXTUAL_EMBEDDING = "contextual_embedding"
 """The feature with vectors of the second stage. Only these are normalised."""
 FIRST_STAGE = "first_stage"
 NO_CONTEXT = (
@@ -46,7 +46,7 @@ NO_CONTEXT = (
 
 def make_normalize_module() -> Normalize:
     """Return the module that follows ours. It normalises vectors of texts and leaves context vectors unchanged."""
-    return Normalize(module_input_name=UNDER_A_CONTEXT, module_output_name="sentence_embedding")
+    return Normalize(module_input_name=CONTEXTUAL_EMBEDDING, module_output_name="sentence_embedding")
 
 
 class ContextualModule(InputModule):
@@ -70,8 +70,8 @@ class ContextualModule(InputModule):
     @max_seq_length.setter
     def max_seq_length(self, value: int) -> None:
         """Set the maximal number of tokens."""
-        if isinstance(value, bool) or not isinstance(value, int) or value < LEAST_TOKENS:
-            raise ValueError(f"max_seq_length={value!r}: it must be a whole number of at least {LEAST_TOKENS}")
+        if isinstance(value, bool) or not isinstance(value, int) or value < MIN_TOKENS:
+            raise ValueError(f"max_seq_length={value!r}: it must be a whole number of at least {MIN_TOKENS}")
         self.model.config = replace(self.model.config, max_tokens=value)
         self.tokenizer.model_max_length = value
 
@@ -121,7 +121,7 @@ class ContextualModule(InputModule):
             given_CD = self._as_vectors(dataset_embeddings)
         vectors = self.model.second_stage(texts, given_CD)
         # The second name marks vectors to normalise. Context vectors lack it, so `Normalize` passes them on.
-        return features | {"sentence_embedding": vectors, UNDER_A_CONTEXT: vectors}
+        return features | {"sentence_embedding": vectors, CONTEXTUAL_EMBEDDING: vectors}
 
     def drawn_from(self, corpus: Sequence[str], seed: int = 0) -> list[str]:
         """Return the documents of a corpus that `context=` draws with this `context_seed`. ValueError if it is empty."""

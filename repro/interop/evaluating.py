@@ -73,7 +73,7 @@ from repro.text import count_noun, format_number, format_seconds, make_encoding_
 BM25_UP_TO = 200_000
 """Largest suite, in documents, on which BM25 is scored by default. This takes about a minute."""
 Progress = Callable[[str], None]
-AS_IT_IS = "as it is"
+UNTRAINED_LABEL = "as it is"
 
 
 @dataclass(frozen=True)
@@ -263,7 +263,7 @@ def list_columns(suite: str, scored: Sequence[Scored]) -> list[Column]:
         for path, kind in kinds:
             is_alone = len(kinds) == 1 and (kind == "own" or num_models > 1)
             if kind == "own" and not one.metadata.get("num_contexts"):
-                kind = AS_IT_IS if any(other.startswith(WHITENED) for _, other in kinds) else "full"
+                kind = UNTRAINED_LABEL if any(other.startswith(WHITENED) for _, other in kinds) else "full"
             # The shortest label that still distinguishes the column from all others.
             label = f"{name} {kind}"
             if is_alone:

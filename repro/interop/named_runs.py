@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from repro.records.lookup import BEGINS_AN_ID, RECORDS, run_of_id
+from repro.records.lookup import ID_PREFIX, RECORDS, run_of_id
 from repro.records.store import readable_record
 from repro.spec import Run
 from repro.spec.identity import get_training_id, run_id
@@ -19,7 +19,7 @@ def find_named_run(source: str) -> Run | None:
     Raises:
         ValueError: if no run has this id.
     """
-    return None if Path(source).is_dir() or not BEGINS_AN_ID.fullmatch(source) else run_of_id(source)
+    return None if Path(source).is_dir() or not ID_PREFIX.fullmatch(source) else run_of_id(source)
 
 
 def check_run_is_contextual(source: str) -> None:

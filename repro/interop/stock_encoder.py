@@ -13,10 +13,10 @@ import numpy as np
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-OF_THE_FILES = ("_name_or_path", "transformers_version", "architectures")
+FILE_FIELDS = ("_name_or_path", "transformers_version", "architectures")
 """Settings about the origin of a model's files. They have no effect on its vectors."""
 ROLES = ("query", "document")
-OF_DOCUMENTS = ("document", "passage", "corpus")
+DOCUMENT_PROMPT_NAMES = ("document", "passage", "corpus")
 """Accepted names of the document prompt. The first one that is not empty is used."""
 DOT = "dot"
 SIMILARITIES = ("cosine", DOT)
@@ -80,7 +80,7 @@ class StockEncoder:
         words = getattr(self.theirs.tokenizer, "backend_tokenizer", None)
         modules = [[type(one).__name__, _plain(getattr(one, "get_config_dict", dict)())] for one in self.theirs]
         config = {} if inner is None else inner.config.to_dict()
-        metadata = {name: value for name, value in config.items() if name not in OF_THE_FILES}
+        metadata = {name: value for name, value in config.items() if name not in FILE_FIELDS}
         tokenizer = repr(self.theirs.tokenizer) if words is None else words.to_str()
         cut = self.theirs.truncate_dim
         return {"modules": modules, "config": _plain(metadata), "tokenizer": tokenizer, "truncated_to": cut}
@@ -120,7 +120,7 @@ class StockEncoder:
     def _prompt_name(self, role: str) -> str | None:
         """Return the name of the prompt of a role. None if it has none, so that its default prompt applies."""
         prompts = self.theirs.prompts
-        names = OF_DOCUMENTS if role == "document" else (role,)
+        names = DOCUMENT_PROMPT_NAMES if role == "document" else (role,)
         return next((name for name in names if prompts.get(name)), role if role in prompts else None)
 
 

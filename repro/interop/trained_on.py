@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from repro.pipeline.stages import StageGraph
 
 TRAINED_ON_FILE = "trained_on.json"
-MOST_COMPARED = 5_000_000
+MAX_COMPARED_PAIRS = 5_000_000
 """Maximal number of training pairs to compare, which takes about a minute."""
 PAIRS_PER_BLOCK = 65_536
 
@@ -97,7 +97,7 @@ def find_seen_queries(source: str, collections: Mapping[str, Collection], progre
             continue
         graph.selection.build(progress)
         pairs = graph.selected_pairs()
-        if len(pairs) > MOST_COMPARED:
+        if len(pairs) > MAX_COMPARED_PAIRS:
             progress(f"{source} was trained on {len(pairs):,} pairs: the suite's queries are not compared with them")
             continue
         _compare(pairs, queries, seen)

@@ -26,7 +26,7 @@ from repro.model.encoding import WEIGHTS_FILE, check_fit, get_shapes, write_tens
 from repro.model.texts import Texts, pad_right
 from repro.text import short
 
-OF_THE_HUB = ("token", "cache_dir", "local_files_only")
+HUB_OPTIONS = ("token", "cache_dir", "local_files_only")
 CHANGE_NOTHING = ("_from_auto", "adapter_kwargs", "trust_remote_code", "use_safetensors", "weights_only")
 """Options that transformers passes by itself, or that have no effect because they always hold here."""
 
@@ -128,7 +128,7 @@ class CdeModel(PreTrainedModel):
             ValueError: if weights and configuration do not match, or for any other option, which would have no effect.
         """
         _check_options(kwargs)
-        hub, below = {name: kwargs[name] for name in OF_THE_HUB if kwargs.get(name)}, kwargs.get("subfolder") or ""
+        hub, below = {name: kwargs[name] for name in HUB_OPTIONS if kwargs.get(name)}, kwargs.get("subfolder") or ""
         files = [str(Path(below, name)) for name in FILES]
         folder = find_folder(pretrained_model_name_or_path, kwargs.get("revision"), files, **hub) / below
         # Not the loader of the base class: it draws missing weights at random and only logs them.
@@ -145,7 +145,7 @@ class CdeModel(PreTrainedModel):
 
 def _check_options(given: Mapping[str, Any]) -> None:
     """Raise ValueError for options of transformers that have no effect here."""
-    known = (*OF_THE_HUB, "revision", "subfolder", "dtype", "torch_dtype", *CHANGE_NOTHING)
+    known = (*HUB_OPTIONS, "revision", "subfolder", "dtype", "torch_dtype", *CHANGE_NOTHING)
     rest = sorted(name for name, value in given.items() if name not in known and value not in (None, False))
     if rest or given.get("use_safetensors") is False:
         raise ValueError(

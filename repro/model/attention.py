@@ -22,7 +22,7 @@ from repro.model.encoding import evaluation_mode
 from repro.model.texts import Texts
 
 PARTS = ("contexts", "prompts", "text")
-MOST_WEIGHTS = 2**25
+MAX_ATTENTION_WEIGHTS = 2**25
 """Maximum number of attention weights in memory, 128 MiB."""
 
 
@@ -36,7 +36,7 @@ def compute_attention_shares(model: ContextualModel, texts: Texts) -> Tensor:
     prompts_PD = second.soft_prompts()
     num_contexts, num_prefix = contexts_1CD.shape[1], contexts_1CD.shape[1] + len(prompts_PD)
     length = num_prefix + texts.ids_NS.shape[1]
-    size = max(1, MOST_WEIGHTS // (model.config.num_layers * model.config.num_heads * length**2))
+    size = max(1, MAX_ATTENTION_WEIGHTS // (model.config.num_layers * model.config.num_heads * length**2))
     parts = []
     with evaluation_mode(second), record_attention(second.backbone) as kept:
         for rows_n in torch.arange(texts.num_texts).split(size):

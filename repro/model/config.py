@@ -61,7 +61,7 @@ class ModelConfig:
                 raise ValueError(f"{name}={getattr(self, name)!r} is unknown; choose one of {list(valid)}")
         counts = ("num_layers", "num_first_stage_layers", "hidden_size", "num_heads", "intermediate_size", "vocab_size")
         for name in (*counts, "num_contexts", "tokens_per_document"):
-            most = MOST_LAYERS if name.endswith("_layers") else MOST_OF_A_SIZE
+            most = MAX_LAYERS if name.endswith("_layers") else MAX_SIZE
             if not 1 <= getattr(self, name) <= most:
                 raise ValueError(f"{name}={short(getattr(self, name))}: must be at least 1 and at most {most}")
         if self.hidden_size % self.num_heads:
@@ -123,7 +123,7 @@ def config_from(values: Mapping[str, Any], where: str) -> ModelConfig:
 
 
 KINDS: Mapping[str, Any] = {"str": str, "int": int, "float": (int, float), "bool": bool, "Mapping": dict}
-MOST_OF_A_SIZE = 10**6
-MOST_LAYERS = 1000
+MAX_SIZE = 10**6
+MAX_LAYERS = 1000
 """Limits that no real model exceeds. They protect against typing errors and forged files that would exhaust the memory.
 """

@@ -45,8 +45,8 @@ from repro.text import short
 WEIGHTS_FILE = "model.safetensors"
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 GPU = "cuda"
-TEXTS_AT_ONCE = 64
-TOKENS_AT_ONCE = 131_072
+TEXTS_PER_CHUNK = 64
+TOKENS_PER_CHUNK = 131_072
 """Tokens per batch on a GPU, including padding and the prefix of each text."""
 
 
@@ -141,7 +141,7 @@ class TextEncoder(nn.Module):
     def encode(self, texts: Sequence[str], prompt: str = "document", batch_size: int | None = None) -> np.ndarray:
         """Return L2-normalised vectors, float32 (N, D). `prompt` is "query" or "document".
 
-        If `batch_size` is None, a CPU encodes 64 texts per batch. A GPU encodes as many as `TOKENS_AT_ONCE` allows.
+        If `batch_size` is None, a CPU encodes 64 texts per batch. A GPU encodes as many as `TOKENS_PER_CHUNK` allows.
         """
         return self.encode_tokens(self.tokenize(texts, prompt), batch_size=batch_size)
 
@@ -196,9 +196,9 @@ class TextEncoder(nn.Module):
         """Return the positions of the texts of each batch."""
         order = compute_canonical_order(tokens)
         if batch_size is None and self.device.type == GPU:
-            batches = iter_token_batches(tokens.lengths[order], TOKENS_AT_ONCE, self.num_ahead)
+            batches = iter_token_batches(tokens.lengths[order], TOKENS_PER_CHUNK, self.num_ahead)
             return (order[rows] for rows in batches)
-        return (order[part] for part in iter_blocks(len(order), batch_size or TEXTS_AT_ONCE))
+        return (order[part] for part in iter_blocks(len(order), batch_size or TEXTS_PER_CHUNK))
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write config.json and model.safetensors. Each file is replaced atomically.

@@ -12,7 +12,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-LEAST = 1e-6
+MIN_WEIGHT = 1e-6
 """Lower bound for the sum of weights, which avoids division by zero."""
 
 
@@ -20,7 +20,7 @@ def mean_pool(states_NSD: Tensor, mask_NS: Tensor) -> Tensor:
     """Return the mean over tokens, weighted by the mask, (N, D). A text without tokens gives zeros."""
     weights_NS = mask_NS.to(states_NSD.dtype)
     sums_ND = torch.einsum("nsd,ns->nd", states_NSD, weights_NS)
-    return sums_ND / weights_NS.sum(1, keepdim=True).clamp(min=LEAST)
+    return sums_ND / weights_NS.sum(1, keepdim=True).clamp(min=MIN_WEIGHT)
 
 
 def mask_instruction(ids_NS: Tensor, mask_NS: Tensor, instruction_end: int) -> Tensor:

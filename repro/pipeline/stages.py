@@ -40,7 +40,7 @@ RECIPE = {"selection": 1, "tokens": 1, "embeddings": 1, "keys": 1, "clusters": 1
 RECIPE |= {"candidates": 1, "headroom": 1, "positives": 1}
 """Versions of how a stage is built. Raise one if the same input would give other content. Every stage of that kind, and
 all stages that depend on it, are then rebuilt. Version 1 is not part of a key, so old stages stay valid."""
-BYTES_A_NUMBER, BYTES_AN_ID, BYTES_A_HALF = 8, 4, 2
+BYTES_PER_NUMBER, BYTES_PER_ID, BYTES_PER_HALF = 8, 4, 2
 KEYS_FILE, SAMPLED_FILE = "keys.npy", "sampled.json"
 
 
@@ -84,7 +84,7 @@ class StageGraph:
             | ({"sources": run.sources} if run.sources else {})
             | _get_recipe_key("selection")
         )
-        return Stage("selection", key, make, (corpus,), lambda: BYTES_A_NUMBER * self._num_rows(whole=True))
+        return Stage("selection", key, make, (corpus,), lambda: BYTES_PER_NUMBER * self._num_rows(whole=True))
 
     @cached_property
     def tokens(self) -> Stage:
@@ -145,7 +145,7 @@ class StageGraph:
                 join_embeddings(folder / f"{side}.npy", [part / side for part in parts])
 
         key = {"surrogate": encoder.name} | get_encoder_in_key(encoder, run.corpus) | _get_recipe_key("embeddings")
-        sharding, num_bytes = Sharding(make_part, join), lambda: 2 * BYTES_A_HALF * encoder.width * self._num_rows()
+        sharding, num_bytes = Sharding(make_part, join), lambda: 2 * BYTES_PER_HALF * encoder.width * self._num_rows()
         return Stage("embeddings", key, make, (self.selection,), num_bytes, sharding, lambda: find_commit(encoder.name))
 
     @cached_property
@@ -162,7 +162,7 @@ class StageGraph:
                 for part in parts:
                     append_all(keys, load_array(part / KEYS_FILE, kind="i", shape=(None,), mapped=True))
 
-        key, num_bytes = {"of": "documents"} | _get_recipe_key("keys"), lambda: BYTES_A_NUMBER * self._num_rows()
+        key, num_bytes = {"of": "documents"} | _get_recipe_key("keys"), lambda: BYTES_PER_NUMBER * self._num_rows()
         return Stage("keys", key, make, (self.selection,), num_bytes, Sharding(make, join))
 
     @cached_property
@@ -180,7 +180,7 @@ class StageGraph:
 
         key, num_bytes = (
             {"of": "equal queries"} | _get_recipe_key("positives"),
-            lambda: BYTES_A_NUMBER * self._num_rows(),
+            lambda: BYTES_PER_NUMBER * self._num_rows(),
         )
         return Stage("positives", key, make, (documents,), num_bytes)
 
@@ -208,8 +208,8 @@ class StageGraph:
             cluster_pairs(*vectors, codes, cluster_size=run.cluster_size, seed=CLUSTER_SEED).save(folder)
 
         def num_bytes() -> int:
-            centroid = BYTES_A_NUMBER * get_surrogate(run).width  # both halves, float32
-            return BYTES_AN_ID * self._num_rows() + centroid * -(-self._num_rows() // (run.cluster_size or 1))
+            centroid = BYTES_PER_NUMBER * get_surrogate(run).width  # both halves, float32
+            return BYTES_PER_ID * self._num_rows() + centroid * -(-self._num_rows() // (run.cluster_size or 1))
 
         key = {"cluster_size": run.cluster_size, "domain_column": run.domain_column} | _get_recipe_key("clusters")
         return Stage("clusters", key, make, (self.embeddings,), num_bytes)
@@ -239,7 +239,7 @@ class StageGraph:
         if run.mined_negatives != "below":
             key["mined"] = run.mined_negatives
         needs = (self.embeddings, self.positives) if masks else (self.embeddings,)
-        return Stage("negatives", key, make, needs, lambda: BYTES_A_NUMBER * count * self._num_rows())
+        return Stage("negatives", key, make, needs, lambda: BYTES_PER_NUMBER * count * self._num_rows())
 
     @cached_property
     def candidates(self) -> Stage:
@@ -319,8 +319,8 @@ class StageGraph:
         # Scaled from the size of the corpus file, because counting tokens would cost as much as the stage.
         pairs, size = self._num_rows(whole=True), (self.corpus.path / "train.arrow").stat().st_size
         share = self._num_rows() / max(1, pairs)
-        at_most = 2 * BYTES_AN_ID * self.run.max_tokens * self._num_rows()
-        return min(round(size * share), at_most) + 2 * BYTES_A_NUMBER * (self._num_rows() + 1)
+        at_most = 2 * BYTES_PER_ID * self.run.max_tokens * self._num_rows()
+        return min(round(size * share), at_most) + 2 * BYTES_PER_NUMBER * (self._num_rows() + 1)
 
     def load_embeddings(self, side: Side, *, of_filter: bool = False) -> np.ndarray:
         """Load the vectors of the surrogate or the filter, (N, D), memory-mapped, from the built stage."""

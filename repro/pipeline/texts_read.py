@@ -18,7 +18,7 @@ from repro.text import count_noun
 
 AT_IMPORT, AT_TRAINING = 20_000, 2_000
 """Numbers of evenly spaced pairs to count in. They take a few seconds, and a fraction of one."""
-MUCH_UNKNOWN, MOST_UNKNOWN = 0.05, 0.5
+HIGH_UNKNOWN_SHARE, MAX_UNKNOWN_SHARE = 0.05, 0.5
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class TextsRead:
 def unknown_words(share: float) -> str:
     """Format the share of unknown tokens, with advice if it is large."""
     found = f"unknown tokens: {share:.1%}"
-    if share <= MUCH_UNKNOWN:
+    if share <= HIGH_UNKNOWN_SHARE:
         return found
     return f"warning: {found}: the vocabulary lacks words of these texts, choose another tokenizer"
 
@@ -76,7 +76,7 @@ def count_tokens_here(run: Run) -> TextsRead | None:
 
 def check_vocabulary(found: TextsRead, name: str) -> None:
     """Raise ValueError if most tokens of a corpus are unknown."""
-    if found.unknown_share > MOST_UNKNOWN:
+    if found.unknown_share > MAX_UNKNOWN_SHARE:
         raise ValueError(
             f"{found.unknown_share:.0%} of the tokens of {name} are unknown to the tokenizer, so nothing can "
             "be learned from them: choose a scale with another tokenizer, or --allow-unknown to import it all the same"

@@ -41,8 +41,8 @@ WORDS = {
     "not run": "records are missing",
     "other scale": "this scale cannot judge it",
 }
-OF_ARITHMETIC = {"HOLDS": "the printed numbers agree", "DIFFERS": "the printed numbers do not agree"}
-USUAL_METRIC = re.compile(r"\{suite\}(\+[\w-]+)?/(mean|\*)/ndcg_at_10")
+ARITHMETIC_VERDICTS = {"HOLDS": "the printed numbers agree", "DIFFERS": "the printed numbers do not agree"}
+DEFAULT_METRIC = re.compile(r"\{suite\}(\+[\w-]+)?/(mean|\*)/ndcg_at_10")
 CONTEXTS = {"own": "in-corpus context", "wrong": "another corpus as context", "null": "null context"}
 
 CLAIM_ID = re.compile(r"[A-Za-z]+\d*\.[a-z]\w*")
@@ -63,7 +63,7 @@ def explain_claim(id: str, scale: str) -> list[str]:
     """Return the lines that explain a claim at a scale, from the published records."""
     experiment, claim = find_claim(id)
     judged = next(one for one in judgements(experiment, scale) if one.claim.id == claim.id)
-    words = {**WORDS, **(OF_ARITHMETIC if is_arithmetic(judged) else {})}[judged.verdict]
+    words = {**WORDS, **(ARITHMETIC_VERDICTS if is_arithmetic(judged) else {})}[judged.verdict]
     origin = "our question" if claim.is_ours else "the paper"
     unit = judged.unit.name or claim.unit.name
     lines = [
@@ -143,7 +143,7 @@ def name_comparisons(claim: Claim, experiment: Experiment, scale: str) -> list[s
 
 def describe_metric(term: Term) -> str:
     """Return the path of a metric, or "NDCG@10" if it is the usual one."""
-    return USUAL_METRIC.sub("NDCG@10", term.metric).replace("{suite}/", "")
+    return DEFAULT_METRIC.sub("NDCG@10", term.metric).replace("{suite}/", "")
 
 
 class RowNamer:
@@ -166,7 +166,7 @@ class RowNamer:
 
     def name(self, term: Term) -> str:
         """Return the name of a term. The metric is omitted if it is the mean NDCG@10."""
-        usual, selected = USUAL_METRIC.fullmatch(term.metric), self._select(term.of.matches)
+        usual, selected = DEFAULT_METRIC.fullmatch(term.metric), self._select(term.of.matches)
         runs = self.rows.get((selected, "own")) or describe_fields(term, self.scale)
         if usual is None:
             return f"{describe_metric(term)} of {runs}"
@@ -177,7 +177,7 @@ class RowNamer:
         """Return the name of a difference. A shared metric is named once."""
         first, second = pair
         names = [self.name(term) for term in pair]
-        if first.metric == second.metric and not USUAL_METRIC.fullmatch(first.metric):
+        if first.metric == second.metric and not DEFAULT_METRIC.fullmatch(first.metric):
             metric = f"{describe_metric(first)} of "
             return f"{describe_metric(first)}: {names[0].removeprefix(metric)} − {names[1].removeprefix(metric)}"
         return f"{names[0]} − {names[1]}"

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from repro.data.beir import load_suite
-from repro.data.own.holdout import LEAST_PAIRS, MOST_DOMAINS, SHARE
+from repro.data.own.holdout import MAX_DOMAINS, MIN_DOMAIN_PAIRS, SHARE
 from repro.data.own.imported import (
     GIVEN_FOLDER,
     SET_APART_FILE,
@@ -38,12 +38,12 @@ from repro.storage.paths import get_local_records
 from repro.text import count_noun, format_seconds
 
 # hashing gives about a tenth. Below this share of it, another limit applied
-LEAST_OF_A_TENTH = 0.8
-FEW_QUERIES = 50
+MIN_SHARE_OF_TENTH = 0.8
+MIN_QUERIES = 50
 """Number of queries for an interval of ±10 points, if differences per query have a standard deviation of 35."""
-LENGTHS, MOST_CUT = (40, 64, 128), 0.1
+LENGTHS, MAX_TRUNCATED_SHARE = (40, 64, 128), 0.1
 RATED_BATCH = 128
-PASSES, MOST_TOKENS = 3, 480 * RATED_BATCH * 40
+PASSES, MAX_TOKENS = 3, 480 * RATED_BATCH * 40
 """Length of training from a pretrained encoder: passes over the pairs, and most tokens per side, about half an hour."""
 SENTENCES = {
     "empty": "pairs with an empty side, left out",
@@ -185,7 +185,7 @@ def warn_near_duplicates(found: Mapping[str, int]) -> list[str]:
 
 def warn_few_queries(num: int, *, is_given: bool) -> list[str]:
     """Return a warning with advice if there are too few queries to detect differences."""
-    if num >= FEW_QUERIES:
+    if num >= MIN_QUERIES:
         return []
     more = "--hold-out DOMAIN holds out a domain whole, --evaluate-on FOLDER takes a judged collection"
     what = "judge more queries" if is_given else f"{more}, more pairs give more"
@@ -200,11 +200,11 @@ def format_held_out_line(num_documents: int, num_pairs: int, domains: Sequence[s
     line = f"  held out: {num_documents} documents of {num_pairs} pairs ({num_documents / num_pairs:.1%})"
     if domains:
         return f"{line}, the whole of {', '.join(domains)}, up to {SuiteRules().max_documents} documents each"
-    if not is_part or num_documents * SHARE > num_pairs * LEAST_OF_A_TENTH:
+    if not is_part or num_documents * SHARE > num_pairs * MIN_SHARE_OF_TENTH:
         return line
     return (
-        f"{line}, less than a tenth. Each domain of at least {LEAST_PAIRS} pairs gives a tenth of its documents, at most "
-        f"{SuiteRules().max_documents}, and the {MOST_DOMAINS} largest domains at most. --hold-out DOMAIN chooses others"
+        f"{line}, less than a tenth. Each domain of at least {MIN_DOMAIN_PAIRS} pairs gives a tenth of its documents, at most "
+        f"{SuiteRules().max_documents}, and the {MAX_DOMAINS} largest domains at most. --hold-out DOMAIN chooses others"
     )
 
 
@@ -253,17 +253,17 @@ def _choose_length(pairs: Pairs, scale: str) -> dict[str, int]:
     """Return the shortest of `LENGTHS` that reads nine documents of ten whole, or the longest of them."""
     for max_tokens in LENGTHS:
         found = count_tokens(pairs, base(scale, max_tokens=max_tokens))
-        if found.num_cut <= MOST_CUT * found.num_looked_at:
+        if found.num_cut <= MAX_TRUNCATED_SHARE * found.num_looked_at:
             break
     return {"max_tokens": max_tokens}
 
 
 def _choose_steps(scale: str, num_pairs: int, batch_size: int, max_tokens: int) -> dict[str, Any]:
-    """Return the steps of training from a pretrained encoder: `PASSES` over the pairs, but at most `MOST_TOKENS`.
+    """Return the steps of training from a pretrained encoder: `PASSES` over the pairs, but at most `MAX_TOKENS`.
 
     The learning rate of the scale is for batches of `RATED_BATCH` pairs. Smaller batches have noisier gradients.
     """
-    num_steps = max(1, min(PASSES * num_pairs, MOST_TOKENS // max_tokens) // batch_size)
+    num_steps = max(1, min(PASSES * num_pairs, MAX_TOKENS // max_tokens) // batch_size)
     # The square-root rule: the standard deviation of a gradient falls with the root of the batch size.
     rate = get_scale(scale).fields["learning_rate"] * (batch_size / RATED_BATCH) ** 0.5
     return {"num_steps": num_steps, "num_warmup_steps": num_steps // 10, "learning_rate": float(f"{rate:.2g}")}

@@ -14,7 +14,7 @@ from functools import cached_property
 
 from repro.batches.cluster import NUM_ATTEMPTS, NUM_ITERATIONS, count_clusters, count_fitted_pairs
 from repro.batches.fixed_encoder import FixedEncoder, filter_of, get_surrogate
-from repro.batches.negatives import ROWS_AT_ONCE
+from repro.batches.negatives import ROWS_PER_CHUNK
 from repro.data.own.imported import IMPORT_FOLDER, find_imported
 from repro.data.own.importing import PAIRS_FILE
 from repro.data.paper.hub import SOURCES
@@ -283,7 +283,7 @@ def _estimate_negatives(chosen: Selection) -> StageCost:
     # Every query is scored against every document of its domain.
     flops = 2.0 * width * sum(size * size for size in chosen.sizes)
     # vectors of documents, and a block of scores with its random draws, keys and masks
-    memory = max(chosen.sizes) * (4 * width + 3 * 8 * ROWS_AT_ONCE) + GIB
+    memory = max(chosen.sizes) * (4 * width + 3 * 8 * ROWS_PER_CHUNK) + GIB
     core = ASSUMED_FLOPS_PER_SECOND["cpu"]
     how = (
         "disk: 8 bytes per negative; memory: documents of the largest domain, scores of a block of queries, and 1 GiB; "

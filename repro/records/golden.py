@@ -14,9 +14,9 @@ from repro.storage.paths import CHECKOUT
 
 SCALE = "smoke"
 HEADLINES = ("loss", "accuracy", "ndcg_at_10")
-MAY_FLIP = ("x", "y", "crossovers")
+SIGN_FREE = ("x", "y", "crossovers")
 """Metrics that rounding can flip: the sign of a principal component, and counts that depend on ties."""
-MOST_METRICS = 12
+MAX_LISTED_METRICS = 12
 """The number of other metrics, the first by name: enough to detect a change, few enough to read."""
 
 
@@ -43,8 +43,8 @@ def compute_golden_metrics(recorded: Mapping[str, float]) -> dict[str, float]:
     ]
     if all(name.startswith("train/") for name in selected):
         # an analysis other than retrieval
-        others = (name for name in metrics if not name.startswith("train/") and last_word(name) not in MAY_FLIP)
-        selected += sorted(others)[:MOST_METRICS]
+        others = (name for name in metrics if not name.startswith("train/") and last_word(name) not in SIGN_FREE)
+        selected += sorted(others)[:MAX_LISTED_METRICS]
     return {name: round(metrics[name], 4) for name in selected}
 
 

@@ -18,15 +18,15 @@ from repro.spec.identity import run_from_record, run_id
 from repro.spec.registry import experiments, find_experiment
 from repro.spec.scales import ORDER, get_scale
 from repro.spec.validation import check_warmup
-from repro.storage.files import MOST_BYTES, check_regular, json_object, read_json
+from repro.storage.files import MAX_BYTES, check_regular, json_object, read_json
 from repro.storage.paths import get_corpora_folder, get_local_records, get_published_records, get_sweeps_folder
 from repro.text import format_spans, short
 
 RECORDS = (get_local_records, get_published_records)
-MOST_RUNS = 50_000
+MAX_RUNS = 50_000
 FILES = (".json", ".yaml", ".yml")
-MOST_LETTERS = 80
-BEGINS_AN_ID = re.compile(r"[0-9a-f]{1,12}")
+MAX_SELECTOR_CHARACTERS = 80
+ID_PREFIX = re.compile(r"[0-9a-f]{1,12}")
 """The beginning of a run id. No artefact or claim has such a name."""
 
 
@@ -130,7 +130,7 @@ def split_words(what: Sequence[str] | None) -> tuple[list[str], list[str]]:
     Axes (`seed=1..5`) are in neither list. They apply to the runs of the other arguments.
     """
     words = [word for word in what or () if not is_axis(word)]
-    single = [word for word in words if _is_file(word) or BEGINS_AN_ID.fullmatch(word)]
+    single = [word for word in words if _is_file(word) or ID_PREFIX.fullmatch(word)]
     return single, [word for word in words if word not in single]
 
 
@@ -166,9 +166,9 @@ def read_runs(path: Path) -> list[Run]:
         )
     if not rows:
         raise ValueError(f"{short(path)} lists no runs")
-    if len(rows) > MOST_RUNS:
+    if len(rows) > MAX_RUNS:
         raise ValueError(
-            f"{path} lists {len(rows)} runs; at most {MOST_RUNS} are allowed in one file: split it into several"
+            f"{path} lists {len(rows)} runs; at most {MAX_RUNS} are allowed in one file: split it into several"
         )
     return _pin_imported_content([_parse_run(row, f"{path}, run {number}") for number, row in enumerate(rows, 1)])
 
@@ -197,7 +197,7 @@ def _runs_of_grid(content: Mapping[str, Any], path: Path) -> list[Run]:
 def _read_yaml(path: Path) -> Any:
     import yaml
 
-    check_regular(path, most_bytes=MOST_BYTES)
+    check_regular(path, most_bytes=MAX_BYTES)
     try:
         return yaml.safe_load(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
@@ -320,6 +320,6 @@ def get_sweep_name(what: Sequence[str] | None, scale: str) -> str:
     stems = [Path(word).stem if _is_file(word) else word for word in words]
     name = "-".join([*stems, scale] if split_words(words)[1] else stems)
     files = [str(Path(word).resolve()) for word in words if _is_file(word)] + [word for word in words if is_axis(word)]
-    if files or len(name) > MOST_LETTERS:
-        name = f"{name[:MOST_LETTERS]}-{hashlib.sha256(repr([name, files]).encode()).hexdigest()[:6]}"
+    if files or len(name) > MAX_SELECTOR_CHARACTERS:
+        name = f"{name[:MAX_SELECTOR_CHARACTERS]}-{hashlib.sha256(repr([name, files]).encode()).hexdigest()[:6]}"
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name)

@@ -36,7 +36,7 @@ FIRST_COMMITS_FILE = "FIRST_COMMITS"
 SIBLINGS = ("experiments", "figures", "slurm")
 MODULES = tuple(f"{folder}/*.py" for folder in (PACKAGE.name, *SIBLINGS))
 SETTINGS = ("pyproject.toml", "requirements.lock")
-WHAT_RUNS = (*MODULES, "repro/*.json", *SETTINGS)
+RUN_SOURCES = (*MODULES, "repro/*.json", *SETTINGS)
 """Files whose uncommitted changes count. Edited tests and pages change no number."""
 
 
@@ -57,7 +57,7 @@ def _run_git(*words: str) -> str:
 
 
 def get_code_identity() -> dict[str, Any]:
-    """Return the commit and a hash of the uncommitted changes in `WHAT_RUNS`, new files included.
+    """Return the commit and a hash of the uncommitted changes in `RUN_SOURCES`, new files included.
 
     The hash is None if the checkout is clean. A copy without git history (installed, or an unpacked archive) returns
     the commit that it was built from. If git fails, the commit is read from git's files, and the field "uncommitted"
@@ -78,7 +78,7 @@ def _identify_code() -> tuple[dict[str, Any], str]:
     try:
         commit = _run_git("rev-parse", "HEAD").strip()
         # `git diff` does not show untracked files, so their contents are added.
-        changed = _run_git("diff", "HEAD", "--", *WHAT_RUNS) + _read_untracked_source()
+        changed = _run_git("diff", "HEAD", "--", *RUN_SOURCES) + _read_untracked_source()
     except _GitRefusedError as error:
         identity = {"commit": _read_commit_file(), "uncommitted_sha256": None, "uncommitted": "not known"}
         return identity, str(error)
@@ -111,7 +111,12 @@ def _read_commit_file() -> str | None:
 def _read_untracked_source() -> str:
     """Return the names and contents of untracked modules. A new file in experiments/ defines runs by its presence."""
     names = _run_git(
-        "ls-files", "--others", "--exclude-standard", "-z", "--", *(name for name in WHAT_RUNS if name.endswith(".py"))
+        "ls-files",
+        "--others",
+        "--exclude-standard",
+        "-z",
+        "--",
+        *(name for name in RUN_SOURCES if name.endswith(".py")),
     )
     found = []
     for name in filter(None, names.split("\0")):

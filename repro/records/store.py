@@ -41,7 +41,7 @@ SHARES = (
 """Metrics between 0 and 1, by the last word of their path."""
 TOLERANCE = 1e-5
 """Tolerance of a mean, relative and absolute. Arrays are stored as float32."""
-MOST_NAMED = 10
+MAX_NAMED_RECORDS = 10
 """Unreadable records that are named. A changed scale value affects hundreds of records for the same reason."""
 _NAMED: set[Path] = set()
 """Records that this process could not read."""
@@ -206,15 +206,15 @@ def _share_provenance(provenance: dict[str, Any]) -> dict[str, Any]:
 
 
 def readable_record(path: Path) -> Record | None:
-    """Return a record, or None if it cannot be read. The first `MOST_NAMED` of these are named on stderr."""
+    """Return a record, or None if it cannot be read. The first `MAX_NAMED_RECORDS` of these are named on stderr."""
     try:
         return read_record(path)
     except (ValueError, OSError) as error:
         if path not in _NAMED:
             _NAMED.add(path)
-            if len(_NAMED) <= MOST_NAMED:
+            if len(_NAMED) <= MAX_NAMED_RECORDS:
                 print(f"counted as missing: {error}", file=sys.stderr)
-            elif len(_NAMED) == MOST_NAMED + 1:
+            elif len(_NAMED) == MAX_NAMED_RECORDS + 1:
                 print("counted as missing: more records; `repro doctor --deep` names each", file=sys.stderr)
         return None
 

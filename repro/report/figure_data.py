@@ -21,7 +21,7 @@ from repro.text import ABSENT, count_noun, format_spans, suggestion
 REFERENCES = ("bm25", "surrogate")
 """Systems that are not trained. They have no value on an axis of training, and are drawn as a horizontal line."""
 PLACEHOLDER = re.compile(r"\*|\{family\}")
-USUAL_METRIC = "{suite}/mean/ndcg_at_10"
+DEFAULT_METRIC = "{suite}/mean/ndcg_at_10"
 METRIC_WORDS = {"ndcg_at_10": "NDCG@10", "mrr_at_10": "MRR@10", "recall_at_100": "recall@100"}
 
 
@@ -164,7 +164,7 @@ def _value(figure: Figure, name: str, series: Row, record: Record, point: dict[s
         path = path.replace(f"{{{part}}}", str(value))
     if "/" not in path:
         near = suggestion(name, [*FIELDS, *point])
-        of_metrics = f"neither a metric's path, such as {USUAL_METRIC!r}"
+        of_metrics = f"neither a metric's path, such as {DEFAULT_METRIC!r}"
         raise ValueError(f"{figure.name}: the axis {name!r} is {of_metrics}, nor a field of a run{near}")
     if path not in record.metrics:
         raise ValueError(f"{figure.name} asks record {record.id} for {path!r}, which it lacks: run it again")

@@ -73,7 +73,7 @@ def _width() -> int:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else ELSEWHERE
 
 
-MOST_FOLDED_ROWS = 1000
+MAX_FOLDED_ROWS = 1000
 """Largest table whose cells are folded to the terminal's width. In longer tables each row is one line."""
 
 
@@ -99,7 +99,7 @@ def _print_text(view: View) -> None:
     """
     rows = tuple(tuple(map(visible, row)) for row in view.rows)
     view = replace(view, title=visible(view.title), rows=rows, notes=tuple(map(visible, view.notes)))
-    if len(view.rows) > MOST_FOLDED_ROWS:
+    if len(view.rows) > MAX_FOLDED_ROWS:
         sys.stdout.writelines(f"{line}\n" for line in format_plain_lines(view))
         return
     view, console = view.shown, console_here()

@@ -29,7 +29,7 @@ PICTURES = Path("docs") / "pictures"
 MINI = "mini"
 SCALES = ("desk", "lab", MINI)
 """An artefact is shown at the first of these scales at which it has a published record."""
-MOST_ROWS = 24
+MAX_TABLE_ROWS = 24
 """Largest number of rows of a table on the page. Longer tables are available by `show`."""
 LIGHT_ONLY = ("heatmap", "crossed")
 """Kinds of figures with a colour scale, which must not be recoloured."""
@@ -119,7 +119,7 @@ def make_first_table(experiment: Experiment) -> Iterator[str]:
         views = make_artefact_views(experiment, scale, with_yours=False)
         tables = [shown for shown in experiment.shows if isinstance(shown, Table | Exhibit)]
         for view in (_drop_rows_without_records(views[shown.name]) for shown in tables):
-            if len(view.rows) <= MOST_ROWS:
+            if len(view.rows) <= MAX_TABLE_ROWS:
                 yield as_markdown(view)
                 break
 

@@ -54,7 +54,7 @@ HEADLINE_COLUMNS = ("whose", "seeds", "batch", "cluster", "unlike training", "ND
 SVG, LINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
 SIGNS = {"HOLDS": "✓", "DIFFERS": "✗", "SMALL": "=", "OPEN": "?"}
 
-PIXELS_A_POINT, MOST_ENLARGED, LEAST_SHRUNK = 4 / 3, 1.15, 0.85
+PIXELS_PER_POINT, MAX_PICTURE_SCALE, MIN_PICTURE_SCALE = 4 / 3, 1.15, 0.85
 UNJUDGED = {"other scale": "cannot be judged", "not run": "not run"}
 """Verdicts without a number, and the title of the folded list that shows them."""
 
@@ -190,10 +190,10 @@ def inline_svg(path: Path, prefix: str, label: str) -> Markup:
                 element.set(name, f"#{prefix}{value[1:]}")
             elif "url(#" in value:
                 element.set(name, value.replace("url(#", f"url(#{prefix}"))
-    width = float(root.attrib.pop("width").removesuffix("pt")) * PIXELS_A_POINT
+    width = float(root.attrib.pop("width").removesuffix("pt")) * PIXELS_PER_POINT
     root.attrib.pop("height")
     # text stays readable, and the box scrolls
-    least, most = LEAST_SHRUNK * width, MOST_ENLARGED * width
+    least, most = MIN_PICTURE_SCALE * width, MAX_PICTURE_SCALE * width
     root.set("style", f"max-width: {most:.0f}px; min-width: {least:.0f}px")
     root.set("role", "img")
     root.set("aria-label", label)

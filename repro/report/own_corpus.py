@@ -21,7 +21,7 @@ from repro.statistics.bootstrap import paired_bootstrap, percentile_interval
 from repro.statistics.units import stratified_mean
 from repro.text import count_noun, format_number
 
-FEW_QUERIES = 50
+MIN_QUERIES = 50
 MEMORIZED_LOSS = 0.05
 """Training loss in nats below which more steps on the same pairs hardly help."""
 
@@ -121,7 +121,7 @@ def _list_hints(best: System, ahead: Sequence[System]) -> list[str]:
     run, loss = best.record.run, best.record.metrics.get("train/loss")
     kept = best.record.provenance.get("training", {}).get("kept_weights")
     hints = []
-    if len(best.values_Q) < FEW_QUERIES:
+    if len(best.values_Q) < MIN_QUERIES:
         hints.append(f"{count_noun(len(best.values_Q), 'query', 'queries')} give wide intervals: hold out more pairs")
     if ahead and run.start not in ("random", "words"):
         hints.append(f"search with {ahead[0].name} until the model has learned more from further pairs")

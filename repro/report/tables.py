@@ -27,7 +27,7 @@ LEDGER_ORDER = ("DIFFERS", "SMALL", "OPEN", "HOLDS", "tentative", "descriptive",
 """Order of verdicts in a ledger: failures first, claims without a verdict last."""
 NARROW = 110
 """Width of a terminal below which the ledger omits thresholds."""
-LEAST_SENTENCE = 30
+MIN_SENTENCE_WIDTH = 30
 """Shortest length in characters to which a claim's sentence is cut."""
 
 
@@ -210,7 +210,7 @@ def format_claim(judged: Judgement, room: int | None = None) -> str:
     """Return the sentence of a claim and the remarks on its verdict. The sentence is cut to fit into `room`."""
     says, notes = judged.claim.says, "; ".join(filter(None, (judged.claim.caveat, *list_remarks(judged), judged.note)))
     if room is not None:
-        left = max(LEAST_SENTENCE, room - (len(notes) + 3 if notes else 0))
+        left = max(MIN_SENTENCE_WIDTH, room - (len(notes) + 3 if notes else 0))
         says = says if len(says) <= left else f"{says[: left - 2].rstrip()} …"
     return f"{says} ({notes})" if notes else says
 

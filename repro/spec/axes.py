@@ -18,7 +18,7 @@ AXIS = re.compile(r"[^=/\\]+=.*", re.DOTALL)
 RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)")
 NONE_WORDS = ("none", "null", "None")
 TRUTH = {"true": True, "false": False, "True": True, "False": False}
-MOST_VALUES = 10_000
+MAX_VALUES = 10_000
 SURROGATE_FIELDS = ("surrogate", "max_tokens", "prompts", "corpus")
 """Fields that affect the scores of an untrained surrogate, in addition to those of the evaluation."""
 EITHER_OR = (("num_steps", "num_epochs"), ("num_pretraining_steps", "num_pretraining_epochs"))
@@ -162,8 +162,8 @@ def _parse_values(name: str, text: str) -> list[Any]:
         return [TRUTH[text]]
     if kind == "int" and (span := RANGE.fullmatch(text)):
         first, last = map(int, span.groups())
-        if not first <= last < first + MOST_VALUES:
-            raise ValueError(f"{name}={text}: expected an increasing range of at most {MOST_VALUES} numbers")
+        if not first <= last < first + MAX_VALUES:
+            raise ValueError(f"{name}={text}: expected an increasing range of at most {MAX_VALUES} numbers")
         return list(range(first, last + 1))
     try:
         # Python would accept underscores and digits of other scripts

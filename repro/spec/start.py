@@ -33,7 +33,7 @@ TOKENIZER_FILES = (
 )
 MAKE_TOKENIZERS = (TOKENIZER, "vocab.txt", "vocab.json", "spiece.model", "tokenizer.model")
 SHARD = re.compile(r"model-\d+-of-\d+\.safetensors")
-MOST_UNUSED = 1024
+MAX_UNUSED_IDS = 1024
 """The largest number of unused word vectors. Configurations round the vocabulary up, but never by more than this."""
 CONFIG_NAMES: Mapping[str, tuple[str, ...]] = {
     "hidden_size": ("hidden_size", "n_embd"),
@@ -323,7 +323,7 @@ def _check_tokenizer(folder: Path, config: Mapping[str, Any], vocab_size: int) -
     if not ids:
         return
     num_words = max(ids.values()) + 1
-    if num_words > vocab_size or vocab_size - num_words > MOST_UNUSED:
+    if num_words > vocab_size or vocab_size - num_words > MAX_UNUSED_IDS:
         raise ValueError(
             f"{made_of} has {num_words} words, but vocab_size in {folder / CONFIG} is {vocab_size}: this is the "
             "tokenizer of another vocabulary"

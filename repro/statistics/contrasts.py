@@ -20,7 +20,7 @@ from repro.spec import Claim, Interaction, Run, Term, Trend, Value, is_random
 from repro.spec.claim import Paired
 from repro.statistics.units import load_units, read_metric, split_by_stratum
 
-FEWEST_VALUES = 3
+MIN_TREND_VALUES = 3
 """Values of the axis that a trend needs."""
 MEAN = "{suite}/mean/ndcg_at_10"
 
@@ -106,8 +106,8 @@ def build_contrasts(claim: Claim, evidence: Evidence) -> list[Contrast]:
     values = {value for group in groups.values() for value in group}
     # A group with a single value of the axis has no slope.
     sloping = [group for group in groups.values() if len(group) > 1]
-    if len(values) < FEWEST_VALUES or not sloping:
-        raise MissingRunsError(f"{len(values)} values of {claim.axis}; a trend needs {FEWEST_VALUES}")
+    if len(values) < MIN_TREND_VALUES or not sloping:
+        raise MissingRunsError(f"{len(values)} values of {claim.axis}; a trend needs {MIN_TREND_VALUES}")
     slopes = [_slope(group, claim.over.metric, has_zero=min(values) <= 0) for group in sloping]
     return [Contrast(_add((1 / len(slopes), slope) for slope in slopes))]
 

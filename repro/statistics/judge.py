@@ -37,9 +37,9 @@ from repro.statistics.contrasts import (
 from repro.statistics.units import AbsentDatasetError, average_by_part
 
 ALPHA, POWER = 0.05, 0.8
-FEWEST_SETTINGS = 5
+MIN_CORRELATION_SETTINGS = 5
 """Settings that a correlation needs for an interval."""
-MOST_SEEDS = 1000
+MAX_SEEDS = 1000
 HOLDS, DIFFERS, SMALL, OPEN = WORDS = ("HOLDS", "DIFFERS", "SMALL", "OPEN")
 TENTATIVE, DESCRIPTIVE, NOT_RUN, OTHER_SCALE = ("tentative", "descriptive", "not run", "other scale")
 """States of a claim that has no word."""
@@ -127,10 +127,10 @@ class Judgement:
             if all(one.is_beyond(bound, 1) or one.is_beyond(bound, -1) for bound in bounds) or not gaps:
                 continue
             # The weakest comparison decides. The smallest gap is the hardest one to exclude.
-            if TTestPower().power(min(gaps), MOST_SEEDS, ALPHA) < POWER:
+            if TTestPower().power(min(gaps), MAX_SEEDS, ALPHA) < POWER:
                 return None
             # A search over all sizes, because `solve_power` may not converge for very small effects.
-            sizes = range(2, MOST_SEEDS + 1)
+            sizes = range(2, MAX_SEEDS + 1)
             needed.append(next(size for size in sizes if TTestPower().power(min(gaps), size, ALPHA) >= POWER))
         return max(needed, default=None)
 
@@ -371,8 +371,8 @@ def _correlate(claim: Correlation, evidence: Evidence) -> tuple[tuple[Comparison
     effect = float(np.mean(each)) if each else 0.0
     if len(groups) != 1 or claim.blocks:
         return (Comparison(effect),), "over datasets" if claim.blocks else "a mean over groups"
-    if len(groups[0]) < FEWEST_SETTINGS:
-        return (Comparison(effect),), f"{len(groups[0])} settings; a correlation needs {FEWEST_SETTINGS}"
+    if len(groups[0]) < MIN_CORRELATION_SETTINGS:
+        return (Comparison(effect),), f"{len(groups[0])} settings; a correlation needs {MIN_CORRELATION_SETTINGS}"
     from scipy.stats import pearsonr
 
     low, high = pearsonr(*np.array(groups[0]).T).confidence_interval(1 - ALPHA)

@@ -22,7 +22,7 @@ from repro.storage.platform_info import reserve_space
 REMEDY = "remove its folder and it is built again"
 NUMBERS_PER_CHECK = 2**22
 ROWS_PER_TAKE = 4096
-MOST_BYTES_IN_MEMORY = 2**26
+MAX_BYTES_IN_MEMORY = 2**26
 """A larger array is backed by a file."""
 
 
@@ -75,7 +75,7 @@ def array_to_fill(shape: tuple[int, ...], dtype: str, folder: Path | None) -> np
         OSError: if the disk is full.
     """
     num_bytes = prod(shape) * np.dtype(dtype).itemsize
-    if folder is None or num_bytes <= MOST_BYTES_IN_MEMORY:
+    if folder is None or num_bytes <= MAX_BYTES_IN_MEMORY:
         return np.empty(shape, dtype)
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=folder) as file:

@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 from repro.text import format_bytes, short
 
 MAKE_ROOM = "free some space, or set REPRO_HOME to a folder on a larger disk"
-MOST_BYTES = 64 * 2**20
+MAX_BYTES = 64 * 2**20
 """The largest JSON file that is read."""
 
 
@@ -120,7 +120,7 @@ def read_json(path: Path) -> Any:
     """Return the content of a JSON file.
 
     Raises:
-        ValueError: if the file is missing, not a regular file (a FIFO would block), larger than `MOST_BYTES`, not
+        ValueError: if the file is missing, not a regular file (a FIFO would block), larger than `MAX_BYTES`, not
             UTF-8, malformed, or nested too deeply. Also if it holds NaN, an infinity, or a number that overflows.
     """
     return read_json_with_bytes(path)[0]
@@ -128,7 +128,7 @@ def read_json(path: Path) -> Any:
 
 def read_json_with_bytes(path: Path) -> tuple[Any, bytes]:
     """Return the content of a JSON file and its bytes. Raises ValueError as `read_json` does."""
-    check_regular(path, most_bytes=MOST_BYTES)
+    check_regular(path, most_bytes=MAX_BYTES)
     try:
         data = path.read_bytes()
         # Python's parser accepts NaN and Infinity, which are not JSON.

@@ -31,7 +31,7 @@ from typing import Any
 
 from repro.storage.paths import get_corpora_folder, get_imports_folder
 
-MOST_OWNER_BYTES = 2**16
+MAX_OWNER_BYTES = 2**16
 EXIT_LOST = 70
 """Exit status of a process that lost its lease while it was alive."""
 
@@ -215,7 +215,7 @@ def _list_numbers(folder: Path) -> list[int]:
 def _read_owner(folder: Path, number: int) -> Owner:
     # opening a file refreshes the attribute cache of NFS
     with _get_owner_file(folder, number).open(errors="replace") as file:
-        text = file.read(MOST_OWNER_BYTES)
+        text = file.read(MAX_OWNER_BYTES)
         beat = os.fstat(file.fileno()).st_mtime
     # a new owner file may still be empty: it counts as alive, with the default timeout
     found = _parse_owner(text)

@@ -5,10 +5,10 @@
 1. Every text counts with its maximum length. In the second stage this includes contexts and soft prompts.
 2. A graph needs a number of bytes per token, layer and unit of width, a few outside the layers, and one attention mask
    per layer.
-3. Each stage may use `SHARE` of the GPU memory, and at least `LEAST_TEXTS` texts. A step whose texts all fit stores
+3. Each stage may use `SHARE` of the GPU memory, and at least `MIN_TEXTS_PER_CHUNK` texts. A step whose texts all fit stores
    both graphs. The rest is left for weights, optimiser and loss.
 
-On a CPU the budget is half of the memory that is free when a run starts, and at least `LEAST_BUDGET`. A step that fits
+On a CPU the budget is half of the memory that is free when a run starts, and at least `MIN_BUDGET_BYTES`. A step that fits
 stores all its graphs. The sizes are stored in checkpoint and record, and a resumed run uses the stored sizes, so its
 numbers are reproducible.
 
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 VARIABLE = "REPRO_CHUNKS"
 CPU_PIECE, GPU_PIECE = 64, 1024
 SHARE = 0.3
-LEAST_TEXTS = 4
+MIN_TEXTS_PER_CHUNK = 4
 FREE_SHARE = 0.5
-LEAST_BUDGET = 2**30
+MIN_BUDGET_BYTES = 2**30
 """Minimum budget on a CPU in bytes. Libraries and weights need about as much, so smaller chunks save little."""
 NARROW = {"nomic": 58.2, "bert": 40.2, "modernbert": 56.2}
 """Bytes that autograd stores per token, layer and unit of width, by backbone, with stages in bfloat16.
@@ -133,17 +133,17 @@ def chunks_for(
     if gpu_bytes is not None:
         of_each = (estimate_second_stage_bytes(model, switches), estimate_first_stage_bytes(model, switches))
         # Of the total memory. The free memory depends on other programs, and the sizes should not.
-        return ChunkSizes(*(max(LEAST_TEXTS, int(SHARE * gpu_bytes / one)) for one in of_each))
+        return ChunkSizes(*(max(MIN_TEXTS_PER_CHUNK, int(SHARE * gpu_bytes / one)) for one in of_each))
     if free is None:
         return ChunkSizes()
     # a CPU trains in float32
     switches, usual = replace(switches, autocast=False), ChunkSizes()
     num_contexts = model.num_contexts if model.architecture == "contextual" else 0
-    budget = max(LEAST_BUDGET, int(FREE_SHARE * free))
+    budget = max(MIN_BUDGET_BYTES, int(FREE_SHARE * free))
     if estimate_graph_bytes(model, usual, switches, num_texts=num_texts, num_contexts=num_contexts) <= budget:
         return usual
     of_each = (estimate_second_stage_bytes(model, switches), estimate_first_stage_bytes(model, switches))
-    return ChunkSizes(*(max(LEAST_TEXTS, min(4096, int(budget / one))) for one in of_each))
+    return ChunkSizes(*(max(MIN_TEXTS_PER_CHUNK, min(4096, int(budget / one))) for one in of_each))
 
 
 def parse_sizes(words: str) -> ChunkSizes:

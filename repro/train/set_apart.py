@@ -2,7 +2,7 @@
 
 1. The loss is measured `NUM_MEASUREMENTS` times per training run, on all pairs as one batch, without random drops.
 2. At each new minimum the weights are written next to the checkpoint.
-3. After `MOST_WORSE` measurements in a row without a new minimum, training ends.
+3. After `PATIENCE` measurements in a row without a new minimum, training ends.
 4. When training has ended, the checkpoint gets the best weights.
 
 The context of a contextual model is drawn from the documents of these pairs, as in training from those of a batch.
@@ -29,7 +29,7 @@ from repro.train.parallel import any_process, broadcast_weights, rank
 
 SET_APART_LOSS = "set_apart_loss"
 """Name of the loss in the log."""
-NUM_MEASUREMENTS, MOST_WORSE = 12, 4
+NUM_MEASUREMENTS, PATIENCE = 12, 4
 
 
 def is_measured_after(step: int, num_steps: int) -> bool:
@@ -74,7 +74,7 @@ def note_loss(folder: Path, state: TrainState, model: Model, loss: float) -> Tra
             write_tensors(dict(model.state_dict()), _get_path(folder, state.step))
         return replace(state, best_step=state.step, best_loss=loss, num_worse=0)
     num_worse = state.num_worse + 1
-    return replace(state, num_worse=num_worse, has_ended=num_worse >= MOST_WORSE)
+    return replace(state, num_worse=num_worse, has_ended=num_worse >= PATIENCE)
 
 
 def load_best_weights(folder: Path, state: TrainState, model: Model) -> None:

@@ -48,7 +48,7 @@ from repro.train.switches import switches_here
 Progress = Callable[[str], None]
 TAIL_SHARE = 0.1  # share of the last steps over which "train loss" is averaged
 REPORT_EVERY = 10.0  # seconds
-LEAST_LINES = 4
+MIN_PROGRESS_LINES = 4
 """Minimum number of progress lines per training run."""
 MODEL_FIELDS = (
     *("architecture", "backbone", "num_layers", "num_first_stage_layers", "hidden_size", "num_contexts"),
@@ -156,11 +156,11 @@ def make_step_reporter(
 ) -> Callable[[dict[str, Any]], None]:
     """Return a callback that reports progress every ten seconds, with an estimate of the remaining time.
 
-    Short runs report at least `LEAST_LINES` steps. The estimate uses the time per step of this session, including the
+    Short runs report at least `MIN_PROGRESS_LINES` steps. The estimate uses the time per step of this session, including the
     time between steps. `num_done` is the number of steps in the checkpoint, and a resumed run reports it first.
     """
     started = clock()
-    reported, before, share = started, started, max(1, (num_steps - num_done) // LEAST_LINES)
+    reported, before, share = started, started, max(1, (num_steps - num_done) // MIN_PROGRESS_LINES)
     is_resumed = 0 < num_done < num_steps
 
     def report(line: dict[str, Any]) -> None:

@@ -182,10 +182,10 @@ def test_headroom_needs_a_small_suite(texts: Inputs, tmp_path: Path, monkeypatch
         return read_word_scores(tmp_path / name) is not None
 
     num_documents = sum(len(documents) for documents in DOCUMENTS.values())
-    monkeypatch.setattr(headroom, "MOST_DOCUMENTS", num_documents)
+    monkeypatch.setattr(headroom, "MAX_DOCUMENTS", num_documents)
     assert has_scores("small", texts.suite)
     assert not has_scores("alone", Suite("alone", texts.suite.datasets[:1]))
-    monkeypatch.setattr(headroom, "MOST_DOCUMENTS", num_documents - 1)
+    monkeypatch.setattr(headroom, "MAX_DOCUMENTS", num_documents - 1)
     assert not has_scores("large", texts.suite)
 
 

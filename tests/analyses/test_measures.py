@@ -70,8 +70,8 @@ def test_idf_divergence_is_weighted_mean() -> None:
 
 @pytest.mark.parametrize("size", [1, 7, 49, 1000])
 def test_nearest_rows_match_brute_force(size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("repro.analyses.neighbours.DOCUMENTS_AT_ONCE", size)
-    monkeypatch.setattr("repro.analyses.neighbours.ROWS_AT_ONCE", 2)
+    monkeypatch.setattr("repro.analyses.neighbours.DOCUMENTS_PER_CHUNK", size)
+    monkeypatch.setattr("repro.analyses.neighbours.ROWS_PER_CHUNK", 2)
     rng = np.random.default_rng(0)
     np.save(tmp_path / "vectors.npy", rng.normal(size=(50, 8)).astype(np.float16))
     stored = np.load(tmp_path / "vectors.npy", mmap_mode="r")
@@ -85,7 +85,7 @@ def test_nearest_rows_match_brute_force(size: int, tmp_path: Path, monkeypatch: 
 
 
 def test_neighbours_need_memory_of_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("repro.analyses.neighbours.DOCUMENTS_AT_ONCE", 1000)
+    monkeypatch.setattr("repro.analyses.neighbours.DOCUMENTS_PER_CHUNK", 1000)
     vectors = np.random.default_rng(0).normal(size=(40_000, 64)).astype(np.float16)
     keys, drawn = np.arange(len(vectors)), np.arange(100)
     tracemalloc.start()

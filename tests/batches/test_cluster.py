@@ -134,8 +134,8 @@ def test_blocks_give_clusters_of_whole_arrays(tmp_path: Path, monkeypatch: pytes
 
 
 def test_large_domains_are_fitted_on_samples(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster, "MOST_EXACT_PAIRS", 300)
-    monkeypatch.setattr(cluster, "PAIRS_A_CENTROID", 16)
+    monkeypatch.setattr(cluster, "MAX_EXACT_PAIRS", 300)
+    monkeypatch.setattr(cluster, "PAIRS_PER_CENTROID", 16)
     pairs, domains = draw_pairs(1200), np.repeat([2, 5], [1000, 200])
     assert list_sampled_domains(domains, 50) == {2: (320, 1000)}
     assert list_sampled_domains(domains, 100) == {2: (300, 1000)}

@@ -108,7 +108,7 @@ def pack_whole_arrays(domain_codes: np.ndarray, clusters: Clusters | None, batch
 def test_batches_do_not_depend_on_place(
     kind: str, most_in_memory: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(arrays, "MOST_BYTES_IN_MEMORY", most_in_memory)
+    monkeypatch.setattr(arrays, "MAX_BYTES_IN_MEMORY", most_in_memory)
     clusters = make_clusters(DOMAINS) if kind == "cluster" else None
     sampler = BatchSampler(
         kind, DOMAINS, batch_size=8, seed=5, clusters=clusters, packing="greedy", folder=tmp_path / "home"
@@ -123,7 +123,7 @@ def test_batches_do_not_depend_on_place(
 
 @pytest.mark.parametrize("rows_at_once", [1, 7, 100, 2**20])
 def test_rows_are_grouped_by_stable_sort(rows_at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pack, "ROWS_AT_ONCE", rows_at_once)
+    monkeypatch.setattr(pack, "ROWS_PER_CHUNK", rows_at_once)
     codes_N = np.random.default_rng(0).choice([3, 5, 6, 90], 333).astype(np.int32)
     shuffled_N = generator_for(4, "rows inside domains").permutation(333)
     found = group_by_domain(codes_N, 4)

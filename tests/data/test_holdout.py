@@ -9,7 +9,7 @@ import pytest
 from repro.data.beir import write_beir_folder, write_suite
 from repro.data.filters import find_overlap
 from repro.data.own import holdout
-from repro.data.own.holdout import FAMILY, LEAST_PAIRS, get_collection_name, hold_out, training_rows
+from repro.data.own.holdout import FAMILY, MIN_DOMAIN_PAIRS, get_collection_name, hold_out, training_rows
 from repro.data.pairs import Pairs, Row, read_pairs, write_pairs
 from repro.data.suites import SuiteRules
 from repro.data.wording import normalise
@@ -39,7 +39,7 @@ def make_pairs(tmp_path: Path, sizes: dict[str, int]) -> Pairs:
 
 @pytest.mark.parametrize("domains", [(), ("a",)])
 def test_evaluated_texts_are_not_trained_on(tmp_path: Path, domains: tuple[str, ...]) -> None:
-    pairs = make_pairs(tmp_path, {"a": 2 * LEAST_PAIRS, "b": LEAST_PAIRS})
+    pairs = make_pairs(tmp_path, {"a": 2 * MIN_DOMAIN_PAIRS, "b": MIN_DOMAIN_PAIRS})
     collections, counts = hold_out(pairs, domains), Counter()
     write_pairs(tmp_path / "train.arrow", training_rows(pairs, collections, domains, counts))
     for one in collections:
@@ -51,7 +51,7 @@ def test_evaluated_texts_are_not_trained_on(tmp_path: Path, domains: tuple[str, 
 
 
 def test_evaluated_documents_are_no_negatives(tmp_path: Path) -> None:
-    size = 2 * LEAST_PAIRS
+    size = 2 * MIN_DOMAIN_PAIRS
     texts = [f"the answer to question number {n} of all" for n in range(size)]
     rows = [Row(f"{n}", f"question {n}", texts[n], "a", "mine", (texts[n - 1], f"no {n}")) for n in range(size)]
     pairs, counts = store_pairs(tmp_path, rows), Counter()
@@ -77,7 +77,7 @@ def test_named_domains_are_held_out_whole(tmp_path: Path) -> None:
 
 
 def test_tenth_of_large_domains_is_held_out(tmp_path: Path) -> None:
-    sizes = {"a": 10 * LEAST_PAIRS, "b": 5 * LEAST_PAIRS, "small": 20}
+    sizes = {"a": 10 * MIN_DOMAIN_PAIRS, "b": 5 * MIN_DOMAIN_PAIRS, "small": 20}
     collections = {one.name: one for one in hold_out(make_pairs(tmp_path, sizes))}
     assert set(collections) == {"a", "b"}
     for name, one in collections.items():

@@ -72,7 +72,7 @@ def read_batch_sizes(path: Path) -> list[int]:
 
 @pytest.mark.parametrize("in_negatives", [False, True])
 def test_long_texts_make_small_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_negatives: bool) -> None:
-    monkeypatch.setattr(pairs_module, "MOST_LETTERS", 1000)
+    monkeypatch.setattr(pairs_module, "MAX_BATCH_CHARACTERS", 1000)
     sizes = [10, 380, 380, 380, 5000, 10, 20, 10]  # plus five letters of the other columns
     texts = ["é" * size for size in sizes]
     rows = [Row("i", "q", "d", "a", "s", (one, one)) if in_negatives else Row("i", "q", one, "a", "s") for one in texts]
@@ -86,11 +86,11 @@ def test_long_texts_make_small_batches(tmp_path: Path, monkeypatch: pytest.Monke
 def test_short_texts_keep_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_pairs(tmp_path / "free.arrow", ROWS, rows_per_batch=10)
     longest = max(sum(sum(map(len, row[:5])) for row in ROWS[n : n + 10]) for n in range(0, len(ROWS), 10))
-    monkeypatch.setattr(pairs_module, "MOST_LETTERS", longest)
+    monkeypatch.setattr(pairs_module, "MAX_BATCH_CHARACTERS", longest)
     write_pairs(tmp_path / "bound.arrow", ROWS, rows_per_batch=10)
     assert read_batch_sizes(tmp_path / "bound.arrow") == [10, 10, 10, 10, 10, 3]
     assert (tmp_path / "free.arrow").read_bytes() == (tmp_path / "bound.arrow").read_bytes()
-    monkeypatch.setattr(pairs_module, "MOST_LETTERS", longest - 1)
+    monkeypatch.setattr(pairs_module, "MAX_BATCH_CHARACTERS", longest - 1)
     write_pairs(tmp_path / "bound.arrow", ROWS, rows_per_batch=10)
     assert read_batch_sizes(tmp_path / "bound.arrow") != [10, 10, 10, 10, 10, 3]
 

@@ -68,8 +68,8 @@ def test_word_wise_ids_match_tokenizer(monkeypatch: pytest.MonkeyPatch) -> None:
         tokenizer.enable_truncation(max_tokens)
         expected = [each.ids for each in tokenizer.encode_batch(texts)]
         for texts_at_once, characters_at_once in ((65_536, 2**23), (70, 2**23), (65_536, 500)):
-            monkeypatch.setattr(module, "TEXTS_AT_ONCE", texts_at_once)
-            monkeypatch.setattr(module, "CHARACTERS_AT_ONCE", characters_at_once)
+            monkeypatch.setattr(module, "TEXTS_PER_CHUNK", texts_at_once)
+            monkeypatch.setattr(module, "CHARACTERS_PER_CHUNK", characters_at_once)
             found = tokenize(texts, tokenizer, max_tokens)
             assert np.array_equal(found.ids, np.concatenate(expected))
             assert found.lengths.tolist() == [len(ids) for ids in expected]

@@ -93,7 +93,7 @@ def test_other_results_are_computed_again(suite: Suite, tmp_path: Path, change: 
 
 
 def test_collections_are_digested_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("repro.evaluate.result_cache.TEXTS_AT_ONCE", 2)
+    monkeypatch.setattr("repro.evaluate.result_cache.TEXTS_PER_CHUNK", 2)
     for size in (0, 1, 2, 5):
         ids, texts = tuple(map(str, range(size))), tuple(f'ä "{number}"' for number in range(size))
         retrieval = Retrieval("name", ids, texts, (), (), {})

@@ -53,7 +53,7 @@ def test_shares_sum_to_one(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     shares_KN3 = compute_attention_shares(model, texts)
     torch.testing.assert_close(shares_KN3.sum(2), torch.ones(2, 5))
     assert (shares_KN3 > 0).all()
-    monkeypatch.setattr("repro.model.attention.MOST_WEIGHTS", 1)
+    monkeypatch.setattr("repro.model.attention.MAX_ATTENTION_WEIGHTS", 1)
     torch.testing.assert_close(compute_attention_shares(model, texts), shares_KN3, atol=1e-5, rtol=1e-4)
 
 

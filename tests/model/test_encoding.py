@@ -248,7 +248,7 @@ def test_gpu_batches_count_tokens(architecture: str, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(type(model), "embed_texts", embed_texts)
     monkeypatch.setattr("repro.model.encoding.GPU", "cpu")
-    monkeypatch.setattr("repro.model.encoding.TOKENS_AT_ONCE", 100)
+    monkeypatch.setattr("repro.model.encoding.TOKENS_PER_CHUNK", 100)
     np.testing.assert_allclose(model.encode(texts), wide, atol=1e-6)
     ahead = {"biencoder": 0, "contextual": model.config.num_contexts + model.config.num_soft_prompts}[architecture]
     assert len(shapes) > 3 and all(rows * (ahead + length) <= 100 for rows, length in shapes)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from repro.records.lookup import MOST_RUNS, read_runs
+from repro.records.lookup import MAX_RUNS, read_runs
 from repro.spec import FIELDS, MEASURES, Run, base, get_first_phase, nested_widths, standard_widths
 from repro.spec import written as formatted
 from repro.spec.identity import run_id
@@ -123,8 +123,8 @@ def test_fifos_and_folders_do_not_hang(tmp_path: Path) -> None:
 
 
 def test_too_many_runs_are_refused(tmp_path: Path) -> None:
-    path = write_file(tmp_path / "runs.json", [{"scale": "smoke", "seed": 1}] * (MOST_RUNS + 1))
-    with pytest.raises(ValueError, match=f"lists {MOST_RUNS + 1} runs"):
+    path = write_file(tmp_path / "runs.json", [{"scale": "smoke", "seed": 1}] * (MAX_RUNS + 1))
+    with pytest.raises(ValueError, match=f"lists {MAX_RUNS + 1} runs"):
         read_runs(path)
 
 

@@ -115,7 +115,7 @@ def test_cores_are_those_allowed(request: pytest.FixtureRequest, monkeypatch: py
 
 @pytest.mark.usefixtures("without_linux_calls")
 def test_arrays_work_without_fallocate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arrays, "MOST_BYTES_IN_MEMORY", 0)
+    monkeypatch.setattr(arrays, "MAX_BYTES_IN_MEMORY", 0)
     for array in (array_to_fill((3, 5), "<i4", tmp_path), map_to_fill(tmp_path / "a.npy", (3, 5), "<i4")):
         array[:] = np.arange(15).reshape(3, 5)
         assert array.sum() == 105

@@ -203,7 +203,7 @@ def test_cpu_chunks_keep_within_budget() -> None:
 def test_resumed_run_keeps_its_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """If the free memory has changed, a resumed run still uses the stored sizes and repeats the losses."""
     whole, resumed = replace(SMOKE, seed=2, num_steps=6), replace(SMOKE, seed=3, num_steps=6)
-    monkeypatch.setattr(chunks, "LEAST_BUDGET", 0)
+    monkeypatch.setattr(chunks, "MIN_BUDGET_BYTES", 0)
     monkeypatch.setattr(trainer, "measure_free_bytes", lambda: 200_000)
     expected = execute(whole, progress=lambda line: None).provenance["training"]["chunks"]
     steps: list[str] = []

@@ -57,11 +57,11 @@ def test_lowest_loss_is_kept(tmp_path: Path, architecture: str) -> None:
 
 
 def test_training_ends_early(tmp_path: Path) -> None:
-    """Training ends after `MOST_WORSE` measurements above the minimum."""
+    """Training ends after `PATIENCE` measurements above the minimum."""
     state = train(build_small_model(), make_data(), make_settings(num_steps=60), folder=tmp_path)
     measured = [line["step"] for line in read_metrics(tmp_path) if SET_APART_LOSS in line]
     assert state.has_ended and state.step == measured[-1] < 60
-    assert measured.index(state.best_step) == len(measured) - 1 - set_apart.MOST_WORSE
+    assert measured.index(state.best_step) == len(measured) - 1 - set_apart.PATIENCE
     assert all(is_measured_after(step, 60) for step in measured)
 
 

@@ -17,7 +17,9 @@ MANIFEST_FOLDER = Path(__file__).parent / "manifests"
 FUNCTIONS_FOLDER = MANIFEST_FOLDER / "functions"
 WIDE_FOLDER = MANIFEST_FOLDER / "wide"
 """Separate folders, because all files directly in `MANIFEST_FOLDER` enter the key of `desk` and `desk-views`."""
-RENEW = "install the versions of requirements.lock, or renew the manifests with `repro data CORPUS --write-manifests`"
+RENEW_HINT = (
+    "install the versions of requirements.lock, or renew the manifests with `repro data CORPUS --write-manifests`"
+)
 
 # source → wheel → (common prefix of its domains, licence of the text)
 WHEELS: dict[str, dict[str, tuple[str, str]]] = {
@@ -90,7 +92,7 @@ def verify(mined: Iterable[Mined], folder: Path = MANIFEST_FOLDER) -> None:
             if before is None or before.sha256 != found.sha256:
                 moved.append(f"{source.source}: {_say(before)} expected, {_say(found)} found")
     if moved:
-        raise ValueError(f"mined text differs from its manifest ({'; '.join(moved)}): {RENEW}")
+        raise ValueError(f"mined text differs from its manifest ({'; '.join(moved)}): {RENEW_HINT}")
 
 
 def write_manifests(mined: Sequence[Mined], folder: Path = MANIFEST_FOLDER) -> None:
@@ -105,11 +107,11 @@ def read_manifest(source: str, folder: Path = MANIFEST_FOLDER) -> list[WheelMani
     """Read the committed manifest of a source. ValueError if it is missing or malformed."""
     path = folder / f"{source}.json"
     if not path.is_file():
-        raise ValueError(f"no manifest for the source {source!r} at {path}: {RENEW}")
+        raise ValueError(f"no manifest for the source {source!r} at {path}: {RENEW_HINT}")
     try:
         return [WheelManifest(**row) for row in json.loads(path.read_text(encoding="utf-8"))]
     except (json.JSONDecodeError, TypeError) as error:
-        raise ValueError(f"the manifest {path} is malformed ({error}): {RENEW}") from error
+        raise ValueError(f"the manifest {path} is malformed ({error}): {RENEW_HINT}") from error
 
 
 def _get_wheel(domain: str, wheels: dict[str, tuple[str, str]]) -> str:

@@ -28,17 +28,17 @@ from repro.text import count_noun
 
 FAMILY = "held-out"
 ALL = "all"
-MOST_DOMAINS = 16
+MAX_DOMAINS = 16
 # of a domain that gives a collection of its own: twenty documents to search
-LEAST_PAIRS = 200
+MIN_DOMAIN_PAIRS = 200
 SHARE = 10  # one document in ten
 SET_APART_SHARE = 20
 """One document in twenty is set apart, so that training can end early."""
-LEAST_SET_APART, MOST_SET_APART, SET_APART_FROM = 32, 512, 320
+MIN_SET_APART, MAX_SET_APART, SET_APART_FROM = 32, 512, 320
 """Fewest and most documents set apart, and the number of training documents from which any are."""
-MOST_LOST = 0.2
+MAX_LOST_SHARE = 0.2
 ROWS_PER_READ = 65_536
-MOST_SEARCHED = 200_000
+MAX_SEARCHED_DOCUMENTS = 200_000
 """Largest number of documents of a collection. BM25 takes about a minute on it."""
 
 
@@ -90,7 +90,7 @@ def hold_out(
 def extend_to_all_documents(pairs: Pairs, held_out: Sequence[Retrieval], *, as_one: bool) -> list[Retrieval]:
     """Extend the collections of `hold_out` from the held-out documents to all documents of the corpus.
 
-    The documents of all pairs of a held-out query are relevant to it. Memory holds `MOST_SEARCHED` documents.
+    The documents of all pairs of a held-out query are relevant to it. Memory holds `MAX_SEARCHED_DOCUMENTS` documents.
 
     Args:
         pairs: All pairs of the corpus.
@@ -104,7 +104,7 @@ def extend_to_all_documents(pairs: Pairs, held_out: Sequence[Retrieval], *, as_o
     for row in iter_rows(pairs):
         document, query = identity(row.document), identity(row.query)
         # Relevant documents are included beyond the limit, or queries would lack their answers.
-        if document not in id_of and (len(texts) < MOST_SEARCHED or query in asked):
+        if document not in id_of and (len(texts) < MAX_SEARCHED_DOCUMENTS or query in asked):
             id_of[document] = row.id
             texts[row.id] = row.document
         if query in asked:
@@ -159,9 +159,9 @@ def training_rows(
 def select_set_apart(iter_training_rows: Callable[[], Iterable[Row]]) -> list[Row]:
     """Return the rows of the documents that are set apart to end training early.
 
-    A twentieth of the documents is chosen by a hash of their text, at least `LEAST_SET_APART` and at most
-    `MOST_SET_APART`. The list is empty if there are fewer than `SET_APART_FROM` documents, or if training would lose
-    more than `MOST_LOST` of its pairs because they share a query with the chosen ones. Memory holds the chosen rows.
+    A twentieth of the documents is chosen by a hash of their text, at least `MIN_SET_APART` and at most
+    `MAX_SET_APART`. The list is empty if there are fewer than `SET_APART_FROM` documents, or if training would lose
+    more than `MAX_LOST_SHARE` of its pairs because they share a query with the chosen ones. Memory holds the chosen rows.
     """
     # One pass with a heap of the lowest hashes. The number of documents is only needed up to the limit below.
     documents: set[int] = set()
@@ -172,11 +172,11 @@ def select_set_apart(iter_training_rows: Callable[[], Iterable[Row]]) -> list[Ro
         num_rows += 1
         key = _hash(f"set apart\n{near_form(row.document)}")
         # Beyond this number the share exceeds the maximum anyway.
-        if len(documents) < MOST_SET_APART * SET_APART_SHARE:
+        if len(documents) < MAX_SET_APART * SET_APART_SHARE:
             documents.add(key)
         if key in chosen:
             chosen[key].append(row)
-        elif len(heap) < MOST_SET_APART:
+        elif len(heap) < MAX_SET_APART:
             chosen[key] = [row]
             heapq.heappush(heap, -key)
         elif -key > heap[0]:
@@ -184,10 +184,10 @@ def select_set_apart(iter_training_rows: Callable[[], Iterable[Row]]) -> list[Ro
             chosen[key] = [row]
     if len(documents) < SET_APART_FROM:
         return []
-    num = min(MOST_SET_APART, max(LEAST_SET_APART, len(documents) // SET_APART_SHARE))
+    num = min(MAX_SET_APART, max(MIN_SET_APART, len(documents) // SET_APART_SHARE))
     apart = [row for key in sorted(chosen)[:num] for row in chosen[key]]
     num_left = sum(1 for _ in drop_set_apart(iter_training_rows(), apart, Counter()))
-    return apart if num_rows - num_left <= MOST_LOST * num_rows else []
+    return apart if num_rows - num_left <= MAX_LOST_SHARE * num_rows else []
 
 
 def drop_set_apart(rows: Iterable[Row], apart: Sequence[Row], counts: Counter[str]) -> Iterator[Row]:
@@ -246,8 +246,8 @@ def _outside(rows: Iterator[Row], domains: set[str], counts: Counter[str]) -> It
 
 def _find_largest_domains(pairs: Pairs) -> dict[str, str]:
     sizes = np.bincount(pairs.domain_codes, minlength=len(pairs.domain_names))
-    order = np.argsort(-sizes, kind="stable")[:MOST_DOMAINS]
-    large = {pairs.domain_names[code]: pairs.domain_names[code] for code in order if sizes[code] >= LEAST_PAIRS}
+    order = np.argsort(-sizes, kind="stable")[:MAX_DOMAINS]
+    large = {pairs.domain_names[code]: pairs.domain_names[code] for code in order if sizes[code] >= MIN_DOMAIN_PAIRS}
     return large or dict.fromkeys(pairs.domain_names, ALL)
 
 

@@ -37,15 +37,15 @@ from repro.storage.files import check_room, json_object, whole_folder
 from repro.text import short
 
 PAIRS_FILE, AUDIT_FILE = "pairs.arrow", "audit.json"
-MOST_LEFT_OUT = 0.5
+MAX_SKIPPED_SHARE = 0.5
 REVERSED = 2
 """If queries have so many times the words of documents, the columns may be swapped."""
-MOST_WORDS = 1_000
+MAX_WORDS = 1_000
 """Length at which longer texts are clipped for the median."""
 NAMED = 3
 """Number of examples that are named: malformed rows, skipped files, sets of columns."""
 BATCH_SIZES = (512, 256, 128, 64, 32, 16, 8)
-BATCHES_AN_EPOCH = 16
+BATCHES_PER_EPOCH = 16
 PAIRS_PER_LOOK = 8_192
 NEAR_SHOWN = 60
 """Number of characters that are shown of each text of a near copy."""
@@ -94,7 +94,7 @@ class Imported:
         num_negatives = self.counts.get(USED_AS_NEGATIVES, 0)
         share = 1 - (self.num_kept + num_negatives) / self.num_read
         found = []
-        if share > MOST_LEFT_OUT:
+        if share > MAX_SKIPPED_SHARE:
             found.append(f"{share:.0%} of the pairs were left out")
         if self.query_words >= REVERSED * self.document_words > 0:
             options = suggest_swapped_columns(self.columns[0]) if self.columns else ""
@@ -241,7 +241,7 @@ def plan_runs(
     if not fitting:
         fitting, column = _list_batch_sizes([sum(sizes)], largest_batch), {"domain_column": "source"}
     if not fitting:
-        least = BATCH_SIZES[-1] * BATCHES_AN_EPOCH
+        least = BATCH_SIZES[-1] * BATCHES_PER_EPOCH
         raise ValueError(
             f"{imported.name} has {sum(sizes)} pairs: training needs at least {least}; to evaluate on them only, "
             "write them as a BEIR folder (corpus.jsonl, queries.jsonl, qrels/test.tsv) and use "
@@ -263,7 +263,7 @@ def plan_runs(
 def _list_batch_sizes(sizes: Sequence[int], largest: int) -> list[int]:
     def fits(batch: int) -> bool:
         num_batches = sum(size // batch for size in sizes)
-        return num_batches >= BATCHES_AN_EPOCH and 2 * batch * num_batches >= sum(sizes)
+        return num_batches >= BATCHES_PER_EPOCH and 2 * batch * num_batches >= sum(sizes)
 
     return [size for size in BATCH_SIZES if size <= largest and fits(size)]
 
@@ -285,13 +285,13 @@ class Tally:
     malformed: list[str] = field(default_factory=list)
     taken: Taken = field(default_factory=dict)
     near_keys: list[np.ndarray] = field(default_factory=list)
-    lengths: np.ndarray = field(default_factory=lambda: np.zeros((2, MOST_WORDS + 1), np.int64))
+    lengths: np.ndarray = field(default_factory=lambda: np.zeros((2, MAX_WORDS + 1), np.int64))
 
     def note_lengths(self, *sides: Sequence[str]) -> None:
         """Count the words of queries and documents. In scripts without spaces, each character is a word."""
         for lengths, texts in zip(self.lengths, sides, strict=True):
-            num_words = [min(count_words(text), MOST_WORDS) for text in texts]
-            lengths += np.bincount(num_words, minlength=MOST_WORDS + 1)
+            num_words = [min(count_words(text), MAX_WORDS) for text in texts]
+            lengths += np.bincount(num_words, minlength=MAX_WORDS + 1)
 
     def medians(self) -> tuple[int, int]:
         """Return the median number of words of queries and of documents."""

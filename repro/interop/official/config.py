@@ -59,7 +59,7 @@ BASES: Mapping[str, Base] = {
         },
     ),
 }
-MUST_BE: Mapping[str, tuple[Any, ...]] = {
+REQUIRED_VALUES: Mapping[str, tuple[Any, ...]] = {
     "architecture": ("transductive", "contextual", None),
     "autoregressive_backbone": (False, None),
     "embedding_output_dim": (None, 768),
@@ -200,7 +200,9 @@ def _make_their_fields(config: ModelConfig, embedder: str) -> dict[str, Any]:
 
 
 def _check_values(values: Mapping[str, Any]) -> None:
-    wrong = {name: values[name] for name, valid in MUST_BE.items() if name in values and values[name] not in valid}
+    wrong = {
+        name: values[name] for name, valid in REQUIRED_VALUES.items() if name in values and values[name] not in valid
+    }
     if values.get("dataset_backbone") not in (None, values.get("embedder")):
         wrong["dataset_backbone"] = values["dataset_backbone"]
     is_nomic = get_base_model(values).backbone == "nomic"

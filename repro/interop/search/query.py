@@ -10,7 +10,7 @@ from dataclasses import replace
 from repro.interop.arguments import MINILM, find_model_folder
 from repro.interop.corpus import find_corpus
 from repro.interop.search.index import CONTEXTS, VERSION, Found, Index, Progress, SearchRequest
-from repro.records.lookup import BEGINS_AN_ID, RECORDS, run_of_id
+from repro.records.lookup import ID_PREFIX, RECORDS, run_of_id
 from repro.records.store import read_records, readable_record
 from repro.spec import TRAINED, Run
 from repro.spec.identity import get_training_id
@@ -85,7 +85,7 @@ def choose_model(request: SearchRequest) -> SearchRequest:
 
 def find_run(source: str) -> Run | None:
     """Find a run by its id. If it has a record, the experiments are not loaded, which saves time."""
-    if find_model_folder(source) is not None or not BEGINS_AN_ID.fullmatch(source):
+    if find_model_folder(source) is not None or not ID_PREFIX.fullmatch(source):
         return None
     for folder in RECORDS:
         path = folder() / f"{source}.json"
