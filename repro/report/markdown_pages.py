@@ -98,17 +98,24 @@ def make_headlines_view(judged: Mapping[str, Sequence[Judgement]]) -> View:
 
 
 def _format_first_verdict(judgements: Sequence[Judgement]) -> str:
-    """Return the first verdict that has an effect, with effects and intervals, or a dash."""
+    """Return the first verdict that has an effect, with effects and intervals, or a dash.
+
+    Three or more comparisons are summarised by their smallest and largest effect.
+    """
     judged = next((one for one in judgements if one.comparisons), None)
     if judged is None:
         return ABSENT
     unit = judged.unit
+    name = "" if unit.name == "points" else f" {unit.name}"
+    if len(judged.comparisons) > 2:
+        ordered = sorted(comparison.effect for comparison in judged.comparisons)
+        smallest, largest = (format_in_unit(effect, unit) for effect in (ordered[0], ordered[-1]))
+        return f"{judged.verdict}: {smallest} to {largest}{name} in {len(ordered)} comparisons"
     effects = [
         f"{format_in_unit(one.effect, unit)} "
         + (f"({count_noun(len(judged.seeds), 'seed')})" if one.low is None else format_interval(one, unit))
         for one in judged.comparisons
     ]
-    name = "" if unit.name == "points" else f" {unit.name}"
     return f"{judged.verdict}: {', '.join(effects)}{name}"
 
 

@@ -340,6 +340,14 @@ def test_other_units_are_named() -> None:
     assert rows["T1.e"] == "HOLDS: +0.34 (+0.34 to +0.34) nats" and rows["F4.a"] == "–"
 
 
+def test_many_comparisons_are_a_range() -> None:
+    """Three comparisons are shown by their smallest and largest effect, in any order."""
+    effects = tuple(Comparison(effect, effect - 0.001, effect + 0.001) for effect in (0.13, 0.14, 0.12))
+    beats_bm25 = Judgement(CLAIMS["P.f"], "HOLDS", "desk", effects, POINTS)
+    view = make_headlines_view({"desk": [beats_bm25, *(one for one in EVERY if one.claim.id != "P.f")]})
+    assert {row[1]: row[3] for row in view.rows}["P.f"] == "HOLDS: +12.00 to +14.00 in 3 comparisons"
+
+
 def test_sentence_without_verdict_is_refused() -> None:
     with pytest.raises(ValueError, match=r"headlines.py names T1.b, which is judged at none of \['desk', 'lab'\]"):
         make_headlines_view({"desk": EVERY[1:], "lab": EVERY[1:]})
