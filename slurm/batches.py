@@ -40,11 +40,11 @@ def order_batches(tasks: Sequence[Task], *, max_array_size: int, num_at_once: in
     keys = _compute_sort_keys(tasks)
     runs = sorted((task for task in tasks if task.item.kind == "run"), key=lambda task: keys[task.name])
     groups = [tuple(group) for _, group in groupby(runs, key=lambda task: keys[task.name])]
-    arrays = [part for group in groups for part in _split(group, max_array_size)]
+    arrays = [array for group in groups for array in _split(group, max_array_size)]
     names = [f"runs {number} of {len(arrays)}" for number in range(1, len(arrays) + 1)]
-    num_first = sum(keys[array[0].name][0] == keys[runs[0].name][0] for array in arrays)
-    throttled = _share_slots(names, arrays, num_at_once, num_first)
-    return [*_list_stage_batches(tasks, max_array_size, num_at_once), *throttled]
+    num_independent = sum(keys[array[0].name][0] == keys[runs[0].name][0] for array in arrays)
+    run_batches = _share_slots(names, arrays, num_at_once, num_independent)
+    return [*_list_stage_batches(tasks, max_array_size, num_at_once), *run_batches]
 
 
 def _compute_sort_keys(tasks: Sequence[Task]) -> dict[str, tuple[int, list[str]]]:
@@ -59,20 +59,19 @@ def _list_stage_batches(tasks: Sequence[Task], max_array_size: int, num_at_once:
     """Return the batches of stages in order. The arrays of a stage's shards come before the stage."""
     stages = (task for task in tasks if task.item.kind == "stage")
     groups = [tuple(group) for _, group in groupby(stages, key=lambda task: find_parent_stage(task.name) or task.name)]
-    names, arrays = [], []
+    names: list[str] = []
+    arrays: list[tuple[Task, ...]] = []
     for group in groups:
-        parts = _split([task for task in group if find_parent_stage(task.name)], max_array_size)
-        arrays += parts
-        names += [
-            f"shards {number} of {len(parts)} of {find_parent_stage(part[0].name)}"
-            for number, part in enumerate(parts, 1)
-        ]
+        shard_arrays = _split([task for task in group if find_parent_stage(task.name)], max_array_size)
+        arrays += shard_arrays
+        for number, array in enumerate(shard_arrays, 1):
+            names.append(f"shards {number} of {len(shard_arrays)} of {find_parent_stage(array[0].name)}")
     shards = _share_slots(names, arrays, num_at_once, len(arrays))
-    found: list[Batch] = []
+    batches: list[Batch] = []
     for group in groups:
-        found += [batch for batch in shards if batch.tasks[0] in group]
-        found += [Batch(task.name, (task,), 1) for task in group if not find_parent_stage(task.name)]
-    return found
+        batches += [batch for batch in shards if batch.tasks[0] in group]
+        batches += [Batch(task.name, (task,), 1) for task in group if not find_parent_stage(task.name)]
+    return batches
 
 
 def _split(tasks: Sequence[Task], size: int) -> list[tuple[Task, ...]]:
@@ -80,13 +79,16 @@ def _split(tasks: Sequence[Task], size: int) -> list[tuple[Task, ...]]:
 
 
 def _share_slots(
-    names: Sequence[str], arrays: Sequence[tuple[Task, ...]], num_at_once: int, num_first: int
+    names: Sequence[str], arrays: Sequence[tuple[Task, ...]], num_at_once: int, num_independent: int
 ) -> list[Batch]:
     """Return array batches: the first ones share the slots, and each later one reuses the slots of an earlier one."""
     if sum(map(len, arrays)) <= num_at_once:
         return [Batch(name, array, len(array)) for name, array in zip(names, arrays, strict=True)]
     # Each lane is a chain of arrays that run one after another, so at most one array of a lane is active.
-    lanes = max(1, min(num_first, num_at_once))
-    before = [*[""] * lanes, *names]
-    triples = zip(names, arrays, before, strict=False)
-    return [Batch(name, array, num_at_once // lanes, after) for name, array, after in triples]
+    lanes = max(1, min(num_independent, num_at_once))
+    # The first array of each lane waits for none, each later one for the array before it in its lane.
+    predecessors = [*[""] * lanes, *names]
+    return [
+        Batch(name, array, num_at_once // lanes, predecessor)
+        for name, array, predecessor in zip(names, arrays, predecessors, strict=False)
+    ]

@@ -14,12 +14,12 @@ from slurm.states import JobState
 
 def main() -> int:
     """Execute the job described in the given file and return the exit status."""
-    described = json.loads(Path(sys.argv[1]).read_text())
-    die_with_parent(described["parent"])
+    description = json.loads(Path(sys.argv[1]).read_text())
+    die_with_parent(description["parent"])
     stop = Stop()
     with handle_stop_signals(stop):
         try:
-            Job(**described["job"])(stop, where=JobState(**described["where"]))
+            Job(**description["job"])(stop, where=JobState(**description["where"]))
         except Stopped as stopped:
             say(f"stopped: {stopped}")
             return EXIT_INTERRUPTED

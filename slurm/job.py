@@ -80,39 +80,40 @@ class Job:
         `where` identifies this job and its log. Raises Stopped if it was interrupted and can resume. Any other error is
         recorded with its traceback and re-raised.
         """
-        item, me = self.item, replace(where, host=socket.gethostname())
+        item = self.item
+        state = replace(where, host=socket.gethostname())
         if self.is_done:
             return "done"
         # A stage acquires its own lease and waits if another process is building it.
         if self.stage:
-            with _OutcomeRecorder(item, me, stop, self.progress) as written, unwrap_stop():
-                self._begin(item, written)
+            with _OutcomeRecorder(item, state, stop, self.progress) as recorder, unwrap_stop():
+                self._begin(item, recorder)
                 _build_stoppable(self._stage(), stop, where.job_id)
             return "done"
-        lease = _wait_for_lease(item, me, stop)
+        lease = _wait_for_lease(item, state, stop)
         if lease is None:
             return "held"
         with lease:
             # Another process may have finished it before this one acquired the lease.
             if self.is_done:
                 return "done"
-            with _OutcomeRecorder(item, me, stop, self.progress) as written, unwrap_stop():
-                self._begin(item, written)
+            with _OutcomeRecorder(item, state, stop, self.progress) as recorder, unwrap_stop():
+                self._begin(item, recorder)
                 # The lease polls for cancellation from its own thread, also while a step takes minutes.
                 lease.on_beat = lambda: _stop_if_cancelled(item, stop)
                 self._run(stop, where.job_id)
         return "done"
 
-    def _begin(self, item: WorkItem, written: _OutcomeRecorder) -> None:
+    def _begin(self, item: WorkItem, recorder: _OutcomeRecorder) -> None:
         if item.is_cancelled:
             raise Stopped("it was cancelled")
-        if written.state.num_in_vain > self.max_requeues:
+        if recorder.state.num_in_vain > self.max_requeues:
             raise RuntimeError(
-                f"{describe_interruptions(written.state, self.max_requeues)}; the last: {written.former_reason}"
+                f"{describe_interruptions(recorder.state, self.max_requeues)}; the last: {recorder.former_reason}"
             )
         if self.launched_with and self.run["scale"] in CAREFUL_SCALES:
             _check_same_code(self.launched_with)
-        item.write(replace(written.state, state="running", at=time.time()))
+        item.write(replace(recorder.state, state="running", at=time.time()))
 
     def _run(self, stop: Stop, job_id: str) -> None:
         if self.num_processes * self.num_nodes > 1:
@@ -131,15 +132,15 @@ class Job:
             raise stop.stopped(str(error)) from error
 
 
-def _check_same_code(then: Mapping[str, Any]) -> None:
+def _check_same_code(launched_with: Mapping[str, Any]) -> None:
     """Raise RuntimeError if the code changed since the launch.
 
     Compares file digests, because git may be unavailable.
     """
-    now = get_code_identity() | {"source": compute_source_digest()}
-    if then.get("source") != now["source"]:
+    current = get_code_identity() | {"source": compute_source_digest()}
+    if launched_with.get("source") != current["source"]:
         raise RuntimeError(
-            f"the code has changed since the launch: {dict(then)} then, {now} now; restore the launched code, or "
+            f"the code has changed since the launch: {dict(launched_with)} then, {current} now; restore the launched code, or "
             "launch again with --retry to use the current code"
         )
 
@@ -157,11 +158,11 @@ def _build_stoppable(stage: Stage, stop: Stop, job_id: str) -> None:
             return say("the time limit is near; a stage cannot resume later, so it continues")
         stop.on_signal(number, frame)
 
-    former = {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGUSR2)}
+    previous_handlers = {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGUSR2)}
     try:
         stage.build(say)
     finally:
-        for number, handler in former.items():
+        for number, handler in previous_handlers.items():
             signal.signal(number, handler)
 
 
@@ -170,14 +171,14 @@ def _stop_if_cancelled(item: WorkItem, stop: Stop) -> None:
         stop.reason = "it was cancelled"
 
 
-def _wait_for_lease(item: WorkItem, me: JobState, stop: Stop) -> Lease | None:
+def _wait_for_lease(item: WorkItem, state: JobState, stop: Stop) -> Lease | None:
     """Return the lease. Waits only for an earlier attempt of this same job, which may still be ending."""
-    note = {"job_id": me.job_id, "log": me.log}
+    note = {"job_id": state.job_id, "log": state.log}
     # A requeued job may start before its earlier attempt has released the lease.
     while not stop():
         lease = acquire(item.lease_folder, note=note)
         owner = look(item.lease_folder)
-        if lease or owner is None or not me.job_id or owner.note.get("job_id") != me.job_id:
+        if lease or owner is None or not state.job_id or owner.note.get("job_id") != state.job_id:
             return lease
         time.sleep(1.0)
     raise stop.stopped()
@@ -186,17 +187,19 @@ def _wait_for_lease(item: WorkItem, me: JobState, stop: Stop) -> Lease | None:
 class _OutcomeRecorder:
     """Record how the enclosed block ended."""
 
-    def __init__(self, item: WorkItem, me: JobState, stop: Stop, progress: Callable[[], int]) -> None:
+    def __init__(self, item: WorkItem, state: JobState, stop: Stop, progress: Callable[[], int]) -> None:
         self.item, self.stop, self.progress = item, stop, progress
         last = item.read() or JobState(state="done")
-        # for a run, this job holds the lease
+        # The lease of a run is held by this job, so only a stage can have another owner.
         owner = look(item.lease_folder) if item.kind == "stage" else None
-        is_at_work = owner is not None and owner.is_alive
-        # ended without a report, which counts as an interruption
-        died = last.state == "running" and not is_at_work
-        counts = last.num_interruptions, last.num_in_vain, last.reached
-        self.state = replace(me, num_interruptions=counts[0], num_in_vain=counts[1], reached=counts[2])
-        self.state = self._count_interruption() if died else self.state
+        has_live_owner = owner is not None and owner.is_alive
+        # An end without a report counts as an interruption.
+        died = last.state == "running" and not has_live_owner
+        self.state = replace(
+            state, num_interruptions=last.num_interruptions, num_in_vain=last.num_in_vain, reached=last.reached
+        )
+        if died:
+            self.state = self._count_interruption()
         self.former_reason = "its process died" if died else last.reason
 
     def __enter__(self) -> _OutcomeRecorder:
@@ -217,8 +220,8 @@ class _OutcomeRecorder:
         if self.item.is_cancelled:
             return replace(self.state, state="cancelled", reason="it was cancelled, by repro cancel")
         if self.state.job_id and explain_stop_signal(self.state.job_id) == "cancelled":
-            by = find_canceller(self.state.job_id) or "in Slurm"
-            return replace(self.state, state="cancelled", reason=f"it was cancelled, {by}")
+            canceller = find_canceller(self.state.job_id) or "in Slurm"
+            return replace(self.state, state="cancelled", reason=f"it was cancelled, {canceller}")
         return replace(self._count_interruption(), state="interrupted", reason=reason)
 
     def _count_interruption(self) -> JobState:
@@ -227,9 +230,12 @@ class _OutcomeRecorder:
         It counts as in vain if the run made no progress since the last one.
         """
         reached = self.progress()
-        is_further, count = reached > self.state.reached, self.state.num_interruptions + 1
-        in_vain = 0 if is_further else self.state.num_in_vain + 1
-        return replace(self.state, num_interruptions=count, num_in_vain=in_vain, reached=reached)
+        return replace(
+            self.state,
+            num_interruptions=self.state.num_interruptions + 1,
+            num_in_vain=0 if reached > self.state.reached else self.state.num_in_vain + 1,
+            reached=reached,
+        )
 
 
 def run_here(run: Run, *, progress: Callable[[str], None]) -> None:
@@ -247,7 +253,8 @@ def run_here(run: Run, *, progress: Callable[[str], None]) -> None:
 
 
 def _run_or_wait(run: Run, stop: Stop, progress: Callable[[str], None]) -> None:
-    job, is_reported = Job(run=asdict(run), max_requeues=UNLIMITED), False
+    job = Job(run=asdict(run), max_requeues=UNLIMITED)
+    is_reported = False
     get_run_item(run).forget()
     while job(stop, where=JobState(state="running")) != "done":
         if not is_reported:

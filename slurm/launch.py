@@ -48,15 +48,16 @@ class SubmittedJob:
     def __call__(self) -> str:
         """Execute the job. If the time limit or preemption interrupts it, it writes a checkpoint and is requeued."""
         environment = JobEnvironment()
-        paths, stop = environment.paths, Stop()
-        where = JobState(
+        paths = environment.paths
+        stop = Stop()
+        state = JobState(
             state="running", job_id=environment.job_id, log=str(paths.stdout), script=str(paths.submission_file)
         )
         # submitit's handler: checkpoint(), pickle, scontrol requeue, exit.
         requeue = signal.getsignal(signal.SIGUSR2)
         with handle_stop_signals(stop):
             try:
-                return self._do(stop, where, environment.node)
+                return self._do(stop, state, environment.node)
             except Stopped as stopped:
                 print(f"stopped: {stopped}", flush=True)
         if environment.node:
@@ -66,16 +67,16 @@ class SubmittedJob:
             requeue(signal.SIGUSR2, None)
         sys.exit(EXIT_INTERRUPTED)
 
-    def _do(self, stop: Stop, where: JobState, node: int) -> str:
+    def _do(self, stop: Stop, state: JobState, node: int) -> str:
         """Execute the job. On nodes other than the first, execute the ranks of this node."""
         if self.job.num_nodes == 1:
-            return self.job(stop, where=where)
+            return self.job(stop, where=state)
         fields = asdict(self.job)
         if node == 0:
-            with lead_nodes(fields, make_attempt_id(where.job_id)):
-                return self.job(stop, where=where)
+            with lead_nodes(fields, make_attempt_id(state.job_id)):
+                return self.job(stop, where=state)
         with unbroken():
-            follow(fields, stop, where.job_id, node)
+            follow(fields, stop, state.job_id, node)
         return "followed"
 
     def checkpoint(self) -> DelayedSubmission:
@@ -124,16 +125,16 @@ class Launch:
 
     def submit(self, batches: Sequence[Batch], progress: Progress) -> None:
         """Submit all batches. Raises ValueError with the refused batch and a list of what was submitted before it."""
-        outer = os.environ.get("SLURM_JOB_ID")
-        for number, batch in enumerate(batches):
+        enclosing_job = os.environ.get("SLURM_JOB_ID")
+        for index, batch in enumerate(batches):
             try:
                 # Everything that Slurm has accepted must be recorded.
                 with unbroken(), hide_enclosing_job() as num_hidden:
                     jobs = self._submit(batch)
             except (FailedJobError, FailedSubmissionError) as error:
-                raise ValueError(_describe_refusal(batches, number, error)) from error
-            if num_hidden and number == 0:
-                progress(f"launched from inside job {outer}: its {num_hidden} variables are not passed on")
+                raise ValueError(_describe_refusal(batches, index, error)) from error
+            if num_hidden and index == 0:
+                progress(f"launched from inside job {enclosing_job}: its {num_hidden} variables are not passed on")
             progress(f"submitted {batch.name}: job {', '.join(sorted({job.split('_')[0] for job in jobs}))}")
 
     def scripts(self, batches: Sequence[Batch]) -> Iterator[tuple[str, str]]:
@@ -146,32 +147,35 @@ class Launch:
             parameters = make_sbatch_parameters(self.profile, batch, self.sweep)
             # Dependencies hold the names of batches here, because nothing has a job id yet.
             parameters["slurm_dependency"] = self._format_dependency(batch)
-            generic = {
-                key: value for key, value in parameters.items() if not key.startswith("slurm_") and value is not None
-            }
-            own = {key.removeprefix("slurm_"): value for key, value in parameters.items() if key.startswith("slurm_")}
-            writer.update_parameters(**writer._convert_parameters(generic), **own)
+            generic_parameters: dict[str, Any] = {}
+            slurm_parameters: dict[str, Any] = {}
+            for key, value in parameters.items():
+                if key.startswith("slurm_"):
+                    slurm_parameters[key.removeprefix("slurm_")] = value
+                elif value is not None:
+                    generic_parameters[key] = value
+            writer.update_parameters(**writer._convert_parameters(generic_parameters), **slurm_parameters)
             if len(batch.tasks) > 1:
                 writer.parameters["map_count"] = len(batch.tasks)
             yield batch.name, writer._make_submission_file_text(writer._submitit_command_str, "dry-run")
 
     def _submit(self, batch: Batch) -> list[str]:
-        of_slurm = {"slurm_max_num_timeout": MAX_REQUEUES_LIMIT, "slurm_python": make_python_command(self.profile)}
-        executor = AutoExecutor(self.folder, cluster=self.cluster, **of_slurm)
+        slurm_options = {"slurm_max_num_timeout": MAX_REQUEUES_LIMIT, "slurm_python": make_python_command(self.profile)}
+        executor = AutoExecutor(self.folder, cluster=self.cluster, **slurm_options)
         parameters = make_sbatch_parameters(self.profile, batch, self.sweep)
         executor.update_parameters(**parameters, slurm_dependency=self._format_dependency(batch))
         # submitit would set its own name as wckey, and AutoExecutor drops None.
         if not self.profile.wckey:
             executor._executor.update_parameters(wckey=None)
         jobs = executor.submit_array([SubmittedJob(task.job) for task in batch.tasks])
-        places = {
+        locations = {
             task.name: {"job_id": job.job_id, "log": str(job.paths.stdout), "script": str(job.paths.submission_file)}
             for task, job in zip(batch.tasks, jobs, strict=True)
         }
-        about = {"on": "slurm", "sweep": self.sweep, "profile": self.profile.name}
+        metadata = {"on": "slurm", "sweep": self.sweep, "profile": self.profile.name}
         # Written at once: a launcher that dies now must not submit these jobs again.
-        make_submission(batch.tasks, places, **about).write()
-        self.submitted |= {name: place["job_id"] for name, place in places.items()}
+        make_submission(batch.tasks, locations, **metadata).write()
+        self.submitted |= {name: location["job_id"] for name, location in locations.items()}
         self._record_job(batch, jobs[0].job_id.split("_")[0])
         return [job.job_id for job in jobs]
 
@@ -182,42 +186,50 @@ class Launch:
         """
         self.arrays[batch.name] = job_id
         # A single task is submitted without an array, so its id has no suffix.
-        whole = batch.is_stage or len(batch.tasks) == 1
-        self.known |= {task.name: job_id if whole else f"{job_id}_{place}" for place, task in enumerate(batch.tasks)}
+        has_one_id = batch.is_stage or len(batch.tasks) == 1
+        for index, task in enumerate(batch.tasks):
+            self.known[task.name] = job_id if has_one_id else f"{job_id}_{index}"
 
     def _format_dependency(self, batch: Batch) -> str | None:
-        needs = dict.fromkeys(self.known[need] for need in batch.tasks[0].needs)
-        ended = [self.known[maker] for task in batch.tasks for maker in task.after]
-        ended += [self.arrays[batch.after]] if batch.after else []
-        words = [f"afterok:{':'.join(needs)}"] if needs else []
-        words += [f"afterany:{':'.join(dict.fromkeys(ended))}"] if ended else []
-        return ",".join(words) or None
+        stage_jobs = dict.fromkeys(self.known[need] for need in batch.tasks[0].needs)
+        earlier_jobs = dict.fromkeys(self.known[owner] for task in batch.tasks for owner in task.after)
+        if batch.after:
+            earlier_jobs[self.arrays[batch.after]] = None
+        conditions = []
+        if stage_jobs:
+            conditions.append(f"afterok:{':'.join(stage_jobs)}")
+        if earlier_jobs:
+            conditions.append(f"afterany:{':'.join(earlier_jobs)}")
+        return ",".join(conditions) or None
 
 
 def make_sbatch_parameters(profile: Profile, batch: Batch, sweep: str) -> dict[str, Any]:
     """Return the submitit parameters of one batch. None selects the site's default."""
-    stage = batch.is_stage
-    cpus = (profile.stage_cpus if stage else None) or profile.cpus_per_run
-    gpus = profile.stage_gpus if stage else profile.gpus_per_run
-    gres = _get_stage_gres(profile) if stage else profile.gres or None
+    cpus, gpus, gres = profile.cpus_per_run, profile.gpus_per_run, profile.gres or None
+    memory_gb, minutes, partition = profile.memory_gb, profile.time_minutes, profile.partition
+    if batch.is_stage:
+        cpus, gpus, gres = profile.stage_cpus or cpus, profile.stage_gpus, _get_stage_gres(profile)
+        memory_gb, minutes = profile.stage_memory_gb or memory_gb, profile.stage_time_minutes or minutes
+        partition = profile.stage_partition or partition
     chdir = profile.chdir or str(SOURCES)
-    more = {"requeue": True, "kill-on-invalid-dep": "yes", "chdir": chdir, **profile.sbatch}
+    additional = {"requeue": True, "kill-on-invalid-dep": "yes", "chdir": chdir, **profile.sbatch}
     check_lines([sweep, str(home()), chdir], "sweep, REPRO_HOME or folder")
-    if odd := [sign for sign in "%\\" if sign in f"{home()}{sweep}"]:
-        raise ValueError(
-            f"REPRO_HOME={home()}, sweep {sweep}: Slurm gives {odd[0]} a meaning of its own in the path of a log; "
-            f"choose a folder and a file of runs without {odd[0]}"
-        )
+    for character in "%\\":
+        if character in f"{home()}{sweep}":
+            raise ValueError(
+                f"REPRO_HOME={home()}, sweep {sweep}: Slurm gives {character} a meaning of its own in the path of a log; "
+                f"choose a folder and a file of runs without {character}"
+            )
     return {
-        "name": f"{sweep}-{'stage' if stage else 'runs'}",
-        "timeout_min": (profile.stage_time_minutes if stage else None) or profile.time_minutes,
-        "mem_gb": (profile.stage_memory_gb if stage else None) or profile.memory_gb,
+        "name": f"{sweep}-{'stage' if batch.is_stage else 'runs'}",
+        "timeout_min": minutes,
+        "mem_gb": memory_gb,
         "cpus_per_task": cpus,
         "gpus_per_node": None if gres else gpus or None,
-        "nodes": 1 if stage else profile.num_nodes,
+        "nodes": 1 if batch.is_stage else profile.num_nodes,
         "tasks_per_node": 1,
         "stderr_to_stdout": True,
-        "slurm_partition": (profile.stage_partition if stage else "") or profile.partition or None,
+        "slurm_partition": partition or None,
         "slurm_account": profile.account or None,
         "slurm_qos": profile.qos or None,
         "slurm_constraint": profile.constraint or None,
@@ -230,7 +242,7 @@ def make_sbatch_parameters(profile: Profile, batch: Batch, sweep: str) -> dict[s
         # If a site exports no environment to its jobs, srun would not pass on that of the script either. Since
         # Slurm 22.05 srun no longer inherits the number of cores from sbatch.
         "slurm_srun_args": ["--export=ALL", *([f"--cpus-per-task={cpus}"] if cpus else []), *profile.srun],
-        "slurm_additional_parameters": more,
+        "slurm_additional_parameters": additional,
     }
 
 
@@ -245,8 +257,8 @@ def _get_stage_gres(profile: Profile) -> str | None:
 
 def make_python_command(profile: Profile) -> str:
     """Return the shell words that start python in a job. $VARIABLES of the job are expanded."""
-    words = [*profile.launcher, profile.python or sys.executable]
-    return " ".join(_quote_expandable(word) for word in words)
+    command = [*profile.launcher, profile.python or sys.executable]
+    return " ".join(_quote_expandable(word) for word in command)
 
 
 def _quote_expandable(word: str) -> str:
@@ -267,19 +279,22 @@ def _list_setup_lines(profile: Profile, cpus: int | None) -> list[str]:
         # Ignore a folder named slurm in the job's start folder.
         "export PYTHONSAFEPATH=1",
     ]
-    lines += [f"export REPRO_DATA={shlex.quote(str(get_data_folder()))}"] if "REPRO_DATA" in os.environ else []
+    if "REPRO_DATA" in os.environ:
+        lines.append(f"export REPRO_DATA={shlex.quote(str(get_data_folder()))}")
     lines += [f"export {name}={shlex.quote(os.environ[name])}" for name in PASSED_VARIABLES if name in os.environ]
-    lines += [f'export TMPDIR={_quote_expandable(profile.scratch)}; mkdir -p "$TMPDIR"'] if profile.scratch else []
-    lines += ["export " + " ".join(f"{name}={cpus}" for name in THREADS)] if cpus else []
+    if profile.scratch:
+        lines.append(f'export TMPDIR={_quote_expandable(profile.scratch)}; mkdir -p "$TMPDIR"')
+    if cpus:
+        lines.append("export " + " ".join(f"{name}={cpus}" for name in THREADS))
     return [*lines, *profile.setup]
 
 
-def _describe_refusal(batches: Sequence[Batch], number: int, error: Exception) -> str:
-    refused = batches[number]
-    before = ", ".join(batch.name for batch in batches[:number]) or "nothing"
-    names = ", ".join(task.name for batch in batches[number:] for task in batch.tasks)
+def _describe_refusal(batches: Sequence[Batch], index: int, error: Exception) -> str:
+    refused = batches[index]
+    submitted = ", ".join(batch.name for batch in batches[:index]) or "nothing"
+    names = ", ".join(task.name for batch in batches[index:] for task in batch.tasks)
     lines = [line for line in str(error).splitlines() if "sbatch" in line or "error" in line.lower()]
     return (
-        f"Slurm refused {refused.name}: {' '.join(lines) or error}. Submitted before it: {before}. "
+        f"Slurm refused {refused.name}: {' '.join(lines) or error}. Submitted before it: {submitted}. "
         f"Not submitted: {names}. Fix the cause and launch again: only these will be submitted"
     )

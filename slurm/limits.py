@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from repro.planning.plan import SHARDED_KINDS, Plan
@@ -12,7 +13,7 @@ from slurm.profiles import Profile
 
 GIB = 2**30  # Slurm's G
 # Phase of a training run that holds pair data in each process.
-START = "start"
+TRAINING_START = "start"
 
 
 def beyond(plan: Plan, profile: Profile) -> Iterator[str]:
@@ -20,15 +21,12 @@ def beyond(plan: Plan, profile: Profile) -> Iterator[str]:
     if profile.on != "slurm":
         return
     for cost in plan.stage_costs:
-        lacks = [
-            *(
-                _list_missing_at_start(cost, profile)
-                if cost.kind == START
-                else _list_missing_of_stage(cost, plan, profile)
-            )
-        ]
-        if lacks:
-            yield f"too much for profile {profile.name}: {cost.name} of {cost.pairs}: {', '.join(lacks)}"
+        if cost.kind == TRAINING_START:
+            missing = list(_list_missing_at_start(cost, profile))
+        else:
+            missing = list(_list_missing_of_stage(cost, plan, profile))
+        if missing:
+            yield f"too much for profile {profile.name}: {cost.name} of {cost.pairs}: {', '.join(missing)}"
     yield from _describe_requeues(plan, profile)
 
 
@@ -37,7 +35,9 @@ def _list_missing_of_stage(cost: StageCost, plan: Plan, profile: Profile) -> Ite
     shards = plan.most_shards if cost.kind in SHARDED_KINDS else 1
     minutes = profile.stage_time_minutes or profile.time_minutes
     if 60 * cost.hours / shards > minutes:
-        needed = format_seconds(3600 * cost.hours / shards) + (f" in each of {shards} shards" if shards > 1 else "")
+        needed = format_seconds(3600 * cost.hours / shards)
+        if shards > 1:
+            needed += f" in each of {shards} shards"
         yield f"{needed}, and a stage has {format_seconds(60 * minutes)}"
     memory_gb = profile.stage_memory_gb or profile.memory_gb
     if memory_gb and cost.memory_bytes > memory_gb * GIB:
@@ -47,26 +47,32 @@ def _list_missing_of_stage(cost: StageCost, plan: Plan, profile: Profile) -> Ite
 
 
 def _list_missing_at_start(cost: StageCost, profile: Profile) -> Iterator[str]:
-    together = cost.memory_bytes * profile.num_processes
-    if profile.memory_gb and together > profile.memory_gb * GIB:
-        has = f"a run has {profile.memory_gb:g} GiB"
-        yield f"{format_bytes(together)} of memory in {profile.num_processes} processes, and {has}"
+    total_bytes = cost.memory_bytes * profile.num_processes
+    if profile.memory_gb and total_bytes > profile.memory_gb * GIB:
+        yield (
+            f"{format_bytes(total_bytes)} of memory in {profile.num_processes} processes, and a run has "
+            f"{profile.memory_gb:g} GiB"
+        )
 
 
 def _describe_requeues(plan: Plan, profile: Profile) -> Iterator[str]:
     """Yield the expected interruptions of the longest run. They are not failures as long as the run makes progress."""
-    times = {run: one.seconds for run, one in zip(plan.missing, plan.estimates, strict=True)}
-    longer = [run for run, seconds in times.items() if seconds > 60 * profile.time_minutes]
-    if longer:
-        longest = max(longer, key=times.__getitem__)
-        num_jobs = -int(-times[longest] // (60 * profile.time_minutes))
-        take = count_noun(len(longer), "run takes", "runs take")
-        limit = f"{take} longer than the {format_seconds(60 * profile.time_minutes)} of {profile.name}"
-        resume = "resumes" if len(longer) == 1 else "resume"
-        yield f"{limit} and {resume} from checkpoints: {run_id(longest)} needs {num_jobs} jobs"
+    seconds_by_run = {run: estimate.seconds for run, estimate in zip(plan.missing, plan.estimates, strict=True)}
+    long_runs = [run for run, seconds in seconds_by_run.items() if seconds > 60 * profile.time_minutes]
+    if long_runs:
+        longest = max(long_runs, key=seconds_by_run.__getitem__)
+        num_jobs = math.ceil(seconds_by_run[longest] / (60 * profile.time_minutes))
+        runs_take = count_noun(len(long_runs), "run takes", "runs take")
+        resume = "resumes" if len(long_runs) == 1 else "resume"
+        yield (
+            f"{runs_take} longer than the {format_seconds(60 * profile.time_minutes)} of {profile.name} and {resume} from "
+            f"checkpoints: {run_id(longest)} needs {num_jobs} jobs"
+        )
     # On GPUs the plan covers GPU memory instead.
     if not plan.num_gpus and profile.memory_gb:
-        most = max((one.memory_bytes for one in plan.estimates), default=0) * profile.num_processes
-        if most > profile.memory_gb * GIB:
-            has = f"a run has {profile.memory_gb:g} GiB"
-            yield f"too much for profile {profile.name}: {format_bytes(most)} of memory, and {has}"
+        peak_bytes = max((estimate.memory_bytes for estimate in plan.estimates), default=0) * profile.num_processes
+        if peak_bytes > profile.memory_gb * GIB:
+            yield (
+                f"too much for profile {profile.name}: {format_bytes(peak_bytes)} of memory, and a run has "
+                f"{profile.memory_gb:g} GiB"
+            )

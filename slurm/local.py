@@ -44,7 +44,8 @@ POLL_SECONDS = 1.0
 CHILD_MODULE = "slurm.children"
 """The module that each child process runs."""
 
-RESTARTED = (EXIT_INTERRUPTED, EXIT_LOST)
+RESUMABLE_STATUSES = (EXIT_INTERRUPTED, EXIT_LOST)
+"""Exit statuses of a child that another attempt may resume."""
 
 Progress = Callable[[str], None]
 
@@ -68,8 +69,8 @@ def list_visible_gpus() -> list[str]:
         return [number for number in os.environ["CUDA_VISIBLE_DEVICES"].split(",") if number not in ("", "-1")]
     if shutil.which("nvidia-smi") is None:
         return []
-    listed = subprocess.run(["nvidia-smi", "--list-gpus"], capture_output=True, text=True, check=False)
-    return [str(number) for number, line in enumerate(listed.stdout.splitlines()) if line.startswith("GPU ")]
+    completed = subprocess.run(["nvidia-smi", "--list-gpus"], capture_output=True, text=True, check=False)
+    return [str(number) for number, line in enumerate(completed.stdout.splitlines()) if line.startswith("GPU ")]
 
 
 def make_slots(profile: Profile, *, gpus: Sequence[str], num_cores: int) -> list[Slot]:
@@ -77,15 +78,14 @@ def make_slots(profile: Profile, *, gpus: Sequence[str], num_cores: int) -> list
 
     Raises ValueError if a run needs more GPUs than the machine has.
     """
-    wanted = profile.gpus_per_run or (1 if gpus else 0)
-    if wanted > len(gpus):
-        raise ValueError(f"profile {profile.name} gives each run {wanted} GPUs, and this machine shows {list(gpus)}")
+    gpus_each = profile.gpus_per_run or (1 if gpus else 0)
+    if gpus_each > len(gpus):
+        raise ValueError(f"profile {profile.name} gives each run {gpus_each} GPUs, and this machine shows {list(gpus)}")
     cores_each = profile.cpus_per_run or (1 if num_cores < 4 else 2)
-    most = len(gpus) // wanted if wanted else max(1, num_cores // cores_each)
-    num_slots = min(most, profile.num_at_once or most)
+    max_slots = len(gpus) // gpus_each if gpus_each else max(1, num_cores // cores_each)
+    num_slots = min(max_slots, profile.num_at_once or max_slots)
     threads = profile.cpus_per_run or max(1, num_cores // num_slots)
-    dealt = [tuple(gpus[number * wanted : (number + 1) * wanted]) for number in range(num_slots)]
-    return [Slot(gpus_of_slot, threads) for gpus_of_slot in dealt]
+    return [Slot(tuple(gpus[index * gpus_each : (index + 1) * gpus_each]), threads) for index in range(num_slots)]
 
 
 @dataclass
@@ -123,14 +123,13 @@ class LocalQueue:
 
     def describe_stopped_children(self) -> str:
         """Describe how the children ended that were running when the queue was stopped."""
-        resumable = [child.returncode in RESTARTED for child, _ in self.children.values()]
+        resumable = [child.returncode in RESUMABLE_STATUSES for child, _ in self.children.values()]
         if not resumable:
             return "no run was in progress; launch again to resume"
-        whose, they = ("itself", "it was") if len(resumable) == 1 else ("themselves", "they were")
-        return (
-            f"{sum(resumable)} of {count_noun(len(resumable), 'running job')} stopped by {whose}, after a checkpoint if {they} "
-            "training; launch again to resume"
-        )
+        stopped = "stopped by itself, after a checkpoint if it was training"
+        if len(resumable) > 1:
+            stopped = "stopped by themselves, after a checkpoint if they were training"
+        return f"{sum(resumable)} of {count_noun(len(resumable), 'running job')} {stopped}; launch again to resume"
 
     def get_log_path(self, task: Task) -> Path:
         """Return the log of a job: one file for all attempts."""
@@ -138,9 +137,8 @@ class LocalQueue:
 
     def _collect_ended(self) -> bool:
         """Free the slots of children that have ended and return whether there were any."""
-        ended = [
-            task for task in self.tasks if task.name in self.children and not _is_running(self.children[task.name][0])
-        ]
+        running = [task for task in self.tasks if task.name in self.children]
+        ended = [task for task in running if self.children[task.name][0].poll() is not None]
         # Pass on the last lines while the log still belongs to a child.
         if ended:
             self._pass_on_logs()
@@ -171,7 +169,7 @@ class LocalQueue:
         """Record the failure of a child that could not report it, so that it is not restarted forever."""
         last = task.item.read() or JobState(state="done", log=str(self.get_log_path(task)))
         # A killed child (negative status) may be the victim of a full memory, so it gets another attempt.
-        may_continue = status in (0, *RESTARTED) or status < 0
+        may_continue = status in (0, *RESUMABLE_STATUSES) or status < 0
         if last.state == "failed" or task.job.is_done:
             return
         if may_continue and self.attempts[task.name] <= task.job.max_requeues:
@@ -195,30 +193,32 @@ class LocalQueue:
             elif any(self.ended.get(need, "done") != "done" for need in task.needs):
                 self._end(task, "blocked", f"needs {', '.join(task.needs)}")
 
-    def _end(self, task: Task, how: str, reason: str = "") -> None:
-        self.ended[task.name] = how
-        left = len(self.tasks) - len(self.ended)
-        self.progress(f"{task.name}: {how}{f' ({reason})' if reason else ''}; {count_noun(left, 'job')} left")
+    def _end(self, task: Task, outcome: str, reason: str = "") -> None:
+        self.ended[task.name] = outcome
+        num_left = len(self.tasks) - len(self.ended)
+        details = f" ({reason})" if reason else ""
+        self.progress(f"{task.name}: {outcome}{details}; {count_noun(num_left, 'job')} left")
 
     def _fill_slots(self) -> None:
         if not self.slots:
             return
         # Training runs that a child executes now or later, each with the child's run.
-        makers: dict[str, str] = {}
+        training_owners: dict[str, str] = {}
         for task in self.tasks:
-            makers |= _list_own_trainings(task) if task.name in self.children else {}
+            if task.name in self.children:
+                training_owners |= _list_own_trainings(task)
         for task in self.tasks:
             if not self.slots:
                 return
-            if task.name in self.ended or task.name in self.children or not self._is_ready(task, makers):
+            if task.name in self.ended or task.name in self.children or not self._is_ready(task, training_owners):
                 continue
             self._start(task, self.slots.pop(0))
-            makers |= _list_own_trainings(task)
+            training_owners |= _list_own_trainings(task)
 
-    def _is_ready(self, task: Task, makers: Mapping[str, str]) -> bool:
+    def _is_ready(self, task: Task, training_owners: Mapping[str, str]) -> bool:
         if any(self.ended.get(need) != "done" for need in task.needs):
             return False
-        reason = _explain_wait(task, makers)
+        reason = _explain_wait(task, training_owners)
         if not reason:
             self.waiting_for.discard(task.name)
             return True
@@ -230,15 +230,15 @@ class LocalQueue:
     def _start(self, task: Task, slot: Slot) -> None:
         log = self.get_log_path(task)
         log.parent.mkdir(parents=True, exist_ok=True)
-        file = self.folder / "jobs" / f"{os.getpid()}-{task.name.replace('/', '-')}.json"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        where = JobState(state="running", log=str(log), script=str(file))
-        file.write_text(json.dumps({"job": asdict(task.job), "where": asdict(where), "parent": os.getpid()}))
+        job_file = self.folder / "jobs" / f"{os.getpid()}-{task.name.replace('/', '-')}.json"
+        job_file.parent.mkdir(parents=True, exist_ok=True)
+        state = JobState(state="running", log=str(log), script=str(job_file))
+        job_file.write_text(json.dumps({"job": asdict(task.job), "where": asdict(state), "parent": os.getpid()}))
         with log.open("ab") as output:
             # Lines of earlier attempts have been passed on already.
-            before = output.tell()
+            log_position = output.tell()
             child = subprocess.Popen(
-                [sys.executable, "-u", "-m", CHILD_MODULE, str(file)],
+                [sys.executable, "-u", "-m", CHILD_MODULE, str(job_file)],
                 env=os.environ | slot.environment() | import_environment(),
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -247,10 +247,10 @@ class LocalQueue:
             )
         self.children[task.name] = (child, slot)
         self.attempts[task.name] += 1
-        self.logged_bytes[task.name] = before
-        where_to = f" on GPU {','.join(slot.gpus)}" if slot.gpus else ""
-        what = f" ({format_overrides(run_of_fields(task.job.run))})" if task.item.kind == "run" else ""
-        self.progress(f"{task.name}: started{where_to}{what}, threads: {slot.num_threads}, log {log}")
+        self.logged_bytes[task.name] = log_position
+        device = f" on GPU {','.join(slot.gpus)}" if slot.gpus else ""
+        overrides = f" ({format_overrides(run_of_fields(task.job.run))})" if task.item.kind == "run" else ""
+        self.progress(f"{task.name}: started{device}{overrides}, threads: {slot.num_threads}, log {log}")
 
     def _end_children(self) -> None:
         """Request a checkpoint from each child. Kill slow children, or all of them on a second Ctrl-C."""
@@ -280,17 +280,19 @@ def sort_longest_first(tasks: Sequence[Task]) -> list[Task]:
     return [*stages, *sorted(runs, key=lambda task: (work[task.name].is_known, -work[task.name].flops))]
 
 
-def _explain_wait(task: Task, makers: Mapping[str, str]) -> str:
+def _explain_wait(task: Task, training_owners: Mapping[str, str]) -> str:
     """Return why a job cannot start yet, or "" if it can.
 
     Another process may be executing it or a training run it needs.
     """
-    if owner := _find_live_owner(task.item.lease_folder):
+    owner = _find_live_owner(task.item.lease_folder)
+    if owner is not None:
         return f"already in progress: {owner}"
     for training in _list_own_trainings(task):
-        if maker := makers.get(training):
-            return f"waits for {maker}, which executes training run {training} for both"
-        if owner := _find_live_owner(run_folder(training) / "training"):
+        if training in training_owners:
+            return f"waits for {training_owners[training]}, which executes training run {training} for both"
+        owner = _find_live_owner(run_folder(training) / "training")
+        if owner is not None:
             return f"waits for {owner}, which executes its training run {training}"
     return ""
 
@@ -306,19 +308,15 @@ def _find_live_owner(lease_folder: Path) -> Owner | None:
     return owner if owner is not None and owner.is_alive else None
 
 
-def _is_running(child: subprocess.Popen[bytes]) -> bool:
-    return child.poll() is None
-
-
 def _describe_exit(status: int) -> str:
     if status < 0:
         return f"its process was killed ({signal.Signals(-status).name})"
-    known = {
+    descriptions = {
         0: "its process has ended",
         EXIT_INTERRUPTED: "stopped at a checkpoint",
         EXIT_LOST: "taken over by another",
     }
-    return known.get(status, f"its process ended with status {status}")
+    return descriptions.get(status, f"its process ended with status {status}")
 
 
 def run_locally(tasks: Sequence[Task], profile: Profile, *, sweep: str, progress: Progress) -> dict[str, str]:
@@ -326,14 +324,14 @@ def run_locally(tasks: Sequence[Task], profile: Profile, *, sweep: str, progress
     slots = make_slots(profile, gpus=list_visible_gpus(), num_cores=cores_here())
     folder = get_sweep_folder(sweep)
     queue = LocalQueue(sort_longest_first(tasks), slots, folder, progress)
-    place = folder / "queues" / f"{time.time():.3f}-{os.getpid()}"
-    lease = acquire(place)
+    queue_folder = folder / "queues" / f"{time.time():.3f}-{os.getpid()}"
+    lease = acquire(queue_folder)
     assert lease is not None, "a queue's folder has its own name"
     with lease, handle_stop_signals(Stop()):
         # The submission names the lease of this queue. `status` sees by it whether the queue is alive.
         jobs = {task.name: {"log": str(queue.get_log_path(task))} for task in tasks}
-        about = {"on": "local", "sweep": sweep, "profile": profile.name, "queue": str(place)}
-        make_submission(tasks, jobs, **about).write()
+        metadata = {"on": "local", "sweep": sweep, "profile": profile.name, "queue": str(queue_folder)}
+        make_submission(tasks, jobs, **metadata).write()
         try:
             return queue.run()
         except Stopped as stopped:

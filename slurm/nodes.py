@@ -54,12 +54,12 @@ def make_attempt_id(job_id: str) -> str:
 
 def compute_node_digests(job: Mapping[str, Any]) -> dict[str, str]:
     """Return digests of everything the ranks of this node use, by name. Raises ValueError for a damaged stage."""
-    found = {}
+    digests = {}
     for stage in pipeline_stages.list_stages(run_of_fields(job["run"])):
         if stage.is_built:
             stage.check()
-        found[f"stage {stage.title}"] = _compute_digest(stage.files) if stage.is_built else "not there"
-    return found | {"code": compute_source_digest(), "set of package versions": _compute_digest(versions())}
+        digests[f"stage {stage.title}"] = _compute_digest(stage.files) if stage.is_built else "not there"
+    return digests | {"code": compute_source_digest(), "set of package versions": _compute_digest(versions())}
 
 
 def call_meeting(job: Mapping[str, Any], attempt: str, stop: Stop) -> Meeting:
@@ -67,47 +67,52 @@ def call_meeting(job: Mapping[str, Any], attempt: str, stop: Stop) -> Meeting:
 
     Raises ValueError if a node does not arrive, or if it sees different files, code or packages.
     """
-    place, meeting, seen = _get_folder(job, attempt), Meeting(attempt, job["num_nodes"]), compute_node_digests(job)
-    _write(place / "meeting.json", asdict(meeting))
-    for number in range(1, meeting.num_nodes):
-        report = _wait_for_file(place / f"node-{number}.json", stop)
+    folder = _get_folder(job, attempt)
+    meeting = Meeting(attempt, job["num_nodes"])
+    digests = compute_node_digests(job)
+    _write(folder / "meeting.json", asdict(meeting))
+    for node in range(1, meeting.num_nodes):
+        report = _wait_for_file(folder / f"node-{node}.json", stop)
         if report is None:
             raise ValueError(
-                f"node {number} of {meeting.num_nodes} did not arrive within {_get_timeout():.0f} s: every node must see "
+                f"node {node} of {meeting.num_nodes} did not arrive within {_get_timeout():.0f} s: every node must see "
                 f"{home()}; its log is next to this one"
             )
-        _check_alike(number, report, seen)
+        _check_alike(node, report, digests)
     # The address is published only after all nodes agree, so no process starts with wrong files.
     address = _get_own_address()
     meeting = replace(meeting, address=address, port=_get_free_port(address))
-    _write(place / "meeting.json", asdict(meeting))
+    _write(folder / "meeting.json", asdict(meeting))
     return meeting
 
 
-def join_meeting(job: Mapping[str, Any], number: int, attempt: str, stop: Stop) -> Meeting:
+def join_meeting(job: Mapping[str, Any], node: int, attempt: str, stop: Stop) -> Meeting:
     """Join the meeting as a node other than the first. Return it once the processes may start, or once it is over.
 
     Raises ValueError if no meeting is announced or a stage on this node is damaged.
     """
-    place, mine = _get_folder(job, attempt), {"host": socket.gethostname()}
-    report = _wait_for_file(place / "meeting.json", stop)
-    if report is None:
+    folder = _get_folder(job, attempt)
+    host = socket.gethostname()
+    announcement = _wait_for_file(folder / "meeting.json", stop)
+    if announcement is None:
         raise ValueError(
-            f"node {number}: no message from the first node within {_get_timeout():.0f} s; do both see {place}?"
+            f"node {node}: no message from the first node within {_get_timeout():.0f} s; do both see {folder}?"
         )
-    if not report["is_over"]:
+    if not announcement["is_over"]:
         try:
-            seen = compute_node_digests(job)
+            digests = compute_node_digests(job)
         except ValueError as error:
-            _write(place / f"node-{number}.json", mine | {"error": str(error)})
+            _write(folder / f"node-{node}.json", {"host": host, "error": str(error)})
             raise
-        _write(place / f"node-{number}.json", mine | {"seen": seen})
+        _write(folder / f"node-{node}.json", {"host": host, "seen": digests})
     # The file is replaced by rename, so it is always complete.
-    while not (meeting := Meeting(**read_json(place / "meeting.json"))).port and not meeting.is_over:
+    while True:
+        meeting = Meeting(**read_json(folder / "meeting.json"))
+        if meeting.port or meeting.is_over:
+            return meeting
         if has_left(job, attempt):
             return replace(meeting, is_over=True)
         time.sleep(POLL_SECONDS)
-    return meeting
 
 
 @contextmanager
@@ -121,21 +126,22 @@ def lead_nodes(job: Mapping[str, Any], attempt: str) -> Iterator[None]:
 
 def has_left(job: Mapping[str, Any], attempt: str) -> bool:
     """Return whether the first node has ended or died."""
-    report = read_json(_get_folder(job, attempt) / "meeting.json")
+    meeting = read_json(_get_folder(job, attempt) / "meeting.json")
     owner = look(get_run_item(run_of_fields(job["run"])).lease_folder)
     # The job id of the lease distinguishes this attempt's first node from another job with the same run.
     is_held = owner is not None and owner.is_alive and owner.note.get("job_id") == attempt.rpartition(".")[0]
-    return report["is_over"] or not is_held
+    return meeting["is_over"] or not is_held
 
 
 def make_grace_check(job: Mapping[str, Any], attempt: str) -> Callable[[], bool]:
     """Return a function that checks whether the first node ended more than GRACE_SECONDS ago."""
-    left_at: list[float] = []
+    end_time: float | None = None
 
     def is_over() -> bool:
-        if not left_at and has_left(job, attempt):
-            left_at.append(time.monotonic())
-        return bool(left_at) and time.monotonic() - left_at[0] > GRACE_SECONDS
+        nonlocal end_time
+        if end_time is None and has_left(job, attempt):
+            end_time = time.monotonic()
+        return end_time is not None and time.monotonic() - end_time > GRACE_SECONDS
 
     return is_over
 
@@ -166,16 +172,16 @@ def _get_timeout() -> float:
     return 2 * get_lease_timeout()
 
 
-def _check_alike(number: int, report: Mapping[str, Any], seen: Mapping[str, str]) -> None:
+def _check_alike(node: int, report: Mapping[str, Any], expected: Mapping[str, str]) -> None:
     """Raise ValueError with the first difference between a node's view and that of the first node."""
-    who = f"node {number} ({report['host']})"
+    node_name = f"node {node} ({report['host']})"
     if "error" in report:
-        raise ValueError(f"{who}: {report['error']}")
-    for name, digest in seen.items():
-        other = report["seen"].get(name, "not there")
-        if other != digest:
+        raise ValueError(f"{node_name}: {report['error']}")
+    for name, digest in expected.items():
+        actual = report["seen"].get(name, "not there")
+        if actual != digest:
             raise ValueError(
-                f"{who} has another {name} than the first node ({other[:12]}, not {digest[:12]}): let all nodes share "
+                f"{node_name} has another {name} than the first node ({actual[:12]}, not {digest[:12]}): let all nodes share "
                 f"{home()} and one checkout, or hold the same files"
             )
 
@@ -192,8 +198,8 @@ def _get_own_address() -> str:
 def _get_free_port(address: str) -> int:
     """Return a free port at this node's address. Raises ValueError if the node does not have that address."""
     try:
-        with socket.create_server((address, 0), family=_get_address_family(address)) as found:
-            port: int = found.getsockname()[1]
+        with socket.create_server((address, 0), family=_get_address_family(address)) as server:
+            port: int = server.getsockname()[1]
             return port
     except OSError as error:
         raise ValueError(

@@ -15,7 +15,7 @@ from repro.storage.files import check_regular
 from repro.text import short, suggestion
 
 SHIPPED = Path(__file__).with_name("profiles.toml")
-PLACES = ("local", "slurm")
+QUEUE_KINDS = ("local", "slurm")
 """Where the jobs of a profile run: a local queue or Slurm."""
 
 
@@ -74,21 +74,23 @@ class Profile:
 
     def __post_init__(self) -> None:
         """Raise ValueError for invalid values."""
-        for one in fields(self):
-            check_lines(getattr(self, one.name), f"profile {short(self.name)!r}: {one.name}")
-        if self.on not in PLACES:
+        for profile_field in fields(self):
+            check_lines(getattr(self, profile_field.name), f"profile {short(self.name)!r}: {profile_field.name}")
+        if self.on not in QUEUE_KINDS:
             raise ValueError(f"profile {self.name}: on={self.on!r}; choose local or slurm")
         for name, value in vars(self).items():
-            least, most = MINIMA.get(name, 0), MAXIMA.get(name, DEFAULT_MAXIMUM)
-            if isinstance(value, int | float) and not least <= value <= most:  # also rejects nan
-                raise ValueError(f"profile {self.name}: {name}={value}; must be at least {least} and at most {most}")
+            minimum, maximum = MINIMA.get(name, 0), MAXIMA.get(name, DEFAULT_MAXIMUM)
+            if isinstance(value, int | float) and not minimum <= value <= maximum:  # also rejects nan
+                raise ValueError(
+                    f"profile {self.name}: {name}={value}; must be at least {minimum} and at most {maximum}"
+                )
         if self.num_nodes > 1 and self.on != "slurm":
             raise ValueError(
                 f"profile {self.name}: num_nodes={self.num_nodes} needs on='slurm'; this machine is one node"
             )
         if self.num_shards and self.pairs_per_shard:
-            both = f"num_shards={self.num_shards} and pairs_per_shard={self.pairs_per_shard}"
-            raise ValueError(f"profile {self.name}: {both} both set the number of shards; keep one")
+            options = f"num_shards={self.num_shards} and pairs_per_shard={self.pairs_per_shard}"
+            raise ValueError(f"profile {self.name}: {options} both set the number of shards; keep one")
         if self.on == "slurm" and self.warning_seconds >= self.time_minutes * 60:
             raise ValueError(
                 f"profile {self.name}: warning_seconds={self.warning_seconds} leaves nothing of "
@@ -116,20 +118,33 @@ LINE_BREAK = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
 OPTION = re.compile(r"[a-z][a-z0-9-]*")
 
 
-def check_lines(value: Any, what: str) -> None:
+def check_lines(value: Any, label: str) -> None:
     """Raise ValueError if a value, or a nested one, has a line break, which would add a line to a job's script."""
     if isinstance(value, Mapping):
         value = [*value, *value.values()]
     if isinstance(value, str):
         value = [value]
-    for one in value if isinstance(value, list | tuple) else []:
-        if isinstance(one, str) and LINE_BREAK.search(one):
-            raise ValueError(f"{what}={short(repr(one))} contains a line break or a control character; write one line")
-        if not isinstance(one, str):
-            check_lines(one, what)
+    if not isinstance(value, list | tuple):
+        return
+    for item in value:
+        if not isinstance(item, str):
+            check_lines(item, label)
+        elif LINE_BREAK.search(item):
+            raise ValueError(
+                f"{label}={short(repr(item))} contains a line break or a control character; write one line"
+            )
 
 
-SHARDING = ("num_shards", "pairs_per_shard")
+# By the name in the annotation of a field: the types that TOML gives, and the form in the message. The order matters,
+# because the annotation of a tuple or a dict also names the type of its items.
+TOML_FORMS: dict[str, tuple[tuple[type, ...], str]] = {
+    "tuple": ((list,), 'a list of texts, for example ["cuda/12.4"]'),
+    "dict": ((dict,), 'a table, for example { mail-type = "FAIL" }'),
+    "float": ((int, float), "a number, for example 1.5"),
+    "int": ((int,), "a whole number, for example 8"),
+    "str": ((str,), 'a text in quotes, for example "gpu"'),
+}
+SHARDING_KEYS = ("num_shards", "pairs_per_shard")
 KEYS = (*(one.name for one in fields(Profile) if one.name != "name"), "extends")
 
 
@@ -143,20 +158,20 @@ def load_profile(name: str) -> Profile:
     """Return a profile. Raises ValueError with the list of profiles, or with the error in the file."""
     tables = _tables(get_user_file())
     if name not in tables:
-        near = suggestion(name, tables, likeness=0.6)
+        hint = suggestion(name, tables, likeness=0.6)
         raise ValueError(
-            f"unknown profile {name!r}{near or ';'} choose one of {sorted(tables)}, or add one to {get_user_file()}"
+            f"unknown profile {name!r}{hint or ';'} choose one of {sorted(tables)}, or add one to {get_user_file()}"
         )
-    return _profile(name, tables, ())
+    return Profile(name=name, **_resolve_values(name, tables, ()))
 
 
 def choose(name: str | None, on: str | None) -> Profile:
     """Return the profile selected on the command line. Raises ValueError if the options contradict each other."""
-    if on not in (None, *PLACES):
-        raise ValueError(f"--on {on}: choose one of {list(PLACES)}")
+    if on not in (None, *QUEUE_KINDS):
+        raise ValueError(f"--on {on}: choose one of {list(QUEUE_KINDS)}")
     if name is None and on == "slurm":
-        known = [profile.name for profile in profiles() if profile.on == "slurm"]
-        raise ValueError(f"--on slurm needs --profile, one of {known}, or your own in {get_user_file()}")
+        names = [profile.name for profile in profiles() if profile.on == "slurm"]
+        raise ValueError(f"--on slurm needs --profile, one of {names}, or your own in {get_user_file()}")
     profile = load_profile(name or "here")
     if on not in (None, profile.on):
         raise ValueError(f"--on {on} does not go with profile {profile.name}, which is for {profile.on}")
@@ -169,73 +184,56 @@ def profiles() -> tuple[Profile, ...]:
 
 
 @cache
-def _tables(own: Path) -> dict[str, dict[str, Any]]:
-    found = _read(SHIPPED)
-    if own.is_file():
-        found |= _read(own)
+def _tables(user_file: Path) -> dict[str, dict[str, Any]]:
+    tables = _read(SHIPPED)
+    if user_file.is_file():
+        tables |= _read(user_file)
     elif os.environ.get("REPRO_PROFILES"):
-        raise ValueError(f"REPRO_PROFILES={own} is not a file; unset it or write the file")
-    return found
+        raise ValueError(f"REPRO_PROFILES={user_file} is not a file; unset it or write the file")
+    return tables
 
 
 def _read(path: Path) -> dict[str, dict[str, Any]]:
     check_regular(path, most_bytes=2**20)
     try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is not TOML: {error}") from error
-    if wrong := [name for name, table in found.items() if not isinstance(table, dict)]:
+    if malformed := [name for name, table in tables.items() if not isinstance(table, dict)]:
         raise ValueError(
-            f"{path}: {short(repr(wrong[0]))} is not a table; a profile is [{short(wrong[0], 40)}] and its keys"
+            f"{path}: {short(repr(malformed[0]))} is not a table; a profile is [{short(malformed[0], 40)}] and its keys"
         )
-    return found
+    return tables
 
 
-def _profile(name: str, tables: dict[str, dict[str, Any]], seen: tuple[str, ...]) -> Profile:
-    return Profile(name=name, **_values(name, tables, seen))
-
-
-def _values(name: str, tables: dict[str, dict[str, Any]], seen: tuple[str, ...]) -> dict[str, Any]:
-    own = dict(tables[name])
-    unknown = sorted(set(own) - set(KEYS))
+def _resolve_values(name: str, tables: dict[str, dict[str, Any]], chain: tuple[str, ...]) -> dict[str, Any]:
+    values = dict(tables[name])
+    unknown = sorted(set(values) - set(KEYS))
     if unknown:
-        near = suggestion(unknown[0], KEYS, likeness=0.6)
-        raise ValueError(f"profile {name}: unknown key {unknown}{near or ';'} a profile has {list(KEYS)}")
-    parent = own.pop("extends", None)
-    if parent is not None and (parent not in tables or parent in (*seen, name)):
+        hint = suggestion(unknown[0], KEYS, likeness=0.6)
+        raise ValueError(f"profile {name}: unknown key {unknown}{hint or ';'} a profile has {list(KEYS)}")
+    parent = values.pop("extends", None)
+    if parent is not None and (parent not in tables or parent in (*chain, name)):
         raise ValueError(f"profile {name}: extends={parent!r}; choose another of {sorted(tables)}")
-    # `seen` holds the chain of profiles so far, which stops a cycle of `extends`.
-    inherited = _values(parent, tables, (*seen, name)) if parent else {}
+    # `chain` holds the profiles so far, which stops a cycle of `extends`.
+    inherited = _resolve_values(parent, tables, (*chain, name)) if parent else {}
     # Either way of setting the shards replaces the other.
-    if own.keys() & set(SHARDING):
-        inherited = {key: value for key, value in inherited.items() if key not in SHARDING}
-    return inherited | {key: _validate_profile(name, key, value) for key, value in own.items()}
+    if values.keys() & set(SHARDING_KEYS):
+        inherited = {key: value for key, value in inherited.items() if key not in SHARDING_KEYS}
+    return inherited | {key: _validate_value(name, key, value) for key, value in values.items()}
 
 
-def _validate_profile(name: str, key: str, value: Any) -> Any:
-    wanted = str(get_type_hints(Profile)[key])
-    kinds: dict[str, type | tuple[type, ...]]
-    kinds = {"str": str, "int": int, "float": (int, float), "tuple": list, "dict": dict}
-    kind = next(kinds[word] for word in ("tuple", "dict", "float", "int", "str") if word in wanted)
-    if not isinstance(value, kind) or isinstance(value, bool):
-        raise ValueError(f"profile {name}: {key}={short(repr(value))}; must be {_format_expected_form(wanted)}")
-    if isinstance(value, list) and not all(isinstance(one, str) for one in value):
-        raise ValueError(f"profile {name}: {key}={value!r}; must be {_format_expected_form(wanted)}")
+def _validate_value(name: str, key: str, value: Any) -> Any:
+    annotation = str(get_type_hints(Profile)[key])
+    types, form = next(expected for kind, expected in TOML_FORMS.items() if kind in annotation)
+    is_valid = isinstance(value, types) and not isinstance(value, bool)
+    if isinstance(value, list):
+        is_valid = is_valid and all(isinstance(item, str) for item in value)
+    if not is_valid:
+        raise ValueError(f"profile {name}: {key}={short(repr(value))}; must be {form}")
     if isinstance(value, dict):
         _check_options(name, key, value)
     return tuple(value) if isinstance(value, list) else value
-
-
-def _format_expected_form(wanted: str) -> str:
-    """Return the TOML form that a key expects."""
-    forms = {
-        "tuple": 'a list of texts, for example ["cuda/12.4"]',
-        "dict": 'a table, for example { mail-type = "FAIL" }',
-        "float": "a number, for example 1.5",
-        "int": "a whole number, for example 8",
-        "str": 'a text in quotes, for example "gpu"',
-    }
-    return next(form for kind, form in forms.items() if kind in wanted)
 
 
 def _check_options(name: str, key: str, options: Mapping[str, Any]) -> None:

@@ -20,36 +20,42 @@ from slurm.scheduler import fetch_queue
 from slurm.states import get_run_item
 from slurm.sweep import Submission, read_run, read_submissions
 
-KEPT = ("metrics.jsonl", "trec", "job.json", "owner", "training")
+RETAINED_NAMES = ("metrics.jsonl", "trec", "job.json", "owner", "training")
+"""Files and folders in the folder of a run that are never removed."""
 MIN_AGE_SECONDS = 3600.0
 """Seconds without a change after which a partial file or folder counts as abandoned by a dead process."""
 
 
 def leftovers(runs: Sequence[Run]) -> Iterator[tuple[Path, int]]:
-    """Return the removable paths with their sizes in bytes.
+    """Yield the removable paths with their sizes in bytes.
 
     Never includes files of an unrecorded run, records, metrics, logs or scores. It also excludes a training run that
     another known run needs if that run has no record yet.
     """
+    for path in _list_removable_paths(runs):
+        yield path, measure_size(path)
+
+
+def _list_removable_paths(runs: Sequence[Run]) -> Iterator[Path]:
     submissions = read_submissions()
-    known = {*runs, *(run for one in submissions for name in one.runs if (run := read_run(one, name)))}
-    recorded = set(split_recorded(known, [get_local_records()])[0])
-    needed = {get_training_id(phase) for run in known - recorded for phase in list_training_phases(run)}
+    submitted_runs = {read_run(submission, name) for submission in submissions for name in submission.runs}
+    known_runs = {run for run in (*runs, *submitted_runs) if run is not None}
+    recorded = set(split_recorded(known_runs, [get_local_records()])[0])
+    needed = {get_training_id(phase) for run in known_runs - recorded for phase in list_training_phases(run)}
     for run in dict.fromkeys(runs):
         folder = get_run_item(run).folder
         if run not in recorded or folder.name in needed or not folder.is_dir():
             continue
-        if not any(owner and owner.is_alive for owner in map(look, (folder / "owner", folder / "training"))):
-            yield from ((path, measure_size(path)) for path in sorted(folder.iterdir()) if path.name not in KEPT)
-    yield from ((part, measure_size(part)) for part in _list_partial_paths(home()) if _is_abandoned(part))
-    yield from ((folder, measure_size(folder)) for folder in list_redundant_shards())
-    names_recorded = {get_run_item(run).name for run in recorded.intersection(runs)}
-    waiting = fetch_queue() or {}
-    for sweep in sorted({one.sweep for one in submissions}):
-        if _has_ended([one for one in submissions if one.sweep == sweep], names_recorded, waiting):
-            yield from (
-                (path, measure_size(path)) for path in sorted((get_sweeps_folder() / sweep / "jobs").glob("*.pkl"))
-            )
+        owners = [look(folder / "owner"), look(folder / "training")]
+        if not any(owner and owner.is_alive for owner in owners):
+            yield from (path for path in sorted(folder.iterdir()) if path.name not in RETAINED_NAMES)
+    yield from filter(_is_abandoned, _list_partial_paths(home()))
+    yield from list_redundant_shards()
+    recorded_names = {get_run_item(run).name for run in recorded.intersection(runs)}
+    queue = fetch_queue() or {}
+    for sweep in sorted({submission.sweep for submission in submissions}):
+        if _has_ended([submission for submission in submissions if submission.sweep == sweep], recorded_names, queue):
+            yield from sorted((get_sweeps_folder() / sweep / "jobs").glob("*.pkl"))
 
 
 def is_trained(path: Path) -> bool:
@@ -59,8 +65,8 @@ def is_trained(path: Path) -> bool:
     )
 
 
-def kind_of(path: Path) -> str:
-    """Return a word that describes a removable path."""
+def describe_kind(path: Path) -> str:
+    """Return a noun that describes a removable path."""
     if is_trained(path):
         return "checkpoint file"
     if path.name.endswith(".part"):
@@ -70,14 +76,14 @@ def kind_of(path: Path) -> str:
     return "file of a run" if path.is_relative_to(home() / "runs") else "shard"
 
 
-def _has_ended(submissions: Sequence[Submission], recorded: Collection[str], waiting: Collection[str]) -> bool:
+def _has_ended(submissions: Sequence[Submission], recorded: Collection[str], queue: Collection[str]) -> bool:
     """Return whether the runs of a sweep are recorded and none of its jobs, including stages, is in the queue.
 
     A sweep that has submitted only stages so far has not ended, because its runs are still to come.
     """
-    names = {name for one in submissions for name in one.runs}
-    jobs = {job.get("job_id") for one in submissions for job in one.jobs.values()}
-    return bool(names) and names <= {*recorded} and jobs.isdisjoint(waiting)
+    names = {name for submission in submissions for name in submission.runs}
+    jobs = {job.get("job_id") for submission in submissions for job in submission.jobs.values()}
+    return bool(names) and names <= {*recorded} and jobs.isdisjoint(queue)
 
 
 def _list_partial_paths(folder: Path) -> list[Path]:
@@ -85,21 +91,22 @@ def _list_partial_paths(folder: Path) -> list[Path]:
 
     Nested ones are excluded, since they are removed with their parent.
     """
-    found: list[Path] = []
-    for place, folders, files in os.walk(folder):
-        parts = {name for name in (*folders, *files) if name.startswith(".") and name.endswith(".part")}
-        folders[:] = [name for name in folders if name not in parts]
-        found += [Path(place, name) for name in parts]
-    return sorted(found)
+    partial_paths: list[Path] = []
+    for parent, folders, files in os.walk(folder):
+        partial_names = {name for name in (*folders, *files) if name.startswith(".") and name.endswith(".part")}
+        folders[:] = [name for name in folders if name not in partial_names]
+        partial_paths += [Path(parent, name) for name in partial_names]
+    return sorted(partial_paths)
 
 
 def _is_abandoned(part: Path) -> bool:
     """Return whether a partial file is abandoned: its owner is dead or, without a lease, nothing in it changed recently."""
-    if (owner := owner_of_part(part)) is not None:
+    owner = owner_of_part(part)
+    if owner is not None:
         return not owner.is_alive
-    inside = part.rglob("*") if part.is_dir() else ()
-    changed = [status.st_mtime for path in (part, *inside) if (status := _read_stat(path))]
-    return bool(changed) and time.time() - max(changed) > MIN_AGE_SECONDS
+    content = part.rglob("*") if part.is_dir() else ()
+    times = [status.st_mtime for path in (part, *content) if (status := _read_stat(path))]
+    return bool(times) and time.time() - max(times) > MIN_AGE_SECONDS
 
 
 def _read_stat(path: Path) -> os.stat_result | None:

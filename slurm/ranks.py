@@ -38,8 +38,10 @@ RANK_MODULE = "slurm.ranks"
 """The module that each rank runs."""
 STORE = "REPRO_RANKS_STORE"
 """Where ranks meet, for `repro.train.parallel`: `file://PATH` or `tcp://ADDRESS:PORT`."""
-DESCRIBED, FAILURE = "ranks.json", "ranks.failed"
-DEAF_SHELL = 'trap "" USR2 TERM INT; exec "$0" "$@"'
+DESCRIPTION = "ranks.json"
+FAILURE = "ranks.failed"
+STOP_REQUEST = "stop"
+IGNORE_SIGNALS = 'trap "" USR2 TERM INT; exec "$0" "$@"'
 """Start a rank with signals ignored. A signal during its imports would end it before it can write a checkpoint."""
 PARENT = "REPRO_RANKS_PARENT"
 LOOPBACK = "lo" if sys.platform == "linux" else "lo0"
@@ -58,59 +60,62 @@ def run_ranks(job: Mapping[str, Any], stop: Stop, job_id: str = "") -> bool:
     """
     run = run_of_fields(job["run"])
     folder = run_folder(run_id(run))
-    request, described, failure = (folder / name for name in ("stop", DESCRIBED, FAILURE))
+    request, failure = folder / STOP_REQUEST, folder / FAILURE
+    description_file = folder / DESCRIPTION
     # Files of an earlier attempt would stop or fail this one.
-    for left in (request, failure):
-        left.unlink(missing_ok=True)
+    for stale_file in (request, failure):
+        stale_file.unlink(missing_ok=True)
     # Written before the meeting: other nodes read it once they may start.
-    described.write_text(json.dumps(dict(job)))
+    description_file.write_text(json.dumps(dict(job)))
     meeting = call_meeting(job, make_attempt_id(job_id), stop) if job.get("num_nodes", 1) > 1 else None
     try:
-        status = _run_ranks(job, stop, described, meeting)
+        status = _run_ranks(job, stop, description_file, meeting)
     finally:
         request.unlink(missing_ok=True)
     if status != 0 and not stop():
-        number = job["num_processes"] * job.get("num_nodes", 1)
-        why = failure.read_text() if failure.is_file() else f"status {status}"
-        raise RuntimeError(f"one of {number} processes failed ({why}); see the log")
+        num_ranks = job["num_processes"] * job.get("num_nodes", 1)
+        details = failure.read_text() if failure.is_file() else f"status {status}"
+        raise RuntimeError(f"one of {num_ranks} processes failed ({details}); see the log")
     return has_record(get_local_records(), run)
 
 
-def follow(job: Mapping[str, Any], stop: Stop, job_id: str, number: int) -> None:
+def follow(job: Mapping[str, Any], stop: Stop, job_id: str, node: int) -> None:
     """Execute the ranks of a node other than the first. They start and end with those of the first node.
 
     Raises RuntimeError if a rank fails here, and ValueError if the first node does not respond or a stage is damaged.
     """
-    meeting = join_meeting(job, number, make_attempt_id(job_id), stop)
+    meeting = join_meeting(job, node, make_attempt_id(job_id), stop)
     if meeting.is_over:
         return
     has_to_end = make_grace_check(job, meeting.attempt)
-    described = run_folder(run_id(run_of_fields(job["run"]))) / DESCRIBED
-    status = _run_ranks(job, stop, described, meeting, number, has_to_end)
+    description_file = run_folder(run_id(run_of_fields(job["run"]))) / DESCRIPTION
+    status = _run_ranks(job, stop, description_file, meeting, node, has_to_end)
     if status != 0 and not stop() and not has_left(job, meeting.attempt):
-        raise RuntimeError(f"a process of node {number} failed (status {status}); see this log")
+        raise RuntimeError(f"a process of node {node} failed (status {status}); see this log")
 
 
 def _make_rank_environments(
-    job: Mapping[str, Any], meeting: Meeting | None, node: int, private: Path
+    job: Mapping[str, Any], meeting: Meeting | None, node: int, private_folder: Path
 ) -> list[dict[str, str]]:
     """Return the environment of each rank of this node: its number, the meeting point, and its share of the threads.
 
     Args:
         private: a folder that only this user can write, for the file in which ranks of one machine meet.
     """
-    here, num_nodes = job["num_processes"], meeting.num_nodes if meeting else 1
+    num_local = job["num_processes"]
+    num_nodes = meeting.num_nodes if meeting else 1
     if meeting:
-        where = {STORE: f"tcp://{meeting.address}:{meeting.port}"}
+        rendezvous = {STORE: f"tcp://{meeting.address}:{meeting.port}"}
     else:
         # On one machine, traffic stays on the loopback device even if the network is misconfigured.
-        names = dict.fromkeys(("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"), LOOPBACK)
-        where = {STORE: f"file://{private / 'store'}", **names}
-    shared = {"WORLD_SIZE": str(here * num_nodes), "LOCAL_WORLD_SIZE": str(here), PARENT: str(os.getpid())}
+        interfaces = dict.fromkeys(("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"), LOOPBACK)
+        rendezvous = {STORE: f"file://{private_folder / 'store'}", **interfaces}
+    shared = {"WORLD_SIZE": str(num_local * num_nodes), "LOCAL_WORLD_SIZE": str(num_local), PARENT: str(os.getpid())}
     # One thread unless the job says more: ranks with all cores each would slow each other down.
-    threads = {"OMP_NUM_THREADS": "1"} | _share_threads(here)
+    threads = {"OMP_NUM_THREADS": "1"} | _share_threads(num_local)
     return [
-        threads | where | shared | {"RANK": str(node * here + local), "LOCAL_RANK": str(local)} for local in range(here)
+        threads | rendezvous | shared | {"RANK": str(node * num_local + local_rank), "LOCAL_RANK": str(local_rank)}
+        for local_rank in range(num_local)
     ]
 
 
@@ -119,14 +124,14 @@ def _share_threads(num_ranks: int) -> dict[str, str]:
 
     Ignores non-numeric values.
     """
-    given = {name: os.environ.get(name, "") for name in THREADS}
-    return {name: str(max(1, int(value) // num_ranks)) for name, value in given.items() if value.isdecimal()}
+    values = {name: os.environ.get(name, "") for name in THREADS}
+    return {name: str(max(1, int(value) // num_ranks)) for name, value in values.items() if value.isdecimal()}
 
 
 def _run_ranks(
     job: Mapping[str, Any],
     stop: Stop,
-    described: Path,
+    description_file: Path,
     meeting: Meeting | None,
     node: int = 0,
     has_to_end: Callable[[], bool] = lambda: False,
@@ -135,16 +140,16 @@ def _run_ranks(
 
     Once `stop` is set they receive a stop request, which they follow together.
     """
-    command = ["bash", "-c", DEAF_SHELL, sys.executable, "-u", "-m", RANK_MODULE, str(described)]
+    command = ["bash", "-c", IGNORE_SIGNALS, sys.executable, "-u", "-m", RANK_MODULE, str(description_file)]
     ranks: list[subprocess.Popen[bytes]] = []
-    with tempfile.TemporaryDirectory(prefix="repro-ranks-") as private:
+    with tempfile.TemporaryDirectory(prefix="repro-ranks-") as private_folder:
         try:
-            for own in _make_rank_environments(job, meeting, node, Path(private)):
-                ranks.append(subprocess.Popen(command, env=os.environ | import_environment() | own))
+            for rank_environment in _make_rank_environments(job, meeting, node, Path(private_folder)):
+                ranks.append(subprocess.Popen(command, env=os.environ | import_environment() | rank_environment))
             # If one rank fails, the others would wait for it forever, so the loop ends at the first failure.
             while any(rank.poll() is None for rank in ranks) and not _find_failure(ranks) and not has_to_end():
                 if stop():
-                    described.with_name("stop").touch()
+                    description_file.with_name(STOP_REQUEST).touch()
                 time.sleep(0.2)
             status = _find_failure(ranks)
         finally:
@@ -175,14 +180,17 @@ def main() -> int:
     """Run one rank started by a job and return the exit status."""
     # First of all, so that a rank never outlives a job that is killed while it starts.
     die_with_parent(int(os.environ.get(PARENT, os.getppid())))
-    described = Path(sys.argv[1])
-    job, stop = json.loads(described.read_text()), Stop()
-    sys.excepthook = partial(_record_failure, described.with_name(FAILURE))
+    description_file = Path(sys.argv[1])
+    job = json.loads(description_file.read_text())
+    stop = Stop()
+    sys.excepthook = partial(_record_failure, description_file.with_name(FAILURE))
     # The end of `handle_stop_signals` restores this handler. A request may arrive after all ranks have agreed to stop.
     for number in REASONS:
         signal.signal(number, signal.SIG_IGN)
     with handle_stop_signals(stop):
-        threading.Thread(target=_watch_for_request, args=(described.with_name("stop"),), daemon=True).start()
+        threading.Thread(
+            target=_watch_for_request, args=(description_file.with_name(STOP_REQUEST),), daemon=True
+        ).start()
         try:
             with unwrap_stop():
                 # Imported here, because loading torch takes seconds. A request in that time must find the handlers.
@@ -199,12 +207,16 @@ def main() -> int:
     return 0
 
 
-def _record_failure(path: Path, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+def _record_failure(
+    path: Path, error_type: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
     """Record the error that ended this rank, unless another rank was first. Later errors only result from the first."""
     lines = str(error).splitlines() or [""]
     with suppress(FileExistsError), path.open("x") as file:
-        file.write(f"rank {os.environ['RANK']} on {socket.gethostname()}: {kind.__name__}: {short(lines[0], 500)}")
-    sys.__excepthook__(kind, error, trace)
+        file.write(
+            f"rank {os.environ['RANK']} on {socket.gethostname()}: {error_type.__name__}: {short(lines[0], 500)}"
+        )
+    sys.__excepthook__(error_type, error, trace)
 
 
 def _watch_for_request(request: Path) -> None:

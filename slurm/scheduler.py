@@ -26,18 +26,18 @@ class Queued:
     reason: str
 
 
-def run_command(*words: str) -> str | None:
+def run_command(*command: str) -> str | None:
     """Return the output of a Slurm command, or None if it is not installed, fails or times out."""
-    if shutil.which(words[0]) is None:
+    if shutil.which(command[0]) is None:
         return None
     for pause in (*PAUSES_SECONDS, None):
         try:
-            done = subprocess.run(words, capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
+            completed = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
         except (OSError, subprocess.TimeoutExpired):
             return None
-        if done.returncode == 0:
-            return done.stdout
-        if pause is None or "timed out" not in done.stderr.lower():
+        if completed.returncode == 0:
+            return completed.stdout
+        if pause is None or "timed out" not in completed.stderr.lower():
             return None
         time.sleep(pause)
     return None
@@ -45,8 +45,8 @@ def run_command(*words: str) -> str | None:
 
 def get_max_array_size() -> int | None:
     """Return the maximum number of tasks per job array, or None if Slurm does not report it."""
-    found = re.search(r"MaxArraySize\s*=\s*(\d+)", run_command("scontrol", "show", "config") or "")
-    return int(found.group(1)) if found else None
+    match = re.search(r"MaxArraySize\s*=\s*(\d+)", run_command("scontrol", "show", "config") or "")
+    return int(match.group(1)) if match else None
 
 
 def fetch_queue() -> Mapping[str, Queued] | None:
@@ -62,11 +62,11 @@ def fetch_queue() -> Mapping[str, Queued] | None:
 def fetch_job_outcome(job_id: str) -> str | None:
     """Return one line on a finished job (state, reason, exit code), or None if Slurm has no entry for it."""
     # The controller forgets a job after some minutes. The accounting, if there is one, keeps it.
-    shown = run_command("scontrol", "show", "job", "--oneliner", job_id)
-    if shown:
-        wanted = ("JobState", "Reason", "ExitCode", "Restarts", "TimeLimit", "Dependency")
-        found = dict(re.findall(r"(\w+)=(\S*)", shown))
-        return ", ".join(f"{name}={found[name]}" for name in wanted if name in found)
+    description = run_command("scontrol", "show", "job", "--oneliner", job_id)
+    if description:
+        names = ("JobState", "Reason", "ExitCode", "Restarts", "TimeLimit", "Dependency")
+        fields = dict(re.findall(r"(\w+)=(\S*)", description))
+        return ", ".join(f"{name}={fields[name]}" for name in names if name in fields)
     accounted = run_command(
         "sacct", "--jobs", job_id, "--noheader", "--parsable2", "--format=JobID,State,ExitCode,Reason"
     )
@@ -79,28 +79,28 @@ def explain_stop_signal(job_id: str) -> str:
 
     While a job is ending, Slurm shows the same state for all of these. Other fields tell them apart.
     """
-    found = dict(re.findall(r"(\w+)=(\S*)", run_command("scontrol", "show", "job", "--oneliner", job_id) or ""))
-    if found.get("PreemptTime", "None") not in ("None", "N/A", "Unknown"):
+    fields = dict(re.findall(r"(\w+)=(\S*)", run_command("scontrol", "show", "job", "--oneliner", job_id) or ""))
+    if fields.get("PreemptTime", "None") not in ("None", "N/A", "Unknown"):
         return "preempted"
     # Slurm counts a requeue before it stops the job. Inside the job, the variable still has the old count.
-    if int(found.get("Restarts", 0)) > int(os.environ.get("SLURM_RESTART_COUNT", 0)):
+    if int(fields.get("Restarts", 0)) > int(os.environ.get("SLURM_RESTART_COUNT", 0)):
         return "requeued"
-    is_ending = found.get("JobState") in ("COMPLETING", "CANCELLED")
+    is_ending = fields.get("JobState") in ("COMPLETING", "CANCELLED")
     # A job at its time limit shows the same states, but has used all of its time.
-    is_over = is_ending and _parse_duration(found["RunTime"]) >= _parse_duration(found["TimeLimit"])
-    return "cancelled" if is_ending and not is_over else ""
+    is_at_limit = is_ending and _parse_duration(fields["RunTime"]) >= _parse_duration(fields["TimeLimit"])
+    return "cancelled" if is_ending and not is_at_limit else ""
 
 
 def find_canceller(job_id: str) -> str:
     """Return "by NAME" if Slurm's accounting recorded who cancelled a job, else ""."""
     text = run_command("sacct", "--jobs", job_id, "--noheader", "--parsable2", "--allocations", "--format=State") or ""
-    found = re.search(r"CANCELLED by (\d+)", text)
-    if found is None:
+    match = re.search(r"CANCELLED by (\d+)", text)
+    if match is None:
         return ""
     try:
-        return f"by {pwd.getpwuid(int(found[1])).pw_name}"
+        return f"by {pwd.getpwuid(int(match[1])).pw_name}"
     except KeyError:
-        return f"by user {found[1]}"
+        return f"by user {match[1]}"
 
 
 def _parse_duration(span: str) -> float:
@@ -133,14 +133,14 @@ def hide_enclosing_job() -> Iterator[int]:
     and `srun` would find two contradictory memory settings. Outside of a job nothing is hidden.
     """
     is_inside = "SLURM_JOB_ID" in os.environ
-    hidden = [name for name in os.environ if name.startswith(JOB_VARIABLES) and name not in SITE_VARIABLES]
-    if "SLURM_JOB_GPUS" in hidden or "SLURM_STEP_GPUS" in hidden:
-        hidden += [name for name in GPU_VARIABLES if name in os.environ]
-    former = {name: os.environ.pop(name) for name in hidden} if is_inside else {}
+    names = [name for name in os.environ if name.startswith(JOB_VARIABLES) and name not in SITE_VARIABLES]
+    if "SLURM_JOB_GPUS" in names or "SLURM_STEP_GPUS" in names:
+        names += [name for name in GPU_VARIABLES if name in os.environ]
+    removed = {name: os.environ.pop(name) for name in names} if is_inside else {}
     try:
-        yield len(former)
+        yield len(removed)
     finally:
-        os.environ.update(former)
+        os.environ.update(removed)
 
 
 @dataclass(frozen=True)
@@ -158,22 +158,26 @@ def try_script(script: str) -> Verdict:
     """
     if shutil.which("sbatch") is None:
         raise ValueError("there is no sbatch here: check a site on its login node")
-    alone = "".join(line for line in script.splitlines(keepends=True) if not line.startswith("#SBATCH --dependency="))
+    independent_script = "".join(
+        line for line in script.splitlines(keepends=True) if not line.startswith("#SBATCH --dependency=")
+    )
     with tempfile.NamedTemporaryFile("w", suffix=".sh") as file:
-        file.write(alone)
+        file.write(independent_script)
         file.flush()
         try:
-            words = ["sbatch", "--test-only", file.name]
+            command = ["sbatch", "--test-only", file.name]
             with hide_enclosing_job():
-                done = subprocess.run(words, capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
+                completed = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
         except subprocess.TimeoutExpired:
             return Verdict(False, f"sbatch did not respond within {TIMEOUT_SECONDS} seconds")
-    lines = (done.stdout + done.stderr).splitlines()
-    return Verdict(done.returncode == 0, "; ".join(line.removeprefix("sbatch: ") for line in lines if line.strip()))
+    lines = (completed.stdout + completed.stderr).splitlines()
+    return Verdict(
+        completed.returncode == 0, "; ".join(line.removeprefix("sbatch: ") for line in lines if line.strip())
+    )
 
 
 def cancel(job_ids: Iterable[str]) -> None:
     """Cancel jobs. Ids of jobs that have already ended are ignored."""
-    wanted = sorted(set(job_ids))
-    if wanted:
-        run_command("scancel", *wanted)
+    unique_ids = sorted(set(job_ids))
+    if unique_ids:
+        run_command("scancel", *unique_ids)

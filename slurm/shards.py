@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 
 from repro.pipeline import stages as pipeline_stages
@@ -31,13 +32,14 @@ def count_shards(run: Run, profile: Profile) -> int:
         return profile.num_shards
     if profile.pairs_per_shard is None:
         return 1
-    found, most = max(1, -(-(num_pairs or 0) // profile.pairs_per_shard)), MAXIMA["num_shards"]
-    if found > most:
+    num_shards = max(1, math.ceil((num_pairs or 0) / profile.pairs_per_shard))
+    maximum = MAXIMA["num_shards"]
+    if num_shards > maximum:
         raise ValueError(
             f"profile {profile.name}: pairs_per_shard={profile.pairs_per_shard} cuts the {num_pairs} pairs of run "
-            f"{run_id(run)} into {found} shards; at most {most} are launched: put more pairs into each"
+            f"{run_id(run)} into {num_shards} shards; at most {maximum} are launched: put more pairs into each"
         )
-    return found
+    return num_shards
 
 
 def count_shards_by_stage(
@@ -47,8 +49,8 @@ def count_shards_by_stage(
 
     A stage of the first of two phases counts the pairs of that phase.
     """
-    found: dict[str, int] = {}
+    num_shards: dict[str, int] = {}
     for run in runs:
         for stage, owner in pipeline_stages.stages_by_phase(run, list_stages):
-            found[stage.title] = max(found.get(stage.title, 1), count_shards(owner, profile))
-    return found
+            num_shards[stage.title] = max(num_shards.get(stage.title, 1), count_shards(owner, profile))
+    return num_shards

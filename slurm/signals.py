@@ -66,7 +66,7 @@ class Stop:
 
 
 @contextmanager
-def handle_stop_signals(heard: Stop) -> Iterator[None]:
+def handle_stop_signals(stop_request: Stop) -> Iterator[None]:
     """Stop on SIGINT, SIGTERM and SIGUSR2, even if the process was started with SIGINT ignored.
 
     Restores the previous handlers at the end. Does nothing outside the main thread, which alone may set handlers.
@@ -74,11 +74,11 @@ def handle_stop_signals(heard: Stop) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    former = {number: signal.signal(number, heard.on_signal) for number in REASONS}
+    previous_handlers = {number: signal.signal(number, stop_request.on_signal) for number in REASONS}
     try:
         yield
     finally:
-        for number, handler in former.items():
+        for number, handler in previous_handlers.items():
             signal.signal(number, handler)
 
 

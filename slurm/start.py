@@ -55,19 +55,19 @@ def start(
     """
     code = check_code(runs, allow_dirty=options.allow_dirty)
     with hold_launch_lock(progress):
-        tasks, left_out = _select_tasks(runs, profile, options, code=code, progress=progress)
+        tasks, skipped = _select_tasks(runs, profile, options, code=code, progress=progress)
         to_start = [run_of_fields(task.job.run) for task in tasks if task.item.kind == "run"]
         check_available(to_start)
         check_encoders(to_start)
-        ended = dict.fromkeys(left_out, LEFT_OUT)
+        outcomes = dict.fromkeys(skipped, LEFT_OUT)
         # Only after all checks: a refused launch must not forget why a run failed.
         if options.retry:
             for task in tasks:
                 _clear_failures(task)
         if profile.on == "slurm" and tasks:
-            return ended | _start_on_slurm(tasks, profile, sweep, progress)
+            return outcomes | _start_on_slurm(tasks, profile, sweep, progress)
     # The local queue runs for hours, so it starts after the lock is released.
-    return ended | (run_locally(tasks, profile, sweep=sweep, progress=progress) if tasks else {})
+    return outcomes | (run_locally(tasks, profile, sweep=sweep, progress=progress) if tasks else {})
 
 
 def _clear_failures(task: Task) -> None:
@@ -108,8 +108,8 @@ def check_site(
     if profile.on != "slurm":
         raise ValueError(f"profile {profile.name} is this machine's queue: there is no site to check")
     unique = list(dict.fromkeys(runs))
-    wanted = (split_recorded(unique, [get_local_records()])[1] or unique)[: options.limit]
-    tasks = build_tasks(wanted, profile, code=check_code(runs, allow_dirty=options.allow_dirty))
+    selected = (split_recorded(unique, [get_local_records()])[1] or unique)[: options.limit]
+    tasks = build_tasks(selected, profile, code=check_code(runs, allow_dirty=options.allow_dirty))
     for name, script in _list_scripts(tasks, profile, sweep):
         yield name, try_script(script)
 
@@ -122,24 +122,26 @@ def _start_on_slurm(tasks: list[Task], profile: Profile, sweep: str, progress: P
         raise ValueError("Slurm does not respond here (scontrol show config); launch on a login node, or --on local")
     # Read under the lock, so that jobs which another launcher has just submitted are seen.
     snapshot = Snapshot()
-    live = {name: job for name in snapshot.latest if (job := snapshot.find_slurm_job(name))}
-    at_work = _map_queued_makers(snapshot, live)
-    left = [
-        task for task in tasks if task.item.kind == "run" or not live.keys() & {task.name, find_parent_stage(task.name)}
+    live_jobs = {name: job for name in snapshot.latest if (job := snapshot.find_slurm_job(name))}
+    queued_owners = _map_queued_makers(snapshot, live_jobs)
+    new_tasks = [
+        task
+        for task in tasks
+        if task.item.kind == "run" or not live_jobs.keys() & {task.name, find_parent_stage(task.name)}
     ]
     batches = order_batches(
-        add_run_dependencies(left, at_work), max_array_size=size, num_at_once=profile.num_at_once or size
+        add_run_dependencies(new_tasks, queued_owners), max_array_size=size, num_at_once=profile.num_at_once or size
     )
-    launch = Launch(profile, sweep, known=live)
+    launch = Launch(profile, sweep, known=live_jobs)
     launch.submit(batches, progress)
     return launch.submitted
 
 
-def _map_queued_makers(snapshot: Snapshot, live: Iterable[str]) -> dict[str, str]:
+def _map_queued_makers(snapshot: Snapshot, live_jobs: Iterable[str]) -> dict[str, str]:
     """Return the first queued run that needs each training run: training id → run id."""
-    known = [(name, run) for name in live if (run := read_run(snapshot.latest[name], name))]
+    queued_runs = [(name, run) for name in live_jobs if (run := read_run(snapshot.latest[name], name))]
     # Reversed, so that the first submitted run wins.
-    return {training: name for name, run in reversed(known) for training in list_missing_trainings(run)}
+    return {training: name for name, run in reversed(queued_runs) for training in list_missing_trainings(run)}
 
 
 @contextmanager
@@ -161,41 +163,48 @@ def _select_tasks(
 ) -> tuple[list[Task], list[str]]:
     """Return the jobs to start and the names of skipped items, after logging the reason for each."""
     snapshot = Snapshot()
-    found = {run: snapshot.get_status(run) for run in dict.fromkeys(runs)}
-    missing = [run for run, status in found.items() if status.may_launch(profile.on, retry=options.retry)]
-    left_out = _find_unreadable(found.values()) | _find_impossible(missing)
+    statuses = {run: snapshot.get_status(run) for run in dict.fromkeys(runs)}
+    missing = [run for run, status in statuses.items() if status.may_launch(profile.on, retry=options.retry)]
+    skipped = _find_unreadable(statuses.values()) | _find_impossible(missing)
     # The limit counts runs that can start, so it is applied last.
-    chosen = [run for run in missing if run_id(run) not in left_out][: options.limit]
-    stopped = [] if options.retry else [one.id for one in found.values() if one.state in ("failed", "cancelled")]
-    counts = f"{count_noun(len(found), 'run')} requested, {len(chosen)} to start"
-    progress(counts + (f", {len(stopped)} failed or cancelled (--retry restarts them)" if stopped else ""))
+    chosen = [run for run in missing if run_id(run) not in skipped][: options.limit]
+    message = f"{count_noun(len(statuses), 'run')} requested, {len(chosen)} to start"
+    stopped_ids: list[str] = []
+    if not options.retry:
+        stopped_ids = [status.id for status in statuses.values() if status.state in ("failed", "cancelled")]
+    if stopped_ids:
+        message += f", {len(stopped_ids)} failed or cancelled (--retry restarts them)"
+    progress(message)
     tasks = build_tasks(chosen, profile, code=code)
-    left_out |= {} if options.retry else _find_blocked(tasks)
-    for why in left_out.values():
-        progress(f"left out: {why}")
-    return [task for task in tasks if task.name not in left_out], [*left_out, *stopped]
+    if not options.retry:
+        skipped |= _find_blocked(tasks)
+    for reason in skipped.values():
+        progress(f"left out: {reason}")
+    return [task for task in tasks if task.name not in skipped], [*skipped, *stopped_ids]
 
 
-def _find_unreadable(found: Iterable[RunStatus]) -> dict[str, str]:
+def _find_unreadable(statuses: Iterable[RunStatus]) -> dict[str, str]:
     """Return the runs with an unreadable record and the reasons. A launch never overwrites such a record."""
-    return {status.id: f"run {status.id}: {status.reason}" for status in found if status.state == "unreadable"}
+    return {status.id: f"run {status.id}: {status.reason}" for status in statuses if status.state == "unreadable"}
 
 
 def _find_impossible(runs: Sequence[Run]) -> dict[str, str]:
     """Return the runs whose clustering would be refused, possibly after days of embedding, with the reasons."""
-    return {run_id(run): why for run, why in find_oversized_clusters(runs).items()}
+    return {run_id(run): reason for run, reason in find_oversized_clusters(runs).items()}
 
 
 def _find_blocked(tasks: list[Task]) -> dict[str, str]:
     """Return the jobs blocked by failed stages, and these stages, each with the reason."""
     blocked: dict[str, str] = {}
-    # stages come before everything that needs them
+    # Stages come before everything that needs them, so one pass suffices.
     for task in tasks:
         last = read_stage_state(task.name) if task.item.kind == "stage" else None
         if last is not None and last.state in ("failed", "cancelled"):
             blocked[task.name] = f"{task.name}, {last.state}: {last.reason} (--retry restarts it)"
-        elif any(need in blocked for need in task.needs):
-            blocked[task.name] = f"{task.name}, needs {next(need for need in task.needs if need in blocked)}"
+            continue
+        blocked_needs = [need for need in task.needs if need in blocked]
+        if blocked_needs:
+            blocked[task.name] = f"{task.name}, needs {blocked_needs[0]}"
     return blocked
 
 
@@ -205,18 +214,18 @@ def cancel(runs: Sequence[Run]) -> list[RunStatus]:
     On Slurm this also cancels the stages that no other queued run waits for.
     """
     snapshot = Snapshot()
-    found = [(run, snapshot.get_status(run)) for run in dict.fromkeys(runs)]
-    meant = [(run, status) for run, status in found if status.state == "running" or status.live_on]
-    for run, _ in meant:
+    statuses = [(run, snapshot.get_status(run)) for run in dict.fromkeys(runs)]
+    active = [(run, status) for run, status in statuses if status.state == "running" or status.live_on]
+    for run, _ in active:
         # The mark comes before the signal: the stopped job reads it and reports "cancelled", not "interrupted".
         get_run_item(run).cancel()
         owner = look(get_run_item(run).lease_folder)
         # Jobs in Slurm are cancelled by the scheduler below, which also knows those that wait.
         if owner is not None and owner.is_alive and not owner.note.get("job_id") and _is_here(owner, run):
             os.kill(owner.pid, signal.SIGTERM)
-    on_slurm = [status for _, status in meant if status.live_on == "slurm"]
+    on_slurm = [status for _, status in active if status.live_on == "slurm"]
     scancel([status.job_id for status in on_slurm if status.job_id] + _list_orphaned_stages(on_slurm, snapshot))
-    return [status for _, status in meant]
+    return [status for _, status in active]
 
 
 def _is_here(owner: Owner, run: Run) -> bool:
@@ -224,9 +233,12 @@ def _is_here(owner: Owner, run: Run) -> bool:
 
     In another container with the same host name, this process number may belong to an unrelated process.
     """
-    file = get_run_item(run).lease_folder / f"{owner.number:06d}.json"
+    owner_file = get_run_item(run).lease_folder / f"{owner.number:06d}.json"
     try:
-        return any(one.exists() and one.samefile(file) for one in Path(f"/proc/{owner.pid}/fd").iterdir())
+        return any(
+            descriptor.exists() and descriptor.samefile(owner_file)
+            for descriptor in Path(f"/proc/{owner.pid}/fd").iterdir()
+        )
     # The process is gone, belongs to another user, or this is not Linux. It notices at its next heartbeat.
     except OSError:
         return False
@@ -234,10 +246,12 @@ def _is_here(owner: Owner, run: Run) -> bool:
 
 def _list_orphaned_stages(cancelled: Sequence[RunStatus], snapshot: Snapshot) -> list[str]:
     """Return the queued jobs of stages and shards that only these runs wait for."""
-    gone = {status.id for status in cancelled}
-    live = {name: job for name in snapshot.latest if name not in gone and (job := snapshot.find_slurm_job(name))}
-    still_needed = {
-        need for name in live if name in snapshot.latest[name].runs for need in snapshot.list_dependencies(name)
+    cancelled_ids = {status.id for status in cancelled}
+    live_jobs = {
+        name: job for name in snapshot.latest if name not in cancelled_ids and (job := snapshot.find_slurm_job(name))
     }
-    needed = {need for name in gone for need in snapshot.list_dependencies(name)}
-    return [live[name] for name in sorted(needed - still_needed) if name in live]
+    still_needed = {
+        need for name in live_jobs if name in snapshot.latest[name].runs for need in snapshot.list_dependencies(name)
+    }
+    needed = {need for name in cancelled_ids for need in snapshot.list_dependencies(name)}
+    return [live_jobs[name] for name in sorted(needed - still_needed) if name in live_jobs]

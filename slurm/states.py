@@ -15,7 +15,7 @@ from repro.storage.files import read_json, whole_file
 from repro.storage.paths import run_folder
 from repro.storage.stages import Stage
 
-KINDS: Mapping[str, Any] = {"str": str, "int": int, "float": (int, float)}
+FIELD_TYPES: Mapping[str, Any] = {"str": str, "int": int, "float": (int, float)}
 RETRY_SECONDS = (0.1, 0.4)
 STATES = ("running", "interrupted", "failed", "cancelled", "done")
 
@@ -76,13 +76,15 @@ class WorkItem:
 
     def read(self) -> JobState | None:
         """Return the last state, or None if it never started."""
-        path, found = self.folder / "job.json", self._read_content()
-        if found is None:
+        content = self._read_content()
+        if content is None:
             return None
-        known = {one.name: KINDS[str(one.type)] for one in fields(JobState)}
-        plain = found if isinstance(found, dict) else {}
-        values = {name: plain[name] for name, kind in known.items() if isinstance(plain.get(name), kind)}
+        stored = content if isinstance(content, dict) else {}
+        types = {state_field.name: FIELD_TYPES[str(state_field.type)] for state_field in fields(JobState)}
+        # Unknown fields and values of a wrong type are dropped, because another version may have written them.
+        values = {name: stored[name] for name, kind in types.items() if isinstance(stored.get(name), kind)}
         if "state" not in values:
+            path = self.folder / "job.json"
             raise ValueError(f"{path} is not the state of a job; remove it, and launch again with --retry")
         return JobState(**values)
 

@@ -24,7 +24,8 @@ from slurm.states import JobState, WorkItem, get_run_item
 from slurm.sweep import Submission, read_submissions
 
 END_BYTES = 2**15
-BUILDING, MAX_SHARDS_SHOWN = "being built", 3
+BUILDING = "being built"
+MAX_SHARDS_SHOWN = 3
 NEVER_LAUNCHED = "never launched"
 STATES = ("recorded", "running", "queued", "interrupted", "failed", "unreadable", "cancelled", "missing")
 
@@ -81,44 +82,51 @@ class Snapshot:
 
     def get_statuses(self, runs: Iterable[Run]) -> list[RunStatus]:
         """Return the status of each run. The records read for it are cached for the next call."""
-        found = [self.get_status(run) for run in runs]
+        statuses = [self.get_status(run) for run in runs]
         self.looked.keep()
-        return found
+        return statuses
 
     def get_status(self, run: Run) -> RunStatus:
         """Return the status of a run."""
         item = get_run_item(run)
-        owner, last = look(item.lease_folder), item.read()
-        places = self._list_locations(item, last)
+        owner = look(item.lease_folder)
+        last = item.read()
+        locations = self._list_locations(item, last)
         # The order decides: a record outranks everything, then a living owner, then the cancel mark, then the last
         # report.
-        if (why := self.looked.explain_unreadable(run)) is not None:
-            return RunStatus(item.name, "unreadable" if why else "recorded", why, **places)
+        record_error = self.looked.explain_unreadable(run)
+        if record_error is not None:
+            return RunStatus(item.name, "unreadable" if record_error else "recorded", record_error, **locations)
         if owner is not None and owner.is_alive:
-            places |= {"host": owner.host, "live_on": "slurm" if owner.note.get("job_id") else "local"}
-            return RunStatus(item.name, "running", str(owner), progress=read_progress(run), **places)
+            locations |= {"host": owner.host, "live_on": "slurm" if owner.note.get("job_id") else "local"}
+            return RunStatus(item.name, "running", str(owner), progress=read_progress(run), **locations)
         if item.is_cancelled:
-            return RunStatus(item.name, "cancelled", "it was cancelled", **places)
-        places["live_on"], says = self.find_live_job(item.name)
+            return RunStatus(item.name, "cancelled", "it was cancelled", **locations)
+        locations["live_on"], description = self.find_live_job(item.name)
         # "done" without a record: the record was removed, so the run is missing again.
         if last is None or last.state == "done":
-            return self._describe_waiting(item, (last is None and self._describe_unstarted(item.name)) or says, places)
+            if last is None:
+                description = self._describe_unstarted(item.name) or description
+            return self._describe_waiting(item, description, locations)
         if last.state in ("failed", "cancelled"):
-            return RunStatus(item.name, last.state, last.reason, **places)
-        return RunStatus(item.name, "interrupted", _explain_interrupted(last, owner, says), **places)
+            return RunStatus(item.name, last.state, last.reason, **locations)
+        return RunStatus(item.name, "interrupted", _explain_interrupted(last, owner, description), **locations)
 
-    def _describe_waiting(self, item: WorkItem, says: str, places: dict[str, Any]) -> RunStatus:
-        if places["live_on"]:
-            return RunStatus(item.name, "queued", says, **places)
+    def _describe_waiting(self, item: WorkItem, description: str, locations: dict[str, Any]) -> RunStatus:
+        if locations["live_on"]:
+            return RunStatus(item.name, "queued", description, **locations)
         for need in self.list_dependencies(item.name):
             last = read_stage_state(need)
-            if last is not None and last.state in ("failed", "cancelled"):
-                return RunStatus(item.name, "failed", f"stage {need} {last.state}: {last.reason}; {last.log}", **places)
-            if last is not None and last.state != "done":
-                says = f"stage {need} was last {last.state}: {last.reason}; {last.log}; {says}"
-            if last is None and not _is_built(need) and (why := self._describe_unstarted(need)):
-                says = f"stage {need}: {why}"
-        return RunStatus(item.name, "missing", says, **places)
+            if last is None:
+                unstarted = "" if _is_built(need) else self._describe_unstarted(need)
+                if unstarted:
+                    description = f"stage {need}: {unstarted}"
+            elif last.state in ("failed", "cancelled"):
+                reason = f"stage {need} {last.state}: {last.reason}; {last.log}"
+                return RunStatus(item.name, "failed", reason, **locations)
+            elif last.state != "done":
+                description = f"stage {need} was last {last.state}: {last.reason}; {last.log}; {description}"
+        return RunStatus(item.name, "missing", description, **locations)
 
     def _describe_unstarted(self, name: str) -> str:
         """Describe a job that has left Slurm's queue with a log but without ever reporting a start."""
@@ -126,13 +134,13 @@ class Snapshot:
         if submission is None or submission.on != "slurm" or self.find_live_job(name)[0]:
             return ""
         job = submission.jobs[name]
-        text = f"job {job['job_id']} ended before it started; see its log {job['log']}; launch again"
-        return text if Path(job["log"]).is_file() else ""
+        message = f"job {job['job_id']} ended before it started; see its log {job['log']}; launch again"
+        return message if Path(job["log"]).is_file() else ""
 
     def list_dependencies(self, name: str) -> list[str]:
         """Return the stages that a run was launched to wait for, each preceded by its shards."""
         needs = self.latest[name].needs.get(name, ()) if name in self.latest else ()
-        return [one for need in needs for one in (*self._list_shards(need), need)]
+        return [name for need in needs for name in (*self._list_shards(need), need)]
 
     def _list_shards(self, name: str) -> list[str]:
         """Return the shards that a stage was launched to wait for."""
@@ -146,8 +154,9 @@ class Snapshot:
             return "", NEVER_LAUNCHED
         if submission.on == "local":
             owner = look(Path(submission.queue))
-            alive = owner is not None and owner.is_alive
-            return ("local", f"in the queue of {owner}") if alive else ("", "its queue has ended; launch again")
+            if owner is None or not owner.is_alive:
+                return "", "its queue has ended; launch again"
+            return "local", f"in the queue of {owner}"
         job_id = submission.jobs[name]["job_id"]
         if self.queue is None:
             return "slurm", f"job {job_id} according to its submission; the scheduler does not respond here"
@@ -173,20 +182,22 @@ class Snapshot:
     def _describe_stage(self, name: str) -> str:
         """Return the status of a stage. If it has shards, count those built and describe the others."""
         shards = self._list_shards(name)
-        by_part = {shard.rpartition("/")[2]: self._describe_builder(shard) for shard in shards if not _is_built(shard)}
-        if not by_part:
+        unbuilt = {shard.rpartition("/")[2]: self._describe_builder(shard) for shard in shards if not _is_built(shard)}
+        if not unbuilt:
             return self._describe_builder(name)
-        of = parse_part(next(iter(by_part))).of
-        alike = Counter(BUILDING if says.startswith(BUILDING) else "waiting" for says in by_part.values())
-        failed = {part: says for part, says in by_part.items() if says.startswith(("failed", "cancelled"))}
-        alike["waiting"] -= len(failed)
-        counts = [f"{of - len(by_part)} of {of} shards built", *(f"{num} {what}" for what, num in alike.items() if num)]
-        others = failed or {part: says for part, says in by_part.items() if not says.startswith(BUILDING)}
-        details = [f"{part} {says}" for part, says in list(others.items())[:MAX_SHARDS_SHOWN]]
+        num_shards = parse_part(next(iter(unbuilt))).of
+        building = [part for part, description in unbuilt.items() if description.startswith(BUILDING)]
+        failed = [part for part, description in unbuilt.items() if description.startswith(("failed", "cancelled"))]
+        waiting = [part for part in unbuilt if part not in building and part not in failed]
+        counts = [f"{num_shards - len(unbuilt)} of {num_shards} shards built"]
+        counts += [f"{len(building)} {BUILDING}"] if building else []
+        counts += [f"{len(waiting)} waiting"] if waiting else []
+        details = [f"{part} {unbuilt[part]}" for part in (failed or waiting)[:MAX_SHARDS_SHOWN]]
         return "; ".join([", ".join(counts), *details])
 
     def _describe_builder(self, name: str) -> str:
-        owner, last = look(find_stage_item(name).lease_folder), read_stage_state(name)
+        owner = look(find_stage_item(name).lease_folder)
+        last = read_stage_state(name)
         if owner is not None and owner.is_alive:
             return f"{BUILDING} by {owner}"
         if last is not None and last.state in ("failed", "cancelled"):
@@ -195,23 +206,23 @@ class Snapshot:
 
     def _list_locations(self, item: WorkItem, last: JobState | None) -> dict[str, Any]:
         submission = self.latest.get(item.name)
-        found: dict[str, Any] = dict(submission.jobs[item.name]) if submission else {}
+        locations: dict[str, Any] = dict(submission.jobs[item.name]) if submission else {}
         if last is not None:
-            found |= {"job_id": last.job_id, "host": last.host, "log": last.log, "script": last.script}
-            found |= {"num_interruptions": last.num_interruptions}
-        return found
+            locations |= {"job_id": last.job_id, "host": last.host, "log": last.log, "script": last.script}
+            locations |= {"num_interruptions": last.num_interruptions}
+        return locations
 
 
 def _is_built(name: str) -> bool:
     return (get_stage_folder() / name / "stage.json").is_file()
 
 
-def _explain_interrupted(last: JobState, owner: Owner | None, says: str) -> str:
+def _explain_interrupted(last: JobState, owner: Owner | None, queue_description: str) -> str:
     if last.state != "running":
-        return f"{last.reason}; {says}"
+        return f"{last.reason}; {queue_description}"
     if owner is not None and owner.outcome is not None:
-        return f"its outcome could not be written (is the disk full?); see its log or the terminal; {says}"
-    return f"its process died without an outcome ({owner}); {says}"
+        return f"its outcome could not be written (is the disk full?); see its log or the terminal; {queue_description}"
+    return f"its process died without an outcome ({owner}); {queue_description}"
 
 
 def find_stage_item(name: str) -> WorkItem:
@@ -227,15 +238,17 @@ def read_stage_state(name: str) -> JobState | None:
 def read_progress(run: Run) -> TrainingProgress | None:
     """Return the progress of a run, or None before its first step."""
     # A line without its closing brace is being written at this moment.
-    whole = [line for line in _read_tail(run_folder(get_training_id(run)) / "metrics.jsonl") if line.endswith("}")]
-    if not whole:
+    lines = _read_tail(run_folder(get_training_id(run)) / "metrics.jsonl")
+    complete_lines = [line for line in lines if line.endswith("}")]
+    if not complete_lines:
         return None
-    last = json.loads(whole[-1])
-    speed, step = last.get("pairs_per_second"), last["step"]
-    left = None
+    last = json.loads(complete_lines[-1])
+    step = last["step"]
+    speed = last.get("pairs_per_second")
+    seconds_left = None
     if run.num_steps is not None and speed:
-        left = (run.num_steps - step) * run.batches_a_step * run.batch_size / speed
-    return TrainingProgress(step, run.num_steps, speed, left)
+        seconds_left = (run.num_steps - step) * run.batches_a_step * run.batch_size / speed
+    return TrainingProgress(step, run.num_steps, speed, seconds_left)
 
 
 def statuses(runs: Iterable[Run]) -> list[RunStatus]:
@@ -243,9 +256,9 @@ def statuses(runs: Iterable[Run]) -> list[RunStatus]:
     return Snapshot().get_statuses(dict.fromkeys(runs))
 
 
-def summary(found: Iterable[RunStatus]) -> str:
+def summary(statuses: Iterable[RunStatus]) -> str:
     """Return the counts per state in one line."""
-    counts = Counter(status.state for status in found)
+    counts = Counter(status.state for status in statuses)
     return ", ".join(f"{counts[state]} {state}" for state in STATES if counts[state]) or "no runs"
 
 
@@ -263,7 +276,7 @@ def why(run: Run) -> dict[str, Any]:
         "traceback": last.trace if last else "",
         "last_lines": _read_tail(Path(status.log))[-15:] if status.log else [],
         "scheduler": fetch_job_outcome(status.job_id) if status.job_id else None,
-        "stages": [f"{name}: {says}" for name, says in Snapshot().list_unbuilt_stages([run]).items()],
+        "stages": [f"{name}: {description}" for name, description in Snapshot().list_unbuilt_stages([run]).items()],
         "owners": [f"{owner.number}: {owner}, {_describe_end(owner)}" for owner in owners(item.lease_folder)],
         "sweeps": sorted({entry.sweep for entry in read_submissions() if item.name in entry.jobs}),
         "folder": str(item.folder),

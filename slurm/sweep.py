@@ -27,7 +27,7 @@ from slurm.shards import count_shards_by_stage
 from slurm.states import WorkItem, get_run_item, get_stage_item
 from slurm.trainings import map_training_owners
 
-ON_ONE_PROCESS = "steps"
+SINGLE_PROCESS_MEASURE = "steps"
 """The analysis that evaluates a model during its training."""
 
 
@@ -51,15 +51,16 @@ def check_code(runs: Iterable[Run], *, allow_dirty: bool) -> dict[str, Any]:
     """Return the code identity with a digest. Raises ValueError if a run at a careful scale has uncommitted code."""
     code = get_code_identity()
     scales = sorted({run.scale for run in runs} & set(CAREFUL_SCALES))
-    if scales and not allow_dirty and (what := _explain_missing_commit(code)):
-        raise ValueError(f"{what}, or use --allow-dirty: runs at {scales} record the commit of their code")
+    reason = _explain_missing_commit(code) if scales and not allow_dirty else ""
+    if reason:
+        raise ValueError(f"{reason}, or use --allow-dirty: runs at {scales} record the commit of their code")
     return code | {"source": compute_source_digest()}
 
 
 def _explain_missing_commit(code: Mapping[str, Any]) -> str:
     """Return why no commit identifies the code, and a remedy. Returns "" if one does."""
-    if silence := explain_git_is_silent():
-        return f"git cannot identify the code ({silence}): make git work in {CHECKOUT}"
+    if git_error := explain_git_is_silent():
+        return f"git cannot identify the code ({git_error}): make git work in {CHECKOUT}"
     if code["commit"] is None:
         return "the code has no commit: use a checkout, or an archive or build of one"
     changes = code["uncommitted_sha256"]
@@ -86,27 +87,29 @@ def build_tasks(runs: Sequence[Run], profile: Profile, *, code: Mapping[str, Any
     return [*stages.values(), *tasks]
 
 
-def add_run_dependencies(tasks: Sequence[Task], at_work: Mapping[str, str]) -> list[Task]:
+def add_run_dependencies(tasks: Sequence[Task], queued_owners: Mapping[str, str]) -> list[Task]:
     """Return the tasks with dependencies between runs that share a training run.
 
-    `map_training_owners` defines `at_work`.
+    `map_training_owners` defines `queued_owners`.
 
     The later run waits for any outcome. If the earlier one fails, the later one executes the training run.
     """
-    makers = map_training_owners((run_of_fields(task.job.run) for task in tasks if task.item.kind == "run"), at_work)
-    return [replace(task, after=makers.get(task.name, ())) for task in tasks]
+    runs = [run_of_fields(task.job.run) for task in tasks if task.item.kind == "run"]
+    owners = map_training_owners(runs, queued_owners)
+    return [replace(task, after=owners.get(task.name, ())) for task in tasks]
 
 
 def _build_stage_tasks(stage: Stage, job: Job, num_shards: int) -> Iterator[Task]:
     """Yield the jobs of a stage, unbuilt shards first. `job` is the job of the run."""
-    shards, needs = list_shards(stage, num_shards), _list_unbuilt(stage.needs)
+    shards = list_shards(stage, num_shards)
+    needs = _list_unbuilt(stage.needs)
     # A stage is built by one process on one node, whatever the run uses.
-    alone = replace(job, num_processes=1, num_nodes=1)
+    single_job = replace(job, num_processes=1, num_nodes=1)
     for shard in shards:
         if not shard.is_built:
-            yield Task(replace(alone, stage=shard.title), get_stage_item(shard), needs)
-    of_whole = replace(alone, stage=stage.title, num_shards=max(1, len(shards)))
-    yield Task(of_whole, get_stage_item(stage), (*needs, *_list_unbuilt(shards)))
+            yield Task(replace(single_job, stage=shard.title), get_stage_item(shard), needs)
+    merging_job = replace(single_job, stage=stage.title, num_shards=max(1, len(shards)))
+    yield Task(merging_job, get_stage_item(stage), (*needs, *_list_unbuilt(shards)))
 
 
 def _list_unbuilt(stages: Iterable[Stage]) -> tuple[str, ...]:
@@ -114,16 +117,17 @@ def _list_unbuilt(stages: Iterable[Stage]) -> tuple[str, ...]:
 
 
 def _make_job(run: Run, profile: Profile, code: Mapping[str, Any]) -> Job:
-    number = profile.num_processes * profile.num_nodes
-    if run.architecture in TRAINED and (why := explain_indivisible(run, number)):
+    num_processes = profile.num_processes * profile.num_nodes
+    reason = explain_indivisible(run, num_processes) if run.architecture in TRAINED else ""
+    if reason:
         raise ValueError(
-            f"run {run_id(run)}: {why} (profile {profile.name}: {profile.num_nodes} nodes, {profile.num_processes} on "
+            f"run {run_id(run)}: {reason} (profile {profile.name}: {profile.num_nodes} nodes, {profile.num_processes} on "
             "each); choose another profile"
         )
-    if run.measure == ON_ONE_PROCESS and number > 1:
+    if run.measure == SINGLE_PROCESS_MEASURE and num_processes > 1:
         raise ValueError(
             f"run {run_id(run)}: measure={run.measure!r} reads the model along one process's training, and profile "
-            f"{profile.name} has {number}; choose another profile"
+            f"{profile.name} has {num_processes}; choose another profile"
         )
     return Job(
         run=asdict(run),
@@ -158,22 +162,31 @@ class Submission:
 
 def read_submissions() -> list[Submission]:
     """Return all submissions of all sweeps, oldest first."""
-    found = [_read_submission(path) for path in get_sweeps_folder().glob("*/submissions/*.json")]
-    return sorted(found, key=lambda submission: submission.at)
+    submissions = [_read_submission(path) for path in get_sweeps_folder().glob("*/submissions/*.json")]
+    return sorted(submissions, key=lambda submission: submission.at)
 
 
 def _read_submission(path: Path) -> Submission:
     """Return one submission. An invalid file raises ValueError, since ignoring it could launch its jobs twice."""
     content = read_json(path)
-    kinds: dict[str, Any] = {"on": str, "sweep": str, "profile": str, "jobs": dict, "runs": dict, "needs": dict}
-    kinds |= {"queue": str, "code": dict, "at": (int, float)}
-    values = {name: content[name] for name in kinds if name in content} if isinstance(content, dict) else {}
-    wrong = [name for name, value in values.items() if not isinstance(value, kinds[name])]
-    lacks = [name for name in ("on", "sweep", "profile", "jobs", "runs") if name not in values]
-    inner = [*values.get("jobs", {}).values(), *values.get("runs", {}).values()] if not wrong else []
-    if wrong or lacks or not all(isinstance(one, dict) for one in inner):
+    types: dict[str, Any] = {
+        "on": str,
+        "sweep": str,
+        "profile": str,
+        "jobs": dict,
+        "runs": dict,
+        "needs": dict,
+        "queue": str,
+        "code": dict,
+        "at": (int, float),
+    }
+    values = {name: content[name] for name in types if name in content} if isinstance(content, dict) else {}
+    malformed = [name for name, value in values.items() if not isinstance(value, types[name])]
+    missing = [name for name in ("on", "sweep", "profile", "jobs", "runs") if name not in values]
+    entries = [*values.get("jobs", {}).values(), *values.get("runs", {}).values()] if not malformed else []
+    if malformed or missing or not all(isinstance(entry, dict) for entry in entries):
         raise ValueError(
-            f"{path} is not a submission ({[*wrong, *lacks] or 'jobs or runs'} wrong or missing); restore it"
+            f"{path} is not a submission ({[*malformed, *missing] or 'jobs or runs'} wrong or missing); restore it"
         )
     return Submission(**values)
 
@@ -185,12 +198,12 @@ def read_run(submission: Submission, name: str) -> Run | None:
     return None
 
 
-def make_submission(tasks: Sequence[Task], jobs: Mapping[str, Mapping[str, str]], **about: Any) -> Submission:
+def make_submission(tasks: Sequence[Task], jobs: Mapping[str, Mapping[str, str]], **metadata: Any) -> Submission:
     """Return the submission that records where these tasks went."""
     runs = {task.name: dict(task.job.run) for task in tasks if task.item.kind == "run"}
     needs = {task.name: task.needs for task in tasks if task.needs}
     code = tasks[0].job.launched_with if tasks else {}
-    return Submission(jobs=jobs, runs=runs, needs=needs, code=code, **about)
+    return Submission(jobs=jobs, runs=runs, needs=needs, code=code, **metadata)
 
 
 def get_sweep_folder(name: str) -> Path:

@@ -15,33 +15,41 @@ from repro.text import format_seconds
 from slurm.status import NEVER_LAUNCHED, RunStatus, Snapshot, summary
 
 COLUMNS = ("run", "what", "state", "step", "pairs/s", "left", "reason")
-ALWAYS = 3  # number of columns that are always shown
-COLOURS = {"recorded": "green", "running": "cyan", "failed": "red", "unreadable": "red"}
-COLOURS |= {"cancelled": "red", "interrupted": "yellow"}
+NUM_FIXED_COLUMNS = 3
+"""The first columns are shown even if they are empty."""
+COLOURS = {
+    "recorded": "green",
+    "running": "cyan",
+    "failed": "red",
+    "unreadable": "red",
+    "cancelled": "red",
+    "interrupted": "yellow",
+}
 
 
 def look_at(runs: Sequence[Run]) -> tuple[Table, bool]:
     """Return the current status table of the runs and their stages, and whether anything still runs or waits."""
-    snapshot, unique = Snapshot(), list(dict.fromkeys(runs))
-    found = snapshot.get_statuses(unique)
-    table = _add_notes(make_status_table(unique, found), _list_notes(snapshot, unique, found))
-    return table, any(status.state == "running" or status.live_on for status in found)
+    snapshot = Snapshot()
+    unique = list(dict.fromkeys(runs))
+    statuses = snapshot.get_statuses(unique)
+    table = _add_notes(make_status_table(unique, statuses), _list_notes(snapshot, unique, statuses))
+    return table, any(status.state == "running" or status.live_on for status in statuses)
 
 
 def show_status(runs: Sequence[Run]) -> None:
     """Print the status table once. Thousands of runs are printed as plain lines, and notes have no row."""
     unique = list(dict.fromkeys(runs))
     snapshot = Snapshot()
-    found = snapshot.get_statuses(unique)
-    rows = tuple(_format_cells(run, status) for run, status in _select_shown(unique, found))
-    notes = _list_notes(snapshot, unique, found)
+    statuses = snapshot.get_statuses(unique)
+    rows = tuple(_format_cells(run, status) for run, status in _select_shown(unique, statuses))
+    notes = _list_notes(snapshot, unique, statuses)
     if not rows:
-        for line in (summary(found), *notes):
+        for line in (summary(statuses), *notes):
             render_line(line)
     elif len(unique) > MAX_FOLDED_ROWS:
-        render(View(summary(found), COLUMNS, rows, tuple(notes), align="lllrrrl"))
+        render(View(summary(statuses), COLUMNS, rows, tuple(notes), align="lllrrrl"))
     else:
-        console_here().print(_add_notes(make_status_table(unique, found), notes))
+        console_here().print(_add_notes(make_status_table(unique, statuses), notes))
 
 
 def _add_notes(table: Table, notes: Sequence[str]) -> Table:
@@ -49,32 +57,36 @@ def _add_notes(table: Table, notes: Sequence[str]) -> Table:
     return table
 
 
-def _select_shown(runs: Sequence[Run], found: Sequence[RunStatus]) -> list[tuple[Run, RunStatus]]:
+def _select_shown(runs: Sequence[Run], statuses: Sequence[RunStatus]) -> list[tuple[Run, RunStatus]]:
     """Return the runs that need a row. Hundreds of runs that were never launched would hide the others."""
-    return [pair for pair in zip(runs, found, strict=True) if not _is_untouched(pair[1])]
+    return [(run, status) for run, status in zip(runs, statuses, strict=True) if not _is_untouched(status)]
 
 
 def _is_untouched(status: RunStatus) -> bool:
     return status.state == "missing" and status.reason == NEVER_LAUNCHED
 
 
-def _list_notes(snapshot: Snapshot, runs: Sequence[Run], found: Sequence[RunStatus]) -> list[str]:
+def _list_notes(snapshot: Snapshot, runs: Sequence[Run], statuses: Sequence[RunStatus]) -> list[str]:
     """Return the notes below the table: unbuilt stages that runs wait for, and the number of hidden runs."""
-    notes = [f"stage {name}: {says}" for name, says in snapshot.list_unbuilt_stages(runs).items()]
-    num_untouched = sum(map(_is_untouched, found))
-    return notes + [f"{num_untouched} never launched: `repro plan` lists them"] * bool(num_untouched)
+    notes = [f"stage {name}: {description}" for name, description in snapshot.list_unbuilt_stages(runs).items()]
+    num_untouched = sum(map(_is_untouched, statuses))
+    if num_untouched:
+        notes.append(f"{num_untouched} never launched: `repro plan` lists them")
+    return notes
 
 
-def make_status_table(runs: Sequence[Run], found: Sequence[RunStatus]) -> Table:
+def make_status_table(runs: Sequence[Run], statuses: Sequence[RunStatus]) -> Table:
     """Return the table: one row per launched run, with its progress if running, otherwise the reason.
 
     Empty columns are dropped to make room for the description of each run.
     """
-    rows = [(_format_cells(run, status), status) for run, status in _select_shown(runs, found)]
-    filled = [place for place in range(len(COLUMNS)) if place < ALWAYS or any(cells[place] for cells, _ in rows)]
-    table = Table(*(COLUMNS[place] for place in filled), box=None, title=summary(found))
+    rows = [(_format_cells(run, status), status) for run, status in _select_shown(runs, statuses)]
+    columns = [
+        index for index in range(len(COLUMNS)) if index < NUM_FIXED_COLUMNS or any(cells[index] for cells, _ in rows)
+    ]
+    table = Table(*(COLUMNS[index] for index in columns), box=None, title=summary(statuses))
     for cells, status in rows:
-        texts = [Text(cells[place]) for place in filled]
+        texts = [Text(cells[index]) for index in columns]
         texts[COLUMNS.index("state")].stylize(COLOURS.get(status.state, ""))
         table.add_row(*texts)
     return table
@@ -88,6 +100,6 @@ def _format_progress(status: RunStatus) -> tuple[str, str, str]:
     progress = status.progress
     if progress is None:
         return "", "", ""
-    of = f"/{progress.num_steps}" if progress.num_steps else ""
+    total = f"/{progress.num_steps}" if progress.num_steps else ""
     speed = f"{progress.pairs_per_second:.0f}" if progress.pairs_per_second else ""
-    return f"{progress.step}{of}", speed, format_seconds(progress.seconds_left)
+    return f"{progress.step}{total}", speed, format_seconds(progress.seconds_left)

@@ -24,17 +24,21 @@ def _has_ended(training: str) -> bool:
     return (folder / CHECKPOINT_FILE).is_file() and any(owner.outcome == "" for owner in owners(folder / "training"))
 
 
-def map_training_owners(runs: Iterable[Run], at_work: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+def map_training_owners(runs: Iterable[Run], queued_owners: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
     """Map each run id to the ids of the runs that execute a training run for it. The first that needs it executes it.
 
-    `at_work` maps a training id to a queued run that will execute it.
+    `queued_owners` maps a training id to a queued run that will execute it.
     """
-    makers, found = dict(at_work), dict[str, tuple[str, ...]]()
+    owner_of = dict(queued_owners)
+    owners_by_run: dict[str, tuple[str, ...]] = {}
     for run in runs:
         missing = list_missing_trainings(run)
-        found[run_id(run)] = tuple(dict.fromkeys(makers[training] for training in missing if training in makers))
-        makers = dict.fromkeys(missing, run_id(run)) | makers
-    return found
+        owners_by_run[run_id(run)] = tuple(
+            dict.fromkeys(owner_of[training] for training in missing if training in owner_of)
+        )
+        # Earlier owners take precedence.
+        owner_of = dict.fromkeys(missing, run_id(run)) | owner_of
+    return owners_by_run
 
 
 def read_progress(run: Run) -> int:

@@ -22,13 +22,15 @@ SILENT_SECONDS = 2.0
 Item = TypeVar("Item")
 
 
-def _fold_artefact_names(words: list[str] | None) -> list[str] | None:
+def _normalise_selection(words: list[str] | None) -> list[str] | None:
     """Return the words with artefact names normalised, for example "Table 1" as table1."""
-    return words and [word if is_axis(word) else normalise_artefact_name(word) for word in words]
+    if words is None:
+        return None
+    return [word if is_axis(word) else normalise_artefact_name(word) for word in words]
 
 
-What = Annotated[list[str] | None, typer.Argument(help=f"{SELECTION} (default: all)", callback=_fold_artefact_names)]
-Named = Annotated[list[str], typer.Argument(metavar="WHAT...", help=SELECTION, callback=_fold_artefact_names)]
+What = Annotated[list[str] | None, typer.Argument(help=f"{SELECTION} (default: all)", callback=_normalise_selection)]
+Named = Annotated[list[str], typer.Argument(metavar="WHAT...", help=SELECTION, callback=_normalise_selection)]
 """Required selection, for verbs that start, stop or remove runs. They act on everything only if `all` is given."""
 Scale = Annotated[str, typer.Option(help=f"one of {', '.join(ORDER)}")]
 Seeds = Annotated[list[int] | None, typer.Option("--seed", help="use these seeds (default: those of the artefact)")]
@@ -74,34 +76,34 @@ class Seldom:
             self.last = time.monotonic()
 
 
-def in_turn(items: Sequence[Item], words: Callable[[Item], str]) -> Iterator[Item]:
+def in_turn(items: Sequence[Item], describe: Callable[[Item], str]) -> Iterator[Item]:
     """Yield the items one by one, with a progress line for the next item if earlier ones took long."""
-    say_seldom = Seldom()
-    for number, item in enumerate(items, 1):
-        say_seldom(f"{words(item)} ({number} of {len(items)})")
+    report = Seldom()
+    for index, item in enumerate(items, 1):
+        report(f"{describe(item)} ({index} of {len(items)})")
         yield item
 
 
-def select_sound(chosen: Sequence[Experiment], scales: Sequence[str]) -> list[Experiment]:
-    """Return the experiments that can list their runs at these scales.
+def select_sound(candidates: Sequence[Experiment], scales: Sequence[str]) -> list[Experiment]:
+    """Return the candidates that can list their runs at these scales.
 
     One faulty file must not stop all other experiments. Each skipped file is named on stderr.
 
     Raises:
         FaultyRunsError: if every experiment is faulty.
     """
-    found: list[Experiment] = []
+    sound: list[Experiment] = []
     faults: list[FaultyRunsError] = []
-    for experiment in chosen:
+    for experiment in candidates:
         try:
             for scale in scales:
                 experiment.runs(scale)
-        except FaultyRunsError as fault:
-            faults.append(fault)
+        except FaultyRunsError as error:
+            faults.append(error)
         else:
-            found.append(experiment)
-    if faults and not found:
+            sound.append(experiment)
+    if faults and not sound:
         raise faults[0]
-    for skipped in faults:
-        tell(f"left out: {skipped}")
-    return found
+    for fault in faults:
+        tell(f"left out: {fault}")
+    return sound

@@ -78,13 +78,13 @@ def _show_corpora(described: dict[str, Any]) -> None:
     from repro.report.view import View
     from repro.text import format_number
 
-    rows = [(one["source"], one["num_pairs"], one["num_domains"]) for one in described["sources"]]
+    rows = [(source["source"], source["num_pairs"], source["num_domains"]) for source in described["sources"]]
     rows.append(("all", described["num_pairs"], described["num_domains"]))
     cells = tuple((name, *(format_number(number, 0) for number in numbers)) for name, *numbers in rows)
     render(View(f"{described['corpus']}: training pairs", ("source", "pairs", "domains"), cells, align="lrr"))
     for sample in described["samples"]:
-        words = {part: short(" ".join(sample[part].split()), LONGEST_SAMPLE) for part in ("query", "document")}
-        say(f"\n{sample['source']}\n  query     {words['query']}\n  document  {words['document']}")
+        texts = {part: short(" ".join(sample[part].split()), LONGEST_SAMPLE) for part in ("query", "document")}
+        say(f"\n{sample['source']}\n  query     {texts['query']}\n  document  {texts['document']}")
 
 
 def _rewrite_manifests(corpus: str) -> None:
@@ -154,13 +154,15 @@ def import_(
     scale = _choose_scale(scale, from_words=from_words)
     name = name if name is not None else _make_name(path)
     check_home()
-    named = {"query": query, "document": document, "negatives": negatives, "domain": domain, "label": label}
-    columns = Columns({part: column for part, column in named.items() if column is not None}, threshold, no_labels)
+    column_names = {"query": query, "document": document, "negatives": negatives, "domain": domain, "label": label}
+    columns = Columns(
+        {part: column for part, column in column_names.items() if column is not None}, threshold, no_labels
+    )
     reserved = {
         *CORPORA,
         *list_source_names(),
         *MTEB_SUITES,
-        *(suite for one in CORPORA.values() for suite in one.suites),
+        *(suite for builtin in CORPORA.values() for suite in builtin.suites),
     }
     options: dict[str, Any] = {"hold_out": hold_out or (), "evaluate_on": evaluate_on, "skip_bad": skip_bad}
     corpus = bring(path, name=name, columns=columns, reserved=reserved, **options)
@@ -171,7 +173,7 @@ def _choose_scale(scale: str | None, *, from_words: bool) -> str:
     """Return the scale of the runs on an imported corpus. Raises ValueError if the options contradict each other."""
     from repro.spec.scales import SCALES, get_scale
 
-    scales = [name for name, one in SCALES.items() if one.fields["start"] == "words"]
+    scales = [name for name, scale_fields in SCALES.items() if scale_fields.fields["start"] == "words"]
     if from_words and scale not in (None, *scales):
         raise ValueError(
             f"--from-words with --scale {scale}: scales {scales} start from word vectors; give one of both"
@@ -227,9 +229,9 @@ def plan(
     _print_plan(plan_imported(name, scale, progress=(lambda line: None) if as_json else say), as_json)
 
 
-def _print_plan(found: Planned | list[str], as_json: bool) -> None:
+def _print_plan(plan_or_lines: Planned | list[str], as_json: bool) -> None:
     """Print a plan as JSON or as lines of text."""
-    if not isinstance(found, list) and as_json:
-        return print(json.dumps(found.as_dict(), indent=1, sort_keys=True))
-    for line in found if isinstance(found, list) else found.lines():
+    if not isinstance(plan_or_lines, list) and as_json:
+        return print(json.dumps(plan_or_lines.as_dict(), indent=1, sort_keys=True))
+    for line in plan_or_lines if isinstance(plan_or_lines, list) else plan_or_lines.lines():
         say(line)

@@ -93,9 +93,9 @@ def _discard_output() -> int:
 
 def _pop_debug_option() -> bool:
     """Remove `--debug` from the command line at any position, and return whether it was given."""
-    is_there = DEBUG in sys.argv
+    was_given = DEBUG in sys.argv
     sys.argv[:] = [word for word in sys.argv if word != DEBUG]
-    return is_there
+    return was_given
 
 
 def _print_error(error: BaseException, show_traceback: bool) -> int:
@@ -134,8 +134,8 @@ def wrap_line(line: str, width: int) -> str:
 
     Users copy commands and paths, so these stay in one piece, even if that makes a line longer.
     """
-    in_one_piece = COMMAND.sub(lambda found: found[0].replace(" ", NO_BREAK), line)
-    lines = textwrap.wrap(in_one_piece, width, break_long_words=False, break_on_hyphens=False, subsequent_indent="  ")
+    protected = COMMAND.sub(lambda match: match[0].replace(" ", NO_BREAK), line)
+    lines = textwrap.wrap(protected, width, break_long_words=False, break_on_hyphens=False, subsequent_indent="  ")
     return "\n".join(lines).replace(NO_BREAK, " ")
 
 
@@ -154,6 +154,6 @@ def _write_report(error: BaseException) -> str:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("\n".join([*lines, "".join(traceback.format_exception(error))]), encoding="utf-8")
-    except OSError as why:
-        return f"no report could be written ({why}); {DEBUG} shows the traceback"
+    except OSError as write_error:
+        return f"no report could be written ({write_error}); {DEBUG} shows the traceback"
     return f"please send the report {path}"

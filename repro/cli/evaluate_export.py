@@ -22,12 +22,12 @@ WrongFrom = Annotated[
 ]
 
 
-def _check_two_models(two: tuple[str, str] | None) -> tuple[str, str] | None:
+def _check_two_models(models: tuple[str, str] | None) -> tuple[str, str] | None:
     """Return the models to compare. Raises ValueError if one of them is an option."""
-    for word in two or ():
-        if word.startswith("--"):
-            raise ValueError(f"--compare takes two models, --compare A B, but {word!r} is an option: name both")
-    return two
+    for model in models or ():
+        if model.startswith("--"):
+            raise ValueError(f"--compare takes two models, --compare A B, but {model!r} is an option: name both")
+    return models
 
 
 Two = Annotated[
@@ -74,16 +74,16 @@ def evaluate(
     """Score a model on a suite under each context, compared with BM25. If interrupted, it resumes at the next collection."""
     if (model is None) == (compare is None):
         raise ValueError("name one model with --model M, or two with --compare A B")
-    first, other = (str(model), None) if compare is None else compare
+    first, second = (str(model), None) if compare is None else compare
     check_evaluation(suite, compare or (first,), context or ())
     tell(f"opening {suite} and {' and '.join(compare or (first,))}")
     from repro.interop.evaluating import EvaluationRequest, run_evaluation
     from repro.report.formats import render
 
     whitened = (tuple(dict.fromkeys(whiten or ())), shrinkage)
-    options = (context_seed, num_contexts, revision, device, bm25, other, width, wrong_from, *whitened, leave_out_seen)
-    asked = EvaluationRequest(first, suite, tuple(context or ("own",)), *options)
-    scores = run_evaluation(asked, out, progress=tell if as_json else say)
+    options = (context_seed, num_contexts, revision, device, bm25, second, width, wrong_from, *whitened, leave_out_seen)
+    request = EvaluationRequest(first, suite, tuple(context or ("own",)), *options)
+    scores = run_evaluation(request, out, progress=tell if as_json else say)
     if as_json:
         return print(json.dumps(scores.as_dict(), indent=1, sort_keys=True))
     for line in scores.headlines:
@@ -165,10 +165,10 @@ def score(
     """Score a TREC run file against judgements, by the definitions of trec_eval."""
     from repro.evaluate.trec import score_files
 
-    found = score_files(run, judgements, tell)
+    scores = score_files(run, judgements, tell)
     if as_json:
-        return print(json.dumps(found, indent=1, sort_keys=True))
-    for name, value in found.items():
+        return print(json.dumps(scores, indent=1, sort_keys=True))
+    for name, value in scores.items():
         say(f"{name} {value}" if isinstance(value, int) else f"{name} {value:.4f}")
 
 

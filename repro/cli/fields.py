@@ -53,14 +53,14 @@ def fields(
 
     rows = [describe_field(name) for name in FIELDS if name != "scale"]
     if word is not None:
-        wanted = word.casefold()
-        found = [row for row in rows if wanted in row["name"] or wanted in row["meaning"].casefold()]
-        if not found:
-            near = suggestion(word, FIELDS, likeness=0.6)
+        pattern = word.casefold()
+        matches = [row for row in rows if pattern in row["name"] or pattern in row["meaning"].casefold()]
+        if not matches:
+            hint = suggestion(word, FIELDS, likeness=0.6)
             raise ValueError(
-                f"no field has {short(repr(word))} in its name or meaning{near or ';'} `repro fields` lists all"
+                f"no field has {short(repr(word))} in its name or meaning{hint or ';'} `repro fields` lists all"
             )
-        rows = found
+        rows = matches
     if as_json:
         return print_json(rows)
     if len(rows) == 1:
@@ -80,24 +80,24 @@ def describe_field(name: str) -> dict[str, Any]:
 
 def _format_defaults(defaults: dict[str, Any]) -> str:
     """Return the defaults grouped by value, for example "1 (smoke), 4 (desk, small)", or one value if all agree."""
-    alike: dict[str, list[str]] = {}
+    scales_by_value: dict[str, list[str]] = {}
     for scale, value in defaults.items():
-        alike.setdefault(ABSENT if value is None else str(value), []).append(scale)
-    if len(alike) == 1:
-        return next(iter(alike))
-    return ", ".join(f"{value} ({', '.join(scales)})" for value, scales in alike.items())
+        scales_by_value.setdefault(ABSENT if value is None else str(value), []).append(scale)
+    if len(scales_by_value) == 1:
+        return next(iter(scales_by_value))
+    return ", ".join(f"{value} ({', '.join(scales)})" for value, scales in scales_by_value.items())
 
 
 @cache
 def _meanings() -> dict[str, str]:
     """Return the meaning of each field: its comment in the source of `Run`, else its entry in `MEANINGS`."""
-    found: dict[str, str] = {}
+    comments: dict[str, str] = {}
     for name, comment in re.findall(
         r"^    (\w+): [^#=\n]*(?:= [^#\n]*)?(?:#\s*(.*))?$", inspect.getsource(Run), re.MULTILINE
     ):
         if name in FIELDS:
-            found[name] = comment.strip()
-    return {name: found.get(name) or MEANINGS.get(name, "") for name in FIELDS}
+            comments[name] = comment.strip()
+    return {name: comments.get(name) or MEANINGS.get(name, "") for name in FIELDS}
 
 
 VERBS = (fields,)

@@ -29,7 +29,7 @@ from repro.storage.platform_info import cores_here
 if TYPE_CHECKING:
     from repro.report.sections import ForestPainter, Painter, Rows
 
-COPIED = (
+COPIED_FIELDS = (
     *("kind", "x", "y", "x_label", "y_label", "hue", "hue_label", "cell", "x_is_log", "y_is_log"),
     *("mark", "is_panelled", "is_paired"),
 )
@@ -44,12 +44,12 @@ class Inline(Executor):
 
     def submit(self, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Run the call and return its completed future."""
-        ended: Future[T] = Future()
+        future: Future[T] = Future()
         try:
-            ended.set_result(call(*args, **kwargs))
+            future.set_result(call(*args, **kwargs))
         except Exception as error:  # noqa: BLE001 — raised by result()
-            ended.set_exception(error)
-        return ended
+            future.set_exception(error)
+        return future
 
 
 @dataclass(frozen=True)
@@ -73,13 +73,15 @@ class PendingPicture:
 @contextmanager
 def open_painters(num_cores: int | None = None) -> Iterator[tuple[Painter, ForestPainter]]:
     """Yield the functions that start a figure and the forest plot, in worker processes if a second core is available."""
-    num_others = (num_cores or cores_here()) - 1
-    if num_others < 1:
+    num_spare_cores = (num_cores or cores_here()) - 1
+    if num_spare_cores < 1:
         executor: Executor = Inline()
     else:
         # a fork would copy locks held by threads of this process
-        spawned = get_context("spawn")
-        executor = ProcessPoolExecutor(min(num_others, MAX_PROCESSES), mp_context=spawned, initializer=_prepare_worker)
+        context = get_context("spawn")
+        executor = ProcessPoolExecutor(
+            min(num_spare_cores, MAX_PROCESSES), mp_context=context, initializer=_prepare_worker
+        )
     try:
         # a page embeds the vector file, and drawing the png too would double the time
         yield partial(paint, with_png=False, executor=executor), partial(paint_forest, executor=executor)
@@ -103,9 +105,9 @@ def _end_with_parent() -> None:
 def draw_and_report(figures: Iterable[Figure], scale: str) -> Iterator[str]:
     """Draw figures from published and local records, and yield a line per figure with its path or the error."""
     for figure in figures:
-        for whose in RECORD_WORDS:
+        for origin in RECORD_WORDS:
             try:
-                path = draw_from_records(figure, scale, whose)
+                path = draw_from_records(figure, scale, origin)
             except OSError as error:
                 # for example a read-only REPRO_HOME, after the tables were shown
                 yield f"{figure.name} is not drawn: {error}"
@@ -114,28 +116,28 @@ def draw_and_report(figures: Iterable[Figure], scale: str) -> Iterator[str]:
                     yield f"drawn: {path}, its data next to it as .csv"
 
 
-def draw_from_records(figure: Figure, scale: str, whose: str) -> Path | None:
+def draw_from_records(figure: Figure, scale: str, origin: str) -> Path | None:
     """Draw a figure from published or local records, and return the vector file, or None if there is no data."""
     runs = find_experiment(figure.name).runs(scale)
-    picture = paint(figure, scale, whose, list_figure_rows(figure, runs, load_records(runs, whose)), Inline())
+    picture = paint(figure, scale, origin, list_figure_rows(figure, runs, load_records(runs, origin)), Inline())
     return None if picture is None else picture.result()
 
 
 def paint(
-    figure: Figure, scale: str, whose: str, rows: Rows, executor: Executor, *, with_png: bool = True
+    figure: Figure, scale: str, origin: str, rows: Rows, executor: Executor, *, with_png: bool = True
 ) -> PendingPicture | None:
     """Start to draw a figure from the rows of published or local records, or return None if there is no data."""
-    needs_no_record = figure.draw is not None and not figure.series and whose == "published"
+    needs_no_record = figure.draw is not None and not figure.series and origin == "published"
     if not rows and not needs_no_record:
         return None
     picture = {
-        **{name: getattr(figure, name) for name in COPIED},
+        **{name: getattr(figure, name) for name in COPIED_FIELDS},
         "title": figure.title,
-        "subtitle": format_subtitle(figure, scale, "" if needs_no_record else RECORD_WORDS[whose], rows),
+        "subtitle": format_subtitle(figure, scale, "" if needs_no_record else RECORD_WORDS[origin], rows),
         "cell_label": format_column_label(figure, get_value_column(figure)) if figure.cell else "",
         "own": figure.draw,
     }
-    return draw_once(rows, f"{figure.name}-{scale}-{whose}", picture, executor, with_png=with_png)
+    return draw_once(rows, f"{figure.name}-{scale}-{origin}", picture, executor, with_png=with_png)
 
 
 def paint_forest(rows: Sequence[Mapping[str, Any]], scale: str, executor: Executor) -> PendingPicture:
@@ -148,13 +150,13 @@ def paint_forest(rows: Sequence[Mapping[str, Any]], scale: str, executor: Execut
 
 def paint_pivot(rows: Sequence[Mapping[str, Any]], x: str, y: str) -> Path:
     """Draw the scores of a grid over two fields as a heat map, and return the vector file."""
-    plain = [
+    plain_rows = [
         {"series": "", "seed": row["run"].seed, **row["order"], "NDCG@10, points": row["score"]}
         for row in sorted(rows, key=lambda row: row["run"].seed)
     ]
     picture = {"kind": "heatmap", "x": x, "y": y, "x_label": x, "y_label": y, "cell": "NDCG@10, points"}
     picture |= {"title": f"NDCG@10 by {x} and {y}", "cell_label": "NDCG@10, points"}
-    return draw_once(plain, f"pivot-{x}-{y}", picture, Inline(), with_png=True).result()
+    return draw_once(plain_rows, f"pivot-{x}-{y}", picture, Inline(), with_png=True).result()
 
 
 def draw_once(
@@ -184,9 +186,9 @@ def _draw(
     use_headless_backend()
     from figures.draw import Picture, draw
 
-    drawn = draw(rows, cached.path, Picture(**picture), with_png="png" in endings)
+    vector_file = draw(rows, cached.path, Picture(**picture), with_png="png" in endings)
     if "png" not in endings:
         # a png of older rows would not match the new files
-        drawn.with_suffix(".png").unlink(missing_ok=True)
+        vector_file.with_suffix(".png").unlink(missing_ok=True)
     cached.write(endings)
-    return drawn
+    return vector_file

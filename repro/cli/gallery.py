@@ -53,8 +53,8 @@ def draw_svg(figure: Figure, scale: str, rows: Sequence[Mapping[str, Any]]) -> s
         cell_label=format_column_label(figure, get_value_column(figure)) if figure.cell else "",
         own=figure.draw,
     )
-    drawn, _ = plot(rows, picture, name=figure.name)
-    written = io.StringIO()
-    drawn.savefig(written, format="svg", metadata={"Date": None})
-    plt.close(drawn)
-    return written.getvalue()
+    drawing, _ = plot(rows, picture, name=figure.name)
+    buffer = io.StringIO()
+    drawing.savefig(buffer, format="svg", metadata={"Date": None})
+    plt.close(drawing)
+    return buffer.getvalue()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -49,31 +49,33 @@ def check(
         raise ValueError(f"check {' '.join(what)} --write: pages have all claims; leave the artefacts out")
     judged = judge_claims(what, scale)
     if as_json:
-        print_json([{"paper": find_paper(one.claim.id), **one.as_dict()} for one in judged])
+        print_json([{"paper": find_paper(judgement.claim.id), **judgement.as_dict()} for judgement in judged])
     elif format == "csv":
         # a csv holds one table, so papers are not separated
         render(make_claims_view(judged, f"claims at scale {scale}"), format)
     # Companion papers would fill a third screen, so each is one line unless the command line names it.
     is_short = format == "text" and not show_all and (not what or list(what) == ["all"])
-    for paper, those in {} if as_json or format == "csv" else group_by_paper(judged).items():
-        summary = format_summary_line(those)
+    papers = {} if as_json or format == "csv" else group_by_paper(judged)
+    for paper, paper_judgements in papers.items():
+        summary = format_summary_line(paper_judgements)
         if write or (is_short and paper != MAIN):
             # with --write, the page has the ledger
             render_line(f"{PAPERS[paper]}: {summary}")
-        elif those or not judged:
+        elif paper_judgements or not judged:
             width = console_here().width if format == "text" else None
-            render(make_claims_view(those, f"{PAPERS[paper]}: claims at scale {scale}", width=width), format)
+            render(make_claims_view(paper_judgements, f"{PAPERS[paper]}: claims at scale {scale}", width=width), format)
             render_line(summary)
-    if is_short and not (write or as_json) and any(find_paper(one.claim.id) != MAIN for one in judged):
+    if is_short and not (write or as_json) and any(find_paper(judgement.claim.id) != MAIN for judgement in judged):
         say("`repro check --all` prints the claims of companion papers in full")
     if write:
         from repro.cli.regenerate import regenerate
 
         if regenerate(judged, scale, dry_run=dry_run) and dry_run:
             raise typer.Exit(EXIT_DIFFERS)
-    words = {one.word for one in judged if not isinstance(one.claim, Identity)}  # arithmetic needs no record
-    if strict and words & {"DIFFERS", "not run"}:
-        raise typer.Exit(EXIT_DIFFERS if "DIFFERS" in words else EXIT_NOT_RUN)
+    # Arithmetic needs no record, so it cannot fail a check of records.
+    verdicts = {judgement.word for judgement in judged if not isinstance(judgement.claim, Identity)}
+    if strict and verdicts & {"DIFFERS", "not run"}:
+        raise typer.Exit(EXIT_DIFFERS if "DIFFERS" in verdicts else EXIT_NOT_RUN)
 
 
 def judge_claims(what: Sequence[str] | None, scale: str) -> list[Judgement]:
@@ -81,9 +83,12 @@ def judge_claims(what: Sequence[str] | None, scale: str) -> list[Judgement]:
     from repro.report.artefacts import judgements
     from repro.report.tables import sort_judgements
 
-    chosen = in_turn(select_claims(what), lambda one: f"judging {one[0].artefacts[0]}")
+    selected = in_turn(select_claims(what), lambda pair: f"judging {pair[0].artefacts[0]}")
     return sort_judgements(
-        one for experiment, ids in chosen for one in judgements(experiment, scale) if one.claim.id in ids
+        judgement
+        for experiment, ids in selected
+        for judgement in judgements(experiment, scale)
+        if judgement.claim.id in ids
     )
 
 
@@ -95,13 +100,15 @@ def select_claims(what: Sequence[str] | None) -> list[tuple[Experiment, set[str]
     from repro.planning.claim_text import CLAIM_ID, find_claim
 
     check_every_experiment()
-    named = [find_claim(word) for word in what or () if CLAIM_ID.fullmatch(word)]
-    others = [word for word in what or () if not CLAIM_ID.fullmatch(word)]
-    whole = resolve_experiments(others) if others or not what else []
-    found = {one.number: (one, {claim.id for claim in one.claims}) for one in whole}
-    for experiment, claim in named:
-        found.setdefault(experiment.number, (experiment, set()))[1].add(claim.id)
-    return list(found.values())
+    named_claims = [find_claim(word) for word in what or () if CLAIM_ID.fullmatch(word)]
+    artefact_names = [word for word in what or () if not CLAIM_ID.fullmatch(word)]
+    whole_experiments = resolve_experiments(artefact_names) if artefact_names or not what else []
+    selected = {
+        experiment.number: (experiment, {claim.id for claim in experiment.claims}) for experiment in whole_experiments
+    }
+    for experiment, claim in named_claims:
+        selected.setdefault(experiment.number, (experiment, set()))[1].add(claim.id)
+    return list(selected.values())
 
 
 def explain_batch(
@@ -119,13 +126,13 @@ def explain_batch(
     as_json: AsJson = False,
 ) -> None:
     """Show one batch: its texts and clusters, the hardest negatives, and the documents removed by the filter."""
-    found = _find_run(run, what, where or [], scale)
-    tell(f"reading batch {batch} of run {run_id(found)}")
+    selected_run = _find_run(run, what, where or [], scale)
+    tell(f"reading batch {batch} of run {run_id(selected_run)}")
     from repro.analyses.microscope import explain
     from repro.report.batch import make_explanation_views
     from repro.report.formats import render
 
-    explanation = explain(found, batch, num_negatives=negatives, progress=tell)
+    explanation = explain(selected_run, batch, num_negatives=negatives, progress=tell)
     if as_json:
         return print_json(explanation.as_dict())
     for view in make_explanation_views(explanation, num_pairs=pairs):
@@ -143,19 +150,21 @@ def _find_run(identifier: str | None, artefact: str | None, where: list[str], sc
         return run_of_id(identifier)
     if artefact is None:
         raise ValueError("which run? give --run ID, or an artefact and --where field=value")
-    wanted = dict(_parse_condition(text) for text in where)
-    every = find_experiment(artefact).runs(get_scale(scale).name)
-    runs = [run for run in every if run.architecture in TRAINED or run.measure == "batches"]
+    conditions = dict(_parse_condition(text) for text in where)
+    all_runs = find_experiment(artefact).runs(get_scale(scale).name)
+    runs = [run for run in all_runs if run.architecture in TRAINED or run.measure == "batches"]
     for run in runs:
-        if all(str(getattr(run, name)) == value for name, value in wanted.items()):
+        if all(str(getattr(run, name)) == value for name, value in conditions.items()):
             return run
-    for name, value in wanted.items():
+    for name, value in conditions.items():
         values = list(dict.fromkeys(str(getattr(run, name)) for run in runs))
         if values and value not in values:
             raise ValueError(
                 f"--where {name}={short(value)}: {artefact} at scale {scale!r} has {name} {', '.join(values)}"
             )
-    raise ValueError(f"no run of {artefact} at scale {scale!r} with {wanted} has batches; see `repro plan {artefact}`")
+    raise ValueError(
+        f"no run of {artefact} at scale {scale!r} with {conditions} has batches; see `repro plan {artefact}`"
+    )
 
 
 def _parse_condition(text: str) -> tuple[str, str]:
@@ -164,8 +173,8 @@ def _parse_condition(text: str) -> tuple[str, str]:
     if not sign and name in FIELDS:
         raise ValueError(f"--where {text}: {text}=… needs a value; write --where {text}=VALUE")
     if not sign or name not in FIELDS:
-        near = suggestion(name, FIELDS) or ":"
-        raise ValueError(f"--where {text!r}{near} expected field=value with a field of {list(FIELDS)}")
+        hint = suggestion(name, FIELDS) or ":"
+        raise ValueError(f"--where {text!r}{hint} expected field=value with a field of {list(FIELDS)}")
     return name, value
 
 
@@ -201,28 +210,25 @@ def explain_context(
         check_suite(suite)
     # before the imports, because they load torch
     tell(f"opening {source}")
-    options: dict[str, Any] = {
-        "model": source,
-        "query": query,
-        "suite": suite,
-        "dataset": dataset,
-        "top": top,
-        "device": device,
-    }
-    options |= {"context_seed": context_seed, "num_contexts": num_contexts, "revision": revision}
-    _print_explanation(words, as_json, **options)
-
-
-def _print_explanation(num_words: int, as_json: bool, **options: Any) -> None:
-    """Explain the query and print tables or JSON."""
     from repro.interop.explaining import ExplanationRequest, run_explanation
     from repro.report.context import make_context_views
     from repro.report.formats import render
 
-    explanation = run_explanation(ExplanationRequest(**options), progress=tell)
+    request = ExplanationRequest(
+        model=source,
+        query=query,
+        suite=suite,
+        dataset=dataset,
+        top=top,
+        device=device,
+        context_seed=context_seed,
+        num_contexts=num_contexts,
+        revision=revision,
+    )
+    explanation = run_explanation(request, progress=tell)
     if as_json:
         return print_json(explanation.as_dict())
-    for view in make_context_views(explanation, num_words=num_words):
+    for view in make_context_views(explanation, num_words=words):
         render(view)
 
 

@@ -77,22 +77,22 @@ def launch(
     if check_site:
         return _print_verdicts(dict(launches.check_site(runs, chosen, sweep=sweep, options=options)))
     check_home()
-    if others := who_else_may_write():
-        tell(f"caution: {others}")
-    ended = launches.start(runs, chosen, sweep=sweep, options=options, progress=say)
-    if chosen.on == "slurm" and {*ended.values()} - {launches.LEFT_OUT}:
+    if warning := who_else_may_write():
+        tell(f"caution: {warning}")
+    outcomes = launches.start(runs, chosen, sweep=sweep, options=options, progress=say)
+    if chosen.on == "slurm" and {*outcomes.values()} - {launches.LEFT_OUT}:
         say(_format_status_hint(what, scale, seed, all_seeds or unpublished))
-    if launches.LEFT_OUT in ended.values() or (chosen.on == "local" and {*ended.values()} - {"done"}):
+    if launches.LEFT_OUT in outcomes.values() or (chosen.on == "local" and {*outcomes.values()} - {"done"}):
         raise typer.Exit(EXIT_NOT_RUN)
 
 
-def _format_status_hint(what: Sequence[str], scale: str, seeds: Sequence[int] | None, is_every: bool) -> str:
+def _format_status_hint(what: Sequence[str], scale: str, seeds: Sequence[int] | None, is_all_seeds: bool) -> str:
     """Return the hint after submission, with the `status` command that selects the same runs."""
-    chosen = ["--all-seeds"] if is_every else [word for seed in seeds or () for word in ("--seed", str(seed))]
+    seed_options = ["--all-seeds"] if is_all_seeds else [word for seed in seeds or () for word in ("--seed", str(seed))]
     # run ids and files include their scale
-    named = ["--scale", scale] if split_words(what)[1] else []
-    again = shlex.join([*what, *named, *chosen])
-    return f"you may leave now; `repro status {again}` tells how it goes"
+    scale_option = ["--scale", scale] if split_words(what)[1] else []
+    arguments = shlex.join([*what, *scale_option, *seed_options])
+    return f"you may leave now; `repro status {arguments}` tells how it goes"
 
 
 def _print_scripts(scripts: Sequence[tuple[str, str]]) -> None:
@@ -105,13 +105,13 @@ def _print_scripts(scripts: Sequence[tuple[str, str]]) -> None:
 
 def _print_verdicts(verdicts: dict[str, Any]) -> None:
     """Print the scheduler's verdict on each script, similar scripts together. Exits with 2 if one was rejected."""
-    alike: dict[tuple[bool, str], list[str]] = {}
+    groups: dict[tuple[bool, str], list[str]] = {}
     # scripts of one shape differ only in job counts and times
     for name, verdict in verdicts.items():
-        alike.setdefault((verdict.is_accepted, re.sub(r"\d+", "#", verdict.says)), []).append(name)
-    for (is_accepted, _), names in alike.items():
-        more = f" (and {count_noun(len(names) - 1, 'script')} like it)" if len(names) > 1 else ""
-        say(f"{'ok  ' if is_accepted else 'MISS'} {names[0]}{more}: {verdicts[names[0]].says}")
+        groups.setdefault((verdict.is_accepted, re.sub(r"\d+", "#", verdict.says)), []).append(name)
+    for (is_accepted, _), names in groups.items():
+        others = f" (and {count_noun(len(names) - 1, 'script')} like it)" if len(names) > 1 else ""
+        say(f"{'ok  ' if is_accepted else 'MISS'} {names[0]}{others}: {verdicts[names[0]].says}")
     if not verdicts:
         say("nothing is missing, so there is no script to check; name runs that are not recorded here")
     if not all(verdict.is_accepted for verdict in verdicts.values()):
@@ -205,14 +205,14 @@ def prune(
     """Remove incomplete files and files that recorded runs no longer need, with --weights also their trained weights."""
     from slurm.prune import is_trained, leftovers, remove
 
-    found = list(leftovers(resolve_runs(what, scale, all_seeds=all_seeds)))
-    trained = [(path, size) for path, size in found if is_trained(path)]
-    chosen = found if weights else [one for one in found if one not in trained]
+    removable = list(leftovers(resolve_runs(what, scale, all_seeds=all_seeds)))
+    trained = [(path, size) for path, size in removable if is_trained(path)]
+    to_remove = removable if weights else [entry for entry in removable if entry not in trained]
     if weights and trained and not dry_run and not yes:
         _confirm_removal(trained)
     removed: list[tuple[Path, int]] = []
     try:
-        for path, size in chosen:
+        for path, size in to_remove:
             if not dry_run:
                 remove(path)
             removed.append((path, size))
@@ -220,18 +220,16 @@ def prune(
         _print_removals(removed, "would remove" if dry_run else "removed")
     if trained and not weights:
         freed = format_bytes(sum(size for _, size in trained))
-        models = len({path.parent for path, _ in trained})
+        num_models = len({path.parent for path, _ in trained})
         say(
-            f"kept the trained weights of {count_noun(models, 'run')} ({freed}), the only copies: --weights removes them"
+            f"kept the trained weights of {count_noun(num_models, 'run')} ({freed}), the only copies: --weights removes them"
         )
 
 
 def _confirm_removal(trained: Sequence[tuple[Path, int]]) -> None:
     """Confirm the removal of trained weights. Raises ValueError if stdin is not a terminal."""
-    models, size = len({path.parent for path, _ in trained}), format_bytes(sum(size for _, size in trained))
-    question = (
-        f"the trained weights of {count_noun(models, 'run')} ({size}) are the only copies, and must be trained again"
-    )
+    num_models, size = len({path.parent for path, _ in trained}), format_bytes(sum(size for _, size in trained))
+    question = f"the trained weights of {count_noun(num_models, 'run')} ({size}) are the only copies, and must be trained again"
     if not sys.stdin.isatty():
         raise ValueError(f"{question}: give --yes with --weights to remove them; nothing was removed")
     typer.confirm(f"{question}. Remove them?", abort=True)
@@ -239,11 +237,11 @@ def _confirm_removal(trained: Sequence[tuple[Path, int]]) -> None:
 
 def _print_removals(removed: Sequence[tuple[Path, int]], verb: str) -> None:
     """Print the number and size of removed files, one line per kind."""
-    from slurm.prune import kind_of
+    from slurm.prune import describe_kind
 
     kinds: dict[str, list[int]] = {}
     for path, size in removed:
-        kinds.setdefault(kind_of(path), []).append(size)
+        kinds.setdefault(describe_kind(path), []).append(size)
     for kind, sizes in kinds.items():
         say(f"{verb} {count_noun(len(sizes), kind)} ({format_bytes(sum(sizes))})")
     if not removed:
@@ -283,9 +281,9 @@ def verify(
     if as_json:
         print_json(rows)
     for row in [] if as_json else rows:
-        good = row["is_here"] and not row["problems"]
-        why = "" if good else ": " + "; ".join(row["problems"] or [row["how"]])
-        say(f"{'ok  ' if good else 'MISS'} {row['need']}{why}")
+        is_good = row["is_here"] and not row["problems"]
+        details = "" if is_good else ": " + "; ".join(row["problems"] or [row["how"]])
+        say(f"{'ok  ' if is_good else 'MISS'} {row['need']}{details}")
     if not all(row["is_here"] and not row["problems"] for row in rows):
         raise typer.Exit(EXIT_NOT_RUN)
 
@@ -297,19 +295,21 @@ def _list_needs(what: list[str] | None, scale: str, all_seeds: bool, data_dir: P
 
     if data_dir is not None:
         os.environ["REPRO_DATA"] = str(data_dir)
-    sources = [word for word in what or () if word in list_source_names()]
-    others = [word for word in what or () if word not in sources]
-    for word in split_words(others)[1]:
-        if word not in artefacts() and others != ["all"]:
-            near = suggestion(word, [*artefacts(), *list_source_names()])
+    sources = [name for name in what or () if name in list_source_names()]
+    run_selectors = [name for name in what or () if name not in sources]
+    for name in split_words(run_selectors)[1]:
+        if name not in artefacts() and run_selectors != ["all"]:
+            hint = suggestion(name, [*artefacts(), *list_source_names()])
             raise ValueError(
-                f"{short(repr(word))} is neither an artefact (`repro list` shows them) nor data{near}; data are "
+                f"{short(repr(name))} is neither an artefact (`repro list` shows them) nor data{hint}; data are "
                 f"{', '.join(list_source_names())}"
             )
-    found = [need for name in sources for need in list_source_requirements(name)]
+    needs = [need for name in sources for need in list_source_requirements(name)]
     # Only data sets were named, so no run is selected.
     return (
-        found if sources and not others else found + list_requirements(resolve_runs(others, scale, all_seeds=all_seeds))
+        needs
+        if sources and not run_selectors
+        else needs + list_requirements(resolve_runs(run_selectors, scale, all_seeds=all_seeds))
     )
 
 

@@ -55,15 +55,14 @@ from repro.text import count_noun
 if TYPE_CHECKING:
     from repro.planning.doctor import Finding
 
-COLLECTED_AFTER = (50_000, 20, 20)
+GC_THRESHOLDS = (50_000, 20, 20)
 """Thresholds of Python's garbage collector. With the defaults it scans thousands of loaded records again and again, which
 takes a fifth of the time.
 """
 SPIN_COUNT = "1000"
 """Spin count of a waiting thread in GNU OpenMP, which torch uses on Linux. The default is 300,000."""
-app = typer.Typer(
-    no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, suggest_commands=False
-)  # click suggests verbs itself
+# click suggests verbs itself
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, suggest_commands=False)
 
 
 @app.callback()
@@ -81,7 +80,7 @@ def prepare_process() -> None:
     OpenMP threads spin while they wait for each other, then sleep. The default spin time is long, so on a busy machine
     spinning threads take cores from working ones. `SPIN_COUNT` costs a few per cent on idle cores.
     """
-    gc.set_threshold(*COLLECTED_AFTER)
+    gc.set_threshold(*GC_THRESHOLDS)
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             # closed by the caller, for example with `>&-`
@@ -103,12 +102,12 @@ def open_door(name: str) -> int:
 
     prepare_process()
 
-    def act() -> Any:
+    def run_artefact() -> Any:
         # report an unknown name before parsing the options
         find_experiment(name)
         return app(["run", name, *sys.argv[1:]], prog_name=f"python -m repro.{name}", standalone_mode=False)
 
-    return run_with_error_handling(act)
+    return run_with_error_handling(run_artefact)
 
 
 @app.command("list")
@@ -119,11 +118,11 @@ def list_artefacts(as_json: AsJson = False) -> None:
         {
             "artefact": name,
             "experiment": experiment.number,
-            "title": format_title(experiment, shown),
+            "title": format_title(experiment, exhibit),
             "claims": [claim.id for claim in experiment.claims],
             "num_runs": {scale: len(set(experiment.runs(scale))) for scale in ORDER},
         }
-        for name, (experiment, shown) in artefacts().items()
+        for name, (experiment, exhibit) in artefacts().items()
         if experiment.number in listed
     ]
     print_json(rows) if as_json else _print_artefacts(rows)
@@ -133,9 +132,8 @@ def list_artefacts(as_json: AsJson = False) -> None:
 
 def _print_artefacts(rows: Sequence[Mapping[str, Any]]) -> None:
     table = RichTable(box=None, padding=(0, 1, 0, 0))
-    table.add_column(
-        "artefact", no_wrap=True, min_width=max(len(row["artefact"]) for row in rows)
-    )  # users type it, so it must not wrap
+    # Users type the name, so it must not wrap.
+    table.add_column("artefact", no_wrap=True, min_width=max(len(row["artefact"]) for row in rows))
     table.add_column("what it shows")
     for name in ("claims", *ORDER):
         table.add_column(name, justify="right", no_wrap=True)
@@ -163,21 +161,21 @@ def plan(
     from slurm.profiles import load_profile
     from slurm.shards import count_shards
 
-    shape = load_profile(profile)
-    wanted = resolve_runs(what, scale, seeds=seed, all_seeds=all_seeds, is_unpublished=unpublished)
-    if unpublished and not wanted:
+    job_profile = load_profile(profile)
+    runs = resolve_runs(what, scale, seeds=seed, all_seeds=all_seeds, is_unpublished=unpublished)
+    if unpublished and not runs:
         return say(ALL_PUBLISHED)
-    made = make_plan(
-        wanted,
+    made_plan = make_plan(
+        runs,
         [get_local_records()],
-        num_gpus=shape.gpus_per_run * shape.num_nodes,
-        num_at_once=shape.num_at_once or 1,
-        num_shards=lambda run: count_shards(run, shape),
+        num_gpus=job_profile.gpus_per_run * job_profile.num_nodes,
+        num_at_once=job_profile.num_at_once or 1,
+        num_shards=lambda run: count_shards(run, job_profile),
     )
     if as_json:
-        return print_json(made.as_dict() | {"beyond_profile": list(beyond(made, shape))})
+        return print_json(made_plan.as_dict() | {"beyond_profile": list(beyond(made_plan, job_profile))})
     seeds = [] if seed or all_seeds or unpublished else describe_seeds(what, scale)
-    for line in (*seeds, *made.lines(), *beyond(made, shape)):
+    for line in (*seeds, *made_plan.lines(), *beyond(made_plan, job_profile)):
         print(line)
 
 
@@ -191,10 +189,10 @@ def run(
     """Run missing runs in this process, then show the artefacts. Exit code 2: a run could not start."""
     from repro.records.store import explain_unreadable, split_recorded
 
-    wanted = resolve_runs(what, scale, seeds=seed)
-    recorded, missing = split_recorded(wanted, [get_local_records()])
-    scales = ", ".join(name for name in ORDER if any(run.scale == name for run in wanted))
-    requested = count_noun(len(set(wanted)), "run")
+    runs = resolve_runs(what, scale, seeds=seed)
+    recorded, missing = split_recorded(runs, [get_local_records()])
+    scales = ", ".join(name for name in ORDER if any(run.scale == name for run in runs))
+    requested = count_noun(len(set(runs)), "run")
     say(f"{requested} asked for, {len(recorded)} recorded, {len(missing)} to run at scale {scales}")
     if dry_run:
         return plan(what, scale, seed)
@@ -205,16 +203,18 @@ def run(
         from slurm.job import run_here
 
         check_home()
-        if unreadable := list(filter(None, (explain_unreadable(get_local_records(), one) for one in missing))):
+        reasons = [explain_unreadable(get_local_records(), missing_run) for missing_run in missing]
+        unreadable = [reason for reason in reasons if reason]
+        if unreadable:
             raise ValueError("\n".join(unreadable))
         check_available(missing)
         check_encoders(missing)
         check_clusters(missing)
-        for number, one in enumerate(missing, 1):
-            say(f"run {number} of {len(missing)}: {run_id(one)} ({format_overrides(one)})")
-            run_here(one, progress=say)
+        for index, missing_run in enumerate(missing, 1):
+            say(f"run {index} of {len(missing)}: {run_id(missing_run)} ({format_overrides(missing_run)})")
+            run_here(missing_run, progress=say)
     _show_results(what, scale)
-    _summarise_own_corpora(wanted)
+    _summarise_own_corpora(runs)
 
 
 def _show_results(what: list[str], scale: str) -> None:
@@ -231,9 +231,8 @@ def _show_results(what: list[str], scale: str) -> None:
         views = {
             name: view for name, view in make_artefact_views(experiment, scale).items() if _is_selected(name, what)
         }
-        for line in draw_and_report(
-            [one for one in experiment.shows if isinstance(one, Figure) and one.name in views], scale
-        ):
+        figures = [exhibit for exhibit in experiment.shows if isinstance(exhibit, Figure) and exhibit.name in views]
+        for line in draw_and_report(figures, scale):
             tell(line)
         for name in sorted(views, key=lambda name: name in names):
             render(views[name])
@@ -257,8 +256,8 @@ def _summarise_own_corpora(runs: Sequence[Run]) -> None:
     for name in filter(is_imported, names):
         report = make_corpus_stage(name).path / "report.json"
         sizes = read_suite_sizes(json_object(report)) if report.is_file() else {}
-        those = [run for run in runs if run.corpus == name and run.suite == name.partition("@")[0]]
-        for line in format_own_corpus_lines(those, sizes):
+        corpus_runs = [run for run in runs if run.corpus == name and run.suite == name.partition("@")[0]]
+        for line in format_own_corpus_lines(corpus_runs, sizes):
             say(line)
 
 
@@ -286,28 +285,34 @@ def show(
     from repro.report.tables import make_claims_view
 
     single, names = split_words(what)
-    one_table = format == "csv" and not as_json
-    if one_table and (len(names) + bool(single) != 1 or names == ["all"]):
+    is_single_table = format == "csv" and not as_json
+    if is_single_table and (len(names) + bool(single) != 1 or names == ["all"]):
         raise ValueError("a csv holds one table: name one artefact, or runs; `check --format csv` gives claims")
-    as_values: list[Any] = tabulate_scores(resolve_runs(single, scale)) if single and as_json else []
+    json_values: list[Any] = tabulate_scores(resolve_runs(single, scale)) if single and as_json else []
     if single and not as_json:
         render(make_scores_view(resolve_runs(single, scale)), format)
-    for experiment in select_sound(resolve_experiments(names), (get_scale(scale).name,)) if names or not single else ():
+    # If only runs are named, no experiment is shown.
+    selected = select_sound(resolve_experiments(names), (get_scale(scale).name,)) if names or not single else []
+    for experiment in selected:
         judged = judgements(experiment, scale)
-        views = make_artefact_views(experiment, scale).items()
-        shown = {name: view for name, view in views if (name in names if one_table else _is_selected(name, what))}
+        shown = {
+            name: view
+            for name, view in make_artefact_views(experiment, scale).items()
+            if (name in names if is_single_table else _is_selected(name, what))
+        }
         if as_json:
-            claims = [one.as_dict() for one in judged]
-            as_values.append({"claims": claims, "shown": {name: asdict(view) for name, view in shown.items()}})
+            claims = [judgement.as_dict() for judgement in judged]
+            json_values.append({"claims": claims, "shown": {name: asdict(view) for name, view in shown.items()}})
             continue
-        ledger = [make_claims_view(judged, f"Claims at scale {scale}")] if experiment.claims and not one_table else []
-        for view in [*shown.values(), *ledger]:
+        for view in shown.values():
             render(view, format)
-        drawable = [one for one in experiment.shows if isinstance(one, Figure) and one.name in shown]
-        for line in draw_and_report(drawable, scale):
+        if experiment.claims and not is_single_table:
+            render(make_claims_view(judged, f"Claims at scale {scale}"), format)
+        figures = [exhibit for exhibit in experiment.shows if isinstance(exhibit, Figure) and exhibit.name in shown]
+        for line in draw_and_report(figures, scale):
             tell(line)
     if as_json:
-        print_json(as_values[0] if len(as_values) == 1 else as_values)
+        print_json(json_values[0] if len(json_values) == 1 else json_values)
 
 
 def _show_grid(runs: list[Run], pivot: tuple[str, str] | None, format: str, as_json: bool) -> None:
@@ -338,10 +343,10 @@ def report(
     from repro.cli.regenerate import paint_gains
     from repro.report.html import write_report
 
-    shown = in_turn(experiments(), lambda one: f"writing the section of {one.artefacts[0]}")
+    sections = in_turn(experiments(), lambda experiment: f"writing the section of {experiment.artefacts[0]}")
     with open_painters() as (paint, paint_forest):
         page = write_report(
-            get_scale(scale).name, out, paint, shown, paint_forest=paint_forest, paint_gains=paint_gains
+            get_scale(scale).name, out, paint, sections, paint_forest=paint_forest, paint_gains=paint_gains
         )
     say(f"written: {page}")
 
@@ -359,18 +364,19 @@ def doctor(
     """Check this machine and list missing requirements per scale. With --deep or --gpu, exit code 2: a check failed."""
     from repro.planning.doctor import examine, examine_deeply
 
-    def lines(findings: Iterable[Finding]) -> Iterator[Finding]:
+    def print_findings(findings: Iterable[Finding]) -> Iterator[Finding]:
         for finding in findings:
             if not as_json:
                 # print each finding immediately, because some take seconds
                 say(f"{'ok  ' if finding.good else 'MISS'} {finding.what}: {finding.says}")
             yield finding
 
-    found, verified = [*lines(examine())], [*lines(examine_deeply() if deep else ())]
+    findings = list(print_findings(examine()))
+    verified = list(print_findings(examine_deeply())) if deep else []
     if gpu:
-        verified += [*lines(_examine_gpu())]
+        verified += print_findings(_examine_gpu())
     if as_json:
-        print_json([asdict(finding) for finding in [*found, *verified]])
+        print_json([asdict(finding) for finding in [*findings, *verified]])
     if not all(finding.good for finding in verified):
         raise typer.Exit(EXIT_NOT_RUN)
 
@@ -381,22 +387,16 @@ def _examine_gpu() -> Iterator[Finding]:
 
     from repro.planning.gpu import examine_gpu, find_gpu, write_findings
 
-    first = find_gpu()
-    yield first
-    if first.good:
-        found = [first]
-        for one in examine_gpu(torch.device("cuda")):
-            found.append(one)
-            yield one
-        say(f"written: {write_findings(found)}")
+    gpu = find_gpu()
+    yield gpu
+    if gpu.good:
+        findings = [gpu]
+        for finding in examine_gpu(torch.device("cuda")):
+            findings.append(finding)
+            yield finding
+        say(f"written: {write_findings(findings)}")
 
 
-for verb in (
-    *INSPECT_VERBS,
-    *FIELD_VERBS,
-    *JOB_VERBS,
-    *EVALUATE_EXPORT_VERBS,
-    *SEARCH_VERBS,
-):
+for verb in (*INSPECT_VERBS, *FIELD_VERBS, *JOB_VERBS, *EVALUATE_EXPORT_VERBS, *SEARCH_VERBS):
     app.command()(verb)
 app.add_typer(data, name="data")

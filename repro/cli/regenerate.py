@@ -44,8 +44,8 @@ def regenerate(judged: Sequence[Judgement], scale: str, *, dry_run: bool) -> boo
     missing = without_golden()
     for experiment in missing:
         name = get_golden_path(experiment.artefacts[0]).name
-        how = f"{count_noun(len(list_golden_runs(experiment)), 'run')} at {SCALE}"
-        print(f"{name} {'would be' if dry_run else 'is being'} made by {how}", file=sys.stderr, flush=True)
+        source = f"{count_noun(len(list_golden_runs(experiment)), 'run')} at {SCALE}"
+        print(f"{name} {'would be' if dry_run else 'is being'} made by {source}", file=sys.stderr, flush=True)
         if not dry_run:
             make_golden(experiment)
     return bool(changed or missing)
@@ -62,7 +62,7 @@ def make_front_pictures() -> dict[Path, str]:
 
 def draw_gains(scale: str) -> dict[str, str]:
     """Return the picture of the gain of each row of Table 1, as SVG text by theme. Empty while records are missing."""
-    rows, words = _list_gains(scale)
+    rows, labels = _list_gains(scale)
     if not rows:
         return {}
     from repro.cli.figures import use_headless_backend
@@ -70,18 +70,18 @@ def draw_gains(scale: str) -> dict[str, str]:
     use_headless_backend()
     from figures.gains import THEMES, gains_svg
 
-    return {theme: gains_svg(rows, **words, theme=theme) for theme in THEMES}
+    return {theme: gains_svg(rows, **labels, theme=theme) for theme in THEMES}
 
 
 def paint_gains(scale: str) -> Path | None:
     """Return the path of the light picture of `draw_gains`, drawn unless its cached file is current."""
     from repro.report.picture_cache import get_cached_picture
 
-    rows, words = _list_gains(scale)
+    rows, labels = _list_gains(scale)
     if not rows:
         return None
     path = get_figures_folder() / f"{PICTURED}-gains-{scale}"
-    cached = get_cached_picture(path, rows, words)
+    cached = get_cached_picture(path, rows, labels)
     if not cached.is_current(("svg",)):
         path.parent.mkdir(parents=True, exist_ok=True)
         with whole_file(path.with_suffix(".svg")) as part:
@@ -97,15 +97,15 @@ def _list_gains(scale: str) -> tuple[list[dict[str, Any]], dict[str, str]]:
 
     experiment, table = artefacts()[PICTURED]
     assert isinstance(table, Table), f"{PICTURED} is a table"
-    judging = next((claim for claim in experiment.claims if scale in claim.headlines), None)
-    if judging is None:
+    claim = next((candidate for candidate in experiment.claims if scale in candidate.headlines), None)
+    if claim is None:
         return [], {}
-    seeds = judging.declared_seeds(scale)
+    seeds = claim.declared_seeds(scale)
     records = load_records(experiment.runs(scale), "published")
-    first, rows = list_gain_rows(table, PICTURED_COLUMN, experiment.runs(scale), records, seeds)
+    baseline, rows = list_gain_rows(table, PICTURED_COLUMN, experiment.runs(scale), records, seeds)
     title = f"Table 1 at scale {scale}: what each row gains"
-    words = f"points of {PICTURED_COLUMN} gained over “{first}”, seeds {format_spans(seeds)}"
-    return rows, {"title": title, "x_label": words}
+    x_label = f"points of {PICTURED_COLUMN} gained over “{baseline}”, seeds {format_spans(seeds)}"
+    return rows, {"title": title, "x_label": x_label}
 
 
 def make_golden(experiment: Experiment) -> Path:
@@ -118,9 +118,9 @@ def make_golden(experiment: Experiment) -> Path:
     with tempfile.TemporaryDirectory() as home:
         environment = {**os.environ, "REPRO_HOME": home, "OMP_NUM_THREADS": "1"}
         command = [sys.executable, "-m", "repro", "run", name, "--scale", SCALE]
-        done = subprocess.run(command, env=environment, cwd=CHECKOUT, capture_output=True, text=True, check=False)
-        if done.returncode:
-            print(done.stderr, file=sys.stderr, end="")
+        completed = subprocess.run(command, env=environment, cwd=CHECKOUT, capture_output=True, text=True, check=False)
+        if completed.returncode:
+            print(completed.stderr, file=sys.stderr, end="")
             raise ValueError(
                 f"`repro run {name} --scale {SCALE}` failed, see above: fix it, then run `repro check --write` again"
             )

@@ -11,7 +11,7 @@ import typer
 from repro.cli.common import AsJson, print_json, say, tell
 from repro.text import short
 
-SHOWN_LETTERS = 100
+MAX_EXCERPT_CHARACTERS = 100
 
 
 def search(
@@ -43,18 +43,21 @@ def search(
 
     if not query and sys.stdin.isatty():
         raise ValueError('no query: give one in quotes, repro search MODEL "query", or several on stdin, one per line')
-    queries = [one.strip() for one in query or sys.stdin.read().splitlines() if one.strip()]
+    queries = [text.strip() for text in query or sys.stdin.read().splitlines() if text.strip()]
     if not queries:
         raise ValueError("no query: every line was empty")
-    found = find(SearchRequest(model, corpus, context, context_seed), queries, top, tell)
+    results_by_query = find(SearchRequest(model, corpus, context, context_seed), queries, top, tell)
     if as_json:
-        rows = zip(queries, found, strict=True)
-        return print_json([{"query": text, "results": [asdict(one) for one in those]} for text, those in rows])
-    for text, those in zip(queries, found, strict=True):
+        rows = zip(queries, results_by_query, strict=True)
+        return print_json(
+            [{"query": text, "results": [asdict(result) for result in results]} for text, results in rows]
+        )
+    for text, results in zip(queries, results_by_query, strict=True):
         if len(queries) > 1:
             say(f"\n{short(text)}")
-        for one in those:
-            say(f"{one.rank:>3}  {one.score:.3f}  {one.id}  {short(' '.join(one.text.split()), SHOWN_LETTERS)}")
+        for result in results:
+            excerpt = short(" ".join(result.text.split()), MAX_EXCERPT_CHARACTERS)
+            say(f"{result.rank:>3}  {result.score:.3f}  {result.id}  {excerpt}")
 
 
 VERBS = (search,)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from difflib import get_close_matches
 
 from repro.report.artefacts import judgements
 from repro.report.names import find_artefact
@@ -28,9 +29,9 @@ from repro.spec import (
 from repro.spec.registry import artefacts, experiments
 from repro.spec.selectors import get_display_unit
 from repro.statistics.judge import Comparison, Judgement
-from repro.text import count_noun, suggestion
+from repro.text import count_noun
 
-WORDS = {
+VERDICT_MEANINGS = {
     "HOLDS": "every interval lies beyond the threshold, on the claimed side",
     "HOLDS (small)": "every interval lies beyond the threshold on the claimed side, and inside ±δ",
     "DIFFERS": "an interval lies beyond the threshold, on the other side",
@@ -51,30 +52,33 @@ CLAIM_ID = re.compile(r"[A-Za-z]+\d*\.[a-z]\w*")
 
 def find_claim(id: str) -> tuple[Experiment, Claim]:
     """Return a claim and its experiment, ignoring case. Raises ValueError with the nearest id if it is unknown."""
-    found = {claim.id.casefold(): (experiment, claim) for experiment in experiments() for claim in experiment.claims}
-    if id.casefold() not in found:
-        near = suggestion(id.casefold(), found, likeness=0.7)
-        near = next((f", did you mean {claim.id!r}?" for key, (_, claim) in found.items() if repr(key) in near), "")
-        raise ValueError(f"unknown claim {id!r}{near}; `repro check` lists them all")
-    return found[id.casefold()]
+    claims = {claim.id.casefold(): (experiment, claim) for experiment in experiments() for claim in experiment.claims}
+    key = id.casefold()
+    if key not in claims:
+        similar = get_close_matches(key, claims, n=1, cutoff=0.7)
+        hint = f", did you mean {claims[similar[0]][1].id!r}?" if similar else ""
+        raise ValueError(f"unknown claim {id!r}{hint}; `repro check` lists them all")
+    return claims[key]
 
 
 def explain_claim(id: str, scale: str) -> list[str]:
     """Return the lines that explain a claim at a scale, from the published records."""
     experiment, claim = find_claim(id)
-    judged = next(one for one in judgements(experiment, scale) if one.claim.id == claim.id)
-    words = {**WORDS, **(ARITHMETIC_VERDICTS if is_arithmetic(judged) else {})}[judged.verdict]
+    judged = next(judgement for judgement in judgements(experiment, scale) if judgement.claim.id == claim.id)
+    meaning = VERDICT_MEANINGS[judged.verdict]
+    if is_arithmetic(judged):
+        meaning = ARITHMETIC_VERDICTS.get(judged.verdict, meaning)
     origin = "our question" if claim.is_ours else "the paper"
     unit = judged.unit.name or claim.unit.name
     lines = [
-        f"{claim.id} at {scale}: {judged.verdict}: {words}",
+        f"{claim.id} at {scale}: {judged.verdict}: {meaning}",
         f"  {origin:<14}{claim.says} ({claim.source})",
     ]
     if not is_arithmetic(judged):
         lines.append(f"  {'threshold':<14}{claim.threshold} {unit}: {claim.because}".rstrip())
     names = name_comparisons(claim, experiment, scale)
-    for name, one in zip(names, judged.comparisons, strict=False):
-        lines += _explain_comparison(name, one, judged)
+    for name, comparison in zip(names, judged.comparisons, strict=False):
+        lines += _explain_comparison(name, comparison, judged)
     if judged.comparisons:
         lines.append(f"  {'judged on':<14}{_describe_evidence(judged)}")
     lines += [f"  {'also':<14}{remark}" for remark in list_remarks(judged)]
@@ -84,24 +88,29 @@ def explain_claim(id: str, scale: str) -> list[str]:
             f"  {'yours':<14}{', '.join(format_in_unit(effect, judged.unit) for effect in judged.yours)} {unit}"
         )
     lines += _explain_power(judged)
-    picture = next((one.name for one in experiment.shows if isinstance(one, Figure)), experiment.artefacts[0])
+    figures = [exhibit.name for exhibit in experiment.shows if isinstance(exhibit, Figure)]
+    picture = figures[0] if figures else experiment.artefacts[0]
     shown = dict.fromkeys((find_artefact(claim.id, experiment.artefacts), picture))
     lines.append(f"  {'picture':<14}python -m repro show {' '.join(shown)} --scale {scale}")
     return lines
 
 
-def _explain_comparison(name: str, one: Comparison, judged: Judgement) -> list[str]:
+def _explain_comparison(name: str, comparison: Comparison, judged: Judgement) -> list[str]:
     unit = judged.unit
-    interval = format_interval(one, unit) if one.low is not None else "without an interval"
-    lines = [f"  {'effect':<14}{name}: {format_in_unit(one.effect, unit)} {interval} {unit.name}".rstrip()]
-    if len(one.by_seed) == len(judged.seeds) > 0:
-        each = (f"{seed}: {format_in_unit(value, unit)}" for seed, value in zip(judged.seeds, one.by_seed, strict=True))
-        lines.append(f"  {'per seed':<14}{', '.join(each)}")
+    interval = format_interval(comparison, unit) if comparison.low is not None else "without an interval"
+    lines = [f"  {'effect':<14}{name}: {format_in_unit(comparison.effect, unit)} {interval} {unit.name}".rstrip()]
+    if len(comparison.by_seed) == len(judged.seeds) > 0:
+        values = (
+            f"{seed}: {format_in_unit(value, unit)}"
+            for seed, value in zip(judged.seeds, comparison.by_seed, strict=True)
+        )
+        lines.append(f"  {'per seed':<14}{', '.join(values)}")
     return lines
 
 
 def _describe_evidence(judged: Judgement) -> str:
-    runs, claim = count_noun(judged.num_runs, "run"), judged.claim
+    claim = judged.claim
+    runs = count_noun(judged.num_runs, "run")
     stated = f", stated on {claim.stated}" if claim.stated else ""
     if isinstance(claim, Correlation):
         return f"means over seeds {format_seeds(judged)}, {runs}; the interval is Pearson's{stated}"
@@ -131,13 +140,16 @@ def name_comparisons(claim: Claim, experiment: Experiment, scale: str) -> list[s
         within = f", at each {claim.within}" if claim.within else ""
         return [f"slope of {namer.name(claim.over)} per doubling of {claim.axis}{within}"]
     if isinstance(claim, Correlation):
-        less = "" if claim.minus is None else f" − {namer.name(claim.minus)}"
+        subtrahend = "" if claim.minus is None else f" − {namer.name(claim.minus)}"
         within = f", at each {claim.within}" if claim.within else ""
         points = "datasets" if claim.points == "datasets" else "settings"
-        return [f"{describe_metric(claim.x)} with {namer.name(claim.y)}{less}, over {points}{within}"]
+        return [f"{describe_metric(claim.x)} with {namer.name(claim.y)}{subtrahend}, over {points}{within}"]
     if isinstance(claim, Value):
-        units = ((one, value, get_display_unit(one.metric)) for one, value in claim.expected.items())
-        return [f"{namer.name(one)} − {value * unit.factor:g} {unit.name} as printed" for one, value, unit in units]
+        names = []
+        for term, value in claim.expected.items():
+            unit = get_display_unit(term.metric)
+            names.append(f"{namer.name(term)} − {value * unit.factor:g} {unit.name} as printed")
+        return names
     return [namer.name(claim.over)] if isinstance(claim, Varies) else []
 
 
@@ -153,24 +165,25 @@ class RowNamer:
         self.scale = scale
         self.runs = experiment.runs(scale)
         # The experiment's own tables come first, so their labels win.
-        others = [shown for _, shown in artefacts().values() if shown not in experiment.shows]
+        other_exhibits = [exhibit for _, exhibit in artefacts().values() if exhibit not in experiment.shows]
         self.rows: dict[tuple[frozenset[Run], str], str] = {}
-        for shown in (*experiment.shows, *others):
-            for row in _list_rows(shown):
+        for exhibit in (*experiment.shows, *other_exhibits):
+            for row in _list_rows(exhibit):
                 # A label that begins with a dot continues the row above.
-                if not row.label.startswith("·") and (found := self._select(row.of.matches)):
-                    self.rows.setdefault((found, row.context), row.label)
+                if not row.label.startswith("·") and (selected := self._select(row.of.matches)):
+                    self.rows.setdefault((selected, row.context), row.label)
 
     def _select(self, matches: Callable[[Run], bool]) -> frozenset[Run]:
         return frozenset(filter(matches, self.runs))
 
     def name(self, term: Term) -> str:
         """Return the name of a term. The metric is omitted if it is the mean NDCG@10."""
-        usual, selected = DEFAULT_METRIC.fullmatch(term.metric), self._select(term.of.matches)
+        match = DEFAULT_METRIC.fullmatch(term.metric)
+        selected = self._select(term.of.matches)
         runs = self.rows.get((selected, "own")) or describe_fields(term, self.scale)
-        if usual is None:
+        if match is None:
             return f"{describe_metric(term)} of {runs}"
-        context = (usual[1] or "+own")[1:]
+        context = (match[1] or "+own")[1:]
         return self.rows.get((selected, context)) or f"{runs} ({CONTEXTS.get(context, context)})"
 
     def subtract(self, pair: tuple[Term, Term]) -> str:
@@ -183,12 +196,16 @@ class RowNamer:
         return f"{names[0]} − {names[1]}"
 
 
-def _list_rows(shown: Table | Figure | Exhibit) -> Sequence[Row]:
-    return shown.rows if isinstance(shown, Table) else shown.series if isinstance(shown, Figure) else ()
+def _list_rows(exhibit: Table | Figure | Exhibit) -> Sequence[Row]:
+    if isinstance(exhibit, Table):
+        return exhibit.rows
+    return exhibit.series if isinstance(exhibit, Figure) else ()
 
 
 def describe_fields(term: Term, scale: str) -> str:
     """Return the field values that select the runs of a term."""
-    values = dict(term.of.at(scale).wanted)
-    each = {name: value if isinstance(value, tuple) else (value,) for name, value in values.items()}
-    return ", ".join(f"{name}={' or '.join(map(str, several))}" for name, several in each.items()) or "all runs"
+    conditions = []
+    for name, value in dict(term.of.at(scale).wanted).items():
+        options = value if isinstance(value, tuple) else (value,)
+        conditions.append(f"{name}={' or '.join(map(str, options))}")
+    return ", ".join(conditions) or "all runs"

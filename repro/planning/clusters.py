@@ -18,37 +18,41 @@ from repro.spec.identity import run_id
 
 def check_clusters(runs: Iterable[Run]) -> None:
     """Raise ValueError if the clusters of a run are larger than its largest domain, before any work starts."""
-    for found in find_oversized_clusters(runs).values():
-        raise ValueError(found)
+    for message in find_oversized_clusters(runs).values():
+        raise ValueError(message)
 
 
 def find_oversized_clusters(runs: Iterable[Run]) -> dict[Run, str]:
     """Return a message per run with too large clusters, also in an earlier training phase."""
-    known: dict[tuple[object, ...], int | None] = {}
-    found: dict[Run, str] = {}
+    largest_domains: dict[tuple[object, ...], int | None] = {}
+    messages: dict[Run, str] = {}
     for run in runs:
         for phase in list_training_phases(run):
             if phase.sampler != "cluster" or phase.cluster_size is None or not needs_surrogate(phase):
                 continue
             # Many runs of a sweep share their pairs, so each selection is counted once.
             pairs = (phase.corpus, phase.sources, phase.num_pairs, phase.domain_column)
-            if pairs not in known:
-                known[pairs] = count_largest_domain(phase)
-            most = known[pairs]
-            if most is not None and phase.cluster_size > most:
-                subject = f"run {run_id(run)}: cluster_size is {phase.cluster_size}"
-                found[run] = f"{subject}, and the largest domain has {most} pairs: choose at most that many"
-    return found
+            if pairs not in largest_domains:
+                largest_domains[pairs] = count_largest_domain(phase)
+            largest = largest_domains[pairs]
+            if largest is not None and phase.cluster_size > largest:
+                messages[run] = (
+                    f"run {run_id(run)}: cluster_size is {phase.cluster_size}, and the largest domain has {largest} "
+                    "pairs: choose at most that many"
+                )
+    return messages
 
 
 def count_largest_domain(run: Run) -> int | None:
     """Return the number of pairs in the largest domain of a run, or an upper bound, or None if it is unknown."""
     num_pairs = count_pairs(run)
     if get_printed_sizes(run.corpus):
-        named = list_sources(run)
-        whole = count_pairs(replace(run, num_pairs=None))
-        assert whole is not None and num_pairs is not None, "a corpus with printed domains has a printed size"
-        return min(num_pairs, max(count_domain_sizes(run.corpus, whole, named)))
+        sources = list_sources(run)
+        num_corpus_pairs = count_pairs(replace(run, num_pairs=None))
+        assert num_corpus_pairs is not None and num_pairs is not None, (
+            "a corpus with printed domains has a printed size"
+        )
+        return min(num_pairs, max(count_domain_sizes(run.corpus, num_corpus_pairs, sources)))
     # the corpus is missing, which the plan reports separately
     with suppress(ValueError):
         graph = StageGraph(run)

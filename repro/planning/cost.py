@@ -55,10 +55,13 @@ class Arithmetic:
 
     def __add__(self, other: Arithmetic) -> Arithmetic:
         """Return the sum of both, with the larger number of weights."""
-        num_weights = max(self.num_weights, other.num_weights)
-        num_pairs, num_tokens = self.num_pairs + other.num_pairs, self.num_tokens + other.num_tokens
-        is_known = self.is_known and other.is_known
-        return Arithmetic(num_pairs, num_tokens, self.flops + other.flops, num_weights, is_known)
+        return Arithmetic(
+            num_pairs=self.num_pairs + other.num_pairs,
+            num_tokens=self.num_tokens + other.num_tokens,
+            flops=self.flops + other.flops,
+            num_weights=max(self.num_weights, other.num_weights),
+            is_known=self.is_known and other.is_known,
+        )
 
 
 @dataclass(frozen=True)
@@ -89,32 +92,42 @@ class Estimate:
         return self.arithmetic.is_known and (self.counts_evaluation or self.arithmetic.flops > 0)
 
 
-NOTHING = Arithmetic(0, 0, 0.0, 0)
-ON_A_CPU = ChunkSizes()
+NO_WORK = Arithmetic(0, 0, 0.0, 0)
+CPU_CHUNK_SIZES = ChunkSizes()
 
 
-def count_operations(run: Run, sizes: ChunkSizes = ON_A_CPU, num_devices: int = 1) -> Arithmetic:
+def count_operations(run: Run, sizes: ChunkSizes = CPU_CHUNK_SIZES, num_devices: int = 1) -> Arithmetic:
     """Count the operations of training with these chunk sizes. The result is zero for an untrained reference system."""
     if run.architecture not in TRAINED:
-        return NOTHING
+        return NO_WORK
     pairs_per_epoch = None if run.num_steps else count_pairs(run)
     batches_in_epochs = -(-(pairs_per_epoch or 0) * (run.num_epochs or 0) // run.batch_size)
     num_batches = (run.num_steps or batches_in_epochs // run.batches_a_step) * run.batches_a_step
     num_pairs = num_batches * run.batch_size
-    width, text = run.hidden_size, TEXT_SHARE * run.max_tokens
-    contextual = run.architecture == "contextual"
-    length = text + (run.num_contexts * run.tokens_per_document + run.num_soft_prompts if contextual else 0)
+    width = run.hidden_size
+    text_length = TEXT_SHARE * run.max_tokens
+    is_contextual = run.architecture == "contextual"
     num_texts = 2 + run.num_hard_negatives  # per pair
     # The first stage runs once per batch and the second once per text.
-    flops_per_pair = num_texts * count_forward_flops(length, width, run.num_layers)
-    flops_per_batch = _count_context_documents(run) * count_forward_flops(text, width, run.num_first_stage_layers)
-    num_layers = run.num_layers + (run.num_first_stage_layers if contextual else 0)
-    num_weights = 12 * width * width * num_layers + VOCABULARY * width * (1 + contextual)
-    # backward takes as long as two
+    flops_per_pair = num_texts * count_forward_flops(text_length + _count_context_tokens(run), width, run.num_layers)
+    flops_per_batch = _count_context_documents(run) * count_forward_flops(
+        text_length, width, run.num_first_stage_layers
+    )
+    num_layers = run.num_layers + (run.num_first_stage_layers if is_contextual else 0)
+    # Each stage has an embedding matrix of its own.
+    num_weights = 12 * width * width * num_layers + VOCABULARY * width * (2 if is_contextual else 1)
+    # A backward pass costs as much as two forward passes.
     num_passes = 3 if sizes.hold(*_count_texts_per_process(run, num_devices)) else 4
     flops = num_passes * (num_pairs * flops_per_pair + num_batches * flops_per_batch)
     is_known = bool(run.num_steps) or pairs_per_epoch is not None
-    return Arithmetic(num_pairs, round(num_pairs * num_texts * text), flops, num_weights, is_known)
+    return Arithmetic(num_pairs, round(num_pairs * num_texts * text_length), flops, num_weights, is_known)
+
+
+def _count_context_tokens(run: Run) -> int:
+    """Return the number of context vectors and soft prompts that the second stage reads before each text."""
+    if run.architecture != "contextual":
+        return 0
+    return run.num_contexts * run.tokens_per_document + run.num_soft_prompts
 
 
 def _count_context_documents(run: Run) -> int:
@@ -124,9 +137,10 @@ def _count_context_documents(run: Run) -> int:
 
 def _count_texts_per_process(run: Run, num_devices: int) -> tuple[int, int]:
     """Return the number of texts and of context documents per batch that one process computes."""
-    texts_shards = num_devices if batches_are_sharded(run.batches_a_step, num_devices) else 1
-    num_contexts = _count_context_documents(run)
-    return -(-run.batch_size * (2 + run.num_hard_negatives) // texts_shards), -(-num_contexts // texts_shards)
+    num_shards = num_devices if batches_are_sharded(run.batches_a_step, num_devices) else 1
+    num_texts = run.batch_size * (2 + run.num_hard_negatives)
+    # -(-a // b) rounds up.
+    return -(-num_texts // num_shards), -(-_count_context_documents(run) // num_shards)
 
 
 def _get_chunk_sizes(run: Run, kind: str) -> ChunkSizes:
@@ -137,9 +151,9 @@ def _read_training_record(record: Record) -> Arithmetic:
     """Return the operations of a recorded training run, from its chunk sizes and number of processes."""
     training = record.provenance["training"]
     # A chunked step runs every text forward twice, so the record's own sizes count.
-    sizes = ChunkSizes(*map(int, training["chunks"].split(","))) if "chunks" in training else ON_A_CPU
-    sittings = training.get("sittings") or [{}]
-    return count_operations(record.run, sizes, sittings[-1].get("num_processes", 1))
+    sizes = ChunkSizes(*map(int, training["chunks"].split(","))) if "chunks" in training else CPU_CHUNK_SIZES
+    sessions = training.get("sittings") or [{}]
+    return count_operations(record.run, sizes, sessions[-1].get("num_processes", 1))
 
 
 def count_forward_flops(num_tokens: float, width: int, num_layers: int) -> float:
@@ -157,7 +171,10 @@ class RecordedCosts:
 
     def __init__(self, records: Iterable[Record], kind: str) -> None:
         """Select the records of this kind of machine."""
-        self.kind, self._records = kind, [record for record in records if _get_cost_kind(record) == kind]
+        self.kind = kind
+        self._records = [
+            record for record in records if get_machine_kind(_get_training_machine(record)["device"]) == kind
+        ]
         self._speeds: dict[tuple[str, str, int], Speed] = {}
         self._evaluations: dict[tuple[Any, ...], float | None] = {}
 
@@ -169,35 +186,40 @@ class RecordedCosts:
         """
         key = like.scale, like.architecture, like.hidden_size
         if key not in self._speeds:
-            trained = [record for record in self._records if record.provenance["training"].get("seconds")]
-            trained = [record for record in trained if count_operations(record.run).is_known]
-            same = [record for record in trained if record.run.architecture == like.architecture]
-            of_scale = [record for record in same if record.run.scale == like.scale]
-            as_wide = [record for record in of_scale if record.run.hidden_size == like.hidden_size]
+            trained = [
+                record
+                for record in self._records
+                if record.provenance["training"].get("seconds") and count_operations(record.run).is_known
+            ]
+            same_architecture = [record for record in trained if record.run.architecture == like.architecture]
+            same_scale = [record for record in same_architecture if record.run.scale == like.scale]
+            same_width = [record for record in same_scale if record.run.hidden_size == like.hidden_size]
             # From the most to the least similar records. The first group that is not empty decides.
-            groups = (as_wide, of_scale, same, trained)
-            assumed = Speed(ASSUMED_FLOPS_PER_SECOND[self.kind], 0, None)
-            known = (_estimate_speed(_prefer_processor_time(group), like.hidden_size) for group in groups if group)
-            self._speeds[key] = next(known, assumed)
+            groups = (same_width, same_scale, same_architecture, trained)
+            closest = next((group for group in groups if group), None)
+            if closest is None:
+                self._speeds[key] = Speed(ASSUMED_FLOPS_PER_SECOND[self.kind], 0, None)
+            else:
+                self._speeds[key] = _estimate_speed(_prefer_processor_time(closest), like.hidden_size)
         return self._speeds[key]
 
     def get_evaluation_seconds(self, run: Run) -> float | None:
         """Return the evaluation time of a run in seconds, or None if no record has the same evaluation."""
-        like = run.architecture, run.suite, run.measure
-        key = (*like, _estimate_encoding_cost(run))
+        evaluation = run.architecture, run.suite, run.measure
+        key = (*evaluation, _estimate_encoding_cost(run))
         if key not in self._evaluations:
-            alike = [
+            similar = [
                 record
                 for record in self._records
-                if (record.run.architecture, record.run.suite, record.run.measure) == like
+                if (record.run.architecture, record.run.suite, record.run.measure) == evaluation
             ]
-            each = [
+            seconds_per_context = [
                 _get_seconds(record, "evaluation_")
                 / _count_contexts(record.run)
                 * _compute_encoding_ratio(run, record.run)
-                for record in _prefer_processor_time(alike, "evaluation_")
+                for record in _prefer_processor_time(similar, "evaluation_")
             ]
-            self._evaluations[key] = median(each) if each else None
+            self._evaluations[key] = median(seconds_per_context) if seconds_per_context else None
         per_context = self._evaluations[key]
         return None if per_context is None else per_context * _count_contexts(run)
 
@@ -207,8 +229,8 @@ def _prefer_processor_time(records: Sequence[Record], phase: str = "") -> Sequen
 
     Seconds of a clock are too long if other programs ran on the machine at the same time.
     """
-    counted = [record for record in records if _get_times(record, phase).get(f"{phase}cpu_seconds")]
-    return counted or records
+    with_cpu_time = [record for record in records if _get_times(record, phase).get(f"{phase}cpu_seconds")]
+    return with_cpu_time or records
 
 
 def _get_times(record: Record, phase: str) -> Mapping[str, Any]:
@@ -222,18 +244,17 @@ def _get_seconds(record: Record, phase: str = "") -> float:
     """
     times = _get_times(record, phase)
     machine = record.provenance["machine"] if phase else _get_training_machine(record)
-    counted = times.get(f"{phase}cpu_seconds")
-    if not counted or get_machine_kind(machine["device"]) == "gpu":
+    cpu_seconds = times.get(f"{phase}cpu_seconds")
+    if not cpu_seconds or get_machine_kind(machine["device"]) == "gpu":
         return float(times[f"{phase}seconds"])
-    return float(counted) / machine["num_threads"]
+    return float(cpu_seconds) / machine["num_threads"]
 
 
 def _estimate_encoding_cost(run: Run) -> float:
     """Return the cost of encoding a text in operations at full speed, or 0 for an untrained system."""
     if run.architecture not in TRAINED:
         return 0.0
-    ahead = run.num_contexts * run.tokens_per_document + run.num_soft_prompts if run.architecture == "contextual" else 0
-    length = TEXT_SHARE * run.max_tokens + ahead
+    length = TEXT_SHARE * run.max_tokens + _count_context_tokens(run)
     return count_forward_flops(length, run.hidden_size, run.num_layers) / get_efficiency(run.hidden_size)
 
 
@@ -256,18 +277,19 @@ def _estimate_speed(records: Sequence[Record], width: int) -> Speed:
         * (get_efficiency(width) / get_efficiency(record.run.hidden_size))
         for record in records
     )
-    several = len(rates) > 1
+    errors = []
     # Leave-one-out error: each rate against the median of the others.
-    errors = [abs(rate / _median_without(rates, place) - 1) for place, rate in enumerate(rates) if several]
+    if len(rates) > 1:
+        errors = [abs(rate / _median_without(rates, index) - 1) for index, rate in enumerate(rates)]
     return Speed(median(rates), len(records), median(errors) if errors else None)
 
 
-def _median_without(rising: Sequence[float], place: int) -> float:
-    """Return the median of sorted numbers without the one at index `place`."""
+def _median_without(rising: Sequence[float], index: int) -> float:
+    """Return the median of sorted numbers without the one at `index`."""
     num_left = len(rising) - 1
-    # Indices from `place` on move up by one, because that number is left out. No list is copied.
-    low, high = (one + (one >= place) for one in ((num_left - 1) // 2, num_left // 2))
-    return median((rising[low], rising[high]))
+    # Positions from `index` on move up by one, because that number is left out. No list is copied.
+    middle = ((num_left - 1) // 2, num_left // 2)
+    return median(rising[position + 1 if position >= index else position] for position in middle)
 
 
 def estimate(
@@ -279,16 +301,18 @@ def estimate(
     trained: Collection[str] = (),
 ) -> Estimate:
     """Return the cost of a run without the training runs in `trained`. Several devices share the work equally."""
-    known = records if isinstance(records, RecordedCosts) else RecordedCosts(records, kind)
-    assert known.kind == kind, f"the records are from a {known.kind}, the estimate is for a {kind}"
+    costs = records if isinstance(records, RecordedCosts) else RecordedCosts(records, kind)
+    assert costs.kind == kind, f"the records are from a {costs.kind}, the estimate is for a {kind}"
     phases = [phase for phase in list_training_phases(run) if get_training_id(phase) not in trained]
-    does = sum((count_operations(phase, _get_chunk_sizes(phase, kind), num_devices) for phase in phases), NOTHING)
-    speed, other = known.get_speed(run), known.get_evaluation_seconds(run)
-    seconds = does.flops / num_devices / speed.flops_per_second + (other or 0.0)
-    memory = BASE_MEMORY_BYTES + BYTES_PER_WEIGHT * does.num_weights
+    work = sum((count_operations(phase, _get_chunk_sizes(phase, kind), num_devices) for phase in phases), NO_WORK)
+    speed = costs.get_speed(run)
+    evaluation_seconds = costs.get_evaluation_seconds(run)
+    seconds = work.flops / num_devices / speed.flops_per_second + (evaluation_seconds or 0.0)
+    memory = BASE_MEMORY_BYTES + BYTES_PER_WEIGHT * work.num_weights
     # A run whose training is recorded only evaluates, which needs no graph.
-    memory += _estimate_graph_bytes(run, kind, num_devices) if does.num_pairs or not does.is_known else 0
-    return Estimate(seconds, memory, 12 * does.num_weights + 10 * 2**20, does, speed, other is not None)
+    if work.num_pairs or not work.is_known:
+        memory += _estimate_graph_bytes(run, kind, num_devices)
+    return Estimate(seconds, memory, 12 * work.num_weights + 10 * 2**20, work, speed, evaluation_seconds is not None)
 
 
 def _estimate_graph_bytes(run: Run, kind: str, num_devices: int) -> int:
@@ -313,12 +337,8 @@ def _count_contexts(run: Run) -> int:
     return len(run.test_contexts.split("+")) if run.architecture == "contextual" else 1
 
 
-def _get_cost_kind(record: Record) -> str:
-    return get_machine_kind(_get_training_machine(record)["device"])
-
-
 def _get_training_machine(record: Record) -> Mapping[str, Any]:
     """Return the machine that trained, which may differ from the one that evaluated."""
-    sittings = record.provenance.get("training", {}).get("sittings") or [{}]
-    found: Mapping[str, Any] = sittings[-1].get("machine") or record.provenance["machine"]
-    return found
+    sessions = record.provenance.get("training", {}).get("sittings") or [{}]
+    machine: Mapping[str, Any] = sessions[-1].get("machine") or record.provenance["machine"]
+    return machine

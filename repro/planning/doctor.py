@@ -42,13 +42,16 @@ def examine() -> Iterator[Finding]:
     device = machine(narrow=switches_here().autocast)
     yield Finding("device", True, f"{device['device']}, {device['dtype']}, {device['num_threads']} threads")
     yield Finding("text wheels", not missing, wheels)
-    code, silence = get_code_identity(), explain_git_is_silent()
-    clean = code["commit"] is not None and code["uncommitted_sha256"] is None and not silence
-    changes = f"unknown, since git does not respond: {silence}" if silence else code["uncommitted_sha256"] or "none"
-    yield Finding("code", clean, f"commit {code['commit']}, uncommitted changes: {changes}")
+    code = get_code_identity()
+    git_error = explain_git_is_silent()
+    is_clean = code["commit"] is not None and code["uncommitted_sha256"] is None and not git_error
+    changes = code["uncommitted_sha256"] or "none"
+    if git_error:
+        changes = f"unknown, since git does not respond: {git_error}"
+    yield Finding("code", is_clean, f"commit {code['commit']}, uncommitted changes: {changes}")
     yield Finding("disk", free > 2, f"{free:.0f} GiB free under {home()}; desk needs about 1")
-    others = who_else_may_write()
-    yield Finding("home", not others, others or f"only you may write to {home()}")
+    warning = who_else_may_write()
+    yield Finding("home", not warning, warning or f"only you may write to {home()}")
     sbatch = shutil.which("sbatch")
     yield Finding("slurm", sbatch is not None, sbatch or "no sbatch here: local queue only")
     yield from map(_check_scale, ORDER)
@@ -56,9 +59,11 @@ def examine() -> Iterator[Finding]:
 
 def _check_scale(name: str) -> Finding:
     """Return the missing requirements of all artefacts of a scale, one per line."""
-    lacks = list_missing_requirements(resolve_runs(None, name, all_seeds=True))
-    how = f"missing, downloaded by `repro fetch all --scale {name} --all-seeds`:"
-    return Finding(f"data for {name}", not lacks, "\n       ".join([how, *lacks]) if lacks else "made here")
+    missing = list_missing_requirements(resolve_runs(None, name, all_seeds=True))
+    if not missing:
+        return Finding(f"data for {name}", True, "made here")
+    hint = f"missing, downloaded by `repro fetch all --scale {name} --all-seeds`:"
+    return Finding(f"data for {name}", False, "\n       ".join([hint, *missing]))
 
 
 def examine_deeply() -> Iterator[Finding]:
@@ -71,11 +76,12 @@ def examine_deeply() -> Iterator[Finding]:
     yield from _verify_stages()
 
 
-def _verify_records(what: str, folder: Path) -> Iterator[Finding]:
+def _verify_records(label: str, folder: Path) -> Iterator[Finding]:
     paths = sorted(folder.glob("*.json"))
-    bad = [(path, why) for path in paths if (why := _find_record_error(path))]
-    yield Finding(what, not bad, f"{len(paths) - len(bad)} of {len(paths)} hold: digests, types, means of their arrays")
-    yield from (Finding(path.name, False, why) for path, why in bad)
+    damaged = [(path, error) for path in paths if (error := _find_record_error(path))]
+    num_intact = len(paths) - len(damaged)
+    yield Finding(label, not damaged, f"{num_intact} of {len(paths)} hold: digests, types, means of their arrays")
+    yield from (Finding(path.name, False, error) for path, error in damaged)
 
 
 def _find_record_error(path: Path) -> str:
@@ -89,15 +95,20 @@ def _find_record_error(path: Path) -> str:
 
 def _verify_stages() -> Iterator[Finding]:
     folders = sorted(path.parent for path in get_stage_folder().glob(f"*/[0-9a-f]*/{STAGE_FILE}"))
-    unknown, bad = 0, []
+    num_unverified = 0
+    damaged = []
     for folder in folders:
         try:
             content = read_json(folder / STAGE_FILE)
-            # an old stage has no list of files
-            unknown += "files" not in content
+            # An old stage has no list of files.
+            num_unverified += "files" not in content
             check_digests(folder, content.get("files", {}), folder.with_name(f"{folder.name}.building"), deep=True)
         except (ValueError, AttributeError) as error:
-            bad.append((folder, str(error)))
-    says = f"{len(folders) - len(bad)} of {len(folders)} hold; {unknown} were built before digests were stored"
-    yield Finding("stages", not bad, says)
-    yield from (Finding(f"{folder.parent.name}/{folder.name}", False, why) for folder, why in bad)
+            damaged.append((folder, str(error)))
+    num_intact = len(folders) - len(damaged)
+    yield Finding(
+        "stages",
+        not damaged,
+        f"{num_intact} of {len(folders)} hold; {num_unverified} were built before digests were stored",
+    )
+    yield from (Finding(f"{folder.parent.name}/{folder.name}", False, error) for folder, error in damaged)

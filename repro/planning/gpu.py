@@ -74,15 +74,15 @@ class Shape:
 def examine_gpu(device: torch.device) -> Iterator[Finding]:
     """Run all checks, and yield each finding as soon as it is available. An exception becomes a failed finding."""
     for backbone in CHOICES["backbone"]:
-        for words in SWITCHES:
+        for switches in SWITCHES:
             yield _run_check(
-                f"{backbone}, {words or 'default'}", lambda b=backbone, w=words: _compare_switches(device, b, w)
+                f"{backbone}, {switches or 'default'}", lambda b=backbone, w=switches: _compare_switches(device, b, w)
             )
     yield _run_check("a step in chunks", lambda: _compare_chunked_step(device))
     yield _run_check("a checkpoint", lambda: _check_resume(device))
     yield _run_check("encode", lambda: _compare_encoding(device))
-    for name in MEASURED_SCALES:
-        yield _run_check(f"ten steps of {name}", lambda one=name: _measure_steps(get_model_shape(one), device))
+    for scale in MEASURED_SCALES:
+        yield _run_check(f"ten steps of {scale}", lambda s=scale: _measure_steps(get_model_shape(s), device))
     yield _run_check("FAISS", _compare_faiss)
 
 
@@ -99,7 +99,11 @@ def find_gpu() -> Finding:
 def write_findings(findings: Sequence[Finding]) -> Path:
     """Write the findings with versions and code identity below the home folder, and return the path."""
     path = home() / "doctor" / "gpu.json"
-    content = {"findings": [asdict(one) for one in findings], "versions": versions(), "code": get_code_identity()}
+    content = {
+        "findings": [asdict(finding) for finding in findings],
+        "versions": versions(),
+        "code": get_code_identity(),
+    }
     path.parent.mkdir(parents=True, exist_ok=True)
     with whole_file(path) as part:
         part.write_text(json.dumps({**content, "machine": machine(narrow=True)}, indent=1) + "\n", encoding="utf-8")
@@ -112,31 +116,32 @@ def get_model_shape(scale: str) -> Shape:
     return Shape(make_base_config(run), run.batch_size, run.max_tokens)
 
 
-def _run_check(what: str, check: Any) -> Finding:
+def _run_check(name: str, check: Any) -> Finding:
     if torch.cuda.is_initialized():
         # earlier checks must not count, or occupy the memory that FAISS needs
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
     try:
-        is_good, says = check()
+        is_good, description = check()
     except Exception as error:  # noqa: BLE001 — any error of a GPU library is a finding
         lines = str(error).split("\n") if str(error).strip() else [type(error).__name__]
-        said = " ".join(lines[: 1 + lines[0].rstrip().endswith(":")])
-        return Finding(what, False, said[:300])
-    return Finding(what, is_good, says)
+        # A first line that ends in a colon only announces the second.
+        num_lines = 2 if lines[0].rstrip().endswith(":") else 1
+        message = " ".join(lines[:num_lines])
+        return Finding(name, False, message[:300])
+    return Finding(name, is_good, description)
 
 
-def _compare_switches(device: torch.device, backbone: str, words: str) -> tuple[bool, str]:
+def _compare_switches(device: torch.device, backbone: str, switch_names: str) -> tuple[bool, str]:
     """Compare vectors and gradients under these switches with float32 on the CPU."""
-    switches = switches_from(words)
-    reference, found = (
-        _compute_gradient(torch.device("cpu"), backbone, Switches()),
-        _compute_gradient(device, backbone, switches),
-    )
-    allowed = TOLERANCE_NARROW if switches.autocast and device.type == "cuda" else TOLERANCE
-    apart = float((found[0] - reference[0]).abs().max())
-    share = float((found[1] - reference[1]).norm() / reference[1].norm())
-    return max(apart, share) <= allowed, f"vectors apart by {apart:.1e}, gradient by {share:.1e} of its length"
+    switches = switches_from(switch_names)
+    expected_vectors, expected_gradient = _compute_gradient(torch.device("cpu"), backbone, Switches())
+    vectors, gradient = _compute_gradient(device, backbone, switches)
+    tolerance = TOLERANCE_NARROW if switches.autocast and device.type == "cuda" else TOLERANCE
+    vector_error = float((vectors - expected_vectors).abs().max())
+    gradient_error = float((gradient - expected_gradient).norm() / expected_gradient.norm())
+    message = f"vectors apart by {vector_error:.1e}, gradient by {gradient_error:.1e} of its length"
+    return max(vector_error, gradient_error) <= tolerance, message
 
 
 def _compute_gradient(device: torch.device, backbone: str, switches: Switches) -> tuple[Tensor, Tensor]:
@@ -155,33 +160,33 @@ def _compute_gradient(device: torch.device, backbone: str, switches: Switches) -
 def _compare_chunked_step(device: torch.device) -> tuple[bool, str]:
     """Compare the gradient of a chunked step with that of an undivided step, with random dropping of contexts."""
     config = ModelConfig(architecture="contextual", vocab_size=500, sequence_dropout=0.3)
-    found = []
+    gradients = []
     for sizes in (ChunkSizes(piece=CHUNK_SIZE), ChunkSizes(CHUNK_SIZE, CHUNK_SIZE, CHUNK_SIZE)):
         model, feed, settings = _prepare_trainer(Shape(config, 24, 17), device, switches_from("no-autocast"))
         torch.manual_seed(0)
         add_gradients(stages_for(model, feed, settings), feed.texts, sizes)
-        found.append(torch.cat([weight.grad.flatten() for weight in model.parameters() if weight.grad is not None]))
-    share = float((found[1] - found[0]).norm() / found[0].norm())
-    return share <= TOLERANCE, f"gradient apart by {share:.1e} of its length"
+        gradients.append(torch.cat([weight.grad.flatten() for weight in model.parameters() if weight.grad is not None]))
+    relative_error = float((gradients[1] - gradients[0]).norm() / gradients[0].norm())
+    return relative_error <= TOLERANCE, f"gradient apart by {relative_error:.1e} of its length"
 
 
 def _check_resume(device: torch.device) -> tuple[bool, str]:
     """Write a checkpoint after a step, load it into another model and optimiser, compare both, and take a step."""
     config = ModelConfig(architecture="contextual", vocab_size=500)
     model, feed, settings = _prepare_trainer(Shape(config, 24, 17), device, switches_from(""))
-    optimizer, other = optimizer_for(model, settings), build_model(config, seed=1).to(device).train()
-    resumed = optimizer_for(other, settings)
+    optimizer = optimizer_for(model, settings)
+    # Another seed, so that equal weights can come only from the checkpoint.
+    resumed_model = build_model(config, seed=1).to(device).train()
+    resumed_optimizer = optimizer_for(resumed_model, settings)
     take_step(model, optimizer, [feed], settings, step=1)
     with TemporaryDirectory() as folder:
         write_checkpoint(Path(folder), TrainState("doctor", 1), model, optimizer)
-        read_checkpoint(Path(folder), "doctor", other, resumed)
-    kept, read = _list_state(model, optimizer), _list_state(other, resumed)
-    is_same = len(kept) == len(read) and all(map(torch.equal, kept, read))
-    loss = take_step(other, resumed, [feed], settings, step=2)["loss"]
-    return (
-        is_same,
-        f"{'resumed with the same state' if is_same else 'resumed with another state'}; loss of the next step {loss:.3f}",
-    )
+        read_checkpoint(Path(folder), "doctor", resumed_model, resumed_optimizer)
+    expected, restored = _list_state(model, optimizer), _list_state(resumed_model, resumed_optimizer)
+    is_same = len(expected) == len(restored) and all(map(torch.equal, expected, restored))
+    loss = take_step(resumed_model, resumed_optimizer, [feed], settings, step=2)["loss"]
+    state = "the same state" if is_same else "another state"
+    return is_same, f"resumed with {state}; loss of the next step {loss:.3f}"
 
 
 def _list_state(model: Model, optimizer: torch.optim.Optimizer) -> list[Tensor]:
@@ -192,43 +197,50 @@ def _list_state(model: Model, optimizer: torch.optim.Optimizer) -> list[Tensor]:
 def _compare_encoding(device: torch.device) -> tuple[bool, str]:
     """Compare encoded unit vectors under a context with those of the CPU in float32."""
     config = ModelConfig(architecture="contextual", vocab_size=500)
-    rng, found = np.random.default_rng(0), []
+    rng = np.random.default_rng(0)
+    vectors = []
     tokens = Tokens(rng.integers(1, 500, 24 * 17).astype(np.int32), np.arange(25, dtype=np.int64) * 17)
-    for place in (torch.device("cpu"), device):
-        model = build_model(config).to(place).eval()
+    for target in (torch.device("cpu"), device):
+        model = build_model(config).to(target).eval()
         assert isinstance(model, ContextualModel)
         model.is_narrow = True
         model.set_context_tokens(tokens)
-        found.append(model.encode_tokens(tokens))
-    apart = float(np.abs(found[1] - found[0]).max())
-    return apart <= TOLERANCE_NARROW, f"vectors apart by {apart:.1e}"
+        vectors.append(model.encode_tokens(tokens))
+    max_error = float(np.abs(vectors[1] - vectors[0]).max())
+    return max_error <= TOLERANCE_NARROW, f"vectors apart by {max_error:.1e}"
 
 
 def _measure_steps(shape: Shape, device: torch.device) -> tuple[bool, str]:
     """Measure training steps on random tokens. Raises ValueError if a loss is not finite."""
     model, feed, settings = _prepare_trainer(shape, device, switches_from(""))
-    optimizer, seconds, loss = optimizer_for(model, settings), [], 0.0
+    optimizer = optimizer_for(model, settings)
+    seconds = []
     for step in range(1, NUM_STEPS + 1):
         started = time.monotonic()
         loss = take_step(model, optimizer, [feed], settings, step=step)["loss"]  # waits for the device
         seconds.append(time.monotonic() - started)
     num_tokens = 2 * shape.batch_size * shape.num_tokens
-    speed, memory = num_tokens / float(np.median(seconds)), measure_memory_bytes(device) / GIB
-    return (
-        True,
-        f"loss {loss:.3f}, {speed:.0f} tokens/s, {memory:.1f} GiB at most; {_report_chunk_memory(shape, settings)}",
-    )
+    speed = num_tokens / float(np.median(seconds))
+    memory = measure_memory_bytes(device) / GIB
+    chunks = _report_chunk_memory(shape, settings)
+    return True, f"loss {loss:.3f}, {speed:.0f} tokens/s, {memory:.1f} GiB at most; {chunks}"
 
 
 def _report_chunk_memory(shape: Shape, settings: TrainSettings) -> str:
     """Return the chunk sizes and the estimated memory of their graphs, for comparison with the measured memory."""
-    sizes, count = settings.chunks, {"num_texts": 2 * shape.batch_size, "num_contexts": shape.config.num_contexts}
-    estimated = estimate_graph_bytes(shape.config, sizes, settings.switches, **count) / GIB
-    return f"chunks of {sizes.words}, graphs estimated at {estimated:.1f} GiB of it"
+    graph_bytes = estimate_graph_bytes(
+        shape.config,
+        settings.chunks,
+        settings.switches,
+        num_texts=2 * shape.batch_size,
+        num_contexts=shape.config.num_contexts,
+    )
+    return f"chunks of {settings.chunks.words}, graphs estimated at {graph_bytes / GIB:.1f} GiB of it"
 
 
 def _prepare_trainer(shape: Shape, device: torch.device, switches: Switches) -> tuple[Any, Feed, TrainSettings]:
-    config, generator = shape.config, torch.Generator().manual_seed(0)
+    config = shape.config
+    generator = torch.Generator().manual_seed(0)
     model: Model = build_model(config).to(device).train()
     prepare(model, switches)
 
@@ -242,8 +254,16 @@ def _prepare_trainer(shape: Shape, device: torch.device, switches: Switches) -> 
     texts = StepTexts(draw(shape.batch_size), draw(shape.batch_size), draw(config.num_contexts))
     feed = Feed(texts, shape.batch_size, None, None)
     chunks = chunks_for(config, measure_gpu_bytes(device), switches)
-    values: dict[str, Any] = {"seed": 0, "num_steps": NUM_STEPS, "learning_rate": 1e-5, "num_warmup_steps": 0}
-    return model, feed, TrainSettings(run_id="doctor", chunks=chunks, switches=switches, **values)
+    settings = TrainSettings(
+        run_id="doctor",
+        chunks=chunks,
+        switches=switches,
+        seed=0,
+        num_steps=NUM_STEPS,
+        learning_rate=1e-5,
+        num_warmup_steps=0,
+    )
+    return model, feed, settings
 
 
 def _compare_faiss() -> tuple[bool, str]:
@@ -251,7 +271,8 @@ def _compare_faiss() -> tuple[bool, str]:
     import faiss
 
     points_ND = np.random.default_rng(0).standard_normal((100_000, 64), np.float32)
-    far, seconds = {}, {}
+    objectives: dict[str, float] = {}
+    seconds: dict[str, float] = {}
     with suppress(AttributeError):
         faiss.omp_set_num_threads(1)
     if not faiss.get_num_gpus():
@@ -259,8 +280,8 @@ def _compare_faiss() -> tuple[bool, str]:
     for name, gpu in (("CPU", False), ("GPU", True)):
         started = time.monotonic()
         kmeans = faiss.Kmeans(64, 256, niter=20, seed=0, gpu=gpu)
-        far[name] = float(kmeans.train(points_ND))
+        objectives[name] = float(kmeans.train(points_ND))
         seconds[name] = time.monotonic() - started
     # Centroids may differ by rounding and order. The objective must not.
-    error = far["GPU"] / far["CPU"]
-    return abs(error - 1) < 0.01, f"{seconds['GPU']:.1f} s, a core {seconds['CPU']:.1f} s; error {error:.3f} of its"
+    ratio = objectives["GPU"] / objectives["CPU"]
+    return abs(ratio - 1) < 0.01, f"{seconds['GPU']:.1f} s, a core {seconds['CPU']:.1f} s; error {ratio:.3f} of its"

@@ -24,17 +24,17 @@ def find_missing_encoder_files(name: str) -> list[str]:
     """Return a line per missing or damaged part of a local folder or hub model. Empty if it is complete."""
     if Path(name).is_dir():
         return list(_list_missing_of_folder(Path(name)))
-    snapshot, lacks = _find_snapshot(name)
+    snapshot, problems = _find_snapshot(name)
     if snapshot is None:
-        return lacks
-    return [*lacks, *_list_missing_of_folder(snapshot, has_tokenizer=name != NOMIC_BERT)]
+        return problems
+    return [*problems, *_list_missing_of_folder(snapshot, has_tokenizer=name != NOMIC_BERT)]
 
 
 def find_missing_dataset_files(path: str, revision: str) -> list[str]:
     """Return a line per missing part of a hub dataset in the local cache."""
-    snapshot, lacks = _find_snapshot(path, revision, repo_type="dataset", may_be_part=True)
-    if snapshot is None or lacks:
-        return lacks
+    snapshot, problems = _find_snapshot(path, revision, repo_type="dataset", may_be_part=True)
+    if snapshot is None or problems:
+        return problems
     files = [file for file in snapshot.rglob("*") if file.is_file() and file.suffix in DATA_SUFFIXES]
     files = [file for file in files if file.name != "dataset_infos.json"]
     return [] if files else [f"{path}: no file of data"]
@@ -53,7 +53,7 @@ def _find_snapshot(
     # For a dataset any file will do: only the library that loads it knows which ones it needs.
     patterns = "README.md" if may_be_part else None
     try:
-        found = snapshot_download(
+        snapshot = snapshot_download(
             name, revision=revision, repo_type=repo_type, local_files_only=True, allow_patterns=patterns
         )
     except IncompleteSnapshotError as error:
@@ -61,9 +61,9 @@ def _find_snapshot(
             f"{name} is downloaded only in part: {str(error).partition(' is incomplete: ')[2].partition('. ')[0]}"
         ]
     except (OSError, HFValidationError):
-        where = f"the cache of the hub, {constants.HF_HUB_CACHE} (HF_HOME moves it)"
-        return None, [f"{name} is not in {where}; repro fetch downloads it if there is a network"]
-    return Path(found), list(_list_incomplete(name, Path(found), repo_type))
+        cache = f"the cache of the hub, {constants.HF_HUB_CACHE} (HF_HOME moves it)"
+        return None, [f"{name} is not in {cache}; repro fetch downloads it if there is a network"]
+    return Path(snapshot), list(_list_incomplete(name, Path(snapshot), repo_type))
 
 
 def _list_incomplete(name: str, snapshot: Path, repo_type: str) -> Iterator[str]:
@@ -72,15 +72,15 @@ def _list_incomplete(name: str, snapshot: Path, repo_type: str) -> Iterator[str]
     from huggingface_hub.errors import CachedRepoTreeNotFoundError
 
     try:
-        listed = get_cached_repo_tree(name, repo_type=repo_type, revision=snapshot.name)
+        files = get_cached_repo_tree(name, repo_type=repo_type, revision=snapshot.name)
     except CachedRepoTreeNotFoundError:
         blobs = snapshot.parents[1] / "blobs"
         # A later download may have completed a blob and left the incomplete file behind.
-        begun = sorted({path.name.partition(".")[0] for path in blobs.glob(f"*{UNFINISHED}")})
-        interrupted = [one for one in begun if not (blobs / one).is_file()]
-        yield from (f"{name}: the download of blob {one[:12]} was interrupted" for one in interrupted)
+        blob_names = sorted({path.name.partition(".")[0] for path in blobs.glob(f"*{UNFINISHED}")})
+        interrupted = [blob_name for blob_name in blob_names if not (blobs / blob_name).is_file()]
+        yield from (f"{name}: the download of blob {blob_name[:12]} was interrupted" for blob_name in interrupted)
         return
-    for file in listed:
+    for file in files:
         path = snapshot / file.path
         if path.is_file() and path.stat().st_size != file.size:
             yield f"{name}: {file.path} has {path.stat().st_size} bytes of {file.size}"
@@ -89,13 +89,13 @@ def _list_incomplete(name: str, snapshot: Path, repo_type: str) -> Iterator[str]
 def _list_missing_of_folder(folder: Path, *, has_tokenizer: bool = True) -> Iterator[str]:
     """Yield each file that transformers or sentence-transformers would miss in a folder."""
     modules = _read_modules(folder)
-    places = [folder, *(folder / module for module, kind in modules.items() if kind not in ("Pooling", "Dense"))]
-    if not any((place / "config.json").is_file() for place in places):
+    folders = [folder, *(folder / module for module, kind in modules.items() if kind not in ("Pooling", "Dense"))]
+    if not any((candidate / "config.json").is_file() for candidate in folders):
         yield f"{folder}: config.json"
-    yield from filter(None, (_find_damage(place / "config.json") for place in places))
-    if not any(_has_weights(place) for place in places):
+    yield from filter(None, (_find_damage(candidate / "config.json") for candidate in folders))
+    if not any(_has_weights(candidate) for candidate in folders):
         yield f"{folder}: whole weights ({' or '.join(WEIGHTS)}, or every shard of one)"
-    if has_tokenizer and not any((place / name).is_file() for place in places for name in TOKENIZERS):
+    if has_tokenizer and not any((candidate / name).is_file() for candidate in folders for name in TOKENIZERS):
         yield f"{folder}: a tokenizer (one of {', '.join(TOKENIZERS)})"
     for module, kind in modules.items():
         if kind in ("Pooling", "Dense") and not (folder / module / "config.json").is_file():
@@ -108,8 +108,8 @@ def _has_weights(folder: Path) -> bool:
     """Return whether one weights file is complete, or all shards of an index are."""
     for name in WEIGHTS:
         index = folder / f"{name}.index.json"
-        named = _read_object(_read_object(index).get("weight_map")).values() if index.is_file() else ()
-        shards = {str(shard) for shard in named}
+        weight_map = _read_object(_read_object(index).get("weight_map")) if index.is_file() else {}
+        shards = {str(shard) for shard in weight_map.values()}
         if _is_complete(folder / name) or (shards and all(_is_complete(folder / shard) for shard in shards)):
             return True
     return False
@@ -133,17 +133,19 @@ def _is_complete(path: Path) -> bool:
 def _read_modules(folder: Path) -> dict[str, str]:
     """Return the kind of each module by its sub-folder. Empty if the model has a single folder."""
     try:
-        listed = read_json(folder / "modules.json")
+        entries = read_json(folder / "modules.json")
     except ValueError:
         return {}
-    found = (_read_object(one) for one in (listed if isinstance(listed, list) else ()))
-    return {str(one["path"]): str(one.get("type", "")).rpartition(".")[2] for one in found if one.get("path")}
+    modules = [_read_object(entry) for entry in entries] if isinstance(entries, list) else []
+    return {
+        str(module["path"]): str(module.get("type", "")).rpartition(".")[2] for module in modules if module.get("path")
+    }
 
 
-def _read_object(found: Any) -> dict[str, Any]:
+def _read_object(source: Any) -> dict[str, Any]:
     """Return a JSON object, given itself or its file, or an empty dictionary if it is invalid."""
     try:
-        values = json_object(found) if isinstance(found, Path) else found
+        values = json_object(source) if isinstance(source, Path) else source
     except ValueError:
         return {}
     return values if isinstance(values, dict) else {}

@@ -78,53 +78,58 @@ class Planned:
     def as_dict(self) -> dict[str, Any]:
         """Return it as plain values."""
         runs = {run_id(run): {"architecture": run.architecture, "batch_size": run.batch_size} for run in self.runs}
-        told = {"corpus": self.corpus.corpus, "file": str(self.path), "file_was_edited": self.was_edited}
-        return {**told, "runs": runs, "texts": self.texts and asdict(self.texts), **self.report}
+        metadata = {"corpus": self.corpus.corpus, "file": str(self.path), "file_was_edited": self.was_edited}
+        return {**metadata, "runs": runs, "texts": self.texts and asdict(self.texts), **self.report}
 
     def _format_sum(self) -> str:
         """Return the line in which the given rows are trained on, set apart, held out or dropped."""
-        found, left_out = self.corpus.found, dict(self.report["left_out"])
-        apart = [left_out.pop(name, 0) for name in ("set_apart", "with_a_query_set_apart")]
+        audit = self.corpus.found
+        num_for_query = self.report["left_out"].get("with_a_query_set_apart", 0)
+        num_set_apart = self.report["left_out"].get("set_apart", 0) + num_for_query
         # The remainder: kept pairs that are neither trained on nor set apart.
-        held_out = found.num_kept - self.report["num_pairs"] - sum(apart)
+        num_held_out = audit.num_kept - self.report["num_pairs"] - num_set_apart
         parts = [
             f"{self.report['num_pairs']} to train on",
-            f"{held_out} held out for evaluation",
-            f"{sum(apart)} set apart to end training early" + (f" ({apart[1]} for their query)" if apart[1] else ""),
-            f"{found.num_read - found.num_kept} dropped",
+            f"{num_held_out} held out for evaluation",
+            f"{num_set_apart} set apart to end training early"
+            + (f" ({num_for_query} for their query)" if num_for_query else ""),
+            f"{audit.num_read - audit.num_kept} dropped",
         ]
-        return f"{count_noun(found.num_read, 'row')} given = {' + '.join(parts)}"
+        return f"{count_noun(audit.num_read, 'row')} given = {' + '.join(parts)}"
 
     def lines(self) -> list[str]:
         """Return it as lines for a reader."""
-        found, suite = self.corpus.found, self.report["suite"]
+        audit, suite = self.corpus.found, self.report["suite"]
         lines = [
-            f"{self.corpus.corpus}: {count_noun(found.num_read, 'pair')} read, {found.num_kept} kept, "
-            f"{count_noun(found.num_domains, 'domain')}"
+            f"{self.corpus.corpus}: {count_noun(audit.num_read, 'pair')} read, {audit.num_kept} kept, "
+            f"{count_noun(audit.num_domains, 'domain')}"
         ]
-        lines += [f"  columns: {words}" for words in found.columns]
-        lines += [f"  {found.labels}"] * bool(found.labels)
-        shown = [(name, count) for name, count in found.counts.items() if count and name != "long_documents"]
-        near = f"; for example {' and '.join(found.near_copy)}" if found.near_copy else ""
-        lines += [
-            f"  {count} {SENTENCES.get(name, name)}{near if name == 'near_copies' else ''}" for name, count in shown
-        ]
-        lines += self.texts.lines() if self.texts else []
-        lines += [f"  warning: {warning}" for warning in found.warnings]
+        lines += [f"  columns: {column_note}" for column_note in audit.columns]
+        if audit.labels:
+            lines.append(f"  {audit.labels}")
+        for name, count in audit.counts.items():
+            if count and name != "long_documents":
+                is_example = name == "near_copies" and audit.near_copy
+                example = f"; for example {' and '.join(audit.near_copy)}" if is_example else ""
+                lines.append(f"  {count} {SENTENCES.get(name, name)}{example}")
+        if self.texts:
+            lines += self.texts.lines()
+        lines += [f"  warning: {warning}" for warning in audit.warnings]
         is_given = (self.corpus.folder / GIVEN_FOLDER).is_dir()
-        asked, searched = (sum(one[of] for one in suite.values()) for of in ("num_queries", "num_documents"))
+        num_queries = sum(sizes["num_queries"] for sizes in suite.values())
+        num_documents = sum(sizes["num_documents"] for sizes in suite.values())
         kind = "given" if is_given else "held out"
         lines.append(
-            f"evaluated on {count_noun(asked, 'query', 'queries')} searched among {count_noun(searched, 'document')} in "
+            f"evaluated on {count_noun(num_queries, 'query', 'queries')} searched among {count_noun(num_documents, 'document')} in "
             f"{count_noun(len(suite), f'{kind} collection')}: {', '.join(suite)}"
         )
         lines += list_peculiarities(self.corpus, suite)
-        lines += warn_few_queries(asked, is_given=is_given)
+        lines += warn_few_queries(num_queries, is_given=is_given)
         if not is_given:
-            held_out = self.report.get("held_out_documents", searched)
+            held_out = self.report.get("held_out_documents", num_documents)
             is_full = held_out >= SuiteRules().max_documents * max(1, len(suite))
-            is_part = is_full or found.num_domains > 1
-            lines.append(format_held_out_line(held_out, found.num_kept, self.corpus.held_out_domains, is_part=is_part))
+            is_part = is_full or audit.num_domains > 1
+            lines.append(format_held_out_line(held_out, audit.num_kept, self.corpus.held_out_domains, is_part=is_part))
         lines += warn_near_duplicates(self.report.get("near_duplicates", {}))
         lines.append(self._format_sum())
         seconds = dict(zip(self.runs, self.seconds, strict=True))
@@ -135,61 +140,70 @@ class Planned:
             lines.append(f"  {run_id(run)}  {name}{_format_length(run)}{time}")
         if any(self.seconds):
             lines.append(f"all runs: about {format_seconds(sum(filter(None, self.seconds)))} on two cores")
-        last = next((run_id(run) for run in reversed(self.runs) if run.architecture in TRAINED), "bm25")
-        kept = ", which differs from what would be planned, so it is left as it is: remove it to plan again"
+        model_name = next((run_id(run) for run in reversed(self.runs) if run.architecture in TRAINED), "bm25")
+        edited_note = ", which differs from what would be planned, so it is left as it is: remove it to plan again"
         return [
             *lines,
-            f"the runs are in {self.path}{kept if self.was_edited else ''}. Go on with",
+            f"the runs are in {self.path}{edited_note if self.was_edited else ''}. Go on with",
             f"  repro run {shlex.quote(str(self.path))}",
-            f"  repro evaluate --model {last} --suite {self.corpus.name}",
-            f"  repro export {last} FOLDER --to sentence-transformers",
+            f"  repro evaluate --model {model_name} --suite {self.corpus.name}",
+            f"  repro export {model_name} FOLDER --to sentence-transformers",
         ]
 
 
 def _estimate_seconds(runs: Sequence[Run]) -> tuple[float | None, ...]:
     """Return the estimated seconds of each run, or None if they are unknown."""
-    estimates = dict(zip((made := make_plan(runs, [get_local_records()])).missing, made.estimates, strict=True))
-    return tuple(estimates[run].seconds if run in estimates and estimates[run].is_known else None for run in runs)
+    plan = make_plan(runs, [get_local_records()])
+    seconds = {
+        run: estimate.seconds for run, estimate in zip(plan.missing, plan.estimates, strict=True) if estimate.is_known
+    }
+    return tuple(seconds.get(run) for run in runs)
 
 
 def _format_length(run: Run) -> str:
     if run.architecture not in TRAINED:
         return ""
     if run.num_steps is not None:
-        long = count_noun(run.num_steps, "step")
+        length = count_noun(run.num_steps, "step")
     else:
         assert run.num_epochs is not None, "training has a number of steps or epochs"
-        long = f"{count_noun(run.num_epochs, 'epoch')} in batches"
-    return f", {long} of {run.batch_size}" + (f", {run.batches_a_step} a step" if run.batches_a_step > 1 else "")
+        length = f"{count_noun(run.num_epochs, 'epoch')} in batches"
+    return f", {length} of {run.batch_size}" + (f", {run.batches_a_step} a step" if run.batches_a_step > 1 else "")
 
 
 def list_peculiarities(corpus: ImportedCorpus, sizes: Mapping[str, Mapping[str, int]]) -> list[str]:
     """Return notes on given collections that affect their scores, and the numbers of skipped queries."""
-    given = corpus.folder / GIVEN_FOLDER
-    rows = load_suite(given).datasets if given.is_dir() else ()
-    told = [(one.name, one.quirks.describe_quirks(sizes[one.name]["num_queries"])) for one in rows if one.quirks]
-    return [*(f"  {line}" for line in corpus.skipped), *(f"  {name}: {note}" for name, note in told if note)]
+    lines = [f"  {line}" for line in corpus.skipped]
+    given_folder = corpus.folder / GIVEN_FOLDER
+    datasets = load_suite(given_folder).datasets if given_folder.is_dir() else ()
+    for dataset in datasets:
+        if dataset.quirks:
+            note = dataset.quirks.describe_quirks(sizes[dataset.name]["num_queries"])
+            lines += [f"  {dataset.name}: {note}"] if note else []
+    return lines
 
 
-def warn_near_duplicates(found: Mapping[str, int]) -> list[str]:
+def warn_near_duplicates(counts: Mapping[str, int]) -> list[str]:
     """Return a warning about queries whose document has a near-duplicate, if there are any."""
-    if not found:
+    if not counts:
         return []
-    named = ", ".join(f"{name} {count}" for name, count in found.items())
-    num = count_noun(sum(found.values()), "query has", "queries have")
+    details = ", ".join(f"{name} {count}" for name, count in counts.items())
+    subject = count_noun(sum(counts.values()), "query has", "queries have")
     return [
-        f"  warning: {num} a near-duplicate of the right document in the collection ({named}). "
+        f"  warning: {subject} a near-duplicate of the right document in the collection ({details}). "
         "A model that ranks the near-duplicate first is scored as wrong"
     ]
 
 
-def warn_few_queries(num: int, *, is_given: bool) -> list[str]:
+def warn_few_queries(num_queries: int, *, is_given: bool) -> list[str]:
     """Return a warning with advice if there are too few queries to detect differences."""
-    if num >= MIN_QUERIES:
+    if num_queries >= MIN_QUERIES:
         return []
-    more = "--hold-out DOMAIN holds out a domain whole, --evaluate-on FOLDER takes a judged collection"
-    what = "judge more queries" if is_given else f"{more}, more pairs give more"
-    return [f"  warning: {count_noun(num, 'query gives', 'queries give')} wide intervals; {what}"]
+    if is_given:
+        advice = "judge more queries"
+    else:
+        advice = "--hold-out DOMAIN holds out a domain whole, --evaluate-on FOLDER takes a judged collection, more pairs give more"
+    return [f"  warning: {count_noun(num_queries, 'query gives', 'queries give')} wide intervals; {advice}"]
 
 
 def format_held_out_line(num_documents: int, num_pairs: int, domains: Sequence[str], *, is_part: bool) -> str:
@@ -220,20 +234,25 @@ def plan_imported(
     # fail now if there are too few pairs, before any are held out
     plan_runs(corpus.found)
     folder = make_corpus_stage(corpus.corpus).build(progress)
-    told = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+    report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
     pairs = read_pairs(folder / TRAIN_FILE)
     sizes = np.bincount(pairs.domain_codes, minlength=1).tolist()
-    fixed = get_scale(scale).fields
-    changes = plan_runs(corpus.found, domain_sizes=sizes, largest_batch=fixed["batch_size"])
+    defaults = get_scale(scale).fields
+    changes = plan_runs(corpus.found, domain_sizes=sizes, largest_batch=defaults["batch_size"])
     shared: dict[str, Any] = {"corpus": corpus.corpus, "suite": corpus.name}
-    length = _choose_length(pairs, scale) if fixed["start"] not in FROM_WORDS else {}
-    shared |= length
-    kept = {"kept_weights": "best"} if (folder / SET_APART_FILE).is_file() else {}
+    is_pretrained = defaults["start"] not in FROM_WORDS
+    if is_pretrained:
+        shared["max_tokens"] = _choose_length(pairs, scale)
     rows = []
     for change in changes:
-        steps = _choose_steps(scale, len(pairs), change["batch_size"], length["max_tokens"]) if length else {}
-        contexts = {"test_contexts": "own+null"} if length and change["architecture"] == "contextual" else {}
-        rows.append({"scale": scale, **change, **shared, **steps, **kept, **contexts})
+        row = {"scale": scale, **change, **shared}
+        if is_pretrained:
+            row |= _choose_steps(scale, len(pairs), change["batch_size"], shared["max_tokens"])
+        if (folder / SET_APART_FILE).is_file():
+            row["kept_weights"] = "best"
+        if is_pretrained and change["architecture"] == "contextual":
+            row["test_contexts"] = "own+null"
+        rows.append(row)
     untrained = {"scale": scale, **shared, "num_pairs": None}
     rows += [{**untrained, "architecture": "bm25"}, {**untrained, "architecture": "surrogate", "surrogate": "minilm"}]
     path = corpus.folder / f"{corpus.name}-{scale}.json"
@@ -246,16 +265,16 @@ def plan_imported(
     texts = count_tokens(pairs, runs[0], AT_IMPORT)
     if not allow_unknown:
         check_vocabulary(texts, corpus.corpus)
-    return Planned(corpus, told, runs, path, texts, was_edited, _estimate_seconds(runs))
+    return Planned(corpus, report, runs, path, texts, was_edited, _estimate_seconds(runs))
 
 
-def _choose_length(pairs: Pairs, scale: str) -> dict[str, int]:
+def _choose_length(pairs: Pairs, scale: str) -> int:
     """Return the shortest of `LENGTHS` that reads nine documents of ten whole, or the longest of them."""
     for max_tokens in LENGTHS:
-        found = count_tokens(pairs, base(scale, max_tokens=max_tokens))
-        if found.num_cut <= MAX_TRUNCATED_SHARE * found.num_looked_at:
+        texts = count_tokens(pairs, base(scale, max_tokens=max_tokens))
+        if texts.num_cut <= MAX_TRUNCATED_SHARE * texts.num_looked_at:
             break
-    return {"max_tokens": max_tokens}
+    return max_tokens
 
 
 def _choose_steps(scale: str, num_pairs: int, batch_size: int, max_tokens: int) -> dict[str, Any]:
@@ -275,8 +294,8 @@ def format_evaluation_lines(name: str, progress: Callable[[str], None] = print) 
     folder = make_corpus_stage(corpus.corpus).build(progress)
     sizes = json.loads((folder / "report.json").read_text(encoding="utf-8"))["suite"]
     rows = [
-        f"  {one}: {count_noun(size['num_queries'], 'query', 'queries')}, {count_noun(size['num_documents'], 'document')}"
-        for one, size in sizes.items()
+        f"  {dataset}: {count_noun(size['num_queries'], 'query', 'queries')}, {count_noun(size['num_documents'], 'document')}"
+        for dataset, size in sizes.items()
     ]
     return [
         f"{name} is an evaluation set of {count_noun(len(sizes), 'collection')}: "

@@ -17,11 +17,13 @@ def count_pairs(run: Run) -> int | None:
 
     If the size of the corpus is unknown, the result is `num_pairs` as an upper bound, or None.
     """
-    num_all, named = _count_pairs_of_corpus(run.corpus), list_sources(run)
+    num_corpus_pairs = _count_pairs_of_corpus(run.corpus)
+    sources = list_sources(run)
     printed = get_printed_sizes(run.corpus)
-    if num_all is not None and named and printed:
-        num_all = round(num_all * sum(get_printed_sizes(run.corpus, named)) / sum(printed))
-    return min((number for number in (num_all, run.num_pairs) if number is not None), default=None)
+    if num_corpus_pairs is not None and sources and printed:
+        num_corpus_pairs = round(num_corpus_pairs * sum(get_printed_sizes(run.corpus, sources)) / sum(printed))
+    limits = [limit for limit in (num_corpus_pairs, run.num_pairs) if limit is not None]
+    return min(limits, default=None)
 
 
 def list_sources(run: Run) -> tuple[str, ...]:
@@ -29,20 +31,21 @@ def list_sources(run: Run) -> tuple[str, ...]:
     return tuple(run.sources.split("+")) if run.sources else ()
 
 
-def count_domain_sizes(corpus: str, num_pairs: int, named: Sequence[str] = ()) -> Sequence[int]:
+def count_domain_sizes(corpus: str, num_pairs: int, sources: Sequence[str] = ()) -> Sequence[int]:
     """Return the pairs per domain as printed in the paper, scaled to `num_pairs` in total.
 
-    `named` restricts the domains. Without printed sizes, all pairs are one domain.
+    `sources` restricts the domains. Without printed sizes, all pairs are one domain.
     """
-    printed = get_printed_sizes(corpus, named or None)
+    printed = get_printed_sizes(corpus, sources or None)
     return [round(rows * num_pairs / sum(printed)) for rows in printed] or [num_pairs]
 
 
-def get_printed_sizes(corpus: str, named: Sequence[str] | None = None) -> list[int]:
+def get_printed_sizes(corpus: str, sources: Sequence[str] | None = None) -> list[int]:
     """Return the printed sizes of the domains of a corpus, or of the named ones. Empty if none are printed."""
     domains: Mapping[str, object] = SOURCES[corpus].domains if corpus in SOURCES else {}
-    wanted = [domain for name, domain in domains.items() if named is None or name in named]
-    return [rows for domain in wanted if (rows := getattr(domain, "num_rows", None))]
+    selected = [domain for name, domain in domains.items() if sources is None or name in sources]
+    sizes = [getattr(domain, "num_rows", None) for domain in selected]
+    return [size for size in sizes if size]
 
 
 def _count_pairs_of_corpus(corpus: str) -> int | None:

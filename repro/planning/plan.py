@@ -50,22 +50,22 @@ class Plan:
     @property
     def totals(self) -> dict[str, Any]:
         """Total cost of the missing runs, without training of unknown length. Memory is the maximum over runs."""
-        seconds = sum(one.seconds for one in self.estimates)
-        errors = [one.speed.relative_error for one in self.estimates if one.speed.relative_error is not None]
+        seconds = sum(estimate.seconds for estimate in self.estimates)
+        speeds = [estimate.speed for estimate in self.estimates]
+        errors = [speed.relative_error for speed in speeds if speed.relative_error is not None]
         # With several runs at once, the longest run is a lower bound of the time.
+        longest = max((estimate.seconds for estimate in self.estimates), default=0)
         return {
             "hours_one_after_another": round(seconds / 3600, 3),
-            "hours": round(
-                max(seconds / self.num_at_once, max((e.seconds for e in self.estimates), default=0)) / 3600, 3
-            ),
+            "hours": round(max(seconds / self.num_at_once, longest) / 3600, 3),
             "gpu_hours": round(seconds / 3600 * self.num_gpus, 3),
-            "num_pairs": sum(one.arithmetic.num_pairs for one in self.estimates),
-            "num_tokens": sum(one.arithmetic.num_tokens for one in self.estimates),
-            "memory_gib": round(max((one.memory_bytes for one in self.estimates), default=0) / GIB, 1),
-            "disk_gib": round(sum(one.disk_bytes for one in self.estimates) / GIB, 2),
-            "num_not_evaluated": sum(not one.counts_evaluation for one in self.estimates),
-            "num_unknown": sum(not one.arithmetic.is_known for one in self.estimates),
-            "num_measured": sum(one.speed.num_records > 0 for one in self.estimates),
+            "num_pairs": sum(estimate.arithmetic.num_pairs for estimate in self.estimates),
+            "num_tokens": sum(estimate.arithmetic.num_tokens for estimate in self.estimates),
+            "memory_gib": round(max((estimate.memory_bytes for estimate in self.estimates), default=0) / GIB, 1),
+            "disk_gib": round(sum(estimate.disk_bytes for estimate in self.estimates) / GIB, 2),
+            "num_not_evaluated": sum(not estimate.counts_evaluation for estimate in self.estimates),
+            "num_unknown": sum(not estimate.arithmetic.is_known for estimate in self.estimates),
+            "num_measured": sum(speed.num_records > 0 for speed in speeds),
             "relative_error": round(max(errors), 2) if errors else None,
         }
 
@@ -73,8 +73,11 @@ class Plan:
     def texts(self) -> dict[tuple[str, str, int, str], TextsRead]:
         """Tokens that the missing runs read of built corpora, by corpus, tokenizer, length and prompts."""
         phases = [phase for run in self.missing for phase in list_training_phases(run) if phase.architecture in TRAINED]
-        wanted = {(one.corpus, get_tokenizer_name(one), one.max_tokens, one.prompts): one for one in phases}
-        return {key: found for key, one in wanted.items() if (found := count_tokens_here(one)) is not None}
+        phase_by_key = {
+            (phase.corpus, get_tokenizer_name(phase), phase.max_tokens, phase.prompts): phase for phase in phases
+        }
+        counts = {key: count_tokens_here(phase) for key, phase in phase_by_key.items()}
+        return {key: texts for key, texts in counts.items() if texts is not None}
 
     def as_dict(self) -> dict[str, Any]:
         """Return the plan as plain values."""
@@ -83,46 +86,42 @@ class Plan:
             "num_unique": len(self.recorded) + len(self.missing),
             "recorded": [run_id(run) for run in self.recorded],
             "missing": [{"id": run_id(run), **asdict(run)} for run in self.missing],
-            "stage_costs": [asdict(one) for one in self.stage_costs],
+            "stage_costs": [asdict(cost) for cost in self.stage_costs],
             "stages": [stage.title for stage in self.stages],
             "num_shards": dict(self.num_shards),
             "lacks": list(self.lacks),
             "impossible": list(self.impossible),
             "seconds": {
-                run_id(run): round(one.seconds, 1) if one.is_known else None
-                for run, one in zip(self.missing, self.estimates, strict=True)
+                run_id(run): round(estimate.seconds, 1) if estimate.is_known else None
+                for run, estimate in zip(self.missing, self.estimates, strict=True)
             },
             "cost": self.totals,
-            "texts": [{"corpus": key[0], "tokenizer": key[1], **asdict(one)} for key, one in self.texts.items()],
+            "texts": [
+                {"corpus": corpus, "tokenizer": tokenizer, **asdict(texts)}
+                for (corpus, tokenizer, *_), texts in self.texts.items()
+            ],
         }
 
     def lines(self) -> list[str]:
         """Return the plan as lines of text."""
-        unique = len(self.recorded) + len(self.missing)
-        asked = f"{count_noun(self.num_asked, 'run')} requested, {unique} distinct"
-        counts = f"{asked}, {len(self.recorded)} recorded, {len(self.missing)} missing"
-        pairs = zip(self.missing, self.estimates, strict=True)
-        runs = [f"  {run_id(run)}  {_estimate_time(one):>8}  {format_overrides(run)}" for run, one in pairs]
-        cut = {title: f" in {num} shards" for title, num in self.num_shards.items()}
-        stages = [f"  stage {stage.title}{cut.get(stage.title, '')}" for stage in self.stages]
-        return [
-            counts,
-            *(f"missing: {lack}" for lack in self.lacks),
-            *(
-                ["`repro fetch` with the same arguments downloads what is missing, if there is a network"]
-                if self.lacks
-                else []
-            ),
-            *(f"impossible: {one}" for one in self.impossible),
-            *stages,
-            *(
-                f"texts of {key[0]}: {'; '.join(line.strip() for line in one.lines())}"
-                for key, one in self.texts.items()
-            ),
-            *runs,
-            *self._stage_lines(),
-            *self._cost_lines(),
+        num_distinct = len(self.recorded) + len(self.missing)
+        lines = [
+            f"{count_noun(self.num_asked, 'run')} requested, {num_distinct} distinct, {len(self.recorded)} recorded, "
+            f"{len(self.missing)} missing"
         ]
+        lines += [f"missing: {requirement}" for requirement in self.lacks]
+        if self.lacks:
+            lines.append("`repro fetch` with the same arguments downloads what is missing, if there is a network")
+        lines += [f"impossible: {reason}" for reason in self.impossible]
+        for stage in self.stages:
+            num_shards = self.num_shards.get(stage.title)
+            lines.append(f"  stage {stage.title}" + (f" in {num_shards} shards" if num_shards else ""))
+        for (corpus, *_), texts in self.texts.items():
+            lines.append(f"texts of {corpus}: {'; '.join(line.strip() for line in texts.lines())}")
+        times = [format_seconds(estimate.seconds) if estimate.is_known else ABSENT for estimate in self.estimates]
+        for run, time in zip(self.missing, times, strict=True):
+            lines.append(f"  {run_id(run)}  {time:>8}  {format_overrides(run)}")
+        return [*lines, *self._stage_lines(), *self._cost_lines()]
 
     def _stage_lines(self) -> list[str]:
         unknown = [
@@ -130,57 +129,71 @@ class Plan:
         ]
         if not self.stage_costs:
             return unknown
-        cut = f"  {', '.join(SHARDED_KINDS)} in {self.most_shards} shards: the hours are the sum over all shards"
-        return [*format_stage_costs(self.stage_costs), *([cut] if self.most_shards > 1 else []), *unknown]
+        lines = list(format_stage_costs(self.stage_costs))
+        if self.most_shards > 1:
+            kinds = ", ".join(SHARDED_KINDS)
+            lines.append(f"  {kinds} in {self.most_shards} shards: the hours are the sum over all shards")
+        return lines + unknown
 
     def _cost_lines(self) -> list[str]:
         if not self.missing:
             return []
-        cost, machine = self.totals, f"{self.num_gpus} GPU per run" if self.num_gpus else "CPU"
+        cost = self.totals
+        if self.num_gpus:
+            machine = f"{self.num_gpus} GPU per run"
+            memory = f"{cost['memory_gib']} GiB of each GPU's memory"
+        else:
+            machine = "CPU"
+            memory = f"memory {cost['memory_gib']} GiB per run"
         time = f"{format_seconds(3600 * cost['hours_one_after_another'])} in sequence"
         if self.num_at_once > 1:
             time += f", {format_seconds(3600 * cost['hours'])} with {self.num_at_once} in parallel"
         if self.stages or self.stage_costs:
             time += ", after the stages above"
-        gpu = f", {cost['gpu_hours']:.1f} GPU-hours" if self.num_gpus else ""
-        memory = (
-            f"{cost['memory_gib']} GiB of each GPU's memory"
-            if self.num_gpus
-            else f"memory {cost['memory_gib']} GiB per run"
-        )
-        sizes = f"{memory}, disk {cost['disk_gib']} GiB"
-        work = f"{cost['num_pairs']:,} pairs, {cost['num_tokens']:,} tokens"
-        trainings = count_noun(cost["num_unknown"], "training")
-        unknown = f"excluded: {trainings} by epochs of unknown length, shown with the time {ABSENT}"
-        lines = [f"cost on {machine}: {time}{gpu}; {sizes}; {work}", *([unknown] if cost["num_unknown"] else [])]
+        if self.num_gpus:
+            time += f", {cost['gpu_hours']:.1f} GPU-hours"
+        lines = [
+            f"cost on {machine}: {time}; {memory}, disk {cost['disk_gib']} GiB; {cost['num_pairs']:,} pairs, "
+            f"{cost['num_tokens']:,} tokens"
+        ]
+        if cost["num_unknown"]:
+            trainings = count_noun(cost["num_unknown"], "training")
+            lines.append(f"excluded: {trainings} by epochs of unknown length, shown with the time {ABSENT}")
         lines += [*self._count_unevaluated(), *self._list_sharing_assumptions(), self._describe_accuracy()]
         return [*self._suggest_profile(), *lines]
 
     def _suggest_profile(self) -> list[str]:
         """Return a line on the intended hardware, and the option that estimates costs for it."""
-        meant = {run.scale: get_scale(run.scale) for run in self.missing}
-        told = [f"{name} is meant for {one.hardware}" for name, one in sorted(meant.items()) if one.judges_values]
-        if self.num_gpus or not (told or self.stage_costs):
+        scales = {run.scale: get_scale(run.scale) for run in self.missing}
+        hints = [
+            f"{name} is meant for {scale.hardware}" for name, scale in sorted(scales.items()) if scale.judges_values
+        ]
+        if self.num_gpus or not (hints or self.stage_costs):
             return []
-        return ["; ".join([*told, "--profile NAME estimates the cost on other machines, see slurm/profiles.toml"])]
+        return ["; ".join([*hints, "--profile NAME estimates the cost on other machines, see slurm/profiles.toml"])]
 
     def _count_unevaluated(self) -> list[str]:
         """Return a line on the runs whose time excludes evaluation, and the reason."""
-        pairs = zip(self.missing, self.estimates, strict=True)
-        suites = [run.suite for run, one in pairs if not one.counts_evaluation]
+        runs = zip(self.missing, self.estimates, strict=True)
+        suites = [run.suite for run, estimate in runs if not estimate.counts_evaluation]
+        if not suites:
+            return []
         machine = "a GPU" if self.num_gpus else "a CPU"
-        why = f"no similar evaluation was measured on {machine} yet, on {', '.join(sorted(set(suites)))}"
-        return [f"evaluation excluded for {count_noun(len(suites), 'run')}: {why}"] if suites else []
+        reason = f"no similar evaluation was measured on {machine} yet, on {', '.join(sorted(set(suites)))}"
+        return [f"evaluation excluded for {count_noun(len(suites), 'run')}: {reason}"]
 
     def _list_sharing_assumptions(self) -> list[str]:
         """Return lines on the assumptions if several GPUs share a run."""
         if self.num_gpus < 2:
             return []
         gpus, waiting = f"the {self.num_gpus} GPUs of a run", "the times exclude waiting for each other"
-        whole = f"{gpus} take whole batches if batches_a_step is {self.num_gpus} or a multiple of it, and {waiting}"
-        told = {True: f"{gpus} share each batch and its context documents, and {waiting}", False: whole}
+        whole_batches = (
+            f"{gpus} take whole batches if batches_a_step is {self.num_gpus} or a multiple of it, and {waiting}"
+        )
+        assumptions = {True: f"{gpus} share each batch and its context documents, and {waiting}", False: whole_batches}
         return [
-            told[shared] for shared in {batches_are_sharded(run.batches_a_step, self.num_gpus) for run in self.missing}
+            assumptions[is_shared]
+            for is_shared in {batches_are_sharded(run.batches_a_step, self.num_gpus) for run in self.missing}
         ]
 
     def _describe_accuracy(self) -> str:
@@ -193,10 +206,6 @@ class Plan:
         error = self.totals["relative_error"]
         accuracy = "one record each" if error is None else f"typical error {100 * error:.0f} %"
         return f"{measured} of {len(self.missing)} times are based on records from similar machines ({accuracy})"
-
-
-def _estimate_time(one: Estimate) -> str:
-    return format_seconds(one.seconds) if one.is_known else ABSENT
 
 
 def make_plan(
@@ -212,58 +221,53 @@ def make_plan(
     Speeds come from the published records and from the records in the folders. `num_shards` returns the number of
     shards for the stages of a run that can be split.
     """
-    places = list(folders)
-    recorded, missing = split_recorded(runs, places)
-    known = _list_readable_records(dict.fromkeys([get_published_records(), *places]))
+    record_folders = list(folders)
+    recorded, missing = split_recorded(runs, record_folders)
+    records = _list_readable_records(dict.fromkeys([get_published_records(), *record_folders]))
     kind = "gpu" if num_gpus else "cpu"
-    estimates = tuple(_estimate_all(missing, recorded, known, kind=kind, num_devices=max(1, num_gpus)))
+    estimates = tuple(_estimate_all(missing, recorded, records, kind=kind, num_devices=max(1, num_gpus)))
     stages = _list_unbuilt_stages(missing)
-    cut = {stage.title: num for stage, run in stages if stage.sharding and (num := num_shards(run)) > 1}
-    made = (
-        tuple(recorded),
-        tuple(missing),
-        tuple(one for one, _ in stages),
-        list_missing_requirements(missing),
-        estimates,
-        num_gpus,
-        num_at_once,
-    )
+    shards_by_stage = {stage.title: num for stage, run in stages if stage.sharding and (num := num_shards(run)) > 1}
     # Stages of missing data have no number of pairs yet, but their profile may already fix the shards.
-    most = max((num_shards(phase) for run in missing for phase in list_training_phases(run)), default=1)
-    more: dict[str, Any] = {
-        "num_shards": cut,
-        "most_shards": most,
-        "impossible": (
-            *find_misfits(missing),
-            *find_oversized_clusters(missing).values(),
-            *_list_indivisible(missing, max(1, num_gpus)),
-        ),
-        "scales_known": frozenset(record.run.scale for record in known),
-    }
-    return Plan(len(runs), *made, stage_costs=estimate_stage_costs(missing), **more)
+    max_shards = max((num_shards(phase) for run in missing for phase in list_training_phases(run)), default=1)
+    impossible = (
+        *find_misfits(missing),
+        *find_oversized_clusters(missing).values(),
+        *_list_indivisible(missing, max(1, num_gpus)),
+    )
+    return Plan(
+        num_asked=len(runs),
+        recorded=tuple(recorded),
+        missing=tuple(missing),
+        stages=tuple(stage for stage, _ in stages),
+        lacks=list_missing_requirements(missing),
+        estimates=estimates,
+        num_gpus=num_gpus,
+        num_at_once=num_at_once,
+        stage_costs=estimate_stage_costs(missing),
+        num_shards=shards_by_stage,
+        most_shards=max_shards,
+        scales_known=frozenset(record.run.scale for record in records),
+        impossible=impossible,
+    )
 
 
 def _list_indivisible(runs: Iterable[Run], num_devices: int) -> Iterator[str]:
     """Yield the reason for each run or training phase that this number of devices cannot train."""
     for run in runs:
-        found = (
-            explain_indivisible(phase, num_devices)
-            for phase in list_training_phases(run)
-            if phase.architecture in TRAINED
-        )
-        yield from (f"run {run_id(run)}: {why}" for why in set(found) if why)
+        phases = [phase for phase in list_training_phases(run) if phase.architecture in TRAINED]
+        reasons = {explain_indivisible(phase, num_devices) for phase in phases}
+        yield from (f"run {run_id(run)}: {reason}" for reason in reasons if reason)
 
 
 def _estimate_all(
     missing: Iterable[Run], recorded: Iterable[Run], records: Sequence[Record], *, kind: str, num_devices: int
 ) -> Iterator[Estimate]:
     """Yield the cost of each run. A training run shared by several runs is counted with the first."""
-    trained, known = (
-        {get_training_id(phase) for run in recorded for phase in list_training_phases(run)},
-        RecordedCosts(records, kind),
-    )
+    trained = {get_training_id(phase) for run in recorded for phase in list_training_phases(run)}
+    costs = RecordedCosts(records, kind)
     for run in missing:
-        yield estimate(run, known, kind=kind, num_devices=num_devices, trained=trained)
+        yield estimate(run, costs, kind=kind, num_devices=num_devices, trained=trained)
         # From here on this training run exists, so later runs only load it.
         trained |= {get_training_id(phase) for phase in list_training_phases(run)}
 
@@ -276,9 +280,9 @@ def _list_readable_records(folders: Iterable[Path]) -> list[Record]:
 
 def _list_unbuilt_stages(runs: Iterable[Run]) -> tuple[tuple[Stage, Run], ...]:
     """Return the known unbuilt stages, each with the first training phase that needs it."""
-    found: dict[Path, tuple[Stage, Run]] = {}
+    unbuilt: dict[Path, tuple[Stage, Run]] = {}
     for run in runs:
         for stage, owner in stages_by_phase(run, list_known_stages):
             if not stage.is_built:
-                found.setdefault(stage.path, (stage, owner))
-    return tuple(found.values())
+                unbuilt.setdefault(stage.path, (stage, owner))
+    return tuple(unbuilt.values())

@@ -23,7 +23,7 @@ from repro.storage.paths import check_model_name, get_data_folder
 from repro.storage.stages import Stage
 
 Progress = Callable[[str], None]
-SIZES = (
+SIZE_FIELDS = (
     *("architecture", "start", "backbone", "num_layers", "num_first_stage_layers", "hidden_size"),
     *("num_contexts", "tokens_per_document", "num_soft_prompts", "max_tokens"),
 )
@@ -48,14 +48,15 @@ def list_requirements(runs: Iterable[Run]) -> list[Need]:
 
     If a requirement cannot be fetched, its `bring` raises ValueError with instructions.
     """
-    found: dict[str, Need] = {}
-    for phase, is_scored in dict.fromkeys((phase, phase == run) for run in runs for phase in list_training_phases(run)):
-        for need in (
-            *_list_corpus_requirements(phase, is_scored=is_scored),
-            *map(_make_encoder_requirement, _list_encoders(phase)),
-        ):
-            found.setdefault(need.name, need)
-    return list(found.values())
+    requirements: dict[str, Need] = {}
+    # Only the run itself is scored, not its earlier phases.
+    phases = dict.fromkeys((phase, phase == run) for run in runs for phase in list_training_phases(run))
+    for phase, is_scored in phases:
+        needs = _list_corpus_requirements(phase, is_scored=is_scored)
+        needs += [_make_encoder_requirement(name) for name in _list_encoders(phase)]
+        for need in needs:
+            requirements.setdefault(need.name, need)
+    return list(requirements.values())
 
 
 def check_encoders(runs: Iterable[Run]) -> None:
@@ -66,26 +67,28 @@ def check_encoders(runs: Iterable[Run]) -> None:
     names = dict.fromkeys(name for run in runs for phase in list_training_phases(run) for name in _list_encoders(phase))
     for name in names:
         check_model_name(name)
-    needs = {need.name: need for need in map(_make_encoder_requirement, names) if not need.is_here()}
-    lacks = [f"{need.name} ({'; '.join(need.problems()) or need.how})" for need in needs.values()]
-    if lacks:
+    needs = {need.name: need for need in map(_make_encoder_requirement, names)}
+    missing = [
+        f"{need.name} ({'; '.join(need.problems()) or need.how})" for need in needs.values() if not need.is_here()
+    ]
+    if missing:
         raise ValueError(
-            f"missing or incomplete: {', '.join(lacks)}; on a machine with internet access, repro fetch with the same "
+            f"missing or incomplete: {', '.join(missing)}; on a machine with internet access, repro fetch with the same "
             "arguments downloads it, and HF_HOME sets the folder of the cache"
         )
 
 
 def find_misfits(runs: Iterable[Run]) -> tuple[str, ...]:
     """Return an error per kind of model whose sizes do not fit its start weights."""
-    found: dict[str, None] = {}
+    messages: dict[str, None] = {}
     trained = (phase for run in runs for phase in list_training_phases(run) if phase.architecture in TRAINED)
     # Check one run per kind of model, because a sweep has thousands of runs but few models.
-    for run in {tuple(getattr(run, name) for name in SIZES): run for run in trained}.values():
+    for run in {tuple(getattr(run, name) for name in SIZE_FIELDS): run for run in trained}.values():
         try:
             check_start(run)
         except ValueError as error:
-            found[str(error)] = None
-    return tuple(found)
+            messages[str(error)] = None
+    return tuple(messages)
 
 
 def list_missing_requirements(runs: Iterable[Run]) -> tuple[str, ...]:
@@ -100,10 +103,10 @@ def list_source_requirements(name: str) -> list[Need]:
 
 
 def _make_copy_requirement(name: str) -> Need:
-    where = "the Hugging Face hub" if name in SOURCES else "BEIR's archives"
+    origin = "the Hugging Face hub" if name in SOURCES else "BEIR's archives"
     return Need(
         f"data {name}",
-        f"about {format_size(name)} from {where}",
+        f"about {format_size(name)} from {origin}",
         lambda: not problems(name, is_thorough=False),
         lambda progress: fetch(name, progress=progress),
         lambda: problems(name),
@@ -111,21 +114,21 @@ def _make_copy_requirement(name: str) -> Need:
 
 
 def _list_corpus_requirements(run: Run, *, is_scored: bool) -> list[Need]:
-    finds: dict[str, Callable[[], Stage | None]] = {}
+    stage_makers: dict[str, Callable[[], Stage | None]] = {}
     if reads_pairs(run):
-        finds[run.corpus] = lambda: make_corpus_stage(run.corpus)
+        stage_makers[run.corpus] = lambda: make_corpus_stage(run.corpus)
     if is_scored:
-        finds.setdefault(run.suite, lambda: make_suite_stage(run))
+        stage_makers.setdefault(run.suite, lambda: make_suite_stage(run))
     # Local copies come before the stages that are made from them.
-    needs = [need for name in finds if name in list_source_names() for need in list_source_requirements(name)]
-    for name, find in finds.items():
+    needs = [need for name in stage_makers if name in list_source_names() for need in list_source_requirements(name)]
+    for name, make_stage in stage_makers.items():
         try:
-            stage = find()
+            stage = make_stage()
             needs.append(_make_mteb_requirement(run.suite) if stage is None else _make_stage_requirement(stage))
         except ValueError as error:
             if name not in list_source_names():
                 # local copies are separate requirements
-                needs.append(_list_missing_files(f"data {name}", str(error)))
+                needs.append(_make_unfetchable_requirement(f"data {name}", str(error)))
     return needs
 
 
@@ -136,7 +139,7 @@ def _make_stage_requirement(stage: Stage) -> Need:
     return Need(name, how, lambda: stage.is_built, lambda progress: stage.build(progress), is_made_here=True)
 
 
-def _list_missing_files(name: str, how: str) -> Need:
+def _make_unfetchable_requirement(name: str, how: str) -> Need:
     def bring(progress: Progress) -> None:
         raise ValueError(how)
 
@@ -147,8 +150,8 @@ def _list_encoders(run: Run) -> Iterator[str]:
     """Yield the names of the encoders that a run or training phase loads."""
     if run.architecture in TRAINED:
         yield from (run.start, get_tokenizer_name(run))
-    finds_first = run.protocol == "rerank" and "candidates" in kinds_of_evaluation(run)
-    if needs_surrogate(run) or run.architecture == "surrogate" or finds_first:
+    needs_candidates = run.protocol == "rerank" and "candidates" in kinds_of_evaluation(run)
+    if needs_surrogate(run) or run.architecture == "surrogate" or needs_candidates:
         yield run.surrogate
     if needs_surrogate(run) and run.filter == "surrogate" and run.filter_model:
         yield run.filter_model
@@ -168,11 +171,9 @@ def _make_local_requirement(name: str) -> Need:
             return [str(error)]
         return []
 
-    return (
-        _list_missing_files(f"encoder {name}", "; ".join(problems()))
-        if problems()
-        else Need(f"encoder {name}", "a local folder", lambda: True, lambda progress: None, problems)
-    )
+    if problems():
+        return _make_unfetchable_requirement(f"encoder {name}", "; ".join(problems()))
+    return Need(f"encoder {name}", "a local folder", lambda: True, lambda progress: None, problems)
 
 
 def _make_wheel_requirement() -> Need:
@@ -194,14 +195,14 @@ def _make_mteb_requirement(suite: str) -> Need:
 
     # check the notes first, because importing mteb takes seconds and memory
     def is_here() -> bool:
-        return any(_get_notes_folder().glob("*.json")) and not lacks()
+        return any(_get_notes_folder().glob("*.json")) and not list_problems()
 
-    def lacks() -> list[str]:
+    def list_problems() -> list[str]:
         from repro.analyses.mteb import tasks_of_mteb
 
         tasks = tasks_of_mteb(suite)
-        found = [missing for task in tasks if (missing := _list_missing_of_task(task))]
-        return [f"{len(found)} of {len(tasks)} tasks, the first: {'; '.join(found[0])}"] if found else []
+        incomplete = [missing for task in tasks if (missing := _list_missing_of_task(task))]
+        return [f"{len(incomplete)} of {len(tasks)} tasks, the first: {'; '.join(incomplete[0])}"] if incomplete else []
 
     def bring(progress: Progress) -> None:
         from repro.analyses.mteb import list_task_datasets, tasks_of_mteb
@@ -217,7 +218,7 @@ def _make_mteb_requirement(suite: str) -> Need:
                 part.write_text(json.dumps(list_task_datasets(task), indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
     how = "about 40 GB that mteb downloads into the cache of the hub"
-    return Need(f"data {suite}", how, is_here, bring, lacks)
+    return Need(f"data {suite}", how, is_here, bring, list_problems)
 
 
 def _get_requirement_note(task: Any) -> Path:
@@ -234,7 +235,11 @@ def _list_missing_of_task(task: Any) -> list[str]:
     name, datasets = task.metadata.name, list_task_datasets(task)
     if not _get_requirement_note(task).is_file() or read_json(_get_requirement_note(task)) != datasets:
         return [f"{name} was not loaded completely; on a machine with internet access, repro fetch continues"]
-    return [f"{name}: {lack}" for one in datasets for lack in find_missing_dataset_files(one["path"], one["revision"])]
+    return [
+        f"{name}: {problem}"
+        for dataset in datasets
+        for problem in find_missing_dataset_files(dataset["path"], dataset["revision"])
+    ]
 
 
 def _make_hub_requirement(name: str) -> Need:
@@ -243,8 +248,10 @@ def _make_hub_requirement(name: str) -> Need:
 
         if not Path(name).is_dir():
             progress(f"in {snapshot_download(name)}")
-        if lacks := find_missing_encoder_files(name):
-            raise ValueError(f"encoder {name} still lacks {'; '.join(lacks)}: put another copy there, or name another")
+        if problems := find_missing_encoder_files(name):
+            raise ValueError(
+                f"encoder {name} still lacks {'; '.join(problems)}: put another copy there, or name another"
+            )
 
     how = "a local folder" if Path(name).is_dir() else "downloaded from the Hugging Face hub into its cache"
     return Need(

@@ -74,7 +74,7 @@ vectors includes pages of mapped files.
 """
 NUM_ENCODER_LAYERS = 12
 """Layers of the paper's surrogate and filter: the encoder of GTR-base, and nomic-embed."""
-WORDS = "minilm-words"
+WORD_VECTORS = "minilm-words"
 
 
 @dataclass(frozen=True)
@@ -122,8 +122,8 @@ class Selection:
     @property
     def title(self) -> str:
         """Name of the selection for readers."""
-        of = f", {len(named)} of its sources" if (named := list_sources(self.run)) else ""
-        return f"{self.run.corpus}{of}, {self.num_pairs:,} pairs"
+        sources = f", {len(names)} of its sources" if (names := list_sources(self.run)) else ""
+        return f"{self.run.corpus}{sources}, {self.num_pairs:,} pairs"
 
 
 def estimate_stage_costs(runs: Iterable[Run]) -> tuple[StageCost, ...]:
@@ -131,26 +131,28 @@ def estimate_stage_costs(runs: Iterable[Run]) -> tuple[StageCost, ...]:
 
     Each stage occurs once, and stages of the same pairs are grouped.
     """
-    found: dict[tuple[str, str], StageCost] = {}
+    costs: dict[tuple[str, str], StageCost] = {}
     for run in runs:
         for phase in list_training_phases(run):
-            chosen = Selection(phase)
-            if chosen.num_pairs >= MIN_PAIRS:
-                for cost in _estimate_costs(chosen):
-                    found.setdefault((cost.pairs, cost.name), cost)
-    order = {title: number for number, title in enumerate(dict.fromkeys(cost.pairs for cost in found.values()))}
-    return tuple(sorted(found.values(), key=lambda cost: order[cost.pairs]))
+            selection = Selection(phase)
+            if selection.num_pairs >= MIN_PAIRS:
+                for cost in _estimate_costs(selection):
+                    costs.setdefault((cost.pairs, cost.name), cost)
+    order = {title: index for index, title in enumerate(dict.fromkeys(cost.pairs for cost in costs.values()))}
+    return tuple(sorted(costs.values(), key=lambda cost: order[cost.pairs]))
 
 
 def list_unknown_corpora(runs: Iterable[Run]) -> tuple[str, ...]:
     """Return the paper's corpora in these runs whose number of pairs is unknown."""
     phases = (phase for run in runs for phase in list_training_phases(run))
-    return tuple(dict.fromkeys(one.corpus for one in phases if one.corpus in SOURCES and count_pairs(one) is None))
+    return tuple(
+        dict.fromkeys(phase.corpus for phase in phases if phase.corpus in SOURCES and count_pairs(phase) is None)
+    )
 
 
 def format_stage_costs(costs: Sequence[StageCost]) -> Iterator[str]:
     """Yield the costs as lines of text: a row per stage, then the source of the figures per kind."""
-    disk = sum(one.disk_bytes for one in costs) / GIB
+    disk = sum(cost.disk_bytes for cost in costs) / GIB
     yield f"stages, each once for all runs: {disk:,.0f} GiB of disk; memory is that of one process"
     yield from _format_extra_disk(costs)
     title = ""
@@ -164,134 +166,146 @@ def format_stage_costs(costs: Sequence[StageCost]) -> Iterator[str]:
 
 def _format_extra_disk(costs: Sequence[StageCost]) -> Iterator[str]:
     """Yield a line on further disk space: downloads, and temporary space while shards are joined."""
-    download = sum(one.disk_bytes for one in costs if one.kind == "corpus" and one.pairs.partition(",")[0] in SOURCES)
-    largest = max((one.disk_bytes for one in costs), default=0)
-    also = [f"the download ({format_bytes(download)})"] if download else []
-    also.append(f"the largest stage twice while its shards are joined ({format_bytes(largest)} more)")
-    yield f"in addition: {', and '.join(also)}"
+    download = sum(
+        cost.disk_bytes for cost in costs if cost.kind == "corpus" and cost.pairs.partition(",")[0] in SOURCES
+    )
+    largest = max((cost.disk_bytes for cost in costs), default=0)
+    parts = [f"the download ({format_bytes(download)})"] if download else []
+    parts.append(f"the largest stage twice while its shards are joined ({format_bytes(largest)} more)")
+    yield f"in addition: {', and '.join(parts)}"
 
 
-def _estimate_costs(chosen: Selection) -> Iterator[StageCost]:
-    run, trains, embeds = chosen.run, chosen.run.architecture in TRAINED, needs_surrogate(chosen.run)
-    if not (trains or embeds or MEASURES[run.measure].reads_pairs):
+def _estimate_costs(selection: Selection) -> Iterator[StageCost]:
+    run, is_trained, is_embedded = selection.run, selection.run.architecture in TRAINED, needs_surrogate(selection.run)
+    if not (is_trained or is_embedded or MEASURES[run.measure].reads_pairs):
         return
-    yield _estimate_corpus(chosen)
-    yield _estimate_streamed_stage(chosen, "selection", 8, "disk: 8 bytes per pair")
-    if trains:
-        yield _estimate_tokens(chosen)
-    if trains or embeds:
-        yield _estimate_streamed_stage(chosen, "keys", 8, "disk: 8 bytes per pair")
+    yield _estimate_corpus(selection)
+    yield _estimate_streamed_stage(selection, "selection", 8, "disk: 8 bytes per pair")
+    if is_trained:
+        yield _estimate_tokens(selection)
+    if is_trained or is_embedded:
+        yield _estimate_streamed_stage(selection, "keys", 8, "disk: 8 bytes per pair")
         if run.known_positives == "mask":
-            yield _estimate_streamed_stage(chosen, "positives", 8, "disk: 8 bytes per pair")
-    if embeds:
+            yield _estimate_streamed_stage(selection, "positives", 8, "disk: 8 bytes per pair")
+    if is_embedded:
         # A dictionary as an ordered set: filter and surrogate are often the same encoder, which embeds once.
         for encoder in {get_surrogate(run): 0} | ({filter_of(run): 0} if run.filter == "surrogate" else {}):
-            yield _estimate_embeddings(chosen, encoder)
-    if embeds and run.sampler == "cluster":
-        yield _estimate_clusters(chosen)
-    if trains and run.num_hard_negatives:
-        yield _estimate_negatives(chosen)
-    if trains:
+            yield _estimate_embeddings(selection, encoder)
+    if is_embedded and run.sampler == "cluster":
+        yield _estimate_clusters(selection)
+    if is_trained and run.num_hard_negatives:
+        yield _estimate_negatives(selection)
+    if is_trained:
         yield _estimate_streamed_stage(
-            chosen, "start", 8, "disk: rows and epoch, 8 bytes per pair while it trains", " of a training"
+            selection, "start", 8, "disk: rows and epoch, 8 bytes per pair while it trains", " of a training"
         )
 
 
-def _estimate_corpus(chosen: Selection) -> StageCost:
-    whole = Selection(replace(chosen.run, num_pairs=None, sources=None))
-    source = SOURCES.get(chosen.run.corpus)
-    size = (source.size_gb * 1e9 if source else _estimate_import_bytes(chosen.run.corpus)) / whole.num_pairs
+def _estimate_corpus(selection: Selection) -> StageCost:
+    corpus = Selection(replace(selection.run, num_pairs=None, sources=None))
+    source = SOURCES.get(selection.run.corpus)
+    size = (source.size_gb * 1e9 if source else _estimate_import_bytes(selection.run.corpus)) / corpus.num_pairs
     how = (
         f"disk: the estimate of the download, or what is imported; time: that of generated pairs of {GENERATED_BYTES} "
         "bytes imported and cut, by the bytes where pairs have more"
     )
-    found, times = _estimate_streamed_stage(whole, "corpus", size, how), max(1.0, size / GENERATED_BYTES)
-    return replace(found, hours=found.hours * times, note=f"{size:,.0f} bytes per pair")
+    cost, factor = _estimate_streamed_stage(corpus, "corpus", size, how), max(1.0, size / GENERATED_BYTES)
+    return replace(cost, hours=cost.hours * factor, note=f"{size:,.0f} bytes per pair")
 
 
 def _estimate_import_bytes(corpus: str) -> int:
     return (find_imported(corpus).folder / IMPORT_FOLDER / PAIRS_FILE).stat().st_size
 
 
-def _estimate_streamed_stage(chosen: Selection, kind: str, disk_per_pair: float, how: str, more: str = "") -> StageCost:
+def _estimate_streamed_stage(
+    selection: Selection, kind: str, disk_per_pair: float, how: str, name_suffix: str = ""
+) -> StageCost:
     """Return the cost of a stage that streams blocks of pairs, from the rates of its kind."""
-    per_pair, held = MICROSECONDS_PER_PAIR.get(kind, 0.0), BYTES_PER_PAIR.get(kind, 0)
-    told = f"{how}; memory: {PEAK_GIB[kind]} GiB" + (f" and {held} bytes per pair" if held else ", measured")
-    told += f"; time: {per_pair:g} µs per pair, measured on one core" if per_pair else ""
-    memory = PEAK_GIB[kind] * GIB + held * chosen.num_pairs
-    hours = per_pair * chosen.num_pairs / 3.6e9
-    return StageCost(chosen.title, kind + more, disk_per_pair * chosen.num_pairs, memory, hours, "core", told)
+    per_pair, bytes_per_pair = MICROSECONDS_PER_PAIR.get(kind, 0.0), BYTES_PER_PAIR.get(kind, 0)
+    source = f"{how}; memory: {PEAK_GIB[kind]} GiB" + (
+        f" and {bytes_per_pair} bytes per pair" if bytes_per_pair else ", measured"
+    )
+    source += f"; time: {per_pair:g} µs per pair, measured on one core" if per_pair else ""
+    memory = PEAK_GIB[kind] * GIB + bytes_per_pair * selection.num_pairs
+    hours = per_pair * selection.num_pairs / 3.6e9
+    return StageCost(
+        selection.title, kind + name_suffix, disk_per_pair * selection.num_pairs, memory, hours, "core", source
+    )
 
 
-def _estimate_tokens(chosen: Selection) -> StageCost:
-    ids = 2 * TEXT_SHARE * chosen.run.max_tokens
+def _estimate_tokens(selection: Selection) -> StageCost:
+    tokens_per_pair = 2 * TEXT_SHARE * selection.run.max_tokens
     how = (
         f"disk: 16 bytes per pair, and 4 per token (assumed: texts have {TEXT_SHARE} of the longest); "
         f"memory: {PEAK_GIB['tokens']} GiB and {BYTES_PER_PAIR['tokens']} bytes per pair; "
         f"time: {MICROSECONDS_PER_TOKEN:g} µs per token, measured on one core, on mined text"
     )
-    hours = MICROSECONDS_PER_TOKEN * ids * chosen.num_pairs / 3.6e9
-    memory = PEAK_GIB["tokens"] * GIB + BYTES_PER_PAIR["tokens"] * chosen.num_pairs
-    disk, name = (4 * ids + 16) * chosen.num_pairs, f"tokens of {chosen.run.max_tokens}"
-    return StageCost(chosen.title, name, disk, memory, hours, "core", how, f"{ids:.0f} tokens per pair")
+    hours = MICROSECONDS_PER_TOKEN * tokens_per_pair * selection.num_pairs / 3.6e9
+    memory = PEAK_GIB["tokens"] * GIB + BYTES_PER_PAIR["tokens"] * selection.num_pairs
+    disk, name = (4 * tokens_per_pair + 16) * selection.num_pairs, f"tokens of {selection.run.max_tokens}"
+    return StageCost(selection.title, name, disk, memory, hours, "core", how, f"{tokens_per_pair:.0f} tokens per pair")
 
 
-def _estimate_embeddings(chosen: Selection, encoder: FixedEncoder) -> StageCost:
+def _estimate_embeddings(selection: Selection, encoder: FixedEncoder) -> StageCost:
     width, disk, how = encoder.width, 2 * 2 * encoder.width, "disk: 2 sides in float16"
-    if encoder.name == WORDS:
-        return _estimate_streamed_stage(chosen, "embeddings", disk, how, f" by {encoder.name}")
-    flops = 2 * chosen.num_pairs * count_forward_flops(TEXT_SHARE * chosen.run.max_tokens, width, NUM_ENCODER_LAYERS)
-    held = BYTES_PER_PAIR["longest first"]
+    if encoder.name == WORD_VECTORS:
+        return _estimate_streamed_stage(selection, "embeddings", disk, how, f" by {encoder.name}")
+    flops = (
+        2 * selection.num_pairs * count_forward_flops(TEXT_SHARE * selection.run.max_tokens, width, NUM_ENCODER_LAYERS)
+    )
+    bytes_per_pair = BYTES_PER_PAIR["longest first"]
     how += (
-        f"; memory: {PEAK_GIB['embeddings']} GiB and {held} bytes per pair, to sort texts by their length; "
+        f"; memory: {PEAK_GIB['embeddings']} GiB and {bytes_per_pair} bytes per pair, to sort texts by their length; "
         f"time: operations of {NUM_ENCODER_LAYERS} layers at {_get_gpu_speed():.0e} per second in bfloat16, assumed for one GPU"
     )
-    memory = PEAK_GIB["embeddings"] * GIB + held * chosen.num_pairs
-    told = f"{width} wide, {flops:.1e} operations"
+    memory = PEAK_GIB["embeddings"] * GIB + bytes_per_pair * selection.num_pairs
+    details = f"{width} wide, {flops:.1e} operations"
     name = f"embeddings by {encoder.name.rpartition('/')[2]}"
     return StageCost(
-        chosen.title, name, disk * chosen.num_pairs, memory, flops / _get_gpu_speed() / 3600, "GPU", how, told
+        selection.title, name, disk * selection.num_pairs, memory, flops / _get_gpu_speed() / 3600, "GPU", how, details
     )
 
 
-def _estimate_clusters(chosen: Selection) -> StageCost:
-    size, width = chosen.run.cluster_size, 2 * get_surrogate(chosen.run).width
+def _estimate_clusters(selection: Selection) -> StageCost:
+    size, width = selection.run.cluster_size, 2 * get_surrogate(selection.run).width
     assert size is not None, "only runs with clusters have this stage"
-    counts = [count_clusters(domain, size) for domain in chosen.sizes]
-    fitted = [count_fitted_pairs(domain, size) for domain in chosen.sizes]
+    counts = [count_clusters(domain, size) for domain in selection.sizes]
+    fitted = [count_fitted_pairs(domain, size) for domain in selection.sizes]
     rate = ASSUMED_FLOAT32_FLOPS_PER_SECOND
-    rounds, each = NUM_ATTEMPTS * NUM_ITERATIONS, list(zip(chosen.sizes, counts, fitted, strict=True))
+    rounds, domains = NUM_ATTEMPTS * NUM_ITERATIONS, list(zip(selection.sizes, counts, fitted, strict=True))
     # K-means compares 2n points with all centroids in every iteration. Assignment compares each pair once more.
-    flops = sum(2.0 * width * count * (rounds * 2 * fit + domain) for domain, count, fit in each)
-    disk = 4 * chosen.num_pairs + 4 * width * sum(counts)
-    held = BYTES_PER_PAIR["clusters"]
+    flops = sum(2.0 * width * count * (rounds * 2 * num_fitted + domain) for domain, count, num_fitted in domains)
+    disk = 4 * selection.num_pairs + 4 * width * sum(counts)
+    bytes_per_pair = BYTES_PER_PAIR["clusters"]
     # Large domains are clustered one after another, so the largest one decides.
-    memory = 4.0 * width * 2 * max(fitted) + PEAK_GIB["clusters"] * GIB + held * chosen.num_pairs
+    memory = 4.0 * width * 2 * max(fitted) + PEAK_GIB["clusters"] * GIB + bytes_per_pair * selection.num_pairs
     how = (
         "disk: 4 bytes per pair, and the centroids; "
-        f"memory: the points of the largest fit, {PEAK_GIB['clusters']} GiB and {held} bytes per pair; "
+        f"memory: the points of the largest fit, {PEAK_GIB['clusters']} GiB and {bytes_per_pair} bytes per pair; "
         f"time: at most, all {NUM_ITERATIONS} iterations at {rate:.0e} operations per second in float32, "
         "assumed for one GPU"
     )
-    sampled = sum(fit < domain for domain, _, fit in each)
-    told = f"{sum(counts):,} clusters, {sampled} of {len(counts)} domains by a sample, {flops:.1e} operations"
-    return StageCost(chosen.title, f"clusters of {size}", disk, memory, flops / rate / 3600, "GPU", how, told)
+    sampled = sum(num_fitted < domain for domain, _, num_fitted in domains)
+    details = f"{sum(counts):,} clusters, {sampled} of {len(counts)} domains by a sample, {flops:.1e} operations"
+    return StageCost(selection.title, f"clusters of {size}", disk, memory, flops / rate / 3600, "GPU", how, details)
 
 
-def _estimate_negatives(chosen: Selection) -> StageCost:
-    width, count = get_surrogate(chosen.run).width, chosen.run.num_hard_negatives
+def _estimate_negatives(selection: Selection) -> StageCost:
+    width, count = get_surrogate(selection.run).width, selection.run.num_hard_negatives
     # Every query is scored against every document of its domain.
-    flops = 2.0 * width * sum(size * size for size in chosen.sizes)
+    flops = 2.0 * width * sum(size * size for size in selection.sizes)
     # vectors of documents, and a block of scores with its random draws, keys and masks
-    memory = max(chosen.sizes) * (4 * width + 3 * 8 * ROWS_PER_CHUNK) + GIB
+    memory = max(selection.sizes) * (4 * width + 3 * 8 * ROWS_PER_CHUNK) + GIB
     core = ASSUMED_FLOPS_PER_SECOND["cpu"]
     how = (
         "disk: 8 bytes per negative; memory: documents of the largest domain, scores of a block of queries, and 1 GiB; "
         f"time: each document of a domain scored for each query at {core:.0e} operations per second, assumed for one core"
     )
-    told = f"{flops:.1e} operations, {len(chosen.sizes)} {'domain' if len(chosen.sizes) == 1 else 'domains'}"
+    details = f"{flops:.1e} operations, {len(selection.sizes)} {'domain' if len(selection.sizes) == 1 else 'domains'}"
     name = f"negatives of {count}"
-    return StageCost(chosen.title, name, 8 * count * chosen.num_pairs, memory, flops / core / 3600, "core", how, told)
+    return StageCost(
+        selection.title, name, 8 * count * selection.num_pairs, memory, flops / core / 3600, "core", how, details
+    )
 
 
 def _get_gpu_speed() -> float:

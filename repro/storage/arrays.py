@@ -61,8 +61,8 @@ class ArrayWriter:
 
 def append_all(writer: ArrayWriter, array: np.ndarray, plus: int = 0) -> None:
     """Append all entries of an array, each increased by `plus`. A memory-mapped array is read block by block."""
-    for part in iter_blocks(len(array), max(1, NUMBERS_PER_CHECK // max(1, prod(array.shape[1:])))):
-        writer.append(array[part] + plus if plus else array[part])
+    for block in iter_blocks(len(array), max(1, NUMBERS_PER_CHECK // max(1, prod(array.shape[1:])))):
+        writer.append(array[block] + plus if plus else array[block])
         give_back(array)
 
 
@@ -123,11 +123,11 @@ def _find_map(array: np.ndarray | None) -> mmap.mmap | None:
 
 def taken(array: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """Return these rows of an array. A memory map is read in blocks, because each row loads 64 KiB of the file."""
-    found = np.empty((len(rows), *array.shape[1:]), array.dtype)
-    for part in iter_blocks(len(rows), ROWS_PER_TAKE):
-        found[part] = array[rows[part]]
+    result = np.empty((len(rows), *array.shape[1:]), array.dtype)
+    for block in iter_blocks(len(rows), ROWS_PER_TAKE):
+        result[block] = array[rows[block]]
         give_back(array)
-    return found
+    return result
 
 
 def rows_by_code(codes_N: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
@@ -145,8 +145,8 @@ def iter_blocks(length: int, size: int) -> Iterator[slice]:
 
 def is_monotonic(numbers: np.ndarray) -> bool:
     """Return whether the numbers never decrease. They are read in blocks."""
-    for part in iter_blocks(max(0, len(numbers) - 1), NUMBERS_PER_CHECK):
-        if (np.diff(numbers[part.start : part.stop + 1]) < 0).any():
+    for block in iter_blocks(max(0, len(numbers) - 1), NUMBERS_PER_CHECK):
+        if (np.diff(numbers[block.start : block.stop + 1]) < 0).any():
             return False
         give_back(numbers)
     return True
@@ -174,20 +174,20 @@ def load_array(
     if not isinstance(array, np.ndarray) or array.dtype.kind not in {"i": "iu", "f": "f"}[kind]:
         raise ValueError(f"{path} holds {getattr(array, 'dtype', 'several arrays')}, expected kind {kind!r}: {REMEDY}")
     fits = len(array.shape) == len(shape) and all(
-        want in (None, have) for want, have in zip(shape, array.shape, strict=True)
+        expected in (None, actual) for expected, actual in zip(shape, array.shape, strict=True)
     )
     if not fits:
         raise ValueError(f"{path} has shape {array.shape}, expected {shape} (None: any): {REMEDY}")
     if below is not None and array.size:
-        least, most = _find_min_and_max(array)
-        if least < 0 or most >= below:
-            raise ValueError(f"{path} holds numbers from {least} to {most}, expected 0 to {below - 1}: {REMEDY}")
+        minimum, maximum = _find_min_and_max(array)
+        if minimum < 0 or maximum >= below:
+            raise ValueError(f"{path} holds numbers from {minimum} to {maximum}, expected 0 to {below - 1}: {REMEDY}")
     return array
 
 
 def _find_min_and_max(array: np.ndarray) -> tuple[int, int]:
-    flat, ends = array.reshape(-1), []
-    for part in iter_blocks(len(flat), NUMBERS_PER_CHECK):
-        ends += [int(flat[part].min()), int(flat[part].max())]
+    flat, extremes = array.reshape(-1), []
+    for block in iter_blocks(len(flat), NUMBERS_PER_CHECK):
+        extremes += [int(flat[block].min()), int(flat[block].max())]
         give_back(array)
-    return min(ends), max(ends)
+    return min(extremes), max(extremes)

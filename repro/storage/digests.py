@@ -18,22 +18,22 @@ from repro.storage.memo import Memo
 
 def hash_folder(folder: Path) -> dict[str, str]:
     """Return the sha256 of each file below a folder, by its relative path."""
-    found = {}
+    digests = {}
     for path in sorted(folder.rglob("*")):
         if path.is_file():
-            found[path.relative_to(folder).as_posix()] = hash_file(path)
-    return found
+            digests[path.relative_to(folder).as_posix()] = hash_file(path)
+    return digests
 
 
 @cache
 def compute_source_digest(folders: Sequence[Path]) -> str:
     """Return one digest of the names and contents of the Python files in these folders."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for path in (path for folder in folders for path in sorted(folder.glob("*.py"))):
         content = path.read_bytes()
         # with the length, so that text cannot move between files unnoticed
-        found.update(f"{path.name} {len(content)} ".encode() + content)
-    return found.hexdigest()
+        digest.update(f"{path.name} {len(content)} ".encode() + content)
+    return digest.hexdigest()
 
 
 def hash_file(path: Path) -> str:
@@ -53,13 +53,13 @@ def check_digests(folder: Path, expected: Mapping[str, str], notes: Path, *, dee
     """
     present = [folder / name for name in expected if (folder / name).is_file()]
     note = notes / f"compared.{socket.gethostname()}.json"
-    found = noted_digests(folder, present, note, deep=deep)
+    actual = noted_digests(folder, present, note, deep=deep)
     for name, digest in expected.items():
-        if found.get(name) != digest:
+        if actual.get(name) != digest:
             # drop the cache: a restored file may have the same size and time as the wrong one
             with suppress(OSError):
                 note.unlink()
-            problem = "is not the file that was made" if name in found else "is missing"
+            problem = "is not the file that was made" if name in actual else "is missing"
             raise ValueError(f"{folder / name} {problem}: remove the folder {folder} and it is built again")
 
 
@@ -80,16 +80,16 @@ def noted_digests(
         deep: whether to read every file and ignore the cache.
         read: computes a digest from a path, a size in bytes and a modification time in nanoseconds.
     """
-    memo, found = Memo(note, str(folder)), dict[str, list[Any]]()
+    memo, entries = Memo(note, str(folder)), dict[str, list[Any]]()
     cached = memo.read()
-    noted: dict[str, Any] = cached if isinstance(cached, dict) else {}
+    cached_entries: dict[str, Any] = cached if isinstance(cached, dict) else {}
     for path in paths:
         # The time is read before the content. A file that changes in between gets an old time and is read again.
         name, stat = path.relative_to(folder).as_posix(), path.stat()
-        stamp, known = [stat.st_size, stat.st_mtime_ns], noted.get(name)
-        if deep or not isinstance(known, list) or len(known) != 3 or known[:2] != stamp:
-            known = [*stamp, read(path, *stamp)]
-        found[name] = known
-    if any(noted.get(name) != row for name, row in found.items()):
-        memo.write(noted | found)
-    return {name: str(row[2]) for name, row in found.items()}
+        stamp, entry = [stat.st_size, stat.st_mtime_ns], cached_entries.get(name)
+        if deep or not isinstance(entry, list) or len(entry) != 3 or entry[:2] != stamp:
+            entry = [*stamp, read(path, *stamp)]
+        entries[name] = entry
+    if any(cached_entries.get(name) != row for name, row in entries.items()):
+        memo.write(cached_entries | entries)
+    return {name: str(row[2]) for name, row in entries.items()}

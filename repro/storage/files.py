@@ -67,8 +67,8 @@ def whole_folder(path: Path, *, must_be_first: bool = False) -> Iterator[Path]:
     try:
         yield part
         # The folder itself comes last, because its list of names must not refer to unwritten files.
-        for made in [*part.rglob("*"), part]:
-            sync(made)
+        for entry in [*part.rglob("*"), part]:
+            sync(entry)
         try:
             part.rename(path)
         except OSError:
@@ -154,14 +154,14 @@ def check_regular(path: Path, *, most_bytes: int | None = None) -> None:
     Reading a FIFO or a device may never end.
     """
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError as error:
         raise ValueError(f"{short(path)} cannot be read: {error.strerror}") from error
-    if not stat.S_ISREG(found.st_mode):
-        kind = "a folder" if stat.S_ISDIR(found.st_mode) else "a FIFO, socket or device"
+    if not stat.S_ISREG(status.st_mode):
+        kind = "a folder" if stat.S_ISDIR(status.st_mode) else "a FIFO, socket or device"
         raise ValueError(f"{short(path)} is {kind}, expected a file")
-    if most_bytes is not None and found.st_size > most_bytes:
-        raise ValueError(f"{path} has {found.st_size} bytes, more than the limit of {most_bytes} for such a file")
+    if most_bytes is not None and status.st_size > most_bytes:
+        raise ValueError(f"{path} has {status.st_size} bytes, more than the limit of {most_bytes} for such a file")
 
 
 def _refuse_constant(word: str) -> NoReturn:

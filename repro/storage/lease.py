@@ -208,8 +208,8 @@ def owners(folder: Path) -> list[Owner]:
 
 
 def _list_numbers(folder: Path) -> list[int]:
-    found = folder.glob("[0-9]*.json") if folder.is_dir() else ()
-    return [int(path.stem) for path in found if path.stem.isascii() and path.stem.isdigit() and path.is_file()]
+    files = folder.glob("[0-9]*.json") if folder.is_dir() else ()
+    return [int(path.stem) for path in files if path.stem.isascii() and path.stem.isdigit() and path.is_file()]
 
 
 def _read_owner(folder: Path, number: int) -> Owner:
@@ -218,16 +218,16 @@ def _read_owner(folder: Path, number: int) -> Owner:
         text = file.read(MAX_OWNER_BYTES)
         beat = os.fstat(file.fileno()).st_mtime
     # a new owner file may still be empty: it counts as alive, with the default timeout
-    found = _parse_owner(text)
+    values = _parse_owner(text)
     # abs: a heart-beat far in the future is not from a living owner, which would have updated it since
     age = abs(time.time() + _get_clock_offset(folder) - beat)
     ended = _get_ended_file(folder, number)
     outcome = ended.read_text(encoding="utf-8", errors="replace") if ended.exists() else None
     # Each owner is judged by the timeout it started with, not by that of the reader.
-    alive = outcome is None and age < found["dead_after_seconds"] and not _is_gone(found)
+    alive = outcome is None and age < values["dead_after_seconds"] and not _is_gone(values)
     return Owner(
-        number=number, host=found.get("host", "?"), pid=found.get("pid", 0), since=found.get("since", beat),
-        age_seconds=age, is_alive=alive, outcome=outcome, note=found.get("note", {}),
+        number=number, host=values.get("host", "?"), pid=values.get("pid", 0), since=values.get("since", beat),
+        age_seconds=age, is_alive=alive, outcome=outcome, note=values.get("note", {}),
     )  # fmt: skip
 
 
@@ -237,14 +237,14 @@ def _parse_owner(text: str) -> dict[str, Any]:
         content = json.loads(text) if text.endswith("}") else {}
     except (ValueError, RecursionError):
         content = {}
-    kinds: dict[str, Any] = {"host": str, "pid": int, "machine": str, "born": str, "since": (int, float), "note": dict}
-    plain = content if isinstance(content, dict) else {}
-    found = {name: plain[name] for name, kind in kinds.items() if isinstance(plain.get(name), kind)}
+    types: dict[str, Any] = {"host": str, "pid": int, "machine": str, "born": str, "since": (int, float), "note": dict}
+    stored = content if isinstance(content, dict) else {}
+    values = {name: stored[name] for name, kind in types.items() if isinstance(stored.get(name), kind)}
     try:
-        timeout = parse_timeout(plain.get("dead_after_seconds"), "dead_after_seconds")
+        timeout = parse_timeout(stored.get("dead_after_seconds"), "dead_after_seconds")
     except ValueError:
         timeout = get_lease_timeout()
-    return {**found, "dead_after_seconds": timeout}
+    return {**values, "dead_after_seconds": timeout}
 
 
 def _get_owner_file(folder: Path, number: int) -> Path:
@@ -308,13 +308,13 @@ def _read_start_time(pid: int) -> str | None:
     return None if fields[0] in "ZX" else fields[19]
 
 
-def _is_gone(found: Mapping[str, Any]) -> bool:
+def _is_gone(owner: Mapping[str, Any]) -> bool:
     """Return whether an owner ran on this machine and its process no longer exists."""
-    machine = found.get("machine")
+    machine = owner.get("machine")
     return (
         machine is not None
         and machine == _identify_machine()
-        and _read_start_time(found.get("pid", 0)) != found.get("born")
+        and _read_start_time(owner.get("pid", 0)) != owner.get("born")
     )
 
 

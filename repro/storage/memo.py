@@ -56,6 +56,6 @@ def get_digest_key(decides: Mapping[str, Any], length: int = 64) -> str:
 def are_numbers(values: Iterable[Any], *, low: float, high: float) -> bool:
     """Return whether all values are numbers within bounds and not NaN. A margin of 1e-6 allows for float32 rounding."""
     return all(
-        isinstance(one, (int, float)) and not isinstance(one, bool) and low - 1e-6 <= one <= high + 1e-6
-        for one in values
+        isinstance(value, (int, float)) and not isinstance(value, bool) and low - 1e-6 <= value <= high + 1e-6
+        for value in values
     )

@@ -44,21 +44,21 @@ def home() -> Path:
 
 def _get_named_folder(variable: str) -> Path | None:
     """Return the folder in an environment variable, with `~` expanded, or None if the variable is not set."""
-    named = os.environ.get(variable)
-    if not named:
+    value = os.environ.get(variable)
+    if not value:
         return None
-    if not named.strip():
-        raise ValueError(f"{variable}={named!r} is only white space: name a folder, or unset it")
+    if not value.strip():
+        raise ValueError(f"{variable}={value!r} is only white space: name a folder, or unset it")
     try:
-        named.encode()
+        value.encode()
     except UnicodeEncodeError as error:
         # records and messages are UTF-8 and contain paths
-        shown = named.encode("utf-8", "backslashreplace").decode()
+        shown = value.encode("utf-8", "backslashreplace").decode()
         raise ValueError(f"{variable}={shown} is not UTF-8: name a folder that is") from error
     try:
-        return Path(named).expanduser()
+        return Path(value).expanduser()
     except RuntimeError as error:
-        raise ValueError(f"{variable}={named}: {error}; write the whole path") from error
+        raise ValueError(f"{variable}={value}: {error}; write the whole path") from error
 
 
 @lru_cache(maxsize=64)
@@ -66,18 +66,18 @@ def _resolve(path: Path) -> Path:
     try:
         # `resolve` does not report a cycle of links in all versions of Python, but `stat` does.
         path.stat()
-        found = path.resolve()
+        resolved = path.resolve()
     except (OSError, RuntimeError) as error:
         if isinstance(error, RuntimeError) or error.errno == errno.ELOOP:
             raise ValueError(
                 f"{_describe_home(path)} cannot be opened, since its links form a cycle: {_REMEDY}"
             ) from None
-        found = path.resolve()
+        resolved = path.resolve()
     # os.path.exists returns False for paths without permission, where Path.exists raises
-    existing = next(one for one in (found, *found.parents) if os.path.exists(one))  # noqa: PTH110
+    existing = next(folder for folder in (resolved, *resolved.parents) if os.path.exists(folder))  # noqa: PTH110
     if not existing.is_dir():
-        raise ValueError(f"{_describe_home(found)} is not a folder, since {existing} is a file: {_REMEDY}")
-    return found
+        raise ValueError(f"{_describe_home(resolved)} is not a folder, since {existing} is a file: {_REMEDY}")
+    return resolved
 
 
 _REMEDY = "set REPRO_HOME to a folder that you may write to"
@@ -105,13 +105,15 @@ def who_else_may_write() -> str:
     """
     for folder in (home(), *home().parents):
         with suppress(OSError):
-            found = folder.stat()
+            status = folder.stat()
             # In a folder with a sticky bit, others cannot rename what they do not own.
-            if found.st_mode & stat.S_ISVTX and folder != home():
+            if status.st_mode & stat.S_ISVTX and folder != home():
                 continue
-            who = "everybody" if found.st_mode & stat.S_IWOTH else "its group" if found.st_mode & stat.S_IWGRP else ""
-            if who:
-                return f"{who} may write to {folder} and so change the training data and jobs: chmod go-w {folder}"
+            writers = (
+                "everybody" if status.st_mode & stat.S_IWOTH else "its group" if status.st_mode & stat.S_IWGRP else ""
+            )
+            if writers:
+                return f"{writers} may write to {folder} and so change the training data and jobs: chmod go-w {folder}"
     return ""
 
 
@@ -122,8 +124,8 @@ def _resolve_absolute(path: Path) -> Path:
 
 def _get_user_data_folder() -> Path:
     """Return XDG_DATA_HOME, or its default if it is unset or not absolute, as its specification requires."""
-    named = Path(os.environ.get("XDG_DATA_HOME", ""))
-    return named if named.is_absolute() else Path.home() / ".local" / "share"
+    data_home = Path(os.environ.get("XDG_DATA_HOME", ""))
+    return data_home if data_home.is_absolute() else Path.home() / ".local" / "share"
 
 
 def import_environment() -> dict[str, str]:

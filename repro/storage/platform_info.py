@@ -37,19 +37,19 @@ def measure_free_bytes() -> int | None:
 
     It is the available memory of the machine, or less if the cgroup has a limit.
     """
-    found = []
+    candidates = []
     if (available := _read_number(Path("/proc/meminfo"), "MemAvailable:")) is not None:
-        found.append(available * 1024)
-    group = Path("/sys/fs/cgroup")
+        candidates.append(available * 1024)
+    cgroup = Path("/sys/fs/cgroup")
     # cgroup v2, then v1
     for limit, used in (
         ("memory.max", "memory.current"),
         ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
     ):
-        numbers = [_read_number(group / name, "") for name in (limit, used)]
+        numbers = [_read_number(cgroup / name, "") for name in (limit, used)]
         if numbers[0] is not None and numbers[1] is not None:
-            found.append(max(0, numbers[0] - numbers[1]))
-    return min(found, default=None)
+            candidates.append(max(0, numbers[0] - numbers[1]))
+    return min(candidates, default=None)
 
 
 def _read_number(path: Path, label: str) -> int | None:

@@ -49,12 +49,12 @@ class Shard(Stage):
         if self.whole.is_built and not self.path.is_dir():
             return
         super().check(deep=deep)
-        stored = read_json(self.path / STAGE_FILE).get("made_from")
-        then, now = stored if isinstance(stored, dict) else {}, self._hash_inputs()
-        if changed := [name for name in now if then.get(name) != now[name]]:
+        made_from = read_json(self.path / STAGE_FILE).get("made_from")
+        stored_digests, current_digests = made_from if isinstance(made_from, dict) else {}, self._hash_inputs()
+        if changed := [name for name in current_digests if stored_digests.get(name) != current_digests[name]]:
             raise ValueError(
-                f"shard {self.title} was made from another {changed[0]} (digest {str(then.get(changed[0]))[:12]}, now "
-                f"{now[changed[0]][:12]}): remove the folder {self.path} and it is built again"
+                f"shard {self.title} was made from another {changed[0]} (digest {str(stored_digests.get(changed[0]))[:12]}, now "
+                f"{current_digests[changed[0]][:12]}): remove the folder {self.path} and it is built again"
             )
 
     def collect_metadata(self) -> dict[str, Any]:
@@ -129,7 +129,9 @@ def merge_shards(stage: Stage, num_shards: int) -> Stage:
             shard.check(deep=True)
         sharding.join(folder, [shard.path for shard in shards])
 
-    return Joined(**{one.name: getattr(stage, one.name) for one in fields(Stage)} | {"make": make})
+    return Joined(
+        **{stage_field.name: getattr(stage, stage_field.name) for stage_field in fields(Stage)} | {"make": make}
+    )
 
 
 def find_stage(name: str, stages: tuple[Stage, ...]) -> Stage:
@@ -147,8 +149,8 @@ def parse_part(name: str) -> Part:
 
 def find_parent_stage(name: str) -> str:
     """Return the title of the whole stage, given the title of a shard. Empty for the title of a stage."""
-    whole, found, _ = name.partition(f"{SUFFIX}/")
-    return whole if found else ""
+    whole, separator, _ = name.partition(f"{SUFFIX}/")
+    return whole if separator else ""
 
 
 def list_shard_folders(stage: Path) -> Iterator[Path]:
@@ -159,6 +161,6 @@ def list_shard_folders(stage: Path) -> Iterator[Path]:
 def list_redundant_shards() -> Iterator[Path]:
     """Yield shards whose whole stage exists. They remain after a killed join, or were built in parallel to it."""
     for folder in sorted(get_stage_folder().glob(f"*/*{SUFFIX}")):
-        whole = folder.with_name(folder.name.removesuffix(SUFFIX))
-        if (whole / STAGE_FILE).is_file():
-            yield from list_shard_folders(whole)
+        stage_folder = folder.with_name(folder.name.removesuffix(SUFFIX))
+        if (stage_folder / STAGE_FILE).is_file():
+            yield from list_shard_folders(stage_folder)

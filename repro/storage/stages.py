@@ -35,7 +35,7 @@ class Part(NamedTuple):
         """Return the slice of this part. The parts meet at multiples of `step` and cover all `length` entries."""
         num_steps = -(-length // step)
         # Consecutive parts share this rounding, so they meet without gaps or overlaps.
-        start, stop = (num_steps * place // self.of * step for place in (self.number - 1, self.number))
+        start, stop = (num_steps * boundary // self.of * step for boundary in (self.number - 1, self.number))
         return slice(min(start, length), min(stop, length))
 
 
@@ -89,10 +89,10 @@ class Stage:
 
     def all(self) -> tuple[Stage, ...]:
         """Return the stage and all of its inputs in build order, each once."""
-        found: dict[Path, Stage] = {}
+        stages: dict[Path, Stage] = {}
         for need in self.needs:
-            found |= {stage.path: stage for stage in need.all()}
-        return (*found.values(), self)
+            stages |= {stage.path: stage for stage in need.all()}
+        return (*stages.values(), self)
 
     def build(self, progress: Callable[[str], None] = lambda line: None) -> Path:
         """Build the stage and its inputs if they are missing, and return the folder.
@@ -157,7 +157,7 @@ class Stage:
                 metadata = self.collect_metadata()
                 with whole_folder(self.path) as part:
                     self.make(part)
-                    metadata |= {"made_with": found} if (found := self.made_with()) else {}
+                    metadata |= {"made_with": made_with} if (made_with := self.made_with()) else {}
                     # the key file comes last and marks the stage as complete
                     (part / STAGE_FILE).write_text(json.dumps(metadata | {"files": hash_folder(part)}, indent=1))
                 if not self.is_built:

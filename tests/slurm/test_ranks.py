@@ -87,7 +87,7 @@ def join_and_stop(run: Run, *, should_stop: Callable[[], bool], progress: Callab
 
 @pytest.mark.enable_socket  # gloo's own
 def test_stopping_rank_leaves_its_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    described = tmp_path / ranks.DESCRIBED
+    described = tmp_path / ranks.DESCRIPTION
     described.write_text(json.dumps({"run": asdict(RUN), "execute": f"{__name__}:{join_and_stop.__name__}"}))
     monkeypatch.setattr(sys, "argv", ["ranks", str(described)])
     monkeypatch.setattr(sys, "excepthook", sys.excepthook)
@@ -187,7 +187,7 @@ def test_ranks_listen_on_loopback(own_home: Path, monkeypatch: pytest.MonkeyPatc
         monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
-        described = run_folder(run_id(RUN)) / ranks.DESCRIBED
+        described = run_folder(run_id(RUN)) / ranks.DESCRIPTION
         described.write_text(json.dumps(asdict(job)))
         assert ranks._run_ranks(asdict(job), Stop(), described, Meeting("1.0", 1, "127.0.0.1", port)) == 0
     else:
