@@ -80,7 +80,8 @@ def call_meeting(job: Mapping[str, Any], attempt: str, stop: Stop) -> Meeting:
             )
         _check_alike(node, report, digests)
     # The address is published only after all nodes agree, so no process starts with wrong files.
-    address = _get_own_address()
+    # srun started on the first node, which is this one. Without Slurm, its host name serves as the address.
+    address = os.environ.get("SLURM_LAUNCH_NODE_IPADDR") or socket.gethostname()
     meeting = replace(meeting, address=address, port=_get_free_port(address))
     _write(folder / "meeting.json", asdict(meeting))
     return meeting
@@ -190,15 +191,12 @@ def _compute_digest(values: object) -> str:
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
-def _get_own_address() -> str:
-    # The address of the node where srun started, which is the first node. Otherwise its host name.
-    return os.environ.get("SLURM_LAUNCH_NODE_IPADDR") or socket.gethostname()
-
-
 def _get_free_port(address: str) -> int:
     """Return a free port at this node's address. Raises ValueError if the node does not have that address."""
     try:
-        with socket.create_server((address, 0), family=_get_address_family(address)) as server:
+        # IPv4 or IPv6
+        family = socket.getaddrinfo(address, None, type=socket.SOCK_STREAM)[0][0]
+        with socket.create_server((address, 0), family=family) as server:
             port: int = server.getsockname()[1]
             return port
     except OSError as error:
@@ -206,7 +204,3 @@ def _get_free_port(address: str) -> int:
             f"this node cannot listen on {address} ({error.strerror or error}); set SLURM_LAUNCH_NODE_IPADDR to its "
             "address in the cluster's network, in the profile's setup"
         ) from error
-
-
-def _get_address_family(address: str) -> socket.AddressFamily:
-    return socket.getaddrinfo(address, None, type=socket.SOCK_STREAM)[0][0]

@@ -14,7 +14,7 @@ from typing import Any, get_type_hints
 from repro.storage.files import check_regular
 from repro.text import short, suggestion
 
-SHIPPED = Path(__file__).with_name("profiles.toml")
+SHIPPED_FILE = Path(__file__).with_name("profiles.toml")
 QUEUE_KINDS = ("local", "slurm")
 """Where the jobs of a profile run: a local queue or Slurm."""
 
@@ -185,7 +185,7 @@ def profiles() -> tuple[Profile, ...]:
 
 @cache
 def _tables(user_file: Path) -> dict[str, dict[str, Any]]:
-    tables = _read(SHIPPED)
+    tables = _read(SHIPPED_FILE)
     if user_file.is_file():
         tables |= _read(user_file)
     elif os.environ.get("REPRO_PROFILES"):

@@ -36,15 +36,15 @@ from slurm.signals import REASONS, Stop, die_with_parent, handle_stop_signals, s
 
 RANK_MODULE = "slurm.ranks"
 """The module that each rank runs."""
-STORE = "REPRO_RANKS_STORE"
+STORE_VARIABLE = "REPRO_RANKS_STORE"
 """Where ranks meet, for `repro.train.parallel`: `file://PATH` or `tcp://ADDRESS:PORT`."""
 DESCRIPTION = "ranks.json"
 FAILURE = "ranks.failed"
 STOP_REQUEST = "stop"
 IGNORE_SIGNALS = 'trap "" USR2 TERM INT; exec "$0" "$@"'
 """Start a rank with signals ignored. A signal during its imports would end it before it can write a checkpoint."""
-PARENT = "REPRO_RANKS_PARENT"
-LOOPBACK = "lo" if sys.platform == "linux" else "lo0"
+PARENT_VARIABLE = "REPRO_RANKS_PARENT"
+LOOPBACK_DEVICE = "lo" if sys.platform == "linux" else "lo0"
 SECONDS_TO_END = 30.0
 """Seconds that ranks may take to end once one of them has failed or the first node has left."""
 
@@ -105,12 +105,16 @@ def _make_rank_environments(
     num_local = job["num_processes"]
     num_nodes = meeting.num_nodes if meeting else 1
     if meeting:
-        rendezvous = {STORE: f"tcp://{meeting.address}:{meeting.port}"}
+        rendezvous = {STORE_VARIABLE: f"tcp://{meeting.address}:{meeting.port}"}
     else:
         # On one machine, traffic stays on the loopback device even if the network is misconfigured.
-        interfaces = dict.fromkeys(("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"), LOOPBACK)
-        rendezvous = {STORE: f"file://{private_folder / 'store'}", **interfaces}
-    shared = {"WORLD_SIZE": str(num_local * num_nodes), "LOCAL_WORLD_SIZE": str(num_local), PARENT: str(os.getpid())}
+        interfaces = dict.fromkeys(("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"), LOOPBACK_DEVICE)
+        rendezvous = {STORE_VARIABLE: f"file://{private_folder / 'store'}", **interfaces}
+    shared = {
+        "WORLD_SIZE": str(num_local * num_nodes),
+        "LOCAL_WORLD_SIZE": str(num_local),
+        PARENT_VARIABLE: str(os.getpid()),
+    }
     # One thread unless the job says more: ranks with all cores each would slow each other down.
     threads = {"OMP_NUM_THREADS": "1"} | _share_threads(num_local)
     return [
@@ -179,7 +183,7 @@ def _end_ranks(ranks: Sequence[subprocess.Popen[bytes]]) -> None:
 def main() -> int:
     """Run one rank started by a job and return the exit status."""
     # First of all, so that a rank never outlives a job that is killed while it starts.
-    die_with_parent(int(os.environ.get(PARENT, os.getppid())))
+    die_with_parent(int(os.environ.get(PARENT_VARIABLE, os.getppid())))
     description_file = Path(sys.argv[1])
     job = json.loads(description_file.read_text())
     stop = Stop()

@@ -63,17 +63,13 @@ def start(
         # Only after all checks: a refused launch must not forget why a run failed.
         if options.retry:
             for task in tasks:
-                _clear_failures(task)
+                last = task.item.read()
+                if task.item.is_cancelled or (last is not None and last.state in ("failed", "cancelled")):
+                    task.item.forget()
         if profile.on == "slurm" and tasks:
             return outcomes | _start_on_slurm(tasks, profile, sweep, progress)
     # The local queue runs for hours, so it starts after the lock is released.
     return outcomes | (run_locally(tasks, profile, sweep=sweep, progress=progress) if tasks else {})
-
-
-def _clear_failures(task: Task) -> None:
-    last = task.item.read()
-    if task.item.is_cancelled or (last is not None and last.state in ("failed", "cancelled")):
-        task.item.forget()
 
 
 def scripts(runs: Sequence[Run], profile: Profile, *, sweep: str, options: LaunchOptions) -> Iterator[tuple[str, str]]:
@@ -165,7 +161,12 @@ def _select_tasks(
     snapshot = Snapshot()
     statuses = {run: snapshot.get_status(run) for run in dict.fromkeys(runs)}
     missing = [run for run, status in statuses.items() if status.may_launch(profile.on, retry=options.retry)]
-    skipped = _find_unreadable(statuses.values()) | _find_impossible(missing)
+    # A launch never overwrites an unreadable record.
+    skipped = {
+        status.id: f"run {status.id}: {status.reason}" for status in statuses.values() if status.state == "unreadable"
+    }
+    # The clustering of these would be refused, possibly after days of embedding.
+    skipped |= {run_id(run): reason for run, reason in find_oversized_clusters(missing).items()}
     # The limit counts runs that can start, so it is applied last.
     chosen = [run for run in missing if run_id(run) not in skipped][: options.limit]
     message = f"{count_noun(len(statuses), 'run')} requested, {len(chosen)} to start"
@@ -181,16 +182,6 @@ def _select_tasks(
     for reason in skipped.values():
         progress(f"left out: {reason}")
     return [task for task in tasks if task.name not in skipped], [*skipped, *stopped_ids]
-
-
-def _find_unreadable(statuses: Iterable[RunStatus]) -> dict[str, str]:
-    """Return the runs with an unreadable record and the reasons. A launch never overwrites such a record."""
-    return {status.id: f"run {status.id}: {status.reason}" for status in statuses if status.state == "unreadable"}
-
-
-def _find_impossible(runs: Sequence[Run]) -> dict[str, str]:
-    """Return the runs whose clustering would be refused, possibly after days of embedding, with the reasons."""
-    return {run_id(run): reason for run, reason in find_oversized_clusters(runs).items()}
 
 
 def _find_blocked(tasks: list[Task]) -> dict[str, str]:

@@ -23,7 +23,7 @@ from slurm.scheduler import Queued, fetch_job_outcome, fetch_queue
 from slurm.states import JobState, WorkItem, get_run_item
 from slurm.sweep import Submission, read_submissions
 
-END_BYTES = 2**15
+TAIL_BYTES = 2**15
 BUILDING = "being built"
 MAX_SHARDS_SHOWN = 3
 NEVER_LAUNCHED = "never launched"
@@ -297,9 +297,9 @@ def _read_tail(path: Path) -> list[str]:
     if not path.is_file():
         return []
     with suppress(FileNotFoundError), path.open("rb") as file:
-        begin = max(0, file.seek(0, SEEK_END) - END_BYTES)
+        begin = max(0, file.seek(0, SEEK_END) - TAIL_BYTES)
         file.seek(begin)
-        lines = file.read(END_BYTES).decode(errors="replace").splitlines()
+        lines = file.read(TAIL_BYTES).decode(errors="replace").splitlines()
         # The first line is incomplete unless the file was read from its beginning.
         return lines[1:] if begin else lines
     return []

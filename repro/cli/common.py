@@ -17,7 +17,7 @@ from repro.spec.scales import ORDER
 from repro.text import visible
 
 SELECTION = "artefacts (table1, figure3, …), all, run ids or a file of runs, then axes (seed=1..5 batch_size=64,128)"
-SILENT_SECONDS = 2.0
+MIN_INTERVAL_SECONDS = 2.0
 """Shortest time between two progress lines."""
 Item = TypeVar("Item")
 
@@ -71,7 +71,7 @@ class Seldom:
 
     def __call__(self, line: str) -> None:
         """Print the line, or drop it if the last one is too recent."""
-        if time.monotonic() - self.last >= SILENT_SECONDS:
+        if time.monotonic() - self.last >= MIN_INTERVAL_SECONDS:
             tell(line)
             self.last = time.monotonic()
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from repro.data.own.imported import ImportedCorpus
     from repro.planning.imported import Planned
 
-LONGEST_SAMPLE = 300
+MAX_SAMPLE_CHARACTERS = 300
 Name = Annotated[
     str | None, typer.Option(help="name of the corpus in runs: a-z, 0-9, '.', '_', '-' (default: that of the file)")
 ]
@@ -80,11 +80,13 @@ def _show_corpora(described: dict[str, Any]) -> None:
 
     rows = [(source["source"], source["num_pairs"], source["num_domains"]) for source in described["sources"]]
     rows.append(("all", described["num_pairs"], described["num_domains"]))
-    cells = tuple((name, *(format_number(number, 0) for number in numbers)) for name, *numbers in rows)
+    cells = tuple((name, format_number(pairs, 0), format_number(domains, 0)) for name, pairs, domains in rows)
     render(View(f"{described['corpus']}: training pairs", ("source", "pairs", "domains"), cells, align="lrr"))
     for sample in described["samples"]:
-        texts = {part: short(" ".join(sample[part].split()), LONGEST_SAMPLE) for part in ("query", "document")}
-        say(f"\n{sample['source']}\n  query     {texts['query']}\n  document  {texts['document']}")
+        query, document = (
+            short(" ".join(sample[side].split()), MAX_SAMPLE_CHARACTERS) for side in ("query", "document")
+        )
+        say(f"\n{sample['source']}\n  query     {query}\n  document  {document}")
 
 
 def _rewrite_manifests(corpus: str) -> None:
@@ -155,17 +157,23 @@ def import_(
     name = name if name is not None else _make_name(path)
     check_home()
     column_names = {"query": query, "document": document, "negatives": negatives, "domain": domain, "label": label}
-    columns = Columns(
-        {part: column for part, column in column_names.items() if column is not None}, threshold, no_labels
-    )
+    given = {part: column for part, column in column_names.items() if column is not None}
+    columns = Columns(given, threshold, no_labels)
     reserved = {
         *CORPORA,
         *list_source_names(),
         *MTEB_SUITES,
         *(suite for builtin in CORPORA.values() for suite in builtin.suites),
     }
-    options: dict[str, Any] = {"hold_out": hold_out or (), "evaluate_on": evaluate_on, "skip_bad": skip_bad}
-    corpus = bring(path, name=name, columns=columns, reserved=reserved, **options)
+    corpus = bring(
+        path,
+        name=name,
+        columns=columns,
+        reserved=reserved,
+        hold_out=hold_out or (),
+        evaluate_on=evaluate_on,
+        skip_bad=skip_bad,
+    )
     _print_plan(_plan_or_undo(corpus, scale, as_json, allow_unknown=allow_unknown), as_json)
 
 
@@ -173,7 +181,7 @@ def _choose_scale(scale: str | None, *, from_words: bool) -> str:
     """Return the scale of the runs on an imported corpus. Raises ValueError if the options contradict each other."""
     from repro.spec.scales import SCALES, get_scale
 
-    scales = [name for name, scale_fields in SCALES.items() if scale_fields.fields["start"] == "words"]
+    scales = [name for name, candidate in SCALES.items() if candidate.fields["start"] == "words"]
     if from_words and scale not in (None, *scales):
         raise ValueError(
             f"--from-words with --scale {scale}: scales {scales} start from word vectors; give one of both"
@@ -201,18 +209,17 @@ def _plan_or_undo(
         undo.callback(rmtree, corpus.folder)
         try:
             if corpus.only_evaluates:
-                lines = format_evaluation_lines(corpus.name, progress)
-                found: Planned | list[str] = (
-                    [json.dumps({"corpus": corpus.corpus, "only_evaluates": True}, indent=1)] if as_json else lines
-                )
+                result: Planned | list[str] = format_evaluation_lines(corpus.name, progress)
+                if as_json:
+                    result = [json.dumps({"corpus": corpus.corpus, "only_evaluates": True}, indent=1)]
             else:
-                found = plan_imported(corpus.name, scale, progress=progress, allow_unknown=allow_unknown)
+                result = plan_imported(corpus.name, scale, progress=progress, allow_unknown=allow_unknown)
         except BrokenPipeError:
             # the reader of stdout is gone, but the import is complete
             undo.pop_all()
             raise
         undo.pop_all()
-    return found
+    return result
 
 
 @data.command()
@@ -231,7 +238,11 @@ def plan(
 
 def _print_plan(plan_or_lines: Planned | list[str], as_json: bool) -> None:
     """Print a plan as JSON or as lines of text."""
-    if not isinstance(plan_or_lines, list) and as_json:
-        return print(json.dumps(plan_or_lines.as_dict(), indent=1, sort_keys=True))
-    for line in plan_or_lines if isinstance(plan_or_lines, list) else plan_or_lines.lines():
+    if isinstance(plan_or_lines, list):
+        lines = plan_or_lines
+    elif as_json:
+        return print_json(plan_or_lines.as_dict())
+    else:
+        lines = plan_or_lines.lines()
+    for line in lines:
         say(line)

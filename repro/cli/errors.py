@@ -29,12 +29,12 @@ EXIT_BUG = 70
 EXIT_PIPE = 141
 """The reader of stdout has closed it, for example `head`."""
 USER_ERRORS = (ValueError, OSError, MemoryError, ModuleNotFoundError)
-DISK_IS_FULL = (errno.ENOSPC, errno.EDQUOT)
+DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT)
 PERMISSION_ERRORS = (errno.EACCES, errno.EPERM, errno.EROFS)
-ELSEWHERE = "name another folder (set REPRO_HOME for the files of this program)"
+FOLDER_ADVICE = "name another folder (set REPRO_HOME for the files of this program)"
 DEBUG = "--debug"
-LONGEST_LINE = 1000
-UNKNOWN_WIDTH = 80
+MAX_LINE_CHARACTERS = 1000
+DEFAULT_WIDTH = 80
 COMMAND = re.compile(r"`[^`]*`")
 NO_BREAK = "\x1f"
 """Replaces a space where a line must not break. No message contains it, because control characters are replaced."""
@@ -106,11 +106,11 @@ def _print_error(error: BaseException, show_traceback: bool) -> int:
     if isinstance(error, ModuleNotFoundError) and error.name == "faiss":
         _print_line("error: faiss is not installed; install this project with [cpu], or [gpu] for CUDA")
         return EXIT_NOT_RUN
-    message = short(" ".join(str(error).split()), LONGEST_LINE)
-    if isinstance(error, OSError) and error.errno in DISK_IS_FULL:
+    message = short(" ".join(str(error).split()), MAX_LINE_CHARACTERS)
+    if isinstance(error, OSError) and error.errno in DISK_FULL_ERRORS:
         message = f"the disk is full ({message}); no incomplete file remains: {MAKE_ROOM}"
     if isinstance(error, OSError) and error.errno in PERMISSION_ERRORS:
-        message = f"{message}; no incomplete file remains: give yourself the permission, or {ELSEWHERE}"
+        message = f"{message}; no incomplete file remains: give yourself the permission, or {FOLDER_ADVICE}"
     if isinstance(error, USER_ERRORS):
         _print_line(f"error: {message or type(error).__name__}")
         return EXIT_NOT_RUN
@@ -122,9 +122,9 @@ def _print_line(line: str) -> None:
     """Print a line on stderr. On a terminal it is wrapped at its width, or at 80 if the width is unknown."""
     if sys.stderr.isatty():
         try:
-            width = os.get_terminal_size(sys.stderr.fileno()).columns or UNKNOWN_WIDTH
+            width = os.get_terminal_size(sys.stderr.fileno()).columns or DEFAULT_WIDTH
         except OSError:
-            width = UNKNOWN_WIDTH
+            width = DEFAULT_WIDTH
         line = wrap_line(line, width)
     print(visible(line), file=sys.stderr)
 

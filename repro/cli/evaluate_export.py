@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from repro.cli.common import AsJson, say, tell
+from repro.cli.common import AsJson, print_json, say, tell
 from repro.interop.arguments import EXPORT_CONTEXTS, check_evaluation, check_export, check_model, check_upload
 
 Model = Annotated[
@@ -85,7 +84,7 @@ def evaluate(
     request = EvaluationRequest(first, suite, tuple(context or ("own",)), *options)
     scores = run_evaluation(request, out, progress=tell if as_json else say)
     if as_json:
-        return print(json.dumps(scores.as_dict(), indent=1, sort_keys=True))
+        return print_json(scores.as_dict())
     for line in scores.headlines:
         say(line)
     for view in scores.views():
@@ -167,7 +166,7 @@ def score(
 
     scores = score_files(run, judgements, tell)
     if as_json:
-        return print(json.dumps(scores, indent=1, sort_keys=True))
+        return print_json(scores)
     for name, value in scores.items():
         say(f"{name} {value}" if isinstance(value, int) else f"{name} {value:.4f}")
 

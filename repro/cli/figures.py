@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from repro.report.artefacts import RECORD_WORDS, load_records
 from repro.report.figure_data import format_column_label, format_subtitle, get_value_column, list_figure_rows
+from repro.report.gallery import FIELDS
 from repro.report.picture_cache import CachedPicture, get_cached_picture
 from repro.spec import Figure
 from repro.spec.registry import find_experiment
@@ -29,10 +30,6 @@ from repro.storage.platform_info import cores_here
 if TYPE_CHECKING:
     from repro.report.sections import ForestPainter, Painter, Rows
 
-COPIED_FIELDS = (
-    *("kind", "x", "y", "x_label", "y_label", "hue", "hue_label", "cell", "x_is_log", "y_is_log"),
-    *("mark", "is_panelled", "is_paired"),
-)
 P = ParamSpec("P")
 T = TypeVar("T")
 MAX_PROCESSES = 3
@@ -127,24 +124,42 @@ def paint(
     figure: Figure, scale: str, origin: str, rows: Rows, executor: Executor, *, with_png: bool = True
 ) -> PendingPicture | None:
     """Start to draw a figure from the rows of published or local records, or return None if there is no data."""
-    needs_no_record = figure.draw is not None and not figure.series and origin == "published"
-    if not rows and not needs_no_record:
+    if not rows and not (needs_no_record(figure) and origin == "published"):
         return None
-    picture = {
-        **{name: getattr(figure, name) for name in COPIED_FIELDS},
+    picture = describe_picture(figure, scale, origin, rows)
+    return draw_once(rows, f"{figure.name}-{scale}-{origin}", picture, executor, with_png=with_png)
+
+
+def needs_no_record(figure: Figure) -> bool:
+    """Return whether a figure is drawn without records, for example a diagram."""
+    return figure.draw is not None and not figure.series
+
+
+def describe_picture(figure: Figure, scale: str, origin: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the settings of the picture of a figure, as keyword arguments of `figures.draw.Picture`."""
+    records = "" if needs_no_record(figure) and origin == "published" else RECORD_WORDS[origin]
+    return {
+        **{name: getattr(figure, name) for name in FIELDS},
         "title": figure.title,
-        "subtitle": format_subtitle(figure, scale, "" if needs_no_record else RECORD_WORDS[origin], rows),
+        "subtitle": format_subtitle(figure, scale, records, list(rows)),
         "cell_label": format_column_label(figure, get_value_column(figure)) if figure.cell else "",
         "own": figure.draw,
     }
-    return draw_once(rows, f"{figure.name}-{scale}-{origin}", picture, executor, with_png=with_png)
 
 
 def paint_forest(rows: Sequence[Mapping[str, Any]], scale: str, executor: Executor) -> PendingPicture:
     """Start to draw the forest plot of all claims from its rows, as a vector file for a page."""
     title = "What was found, and the threshold of each claim"
-    picture = {"kind": "forest", "x": "effect", "y": "name", "x_label": "", "y_label": "", "title": title}
-    picture |= {"subtitle": f"scale {scale}, {RECORD_WORDS['published']}"}
+    subtitle = f"scale {scale}, {RECORD_WORDS['published']}"
+    picture = {
+        "kind": "forest",
+        "x": "effect",
+        "y": "name",
+        "x_label": "",
+        "y_label": "",
+        "title": title,
+        "subtitle": subtitle,
+    }
     return draw_once(rows, f"claims-{scale}-published", picture, executor, with_png=False)
 
 
@@ -154,8 +169,16 @@ def paint_pivot(rows: Sequence[Mapping[str, Any]], x: str, y: str) -> Path:
         {"series": "", "seed": row["run"].seed, **row["order"], "NDCG@10, points": row["score"]}
         for row in sorted(rows, key=lambda row: row["run"].seed)
     ]
-    picture = {"kind": "heatmap", "x": x, "y": y, "x_label": x, "y_label": y, "cell": "NDCG@10, points"}
-    picture |= {"title": f"NDCG@10 by {x} and {y}", "cell_label": "NDCG@10, points"}
+    picture = {
+        "kind": "heatmap",
+        "x": x,
+        "y": y,
+        "x_label": x,
+        "y_label": y,
+        "cell": "NDCG@10, points",
+        "title": f"NDCG@10 by {x} and {y}",
+        "cell_label": "NDCG@10, points",
+    }
     return draw_once(plain_rows, f"pivot-{x}-{y}", picture, Inline(), with_png=True).result()
 
 
@@ -164,7 +187,8 @@ def draw_once(
 ) -> PendingPicture:
     """Return a picture, drawn by `executor` unless the cached files match its rows and settings."""
     path = get_figures_folder() / name
-    cached, endings = get_cached_picture(path, rows, picture), ("svg", "csv", *(["png"] if with_png else []))
+    cached = get_cached_picture(path, rows, picture)
+    endings = ("svg", "csv", "png") if with_png else ("svg", "csv")
     if cached.is_current(endings):
         return PendingPicture(Inline().submit(path.with_suffix, ".svg"), here=lambda: path.with_suffix(".svg"))
     # If a worker process was killed, the pool is broken, and this process draws instead.

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from repro.report.figure_data import format_column_label, format_subtitle, get_value_column
-from repro.report.gallery import FIELDS, LIGHT_ONLY, compute_digest, get_picture_path, is_current, shown_figures
+from repro.cli.figures import describe_picture
+from repro.report.gallery import LIGHT_ONLY, compute_digest, get_picture_path, is_current, shown_figures
 from repro.spec import Figure
 from repro.storage.paths import CHECKOUT
 
@@ -45,14 +45,7 @@ def draw_svg(figure: Figure, scale: str, rows: Sequence[Mapping[str, Any]]) -> s
 
     from figures.draw import Picture, plot
 
-    needs_no_record = figure.draw is not None and not figure.series
-    picture = Picture(
-        **{name: getattr(figure, name) for name in FIELDS},
-        title=figure.title,
-        subtitle=format_subtitle(figure, scale, "" if needs_no_record else "published records", list(rows)),
-        cell_label=format_column_label(figure, get_value_column(figure)) if figure.cell else "",
-        own=figure.draw,
-    )
+    picture = Picture(**describe_picture(figure, scale, "published", rows))
     drawing, _ = plot(rows, picture, name=figure.name)
     buffer = io.StringIO()
     drawing.savefig(buffer, format="svg", metadata={"Date": None})

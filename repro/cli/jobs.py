@@ -67,7 +67,8 @@ def launch(
     from slurm.profiles import choose
     from slurm.start import LaunchOptions
 
-    chosen, sweep = choose(profile, on), get_sweep_name(what, scale)
+    chosen = choose(profile, on)
+    sweep = get_sweep_name(what, scale)
     runs = resolve_runs(what, scale, seeds=seed, all_seeds=all_seeds, is_unpublished=unpublished)
     if unpublished and not runs:
         return say(ALL_PUBLISHED)
@@ -80,9 +81,9 @@ def launch(
     if warning := who_else_may_write():
         tell(f"caution: {warning}")
     outcomes = launches.start(runs, chosen, sweep=sweep, options=options, progress=say)
-    if chosen.on == "slurm" and {*outcomes.values()} - {launches.LEFT_OUT}:
+    if chosen.on == "slurm" and set(outcomes.values()) - {launches.LEFT_OUT}:
         say(_format_status_hint(what, scale, seed, all_seeds or unpublished))
-    if launches.LEFT_OUT in outcomes.values() or (chosen.on == "local" and {*outcomes.values()} - {"done"}):
+    if launches.LEFT_OUT in outcomes.values() or (chosen.on == "local" and set(outcomes.values()) - {"done"}):
         raise typer.Exit(EXIT_NOT_RUN)
 
 
@@ -162,8 +163,12 @@ def why(
     if as_json:
         return print_json(explanation)
     for name, value in explanation.items():
-        if value not in ("", None, [], 0):
-            say(f"{name}: " + ("\n  " + "\n  ".join(map(str, value)) if isinstance(value, list) else str(value)))
+        if value in ("", None, [], 0):
+            continue
+        if isinstance(value, list):
+            say("\n  ".join([f"{name}: ", *map(str, value)]))
+        else:
+            say(f"{name}: {value}")
 
 
 def _explain_claim(id: str, scale: str, as_json: bool) -> None:
@@ -228,7 +233,8 @@ def prune(
 
 def _confirm_removal(trained: Sequence[tuple[Path, int]]) -> None:
     """Confirm the removal of trained weights. Raises ValueError if stdin is not a terminal."""
-    num_models, size = len({path.parent for path, _ in trained}), format_bytes(sum(size for _, size in trained))
+    num_models = len({path.parent for path, _ in trained})
+    size = format_bytes(sum(size for _, size in trained))
     question = f"the trained weights of {count_noun(num_models, 'run')} ({size}) are the only copies, and must be trained again"
     if not sys.stdin.isatty():
         raise ValueError(f"{question}: give --yes with --weights to remove them; nothing was removed")
@@ -278,13 +284,14 @@ def verify(
     rows = [
         {"need": need.name, "is_here": need.is_here(), "how": need.how, "problems": need.problems()} for need in needs
     ]
+    is_good = [row["is_here"] and not row["problems"] for row in rows]
     if as_json:
         print_json(rows)
-    for row in [] if as_json else rows:
-        is_good = row["is_here"] and not row["problems"]
-        details = "" if is_good else ": " + "; ".join(row["problems"] or [row["how"]])
-        say(f"{'ok  ' if is_good else 'MISS'} {row['need']}{details}")
-    if not all(row["is_here"] and not row["problems"] for row in rows):
+    else:
+        for row, good in zip(rows, is_good, strict=True):
+            details = "" if good else ": " + "; ".join(row["problems"] or [row["how"]])
+            say(f"{'ok  ' if good else 'MISS'} {row['need']}{details}")
+    if not all(is_good):
         raise typer.Exit(EXIT_NOT_RUN)
 
 
@@ -306,11 +313,9 @@ def _list_needs(what: list[str] | None, scale: str, all_seeds: bool, data_dir: P
             )
     needs = [need for name in sources for need in list_source_requirements(name)]
     # Only data sets were named, so no run is selected.
-    return (
-        needs
-        if sources and not run_selectors
-        else needs + list_requirements(resolve_runs(run_selectors, scale, all_seeds=all_seeds))
-    )
+    if sources and not run_selectors:
+        return needs
+    return needs + list_requirements(resolve_runs(run_selectors, scale, all_seeds=all_seeds))
 
 
 VERBS = (launch, status, why, cancel, prune, fetch, verify)

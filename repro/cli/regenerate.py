@@ -20,7 +20,7 @@ from repro.storage.files import whole_file
 from repro.storage.paths import CHECKOUT, get_figures_folder
 from repro.text import count_noun, format_spans
 
-PICTURED, PICTURED_COLUMN, PICTURED_SCALE = "table1", "NDCG@10", "desk"
+FRONT_TABLE, FRONT_COLUMN, FRONT_SCALE = "table1", "NDCG@10", "desk"
 """Table, column and scale of the picture on the front page."""
 
 
@@ -57,7 +57,7 @@ def make_front_pictures() -> dict[Path, str]:
     The result is empty while records are missing.
     """
     folder = CHECKOUT / "experiments" / "pictures"
-    return {folder / f"{PICTURED}-{theme}.svg": text for theme, text in draw_gains(PICTURED_SCALE).items()}
+    return {folder / f"{FRONT_TABLE}-{theme}.svg": text for theme, text in draw_gains(FRONT_SCALE).items()}
 
 
 def draw_gains(scale: str) -> dict[str, str]:
@@ -80,7 +80,7 @@ def paint_gains(scale: str) -> Path | None:
     rows, labels = _list_gains(scale)
     if not rows:
         return None
-    path = get_figures_folder() / f"{PICTURED}-gains-{scale}"
+    path = get_figures_folder() / f"{FRONT_TABLE}-gains-{scale}"
     cached = get_cached_picture(path, rows, labels)
     if not cached.is_current(("svg",)):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -95,16 +95,16 @@ def _list_gains(scale: str) -> tuple[list[dict[str, Any]], dict[str, str]]:
     from repro.report.artefacts import load_records
     from repro.report.gallery import list_gain_rows
 
-    experiment, table = artefacts()[PICTURED]
-    assert isinstance(table, Table), f"{PICTURED} is a table"
+    experiment, table = artefacts()[FRONT_TABLE]
+    assert isinstance(table, Table), f"{FRONT_TABLE} is a table"
     claim = next((candidate for candidate in experiment.claims if scale in candidate.headlines), None)
     if claim is None:
         return [], {}
     seeds = claim.declared_seeds(scale)
     records = load_records(experiment.runs(scale), "published")
-    baseline, rows = list_gain_rows(table, PICTURED_COLUMN, experiment.runs(scale), records, seeds)
+    baseline, rows = list_gain_rows(table, FRONT_COLUMN, experiment.runs(scale), records, seeds)
     title = f"Table 1 at scale {scale}: what each row gains"
-    x_label = f"points of {PICTURED_COLUMN} gained over “{baseline}”, seeds {format_spans(seeds)}"
+    x_label = f"points of {FRONT_COLUMN} gained over “{baseline}”, seeds {format_spans(seeds)}"
     return rows, {"title": title, "x_label": x_label}
 
 

@@ -13,11 +13,18 @@ from typing import Any
 from repro.pipeline.needs import NOMIC_BERT
 from repro.storage.files import json_object, read_json
 
-WEIGHTS = ("model.safetensors", "pytorch_model.bin")
-TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model", "tokenizer.model")
+WEIGHT_FILES = ("model.safetensors", "pytorch_model.bin")
+TOKENIZER_FILES = (
+    "tokenizer.json",
+    "vocab.txt",
+    "vocab.json",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+    "tokenizer.model",
+)
 """Each file is sufficient for a tokenizer, or indicates one that is."""
 DATA_SUFFIXES = (".parquet", ".jsonl", ".json", ".csv", ".tsv", ".arrow", ".gz", ".zst", ".bz2", ".xz", ".zip", ".txt")
-UNFINISHED = ".incomplete"
+INCOMPLETE_SUFFIX = ".incomplete"
 
 
 def find_missing_encoder_files(name: str) -> list[str]:
@@ -76,7 +83,7 @@ def _list_incomplete(name: str, snapshot: Path, repo_type: str) -> Iterator[str]
     except CachedRepoTreeNotFoundError:
         blobs = snapshot.parents[1] / "blobs"
         # A later download may have completed a blob and left the incomplete file behind.
-        blob_names = sorted({path.name.partition(".")[0] for path in blobs.glob(f"*{UNFINISHED}")})
+        blob_names = sorted({path.name.partition(".")[0] for path in blobs.glob(f"*{INCOMPLETE_SUFFIX}")})
         interrupted = [blob_name for blob_name in blob_names if not (blobs / blob_name).is_file()]
         yield from (f"{name}: the download of blob {blob_name[:12]} was interrupted" for blob_name in interrupted)
         return
@@ -94,9 +101,9 @@ def _list_missing_of_folder(folder: Path, *, has_tokenizer: bool = True) -> Iter
         yield f"{folder}: config.json"
     yield from filter(None, (_find_damage(candidate / "config.json") for candidate in folders))
     if not any(_has_weights(candidate) for candidate in folders):
-        yield f"{folder}: whole weights ({' or '.join(WEIGHTS)}, or every shard of one)"
-    if has_tokenizer and not any((candidate / name).is_file() for candidate in folders for name in TOKENIZERS):
-        yield f"{folder}: a tokenizer (one of {', '.join(TOKENIZERS)})"
+        yield f"{folder}: whole weights ({' or '.join(WEIGHT_FILES)}, or every shard of one)"
+    if has_tokenizer and not any((candidate / name).is_file() for candidate in folders for name in TOKENIZER_FILES):
+        yield f"{folder}: a tokenizer (one of {', '.join(TOKENIZER_FILES)})"
     for module, kind in modules.items():
         if kind in ("Pooling", "Dense") and not (folder / module / "config.json").is_file():
             yield f"{folder}: {module}/config.json"
@@ -106,7 +113,7 @@ def _list_missing_of_folder(folder: Path, *, has_tokenizer: bool = True) -> Iter
 
 def _has_weights(folder: Path) -> bool:
     """Return whether one weights file is complete, or all shards of an index are."""
-    for name in WEIGHTS:
+    for name in WEIGHT_FILES:
         index = folder / f"{name}.index.json"
         weight_map = _read_object(_read_object(index).get("weight_map")) if index.is_file() else {}
         shards = {str(shard) for shard in weight_map.values()}

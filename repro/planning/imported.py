@@ -41,11 +41,11 @@ from repro.text import count_noun, format_seconds
 MIN_SHARE_OF_TENTH = 0.8
 MIN_QUERIES = 50
 """Number of queries for an interval of ±10 points, if differences per query have a standard deviation of 35."""
-LENGTHS, MAX_TRUNCATED_SHARE = (40, 64, 128), 0.1
-RATED_BATCH = 128
-PASSES, MAX_TOKENS = 3, 480 * RATED_BATCH * 40
+CANDIDATE_LENGTHS, MAX_TRUNCATED_SHARE = (40, 64, 128), 0.1
+REFERENCE_BATCH_SIZE = 128
+NUM_PASSES, MAX_TOKENS_PER_SIDE = 3, 480 * REFERENCE_BATCH_SIZE * 40
 """Length of training from a pretrained encoder: passes over the pairs, and most tokens per side, about half an hour."""
-SENTENCES = {
+COUNT_DESCRIPTIONS = {
     "empty": "pairs with an empty side, left out",
     "malformed": "rows without a query or document, or with one that is not text, left out",
     "low_label": "rows whose label is below the threshold, left out",
@@ -111,7 +111,7 @@ class Planned:
             if count and name != "long_documents":
                 is_example = name == "near_copies" and audit.near_copy
                 example = f"; for example {' and '.join(audit.near_copy)}" if is_example else ""
-                lines.append(f"  {count} {SENTENCES.get(name, name)}{example}")
+                lines.append(f"  {count} {COUNT_DESCRIPTIONS.get(name, name)}{example}")
         if self.texts:
             lines += self.texts.lines()
         lines += [f"  warning: {warning}" for warning in audit.warnings]
@@ -269,8 +269,8 @@ def plan_imported(
 
 
 def _choose_length(pairs: Pairs, scale: str) -> int:
-    """Return the shortest of `LENGTHS` that reads nine documents of ten whole, or the longest of them."""
-    for max_tokens in LENGTHS:
+    """Return the shortest of `CANDIDATE_LENGTHS` that reads nine documents of ten whole, or the longest of them."""
+    for max_tokens in CANDIDATE_LENGTHS:
         texts = count_tokens(pairs, base(scale, max_tokens=max_tokens))
         if texts.num_cut <= MAX_TRUNCATED_SHARE * texts.num_looked_at:
             break
@@ -278,13 +278,13 @@ def _choose_length(pairs: Pairs, scale: str) -> int:
 
 
 def _choose_steps(scale: str, num_pairs: int, batch_size: int, max_tokens: int) -> dict[str, Any]:
-    """Return the steps of training from a pretrained encoder: `PASSES` over the pairs, but at most `MAX_TOKENS`.
+    """Return the steps of training from a pretrained encoder: `NUM_PASSES` over the pairs, but at most `MAX_TOKENS_PER_SIDE`.
 
-    The learning rate of the scale is for batches of `RATED_BATCH` pairs. Smaller batches have noisier gradients.
+    The learning rate of the scale is for batches of `REFERENCE_BATCH_SIZE` pairs. Smaller batches have noisier gradients.
     """
-    num_steps = max(1, min(PASSES * num_pairs, MAX_TOKENS // max_tokens) // batch_size)
+    num_steps = max(1, min(NUM_PASSES * num_pairs, MAX_TOKENS_PER_SIDE // max_tokens) // batch_size)
     # The square-root rule: the standard deviation of a gradient falls with the root of the batch size.
-    rate = get_scale(scale).fields["learning_rate"] * (batch_size / RATED_BATCH) ** 0.5
+    rate = get_scale(scale).fields["learning_rate"] * (batch_size / REFERENCE_BATCH_SIZE) ** 0.5
     return {"num_steps": num_steps, "num_warmup_steps": num_steps // 10, "learning_rate": float(f"{rate:.2g}")}
 
 

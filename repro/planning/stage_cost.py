@@ -28,7 +28,7 @@ from repro.planning.cost import (
 )
 from repro.planning.pairs import count_domain_sizes, count_pairs, list_sources
 from repro.spec import MEASURES, TRAINED, Run
-from repro.text import format_bytes, format_seconds
+from repro.text import count_noun, format_bytes, format_seconds
 
 GIB = 2**30
 MIN_PAIRS = 1_000_000
@@ -122,8 +122,9 @@ class Selection:
     @property
     def title(self) -> str:
         """Name of the selection for readers."""
-        sources = f", {len(names)} of its sources" if (names := list_sources(self.run)) else ""
-        return f"{self.run.corpus}{sources}, {self.num_pairs:,} pairs"
+        sources = list_sources(self.run)
+        restriction = f", {len(sources)} of its sources" if sources else ""
+        return f"{self.run.corpus}{restriction}, {self.num_pairs:,} pairs"
 
 
 def estimate_stage_costs(runs: Iterable[Run]) -> tuple[StageCost, ...]:
@@ -138,8 +139,9 @@ def estimate_stage_costs(runs: Iterable[Run]) -> tuple[StageCost, ...]:
             if selection.num_pairs >= MIN_PAIRS:
                 for cost in _estimate_costs(selection):
                     costs.setdefault((cost.pairs, cost.name), cost)
-    order = {title: index for index, title in enumerate(dict.fromkeys(cost.pairs for cost in costs.values()))}
-    return tuple(sorted(costs.values(), key=lambda cost: order[cost.pairs]))
+    # The sort is stable, so stages of the same pairs keep their order.
+    titles = list(dict.fromkeys(cost.pairs for cost in costs.values()))
+    return tuple(sorted(costs.values(), key=lambda cost: titles.index(cost.pairs)))
 
 
 def list_unknown_corpora(runs: Iterable[Run]) -> tuple[str, ...]:
@@ -158,7 +160,8 @@ def format_stage_costs(costs: Sequence[StageCost]) -> Iterator[str]:
     title = ""
     for cost in costs:
         if cost.pairs != title:
-            yield (title := cost.pairs)
+            title = cost.pairs
+            yield title
         yield cost.format_line()
     yield "how these figures are obtained (a table of measured ones: REPRODUCING.md, The paper's own scale)"
     yield from dict.fromkeys(f"  {cost.kind}: {cost.how}" for cost in costs)
@@ -176,7 +179,9 @@ def _format_extra_disk(costs: Sequence[StageCost]) -> Iterator[str]:
 
 
 def _estimate_costs(selection: Selection) -> Iterator[StageCost]:
-    run, is_trained, is_embedded = selection.run, selection.run.architecture in TRAINED, needs_surrogate(selection.run)
+    run = selection.run
+    is_trained = run.architecture in TRAINED
+    is_embedded = needs_surrogate(run)
     if not (is_trained or is_embedded or MEASURES[run.measure].reads_pairs):
         return
     yield _estimate_corpus(selection)
@@ -188,8 +193,11 @@ def _estimate_costs(selection: Selection) -> Iterator[StageCost]:
         if run.known_positives == "mask":
             yield _estimate_streamed_stage(selection, "positives", 8, "disk: 8 bytes per pair")
     if is_embedded:
-        # A dictionary as an ordered set: filter and surrogate are often the same encoder, which embeds once.
-        for encoder in {get_surrogate(run): 0} | ({filter_of(run): 0} if run.filter == "surrogate" else {}):
+        encoders = [get_surrogate(run)]
+        if run.filter == "surrogate":
+            encoders.append(filter_of(run))
+        # Filter and surrogate are often the same encoder, which embeds once.
+        for encoder in dict.fromkeys(encoders):
             yield _estimate_embeddings(selection, encoder)
     if is_embedded and run.sampler == "cluster":
         yield _estimate_clusters(selection)
@@ -204,30 +212,33 @@ def _estimate_costs(selection: Selection) -> Iterator[StageCost]:
 def _estimate_corpus(selection: Selection) -> StageCost:
     corpus = Selection(replace(selection.run, num_pairs=None, sources=None))
     source = SOURCES.get(selection.run.corpus)
-    size = (source.size_gb * 1e9 if source else _estimate_import_bytes(selection.run.corpus)) / corpus.num_pairs
+    if source:
+        num_bytes = source.size_gb * 1e9
+    else:
+        num_bytes = (find_imported(selection.run.corpus).folder / IMPORT_FOLDER / PAIRS_FILE).stat().st_size
+    size = num_bytes / corpus.num_pairs
     how = (
         f"disk: the estimate of the download, or what is imported; time: that of generated pairs of {GENERATED_BYTES} "
         "bytes imported and cut, by the bytes where pairs have more"
     )
-    cost, factor = _estimate_streamed_stage(corpus, "corpus", size, how), max(1.0, size / GENERATED_BYTES)
+    cost = _estimate_streamed_stage(corpus, "corpus", size, how)
+    # Longer pairs take longer, in proportion to their bytes.
+    factor = max(1.0, size / GENERATED_BYTES)
     return replace(cost, hours=cost.hours * factor, note=f"{size:,.0f} bytes per pair")
-
-
-def _estimate_import_bytes(corpus: str) -> int:
-    return (find_imported(corpus).folder / IMPORT_FOLDER / PAIRS_FILE).stat().st_size
 
 
 def _estimate_streamed_stage(
     selection: Selection, kind: str, disk_per_pair: float, how: str, name_suffix: str = ""
 ) -> StageCost:
     """Return the cost of a stage that streams blocks of pairs, from the rates of its kind."""
-    per_pair, bytes_per_pair = MICROSECONDS_PER_PAIR.get(kind, 0.0), BYTES_PER_PAIR.get(kind, 0)
-    source = f"{how}; memory: {PEAK_GIB[kind]} GiB" + (
-        f" and {bytes_per_pair} bytes per pair" if bytes_per_pair else ", measured"
-    )
-    source += f"; time: {per_pair:g} µs per pair, measured on one core" if per_pair else ""
+    microseconds = MICROSECONDS_PER_PAIR.get(kind, 0.0)
+    bytes_per_pair = BYTES_PER_PAIR.get(kind, 0)
+    source = f"{how}; memory: {PEAK_GIB[kind]} GiB"
+    source += f" and {bytes_per_pair} bytes per pair" if bytes_per_pair else ", measured"
+    if microseconds:
+        source += f"; time: {microseconds:g} µs per pair, measured on one core"
     memory = PEAK_GIB[kind] * GIB + bytes_per_pair * selection.num_pairs
-    hours = per_pair * selection.num_pairs / 3.6e9
+    hours = microseconds * selection.num_pairs / 3.6e9
     return StageCost(
         selection.title, kind + name_suffix, disk_per_pair * selection.num_pairs, memory, hours, "core", source
     )
@@ -242,39 +253,46 @@ def _estimate_tokens(selection: Selection) -> StageCost:
     )
     hours = MICROSECONDS_PER_TOKEN * tokens_per_pair * selection.num_pairs / 3.6e9
     memory = PEAK_GIB["tokens"] * GIB + BYTES_PER_PAIR["tokens"] * selection.num_pairs
-    disk, name = (4 * tokens_per_pair + 16) * selection.num_pairs, f"tokens of {selection.run.max_tokens}"
+    disk = (4 * tokens_per_pair + 16) * selection.num_pairs
+    name = f"tokens of {selection.run.max_tokens}"
     return StageCost(selection.title, name, disk, memory, hours, "core", how, f"{tokens_per_pair:.0f} tokens per pair")
 
 
 def _estimate_embeddings(selection: Selection, encoder: FixedEncoder) -> StageCost:
-    width, disk, how = encoder.width, 2 * 2 * encoder.width, "disk: 2 sides in float16"
+    width = encoder.width
+    disk_per_pair = 2 * 2 * width
+    how = "disk: 2 sides in float16"
     if encoder.name == WORD_VECTORS:
-        return _estimate_streamed_stage(selection, "embeddings", disk, how, f" by {encoder.name}")
+        return _estimate_streamed_stage(selection, "embeddings", disk_per_pair, how, f" by {encoder.name}")
+    speed = ASSUMED_FLOPS_PER_SECOND["gpu"]
     flops = (
         2 * selection.num_pairs * count_forward_flops(TEXT_SHARE * selection.run.max_tokens, width, NUM_ENCODER_LAYERS)
     )
     bytes_per_pair = BYTES_PER_PAIR["longest first"]
     how += (
         f"; memory: {PEAK_GIB['embeddings']} GiB and {bytes_per_pair} bytes per pair, to sort texts by their length; "
-        f"time: operations of {NUM_ENCODER_LAYERS} layers at {_get_gpu_speed():.0e} per second in bfloat16, assumed for one GPU"
+        f"time: operations of {NUM_ENCODER_LAYERS} layers at {speed:.0e} per second in bfloat16, assumed for one GPU"
     )
     memory = PEAK_GIB["embeddings"] * GIB + bytes_per_pair * selection.num_pairs
     details = f"{width} wide, {flops:.1e} operations"
     name = f"embeddings by {encoder.name.rpartition('/')[2]}"
     return StageCost(
-        selection.title, name, disk * selection.num_pairs, memory, flops / _get_gpu_speed() / 3600, "GPU", how, details
+        selection.title, name, disk_per_pair * selection.num_pairs, memory, flops / speed / 3600, "GPU", how, details
     )
 
 
 def _estimate_clusters(selection: Selection) -> StageCost:
-    size, width = selection.run.cluster_size, 2 * get_surrogate(selection.run).width
+    size = selection.run.cluster_size
+    # A pair is clustered by its query and its document together.
+    width = 2 * get_surrogate(selection.run).width
     assert size is not None, "only runs with clusters have this stage"
     counts = [count_clusters(domain, size) for domain in selection.sizes]
     fitted = [count_fitted_pairs(domain, size) for domain in selection.sizes]
     rate = ASSUMED_FLOAT32_FLOPS_PER_SECOND
-    rounds, domains = NUM_ATTEMPTS * NUM_ITERATIONS, list(zip(selection.sizes, counts, fitted, strict=True))
+    num_rounds = NUM_ATTEMPTS * NUM_ITERATIONS
+    domains = list(zip(selection.sizes, counts, fitted, strict=True))
     # K-means compares 2n points with all centroids in every iteration. Assignment compares each pair once more.
-    flops = sum(2.0 * width * count * (rounds * 2 * num_fitted + domain) for domain, count, num_fitted in domains)
+    flops = sum(2.0 * width * count * (num_rounds * 2 * num_fitted + domain) for domain, count, num_fitted in domains)
     disk = 4 * selection.num_pairs + 4 * width * sum(counts)
     bytes_per_pair = BYTES_PER_PAIR["clusters"]
     # Large domains are clustered one after another, so the largest one decides.
@@ -291,7 +309,8 @@ def _estimate_clusters(selection: Selection) -> StageCost:
 
 
 def _estimate_negatives(selection: Selection) -> StageCost:
-    width, count = get_surrogate(selection.run).width, selection.run.num_hard_negatives
+    width = get_surrogate(selection.run).width
+    count = selection.run.num_hard_negatives
     # Every query is scored against every document of its domain.
     flops = 2.0 * width * sum(size * size for size in selection.sizes)
     # vectors of documents, and a block of scores with its random draws, keys and masks
@@ -301,12 +320,8 @@ def _estimate_negatives(selection: Selection) -> StageCost:
         "disk: 8 bytes per negative; memory: documents of the largest domain, scores of a block of queries, and 1 GiB; "
         f"time: each document of a domain scored for each query at {core:.0e} operations per second, assumed for one core"
     )
-    details = f"{flops:.1e} operations, {len(selection.sizes)} {'domain' if len(selection.sizes) == 1 else 'domains'}"
+    details = f"{flops:.1e} operations, {count_noun(len(selection.sizes), 'domain')}"
     name = f"negatives of {count}"
     return StageCost(
         selection.title, name, 8 * count * selection.num_pairs, memory, flops / core / 3600, "core", how, details
     )
-
-
-def _get_gpu_speed() -> float:
-    return ASSUMED_FLOPS_PER_SECOND["gpu"]

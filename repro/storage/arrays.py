@@ -31,7 +31,9 @@ class ArrayWriter:
 
     def __init__(self, path: Path, dtype: str, width: tuple[int, ...] = ()) -> None:
         """Open `path`. `width` is the shape of one entry."""
-        self._dtype, self._width, self._length = np.dtype(dtype), width, 0
+        self._dtype = np.dtype(dtype)
+        self._width = width
+        self._length = 0
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = path.open("wb")
         self._write_header()
@@ -61,7 +63,8 @@ class ArrayWriter:
 
 def append_all(writer: ArrayWriter, array: np.ndarray, plus: int = 0) -> None:
     """Append all entries of an array, each increased by `plus`. A memory-mapped array is read block by block."""
-    for block in iter_blocks(len(array), max(1, NUMBERS_PER_CHECK // max(1, prod(array.shape[1:])))):
+    numbers_per_entry = max(1, prod(array.shape[1:]))
+    for block in iter_blocks(len(array), max(1, NUMBERS_PER_CHECK // numbers_per_entry)):
         writer.append(array[block] + plus if plus else array[block])
         give_back(array)
 
@@ -186,7 +189,8 @@ def load_array(
 
 
 def _find_min_and_max(array: np.ndarray) -> tuple[int, int]:
-    flat, extremes = array.reshape(-1), []
+    flat = array.reshape(-1)
+    extremes: list[int] = []
     for block in iter_blocks(len(flat), NUMBERS_PER_CHECK):
         extremes += [int(flat[block].min()), int(flat[block].max())]
         give_back(array)

@@ -29,7 +29,8 @@ def hash_folder(folder: Path) -> dict[str, str]:
 def compute_source_digest(folders: Sequence[Path]) -> str:
     """Return one digest of the names and contents of the Python files in these folders."""
     digest = hashlib.sha256()
-    for path in (path for folder in folders for path in sorted(folder.glob("*.py"))):
+    paths = [path for folder in folders for path in sorted(folder.glob("*.py"))]
+    for path in paths:
         content = path.read_bytes()
         # with the length, so that text cannot move between files unnoticed
         digest.update(f"{path.name} {len(content)} ".encode() + content)
@@ -80,16 +81,19 @@ def noted_digests(
         deep: whether to read every file and ignore the cache.
         read: computes a digest from a path, a size in bytes and a modification time in nanoseconds.
     """
-    memo, entries = Memo(note, str(folder)), dict[str, list[Any]]()
+    memo = Memo(note, str(folder))
     cached = memo.read()
     cached_entries: dict[str, Any] = cached if isinstance(cached, dict) else {}
+    entries: dict[str, list[Any]] = {}
     for path in paths:
         # The time is read before the content. A file that changes in between gets an old time and is read again.
-        name, stat = path.relative_to(folder).as_posix(), path.stat()
-        stamp, entry = [stat.st_size, stat.st_mtime_ns], cached_entries.get(name)
+        stat = path.stat()
+        stamp = [stat.st_size, stat.st_mtime_ns]
+        name = path.relative_to(folder).as_posix()
+        entry = cached_entries.get(name)
         if deep or not isinstance(entry, list) or len(entry) != 3 or entry[:2] != stamp:
             entry = [*stamp, read(path, *stamp)]
         entries[name] = entry
-    if any(cached_entries.get(name) != row for name, row in entries.items()):
+    if any(cached_entries.get(name) != entry for name, entry in entries.items()):
         memo.write(cached_entries | entries)
-    return {name: str(row[2]) for name, row in entries.items()}
+    return {name: str(digest) for name, (_, _, digest) in entries.items()}

@@ -32,6 +32,11 @@ from typing import Any
 from repro.storage.paths import get_corpora_folder, get_imports_folder
 
 MAX_OWNER_BYTES = 2**16
+MAX_TIMEOUT_SECONDS = 86_400.0
+"""Lease timeouts are capped at 24 hours."""
+OFFSET_VALID_SECONDS = 60.0
+# by device: the offset of its clock, and the time of the measurement
+_OFFSETS: dict[int, tuple[float, float]] = {}
 EXIT_LOST = 70
 """Exit status of a process that lost its lease while it was alive."""
 
@@ -42,10 +47,6 @@ def get_lease_timeout() -> float:
     Attribute caches of network disks hide a heart-beat for up to a minute. Values above 120 are safe on a shared disk.
     """
     return parse_timeout(os.environ.get("REPRO_DEAD_AFTER_SECONDS", "180"), "REPRO_DEAD_AFTER_SECONDS")
-
-
-MAX_TIMEOUT_SECONDS = 86_400.0
-"""Lease timeouts are capped at 24 hours."""
 
 
 def parse_timeout(value: Any, where: str) -> float:
@@ -196,7 +197,8 @@ def owner_of_part(part: Path) -> Owner | None:
 def remove_leftovers(path: Path) -> None:
     """Remove the temporary folders that killed writers left next to `path`. The caller holds the lease of `path`."""
     for part in path.parent.glob(".*.part"):
-        owner, is_ours = owner_of_part(part), part.name.startswith(f".{path.name}.")
+        owner = owner_of_part(part)
+        is_ours = part.name.startswith(f".{path.name}.")
         # A temporary folder without an owner may belong to another program, so it stays.
         if owner is not None and (is_ours or not owner.is_alive):
             shutil.rmtree(part, ignore_errors=True)
@@ -224,11 +226,17 @@ def _read_owner(folder: Path, number: int) -> Owner:
     ended = _get_ended_file(folder, number)
     outcome = ended.read_text(encoding="utf-8", errors="replace") if ended.exists() else None
     # Each owner is judged by the timeout it started with, not by that of the reader.
-    alive = outcome is None and age < values["dead_after_seconds"] and not _is_gone(values)
+    is_alive = outcome is None and age < values["dead_after_seconds"] and not _is_gone(values)
     return Owner(
-        number=number, host=values.get("host", "?"), pid=values.get("pid", 0), since=values.get("since", beat),
-        age_seconds=age, is_alive=alive, outcome=outcome, note=values.get("note", {}),
-    )  # fmt: skip
+        number=number,
+        host=values.get("host", "?"),
+        pid=values.get("pid", 0),
+        since=values.get("since", beat),
+        age_seconds=age,
+        is_alive=is_alive,
+        outcome=outcome,
+        note=values.get("note", {}),
+    )
 
 
 def _parse_owner(text: str) -> dict[str, Any]:
@@ -321,20 +329,20 @@ def _is_gone(owner: Mapping[str, Any]) -> bool:
 def _get_clock_offset(folder: Path) -> float:
     """Return the clock of the disk minus ours in seconds, measured once per minute and disk. 0 if not writable."""
     device = folder.stat().st_dev
-    if device not in _OFFSETS or time.monotonic() - _OFFSETS[device][1] > OFFSET_VALID_SECONDS:
-        # The modification time of a new file shows the clock of the disk, which may be another machine's.
-        probe = folder / f".clock.{uuid.uuid4().hex}"
-        try:
-            probe.touch()
-            offset = probe.stat().st_mtime - time.time()
-            probe.unlink()
-        except OSError:
-            return 0.0
-        # Below a second, the difference is the delay of the measurement itself.
-        _OFFSETS[device] = (offset if abs(offset) > 1 else 0.0), time.monotonic()
-    return _OFFSETS[device][0]
-
-
-OFFSET_VALID_SECONDS = 60.0
-# by device: the offset, and the time of its measurement
-_OFFSETS: dict[int, tuple[float, float]] = {}
+    if device in _OFFSETS:
+        offset, measured_at = _OFFSETS[device]
+        if time.monotonic() - measured_at <= OFFSET_VALID_SECONDS:
+            return offset
+    # The modification time of a new file shows the clock of the disk, which may be another machine's.
+    probe = folder / f".clock.{uuid.uuid4().hex}"
+    try:
+        probe.touch()
+        offset = probe.stat().st_mtime - time.time()
+        probe.unlink()
+    except OSError:
+        return 0.0
+    # Below a second, the difference is the delay of the measurement itself.
+    if abs(offset) <= 1:
+        offset = 0.0
+    _OFFSETS[device] = offset, time.monotonic()
+    return offset

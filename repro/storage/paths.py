@@ -37,9 +37,11 @@ def home() -> Path:
     Raises:
         ValueError: if it or a parent is a file, if its links form a cycle, or if its name is not UTF-8 or only spaces.
     """
-    return _resolve_absolute(
-        _get_named_folder("REPRO_HOME") or (_get_user_data_folder() / "cde-repro" if IS_INSTALLED else CHECKOUT / "out")
-    )
+    folder = _get_named_folder("REPRO_HOME")
+    if folder is None:
+        folder = _get_user_data_folder() / "cde-repro" if IS_INSTALLED else CHECKOUT / "out"
+    # The cache of `_resolve` needs an absolute path, because the working directory may change.
+    return _resolve(folder if folder.is_absolute() else Path.cwd() / folder)
 
 
 def _get_named_folder(variable: str) -> Path | None:
@@ -63,6 +65,7 @@ def _get_named_folder(variable: str) -> Path | None:
 
 @lru_cache(maxsize=64)
 def _resolve(path: Path) -> Path:
+    """Return a path without links. The result is cached, because ten thousand runs resolve it forty thousand times."""
     try:
         # `resolve` does not report a cycle of links in all versions of Python, but `stat` does.
         path.stat()
@@ -109,17 +112,14 @@ def who_else_may_write() -> str:
             # In a folder with a sticky bit, others cannot rename what they do not own.
             if status.st_mode & stat.S_ISVTX and folder != home():
                 continue
-            writers = (
-                "everybody" if status.st_mode & stat.S_IWOTH else "its group" if status.st_mode & stat.S_IWGRP else ""
-            )
+            writers = ""
+            if status.st_mode & stat.S_IWOTH:
+                writers = "everybody"
+            elif status.st_mode & stat.S_IWGRP:
+                writers = "its group"
             if writers:
                 return f"{writers} may write to {folder} and so change the training data and jobs: chmod go-w {folder}"
     return ""
-
-
-def _resolve_absolute(path: Path) -> Path:
-    """Return a path without links. The result is cached, because ten thousand runs resolve it forty thousand times."""
-    return _resolve(path if path.is_absolute() else Path.cwd() / path)
 
 
 def _get_user_data_folder() -> Path:

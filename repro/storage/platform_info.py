@@ -38,17 +38,19 @@ def measure_free_bytes() -> int | None:
     It is the available memory of the machine, or less if the cgroup has a limit.
     """
     candidates = []
-    if (available := _read_number(Path("/proc/meminfo"), "MemAvailable:")) is not None:
-        candidates.append(available * 1024)
+    available_kib = _read_number(Path("/proc/meminfo"), "MemAvailable:")
+    if available_kib is not None:
+        candidates.append(available_kib * 1024)
     cgroup = Path("/sys/fs/cgroup")
     # cgroup v2, then v1
-    for limit, used in (
+    for limit_file, usage_file in (
         ("memory.max", "memory.current"),
         ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
     ):
-        numbers = [_read_number(cgroup / name, "") for name in (limit, used)]
-        if numbers[0] is not None and numbers[1] is not None:
-            candidates.append(max(0, numbers[0] - numbers[1]))
+        limit = _read_number(cgroup / limit_file, "")
+        usage = _read_number(cgroup / usage_file, "")
+        if limit is not None and usage is not None:
+            candidates.append(max(0, limit - usage))
     return min(candidates, default=None)
 
 
@@ -58,5 +60,8 @@ def _read_number(path: Path, label: str) -> int | None:
         lines = path.read_text(encoding="ascii", errors="replace").splitlines()
     except OSError:
         return None
-    words = next((line.removeprefix(label).split() for line in lines if line.startswith(label)), [])
-    return int(words[0]) if words and words[0].isdigit() else None
+    for line in lines:
+        if line.startswith(label):
+            words = line.removeprefix(label).split()
+            return int(words[0]) if words and words[0].isdigit() else None
+    return None

@@ -50,8 +50,10 @@ class Shard(Stage):
             return
         super().check(deep=deep)
         made_from = read_json(self.path / STAGE_FILE).get("made_from")
-        stored_digests, current_digests = made_from if isinstance(made_from, dict) else {}, self._hash_inputs()
-        if changed := [name for name in current_digests if stored_digests.get(name) != current_digests[name]]:
+        stored_digests = made_from if isinstance(made_from, dict) else {}
+        current_digests = self._hash_inputs()
+        changed = [name for name in current_digests if stored_digests.get(name) != current_digests[name]]
+        if changed:
             raise ValueError(
                 f"shard {self.title} was made from another {changed[0]} (digest {str(stored_digests.get(changed[0]))[:12]}, now "
                 f"{current_digests[changed[0]][:12]}): remove the folder {self.path} and it is built again"
@@ -78,8 +80,7 @@ class Joined(Stage):
         for folder in list_shard_folders(path):
             # `repro prune` finds it after a kill
             aside = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}.part")
-            # renamed first, so that no process reads a half-removed shard; it is missing if
-            # another process was faster
+            # Renamed first, so that no process reads a half-removed shard. It is missing if another process was faster.
             with suppress(FileNotFoundError):
                 folder.rename(aside)
                 shutil.rmtree(aside)
@@ -118,7 +119,8 @@ def list_shards(stage: Stage, num_shards: int) -> tuple[Shard, ...]:
 
 def merge_shards(stage: Stage, num_shards: int) -> Stage:
     """Return a stage that is built by joining shards, or the given stage if it is not built in shards."""
-    shards, sharding = list_shards(stage, num_shards), stage.sharding
+    shards = list_shards(stage, num_shards)
+    sharding = stage.sharding
     if sharding is None or not shards:
         return stage
 

@@ -35,7 +35,8 @@ class Part(NamedTuple):
         """Return the slice of this part. The parts meet at multiples of `step` and cover all `length` entries."""
         num_steps = -(-length // step)
         # Consecutive parts share this rounding, so they meet without gaps or overlaps.
-        start, stop = (num_steps * boundary // self.of * step for boundary in (self.number - 1, self.number))
+        start = num_steps * (self.number - 1) // self.of * step
+        stop = num_steps * self.number // self.of * step
         return slice(min(start, length), min(stop, length))
 
 
@@ -157,7 +158,9 @@ class Stage:
                 metadata = self.collect_metadata()
                 with whole_folder(self.path) as part:
                     self.make(part)
-                    metadata |= {"made_with": made_with} if (made_with := self.made_with()) else {}
+                    made_with = self.made_with()
+                    if made_with:
+                        metadata["made_with"] = made_with
                     # the key file comes last and marks the stage as complete
                     (part / STAGE_FILE).write_text(json.dumps(metadata | {"files": hash_folder(part)}, indent=1))
                 if not self.is_built:

@@ -196,8 +196,8 @@ def test_no_escape_sequence_reaches_the_terminal(capsys: pytest.CaptureFixture[s
     render(View(HOSTILE, ("name", "n"), ((HOSTILE, "1"),), (HOSTILE,)))
     output = capsys.readouterr()
     assert not {*"\x1b\x07\u202e\x9b\r"} & {*output.out, *output.err}
-    kept = "हिन्दी 中文 e\u0301 👩\u200d💻 x\ty\nz\u202f1"
-    assert visible(kept) == kept
+    text = "हिन्दी 中文 e\u0301 👩\u200d💻 x\ty\nz\u202f1"
+    assert visible(text) == text
     visible("\udcff").encode()
 
 
@@ -213,8 +213,8 @@ def test_report_pictures_only_draw(tmp_path: Path) -> None:
     """Scripts, handlers, links and foreign elements are removed. Drawing elements stay and get unique ids."""
     (tmp_path / "p.svg").write_text(HOSTILE_SVG)
     page = inline_svg(tmp_path / "p.svg", "pre-", "label")
-    found = ElementTree.fromstring(page)
-    names = {element.tag.rpartition("}")[2] for element in found.iter()}
+    root = ElementTree.fromstring(page)
+    names = {element.tag.rpartition("}")[2] for element in root.iter()}
     assert names == {"svg", "defs", "clipPath", "rect", "g", "path", "use", "image"}
     assert "run()" not in page and "elsewhere" not in page
     assert "url(#pre-c)" in page and "#pre-p" in page and "data:image/png" in page

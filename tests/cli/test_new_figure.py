@@ -44,8 +44,8 @@ def test_example_passes_lint(tmp_path: Path) -> None:
     path.parent.mkdir()
     path.write_text(read_example())
     for verb in (["check"], ["format", "--check"]):
-        words = [sys.executable, "-m", "ruff", *verb, "--no-cache", "--config", str(CHECKOUT / "pyproject.toml")]
-        done = subprocess.run([*words, str(path)], cwd=tmp_path, capture_output=True, text=True, check=False)
+        command = [sys.executable, "-m", "ruff", *verb, "--no-cache", "--config", str(CHECKOUT / "pyproject.toml")]
+        done = subprocess.run([*command, str(path)], cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
     names: dict[str, Any] = {}
     exec(read_example(), names)
@@ -64,8 +64,8 @@ def test_figure_is_one_file_and_command(copied: Path) -> None:
     after = {path.name: path.read_bytes() for path in (copied / "tests" / "golden").glob("*.json")}
     assert after.keys() - golden.keys() == {"figure19.json"}
     assert {name: after[name] for name in golden} == golden
-    chosen = f"scratch or figure19 or test_pages or golden or claim or {NUMBER}"
+    selected_tests = f"scratch or figure19 or test_pages or golden or claim or {NUMBER}"
     files = ("tests/test_pages.py", "tests/records/test_golden.py", "tests/test_artefacts.py")
-    tests = run_in(copied, "pytest", *files, "-k", chosen, "-vv", "-p", "no:cacheprovider")
+    tests = run_in(copied, "pytest", *files, "-k", selected_tests, "-vv", "-p", "no:cacheprovider")
     assert tests.returncode == 0, tests.stdout[-3000:]
     assert "test_every_artefact_runs_at_smoke[figure19] PASSED" in tests.stdout

@@ -22,8 +22,8 @@ def test_artefact_names_ignore_case_and_space(word: str, name: str) -> None:
 
 
 def test_claims_are_named_by_id() -> None:
-    one = run_command("check", "T5.a", "--scale", "smoke")
-    assert "T5.a" in one and "T5.b" not in one
+    result = run_command("check", "T5.a", "--scale", "smoke")
+    assert "T5.a" in result and "T5.b" not in result
     two = run_command("check", "t5.a", "T5.b", "--scale", "smoke")
     assert "T5.a" in two and "T5.b" in two and "T5.c" not in two
     for command, word in (("why", "T1b"), ("check", "T1.bb")):
@@ -36,9 +36,9 @@ def test_corpus_has_table_and_json() -> None:
     counts = [line.split() for line in table.splitlines() if line.startswith((" planted ", " all "))]
     assert counts == [["planted", "240", "6"], ["all", "240", "6"]]
     assert "{" not in table and table.count("  query     ") == table.count("  document  ") == 1
-    found = json.loads(run_command("data", "planted-tiny", "--samples", "1", "--json"))
-    assert found["sources"] == [{"source": "planted", "num_pairs": 240, "num_domains": 6}]
-    assert found["samples"][0]["query"] in table
+    description = json.loads(run_command("data", "planted-tiny", "--samples", "1", "--json"))
+    assert description["sources"] == [{"source": "planted", "num_pairs": 240, "num_domains": 6}]
+    assert description["samples"][0]["query"] in table
 
 
 @pytest.mark.parametrize(

@@ -58,9 +58,9 @@ def test_biencoder_operations_match_arithmetic() -> None:
 @pytest.mark.parametrize("num_records", [2, 3, 6, 7])
 def test_speed_error_is_leave_one_out(num_records: int) -> None:
     records = [make_record(PLAIN, 7.0 + (13 * number) % 5) for number in range(num_records)]
-    rates = [count_operations(PLAIN).flops / one.provenance["training"]["seconds"] for one in records]
-    others = [median(rates[:place] + rates[place + 1 :]) for place in range(num_records)]
-    expected = median(abs(rate / other - 1) for rate, other in zip(rates, others, strict=True))
+    rates = [count_operations(PLAIN).flops / record.provenance["training"]["seconds"] for record in records]
+    medians = [median(rates[:index] + rates[index + 1 :]) for index in range(num_records)]
+    expected = median(abs(rate / expected_rate - 1) for rate, expected_rate in zip(rates, medians, strict=True))
     assert RecordedCosts(records, "cpu").get_speed(PLAIN).relative_error == pytest.approx(expected)
 
 
@@ -92,17 +92,17 @@ def test_hard_negatives_count_as_texts() -> None:
 
 def test_chunked_steps_count_second_forward(monkeypatch: pytest.MonkeyPatch) -> None:
     run = base("large", architecture="contextual")
-    found = []
+    flops = []
     for words in ("9999,9999", "1023,9999", "9999,511"):
         monkeypatch.setenv("REPRO_CHUNKS", words)
-        found.append(estimate(run, [], kind="gpu").arithmetic.flops)
-    assert found == pytest.approx([found[0], found[0] * 4 / 3, found[0] * 4 / 3])
+        flops.append(estimate(run, [], kind="gpu").arithmetic.flops)
+    assert flops == pytest.approx([flops[0], flops[0] * 4 / 3, flops[0] * 4 / 3])
 
 
 def test_speed_counts_second_forward() -> None:
     at_once, in_chunks = make_record(PLAIN, 10.0), make_record(PLAIN, 10.0)
     in_chunks.provenance["training"]["chunks"] = "8,8"
-    speeds = [RecordedCosts([one], "cpu").get_speed(PLAIN).flops_per_second for one in (at_once, in_chunks)]
+    speeds = [RecordedCosts([record], "cpu").get_speed(PLAIN).flops_per_second for record in (at_once, in_chunks)]
     assert speeds[1] == pytest.approx(speeds[0] * 4 / 3)
 
 
@@ -154,19 +154,19 @@ def test_measured_run_is_estimated_exactly() -> None:
 def test_gpus_share_both_stages(architecture: str, num_gpus: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REPRO_CHUNKS", "9999,9999")  # otherwise a share may need fewer chunks than the whole
     run = base("large", architecture=architecture)
-    alone, together = (estimate(run, [], kind="gpu", num_devices=number).seconds for number in (1, num_gpus))
-    assert alone / together == pytest.approx(num_gpus)
+    single, shared = (estimate(run, [], kind="gpu", num_devices=number).seconds for number in (1, num_gpus))
+    assert single / shared == pytest.approx(num_gpus)
 
 
 def test_gpu_memory_follows_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without chunks, memory beyond the weights is that of 1/24 of texts and contexts, rounded up."""
     monkeypatch.setenv("REPRO_CHUNKS", "9999,9999")
     run = base("large", architecture="contextual")
-    found = estimate(run, [], kind="gpu", num_devices=24)
+    cost = estimate(run, [], kind="gpu", num_devices=24)
     texts = -(-1024 // 24) * estimate_second_stage_bytes(run, Switches())
     contexts = 22 * estimate_first_stage_bytes(run, Switches())
-    weights = BASE_MEMORY_BYTES + BYTES_PER_WEIGHT * found.arithmetic.num_weights
-    assert found.memory_bytes == pytest.approx(weights + texts + contexts)
+    weights = BASE_MEMORY_BYTES + BYTES_PER_WEIGHT * cost.arithmetic.num_weights
+    assert cost.memory_bytes == pytest.approx(weights + texts + contexts)
 
 
 @pytest.mark.parametrize("scale", ["small", "large"])
@@ -194,8 +194,8 @@ def test_cpu_memory_grows_as_recorded(architecture: str) -> None:
     for record in records_in(get_published_records(), runs):
         measured[record.run.batch_size].append(record.provenance["training"]["memory_bytes"])
     planned = {size: estimate(base("desk", architecture=architecture, batch_size=size), []) for size in (128, 512)}
-    more = planned[512].memory_bytes - planned[128].memory_bytes
-    assert more == pytest.approx(median(measured[512]) - median(measured[128]), rel=0.15)
+    growth = planned[512].memory_bytes - planned[128].memory_bytes
+    assert growth == pytest.approx(median(measured[512]) - median(measured[128]), rel=0.15)
 
 
 def test_speed_without_records_is_assumed() -> None:
@@ -237,7 +237,7 @@ def test_shared_training_counts_once(tmp_path: Path) -> None:
     variants = [run, replace(run, num_test_contexts=4), replace(run, context_seed=1)]
     plan = make_plan(variants, [tmp_path])
     assert plan.totals["num_pairs"] == count_operations(run).num_pairs
-    assert [one.arithmetic.num_pairs > 0 for one in plan.estimates] == [True, False, False]
+    assert [cost.arithmetic.num_pairs > 0 for cost in plan.estimates] == [True, False, False]
 
 
 def test_existing_first_phase_is_not_counted() -> None:
@@ -249,39 +249,41 @@ def test_existing_first_phase_is_not_counted() -> None:
 
 
 def test_evaluation_counts_by_context() -> None:
-    one = replace(CONTEXTUAL, test_contexts="own")
+    single = replace(CONTEXTUAL, test_contexts="own")
     records = [make_record(replace(CONTEXTUAL, test_contexts="own+wrong+null"), 0.001, evaluation_seconds=30.0)]
-    known = {get_training_id(one), get_training_id(replace(one, seed=1))}
-    assert estimate(one, records, trained=known).seconds == pytest.approx(10.0)
-    assert estimate(replace(one, measure="shape"), records, trained=known).seconds == 0.0
+    trained = {get_training_id(single), get_training_id(replace(single, seed=1))}
+    assert estimate(single, records, trained=trained).seconds == pytest.approx(10.0)
+    assert estimate(replace(single, measure="shape"), records, trained=trained).seconds == 0.0
 
 
 def test_unmeasured_evaluation_is_a_dash(tmp_path: Path) -> None:
     bm25, trained = base("small", architecture="bm25", sampler="random"), base("small")
     assert not estimate(bm25, []).counts_evaluation and not estimate(bm25, []).is_known
     assert estimate(PLAIN, [make_record(PLAIN, 60.0)]).counts_evaluation
-    made = make_plan([bm25, trained], [tmp_path])
-    seconds = made.as_dict()["seconds"]
+    plan = make_plan([bm25, trained], [tmp_path])
+    seconds = plan.as_dict()["seconds"]
     assert seconds[run_id(bm25)] is None and seconds[run_id(trained)] > 0
-    lines = made.lines()
+    lines = plan.lines()
     [line] = [line for line in lines if line.startswith(f"  {run_id(bm25)}")]
     assert line.split()[1] == "–"
     assert "evaluation excluded for 2 runs: no similar evaluation was measured on a CPU yet, on beir" in lines
     [line] = [line for line in make_plan([bm25], [tmp_path]).lines() if line.startswith("evaluation excluded")]
     assert line.startswith("evaluation excluded for 1 run: ")
-    known = make_plan([PLAIN], [tmp_path])
-    assert known.totals["num_not_evaluated"] == 0 and not any("excluded" in line for line in known.lines())
+    measured_plan = make_plan([PLAIN], [tmp_path])
+    assert measured_plan.totals["num_not_evaluated"] == 0 and not any(
+        "excluded" in line for line in measured_plan.lines()
+    )
 
 
 def test_whole_batches_have_their_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REPRO_CHUNKS", "9999,9999")
     run = base("large", architecture="contextual")
     by_eight, nowhere = replace(run, batches_a_step=8), [Path("/nowhere")]
-    alone = estimate(run, [], kind="gpu").memory_bytes
+    single_gpu = estimate(run, [], kind="gpu").memory_bytes
     memory = [estimate(by_eight, [], kind="gpu", num_devices=number).memory_bytes for number in (1, 4, 8)]
-    assert memory == [alone] * 3 > [estimate(run, [], kind="gpu", num_devices=8).memory_bytes] * 3
-    for one, expected in ((by_eight, [True, False]), (run, [False, True])):
-        text = "\n".join(make_plan([one], nowhere, num_gpus=8).lines())
+    assert memory == [single_gpu] * 3 > [estimate(run, [], kind="gpu", num_devices=8).memory_bytes] * 3
+    for shared_run, expected in ((by_eight, [True, False]), (run, [False, True])):
+        text = "\n".join(make_plan([shared_run], nowhere, num_gpus=8).lines())
         assert [sentence in text for sentence in ("take whole batches", "share each batch")] == expected
 
 
@@ -303,8 +305,8 @@ def test_impossible_runs_are_left_out(tmp_path: Path) -> None:
     assert f"impossible: {line}" in make_plan([TOO_LARGE], [tmp_path]).lines()
     profile = Profile(name="here", on="local", cpus_per_run=1)
     lines: list[str] = []
-    ended = start([TOO_LARGE], profile, sweep="t", options=LaunchOptions(), progress=lines.append)
-    assert ended == {run_id(TOO_LARGE): LEFT_OUT}
+    outcomes = start([TOO_LARGE], profile, sweep="t", options=LaunchOptions(), progress=lines.append)
+    assert outcomes == {run_id(TOO_LARGE): LEFT_OUT}
     assert f"left out: {line}" in lines
     with pytest.raises(ValueError, match="cluster_size is 241, and the largest domain has 240"):
         check_clusters([SMOKE, TOO_LARGE])

@@ -38,9 +38,9 @@ TINY = gpu.Shape(ModelConfig(architecture="contextual", vocab_size=100, num_cont
 
 def test_words_set_switches() -> None:
     assert switches_from("") == Switches() and switches_from("").words == ()
-    found = switches_from("compile no-fused checkpoint")
-    assert found == Switches(fused=False, compile=True, checkpoint=True)
-    assert set(found.words) == {"no-fused", "compile", "checkpoint"}
+    switches = switches_from("compile no-fused checkpoint")
+    assert switches == Switches(fused=False, compile=True, checkpoint=True)
+    assert set(switches.words) == {"no-fused", "compile", "checkpoint"}
     with pytest.raises(ValueError, match="REPRO_SWITCHES has 'bf16': it takes \\['autocast'"):
         switches_from("bf16")
 
@@ -63,8 +63,8 @@ def count_layers(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_checkpointing_keeps_gradients(backbone: str, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = gpu._compute_gradient(CPU, backbone, Switches())
     calls = count_layers(monkeypatch)
-    found = gpu._compute_gradient(CPU, backbone, Switches(checkpoint=True))
-    torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4)
+    gradient = gpu._compute_gradient(CPU, backbone, Switches(checkpoint=True))
+    torch.testing.assert_close(gradient, expected, rtol=1e-3, atol=1e-4)
     # Two layers: 3 forward passes (contexts, queries, documents), each repeated in backward, and 2 for the vectors.
     assert len(calls) == (2 * (3 * 2 + 2) if backbone == "bert" else 0)
 
@@ -76,20 +76,20 @@ def test_compiled_forward_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
         return lambda *args, **kwargs: calls.append(options) or forward(*args, **kwargs)
 
     monkeypatch.setattr(torch, "compile", compile_nothing)
-    is_good, says = gpu._compare_switches(CPU, "bert", "compile no-fused")
-    assert is_good and "gradient by" in says
-    assert len(calls) == 5 and all(one == {"dynamic": True, "backend": "inductor"} for one in calls)
+    is_good, message = gpu._compare_switches(CPU, "bert", "compile no-fused")
+    assert is_good and "gradient by" in message
+    assert len(calls) == 5 and all(options == {"dynamic": True, "backend": "inductor"} for options in calls)
 
 
 def test_large_difference_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
-    given = iter([(torch.zeros(2, 2), torch.ones(9)), (torch.zeros(2, 2), torch.ones(9) * 1.1)])
-    monkeypatch.setattr(gpu, "_compute_gradient", lambda *words: next(given))
+    results = iter([(torch.zeros(2, 2), torch.ones(9)), (torch.zeros(2, 2), torch.ones(9) * 1.1)])
+    monkeypatch.setattr(gpu, "_compute_gradient", lambda *args: next(results))
     assert not gpu._compare_switches(CPU, "bert", "")[0]
 
 
 def test_measured_steps_have_a_cost() -> None:
-    is_good, says = gpu._measure_steps(TINY, CPU)
-    assert is_good and "tokens/s" in says and "chunks of 4096,4096" in says
+    is_good, message = gpu._measure_steps(TINY, CPU)
+    assert is_good and "tokens/s" in message and "chunks of 4096,4096" in message
 
 
 def test_measured_step_matches_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,23 +114,23 @@ def test_non_finite_loss_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
         return LossParts(torch.tensor(torch.nan), torch.zeros(()), torch.zeros(()))
 
     monkeypatch.setattr(loop, "add_gradients", spoilt)
-    found = gpu._run_check("ten steps", lambda: gpu._measure_steps(TINY, CPU))
-    assert not found.good and found.says.startswith("step 1 of 10: loss nan")
+    finding = gpu._run_check("ten steps", lambda: gpu._measure_steps(TINY, CPU))
+    assert not finding.good and finding.says.startswith("step 1 of 10: loss nan")
 
 
 def test_measured_steps_use_training_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    given, real = [], loop.add_gradients
-    monkeypatch.setattr(loop, "add_gradients", lambda *words: given.append(words[2]) or real(*words))
+    chunks, real = [], loop.add_gradients
+    monkeypatch.setattr(loop, "add_gradients", lambda *args: chunks.append(args[2]) or real(*args))
     monkeypatch.setattr(gpu, "measure_gpu_bytes", lambda device: 80 * 2**30)
     large = gpu.get_model_shape("large")
     monkeypatch.setattr(gpu, "NUM_STEPS", 1)
     gpu._measure_steps(TINY, CPU)
-    assert given == [chunks_for(TINY.config, 80 * 2**30, Switches())] and given[0] != ChunkSizes()
+    assert chunks == [chunks_for(TINY.config, 80 * 2**30, Switches())] and chunks[0] != ChunkSizes()
     run = base("large", architecture="contextual")
     assert chunks_for(large.config, 2**36, Switches()) == chunks_for(run, 2**36, Switches())
     monkeypatch.setenv("REPRO_CHUNKS", "2,3")
-    is_good, says = gpu._measure_steps(TINY, CPU)
-    assert is_good and "chunks of 2,3" in says and given[-1] == ChunkSizes(2, 3)
+    is_good, message = gpu._measure_steps(TINY, CPU)
+    assert is_good and "chunks of 2,3" in message and chunks[-1] == ChunkSizes(2, 3)
 
 
 def test_findings_are_written(own_home: Path) -> None:
@@ -156,8 +156,8 @@ def test_any_error_is_a_finding() -> None:
 
 @pytest.mark.parametrize("check", [gpu._compare_chunked_step, gpu._check_resume, gpu._compare_encoding])
 def test_chunks_checkpoints_and_encoding_pass(check: Callable[[torch.device], tuple[bool, str]]) -> None:
-    is_good, says = check(CPU)
-    assert is_good and says
+    is_good, message = check(CPU)
+    assert is_good and message
 
 
 def test_other_dropout_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:

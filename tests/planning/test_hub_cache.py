@@ -65,7 +65,7 @@ def test_broken_download_is_no_encoder(cache: Path, monkeypatch: pytest.MonkeyPa
     snapshot, requested, real = begin_download(cache), [], huggingface_hub.snapshot_download
     assert not find_encoder_need().is_here()
     problems = "; ".join(find_encoder_need().problems())
-    assert all(words in problems for words in ("blob f00d was interrupted", "whole weights", "a tokenizer"))
+    assert all(phrase in problems for phrase in ("blob f00d was interrupted", "whole weights", "a tokenizer"))
 
     def download(name: str, **options: Any) -> str:
         if not options.get("local_files_only"):
@@ -116,15 +116,15 @@ def test_local_folder_needs_all_shards(tmp_path: Path) -> None:
         local().bring(ignore)
     complete_download(folder)
     assert local().is_here()
-    whole = (folder / "model.safetensors").read_bytes()
-    (folder / "model.safetensors").write_bytes(whole[:-1])
+    content = (folder / "model.safetensors").read_bytes()
+    (folder / "model.safetensors").write_bytes(content[:-1])
     assert "whole weights" in "".join(find_missing_encoder_files(str(folder)))
     (folder / "model.safetensors").rename(folder / "two.safetensors")
-    (folder / "one.safetensors").write_bytes(whole)
+    (folder / "one.safetensors").write_bytes(content)
     index = {"weight_map": {"a": "one.safetensors", "b": "two.safetensors"}}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     assert "whole weights" in "".join(find_missing_encoder_files(str(folder)))
-    (folder / "two.safetensors").write_bytes(whole)
+    (folder / "two.safetensors").write_bytes(content)
     assert find_missing_encoder_files(str(folder)) == []
     modules = [{"path": "", "type": "st.Transformer"}, {"path": "1_Pooling", "type": "st.Pooling"}]
     (folder / "modules.json").write_text(json.dumps(modules))
@@ -165,7 +165,7 @@ def test_paper_backbone_needs_no_tokenizer(cache: Path) -> None:
         complete_download(snapshot := begin_download(cache, name))
         (snapshot / "tokenizer.json").unlink()
         missing = find_missing_encoder_files(name)
-        assert len(missing) == len(lacks) and all(lack in one for lack, one in zip(lacks, missing, strict=True))
+        assert len(missing) == len(lacks) and all(lack in problem for lack, problem in zip(lacks, missing, strict=True))
     assert get_tokenizer_name(base("small")) == get_tokenizer_name(base("desk")) == "minilm"
     assert load_tokenizer("minilm").get_vocab_size() == 30522, "as that of bert-base-uncased"
 

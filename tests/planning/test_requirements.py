@@ -55,11 +55,11 @@ def test_wheel_words_are_always_available(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_surrogate_is_needed_if_read() -> None:
-    other = "somebody/surrogate"
-    plain = base("desk", sampler="random", filter="none", surrogate=other)
+    surrogate = "somebody/surrogate"
+    plain = base("desk", sampler="random", filter="none", surrogate=surrogate)
     reads = grid(plain, filter=("surrogate",)) + grid(plain, architecture=("surrogate",))
-    assert f"encoder {other}" not in list_names(plain)
-    assert all(f"encoder {other}" in list_names(run) for run in reads)
+    assert f"encoder {surrogate}" not in list_names(plain)
+    assert all(f"encoder {surrogate}" in list_names(run) for run in reads)
 
 
 def test_declared_data_is_needed_in_parts() -> None:
@@ -106,9 +106,9 @@ def test_missing_encoder_is_named_first(
 ) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     fields = {"filter": "surrogate", "filter_model": "minilm", role: "somebody/model"}
-    more = {"pretraining_corpus": "planted", "num_pretraining_steps": 3} if has_first_phase else {}
+    phase_fields = {"pretraining_corpus": "planted", "num_pretraining_steps": 3} if has_first_phase else {}
     file = tmp_path / "runs.json"
-    file.write_text(json.dumps([vars(base("smoke", **fields, **more))]))
+    file.write_text(json.dumps([vars(base("smoke", **fields, **phase_fields))]))
     for verb in (["run"], ["launch", "--on", "local"]):
         with pytest.raises(ValueError, match=r"encoder somebody/model.*repro fetch"):
             run_command(*verb, str(file), "--scale", "smoke")
@@ -145,14 +145,14 @@ def test_explanation_agrees_with_ledger(artefact: str) -> None:
         assert any(judged.claim.says in line and judged.claim.source in line for line in lines)
         assert isinstance(judged.claim, Identity) or any(judged.claim.threshold in line for line in lines)
         effects = [line for line in lines if line.startswith("  effect")]
-        for line, one in zip(effects, judged.comparisons, strict=True):
-            interval = format_interval(one, judged.unit) if one.low is not None else "without an interval"
-            assert f": {format_in_unit(one.effect, judged.unit)} {interval} " in line
+        for line, comparison in zip(effects, judged.comparisons, strict=True):
+            interval = format_interval(comparison, judged.unit) if comparison.low is not None else "without an interval"
+            assert f": {format_in_unit(comparison.effect, judged.unit)} {interval} " in line
 
 
 def test_comparisons_are_named_by_rows() -> None:
     """T1.d compares "both" with each single change, by the names of the table's rows."""
-    (claim,) = (one for one in find_experiment("table1").claims if one.id == "T1.d")
+    (claim,) = (candidate for candidate in find_experiment("table1").claims if candidate.id == "T1.d")
     names = name_comparisons(claim, find_experiment("table1"), "desk")
     assert names == ["both − contextual batches", "both − contextual architecture"]
 
@@ -166,7 +166,7 @@ def test_comparisons_have_distinct_names() -> None:
 
 
 def test_open_claim_names_seeds_needed() -> None:
-    judged = {one.claim.id: one for one in judgements(find_experiment("figure14"), "desk")}["F14.a"]
+    judged = {judgement.claim.id: judgement for judgement in judgements(find_experiment("figure14"), "desk")}["F14.a"]
     (line,) = (line for line in explain_claim("F14.a", "desk") if "80 %" in line)
     assert judged.word == "OPEN" and str(judged.estimate_seeds()) in line
 
@@ -187,19 +187,21 @@ def test_check_takes_artefacts() -> None:
 
 def find_finding(name: str) -> Finding:
     """Return the finding of this name."""
-    (one,) = [finding for finding in examine() if finding.what == name]
-    return one
+    (match,) = [finding for finding in examine() if finding.what == name]
+    return match
 
 
 def test_every_scale_has_a_finding(own_home: Path) -> None:
     findings = list(examine())
-    assert [one.what for one in findings if one.what.startswith("data for")] == [f"data for {name}" for name in ORDER]
+    assert [finding.what for finding in findings if finding.what.startswith("data for")] == [
+        f"data for {name}" for name in ORDER
+    ]
     assert not own_home.exists()
 
 
 def test_missing_data_is_listed_per_scale() -> None:
     """Everything missing is listed, one item per line, including what only a single artefact needs."""
-    findings = {one.what: one for one in examine()}
+    findings = {finding.what: finding for finding in examine()}
     assert all(findings[f"data for {scale}"].good for scale in ("smoke", "desk", "lab"))
     small, large = findings["data for small"], findings["data for large"]
     needed = ("data nomic-unsupervised", "data nq", "encoder nomic-ai/nomic-bert-2048", "encoder bert-large-uncased")

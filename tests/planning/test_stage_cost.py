@@ -46,8 +46,8 @@ def test_cluster_memory_follows_largest_fit() -> None:
     """Reddit has 66 of 239 million pairs. K-means uses 64 per cluster, both sides, with two vectors of 768 numbers."""
     largest = max(count_domain_sizes("nomic-unsupervised", count_pairs(CLUSTERED)))
     fitted = 64 * -(-largest // 512)
-    found = next(cost for cost in estimate_stage_costs([CLUSTERED]) if cost.name == "clusters of 512")
-    assert found.memory_bytes == pytest.approx(2 * fitted * 2 * 768 * 4 + GIB + 20 * count_pairs(CLUSTERED))
+    clusters = next(cost for cost in estimate_stage_costs([CLUSTERED]) if cost.name == "clusters of 512")
+    assert clusters.memory_bytes == pytest.approx(2 * fitted * 2 * 768 * 4 + GIB + 20 * count_pairs(CLUSTERED))
 
 
 def test_stages_cover_all_phases() -> None:
@@ -91,14 +91,14 @@ def test_import_time_follows_bytes(tmp_path: Path) -> None:
 
 def test_unknown_size_is_a_dash(tmp_path: Path) -> None:
     by_epochs = base("small", corpus="bge-full-data")
-    made = make_plan([by_epochs, base("small")], [tmp_path])
-    lines = made.lines()
+    plan = make_plan([by_epochs, base("small")], [tmp_path])
+    lines = plan.lines()
     assert "bge-full-data: – pairs, because their number is unknown" in lines
     [line] = [line for line in lines if line.startswith(f"  {run_id(by_epochs)}")]
     assert line.split()[1] == "–"
     assert any(line.startswith("excluded: 1 training by epochs") for line in lines)
-    assert made.as_dict()["seconds"][run_id(by_epochs)] is None and made.as_dict()["seconds"][run_id(base("small"))] > 0
-    assert not any("bge-full-data" in cost.pairs for cost in made.stage_costs)
+    assert plan.as_dict()["seconds"][run_id(by_epochs)] is None and plan.as_dict()["seconds"][run_id(base("small"))] > 0
+    assert not any("bge-full-data" in cost.pairs for cost in plan.stage_costs)
 
 
 def test_imported_corpus_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,11 +114,11 @@ def test_imported_corpus_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_built_corpora_have_counted_pairs() -> None:
-    found = [json.loads(path.read_text()) for path in get_published_records().glob("*.json")]
+    records = [json.loads(path.read_text()) for path in get_published_records().glob("*.json")]
     counts = {
-        (one["run"]["corpus"], one["metrics"]["train/total/num_pairs"])
-        for one in found
-        if "train/total/num_pairs" in one["metrics"]
+        (record["run"]["corpus"], record["metrics"]["train/total/num_pairs"])
+        for record in records
+        if "train/total/num_pairs" in record["metrics"]
     }
     assert counts == {("desk", MINED["desk"])}
     path = make_corpus_stage("planted-tiny").build() / "train.arrow"
@@ -127,11 +127,11 @@ def test_built_corpora_have_counted_pairs() -> None:
 
 @pytest.mark.parametrize("scale", ["small", "large"])
 def test_each_stage_cost_is_explained(scale: str, tmp_path: Path) -> None:
-    made = make_plan([base(scale, sampler="cluster", cluster_size=512), base(scale)], [tmp_path])
-    names = [cost.name for cost in made.stage_costs]
+    plan = make_plan([base(scale, sampler="cluster", cluster_size=512), base(scale)], [tmp_path])
+    names = [cost.name for cost in plan.stage_costs]
     assert len(names) == len(set(names)) and {"corpus", "selection", "keys", "clusters of 512"} < set(names)
-    lines = made.lines()
-    for cost in made.stage_costs:
+    lines = plan.lines()
+    for cost in plan.stage_costs:
         assert lines.index(cost.format_line()) < lines.index(f"  {cost.kind}: {cost.how}")
     assert not make_plan([base("desk")], [tmp_path]).stage_costs
 
@@ -147,8 +147,8 @@ def test_rates_match_the_benchmark() -> None:
     assert MICROSECONDS_PER_PAIR["corpus"] == pytest.approx(spent["import"] + spent["corpus"], rel=0.1)
     for step in ("embeddings", "keys"):
         assert MICROSECONDS_PER_PAIR[step] == pytest.approx(spent[step], rel=0.1), step
-    most = [row for row in rows if (row["label"], row["step"], row["num_pairs"]) == ("now", "selection", 10**7)]
-    assert MICROSECONDS_PER_PAIR["selection"] == pytest.approx(most[0]["cpu_seconds"] / 10, rel=0.1)
+    largest = [row for row in rows if (row["label"], row["step"], row["num_pairs"]) == ("now", "selection", 10**7)]
+    assert MICROSECONDS_PER_PAIR["selection"] == pytest.approx(largest[0]["cpu_seconds"] / 10, rel=0.1)
     assert all(cost.hours > 0 for cost in estimate_stage_costs([CLUSTERED])), "every stage takes time"
     mined = next(
         row for row in read_benchmark("tokenizing") if row["texts"] == "desk-views" and row["way"] == "by words"

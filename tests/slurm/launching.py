@@ -38,6 +38,6 @@ def wait_until(condition: Callable[[], object], seconds: float = 120) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
-            known = [Run(**fields) for entry in read_submissions() for fields in entry.runs.values()]
-            pytest.fail(f"still not true after {seconds} s: {[read_trace(), *map(why, known)]}")
+            submitted_runs = [Run(**fields) for entry in read_submissions() for fields in entry.runs.values()]
+            pytest.fail(f"still not true after {seconds} s: {[read_trace(), *map(why, submitted_runs)]}")
         time.sleep(0.05)

@@ -40,7 +40,7 @@ def cancel_jobs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Slow the stand-in down, and cancel all jobs at the end."""
     monkeypatch.setenv("STAND_IN_STEP_SECONDS", "0.25")
     yield
-    jobs = [place["job_id"].split("_")[0] for entry in read_submissions() for place in entry.jobs.values()]
+    jobs = [location["job_id"].split("_")[0] for entry in read_submissions() for location in entry.jobs.values()]
     if jobs:
         subprocess.run(["scancel", *set(jobs)], check=False)
 
@@ -219,9 +219,9 @@ def test_concurrent_launchers_submit_once() -> None:
         "import sys\nreplace_all()\n"
         "print('\\n'.join(launch(*RUNS)), file=sys.stderr)"
     )
-    words = [sys.executable, "-c", code]
-    both = [subprocess.Popen(words, cwd=CHECKOUT, stderr=subprocess.PIPE, text=True) for _ in range(2)]
-    outputs = [process.communicate(timeout=60)[1] for process in both]
+    command = [sys.executable, "-c", code]
+    launchers = [subprocess.Popen(command, cwd=CHECKOUT, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    outputs = [process.communicate(timeout=60)[1] for process in launchers]
     assert sorted("3 runs requested, 3 to start" in output for output in outputs) == [False, True], outputs
     wait_for_records(*RUNS)
     assert len(read_submissions()) == 2  # the stage, and one array
@@ -264,11 +264,11 @@ def own_cluster(started_cluster: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_site_check_submits_nothing(tmp_path: Path) -> None:
     file = tmp_path / "grid.json"
     file.write_text(json.dumps([asdict(run) for run in RUNS]))
-    words = [sys.executable, "-m", "repro", "launch", str(file), "--scale", "smoke", "--check-site", "--profile"]
-    fits = subprocess.run([*words, "dev-cluster"], cwd=CHECKOUT, capture_output=True, text=True)
+    command = [sys.executable, "-m", "repro", "launch", str(file), "--scale", "smoke", "--check-site", "--profile"]
+    fits = subprocess.run([*command, "dev-cluster"], cwd=CHECKOUT, capture_output=True, text=True)
     assert fits.returncode == 0, fits.stderr
     assert all(line.startswith("ok ") and "to start at" in line for line in fits.stdout.splitlines())
-    too_much = subprocess.run([*words, "one-gpu"], cwd=CHECKOUT, capture_output=True, text=True)
+    too_much = subprocess.run([*command, "one-gpu"], cwd=CHECKOUT, capture_output=True, text=True)
     assert too_much.returncode == 2 and "generic resource" in too_much.stdout
     assert read_submissions() == [] and get_states(*RUNS) == ["missing"] * 3
 
@@ -277,8 +277,8 @@ def test_cluster_has_two_nodes(own_cluster: Path, tmp_path: Path) -> None:
     info = subprocess.run(["sinfo", "--noheader", "--Node", "--format=%N %c"], capture_output=True, text=True).stdout
     cores = len(os.sched_getaffinity(0))
     assert [line.split() for line in info.splitlines()] == [["dev1", str(cores)], ["dev2", str(cores)]]
-    words = ["srun", "--nodes=2", "--ntasks=2", "--mem=100", "bash", "-c", "echo $SLURMD_NODENAME of $SLURM_NNODES"]
-    job = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    command = ["srun", "--nodes=2", "--ntasks=2", "--mem=100", "bash", "-c", "echo $SLURMD_NODENAME of $SLURM_NNODES"]
+    job = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert sorted(job.stdout.splitlines()) == ["dev1 of 2", "dev2 of 2"], job.stderr
 
 

@@ -46,29 +46,29 @@ def compute_undisturbed_records(home: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 def start_launchers(file: Path) -> list[subprocess.Popen[str]]:
     """Start two launchers in parallel."""
-    words = [sys.executable, "-m", "repro", "launch", str(file), "--scale", "smoke", "--profile", "dev-cluster"]
-    return [subprocess.Popen(words, cwd=CHECKOUT, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    command = [sys.executable, "-m", "repro", "launch", str(file), "--scale", "smoke", "--profile", "dev-cluster"]
+    return [subprocess.Popen(command, cwd=CHECKOUT, stdout=subprocess.PIPE, text=True) for _ in range(2)]
 
 
 def check_statuses() -> list[RunStatus]:
     """Return all statuses. Each must agree with the disk before or after it was read."""
     recorded = [has_record(get_local_records(), run) for run in RUNS]
     alive = [owner.is_alive if (owner := look(get_run_item(run).lease_folder)) else False for run in RUNS]
-    found = statuses(RUNS)
-    for run, status, was_recorded, was_alive in zip(RUNS, found, recorded, alive, strict=True):
+    statuses_now = statuses(RUNS)
+    for run, status, was_recorded, was_alive in zip(RUNS, statuses_now, recorded, alive, strict=True):
         is_recorded = has_record(get_local_records(), run)
         assert status.state == "recorded" or not was_recorded
         assert status.state != "recorded" or is_recorded
         is_alive = was_alive and look(get_run_item(run).lease_folder).is_alive
         assert status.state in ("running", "recorded") or not is_alive
         assert status.state in ("recorded", "running", "queued", "interrupted", "missing"), status
-    return found
+    return statuses_now
 
 
-def disturb(found: list[RunStatus], kills: int, requeues: int, number: int) -> tuple[int, int]:
+def disturb(statuses_now: list[RunStatus], kills: int, requeues: int, number: int) -> tuple[int, int]:
     """Kill or requeue a run that is training, if there is one. Return the remaining numbers of both."""
-    running = [one for one in found if one.state == "running" and one.progress]
-    candidates = [one for one in running if 2 < one.progress.step < NUM_STEPS - 20]
+    running = [status for status in statuses_now if status.state == "running" and status.progress]
+    candidates = [status for status in running if 2 < status.progress.step < NUM_STEPS - 20]
     if not candidates or kills + requeues == 0:
         return kills, requeues
     victim = candidates[generator_for(0, "victim", number).integers(len(candidates))]
@@ -90,17 +90,17 @@ def test_disturbed_sweep_gives_same_records(tmp_path: Path, monkeypatch: pytest.
     file.write_text(json.dumps([asdict(run) for run in RUNS]))
     kills, requeues, number, deadline = NUM_KILLS, NUM_REQUEUES, 0, time.monotonic() + TIMEOUT_SECONDS
     launchers = start_launchers(file)
-    found = check_statuses()
-    while any(one.state != "recorded" for one in found):
-        assert time.monotonic() < deadline, found
+    statuses_now = check_statuses()
+    while any(status.state != "recorded" for status in statuses_now):
+        assert time.monotonic() < deadline, statuses_now
         idle = all(launcher.poll() is not None for launcher in launchers)
-        if idle and any(one.may_launch("slurm", retry=False) for one in found):
+        if idle and any(status.may_launch("slurm", retry=False) for status in statuses_now):
             launchers = start_launchers(file)
-        left = disturb(found, kills, requeues, number)
-        number += left != (kills, requeues)
-        kills, requeues = left
+        remaining = disturb(statuses_now, kills, requeues, number)
+        number += remaining != (kills, requeues)
+        kills, requeues = remaining
         time.sleep(0.5)
-        found = check_statuses()
+        statuses_now = check_statuses()
     assert (kills, requeues) == (0, 0), "the runs ended before all disturbances"
     assert [launcher.wait() for launcher in launchers] == [0, 0]
     records = read_records(get_local_records())
@@ -121,8 +121,8 @@ def drop_speed(record: Record) -> dict[str, float]:
 def check_owners(runs: tuple[Run, ...]) -> None:
     """Check that one owner ended each run, that each step was logged once, and that each kill ended one owner."""
     history = [owners(get_run_item(run).lease_folder) for run in runs]
-    assert all([owner.outcome for owner in each].count("") == 1 for each in history)
-    assert sum(owner.outcome is None for each in history for owner in each) == NUM_KILLS
+    assert all([owner.outcome for owner in owners_of_run].count("") == 1 for owners_of_run in history)
+    assert sum(owner.outcome is None for owners_of_run in history for owner in owners_of_run) == NUM_KILLS
     for run in runs:
         steps = [line["step"] for line in read_metrics(run_folder(run_id(run)))]
         assert steps == list(range(1, NUM_STEPS + 1))

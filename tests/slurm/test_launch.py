@@ -93,12 +93,12 @@ def set_queue(fake: Path, *lines: str) -> None:
 
 def test_dry_run_shows_submitted_script(fake_slurm: Path) -> None:
     runs = [replace(run, sampler="cluster", cluster_size=8) for run in RUNS[:2]]
-    shown = dict(scripts(runs, PROFILE, sweep="test", options=LaunchOptions()))
+    named_scripts = dict(scripts(runs, PROFILE, sweep="test", options=LaunchOptions()))
     assert read_scripts(fake_slurm) == {}
     launch(*runs)
     sent = read_scripts(fake_slurm)
-    jobs = {f"JOB-OF-{name.replace(' ', '-')}": str(job) for name, job in zip(shown, sent, strict=True)}
-    for text, script in zip(shown.values(), sent.values(), strict=True):
+    jobs = {f"JOB-OF-{name.replace(' ', '-')}": str(job) for name, job in zip(named_scripts, sent, strict=True)}
+    for text, script in zip(named_scripts.values(), sent.values(), strict=True):
         for name, job in jobs.items():
             text = text.replace(name, job)
         assert text == script
@@ -127,8 +127,8 @@ def test_script_follows_the_profile(fake_slurm: Path, monkeypatch: pytest.Monkey
 
 def test_stage_gpus_keep_their_type(fake_slurm: Path) -> None:
     def list_gpu_options(**changes: Any) -> list[str]:
-        shown = dict(scripts(RUNS[:1], replace(PROFILE, **changes), sweep="test", options=LaunchOptions()))
-        return [line for line in next(iter(shown.values())).splitlines() if line.startswith("#SBATCH --g")]
+        named_scripts = dict(scripts(RUNS[:1], replace(PROFILE, **changes), sweep="test", options=LaunchOptions()))
+        return [line for line in next(iter(named_scripts.values())).splitlines() if line.startswith("#SBATCH --g")]
 
     assert list_gpu_options(gres="gpu:a100:8", stage_gpus=2) == ["#SBATCH --gres=gpu:a100:2"]
     for gres in ("", "gpu:a100:8,lustre:1"):
@@ -142,8 +142,8 @@ def test_job_starts_in_the_checkout(fake_slurm: Path, tmp_path: Path) -> None:
     assert f"#SBATCH --chdir={CHECKOUT}\n" in script and "wckey" not in script
     line = next(line for line in script.splitlines() if line.startswith("export PYTHONPATH"))
     for before, after in ({}, str(CHECKOUT)), ({"PYTHONPATH": "/x:/y"}, f"{CHECKOUT}:/x:/y"):
-        shown = ["bash", "-c", f'{line}; printf %s "$PYTHONPATH"']
-        assert subprocess.run(shown, env=before, capture_output=True, text=True, check=True).stdout == after
+        command = ["bash", "-c", f'{line}; printf %s "$PYTHONPATH"']
+        assert subprocess.run(command, env=before, capture_output=True, text=True, check=True).stdout == after
     site = replace(PROFILE, wckey="nlp", chdir="/project")
     launch(*RUNS[2:4], profile=site)
     script = read_last_script(fake_slurm)
@@ -154,8 +154,8 @@ def test_container_wraps_python(fake_slurm: Path) -> None:
     shim = fake_slurm / "apptainer"
     shim.write_text('#!/bin/bash\nprintf "%s|" "$@"\n')
     shim.chmod(0o755)
-    words = ("apptainer", "exec", "--bind", "$TMPDIR:/tmp", 'a "b" `c` $(d)', "cde.sif")
-    site = replace(PROFILE, launcher=words, python="/opt/venv/bin/python", srun=("--mpi=none",))
+    launcher = ("apptainer", "exec", "--bind", "$TMPDIR:/tmp", 'a "b" `c` $(d)', "cde.sif")
+    site = replace(PROFILE, launcher=launcher, python="/opt/venv/bin/python", srun=("--mpi=none",))
     for runs in (RUNS[:1], RUNS[1:4]):  # one job, and an array
         launch(*runs, profile=site)
         [command] = [line for line in read_last_script(fake_slurm).splitlines() if line.startswith("srun")]
@@ -182,9 +182,9 @@ def test_site_check_reports_each_script(fake_slurm: Path) -> None:
         'grep -q "partition=cpu" "$2" && { echo "allocation failure: invalid partition" >&2; exit 1; }\n'
         'echo "sbatch: Job 7 to start at noon" >&2\n'
     )
-    found = dict(check_site(RUNS[:2], PROFILE, sweep="t", options=LaunchOptions()))
-    assert [verdict.is_accepted for verdict in found.values()] == [False, True]
-    assert [verdict.says for verdict in found.values()] == [
+    verdicts = dict(check_site(RUNS[:2], PROFILE, sweep="t", options=LaunchOptions()))
+    assert [verdict.is_accepted for verdict in verdicts.values()] == [False, True]
+    assert [verdict.says for verdict in verdicts.values()] == [
         "allocation failure: invalid partition", "Job 7 to start at noon",
     ]  # fmt: skip
     assert get_states(*RUNS[:2]) == ["missing"] * 2
@@ -195,9 +195,9 @@ def test_arrays_keep_the_throttle(fake_slurm: Path) -> None:
     arrays = [text for text in read_scripts(fake_slurm).values() if "--array" in text]
     assert [re.search("--array=(.*)", text)[1] for text in arrays] == ["0-2%1", "0-2%1", "0-1%1"]
     # If only two jobs may run in parallel, the third array waits for the first.
-    made = order_batches(build_tasks(RUNS, PROFILE, code={}), max_array_size=3, num_at_once=2)
-    found = [(len(batch.tasks), batch.num_at_once, batch.after) for batch in made]
-    assert found == [(1, 1, ""), (3, 1, ""), (3, 1, ""), (2, 1, "runs 1 of 3")]
+    batches = order_batches(build_tasks(RUNS, PROFILE, code={}), max_array_size=3, num_at_once=2)
+    summaries = [(len(batch.tasks), batch.num_at_once, batch.after) for batch in batches]
+    assert summaries == [(1, 1, ""), (3, 1, ""), (3, 1, ""), (2, 1, "runs 1 of 3")]
 
 
 ALIKE = grid(RUNS[0], context_seed=(0, 1, 2))
@@ -205,13 +205,13 @@ ALIKE = grid(RUNS[0], context_seed=(0, 1, 2))
 
 def list_dependencies(fake: Path) -> list[str]:
     """Return the dependency of each submitted script."""
-    found = [re.search("--dependency=(.*)", text) for text in read_scripts(fake).values()]
-    return [match[1] if match else "" for match in found]
+    matches = [re.search("--dependency=(.*)", text) for text in read_scripts(fake).values()]
+    return [match[1] if match else "" for match in matches]
 
 
 def test_sharing_runs_wait_for_training(fake_slurm: Path) -> None:
-    shown = dict(scripts((*ALIKE, RUNS[1]), PROFILE, sweep="t", options=LaunchOptions()))
-    assert "afterany:JOB-OF-runs-1-of-2_0\n" in shown["runs 2 of 2"]
+    named_scripts = dict(scripts((*ALIKE, RUNS[1]), PROFILE, sweep="t", options=LaunchOptions()))
+    assert "afterany:JOB-OF-runs-1-of-2_0\n" in named_scripts["runs 2 of 2"]
     launch(*ALIKE, RUNS[1])
     assert list_dependencies(fake_slurm) == ["", "afterok:101", "afterok:101,afterany:102_0"]
     assert [set(submission.runs) for submission in read_submissions()[1:]] == [
@@ -224,21 +224,23 @@ def test_sharing_runs_wait_for_training(fake_slurm: Path) -> None:
 
 def test_runs_wait_for_missing_phase(fake_slurm: Path) -> None:
     phased = base("smoke", num_steps=3, pretraining_corpus="desk", num_pretraining_steps=3)
-    other = replace(phased, num_steps=4)
-    alike = replace(other, context_seed=1)
-    tasks = add_run_dependencies(build_tasks((phased, other, alike), PROFILE, code={}), {})
-    names = [run_id(run) for run in (phased, other, alike)]
+    longer = replace(phased, num_steps=4)
+    same_training = replace(longer, context_seed=1)
+    tasks = add_run_dependencies(build_tasks((phased, longer, same_training), PROFILE, code={}), {})
+    names = [run_id(run) for run in (phased, longer, same_training)]
     assert [task.after for task in tasks if task.item.kind == "run"] == [(), (names[0],), (names[1], names[0])]
-    made = order_batches(tasks, max_array_size=3, num_at_once=2)
-    assert [[task.name for task in batch.tasks] for batch in made if not batch.is_stage] == [[name] for name in names]
-    assert [batch.after for batch in made if not batch.is_stage] == ["", "runs 1 of 3", "runs 2 of 3"]
+    batches = order_batches(tasks, max_array_size=3, num_at_once=2)
+    assert [[task.name for task in batch.tasks] for batch in batches if not batch.is_stage] == [
+        [name] for name in names
+    ]
+    assert [batch.after for batch in batches if not batch.is_stage] == ["", "runs 1 of 3", "runs 2 of 3"]
     for phase in list_training_phases(phased):
         folder = run_folder(get_training_id(phase))
         lease = take_lease(folder / "training")
         (folder / "checkpoint.safetensors").touch()
         assert list_missing_trainings(phase), "a process still trains it"
         lease.release()
-    assert [list_missing_trainings(run) for run in (phased, other)] == [(), (get_training_id(other),)]
+    assert [list_missing_trainings(run) for run in (phased, longer)] == [(), (get_training_id(longer),)]
     after = [task.after for task in add_run_dependencies(tasks, {}) if task.item.kind == "run"]
     assert after == [(), (), (names[1],)]
 
@@ -247,8 +249,8 @@ def test_runs_wait_for_missing_phase(fake_slurm: Path) -> None:
 def test_throttle_is_never_exceeded(num_at_once: int) -> None:
     runs = (*RUNS, *(replace(run, sampler="cluster", cluster_size=8) for run in RUNS), *ALIKE[1:])
     tasks = add_run_dependencies(build_tasks(runs, PROFILE, code={}), {})
-    made = order_batches(tasks, max_array_size=3, num_at_once=num_at_once)
-    arrays = {batch.name: batch for batch in made if not batch.is_stage}
+    batches = order_batches(tasks, max_array_size=3, num_at_once=num_at_once)
+    arrays = {batch.name: batch for batch in batches if not batch.is_stage}
     assert sorted(task.name for batch in arrays.values() for task in batch.tasks) == sorted(
         get_run_item(run).name for run in runs
     )
@@ -394,8 +396,8 @@ def test_job_variables_are_hidden_from_sbatch(monkeypatch: pytest.MonkeyPatch) -
         assert env.items() <= os.environ.items()
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     with hide_enclosing_job() as num_hidden:
-        left = {name for name in (*env, "SLURM_JOB_ID") if name in os.environ}
-    assert (left, num_hidden) == ({"SLURM_CONF", "SBATCH_EXPORT", "CUDA_VISIBLE_DEVICES"}, 4)
+        remaining = {name for name in (*env, "SLURM_JOB_ID") if name in os.environ}
+    assert (remaining, num_hidden) == ({"SLURM_CONF", "SBATCH_EXPORT", "CUDA_VISIBLE_DEVICES"}, 4)
     monkeypatch.setenv("SLURM_JOB_GPUS", "3")
     with hide_enclosing_job():
         assert "CUDA_VISIBLE_DEVICES" not in os.environ

@@ -104,9 +104,9 @@ def test_failed_stage_fails_its_runs() -> None:
 def test_two_launchers_share_the_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STAND_IN_STEP_SECONDS", "0.1")
     runs = grid(base("smoke", num_steps=5), seed=tuple(range(6)))
-    both = [start_launcher(runs), start_launcher(runs)]
-    outputs = [process.communicate(timeout=200)[0] for process in both]
-    assert [process.returncode for process in both] == [0, 0], outputs
+    launchers = [start_launcher(runs), start_launcher(runs)]
+    outputs = [process.communicate(timeout=200)[0] for process in launchers]
+    assert [process.returncode for process in launchers] == [0, 0], outputs
     assert get_states(*runs) == ["recorded"] * 6
     begins = sorted(line for line in read_trace() if line.startswith("begin"))
     assert begins == sorted(f"begin {run_id(run)} at 0" for run in runs)

@@ -62,8 +62,8 @@ with handle_stop_signals(stop):
 def start_second_node(job: Job) -> subprocess.Popen[str]:
     """Start the second node in another process."""
     env = os.environ | {"PYTHONPATH": str(CHECKOUT)}
-    words = [sys.executable, "-c", FOLLOWER, json.dumps(asdict(job))]
-    return subprocess.Popen(words, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    command = [sys.executable, "-c", FOLLOWER, json.dumps(asdict(job))]
+    return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
 def run_first_node(job: Job, stop: Stop) -> str:
@@ -72,11 +72,11 @@ def run_first_node(job: Job, stop: Stop) -> str:
         return job(stop, where=HERE)
 
 
-def assert_same_training(found: list[dict], expected: list[dict]) -> None:
+def assert_same_training(metrics: list[dict], expected: list[dict]) -> None:
     """Check that batches are equal and in order, and that losses differ by rounding only."""
     for name in ("step", "batch"):
-        assert [line[name] for line in found] == [line[name] for line in expected]
-    assert [line["loss"] for line in found] == pytest.approx([line["loss"] for line in expected], rel=1e-4)
+        assert [line[name] for line in metrics] == [line[name] for line in expected]
+    assert [line["loss"] for line in metrics] == pytest.approx([line["loss"] for line in expected], rel=1e-4)
 
 
 def wait_for_steps(run: Run, number: int, seconds: float = 240) -> None:
@@ -94,7 +94,7 @@ def test_two_nodes_match_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyP
     expected = read_metrics(run_folder(run_id(run)))
     monkeypatch.setenv("REPRO_HOME", str(tmp_path / "two"))
     job, stop = Job(run=asdict(run), num_nodes=2), Stop()
-    other = start_second_node(job)
+    follower = start_second_node(job)
 
     def end_soon() -> None:
         wait_for_steps(run, 3)
@@ -105,8 +105,8 @@ def test_two_nodes_match_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyP
     with pytest.raises(Stopped):
         run_first_node(job, stop)
     stopper.join()
-    output = other.communicate(timeout=60)[0]
-    assert other.returncode == 0, output
+    output = follower.communicate(timeout=60)[0]
+    assert follower.returncode == 0, output
     num_done = len(read_metrics(run_folder(run_id(run))))
     assert 3 <= num_done < 40
     assert Job(run=asdict(run))(Stop(), where=HERE) == "done"
@@ -198,8 +198,8 @@ def test_unshareable_batch_is_refused_first() -> None:
 def test_script_requests_nodes_for_runs() -> None:
     site = Profile(name="site", num_nodes=2, processes_per_run=2)
     tasks = build_tasks([RUN], site, code={})
-    made = dict(Launch(site, "test").scripts(order_batches(tasks, max_array_size=9, num_at_once=9)))
-    *stages, runs = made.values()
+    named_scripts = dict(Launch(site, "test").scripts(order_batches(tasks, max_array_size=9, num_at_once=9)))
+    *stages, runs = named_scripts.values()
     assert "#SBATCH --nodes=2\n" in runs and "#SBATCH --ntasks-per-node=1\n" in runs
     assert all("#SBATCH --nodes=1\n" in script for script in stages)
     with pytest.raises(ValueError, match="num_nodes=2 needs on='slurm'"):
@@ -220,9 +220,9 @@ def test_two_cluster_nodes_resume_together(own_home: Path, tmp_path: Path, monke
         assert time.monotonic() < deadline, why(run)
         time.sleep(0.2)
     assert statuses([run])[0].num_interruptions == 1
-    found = read_metrics(run_folder(run_id(run)))
+    metrics = read_metrics(run_folder(run_id(run)))
     logs = sorted(path.name.partition("_")[2] for path in (own_home / "sweeps/test/jobs").glob(f"{status.job_id}_*out"))
     assert logs == ["0_log.out", "1_log.out"], "each node writes a log"
     monkeypatch.setenv("REPRO_HOME", str(tmp_path / "alone"))
     execute(run, progress=ignore)
-    assert_same_training(found, read_metrics(run_folder(run_id(run))))
+    assert_same_training(metrics, read_metrics(run_folder(run_id(run))))

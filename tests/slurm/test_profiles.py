@@ -10,7 +10,7 @@ from experiments.e01_table1 import EXPERIMENT
 from repro.planning.plan import make_plan
 from repro.spec import base
 from slurm.limits import beyond
-from slurm.profiles import SHIPPED, Profile, load_profile, profiles
+from slurm.profiles import SHIPPED_FILE, Profile, load_profile, profiles
 from slurm.shards import count_shards
 from tests.commands import run_command
 
@@ -79,8 +79,8 @@ def test_profile_name_is_one_line(own: Path) -> None:
 
 
 def test_shipped_examples_are_profiles(own: Path) -> None:
-    lines = SHIPPED.read_text().partition("# Examples")[2].splitlines()
-    first = next(number for number, line in enumerate(lines) if line.startswith("# ["))
+    lines = SHIPPED_FILE.read_text().partition("# Examples")[2].splitlines()
+    first = next(index for index, line in enumerate(lines) if line.startswith("# ["))
     own.write_text("\n".join(line.removeprefix("#").strip() for line in lines[first:]))
     examples = [load_profile(name) for name in ("with-conda", "with-modules", "with-apptainer", "with-enroot")]
     assert all(example.gpus_per_run == 1 and example.python for example in examples)
@@ -132,16 +132,16 @@ def test_small_profile_is_named_by_stage(tmp_path: Path) -> None:
 
 def test_shard_settings_replace_each_other(own: Path) -> None:
     own.write_text('[mine]\nextends = "one-gpu"\nnum_shards = 4\n')
-    found = load_profile("mine")
-    assert (found.num_shards, found.pairs_per_shard) == (4, None)
+    profile = load_profile("mine")
+    assert (profile.num_shards, profile.pairs_per_shard) == (4, None)
     assert load_profile("one-gpu").pairs_per_shard == 10_000_000 and len(profiles()) > 5
 
 
 def test_plan_shows_what_exceeds_profile(tmp_path: Path) -> None:
     runs = tmp_path / "runs.json"
     runs.write_text(json.dumps([vars(base("small"))]))
-    words = ["plan", str(runs), "--scale", "small", "--profile", "cpu-node"]
-    output = run_command(*words)
+    command = ["plan", str(runs), "--scale", "small", "--profile", "cpu-node"]
+    output = run_command(*command)
     assert "too much for profile cpu-node" in output and "estimated for a GPU, and a stage has none" in output
-    lines = json.loads(run_command(*words, "--json"))["beyond_profile"]
+    lines = json.loads(run_command(*command, "--json"))["beyond_profile"]
     assert lines and [line for line in output.splitlines() if line in lines] == lines

@@ -54,16 +54,16 @@ def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_two_processes_match_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    alone = execute(RUN, progress=ignore)
+    expected = execute(RUN, progress=ignore)
     lines = read_metrics(run_folder(run_id(RUN)))
     monkeypatch.setenv("REPRO_HOME", str(tmp_path / "two"))
     assert Job(run=asdict(RUN), num_processes=2)(Stop(), where=HERE) == "done"
     together = read_record(get_local_records() / f"{run_id(RUN)}.json")
-    found = read_metrics(run_folder(run_id(RUN)))
-    assert [line["batch"] for line in found] == [line["batch"] for line in lines]
-    assert [line["loss"] for line in found] == pytest.approx([line["loss"] for line in lines], rel=1e-4)
+    metrics = read_metrics(run_folder(run_id(RUN)))
+    assert [line["batch"] for line in metrics] == [line["batch"] for line in lines]
+    assert [line["loss"] for line in metrics] == pytest.approx([line["loss"] for line in lines], rel=1e-4)
     name = f"{RUN.suite}/mean/ndcg_at_10"
-    assert together.metrics[name] == pytest.approx(alone.metrics[name], abs=0.02)
+    assert together.metrics[name] == pytest.approx(expected.metrics[name], abs=0.02)
 
 
 @pytest.mark.slow
@@ -72,8 +72,8 @@ def test_sharing_jobs_train_once() -> None:
     runs = [RUN, replace(RUN, context_seed=RUN.context_seed + 1)]
     assert get_training_id(runs[0]) == get_training_id(runs[1])
     with ThreadPoolExecutor(2) as pool:
-        ended = list(pool.map(lambda run: Job(run=asdict(run), num_processes=2)(Stop(), where=HERE), runs))
-    assert ended == ["done", "done"]
+        outcomes = list(pool.map(lambda run: Job(run=asdict(run), num_processes=2)(Stop(), where=HERE), runs))
+    assert outcomes == ["done", "done"]
     records = [read_record(get_local_records() / f"{run_id(run)}.json") for run in runs]
     assert records[0].metrics["train/loss"] == records[1].metrics["train/loss"]
     assert [line["step"] for line in read_metrics(run_folder(get_training_id(RUN)))] == list(range(1, 7))
@@ -161,8 +161,8 @@ def record_listeners(run: Run, *, should_stop: Callable[[], bool], progress: Cal
         if b"pytest" in Path(f"/proc/{parent}/cmdline").read_bytes():
             break
     (home() / f"listeners-{os.environ['RANK']}.json").write_text(json.dumps(sorted(list_listening_addresses(pids))))
-    given = [os.environ.get(name) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS")]
-    (home() / f"threads-{os.environ['RANK']}.json").write_text(json.dumps(given))
+    threads = [os.environ.get(name) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS")]
+    (home() / f"threads-{os.environ['RANK']}.json").write_text(json.dumps(threads))
     dist.barrier()
 
 
@@ -192,9 +192,9 @@ def test_ranks_listen_on_loopback(own_home: Path, monkeypatch: pytest.MonkeyPatc
         assert ranks._run_ranks(asdict(job), Stop(), described, Meeting("1.0", 1, "127.0.0.1", port)) == 0
     else:
         assert not ranks.run_ranks(asdict(job), Stop())
-    found = [set(json.loads(path.read_text())) for path in sorted(own_home.glob("listeners-*.json"))]
-    assert len(found) == 2
-    assert set() < found[0] | found[1] <= LOOPBACK
+    listeners = [set(json.loads(path.read_text())) for path in sorted(own_home.glob("listeners-*.json"))]
+    assert len(listeners) == 2
+    assert set() < listeners[0] | listeners[1] <= LOOPBACK
     threads = [json.loads(path.read_text()) for path in sorted(own_home.glob("threads-*.json"))]
     assert threads == [["2", "1", "many"]] * 2
 

@@ -66,23 +66,23 @@ def test_failed_shard_is_retried_alone() -> None:
 
 def test_shards_are_one_array() -> None:
     tasks = build_tasks([RUN, replace(RUN, seed=1)], SITE, code={})
-    made = order_batches(tasks, max_array_size=1000, num_at_once=4)
+    batches = order_batches(tasks, max_array_size=1000, num_at_once=4)
     title = get_cluster_stage().title
     names = [stages_of(RUN)[0].title, f"shards 1 of 1 of {title}", title, "runs 1 of 1"]
-    found = [(batch.name, len(batch.tasks), batch.num_at_once) for batch in made]
-    assert found == list(zip(names, (1, 5, 1, 2), (1, 4, 1, 2), strict=True))
+    summaries = [(batch.name, len(batch.tasks), batch.num_at_once) for batch in batches]
+    assert summaries == list(zip(names, (1, 5, 1, 2), (1, 4, 1, 2), strict=True))
     cut = order_batches(tasks, max_array_size=2, num_at_once=2)
-    found = [(len(batch.tasks), batch.num_at_once, batch.after) for batch in cut if batch.name.startswith("shards")]
-    assert found == [(2, 1, ""), (2, 1, ""), (1, 1, f"shards 1 of 3 of {title}")]
+    summaries = [(len(batch.tasks), batch.num_at_once, batch.after) for batch in cut if batch.name.startswith("shards")]
+    assert summaries == [(2, 1, ""), (2, 1, ""), (1, 1, f"shards 1 of 3 of {title}")]
 
 
 def test_scripts_wait_in_order() -> None:
-    shown = list(scripts([RUN], SITE, sweep="test", options=LaunchOptions()))
-    corpus, shards, whole, runs = (text for _, text in shown)
-    names = [f"JOB-OF-{name.replace(' ', '-')}" for name, _ in shown]
+    named_scripts = list(scripts([RUN], SITE, sweep="test", options=LaunchOptions()))
+    corpus, shards, stage, runs = (text for _, text in named_scripts)
+    names = [f"JOB-OF-{name.replace(' ', '-')}" for name, _ in named_scripts]
     assert "--dependency" not in corpus
     assert "#SBATCH --array=0-4%4\n" in shards and f"#SBATCH --dependency=afterok:{names[0]}\n" in shards
-    assert f"#SBATCH --dependency=afterok:{names[0]}:{names[1]}\n" in whole and "--array" not in whole
+    assert f"#SBATCH --dependency=afterok:{names[0]}:{names[1]}\n" in stage and "--array" not in stage
     assert names[2] in runs
 
 
@@ -147,11 +147,11 @@ def test_too_many_shards_are_refused() -> None:
 
 
 def test_plan_shows_number_of_shards() -> None:
-    made = make_plan([replace(RUN, filter="surrogate")], [], num_shards=lambda run: 4)
-    kinds = {title.split("/")[0] for title in made.num_shards}
+    plan = make_plan([replace(RUN, filter="surrogate")], [], num_shards=lambda run: 4)
+    kinds = {title.split("/")[0] for title in plan.num_shards}
     assert kinds == {"tokens", "embeddings", "keys"}
-    assert sum(line.endswith(" in 4 shards") for line in made.lines()) == 3
-    assert set(made.as_dict()["num_shards"].values()) == {4}
+    assert sum(line.endswith(" in 4 shards") for line in plan.lines()) == 3
+    assert set(plan.as_dict()["num_shards"].values()) == {4}
 
 
 def test_plan_shows_shards_without_data() -> None:
@@ -189,4 +189,4 @@ def test_killed_shard_is_done_again() -> None:
     assert [trace.count(f"shard {n} of 3") for n in (1, 2, 3)] == [1, 2, 1] and trace.count("join clusters") == 1
     arrays = [entry for entry in read_submissions() if any("shards/" in name for name in entry.jobs)]
     assert [len(entry.jobs) for entry in arrays] == [3, 1]
-    assert len({place["job_id"].partition("_")[0] for place in arrays[0].jobs.values()}) == 1, "one array"
+    assert len({location["job_id"].partition("_")[0] for location in arrays[0].jobs.values()}) == 1, "one array"

@@ -179,8 +179,8 @@ def test_unreadable_record_is_not_replaced(file: str, monkeypatch: pytest.Monkey
 
 def write_submission(jobs: dict[str, str], runs: dict[str, Any] | None = None, **fields: Any) -> None:
     """Store a submission to Slurm, with the number of each job."""
-    places = {name: {"job_id": number} for name, number in jobs.items()}
-    Submission(**{"on": "slurm", "sweep": "t", "profile": "p", "jobs": places, "runs": runs or {}, **fields}).write()
+    locations = {name: {"job_id": number} for name, number in jobs.items()}
+    Submission(**{"on": "slurm", "sweep": "t", "profile": "p", "jobs": locations, "runs": runs or {}, **fields}).write()
 
 
 def test_prune_keeps_pending_pickles(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,8 +229,8 @@ def test_prune_takes_recorded_checkpoints(file: str, own_home: Path) -> None:
     for path in (old, young):
         path.write_text("half")
     age(old)
-    found = {path for path, _ in leftovers((*RUNS[:2], unfinished))}
-    assert found == {old, *(get_run_item(run).folder / "checkpoint.safetensors" for run in RUNS[:2])}
+    removable = {path for path, _ in leftovers((*RUNS[:2], unfinished))}
+    assert removable == {old, *(get_run_item(run).folder / "checkpoint.safetensors" for run in RUNS[:2])}
     assert "would remove" in invoke("prune", file, "--dry-run").stdout and old.exists()
     weights = run_folder(run_id(RUNS[0])) / "checkpoint.safetensors"
     output = invoke("prune", file).output
@@ -289,10 +289,10 @@ def test_prune_survives_other_removals(own_home: Path) -> None:
         (path / "ids.npy").write_bytes(b"0" * 10)
         age(path / "ids.npy")
         age(path)
-    found = leftovers([])
-    assert next(found) == (first, 10)
+    removable = leftovers([])
+    assert next(removable) == (first, 10)
     remove(second)
-    assert list(found) == [] and measure_size(second) == 0
+    assert list(removable) == [] and measure_size(second) == 0
 
 
 def test_progress_is_read_from_the_end() -> None:
@@ -349,9 +349,9 @@ def test_half_written_state_is_read_again(content: str, expected: str | None, tm
     (tmp_path / "job.json").write_text(content)
     later = threading.Timer(0.05, lambda: item.write(JobState(state=expected)) if expected else item.forget())
     later.start()
-    found = item.read()
+    state = item.read()
     later.join()
-    assert (found and found.state) == expected
+    assert (state and state.state) == expected
 
 
 def test_damaged_state_is_named(tmp_path: Path) -> None:

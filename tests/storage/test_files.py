@@ -88,7 +88,7 @@ def test_generated_pairs_appear_whole(ending: str, tmp_path: Path, monkeypatch: 
         generated_pairs.write_generated(path, 2)
     assert not list(tmp_path.iterdir())
     generated_pairs.write_generated(path, 1)
-    assert [one.name for one in tmp_path.iterdir()] == [path.name]
+    assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
     assert b"q" in path.read_bytes()
 
 
@@ -99,12 +99,12 @@ def test_rows_are_taken_in_parts(
 ) -> None:
     monkeypatch.setattr(arrays, "ROWS_PER_TAKE", rows_per_take)
     rng = np.random.default_rng(0)
-    whole = rng.normal(size=shape).astype(np.float16)
-    np.save(tmp_path / "a.npy", whole)
+    array_in_memory = rng.normal(size=shape).astype(np.float16)
+    np.save(tmp_path / "a.npy", array_in_memory)
     for rows in (rng.integers(0, 50, 31), np.empty(0, np.int64)):
-        for array in (whole, np.load(tmp_path / "a.npy", mmap_mode="r")):
-            found = taken(array, rows)
-            assert found.dtype == np.float16 and np.array_equal(found, whole[rows])
+        for array in (array_in_memory, np.load(tmp_path / "a.npy", mmap_mode="r")):
+            rows_taken = taken(array, rows)
+            assert rows_taken.dtype == np.float16 and np.array_equal(rows_taken, array_in_memory[rows])
 
 
 def test_mapped_memory_is_released(tmp_path: Path) -> None:
@@ -125,7 +125,9 @@ def test_mapped_memory_is_released(tmp_path: Path) -> None:
 @pytest.mark.parametrize("codes", [[3, 1, 3, 3, 0, 1], [7], []])
 def test_rows_by_code_match_search(codes: list[int]) -> None:
     codes_N = np.array(codes, np.int32)
-    found, rows = rows_by_code(codes_N)
-    assert found.tolist() == sorted(set(codes))
-    assert [of.tolist() for of in rows] == [np.flatnonzero(codes_N == code).tolist() for code in sorted(set(codes))]
-    assert all(of.dtype == np.int64 for of in rows)
+    distinct_codes, rows = rows_by_code(codes_N)
+    assert distinct_codes.tolist() == sorted(set(codes))
+    assert [rows_of_code.tolist() for rows_of_code in rows] == [
+        np.flatnonzero(codes_N == code).tolist() for code in sorted(set(codes))
+    ]
+    assert all(rows_of_code.dtype == np.int64 for rows_of_code in rows)

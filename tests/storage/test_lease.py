@@ -164,13 +164,13 @@ def test_suspended_owner_writes_nothing(tmp_path: Path) -> None:
 
 def contend(folder: Path, barrier: Any, won: "multiprocessing.Queue[int]") -> None:
     """Try once to acquire the lease. All processes look for an owner before any creates one."""
-    seen = []
+    owners_seen = []
 
     def look_and_wait(folder: Path) -> Owner | None:
         owner = look(folder)
-        if not seen:
+        if not owners_seen:
             barrier.wait()
-        seen.append(owner)
+        owners_seen.append(owner)
         return owner
 
     repro.storage.lease.look = look_and_wait
@@ -257,8 +257,8 @@ def test_forged_owner_is_taken_over(forgery: str, tmp_path: Path) -> None:
 def test_damaged_owner_file_is_unknown(text: str, tmp_path: Path) -> None:
     (tmp_path / "000001.json").write_text(text)
     (tmp_path / "12x.json").write_text(text)
-    found = find_owner(tmp_path)
-    assert (found.number, found.host) == (1, "?")
+    owner = find_owner(tmp_path)
+    assert (owner.number, owner.host) == (1, "?")
     assert len(owners(tmp_path)) == 1
 
 

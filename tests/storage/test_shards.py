@@ -56,7 +56,7 @@ def make_blocks_small(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("of", [1, 2, 3, 8])
 def test_parts_cut_between_blocks(length: int, step: int, of: int) -> None:
     spans = [Part(number, of).span(length, step) for number in range(1, of + 1)]
-    assert [place for span in spans for place in range(span.start, span.stop)] == list(range(length))
+    assert [position for span in spans for position in range(span.start, span.stop)] == list(range(length))
     assert all(span.start % step == 0 for span in spans if span.start < length)
     sizes = [-(-(span.stop - span.start) // step) for span in spans]
     assert max(sizes) - min(sizes) <= 1
@@ -73,13 +73,13 @@ def test_shards_give_the_same_bytes(
     expected = {kind: read_contents(getattr(at_once, kind).build()) for kind in kinds}
     in_shards = build_selection(tmp_path / "in-shards", run, monkeypatch)
     for kind in kinds:
-        whole = merge_shards(getattr(in_shards, kind), num_shards)
-        assert whole.path.name == getattr(at_once, kind).path.name
-        parts = [read_contents(shard.build()) for shard in list_shards(whole, num_shards)]
+        joined = merge_shards(getattr(in_shards, kind), num_shards)
+        assert joined.path.name == getattr(at_once, kind).path.name
+        parts = [read_contents(shard.build()) for shard in list_shards(joined, num_shards)]
         assert len({str(part) for part in parts}) == num_shards, "shards differ from each other"
-        assert read_contents(whole.build()) == expected[kind], kind
-        assert not list(list_shard_folders(whole.path)), "joined shards are removed"
-        assert list_shards(whole, num_shards)[0].is_built, "shards of a built stage count as built"
+        assert read_contents(joined.build()) == expected[kind], kind
+        assert not list(list_shard_folders(joined.path)), "joined shards are removed"
+        assert list_shards(joined, num_shards)[0].is_built, "shards of a built stage count as built"
 
 
 def test_surplus_shards_are_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,29 +91,29 @@ def test_surplus_shards_are_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_join_makes_missing_shards(own_home: Path) -> None:
-    stage, made = make_stage()
+    stage, built_parts = make_stage()
     shards = list_shards(stage, 3)
     for shard in shards[:2]:
         shard.build()
-    assert made == [1, 2]
+    assert built_parts == [1, 2]
     assert (merge_shards(stage, 3).build() / "all").read_text() == "part 1, part 2, part 3"
-    assert made == [1, 2, 3]
+    assert built_parts == [1, 2, 3]
 
 
 def make_stage(text: str = "part") -> tuple[Stage, list[int]]:
     """Return a small stage that depends on another one, and a list that records the parts that are made."""
-    made: list[int] = []
+    built_parts: list[int] = []
 
     def make(folder: Path, part: Part) -> None:
-        made.append(part.number)
+        built_parts.append(part.number)
         (folder / "some").write_text(f"{text} {part.number}")
 
     def join(folder: Path, parts: list[Path]) -> None:
         (folder / "all").write_text(", ".join((part / "some").read_text() for part in parts))
 
     below = Stage("below", {}, lambda folder: (folder / "input").write_text(text))
-    whole = Stage("above", {}, lambda folder: make(folder, Part()), (below,), None, Sharding(make, join))
-    return whole, made
+    stage = Stage("above", {}, lambda folder: make(folder, Part()), (below,), None, Sharding(make, join))
+    return stage, built_parts
 
 
 def test_changed_input_is_refused(own_home: Path) -> None:
@@ -121,17 +121,17 @@ def test_changed_input_is_refused(own_home: Path) -> None:
     first = list_shards(stage, 2)[0]
     first.build()
     shutil.rmtree(stage.needs[0].path)
-    other, made = make_stage("another")
-    other.needs[0].build()
-    for refused in (list_shards(other, 2)[0], merge_shards(other, 2)):
+    changed_stage, built_parts = make_stage("another")
+    changed_stage.needs[0].build()
+    for refused in (list_shards(changed_stage, 2)[0], merge_shards(changed_stage, 2)):
         with pytest.raises(
             ValueError, match=r"shard above/\w+\.shards/1-of-2 was made from another below/\w+"
         ) as caught:
             refused.build()
         assert f"remove the folder {first.path}" in str(caught.value) and "\n" not in str(caught.value)
     shutil.rmtree(first.path)
-    assert (merge_shards(other, 2).build() / "all").read_text() == "another 1, another 2"
-    assert sorted(made) == [1, 2]
+    assert (merge_shards(changed_stage, 2).build() / "all").read_text() == "another 1, another 2"
+    assert sorted(built_parts) == [1, 2]
 
 
 def test_damaged_shard_is_not_joined(own_home: Path) -> None:
@@ -158,10 +158,10 @@ def test_name_finds_its_shard(own_home: Path) -> None:
 
 
 def test_missing_vector_is_refused(tmp_path: Path) -> None:
-    for number, rows in enumerate(([0, 1], [1])):
-        (tmp_path / str(number)).mkdir()
-        np.save(tmp_path / str(number) / surrogate.ROWS_FILE, np.array(rows))
-        np.save(tmp_path / str(number) / surrogate.VECTORS_FILE, np.zeros((len(rows), 4), np.float16))
+    for index, rows in enumerate(([0, 1], [1])):
+        (tmp_path / str(index)).mkdir()
+        np.save(tmp_path / str(index) / surrogate.ROWS_FILE, np.array(rows))
+        np.save(tmp_path / str(index) / surrogate.VECTORS_FILE, np.zeros((len(rows), 4), np.float16))
     with pytest.raises(ValueError, match="no vector of text 2"):
         surrogate.join_embeddings(tmp_path / "all.npy", [tmp_path / "0", tmp_path / "1"])
 
@@ -189,14 +189,14 @@ def test_killed_shard_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     at_once = read_contents(build_selection(tmp_path / "at-once", RUN, monkeypatch).tokens.build())
     graph = build_selection(tmp_path / "killed", RUN, monkeypatch)
     shards = list_shards(graph.tokens, 3)
-    kept = {number: shards[number].build().stat().st_mtime_ns for number in (0, 2)}
+    times = {number: shards[number].build().stat().st_mtime_ns for number in (0, 2)}
     child = subprocess.Popen([sys.executable, "-c", SLOW_SHARD], cwd=CHECKOUT, stdout=subprocess.PIPE, text=True)
     assert child.stdout.readline() == "half\n"
     child.send_signal(signal.SIGKILL)
     child.wait()
     assert not shards[1].is_built
     shards[1].build()
-    assert {number: shards[number].path.stat().st_mtime_ns for number in kept} == kept
+    assert {number: shards[number].path.stat().st_mtime_ns for number in times} == times
     description = json.loads((shards[1].path / STAGE_FILE).read_text())
     assert set(description["made_from"]) == {graph.selection.title, graph.corpus.title}
     assert read_contents(merge_shards(graph.tokens, 3).build()) == at_once
@@ -218,11 +218,11 @@ def test_parts_keep_the_blocks(num_parts: int, tmp_path: Path, monkeypatch: pyte
     make_blocks_small(monkeypatch)
     rng = np.random.default_rng(0)
     texts = Listed(["x" * length + str(length % 7) for length in rng.integers(1, 60, 333)])
-    whole = surrogate.embed_texts(BatchDependentEncoder(), texts, tmp_path / "whole.npy", max_tokens=8)
+    whole_file = surrogate.embed_texts(BatchDependentEncoder(), texts, tmp_path / "whole.npy", max_tokens=8)
     parts = [tmp_path / str(number) for number in range(1, num_parts + 1)]
     for number, folder in enumerate(parts, 1):
         folder.mkdir()
         surrogate.embed_part(BatchDependentEncoder(), texts, folder, max_tokens=8, part=Part(number, num_parts))
     surrogate.join_embeddings(tmp_path / "joined.npy", parts)
     assert (tmp_path / "joined.npy").read_bytes() == (tmp_path / "whole.npy").read_bytes()
-    assert len(np.unique(whole[:, 1])) > 10
+    assert len(np.unique(whole_file[:, 1])) > 10

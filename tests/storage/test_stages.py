@@ -86,9 +86,9 @@ def test_full_disk_is_refused_per_stage(
         need = stage.num_bytes() if stage.num_bytes else 0
         for have, parts in ((need - 1, 1), (2 * need - 1, 2)):
             set_free(have)
-            for one in list_shards(stage, parts)[:1] if parts > 1 else (stage,):
+            for unit in list_shards(stage, parts)[:1] if parts > 1 else (stage,):
                 with pytest.raises(ValueError, match=rf"the stage {stage.name}.* needs about .* in .*/{stage.name}"):
-                    one.build()
+                    unit.build()
         set_free(free)
         assert 0.7 * measure_files(stage.build()) <= need, stage.name
 
@@ -198,8 +198,8 @@ def test_random_reads_skip_readahead(built: Path, monkeypatch: pytest.MonkeyPatc
     data.filter(data.batches.at(0))
     rows = [line.split() for line in Path("/proc/self/smaps").read_text().splitlines()]
     # Each map begins with a line that ends in the file. Lines of `Name: value` follow.
-    files = [words[-1] for words in rows if not words[0].endswith(":")]
-    flags = [words[1:] for words in rows if words[0] == "VmFlags:"]
+    files = [fields[-1] for fields in rows if not fields[0].endswith(":")]
+    flags = [fields[1:] for fields in rows if fields[0] == "VmFlags:"]
     random = {Path(file).name for file, flag in zip(files, flags, strict=True) if str(built) in file and "rr" in flag}
     assert {"ids.npy", "offsets.npy", "query.npy", "document.npy", "keys.npy"} <= random
 
@@ -221,27 +221,27 @@ def test_stage_sizes_are_predicted(built: Path, monkeypatch: pytest.MonkeyPatch)
         if stage.num_bytes is None:
             continue
         size = sum(path.stat().st_size - 128 for path in stage.path.rglob("*.npy"))
-        least, most = about.get(stage.name, (1.0, 1.0))
-        assert least * size <= stage.num_bytes() <= most * size, stage.name
+        minimum, maximum = about.get(stage.name, (1.0, 1.0))
+        assert minimum * size <= stage.num_bytes() <= maximum * size, stage.name
 
 
 def test_restored_file_is_accepted(tmp_path: Path) -> None:
     path = tmp_path / "stage" / "ids.npy"
     path.parent.mkdir()
     path.write_bytes(b"right")
-    made, time = hash_folder(path.parent), path.stat().st_mtime_ns
+    digests, time = hash_folder(path.parent), path.stat().st_mtime_ns
     for content in (b"wrong", b"right"):
         path.write_bytes(content)
         os.utime(path, ns=(time, time))
         with nullcontext() if content == b"right" else pytest.raises(ValueError, match="is not the file that was made"):
-            check_digests(path.parent, made, tmp_path / "notes")
+            check_digests(path.parent, digests, tmp_path / "notes")
 
 
 def test_build_removes_killed_attempts(own_home: Path) -> None:
     """A killed build leaves a temporary folder, which the next build of the stage removes."""
     stage = make_stage()
-    left = stage.path.with_name(f".{stage.path.name}.0123.part")
-    left.mkdir(parents=True)
-    (left / "half").write_text("x")
+    leftover = stage.path.with_name(f".{stage.path.name}.0123.part")
+    leftover.mkdir(parents=True)
+    (leftover / "half").write_text("x")
     stage.build()
-    assert not left.exists()
+    assert not leftover.exists()
