@@ -22,7 +22,6 @@ from repro.storage.paths import get_local_records, run_folder
 from repro.text import make_encoding_reporter
 
 Progress = Callable[[str], None]
-"""Seconds between two progress lines while texts are encoded."""
 
 
 @dataclass(frozen=True)
@@ -50,26 +49,34 @@ def execute(run: Run, *, should_stop: Callable[[], bool] = never, progress: Prog
         ValueError: if the data is not available. This is checked before any work starts.
         Interrupted: if `should_stop` returned True. A checkpoint is written first.
     """
+    record_file = get_local_records() / f"{run_id(run)}.json"
     if has_record(get_local_records(), run):
-        return read_record(get_local_records() / f"{run_id(run)}.json")
-    # read first: a run can take days, and edits made meanwhile did not affect its numbers
+        return read_record(record_file)
+    # Read first: a run can take days, and edits made meanwhile did not affect its numbers.
     code = get_code_identity()
     check_available([run])
-    _check_model(run)
+    if run.architecture in TRAINED:
+        from repro.train.trainer import check_model
+
+        check_model(run)
     inputs = Inputs(run)
     inputs.build(progress)
     trained = _train(inputs, should_stop, progress) if run.architecture in TRAINED else Trained()
-    # only rank 0 measures and records
+    # Only rank 0 measures and records. The other ranks wait for its record.
     if int(os.environ.get("RANK", "0")) > 0:
-        return _await_record(run)
+        while not has_record(get_local_records(), run):
+            time.sleep(0.5)
+        return read_record(record_file)
     progress(f"measuring {run.measure}")
-    started, cpu_started = time.monotonic(), time.process_time()
+    started = time.monotonic()
+    cpu_started = time.process_time()
     encoder: Any = inputs.surrogate.loaded if run.architecture == "surrogate" else trained.model
     if encoder is not None:
         encoder.report = make_encoding_reporter(progress)
     measured = measure_run(inputs, trained.model, run_folder(run_id(run)))
-    seconds, cpu_seconds = time.monotonic() - started, time.process_time() - cpu_started
-    progress(f"measured {run.measure} in {seconds:.0f} s{_headline(run, measured.metrics)}")
+    seconds = time.monotonic() - started
+    cpu_seconds = time.process_time() - cpu_started
+    progress(f"measured {run.measure} in {seconds:.0f} s{_format_headline(run, measured.metrics)}")
     record = write_record(
         get_local_records(),
         run,
@@ -99,24 +106,12 @@ def _list_encoder_files(run: Run) -> dict[str, Any]:
     return {} if encoder is None else {"encoder": {"name": encoder.name, "files": dict(encoder.files or {})}}
 
 
-def _check_model(run: Run) -> None:
-    if run.architecture in TRAINED:
-        from repro.train.trainer import check_model
-
-        check_model(run)
-
-
-def _headline(run: Run, metrics: Any) -> str:
-    blind = metrics.get(f"{run.suite}+null/mean/ndcg_at_10") if is_blind(run) else None
-    value = metrics.get(f"{run.suite}/mean/ndcg_at_10", blind)
+def _format_headline(run: Run, metrics: Any) -> str:
+    """Return the mean NDCG@10 of a run for its last progress line, or an empty string if it was not measured."""
+    value = metrics.get(f"{run.suite}/mean/ndcg_at_10")
+    if value is None and is_blind(run):
+        value = metrics.get(f"{run.suite}+null/mean/ndcg_at_10")
     return "" if value is None else f": NDCG@10 {100 * value:.1f} on {run.suite}"
-
-
-def _await_record(run: Run) -> Record:
-    """Wait until rank 0 has written the record, and return it. The other ranks only train."""
-    while not has_record(get_local_records(), run):
-        time.sleep(0.5)
-    return read_record(get_local_records() / f"{run_id(run)}.json")
 
 
 def _train(inputs: Inputs, should_stop: Callable[[], bool], progress: Progress) -> Trained:

@@ -172,9 +172,9 @@ class Launch:
             task.name: {"job_id": job.job_id, "log": str(job.paths.stdout), "script": str(job.paths.submission_file)}
             for task, job in zip(batch.tasks, jobs, strict=True)
         }
-        metadata = {"on": "slurm", "sweep": self.sweep, "profile": self.profile.name}
-        # Written at once: a launcher that dies now must not submit these jobs again.
-        make_submission(batch.tasks, locations, **metadata).write()
+        submission = make_submission(batch.tasks, locations, on="slurm", sweep=self.sweep, profile=self.profile.name)
+        # Written immediately: if this launcher dies now, another one must not submit these jobs again.
+        submission.write()
         self.submitted |= {name: location["job_id"] for name, location in locations.items()}
         self._record_job(batch, jobs[0].job_id.split("_")[0])
         return [job.job_id for job in jobs]

@@ -330,8 +330,10 @@ def run_locally(tasks: Sequence[Task], profile: Profile, *, sweep: str, progress
     with lease, handle_stop_signals(Stop()):
         # The submission names the lease of this queue. `status` sees by it whether the queue is alive.
         jobs = {task.name: {"log": str(queue.get_log_path(task))} for task in tasks}
-        metadata = {"on": "local", "sweep": sweep, "profile": profile.name, "queue": str(queue_folder)}
-        make_submission(tasks, jobs, **metadata).write()
+        submission = make_submission(
+            tasks, jobs, on="local", sweep=sweep, profile=profile.name, queue=str(queue_folder)
+        )
+        submission.write()
         try:
             return queue.run()
         except Stopped as stopped:

@@ -145,7 +145,7 @@ TOML_FORMS: dict[str, tuple[tuple[type, ...], str]] = {
     "str": ((str,), 'a text in quotes, for example "gpu"'),
 }
 SHARDING_KEYS = ("num_shards", "pairs_per_shard")
-KEYS = (*(one.name for one in fields(Profile) if one.name != "name"), "extends")
+KEYS = (*(key.name for key in fields(Profile) if key.name != "name"), "extends")
 
 
 def get_user_file() -> Path:

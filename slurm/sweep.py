@@ -169,25 +169,18 @@ def read_submissions() -> list[Submission]:
 def _read_submission(path: Path) -> Submission:
     """Return one submission. An invalid file raises ValueError, since ignoring it could launch its jobs twice."""
     content = read_json(path)
-    types: dict[str, Any] = {
-        "on": str,
-        "sweep": str,
-        "profile": str,
-        "jobs": dict,
-        "runs": dict,
-        "needs": dict,
-        "queue": str,
-        "code": dict,
-        "at": (int, float),
-    }
+    types: dict[str, Any] = dict.fromkeys(("on", "sweep", "profile", "queue"), str)
+    types |= {**dict.fromkeys(("jobs", "runs", "needs", "code"), dict), "at": (int, float)}
     values = {name: content[name] for name in types if name in content} if isinstance(content, dict) else {}
     malformed = [name for name, value in values.items() if not isinstance(value, types[name])]
     missing = [name for name in ("on", "sweep", "profile", "jobs", "runs") if name not in values]
-    entries = [*values.get("jobs", {}).values(), *values.get("runs", {}).values()] if not malformed else []
-    if malformed or missing or not all(isinstance(entry, dict) for entry in entries):
-        raise ValueError(
-            f"{path} is not a submission ({[*malformed, *missing] or 'jobs or runs'} wrong or missing); restore it"
-        )
+    problems = [*malformed, *missing]
+    if not problems:
+        problems = [
+            name for name in ("jobs", "runs") if not all(isinstance(entry, dict) for entry in values[name].values())
+        ]
+    if problems:
+        raise ValueError(f"{path} is not a submission ({problems} wrong or missing); restore it")
     return Submission(**values)
 
 

@@ -90,8 +90,8 @@ def explain_claim(id: str, scale: str) -> list[str]:
     lines += _explain_power(judged)
     figures = [exhibit.name for exhibit in experiment.shows if isinstance(exhibit, Figure)]
     picture = figures[0] if figures else experiment.artefacts[0]
-    shown = dict.fromkeys((find_artefact(claim.id, experiment.artefacts), picture))
-    lines.append(f"  {'picture':<14}python -m repro show {' '.join(shown)} --scale {scale}")
+    names_shown = dict.fromkeys((find_artefact(claim.id, experiment.artefacts), picture))
+    lines.append(f"  {'picture':<14}python -m repro show {' '.join(names_shown)} --scale {scale}")
     return lines
 
 
