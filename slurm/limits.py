@@ -16,7 +16,7 @@ GIB = 2**30  # Slurm's G
 TRAINING_START = "start"
 
 
-def beyond(plan: Plan, profile: Profile) -> Iterator[str]:
+def list_exceeded_limits(plan: Plan, profile: Profile) -> Iterator[str]:
     """Yield one line for each requirement of a plan that a Slurm profile does not meet."""
     if profile.on != "slurm":
         return

@@ -79,9 +79,9 @@ def call_meeting(job: Mapping[str, Any], attempt: str, stop: Stop) -> Meeting:
                 f"{home()}; its log is next to this one"
             )
         _check_alike(node, report, digests)
-    # The address is published only after all nodes agree, so no process starts with wrong files.
     # srun started on the first node, which is this one. Without Slurm, its host name serves as the address.
     address = os.environ.get("SLURM_LAUNCH_NODE_IPADDR") or socket.gethostname()
+    # The address is published only after all nodes agree, so no process starts with wrong files.
     meeting = replace(meeting, address=address, port=_get_free_port(address))
     _write(folder / "meeting.json", asdict(meeting))
     return meeting

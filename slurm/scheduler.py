@@ -16,6 +16,17 @@ from dataclasses import dataclass
 TIMEOUT_SECONDS = 30
 # A busy controller answers "Socket timed out". Retrying usually helps.
 PAUSES_SECONDS = (1.0, 4.0)
+JOB_VARIABLES = ("SLURM_", "SLURMD_", "SRUN_", "SUBMITIT_", "PMI_", "PMIX_")
+GPU_VARIABLES = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ZE_AFFINITY_MASK")
+SITE_VARIABLES = (
+    "SLURM_CONF",
+    "SLURM_CLUSTERS",
+    "SLURM_JWT",
+    "SLURM_SACK_SOCKET",
+    "SLURM_TIME_FORMAT",
+    "SLURM_EXIT_ERROR",
+)
+"""Variables about Slurm in general rather than one job. Its commands need them."""
 
 
 @dataclass(frozen=True)
@@ -62,10 +73,9 @@ def fetch_queue() -> Mapping[str, Queued] | None:
 def fetch_job_outcome(job_id: str) -> str | None:
     """Return one line on a finished job (state, reason, exit code), or None if Slurm has no entry for it."""
     # The controller forgets a job after some minutes. The accounting, if there is one, keeps it.
-    description = run_command("scontrol", "show", "job", "--oneliner", job_id)
-    if description:
+    fields = _fetch_job_fields(job_id)
+    if fields:
         names = ("JobState", "Reason", "ExitCode", "Restarts", "TimeLimit", "Dependency")
-        fields = dict(re.findall(r"(\w+)=(\S*)", description))
         return ", ".join(f"{name}={fields[name]}" for name in names if name in fields)
     accounted = run_command(
         "sacct", "--jobs", job_id, "--noheader", "--parsable2", "--format=JobID,State,ExitCode,Reason"
@@ -74,12 +84,17 @@ def fetch_job_outcome(job_id: str) -> str | None:
     return lines[0] if lines else None
 
 
+def _fetch_job_fields(job_id: str) -> dict[str, str]:
+    """Return what the controller reports on a job, by name. Empty if it does not know the job or does not respond."""
+    return dict(re.findall(r"(\w+)=(\S*)", run_command("scontrol", "show", "job", "--oneliner", job_id) or ""))
+
+
 def explain_stop_signal(job_id: str) -> str:
     """Return why this job received SIGTERM: "preempted", "requeued", "cancelled", or "" for another cause.
 
     While a job is ending, Slurm shows the same state for all of these. Other fields tell them apart.
     """
-    fields = dict(re.findall(r"(\w+)=(\S*)", run_command("scontrol", "show", "job", "--oneliner", job_id) or ""))
+    fields = _fetch_job_fields(job_id)
     if fields.get("PreemptTime", "None") not in ("None", "N/A", "Unknown"):
         return "preempted"
     # Slurm counts a requeue before it stops the job. Inside the job, the variable still has the old count.
@@ -110,19 +125,6 @@ def _parse_duration(span: str) -> float:
         return float("inf")
     hours, minutes, seconds = map(int, clock.split(":"))
     return ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + seconds
-
-
-JOB_VARIABLES = ("SLURM_", "SLURMD_", "SRUN_", "SUBMITIT_", "PMI_", "PMIX_")
-GPU_VARIABLES = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ZE_AFFINITY_MASK")
-SITE_VARIABLES = (
-    "SLURM_CONF",
-    "SLURM_CLUSTERS",
-    "SLURM_JWT",
-    "SLURM_SACK_SOCKET",
-    "SLURM_TIME_FORMAT",
-    "SLURM_EXIT_ERROR",
-)
-"""Variables about Slurm in general rather than one job. Its commands need them."""
 
 
 @contextmanager

@@ -119,7 +119,7 @@ def _start_on_slurm(tasks: list[Task], profile: Profile, sweep: str, progress: P
     # Read under the lock, so that jobs which another launcher has just submitted are seen.
     snapshot = Snapshot()
     live_jobs = {name: job for name in snapshot.latest if (job := snapshot.find_slurm_job(name))}
-    queued_owners = _map_queued_makers(snapshot, live_jobs)
+    queued_owners = _map_queued_owners(snapshot, live_jobs)
     new_tasks = [
         task
         for task in tasks
@@ -133,7 +133,7 @@ def _start_on_slurm(tasks: list[Task], profile: Profile, sweep: str, progress: P
     return launch.submitted
 
 
-def _map_queued_makers(snapshot: Snapshot, live_jobs: Iterable[str]) -> dict[str, str]:
+def _map_queued_owners(snapshot: Snapshot, live_jobs: Iterable[str]) -> dict[str, str]:
     """Return the first queued run that needs each training run: training id → run id."""
     queued_runs = [(name, run) for name in live_jobs if (run := read_run(snapshot.latest[name], name))]
     # Reversed, so that the first submitted run wins.

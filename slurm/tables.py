@@ -27,7 +27,7 @@ COLOURS = {
 }
 
 
-def look_at(runs: Sequence[Run]) -> tuple[Table, bool]:
+def make_live_table(runs: Sequence[Run]) -> tuple[Table, bool]:
     """Return the current status table of the runs and their stages, and whether anything still runs or waits."""
     snapshot = Snapshot()
     unique = list(dict.fromkeys(runs))

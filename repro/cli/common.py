@@ -63,7 +63,7 @@ def print_json(value: Any) -> None:
     print(json.dumps(value, indent=1, sort_keys=True))
 
 
-class Seldom:
+class ThrottledProgress:
     """Print at most one progress line every two seconds and drop the others. Quick work prints nothing."""
 
     def __init__(self) -> None:
@@ -76,15 +76,15 @@ class Seldom:
             self.last = time.monotonic()
 
 
-def in_turn(items: Sequence[Item], describe: Callable[[Item], str]) -> Iterator[Item]:
+def track_progress(items: Sequence[Item], describe: Callable[[Item], str]) -> Iterator[Item]:
     """Yield the items one by one, with a progress line for the next item if earlier ones took long."""
-    report = Seldom()
+    report = ThrottledProgress()
     for index, item in enumerate(items, 1):
         report(f"{describe(item)} ({index} of {len(items)})")
         yield item
 
 
-def select_sound(candidates: Sequence[Experiment], scales: Sequence[str]) -> list[Experiment]:
+def select_valid(candidates: Sequence[Experiment], scales: Sequence[str]) -> list[Experiment]:
     """Return the candidates that can list their runs at these scales.
 
     One faulty file must not stop all other experiments. Each skipped file is named on stderr.
@@ -92,7 +92,7 @@ def select_sound(candidates: Sequence[Experiment], scales: Sequence[str]) -> lis
     Raises:
         FaultyRunsError: if every experiment is faulty.
     """
-    sound: list[Experiment] = []
+    valid: list[Experiment] = []
     faults: list[FaultyRunsError] = []
     for experiment in candidates:
         try:
@@ -101,9 +101,9 @@ def select_sound(candidates: Sequence[Experiment], scales: Sequence[str]) -> lis
         except FaultyRunsError as error:
             faults.append(error)
         else:
-            sound.append(experiment)
-    if faults and not sound:
+            valid.append(experiment)
+    if faults and not valid:
         raise faults[0]
     for fault in faults:
         tell(f"left out: {fault}")
-    return sound
+    return valid

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from repro.cli.common import EXIT_DIFFERS, EXIT_NOT_RUN, AsJson, Scale, What, in_turn, print_json, say, tell
+from repro.cli.common import EXIT_DIFFERS, EXIT_NOT_RUN, AsJson, Scale, What, print_json, say, tell, track_progress
 from repro.interop.arguments import check_suite
 from repro.interop.named_runs import check_run_is_contextual
 from repro.records.lookup import resolve_experiments, run_of_id
@@ -83,7 +83,7 @@ def judge_claims(what: Sequence[str] | None, scale: str) -> list[Judgement]:
     from repro.report.artefacts import judgements
     from repro.report.tables import sort_judgements
 
-    selected = in_turn(select_claims(what), lambda pair: f"judging {pair[0].artefacts[0]}")
+    selected = track_progress(select_claims(what), lambda pair: f"judging {pair[0].artefacts[0]}")
     return sort_judgements(
         judgement
         for experiment, ids in selected

@@ -67,33 +67,38 @@ def launch(
     from slurm.profiles import choose
     from slurm.start import LaunchOptions
 
-    chosen = choose(profile, on)
+    job_profile = choose(profile, on)
     sweep = get_sweep_name(what, scale)
     runs = resolve_runs(what, scale, seeds=seed, all_seeds=all_seeds, is_unpublished=unpublished)
     if unpublished and not runs:
         return say(ALL_PUBLISHED)
     options = LaunchOptions(retry=retry, limit=limit, allow_dirty=allow_dirty)
     if dry_run:
-        return _print_scripts(list(launches.scripts(runs, chosen, sweep=sweep, options=options)))
+        return _print_scripts(list(launches.scripts(runs, job_profile, sweep=sweep, options=options)))
     if check_site:
-        return _print_verdicts(dict(launches.check_site(runs, chosen, sweep=sweep, options=options)))
+        return _print_verdicts(dict(launches.check_site(runs, job_profile, sweep=sweep, options=options)))
     check_home()
     if warning := who_else_may_write():
         tell(f"caution: {warning}")
-    outcomes = launches.start(runs, chosen, sweep=sweep, options=options, progress=say)
-    if chosen.on == "slurm" and set(outcomes.values()) - {launches.LEFT_OUT}:
+    outcomes = launches.start(runs, job_profile, sweep=sweep, options=options, progress=say)
+    if job_profile.on == "slurm" and set(outcomes.values()) - {launches.LEFT_OUT}:
         say(_format_status_hint(what, scale, seed, all_seeds or unpublished))
-    if launches.LEFT_OUT in outcomes.values() or (chosen.on == "local" and set(outcomes.values()) - {"done"}):
+    if launches.LEFT_OUT in outcomes.values() or (job_profile.on == "local" and set(outcomes.values()) - {"done"}):
         raise typer.Exit(EXIT_NOT_RUN)
 
 
 def _format_status_hint(what: Sequence[str], scale: str, seeds: Sequence[int] | None, is_all_seeds: bool) -> str:
     """Return the hint after submission, with the `status` command that selects the same runs."""
-    seed_options = ["--all-seeds"] if is_all_seeds else [word for seed in seeds or () for word in ("--seed", str(seed))]
-    # run ids and files include their scale
-    scale_option = ["--scale", scale] if split_words(what)[1] else []
-    arguments = shlex.join([*what, *scale_option, *seed_options])
-    return f"you may leave now; `repro status {arguments}` tells how it goes"
+    arguments = list(what)
+    # Run ids and files include their scale.
+    if split_words(what)[1]:
+        arguments += ["--scale", scale]
+    if is_all_seeds:
+        arguments.append("--all-seeds")
+    else:
+        for seed in seeds or ():
+            arguments += ["--seed", str(seed)]
+    return f"you may leave now; `repro status {shlex.join(arguments)}` tells how it goes"
 
 
 def _print_scripts(scripts: Sequence[tuple[str, str]]) -> None:
@@ -111,8 +116,8 @@ def _print_verdicts(verdicts: dict[str, Any]) -> None:
     for name, verdict in verdicts.items():
         groups.setdefault((verdict.is_accepted, re.sub(r"\d+", "#", verdict.says)), []).append(name)
     for (is_accepted, _), names in groups.items():
-        others = f" (and {count_noun(len(names) - 1, 'script')} like it)" if len(names) > 1 else ""
-        say(f"{'ok  ' if is_accepted else 'MISS'} {names[0]}{others}: {verdicts[names[0]].says}")
+        similar = f" (and {count_noun(len(names) - 1, 'script')} like it)" if len(names) > 1 else ""
+        say(f"{'ok  ' if is_accepted else 'MISS'} {names[0]}{similar}: {verdicts[names[0]].says}")
     if not verdicts:
         say("nothing is missing, so there is no script to check; name runs that are not recorded here")
     if not all(verdict.is_accepted for verdict in verdicts.values()):
@@ -129,7 +134,7 @@ def status(
 ) -> None:
     """Show the state of every run and its reason: recorded, running, queued, interrupted, failed, cancelled or missing."""
     from slurm.status import statuses
-    from slurm.tables import look_at, show_status
+    from slurm.tables import make_live_table, show_status
 
     if watch and as_json:
         raise ValueError("--watch refreshes a table, --json prints once: give one of them")
@@ -138,13 +143,13 @@ def status(
         return print_json([asdict(status) for status in statuses(runs)])
     if not watch:
         return show_status(runs)
-    table, is_active = look_at(runs)
+    table, is_active = make_live_table(runs)
     if not is_active:
         return show_status(runs)
     with Live(table, console=Console(), auto_refresh=False) as live:
         while is_active:
             time.sleep(REFRESH_SECONDS)
-            table, is_active = look_at(runs)
+            table, is_active = make_live_table(runs)
             live.update(table, refresh=True)
 
 
@@ -224,21 +229,21 @@ def prune(
     finally:
         _print_removals(removed, "would remove" if dry_run else "removed")
     if trained and not weights:
-        freed = format_bytes(sum(size for _, size in trained))
-        num_models = len({path.parent for path, _ in trained})
-        say(
-            f"kept the trained weights of {count_noun(num_models, 'run')} ({freed}), the only copies: --weights removes them"
-        )
+        say(f"kept the {_describe_weights(trained)}, the only copies: --weights removes them")
 
 
 def _confirm_removal(trained: Sequence[tuple[Path, int]]) -> None:
     """Confirm the removal of trained weights. Raises ValueError if stdin is not a terminal."""
-    num_models = len({path.parent for path, _ in trained})
-    size = format_bytes(sum(size for _, size in trained))
-    question = f"the trained weights of {count_noun(num_models, 'run')} ({size}) are the only copies, and must be trained again"
+    question = f"the {_describe_weights(trained)} are the only copies, and must be trained again"
     if not sys.stdin.isatty():
         raise ValueError(f"{question}: give --yes with --weights to remove them; nothing was removed")
     typer.confirm(f"{question}. Remove them?", abort=True)
+
+
+def _describe_weights(trained: Sequence[tuple[Path, int]]) -> str:
+    num_runs = len({path.parent for path, _ in trained})
+    size = format_bytes(sum(size for _, size in trained))
+    return f"trained weights of {count_noun(num_runs, 'run')} ({size})"
 
 
 def _print_removals(removed: Sequence[tuple[Path, int]], verb: str) -> None:

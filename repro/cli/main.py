@@ -27,11 +27,11 @@ from repro.cli.common import (
     Seeds,
     Unpublished,
     What,
-    in_turn,
     print_json,
     say,
-    select_sound,
+    select_valid,
     tell,
+    track_progress,
 )
 from repro.cli.data import data
 from repro.cli.errors import DEBUG, end_without_traceback, run_with_error_handling
@@ -113,7 +113,7 @@ def open_door(name: str) -> int:
 @app.command("list")
 def list_artefacts(as_json: AsJson = False) -> None:
     """List the artefacts with their titles and numbers of runs per scale. Exit code 2: a faulty one was skipped."""
-    listed = {experiment.number for experiment in select_sound(experiments(), ORDER)}
+    listed = {experiment.number for experiment in select_valid(experiments(), ORDER)}
     rows: list[dict[str, Any]] = [
         {
             "artefact": name,
@@ -157,7 +157,7 @@ def plan(
 ) -> None:
     """Show which runs are requested, shared, recorded and missing, and the cost of the missing ones. Starts nothing."""
     from repro.planning.plan import make_plan
-    from slurm.limits import beyond
+    from slurm.limits import list_exceeded_limits
     from slurm.profiles import load_profile
     from slurm.shards import count_shards
 
@@ -173,9 +173,9 @@ def plan(
         num_shards=lambda run: count_shards(run, job_profile),
     )
     if as_json:
-        return print_json(made_plan.as_dict() | {"beyond_profile": list(beyond(made_plan, job_profile))})
+        return print_json(made_plan.as_dict() | {"beyond_profile": list(list_exceeded_limits(made_plan, job_profile))})
     seeds = [] if seed or all_seeds or unpublished else describe_seeds(what, scale)
-    for line in (*seeds, *made_plan.lines(), *beyond(made_plan, job_profile)):
+    for line in (*seeds, *made_plan.lines(), *list_exceeded_limits(made_plan, job_profile)):
         print(line)
 
 
@@ -227,7 +227,7 @@ def _show_results(what: list[str], scale: str) -> None:
     single, names = split_words(what)
     if single or any(map(is_axis, what)):
         return show(what, scale)
-    for experiment in select_sound(resolve_experiments(names), (get_scale(scale).name,)):
+    for experiment in select_valid(resolve_experiments(names), (get_scale(scale).name,)):
         views = {
             name: view for name, view in make_artefact_views(experiment, scale).items() if _is_selected(name, what)
         }
@@ -292,7 +292,7 @@ def show(
     if single and not as_json:
         render(make_scores_view(resolve_runs(single, scale)), format)
     # If only runs are named, no experiment is shown.
-    selected = select_sound(resolve_experiments(names), (get_scale(scale).name,)) if names or not single else []
+    selected = select_valid(resolve_experiments(names), (get_scale(scale).name,)) if names or not single else []
     for experiment in selected:
         judged = judgements(experiment, scale)
         shown = {
@@ -343,7 +343,7 @@ def report(
     from repro.cli.regenerate import paint_gains
     from repro.report.html import write_report
 
-    sections = in_turn(experiments(), lambda experiment: f"writing the section of {experiment.artefacts[0]}")
+    sections = track_progress(experiments(), lambda experiment: f"writing the section of {experiment.artefacts[0]}")
     with open_painters() as (paint, paint_forest):
         page = write_report(
             get_scale(scale).name, out, paint, sections, paint_forest=paint_forest, paint_gains=paint_gains

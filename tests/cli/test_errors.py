@@ -238,13 +238,13 @@ def test_shared_home_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, m
 
 
 def test_quick_work_logs_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    assert list(common.in_turn("abc", str.upper)) == ["a", "b", "c"]
+    assert list(common.track_progress("abc", str.upper)) == ["a", "b", "c"]
     assert capsys.readouterr() == ("", "")
 
 
 def test_slow_work_is_announced(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     clock = [0.0]
     monkeypatch.setattr(common.time, "monotonic", lambda: clock[0])
-    for letter in common.in_turn("abcd", str.upper):
+    for letter in common.track_progress("abcd", str.upper):
         clock[0] += {"a": 1.5, "b": 1.5, "c": 1.5}.get(letter, 0)
     assert capsys.readouterr() == ("", "C (3 of 4)\n")

@@ -9,7 +9,7 @@ import pytest
 from experiments.e01_table1 import EXPERIMENT
 from repro.planning.plan import make_plan
 from repro.spec import base
-from slurm.limits import beyond
+from slurm.limits import list_exceeded_limits
 from slurm.profiles import SHIPPED_FILE, Profile, load_profile, profiles
 from slurm.shards import count_shards
 from tests.commands import run_command
@@ -103,7 +103,7 @@ def list_excess(profile: Profile, scale: str, folder: Path) -> list[str]:
     num_gpus = profile.gpus_per_run * profile.num_nodes
     runs = EXPERIMENT.runs(scale)
     plan = make_plan(runs, [folder], num_gpus=num_gpus, num_shards=lambda run: count_shards(run, profile))
-    return list(beyond(plan, profile))
+    return list(list_exceeded_limits(plan, profile))
 
 
 @pytest.mark.parametrize(("name", "scale"), [("one-gpu", "small"), ("eight-gpus", "large"), ("four-nodes", "large")])
