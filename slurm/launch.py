@@ -205,11 +205,18 @@ class Launch:
 
 def make_sbatch_parameters(profile: Profile, batch: Batch, sweep: str) -> dict[str, Any]:
     """Return the submitit parameters of one batch. None selects the site's default."""
-    cpus, gpus, gres = profile.cpus_per_run, profile.gpus_per_run, profile.gres or None
-    memory_gb, minutes, partition = profile.memory_gb, profile.time_minutes, profile.partition
+    cpus = profile.cpus_per_run
+    gpus = profile.gpus_per_run
+    gres = profile.gres or None
+    memory_gb = profile.memory_gb
+    minutes = profile.time_minutes
+    partition = profile.partition
     if batch.is_stage:
-        cpus, gpus, gres = profile.stage_cpus or cpus, profile.stage_gpus, _get_stage_gres(profile)
-        memory_gb, minutes = profile.stage_memory_gb or memory_gb, profile.stage_time_minutes or minutes
+        cpus = profile.stage_cpus or cpus
+        gpus = profile.stage_gpus
+        gres = _get_stage_gres(profile)
+        memory_gb = profile.stage_memory_gb or memory_gb
+        minutes = profile.stage_time_minutes or minutes
         partition = profile.stage_partition or partition
     chdir = profile.chdir or str(SOURCES)
     additional = {"requeue": True, "kill-on-invalid-dep": "yes", "chdir": chdir, **profile.sbatch}

@@ -79,7 +79,8 @@ class Profile:
         if self.on not in QUEUE_KINDS:
             raise ValueError(f"profile {self.name}: on={self.on!r}; choose local or slurm")
         for name, value in vars(self).items():
-            minimum, maximum = MINIMA.get(name, 0), MAXIMA.get(name, DEFAULT_MAXIMUM)
+            minimum = MINIMA.get(name, 0)
+            maximum = MAXIMA.get(name, DEFAULT_MAXIMUM)
             if isinstance(value, int | float) and not minimum <= value <= maximum:  # also rejects nan
                 raise ValueError(
                     f"profile {self.name}: {name}={value}; must be at least {minimum} and at most {maximum}"

@@ -60,7 +60,8 @@ def run_ranks(job: Mapping[str, Any], stop: Stop, job_id: str = "") -> bool:
     """
     run = run_of_fields(job["run"])
     folder = run_folder(run_id(run))
-    request, failure = folder / STOP_REQUEST, folder / FAILURE
+    request = folder / STOP_REQUEST
+    failure = folder / FAILURE
     description_file = folder / DESCRIPTION
     # Files of an earlier attempt would stop or fail this one.
     for stale_file in (request, failure):

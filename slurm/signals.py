@@ -55,7 +55,8 @@ class Stop:
             if number == signal.SIGINT and time.monotonic() - self.at > SAME_KEYSTROKE_SECONDS:
                 raise self.stopped()
             return
-        self.signal_number, self.at = number, time.monotonic()
+        self.signal_number = number
+        self.at = time.monotonic()
         # A cancellation may have set the reason before the signal arrived.
         self.reason = self.reason or REASONS[signal.Signals(number)]
         stop(self.stopped())

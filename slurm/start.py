@@ -118,7 +118,7 @@ def _start_on_slurm(tasks: list[Task], profile: Profile, sweep: str, progress: P
         raise ValueError("Slurm does not respond here (scontrol show config); launch on a login node, or --on local")
     # Read under the lock, so that jobs which another launcher has just submitted are seen.
     snapshot = Snapshot()
-    live_jobs = {name: job for name in snapshot.latest if (job := snapshot.find_slurm_job(name))}
+    live_jobs = snapshot.map_slurm_jobs()
     queued_owners = _map_queued_owners(snapshot, live_jobs)
     new_tasks = [
         task
@@ -135,9 +135,13 @@ def _start_on_slurm(tasks: list[Task], profile: Profile, sweep: str, progress: P
 
 def _map_queued_owners(snapshot: Snapshot, live_jobs: Iterable[str]) -> dict[str, str]:
     """Return the first queued run that needs each training run: training id → run id."""
-    queued_runs = [(name, run) for name in live_jobs if (run := read_run(snapshot.latest[name], name))]
+    owners: dict[str, str] = {}
     # Reversed, so that the first submitted run wins.
-    return {training: name for name, run in reversed(queued_runs) for training in list_missing_trainings(run)}
+    for name in reversed(list(live_jobs)):
+        run = read_run(snapshot.latest[name], name)
+        if run is not None:
+            owners |= dict.fromkeys(list_missing_trainings(run), name)
+    return owners
 
 
 @contextmanager
@@ -238,9 +242,7 @@ def _is_here(owner: Owner, run: Run) -> bool:
 def _list_orphaned_stages(cancelled: Sequence[RunStatus], snapshot: Snapshot) -> list[str]:
     """Return the queued jobs of stages and shards that only these runs wait for."""
     cancelled_ids = {status.id for status in cancelled}
-    live_jobs = {
-        name: job for name in snapshot.latest if name not in cancelled_ids and (job := snapshot.find_slurm_job(name))
-    }
+    live_jobs = {name: job for name, job in snapshot.map_slurm_jobs().items() if name not in cancelled_ids}
     still_needed = {
         need for name in live_jobs if name in snapshot.latest[name].runs for need in snapshot.list_dependencies(name)
     }

@@ -165,9 +165,13 @@ class Snapshot:
             return "", f"job {job_id} has left Slurm's queue; launch again"
         return "slurm", f"job {job_id} is {self.queue[job_id].state} ({self.queue[job_id].reason})"
 
-    def find_slurm_job(self, name: str) -> str:
-        """Return the Slurm job that will still execute an item, or "" if there is none."""
-        return self.latest[name].jobs[name]["job_id"] if self.find_live_job(name)[0] == "slurm" else ""
+    def map_slurm_jobs(self) -> dict[str, str]:
+        """Return the Slurm job that will still execute each item, by its name."""
+        return {
+            name: submission.jobs[name]["job_id"]
+            for name, submission in self.latest.items()
+            if self.find_live_job(name)[0] == "slurm"
+        }
 
     def list_unbuilt_stages(self, runs: Iterable[Run]) -> dict[str, str]:
         """Return every unbuilt stage that launched runs wait for, with its status."""

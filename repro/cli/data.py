@@ -83,10 +83,9 @@ def _show_corpora(described: dict[str, Any]) -> None:
     cells = tuple((name, format_number(pairs, 0), format_number(domains, 0)) for name, pairs, domains in rows)
     render(View(f"{described['corpus']}: training pairs", ("source", "pairs", "domains"), cells, align="lrr"))
     for sample in described["samples"]:
-        query, document = (
-            short(" ".join(sample[side].split()), MAX_SAMPLE_CHARACTERS) for side in ("query", "document")
-        )
-        say(f"\n{sample['source']}\n  query     {query}\n  document  {document}")
+        say(f"\n{sample['source']}")
+        for side in ("query", "document"):
+            say(f"  {side:<10}{short(' '.join(sample[side].split()), MAX_SAMPLE_CHARACTERS)}")
 
 
 def _rewrite_manifests(corpus: str) -> None:

@@ -78,7 +78,8 @@ def examine_deeply() -> Iterator[Finding]:
 
 def _verify_records(label: str, folder: Path) -> Iterator[Finding]:
     paths = sorted(folder.glob("*.json"))
-    damaged = [(path, error) for path in paths if (error := _find_record_error(path))]
+    errors = {path: _find_record_error(path) for path in paths}
+    damaged = [(path, error) for path, error in errors.items() if error]
     num_intact = len(paths) - len(damaged)
     yield Finding(label, not damaged, f"{num_intact} of {len(paths)} hold: digests, types, means of their arrays")
     yield from (Finding(path.name, False, error) for path, error in damaged)

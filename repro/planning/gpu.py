@@ -151,8 +151,8 @@ def _compute_gradient(device: torch.device, backbone: str, switches: Switches) -
     model, feed, settings = _prepare_trainer(shape, device, switches)
     add_gradients(stages_for(model, feed, settings), feed.texts, settings.chunks)
     with torch.no_grad():
-        second, contexts = feed.texts.queries, feed.texts.contexts
-        vectors_ND = torch.nn.functional.normalize(model(second, contexts).float(), dim=-1).cpu()
+        outputs_ND = model(feed.texts.queries, feed.texts.contexts)
+        vectors_ND = torch.nn.functional.normalize(outputs_ND.float(), dim=-1).cpu()
     weights = [weight for weight in model.parameters() if weight.grad is not None]
     return vectors_ND, torch.cat([weight.grad.to_dense().float().flatten().cpu() for weight in weights])
 
@@ -182,7 +182,8 @@ def _check_resume(device: torch.device) -> tuple[bool, str]:
     with TemporaryDirectory() as folder:
         write_checkpoint(Path(folder), TrainState("doctor", 1), model, optimizer)
         read_checkpoint(Path(folder), "doctor", resumed_model, resumed_optimizer)
-    expected, restored = _list_state(model, optimizer), _list_state(resumed_model, resumed_optimizer)
+    expected = _list_state(model, optimizer)
+    restored = _list_state(resumed_model, resumed_optimizer)
     is_same = len(expected) == len(restored) and all(map(torch.equal, expected, restored))
     loss = take_step(resumed_model, resumed_optimizer, [feed], settings, step=2)["loss"]
     state = "the same state" if is_same else "another state"

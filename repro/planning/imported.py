@@ -41,9 +41,11 @@ from repro.text import count_noun, format_seconds
 MIN_SHARE_OF_TENTH = 0.8
 MIN_QUERIES = 50
 """Number of queries for an interval of ±10 points, if differences per query have a standard deviation of 35."""
-CANDIDATE_LENGTHS, MAX_TRUNCATED_SHARE = (40, 64, 128), 0.1
+CANDIDATE_LENGTHS = (40, 64, 128)
+MAX_TRUNCATED_SHARE = 0.1
 REFERENCE_BATCH_SIZE = 128
-NUM_PASSES, MAX_TOKENS_PER_SIDE = 3, 480 * REFERENCE_BATCH_SIZE * 40
+NUM_PASSES = 3
+MAX_TOKENS_PER_SIDE = 480 * REFERENCE_BATCH_SIZE * 40
 """Length of training from a pretrained encoder: passes over the pairs, and most tokens per side, about half an hour."""
 COUNT_DESCRIPTIONS = {
     "empty": "pairs with an empty side, left out",
@@ -99,7 +101,8 @@ class Planned:
 
     def lines(self) -> list[str]:
         """Return it as lines for a reader."""
-        audit, suite = self.corpus.found, self.report["suite"]
+        audit = self.corpus.found
+        suite = self.report["suite"]
         lines = [
             f"{self.corpus.corpus}: {count_noun(audit.num_read, 'pair')} read, {audit.num_kept} kept, "
             f"{count_noun(audit.num_domains, 'domain')}"

@@ -186,15 +186,16 @@ class Plan:
         """Return lines on the assumptions if several GPUs share a run."""
         if self.num_gpus < 2:
             return []
-        gpus, waiting = f"the {self.num_gpus} GPUs of a run", "the times exclude waiting for each other"
-        whole_batches = (
-            f"{gpus} take whole batches if batches_a_step is {self.num_gpus} or a multiple of it, and {waiting}"
-        )
-        assumptions = {True: f"{gpus} share each batch and its context documents, and {waiting}", False: whole_batches}
-        return [
-            assumptions[is_shared]
-            for is_shared in {batches_are_sharded(run.batches_a_step, self.num_gpus) for run in self.missing}
-        ]
+        gpus = f"the {self.num_gpus} GPUs of a run"
+        waiting = "the times exclude waiting for each other"
+        lines = []
+        for is_shared in {batches_are_sharded(run.batches_a_step, self.num_gpus) for run in self.missing}:
+            if is_shared:
+                lines.append(f"{gpus} share each batch and its context documents, and {waiting}")
+            else:
+                whole = f"take whole batches if batches_a_step is {self.num_gpus} or a multiple of it"
+                lines.append(f"{gpus} {whole}, and {waiting}")
+        return lines
 
     def _describe_accuracy(self) -> str:
         """Return a line on the source and the error of the times."""
@@ -227,7 +228,8 @@ def make_plan(
     kind = "gpu" if num_gpus else "cpu"
     estimates = tuple(_estimate_all(missing, recorded, records, kind=kind, num_devices=max(1, num_gpus)))
     stages = _list_unbuilt_stages(missing)
-    shards_by_stage = {stage.title: num for stage, run in stages if stage.sharding and (num := num_shards(run)) > 1}
+    counts = {stage.title: num_shards(run) for stage, run in stages if stage.sharding}
+    shards_by_stage = {title: count for title, count in counts.items() if count > 1}
     # Stages of missing data have no number of pairs yet, but their profile may already fix the shards.
     max_shards = max((num_shards(phase) for run in missing for phase in list_training_phases(run)), default=1)
     impossible = (

@@ -201,7 +201,7 @@ def _make_mteb_requirement(suite: str) -> Need:
         from repro.analyses.mteb import tasks_of_mteb
 
         tasks = tasks_of_mteb(suite)
-        incomplete = [missing for task in tasks if (missing := _list_missing_of_task(task))]
+        incomplete = list(filter(None, map(_list_missing_of_task, tasks)))
         return [f"{len(incomplete)} of {len(tasks)} tasks, the first: {'; '.join(incomplete[0])}"] if incomplete else []
 
     def bring(progress: Progress) -> None:
@@ -232,8 +232,10 @@ def _get_notes_folder() -> Path:
 def _list_missing_of_task(task: Any) -> list[str]:
     from repro.analyses.mteb import list_task_datasets
 
-    name, datasets = task.metadata.name, list_task_datasets(task)
-    if not _get_requirement_note(task).is_file() or read_json(_get_requirement_note(task)) != datasets:
+    name = task.metadata.name
+    datasets = list_task_datasets(task)
+    note = _get_requirement_note(task)
+    if not note.is_file() or read_json(note) != datasets:
         return [f"{name} was not loaded completely; on a machine with internet access, repro fetch continues"]
     return [
         f"{name}: {problem}"
