@@ -133,7 +133,7 @@ class Experiment:
     @property
     def artefacts(self) -> tuple[str, ...]:
         """The names of the artefacts, for example ("table1",)."""
-        return tuple(shown.name for shown in self.shows)
+        return tuple(artefact.name for artefact in self.shows)
 
     def local_runs(self, scale: str) -> tuple[Run, ...]:
         """Return the runs for a local machine: those of the local seeds, or of as many others if a scale has none.
@@ -144,5 +144,5 @@ class Experiment:
         runs = [run for run in self.runs(scale) if not any(pick.matches(run) for pick in self.from_records)]
         seeds = {run.seed for run in runs if is_random(run)}
         # some scales have none of the local seeds: then take as many of their own
-        wanted = seeds.intersection(self.local_seeds) or set(sorted(seeds)[: len(self.local_seeds)])
-        return tuple(run for run in runs if run.seed in wanted or not is_random(run))
+        selected = seeds.intersection(self.local_seeds) or set(sorted(seeds)[: len(self.local_seeds)])
+        return tuple(run for run in runs if run.seed in selected or not is_random(run))

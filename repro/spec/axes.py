@@ -17,11 +17,11 @@ from repro.text import count_noun, short, suggestion
 AXIS = re.compile(r"[^=/\\]+=.*", re.DOTALL)
 RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)")
 NONE_WORDS = ("none", "null", "None")
-TRUTH = {"true": True, "false": False, "True": True, "False": False}
+BOOLEANS = {"true": True, "false": False, "True": True, "False": False}
 MAX_VALUES = 10_000
 SURROGATE_FIELDS = ("surrogate", "max_tokens", "prompts", "corpus")
 """Fields that affect the scores of an untrained surrogate, in addition to those of the evaluation."""
-EITHER_OR = (("num_steps", "num_epochs"), ("num_pretraining_steps", "num_pretraining_epochs"))
+EXCLUSIVE_FIELDS = (("num_steps", "num_epochs"), ("num_pretraining_steps", "num_pretraining_epochs"))
 """Pairs of fields of which exactly one has a value."""
 
 Axes = Mapping[str, tuple[Any, ...]]
@@ -40,16 +40,14 @@ def parse_axes(words: Iterable[str]) -> dict[str, tuple[Any, ...]]:
     Raises:
         ValueError: for an unknown field, an invalid value, or a field that is given twice.
     """
-    found: dict[str, tuple[Any, ...]] = {}
+    axes: dict[str, tuple[Any, ...]] = {}
     for word in words:
         name, _, text = word.partition("=")
         check_field(name.strip())
-        if name in found:
+        if name in axes:
             raise ValueError(f"{name} is given twice: put all its values after one {name}=, separated by commas")
-        parts = [value for part in text.split(",") for value in _parse_values(name, part.strip())]
-        # dict.fromkeys removes duplicates and keeps the order
-        found[name] = tuple(dict.fromkeys(validate_value(name, value, Run.__annotations__[name]) for value in parts))
-    return found
+        axes[name] = _validate_values(name, _parse_text(name, text))
+    return axes
 
 
 def check_field(name: str) -> None:
@@ -57,8 +55,8 @@ def check_field(name: str) -> None:
     if name == "scale":
         raise ValueError("scale=… is not an axis, since rows differ between scales: use --scale, one command per scale")
     if name not in FIELDS:
-        near = suggestion(name, FIELDS, likeness=0.6)
-        raise ValueError(f"unknown field {short(repr(name))}{near or ';'} `repro fields` lists all")
+        hint = suggestion(name, FIELDS, likeness=0.6)
+        raise ValueError(f"unknown field {short(repr(name))}{hint or ';'} `repro fields` lists all")
 
 
 def expand(runs: Sequence[Run], axes: Axes) -> list[Run]:
@@ -69,55 +67,54 @@ def expand(runs: Sequence[Run], axes: Axes) -> list[Run]:
     Raises:
         ValueError: for the first impossible combination.
     """
-    found: dict[Run, None] = {}
+    grid: list[Run] = []
     for run in runs:
         names = [name for name in axes if _applies(name, run, axes)]
         for values in product(*(axes[name] for name in names)):
-            found[_change(run, dict(zip(names, values, strict=True)))] = None
-    return list(found)
+            grid.append(_change(run, dict(zip(names, values, strict=True))))
+    # dict.fromkeys removes duplicates and keeps the order
+    return list(dict.fromkeys(grid))
 
 
 def describe_grid(axes: Axes, runs: Sequence[Run], grid: Sequence[Run]) -> str:
     """Return one line with the number of rows, values and runs."""
     sizes = " × ".join(f"{len(values)} {name}" for name, values in axes.items())
-    untrained = sum(run.architecture not in TRAINED for run in runs)
-    kept = f" ({count_noun(untrained, 'row is', 'rows are')} not trained and ignore fields of training)"
-    return f"grid: {count_noun(len(set(runs)), 'row')} × {sizes} = {count_noun(len(grid), 'run')}" + (
-        kept if untrained else ""
-    )
+    line = f"grid: {count_noun(len(set(runs)), 'row')} × {sizes} = {count_noun(len(grid), 'run')}"
+    num_untrained = sum(run.architecture not in TRAINED for run in runs)
+    if num_untrained:
+        line += f" ({count_noun(num_untrained, 'row is', 'rows are')} not trained and ignore fields of training)"
+    return line
 
 
 def get_axes_of_file(values: Any) -> dict[str, tuple[Any, ...]]:
     """Return the axes from the object in a file. Each is a list, a single value, or a text as on a command line."""
     if not isinstance(values, Mapping) or not values:
         raise ValueError('"axes": expected an object like {"learning_rate": [1e-4, 3e-5], "seed": "1..5"}')
-    found: dict[str, tuple[Any, ...]] = {}
+    axes: dict[str, tuple[Any, ...]] = {}
     for name, given in values.items():
         check_field(str(name))
-        listed = given if isinstance(given, list) else [given]
-        if not listed:
+        items = given if isinstance(given, list) else [given]
+        if not items:
             raise ValueError(f'"axes": {name} has no value')
-        # texts are parsed as on a command line, because YAML reads 3e-5 as a text
-        texts = {
-            place: parse_axes([f"{name}={value}"])[name] for place, value in enumerate(listed) if type(value) is str
-        }
-        parts = [value for place, one in enumerate(listed) for value in texts.get(place, (one,))]
-        found[name] = tuple(dict.fromkeys(validate_value(name, value, Run.__annotations__[name]) for value in parts))
-    return found
+        parsed: list[Any] = []
+        for item in items:
+            # texts are parsed as on a command line, because YAML reads 3e-5 as a text
+            parsed += _parse_text(name, item) if isinstance(item, str) else [item]
+        axes[name] = _validate_values(name, parsed)
+    return axes
 
 
 def describe_type(name: str) -> str:
     """Describe the values of a field: its choices, or its type and range."""
-    declared = Run.__annotations__[name]
-    kind, *others = declared.split(" | ")
-    none = ", or none" if others else ""
+    kind, *others = Run.__annotations__[name].split(" | ")
+    suffix = ", or none" if others else ""
     if name in CHOICES:
-        return ", ".join(CHOICES[name]) + none
-    words = {"int": "whole number", "float": "number", "str": "text", "bool": "true or false"}[kind]
+        return ", ".join(CHOICES[name]) + suffix
+    description = {"int": "whole number", "float": "number", "str": "text", "bool": "true or false"}[kind]
     if name in RANGES:
-        least, most = RANGES[name]
-        words += f" from {least:.10g} to {most:.10g}"
-    return words + none
+        minimum, maximum = RANGES[name]
+        description += f" from {minimum:.10g} to {maximum:.10g}"
+    return description + suffix
 
 
 def _applies(name: str, run: Run, axes: Axes) -> bool:
@@ -130,20 +127,30 @@ def _applies(name: str, run: Run, axes: Axes) -> bool:
 
 
 def _change(run: Run, values: dict[str, Any]) -> Run:
-    given = dict(values)
+    changes = dict(values)
     # of two exclusive fields, the one that is not given is cleared
-    for one, other in EITHER_OR:
-        for name, opposite in ((one, other), (other, one)):
-            if given.get(name) is not None and opposite not in given:
-                given[opposite] = None
+    for steps, epochs in EXCLUSIVE_FIELDS:
+        for name, opposite in ((steps, epochs), (epochs, steps)):
+            if changes.get(name) is not None:
+                changes.setdefault(opposite, None)
     # cluster_size is valid only for the sampler "cluster"
-    if given.get("sampler", "cluster") != "cluster":
-        given.setdefault("cluster_size", None)
+    if changes.get("sampler", "cluster") != "cluster":
+        changes.setdefault("cluster_size", None)
     try:
-        return replace(run, **given)
+        return replace(run, **changes)
     except ValueError as error:
-        changes = ", ".join(f"{name}={value}" for name, value in values.items())
-        raise ValueError(f"{changes} with run {run_id(run)} ({run.architecture}, {run.sampler}): {error}") from error
+        given = ", ".join(f"{name}={value}" for name, value in values.items())
+        raise ValueError(f"{given} with run {run_id(run)} ({run.architecture}, {run.sampler}): {error}") from error
+
+
+def _validate_values(name: str, values: Iterable[Any]) -> tuple[Any, ...]:
+    """Return the values of an axis in the form of the field's type, each once, in order."""
+    return tuple(dict.fromkeys(validate_value(name, value, Run.__annotations__[name]) for value in values))
+
+
+def _parse_text(name: str, text: str) -> list[Any]:
+    """Return the values of an axis, separated by commas, before they are validated."""
+    return [value for part in text.split(",") for value in _parse_values(name, part.strip())]
 
 
 def _parse_values(name: str, text: str) -> list[Any]:
@@ -157,9 +164,9 @@ def _parse_values(name: str, text: str) -> list[Any]:
     if kind == "str":
         return [text]
     if kind == "bool":
-        if text not in TRUTH:
+        if text not in BOOLEANS:
             raise ValueError(f"{name}={short(text)}: expected true or false")
-        return [TRUTH[text]]
+        return [BOOLEANS[text]]
     if kind == "int" and (span := RANGE.fullmatch(text)):
         first, last = map(int, span.groups())
         if not first <= last < first + MAX_VALUES:

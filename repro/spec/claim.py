@@ -55,9 +55,10 @@ class Claim:
         """Raise ValueError for an invalid date, no pairs, a sign other than 1 or -1, or a delta of zero or less."""
         if self.stated:
             date.fromisoformat(self.stated)
-        for name, good in {"sign": lambda v: v in (1, -1), "delta": lambda v: v > 0, "pairs": bool}.items():
+        checks = {"sign": lambda sign: sign in (1, -1), "delta": lambda delta: delta > 0, "pairs": bool}
+        for name, is_valid in checks.items():
             value = getattr(self, name, None)
-            if value is not None and not good(value):
+            if value is not None and not is_valid(value):
                 raise ValueError(
                     f"claim {self.id}: {name}={value}; expected a sign of 1 or -1, a delta above 0, some pairs"
                 )
@@ -89,8 +90,8 @@ class Claim:
 
     def declared_seeds(self, scale: str) -> tuple[int, ...]:
         """Return the seeds that judge the claim at a scale."""
-        found = self.seeds.at(scale) if isinstance(self.seeds, ByScale) else self.seeds
-        return tuple(found) or DEFAULT_SEEDS
+        seeds = self.seeds.at(scale) if isinstance(self.seeds, ByScale) else self.seeds
+        return tuple(seeds) or DEFAULT_SEEDS
 
     def needs(self, run: Run) -> bool:
         """Return whether a run that a term selects is used to judge the claim."""
@@ -194,8 +195,8 @@ class Trend(Directed):
     @property
     def unit(self) -> Unit:
         """The unit of the metric per doubling."""
-        of = get_display_unit(self.over.metric)
-        return Unit(f"{of.name}/doubling", of.factor, of.decimals)
+        unit = get_display_unit(self.over.metric)
+        return Unit(f"{unit.name}/doubling", unit.factor, unit.decimals)
 
     def needs(self, run: Run) -> bool:
         """Return whether a run is used to judge the trend."""

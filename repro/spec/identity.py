@@ -16,9 +16,9 @@ from repro.spec.scales import get_scale
 
 def difference(run: Run) -> dict[str, Any]:
     """Return the fields whose value differs from the scale's. Scale and seed are always included."""
-    fixed = get_scale(run.scale).fields
+    defaults = get_scale(run.scale).fields
     # vars instead of asdict: a run is flat, and asdict takes ten times as long
-    return {name: value for name, value in vars(run).items() if name in ("scale", "seed") or value != fixed[name]}
+    return {name: value for name, value in vars(run).items() if name in ("scale", "seed") or value != defaults[name]}
 
 
 def format_overrides(run: Run) -> str:
@@ -29,9 +29,8 @@ def format_overrides(run: Run) -> str:
 
 def run_id(run: Run) -> str:
     """Return the id of a run. It is the same on every machine and does not change if `Run` gets a new field."""
-    fixed = get_scale(run.scale).fields
     # a difference of sets is fast, and thousands of ids are computed
-    changes = vars(run).items() - fixed.items()
+    changes = vars(run).items() - get_scale(run.scale).fields.items()
     return _digest({**dict(changes), "scale": run.scale, "seed": run.seed})
 
 
@@ -68,8 +67,7 @@ def run_from_record(recorded: Mapping[str, Any], recorded_id: str) -> Run:
     if unknown:
         remedy = "read it with the code that made it (a branch, or before a field was renamed), or move it away"
         raise ValueError(f"record {recorded_id}: field {unknown} is none of a run here; {remedy}")
-    fixed = get_scale(recorded.get("scale", "")).fields
-    run = Run(**{**fixed, **recorded})
+    run = Run(**{**get_scale(recorded.get("scale", "")).fields, **recorded})
     if run_id(run) != recorded_id:
         raise ValueError(
             f"record {recorded_id} has id {run_id(run)} today, because a scale's value has moved: "

@@ -32,10 +32,10 @@ class FaultyRunsError(ValueError):
 @cache
 def experiments() -> tuple[Experiment, ...]:
     """Return all experiments by number. Faulty files are skipped and named once on stderr."""
-    found, problems = _read_experiments()
+    valid, problems = _read_experiments()
     for problem in problems:
         print(f"left out: {problem}", file=sys.stderr)
-    return found
+    return valid
 
 
 def check_every_experiment() -> None:
@@ -47,19 +47,19 @@ def check_every_experiment() -> None:
 @cache
 def _read_experiments() -> tuple[tuple[Experiment, ...], tuple[str, ...]]:
     """Return the experiments of all valid files, and one message per faulty file."""
-    found: list[Experiment] = []
-    numbered = list_experiment_files()
-    problems = [f"{name}: its number needs two digits, 00 to 99" for name in numbered if not _has_two_digits(name)]
-    for name in filter(_has_two_digits, numbered):
+    valid: list[Experiment] = []
+    files = list_experiment_files()
+    problems = [f"{file}: its number needs two digits, 00 to 99" for file in files if not _has_two_digits(file)]
+    for file in filter(_has_two_digits, files):
         try:
-            experiment = importlib.import_module(".".join(name.with_suffix("").parts)).EXPERIMENT
-            _check_experiment(name.name, experiment, found)
+            experiment = importlib.import_module(".".join(file.with_suffix("").parts)).EXPERIMENT
+            _check_experiment(file.name, experiment, valid)
         # one faulty file must not hide the other experiments
         except ANY_ERROR as error:
-            problems.append(f"{name}: {_describe_error(error)}")
+            problems.append(f"{file}: {_describe_error(error)}")
         else:
-            found.append(replace(experiment, runs=_add_file_to_errors(name, experiment)))
-    return tuple(found), tuple(problems)
+            valid.append(replace(experiment, runs=_add_file_to_errors(file, experiment)))
+    return tuple(valid), tuple(problems)
 
 
 def list_experiment_files() -> list[Path]:
@@ -74,15 +74,14 @@ def _has_two_digits(path: Path) -> bool:
 
 def count_experiment_files() -> int:
     """Return the number of experiment files, valid or faulty."""
-    found, problems = _read_experiments()
-    return len(found) + len(problems)
+    return len(list_experiment_files())
 
 
 def _describe_error(error: Exception) -> str:
     return f"{' '.join(str(error).split())} ({type(error).__name__})".lstrip()
 
 
-def _add_file_to_errors(name: Path, experiment: Experiment) -> Callable[[str], tuple[Run, ...]]:
+def _add_file_to_errors(file: Path, experiment: Experiment) -> Callable[[str], tuple[Run, ...]]:
     """Wrap the `runs` of an experiment: no runs at scales that it does not have, and errors that name the file."""
 
     def runs_at(scale: str) -> tuple[Run, ...]:
@@ -91,21 +90,21 @@ def _add_file_to_errors(name: Path, experiment: Experiment) -> Callable[[str], t
         try:
             return experiment.runs(scale)
         except ANY_ERROR as error:
-            raise FaultyRunsError(f"{name}: its runs at scale {scale!r}: {_describe_error(error)}") from error
+            raise FaultyRunsError(f"{file}: its runs at scale {scale!r}: {_describe_error(error)}") from error
 
     return runs_at
 
 
-def _check_experiment(name: str, experiment: Experiment, before: Sequence[Experiment]) -> None:
+def _check_experiment(file_name: str, experiment: Experiment, earlier: Sequence[Experiment]) -> None:
     """Raise ValueError if the number differs from that of the file, or if a number or an artefact is used twice."""
-    number = int(re.findall(r"\d+", name)[0])
+    number = int(re.findall(r"\d+", file_name)[0])
     if experiment.number != number:
         raise ValueError(f"number={experiment.number}, but the file name has {number}: write number={number}")
-    taken = {artefact for one in before for artefact in one.artefacts}
-    twice = sorted(taken.intersection(experiment.artefacts))
-    if number in [one.number for one in before] or twice:
-        what = f"artefact {twice}" if twice else f"number {number}"
-        raise ValueError(f"{what} is declared by more than one experiment: choose another")
+    duplicates = sorted(name for other in earlier for name in other.artefacts if name in experiment.artefacts)
+    if duplicates:
+        raise ValueError(f"artefact {duplicates} is declared by more than one experiment: choose another")
+    if number in [other.number for other in earlier]:
+        raise ValueError(f"number {number} is declared by more than one experiment: choose another")
 
 
 def declared_notes(name: str) -> Any:
@@ -118,7 +117,7 @@ def declared_notes(name: str) -> Any:
 def artefacts() -> MappingProxyType[str, tuple[Experiment, Table | Figure | Exhibit]]:
     """Return each artefact and its experiment, by the name of the artefact."""
     return MappingProxyType(
-        {shown.name: (experiment, shown) for experiment in experiments() for shown in experiment.shows}
+        {artefact.name: (experiment, artefact) for experiment in experiments() for artefact in experiment.shows}
     )
 
 
@@ -127,9 +126,9 @@ def _papers() -> dict[str, str]:
     return {claim.id: experiment.paper for experiment in experiments() for claim in experiment.claims}
 
 
-def find_paper(claim: str) -> str:
-    """Return the paper of a claim, given the claim's id. The default is the paper of this suite."""
-    return _papers().get(claim, MAIN)
+def find_paper(claim_id: str) -> str:
+    """Return the paper of a claim. The default is the paper of this suite."""
+    return _papers().get(claim_id, MAIN)
 
 
 def normalise_artefact_name(word: str) -> str:

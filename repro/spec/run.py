@@ -185,14 +185,14 @@ class Run:
                 f"protocol={self.protocol!r} with measure={self.measure!r}, which searches all documents: set "
                 "protocol='full' and rerank_depth=None"
             )
-        taken = analysis.architectures or CHOICES["architecture"]
-        if self.architecture not in taken:
+        architectures = analysis.architectures or CHOICES["architecture"]
+        if self.architecture not in architectures:
             raise ValueError(
-                f"measure={self.measure!r} with architecture={self.architecture!r}: it takes {list(taken)}; choose one "
-                "of these, or another measure"
+                f"measure={self.measure!r} with architecture={self.architecture!r}: it takes {list(architectures)}; "
+                "choose one of these, or another measure"
             )
         if self.num_test_contexts is not None and not analysis.sets_num_contexts:
-            allowed = [name for name, one in MEASURES.items() if one.sets_num_contexts]
+            allowed = [measure for measure in MEASURES if MEASURES[measure].sets_num_contexts]
             raise ValueError(
                 f"num_test_contexts={self.num_test_contexts} with measure={self.measure!r}, which has as many as in "
                 f"training: leave it None, or measure one of {allowed}"
@@ -200,11 +200,11 @@ class Run:
 
     def _check_first_phase(self) -> None:
         lengths = {name: getattr(self, name) for name in ("num_pretraining_steps", "num_pretraining_epochs")}
-        lengths_given = ", ".join(f"{name}={value}" for name, value in lengths.items())
-        given = sum(value is not None for value in lengths.values())
-        if given != (self.pretraining_corpus is not None):
-            wanted = "give exactly one of the latter" if self.pretraining_corpus else "give neither without the corpus"
-            raise ValueError(f"pretraining_corpus={self.pretraining_corpus!r} with {lengths_given}: {wanted}")
+        num_given = sum(value is not None for value in lengths.values())
+        if num_given != (self.pretraining_corpus is not None):
+            given = ", ".join(f"{name}={value}" for name, value in lengths.items())
+            remedy = "give exactly one of the latter" if self.pretraining_corpus else "give neither without the corpus"
+            raise ValueError(f"pretraining_corpus={self.pretraining_corpus!r} with {given}: {remedy}")
         for name in ("pretraining_batch_size", "pretraining_cluster_size"):
             if getattr(self, name) is not None and self.pretraining_corpus is None:
                 raise ValueError(f"{name}={getattr(self, name)} without a pretraining_corpus")
@@ -257,8 +257,8 @@ def get_training_run(run: Run) -> Run:
 
     A context-blind run is evaluated under the null context, and one without a null vector under its own context.
     """
-    fixed = get_scale(run.scale).fields
-    evaluation = {name: fixed[name] for name in EVALUATION_FIELDS}
+    defaults = get_scale(run.scale).fields
+    evaluation = {name: defaults[name] for name in EVALUATION_FIELDS}
     if is_blind(run):
         evaluation["test_contexts"] = "null"
     elif run.architecture == "contextual" and run.sequence_dropout == 0:
@@ -293,29 +293,29 @@ def get_first_phase(run: Run) -> Run | None:
     """
     if run.pretraining_corpus is None:
         return None
-    fixed = get_scale(run.scale).fields
-    one_phase: dict[str, Any] = {name: fixed[name] for name in PHASE_FIELDS}
+    defaults = get_scale(run.scale).fields
+    changes: dict[str, Any] = {name: defaults[name] for name in PHASE_FIELDS}
     # None for all pretraining fields: the first phase has no phase before it
-    one_phase |= dict.fromkeys(name for name in FIELDS if "pretraining" in name)
+    changes |= dict.fromkeys(name for name in FIELDS if "pretraining" in name)
     if run.pretraining_batch_size is not None:
-        one_phase["batch_size"] = run.pretraining_batch_size
+        changes["batch_size"] = run.pretraining_batch_size
     if run.pretraining_cluster_size is not None:
-        one_phase |= {"sampler": "cluster", "cluster_size": run.pretraining_cluster_size}
-        one_phase["domain_column"] = fixed["domain_column"]
-    steps: dict[str, Any] = {
+        changes |= {"sampler": "cluster", "cluster_size": run.pretraining_cluster_size}
+        changes["domain_column"] = defaults["domain_column"]
+    changes |= {
         "corpus": run.pretraining_corpus,
         "num_steps": run.num_pretraining_steps,
         "num_epochs": run.num_pretraining_epochs,
     }
-    return get_training_run(replace(run, **one_phase, **steps))
+    return get_training_run(replace(run, **changes))
 
 
-def check_fields(names: Iterable[str], where: str) -> None:
-    """Raise ValueError if a name is not a field of `Run`. `where` names the caller in the message."""
+def check_fields(names: Iterable[str], caller: str) -> None:
+    """Raise ValueError if a name is not a field of `Run`. `caller` is for the message."""
     unknown = [name for name in names if name not in FIELDS]
     if unknown:
-        near = suggestion(unknown[0], FIELDS)
-        raise ValueError(f"unknown axis {unknown} in {where}{near or ';'} a Run has {list(FIELDS)}")
+        hint = suggestion(unknown[0], FIELDS)
+        raise ValueError(f"unknown axis {unknown} in {caller}{hint or ';'} a Run has {list(FIELDS)}")
 
 
 def base(scale: str, /, **changes: Any) -> Run:

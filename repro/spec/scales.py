@@ -230,7 +230,7 @@ def get_scale(name: str) -> Scale:
 def values_at(scale: str, fields: Iterable[str]) -> Mapping[str, Any]:
     """Return the default values of a scale. Raises ValueError if one of `fields` has no default."""
     values = get_scale(scale).fields
-    lacking = [name for name in fields if name not in values and name not in ("scale", "seed")]
-    if lacking:
-        raise ValueError(f"scale {scale!r} has no value for {lacking}: add one to SMOKE and SMALL in {__name__}")
+    missing = [name for name in fields if name not in values and name not in ("scale", "seed")]
+    if missing:
+        raise ValueError(f"scale {scale!r} has no value for {missing}: add one to SMOKE and SMALL in {__name__}")
     return values

@@ -43,22 +43,23 @@ class Pick:
 
     def at(self, scale: str) -> Pick:
         """Return the same selection with the values of one scale."""
-        known = ((name, value.at(scale) if isinstance(value, ByScale) else value) for name, value in self.wanted)
-        return Pick(tuple(known))
+        fields = ((name, value.at(scale) if isinstance(value, ByScale) else value) for name, value in self.wanted)
+        return Pick(tuple(fields))
 
     def __str__(self) -> str:
         return ", ".join(f"{name}={value}" for name, value in self.wanted)
 
 
-def _matches_value(found: Any, value: Any, scale: str) -> bool:
-    expected = value.at(scale) if isinstance(value, ByScale) else value
-    return found in expected if isinstance(expected, tuple) else found == expected
+def _matches_value(actual: Any, expected: Any, scale: str) -> bool:
+    if isinstance(expected, ByScale):
+        expected = expected.at(scale)
+    return actual in expected if isinstance(expected, tuple) else actual == expected
 
 
-def pick(**wanted: Any) -> Pick:
+def pick(**fields: Any) -> Pick:
     """Select the runs with these values. Raises ValueError for an unknown field."""
-    check_fields(wanted, "pick()")
-    return Pick(tuple(sorted(wanted.items())))
+    check_fields(fields, "pick()")
+    return Pick(tuple(sorted(fields.items())))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,9 +70,9 @@ class Term:
     of: Pick
 
 
-def term(metric: str, **wanted: Any) -> Term:
+def term(metric: str, **fields: Any) -> Term:
     """Return the term for a metric of the selected runs."""
-    return Term(metric=metric, of=pick(**wanted))
+    return Term(metric=metric, of=pick(**fields))
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,7 @@ def get_display_unit(metric: str) -> Unit:
     return Unit("cosine", decimals=3) if metric.startswith(COSINES) else POINTS_OF_100
 
 
-def check_choice(where: str, name: str, value: str, valid: tuple[str, ...]) -> None:
-    """Raise ValueError if a value is not one of the valid ones, and list them."""
-    if value not in valid:
-        raise ValueError(f"{where}: {name}={value!r} is unknown; choose one of {list(valid)}")
+def check_choice(owner: str, name: str, value: str, choices: tuple[str, ...]) -> None:
+    """Raise ValueError if a value is not one of the choices, and list them. `owner` has the field `name`."""
+    if value not in choices:
+        raise ValueError(f"{owner}: {name}={value!r} is unknown; choose one of {list(choices)}")

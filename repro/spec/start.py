@@ -11,7 +11,7 @@ import hashlib
 import json
 import re
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -31,16 +31,16 @@ TOKENIZER_FILES = (
     *(TOKENIZER, "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
     *("vocab.txt", "vocab.json", "merges.txt", "spiece.model", "tokenizer.model"),
 )
-MAKE_TOKENIZERS = (TOKENIZER, "vocab.txt", "vocab.json", "spiece.model", "tokenizer.model")
+VOCABULARY_FILES = (TOKENIZER, "vocab.txt", "vocab.json", "spiece.model", "tokenizer.model")
 SHARD = re.compile(r"model-\d+-of-\d+\.safetensors")
 MAX_UNUSED_IDS = 1024
 """The largest number of unused word vectors. Configurations round the vocabulary up, but never by more than this."""
 CONFIG_NAMES: Mapping[str, tuple[str, ...]] = {
     "hidden_size": ("hidden_size", "n_embd"),
-    "num_hidden_layers": ("num_hidden_layers", "n_layer"),
+    "num_layers": ("num_hidden_layers", "n_layer"),
     "vocab_size": ("vocab_size",),
 }
-"""The fields that are read from a configuration. The second name is the one in Nomic's own releases."""
+"""Names in a configuration for each size of `Encoder`. The second name is the one in Nomic's own releases."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,30 +107,37 @@ def check_start(run: Any) -> None:
         if run.start == "words" and run.hidden_size > WORD_VECTOR_WIDTH:
             raise ValueError(f"hidden_size={run.hidden_size}: start='words' has vectors of {WORD_VECTOR_WIDTH} at most")
         return
-    found = MINILM if run.start == MINILM.name else find_encoder(run.start) or _find_cached_encoder(run.start)
-    if found is None:
+    if run.start == MINILM.name:
+        encoder: Encoder | None = MINILM
+    else:
+        encoder = find_encoder(run.start) or _find_cached_encoder(run.start)
+    if encoder is None:
         return
     start = f"start={short(repr(run.start))}"
-    if run.backbone != found.backbone:
+    if run.backbone != encoder.backbone:
         raise ValueError(
-            f"backbone={run.backbone!r}: {start} is a {found.backbone} model; leave backbone out or set it"
+            f"backbone={run.backbone!r}: {start} is a {encoder.backbone} model; leave backbone out or set it"
         )
-    if run.hidden_size != found.hidden_size:
+    if run.hidden_size != encoder.hidden_size:
         raise ValueError(
-            f"hidden_size={run.hidden_size}: {start} has {found.hidden_size}; leave hidden_size out or set it"
+            f"hidden_size={run.hidden_size}: {start} has {encoder.hidden_size}; leave hidden_size out or set it"
         )
     names = ("num_layers", "num_first_stage_layers") if run.architecture == "contextual" else ("num_layers",)
     for name in names:
-        if getattr(run, name) > found.num_layers:
-            raise ValueError(f"{name}={getattr(run, name)}: {start} has {found.num_layers} layers; set at most as many")
-    most = found.max_position_embeddings
-    if most is not None and found.backbone == "bert":
-        # the second stage of a contextual model places context vectors and soft prompts before the text
-        ahead = run.num_contexts * run.tokens_per_document + run.num_soft_prompts
-        length = run.max_tokens + (ahead if run.architecture == "contextual" else 0)
-        if length > most:
+        if getattr(run, name) > encoder.num_layers:
             raise ValueError(
-                f"max_tokens={run.max_tokens}: {start} has {most} positions, and a text with its context takes {length}"
+                f"{name}={getattr(run, name)}: {start} has {encoder.num_layers} layers; set at most as many"
+            )
+    max_positions = encoder.max_position_embeddings
+    if max_positions is not None and encoder.backbone == "bert":
+        length = run.max_tokens
+        if run.architecture == "contextual":
+            # the second stage places context vectors and soft prompts before the text
+            length += run.num_contexts * run.tokens_per_document + run.num_soft_prompts
+        if length > max_positions:
+            raise ValueError(
+                f"max_tokens={run.max_tokens}: {start} has {max_positions} positions, and a text with its context "
+                f"takes {length}"
             )
 
 
@@ -145,25 +152,24 @@ def register_encoder(folder: Path) -> Encoder:
     sizes = read_encoder(folder)
     weights = [path.name for path in _list_weight_files(folder)]
     digests = _hash_files(folder)
-    # with several weight files, the name contains a digest of their digests
-    one = digests[weights[0]]
-    joined = "".join(f"{digests[name]}  {name}\n" for name in weights)
-    digest = one if len(weights) == 1 else hashlib.sha256(joined.encode()).hexdigest()
+    digest = digests[weights[0]]
+    if len(weights) > 1:
+        # with several weight files, the name contains a digest of their digests
+        listing = "".join(f"{digests[name]}  {name}\n" for name in weights)
+        digest = hashlib.sha256(listing.encode()).hexdigest()
     slug = re.sub(r"[^A-Za-z0-9._-]+", "-", folder.name).strip("-") or "encoder"
-    found = Encoder(name=f"{slug[:60]}@{digest[:12]}", path=str(folder), files=digests, **sizes)
-    known = find_encoder(found.name)
-    if known is not None and known.files != digests:
-        changed = sorted(
-            name for name in {*digests, *(known.files or {})} if (known.files or {}).get(name) != digests.get(name)
-        )
+    encoder = Encoder(name=f"{slug[:60]}@{digest[:12]}", path=str(folder), files=digests, **sizes)
+    registered = find_encoder(encoder.name)
+    if registered is not None and registered.files != digests:
+        changed = _list_changed_files(registered, digests)[0]
         raise ValueError(
-            f"{folder / changed[0]} is not the file that {found.name} was first used with, from {known.path}: put that "
-            "one back, or rename the folder, which makes it another encoder"
+            f"{folder / changed} is not the file that {encoder.name} was first used with, from {registered.path}: put "
+            "that one back, or rename the folder, which makes it another encoder"
         )
-    if known != found:
-        with whole_file(_get_entry_path(found.name)) as part:
-            part.write_text(json.dumps(asdict(found), indent=1, sort_keys=True) + "\n", encoding="utf-8")
-    return found
+    if registered != encoder:
+        with whole_file(_get_entry_path(encoder.name)) as part:
+            part.write_text(json.dumps(asdict(encoder), indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    return encoder
 
 
 def find_encoder(name: str) -> Encoder | None:
@@ -193,11 +199,15 @@ def get_encoder_folder(start: str) -> Path | None:
     folder = Path(encoder.path)
     if not folder.is_dir():
         raise ValueError(f"start={start!r}: its folder {folder} is gone: put it back, or name it where it is now")
-    now, files = _hash_files(folder), encoder.files or {}
-    if now != files:
-        changed = sorted(name for name in {*now, *files} if now.get(name) != files.get(name))
+    if changed := _list_changed_files(encoder, _hash_files(folder)):
         raise ValueError(f"start={start!r}: {folder / changed[0]} has changed since: put it back, or name the new one")
     return folder
+
+
+def _list_changed_files(encoder: Encoder, digests: Mapping[str, str]) -> list[str]:
+    """Return the names of files that were added, removed or changed since an encoder was registered, sorted."""
+    registered = encoder.files or {}
+    return sorted(name for name in {*registered, *digests} if registered.get(name) != digests.get(name))
 
 
 def read_encoder(folder: Path) -> dict[str, Any]:
@@ -211,25 +221,15 @@ def read_encoder(folder: Path) -> dict[str, Any]:
         raise ValueError(f"{start}: there is no such folder")
     path = folder / CONFIG
     if not path.is_file():
-        inside = sorted(one.parent.name for one in folder.glob(f"*/{CONFIG}") if (one.parent / WEIGHTS).is_file())
-        more = f"; the encoder lies in {folder / inside[0]}" if inside else ""
-        raise ValueError(f"{start}: {path} is missing, so this is not an encoder in transformers' format{more}")
+        nested = sorted(file.parent for file in folder.glob(f"*/{CONFIG}") if (file.parent / WEIGHTS).is_file())
+        hint = f"; the encoder lies in {nested[0]}" if nested else ""
+        raise ValueError(f"{start}: {path} is missing, so this is not an encoder in transformers' format{hint}")
     config = json_object(path)
-    kind = config.get("model_type")
-    if not isinstance(kind, str) or kind not in KINDS:
-        raise ValueError(f"{path}: model_type is {short(repr(kind))}; a run can start from one of {list(KINDS)}")
-    sizes = {name: _read_size(config, name, path) for name in CONFIG_NAMES}
-    shapes = _read_weight_shapes(folder)
-    _check_weights(shapes, sizes, folder)
+    sizes = _read_sizes(config, path)
+    _check_weights(_read_weight_shapes(folder), sizes, folder)
     _check_tokenizer(folder, config, sizes["vocab_size"])
-    positions = config.get("max_position_embeddings")
-    return {
-        "backbone": KINDS[kind],
-        "num_layers": sizes["num_hidden_layers"],
-        "hidden_size": sizes["hidden_size"],
-        "vocab_size": sizes["vocab_size"],
-        "max_position_embeddings": positions if isinstance(positions, int) else None,
-    }
+    max_positions = config.get("max_position_embeddings")
+    return {**sizes, "max_position_embeddings": max_positions if isinstance(max_positions, int) else None}
 
 
 def _get_entry_path(name: str) -> Path:
@@ -253,29 +253,40 @@ def _list_weight_files(folder: Path) -> list[Path]:
     if not index.is_file():
         if shards:
             raise ValueError(f"{index} is missing: it maps the weights to the {len(shards)} shards")
-        others = [name for name in ("pytorch_model.bin", "tf_model.h5") if (folder / name).is_file()]
-        more = f"; {others[0]} is not read: save the model again with safetensors" if others else ""
-        raise ValueError(f"{folder / WEIGHTS} is missing{more}")
-    named = json_object(index).get("weight_map")
-    if not isinstance(named, Mapping) or not named or not all(isinstance(one, str) for one in named.values()):
+        unsupported = [name for name in ("pytorch_model.bin", "tf_model.h5") if (folder / name).is_file()]
+        hint = f"; {unsupported[0]} is not read: save the model again with safetensors" if unsupported else ""
+        raise ValueError(f"{folder / WEIGHTS} is missing{hint}")
+    weight_map = json_object(index).get("weight_map")
+    if (
+        not isinstance(weight_map, Mapping)
+        or not weight_map
+        or not all(isinstance(shard, str) for shard in weight_map.values())
+    ):
         raise ValueError(f"{index}: weight_map should name the shard of every weight")
-    wanted = sorted(set(named.values()))
-    lacking = [name for name in wanted if not (folder / name).is_file()]
-    if lacking:
-        raise ValueError(f"{index}: weight_map names {lacking[0]}, which is missing in {folder}")
-    return [folder / name for name in wanted]
+    paths = [folder / name for name in sorted(set(weight_map.values()))]
+    for path in paths:
+        if not path.is_file():
+            raise ValueError(f"{index}: weight_map names {path.name}, which is missing in {folder}")
+    return paths
 
 
-def _read_size(config: Mapping[str, Any], name: str, path: Path) -> int:
-    value = next((config[one] for one in CONFIG_NAMES[name] if one in config), None)
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ValueError(f"{path}: {name} is {short(repr(value))}, expected a whole number of at least 1")
-    return value
+def _read_sizes(config: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """Return the backbone and the sizes in a configuration, as fields of `Encoder`. `path` is for error messages."""
+    model_type = config.get("model_type")
+    if not isinstance(model_type, str) or model_type not in KINDS:
+        raise ValueError(f"{path}: model_type is {short(repr(model_type))}; a run can start from one of {list(KINDS)}")
+    fields: dict[str, Any] = {"backbone": KINDS[model_type]}
+    for field, names in CONFIG_NAMES.items():
+        value = next((config[name] for name in names if name in config), None)
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise ValueError(f"{path}: {names[0]} is {short(repr(value))}, expected a whole number of at least 1")
+        fields[field] = value
+    return fields
 
 
 def _read_weight_shapes(folder: Path) -> dict[str, tuple[Path, list[int]]]:
     """Return the file and the shape of each weight, read from the file headers."""
-    found: dict[str, tuple[Path, list[int]]] = {}
+    shapes: dict[str, tuple[Path, list[int]]] = {}
     for path in _list_weight_files(folder):
         size = path.stat().st_size
         try:
@@ -285,55 +296,56 @@ def _read_weight_shapes(folder: Path) -> dict[str, tuple[Path, list[int]]]:
                 if length > size:
                     raise ValueError("its header is cut off")
                 header = json.loads(file.read(length))
-            weights = {name: one for name, one in header.items() if name != "__metadata__"}
-            end = max((one["data_offsets"][1] for one in weights.values()), default=0)
+            weights = {name: entry for name, entry in header.items() if name != "__metadata__"}
+            end = max((entry["data_offsets"][1] for entry in weights.values()), default=0)
             if 8 + length + end != size:
                 raise ValueError(f"it has {size} bytes of {8 + length + end}")
-            found |= {name: (path, list(one["shape"])) for name, one in weights.items()}
+            shapes |= {name: (path, list(entry["shape"])) for name, entry in weights.items()}
         except (ValueError, KeyError, TypeError, AttributeError, struct.error) as error:
             raise ValueError(f"{path} is not a complete safetensors file ({short(error)}): copy it again") from error
-    return found
+    return shapes
 
 
 def _check_weights(shapes: Mapping[str, tuple[Path, list[int]]], sizes: Mapping[str, int], folder: Path) -> None:
     """Raise ValueError if the sizes of weights and configuration differ. Transformers would reinitialize them."""
     config = folder / CONFIG
-    words = [one for name, one in shapes.items() if name.endswith(("word_embeddings.weight", "tok_embeddings.weight"))]
-    if not words:
+    word_vectors = [name for name in shapes if name.endswith(("word_embeddings.weight", "tok_embeddings.weight"))]
+    if not word_vectors:
         raise ValueError(f"{_list_weight_files(folder)[0]} holds no word vectors (embeddings.word_embeddings.weight)")
-    path, shape = words[0]
+    path, shape = shapes[word_vectors[0]]
     if shape != [sizes["vocab_size"], sizes["hidden_size"]]:
         name = "vocab_size" if shape[:1] != [sizes["vocab_size"]] else "hidden_size"
         raise ValueError(f"{config}: {name} is {sizes[name]}, but the word vectors in {path.name} have shape {shape}")
     # more layers than configured are fine, because a run may use only the first ones
-    numbers = [int(found[1]) for name in shapes if (found := re.search(r"\blayers?\.(\d+)\.", name))]
-    num_layers = max(numbers, default=-1) + 1
-    if num_layers < sizes["num_hidden_layers"]:
+    matches = [re.search(r"\blayers?\.(\d+)\.", name) for name in shapes]
+    num_layers = max((int(match[1]) for match in matches if match), default=-1) + 1
+    if num_layers < sizes["num_layers"]:
         raise ValueError(
-            f"{config}: num_hidden_layers is {sizes['num_hidden_layers']}, but the weights hold {num_layers} layers"
+            f"{config}: num_hidden_layers is {sizes['num_layers']}, but the weights hold {num_layers} layers"
         )
 
 
 def _check_tokenizer(folder: Path, config: Mapping[str, Any], vocab_size: int) -> None:
     """Raise ValueError if the tokenizer is missing, or if its vocabulary does not fit the word vectors."""
-    made_of = next((folder / name for name in MAKE_TOKENIZERS if (folder / name).is_file()), None)
-    if made_of is None:
+    path = next((folder / name for name in VOCABULARY_FILES if (folder / name).is_file()), None)
+    if path is None:
         raise ValueError(f"{folder / TOKENIZER} is missing: save the encoder's own tokenizer next to its weights")
-    ids = _read_token_ids(made_of)
+    ids = _read_token_ids(path)
     if not ids:
         return
-    num_words = max(ids.values()) + 1
-    if num_words > vocab_size or vocab_size - num_words > MAX_UNUSED_IDS:
+    num_tokens = max(ids.values()) + 1
+    if num_tokens > vocab_size or vocab_size - num_tokens > MAX_UNUSED_IDS:
         raise ValueError(
-            f"{made_of} has {num_words} words, but vocab_size in {folder / CONFIG} is {vocab_size}: this is the "
+            f"{path} has {num_tokens} words, but vocab_size in {folder / CONFIG} is {vocab_size}: this is the "
             "tokenizer of another vocabulary"
         )
-    tokens = _read_special_tokens(folder)
-    for name in ("cls_token", "sep_token", "pad_token"):
-        wanted, found = config.get(f"{name}_id"), ids.get(tokens.get(name, ""))
-        if isinstance(wanted, int) and found is not None and wanted != found:
+    special_tokens = _read_special_tokens(folder)
+    for role in ("cls_token", "sep_token", "pad_token"):
+        token = special_tokens.get(role, "")
+        expected, actual = config.get(f"{role}_id"), ids.get(token)
+        if isinstance(expected, int) and actual is not None and expected != actual:
             raise ValueError(
-                f"{made_of}: {tokens[name]} has id {found}, but {name}_id in {folder / CONFIG} is {wanted}: this is "
+                f"{path}: {token} has id {actual}, but {role}_id in {folder / CONFIG} is {expected}: this is "
                 "the tokenizer of another vocabulary"
             )
 
@@ -341,7 +353,7 @@ def _check_tokenizer(folder: Path, config: Mapping[str, Any], vocab_size: int) -
 def _read_token_ids(path: Path) -> dict[str, int]:
     """Return the id of each token of a tokenizer file. Empty for formats that only their own libraries can read."""
     if path.name == "vocab.txt":
-        return {word: place for place, word in enumerate(path.read_text(encoding="utf-8").splitlines())}
+        return {word: index for index, word in enumerate(path.read_text(encoding="utf-8").splitlines())}
     if path.name != TOKENIZER:
         return {}
     content = json_object(path)
@@ -349,24 +361,28 @@ def _read_token_ids(path: Path) -> dict[str, int]:
     vocab: Any = model.get("vocab") if isinstance(model, Mapping) else None
     if isinstance(vocab, list):
         # unigram models store a list of (token, score)
-        vocab = {str(row[0]): place for place, row in enumerate(vocab) if isinstance(row, list) and row}
+        vocab = {str(row[0]): index for index, row in enumerate(vocab) if isinstance(row, list) and row}
     if not isinstance(vocab, Mapping) or not vocab:
         raise ValueError(f"{path}: model.vocab lists no words")
-    added: Iterable[Any] = content.get("added_tokens") or ()
-    more = {str(one["content"]): int(one["id"]) for one in added if isinstance(one, Mapping) and "id" in one}
-    return {**vocab, **more}
+    ids = dict(vocab)
+    for token in content.get("added_tokens") or ():
+        if isinstance(token, Mapping) and "id" in token:
+            ids[str(token["content"])] = int(token["id"])
+    return ids
 
 
 def _read_special_tokens(folder: Path) -> dict[str, str]:
     """Return the special tokens of a tokenizer by their role, such as "cls_token"."""
-    found: dict[str, str] = {}
+    tokens: dict[str, str] = {}
     for name in ("special_tokens_map.json", "tokenizer_config.json"):
         values = read_json(folder / name) if (folder / name).is_file() else {}
-        for role, token in values.items() if isinstance(values, dict) else ():
+        if not isinstance(values, dict):
+            continue
+        for role, token in values.items():
             text = token.get("content") if isinstance(token, Mapping) else token
             if role.endswith("_token") and isinstance(text, str):
-                found[role] = text
-    return found
+                tokens[role] = text
+    return tokens
 
 
 def _find_cached_encoder(start: str) -> Encoder | None:
@@ -382,16 +398,4 @@ def _find_cached_encoder(start: str) -> Encoder | None:
         raise ValueError(f"start={short(repr(start))} is neither a folder nor a hub id ({error})") from error
     if not isinstance(path, str):
         return None
-    config = json_object(Path(path))
-    if config.get("model_type") not in KINDS:
-        raise ValueError(
-            f"{path}: model_type is {short(repr(config.get('model_type')))}; a run can start from one of {list(KINDS)}"
-        )
-    sizes = {name: _read_size(config, name, Path(path)) for name in CONFIG_NAMES}
-    return Encoder(
-        name=start,
-        backbone=KINDS[config["model_type"]],
-        num_layers=sizes["num_hidden_layers"],
-        hidden_size=sizes["hidden_size"],
-        vocab_size=sizes["vocab_size"],
-    )
+    return Encoder(name=start, **_read_sizes(json_object(Path(path)), Path(path)))

@@ -11,14 +11,14 @@ from typing import Any
 
 from repro.text import short
 
-MANY = 10**12
+MAX_COUNT = 10**12
 RANGES: Mapping[str, tuple[float, float]] = MappingProxyType(
     {
         "seed": (0, 2**32 - 1),
-        "num_pairs": (1, MANY),
+        "num_pairs": (1, MAX_COUNT),
         "mixing_alpha": (0, 1),  # 0: all sources equally, 1: by size
         "batch_size": (1, 10**7),
-        "cluster_size": (1, MANY),
+        "cluster_size": (1, MAX_COUNT),
         "filter_margin": (-2, 2),  # a difference of two cosines
         "num_hard_negatives": (0, 10_000),
         "num_layers": (1, 512),
@@ -30,18 +30,18 @@ RANGES: Mapping[str, tuple[float, float]] = MappingProxyType(
         "sequence_dropout": (0, 1),
         "max_tokens": (1, 10**6),
         "batches_a_step": (1, 10**4),
-        "num_steps": (1, MANY),
+        "num_steps": (1, MAX_COUNT),
         "num_epochs": (1, 10**6),
         "learning_rate": (0, 1000),
         "first_stage_rate": (0, 1000),
-        "num_warmup_steps": (0, MANY),
+        "num_warmup_steps": (0, MAX_COUNT),
         "weight_decay": (0, 1000),
         "temperature": (1e-6, 1000),
         "max_grad_norm": (1e-9, 1e9),
-        "num_pretraining_steps": (1, MANY),
+        "num_pretraining_steps": (1, MAX_COUNT),
         "num_pretraining_epochs": (1, 10**6),
         "pretraining_batch_size": (1, 10**7),
-        "pretraining_cluster_size": (1, MANY),
+        "pretraining_cluster_size": (1, MAX_COUNT),
         "rerank_depth": (1, 10**9),
         "context_seed": (0, 2**32 - 1),
         "num_test_contexts": (1, 10**6),
@@ -49,14 +49,14 @@ RANGES: Mapping[str, tuple[float, float]] = MappingProxyType(
 )
 """The smallest and the largest value of each number. A value outside is a typing error that no machine could run."""
 
-NAMES = ("corpus", "suite", "pretraining_corpus")
+FOLDER_FIELDS = ("corpus", "suite", "pretraining_corpus")
 """Fields whose value is the name of a folder."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,99}")
-LONGEST_TEXT = 300
+MAX_TEXT_LENGTH = 300
 KINDS: Mapping[str, type | tuple[type, ...]] = {"int": int, "float": (int, float), "str": str, "bool": bool}
-WORDS = {"int": "a whole number", "float": "a number", "str": "a text", "bool": "true or false"}
+KIND_NAMES = {"int": "a whole number", "float": "a number", "str": "a text", "bool": "true or false"}
 
-NARROWEST = 8
+MIN_WIDTH = 8
 """The narrowest prefix in the default list of widths, as in Matryoshka Representation Learning (8, 16, … 2048)."""
 
 
@@ -74,14 +74,16 @@ def validate_value(name: str, value: Any, declared: str) -> Any:
     allowed: Any = KINDS[kind]
     # bool is a subclass of int, so it is excluded explicitly
     if not isinstance(value, allowed) or (isinstance(value, bool) and kind != "bool"):
-        expected = WORDS[kind] + (" or null" if may_be_none else "")
+        expected = KIND_NAMES[kind] + (" or null" if may_be_none else "")
         raise ValueError(f"{name}={short(repr(value))}: expected {expected}")
     if isinstance(value, str):
         _check_text(name, value)
     elif not isinstance(value, bool):
         _check_number(name, value)
-    # adding zero turns -0.0 into 0.0
-    return float(value) + 0.0 if kind == "float" and (type(value) is not float or not value) else value
+    if kind == "float" and (type(value) is not float or not value):
+        # adding zero turns -0.0 into 0.0
+        return float(value) + 0.0
+    return value
 
 
 @cache
@@ -94,17 +96,17 @@ def _parse_annotation(declared: str) -> tuple[str, bool]:
 def _check_number(name: str, value: Any) -> None:
     if name not in RANGES:
         raise ValueError(f"{name}={short(value)}: add the smallest and largest value to RANGES in {__name__}")
-    least, most = RANGES[name]
-    if not (math.isfinite(value) and least <= value <= most):
-        raise ValueError(f"{name}={short(value)}: must be at least {least} and at most {most}")
+    minimum, maximum = RANGES[name]
+    if not (math.isfinite(value) and minimum <= value <= maximum):
+        raise ValueError(f"{name}={short(value)}: must be at least {minimum} and at most {maximum}")
 
 
 # the runs of a sweep share a few texts
 @lru_cache(maxsize=4096)
 def _check_text(name: str, value: str) -> None:
-    if not value or len(value) > LONGEST_TEXT or not value.isprintable():
-        raise ValueError(f"{name}={short(repr(value))}: expected a text of 1 to {LONGEST_TEXT} printable characters")
-    if name in NAMES and not NAME.fullmatch(value):
+    if not value or len(value) > MAX_TEXT_LENGTH or not value.isprintable():
+        raise ValueError(f"{name}={short(repr(value))}: expected a text of 1 to {MAX_TEXT_LENGTH} printable characters")
+    if name in FOLDER_FIELDS and not NAME.fullmatch(value):
         raise ValueError(f"{name}={short(repr(value))}: a name has a-z, A-Z, 0-9, '.', '_', '@', '+' and '-' only")
 
 
@@ -114,58 +116,59 @@ def check_warmup(num_warmup_steps: int, num_steps: int) -> None:
         raise ValueError(f"num_warmup_steps={num_warmup_steps}: must be below num_steps={num_steps}; set both")
 
 
-def widths_in(text: str, whole: int, name: str) -> tuple[int, ...]:
+def widths_in(text: str, full_width: int, name: str) -> tuple[int, ...]:
     """Return the widths that a text such as "8+16+full" lists. "full" is the width of the whole vector.
 
     Args:
         text: the list.
-        whole: the width of the whole vector.
+        full_width: the width of the whole vector.
         name: the field or option that the text comes from, for error messages.
 
     Raises:
-        ValueError: unless every width divides `whole` and the widths increase.
+        ValueError: unless every width divides `full_width` and the widths increase.
     """
-    widths, given = _parse_widths(text, whole, name, "+"), f"{name}={short(repr(text))}"
-    misfits = [width for width in widths if not 1 <= width <= whole or whole % width]
-    if misfits:
+    widths = _parse_widths(text, full_width, name, "+")
+    given = f"{name}={short(repr(text))}"
+    invalid = [width for width in widths if not 1 <= width <= full_width or full_width % width]
+    if invalid:
         raise ValueError(
-            f"{given}: {short(misfits[0])} does not divide {whole}, the width of the vectors; choose others"
+            f"{given}: {short(invalid[0])} does not divide {full_width}, the width of the vectors; choose others"
         )
     if list(widths) != sorted(set(widths)):
         raise ValueError(f"{given}: list each width once, from the narrowest to the widest")
     return widths
 
 
-def prefixes_in(text: str, whole: int, name: str) -> tuple[int, ...]:
+def prefixes_in(text: str, full_width: int, name: str) -> tuple[int, ...]:
     """Return the prefix widths that a text such as "16,32" lists in any order, sorted and without duplicates.
 
-    The arguments are those of `widths_in`. Raises ValueError unless every width is between 1 and `whole`.
+    The arguments are those of `widths_in`. Raises ValueError unless every width is between 1 and `full_width`.
     """
-    widths = _parse_widths(text, whole, name, ",")
-    misfits = [width for width in widths if not 1 <= width <= whole]
-    if misfits:
+    widths = _parse_widths(text, full_width, name, ",")
+    invalid = [width for width in widths if not 1 <= width <= full_width]
+    if invalid:
         raise ValueError(
-            f"{name}={short(repr(text))}: {short(misfits[0])} is not a width of a prefix; the vectors have {whole} "
-            f"dimensions, choose from 1 to {whole}"
+            f"{name}={short(repr(text))}: {short(invalid[0])} is not a width of a prefix; the vectors have "
+            f"{full_width} dimensions, choose from 1 to {full_width}"
         )
     return tuple(sorted(set(widths)))
 
 
-def _parse_widths(text: str, whole: int, name: str, between: str) -> tuple[int, ...]:
-    """Return the listed numbers, with `whole` for "full". Raises ValueError for anything else."""
-    parts = text.split(between)
-    wrong = [part for part in parts if part != "full" and not (part.isascii() and part.isdigit())]
-    if wrong:
+def _parse_widths(text: str, full_width: int, name: str, separator: str) -> tuple[int, ...]:
+    """Return the listed numbers, with `full_width` for "full". Raises ValueError for anything else."""
+    parts = text.split(separator)
+    invalid = [part for part in parts if part != "full" and not (part.isascii() and part.isdigit())]
+    if invalid:
         raise ValueError(
-            f"{name}={short(repr(text))}: {short(repr(wrong[0]))} is not a width; join whole numbers by {between!r}"
+            f"{name}={short(repr(text))}: {short(repr(invalid[0]))} is not a width; join whole numbers by {separator!r}"
         )
-    return tuple(whole if part == "full" else int(part) for part in parts)
+    return tuple(full_width if part == "full" else int(part) for part in parts)
 
 
-def standard_widths(whole: int) -> tuple[int, ...]:
-    """Return the default prefix widths: the powers of two from 8 that divide `whole`, and `whole` itself."""
-    powers = (NARROWEST * 2**n for n in range(whole.bit_length()))
-    return (*(width for width in powers if width < whole and whole % width == 0), whole)
+def standard_widths(full_width: int) -> tuple[int, ...]:
+    """Return the default prefix widths: the powers of two from 8 that divide `full_width`, and `full_width` itself."""
+    powers = (MIN_WIDTH * 2**exponent for exponent in range(full_width.bit_length()))
+    return (*(width for width in powers if width < full_width and full_width % width == 0), full_width)
 
 
 def written(widths: tuple[int, ...]) -> str:
