@@ -61,8 +61,8 @@ class BatchView:
         It covers four directions if the loss has them. Otherwise it covers queries and documents.
         """
         num_documents = len(self.rows_M)
-        is_of_documents = self.masked.shape[1] == num_documents
-        return float(compute_masked_fraction(self.masked, None if is_of_documents else num_documents))
+        has_one_direction = self.masked.shape[1] == num_documents
+        return float(compute_masked_fraction(self.masked, None if has_one_direction else num_documents))
 
 
 @dataclass(frozen=True)
@@ -78,21 +78,27 @@ class BatchViewer:
 
     def __call__(self, pairs_B: np.ndarray) -> BatchView:
         """Return the view of a batch, given its pair indices, int64 (B,)."""
-        run, rows_M = self.inputs.run, list_document_rows(pairs_B, self.inputs.negatives)
+        run = self.inputs.run
+        rows_M = list_document_rows(pairs_B, self.inputs.negatives)
         keys_M = np.asarray(self.inputs.content_keys[rows_M])
-        seen = self._load_vectors(self._stored_vectors, pairs_B, rows_M)
-        filtering = seen if run.filter == "surrogate" else None
-        if run.filter == "surrogate" and run.filter_model:
-            filtering = self._load_vectors(self._filter_vectors, pairs_B, rows_M)
-        scores_BM = _compute_scores(seen)
-        filtering_BM = scores_BM if filtering is seen else _compute_scores(filtering)
-        known = self.inputs.known_positives
-        options: dict[str, Any] = {"margin": run.filter_margin, "num_hard_negatives": run.num_hard_negatives}
-        options["known_BM"] = None if known is None else known.find_in_batch(pairs_B, keys_M)
-        masked_BM = masked = mask_false_negatives(keys_M, filtering_BM, **options)
+        vectors = self._load_vectors(self._stored_vectors, pairs_B, rows_M)
+        scores_BM = _compute_scores(vectors)
+        filter_vectors, filter_scores_BM = None, None
+        if run.filter == "surrogate":
+            filter_vectors, filter_scores_BM = vectors, scores_BM
+            if run.filter_model:
+                filter_vectors = self._load_vectors(self._filter_vectors, pairs_B, rows_M)
+                filter_scores_BM = _compute_scores(filter_vectors)
+        known_positives = self.inputs.known_positives
+        options: dict[str, Any] = {
+            "margin": run.filter_margin,
+            "num_hard_negatives": run.num_hard_negatives,
+            "known_BM": None if known_positives is None else known_positives.find_in_batch(pairs_B, keys_M),
+        }
+        masked_BM = masked = mask_false_negatives(keys_M, filter_scores_BM, **options)
         if run.loss == "icl":
             query_keys_B = compute_content_keys(self.inputs.pairs.texts("query", pairs_B))
-            masked = mask_directions(query_keys_B, keys_M, masked_BM, filtering, **options)
+            masked = mask_directions(query_keys_B, keys_M, masked_BM, filter_vectors, **options)
         give_back(self.inputs.content_keys)
         return BatchView(pairs_B, rows_M, keys_M, scores_BM, masked_BM, masked)
 
@@ -125,10 +131,13 @@ class BatchViewer:
 
 
 def _load_by_side(load: Callable[[Side], np.ndarray | None]) -> Vectors:
-    found: Vectors = {"query": load("query"), "document": load("document")}
-    read_here_and_there(*found.values())
-    return found
+    vectors: Vectors = {"query": load("query"), "document": load("document")}
+    read_here_and_there(*vectors.values())
+    return vectors
 
 
-def _compute_scores(seen: SurrogateVectors | None) -> np.ndarray | None:
-    return None if seen is None else seen[0] @ seen[1].T
+def _compute_scores(vectors: SurrogateVectors | None) -> np.ndarray | None:
+    if vectors is None:
+        return None
+    queries_BD, documents_MD = vectors
+    return queries_BD @ documents_MD.T

@@ -128,17 +128,27 @@ def _parse_state(header: Mapping[str, str]) -> TrainState:
     # old checkpoints have this field, which is always true
     values.pop("shares_batches", None)
     # An unknown field raises TypeError, which `_open_checkpoint` reports as damage.
-    found = TrainState(**values)
-    wanted: dict[str, type | tuple[type, ...]] = {"run_id": str, "step": int, "seconds": (int, float)}
-    wanted |= {"sampler": list, "num_processes": int, "sittings": (list, tuple), "chunks": str}
-    wrong = [name for name, kind in wanted.items() if not isinstance(getattr(found, name), kind)]
-    if not wrong and not all(isinstance(sitting, dict) for sitting in found.sittings):
-        wrong.append("sittings")
-    if found.chunks and not re.fullmatch(r"[1-9]\d{0,8},[1-9]\d{0,8}", found.chunks):
-        wrong.append("chunks")
-    if wrong or found.step < 0 or not found.seconds >= 0 or not isinstance(found.log_sha256, str):
+    state = TrainState(**values)
+    types: dict[str, type | tuple[type, ...]] = {
+        "run_id": str,
+        "step": int,
+        "seconds": (int, float),
+        "sampler": list,
+        "num_processes": int,
+        "log_sha256": str,
+        "chunks": str,
+        "sittings": (list, tuple),
+    }
+    if (
+        not all(isinstance(getattr(state, name), kind) for name, kind in types.items())
+        or not all(isinstance(sitting, dict) for sitting in state.sittings)
+        or (state.chunks and not re.fullmatch(r"[1-9]\d{0,8},[1-9]\d{0,8}", state.chunks))
+        or state.step < 0
+        # also true for NaN
+        or not state.seconds >= 0
+    ):
         raise ValueError(f"its state is not one: {str(header['state'])[:80]}")
-    return found
+    return state
 
 
 def _restore(tensors: dict[str, Tensor], model: nn.Module, optimizer: torch.optim.Optimizer, path: Path) -> None:
@@ -210,7 +220,7 @@ FIELDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "memory_bytes": ("a whole number", lambda value: isinstance(value, int) and not isinstance(value, bool)),
     "batch": ("a text", lambda value: isinstance(value, str)),
 }
-"""Fields of a log line besides its step: description for messages, and validity test."""
+"""Fields of a log line in addition to its step: description for messages, and validity test."""
 
 
 class MetricsLog:
@@ -271,17 +281,17 @@ def read_metrics(folder: Path, num_steps: int | None = None) -> list[dict[str, A
 
 
 def _parse_line(text: str, step: int, path: Path) -> dict[str, Any]:
-    where = f"{path}, line {step}"
+    location = f"{path}, line {step}"
     try:
         line = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{where} is no JSON ({error}): {REMEDY}") from error
-    if not isinstance(line, dict) or not isinstance(line.get("step"), int) or line["step"] != step:
-        found = line.get("step") if isinstance(line, dict) else type(line).__name__
-        raise ValueError(f"{where} is of step {found!r}, expected {step}: {REMEDY}")
-    for name, (words, is_right) in FIELDS.items():
-        if name not in line or not is_right(line[name]):
-            raise ValueError(f"{where}: {name} is {line.get(name)!r}, expected {words}: {REMEDY}")
+        raise ValueError(f"{location} is no JSON ({error}): {REMEDY}") from error
+    actual = line.get("step") if isinstance(line, dict) else type(line).__name__
+    if not isinstance(actual, int) or actual != step:
+        raise ValueError(f"{location} is of step {actual!r}, expected {step}: {REMEDY}")
+    for name, (expected, is_valid) in FIELDS.items():
+        if name not in line or not is_valid(line[name]):
+            raise ValueError(f"{location}: {name} is {line.get(name)!r}, expected {expected}: {REMEDY}")
     return line
 
 

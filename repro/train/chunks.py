@@ -46,7 +46,7 @@ WIDE = {"nomic": 96.2, "bert": 64.2, "modernbert": 104.2}
 """The same in float32."""
 NARROW_MASK, WIDE_MASK = 2, 4
 """Bytes of a layer's mask per pair of tokens of a text, in bfloat16 and float32."""
-OUTSIDE = 4.5
+OUTSIDE_LAYERS = 4.5
 """Bytes per token and unit of width outside the layers."""
 CHECKPOINTED = 4.0
 """Bytes per token, layer and unit of width if layers are recomputed one at a time in backward."""
@@ -83,8 +83,9 @@ Sizes = ModelConfig | Run
 
 def estimate_second_stage_bytes(model: Sizes, switches: Switches) -> float:
     """Return the bytes of one text's graph in the second stage, with its context if the model has one."""
-    before = model.num_contexts * model.tokens_per_document + model.num_soft_prompts
-    num_tokens = model.max_tokens + (before if model.architecture == "contextual" else 0)
+    num_tokens = model.max_tokens
+    if model.architecture == "contextual":
+        num_tokens += model.num_contexts * model.tokens_per_document + model.num_soft_prompts
     return _estimate_text_bytes(num_tokens, model.num_layers, model, switches)
 
 
@@ -95,13 +96,13 @@ def estimate_first_stage_bytes(model: Sizes, switches: Switches) -> float:
 
 def _estimate_text_bytes(num_tokens: int, num_layers: int, model: Sizes, switches: Switches) -> float:
     """Return the bytes of the graph of one text."""
-    kept, mask = (NARROW, NARROW_MASK) if switches.autocast else (WIDE, WIDE_MASK)
-    a_layer = kept[model.backbone] * model.hidden_size + mask * num_tokens
-    layers = num_layers * a_layer
+    activations, mask = (NARROW, NARROW_MASK) if switches.autocast else (WIDE, WIDE_MASK)
+    layer = activations[model.backbone] * model.hidden_size + mask * num_tokens
+    all_layers = num_layers * layer
     if switches.checkpoint:
         # The inputs of all layers are stored, and one layer at a time is recomputed in full.
-        layers = num_layers * CHECKPOINTED * model.hidden_size + a_layer
-    return num_tokens * (OUTSIDE * model.hidden_size + layers)
+        all_layers = num_layers * CHECKPOINTED * model.hidden_size + layer
+    return num_tokens * (OUTSIDE_LAYERS * model.hidden_size + all_layers)
 
 
 def chunks_for(
@@ -130,44 +131,48 @@ def chunks_for(
         return given
     if stored:
         return parse_sizes(stored)
+    default = ChunkSizes()
     if gpu_bytes is not None:
-        of_each = (estimate_second_stage_bytes(model, switches), estimate_first_stage_bytes(model, switches))
-        # Of the total memory. The free memory depends on other programs, and the sizes should not.
-        return ChunkSizes(*(max(MIN_TEXTS_PER_CHUNK, int(SHARE * gpu_bytes / one)) for one in of_each))
-    if free is None:
-        return ChunkSizes()
-    # a CPU trains in float32
-    switches, usual = replace(switches, autocast=False), ChunkSizes()
-    num_contexts = model.num_contexts if model.architecture == "contextual" else 0
-    budget = max(MIN_BUDGET_BYTES, int(FREE_SHARE * free))
-    if estimate_graph_bytes(model, usual, switches, num_texts=num_texts, num_contexts=num_contexts) <= budget:
-        return usual
-    of_each = (estimate_second_stage_bytes(model, switches), estimate_first_stage_bytes(model, switches))
-    return ChunkSizes(*(max(MIN_TEXTS_PER_CHUNK, min(4096, int(budget / one))) for one in of_each))
+        # A share of the total memory. The free memory depends on other programs, and the sizes should not.
+        budget = SHARE * gpu_bytes
+        max_texts = None
+    elif free is None:
+        return default
+    else:
+        # a CPU trains in float32
+        switches = replace(switches, autocast=False)
+        budget = max(MIN_BUDGET_BYTES, int(FREE_SHARE * free))
+        max_texts = default.texts
+        num_contexts = model.num_contexts if model.architecture == "contextual" else 0
+        if estimate_graph_bytes(model, default, switches, num_texts=num_texts, num_contexts=num_contexts) <= budget:
+            return default
+    bytes_per_text = (estimate_second_stage_bytes(model, switches), estimate_first_stage_bytes(model, switches))
+    sizes = [max(MIN_TEXTS_PER_CHUNK, int(budget / num_bytes)) for num_bytes in bytes_per_text]
+    return ChunkSizes(*(size if max_texts is None else min(max_texts, size) for size in sizes))
 
 
-def parse_sizes(words: str) -> ChunkSizes:
+def parse_sizes(text: str) -> ChunkSizes:
     """Parse the sizes in a checkpoint or record."""
-    texts, contexts = words.split(",")
+    texts, contexts = text.split(",")
     return ChunkSizes(int(texts), int(contexts))
 
 
 def read_chunks_variable() -> ChunkSizes | None:
     """Return the sizes that REPRO_CHUNKS sets, or None. Raises ValueError if it is not two numbers."""
-    words = os.environ.get(VARIABLE, "").strip()
-    if not words:
+    text = os.environ.get(VARIABLE, "").strip()
+    if not text:
         return None
-    numbers = [part.strip() for part in words.split(",")]
+    numbers = [part.strip() for part in text.split(",")]
     if len(numbers) != 2 or not all(map(_is_count, numbers)):
         raise ValueError(
-            f"{VARIABLE} is {words[:40]!r}: it sets the number of texts of the second and the first stage with a "
+            f"{VARIABLE} is {text[:40]!r}: it sets the number of texts of the second and the first stage with a "
             f"graph in memory, two whole numbers of at least 1, such as {VARIABLE}=64,128. Unset it to use the default"
         )
     return ChunkSizes(*map(int, numbers))
 
 
-def _is_count(word: str) -> bool:
-    return word.isascii() and word.isdigit() and len(word) < 10 and int(word) > 0
+def _is_count(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 10 and int(text) > 0
 
 
 def estimate_graph_bytes(

@@ -19,7 +19,6 @@ import hashlib
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -122,17 +121,17 @@ def compute_batch_hash(pairs_B: np.ndarray) -> str:
 
 def feed_batch(data: TrainData, batch: Batch, *, seed: int, num_contexts: int, is_shared: bool) -> Feed:
     """Return the texts of a batch, or this process's share. `num_contexts` is 0 for a model without context."""
-    whole_B = batch.pairs_B
-    own_B = _select_share(whole_B) if is_shared else whole_B
+    own_B = _select_share(batch.pairs_B) if is_shared else batch.pairs_B
     contexts = None
     if num_contexts:
         # Contexts come from the whole batch, also if this process computes only a share of it.
         # Hard negatives are candidates too: they are documents of the batch.
-        rows_M = list_document_rows(whole_B, data.negative_rows_NH)
-        places_C = draw_contexts(len(rows_M), num_contexts, seed=seed, number=batch.number)
-        places_C = select_own_contexts(places_C) if is_shared else places_C
-        contexts = texts_from(*data.documents.pad(rows_M[places_C]))
-    filtered = data.filter(whole_B) if data.filter else Filtered(None, None)
+        rows_M = list_document_rows(batch.pairs_B, data.negative_rows_NH)
+        positions_C = draw_contexts(len(rows_M), num_contexts, seed=seed, number=batch.number)
+        if is_shared:
+            positions_C = select_own_contexts(positions_C)
+        contexts = texts_from(*data.documents.pad(rows_M[positions_C]))
+    filtered = data.filter(batch.pairs_B) if data.filter else Filtered(None, None)
     masked = None if filtered.masked is None else torch.from_numpy(filtered.masked)
     texts = StepTexts(
         queries=texts_from(*data.queries.pad(own_B)),
@@ -154,21 +153,24 @@ def iter_step_feeds(
     An error in the preparation of a step is raised when that step is requested. Close the generator to stop the thread.
     """
     is_shared = batches_are_sharded(batches_a_step, count_processes())
-    own = list_own_places(batches_a_step, rank=rank(), num_processes=count_processes())
+    own_positions = list_own_places(batches_a_step, rank=rank(), num_processes=count_processes())
 
-    def make(step: int) -> StepFeed:
+    def prepare(step: int) -> StepFeed:
         batches = step_batches(data.batches, step, batches_a_step)
-        feed = partial(feed_batch, data, seed=seed, num_contexts=num_contexts, is_shared=is_shared)
-        after = get_sampler_state(data.batches, (step + 1) * batches_a_step)
-        return StepFeed(batches, [feed(batches[place]) for place in own], after)
+        feeds = [
+            feed_batch(data, batches[position], seed=seed, num_contexts=num_contexts, is_shared=is_shared)
+            for position in own_positions
+        ]
+        return StepFeed(batches, feeds, get_sampler_state(data.batches, (step + 1) * batches_a_step))
 
     with ThreadPoolExecutor(1, thread_name_prefix="feed") as pool:
-        coming = [pool.submit(make, step) for step in steps[:1]]
+        pending = [pool.submit(prepare, step) for step in steps[:1]]
         for step in steps:
-            found = coming.pop().result()
+            step_feed = pending.pop().result()
             # Submitted before this step is yielded, so the thread works while the caller computes.
-            coming += [pool.submit(make, step + 1)] if step + 1 in steps else []
-            yield found
+            if step + 1 in steps:
+                pending.append(pool.submit(prepare, step + 1))
+            yield step_feed
 
 
 def draw_contexts(num_documents: int, num_contexts: int, *, seed: int, number: int) -> np.ndarray:
@@ -181,12 +183,12 @@ def draw_contexts(num_documents: int, num_contexts: int, *, seed: int, number: i
     return np.concatenate([np.arange(num_documents), extra])
 
 
-def _select_share(whole_B: np.ndarray) -> np.ndarray:
+def _select_share(pairs_B: np.ndarray) -> np.ndarray:
     """Return this process's equal share of a batch."""
-    assert len(whole_B) % count_processes() == 0, (
+    assert len(pairs_B) % count_processes() == 0, (
         "`repro.train.sharing.explain_indivisible` rejects such numbers of processes"
     )
-    return whole_B.reshape(count_processes(), -1)[rank()]
+    return pairs_B.reshape(count_processes(), -1)[rank()]
 
 
 def get_sampler_state(batches: Batches, num_batches: int) -> Sequence[int]:

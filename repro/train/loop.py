@@ -126,31 +126,31 @@ def train(
     state = _resume(folder, settings, data, model, optimizer)
     # A finished run gets no further session, because loading it computes no step.
     if not _is_finished(state, settings):
-        state = replace(state, chunks=settings.chunks.words)
-        state = replace(
-            state, sittings=[*state.sittings, describe_session(state.step, settings.switches, count_processes())]
-        )
+        session = describe_session(state.step, settings.switches, count_processes())
+        state = replace(state, chunks=settings.chunks.words, sittings=[*state.sittings, session])
     saved_at = time.monotonic()
     model.train()
     # Otherwise the log would include the peak of earlier work in this process.
     if model.device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(model.device)
+    feeds = _iter_feeds(model, data, settings, state.step)
     # Training seeds the global generators, so restore them for the caller afterwards.
-    feeds, devices = _iter_feeds(model, data, settings, state.step), range(torch.cuda.device_count())
+    devices = range(torch.cuda.device_count())
     with torch.random.fork_rng(devices=devices), _open_log(folder, state) as log, closing(feeds), unbroken():
         while not _is_finished(state, settings):
             state, line = _run_step(model, optimizer, feeds, settings, state)
-            is_measured = is_measured_after(state.step, settings.num_steps)
-            if data.set_apart is not None and is_measured:
+            set_apart = data.set_apart if is_measured_after(state.step, settings.num_steps) else None
+            if set_apart is not None:
                 loss = compute_set_apart_loss(
                     model,
-                    data.set_apart,
+                    set_apart,
                     seed=settings.seed,
                     temperature=settings.temperature,
                     loss=settings.loss,
                     widths=settings.nested_sizes,
                 )
-                state, line = note_loss(folder, state, model, loss), {**line, SET_APART_LOSS: loss}
+                state = note_loss(folder, state, model, loss)
+                line[SET_APART_LOSS] = loss
             # The state holds the digest of the log, so the line comes before the checkpoint that covers it.
             if log is not None:
                 log.append(line)
@@ -159,14 +159,8 @@ def train(
             # All processes take the same decision. Otherwise those that continue would wait forever in a collective
             # call.
             stop = any_process(should_stop() or is_asked_to_stop(), model.device) and not _is_finished(state, settings)
-            if (
-                stop
-                or (data.set_apart is not None and is_measured)
-                or _is_due(settings, state.step, time.monotonic() - saved_at)
-            ):
+            if stop or set_apart is not None or _is_due(settings, state.step, time.monotonic() - saved_at):
                 _save_checkpoint(folder, state, model, optimizer, log)
-                # Only now: until the new checkpoint is on disk, the old one refers to the earlier weights.
-                remove_worse_weights(folder, state)
                 saved_at = time.monotonic()
             if stop:
                 raise Interrupted(f"stopped after step {state.step} of {settings.num_steps}; the checkpoint is written")
@@ -175,7 +169,6 @@ def train(
             load_best_weights(folder, state, model)
             state = replace(state, holds_best=True)
             _save_checkpoint(folder, state, model, optimizer, log)
-            remove_worse_weights(folder, state)
     return state
 
 
@@ -248,29 +241,32 @@ def _run_step(
     state: TrainState,
 ) -> tuple[TrainState, dict[str, Any]]:
     """Run one step. Return the new state and the log line."""
-    started, cpu_started, step = time.monotonic(), time.process_time(), state.step + 1
-    batches, own, sampler = next(feeds)
-    numbers = take_step(model, optimizer, own, settings, step=step)
+    started, cpu_started = time.monotonic(), time.process_time()
+    step = state.step + 1
+    step_feed = next(feeds)
+    values = take_step(model, optimizer, step_feed.feeds, settings, step=step)
     # The values are on the CPU, so the device has finished the step.
     seconds = time.monotonic() - started
     line = {
         "step": step,
-        **numbers,
-        "batch": "+".join(compute_batch_hash(batch.pairs_B) for batch in batches),
-        "pairs_per_second": round(sum(len(batch.pairs_B) for batch in batches) / seconds, 1),
+        **values,
+        "batch": "+".join(compute_batch_hash(batch.pairs_B) for batch in step_feed.batches),
+        "pairs_per_second": round(sum(len(batch.pairs_B) for batch in step_feed.batches) / seconds, 1),
         "memory_bytes": measure_memory_bytes(model.device),
     }
-    # On a busy machine a step takes longer, but not more processor time.
-    cpu = None if state.cpu_seconds is None else state.cpu_seconds + time.process_time() - cpu_started
-    return replace(state, step=step, seconds=state.seconds + seconds, cpu_seconds=cpu, sampler=sampler), line
+    state = replace(state, step=step, seconds=state.seconds + seconds, sampler=step_feed.sampler)
+    if state.cpu_seconds is not None:
+        # On a busy machine a step takes longer, but not more processor time.
+        state = replace(state, cpu_seconds=state.cpu_seconds + time.process_time() - cpu_started)
+    return state, line
 
 
 def _iter_feeds(model: Model, data: TrainData, settings: TrainSettings, first: int) -> Generator[StepFeed, None, None]:
     """Yield the feeds of this process for each step from `first` on."""
     sees_documents = isinstance(model, ContextualModel) and not model.config.is_blind
-    count = model.config.num_contexts if sees_documents else 0
+    num_contexts = model.config.num_contexts if sees_documents else 0
     steps = range(first, settings.num_steps)
-    return iter_step_feeds(data, steps, settings.batches_a_step, num_contexts=count, seed=settings.seed)
+    return iter_step_feeds(data, steps, settings.batches_a_step, num_contexts=num_contexts, seed=settings.seed)
 
 
 def stages_for(model: Model, feed: Feed, settings: TrainSettings) -> Stages:
@@ -332,8 +328,7 @@ def take_step(
     )
     means = average_over_processes(values.mean(0))
     # One transfer, so the CPU waits for the device only once per step.
-    *numbers, difficulty, norm_value = torch.cat([means, norm.double()[None]]).tolist()
-    loss, accuracy, masked_fraction = numbers
+    loss, accuracy, masked_fraction, difficulty, norm_value = torch.cat([means, norm.double()[None]]).tolist()
     # A non-finite loss gives a non-finite norm in every process, so all processes raise.
     if not (math.isfinite(loss) and math.isfinite(norm_value)):
         raise ValueError(
@@ -344,8 +339,13 @@ def take_step(
     set_learning_rate(optimizer, rate)
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
-    found = {"loss": loss, "accuracy": accuracy, "masked_fraction": masked_fraction, "learning_rate": rate}
-    return {**found, "difficulty": None if math.isnan(difficulty) else difficulty}
+    return {
+        "loss": loss,
+        "accuracy": accuracy,
+        "masked_fraction": masked_fraction,
+        "learning_rate": rate,
+        "difficulty": None if math.isnan(difficulty) else difficulty,
+    }
 
 
 def _add_batch(model: Model, feed: Feed, settings: TrainSettings) -> Tensor:
@@ -356,24 +356,31 @@ def _add_batch(model: Model, feed: Feed, settings: TrainSettings) -> Tensor:
     parts = add_gradients(stages_for(model, feed, settings), feed.texts, settings.chunks)
     values = (parts.loss, parts.accuracy, parts.masked_fraction)
     difficulty = math.nan if feed.difficulty is None else feed.difficulty
-    return torch.stack([*(one.double() for one in values), torch.full_like(values[0], difficulty, dtype=torch.float64)])
+    doubles = [value.double() for value in values]
+    return torch.stack([*doubles, torch.full_like(doubles[0], difficulty)])
 
 
 def _is_due(settings: TrainSettings, step: int, seconds: float) -> bool:
     """Return whether a checkpoint is due after this step."""
-    every = settings.checkpoint_every_steps
-    by_steps = every is not None and step % every == 0
-    return by_steps or seconds >= settings.checkpoint_every_seconds or step == settings.num_steps
+    interval = settings.checkpoint_every_steps
+    if interval is not None and step % interval == 0:
+        return True
+    return seconds >= settings.checkpoint_every_seconds or step == settings.num_steps
 
 
 def _save_checkpoint(
     folder: Path, state: TrainState, model: Model, optimizer: torch.optim.Optimizer, log: MetricsLog | None
 ) -> None:
-    """Write a checkpoint. The log is synced first, because the checkpoint refers to its lines."""
+    """Write a checkpoint and remove weights that it no longer needs.
+
+    The log is synced first, because the checkpoint refers to its lines.
+    """
     if log is not None:
         log.sync()
     if rank() == 0:
         write_checkpoint(folder, state, model, optimizer)
+    # Only now: until the new checkpoint is on disk, the old one refers to the earlier weights.
+    remove_worse_weights(folder, state)
 
 
 def _open_log(folder: Path, state: TrainState) -> AbstractContextManager[MetricsLog | None]:

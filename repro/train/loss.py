@@ -75,9 +75,9 @@ def improved_contrastive(
     queries_QD, documents_MD = _normalize(queries_QD), _normalize(documents_MD)
     own_QD = documents_MD[:num_queries]
     # the four directions, in the order of `mask_directions`
-    every = [queries_QD @ documents_MD.T, queries_QD @ queries_QD.T, own_QD @ queries_QD.T, own_QD @ documents_MD.T]
+    scores = [queries_QD @ documents_MD.T, queries_QD @ queries_QD.T, own_QD @ queries_QD.T, own_QD @ documents_MD.T]
     absent_QK = _find_own_entries(num_queries, num_documents, queries_QD.device)
-    scores_QK = (torch.cat(every, 1) / temperature).masked_fill(absent_QK, -torch.inf)
+    scores_QK = (torch.cat(scores, 1) / temperature).masked_fill(absent_QK, -torch.inf)
     return _cross_entropy(scores_QK, None if masked_QK is None else masked_QK & ~absent_QK, num_documents)
 
 
@@ -131,13 +131,13 @@ def batch_loss(
     `masked` has the shape that this loss requires. Accuracy and masked fraction are those of the widest prefix. Raises
     ValueError if a prefix is wider than the vectors.
     """
-    compute, size = LOSSES[loss], queries_QD.shape[-1]
+    compute = LOSSES[loss]
     if not widths:
         return compute(queries_QD, documents_MD, temperature, masked)
-    if max(widths) > size:
-        raise ValueError(f"a prefix of {max(widths)} dimensions is wider than vectors of {size}")
+    if max(widths) > queries_QD.shape[-1]:
+        raise ValueError(f"a prefix of {max(widths)} dimensions is wider than vectors of {queries_QD.shape[-1]}")
     # Each prefix is normalised again, inside the loss. The filter's mask is the same for all prefixes.
-    parts = [compute(queries_QD[:, :m], documents_MD[:, :m], temperature, masked) for m in sorted(widths)]
+    parts = [compute(queries_QD[:, :width], documents_MD[:, :width], temperature, masked) for width in sorted(widths)]
     return LossParts(torch.stack([part.loss for part in parts]).sum(), parts[-1].accuracy, parts[-1].masked_fraction)
 
 

@@ -27,8 +27,11 @@ def build_optimizer(
     groups = []
     # Biases, norms and the null vector have one axis, matrices and word vectors have two.
     for is_first, rate in ((False, 1.0), (True, first_stage_rate)):
-        named = [(n, w) for n, w in model.named_parameters() if n.startswith(FIRST_STAGE) == is_first]
-        weights = [weight for _, weight in named if weight.requires_grad]
+        weights = [
+            weight
+            for name, weight in model.named_parameters()
+            if name.startswith(FIRST_STAGE) == is_first and weight.requires_grad
+        ]
         groups += [
             {"params": [weight for weight in weights if weight.ndim >= 2], "weight_decay": weight_decay, "rate": rate},
             {"params": [weight for weight in weights if weight.ndim < 2], "weight_decay": 0.0, "rate": rate},

@@ -42,25 +42,27 @@ def join_processes(device: torch.device) -> None:
     """
     if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not _is_distributed():
         backend = "nccl" if device.type == "cuda" else "gloo"
-        place, rank, num = os.environ.get("REPRO_RANKS_STORE"), int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-        if place:
-            dist.init_process_group(backend, store=_open_store(place, rank, num), rank=rank, world_size=num)
+        url = os.environ.get("REPRO_RANKS_STORE")
+        if url:
+            rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+            store = _open_store(url, rank, world_size)
+            dist.init_process_group(backend, store=store, rank=rank, world_size=world_size)
         else:
             dist.init_process_group(backend)
 
 
-def _open_store(place: str, rank: int, num: int) -> dist.Store:
+def _open_store(url: str, rank: int, world_size: int) -> dist.Store:
     """Return the store at `file://PATH` or `tcp://ADDRESS:PORT`. Rank 0 serves a TCP store on that address only."""
-    kind, _, where = place.partition("://")
-    if kind == "file":
-        return dist.FileStore(where, num)
-    address, _, port = where.rpartition(":")
+    scheme, _, location = url.partition("://")
+    if scheme == "file":
+        return dist.FileStore(location, world_size)
+    address, _, port = location.rpartition(":")
     if rank > 0:
-        return dist.TCPStore(address, int(port), num, is_master=False)
+        return dist.TCPStore(address, int(port), world_size, is_master=False)
     # By default torch listens on every interface, and its store has no authentication.
     family = socket.getaddrinfo(address, None, type=socket.SOCK_STREAM)[0][0]
     listener = socket.create_server((address, int(port)), family=family)
-    return dist.TCPStore(address, int(port), num, is_master=True, master_listen_fd=listener.detach())
+    return dist.TCPStore(address, int(port), world_size, is_master=True, master_listen_fd=listener.detach())
 
 
 def leave_processes() -> None:
@@ -90,13 +92,13 @@ def gather_documents(local_MD: Tensor, num_pairs: int) -> Tensor:
     return torch.cat([parts_WMD[:, :num_pairs].flatten(0, 1), parts_WMD[:, num_pairs:].flatten(0, 1)])
 
 
-def select_own_contexts(places_C: np.ndarray) -> np.ndarray:
+def select_own_contexts(positions_C: np.ndarray) -> np.ndarray:
     """Return this process's share of positions, ⌈C / W⌉ in order of rank. If C is not a multiple of W, the last shares
     contain repeats.
     """
-    # Shares must be equally long, because `all_gather` needs tensors of one shape.
-    own = -(-len(places_C) // count_processes())
-    return np.resize(places_C, own * count_processes())[rank() * own :][:own]
+    # Shares must be equally long, because `all_gather` needs tensors of one shape. The double minus rounds up.
+    share_size = -(-len(positions_C) // count_processes())
+    return np.resize(positions_C, share_size * count_processes())[rank() * share_size :][:share_size]
 
 
 def gather_contexts(own_CD: Tensor) -> Tensor:
@@ -108,8 +110,8 @@ def gather_contexts(own_CD: Tensor) -> Tensor:
     """
     if not _is_distributed():
         return own_CD
-    every_CD: Tensor = _Gathered.apply(own_CD)
-    return every_CD
+    gathered_CD: Tensor = _Gathered.apply(own_CD)
+    return gathered_CD
 
 
 class _Gathered(torch.autograd.Function):
@@ -174,7 +176,7 @@ def check_same_value(name: str, value: str) -> None:
         return
     values: list[str] = [""] * count_processes()
     dist.all_gather_object(values, value)
-    if differing := [number for number, other in enumerate(values) if other != values[0]]:
+    if differing := [process for process, other in enumerate(values) if other != values[0]]:
         raise ValueError(
             f"process {differing[0]} has another {name} than process 0 ({values[differing[0]]}, not {values[0]}): let all "
             "nodes share one REPRO_HOME"
@@ -186,9 +188,9 @@ def any_process(flag: bool, device: torch.device) -> bool:
     if not _is_distributed():
         return flag
     # NCCL reduces only tensors on the GPU.
-    up = torch.tensor([int(flag)], device=device)
-    dist.all_reduce(up, dist.ReduceOp.MAX)
-    return bool(up.item())
+    maximum = torch.tensor([int(flag)], device=device)
+    dist.all_reduce(maximum, dist.ReduceOp.MAX)
+    return bool(maximum.item())
 
 
 def _is_distributed() -> bool:

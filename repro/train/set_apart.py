@@ -52,8 +52,7 @@ def compute_set_apart_loss(
     else:
         sides = [model.encode_tokens(tokens) for tokens in pairs]
     queries_QD, documents_MD = map(torch.from_numpy, sides)
-    found = batch_loss(queries_QD, documents_MD, loss=loss, widths=widths, temperature=temperature)
-    return float(found.loss)
+    return float(batch_loss(queries_QD, documents_MD, loss=loss, widths=widths, temperature=temperature).loss)
 
 
 def select_tokens(tokens: Tokens, rows: np.ndarray) -> Tokens:

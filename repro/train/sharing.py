@@ -22,16 +22,17 @@ def list_own_places(batches_a_step: int, *, rank: int, num_processes: int) -> ra
     """Return the positions in the step of the batches that a process computes, whole or shared."""
     if batches_are_sharded(batches_a_step, num_processes):
         return range(batches_a_step)
-    own = batches_a_step // num_processes
-    return range(rank * own, (rank + 1) * own)
+    num_own = batches_a_step // num_processes
+    return range(rank * num_own, (rank + 1) * num_own)
 
 
 def explain_indivisible(run: Run, num_processes: int) -> str:
     """Return an error message if `num_processes` cannot train the run, else an empty string."""
-    size, batches = run.batch_size, run.batches_a_step
-    if not batches_are_sharded(batches, num_processes) or size % num_processes == 0:
+    size, batches_a_step = run.batch_size, run.batches_a_step
+    if not batches_are_sharded(batches_a_step, num_processes) or size % num_processes == 0:
         return ""
+    divisors = f"{size} or {batches_a_step}" if batches_a_step > 1 else f"{size}"
     return (
-        f"a batch of {size} cannot be shared equally by {num_processes} processes (nor can batches_a_step={batches} be "
-        f"distributed whole). The number of processes must divide {size}" + (f" or {batches}" if batches > 1 else "")
+        f"a batch of {size} cannot be shared equally by {num_processes} processes (nor can "
+        f"batches_a_step={batches_a_step} be distributed whole). The number of processes must divide {divisors}"
     )

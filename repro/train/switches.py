@@ -32,20 +32,21 @@ class Switches:
     @property
     def words(self) -> tuple[str, ...]:
         """Words that set the values that differ from the defaults."""
-        given, usual = vars(self), vars(Switches())
-        return tuple(name if given[name] else f"no-{name}" for name in given if given[name] != usual[name])
+        defaults = vars(Switches())
+        changes = {name: value for name, value in vars(self).items() if value != defaults[name]}
+        return tuple(name if value else f"no-{name}" for name, value in changes.items())
 
 
-def switches_from(words: str) -> Switches:
+def switches_from(text: str) -> Switches:
     """Parse the words of REPRO_SWITCHES. Raises ValueError if a word is unknown."""
     names = [field.name for field in fields(Switches)]
-    found = Switches()
-    for word in words.split():
+    switches = Switches()
+    for word in text.split():
         name = word.removeprefix("no-")
         if name not in names:
             raise ValueError(f"{VARIABLE} has {word[:40]!r}: it takes {names}, each with no- in front to turn it off")
-        found = replace(found, **{name: word == name})
-    return found
+        switches = replace(switches, **{name: word == name})
+    return switches
 
 
 def switches_here() -> Switches:

@@ -111,40 +111,44 @@ def _train(inputs: Inputs, folder: Path, should_stop: Callable[[], bool], progre
     num_done = steps_done(folder)
     report = make_step_reporter(settings.num_steps, num_done, progress)
     state = train(model, data, settings, folder=folder, should_stop=should_stop, on_step=report)
-    left_out = sampler.left_out
-    # What the record says about the training run. The optional entries below exist only if they apply.
-    provenance = {
+    # The optional entries below exist only if they apply.
+    provenance: dict[str, Any] = {
         "num_steps": state.step,
         "num_batches_an_epoch": len(sampler),
         "id": settings.run_id,
         "num_pairs": len(inputs.pairs),
-        "num_pairs_in_tails": left_out.num_in_tails,
-        "num_pairs_in_small_domains": left_out.num_in_small_domains,
+        "num_pairs_in_tails": sampler.left_out.num_in_tails,
+        "num_pairs_in_small_domains": sampler.left_out.num_in_small_domains,
         "num_parameters": sum(weight.numel() for weight in model.parameters()),
         "seconds": round(state.seconds, 1),
-        **({} if state.cpu_seconds is None else {"cpu_seconds": round(state.cpu_seconds, 1)}),
         "sittings": list(state.sittings),
     }
+    if state.cpu_seconds is not None:
+        provenance["cpu_seconds"] = round(state.cpu_seconds, 1)
     if run.sampler == "cluster" and (sampled := inputs.sampled_domains):
         provenance["clusters_fitted_on_samples"] = sampled
-    provenance |= {"switches": words} if (words := list_switches(state.sittings)) else {}
-    provenance |= {"chunks": settings.chunks.words} if settings.chunks != ChunkSizes() else {}
+    if switches := list_switches(state.sittings):
+        provenance["switches"] = switches
+    if settings.chunks != ChunkSizes():
+        provenance["chunks"] = settings.chunks.words
     if data.set_apart is not None:
+        num_set_apart = len(data.set_apart.queries)
         provenance["kept_weights"] = {
             "step": state.best_step,
             "loss": state.best_loss,
-            "num_pairs": len(data.set_apart.queries),
+            "num_pairs": num_set_apart,
             "ended_early": state.has_ended,
         }
-    if data.set_apart is not None and state.best_loss is not None and state.step > num_done:
-        ended = f"training ended after step {state.step} of {settings.num_steps}; " if state.has_ended else ""
-        progress(
-            f"  {ended}kept the weights of step {state.best_step}, with the lowest loss ({state.best_loss:.3f}) on the "
-            f"{count_noun(len(data.set_apart.queries), 'pair')} set apart"
-        )
+        if state.best_loss is not None and state.step > num_done:
+            ended = f"training ended after step {state.step} of {settings.num_steps}; " if state.has_ended else ""
+            progress(
+                f"  {ended}kept the weights of step {state.best_step}, with the lowest loss ({state.best_loss:.3f}) "
+                f"on the {count_noun(num_set_apart, 'pair')} set apart"
+            )
     if inputs.first_phase is not None:
-        provenance["first_phase"] = first = get_training_id(inputs.first_phase.run)
-        provenance["first_phase_sittings"] = read_sessions(run_folder(first))
+        first_phase_id = get_training_id(inputs.first_phase.run)
+        provenance["first_phase"] = first_phase_id
+        provenance["first_phase_sittings"] = read_sessions(run_folder(first_phase_id))
     # Rank 0 writes the log. Other nodes may not see its last lines yet and do not need them.
     if rank() > 0:
         return model.eval(), Summary({}, {}, provenance)
@@ -156,32 +160,33 @@ def make_step_reporter(
 ) -> Callable[[dict[str, Any]], None]:
     """Return a callback that reports progress every ten seconds, with an estimate of the remaining time.
 
-    Short runs report at least `MIN_PROGRESS_LINES` steps. The estimate uses the time per step of this session, including the
-    time between steps. `num_done` is the number of steps in the checkpoint, and a resumed run reports it first.
+    Short runs report at least `MIN_PROGRESS_LINES` steps. The estimate uses the time per step of this session,
+    including the time between steps. `num_done` is the number of steps in the checkpoint, and a resumed run reports it
+    first.
     """
-    started = clock()
-    reported, before, share = started, started, max(1, (num_steps - num_done) // MIN_PROGRESS_LINES)
+    started_at = reported_at = last_step_at = clock()
+    interval = max(1, (num_steps - num_done) // MIN_PROGRESS_LINES)
     is_resumed = 0 < num_done < num_steps
 
     def report(line: dict[str, Any]) -> None:
-        nonlocal reported, before, is_resumed
+        nonlocal reported_at, last_step_at, is_resumed
         if is_resumed:
             progress(f"  resuming after step {num_done} of {num_steps}")
             is_resumed = False
         step, now = line["step"], clock()
         # after another step of this length it would be late
-        is_due = (now - reported) + (now - before) > REPORT_EVERY
-        before = now
-        apart = f", {line[SET_APART_LOSS]:.3f} on the pairs set apart" if SET_APART_LOSS in line else ""
-        if not (is_due or apart) and (step - num_done) % share and step != num_steps:
+        is_due = (now - reported_at) + (now - last_step_at) > REPORT_EVERY
+        last_step_at = now
+        set_apart = f", {line[SET_APART_LOSS]:.3f} on the pairs set apart" if SET_APART_LOSS in line else ""
+        if not (is_due or set_apart) and (step - num_done) % interval and step != num_steps:
             return
-        reported = now
-        minutes = (now - started) / (step - num_done) * (num_steps - step) / 60
-        left = f"about {minutes:.0f} min left" if minutes >= 1 else "less than a minute left"
-        progress(
-            f"  step {step}/{num_steps}: loss {line['loss']:.3f}{apart}, accuracy {line['accuracy']:.3f}, "
-            f"{line['pairs_per_second']:.0f} pairs/s" + (f", {left}" if step < num_steps else "")
-        )
+        reported_at = now
+        text = f"  step {step}/{num_steps}: loss {line['loss']:.3f}{set_apart}, accuracy {line['accuracy']:.3f}, "
+        text += f"{line['pairs_per_second']:.0f} pairs/s"
+        if step < num_steps:
+            minutes = (now - started_at) / (step - num_done) * (num_steps - step) / 60
+            text += f", about {minutes:.0f} min left" if minutes >= 1 else ", less than a minute left"
+        progress(text)
 
     return report
 
@@ -190,7 +195,8 @@ def prepare_training(
     inputs: Inputs, should_stop: Callable[[], bool], progress: Progress
 ) -> tuple[Model, TrainData, TrainSettings, BatchSampler | MixedSampler]:
     """Return the initial model, the training data, the settings and the sampler."""
-    run, sampler = inputs.run, build_sampler(inputs)
+    run = inputs.run
+    sampler = build_sampler(inputs)
     # Check the settings before a first phase is trained.
     settings = make_train_settings(run, len(sampler))
     # This may train the first phase of the run.
@@ -221,20 +227,23 @@ def load_set_apart(inputs: Inputs) -> SetApart:
 
     Raises ValueError if the corpus has none.
     """
-    run, path = inputs.run, inputs.graph.corpus.path / SET_APART_FILE
+    run = inputs.run
+    path = inputs.graph.corpus.path / SET_APART_FILE
     if not path.is_file():
         raise ValueError(explain_none_set_apart(run.corpus))
-    pairs, tokenizer = read_pairs(path), load_tokenizer(get_tokenizer_name(run))
-    seen: set[str] = set()
+    pairs = read_pairs(path)
+    queries, documents = (pairs.texts(side, np.arange(len(pairs))) for side in SIDES)
+    seen_forms: set[str] = set()
     rows: list[int] = []
     # All other documents of the batch count as negatives. A repeated text would make a right answer a wrong one.
-    for row, texts in enumerate(zip(*(pairs.texts(side, np.arange(len(pairs))) for side in SIDES), strict=True)):
-        forms = {near_form(text) for text in texts}
-        if not forms & seen:
+    for row, (query, document) in enumerate(zip(queries, documents, strict=True)):
+        forms = {near_form(query), near_form(document)}
+        if not forms & seen_forms:
             rows.append(row)
-            seen |= forms
-    sides = (PromptedTexts(pairs, side, run.prompts, run.corpus).texts(np.array(rows)) for side in SIDES)
-    return SetApart(*(tokenize(texts, tokenizer, run.max_tokens) for texts in sides))
+            seen_forms |= forms
+    tokenizer = load_tokenizer(get_tokenizer_name(run))
+    prompted = (PromptedTexts(pairs, side, run.prompts, run.corpus).texts(np.array(rows)) for side in SIDES)
+    return SetApart(*(tokenize(texts, tokenizer, run.max_tokens) for texts in prompted))
 
 
 def explain_none_set_apart(corpus: str) -> str:
@@ -264,18 +273,18 @@ def models_along(inputs: Inputs, steps: Sequence[int], folder: Path) -> Iterator
     model, data, settings, _ = prepare_training(inputs, lambda: False, lambda line: None)
     # the weights of each step are wanted
     data = replace(data, set_apart=None)
-    # A list, so that the callback and `should_stop` below share the number.
-    reached = [0]
+    current_step = 0
 
-    def note(line: dict[str, Any]) -> None:
-        reached[0] = line["step"]
+    def note_step(line: dict[str, Any]) -> None:
+        nonlocal current_step
+        current_step = line["step"]
 
     for step in steps:
-        assert reached[0] < step < settings.num_steps, "steps rise, and end before the training does"
+        assert current_step < step < settings.num_steps, "steps rise, and end before the training does"
         try:
-            train(model, data, settings, folder=folder, should_stop=lambda: reached[0] >= step, on_step=note)  # noqa: B023
+            train(model, data, settings, folder=folder, should_stop=lambda: current_step >= step, on_step=note_step)  # noqa: B023
         except Interrupted:
-            if reached[0] != step:
+            if current_step != step:
                 # the interruption came from outside
                 raise
         yield step, model.eval()
@@ -283,12 +292,13 @@ def models_along(inputs: Inputs, steps: Sequence[int], folder: Path) -> Iterator
 
 def start_model(inputs: Inputs, should_stop: Callable[[], bool], progress: Progress) -> Model:
     """Build the initial model: new weights, or those after the first phase."""
-    run, first = inputs.run, inputs.first_phase
+    run = inputs.run
     model = build_model(make_model_config(run), start=run.start, seed=run.seed, heads=run.heads)
     # for evaluation, because training has its own settings
     model.is_narrow = switches_here().autocast
-    if first is not None:
-        model.load_state_dict(train_run(first, should_stop=should_stop, progress=progress)[0].state_dict())
+    if inputs.first_phase is not None:
+        pretrained, _ = train_run(inputs.first_phase, should_stop=should_stop, progress=progress)
+        model.load_state_dict(pretrained.state_dict())
     return model
 
 
@@ -296,10 +306,10 @@ def device() -> torch.device:
     """Return the GPU of this process, or the CPU if there is none."""
     if not torch.cuda.is_available():
         return torch.device("cpu")
-    own = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+    gpu = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
     # Calls without an explicit device, such as the random state of the gradient cache, then use this GPU.
-    torch.cuda.set_device(own)
-    return own
+    torch.cuda.set_device(gpu)
+    return gpu
 
 
 def make_model_config(run: Run) -> ModelConfig:
@@ -321,7 +331,8 @@ def check_model(run: Run) -> None:
     or REPRO_CHUNKS is invalid.
     """
     # Both raise an error if their environment variable is invalid.
-    switches_here(), read_chunks_variable()
+    switches_here()
+    read_chunks_variable()
     if run.kept_weights == "best" and not is_imported(run.corpus):
         raise ValueError(explain_none_set_apart(run.corpus))
     for phase in (run, get_first_phase(run)):
@@ -349,13 +360,12 @@ def build_sampler(inputs: Inputs) -> BatchSampler | MixedSampler:
             names=list_domain_names(run, pairs),
             folder=home(),
         )
-    clusters = inputs.clusters if run.sampler == "cluster" else None
     return BatchSampler(
         run.sampler,
         domain_codes(run, pairs),
         batch_size=run.batch_size,
         seed=run.seed,
-        clusters=clusters,
+        clusters=inputs.clusters if run.sampler == "cluster" else None,
         packing=run.packing,
         folder=home(),
     )
@@ -368,10 +378,11 @@ def make_train_settings(run: Run, num_batches: int) -> TrainSettings:
 
     Raises ValueError if neither a batch nor the batches of a step can be divided equally among the processes.
     """
-    if why := explain_indivisible(run, count_processes()):
-        raise ValueError(why)
-    whole = (run.num_epochs or 0) * num_batches // run.batches_a_step
-    num_steps = run.num_steps if run.num_steps is not None else whole
+    if reason := explain_indivisible(run, count_processes()):
+        raise ValueError(reason)
+    num_steps = run.num_steps
+    if num_steps is None:
+        num_steps = (run.num_epochs or 0) * num_batches // run.batches_a_step
     if not num_steps:
         raise ValueError(
             f"num_epochs={run.num_epochs} of {count_noun(num_batches, 'batch', 'batches')} are less than one step of "
@@ -395,13 +406,13 @@ def make_train_settings(run: Run, num_batches: int) -> TrainSettings:
 
 def build_filter(inputs: Inputs) -> Callable[[np.ndarray], Filtered]:
     """Return a function that gives the mask of a batch (eq. 4) and its difficulty."""
-    view_of = BatchViewer(inputs)
+    viewer = BatchViewer(inputs)
 
-    def judge(pairs_B: np.ndarray) -> Filtered:
-        view = view_of(pairs_B)
+    def filter_batch(pairs_B: np.ndarray) -> Filtered:
+        view = viewer(pairs_B)
         return Filtered(view.masked, view.difficulty)
 
-    return judge
+    return filter_batch
 
 
 def summarise(lines: list[dict[str, Any]], provenance: dict[str, Any]) -> Summary:
