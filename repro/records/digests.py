@@ -25,12 +25,12 @@ def write_digests(folder: Path) -> int:
     for record in records:
         record.check_arrays()
     files = [path for record in records for path in (record.path, record.path.with_suffix(".npz"))]
-    found = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
-    known = compute_listed_digests(folder)
-    if changed := sorted(name for name, digest in found.items() if known.get(name, digest) != digest):
+    digests = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+    listed = compute_listed_digests(folder)
+    if changed := sorted(name for name, digest in digests.items() if listed.get(name, digest) != digest):
         raise ValueError(f"{folder / changed[0]} is not the file that {DIGESTS_FILE} lists; restore it")
     with whole_file(folder / DIGESTS_FILE, lasts=True) as part:
-        part.write_text("".join(f"{digest}  {name}\n" for name, digest in found.items()), encoding="utf-8")
+        part.write_text("".join(f"{digest}  {name}\n" for name, digest in digests.items()), encoding="utf-8")
     return len(records)
 
 

@@ -27,7 +27,9 @@ def get_golden_path(name: str, folder: Path = CHECKOUT) -> Path:
 
 def without_golden(folder: Path = CHECKOUT) -> list[Experiment]:
     """Return the experiments that have no golden metrics yet."""
-    return [one for one in experiments() if not get_golden_path(one.artefacts[0], folder).is_file()]
+    return [
+        experiment for experiment in experiments() if not get_golden_path(experiment.artefacts[0], folder).is_file()
+    ]
 
 
 def list_golden_runs(experiment: Experiment) -> list[Run]:
@@ -55,8 +57,8 @@ def last_word(metric: str) -> str:
 
 def write_golden(name: str, records: Iterable[Record], folder: Path = CHECKOUT) -> Path:
     """Write the golden metrics of records to the file of an experiment's first artefact. Return its path."""
-    found = {record.id: compute_golden_metrics(record.metrics) for record in records}
+    golden = {record.id: compute_golden_metrics(record.metrics) for record in records}
     path = get_golden_path(name, folder)
     with whole_file(path) as part:
-        part.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
+        part.write_text(json.dumps(golden, indent=1, sort_keys=True) + "\n")
     return path

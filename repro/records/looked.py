@@ -26,8 +26,9 @@ class Looked:
 
     def __init__(self, folder: Path) -> None:
         """Read the cache file."""
-        self.folder, listed = folder, folder / DIGESTS_FILE
-        read_by = [compute_source_digest(READING_FOLDERS), hash_file(listed) if listed.is_file() else ""]
+        self.folder = folder
+        digests = folder / DIGESTS_FILE
+        read_by = [compute_source_digest(READING_FOLDERS), hash_file(digests) if digests.is_file() else ""]
         self.memo = Memo(home() / "records-looked-at.json", get_digest_key({"folder": str(folder), "read by": read_by}))
         cached = self.memo.read()
         self._readable: dict[str, Any] = cached if isinstance(cached, dict) else {}
@@ -37,19 +38,20 @@ class Looked:
         """Return why the record of a run cannot be read, "" if it can be read, or None if there is no record."""
         id = run_id(run)
         try:
-            found = (self.folder / f"{id}.json").stat()
+            status = (self.folder / f"{id}.json").stat()
         except OSError:
             return None
-        if not stat.S_ISREG(found.st_mode):
+        if not stat.S_ISREG(status.st_mode):
             return None
-        stamp = [found.st_size, found.st_mtime_ns]
+        stamp = [status.st_size, status.st_mtime_ns]
         if self._readable.get(id) == stamp:
             return ""
-        why = explain_unreadable(self.folder, run)
+        reason = explain_unreadable(self.folder, run)
         # the stamp predates the read, so a record that is replaced in the meantime is read again
-        if not why:
-            self._readable[id], self._is_new = stamp, True
-        return why
+        if not reason:
+            self._readable[id] = stamp
+            self._is_new = True
+        return reason
 
     def keep(self) -> None:
         """Write the cache file if there is anything new. A folder without write permission is ignored."""

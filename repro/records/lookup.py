@@ -31,7 +31,7 @@ ID_PREFIX = re.compile(r"[0-9a-f]{1,12}")
 
 
 def resolve_runs(
-    what: Sequence[str] | None,
+    arguments: Sequence[str] | None,
     scale: str,
     *,
     seeds: Sequence[int] | None = None,
@@ -41,8 +41,8 @@ def resolve_runs(
     """Return the runs of some arguments. Runs that are named twice are returned twice.
 
     Args:
-        what: artefacts, files of runs (.json, .yaml), beginnings of run ids, and axes such as `seed=1..5`. Files and
-            ids have their own scale and seed.
+        arguments: artefacts, files of runs (.json, .yaml), prefixes of run ids, and axes such as `seed=1..5`. Files
+            and ids have their own scale and seed.
         scale: the scale of the artefacts.
         seeds: the seeds of the artefacts, by default the local seeds. Runs that depend on no seed are always included.
         all_seeds: whether to include all seeds.
@@ -53,53 +53,59 @@ def resolve_runs(
             arguments that exclude each other.
     """
     get_scale(scale)
-    typed = [word for word in what or () if is_axis(word)]
-    if typed:
-        axes, rest = parse_axes(typed), [word for word in what or () if not is_axis(word)]
-        if not rest:
-            raise ValueError(f"{' '.join(typed)}: name the runs to vary first, for example `table1 {typed[0]}`")
+    axis_words = [word for word in arguments or () if is_axis(word)]
+    if axis_words:
+        axes = parse_axes(axis_words)
+        selectors = [word for word in arguments or () if not is_axis(word)]
+        if not selectors:
+            raise ValueError(
+                f"{' '.join(axis_words)}: name the runs to vary first, for example `table1 {axis_words[0]}`"
+            )
         if seeds and "seed" in axes:
             raise ValueError(f"--seed {list(seeds)} and seed=… do not go together: give one of them")
         # Axes vary the runs of the other arguments, which are resolved first.
-        rows = resolve_runs(rest, scale, seeds=seeds, all_seeds=all_seeds)
-        found = expand(rows, axes)
-        print(describe_grid(axes, rows, found), file=sys.stderr)
-        return split_recorded(found, [get_published_records()])[1] if is_unpublished else found
-    single, names = split_words(what)
-    is_every = all_seeds or is_unpublished
-    _check_seeds(seeds, all_seeds=all_seeds, has_artefacts=bool(names) or not single)
-    of_artefacts: list[Run] = []
-    for experiment in resolve_experiments(names) if names or not single else ():
-        runs = experiment.runs(scale) if is_every or seeds else experiment.local_runs(scale)
-        of_artefacts += [run for run in runs if not seeds or run.seed in seeds or not is_random(run)]
+        rows = resolve_runs(selectors, scale, seeds=seeds, all_seeds=all_seeds)
+        runs = expand(rows, axes)
+        print(describe_grid(axes, rows, runs), file=sys.stderr)
+        return split_recorded(runs, [get_published_records()])[1] if is_unpublished else runs
+    files_and_ids, artefacts = split_words(arguments)
+    has_artefacts = bool(artefacts) or not files_and_ids
+    _check_seeds(seeds, all_seeds=all_seeds, has_artefacts=has_artefacts)
+    artefact_runs: list[Run] = []
+    for experiment in resolve_experiments(artefacts) if has_artefacts else ():
+        includes_all = all_seeds or is_unpublished or seeds
+        candidates = experiment.runs(scale) if includes_all else experiment.local_runs(scale)
+        artefact_runs += [run for run in candidates if not seeds or run.seed in seeds or not is_random(run)]
     # A seed that exists for only some artefacts is accepted. One that exists for none is a mistake.
-    lacking = sorted({*(seeds or ())} - {run.seed for run in of_artefacts if is_random(run)})
-    found = [run for word in single for run in (read_runs(Path(word)) if _is_file(word) else [run_of_id(word)])]
-    found += of_artefacts
-    if lacking or not found:
-        raise ValueError(_describe_no_run(names or what or ["all"], names, scale, lacking))
-    return split_recorded(found, [get_published_records()])[1] if is_unpublished else found
+    missing_seeds = sorted({*(seeds or ())} - {run.seed for run in artefact_runs if is_random(run)})
+    runs = []
+    for word in files_and_ids:
+        runs += read_runs(Path(word)) if _is_file(word) else [run_of_id(word)]
+    runs += artefact_runs
+    if missing_seeds or not runs:
+        raise ValueError(_describe_no_run(artefacts or arguments or ["all"], artefacts, scale, missing_seeds))
+    return split_recorded(runs, [get_published_records()])[1] if is_unpublished else runs
 
 
-def describe_seeds(what: Sequence[str] | None, scale: str) -> list[str]:
+def describe_seeds(arguments: Sequence[str] | None, scale: str) -> list[str]:
     """Return a line on the seeds that the artefacts get by default at a scale, and why. Empty without artefacts."""
-    axes = [word for word in what or () if is_axis(word)]
-    single, names = split_words([word for word in what or () if word not in axes])
-    if "seed" in parse_axes(axes) or not (names or not single):
+    axes = parse_axes(word for word in arguments or () if is_axis(word))
+    files_and_ids, artefacts = split_words(arguments)
+    if "seed" in axes or (files_and_ids and not artefacts):
         return []
-    rows = resolve_experiments(names)
-    every = {run.seed for one in rows for run in one.runs(scale) if is_random(run)}
-    chosen = {run.seed for one in rows for run in one.local_runs(scale) if is_random(run)}
-    if not chosen or chosen == every:
+    selected = resolve_experiments(artefacts)
+    existing = {run.seed for experiment in selected for run in experiment.runs(scale) if is_random(run)}
+    planned = {run.seed for experiment in selected for run in experiment.local_runs(scale) if is_random(run)}
+    if not planned or planned == existing:
         return []
-    usual = {seed for one in rows for seed in one.local_seeds}
-    why = (
-        "the default, which keeps a first run short"
-        if chosen & usual
-        else (f"the lowest at scale {scale}, which has no seed {format_spans(usual)}")
-    )
+    defaults = {seed for experiment in selected for seed in experiment.local_seeds}
+    if planned & defaults:
+        reason = "the default, which keeps a first run short"
+    else:
+        reason = f"the lowest at scale {scale}, which has no seed {format_spans(defaults)}"
     return [
-        f"seed {format_spans(chosen)} of {format_spans(every)}: {why}; --seed N plans another, --all-seeds plans all"
+        f"seed {format_spans(planned)} of {format_spans(existing)}: {reason}; --seed N plans another, --all-seeds "
+        "plans all"
     ]
 
 
@@ -110,41 +116,45 @@ def _check_seeds(seeds: Sequence[int] | None, *, all_seeds: bool, has_artefacts:
         raise ValueError(f"--seed {list(seeds)} chooses among the runs of artefacts; run ids and files have their own")
 
 
-def _describe_no_run(what: Sequence[str], names: Sequence[str], scale: str, lacking: Sequence[int]) -> str:
+def _describe_no_run(
+    arguments: Sequence[str], artefacts: Sequence[str], scale: str, missing_seeds: Sequence[int]
+) -> str:
     """Return the message for arguments without a run: the available scales or seeds, and how to run other seeds."""
-    message = f"{' '.join(what)} has no run at scale {scale!r}"
-    if not lacking:
-        scales = sorted({at for one in resolve_experiments(names) for at in one.scales}, key=ORDER.index)
+    message = f"{' '.join(arguments)} has no run at scale {scale!r}"
+    selected = resolve_experiments(artefacts)
+    if not missing_seeds:
+        scales = sorted({name for experiment in selected for name in experiment.scales}, key=ORDER.index)
         return message if scale in scales else f"{message}; it runs at {', '.join(scales)}"
-    existing = sorted({run.seed for one in resolve_experiments(names) for run in one.runs(scale) if is_random(run)})
-    planned = f"repro plan {' '.join(names or what)} --scale {scale} --json > runs.json"
+    seeds = sorted({run.seed for experiment in selected for run in experiment.runs(scale) if is_random(run)})
+    command = f"repro plan {' '.join(artefacts or arguments)} --scale {scale} --json > runs.json"
     return (
-        f"{message} with seed {lacking}; it has {existing}. For other seeds, write a file of runs with `{planned}`, "
+        f"{message} with seed {missing_seeds}; it has {seeds}. For other seeds, write a file of runs with `{command}`, "
         "edit the seeds, and execute `repro run runs.json`"
     )
 
 
-def split_words(what: Sequence[str] | None) -> tuple[list[str], list[str]]:
+def split_words(arguments: Sequence[str] | None) -> tuple[list[str], list[str]]:
     """Split arguments into files and ids of runs, and artefacts.
 
     Axes (`seed=1..5`) are in neither list. They apply to the runs of the other arguments.
     """
-    words = [word for word in what or () if not is_axis(word)]
-    single = [word for word in words if _is_file(word) or ID_PREFIX.fullmatch(word)]
-    return single, [word for word in words if word not in single]
+    words = [word for word in arguments or () if not is_axis(word)]
+    files_and_ids = [word for word in words if _is_file(word) or ID_PREFIX.fullmatch(word)]
+    return files_and_ids, [word for word in words if word not in files_and_ids]
 
 
 def _is_file(word: str) -> bool:
     return word.endswith(FILES)
 
 
-def resolve_experiments(what: Sequence[str] | None) -> list[Experiment]:
-    """Return the experiments of some artefacts, each once, or all experiments for `all` or no argument.
+def resolve_experiments(artefacts: Sequence[str] | None) -> list[Experiment]:
+    """Return the experiments of some artefacts, each once, or all experiments for `all` or no artefact.
 
     Raises ValueError for an unknown artefact.
     """
-    found = experiments() if not what or list(what) == ["all"] else map(find_experiment, what)
-    return list({one.number: one for one in found}.values())
+    if not artefacts or list(artefacts) == ["all"]:
+        return list(experiments())
+    return list({experiment.number: experiment for experiment in map(find_experiment, artefacts)}.values())
 
 
 def read_runs(path: Path) -> list[Run]:
@@ -158,11 +168,11 @@ def read_runs(path: Path) -> list[Run]:
         return _runs_of_grid(content, path)
     rows = content.get("missing") if isinstance(content, Mapping) else content
     listed = rows if isinstance(rows, list) else []
-    wrong = [number for number, row in enumerate(listed, 1) if not (isinstance(row, Mapping) and "scale" in row)]
-    if not isinstance(rows, list) or wrong:
-        which = f", run {wrong[0]} of {len(listed)}" if wrong else ""
+    invalid = [number for number, row in enumerate(listed, 1) if not (isinstance(row, Mapping) and "scale" in row)]
+    if not isinstance(rows, list) or invalid:
+        location = f"{short(path)}, run {invalid[0]} of {len(listed)}" if invalid else short(path)
         raise ValueError(
-            f'{short(path)}{which}: expected a list of objects like {{"scale": "desk", "seed": 1}}, each with its scale'
+            f'{location}: expected a list of objects like {{"scale": "desk", "seed": 1}}, each with its scale'
         )
     if not rows:
         raise ValueError(f"{short(path)} lists no runs")
@@ -176,22 +186,24 @@ def read_runs(path: Path) -> list[Run]:
 def _runs_of_grid(content: Mapping[str, Any], path: Path) -> list[Run]:
     """Return the runs of a grid in a file: `{"runs": "table1", "scale": "desk", "axes": {"seed": "1..5"}}`."""
     unknown = sorted({*content} - {"runs", "scale", "axes"})
-    words = content.get("runs")
-    words = [words] if isinstance(words, str) else words
-    if unknown or not isinstance(words, list) or not all(isinstance(word, str) for word in words) or not words:
+    arguments = content.get("runs")
+    if isinstance(arguments, str):
+        arguments = [arguments]
+    if unknown or not isinstance(arguments, list) or not arguments or not all(isinstance(a, str) for a in arguments):
         raise ValueError(
             f'{short(path)}: expected {{"runs": "table1", "scale": "desk", "axes": {{"seed": "1..5"}}}}'
             + (f", found {unknown}" if unknown else "")
         )
-    if str(path) in words:
+    if str(path) in arguments:
         raise ValueError(f"{short(path)} refers to itself under runs")
     try:
-        rows, axes = resolve_runs(words, content.get("scale", "desk")), get_axes_of_file(content["axes"])
-        found = expand(rows, axes)
+        rows = resolve_runs(arguments, content.get("scale", "desk"))
+        axes = get_axes_of_file(content["axes"])
+        runs = expand(rows, axes)
     except ValueError as error:
         raise ValueError(f"{short(path)}: {error}") from error
-    print(describe_grid(axes, rows, found), file=sys.stderr)
-    return found
+    print(describe_grid(axes, rows, runs), file=sys.stderr)
+    return runs
 
 
 def _read_yaml(path: Path) -> Any:
@@ -204,8 +216,8 @@ def _read_yaml(path: Path) -> Any:
         raise ValueError(f"{short(path)} is not YAML: {short(str(error).splitlines()[0])}") from error
 
 
-def run_of_id(beginning: str) -> Run:
-    """Return the run whose id has this beginning.
+def run_of_id(prefix: str) -> Run:
+    """Return the run whose id has this prefix.
 
     It searches local and published records, launched sweeps, and the experiments at every scale. Plans for imported
     corpora are searched only if no record matches.
@@ -214,31 +226,31 @@ def run_of_id(beginning: str) -> Run:
         ValueError: if no run matches, or more than one.
     """
     # Several sources may know the same run, so they are merged by id before the count.
-    found: dict[str, Run] = {}
-    for known in (_list_recorded_runs, _list_planned_runs, _list_launched_runs, _list_declared_runs):
-        if known is not _list_planned_runs or not found:
-            found |= {identifier: run for identifier, run in known(beginning) if identifier.startswith(beginning)}
-    if len(found) != 1:
-        why = f"it begins the ids of {sorted(found)[:5]}" if found else "no run is known by it"
-        raise ValueError(f"run {beginning!r}: {why}; `repro plan` and `repro status` show the ids")
-    return next(iter(found.values()))
+    matches: dict[str, Run] = {}
+    for list_runs in (_list_recorded_runs, _list_planned_runs, _list_launched_runs, _list_declared_runs):
+        if list_runs is not _list_planned_runs or not matches:
+            matches |= {identifier: run for identifier, run in list_runs(prefix) if identifier.startswith(prefix)}
+    if len(matches) != 1:
+        reason = f"it begins the ids of {sorted(matches)[:5]}" if matches else "no run is known by it"
+        raise ValueError(f"run {prefix!r}: {reason}; `repro plan` and `repro status` show the ids")
+    return next(iter(matches.values()))
 
 
-Known = Iterator[tuple[str, Run]]
+IdentifiedRuns = Iterator[tuple[str, Run]]
 """Pairs of id and run."""
 
 
-def _list_recorded_runs(beginning: str) -> Known:
+def _list_recorded_runs(prefix: str) -> IdentifiedRuns:
     for folder in RECORDS:
-        found = map(readable_record, sorted(folder().glob(f"{beginning}*.json")))
-        yield from ((record.id, record.run) for record in found if record is not None)
+        records = map(readable_record, sorted(folder().glob(f"{prefix}*.json")))
+        yield from ((record.id, record.run) for record in records if record is not None)
 
 
-def _list_launched_runs(beginning: str) -> Known:
+def _list_launched_runs(prefix: str) -> IdentifiedRuns:
     for path in sorted(get_sweeps_folder().glob("*/submissions/*.json")):
         with _skip_invalid(path):
             for identifier, values in _require_object(json_object(path).get("runs", {}), "its runs").items():
-                if identifier.startswith(beginning):
+                if identifier.startswith(prefix):
                     with _skip_invalid(path):
                         yield identifier, run_from_record(_require_object(values, f"run {identifier}"), identifier)
 
@@ -259,7 +271,7 @@ def _require_object(value: Any, name: str) -> Mapping[str, Any]:
     return value
 
 
-def _list_planned_runs(beginning: str) -> Known:
+def _list_planned_runs(prefix: str) -> IdentifiedRuns:
     """Yield the runs in the files that `data import` and `data plan` write. Unreadable files are skipped."""
     # the id is not in the file name, so every run is read
     for folder in sorted(get_corpora_folder().glob("*")):
@@ -268,7 +280,7 @@ def _list_planned_runs(beginning: str) -> Known:
                 yield from [(run_id(run), run) for run in read_runs(path)]
 
 
-def _list_declared_runs(beginning: str) -> Known:
+def _list_declared_runs(prefix: str) -> IdentifiedRuns:
     for experiment in experiments():
         for scale in ORDER:
             yield from ((run_id(run), run) for run in experiment.runs(scale))
@@ -286,20 +298,21 @@ def _pin_imported_content(runs: list[Run]) -> list[Run]:
     from repro.data.own.imported import find_imported
     from repro.storage.paths import is_imported
 
-    today = {name: find_imported(name).corpus for name in names if "@" not in name and is_imported(name)}
-    return [_replace_names(run, today) for run in runs]
+    pinned = {name: find_imported(name).corpus for name in names if "@" not in name and is_imported(name)}
+    return [_pin_names(run, pinned) for run in runs]
 
 
-def _replace_names(run: Run, today: Mapping[str, str]) -> Run:
-    named = {name: getattr(run, name) for name in ("corpus", "pretraining_corpus", "suite")}
-    found: dict[str, Any] = {name: today[value] for name, value in named.items() if value in today}
+def _pin_names(run: Run, pinned: Mapping[str, str]) -> Run:
+    """Replace the names of imported corpora by their names with a digest."""
+    names = {field: getattr(run, field) for field in ("corpus", "pretraining_corpus", "suite")}
+    changes: dict[str, Any] = {field: pinned[name] for field, name in names.items() if name in pinned}
     if run.suite == run.corpus.partition("@")[0]:
         # The digest of the corpus already fixes its suite.
-        found.pop("suite", None)
-    return replace(run, **found) if found else run
+        changes.pop("suite", None)
+    return replace(run, **changes) if changes else run
 
 
-def _parse_run(row: Mapping[str, Any], where: str) -> Run:
+def _parse_run(row: Mapping[str, Any], location: str) -> Run:
     try:
         get_scale(row["scale"])
         run = run_of_fields({name: value for name, value in row.items() if name != "id"})
@@ -307,16 +320,16 @@ def _parse_run(row: Mapping[str, Any], where: str) -> Run:
         if run.architecture in TRAINED and run.num_steps is not None:
             check_warmup(run.num_warmup_steps, run.num_steps)
     except ValueError as error:
-        raise ValueError(f"{where}: {error}") from error
+        raise ValueError(f"{location}: {error}") from error
     return run
 
 
-def get_sweep_name(what: Sequence[str] | None, scale: str) -> str:
+def get_sweep_name(arguments: Sequence[str] | None, scale: str) -> str:
     """Return the folder name of a sweep over these arguments. It includes the scale if an artefact depends on it.
 
     Six digits of a hash distinguish files of the same name in different folders.
     """
-    words = list(what or ("all",))
+    words = list(arguments or ("all",))
     stems = [Path(word).stem if _is_file(word) else word for word in words]
     name = "-".join([*stems, scale] if split_words(words)[1] else stems)
     files = [str(Path(word).resolve()) for word in words if _is_file(word)] + [word for word in words if is_axis(word)]

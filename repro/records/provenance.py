@@ -44,16 +44,16 @@ class _GitRefusedError(Exception):
     """Git is missing, or fails for this checkout. The message is git's own."""
 
 
-def _run_git(*words: str) -> str:
+def _run_git(*arguments: str) -> str:
     """Return the output of a git command. Bytes that are not UTF-8 are escaped, as in file names."""
     try:
-        done = subprocess.run(["git", "-C", str(CHECKOUT), *words], capture_output=True, check=False)
+        result = subprocess.run(["git", "-C", str(CHECKOUT), *arguments], capture_output=True, check=False)
     except OSError as error:
         raise _GitRefusedError(f"git cannot be started ({error.strerror})") from error
-    if done.returncode:
-        message = " ".join(done.stderr.decode(errors="replace").split())
-        raise _GitRefusedError(message or f"git {words[0]} ended with {done.returncode}")
-    return done.stdout.decode(errors="surrogateescape")
+    if result.returncode:
+        message = " ".join(result.stderr.decode(errors="replace").split())
+        raise _GitRefusedError(message or f"git {arguments[0]} ended with {result.returncode}")
+    return result.stdout.decode(errors="surrogateescape")
 
 
 def get_code_identity() -> dict[str, Any]:
@@ -78,12 +78,12 @@ def _identify_code() -> tuple[dict[str, Any], str]:
     try:
         commit = _run_git("rev-parse", "HEAD").strip()
         # `git diff` does not show untracked files, so their contents are added.
-        changed = _run_git("diff", "HEAD", "--", *RUN_SOURCES) + _read_untracked_source()
+        changes = _run_git("diff", "HEAD", "--", *RUN_SOURCES) + _read_untracked_source()
     except _GitRefusedError as error:
         identity = {"commit": _read_commit_file(), "uncommitted_sha256": None, "uncommitted": "not known"}
         return identity, str(error)
-    digest = hashlib.sha256(changed.encode(errors="surrogateescape")).hexdigest()[:12]
-    return {"commit": commit, "uncommitted_sha256": digest if changed else None}, ""
+    digest = hashlib.sha256(changes.encode(errors="surrogateescape")).hexdigest()[:12]
+    return {"commit": commit, "uncommitted_sha256": digest if changes else None}, ""
 
 
 def _read_commit_file() -> str | None:
@@ -110,20 +110,13 @@ def _read_commit_file() -> str | None:
 
 def _read_untracked_source() -> str:
     """Return the names and contents of untracked modules. A new file in experiments/ defines runs by its presence."""
-    names = _run_git(
-        "ls-files",
-        "--others",
-        "--exclude-standard",
-        "-z",
-        "--",
-        *(name for name in RUN_SOURCES if name.endswith(".py")),
-    )
-    found = []
+    names = _run_git("ls-files", "--others", "--exclude-standard", "-z", "--", *MODULES)
+    sources = []
     for name in filter(None, names.split("\0")):
         # a broken link, or removed in the meantime
         with suppress(OSError):
-            found += [f"{name}\n{(CHECKOUT / name).read_bytes().decode(errors='surrogateescape')}"]
-    return "".join(found)
+            sources.append(f"{name}\n{(CHECKOUT / name).read_bytes().decode(errors='surrogateescape')}")
+    return "".join(sources)
 
 
 def compute_source_digest() -> str:
@@ -160,13 +153,11 @@ def _read_build_commit() -> dict[str, Any]:
 
 def versions() -> dict[str, str]:
     """Return the version of Python and of each installed package in `PACKAGES`."""
-    found = {"python": platform.python_version()}
+    installed = {"python": platform.python_version()}
     for name in PACKAGES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
+        with suppress(PackageNotFoundError):
+            installed[name] = version(name)
+    return installed
 
 
 def machine(*, narrow: bool = False) -> dict[str, Any]:
@@ -208,10 +199,11 @@ def _read_first_commits(folder: Path) -> dict[str, str]:
 
 def sum_seconds(records: Iterable[Record]) -> tuple[float, float]:
     """Return the seconds of training and of measurement. A training run that several records share counts once."""
-    trained, measured = {}, 0.0
+    training_seconds: dict[str, float] = {}
+    evaluation_seconds = 0.0
     for record in records:
         # Runs that differ only in their evaluation have the same training id.
         training = record.provenance.get("training") or {}
-        trained[training.get("id", record.id)] = float(training.get("seconds", 0.0))
-        measured += float(record.provenance.get("evaluation_seconds", 0.0))
-    return sum(trained.values()), measured
+        training_seconds[training.get("id", record.id)] = float(training.get("seconds", 0.0))
+        evaluation_seconds += float(record.provenance.get("evaluation_seconds", 0.0))
+    return sum(training_seconds.values()), evaluation_seconds

@@ -83,9 +83,9 @@ class Record:
         if not path.is_file():
             raise ValueError(f"record {self.id}: its scores {path} are missing; restore the file or run it again")
         data = path.read_bytes()
-        found = hashlib.sha256(data).hexdigest()
-        if found != expected:
-            raise ValueError(f"record {self.id}: {path} is not the file the record names (sha256 {found[:12]}…)")
+        digest = hashlib.sha256(data).hexdigest()
+        if digest != expected:
+            raise ValueError(f"record {self.id}: {path} is not the file the record names (sha256 {digest[:12]}…)")
         import numpy as np
 
         try:
@@ -112,33 +112,40 @@ def write_record(
     """
     import numpy as np
 
-    odd = {name: value for name, value in metrics.items() if not math.isfinite(value)}
-    if odd:
-        raise ValueError(f"run {run_id(run)}: metrics {odd} are not finite; nothing was recorded")
+    not_finite = {name: value for name, value in metrics.items() if not math.isfinite(value)}
+    if not_finite:
+        raise ValueError(f"run {run_id(run)}: metrics {not_finite} are not finite; nothing was recorded")
     path = folder / f"{run_id(run)}.json"
     # Checked in the type in which they are stored, so that a reader computes the same means.
-    narrow = {name: np.asarray(values, np.float32) for name, values in arrays.items()}
-    shown = dict(exhibits or {})
-    full = {**provenance, "arrays_sha256": ""}
-    content = {"format": FORMAT, "id": run_id(run), "run": asdict(run), "metrics": dict(metrics), "provenance": full}
-    content |= {"exhibits": shown} if shown else {}
+    stored_arrays = {name: np.asarray(values, np.float32) for name, values in arrays.items()}
+    stored_exhibits = dict(exhibits or {})
+    stored_provenance = {**provenance, "arrays_sha256": ""}
+    content = {
+        "format": FORMAT,
+        "id": run_id(run),
+        "run": asdict(run),
+        "metrics": dict(metrics),
+        "provenance": stored_provenance,
+    }
+    if stored_exhibits:
+        content["exhibits"] = stored_exhibits
     try:
         # The reader's own checks, on the content as a reader will see it.
         _parse_record(path, _round_trip_json(content))
-        check_means(path, metrics, narrow, full.get("suite", {}).get("datasets", []))
+        check_means(path, metrics, stored_arrays, stored_provenance.get("suite", {}).get("datasets", []))
     except ValueError as error:
-        why = str(error).removesuffix("; restore it")
-        raise ValueError(f"nothing was recorded, since no reader would accept it: {why}") from error
+        reason = str(error).removesuffix("; restore it")
+        raise ValueError(f"nothing was recorded, since no reader would accept it: {reason}") from error
     # arrays first: a record without arrays must not exist, arrays without a record are harmless
     with whole_file(path.with_suffix(".npz"), lasts=True) as part:
         with part.open("wb") as file:
-            np.savez_compressed(file, allow_pickle=False, **narrow)
-        full["arrays_sha256"] = hashlib.sha256(part.read_bytes()).hexdigest()
+            np.savez_compressed(file, allow_pickle=False, **stored_arrays)
+        stored_provenance["arrays_sha256"] = hashlib.sha256(part.read_bytes()).hexdigest()
     # After a round trip, because a reader computes the digest from parsed JSON.
     content["sha256"] = compute_content_digest(_round_trip_json(content))
     with whole_file(path, lasts=True) as part:
         part.write_text(json.dumps(content, indent=1, sort_keys=True, allow_nan=False) + "\n")
-    return Record(run_id(run), run, dict(metrics), full, path, shown)
+    return Record(run_id(run), run, dict(metrics), stored_provenance, path, stored_exhibits)
 
 
 def read_record(path: Path) -> Record:
@@ -149,18 +156,18 @@ def read_record(path: Path) -> Record:
             scale's value has changed, so that the id no longer matches.
     """
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError as error:
         raise ValueError(f"{path} is not a record ({error.strerror}); remove it or restore it") from error
     # Time and size are part of the cache key, so a replaced file is read again.
-    cached = _read(path, found.st_mtime_ns, found.st_size)
+    cached = _read(path, status.st_mtime_ns, status.st_size)
     # a new object, so that the cache does not keep the arrays in memory
     return Record(cached.id, cached.run, cached.metrics, cached.provenance, path, cached.exhibits)
 
 
 # a command reads the same record once per artefact
 @lru_cache(maxsize=20_000)
-def _read(path: Path, changed: int, size: int) -> Record:
+def _read(path: Path, modified_ns: int, size: int) -> Record:
     try:
         content, data = read_json_with_bytes(path)
     except ValueError as error:
@@ -175,18 +182,21 @@ def _read(path: Path, changed: int, size: int) -> Record:
 def _parse_record(path: Path, content: Any) -> Record:
     """Return the record with this content. Raises ValueError with the path and the reason."""
     check_types(path, content)
-    identifier, values = content["id"], content["run"]
+    identifier = content["id"]
     if content.get("format") != FORMAT or path.stem != identifier:
-        found = f"format {content.get('format')} and id {identifier}"
-        raise ValueError(f"{path} has {found}; expected format {FORMAT} and id {path.stem}")
+        raise ValueError(
+            f"{path} has format {content.get('format')} and id {identifier}; expected format {FORMAT} and id "
+            f"{path.stem}"
+        )
     try:
-        run, shown = run_from_record(values, identifier), content.get("exhibits", {})
+        run = run_from_record(content["run"], identifier)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
     _check_first_phase(path, run, content["provenance"].get("training", {}))
     # Thousands of records share the same metric paths. Interning stores each string once.
     metrics = {sys.intern(name): value for name, value in content["metrics"].items()}
-    return Record(identifier, run, metrics, _share_provenance(content["provenance"]), path, shown)
+    provenance = _share_provenance(content["provenance"])
+    return Record(identifier, run, metrics, provenance, path, content.get("exhibits", {}))
 
 
 def _round_trip_json(content: Mapping[str, Any]) -> Any:
@@ -234,9 +244,10 @@ def _check_first_phase(path: Path, run: Run, training: Mapping[str, Any]) -> Non
     """Raise ValueError if a second phase resumed from a first phase that differs from the one its run has today."""
     first = get_first_phase(run)
     if first is not None and training and training.get("first_phase") != get_training_id(first):
-        was = training.get("first_phase", "none that is known")
+        recorded = training.get("first_phase", "none that is known")
         raise ValueError(
-            f"{path} went on from the first phase {was}, today's is {get_training_id(first)}; remove it and run again"
+            f"{path} went on from the first phase {recorded}, today's is {get_training_id(first)}; remove it and run "
+            "again"
         )
 
 
@@ -252,8 +263,10 @@ def has_record(folder: Path, run: Run) -> bool:
 
 def explain_unreadable(folder: Path, run: Run) -> str:
     """Return why the record of a run cannot be read. Empty if it can be read, or if there is no record."""
+    if not has_record(folder, run):
+        return ""
     try:
-        _ = has_record(folder, run) and read_record(folder / f"{run_id(run)}.json")
+        read_record(folder / f"{run_id(run)}.json")
     except (ValueError, OSError) as error:
         return str(error)
     return ""
@@ -261,32 +274,34 @@ def explain_unreadable(folder: Path, run: Run) -> str:
 
 def split_recorded(runs: Iterable[Run], folders: Iterable[Path]) -> tuple[list[Run], list[Run]]:
     """Return (recorded, missing) runs, each once, in order. A run is recorded if any of the folders has its record."""
-    places = list(folders)
+    folders = list(folders)
     unique = list(dict.fromkeys(runs))
-    recorded = {run for run in unique if any(records_in(place, [run]) for place in places)}
+    recorded = {run for run in unique if any(records_in(folder, [run]) for folder in folders)}
     return [run for run in unique if run in recorded], [run for run in unique if run not in recorded]
 
 
 def compute_content_digest(content: Mapping[str, Any]) -> str:
     """Return the sha256 of a record's content without its own digest. Spaces and the order of keys do not matter."""
-    plain = {name: value for name, value in content.items() if name != "sha256"}
-    return hashlib.sha256(json.dumps(plain, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    digested = {name: value for name, value in content.items() if name != "sha256"}
+    return hashlib.sha256(json.dumps(digested, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def check_types(path: Path, content: Any) -> None:
     """Raise ValueError if a part of a record has the wrong type, or if a metric is not finite or out of its range."""
-    parts = {"id": str, "run": dict, "metrics": dict, "provenance": dict}
+    types = {"id": str, "run": dict, "metrics": dict, "provenance": dict}
     if not isinstance(content, dict):
         raise ValueError(f"{path} is not a record (a {type(content).__name__}); remove it or restore it")
-    wrong = [name for name, kind in parts.items() if not isinstance(content.get(name), kind)]
+    invalid = [name for name, kind in types.items() if not isinstance(content.get(name), kind)]
     exhibits = content.get("exhibits", {})
-    if wrong or not (isinstance(exhibits, dict) and all(isinstance(rows, list) for rows in exhibits.values())):
-        raise ValueError(f"{path} is not a record ({wrong or ['exhibits']} missing or of another type); restore it")
-    nested = {name: content["provenance"].get(name, {}) for name in ("training", "suite", "stages", "machine")}
-    odd = [name for name, value in nested.items() if not isinstance(value, dict)]
-    odd += [] if odd or _has_datasets(nested["suite"]) else ["suite.datasets"]
-    if odd or not isinstance(content["provenance"].get("arrays_sha256"), str):
-        raise ValueError(f"{path} is not a record (provenance: {odd or 'no arrays_sha256'}); restore it")
+    if invalid or not (isinstance(exhibits, dict) and all(isinstance(rows, list) for rows in exhibits.values())):
+        raise ValueError(f"{path} is not a record ({invalid or ['exhibits']} missing or of another type); restore it")
+    provenance = content["provenance"]
+    nested = ("training", "suite", "stages", "machine")
+    invalid = [name for name in nested if not isinstance(provenance.get(name, {}), dict)]
+    if not invalid and not _has_valid_datasets(provenance.get("suite", {})):
+        invalid = ["suite.datasets"]
+    if invalid or not isinstance(provenance.get("arrays_sha256"), str):
+        raise ValueError(f"{path} is not a record (provenance: {invalid or 'no arrays_sha256'}); restore it")
     for name, value in content["metrics"].items():
         # An exact type, because True is an int for `isinstance`.
         if type(value) not in (int, float) or not math.isfinite(value):
@@ -295,11 +310,12 @@ def check_types(path: Path, content: Any) -> None:
             raise ValueError(f"{path}: {name} is {value}, expected at least 0 and at most 1; restore it")
 
 
-def _has_datasets(suite: Mapping[str, Any]) -> bool:
+def _has_valid_datasets(suite: Mapping[str, Any]) -> bool:
     """Return whether the datasets of a record, if any, are rows with name, family and number of queries."""
-    rows, kinds = suite.get("datasets", []), {"name": str, "family": str, "num_queries": int}
+    rows = suite.get("datasets", [])
+    types = {"name": str, "family": str, "num_queries": int}
     return isinstance(rows, list) and all(
-        isinstance(row, dict) and all(isinstance(row.get(name), kind) for name, kind in kinds.items()) for row in rows
+        isinstance(row, dict) and all(isinstance(row.get(name), kind) for name, kind in types.items()) for row in rows
     )
 
 
@@ -310,15 +326,16 @@ def _is_share(name: str) -> bool:
 
 def check_digest(path: Path, data: bytes, content: Mapping[str, Any]) -> bool:
     """Return whether a digest confirms a record. Raises ValueError if a digest does not match."""
-    own, listed = content.get("sha256"), compute_listed_digests(path.parent).get(path.name)
+    listed = compute_listed_digests(path.parent).get(path.name)
     # the bytes of a listed file were checked when they were listed
     if listed is not None:
         if listed != hashlib.sha256(data).hexdigest():
             raise ValueError(f"{path} is not the file that {DIGESTS_FILE} lists; restore it")
         return True
-    if own is not None and own != compute_content_digest(content):
+    stored = content.get("sha256")
+    if stored is not None and stored != compute_content_digest(content):
         raise ValueError(f"{path} was changed since it was written (its sha256 is another one); restore it")
-    return own is not None
+    return stored is not None
 
 
 def compute_listed_digests(folder: Path) -> Mapping[str, str]:
@@ -328,22 +345,25 @@ def compute_listed_digests(folder: Path) -> Mapping[str, str]:
 
 
 @lru_cache(maxsize=8)
-def _read_digests_file(path: Path, changed: int) -> Mapping[str, str]:
-    rows = [line.split() for line in path.read_text(encoding="utf-8").splitlines()]
-    if wrong := [number for number, row in enumerate(rows, 1) if len(row) != 2 or len(row[0]) != 64]:
-        raise ValueError(f"{path}, line {wrong[0]}: expected a sha256 and a file's name; restore the file")
-    return {name: digest for digest, name in rows}
+def _read_digests_file(path: Path, modified_ns: int) -> Mapping[str, str]:
+    digests: dict[str, str] = {}
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        parts = line.split()
+        if len(parts) != 2 or len(parts[0]) != 64:
+            raise ValueError(f"{path}, line {number}: expected a sha256 and a file's name; restore the file")
+        digests[parts[1]] = parts[0]
+    return digests
 
 
 def check_means(
-    where: object, metrics: Mapping[str, float], arrays: Mapping[str, np.ndarray], datasets: list[Mapping[str, Any]]
+    path: Path, metrics: Mapping[str, float], arrays: Mapping[str, np.ndarray], datasets: list[Mapping[str, Any]]
 ) -> None:
     """Raise ValueError if a metric is not the mean of its values. `datasets` are those of the suite, in order."""
-    for name, expected in recompute_means(metrics, arrays, datasets).items():
+    for name, mean in recompute_means(metrics, arrays, datasets).items():
         # a missing metric is not an error here: whoever reads it gets an error of its own
-        found = metrics.get(name, expected)
-        if not math.isclose(found, expected, rel_tol=TOLERANCE, abs_tol=TOLERANCE):
-            raise ValueError(f"{where}: {name} is {found}, the mean of its arrays is {expected:.6f}; restore it")
+        recorded = metrics.get(name, mean)
+        if not math.isclose(recorded, mean, rel_tol=TOLERANCE, abs_tol=TOLERANCE):
+            raise ValueError(f"{path}: {name} is {recorded}, the mean of its arrays is {mean:.6f}; restore it")
 
 
 def recompute_means(
@@ -352,18 +372,17 @@ def recompute_means(
     """Return every metric that follows from the arrays: overall means, means per dataset, and means over datasets."""
     import numpy as np
 
-    found: dict[str, float] = {}
+    means: dict[str, float] = {}
     sizes = np.array([int(row.get("num_queries", 0)) for row in datasets])
     starts = np.cumsum(sizes) - sizes
     for name, values in arrays.items():
         if name in metrics:
-            found[name] = float(np.mean(values, dtype=np.float64))
-        if name in metrics or not datasets or sizes.sum() != len(values):
-            continue
-        # the appended zero keeps the last start in range if the last dataset has no queries
-        sums = np.add.reduceat(np.append(values, 0.0).astype(np.float64), starts)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            means = (sums / sizes).tolist()
-        for group, places in group_datasets(datasets).items():
-            found[f"{name}/{group}/{HEADLINE}"] = sum(means[place] for place in places) / len(places)
-    return found
+            means[name] = float(np.mean(values, dtype=np.float64))
+        elif datasets and sizes.sum() == len(values):
+            # the appended zero keeps the last start in range if the last dataset has no queries
+            sums = np.add.reduceat(np.append(values, 0.0).astype(np.float64), starts)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                dataset_means = (sums / sizes).tolist()
+            for group, rows in group_datasets(datasets).items():
+                means[f"{name}/{group}/{HEADLINE}"] = sum(dataset_means[row] for row in rows) / len(rows)
+    return means

@@ -53,11 +53,13 @@ def _draw_counts(codes: bytes, num_samples: int, seed: int) -> np.ndarray:
     counts_RQ = np.zeros((num_samples, len(codes_Q)), dtype=np.uint16)
     for start in range(0, num_samples, RESAMPLES_PER_BLOCK):
         block_RQ = counts_RQ[start : start + RESAMPLES_PER_BLOCK]
-        for places in members:
-            size, count = len(block_RQ), len(places)
-            # row r counts into the bins from r * count on, so one bincount serves the whole block
-            draws_RQ = generator.integers(0, count, (size, count)) + count * np.arange(size)[:, None]
-            block_RQ[:, places] = np.bincount(draws_RQ.ravel(), minlength=size * count).reshape(size, count)
+        for units in members:
+            num_rows, num_units = block_RQ.shape[0], len(units)
+            # row r counts into the bins from r * num_units on, so one bincount serves the whole block
+            draws_RQ = generator.integers(0, num_units, (num_rows, num_units))
+            draws_RQ += num_units * np.arange(num_rows)[:, None]
+            counts = np.bincount(draws_RQ.ravel(), minlength=num_rows * num_units)
+            block_RQ[:, units] = counts.reshape(num_rows, num_units)
     return counts_RQ
 
 

@@ -87,7 +87,8 @@ class Contrast:
     def restrict_to_collection(self, name: str) -> Contrast:
         """Return the same contrast on one collection instead of the mean over all."""
         path = MEAN.replace("mean", name)
-        return Contrast({(run, metric.replace(MEAN, path)): w for (run, metric), w in self.weights.items()})
+        weights = {(system, metric.replace(MEAN, path)): weight for (system, metric), weight in self.weights.items()}
+        return Contrast(weights)
 
 
 def build_contrasts(claim: Claim, evidence: Evidence) -> list[Contrast]:
@@ -95,7 +96,8 @@ def build_contrasts(claim: Claim, evidence: Evidence) -> list[Contrast]:
     if isinstance(claim, Paired):
         return [Contrast(_difference(pair, evidence)) for pair in claim.pairs]
     if isinstance(claim, Interaction):
-        return [Contrast(_add([(1.0, _difference(claim.of, evidence)), (-1.0, _difference(claim.above, evidence))]))]
+        parts = [(1.0, _difference(claim.of, evidence)), (-1.0, _difference(claim.above, evidence))]
+        return [Contrast(_add(parts))]
     if isinstance(claim, Value):
         return [Contrast(_mean(term, evidence), printed) for term, printed in claim.expected.items()]
     assert isinstance(claim, Trend), f"claim {claim.id} is not a contrast: {claim.kind}"
@@ -115,8 +117,8 @@ def build_contrasts(claim: Claim, evidence: Evidence) -> list[Contrast]:
 def _slope(group: dict[float, list[Run]], metric: str, *, has_zero: bool) -> dict[tuple[Run, str], float]:
     """Return the weights of the least-squares slope over log2 of the axis, or of the axis + 1 if it has a zero."""
     # the slope is linear in the values: sum of (x - mean x) * y, divided by the sum of (x - mean x)²
-    axis = np.log2(np.array(list(group)) + has_zero)
-    weights = (axis - axis.mean()) / ((axis - axis.mean()) ** 2).sum()
+    x = np.log2(np.array(list(group)) + has_zero)
+    weights = (x - x.mean()) / ((x - x.mean()) ** 2).sum()
     return {
         (system, metric): float(weight) / len(systems)
         for weight, systems in zip(weights, group.values(), strict=True)
@@ -136,8 +138,8 @@ def _difference(pair: tuple[Term, Term], evidence: Evidence) -> dict[tuple[Run, 
 def _add(parts: Iterable[tuple[float, Mapping[tuple[Run, str], float]]]) -> dict[tuple[Run, str], float]:
     total: dict[tuple[Run, str], float] = {}
     for factor, weights in parts:
-        for cell, weight in weights.items():
-            total[cell] = total.get(cell, 0.0) + factor * weight
+        for key, weight in weights.items():
+            total[key] = total.get(key, 0.0) + factor * weight
     return total
 
 
@@ -160,15 +162,15 @@ class ClaimRuns:
 
     def collect(self, seeds: tuple[int, ...], records: Mapping[Run, Record]) -> Evidence:
         """Return the records of these seeds. Raises MissingRunsError if one does not exist."""
-        found: dict[tuple[Run, int], Record] = {}
+        collected: dict[tuple[Run, int], Record] = {}
         for system, runs in self.runs.items():
             for seed in seeds or (0,):
                 # A run without randomness has one record, which is paired with every seed.
                 run = runs.get(seed) if is_random(system) else next(iter(runs.values()))
                 if run is None or run not in records:
                     raise MissingRunsError(f"no record of {system.architecture}, seed {seed}")
-                found[system, seed] = records[run]
-        return Evidence(self.systems, found, seeds)
+                collected[system, seed] = records[run]
+        return Evidence(self.systems, collected, seeds)
 
 
 def find_runs(claim: Claim, terms: Iterable[Term], wanted: Iterable[Run]) -> ClaimRuns:
@@ -179,11 +181,11 @@ def find_runs(claim: Claim, terms: Iterable[Term], wanted: Iterable[Run]) -> Cla
     for term in terms:
         # A context-blind run matches most terms by its other fields. It counts only if the term asks for it.
         is_blind = "sequence_dropout" in dict(term.of.wanted)
-        runs_of_kind = [run for run in wanted if is_blind or run.sequence_dropout < 1]  # 1: trained without documents
-        picked = [run for run in runs_of_kind if term.of.matches(run) and claim.needs(run)]
-        if not picked:
+        candidates = [run for run in wanted if is_blind or run.sequence_dropout < 1]  # 1: trained without documents
+        selected = [run for run in candidates if term.of.matches(run) and claim.needs(run)]
+        if not selected:
             raise MissingRunsError(f"no run with {term.of}")
-        for run in picked:
+        for run in selected:
             runs.setdefault(drop_seed(run), {})[run.seed] = run
-        systems[term] = tuple(dict.fromkeys(map(drop_seed, picked)))
+        systems[term] = tuple(dict.fromkeys(map(drop_seed, selected)))
     return ClaimRuns(systems, runs)

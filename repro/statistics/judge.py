@@ -62,9 +62,18 @@ class Comparison:
             return False
         return self.low > threshold if sign > 0 else self.high < threshold
 
+    def excludes(self, threshold: float) -> bool:
+        """Return whether the interval lies on one side of a threshold."""
+        return self.is_beyond(threshold, 1) or self.is_beyond(threshold, -1)
+
     def is_inside(self, delta: float | None) -> bool:
         """Return whether the interval lies inside ±delta."""
         return delta is not None and self.is_beyond(-delta, 1) and self.is_beyond(delta, -1)
+
+    def as_dict(self, factor: float) -> dict[str, Any]:
+        """Return the effect and its intervals as plain values, each multiplied by a factor."""
+        names = ("effect", "low", "high", "by_seed", "collections")
+        return {name: _scale(getattr(self, name), factor) for name in names}
 
 
 @dataclass(frozen=True)
@@ -90,6 +99,11 @@ class Judgement:
         return self.comparisons[0].effect if self.comparisons else None
 
     @property
+    def max_p(self) -> float:
+        """The largest p of the comparisons: a claim is as significant as its weakest one. 1 without a p."""
+        return max((1.0 if comparison.p is None else comparison.p for comparison in self.comparisons), default=1.0)
+
+    @property
     def verdict(self) -> str:
         """The word as printed."""
         return f"{self.word} (small)" if self.is_small else self.word
@@ -97,18 +111,15 @@ class Judgement:
     def as_dict(self) -> dict[str, Any]:
         """Return the judgement as plain values, numbers in the unit of the threshold."""
         factor, claim = self.unit.factor, self.claim
-        scaled = [
-            {name: _scale(getattr(one, name), factor) for name in ("effect", "low", "high", "by_seed", "collections")}
-            for one in (*self.comparisons, *filter(None, (self.blind,)))
-        ]
-        plain = ("scale", "word", "is_small", "seeds", "num_runs", "p", "note")
+        claim_fields = ("says", "source", "kind", "threshold", "version", "stated")
+        own_fields = ("scale", "word", "is_small", "seeds", "num_runs", "p", "note")
         return {
             "claim": claim.id,
-            **{name: getattr(claim, name) for name in ("says", "source", "kind", "threshold", "version", "stated")},
+            **{name: getattr(claim, name) for name in claim_fields},
             "unit": self.unit.name,
-            **{name: getattr(self, name) for name in plain},
-            "comparisons": scaled[: len(self.comparisons)],
-            "blind": scaled[-1] if self.blind else None,
+            **{name: getattr(self, name) for name in own_fields},
+            "comparisons": [comparison.as_dict(factor) for comparison in self.comparisons],
+            "blind": self.blind.as_dict(factor) if self.blind else None,
             "yours": _scale(self.yours, factor),
         }
 
@@ -118,26 +129,26 @@ class Judgement:
             return None
         from statsmodels.stats.power import TTestPower
 
-        needed = []
-        for one in self.comparisons:
-            deviation = float(np.std(one.by_seed, ddof=1))
-            bounds = _get_thresholds(self.claim)
-            gaps = [abs(one.effect - bound) / deviation for bound in bounds if deviation]
+        num_seeds = []
+        thresholds = _get_thresholds(self.claim)
+        for comparison in self.comparisons:
+            deviation = float(np.std(comparison.by_seed, ddof=1))
             # a comparison that already excludes its thresholds needs no more seeds
-            if all(one.is_beyond(bound, 1) or one.is_beyond(bound, -1) for bound in bounds) or not gaps:
+            if not deviation or all(comparison.excludes(threshold) for threshold in thresholds):
                 continue
             # The weakest comparison decides. The smallest gap is the hardest one to exclude.
-            if TTestPower().power(min(gaps), MAX_SEEDS, ALPHA) < POWER:
+            gap = min(abs(comparison.effect - threshold) / deviation for threshold in thresholds)
+            if TTestPower().power(gap, MAX_SEEDS, ALPHA) < POWER:
                 return None
             # A search over all sizes, because `solve_power` may not converge for very small effects.
             sizes = range(2, MAX_SEEDS + 1)
-            needed.append(next(size for size in sizes if TTestPower().power(min(gaps), size, ALPHA) >= POWER))
-        return max(needed, default=None)
+            num_seeds.append(next(size for size in sizes if TTestPower().power(gap, size, ALPHA) >= POWER))
+        return max(num_seeds, default=None)
 
 
 def _scale(value: Any, factor: float) -> Any:
     if isinstance(value, tuple):
-        return [one * factor for one in value]
+        return [number * factor for number in value]
     return None if value is None else value * factor
 
 
@@ -153,16 +164,18 @@ def judge_all(
 
     `wanted` are the runs that the claims' terms pick from. Raises ValueError if a record lacks a metric.
     """
-    by_run, own = ({record.run: record for record in those} for those in (records, yours))
-    judged = [_judge(claim, scale, wanted, by_run) for claim in claims]
-    judged = [replace(one, yours=_compute_yours(one, wanted, own)) if own else one for one in judged]
-    return _correct_headlines(judged, scale)
+    by_run = {record.run: record for record in records}
+    own_by_run = {record.run: record for record in yours}
+    judgements = [_judge(claim, scale, wanted, by_run) for claim in claims]
+    if own_by_run:
+        judgements = [replace(judged, yours=_compute_yours(judged, wanted, own_by_run)) for judged in judgements]
+    return _correct_headlines(judgements, scale)
 
 
 def _judge(claim: Claim, scale: str, wanted: Sequence[Run], by_run: Mapping[Run, Record]) -> Judgement:
     if isinstance(claim, Identity):
-        holds, words = claim.holds()
-        return Judgement(claim, HOLDS if holds else DIFFERS, scale, note=words)
+        holds, computed = claim.holds()
+        return Judgement(claim, HOLDS if holds else DIFFERS, scale, note=computed)
     if reason := find_other_scale(claim, scale):
         return Judgement(claim, OTHER_SCALE, scale, note=reason)
     try:
@@ -196,35 +209,28 @@ def _judge_records(claim: Claim, scale: str, wanted: Sequence[Run], by_run: Mapp
     judged = Judgement(claim, "", scale, comparisons, claim.unit, seeds, evidence.num_records, note=note)
     judged = replace(judged, blind=_compare_blind(claim, seeds, wanted, by_run))
     # Records from before the claim was stated cannot test it: they may have suggested it.
-    early = {
-        seed
-        for (run, seed), record in evidence.records.items()
-        if (is_early(claim, record) and _is_age_relevant(run, claim_runs))
-    }
-    notes = []
+    # A baseline without a seed gives the same record on any day, so its age matters only if nothing else has a seed.
+    dated = claim_runs.drawn or list(claim_runs.runs)
+    early_seeds = {seed for (run, seed), record in evidence.records.items() if run in dated and is_early(claim, record)}
     # From here on, the first reason against a verdict decides: descriptive, no interval, incomplete or early records.
     if claim.descriptive or isinstance(claim, Varies):
         return replace(judged, word=DESCRIPTIVE, note="; ".join(filter(None, (claim.descriptive, note))))
+    reasons = []
     if len(seeds) < len(declared):
-        notes.append(f"{len(seeds)} of {len(declared)} declared seeds")
-    if early:
-        notes.append(f"{len(early)} of {len(seeds) or 1} {'seeds' if seeds else 'records'} older than the claim")
-    if not all(one.low is not None for one in comparisons):
-        return replace(
-            judged,
-            word=DESCRIPTIVE if not seeds or len(seeds) > 1 else TENTATIVE,
-            note="; ".join(filter(None, (note, *notes))),
+        reasons.append(f"{len(seeds)} of {len(declared)} declared seeds")
+    if early_seeds:
+        reasons.append(
+            f"{len(early_seeds)} of {len(seeds) or 1} {'seeds' if seeds else 'records'} older than the claim"
         )
-    if notes:
-        return replace(judged, word=TENTATIVE, note="; ".join(filter(None, (note, *notes))))
+    has_intervals = all(comparison.low is not None for comparison in comparisons)
+    if reasons or not has_intervals:
+        is_tentative = has_intervals or len(seeds) == 1
+        all_notes = "; ".join(filter(None, (note, *reasons)))
+        return replace(judged, word=TENTATIVE if is_tentative else DESCRIPTIVE, note=all_notes)
     word = choose_word(claim, comparisons)
     delta = claim.delta if isinstance(claim, Directed) else None
-    return replace(judged, word=word, is_small=word == HOLDS and all(one.is_inside(delta) for one in comparisons))
-
-
-def _is_age_relevant(run: Run, claim_runs: Any) -> bool:
-    """Return whether the age of a run's record matters. A baseline without a seed gives the same record on any day."""
-    return run in claim_runs.drawn or not claim_runs.drawn
+    is_small = word == HOLDS and all(comparison.is_inside(delta) for comparison in comparisons)
+    return replace(judged, word=word, is_small=is_small)
 
 
 def is_early(claim: Claim, record: Record) -> bool:
@@ -236,30 +242,31 @@ def is_early(claim: Claim, record: Record) -> bool:
 def choose_word(claim: Claim, comparisons: Sequence[Comparison]) -> str:
     """Return the word of a claim, given its intervals. See the module docstring for the order."""
     if isinstance(claim, Equivalence | Value):
-        size = claim.delta if isinstance(claim, Equivalence) else claim.margin
-        if all(one.is_inside(size) for one in comparisons):
+        _, delta = _get_thresholds(claim)
+        if all(comparison.is_inside(delta) for comparison in comparisons):
             return HOLDS
-        return DIFFERS if any(one.is_beyond(size, 1) or one.is_beyond(-size, -1) for one in comparisons) else OPEN
+        is_outside = any(c.is_beyond(delta, 1) or c.is_beyond(-delta, -1) for c in comparisons)
+        return DIFFERS if is_outside else OPEN
     assert isinstance(claim, Directed)
     (threshold,) = _get_thresholds(claim)
     # HOLDS needs all comparisons, DIFFERS only one: the claim is a conjunction.
-    if all(one.is_beyond(threshold, claim.sign) for one in comparisons):
+    if all(comparison.is_beyond(threshold, claim.sign) for comparison in comparisons):
         return HOLDS
-    if any(one.is_beyond(threshold, -claim.sign) for one in comparisons):
+    if any(comparison.is_beyond(threshold, -claim.sign) for comparison in comparisons):
         return DIFFERS
-    return SMALL if all(one.is_inside(claim.delta) for one in comparisons) else OPEN
+    return SMALL if all(comparison.is_inside(claim.delta) for comparison in comparisons) else OPEN
 
 
 def _get_thresholds(claim: Claim) -> tuple[float, ...]:
     """Return the thresholds of a claim in the unit of its metric: one for a directed claim, else both sides."""
     if isinstance(claim, Directed):
         return (claim.sign * claim.margin,)
-    size = 0.0
+    tolerance = 0.0
     if isinstance(claim, Equivalence):
-        size = claim.delta
+        tolerance = claim.delta
     elif isinstance(claim, Value):
-        size = claim.margin
-    return (-size, size)
+        tolerance = claim.margin
+    return (-tolerance, tolerance)
 
 
 def compare(claim: Claim, evidence: Evidence) -> tuple[tuple[Comparison, ...], str]:
@@ -268,12 +275,14 @@ def compare(claim: Claim, evidence: Evidence) -> tuple[tuple[Comparison, ...], s
         return (), _describe_best(claim, evidence)
     if isinstance(claim, Correlation):
         return _correlate(claim, evidence)
-    contrasts, threshold = build_contrasts(claim, evidence), _get_thresholds(claim)[0]
-    found = [_estimate(contrast, evidence, threshold) for contrast in contrasts]
-    if claim.headlines:
-        pairs = zip(contrasts, found, strict=True)
-        found = [replace(one, collections=_over_collections(contrast, evidence)) for contrast, one in pairs]
-    return tuple(found), ""
+    threshold = _get_thresholds(claim)[0]
+    comparisons = []
+    for contrast in build_contrasts(claim, evidence):
+        comparison = _estimate(contrast, evidence, threshold)
+        if claim.headlines:
+            comparison = replace(comparison, collections=_compute_collection_interval(contrast, evidence))
+        comparisons.append(comparison)
+    return tuple(comparisons), ""
 
 
 def _estimate(contrast: Contrast, evidence: Evidence, threshold: float = 0.0) -> Comparison:
@@ -298,19 +307,19 @@ def t_interval(values: np.ndarray, threshold: float = 0.0) -> tuple[float, float
         return float(values[0]), float(values[0]), float(values[0] == threshold)
     from scipy.stats import ttest_1samp
 
-    found = ttest_1samp(values, threshold)
-    low, high = found.confidence_interval(1 - ALPHA)
-    return float(low), float(high), float(found.pvalue)
+    result = ttest_1samp(values, threshold)
+    low, high = result.confidence_interval(1 - ALPHA)
+    return float(low), float(high), float(result.pvalue)
 
 
-def _over_collections(contrast: Contrast, evidence: Evidence) -> tuple[float, float] | None:
+def _compute_collection_interval(contrast: Contrast, evidence: Evidence) -> tuple[float, float] | None:
     """Return the t interval over the collections, each one value (mean over seeds), if the metric is their mean."""
     if any(metric != MEAN for _, metric in contrast.weights):
         return None
     datasets = next(iter(evidence.records.values())).provenance["suite"]["datasets"]
     # Descriptive: collections are few and no random sample.
-    each = [contrast.restrict_to_collection(row["name"]).compute_values(evidence).mean() for row in datasets]
-    return t_interval(np.array(each))[:2] if len(each) > 1 else None
+    effects = [contrast.restrict_to_collection(row["name"]).compute_values(evidence).mean() for row in datasets]
+    return t_interval(np.array(effects))[:2] if len(effects) > 1 else None
 
 
 def _compare_blind(
@@ -319,56 +328,54 @@ def _compare_blind(
     """Compare the first term of a claim with the context-blind model. Return None without records of all seeds."""
     if claim.blind is None:
         return None
-    first = claim.terms[0]
+    pair = (claim.terms[0], claim.blind)
     try:
-        evidence = find_runs(claim, (first, claim.blind), wanted).collect(seeds, by_run)
+        evidence = find_runs(claim, pair, wanted).collect(seeds, by_run)
     except MissingRunsError:
         return None
-    pair: tuple[Term, Term] = (first, claim.blind)
-    return _estimate(build_contrasts(Claim.order("", "", pairs=[pair], source="", because=""), evidence)[0], evidence)
+    order = Claim.order("", "", pairs=[pair], source="", because="")
+    return _estimate(build_contrasts(order, evidence)[0], evidence)
 
 
-def _compute_yours(judged: Judgement, wanted: Sequence[Run], own: Mapping[Run, Record]) -> tuple[float, ...]:
+def _compute_yours(judged: Judgement, wanted: Sequence[Run], own_by_run: Mapping[Run, Record]) -> tuple[float, ...]:
     """Return the effects of a claim in the reader's own records, or nothing if no seed is complete."""
     claim = judged.claim
     if judged.word == OTHER_SCALE or isinstance(claim, Identity):
         return ()
     try:
         claim_runs = find_runs(claim, claim.terms, wanted)
-        if claim_runs.drawn and not (seeds := claim_runs.find_seeds(own)):
+        seeds = tuple(claim_runs.find_seeds(own_by_run))
+        if claim_runs.drawn and not seeds:
             return ()
-        comparisons, _ = compare(claim, claim_runs.collect(tuple(seeds) if claim_runs.drawn else (), own))
+        comparisons, _ = compare(claim, claim_runs.collect(seeds, own_by_run))
     except (MissingRunsError, AbsentDatasetError):
         return ()
-    return tuple(one.effect for one in comparisons)
+    return tuple(comparison.effect for comparison in comparisons)
 
 
-def _correct_headlines(judged: list[Judgement], scale: str) -> list[Judgement]:
+def _correct_headlines(judgements: list[Judgement], scale: str) -> list[Judgement]:
     """Correct the p of the headline claims of a scale by Holm. A claim whose corrected p is not significant is OPEN.
 
     Claims that wait for records count in the family with a p of 1.
     """
-    family = [place for place, one in enumerate(judged) if scale in one.claim.headlines]
+    family = [index for index, judged in enumerate(judgements) if scale in judged.claim.headlines]
     if not family:
-        return judged
+        return judgements
     from statsmodels.stats.multitest import multipletests
 
-    # a claim with several comparisons is as significant as its weakest one
-    p_values = [max((1.0 if p.p is None else p.p for p in judged[place].comparisons), default=1.0) for place in family]
-    for place, p in zip(family, multipletests(p_values, ALPHA, method="holm")[1], strict=True):
-        one = judged[place]
-        is_lost = one.word in (HOLDS, DIFFERS) and p >= ALPHA
-        judged[place] = replace(one, p=float(p))
-        if is_lost:
-            judged[place] = replace(judged[place], word=OPEN, is_small=False)
-    return judged
+    p_values = [judgements[index].max_p for index in family]
+    for index, p in zip(family, multipletests(p_values, ALPHA, method="holm")[1], strict=True):
+        judged = replace(judgements[index], p=float(p))
+        if judged.word in (HOLDS, DIFFERS) and p >= ALPHA:
+            judged = replace(judged, word=OPEN, is_small=False)
+        judgements[index] = judged
+    return judgements
 
 
 def _correlate(claim: Correlation, evidence: Evidence) -> tuple[tuple[Comparison, ...], str]:
     """Return Pearson's r, the mean over groups of points. An interval needs one group of at least five settings."""
     groups = _points_by_dataset(claim, evidence) if claim.points == "datasets" else _points_by_run(claim, evidence)
-    each = [pearson(points) for points in groups]
-    effect = float(np.mean(each)) if each else 0.0
+    effect = float(np.mean([pearson(points) for points in groups])) if groups else 0.0
     if len(groups) != 1 or claim.blocks:
         return (Comparison(effect),), "over datasets" if claim.blocks else "a mean over groups"
     if len(groups[0]) < MIN_CORRELATION_SETTINGS:
@@ -387,7 +394,8 @@ def _points_by_run(claim: Correlation, evidence: Evidence) -> list[Points]:
     groups: dict[Hashable, Points] = {}
     for system in evidence.systems[claim.y]:
         if system in evidence.systems[claim.x]:
-            x, y = (Contrast({(system, one.metric): 1.0}).compute_values(evidence).mean() for one in (claim.x, claim.y))
+            x = Contrast({(system, claim.x.metric): 1.0}).compute_values(evidence).mean()
+            y = Contrast({(system, claim.y.metric): 1.0}).compute_values(evidence).mean()
             groups.setdefault(getattr(system, claim.within) if claim.within else None, []).append((x, y))
     return list(groups.values())
 
@@ -396,17 +404,16 @@ def _points_by_dataset(claim: Correlation, evidence: Evidence) -> list[Points]:
     """Return a point for each dataset, with `minus` subtracted from y, grouped by system."""
 
     def average(term: Term) -> dict[str, float]:
-        return average_by_part(
-            [r for system in evidence.systems[term] for r in evidence.get_records(system)], term.metric
-        )
+        records = [record for system in evidence.systems[term] for record in evidence.get_records(system)]
+        return average_by_part(records, term.metric)
 
-    along = average(claim.x)
-    level = dict.fromkeys(along, 0.0) if claim.minus is None else average(claim.minus)
+    x = average(claim.x)
+    baseline = dict.fromkeys(x, 0.0) if claim.minus is None else average(claim.minus)
     return [
         [
-            (along[name], value - level[name])
-            for name, value in average_by_part(evidence.get_records(system), claim.y.metric).items()
-            if name in along and name in level
+            (x[name], y - baseline[name])
+            for name, y in average_by_part(evidence.get_records(system), claim.y.metric).items()
+            if name in x and name in baseline
         ]
         for system in evidence.systems[claim.y]
     ]

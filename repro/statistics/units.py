@@ -44,8 +44,8 @@ def _raise_for_missing_records(record: Record, path: str) -> None:
     suite, _, name = path.removesuffix("/ndcg_at_10").partition("/")
     if suite == record.run.suite and path.endswith("/ndcg_at_10"):
         raise AbsentDatasetError(f"the suite {suite} has no dataset {name}")
-    near = suggestion(path, record.metrics) or f"; it has {len(record.metrics)} others"
-    raise ValueError(f"record {record.id} has no metric {path!r}{near}")
+    hint = suggestion(path, record.metrics) or f"; it has {len(record.metrics)} others"
+    raise ValueError(f"record {record.id} has no metric {path!r}{hint}")
 
 
 def load_units(record: Record, pattern: str) -> tuple[np.ndarray, np.ndarray]:
@@ -61,10 +61,12 @@ def load_units(record: Record, pattern: str) -> tuple[np.ndarray, np.ndarray]:
     if suite not in record.arrays or not path.endswith("/ndcg_at_10"):
         return np.array([read_metric(record, pattern)]), np.zeros(1, np.int64)
     datasets = record.provenance["suite"]["datasets"]
-    inside, strata = _select_units(tuple((d["name"], d["family"], d["num_queries"]) for d in datasets), name)
+    # a tuple can be cached
+    sizes = tuple((row["name"], row["family"], row["num_queries"]) for row in datasets)
+    is_selected, strata = _select_units(sizes, name)
     if not len(strata):
         raise AbsentDatasetError(f"the suite {suite} has no dataset {name}")
-    return record.arrays[suite][inside].astype(np.float64), strata
+    return record.arrays[suite][is_selected].astype(np.float64), strata
 
 
 # thousands of records share a suite
@@ -72,12 +74,12 @@ def load_units(record: Record, pattern: str) -> tuple[np.ndarray, np.ndarray]:
 def _select_units(datasets: tuple[tuple[str, str, int], ...], name: str) -> tuple[np.ndarray, np.ndarray]:
     """Return a mask (bool) of the units of a dataset, a family or "mean", and the dataset number of each of these."""
     strata = np.repeat(np.arange(len(datasets)), [num_queries for _, _, num_queries in datasets])
-    chosen = [place for place, (own, family, _) in enumerate(datasets) if name in ("mean", family, own)]
-    inside = np.isin(strata, chosen)
-    found = strata[inside]
+    matches = [index for index, (dataset, family, _) in enumerate(datasets) if name in ("mean", family, dataset)]
+    is_selected = np.isin(strata, matches)
+    selected_strata = strata[is_selected]
     # the cached array is shared between records
-    found.flags.writeable = False
-    return inside, found
+    selected_strata.flags.writeable = False
+    return is_selected, selected_strata
 
 
 def stratified_mean(values_Q: np.ndarray, strata_Q: np.ndarray) -> float:
