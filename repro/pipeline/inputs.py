@@ -70,9 +70,9 @@ class Inputs:
 
     def tokens(self, side: str, num_words: int | None = None) -> Tokens:
         """Load the token ids of every query or document, prompt included. Ids must be below `num_words`."""
-        found = load_tokens(self.graph.tokens.path / side, len(self.pairs), num_words)
-        read_here_and_there(found.ids, found.offsets)
-        return found
+        tokens = load_tokens(self.graph.tokens.path / side, len(self.pairs), num_words)
+        read_here_and_there(tokens.ids, tokens.offsets)
+        return tokens
 
     def embeddings(self, side: Side) -> np.ndarray | None:
         """Load the surrogate's vectors (N, D), memory-mapped. None if the batches of the run do not depend on them."""
@@ -96,18 +96,19 @@ class Inputs:
         """The documents of pairs with equal queries. None for a run that ignores them."""
         if self.run.known_positives == "ignore":
             return None
-        found = KnownPositives.load(self.graph.positives.path, len(self.pairs))
-        read_here_and_there(found.query_keys_N, found.links_2L)
-        return found
+        positives = KnownPositives.load(self.graph.positives.path, len(self.pairs))
+        read_here_and_there(positives.query_keys_N, positives.links_2L)
+        return positives
 
     @cached_property
     def negatives(self) -> np.ndarray | None:
         """Rows of the hard negatives of each pair, int64 (N, H). None for a run without them."""
         if not self.run.num_hard_negatives:
             return None
-        count, shape = len(self.pairs), (len(self.pairs), self.run.num_hard_negatives)
+        num_pairs = len(self.pairs)
+        shape = (num_pairs, self.run.num_hard_negatives)
         # In memory, because every batch reads random rows.
-        return load_array(self.graph.negatives.path / "rows.npy", kind="i", shape=shape, below=count)
+        return load_array(self.graph.negatives.path / "rows.npy", kind="i", shape=shape, below=num_pairs)
 
     @cached_property
     def clusters(self) -> Any:

@@ -17,22 +17,29 @@ MINILM, NOMIC_BERT = "minilm", "nomic-ai/nomic-bert-2048"
 
 def kinds_of_evaluation(run: Run) -> list[str]:
     """Return the kinds of stages for evaluation: the suite first, then those that build on it."""
-    wanted = ["evaluation"]
-    ranks = MEASURES[run.measure].reranks and run.architecture != "none"
-    wanted += ["candidates"] if run.protocol != "full" and ranks else []
-    return wanted + (["headroom"] if reports_headroom(run) else [])
+    kinds = ["evaluation"]
+    if run.protocol != "full" and MEASURES[run.measure].reranks and run.architecture != "none":
+        kinds.append("candidates")
+    if reports_headroom(run):
+        kinds.append("headroom")
+    return kinds
 
 
 def list_pair_kinds(run: Run) -> list[str]:
     """Return the kinds of stages of a run's training pairs, in the order of building."""
-    trains, embeds = run.architecture in TRAINED, needs_surrogate(run)
-    wanted = ["selection"] if MEASURES[run.measure].reads_pairs else []
-    wanted += ["tokens", "keys"] if trains else ["keys"] if embeds else []
-    wanted += ["positives"] if run.known_positives == "mask" and (trains or embeds) else []
-    wanted += ["embeddings"] if embeds else []
-    wanted += ["filter_embeddings"] if embeds and run.filter == "surrogate" else []
-    wanted += ["clusters"] if embeds and run.sampler == "cluster" else []
-    return wanted + (["negatives"] if trains and run.num_hard_negatives else [])
+    trains = run.architecture in TRAINED
+    embeds = needs_surrogate(run)
+    conditions = {
+        "selection": MEASURES[run.measure].reads_pairs,
+        "tokens": trains,
+        "keys": trains or embeds,
+        "positives": (trains or embeds) and run.known_positives == "mask",
+        "embeddings": embeds,
+        "filter_embeddings": embeds and run.filter == "surrogate",
+        "clusters": embeds and run.sampler == "cluster",
+        "negatives": trains and run.num_hard_negatives > 0,
+    }
+    return [kind for kind, is_needed in conditions.items() if is_needed]
 
 
 def reads_pairs(run: Run) -> bool:
@@ -44,8 +51,8 @@ def needs_surrogate(run: Run) -> bool:
     """Return whether the batches of a run depend on the surrogate's embeddings."""
     if MEASURES[run.measure].samples_pairs:
         return True
-    wanted = run.sampler == "cluster" or run.filter == "surrogate" or run.num_hard_negatives > 0
-    return run.architecture in TRAINED and wanted
+    compares_pairs = run.sampler == "cluster" or run.filter == "surrogate" or run.num_hard_negatives > 0
+    return run.architecture in TRAINED and compares_pairs
 
 
 def reports_headroom(run: Run) -> bool:

@@ -45,10 +45,10 @@ def get_prompts_in_key(prompts: str, corpus: str) -> dict[str, str]:
 
 def list_domain_prompts(prompts: str, corpus: str, pairs: Pairs, side: Side) -> list[str]:
     """Return the prompt of each domain of the pairs, by its code. A domain's own prompt comes before the general one."""
-    names, of_all = pairs.domain_names, PROMPTS[prompts]
+    names = pairs.domain_names
     present = np.flatnonzero(np.bincount(pairs.domain_codes, minlength=len(names)))
-    own = {} if prompts == "none" else get_prompts_by_domain(corpus, [names[code] for code in present])
-    return [own.get(name, of_all)[SIDES.index(side)] for name in names]
+    by_domain = {} if prompts == "none" else get_prompts_by_domain(corpus, [names[code] for code in present])
+    return [by_domain.get(name, PROMPTS[prompts])[SIDES.index(side)] for name in names]
 
 
 def texts_for(encoder: FixedEncoder, corpus: str, pairs: Pairs, side: Side) -> TextColumn:

@@ -79,24 +79,23 @@ class StageGraph:
                 rows = rows[select_pairs(pairs.take(rows), run.num_pairs, seed=SELECTION_SEED)]
             np.save(folder / "rows.npy", np.asarray(rows, np.int64))
 
-        key = (
-            {"num_pairs": run.num_pairs}
-            | ({"sources": run.sources} if run.sources else {})
-            | _get_recipe_key("selection")
-        )
-        return Stage("selection", key, make, (corpus,), lambda: BYTES_PER_NUMBER * self._num_rows(whole=True))
+        key: dict[str, Any] = {"num_pairs": run.num_pairs} | _get_recipe_key("selection")
+        if run.sources:
+            key["sources"] = run.sources
+        return Stage("selection", key, make, (corpus,), lambda: BYTES_PER_NUMBER * self._count_corpus_rows())
 
     @cached_property
     def tokens(self) -> Stage:
         """Token ids of every query and document, prompt included."""
         run = self.run
-        tokenizer = get_tokenizer_name(run)
+        tokenizer_name = get_tokenizer_name(run)
 
         def make(folder: Path, part: Part = WHOLE) -> None:
-            pairs, loaded = self.selected_pairs(part), load_tokenizer(tokenizer)
+            pairs = self.selected_pairs(part)
+            tokenizer = load_tokenizer(tokenizer_name)
             for side in SIDES:
                 texts = PromptedTexts(pairs, side, run.prompts, run.corpus)
-                write_tokens(folder / side, texts.blocks(), loaded, run.max_tokens)
+                write_tokens(folder / side, texts.blocks(), tokenizer, run.max_tokens)
 
         def join(folder: Path, parts: Sequence[Path]) -> None:
             for side in SIDES:
@@ -107,11 +106,18 @@ class StageGraph:
             # The prompts of the paper's corpora depend on the domain of a pair.
             key["by_domain"] = True
         # Defaults are left out of keys, so that stages from before a field existed stay valid.
-        if tokenizer != MINILM:
-            key |= {"tokenizer": tokenizer, **get_files_in_key(tokenizer, tokenizer_only=True)}
+        if tokenizer_name != MINILM:
+            key |= {"tokenizer": tokenizer_name, **get_files_in_key(tokenizer_name, tokenizer_only=True)}
         key |= get_prompts_in_key(run.prompts, run.corpus) | _get_recipe_key("tokens")
-        sharding, num_bytes = Sharding(make, join), self._estimate_token_bytes
-        return Stage("tokens", key, make, (self.selection,), num_bytes, sharding, lambda: find_commit(tokenizer))
+        return Stage(
+            "tokens",
+            key,
+            make,
+            (self.selection,),
+            self._estimate_token_bytes,
+            Sharding(make, join),
+            lambda: find_commit(tokenizer_name),
+        )
 
     @cached_property
     def embeddings(self) -> Stage:
@@ -127,13 +133,15 @@ class StageGraph:
         run = self.run
 
         def make(folder: Path) -> None:
-            pairs, surrogate = self.selected_pairs(), load_surrogate(encoder.name)  # released afterwards
+            pairs = self.selected_pairs()
+            surrogate = load_surrogate(encoder.name)  # released afterwards
             for side in SIDES:
                 texts = texts_for(encoder, run.corpus, pairs, side)
                 embed_texts(surrogate, texts, folder / f"{side}.npy", max_tokens=run.max_tokens)
 
         def make_part(folder: Path, part: Part) -> None:
-            pairs, surrogate = self.selected_pairs(), load_surrogate(encoder.name)
+            pairs = self.selected_pairs()
+            surrogate = load_surrogate(encoder.name)
             for side in SIDES:
                 # A shard holds vectors and row numbers, so each side has a folder.
                 (folder / side).mkdir()
@@ -144,9 +152,15 @@ class StageGraph:
             for side in SIDES:
                 join_embeddings(folder / f"{side}.npy", [part / side for part in parts])
 
-        key = {"surrogate": encoder.name} | get_encoder_in_key(encoder, run.corpus) | _get_recipe_key("embeddings")
-        sharding, num_bytes = Sharding(make_part, join), lambda: 2 * BYTES_PER_HALF * encoder.width * self._num_rows()
-        return Stage("embeddings", key, make, (self.selection,), num_bytes, sharding, lambda: find_commit(encoder.name))
+        return Stage(
+            "embeddings",
+            {"surrogate": encoder.name} | get_encoder_in_key(encoder, run.corpus) | _get_recipe_key("embeddings"),
+            make,
+            (self.selection,),
+            lambda: 2 * BYTES_PER_HALF * encoder.width * self._num_rows(),
+            Sharding(make_part, join),
+            lambda: find_commit(encoder.name),
+        )
 
     @cached_property
     def keys(self) -> Stage:
@@ -162,8 +176,8 @@ class StageGraph:
                 for part in parts:
                     append_all(keys, load_array(part / KEYS_FILE, kind="i", shape=(None,), mapped=True))
 
-        key, num_bytes = {"of": "documents"} | _get_recipe_key("keys"), lambda: BYTES_PER_NUMBER * self._num_rows()
-        return Stage("keys", key, make, (self.selection,), num_bytes, Sharding(make, join))
+        key = {"of": "documents"} | _get_recipe_key("keys")
+        return Stage("keys", key, make, (self.selection,), self._estimate_key_bytes, Sharding(make, join))
 
     @cached_property
     def positives(self) -> Stage:
@@ -178,11 +192,11 @@ class StageGraph:
             keys = load_array(documents.path / KEYS_FILE, kind="i", shape=(len(pairs),), mapped=True)
             write_known_positives(folder, keys)
 
-        key, num_bytes = (
-            {"of": "equal queries"} | _get_recipe_key("positives"),
-            lambda: BYTES_PER_NUMBER * self._num_rows(),
-        )
-        return Stage("positives", key, make, (documents,), num_bytes)
+        key = {"of": "equal queries"} | _get_recipe_key("positives")
+        return Stage("positives", key, make, (documents,), self._estimate_key_bytes)
+
+    def _estimate_key_bytes(self) -> int:
+        return BYTES_PER_NUMBER * self._num_rows()
 
     @cached_property
     def clusters(self) -> Stage:
@@ -199,17 +213,20 @@ class StageGraph:
             if sampled := list_sampled_domains(codes, run.cluster_size):
                 names = list_domain_names(run, pairs)
                 sample_sizes = {
-                    names[code]: {"num_fitted": fit[0], "num_pairs": fit[1]} for code, fit in sampled.items()
+                    names[code]: {"num_fitted": num_fitted, "num_pairs": num_pairs}
+                    for code, (num_fitted, num_pairs) in sampled.items()
                 }
                 (folder / SAMPLED_FILE).write_text(
                     json.dumps(sample_sizes, indent=1, sort_keys=True) + "\n", encoding="utf-8"
                 )
-            vectors = self.load_embeddings("query"), self.load_embeddings("document")
-            cluster_pairs(*vectors, codes, cluster_size=run.cluster_size, seed=CLUSTER_SEED).save(folder)
+            queries, documents = self.load_embeddings("query"), self.load_embeddings("document")
+            cluster_pairs(queries, documents, codes, cluster_size=run.cluster_size, seed=CLUSTER_SEED).save(folder)
 
         def num_bytes() -> int:
-            centroid = BYTES_PER_NUMBER * get_surrogate(run).width  # both halves, float32
-            return BYTES_PER_ID * self._num_rows() + centroid * -(-self._num_rows() // (run.cluster_size or 1))
+            bytes_per_centroid = BYTES_PER_NUMBER * get_surrogate(run).width  # both halves, float32
+            # the double minus rounds up
+            num_centroids = -(-self._num_rows() // (run.cluster_size or 1))
+            return BYTES_PER_ID * self._num_rows() + bytes_per_centroid * num_centroids
 
         key = {"cluster_size": run.cluster_size, "domain_column": run.domain_column} | _get_recipe_key("clusters")
         return Stage("clusters", key, make, (self.embeddings,), num_bytes)
@@ -217,55 +234,63 @@ class StageGraph:
     @cached_property
     def negatives(self) -> Stage:
         """The rows of the hard negatives of every pair."""
-        run, count = self.run, self.run.num_hard_negatives
-        masks = run.known_positives == "mask"
+        run = self.run
+        masks_positives = run.known_positives == "mask"
 
         def make(folder: Path) -> None:
             from repro.batches.mask import KnownPositives
             from repro.batches.negatives import mine_negatives
 
             pairs = self.selected_pairs()
-            vectors = self.load_embeddings("query"), self.load_embeddings("document")
             # Keys are not in `needs`, which would change the stage key. Build them here if they are missing.
             keys = load_array(self.keys.build() / KEYS_FILE, kind="i", shape=(len(pairs),), mapped=True)
-            codes, near = domain_codes(run, pairs), run.mined_negatives == "any"
-            known = KnownPositives.load(self.positives.path, len(pairs)) if masks else None
             rows = mine_negatives(
-                *vectors, codes, keys, num_hard_negatives=count, with_near=near, known=known, seed=SELECTION_SEED
+                self.load_embeddings("query"),
+                self.load_embeddings("document"),
+                domain_codes(run, pairs),
+                keys,
+                num_hard_negatives=run.num_hard_negatives,
+                with_near=run.mined_negatives == "any",
+                known=KnownPositives.load(self.positives.path, len(pairs)) if masks_positives else None,
+                seed=SELECTION_SEED,
             )
             np.save(folder / "rows.npy", rows)
 
-        key = {"num_hard_negatives": count, "domain_column": run.domain_column} | _get_recipe_key("negatives")
+        key: dict[str, Any] = {"num_hard_negatives": run.num_hard_negatives, "domain_column": run.domain_column}
+        key |= _get_recipe_key("negatives")
         if run.mined_negatives != "below":
             key["mined"] = run.mined_negatives
-        needs = (self.embeddings, self.positives) if masks else (self.embeddings,)
-        return Stage("negatives", key, make, needs, lambda: BYTES_PER_NUMBER * count * self._num_rows())
+        needs = (self.embeddings, self.positives) if masks_positives else (self.embeddings,)
+        return Stage("negatives", key, make, needs, lambda: run.num_hard_negatives * self._estimate_key_bytes())
 
     @cached_property
     def candidates(self) -> Stage:
         """The candidates that the first stage of a reranking run retrieves."""
-        run, by_words = self.run, self.run.protocol == "rerank-bm25"
+        run = self.run
+        is_bm25 = run.protocol == "rerank-bm25"
 
         def make(folder: Path) -> None:
             from repro.evaluate.first_stage import find_candidates
 
             find_candidates(run, load_run_suite(run), folder)
 
-        key = {"suite": run.suite, "system": "bm25" if by_words else run.surrogate, "depth": run.rerank_depth}
-        key |= {} if by_words else get_encoder_in_key(get_surrogate(run))
+        key = {"suite": run.suite, "system": "bm25" if is_bm25 else run.surrogate, "depth": run.rerank_depth}
+        if not is_bm25:
+            key |= get_encoder_in_key(get_surrogate(run))
         return Stage("candidates", key | _get_recipe_key("candidates"), make, (make_searched_stage(run),))
 
     @cached_property
     def headroom(self) -> Stage:
         """The scores of word overlap under the context documents of a contextual run, from which the headroom follows."""
-        run, count = self.run, count_test_contexts(self.run)
+        run = self.run
+        num_contexts = count_test_contexts(run)
 
         def make(folder: Path) -> None:
             from repro.evaluate.headroom import write_word_scores
 
-            write_word_scores(folder, load_run_suite(run), self.selected_pairs(), count, run.context_seed)
+            write_word_scores(folder, load_run_suite(run), self.selected_pairs(), num_contexts, run.context_seed)
 
-        key = {"suite": run.suite, "num_contexts": count, "context_seed": run.context_seed}
+        key = {"suite": run.suite, "num_contexts": num_contexts, "context_seed": run.context_seed}
         # version 1 too, because existing stages have it in their keys
         key["recipe"] = RECIPE["headroom"]
         return Stage("headroom", key, make, (self.selection, make_searched_stage(run)))
@@ -279,17 +304,17 @@ class StageGraph:
         """Return the stages whose keys are known on this machine. Stages of missing data are skipped."""
         return self._collect_stages(StageGraph._is_known)
 
-    def _collect_stages(self, is_wanted: Callable[[StageGraph, str], bool]) -> tuple[Stage, ...]:
-        evaluation, *after = kinds_of_evaluation(self.run)
-        wanted = [(self, evaluation), *self._list_pair_stages(), *((self, kind) for kind in after)]
-        found: list[Stage | None] = [getattr(graph, kind) for graph, kind in wanted if is_wanted(graph, kind)]
+    def _collect_stages(self, is_included: Callable[[StageGraph, str], bool]) -> tuple[Stage, ...]:
+        suite_kind, *later_kinds = kinds_of_evaluation(self.run)
+        kinds = [(self, suite_kind), *self._list_pair_kinds(), *((self, kind) for kind in later_kinds)]
+        required: list[Stage | None] = [getattr(graph, kind) for graph, kind in kinds if is_included(graph, kind)]
         # By path, because two graphs build equal stages as different objects. Inputs come before what needs them.
-        return tuple({stage.path: stage for last in found if last for stage in last.all()}.values())
+        return tuple({stage.path: stage for final in required if final for stage in final.all()}.values())
 
-    def _list_pair_stages(self) -> list[tuple[StageGraph, str]]:
-        """Return the kinds of stages of the training pairs, with those of the first phase before."""
-        own = [(self, kind) for kind in list_pair_kinds(self.run)]
-        return [*(self.first_phase._list_pair_stages() if self.first_phase else []), *own]
+    def _list_pair_kinds(self) -> list[tuple[StageGraph, str]]:
+        """Return the kinds of stages of the training pairs, after those of the first phase."""
+        earlier = self.first_phase._list_pair_kinds() if self.first_phase else []
+        return earlier + [(self, kind) for kind in list_pair_kinds(self.run)]
 
     def _is_known(self, kind: str) -> bool:
         with suppress(ValueError):
@@ -308,25 +333,26 @@ class StageGraph:
         rows = load_array(path, kind="i", shape=(None,), below=len(pairs), mapped=True)
         return pairs.take(rows[part.span(len(rows))])
 
-    def _num_rows(self, *, whole: bool = False) -> int:
-        """Return the number of training pairs, or of pairs in the whole corpus, from built stages."""
-        if whole:
-            return len(read_pairs(self.corpus.path / "train.arrow"))
+    def _count_corpus_rows(self) -> int:
+        """Return the number of pairs in the whole corpus, from its built stage."""
+        return len(read_pairs(self.corpus.path / "train.arrow"))
+
+    def _num_rows(self) -> int:
+        """Return the number of training pairs, from built stages."""
         return len(load_array(self.selection.path / "rows.npy", kind="i", shape=(None,), mapped=True))
 
     def _estimate_token_bytes(self) -> int:
         """Estimate the bytes of ids and offsets. At four bytes per id and about four per word, ids match the texts."""
         # Scaled from the size of the corpus file, because counting tokens would cost as much as the stage.
-        pairs, size = self._num_rows(whole=True), (self.corpus.path / "train.arrow").stat().st_size
-        share = self._num_rows() / max(1, pairs)
-        at_most = 2 * BYTES_PER_ID * self.run.max_tokens * self._num_rows()
-        return min(round(size * share), at_most) + 2 * BYTES_PER_NUMBER * (self._num_rows() + 1)
+        size = (self.corpus.path / "train.arrow").stat().st_size
+        share = self._num_rows() / max(1, self._count_corpus_rows())
+        maximum = 2 * BYTES_PER_ID * self.run.max_tokens * self._num_rows()
+        return min(round(size * share), maximum) + 2 * BYTES_PER_NUMBER * (self._num_rows() + 1)
 
     def load_embeddings(self, side: Side, *, of_filter: bool = False) -> np.ndarray:
         """Load the vectors of the surrogate or the filter, (N, D), memory-mapped, from the built stage."""
         stage = self.filter_embeddings if of_filter else self.embeddings
-        shape = (len(load_array(self.selection.path / "rows.npy", kind="i", shape=(None,), mapped=True)), None)
-        return load_array(stage.path / f"{side}.npy", kind="f", shape=shape, mapped=True)
+        return load_array(stage.path / f"{side}.npy", kind="f", shape=(self._num_rows(), None), mapped=True)
 
 
 def list_stages(run: Run) -> tuple[Stage, ...]:
@@ -345,9 +371,9 @@ def stages_by_phase(
     """Yield each stage with the run whose pairs it is built from: the first phase, or the run itself."""
     first = get_first_phase(run)
     # Titles contain the keys, so equal titles mean the same stage.
-    of_first = () if first is None else {stage.title for stage in list_stages(first)}
+    first_titles = set() if first is None else {stage.title for stage in list_stages(first)}
     for stage in list_stages(run):
-        yield stage, first if first is not None and stage.title in of_first else run
+        yield stage, first if first is not None and stage.title in first_titles else run
 
 
 def _get_recipe_key(kind: str) -> dict[str, Any]:

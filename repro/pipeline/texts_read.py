@@ -40,27 +40,32 @@ class TextsRead:
     def lines(self) -> list[str]:
         """Return one line about length, and one about the vocabulary."""
         documents = count_noun(self.num_looked_at, "document")
-        cut = f"{self.num_cut} of {documents} ({self.num_cut / max(1, self.num_looked_at):.0%}) are longer than the"
-        return [f"  {cut} {self.max_tokens} tokens that a model reads", f"  {unknown_words(self.unknown_share)}"]
+        share = self.num_cut / max(1, self.num_looked_at)
+        return [
+            f"  {self.num_cut} of {documents} ({share:.0%}) are longer than the {self.max_tokens} tokens that a model "
+            "reads",
+            f"  {unknown_words(self.unknown_share)}",
+        ]
 
 
 def unknown_words(share: float) -> str:
     """Format the share of unknown tokens, with advice if it is large."""
-    found = f"unknown tokens: {share:.1%}"
+    message = f"unknown tokens: {share:.1%}"
     if share <= HIGH_UNKNOWN_SHARE:
-        return found
-    return f"warning: {found}: the vocabulary lacks words of these texts, choose another tokenizer"
+        return message
+    return f"warning: {message}: the vocabulary lacks words of these texts, choose another tokenizer"
 
 
 def count_tokens(pairs: Pairs, run: Run, num_pairs: int = AT_TRAINING) -> TextsRead:
     """Tokenise evenly spaced pairs as a run does, and count unknown tokens and truncated documents."""
     tokenizer = load_tokenizer(get_tokenizer_name(run))
-    places = np.unique(np.linspace(0, len(pairs) - 1, min(num_pairs, len(pairs))).astype(int))
-    sides = {side: PromptedTexts(pairs, side, run.prompts, run.corpus).texts(places) for side in SIDES}
-    found = tokenize([*sides["query"], *sides["document"]], tokenizer, run.max_tokens + 1)
+    rows = np.unique(np.linspace(0, len(pairs) - 1, min(num_pairs, len(pairs))).astype(int))
+    queries, documents = (PromptedTexts(pairs, side, run.prompts, run.corpus).texts(rows) for side in SIDES)
+    # one token more, which shows whether a text is cut
+    tokens = tokenize([*queries, *documents], tokenizer, run.max_tokens + 1)
     pairs.give_back()
-    num_cut = int((found.lengths[len(places) :] > run.max_tokens).sum())
-    return TextsRead(len(places), num_cut, run.max_tokens, compute_unknown_share(found, tokenizer)[0])
+    num_cut = int((tokens.lengths[len(rows) :] > run.max_tokens).sum())
+    return TextsRead(len(rows), num_cut, run.max_tokens, compute_unknown_share(tokens, tokenizer)[0])
 
 
 def count_tokens_here(run: Run) -> TextsRead | None:
@@ -74,10 +79,10 @@ def count_tokens_here(run: Run) -> TextsRead | None:
     return None
 
 
-def check_vocabulary(found: TextsRead, name: str) -> None:
+def check_vocabulary(counts: TextsRead, name: str) -> None:
     """Raise ValueError if most tokens of a corpus are unknown."""
-    if found.unknown_share > MAX_UNKNOWN_SHARE:
+    if counts.unknown_share > MAX_UNKNOWN_SHARE:
         raise ValueError(
-            f"{found.unknown_share:.0%} of the tokens of {name} are unknown to the tokenizer, so nothing can "
+            f"{counts.unknown_share:.0%} of the tokens of {name} are unknown to the tokenizer, so nothing can "
             "be learned from them: choose a scale with another tokenizer, or --allow-unknown to import it all the same"
         )

@@ -12,7 +12,7 @@ from repro.data.paper.hub import SOURCES
 from repro.data.paper.local_copies import fetch, format_size, list_source_names, problems, resolve_sources
 from repro.data.tokens import get_minilm_folder
 from repro.pipeline.corpora import CORPORA, make_corpus_stage, make_suite_stage
-from repro.pipeline.encoders import NAMED
+from repro.pipeline.encoders import FIXED_ENCODERS
 from repro.pipeline.needs import get_tokenizer_name, kinds_of_evaluation, needs_surrogate, reads_pairs
 from repro.planning.cost import list_training_phases
 from repro.planning.hub_cache import find_missing_dataset_files, find_missing_encoder_files
@@ -160,7 +160,7 @@ def _list_encoders(run: Run) -> Iterator[str]:
 def _make_encoder_requirement(name: str) -> Need:
     if LOCAL_NAME.fullmatch(name):
         return _make_local_requirement(name)
-    return _make_wheel_requirement() if name in NAMED else _make_hub_requirement(name)
+    return _make_wheel_requirement() if name in FIXED_ENCODERS else _make_hub_requirement(name)
 
 
 def _make_local_requirement(name: str) -> Need:
