@@ -55,7 +55,7 @@ def evaluate(inputs: Inputs, model: Encoder | None, folder: Path, collections: M
     """
     first = load_first_stage(inputs)
     stage = None if first is None else first.provenance["stage"]
-    keeping = EvaluationOutputs(runs=folder, kept=open_cache(folder.parent, inputs.run, model, first_stage=stage))
+    keeping = EvaluationOutputs(runs=folder, cache=open_cache(folder.parent, inputs.run, model, first_stage=stage))
     found = _evaluate(inputs, model, collections, keeping, None if first is None else first.candidates)
     if first is None:
         return found
@@ -99,7 +99,7 @@ def _evaluate(
     run, suite = inputs.run, inputs.suite
     if run.architecture == "bm25":
         how: dict[str, Any] = {"candidates": candidates, "tokenizer": tokenizer_of_run(run)}
-        return evaluate_bm25(suite, keeping=keeping, collections=collections, **how)
+        return evaluate_bm25(suite, outputs=keeping, collections=collections, **how)
     reference = inputs.surrogate if model is None else model
     encoder = wrap_contextual_encoder(run, model) if run.architecture == "contextual" else reference
     return evaluate_setting(encoder, suite, make_setting(inputs, candidates=candidates), keeping, collections)

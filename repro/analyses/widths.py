@@ -38,7 +38,7 @@ def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
         setting = replace(setting, directions_WW=directions_WW)
         decides["turned"] = hashlib.sha256(directions_WW.tobytes()).hexdigest()
     encoder = wrap_contextual_encoder(run, model) if run.architecture == "contextual" else model
-    keeping = EvaluationOutputs(runs=folder / "trec", kept=open_cache(folder, run, model, **decides))
+    keeping = EvaluationOutputs(runs=folder / "trec", cache=open_cache(folder, run, model, **decides))
     found = evaluate_setting(encoder, inputs.suite, setting, keeping)
     return Measured(found.metrics, found.per_query, {**found.provenance, "widths": list(widths)})
 

@@ -51,9 +51,9 @@ class Moments:
         mean_H = np.asarray(np.mean(vectors_NH, axis=0, dtype=np.float64))
         # the mean of a dimension is not finite if one of its numbers is not
         if not np.isfinite(mean_H).all():
-            num_odd = int((~np.isfinite(vectors_NH)).any(axis=1).sum())
+            num_invalid = int((~np.isfinite(vectors_NH)).any(axis=1).sum())
             raise ValueError(
-                f"{num_odd} of {count} document vectors hold NaN or infinity: the corpus has no covariance"
+                f"{num_invalid} of {count} document vectors hold NaN or infinity: the corpus has no covariance"
             )
         covariance_HH = np.zeros((width, width))
         # Subtract the mean first. The difference E[x²] − mean² would lose digits.
@@ -135,8 +135,8 @@ def add_feedback(queries_QH: np.ndarray, documents_DH: np.ndarray, weight: float
     moved_QH = np.empty(queries_QH.shape, np.float32)
     for start in range(0, len(queries_QH), BLOCK):
         block_BH = queries_QH[start : start + BLOCK]
-        found_BK = np.argsort(-(block_BH @ documents_DH.T), axis=1, kind="stable")[:, :depth]
-        moved_QH[start : start + BLOCK] = normalize(block_BH + weight * documents_DH[found_BK].mean(axis=1))
+        best_BK = np.argsort(-(block_BH @ documents_DH.T), axis=1, kind="stable")[:, :depth]
+        moved_QH[start : start + BLOCK] = normalize(block_BH + weight * documents_DH[best_BK].mean(axis=1))
     return moved_QH
 
 
@@ -185,7 +185,8 @@ WHITENED = "whitened"
 
 def make_whitened_view(source: str, count: int | None = None) -> str:
     """Return the name of a view: "whitened", "whitened64" (documents of the own corpus), "whitened-wrong"."""
-    return f"{WHITENED}{'' if source == 'own' else f'-{source}'}{'' if count is None else count}"
+    suffix = "" if source == "own" else f"-{source}"
+    return f"{WHITENED}{suffix}{'' if count is None else count}"
 
 
 def describe_small_sample(num_documents: int) -> str | None:

@@ -34,26 +34,30 @@ class Collection:
     @property
     def notes(self) -> list[str]:
         """Notes that a reader of the scores needs."""
-        here = set(self.retrieval.document_ids)
-        missing = {one for grades in self.retrieval.judgements.values() for one in grades} - here
-        notes = [f"{len(missing)} judged documents are not in the corpus"] if missing else []
-        grades = self.retrieval.judgements.values()
-        num_without_relevant = sum(not any(grade > 0 for grade in given.values()) for given in grades)
-        notes += (
-            [f"{num_without_relevant} queries have no relevant document and score 0, as in trec_eval"]
-            if num_without_relevant
-            else []
-        )
-        for side, texts in (("documents", self.retrieval.documents), ("queries", self.retrieval.queries)):
-            empty = sum(map(is_empty, texts))
-            notes += [f"{empty} of {len(texts)} {side} are empty"] if empty else []
-        num_self_hits = 0 if self.quirks.removes_self_hits else sum(one in here for one in self.retrieval.query_ids)
-        if num_self_hits:
+        retrieval = self.retrieval
+        num_judged = len(retrieval.judgements)
+        quirks = self.quirks.describe_quirks(num_judged)
+        notes = [quirks] if quirks else []
+        document_ids = set(retrieval.document_ids)
+        missing = {document_id for grades in retrieval.judgements.values() for document_id in grades} - document_ids
+        if missing:
+            notes.append(f"{len(missing)} judged documents are not in the corpus")
+        num_answerable = sum(any(grade > 0 for grade in grades.values()) for grades in retrieval.judgements.values())
+        if num_answerable < num_judged:
             notes.append(
-                f"{num_self_hits} of {len(self.retrieval.query_ids)} queries have the id of a document, which counts here as "
+                f"{num_judged - num_answerable} queries have no relevant document and score 0, as in trec_eval"
+            )
+        for side, texts in (("documents", retrieval.documents), ("queries", retrieval.queries)):
+            num_empty = sum(map(is_empty, texts))
+            if num_empty:
+                notes.append(f"{num_empty} of {len(texts)} {side} are empty")
+        num_self_hits = sum(query_id in document_ids for query_id in retrieval.query_ids)
+        if num_self_hits and not self.quirks.removes_self_hits:
+            notes.append(
+                f"{num_self_hits} of {len(retrieval.query_ids)} queries have the id of a document, which counts here as "
                 "any other; BEIR's own tools take it out of that query's ranking"
             )
-        return [note for note in (self.quirks.describe_quirks(len(grades)), *notes) if note]
+        return notes
 
     @property
     def provenance(self) -> dict[str, Any]:
@@ -68,23 +72,22 @@ def read_collections(suite: Suite) -> dict[str, Collection]:
 
 def describe_datasets(suite: Suite, collections: Mapping[str, Collection]) -> list[dict[str, Any]]:
     """Return the description of each dataset for a record, in the order of the suite."""
-    return [
-        {
-            "name": d.name,
-            "family": d.family,
-            **({"part_of": d.part_of} if d.part_of else {}),
-            **collections[d.name].provenance,
-        }
-        for d in suite.datasets
-    ]
+    rows = []
+    for dataset in suite.datasets:
+        row: dict[str, Any] = {"name": dataset.name, "family": dataset.family}
+        if dataset.part_of:
+            row["part_of"] = dataset.part_of
+        rows.append(row | collections[dataset.name].provenance)
+    return rows
 
 
 def search_collection(
     collection: Collection, queries_QH: Matrix, documents_DH: Matrix, k: int, candidates: Hits | None = None
 ) -> Hits:
     """Return the k best documents per query, or per query's candidates, without self-hits if the quirks exclude them."""
-    ids, most = (collection.retrieval.query_ids, collection.retrieval.document_ids), k + collection.num_extra_hits
-    return without_quirky_hits(search(queries_QH, documents_DH, *ids, most, candidates), collection, k)
+    retrieval, num_hits = collection.retrieval, k + collection.num_extra_hits
+    run = search(queries_QH, documents_DH, retrieval.query_ids, retrieval.document_ids, num_hits, candidates)
+    return without_quirky_hits(run, collection, k)
 
 
 def score_headline(run: Hits, collection: Collection) -> np.ndarray:

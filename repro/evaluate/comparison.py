@@ -53,27 +53,29 @@ def paired_gaps(first_Q: np.ndarray, second_Q: np.ndarray, datasets: Sequence[Ma
         raise ValueError(f"{len(first_Q)} and {len(second_Q)} queries do not pair up with {sum(sizes)} of the suite")
     ends = np.cumsum(sizes)[:-1]
     pairs = zip(np.split(first_Q, ends), np.split(second_Q, ends), strict=True)
-    alone = [_compare_collection(ours, theirs, place) for place, (ours, theirs) in enumerate(pairs)]
-    found = {}
+    # the index of a collection is the seed of its resamples
+    gaps = [_compare_collection(first, second, index) for index, (first, second) in enumerate(pairs)]
+    gaps_by_group = {}
     for group, members in group_datasets(datasets).items():
-        difference = float(np.mean([alone[place].difference for place in members]))
+        difference = float(np.mean([gaps[index].difference for index in members]))
         # A single collection has its own resamples, larger groups average theirs.
-        samples_R = alone[members[0]].samples_R
+        samples_R = gaps[members[0]].samples_R
         if len(members) > 1:
-            samples_R = np.mean([alone[place].samples_R for place in members], axis=0)
-        found[group] = Gap.of(difference, samples_R)
-    return found
+            samples_R = np.mean([gaps[index].samples_R for index in members], axis=0)
+        gaps_by_group[group] = Gap.of(difference, samples_R)
+    return gaps_by_group
 
 
 def mean_weights(datasets: Sequence[Mapping[str, Any]]) -> list[float]:
     """Return the weight of each dataset in the mean of the suite, 1 on average. Empty if all weights are equal."""
-    places = group_datasets(datasets)[MEAN]
-    if len(places) == len(datasets):
+    members = group_datasets(datasets)[MEAN]
+    if len(members) == len(datasets):
         return []
-    found: list[float] = (np.bincount(places, minlength=len(datasets)) * len(datasets) / len(places)).tolist()
-    return found
+    # an index that occurs twice counts twice in the mean
+    weights: list[float] = (np.bincount(members, minlength=len(datasets)) * len(datasets) / len(members)).tolist()
+    return weights
 
 
-def _compare_collection(first_Q: np.ndarray, second_Q: np.ndarray, place: int) -> Gap:
-    samples_R = paired_bootstrap(first_Q, second_Q, np.zeros(len(first_Q), np.int64), seed=place)
+def _compare_collection(first_Q: np.ndarray, second_Q: np.ndarray, seed: int) -> Gap:
+    samples_R = paired_bootstrap(first_Q, second_Q, np.zeros(len(first_Q), np.int64), seed=seed)
     return Gap.of(float(np.mean(np.subtract(first_Q, second_Q, dtype=np.float64))), samples_R)

@@ -38,11 +38,11 @@ def draw_context(kind: str, source: Retrieval | None, *, num_contexts: int, seed
     assert source is not None, f"the context {kind!r} needs a source corpus"
     generator = generator_for(seed, "evaluation context", source.name)
     # A prefix of one permutation: a smaller context is part of a larger one with the same seed.
-    places = generator.permutation(len(source.documents))[:num_contexts]
-    ids = [source.document_ids[place] for place in places]
+    sample = generator.permutation(len(source.documents))[:num_contexts]
+    ids = [source.document_ids[row] for row in sample]
     digest = hashlib.sha256("\n".join(ids).encode()).hexdigest()[:16]
-    found = {"kind": kind, "corpus": source.name, "seed": seed, "num_documents": len(ids), "ids_sha256": digest}
-    return Context([source.documents[place] for place in places], found)
+    provenance = {"kind": kind, "corpus": source.name, "seed": seed, "num_documents": len(ids), "ids_sha256": digest}
+    return Context([source.documents[row] for row in sample], provenance)
 
 
 def wrong_corpora(datasets: Sequence[SuiteDataset]) -> dict[str, str]:
@@ -59,8 +59,8 @@ def wrong_corpora(datasets: Sequence[SuiteDataset]) -> dict[str, str]:
 
     def rank_shift(shift: int) -> tuple[int, int]:
         others = ring[shift:] + ring[:shift]
-        num_kin = sum(one.family == other.family for one, other in zip(ring, others, strict=True))
-        return num_kin, abs(2 * shift - len(ring))
+        num_same_family = sum(dataset.family == other.family for dataset, other in zip(ring, others, strict=True))
+        return num_same_family, abs(2 * shift - len(ring))
 
     best = min(range(1, len(ring)), key=rank_shift)
-    return {one.name: other.name for one, other in zip(ring, ring[best:] + ring[:best], strict=True)}
+    return {dataset.name: other.name for dataset, other in zip(ring, ring[best:] + ring[:best], strict=True)}

@@ -16,14 +16,14 @@ from repro.model.contextual import Model
 
 def compute_model_digest(model: Model) -> str:
     """Return twelve hex digits of the config, tokenizer and weights. The path of the tokenizer does not matter."""
-    words = load_whole_tokenizer(model.config.tokenizer).to_str()
-    return compute_weights_digest(asdict(model.config) | {"tokenizer": words}, model.state_dict())
+    tokenizer = load_whole_tokenizer(model.config.tokenizer).to_str()
+    return compute_weights_digest(asdict(model.config) | {"tokenizer": tokenizer}, model.state_dict())
 
 
 def compute_weights_digest(config: Mapping[str, Any], weights: Mapping[str, Tensor]) -> str:
     """Return twelve hex digits of plain values and of tensors, which are read as float32."""
-    found = hashlib.sha256(json.dumps(config, sort_keys=True).encode())
+    digest = hashlib.sha256(json.dumps(config, sort_keys=True).encode())
     for name, value in sorted(weights.items()):
-        found.update(name.encode())
-        found.update(value.detach().float().cpu().contiguous().numpy().tobytes())
-    return found.hexdigest()[:12]
+        digest.update(name.encode())
+        digest.update(value.detach().float().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()[:12]

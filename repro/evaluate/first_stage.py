@@ -7,7 +7,7 @@ recall is the upper limit of any reranking of these candidates.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -44,27 +44,26 @@ def compute_recall(hits: Hits, judgements: Mapping[str, Mapping[str, int]]) -> f
 
 def find_candidates(run: Run, suite: Suite, folder: Path) -> None:
     """Write the `rerank_depth` best documents per query, and their recall."""
-    depth, recall = run.rerank_depth, {}
+    depth = run.rerank_depth
     assert depth is not None, "a Run that reranks has a depth"
-    find = (
-        partial(_search_by_words, tokenizer_of_run(run))
-        if run.protocol == "rerank-bm25"
-        else partial(_search_by_vectors, get_surrogate(run))
-    )
+    if run.protocol == "rerank-bm25":
+        search: Callable[[Collection, int], Hits] = partial(_search_with_bm25, tokenizer_of_run(run))
+    else:
+        search = partial(_search_with_encoder, get_surrogate(run))
+    recall = {}
     for name, collection in read_collections(suite).items():
-        hits = find(collection, depth)
+        hits = search(collection, depth)
         write_run(folder / f"{name}{RUN_ENDING}", hits, tag=get_first_stage_name(run).replace(" ", "-"))
         recall[name] = compute_recall(hits, collection.retrieval.judgements)
     (folder / RECALL_FILE).write_text(json.dumps(recall, indent=1) + "\n", encoding="utf-8")
 
 
-def _search_by_words(tokenizer: str, collection: Collection, k: int) -> Hits:
+def _search_with_bm25(tokenizer: str, collection: Collection, k: int) -> Hits:
     hits, _ = bm25_search(collection.retrieval, k + collection.num_extra_hits, tokenizer=tokenizer)
     return without_quirky_hits(hits, collection, k)
 
 
-def _search_by_vectors(encoder: FixedEncoder, collection: Collection, k: int) -> Hits:
-    queries, documents = collection.retrieval.queries, collection.retrieval.documents
-    return search_collection(
-        collection, encoder.encode(queries, "query"), encoder.encode(documents, collection.document_role), k
-    )
+def _search_with_encoder(encoder: FixedEncoder, collection: Collection, k: int) -> Hits:
+    queries_QH = encoder.encode(collection.retrieval.queries, "query")
+    documents_DH = encoder.encode(collection.retrieval.documents, collection.document_role)
+    return search_collection(collection, queries_QH, documents_DH, k)

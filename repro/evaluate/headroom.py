@@ -32,9 +32,9 @@ def write_word_scores(folder: Path, suite: Suite, pairs: Pairs, count: int, seed
     """Write the result of `compute_word_scores`. Writes nothing for a large suite or a suite without a wrong corpus."""
     if len(suite.datasets) < 2 or count_lines(suite) > MAX_DOCUMENTS:
         return
-    found = compute_word_scores(suite, read_collections(suite), pairs, count, seed)
-    for side, values_Q in zip(SIDES, found, strict=True):
-        np.save(folder / f"{side}.npy", values_Q)
+    scores = compute_word_scores(suite, read_collections(suite), pairs, count, seed)
+    for side, scores_Q in zip(SIDES, scores, strict=True):
+        np.save(folder / f"{side}.npy", scores_Q)
 
 
 def read_word_scores(folder: Path) -> tuple[np.ndarray, np.ndarray] | None:
@@ -60,14 +60,15 @@ def compute_word_scores(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the NDCG@10 of word overlap under `count` own and `count` wrong context documents, float32 (Q,) each."""
     prior_V, others = compute_training_prior(pairs), wrong_corpora(suite.datasets)
-    found: dict[str, list[np.ndarray]] = {side: [] for side in SIDES}
+    scores: dict[str, list[np.ndarray]] = {side: [] for side in SIDES}
     for dataset in suite.datasets:
-        own, wrong = collections[dataset.name], collections[others[dataset.name]].retrieval
-        under = build_word_overlap(own.retrieval)
-        for side, corpus in zip(SIDES, (own.retrieval, wrong), strict=True):
-            vectors = under(compute_context_idf(corpus, count, seed, prior_V))
-            found[side].append(score_headline(search_collection(own, *vectors, DEPTH), own))
-    own_Q, wrong_Q = (np.concatenate(found[side]).astype(np.float32) for side in SIDES)
+        collection, wrong = collections[dataset.name], collections[others[dataset.name]].retrieval
+        weight_words = build_word_overlap(collection.retrieval)
+        for side, corpus in zip(SIDES, (collection.retrieval, wrong), strict=True):
+            vectors = weight_words(compute_context_idf(corpus, count, seed, prior_V))
+            run = search_collection(collection, *vectors, DEPTH)
+            scores[side].append(score_headline(run, collection))
+    own_Q, wrong_Q = (np.concatenate(scores[side]).astype(np.float32) for side in SIDES)
     return own_Q, wrong_Q
 
 
@@ -80,5 +81,5 @@ def compute_context_idf(corpus: Retrieval, count: int, seed: int, prior_V: np.nd
 
 def compute_training_prior(pairs: Pairs) -> np.ndarray:
     """Return the share of training documents that contain each word, float64 (V,), from evenly spaced documents."""
-    places = np.unique(np.linspace(0, len(pairs) - 1, NUM_TRAINING).astype(np.int64))
-    return Shares.of(pairs.texts("document", places)).as_prior()
+    rows = np.unique(np.linspace(0, len(pairs) - 1, NUM_TRAINING).astype(np.int64))
+    return Shares.of(pairs.texts("document", rows)).as_prior()

@@ -61,8 +61,8 @@ def count_document_frequency(blocks: Iterable[Sequence[str]]) -> np.ndarray:
         tokens = tokenize(list(texts), tokenizer, MAX_TOKENS)
         # Encode (text, word) as one integer, so that `unique` counts a word once per text.
         text_of_token = np.repeat(np.arange(len(tokens)), tokens.lengths)
-        distinct = np.unique(text_of_token * size + tokens.ids)
-        frequency_V += np.bincount(distinct % size, minlength=size)
+        text_words = np.unique(text_of_token * size + tokens.ids)
+        frequency_V += np.bincount(text_words % size, minlength=size)
     return frequency_V
 
 
@@ -82,28 +82,31 @@ def build_word_overlap(retrieval: Retrieval) -> Callable[[np.ndarray], Vectors]:
     saturated = (counts_DW.data / (counts_DW.data + norms)).astype(np.float32)
     words = words_W[counts_DW.indices]
 
-    def under(weights_V: np.ndarray) -> Vectors:
+    def weight_words(weights_V: np.ndarray) -> Vectors:
         values = saturated * weights_V[words]
         # Only the values change with the weights. The sparsity pattern is shared between calls.
         return queries_QW, csr_array((values, counts_DW.indices, counts_DW.indptr), shape=counts_DW.shape)
 
-    return under
+    return weight_words
 
 
 def _count_words(tokens: Tokens, words_W: np.ndarray) -> csr_array:
     """Return the count of each of the sorted words in each text, float32 (N, W)."""
     # Words that no query holds add nothing to an inner product.
-    rows, known = np.repeat(np.arange(len(tokens)), tokens.lengths), np.isin(tokens.ids, words_W)
-    columns = np.searchsorted(words_W, tokens.ids[known])
+    is_query_word = np.isin(tokens.ids, words_W)
+    rows = np.repeat(np.arange(len(tokens)), tokens.lengths)[is_query_word]
+    columns = np.searchsorted(words_W, tokens.ids[is_query_word])
     # The conversion to CSR adds up repeated entries, which gives the counts.
-    counts = coo_array((np.ones(len(columns), np.float32), (rows[known], columns)), shape=(len(tokens), len(words_W)))
-    return counts.tocsr()
+    ones = np.ones(len(columns), np.float32)
+    return coo_array((ones, (rows, columns)), shape=(len(tokens), len(words_W))).tocsr()
 
 
 def tokenize_words(texts: Sequence[str]) -> Tokens:
     """Return the tokens of whole texts without special tokens."""
     tokens = tokenize(list(texts), load_tokenizer("minilm"), MAX_TOKENS)
     # The first and the last token of each text are special tokens.
-    inside = np.ones(len(tokens.ids), bool)
-    inside[tokens.offsets[:-1]] = inside[tokens.offsets[1:] - 1] = False
-    return Tokens(tokens.ids[inside], np.concatenate([[0], np.cumsum(tokens.lengths - 2)]).astype(np.int64))
+    is_word = np.ones(len(tokens.ids), bool)
+    is_word[tokens.offsets[:-1]] = False
+    is_word[tokens.offsets[1:] - 1] = False
+    offsets = np.concatenate([[0], np.cumsum(tokens.lengths - 2)]).astype(np.int64)
+    return Tokens(tokens.ids[is_word], offsets)

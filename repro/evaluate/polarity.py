@@ -14,7 +14,7 @@ import numpy as np
 
 LABELS = ("negative", "positive")
 VERBALISERS = {"plain": "{}", "prompted": "this is an example of {} movie review"}
-_LABEL_OF = {"__label__neg": 0, "__label__pos": 1}
+_LABEL_INDEX = {"__label__neg": 0, "__label__pos": 1}
 
 Encode = Callable[[Sequence[str]], np.ndarray]
 """Embeds N texts as unit vectors, float32 (N, D)."""
@@ -37,7 +37,7 @@ def load_film_reviews() -> tuple[list[str], list[str]]:
 
 def encode_labels(labels: Sequence[str]) -> np.ndarray:
     """Return the index of each label in LABELS, int64 (N,)."""
-    return np.array([_LABEL_OF[label] for label in labels])
+    return np.array([_LABEL_INDEX[label] for label in labels])
 
 
 def classify(texts_ND: np.ndarray, encode: Encode, verbaliser: str) -> np.ndarray:
@@ -48,5 +48,5 @@ def classify(texts_ND: np.ndarray, encode: Encode, verbaliser: str) -> np.ndarra
     if verbaliser not in VERBALISERS:
         raise ValueError(f"unknown verbaliser {verbaliser!r}; choose one of {list(VERBALISERS)}")
     labels_LD = encode([VERBALISERS[verbaliser].format(label) for label in LABELS])
-    chosen_N: np.ndarray = (texts_ND @ labels_LD.T).argmax(axis=1)
-    return chosen_N
+    nearest_N: np.ndarray = (texts_ND @ labels_LD.T).argmax(axis=1)
+    return nearest_N

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 VIEW = re.compile(r"(?:(?:([a-z]+)-)?width|(svd))(\d+)")
-OWN, TURNED = "own", "svd"
+OWN, ROTATED = "own", "svd"
 
 
 def take_prefix(vectors_NW: np.ndarray, width: int, *, keeps_lengths: bool = False) -> np.ndarray:
@@ -32,13 +32,13 @@ def take_prefix(vectors_NW: np.ndarray, width: int, *, keeps_lengths: bool = Fal
 
 def list_views(contexts: Sequence[str], widths: Iterable[int]) -> list[str]:
     """Return each context, followed by the same context at each width."""
-    known = sorted(set(widths))
-    return [view for kind in contexts for view in (kind, *(format_view_name(kind, width) for width in known))]
+    sorted_widths = sorted(set(widths))
+    return [view for kind in contexts for view in (kind, *(format_view_name(kind, width) for width in sorted_widths))]
 
 
 def list_rotated_views(widths: Iterable[int]) -> list[str]:
     """Return the views of rotated vectors under the own context, one per width."""
-    return [f"{TURNED}{width}" for width in sorted(set(widths))]
+    return [f"{ROTATED}{width}" for width in sorted(set(widths))]
 
 
 def format_view_name(context: str, width: int) -> str:
@@ -48,5 +48,7 @@ def format_view_name(context: str, width: int) -> str:
 
 def parse_view(view: str) -> tuple[str, int | None, bool]:
     """Return the context of a view, its width (None for whole vectors), and whether its vectors are rotated first."""
-    found = VIEW.fullmatch(view)
-    return (found[1] or OWN, int(found[3]), found[2] == TURNED) if found else (view, None, False)
+    match = VIEW.fullmatch(view)
+    if match is None:
+        return view, None, False
+    return match[1] or OWN, int(match[3]), match[2] == ROTATED

@@ -53,7 +53,7 @@ class ResultCache:
 
     def path(self, collection: Collection, kind: str, source: Retrieval | None) -> Path:
         """Return the path of the result under a context drawn from `source` (None: from no corpus)."""
-        decides = {
+        inputs = {
             "recipe": RECIPE,
             "system": dict(self.system),
             "kind": kind,
@@ -61,40 +61,40 @@ class ResultCache:
             "quirks": repr(collection.quirks),
             "source": None if source is None else self._get_digest(source),
         }
-        return self.folder / f"{collection.retrieval.name}-{kind}-{get_digest_key(decides, KEY_LENGTH)}.json"
+        return self.folder / f"{collection.retrieval.name}-{kind}-{get_digest_key(inputs, KEY_LENGTH)}.json"
 
-    def score(self, name: str, decides: Mapping[str, Any], score: Callable[[], float]) -> float:
-        """Return the number cached under a name and `decides`. Computes and stores it if it is missing."""
-        return self._load_or_compute(name, decides, lambda stored: float(stored["score"]), lambda: {"score": score()})
+    def score(self, name: str, inputs: Mapping[str, Any], compute: Callable[[], float]) -> float:
+        """Return the number cached under a name and its inputs. Computes and stores it if it is missing."""
+        return self._load_or_compute(name, inputs, lambda stored: float(stored["score"]), lambda: {"score": compute()})
 
     def values(
-        self, name: str, decides: Mapping[str, Any], find: Callable[[], Mapping[str, np.ndarray]]
+        self, name: str, inputs: Mapping[str, Any], compute: Callable[[], Mapping[str, np.ndarray]]
     ) -> dict[str, np.ndarray]:
-        """Return the float32 arrays cached under a name and `decides`. Computes and stores them if they are missing."""
+        """Return the float32 arrays cached under a name and their inputs. Computes and stores them if missing."""
 
         def read(stored: Any) -> dict[str, np.ndarray]:
-            return {one: np.array(values, dtype=np.float32) for one, values in stored["values"].items()}
+            return _to_arrays(stored["values"])
 
-        return self._load_or_compute(name, decides, read, lambda: {"values": _to_lists(find())})
+        return self._load_or_compute(name, inputs, read, lambda: {"values": _to_lists(compute())})
 
     def _load_or_compute(
-        self, name: str, decides: Mapping[str, Any], read: Callable[[Any], Result], make: Callable[[], Any]
+        self, name: str, inputs: Mapping[str, Any], read: Callable[[Any], Result], compute: Callable[[], Any]
     ) -> Result:
-        key = get_digest_key({"recipe": RECIPE, "system": dict(self.system), **decides}, KEY_LENGTH)
+        key = get_digest_key({"recipe": RECIPE, "system": dict(self.system), **inputs}, KEY_LENGTH)
         memo = Memo(self.folder / f"{name}-{key}.json", key)
         # missing or damaged: compute it again
         with suppress(KeyError, TypeError, ValueError, AttributeError):
             return read(memo.read())
-        made = make()
-        memo.write(made)
-        return read(made)
+        content = compute()
+        memo.write(content)
+        return read(content)
 
     def _get_digest(self, retrieval: Retrieval) -> str:
         # Reading all texts takes long, so digests are cached per object.
-        place = (retrieval.name, id(retrieval))
-        if place not in self._digests:
-            self._digests[place] = compute_content_digest(retrieval)
-        return self._digests[place]
+        key = (retrieval.name, id(retrieval))
+        if key not in self._digests:
+            self._digests[key] = compute_content_digest(retrieval)
+        return self._digests[key]
 
     def read(self, path: Path, run: Path) -> CachedResult | None:
         """Return a cached result. Returns None if there is none, or if its TREC run has changed."""
@@ -103,45 +103,50 @@ class ResultCache:
         try:
             if stored is None or stored["run_sha256"] != hash_file(run):
                 return None
-            lengths = {len(one) for one in stored["values"].values()}
+            measures = stored["values"].values()
+            lengths = {len(measure) for measure in measures}
             # Every measure of a query is between 0 and 1.
-            if len(lengths) != 1 or not all(are_numbers(one, low=0.0, high=1.0) for one in stored["values"].values()):
+            if len(lengths) != 1 or not all(are_numbers(measure, low=0.0, high=1.0) for measure in measures):
                 return None
-            values = {name: np.array(one, dtype=np.float32) for name, one in stored["values"].items()}
-            return CachedResult(values, stored["provenance"], stored.get("ties", ""))
+            return CachedResult(_to_arrays(stored["values"]), stored["provenance"], stored.get("ties", ""))
         except (ValueError, KeyError, TypeError, AttributeError):
             # damaged or from another program: compute it again
             return None
 
-    def write(self, path: Path, run: Path, found: CachedResult) -> None:
+    def write(self, path: Path, run: Path, result: CachedResult) -> None:
         """Store a result right after its TREC run was written."""
         content = {
-            "values": _to_lists(found.values),
-            "provenance": dict(found.provenance),
+            "values": _to_lists(result.values),
+            "provenance": dict(result.provenance),
             "run_sha256": hash_file(run),
         }
-        content |= {"ties": found.ties} if found.ties else {}
+        if result.ties:
+            content["ties"] = result.ties
         Memo(path, path.stem).write(content)
 
 
-def _to_lists(values: Mapping[str, np.ndarray]) -> dict[str, list[float]]:
-    return {name: [float(value) for value in one] for name, one in values.items()}
+def _to_lists(arrays: Mapping[str, np.ndarray]) -> dict[str, list[float]]:
+    return {name: [float(value) for value in array] for name, array in arrays.items()}
+
+
+def _to_arrays(lists: Mapping[str, list[float]]) -> dict[str, np.ndarray]:
+    return {name: np.array(values, dtype=np.float32) for name, values in lists.items()}
 
 
 def compute_content_digest(retrieval: Retrieval) -> str:
     """Return sixteen hex digits of a collection's name, ids, texts and judgements."""
-    found = hashlib.sha256(retrieval.name.encode())
+    digest = hashlib.sha256(retrieval.name.encode())
     # As JSON, because joined strings would not show where one text ends.
-    for words in (retrieval.document_ids, retrieval.documents, retrieval.query_ids, retrieval.queries):
-        for part in _iter_json(words):
-            found.update(part.encode())
-    judged = {query: dict(grades) for query, grades in retrieval.judgements.items()}
-    found.update(json.dumps(judged, sort_keys=True).encode())
-    return found.hexdigest()[:16]
+    for texts in (retrieval.document_ids, retrieval.documents, retrieval.query_ids, retrieval.queries):
+        for part in _iter_json(texts):
+            digest.update(part.encode())
+    judgements = {query: dict(grades) for query, grades in retrieval.judgements.items()}
+    digest.update(json.dumps(judgements, sort_keys=True).encode())
+    return digest.hexdigest()[:16]
 
 
-def _iter_json(words: Sequence[str]) -> Iterator[str]:
+def _iter_json(texts: Sequence[str]) -> Iterator[str]:
     """Yield the output of `json.dumps` in parts. For millions of texts one string would take gigabytes."""
-    for start in range(0, max(1, len(words)), TEXTS_PER_CHUNK):
-        yield (", " if start else "[") + json.dumps(words[start : start + TEXTS_PER_CHUNK])[1:-1]
+    for start in range(0, max(1, len(texts)), TEXTS_PER_CHUNK):
+        yield (", " if start else "[") + json.dumps(texts[start : start + TEXTS_PER_CHUNK])[1:-1]
     yield "]"

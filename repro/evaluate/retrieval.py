@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import IO, Any, NamedTuple, TypeAlias
@@ -41,10 +41,10 @@ DOCUMENTS_PER_BLOCK = 2**18
 """Larger corpora are multiplied in parts, since their scores would take gigabytes. Results do not depend on it."""
 ROWS_PER_CHUNK = 4096
 # characters per line of a run
-LONGEST_LINE = 65_536
-UNIT = 2.0**-24
+MAX_LINE_LENGTH = 65_536
+ROUNDING = 2.0**-24
 """Relative error of one operation in float32."""
-SAME = 8 * UNIT
+TIE_TOLERANCE = 8 * ROUNDING
 """Scores of one query within this spread, relative to the lengths of its vectors, do not distinguish documents."""
 SAFE_EXPONENT = 20
 # files are a third larger than at the best level, but written in a fraction of the time
@@ -96,10 +96,8 @@ def search(
     """
     _check_vectors("queries", query_vectors_QH, query_ids)
     _check_vectors("documents", document_vectors_DH, document_ids)
-    queries_QH, documents_DH = (
-        _scale_to_range(_as_float32(query_vectors_QH)),
-        _scale_to_range(_as_float32(document_vectors_DH)),
-    )
+    queries_QH = _scale_to_range(_as_float32(query_vectors_QH))
+    documents_DH = _scale_to_range(_as_float32(document_vectors_DH))
     if candidates is not None:
         assert isinstance(queries_QH, np.ndarray) and isinstance(documents_DH, np.ndarray), "sparse vectors rerank none"
         return _rerank(queries_QH, documents_DH, query_ids, document_ids, candidates, k)
@@ -110,9 +108,9 @@ def search(
     lengths_D = _compute_lengths(documents_DH)
     run: Hits = {}
     for part in iter_blocks(len(query_ids), QUERIES_PER_BLOCK):
-        found = _search_blocks(queries_QH[part], documents_DH, lengths_D, ranks_D, k)
-        for query_id, (scores_K, places_K) in zip(query_ids[part], found, strict=True):
-            run[query_id] = _name_scores(scores_K, [document_ids[place] for place in places_K])
+        results = _search_blocks(queries_QH[part], documents_DH, lengths_D, ranks_D, k)
+        for query_id, (scores_K, rows_K) in zip(query_ids[part], results, strict=True):
+            run[query_id] = _map_ids_to_scores([document_ids[row] for row in rows_K], scores_K)
     return run
 
 
@@ -125,46 +123,46 @@ def _search_blocks(
     below the lower bounds of k other documents. The survivors are scored exactly.
     """
     num_queries = queries_QH.shape[0]
-    # Bound of the rounding error of n products: n · UNIT · |query| · |document|, plus a margin of four operations.
-    slack_Q = (_count_terms(queries_QH) + 4) * UNIT * _compute_lengths(queries_QH)
+    # Bound of the rounding error of n products: n · ROUNDING · |query| · |document|, plus a margin of four operations.
+    error_Q = (_count_terms(queries_QH) + 4) * ROUNDING * _compute_lengths(queries_QH)
     # Lower bounds, upper bounds and indices of the surviving documents, per query.
-    left: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = [
+    survivors: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = [
         (np.zeros(0, np.float32), np.zeros(0, np.float32), np.zeros(0, np.int64)) for _ in range(num_queries)
     ]
-    least_Q = np.full(num_queries, -np.inf, np.float32)
-    low_Q, high_Q = np.full(num_queries, np.inf), np.full(num_queries, -np.inf)
+    threshold_Q = np.full(num_queries, -np.inf, np.float32)
+    lowest_Q, highest_Q = np.full(num_queries, np.inf), np.full(num_queries, -np.inf)
     for part in iter_blocks(len(ranks_D), DOCUMENTS_PER_BLOCK):
         for query, scores_B in enumerate(_as_dense(queries_QH @ documents_DH[part].T)):
-            slack_B = np.float32(slack_Q[query]) * lengths_D[part]
-            at_most_B = scores_B + slack_B
+            error_B = np.float32(error_Q[query]) * lengths_D[part]
+            lower_B, upper_B = scores_B - error_B, scores_B + error_B
             # An upper bound of the lowest score, and a lower bound of the highest one. If they overlap, all scores may
             # be equal.
-            low_Q[query] = min(low_Q[query], at_most_B.min())
-            high_Q[query] = max(high_Q[query], (scores_B - slack_B).max())
-            places_S = np.flatnonzero(at_most_B >= least_Q[query])
+            lowest_Q[query] = min(lowest_Q[query], upper_B.min())
+            highest_Q[query] = max(highest_Q[query], lower_B.max())
+            rows_S = np.flatnonzero(upper_B >= threshold_Q[query])
             # No document of this block can be among the k best, so the lists stay as they are.
-            if not len(places_S):
+            if not len(rows_S):
                 continue
-            at_least_S = np.concatenate([left[query][0], scores_B[places_S] - slack_B[places_S]])
-            at_most_S = np.concatenate([left[query][1], at_most_B[places_S]])
-            places_S = np.concatenate([left[query][2], places_S + part.start])
-            if 0 < k < len(places_S):
+            lower_S = np.concatenate([survivors[query][0], lower_B[rows_S]])
+            upper_S = np.concatenate([survivors[query][1], upper_B[rows_S]])
+            rows_S = np.concatenate([survivors[query][2], rows_S + part.start])
+            if 0 < k < len(rows_S):
                 # The k-th largest lower bound: no document below it can be among the k best.
-                least_Q[query] = np.partition(at_least_S, -k)[-k]
-                may_be_S = at_most_S >= least_Q[query]
-                at_least_S, at_most_S, places_S = at_least_S[may_be_S], at_most_S[may_be_S], places_S[may_be_S]
-            left[query] = at_least_S, at_most_S, places_S
-    found = []
-    for query, (_, _, places_S) in enumerate(left):
+                threshold_Q[query] = np.partition(lower_S, -k)[-k]
+                survives_S = upper_S >= threshold_Q[query]
+                lower_S, upper_S, rows_S = lower_S[survives_S], upper_S[survives_S], rows_S[survives_S]
+            survivors[query] = lower_S, upper_S, rows_S
+    results = []
+    for query, (_, _, rows_S) in enumerate(survivors):
         query_H = _get_row(queries_QH, query)
         # The bounds are cheap and decide nearly all queries. The exact check reads all documents again.
-        may_be_all_the_same = len(ranks_D) > 1 and high_Q[query] <= low_Q[query]
-        if may_be_all_the_same and _is_one_score(query_H, documents_DH, lengths_D):
-            places_S = places_S[:0]
-        scores_S = _score_exactly(query_H, documents_DH, places_S)
-        first_K = _find_top(scores_S, ranks_D[places_S], k)
-        found.append((scores_S[first_K], places_S[first_K]))
-    return found
+        may_be_constant = len(ranks_D) > 1 and highest_Q[query] <= lowest_Q[query]
+        if may_be_constant and _has_constant_score(query_H, documents_DH, lengths_D):
+            rows_S = rows_S[:0]
+        scores_S = _score_exactly(query_H, documents_DH, rows_S)
+        best_K = _find_top(scores_S, ranks_D[rows_S], k)
+        results.append((scores_S[best_K], rows_S[best_K]))
+    return results
 
 
 def remove_self_hits(run: Hits, k: int, judgements: Judgements) -> Hits:
@@ -172,12 +170,12 @@ def remove_self_hits(run: Hits, k: int, judgements: Judgements) -> Hits:
 
     A document that the query judges is never removed.
     """
-    return {
-        query_id: dict(
-            [hit for hit in rank_by_score(hits) if hit[0] != query_id or hit[0] in judgements.get(query_id, ())][:k]
-        )
-        for query_id, hits in run.items()
-    }
+    filtered: Hits = {}
+    for query_id, hits in run.items():
+        judged = judgements.get(query_id, ())
+        ranked = [hit for hit in rank_by_score(hits) if hit[0] != query_id or hit[0] in judged]
+        filtered[query_id] = dict(ranked[:k])
+    return filtered
 
 
 def rank_by_score(hits: Mapping[str, float]) -> list[tuple[str, float]]:
@@ -185,11 +183,10 @@ def rank_by_score(hits: Mapping[str, float]) -> list[tuple[str, float]]:
     values = np.fromiter(hits.values(), dtype=np.float64, count=len(hits))
     ids = list(hits)
     ties = np.flatnonzero(values[:-1] == values[1:])
-    if (values[:-1] >= values[1:]).all() and all(ids[place] < ids[place + 1] for place in ties):
+    if (values[:-1] >= values[1:]).all() and all(ids[rank] < ids[rank + 1] for rank in ties):
         # already in the order of `search`: sorting a million hits again is expensive
         return list(hits.items())
-    order = sorted(range(len(ids)), key=lambda place: (-values[place], ids[place]))
-    return [(ids[place], hits[ids[place]]) for place in order]
+    return sorted(hits.items(), key=lambda hit: (-hit[1], hit[0]))
 
 
 def rank_as_trec_eval(hits: Mapping[str, float]) -> list[tuple[str, float]]:
@@ -202,7 +199,8 @@ def rank_in_float32(hits: Mapping[str, float], *, larger_id_first: bool = False)
     with np.errstate(over="ignore"):
         values = np.fromiter(hits.values(), dtype=np.float64, count=len(hits)).astype(np.float32)
     by_id = sorted(zip(hits, values, strict=True), reverse=larger_id_first)
-    return [(one, hits[one]) for one, _ in sorted(by_id, key=lambda hit: -hit[1])]
+    # sorting is stable, so equal scores stay in the order of their ids
+    return [(document_id, hits[document_id]) for document_id, _ in sorted(by_id, key=lambda hit: -hit[1])]
 
 
 def rank_pessimistically(hits: Mapping[str, float], grades: Mapping[str, int]) -> list[tuple[str, float]]:
@@ -230,15 +228,12 @@ def score(
     if unjudged:
         raise ValueError(f"{len(unjudged)} queries have no judged document, first {unjudged[0]!r}")
     # The evaluator has its own rule for ties, so it gets ranks instead of scores.
-    positions = {
-        query_id: {document_id: -float(place) for place, (document_id, _) in enumerate(rank(hits))}
-        for query_id, hits in run.items()
-    }
-    place_of = {query_id: place for place, query_id in enumerate(sorted(judgements))}
-    values = {name: np.zeros(len(place_of), dtype=np.float32) for name in measures}
-    name_of = {MEASURES[name]: name for name in measures}
-    for metric in ir_measures.iter_calc(list(name_of), clip_negative_grades(judgements), positions):
-        values[name_of[metric.measure]][place_of[metric.query_id]] = metric.value
+    negative_ranks = {query_id: _negate_ranks(rank(hits)) for query_id, hits in run.items()}
+    rows = {query_id: row for row, query_id in enumerate(sorted(judgements))}
+    values = {name: np.zeros(len(rows), dtype=np.float32) for name in measures}
+    names = {MEASURES[name]: name for name in measures}
+    for metric in ir_measures.iter_calc(list(names), clip_negative_grades(judgements), negative_ranks):
+        values[names[metric.measure]][rows[metric.query_id]] = metric.value
     return values
 
 
@@ -247,7 +242,10 @@ def clip_negative_grades(judgements: Judgements) -> dict[str, dict[str, int]]:
 
     The scores in trec_eval are the same. Its code reads outside its tables for a query with only negative grades.
     """
-    return {query: {one: max(0, grade) for one, grade in grades.items()} for query, grades in judgements.items()}
+    return {
+        query_id: {document_id: max(0, grade) for document_id, grade in grades.items()}
+        for query_id, grades in judgements.items()
+    }
 
 
 class Ties(NamedTuple):
@@ -260,11 +258,17 @@ class Ties(NamedTuple):
     @property
     def note(self) -> str:
         """One line. Empty if no query has a tie that matters."""
-        ids = f"ids decide ties with a relevant document in {count_noun(self.num_decided_by_ids, 'query', 'queries')}"
-        ids += f" (NDCG@10 {100 * self.worst:.1f} if all went against it)"
-        same = f"{count_noun(self.num_without_ranking, 'query scores', 'queries score')} all documents the same: no ranking"
-        shown = ((ids, self.num_decided_by_ids), (f"{same}, counted 0", self.num_without_ranking))
-        return "; ".join(line for line, num in shown if num)
+        notes = []
+        if self.num_decided_by_ids:
+            queries = count_noun(self.num_decided_by_ids, "query", "queries")
+            notes.append(
+                f"ids decide ties with a relevant document in {queries} "
+                f"(NDCG@10 {100 * self.worst:.1f} if all went against it)"
+            )
+        if self.num_without_ranking:
+            queries = count_noun(self.num_without_ranking, "query scores", "queries score")
+            notes.append(f"{queries} all documents the same: no ranking, counted 0")
+        return "; ".join(notes)
 
 
 def find_ties(run: Hits, judgements: Judgements, values_Q: np.ndarray, *, is_exhaustive: bool) -> Ties:
@@ -272,18 +276,21 @@ def find_ties(run: Hits, judgements: Judgements, values_Q: np.ndarray, *, is_exh
 
     If `is_exhaustive`, every query was compared with every document, so a query without hits has no ranking.
     """
-    worst = {
-        query: dict(_negate_ranks(rank_pessimistically(run.get(query, {}), judgements[query]))) for query in judgements
+    worst_run = {
+        query_id: _negate_ranks(rank_pessimistically(run.get(query_id, {}), grades))
+        for query_id, grades in judgements.items()
     }
     # Already ordered by falling rank, so `rank_by_score` in `score` keeps this order.
-    worst_Q = score(worst, judgements, ("ndcg_at_10",))["ndcg_at_10"]
-    num_without = sum(not run.get(query) for query in judgements) if is_exhaustive else 0
+    worst_Q = score(worst_run, judgements, ("ndcg_at_10",))["ndcg_at_10"]
+    num_without_ranking = sum(not run.get(query_id) for query_id in judgements) if is_exhaustive else 0
     # The tolerance is the rounding of float32 values of NDCG.
-    return Ties(int((worst_Q < values_Q - 1e-6).sum()), float(worst_Q.mean()), num_without)
+    num_decided_by_ids = int((worst_Q < values_Q - 1e-6).sum())
+    return Ties(num_decided_by_ids, float(worst_Q.mean()), num_without_ranking)
 
 
-def _negate_ranks(hits: list[tuple[str, float]]) -> Iterator[tuple[str, float]]:
-    return ((one, -float(place)) for place, (one, _) in enumerate(hits))
+def _negate_ranks(ranked: list[tuple[str, float]]) -> dict[str, float]:
+    """Return the negative rank of each document, which orders documents like scores but never ties."""
+    return {document_id: -float(rank) for rank, (document_id, _) in enumerate(ranked)}
 
 
 def bm25_parameters(tokenizer: str) -> dict[str, Any]:
@@ -308,33 +315,32 @@ def bm25_search(
     """
     # In the order of ids, so that ties go to the smaller id.
     order = sorted(range(len(retrieval.document_ids)), key=retrieval.document_ids.__getitem__)
-    ids = [retrieval.document_ids[place] for place in order]
+    sorted_ids = [retrieval.document_ids[row] for row in order]
     index = bm25s.BM25(**{name: BM25_PARAMETERS[name] for name in ("k1", "b", "method")})
     parameters = {**bm25_parameters(tokenizer), "bm25s": version("bm25s")}
-    document_tokens = _tokenize_for_bm25([retrieval.documents[place] for place in order], tokenizer)
+    document_tokens = _tokenize_for_bm25([retrieval.documents[row] for row in order], tokenizer)
     query_tokens = _tokenize_for_bm25(list(retrieval.queries), tokenizer)
-    num_empty = {
-        "query": sum(not row for row in query_tokens.ids),
-        "document": sum(not row for row in document_tokens.ids),
-    }
-    if any(num_empty.values()):
-        counts = [
-            count_noun(num, one, more) for (one, num), more in zip(num_empty.items(), ("queries", None), strict=True)
-        ]
-        parameters["note"] = f"BM25 reads no term in {' and '.join(counts)}: they find nothing and are not found"
+    num_empty_queries = sum(not terms for terms in query_tokens.ids)
+    num_empty_documents = sum(not terms for terms in document_tokens.ids)
+    if num_empty_queries or num_empty_documents:
+        parameters["note"] = (
+            f"BM25 reads no term in {count_noun(num_empty_queries, 'query', 'queries')} and "
+            f"{count_noun(num_empty_documents, 'document')}: they find nothing and are not found"
+        )
     if not any(document_tokens.ids):
         return {query_id: {} for query_id in retrieval.query_ids}, parameters
     index.index(document_tokens, show_progress=False)
-    place_of = {document_id: place for place, document_id in enumerate(ids)}
-    word_of = {number: word for word, number in query_tokens.vocab.items()}
+    rows = {document_id: row for row, document_id in enumerate(sorted_ids)}
+    terms_by_id = {term_id: term for term, term_id in query_tokens.vocab.items()}
     run: Hits = {}
-    for query_id, numbers in zip(retrieval.query_ids, query_tokens.ids, strict=True):
-        known = [word_of[number] for number in numbers if word_of[number] in index.vocab_dict]
-        # Words outside the index add nothing. A query without a known word scores 0 everywhere.
-        scores_D, ranked_ids = index.get_scores(known) if known else np.zeros(len(ids)), ids
+    for query_id, term_ids in zip(retrieval.query_ids, query_tokens.ids, strict=True):
+        # Terms outside the index add nothing. A query without a known term scores 0 everywhere.
+        terms = [terms_by_id[term_id] for term_id in term_ids if terms_by_id[term_id] in index.vocab_dict]
+        scores_D = index.get_scores(terms) if terms else np.zeros(len(sorted_ids))
+        ranked_ids = sorted_ids
         if candidates is not None:
             ranked_ids = sorted(set(candidates.get(query_id, ())))
-            scores_D = scores_D[[place_of[document_id] for document_id in ranked_ids]]
+            scores_D = scores_D[[rows[document_id] for document_id in ranked_ids]]
         hits = _rank_candidates(scores_D, ranked_ids, k)
         run[query_id] = {document_id: value for document_id, value in hits.items() if value > 0}
     return run, parameters
@@ -349,8 +355,9 @@ def _tokenize_for_bm25(texts: list[str], tokenizer: str) -> Any:
 
 def write_run(path: Path, run: Hits, *, tag: str) -> None:
     """Write a gzipped TREC run file atomically. Equal runs give equal bytes."""
-    words = {tag, *run, *(document_id for hits in run.values() for document_id in hits)}
-    if invalid := sorted(word for word in words if len(word.split()) != 1):
+    ids = {tag, *run, *(document_id for hits in run.values() for document_id in hits)}
+    invalid = sorted(id_ for id_ in ids if len(id_.split()) != 1)
+    if invalid:
         raise ValueError(f"{path.name}: a TREC run cannot hold an empty id or one with a space: {invalid[0]!r}")
     lines = [
         f"{query_id} Q0 {document_id} {rank} {float(value)!r} {tag}\n"
@@ -369,12 +376,12 @@ def read_run(path: Path) -> Hits:
     """
     check_regular(path)
     run: Hits = {}
-    number = 0
+    line_number = 0
     try:
-        with _open_text(path) as lines:
+        with _open_text(path) as file:
             # A file without line breaks would otherwise be read into memory as one line.
-            while line := lines.readline(LONGEST_LINE):
-                number += 1
+            while line := file.readline(MAX_LINE_LENGTH):
+                line_number += 1
                 if not line.strip():
                     continue
                 query_id, document_id, value = _parse_hit(line)
@@ -383,28 +390,29 @@ def read_run(path: Path) -> Hits:
                     raise ValueError(f"{short(document_id)} is ranked for {short(query_id)} before")
                 hits[document_id] = value
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise ValueError(f"{path} is damaged after line {number} ({error}): copy it again") from error
+        raise ValueError(f"{path} is damaged after line {line_number} ({error}): copy it again") from error
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not UTF-8 after line {number}; {convert_hint(path)}") from error
+        raise ValueError(f"{path} is not UTF-8 after line {line_number}; {convert_hint(path)}") from error
     except ValueError as error:
-        raise ValueError(f"{path}, line {number} is not a line of a TREC run ({error})") from error
+        raise ValueError(f"{path}, line {line_number} is not a line of a TREC run ({error})") from error
     return run
 
 
 def _parse_hit(line: str) -> tuple[str, str, float]:
-    parts = line.split()
-    if len(parts) != 6:
-        raise ValueError(f"{len(parts)} columns, expected query, Q0, document, rank, score, tag")
+    columns = line.split()
+    if len(columns) != 6:
+        raise ValueError(f"{len(columns)} columns, expected query, Q0, document, rank, score, tag")
+    query_id, _, document_id, _, number, _ = columns
     try:
         # Python accepts "1_0" as a number, other programs do not
-        if "_" in parts[4]:
+        if "_" in number:
             raise ValueError
-        value = float(parts[4])
+        value = float(number)
     except ValueError as error:
-        raise ValueError(f"its score is {short(repr(parts[4]))}") from error
+        raise ValueError(f"its score is {short(repr(number))}") from error
     if not np.isfinite(value):
         raise ValueError(f"its score is {value}")
-    return parts[0], parts[2], value
+    return query_id, document_id, value
 
 
 def _open_text(path: Path) -> IO[str]:
@@ -421,22 +429,22 @@ def _as_dense(scores: Matrix) -> np.ndarray:
     return scores.toarray() if isinstance(scores, csr_array) else scores
 
 
-def _check_vectors(what: str, vectors: Matrix, ids: Sequence[str]) -> None:
+def _check_vectors(side: str, vectors: Matrix, ids: Sequence[str]) -> None:
     if not len(ids):
-        raise ValueError(f"there are no {what} to search")
+        raise ValueError(f"there are no {side} to search")
     if vectors.shape[0] != len(ids) or len(set(ids)) != len(ids):
-        raise ValueError(f"{what}: {vectors.shape[0]} vectors, {len(ids)} ids, {len(set(ids))} of them distinct")
+        raise ValueError(f"{side}: {vectors.shape[0]} vectors, {len(ids)} ids, {len(set(ids))} of them distinct")
     if isinstance(vectors, csr_array):
         if not np.isfinite(vectors.data).all():
-            raise ValueError(f"{what}: vectors hold NaN or infinity")
+            raise ValueError(f"{side}: vectors hold NaN or infinity")
         return
-    odd = [
-        part.start + int(place)
+    invalid = [
+        part.start + int(row)
         for part in iter_blocks(len(ids), DOCUMENTS_PER_BLOCK)
-        for place in np.flatnonzero(~np.isfinite(vectors[part]).all(axis=1))
+        for row in np.flatnonzero(~np.isfinite(vectors[part]).all(axis=1))
     ]
-    if odd:
-        raise ValueError(f"{what}: {len(odd)} vectors hold NaN or infinity, first that of {short(ids[odd[0]])}")
+    if invalid:
+        raise ValueError(f"{side}: {len(invalid)} vectors hold NaN or infinity, first that of {short(ids[invalid[0]])}")
 
 
 def _rerank(
@@ -447,20 +455,20 @@ def _rerank(
     candidates: Mapping[str, Iterable[str]],
     k: int,
 ) -> Hits:
-    place_of = {document_id: place for place, document_id in enumerate(document_ids)}
+    rows = {document_id: row for row, document_id in enumerate(document_ids)}
     lengths_D = _compute_lengths(documents_DH)
     run: Hits = {}
     for query_id, query_H in zip(query_ids, queries_QH.astype(np.float64), strict=True):
         # Sorted, because ties go to the smaller id.
-        wanted = sorted(set(candidates.get(query_id, ())))
-        unknown = [document_id for document_id in wanted if document_id not in place_of]
+        candidate_ids = sorted(set(candidates.get(query_id, ())))
+        unknown = [document_id for document_id in candidate_ids if document_id not in rows]
         if unknown:
             raise ValueError(f"query {query_id!r} has candidates that are not documents, first {unknown[0]!r}")
-        places_C = np.array([place_of[document_id] for document_id in wanted], dtype=np.int64)
-        if len(wanted) > 1 and _is_one_score(query_H, documents_DH[places_C], lengths_D[places_C]):
+        rows_C = np.array([rows[document_id] for document_id in candidate_ids], dtype=np.int64)
+        if len(rows_C) > 1 and _has_constant_score(query_H, documents_DH[rows_C], lengths_D[rows_C]):
             run[query_id] = {}
-            continue
-        run[query_id] = _rank_candidates(_score_exactly(query_H, documents_DH, places_C), wanted, k)
+        else:
+            run[query_id] = _rank_candidates(_score_exactly(query_H, documents_DH, rows_C), candidate_ids, k)
     return run
 
 
@@ -488,16 +496,16 @@ def _count_terms(queries_QH: Matrix) -> int:
     return int(queries_QH.shape[1])
 
 
-def _get_row(vectors_NH: Matrix, place: int) -> np.ndarray:
+def _get_row(vectors_NH: Matrix, row: int) -> np.ndarray:
     """Return one vector, dense, float64 (H,)."""
-    row: np.ndarray = _as_dense(vectors_NH[[place]])[0].astype(np.float64)
-    return row
+    vector_H: np.ndarray = _as_dense(vectors_NH[[row]])[0].astype(np.float64)
+    return vector_H
 
 
-def _score_exactly(query_H: np.ndarray, documents_DH: Matrix, places_S: np.ndarray) -> np.ndarray:
+def _score_exactly(query_H: np.ndarray, documents_DH: Matrix, rows_S: np.ndarray) -> np.ndarray:
     """Return inner products summed in float64 and rounded to float32, (S,). Equal vectors give equal results."""
     parts = [
-        _compute_products(query_H, documents_DH[places_S[part]]) for part in iter_blocks(len(places_S), ROWS_PER_CHUNK)
+        _compute_products(query_H, documents_DH[rows_S[part]]) for part in iter_blocks(len(rows_S), ROWS_PER_CHUNK)
     ]
     return np.concatenate([np.zeros(0), *parts]).astype(np.float32)
 
@@ -505,21 +513,21 @@ def _score_exactly(query_H: np.ndarray, documents_DH: Matrix, places_S: np.ndarr
 def _compute_products(query_H: np.ndarray, documents_SH: Matrix) -> np.ndarray:
     """Return inner products in float64, (S,), summed within each row. A matrix product would vary the order of sums."""
     if isinstance(documents_SH, csr_array):
-        found_S: np.ndarray = documents_SH.astype(np.float64) @ query_H
-        return found_S
-    summed_S: np.ndarray = (documents_SH * query_H).sum(axis=1)
-    return summed_S
+        products_S: np.ndarray = documents_SH.astype(np.float64) @ query_H
+    else:
+        products_S = (documents_SH * query_H).sum(axis=1)
+    return products_S
 
 
-def _is_one_score(query_H: np.ndarray, documents_DH: Matrix, lengths_D: np.ndarray) -> bool:
+def _has_constant_score(query_H: np.ndarray, documents_DH: Matrix, lengths_D: np.ndarray) -> bool:
     """Return whether a query scores all documents the same, up to the float32 error of equal texts."""
-    size = SAME * float(np.sqrt(query_H @ query_H)) * float(lengths_D.max())
+    tolerance = TIE_TOLERANCE * float(np.sqrt(query_H @ query_H)) * float(lengths_D.max())
     low, high = np.inf, -np.inf
     for part in iter_blocks(len(lengths_D), ROWS_PER_CHUNK):
         scores_B = _compute_products(query_H, documents_DH[part])
         # Stops at the first block with two different scores, usually the first one.
         low, high = min(low, float(scores_B.min())), max(high, float(scores_B.max()))
-        if high - low > size:
+        if high - low > tolerance:
             return False
     return True
 
@@ -530,16 +538,16 @@ def _find_top(scores_S: np.ndarray, ranks_S: np.ndarray, k: int) -> np.ndarray:
         # includes all documents that tie with the k-th best, so that ids decide among them
         top_S = np.flatnonzero(scores_S >= np.partition(scores_S, -k)[-k])
         return top_S[np.lexsort((ranks_S[top_S], -scores_S[top_S]))[:k]]
-    first_K: np.ndarray = np.lexsort((ranks_S, -scores_S))[:k]
-    return first_K
+    best_K: np.ndarray = np.lexsort((ranks_S, -scores_S))[:k]
+    return best_K
 
 
 def _rank_candidates(scores_D: np.ndarray, sorted_ids: Sequence[str], k: int) -> dict[str, float]:
     """Return the k best of documents that are sorted by id."""
-    first_K = _find_top(scores_D, np.arange(len(scores_D)), k)
-    return _name_scores(scores_D[first_K], [sorted_ids[place] for place in first_K])
+    best_K = _find_top(scores_D, np.arange(len(scores_D)), k)
+    return _map_ids_to_scores([sorted_ids[row] for row in best_K], scores_D[best_K])
 
 
-def _name_scores(scores_K: np.ndarray, ids: Sequence[str]) -> dict[str, float]:
+def _map_ids_to_scores(ids: Sequence[str], scores_K: np.ndarray) -> dict[str, float]:
     """Return float32 scores by id as the shortest decimals that identify them, so a run file restores them exactly."""
-    return {one: float(str(value)) for one, value in zip(ids, scores_K.astype(np.float32), strict=True)}
+    return {id_: float(str(value)) for id_, value in zip(ids, scores_K.astype(np.float32), strict=True)}

@@ -21,7 +21,7 @@ import numpy as np
 from repro.data.beir import HEADLINE, Retrieval, Suite, group_datasets
 from repro.evaluate.adaptation import DEFAULT_SHRINKAGE, AffineMap, Moments, make_whitened_view, make_whitening_map
 from repro.evaluate.collections import Collection, describe_datasets, read_collections, without_quirky_hits
-from repro.evaluate.contexts import Context, draw_context, wrong_corpora
+from repro.evaluate.contexts import draw_context, wrong_corpora
 from repro.evaluate.prefixes import OWN, list_rotated_views, list_views, parse_view, take_prefix
 from repro.evaluate.result_cache import CachedResult, ResultCache
 from repro.evaluate.retrieval import UNICODE, Hits, bm25_search, find_ties, score, search, write_run
@@ -76,10 +76,10 @@ class Setting:
     @property
     def views(self) -> list[str]:
         """All views: each context followed by its widths ("own", "width16", "wrong", "wrong-width16", "svd16")."""
-        turned = [] if self.directions_WW is None else list_rotated_views(self.widths)
+        rotated = [] if self.directions_WW is None else list_rotated_views(self.widths)
         # Whitened views come first, because they share the vectors of "own".
         whitened = [make_whitened_view(source) for source in self.whitened]
-        return whitened + list_views(self.contexts, self.widths) + turned
+        return whitened + list_views(self.contexts, self.widths) + rotated
 
     def __post_init__(self) -> None:
         if self.num_contexts == 0 and tuple(self.contexts) != ("own",):
@@ -112,7 +112,7 @@ class CollectionEnd:
     ties: Mapping[str, str] = field(default_factory=dict)
 
 
-def ignore_event(ended: CollectionEnd) -> None:
+def ignore_event(event: CollectionEnd) -> None:
     """Ignore the event."""
 
 
@@ -121,8 +121,8 @@ class EvaluationOutputs:
     """Outputs of an evaluation: TREC runs, the result cache, and a callback at the end of each collection."""
 
     runs: Path | None = None
-    kept: ResultCache | None = None  # requires `runs`
-    tell: Callable[[CollectionEnd], None] = ignore_event
+    cache: ResultCache | None = None  # requires `runs`
+    callback: Callable[[CollectionEnd], None] = ignore_event
 
 
 class System(Protocol):
@@ -143,20 +143,24 @@ def evaluate_setting(
     encoder: Encoder,
     suite: Suite,
     setting: Setting,
-    keeping: EvaluationOutputs | None = None,
+    outputs: EvaluationOutputs | None = None,
     collections: Mapping[str, Collection] | None = None,
 ) -> Evaluation:
     """Score an encoder on a suite under each context and width. `collections` are loaded if they are not given."""
-    read = read_collections(suite) if collections is None else collections
+    if collections is None:
+        collections = read_collections(suite)
     needs_wrong = "wrong" in (*setting.contexts, *setting.whitened) and setting.wrong_from is None
     # A suite with one dataset has no other one, so this is computed only on demand.
     others = wrong_corpora(suite.datasets) if needs_wrong else {}
-    system = ModelSystem(encoder, setting, read, others)
-    evaluation, found = _score_all(suite, read, setting.views, system, keeping or EvaluationOutputs())
+    system = ModelSystem(encoder, setting, collections, others)
+    evaluation, results = _score_all(suite, collections, setting.views, system, outputs or EvaluationOutputs())
     protocol = FULL if setting.candidates is None else RERANKED
-    shown = ((dataset, one) for (view, dataset), one in found.items() if view in setting.contexts)
-    drawn = [{"dataset": dataset, **one.provenance} for dataset, one in shown if one.provenance]
-    provenance = {**evaluation.provenance, "protocol": protocol, "contexts": drawn}
+    contexts = [
+        {"dataset": dataset, **result.provenance}
+        for (view, dataset), result in results.items()
+        if view in setting.contexts and result.provenance
+    ]
+    provenance = {**evaluation.provenance, "protocol": protocol, "contexts": contexts}
     return Evaluation(evaluation.metrics, evaluation.per_query, provenance)
 
 
@@ -164,20 +168,22 @@ def evaluate_bm25(
     suite: Suite,
     *,
     folder: Path | None = None,
-    keeping: EvaluationOutputs | None = None,
+    outputs: EvaluationOutputs | None = None,
     collections: Mapping[str, Collection] | None = None,
     candidates: Mapping[str, Hits] | None = None,
     tokenizer: str = UNICODE,
 ) -> Evaluation:
     """Score BM25 on a suite, or on the candidates of a first stage. The provenance contains its parameters."""
-    read = read_collections(suite) if collections is None else collections
-    evaluation, found = _score_all(
-        suite, read, ("own",), Bm25System(candidates, tokenizer), keeping or EvaluationOutputs(runs=folder)
-    )
-    details = {"bm25": dict(next(iter(found.values())).provenance)} | (
-        {} if candidates is None else {"protocol": RERANKED}
-    )
-    return Evaluation(evaluation.metrics, evaluation.per_query, {**evaluation.provenance, **details})
+    if collections is None:
+        collections = read_collections(suite)
+    system = Bm25System(candidates, tokenizer)
+    evaluation, results = _score_all(suite, collections, ("own",), system, outputs or EvaluationOutputs(runs=folder))
+    # the parameters are the same for every dataset
+    first = next(iter(results.values()))
+    provenance = evaluation.provenance | {"bm25": dict(first.provenance)}
+    if candidates is not None:
+        provenance["protocol"] = RERANKED
+    return Evaluation(evaluation.metrics, evaluation.per_query, provenance)
 
 
 @dataclass
@@ -196,20 +202,24 @@ class ModelSystem:
     collections: Mapping[str, Collection]
     others: Mapping[str, str]  # the wrong corpus of each dataset
     _tokens: tuple[str, dict[str, Any]] = ("", {})
-    _embedded: tuple[tuple[str, str, bool], Any] = (("", "", False), None)
-    # by collection and context, each used once
-    _together: dict[tuple[str, str], Any] = field(default_factory=dict)
+    # the last vectors, with their key: collection, context, whether they are rotated
+    _last_vectors: tuple[tuple[str, str, bool], Any] = (("", "", False), None)
+    # vectors by collection and context, each used once
+    _prepared: dict[tuple[str, str], Any] = field(default_factory=dict)
 
     def source(self, collection: Collection, kind: str) -> Retrieval | None:
         """Return the source corpus of a context."""
-        whitened_by = self._find_whitening_source(kind)
-        kind = whitened_by or parse_view(kind)[0]
-        if (not self.setting.num_contexts and whitened_by is None) or kind == "null":
+        whitening_source = self._find_whitening_source(kind)
+        source = whitening_source or parse_view(kind)[0]
+        if source == "null" or (whitening_source is None and not self.setting.num_contexts):
             return None
-        if kind == "wrong":
-            corpus = self.setting.wrong_from
-            return self.collections[self.others[collection.retrieval.name]].retrieval if corpus is None else corpus
-        return self.setting.pool if kind == "random" else collection.retrieval
+        if source == "random":
+            return self.setting.pool
+        if source != "wrong":
+            return collection.retrieval
+        if self.setting.wrong_from is not None:
+            return self.setting.wrong_from
+        return self.collections[self.others[collection.retrieval.name]].retrieval
 
     def _find_whitening_source(self, view: str) -> str | None:
         """Return the corpus that a view is whitened by, or None if it is not whitened."""
@@ -219,22 +229,23 @@ class ModelSystem:
         """Return the run under one context at one width, and the provenance of the context."""
         retrieval, setting = collection.retrieval, self.setting
         source = self._find_whitening_source(kind)
-        context, width, is_turned = parse_view(kind) if source is None else (OWN, None, False)
-        queries, documents, provenance = self._get_vectors(collection, context, is_turned=is_turned)
+        context, width, is_rotated = parse_view(kind) if source is None else (OWN, None, False)
+        queries, documents, provenance = self._get_vectors(collection, context, is_rotated=is_rotated)
         if source is not None:
-            fitted = self._fit(collection, source, documents)
+            whiten = self._fit_whitening(collection, source, documents)
             # Queries are whitened by the statistics of the documents. Statistics of test queries would leak the test
             # set.
-            queries, documents = fitted(queries), fitted(documents)
+            queries, documents = whiten(queries), whiten(documents)
         if width is not None:
-            how = {"keeps_lengths": setting.keeps_lengths}
-            queries, documents = take_prefix(queries, width, **how), take_prefix(documents, width, **how)
+            queries = take_prefix(queries, width, keeps_lengths=setting.keeps_lengths)
+            documents = take_prefix(documents, width, keeps_lengths=setting.keeps_lengths)
         candidates = None if setting.candidates is None else setting.candidates[retrieval.name]
+        document_ids = [retrieval.document_ids[row] for row in self._list_rows(retrieval)]
         # Some collections remove hits afterwards, for example the document that equals the query.
-        k, ids = TOP_K + collection.num_extra_hits, [retrieval.document_ids[row] for row in self._list_rows(retrieval)]
-        return search(queries, documents, retrieval.query_ids, ids, k, candidates), provenance
+        k = TOP_K + collection.num_extra_hits
+        return search(queries, documents, retrieval.query_ids, document_ids, k, candidates), provenance
 
-    def _fit(self, collection: Collection, source: str, documents: np.ndarray) -> AffineMap:
+    def _fit_whitening(self, collection: Collection, source: str, documents: np.ndarray) -> AffineMap:
         """Return the whitening by all documents of a corpus. Training text has as many as the searched corpus.
 
         A contextual model embeds another corpus under documents of that corpus.
@@ -243,17 +254,16 @@ class ModelSystem:
             corpus = self.source(collection, make_whitened_view(source))
             assert corpus is not None, f"vectors are whitened by {source!r}: it is a corpus"
             if self.setting.num_contexts:
-                drawn = draw_context("own", corpus, num_contexts=self.setting.num_contexts, seed=self.setting.seed)
+                context = draw_context("own", corpus, num_contexts=self.setting.num_contexts, seed=self.setting.seed)
                 # The statistics are those of another corpus, which the model must see as its own context.
-                self.encoder.set_context(drawn.texts, self.setting.seed, "document")
+                self.encoder.set_context(context.texts, self.setting.seed, "document")
             # As many random texts as the searched corpus has, so that both covariances are equally noisy.
             count = len(documents) if source == "random" else len(corpus.documents)
             texts = draw_context("random", corpus, num_contexts=count, seed=self.setting.seed).texts
             documents = self.encoder.encode(texts or [], "document")
-        shrinkage = self.setting.shrinkage
-        used = DEFAULT_SHRINKAGE if shrinkage is None else shrinkage
+        shrinkage = DEFAULT_SHRINKAGE if self.setting.shrinkage is None else self.setting.shrinkage
         try:
-            return make_whitening_map(Moments.of(documents), used)
+            return make_whitening_map(Moments.of(documents), shrinkage)
         except ValueError as error:
             raise ValueError(f"{collection.retrieval.name}, whitened by its {source} corpus: {error}") from error
 
@@ -261,59 +271,63 @@ class ModelSystem:
         """Embed a collection under several contexts together, if all these vectors fit into `MAX_SHARED_BYTES`."""
         from repro.model.contextual import ContextualModel
 
-        self._together.clear()
-        contexts = list(
-            dict.fromkeys(OWN if self._find_whitening_source(kind) else parse_view(kind)[0] for kind in kinds)
-        )
+        self._prepared.clear()
+        views = [OWN if self._find_whitening_source(kind) else parse_view(kind)[0] for kind in kinds]
+        contexts = list(dict.fromkeys(views))
         if len(contexts) < 2 or not isinstance(self.encoder, ContextualModel):
             return
         retrieval, width = collection.retrieval, self.encoder.config.hidden_size
-        documents = self._get_documents(retrieval)
+        texts = self._get_documents(retrieval)
         # Too large: each context is then embedded when it is searched, with one set of vectors in memory.
-        if len(contexts) * (len(documents) + len(retrieval.queries)) * width * 4 > MAX_SHARED_BYTES:
+        if len(contexts) * (len(texts) + len(retrieval.queries)) * width * 4 > MAX_SHARED_BYTES:
             return
-        vectors, drawn = [], []
-        for kind in contexts:
-            drawn.append(self._set_context(collection, kind))
-            vectors.append(self.encoder.given_context())
-        queries = self.encoder.encode_under(self._tokenize(retrieval, retrieval.queries, "query", "queries"), vectors)
-        tokens = self._tokenize(retrieval, documents, collection.document_role, "documents")
-        found = zip(contexts, queries, self.encoder.encode_under(tokens, vectors), drawn, strict=True)
-        self._together = {(retrieval.name, kind): tuple(each) for kind, *each in found}
+        context_vectors, provenances = [], []
+        for context in contexts:
+            provenances.append(self._set_context(collection, context))
+            context_vectors.append(self.encoder.given_context())
+        query_tokens = self._tokenize(retrieval, retrieval.queries, "query", "queries")
+        document_tokens = self._tokenize(retrieval, texts, collection.document_role, "documents")
+        queries = self.encoder.encode_under(query_tokens, context_vectors)
+        documents = self.encoder.encode_under(document_tokens, context_vectors)
+        for context, *embedded in zip(contexts, queries, documents, provenances, strict=True):
+            self._prepared[retrieval.name, context] = tuple(embedded)
 
     def _get_vectors(
-        self, collection: Collection, context: str, *, is_turned: bool
+        self, collection: Collection, context: str, *, is_rotated: bool
     ) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
         """Return the vectors of `_embed_texts`, cached for the last context. Rotated vectors replace the plain ones."""
-        plain = (collection.retrieval.name, context, False)
-        if self._embedded[0] not in (plain, (*plain[:2], is_turned)):
+        name = collection.retrieval.name
+        plain_key, key = (name, context, False), (name, context, is_rotated)
+        if self._last_vectors[0] not in (plain_key, key):
             # Release the old vectors before computing new ones: there may be millions.
-            self._embedded = (("", "", False), None)
-            self._embedded = (plain, self._embed_texts(collection, context))
-        if is_turned and self._embedded[0] == plain:
-            queries, documents, provenance = self._embedded[1]
-            turned = (queries @ self.setting.directions_WW, documents @ self.setting.directions_WW, provenance)
-            self._embedded = ((*plain[:2], True), turned)
-        vectors: tuple[np.ndarray, np.ndarray, dict[str, Any]] = self._embedded[1]
+            self._last_vectors = (("", "", False), None)
+            self._last_vectors = (plain_key, self._embed_texts(collection, context))
+        if self._last_vectors[0] != key:
+            queries, documents, provenance = self._last_vectors[1]
+            directions_WW = self.setting.directions_WW
+            self._last_vectors = (key, (queries @ directions_WW, documents @ directions_WW, provenance))
+        vectors: tuple[np.ndarray, np.ndarray, dict[str, Any]] = self._last_vectors[1]
         return vectors
 
     def _list_rows(self, retrieval: Retrieval) -> Sequence[int]:
         """Return the indices of the documents to embed: all, or all candidates of any query."""
-        every = range(len(retrieval.document_ids))
+        rows = range(len(retrieval.document_ids))
         if self.setting.candidates is None:
-            return every
-        wanted = {document_id for hits in self.setting.candidates[retrieval.name].values() for document_id in hits}
-        return [row for row in every if retrieval.document_ids[row] in wanted] or every[:1]
+            return rows
+        candidates = {document_id for hits in self.setting.candidates[retrieval.name].values() for document_id in hits}
+        # exact search needs at least one document
+        return [row for row in rows if retrieval.document_ids[row] in candidates] or rows[:1]
 
-    def _embed_texts(self, collection: Collection, kind: str) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
+    def _embed_texts(self, collection: Collection, context: str) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
         """Return the vectors of queries and documents under one context, and the provenance of the context."""
-        retrieval, role = collection.retrieval, collection.document_role
-        if (found := self._together.pop((retrieval.name, kind), None)) is not None:
-            queries, documents, provenance = found
-            return queries, documents, provenance
-        provenance = self._set_context(collection, kind)
+        retrieval = collection.retrieval
+        if (retrieval.name, context) in self._prepared:
+            prepared: tuple[np.ndarray, np.ndarray, dict[str, Any]] = self._prepared.pop((retrieval.name, context))
+            return prepared
+        provenance = self._set_context(collection, context)
         queries = self._encode(retrieval, retrieval.queries, "query", "queries")
-        return queries, self._encode(retrieval, self._get_documents(retrieval), role, "documents"), provenance
+        documents = self._encode(retrieval, self._get_documents(retrieval), collection.document_role, "documents")
+        return queries, documents, provenance
 
     def _get_documents(self, retrieval: Retrieval) -> list[str]:
         return [retrieval.documents[row] for row in self._list_rows(retrieval)]
@@ -322,13 +336,10 @@ class ModelSystem:
         """Set the context of the encoder, if it has one, and return its provenance."""
         if not self.setting.num_contexts:
             return {}
-        context = self._draw_context(collection, kind)
-        self.encoder.set_context(context.texts, self.setting.seed, collection.document_role)
+        source, setting = self.source(collection, kind), self.setting
+        context = draw_context(kind, source, num_contexts=setting.num_contexts, seed=setting.seed)
+        self.encoder.set_context(context.texts, setting.seed, collection.document_role)
         return context.provenance
-
-    def _draw_context(self, collection: Collection, kind: str) -> Context:
-        source = self.source(collection, kind)
-        return draw_context(kind, source, num_contexts=self.setting.num_contexts, seed=self.setting.seed)
 
     def _encode(self, retrieval: Retrieval, texts: Sequence[str], role: str, side: str) -> np.ndarray:
         from repro.model.encoding import TextEncoder
@@ -361,8 +372,9 @@ class Bm25System:
 
     def search(self, collection: Collection, kind: str) -> tuple[Hits, dict[str, Any]]:
         """Return the BM25 run and its parameters."""
-        own = None if self.candidates is None else self.candidates[collection.retrieval.name]
-        return bm25_search(collection.retrieval, TOP_K + collection.num_extra_hits, own, tokenizer=self.tokenizer)
+        retrieval = collection.retrieval
+        candidates = None if self.candidates is None else self.candidates[retrieval.name]
+        return bm25_search(retrieval, TOP_K + collection.num_extra_hits, candidates, tokenizer=self.tokenizer)
 
 
 def _score_all(
@@ -370,73 +382,72 @@ def _score_all(
     collections: Mapping[str, Collection],
     contexts: Sequence[str],
     system: System,
-    keeping: EvaluationOutputs,
+    outputs: EvaluationOutputs,
 ) -> tuple[Evaluation, dict[tuple[str, str], CachedResult]]:
     """Return the evaluation, and the results by context and dataset, in that order."""
-    done: dict[tuple[str, str], CachedResult] = {}
+    results: dict[tuple[str, str], CachedResult] = {}
     for dataset in suite.datasets:
         collection = collections[dataset.name]
-        before = {kind: _read_cache(suite.name, collection, kind, system, keeping) for kind in contexts}
+        cached = {kind: _read_cache(suite.name, collection, kind, system, outputs) for kind in contexts}
         # Only contexts without a cached result are embedded.
-        system.prepare(collection, [kind for kind in contexts if before[kind] is None])
-        kept = [
-            (before[kind] or _score_one(suite.name, collection, kind, system, keeping), before[kind] is not None)
-            for kind in contexts
-        ]
-        done |= {(kind, dataset.name): found for kind, (found, _) in zip(contexts, kept, strict=True)}
-        scores = {kind: float(done[kind, dataset.name].values[HEADLINE].mean()) for kind in contexts}
-        ties = {kind: note for kind in contexts if (note := done[kind, dataset.name].ties)}
-        keeping.tell(CollectionEnd(dataset.name, scores, all(was_cached for _, was_cached in kept), ties))
+        missing = [kind for kind in contexts if cached[kind] is None]
+        system.prepare(collection, missing)
+        scores, ties = {}, {}
+        for kind in contexts:
+            result = cached[kind] or _score_collection(suite.name, collection, kind, system, outputs)
+            results[kind, dataset.name] = result
+            scores[kind] = float(result.values[HEADLINE].mean())
+            if result.ties:
+                ties[kind] = result.ties
+        outputs.callback(CollectionEnd(dataset.name, scores, not missing, ties))
+    # computed dataset by dataset, but returned context by context
+    results = {(kind, dataset.name): results[kind, dataset.name] for kind in contexts for dataset in suite.datasets}
     metrics: dict[str, float] = {}
     per_query: dict[str, np.ndarray] = {}
     rows = describe_datasets(suite, collections)
-    found = {(kind, dataset.name): done[kind, dataset.name] for kind in contexts for dataset in suite.datasets}
     for kind in contexts:
         name = get_path_name(suite.name, kind)
-        values = [found[kind, dataset.name].values for dataset in suite.datasets]
+        values = [results[kind, dataset.name].values for dataset in suite.datasets]
         # Each dataset counts the same in a mean, whatever its number of queries.
-        for group, places in group_datasets(rows).items():
-            for measure in values[places[0]]:
-                means = [float(values[place][measure].mean()) for place in places]
+        for group, members in group_datasets(rows).items():
+            for measure in values[members[0]]:
+                means = [float(values[index][measure].mean()) for index in members]
                 metrics[f"{name}/{group}/{measure}"] = float(np.mean(means))
         # Queries of all datasets in order. The provenance holds the sizes that split them again.
-        per_query[name] = np.concatenate([one[HEADLINE] for one in values]).astype(np.float32)
+        per_query[name] = np.concatenate([measures[HEADLINE] for measures in values]).astype(np.float32)
     details: dict[str, Any] = {"name": suite.name, "datasets": rows, "top_k": TOP_K}
-    if tie_notes := [
-        {"dataset": name, "kind": kind, "note": one.ties} for (kind, name), one in found.items() if one.ties
-    ]:
+    tie_notes = [
+        {"dataset": name, "kind": kind, "note": result.ties} for (kind, name), result in results.items() if result.ties
+    ]
+    if tie_notes:
         details["ties"] = tie_notes
-    return Evaluation(metrics, per_query, details), found
+    return Evaluation(metrics, per_query, details), results
 
 
-def _get_paths(
-    suite: str, collection: Collection, kind: str, system: System, keeping: EvaluationOutputs
-) -> tuple[Path | None, Path | None]:
-    """Return the paths of a TREC run and of its cached result, each None if it is not wanted."""
-    if keeping.runs is None:
-        return None, None
-    run = keeping.runs / get_path_name(suite, kind) / f"{collection.retrieval.name}.trec.gz"
-    kept = keeping.kept
-    return run, None if kept is None else kept.path(collection, kind, system.source(collection, kind))
+def _get_run_path(suite: str, collection: Collection, kind: str, outputs: EvaluationOutputs) -> Path | None:
+    """Return the path of a TREC run, or None if no runs are written."""
+    if outputs.runs is None:
+        return None
+    return outputs.runs / get_path_name(suite, kind) / f"{collection.retrieval.name}.trec.gz"
 
 
 def _read_cache(
-    suite: str, collection: Collection, kind: str, system: System, keeping: EvaluationOutputs
+    suite: str, collection: Collection, kind: str, system: System, outputs: EvaluationOutputs
 ) -> CachedResult | None:
     """Return the cached result of a collection, or None if it has to be searched."""
-    run_path, kept_path = _get_paths(suite, collection, kind, system, keeping)
-    if keeping.kept is None or run_path is None or kept_path is None:
+    run_path = _get_run_path(suite, collection, kind, outputs)
+    if outputs.cache is None or run_path is None:
         return None
-    return keeping.kept.read(kept_path, run_path)
+    return outputs.cache.read(outputs.cache.path(collection, kind, system.source(collection, kind)), run_path)
 
 
-def _score_one(
-    suite: str, collection: Collection, kind: str, system: System, keeping: EvaluationOutputs
+def _score_collection(
+    suite: str, collection: Collection, kind: str, system: System, outputs: EvaluationOutputs
 ) -> CachedResult:
     """Search a collection, score the run, and cache the result."""
-    run_path, kept_path = _get_paths(suite, collection, kind, system, keeping)
     run, provenance = system.search(collection, kind)
     run = without_quirky_hits(run, collection, TOP_K)
+    run_path = _get_run_path(suite, collection, kind, outputs)
     # The run comes before its cached result, which holds the digest of the run.
     if run_path is not None:
         write_run(run_path, run, tag=get_path_name(suite, kind))
@@ -446,10 +457,11 @@ def _score_one(
     is_exhaustive = isinstance(system, ModelSystem) and system.setting.candidates is None
     ties = find_ties(run, judgements, values[HEADLINE], is_exhaustive=is_exhaustive)
     details = {name: value for name, value in provenance.items() if name != "note"}
-    found = CachedResult(values, details, "; ".join(filter(None, (provenance.get("note"), ties.note))))
-    if keeping.kept is not None and run_path is not None and kept_path is not None:
-        keeping.kept.write(kept_path, run_path, found)
-    return found
+    notes = [note for note in (provenance.get("note"), ties.note) if note]
+    result = CachedResult(values, details, "; ".join(notes))
+    if outputs.cache is not None and run_path is not None:
+        outputs.cache.write(outputs.cache.path(collection, kind, system.source(collection, kind)), run_path, result)
+    return result
 
 
 def get_path_name(suite: str, kind: str) -> str:

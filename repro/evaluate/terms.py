@@ -24,8 +24,6 @@ SPACELESS = (
 )
 OPERATORS = r"!&*/%^?:@#$\\=<>|~+.\-"
 """Symbols that are a term as a group of two or more, or alone between spaces."""
-
-
 FIRST_CODE = 128
 """Symbols of ASCII are operators."""
 _CATEGORIES = "".join(name[0] for name in map(unicodedata.category, map(chr, range(FIRST_CODE, sys.maxunicode + 1))))
@@ -41,30 +39,29 @@ def _format_ranges(category: str) -> str:
 
 _MARKS = _format_ranges("M") + "\u200c\u200d"
 _WORD = rf"(?:[^\W{SPACELESS}]+[{_MARKS}]*)+(?:(?:\+\+|#)(?!\w))?"
-_ALONE = rf"(?<!\S)[{OPERATORS}](?!\S)|[{OPERATORS}]{{2,}}"
-TERM = re.compile(rf"[{SPACELESS}][{_MARKS}]*|{_WORD}|{_ALONE}|[+=<>|~$]|[{_format_ranges('S')}]")
+_OPERATOR = rf"(?<!\S)[{OPERATORS}](?!\S)|[{OPERATORS}]{{2,}}"
+TERM = re.compile(rf"[{SPACELESS}][{_MARKS}]*|{_WORD}|{_OPERATOR}|[+=<>|~$]|[{_format_ranges('S')}]")
 DOTS = re.compile(r"[.?!\-*]+")
 """Ends of sentences, dashes and rules, which are not operators."""
 
 
 def split_terms(text: str) -> list[str]:
     """Return the terms of a text, in order."""
-    found = TERM.findall(unicodedata.normalize("NFC", text).lower())
-    return [term for term in found if not (len(term) > 1 and DOTS.fullmatch(term))]
+    terms = TERM.findall(unicodedata.normalize("NFC", text).lower())
+    return [term for term in terms if len(term) == 1 or not DOTS.fullmatch(term)]
 
 
 def tokenize_terms(texts: Sequence[str]) -> Tokenized:
     """Return stemmed terms in the format of bm25s."""
     stemmer = Stemmer.Stemmer("english")
-    number_of: dict[str, int] = {}
+    # Each distinct term is stemmed once, since the stemmer is slower than a dictionary.
+    term_ids: dict[str, int] = {}
     vocabulary: dict[str, int] = {}
     ids = []
     for text in texts:
-        row = []
-        for term in split_terms(text):
-            number = number_of.get(term)
-            if number is None:
-                number = number_of[term] = vocabulary.setdefault(stemmer.stemWord(term), len(vocabulary))
-            row.append(number)
-        ids.append(row)
+        terms = split_terms(text)
+        for term in terms:
+            if term not in term_ids:
+                term_ids[term] = vocabulary.setdefault(stemmer.stemWord(term), len(vocabulary))
+        ids.append([term_ids[term] for term in terms])
     return Tokenized(ids=ids, vocab=vocabulary)

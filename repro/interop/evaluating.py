@@ -73,7 +73,8 @@ from repro.text import count_noun, format_number, format_seconds, make_encoding_
 BM25_UP_TO = 200_000
 """Largest suite, in documents, on which BM25 is scored by default. This takes about a minute."""
 Progress = Callable[[str], None]
-UNTRAINED_LABEL = "as it is"
+UNCHANGED_LABEL = "as it is"
+"""Label of the original vectors next to whitened ones."""
 
 
 @dataclass(frozen=True)
@@ -145,27 +146,23 @@ class Scores:
             "suite": self.suite,
             "metrics": dict(self.metrics),
             "beside": {name: dict(metrics) for name, metrics in self.others.items()},
-            "differences": [asdict(one) for one in self.differences],
-            "by_collection": [asdict(one) for one in self.by_collection],
+            "differences": [asdict(difference) for difference in self.differences],
+            "by_collection": [asdict(difference) for difference in self.by_collection],
             "provenance": dict(self.provenance),
         }
 
     def views(self) -> list[View]:
         """Return the tables: all measures of one system, or NDCG@10 of several systems and their differences."""
-        metadata, called = self.provenance["suite"], self.provenance["model"]["called"]
-        title = f"{called} on {self.suite}, points"
+        metadata, cut, unknown = self.provenance["suite"], self.provenance["cut"], self.provenance["unknown_tokens"]
+        title = f"{self.provenance['model']['called']} on {self.suite}, points"
         if len(self.columns) == 1:
-            return [make_measures_view(title, self.suite, self.metrics, metadata, *self._shares)]
-        notes = list_comparison_notes(metadata, *self._shares)
-        scores = make_scores_view(f"{title} of NDCG@10", self.columns, notes)
+            return [make_measures_view(title, self.suite, self.metrics, metadata, cut, unknown)]
+        notes = list_comparison_notes(metadata, cut, unknown)
+        views = [make_scores_view(f"{title} of NDCG@10", self.columns, notes)]
         # with one collection, the differences in the mean are those of the collection
-        is_several = len({one.collection for one in self.by_collection}) > 1
-        by_collection = [make_collection_view(self.by_collection)] if is_several else []
-        return [scores, *by_collection, make_differences_view(self.differences)]
-
-    @property
-    def _shares(self) -> tuple[Mapping[str, float | None], Mapping[str, float | None]]:
-        return self.provenance["cut"], self.provenance["unknown_tokens"]
+        if len({difference.collection for difference in self.by_collection}) > 1:
+            views.append(make_collection_view(self.by_collection))
+        return [*views, make_differences_view(self.differences)]
 
     @property
     def headlines(self) -> list[str]:
@@ -176,9 +173,9 @@ class Scores:
     def advice(self) -> list[str]:
         """Warnings and suggestions: seen queries, unknown tokens, untrained prefixes, a large lead of BM25."""
         metadata = self.provenance["model"]
-        found = list_suggestions(self.differences, self.provenance["cut"], metadata.get("max_tokens"))
         unknown = list_unknown_token_warnings(self.provenance["unknown_tokens"])
-        return [*self.warnings, *unknown, *warnings(metadata, self.suite, self.metrics), *found]
+        suggestions = list_suggestions(self.differences, self.provenance["cut"], metadata.get("max_tokens"))
+        return [*self.warnings, *unknown, *warnings(metadata, self.suite, self.metrics), *suggestions]
 
 
 def run_evaluation(request: EvaluationRequest, folder: Path | None = None, *, progress: Progress = print) -> Scores:
@@ -188,7 +185,7 @@ def run_evaluation(request: EvaluationRequest, folder: Path | None = None, *, pr
         ValueError: if the model or suite is unknown, or if the model cannot be scored under a context.
     """
     # The code is identified before hours of scoring, during which the checkout may change.
-    began = get_code_identity() | {"versions": versions(), "machine": machine(), "asked": asdict(request)}
+    provenance = get_code_identity() | {"versions": versions(), "machine": machine(), "asked": asdict(request)}
     # Everything that can be refused is refused before a model is opened.
     check_context_draw(request.context_seed, request.num_contexts)
     check_device(request.device)
@@ -200,31 +197,38 @@ def run_evaluation(request: EvaluationRequest, folder: Path | None = None, *, pr
         check_contexts_of_run(request.model, request.contexts, request.num_contexts)
     suite = open_suite(request.suite, progress)
     target = folder or get_default_folder(asdict(request), suite.name)
-    models = [one for one in (request.model, request.compare_with) if one is not None]
+    models = [request.model] if request.compare_with is None else [request.model, request.compare_with]
     review = review_seen_queries(models, suite, read_collections(suite), progress, leave_out=request.leave_out_seen)
     suite = review.suite
-    bench = _Bench(request, suite, review.collections, target, progress)
-    bench.check_context_options()
-    scored = [bench.score_model(one) for one in models]
-    if BM25 not in {one.metadata["architecture"] for one in scored} and bench.wants_bm25:
-        scored.append(bench.score_bm25(BM25))
-    first = scored[0]
+    evaluator = _Evaluator(request, suite, review.collections, target, progress)
+    evaluator.check_context_options()
+    systems = [evaluator.score_model(model) for model in models]
+    if evaluator.includes_bm25 and BM25 not in {system.metadata["architecture"] for system in systems}:
+        systems.append(evaluator.score_bm25(BM25))
+    first, *others = systems
     # From scores to tables: columns first, then differences of the first one to each other one.
-    columns = list_columns(suite.name, scored)
-    provenance = began | {
-        "model": first.metadata,
-        "beside": [one.metadata for one in scored[1:]],
-        "cut": first.cut,
-        "unknown_tokens": first.unknown,
-        "suite": first.evaluation.provenance,
-        "trained_on": review.counts,
-    }
-    others = {one.metadata["called"]: one.evaluation.metrics for one in scored[1:]}
+    columns = list_columns(suite.name, systems)
     # The first columns are the contexts of the first model. Only they are compared by collection.
-    contexts = columns[: len(list_contexts(first.evaluation.metrics, suite.name))]
-    found = (tuple(compute_differences(columns)), tuple(compute_collection_differences(contexts)))
-    shown = (tuple(columns), *found, others, review.lines)
-    scores = Scores(suite.name, first.evaluation.metrics, provenance, target, *shown)
+    context_columns = columns[: len(list_contexts(first.evaluation.metrics, suite.name))]
+    scores = Scores(
+        suite=suite.name,
+        metrics=first.evaluation.metrics,
+        provenance=provenance
+        | {
+            "model": first.metadata,
+            "beside": [system.metadata for system in others],
+            "cut": first.cut,
+            "unknown_tokens": first.unknown,
+            "suite": first.evaluation.provenance,
+            "trained_on": review.counts,
+        },
+        folder=target,
+        columns=tuple(columns),
+        differences=tuple(compute_differences(columns)),
+        by_collection=tuple(compute_collection_differences(context_columns)),
+        others={system.metadata["called"]: system.evaluation.metrics for system in others},
+        warnings=review.lines,
+    )
     with whole_file(target / "scores.json") as part:
         part.write_text(json.dumps(scores.as_dict(), indent=1, sort_keys=True) + "\n", encoding="utf-8")
     return scores
@@ -245,37 +249,37 @@ def get_column_name(metadata: Mapping[str, Any]) -> str:
     return str(metadata["called"] if metadata.get("run") is None else metadata["architecture"])
 
 
-def list_columns(suite: str, scored: Sequence[Scored]) -> list[Column]:
+def list_columns(suite: str, systems: Sequence[Scored]) -> list[Column]:
     """Return a column for each system and context. The context is named if a system has several."""
-    names = [get_column_name(one.metadata) for one in scored]
-    if len(scored) > 1 and names[0] == names[1]:
+    names = [get_column_name(system.metadata) for system in systems]
+    if len(systems) > 1 and names[0] == names[1]:
         # two folders with the same name, or two runs with the same architecture
-        ids = [str(one.metadata.get("run") or "") for one in scored[:2]]
-        names[:2] = (
-            [f"{name} {str(one)[:6]}" for name, one in zip(names[:2], ids, strict=True)]
-            if all(ids) and ids[0] != ids[1]
-            else [f"A {names[0]}", f"B {names[1]}"]
-        )
+        first_id, second_id = (str(system.metadata.get("run") or "") for system in systems[:2])
+        if first_id and second_id and first_id != second_id:
+            names[:2] = [f"{names[0]} {first_id[:6]}", f"{names[1]} {second_id[:6]}"]
+        else:
+            names[:2] = [f"A {names[0]}", f"B {names[1]}"]
     num_models = sum(name != BM25 for name in names)
     columns = []
-    for name, one in zip(names, scored, strict=True):
-        kinds = list_contexts(one.evaluation.metrics, suite)
-        for path, kind in kinds:
-            is_alone = len(kinds) == 1 and (kind == "own" or num_models > 1)
-            if kind == "own" and not one.metadata.get("num_contexts"):
-                kind = UNTRAINED_LABEL if any(other.startswith(WHITENED) for _, other in kinds) else "full"
+    for name, system in zip(names, systems, strict=True):
+        views = list_contexts(system.evaluation.metrics, suite)
+        is_whitened = any(view.startswith(WHITENED) for _, view in views)
+        for path, view in views:
+            view_label = view
+            if view == "own" and not system.metadata.get("num_contexts"):
+                view_label = UNCHANGED_LABEL if is_whitened else "full"
             # The shortest label that still distinguishes the column from all others.
-            label = f"{name} {kind}"
-            if is_alone:
+            label = f"{name} {view_label}"
+            if len(views) == 1 and (view == "own" or num_models > 1):
                 label = name
-            elif num_models == 1 and len(kinds) > 1:
-                label = kind
-            columns.append(Column.of(one.evaluation, path, label))
+            elif num_models == 1 and len(views) > 1:
+                label = view_label
+            columns.append(Column.of(system.evaluation, path, label))
     return columns
 
 
 @dataclass(frozen=True)
-class _Bench:
+class _Evaluator:
     """Scores the systems of one evaluation. `_opened` holds models that were opened before their turn."""
 
     request: EvaluationRequest
@@ -286,19 +290,20 @@ class _Bench:
     _opened: dict[str, Opened] = field(default_factory=dict)
 
     @property
-    def wants_bm25(self) -> bool:
+    def includes_bm25(self) -> bool:
         """Whether BM25 is scored too."""
-        num_documents = sum(len(one.retrieval.documents) for one in self.collections.values())
-        return num_documents <= BM25_UP_TO if self.request.bm25 is None else self.request.bm25
+        if self.request.bm25 is not None:
+            return self.request.bm25
+        num_documents = sum(len(collection.retrieval.documents) for collection in self.collections.values())
+        return num_documents <= BM25_UP_TO
 
     def check_context_options(self) -> None:
         """Raise ValueError if context options are given but neither of two models takes contexts."""
         request = self.request
         if request.compare_with is None or (request.contexts == ("own",) and not request.num_contexts):
             return
-        two = (request.model, request.compare_with)
-        if not any(self._has_context(one) for one in two):
-            check_without_context(two[0], request.contexts, request.num_contexts, two[1])
+        if not self._has_context(request.model) and not self._has_context(request.compare_with):
+            check_without_context(request.model, request.contexts, request.num_contexts, request.compare_with)
 
     def _has_context(self, source: str) -> bool:
         run = find_named_run(source)
@@ -314,52 +319,63 @@ class _Bench:
 
     def score_model(self, source: str) -> Scored:
         """Score a model, or BM25 if `source` is "bm25" or a run of it."""
-        run = find_bm25_run(source)
-        if run is not None or source == BM25:
-            return self.score_bm25(source, None if run is None else run_id(run))
+        if source == BM25 or find_bm25_run(source) is not None:
+            return self.score_bm25(source)
         request = self.request
         opened = self._open(source)
         # frees the memory of this model before the next one is scored
         del self._opened[source]
         to_device(opened.model, request.device)
         opened.model.report = make_encoding_reporter(self.progress)
-        contextual = bool(opened.num_contexts)
-        if contextual:
+        num_contexts = opened.num_contexts
+        # a model without contexts is scored once, also next to a contextual one
+        contexts: tuple[str, ...] = ("own",)
+        if opened.num_contexts:
             check_num_contexts(request.num_contexts, opened.called, opened.num_contexts)
+            contexts = request.contexts
+            if request.num_contexts is not None:
+                num_contexts = request.num_contexts
         elif request.compare_with is None:
             check_without_context(opened.called, request.contexts, request.num_contexts)
-        count = request.num_contexts if contextual and request.num_contexts is not None else opened.num_contexts
-        # a model without contexts is scored once, also next to a contextual one
-        contexts = request.contexts if contextual else ("own",)
         widths = parse_widths(request.widths, opened.model)
         metadata = describe_model(opened) | describe_widths(opened, widths)
         needs_wrong = "wrong" in (*contexts, *request.whiten)
-        wrong_corpus = find_wrong_source(request.wrong_from, self.suite, self.progress) if needs_wrong else None
-        drawing: dict[str, Any] = {"num_contexts": count, "seed": request.context_seed, "wrong_from": wrong_corpus}
-        keeps_lengths = bool(getattr(opened.model, "keeps_lengths", False))
-        whitened: dict[str, Any] = {"whitened": request.whiten, "shrinkage": request.shrinkage}
-        if "random" in request.whiten:
-            whitened["pool"] = self._training_text(opened)
-        setting = Setting(contexts=contexts, widths=widths, keeps_lengths=keeps_lengths, **drawing, **whitened)
-        # The device counts, because rounding on a GPU differs and may change the order of close documents.
-        device = str(getattr(opened.model, "device", request.device))
+        setting = Setting(
+            contexts=contexts,
+            num_contexts=num_contexts,
+            seed=request.context_seed,
+            wrong_from=find_wrong_source(request.wrong_from, self.suite, self.progress) if needs_wrong else None,
+            pool=self._sample_training_text(opened) if "random" in request.whiten else None,
+            widths=widths,
+            keeps_lengths=bool(getattr(opened.model, "keeps_lengths", False)),
+            whitened=request.whiten,
+            shrinkage=request.shrinkage,
+        )
         # the key of cached results: everything except texts that decides the scores
-        decides = {"model": metadata["weights"], "num_contexts": count, "seed": request.context_seed, "device": device}
-        decides |= {"shrinkage": request.shrinkage} if request.whiten else {}
-        keeping = self._make_outputs(source, opened.called, decides, len(contexts))
-        found = evaluate_setting(opened.model, self.suite, setting, keeping, self.collections)
-        read = {name: estimate_read_share(opened.model, one) for name, one in self.collections.items()}
-        cut = {name: one.cut for name, one in read.items()}
-        return Scored(metadata, found, cut, {name: one.unknown for name, one in read.items()})
+        key = {
+            "model": metadata["weights"],
+            "num_contexts": num_contexts,
+            "seed": request.context_seed,
+            # rounding on a GPU differs and may change the order of close documents
+            "device": str(getattr(opened.model, "device", request.device)),
+        }
+        if request.whiten:
+            key["shrinkage"] = request.shrinkage
+        outputs = self._make_outputs(source, opened.called, key, len(contexts))
+        evaluation = evaluate_setting(opened.model, self.suite, setting, outputs, self.collections)
+        shares = {name: estimate_read_share(opened.model, one) for name, one in self.collections.items()}
+        cut = {name: share.cut for name, share in shares.items()}
+        unknown = {name: share.unknown for name, share in shares.items()}
+        return Scored(metadata, evaluation, cut, unknown)
 
-    def _training_text(self, opened: Opened) -> Retrieval:
+    def _sample_training_text(self, opened: Opened) -> Retrieval:
         """Return training documents of the corpus of the model's run, or of `desk` if there is no run."""
         # As many texts as the largest collection. Smaller collections take a part of them.
-        most = max(len(one.retrieval.documents) for one in self.collections.values())
+        count = max(len(collection.retrieval.documents) for collection in self.collections.values())
         corpus = "desk" if opened.run is None else opened.run.corpus
-        return sample_training_text(corpus, most, self.request.context_seed, self.progress)
+        return sample_training_text(corpus, count, self.request.context_seed, self.progress)
 
-    def score_bm25(self, source: str, run: str | None = None) -> Scored:
+    def score_bm25(self, source: str) -> Scored:
         """Score BM25. Raises ValueError if options are given that need vectors, and no other model has any."""
         request = self.request
         if source == request.model and request.compare_with is None:
@@ -368,25 +384,24 @@ class _Bench:
                 raise ValueError(f"--whiten {' '.join(request.whiten)}: bm25 has no vectors; leave it out")
             if request.widths is not None:
                 raise ValueError(f"--width {short(request.widths)}: bm25 has no vectors; leave it out")
-        named = find_bm25_run(source)
-        tokenizer = UNICODE if named is None else tokenizer_of_run(named)
-        keeping = self._make_outputs(source, BM25, {BM25: bm25_parameters(tokenizer)}, 1)
-        found = evaluate_bm25(self.suite, keeping=keeping, collections=self.collections, tokenizer=tokenizer)
-        return Scored({"called": source, "run": run, "architecture": BM25}, found)
+        run = find_bm25_run(source)
+        tokenizer = UNICODE if run is None else tokenizer_of_run(run)
+        outputs = self._make_outputs(source, BM25, {BM25: bm25_parameters(tokenizer)}, 1)
+        evaluation = evaluate_bm25(self.suite, outputs=outputs, collections=self.collections, tokenizer=tokenizer)
+        metadata = {"called": source, "run": None if run is None else run_id(run), "architecture": BM25}
+        return Scored(metadata, evaluation)
 
-    def _make_outputs(
-        self, source: str, called: str, decides: Mapping[str, Any], num_contexts: int
-    ) -> EvaluationOutputs:
+    def _make_outputs(self, source: str, called: str, key: Mapping[str, Any], num_contexts: int) -> EvaluationOutputs:
         # A second model has its own folder, because runs are named by collection only.
-        runs = self.folder if source == self.request.model else self.folder / "beside" / get_folder_name(source)
-        sizes = {
-            name: (len(one.retrieval.documents) + len(one.retrieval.queries)) * num_contexts
-            for name, one in self.collections.items()
-        }
-        kept = ResultCache(self.folder / "kept", decides)
-        documents = {name: len(one.retrieval.documents) for name, one in self.collections.items()}
+        folder = self.folder if source == self.request.model else self.folder / "beside" / get_folder_name(source)
+        num_documents, num_texts = {}, {}
+        for name, collection in self.collections.items():
+            num_documents[name] = len(collection.retrieval.documents)
+            num_texts[name] = (num_documents[name] + len(collection.retrieval.queries)) * num_contexts
         return EvaluationOutputs(
-            runs=runs / "trec", kept=kept, tell=ProgressPrinter(called, sizes, self.progress, documents)
+            runs=folder / "trec",
+            cache=ResultCache(self.folder / "kept", key),
+            callback=ProgressPrinter(called, num_texts, self.progress, num_documents),
         )
 
 
@@ -394,51 +409,64 @@ class ProgressPrinter:
     """Prints a line per finished collection: its scores, and the estimated time for the others."""
 
     def __init__(
-        self, name: str, sizes: Mapping[str, int], progress: Progress, documents: Mapping[str, int] | None = None
+        self,
+        name: str,
+        num_texts: Mapping[str, int],
+        progress: Progress,
+        num_documents: Mapping[str, int] | None = None,
     ) -> None:
-        self._documents = documents or {}
-        self._name, self._left, self._progress = name, dict(sizes), progress
-        self._num_all, self._last = len(sizes), time.monotonic()
-        self._texts_done, self._seconds = 0, 0.0
+        self._name, self._progress = name, progress
+        self._num_documents = num_documents or {}
+        self._num_collections, self._remaining = len(num_texts), dict(num_texts)
+        self._num_encoded, self._seconds = 0, 0.0
+        self._last_time = time.monotonic()
 
-    def __call__(self, ended: CollectionEnd) -> None:
+    def __call__(self, event: CollectionEnd) -> None:
         """Print one line."""
         now = time.monotonic()
-        size = self._left.pop(ended.dataset)
+        num_texts = self._remaining.pop(event.dataset)
         # cached results take no time, so they must not enter the estimate
-        if not ended.was_cached:
-            self._texts_done, self._seconds = self._texts_done + size, self._seconds + now - self._last
-        self._last = now
+        if not event.was_cached:
+            self._num_encoded += num_texts
+            self._seconds += now - self._last_time
+        self._last_time = now
+        is_several = len(event.scores) > 1
         scores = ", ".join(
-            f"{kind + ' ' if len(ended.scores) > 1 else ''}{format_number(POINTS * value)}"
-            for kind, value in ended.scores.items()
+            f"{kind + ' ' if is_several else ''}{format_number(POINTS * value)}" for kind, value in event.scores.items()
         )
-        number = self._num_all - len(self._left)
-        among = self._documents.get(ended.dataset)
-        scores += "" if among is None else f" among {count_noun(among, 'document')}"
-        when = " (cached)" if ended.was_cached else ""
-        if self._left and self._texts_done:
-            left = self._seconds * sum(self._left.values()) / self._texts_done
-            when += f"; about {format_seconds(left)} left"
-        self._progress(f"{self._name}: {number} of {self._num_all}, {ended.dataset}: NDCG@10 {scores}{when}")
-        for kind, note in ended.ties.items():
-            self._progress(f"  {ended.dataset}{f' ({kind})' if len(ended.scores) > 1 else ''}: {note}")
+        number = self._num_collections - len(self._remaining)
+        line = f"{self._name}: {number} of {self._num_collections}, {event.dataset}: NDCG@10 {scores}"
+        if event.dataset in self._num_documents:
+            line += f" among {count_noun(self._num_documents[event.dataset], 'document')}"
+        if event.was_cached:
+            line += " (cached)"
+        if self._remaining and self._num_encoded:
+            seconds_left = self._seconds * sum(self._remaining.values()) / self._num_encoded
+            line += f"; about {format_seconds(seconds_left)} left"
+        self._progress(line)
+        for kind, note in event.ties.items():
+            self._progress(f"  {event.dataset}{f' ({kind})' if is_several else ''}: {note}")
 
 
 def describe_model(opened: Opened) -> dict[str, Any]:
     """Return the provenance of a model: its name, run, digest of weights, prompts and maximal length."""
     from repro.evaluate.digests import compute_model_digest, compute_weights_digest
 
-    metadata: dict[str, Any] = {"called": opened.called, "run": None if opened.run is None else run_id(opened.run)}
-    metadata |= {} if opened.revision is None else {"revision": opened.revision}
-    metadata |= {"architecture": getattr(opened.model, "architecture", "sentence-transformers")}
     model = opened.model
+    metadata: dict[str, Any] = {"called": opened.called, "run": None if opened.run is None else run_id(opened.run)}
+    if opened.revision is not None:
+        metadata["revision"] = opened.revision
+    metadata["architecture"] = getattr(model, "architecture", "sentence-transformers")
     if isinstance(model, StockEncoder):
         weights = compute_weights_digest({**model.settings, **model.decides}, model.theirs.state_dict())
         return metadata | {"weights": weights, **model.settings}
-    ours, config = opened.ours, opened.ours.config
-    metadata |= {"weights": compute_model_digest(ours), "prompts": config.prompts, "max_tokens": config.max_tokens}
-    return metadata | {"num_contexts": opened.num_contexts}
+    config = opened.ours.config
+    return metadata | {
+        "weights": compute_model_digest(opened.ours),
+        "prompts": config.prompts,
+        "max_tokens": config.max_tokens,
+        "num_contexts": opened.num_contexts,
+    }
 
 
 def get_default_folder(request: Mapping[str, Any], suite: str) -> Path:
@@ -446,31 +474,32 @@ def get_default_folder(request: Mapping[str, Any], suite: str) -> Path:
 
     Repeating a command finds its cached results. Any other model, context or seed has another folder.
     """
-    decides = {name: _whole(value) for name, value in request.items() if name != "device"}
+    options = {name: _resolve_folder(value) for name, value in request.items() if name != "device"}
     # options that were added later enter only if they are set, so that old folders are still found
-    for name in ("wrong_from", "leave_out_seen"):
-        if not decides.get(name):
-            decides.pop(name, None)
-    if not decides.get("whiten"):
-        decides = {name: value for name, value in decides.items() if name not in ("whiten", "shrinkage")}
-    digest = hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[:8]
+    added = ("wrong_from", "leave_out_seen", "whiten")
+    unset = [name for name in added if not options.get(name)]
+    if "whiten" in unset:
+        unset.append("shrinkage")
+    options = {name: value for name, value in options.items() if name not in unset}
+    digest = hashlib.sha256(json.dumps(options, sort_keys=True).encode()).hexdigest()[:8]
     return home() / "evaluations" / f"{get_folder_name(request['model'], suite)}-{digest}"
 
 
-def get_folder_name(source: str, *words: str) -> str:
+def get_folder_name(source: str, *suffixes: str) -> str:
     """Return a valid folder name for a model. If the model is a folder, only the last part of its path is used."""
-    called = Path(source).resolve().name if Path(source).is_dir() else source
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", "-".join([called, *words]))
+    name = Path(source).resolve().name if Path(source).is_dir() else source
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", "-".join([name, *suffixes]))
 
 
-def _whole(value: Any) -> Any:
+def _resolve_folder(value: Any) -> Any:
     """Return the absolute path if a value is a folder, otherwise the value itself."""
     return str(Path(value).resolve()) if isinstance(value, str) and value and Path(value).is_dir() else value
 
 
 def check_whitening_options(sources: Sequence[str], shrinkage: float | None) -> None:
     """Raise ValueError for an unknown source, and for a shrinkage without one or outside 0 to 1."""
-    if unknown := sorted(set(sources) - set(SOURCES)):
+    unknown = sorted(set(sources) - set(SOURCES))
+    if unknown:
         raise ValueError(f"--whiten {' '.join(unknown)} is unknown; choose one of {list(SOURCES)}")
     if shrinkage is not None and not sources:
         raise ValueError(f"--shrinkage {shrinkage}: nothing is whitened; add --whiten own")
@@ -482,21 +511,22 @@ def sample_training_text(corpus: str, count: int, seed: int, progress: Callable[
     """Return distinct training documents of a corpus, drawn by the seed, as a collection without queries."""
     pairs = read_pairs(make_corpus_stage(corpus).build(progress) / "train.arrow")
     # twice as many as needed, since documents repeat
-    drawn = generator_for(seed, "adaptation", "drawn pairs").permutation(len(pairs))[: 2 * count]
-    texts = list(dict.fromkeys(pairs.texts("document", np.asarray(drawn))))[:count]
+    rows = generator_for(seed, "adaptation", "drawn pairs").permutation(len(pairs))[: 2 * count]
+    texts = list(dict.fromkeys(pairs.texts("document", np.asarray(rows))))[:count]
     progress(f"whitened by random text: {len(texts)} training documents of {corpus}")
     return Retrieval(f"training text of {corpus}", tuple(map(str, range(len(texts)))), tuple(texts), (), (), {})
 
 
-def format_whitening_lines(found: Sequence[Difference]) -> list[str]:
+def format_whitening_lines(differences: Sequence[Difference]) -> list[str]:
     """Return a line per whitened column: its gain over the original vectors, with a warning unless it exceeds zero."""
     lines = []
-    for one in found:
-        if one.other.split()[-1].startswith(WHITENED):
+    for difference in differences:
+        if difference.other.split()[-1].startswith(WHITENED):
             # the difference is that of the original vectors, so its signs and bounds are reversed
-            low, high = -one.high, -one.low
+            gain, low, high = -difference.points, -difference.high, -difference.low
             verdict = "" if low > 0 else ": not above zero, so do not deploy it on this evidence"
             lines.append(
-                f"{one.other} − {one.first}: {-one.points:+.1f} points (95 %: {low:+.1f} to {high:+.1f}){verdict}"
+                f"{difference.other} − {difference.first}: {gain:+.1f} points "
+                f"(95 %: {low:+.1f} to {high:+.1f}){verdict}"
             )
     return lines

@@ -39,7 +39,7 @@ class Counting(FakeEncoder):
 def cache_in(folder: Path, ends: list[CollectionEnd] | None = None, **system: Any) -> EvaluationOutputs:
     """Return outputs with a cache. `ends` receives what is reported after each collection."""
     cache = ResultCache(folder / "kept", {"model": "x", **system})
-    return EvaluationOutputs(runs=folder / "trec", kept=cache, tell=(ends if ends is not None else []).append)
+    return EvaluationOutputs(runs=folder / "trec", cache=cache, callback=(ends if ends is not None else []).append)
 
 
 def test_killed_evaluation_resumes(suite: Suite, tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_bm25_is_kept_with_its_parameters(suite: Suite, tmp_path: Path) -> None:
     assert whole.provenance["bm25"]["k1"] == 0.9
     for _ in range(2):
         ends = []
-        found = evaluate_bm25(suite, keeping=cache_in(tmp_path, ends))
+        found = evaluate_bm25(suite, outputs=cache_in(tmp_path, ends))
         assert found.metrics == whole.metrics and found.provenance == whole.provenance
     assert all(one.was_cached for one in ends)
 

@@ -40,11 +40,11 @@ if TYPE_CHECKING:
     from torch.utils.data import DataLoader
 
 CONTEXTS = ("own", "fixed", "null", "none")
-STORED_AS = {"own": "corpus"}
+STORED_NAMES = {"own": "corpus"}
 """Names of contexts in the paths of mteb's results, if they differ from ours."""
 TYPES_WITH_ROLES = ("Retrieval", "InstructionRetrieval", "InstructionReranking")
-MEBIBYTE = 2**20
 TYPES_WITH_CORPUS = (*TYPES_WITH_ROLES, "Reranking")
+MEBIBYTE = 2**20
 
 
 class MtebModel(AbsEncoder):
@@ -115,10 +115,13 @@ class MtebModel(AbsEncoder):
         texts = [text for batch in inputs for text in batch["text"]]
         task = (task_metadata.name, hf_subset)
         if self._context_of is None or self._context_of[:2] != task:
-            given = self.corpus
-            if given is None and self.context == "own" and prompt_type != PromptType.document:
-                _check_no_corpus(task_metadata)
-            self._set_context(texts if given is None else given(hf_subset), task_metadata, task)
+            if self.corpus is not None:
+                context_texts = self.corpus(hf_subset)
+            else:
+                if self.context == "own" and prompt_type != PromptType.document:
+                    _check_needs_no_corpus(task_metadata)
+                context_texts = texts
+            self._set_context(context_texts, task_metadata, task)
         tokens = self._tokenize(texts, get_task_prompt(self.model.config.prompts, task_metadata, prompt_type))
         # on a GPU, batches are sized in tokens
         is_gpu = self.model.device.type == GPU
@@ -131,10 +134,10 @@ class MtebModel(AbsEncoder):
         if self.context == "null":
             self.model.set_context(None)
             return
-        pool = self.fixed_context or texts
-        drawn = draw_context(pool, self.model.config.num_contexts, self.context_seed, *task)
-        prompt = get_task_prompt(self.model.config.prompts, task_metadata, PromptType.document)
-        self.model.set_context_tokens(self._tokenize(drawn, prompt))
+        config = self.model.config
+        context = draw_context(self.fixed_context or texts, config.num_contexts, self.context_seed, *task)
+        prompt = get_task_prompt(config.prompts, task_metadata, PromptType.document)
+        self.model.set_context_tokens(self._tokenize(context, prompt))
 
     def _tokenize(self, texts: Sequence[str], prompt: str) -> Any:
         return tokenize([prompt + text for text in texts], self._tokenizer, self.model.config.max_tokens)
@@ -154,15 +157,15 @@ class MtebModel(AbsEncoder):
     def _describe_context(self) -> dict[str, Any]:
         if not isinstance(self.model, ContextualModel):
             return {}
-        found: dict[str, Any] = {
-            "context": STORED_AS.get(self.context, self.context),
+        metadata: dict[str, Any] = {
+            "context": STORED_NAMES.get(self.context, self.context),
             "num_contexts": self.model.config.num_contexts,
         }
         if self.context != "null":
-            found["context_seed"] = self.context_seed
+            metadata["context_seed"] = self.context_seed
         if self.fixed_context:
-            found["context_texts"] = hashlib.sha256("\0".join(self.fixed_context).encode()).hexdigest()[:12]
-        return found
+            metadata["context_texts"] = hashlib.sha256("\0".join(self.fixed_context).encode()).hexdigest()[:12]
+        return metadata
 
 
 class SurrogateForMteb(AbsEncoder):
@@ -196,8 +199,9 @@ def build_model_meta(
 ) -> ModelMeta:
     """Return complete metadata. The default revision is the digest of the model, so other weights are another model."""
     config = model.config
-    count = sum(weight.numel() for weight in model.parameters())
-    embeddings = sum(backbone.model.get_input_embeddings().weight.numel() for backbone in get_backbones(model))
+    num_parameters = sum(weight.numel() for weight in model.parameters())
+    num_bytes = sum(weight.numel() * weight.element_size() for weight in model.parameters())
+    num_embeddings = sum(backbone.model.get_input_embeddings().weight.numel() for backbone in get_backbones(model))
     return ModelMeta(
         loader=loader,
         loader_kwargs={},
@@ -205,9 +209,9 @@ def build_model_meta(
         revision=revision or compute_model_digest(model),
         release_date=None,
         languages=["eng-Latn"],
-        n_parameters=count,
-        n_embedding_parameters=embeddings,
-        memory_usage_mb=round(sum(w.numel() * w.element_size() for w in model.parameters()) / MEBIBYTE, 1),
+        n_parameters=num_parameters,
+        n_embedding_parameters=num_embeddings,
+        memory_usage_mb=round(num_bytes / MEBIBYTE, 1),
         max_tokens=config.max_tokens,
         embed_dim=config.hidden_size,
         license=None,
@@ -226,14 +230,14 @@ def build_model_meta(
 
 
 def _read_context(context: str, method: str | None) -> str:
-    """Return the context in today's words."""
-    given = context if method is None else method
-    if method is not None or given == "corpus":
+    """Return the kind of context. `method` is its earlier name, and "corpus" the earlier value for "own"."""
+    kind = context if method is None else method
+    if method is not None or kind == "corpus":
         warnings.warn('MtebModel takes context="own" instead of method="corpus"', DeprecationWarning, stacklevel=3)
-    return "own" if given == "corpus" else given
+    return "own" if kind == "corpus" else kind
 
 
-def _check_no_corpus(task_metadata: TaskMetadata) -> None:
+def _check_needs_no_corpus(task_metadata: TaskMetadata) -> None:
     """Raise ValueError if a retrieval task passes possible queries before its corpus."""
     if task_metadata.type in TYPES_WITH_CORPUS:
         raise ValueError(
@@ -259,7 +263,7 @@ def draw_context(texts: Sequence[str], num_contexts: int, seed: int, *task: str)
     if not texts:
         raise ValueError(f"task {task}: there are no texts to draw a context from")
     order = generator_for(seed, "mteb context", *task).permutation(len(texts))[:num_contexts]
-    return [texts[place] for place in order[fill_context(len(order), num_contexts, seed)]]
+    return [texts[row] for row in order[fill_context(len(order), num_contexts, seed)]]
 
 
 def _collect_texts(corpus: CorpusDatasetType) -> list[str]:

@@ -62,9 +62,9 @@ def list_offline_tasks(families: dict[str, list[Retrieval]]) -> list[AbsTask]:
         tasks.append(_make_reranking_task(collections[2 % len(collections)]))
         tasks.append(_make_pair_task(f"{family}-pairs", collections[0]))
         if len(collections) > 1:
-            documents = _make_labelled_task([(one.name, one.documents) for one in collections], family)
+            documents = _sample_labelled_texts([(one.name, one.documents) for one in collections], family)
             tasks.append(_make_clustering_task(f"{family}-clusters", documents))
-            queries = _make_labelled_task([(one.name, one.queries) for one in collections], family)
+            queries = _sample_labelled_texts([(one.name, one.queries) for one in collections], family)
             tasks.append(_make_classification_task(f"{family}-classes", queries))
     return tasks + list_human_tasks()
 
@@ -72,11 +72,12 @@ def list_offline_tasks(families: dict[str, list[Retrieval]]) -> list[AbsTask]:
 def list_human_tasks() -> list[AbsTask]:
     """Return the tasks with human judgements from the gensim wheel. Raises ValueError if it is not installed."""
     folder = list_gensim_texts()
-    words = (("wordsim-353", "wordsim353.tsv"), ("simlex-999", "simlex999.txt"))
-    tasks: list[AbsTask] = [_make_sts_task(name, _list_word_pairs(folder / file)) for name, file in words]
-    tasks.append(_make_sts_task("lee-news", _list_news_pairs(folder)))
-    tasks.append(_make_classification_task("polarity", load_film_reviews()))
-    return tasks
+    return [
+        _make_sts_task("wordsim-353", _list_word_pairs(folder / "wordsim353.tsv")),
+        _make_sts_task("simlex-999", _list_word_pairs(folder / "simlex999.txt")),
+        _make_sts_task("lee-news", _list_news_pairs(folder)),
+        _make_classification_task("polarity", load_film_reviews()),
+    ]
 
 
 def _make_retrieval_task(collection: Retrieval) -> AbsTask:
@@ -98,24 +99,29 @@ def _make_pair_task(name: str, collection: Retrieval) -> AbsTask:
     The irrelevant document is the relevant one of a preceding query, the nearest that is irrelevant here. If there is
     none, it is the first irrelevant document of the collection. Queries without a relevant document are skipped.
     """
-    texts, queries = (
-        dict(zip(ids, words, strict=True))
-        for ids, words in ((collection.document_ids, collection.documents), (collection.query_ids, collection.queries))
-    )
-    relevant = {query: [one for one, grade in collection.judgements[query].items() if grade > 0] for query in queries}
-    right = {query: here[0] for query, of in relevant.items() if (here := [one for one in of if one in texts])}
-    answers = list(right.values())
-    wrong: dict[str, str] = {}
-    # a negative index wraps around, so the first queries use the documents of the last ones
-    for place, query in enumerate(right):
-        others = chain((answers[place - step] for step in range(1, len(answers))), texts)
-        found = next((document for document in others if document not in relevant[query]), None)
-        if found is not None:
-            wrong[query] = found
+    documents = dict(zip(collection.document_ids, collection.documents, strict=True))
+    queries = dict(zip(collection.query_ids, collection.queries, strict=True))
+    relevant = {
+        query_id: [document_id for document_id, grade in collection.judgements[query_id].items() if grade > 0]
+        for query_id in queries
+    }
+    positives: dict[str, str] = {}
+    for query_id, document_ids in relevant.items():
+        known = [document_id for document_id in document_ids if document_id in documents]
+        if known:
+            positives[query_id] = known[0]
+    answers = list(positives.values())
+    negatives: dict[str, str] = {}
+    for index, query_id in enumerate(positives):
+        # a negative index wraps around, so the first queries use the documents of the last ones
+        candidates = chain((answers[index - step] for step in range(1, len(answers))), documents)
+        negative = next((document_id for document_id in candidates if document_id not in relevant[query_id]), None)
+        if negative is not None:
+            negatives[query_id] = negative
     rows = {
-        "sentence1": [queries[query] for query in [*right, *wrong]],
-        "sentence2": [texts[document] for document in [*answers, *wrong.values()]],
-        "labels": [1] * len(right) + [0] * len(wrong),
+        "sentence1": [queries[query_id] for query_id in [*positives, *negatives]],
+        "sentence2": [documents[document_id] for document_id in [*answers, *negatives.values()]],
+        "labels": [1] * len(positives) + [0] * len(negatives),
     }
     return _make_task(AbsTaskPairClassification, name, "PairClassification", {SPLIT: Dataset.from_dict(rows)})
 
@@ -124,20 +130,20 @@ def _make_clustering_task(name: str, labelled: Labelled) -> AbsTask:
     texts, labels = labelled
     data = {SPLIT: Dataset.from_dict({"sentences": texts, "labels": labels})}
     task = _make_task(AbsTaskClustering, name, "Clustering", data)
-    task.max_fraction_of_documents_to_embed, task.max_documents_per_cluster = None, len(texts)
+    task.max_fraction_of_documents_to_embed = None
+    task.max_documents_per_cluster = len(texts)
     return task
 
 
 def _make_classification_task(name: str, labelled: Labelled) -> AbsTask:
-    names = sorted(set(labelled[1]))
-    order = generator_for(0, "mteb classification", name).permutation(len(labelled[0]))
+    texts, labels = labelled
+    classes = sorted(set(labels))
+    order = generator_for(0, "mteb classification", name).permutation(len(texts))
     halves = {"train": order[: len(order) // 2], SPLIT: order[len(order) // 2 :]}
-    data = {
-        split: Dataset.from_dict(
-            {"text": [labelled[0][n] for n in rows], "label": [names.index(labelled[1][n]) for n in rows]}
-        )
-        for split, rows in halves.items()
-    }
+    data = {}
+    for split, rows in halves.items():
+        columns = {"text": [texts[row] for row in rows], "label": [classes.index(labels[row]) for row in rows]}
+        data[split] = Dataset.from_dict(columns)
     return _make_task(AbsTaskClassification, name, "Classification", data)
 
 
@@ -149,13 +155,14 @@ def _make_sts_task(name: str, pairs: Sequence[tuple[str, str, float]]) -> AbsTas
     return task
 
 
-def _make_labelled_task(groups: Sequence[tuple[str, Sequence[str]]], family: str) -> Labelled:
+def _sample_labelled_texts(groups: Sequence[tuple[str, Sequence[str]]], family: str) -> Labelled:
+    """Return up to `TEXTS_PER_LABEL` texts of each group, and their labels, the names of the groups."""
     texts: list[str] = []
     labels: list[str] = []
     for name, members in groups:
-        order = generator_for(0, "mteb texts", family, name).permutation(len(members))[:TEXTS_PER_LABEL]
-        texts += [members[place] for place in order]
-        labels += [name] * len(order)
+        sample = generator_for(0, "mteb texts", family, name).permutation(len(members))[:TEXTS_PER_LABEL]
+        texts += [members[row] for row in sample]
+        labels += [name] * len(sample)
     return texts, labels
 
 
@@ -170,14 +177,15 @@ def _list_word_pairs(path: Path) -> list[tuple[str, str, float]]:
 
 def _list_news_pairs(folder: Path) -> list[tuple[str, str, float]]:
     texts = _read_lines(folder / "lee.cor", "latin-1")
-    judged = np.loadtxt(folder / "similarities0-1.txt")
+    similarities = np.loadtxt(folder / "similarities0-1.txt")
     pairs = list(zip(*np.triu_indices(len(texts), 1), strict=True))[::NEWS_STRIDE]
-    return [(texts[i], texts[j], float(judged[i, j])) for i, j in pairs]
+    return [(texts[i], texts[j], float(similarities[i, j])) for i, j in pairs]
 
 
 def _make_task(kind: type[AbsTask], name: str, category: str, data: dict[str, Any]) -> Any:
     """Return a task of an mteb class with this data. Its revision is a digest of the data."""
-    holder = DatasetDict(data) if category not in ("Retrieval", "Reranking") else data
+    # mteb expects retrieval data by subset, and the data of other tasks by split
+    dataset = {"default": data} if category in ("Retrieval", "Reranking") else DatasetDict(data)
     metadata = TaskMetadata(
         name=name,
         description=f"{category} on {name}, from texts of this machine.",
@@ -191,17 +199,17 @@ def _make_task(kind: type[AbsTask], name: str, category: str, data: dict[str, An
     )
 
     def load_data(task: Any, **_: Any) -> None:
-        task.dataset = {"default": holder} if category in ("Retrieval", "Reranking") else holder
+        task.dataset = dataset
         task.data_loaded = True
 
     return type(f"Local{category}", (kind,), {"metadata": metadata, "load_data": load_data})()
 
 
 def _compute_digest(data: dict[str, Any]) -> str:
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for split, value in sorted(data.items()):
         parts = value.items() if isinstance(value, dict) else [("rows", value)]
         for name, part in parts:
-            text = part.to_dict() if isinstance(part, Dataset) else part
-            found.update(f"{split} {name} {text!r}".encode())
-    return found.hexdigest()[:12]
+            content = part.to_dict() if isinstance(part, Dataset) else part
+            digest.update(f"{split} {name} {content!r}".encode())
+    return digest.hexdigest()[:12]

@@ -24,17 +24,17 @@ def retrieval_task(retrieval: Retrieval) -> AbsTaskRetrieval:
     The name of the task ends with the digest, because mteb caches results by name and ignores the revision. The
     peculiarities of a known collection apply if the content matches them.
     """
-    odd = match_quirks(find_quirks(retrieval.name), retrieval)
+    quirks = match_quirks(find_quirks(retrieval.name), retrieval)
 
     class Collection(AbsTaskRetrieval):
         metadata = _build_metadata(retrieval)
-        ignore_identical_ids = odd.removes_self_hits
+        ignore_identical_ids = quirks.removes_self_hits
 
         def load_data(self, num_proc: int | None = None, **_: Any) -> None:
             self.dataset = {"default": {SPLIT: split_data(retrieval)}}
             self.data_loaded = True
 
-    if odd.asks_on_both_sides:
+    if quirks.asks_on_both_sides:
         BOTH_SIDES.add(Collection.metadata.name)
     return Collection()
 
@@ -50,11 +50,11 @@ def split_data(retrieval: Retrieval) -> Any:
 
 
 def _build_metadata(retrieval: Retrieval) -> TaskMetadata:
-    content = compute_content_digest(retrieval)
+    digest = compute_content_digest(retrieval)
     return TaskMetadata(
-        name=f"{retrieval.name}-{content[:8]}",
+        name=f"{retrieval.name}-{digest[:8]}",
         description=f"The collection {retrieval.name} of this machine.",
-        dataset={"path": f"local/{retrieval.name}", "revision": content},
+        dataset={"path": f"local/{retrieval.name}", "revision": digest},
         type="Retrieval",
         category="t2t",
         modalities=["text"],
