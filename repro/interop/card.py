@@ -28,8 +28,6 @@ LIMITS = (
     CONTEXT_NOTE,
     "Expect it to work only in the language of the training text. It was not checked for bias.",
 )
-
-
 GROWING_CORPUS_NOTE = (
     "If the corpus grows, nothing has to be embedded again as long as the context stays as it is: embed the new documents "
     "under the old context, and keep the seed and the documents that it was drawn from. After a new `set_context` all "
@@ -67,69 +65,69 @@ def make_model_card(
     records = [] if opened.run is None else find_records([opened.run])
     front = ["---", f"library_name: {LIBRARIES[library]}", "pipeline_tag: sentence-similarity", "tags:"]
     front += ["- contextual-document-embeddings", f"- {config.architecture}", "---"]
+    size = f"{width or config.hidden_size} numbers"
+    if width:
+        size += f", the first of {config.hidden_size}. Scores below are those of whole vectors unless stated otherwise"
+    code = "```python\n" + "\n".join(how_to_use) + "\n```"
     parts = [
         f"# {name}",
-        f"A {config.architecture} text encoder with vectors of {width or config.hidden_size} numbers"
-        + (
-            f", the first of {config.hidden_size}. Scores below are those of whole vectors unless stated otherwise."
-            if width
-            else "."
-        ),
-        "## Scores\n\n" + _scores(records),
-        "## Use\n\n"
-        + (f"Install: {install}.\n\n" if install else "")
-        + "```python\n"
-        + "\n".join(how_to_use)
-        + "\n```",
-        "## Context\n\n" + _context(opened, library, growth),
+        f"A {config.architecture} text encoder with vectors of {size}.",
+        "## Scores\n\n" + _format_scores(records),
+        "## Use\n\n" + (f"Install: {install}.\n\n" if install else "") + code,
+        "## Context\n\n" + _describe_context(opened, library, growth),
         "## Limits\n\n" + "\n".join(f"- {limit.format(**vars(config))}" for limit in limits),
-        "## Data\n\n" + _data(opened, records),
-        "## Recipe\n\n" + _recipe(opened, records),
-        "## Digests\n\n" + "\n".join(_digests(opened, records)),
+        "## Data\n\n" + _describe_data(opened, records),
+        "## Recipe\n\n" + _describe_recipe(opened, records),
+        "## Digests\n\n" + "\n".join(_list_digests(opened, records)),
     ]
     return "\n".join(front) + "\n\n" + "\n\n".join(part.rstrip() for part in parts) + "\n"
 
 
-def _recipe(opened: Opened, records: Sequence[Record]) -> str:
+def _describe_recipe(opened: Opened, records: Sequence[Record]) -> str:
     if opened.run is None:
         return f"Not known here: the weights came from {opened.called!r}."
     rows = tuple((name, str(value)) for name, value in difference(opened.run).items())
     lines = [as_markdown(View(f"Run {run_id(opened.run)}; what differs from its scale:", ("field", "value"), rows))]
     for record in records:
-        training, code = record.provenance.get("training", {}), record.provenance.get("commit")
-        lines.append(f"{training.get('num_parameters', 'unknown')} parameters, {training.get('num_steps')} steps of ")
-        lines[-1] += f"{opened.run.batches_a_step * opened.run.batch_size} pairs; code at commit {code}."
+        training = record.provenance.get("training", {})
+        lines.append(
+            f"{training.get('num_parameters', 'unknown')} parameters, {training.get('num_steps')} steps of "
+            f"{opened.run.batches_a_step * opened.run.batch_size} pairs; "
+            f"code at commit {record.provenance.get('commit')}."
+        )
     return "\n".join(lines)
 
 
-def _data(opened: Opened, records: Sequence[Record]) -> str:
+def _describe_data(opened: Opened, records: Sequence[Record]) -> str:
     if opened.run is None:
         return "Not known here."
-    pairs = [str(record.provenance.get("training", {}).get("num_pairs", "unknown")) for record in records]
-    corpora = [_corpus(one) for one in (get_first_phase(opened.run), opened.run) if one is not None]
-    return f"Trained on {', then on '.join(corpora)}; {', '.join(pairs) or 'an unknown number of'} pairs at the end."
+    num_pairs = [str(record.provenance.get("training", {}).get("num_pairs", "unknown")) for record in records]
+    corpora = [_format_corpus(phase) for phase in (get_first_phase(opened.run), opened.run) if phase is not None]
+    return (
+        f"Trained on {', then on '.join(corpora)}; {', '.join(num_pairs) or 'an unknown number of'} pairs at the end."
+    )
 
 
-def _corpus(run: Run) -> str:
-    of = f" (sources {run.sources})" if run.sources else ""
-    return f"the corpus `{run.corpus}`{of}"
+def _format_corpus(run: Run) -> str:
+    sources = f" (sources {run.sources})" if run.sources else ""
+    return f"the corpus `{run.corpus}`{sources}"
 
 
-def _context(opened: Opened, library: str, growth: str) -> str:
+def _describe_context(opened: Opened, library: str, growth: str) -> str:
     if not opened.num_contexts:
         return "None: a text's vector depends on the text alone."
     lines = [
         f"The context is {opened.num_contexts} documents of the corpus that is searched. Of more documents, so many "
         "are drawn with a seed. Fewer are repeated. Queries and documents are comparable only under the same context.",
-        _without_context(opened, library),
-        " ".join(filter(None, (GROWING_CORPUS_NOTE, growth))),
+        _describe_missing_context(opened, library),
+        f"{GROWING_CORPUS_NOTE} {growth}" if growth else GROWING_CORPUS_NOTE,
     ]
     if library != "official":
-        lines += [STORED_WITH_CONTEXT]
+        lines.append(STORED_WITH_CONTEXT)
     return "\n\n".join(lines)
 
 
-def _without_context(opened: Opened, library: str) -> str:
+def _describe_missing_context(opened: Opened, library: str) -> str:
     config = opened.ours.config
     if library == "official" or config.sequence_dropout == 0:
         return "There is no vector without a context: a call without one raises an error."
@@ -141,46 +139,50 @@ def _without_context(opened: Opened, library: str) -> str:
     )
 
 
-def _digests(opened: Opened, records: Sequence[Record]) -> list[str]:
-    told = [f"- weights and configuration: {compute_model_digest(opened.ours)}"]
+def _list_digests(opened: Opened, records: Sequence[Record]) -> list[str]:
+    lines = [f"- weights and configuration: {compute_model_digest(opened.ours)}"]
     for record in records:
-        drawn = [row for row in record.provenance.get("suite", {}).get("contexts", []) if row.get("kind") == "own"]
-        for row in drawn:
-            of = row.get("dataset") or row.get("corpus")
-            how = f"{row['num_documents']} documents, seed {row['seed']}"
-            told.append(f"- context of {of}: {how}, sha256 of their ids {row['ids_sha256']}")
-    return told
+        for row in record.provenance.get("suite", {}).get("contexts", []):
+            if row.get("kind") == "own":
+                lines.append(
+                    f"- context of {row.get('dataset') or row.get('corpus')}: {row['num_documents']} documents, "
+                    f"seed {row['seed']}, sha256 of their ids {row['ids_sha256']}"
+                )
+    return lines
 
 
-def _scores(records: Sequence[Record]) -> str:
+def _format_scores(records: Sequence[Record]) -> str:
     if not records:
         return "Not evaluated here."
-    tables = [as_markdown(make_interval_view(record)) for record in records if _scored_contexts(record)]
+    tables = [as_markdown(make_interval_view(record)) for record in records if _list_scored_contexts(record)]
     return "\n\n".join(tables) or "Not evaluated by retrieval here."
 
 
-def _scored_contexts(record: Record) -> list[tuple[str, str]]:
+def _list_scored_contexts(record: Record) -> list[tuple[str, str]]:
     """Return the contexts with one score per query. Records of other measures than retrieval have none."""
     num_queries = sum(row["num_queries"] for row in list_suite_rows(record.provenance))
-    found = list_contexts(record.metrics, record.run.suite)
-    return [(name, context) for name, context in found if len(record.arrays.get(name, ())) == num_queries > 0]
+    contexts = list_contexts(record.metrics, record.run.suite)
+    return [(name, context) for name, context in contexts if len(record.arrays.get(name, ())) == num_queries > 0]
 
 
 def make_interval_view(record: Record) -> View:
     """Return a table of NDCG@10 per context: the mean and each collection, with 95 % bootstrap intervals."""
     datasets = list_suite_rows(record.provenance)
     strata_Q = np.repeat(np.arange(len(datasets)), [row["num_queries"] for row in datasets])
-    scored = _scored_contexts(record)
-    columns = [record.arrays[name] for name, _ in scored]
+    contexts = _list_scored_contexts(record)
+    columns = [record.arrays[name] for name, _ in contexts]
     weights = mean_weights(datasets)
     # parts of one dataset, such as the forums of CQADupStack, count once together
     weights_Q = np.array(weights)[strata_Q] if weights else 1.0
     # Row by row, because all intervals of a row share their resamples, which `paired_bootstrap` caches.
-    rows = [("mean", *chain.from_iterable(_with_interval(values_Q * weights_Q, strata_Q) for values_Q in columns))]
-    for place, dataset in enumerate(datasets):
-        cells = [_with_interval(values_Q[strata_Q == place]) for values_Q in columns]
+    cells = [_format_interval_cells(values_Q * weights_Q, strata_Q) for values_Q in columns]
+    rows = [("mean", *chain.from_iterable(cells))]
+    for index, dataset in enumerate(datasets):
+        cells = [_format_interval_cells(values_Q[strata_Q == index]) for values_Q in columns]
         rows.append((dataset["name"], *chain.from_iterable(cells)))
-    header = ["collection", *chain.from_iterable((_column(record, context), "95 %") for _, context in scored)]
+    header = ["collection"]
+    for _, context in contexts:
+        header += [_get_column_header(record, context), "95 %"]
     notes = (
         "Intervals: 2000 bootstrap resamples of the queries of each collection.",
         *list_notes(record.provenance["suite"]),
@@ -189,15 +191,16 @@ def make_interval_view(record: Record) -> View:
     return View(f"NDCG@10 on {record.run.suite}, points", tuple(header), tuple(rows), notes, align)
 
 
-def _column(record: Record, context: str) -> str:
+def _get_column_header(record: Record, context: str) -> str:
     """Return the header of a column of scores, which names the context of a contextual model."""
     if record.run.architecture == "contextual":
         return f"{context} context"
     return "NDCG@10" if context == "own" else context
 
 
-def _with_interval(values_Q: np.ndarray, strata_Q: np.ndarray | None = None) -> tuple[str, str]:
-    strata_Q = np.zeros(len(values_Q), np.int64) if strata_Q is None else strata_Q
+def _format_interval_cells(values_Q: np.ndarray, strata_Q: np.ndarray | None = None) -> tuple[str, str]:
+    if strata_Q is None:
+        strata_Q = np.zeros(len(values_Q), np.int64)
     samples = paired_bootstrap(values_Q, np.zeros_like(values_Q), strata_Q)
     low, high = percentile_interval(samples)
     mean = stratified_mean(values_Q, strata_Q)

@@ -23,11 +23,11 @@ from repro.statistics.bootstrap import paired_bootstrap, percentile_interval
 from repro.statistics.units import stratified_mean
 from repro.text import format_number
 
-SHOWN = {"ndcg_at_10": "NDCG@10", "recall_at_100": "recall@100", "mrr_at_10": "MRR@10"}
+MEASURE_LABELS = {"ndcg_at_10": "NDCG@10", "recall_at_100": "recall@100", "mrr_at_10": "MRR@10"}
 BM25 = "bm25"
 CLEAR_LEAD = 5.0
 """Lead of BM25, in points, from which on advice is printed."""
-COVERS = (
+INTERVAL_NOTE = (
     "95 %: paired bootstrap over the queries within each collection. It covers other queries of these collections, "
     "not another training seed, other collections or another draw of context documents."
 )
@@ -57,7 +57,7 @@ class Column:
     @property
     def points(self) -> list[float]:
         """Mean score per collection, in points."""
-        return [POINTS * float(self.values_Q[self.strata_Q == place].mean()) for place in range(len(self.datasets))]
+        return [POINTS * float(self.values_Q[self.strata_Q == index].mean()) for index in range(len(self.datasets))]
 
     @property
     def mean(self) -> float:
@@ -66,7 +66,9 @@ class Column:
 
     def get_weighted_values(self) -> np.ndarray:
         """Return the values times the weights of their collections, (Q,)."""
-        return self.values_Q * np.array(self.weights)[self.strata_Q] if self.weights else self.values_Q
+        if not self.weights:
+            return self.values_Q
+        return self.values_Q * np.array(self.weights)[self.strata_Q]
 
 
 @dataclass(frozen=True)
@@ -84,17 +86,16 @@ class Difference:
 
 def compute_differences(columns: Sequence[Column]) -> list[Difference]:
     """Compare the first column with each other one, paired by query."""
-    found = []
-    for other in columns[1:]:
-        first = columns[0]
+    first, *others = columns
+    differences = []
+    for other in others:
         # Weighting the values before resampling weights the collections in every resample.
         samples = POINTS * paired_bootstrap(first.get_weighted_values(), other.get_weighted_values(), first.strata_Q)
-        ahead = sum(ours > theirs for ours, theirs in zip(first.points, other.points, strict=True))
-        interval = percentile_interval(samples)
-        found.append(
-            Difference(first.label, other.label, first.mean - other.mean, *interval, ahead, len(first.datasets))
-        )
-    return found
+        low, high = percentile_interval(samples)
+        points = first.mean - other.mean
+        num_ahead = sum(score > other_score for score, other_score in zip(first.points, other.points, strict=True))
+        differences.append(Difference(first.label, other.label, points, low, high, num_ahead, len(first.datasets)))
+    return differences
 
 
 @dataclass(frozen=True)
@@ -111,31 +112,37 @@ class CollectionDifference:
 
 def compute_collection_differences(columns: Sequence[Column]) -> list[CollectionDifference]:
     """Compare the first column with each other one in every collection, paired by query."""
-    found = []
-    for other in columns[1:]:
-        first = columns[0]
-        sizes = np.bincount(first.strata_Q, minlength=len(first.datasets))
-        rows = [{"name": n, "family": "", "num_queries": size} for n, size in zip(first.datasets, sizes, strict=True)]
+    first, *others = columns
+    sizes = np.bincount(first.strata_Q, minlength=len(first.datasets))
+    # all in one family, since only differences per collection are used
+    rows = [{"name": name, "family": "", "num_queries": size} for name, size in zip(first.datasets, sizes, strict=True)]
+    differences = []
+    for other in others:
         gaps = paired_gaps(first.values_Q, other.values_Q, rows)
         for name in first.datasets:
             gap = gaps[name]
             points = (POINTS * gap.difference, POINTS * gap.low, POINTS * gap.high)
-            found.append(CollectionDifference(name, first.label, other.label, *points))
-    return found
+            differences.append(CollectionDifference(name, first.label, other.label, *points))
+    return differences
 
 
-def make_collection_view(found: Sequence[CollectionDifference]) -> View:
+def make_collection_view(differences: Sequence[CollectionDifference]) -> View:
     """Return a table of differences: a row per collection, and two columns per pair of contexts."""
-    pairs = list(dict.fromkeys((one.first, one.other) for one in found))
-    cells = {(one.collection, one.first, one.other): _with_interval(one) for one in found}
-    names = dict.fromkeys(one.collection for one in found)
-    rows = tuple((name, *(cell for pair in pairs for cell in cells[name, *pair])) for name in names)
-    header = ("collection", *(word for first, other in pairs for word in (f"{first} − {other}", "95 %")))
-    return View("Differences by collection, points of NDCG@10", header, rows, align="l" + "r" * 2 * len(pairs))
+    pairs = list(dict.fromkeys((difference.first, difference.other) for difference in differences))
+    header = ["collection"]
+    for first, other in pairs:
+        header += [f"{first} − {other}", "95 %"]
+    rows: dict[str, list[str]] = {}
+    # differences are ordered by pair, so the cells of a row are in the order of the header
+    for difference in differences:
+        rows.setdefault(difference.collection, [difference.collection]).extend(_format_interval_cells(difference))
+    cells = tuple(tuple(row) for row in rows.values())
+    return View("Differences by collection, points of NDCG@10", tuple(header), cells, align="l" + "r" * 2 * len(pairs))
 
 
-def _with_interval(one: CollectionDifference | Difference) -> tuple[str, str]:
-    return format_with_sign(one.points), f"{format_with_sign(one.low)} to {format_with_sign(one.high)}"
+def _format_interval_cells(difference: CollectionDifference | Difference) -> tuple[str, str]:
+    low, high = format_with_sign(difference.low), format_with_sign(difference.high)
+    return format_with_sign(difference.points), f"{low} to {high}"
 
 
 def make_scores_view(title: str, columns: Sequence[Column], notes: Sequence[str] = ()) -> View:
@@ -146,17 +153,18 @@ def make_scores_view(title: str, columns: Sequence[Column], notes: Sequence[str]
     return View(title, header, rows, tuple(notes), align="l" + "r" * len(columns))
 
 
-def make_differences_view(found: Sequence[Difference]) -> View:
+def make_differences_view(differences: Sequence[Difference]) -> View:
     """Return a table of differences, one per row."""
     rows = tuple(
         (
-            f"{one.first} − {one.other}",
-            *_with_interval(one),
-            f"{one.num_ahead} of {one.num_collections}",
+            f"{difference.first} − {difference.other}",
+            *_format_interval_cells(difference),
+            f"{difference.num_ahead} of {difference.num_collections}",
         )
-        for one in found
+        for difference in differences
     )
-    return View("Differences, points of NDCG@10", ("difference", "mean", "95 %", "ahead in"), rows, (COVERS,), "lrrr")
+    header = ("difference", "mean", "95 %", "ahead in")
+    return View("Differences, points of NDCG@10", header, rows, (INTERVAL_NOTE,), "lrrr")
 
 
 def make_measures_view(
@@ -171,21 +179,19 @@ def make_measures_view(
 
     `metadata` is the provenance of the suite's scores. `cut` and `unknown` are shares by collection.
     """
-    lines = []
     has_context = bool(metadata.get("contexts"))
     kinds = list_contexts(metrics, suite)
-    for name, context in kinds:
+    # without contexts, there is one kind of vectors, or whole vectors and their prefixes
+    has_kind_column = has_context or len(kinds) > 1
+    rows = []
+    for name, kind in kinds:
+        kind_label = "full" if kind == "own" and not has_context else kind
         for dataset in [*(row["name"] for row in metadata["datasets"]), "mean"]:
-            cells = (metrics[f"{name}/{dataset}/{measure}"] for measure in SHOWN)
-            lines.append((dataset, context, *(format_number(POINTS * value) for value in cells)))
-    header = ("collection", "context", *SHOWN.values())
-    if not has_context and len(kinds) == 1:
-        # the column of contexts would be the same in every row
-        header, lines = (header[0], *header[2:]), [(row[0], *row[2:]) for row in lines]
-    elif not has_context:
-        header = ("collection", "vectors", *SHOWN.values())
-        lines = [(row[0], "full" if row[1] == "own" else row[1], *row[2:]) for row in lines]
-    return View(title, header, tuple(lines), tuple(list_comparison_notes(metadata, cut, unknown)))
+            cells = [format_number(POINTS * metrics[f"{name}/{dataset}/{measure}"]) for measure in MEASURE_LABELS]
+            rows.append((dataset, *([kind_label] if has_kind_column else []), *cells))
+    kind_header = "context" if has_context else "vectors"
+    header = ("collection", *([kind_header] if has_kind_column else []), *MEASURE_LABELS.values())
+    return View(title, header, tuple(rows), tuple(list_comparison_notes(metadata, cut, unknown)))
 
 
 def list_comparison_notes(
@@ -195,46 +201,49 @@ def list_comparison_notes(
 ) -> list[str]:
     """Return notes on peculiarities of collections, on the drawing of contexts, and on cut or unknown text."""
     notes = list_notes(metadata)
-    drawn = {(row["num_documents"], row["seed"]) for row in metadata.get("contexts", []) if "num_documents" in row}
-    if drawn:
-        counts = "–".join(map(str, sorted({min(drawn)[0], max(drawn)[0]})))
-        notes.append(f"context: {counts} documents, drawn with seed {min(drawn)[1]}; digests are in scores.json")
-    if known := _drop_unknown(cut):
-        most = max(known, key=known.__getitem__)
-        share = float(np.mean(list(known.values())))
-        notes.append(f"longer than the model reads: {share:.0%} of the documents (most in {most}: {known[most]:.0%})")
-    if known := _drop_unknown(unknown):
-        most = max(known, key=known.__getitem__)
-        share = float(np.mean(list(known.values())))
-        notes.append(f"unknown tokens: {share:.1%} (most in {most}: {known[most]:.1%})")
+    contexts = {(row["num_documents"], row["seed"]) for row in metadata.get("contexts", []) if "num_documents" in row}
+    if contexts:
+        (smallest, seed), (largest, _) = min(contexts), max(contexts)
+        counts = f"{smallest}" if smallest == largest else f"{smallest}–{largest}"
+        notes.append(f"context: {counts} documents, drawn with seed {seed}; digests are in scores.json")
+    shares = _drop_missing(cut)
+    if shares:
+        worst, mean = max(shares, key=shares.__getitem__), float(np.mean(list(shares.values())))
+        notes.append(f"longer than the model reads: {mean:.0%} of the documents (most in {worst}: {shares[worst]:.0%})")
+    shares = _drop_missing(unknown)
+    if shares:
+        worst, mean = max(shares, key=shares.__getitem__), float(np.mean(list(shares.values())))
+        notes.append(f"unknown tokens: {mean:.1%} (most in {worst}: {shares[worst]:.1%})")
     return notes
 
 
-def _drop_unknown(shares: Mapping[str, float | None] | None) -> dict[str, float]:
+def _drop_missing(shares: Mapping[str, float | None] | None) -> dict[str, float]:
     return {name: share for name, share in (shares or {}).items() if share is not None}
 
 
 def list_unknown_token_warnings(unknown: Mapping[str, float | None]) -> list[str]:
     """Return a warning that lists the collections with many unknown tokens, or an empty list."""
-    many = {name: share for name, share in _drop_unknown(unknown).items() if share > HIGH_UNKNOWN_SHARE}
-    if not many:
+    high = {name: share for name, share in _drop_missing(unknown).items() if share > HIGH_UNKNOWN_SHARE}
+    if not high:
         return []
-    named = ", ".join(f"{name} {share:.0%}" for name, share in many.items())
-    return [f"warning: unknown tokens: {named}: the model's vocabulary lacks words of these texts"]
+    listed = ", ".join(f"{name} {share:.0%}" for name, share in high.items())
+    return [f"warning: unknown tokens: {listed}: the model's vocabulary lacks words of these texts"]
 
 
-def list_suggestions(found: Sequence[Difference], cut: Mapping[str, float | None], max_tokens: int | None) -> list[str]:
+def list_suggestions(
+    differences: Sequence[Difference], cut: Mapping[str, float | None], max_tokens: int | None
+) -> list[str]:
     """Return suggestions if BM25 leads by at least `CLEAR_LEAD` points and the interval excludes zero, else nothing."""
     # Both conditions: a lead that is large but uncertain gives no reason for advice.
-    losses = [one for one in found if one.other == BM25 and one.points <= -CLEAR_LEAD and one.high < 0]
+    losses = [row for row in differences if row.other == BM25 and row.points <= -CLEAR_LEAD and row.high < 0]
     if not losses:
         return []
-    shares = [share for share in cut.values() if share is not None]
-    long = f" ({np.mean(shares):.0%} of the documents are cut at {max_tokens} tokens)" if shares else ""
+    shares = list(_drop_missing(cut).values())
+    cut_note = f" ({np.mean(shares):.0%} of the documents are cut at {max_tokens} tokens)" if shares else ""
     return [
         f"BM25 is {-losses[0].points:.1f} points ahead: search text like this with BM25 until the model has learned "
         "more. What helps:",
-        f"  longer texts: a larger max_tokens{long}",
+        f"  longer texts: a larger max_tokens{cut_note}",
         "  a pretrained start: `repro data plan NAME` for a corpus of your own, `--scale mini` elsewhere",
         "  more steps, if the training loss still falls: a larger num_steps in the file of runs",
     ]

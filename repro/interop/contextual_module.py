@@ -60,7 +60,8 @@ class ContextualModule(InputModule):
         self.model = model
         self.tokenizer: Any = make_fast_tokenizer(model.config)
         self.config = SimpleNamespace(transductive_corpus_size=model.config.num_contexts)
-        self._kept: tuple[Any, Tensor] | None = None
+        # the last context vectors, with the key of their documents and model
+        self._cached_context: tuple[Any, Tensor] | None = None
 
     @property
     def max_seq_length(self) -> int:
@@ -77,8 +78,8 @@ class ContextualModule(InputModule):
 
     def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **kwargs: Any) -> dict[str, Any]:
         """Return token ids and their mask, both int64 (N, S)."""
-        words = getattr(self.tokenizer, "backend_tokenizer", self.tokenizer)
-        tokens = tokenize([(prompt or "") + text for text in as_texts(inputs)], words, self.max_seq_length)
+        tokenizer = getattr(self.tokenizer, "backend_tokenizer", self.tokenizer)
+        tokens = tokenize([(prompt or "") + text for text in as_texts(inputs)], tokenizer, self.max_seq_length)
         check_vocabulary(tokens.ids, self.model.config)
         texts = texts_from(*tokens.pad(range(len(tokens))))
         return {"input_ids": texts.ids_NS, "attention_mask": texts.mask_NS}
@@ -116,34 +117,33 @@ class ContextualModule(InputModule):
         if context is not None and dataset_embeddings is not None:
             raise ValueError("context= and dataset_embeddings= are two ways to give the same: give one of them")
         if context is not None:
-            given_CD = self._embed_context(context, context_seed)
+            context_CD = self._embed_context(context, context_seed)
         else:
-            given_CD = self._as_vectors(dataset_embeddings)
-        vectors = self.model.second_stage(texts, given_CD)
+            # float32, because numpy vectors or lists of a caller may be float64.
+            given = torch.as_tensor(dataset_embeddings, device=self.model.device, dtype=torch.float32)
+            context_CD = as_context_rows(given, self.model.config)
+        vectors = self.model.second_stage(texts, context_CD)
         # The second name marks vectors to normalise. Context vectors lack it, so `Normalize` passes them on.
         return features | {"sentence_embedding": vectors, CONTEXTUAL_EMBEDDING: vectors}
 
     def drawn_from(self, corpus: Sequence[str], seed: int = 0) -> list[str]:
         """Return the documents of a corpus that `context=` draws with this `context_seed`. ValueError if it is empty."""
         corpus = as_texts(corpus)
-        return [corpus[place] for place in fill_context(len(corpus), self.model.config.num_contexts, seed)]
+        return [corpus[row] for row in fill_context(len(corpus), self.model.config.num_contexts, seed)]
 
     def _embed_context(self, context: Sequence[str], seed: int) -> Tensor:
         """Return context vectors. sentence-transformers calls this for every batch, so the last ones are cached."""
         model, texts = self.model, tuple(as_texts(context))
         # torch counts in-place changes of a weight, so the cache is invalid after a training step
-        changes, kind = sum(weight._version for weight in model.parameters()), next(model.parameters()).dtype
-        wanted = (texts, seed, model.device, kind, model.config.max_tokens, changes)
+        version = sum(weight._version for weight in model.parameters())
+        dtype = next(model.parameters()).dtype
+        key = (texts, seed, model.device, dtype, model.config.max_tokens, version)
         # read once, since another thread may replace it at any time
-        kept = self._kept
-        if kept is None or kept[0] != wanted:
-            kept = self._kept = (wanted, model.context_from(texts, seed))
-        return kept[1]
-
-    def _as_vectors(self, dataset_embeddings: Any) -> Tensor:
-        # float32, because numpy vectors or lists of a caller may be float64.
-        given = torch.as_tensor(dataset_embeddings, device=self.model.device, dtype=torch.float32)
-        return as_context_rows(given, self.model.config)
+        cached = self._cached_context
+        if cached is None or cached[0] != key:
+            cached = (key, model.context_from(texts, seed))
+            self._cached_context = cached
+        return cached[1]
 
     def get_embedding_dimension(self) -> int:
         """Return D."""
@@ -169,56 +169,54 @@ class ContextualModule(InputModule):
         Raises:
             ValueError: for options that would have no effect.
         """
-        dtype = _dtype_in(kwargs)
+        dtype = _parse_dtype(kwargs)
         options = {name: kwargs.get(name) for name in ("token", "cache_folder", "revision")}
-        local = bool(kwargs.get("local_files_only"))
-        found = cls.load_dir_path(model_name_or_path, subfolder=subfolder, local_files_only=local, **options)
-        folder = Path(found or model_name_or_path)
+        is_local = bool(kwargs.get("local_files_only"))
+        path = cls.load_dir_path(model_name_or_path, subfolder=subfolder, local_files_only=is_local, **options)
+        folder = Path(path or model_name_or_path)
         model = load_model(folder)
         if not isinstance(model, ContextualModel):
             raise ValueError(f"{folder} holds a {model.architecture} model: it opens with stock modules, not this one")
         return cls(model if dtype is None else model.to(dtype))
 
 
-def _dtype_in(options: dict[str, Any]) -> torch.dtype | None:
+def _parse_dtype(options: dict[str, Any]) -> torch.dtype | None:
     """Return the dtype in the options of sentence-transformers. ValueError for options that have no effect here."""
     model_kwargs = dict(options.get("model_kwargs") or {})
-    wanted = [model_kwargs.pop(name) for name in ("dtype", "torch_dtype") if name in model_kwargs]
+    requested = [model_kwargs.pop(name) for name in ("dtype", "torch_dtype") if name in model_kwargs]
     # An option that is ignored silently would give other vectors than its user expects.
-    rest = {"model_kwargs": model_kwargs} | {
-        name: options.get(name) for name in ("processor_kwargs", "tokenizer_kwargs", "config_kwargs")
-    }
-    unused = {
-        name: left
-        for name, values in rest.items()
-        if (left := {key: value for key, value in (values or {}).items() if value not in (None, False)})
-    }
+    unused: dict[str, Any] = {}
+    for name in ("model_kwargs", "processor_kwargs", "tokenizer_kwargs", "config_kwargs"):
+        values = model_kwargs if name == "model_kwargs" else options.get(name) or {}
+        set_values = {key: value for key, value in values.items() if value not in (None, False)}
+        if set_values:
+            unused[name] = set_values
     if options.get("backend") not in (None, "torch"):
         unused["backend"] = options["backend"]
     if unused:
         raise ValueError(f"a contextual export takes no {short(unused)}: leave it out; model_kwargs may hold a dtype")
-    found = next((one for one in wanted if one is not None), None)
-    if found is None or found == "auto":
+    value = next((value for value in requested if value is not None), None)
+    if value is None or value == "auto":
         return None
-    kind = getattr(torch, found.removeprefix("torch."), None) if isinstance(found, str) else found
-    if not isinstance(kind, torch.dtype) or not kind.is_floating_point:
+    dtype = getattr(torch, value.removeprefix("torch."), None) if isinstance(value, str) else value
+    if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
         raise ValueError(
-            f"dtype={short(repr(found))} is not a floating-point dtype; choose float32, bfloat16 or float16"
+            f"dtype={short(repr(value))} is not a floating-point dtype; choose float32, bfloat16 or float16"
         )
-    return kind
+    return dtype
 
 
 def make_fast_tokenizer(config: ModelConfig) -> PreTrainedTokenizerFast:
     """Return a model's tokenizer as one of transformers, which truncates at the model's maximal length."""
-    inner = load_whole_tokenizer(config.tokenizer)
-    usual = {
+    tokenizer = load_whole_tokenizer(config.tokenizer)
+    candidates = {
         "pad_token": "[PAD]",
         "cls_token": "[CLS]",
         "sep_token": "[SEP]",
         "unk_token": "[UNK]",
         "mask_token": "[MASK]",
     }
-    special = {name: word for name, word in usual.items() if inner.token_to_id(word) is not None}
+    special = {name: token for name, token in candidates.items() if tokenizer.token_to_id(token) is not None}
     # padding is masked, so any token will do
-    special.setdefault("pad_token", str(inner.id_to_token(0)))
-    return PreTrainedTokenizerFast(tokenizer_object=inner, model_max_length=config.max_tokens, **special)
+    special.setdefault("pad_token", str(tokenizer.id_to_token(0)))
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=config.max_tokens, **special)

@@ -9,6 +9,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,9 @@ from repro.storage.files import json_object
 from repro.storage.paths import CORPUS_FILE, get_corpora_folder, home, is_imported
 from repro.text import short
 
-IDS = ("_id", "id", "doc_id", "docid")
-TEXTS = (*ACCEPTED["document"], "contents", "content", "body")
-FILES = (".jsonl", ".csv", ".tsv", ".txt")
+ID_COLUMNS = ("_id", "id", "doc_id", "docid")
+TEXT_COLUMNS = (*ACCEPTED["document"], "contents", "content", "body")
+FILE_ENDINGS = (".jsonl", ".csv", ".tsv", ".txt")
 
 
 @dataclass(frozen=True)
@@ -40,8 +41,8 @@ class Corpus:
             return self.path.name
         files = [self.path] if self.kind == "file" else sorted(self.path.rglob("corpus.jsonl"))
         note = home() / "digests" / f"{_hash(str(self.path))[:16]}.json"
-        found = noted_digests(self.path.parent, files, note)
-        return found[self.path.name] if self.kind == "file" else _hash(json.dumps(found, sort_keys=True))
+        digests = noted_digests(self.path.parent, files, note)
+        return digests[self.path.name] if self.kind == "file" else _hash(json.dumps(digests, sort_keys=True))
 
     def read(self) -> tuple[dict[str, str], int]:
         """Return the text of each document by its id, and the number of collections that they come from.
@@ -68,8 +69,8 @@ def find_corpus(source: str) -> Corpus:
     if path.is_dir() and (path / "corpus.jsonl").is_file():
         return Corpus(path.resolve().name, "beir", path.resolve())
     if path.is_file():
-        if path.suffix.lower() not in FILES:
-            raise ValueError(f"--corpus {short(source)} ends in {path.suffix!r}: choose one of {list(FILES)}")
+        if path.suffix.lower() not in FILE_ENDINGS:
+            raise ValueError(f"--corpus {short(source)} ends in {path.suffix!r}: choose one of {list(FILE_ENDINGS)}")
         return Corpus(path.name, "file", path.resolve())
     # as in `evaluate --suite`, a folder in the working directory is meant before a corpus of that name
     if is_imported(source) and not path.is_dir():
@@ -96,16 +97,16 @@ def _iter_file(path: Path) -> Iterator[tuple[str, str]]:
     from repro.data.lines import iter_lines
 
     if path.suffix.lower() == ".txt":
-        yield from ((str(number), line.strip()) for number, line in iter_lines(path))
+        yield from ((str(line_number), line.strip()) for line_number, line in iter_lines(path))
         return
-    seen: set[str] = set()
-    for number, row in _iter_rows(path):
-        where = f"{path}, line {number}"
-        key = str(next((row[name] for name in IDS if row.get(name) not in (None, "")), number))
-        if key in seen:
-            raise ValueError(f"{where}: the id {short(key)} occurs twice")
-        seen.add(key)
-        yield key, _join_title(row, where)
+    ids: set[str] = set()
+    for line_number, row in _iter_rows(path):
+        location = f"{path}, line {line_number}"
+        row_id = str(next((row[name] for name in ID_COLUMNS if row.get(name) not in (None, "")), line_number))
+        if row_id in ids:
+            raise ValueError(f"{location}: the id {short(row_id)} occurs twice")
+        ids.add(row_id)
+        yield row_id, _join_title(row, location)
 
 
 def _iter_rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
@@ -119,14 +120,16 @@ def _iter_rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
     yield from iter_table_rows(path)
 
 
-def _join_title(row: Mapping[str, Any], where: str) -> str:
+def _join_title(row: Mapping[str, Any], location: str) -> str:
     """Return the document of a row, after its title if it has one, as in a BEIR folder."""
-    column = next((name for name in TEXTS if name in row), None)
+    column = next((name for name in TEXT_COLUMNS if name in row), None)
     if column is None:
-        raise ValueError(f"{where}: no column for the document: found {short(sorted(row))}, accepted {list(TEXTS)}")
+        raise ValueError(
+            f"{location}: no column for the document: found {short(sorted(row))}, accepted {list(TEXT_COLUMNS)}"
+        )
     parts = [row[name] for name in ("title", column) if row.get(name) is not None]
     if not all(isinstance(part, str) for part in parts):
-        raise ValueError(f"{where}: {column!r} holds {short(repr(row[column]))}, expected a text")
+        raise ValueError(f"{location}: {column!r} holds {short(repr(row[column]))}, expected a text")
     return " ".join(filter(None, parts)).strip()
 
 
@@ -135,30 +138,29 @@ def _read_imported(folder: Path) -> dict[str, str]:
     from repro.data.own.importing import PAIRS_FILE
     from repro.data.pairs import read_pairs
 
-    found: dict[str, str] = {}
+    ids_by_text: dict[str, str] = {}
     pairs = folder / IMPORT_FOLDER / PAIRS_FILE
     if pairs.is_file():
-        place = 0
-        for block in read_pairs(pairs).blocks("document"):
-            for text in block:
-                place += 1
-                # A document of several pairs keeps the number of the first one.
-                found.setdefault(text, f"pair-{place}")
+        texts = chain.from_iterable(read_pairs(pairs).blocks("document"))
+        for number, text in enumerate(texts, 1):
+            # A document of several pairs keeps the number of the first one.
+            ids_by_text.setdefault(text, f"pair-{number}")
     if (folder / GIVEN_FOLDER).is_dir():
-        for key, text in _read_suite(str(folder / GIVEN_FOLDER))[0].items():
-            found.setdefault(text, key)
-    return {key: text for text, key in found.items()}
+        for document_id, text in _read_suite(str(folder / GIVEN_FOLDER))[0].items():
+            ids_by_text.setdefault(text, document_id)
+    return {document_id: text for text, document_id in ids_by_text.items()}
 
 
 def _read_suite(source: str) -> tuple[dict[str, str], int]:
     from repro.data.beir import load_dataset
     from repro.interop.opening import open_suite
 
-    found: dict[str, str] = {}
+    documents: dict[str, str] = {}
     datasets = open_suite(source).datasets
     for dataset in datasets:
-        collection, _ = load_dataset(dataset)
+        retrieval, _ = load_dataset(dataset)
         # Collections of a suite may use the same ids.
-        ahead = f"{dataset.name}/" if len(datasets) > 1 else ""
-        found |= {ahead + key: text for key, text in zip(collection.document_ids, collection.documents, strict=True)}
-    return found, len(datasets)
+        prefix = f"{dataset.name}/" if len(datasets) > 1 else ""
+        for document_id, text in zip(retrieval.document_ids, retrieval.documents, strict=True):
+            documents[prefix + document_id] = text
+    return documents, len(datasets)

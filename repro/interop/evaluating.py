@@ -12,7 +12,7 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -54,7 +54,7 @@ from repro.interop.comparison import (
     make_scores_view,
 )
 from repro.interop.named_runs import find_named_run
-from repro.interop.opening import Opened, find_bm25_run, open_model, open_suite
+from repro.interop.opening import Opened, Progress, find_bm25_run, open_model, open_suite
 from repro.interop.read_share import estimate_read_share
 from repro.interop.stock_encoder import StockEncoder
 from repro.interop.trained_on import review_seen_queries
@@ -72,7 +72,6 @@ from repro.text import count_noun, format_number, format_seconds, make_encoding_
 
 BM25_UP_TO = 200_000
 """Largest suite, in documents, on which BM25 is scored by default. This takes about a minute."""
-Progress = Callable[[str], None]
 UNCHANGED_LABEL = "as it is"
 """Label of the original vectors next to whitened ones."""
 
@@ -363,7 +362,7 @@ class _Evaluator:
             key["shrinkage"] = request.shrinkage
         outputs = self._make_outputs(source, opened.called, key, len(contexts))
         evaluation = evaluate_setting(opened.model, self.suite, setting, outputs, self.collections)
-        shares = {name: estimate_read_share(opened.model, one) for name, one in self.collections.items()}
+        shares = {name: estimate_read_share(opened.model, collection) for name, collection in self.collections.items()}
         cut = {name: share.cut for name, share in shares.items()}
         unknown = {name: share.unknown for name, share in shares.items()}
         return Scored(metadata, evaluation, cut, unknown)
@@ -507,7 +506,7 @@ def check_whitening_options(sources: Sequence[str], shrinkage: float | None) -> 
         raise ValueError(f"--shrinkage {shrinkage}: must be from 0 to 1")
 
 
-def sample_training_text(corpus: str, count: int, seed: int, progress: Callable[[str], None]) -> Retrieval:
+def sample_training_text(corpus: str, count: int, seed: int, progress: Progress) -> Retrieval:
     """Return distinct training documents of a corpus, drawn by the seed, as a collection without queries."""
     pairs = read_pairs(make_corpus_stage(corpus).build(progress) / "train.arrow")
     # twice as many as needed, since documents repeat

@@ -10,7 +10,7 @@ Shapes: N texts, D size of a vector.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,18 +22,18 @@ from repro.evaluate.collections import Collection, read_collections, without_qui
 from repro.evaluate.retrieval import search
 from repro.interop.arguments import check_context_draw, check_num_contexts, check_revision, to_device
 from repro.interop.named_runs import check_run_is_contextual
-from repro.interop.opening import Opened, open_model, open_suite
+from repro.interop.opening import Opened, Progress, open_model, open_suite
 from repro.interop.wrong_corpus import get_wrong_corpus
 from repro.model.contextual import ContextualModel
 from repro.spec.identity import run_id
 from repro.text import format_seconds, short
 
-Progress = Callable[[str], None]
 NUM_RANKED = 1000
 """Number of ranked documents. Documents beyond it have no rank."""
-BLOCK = 256
+DOCUMENTS_PER_BLOCK = 256
 """Documents between two checks of the clock."""
-QUIET_SECONDS = 4.0
+REPORT_SECONDS = 4.0
+"""Seconds between two lines about the progress."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +68,7 @@ def run_explanation(request: ExplanationRequest, *, progress: Progress = print) 
         raise ValueError(f"{opened.called} takes no context: name a contextual model")
     check_num_contexts(request.num_contexts, opened.called, opened.num_contexts)
     to_device(model, request.device)
-    suite = open_suite(_load_suite_for(request, opened), progress)
+    suite = open_suite(_get_suite_name(request, opened), progress)
     dataset, query = find_query(suite, request.query, request.dataset)
     if not query.id:
         progress(f"no query has this id or text: {short(repr(request.query))} is read as a query of your own")
@@ -76,12 +76,12 @@ def run_explanation(request: ExplanationRequest, *, progress: Progress = print) 
     kinds = ("own", "wrong", *(["null"] if model.config.sequence_dropout > 0 else []))
     count = opened.num_contexts if request.num_contexts is None else request.num_contexts
     swap = Swap(model, collection, wrong, kinds, count, request.context_seed)
-    hits_of = Ranking(model, collection, query, progress)
+    ranking = Ranking(model, collection, query, progress)
     called = opened.called if opened.run is None else run_id(opened.run)
-    return explain_query(swap, query, hits_of, called=called, suite=suite.name, top=request.top)
+    return explain_query(swap, query, ranking, called=called, suite=suite.name, top=request.top)
 
 
-def _load_suite_for(request: ExplanationRequest, opened: Opened) -> str:
+def _get_suite_name(request: ExplanationRequest, opened: Opened) -> str:
     if request.suite is not None:
         return request.suite
     if opened.run is None:
@@ -89,42 +89,49 @@ def _load_suite_for(request: ExplanationRequest, opened: Opened) -> str:
     return opened.run.suite
 
 
-def find_query(suite: Suite, words: str, dataset: str | None = None) -> tuple[SuiteDataset, Query]:
+def find_query(suite: Suite, text: str, dataset: str | None = None) -> tuple[SuiteDataset, Query]:
     """Find the query with this text or id. Return its collection and the query, whose id is empty for a new text.
 
     Raises:
         ValueError: if several collections have it, or if none has it and `dataset` does not choose one of several.
     """
-    names = [one.name for one in suite.datasets]
+    names = [candidate.name for candidate in suite.datasets]
     if dataset is not None and dataset not in names:
         raise ValueError(f"--dataset {short(repr(dataset))} is not in suite {suite.name}; choose one of {names}")
-    searched = [one for one in suite.datasets if dataset in (None, one.name)]
-    found = [(one, query) for one in searched if (query := _query_in(_read(suite, one), words)) is not None]
-    if len(found) > 1:
+    candidates = [candidate for candidate in suite.datasets if dataset in (None, candidate.name)]
+    matches = []
+    for candidate in candidates:
+        query = _find_in_collection(_read(suite, candidate), text)
+        if query is not None:
+            matches.append((candidate, query))
+    if len(matches) > 1:
         raise ValueError(
-            f"{[one.name for one, _ in found]} all have the query {short(repr(words))}: add --dataset NAME"
+            f"{[candidate.name for candidate, _ in matches]} all have the query {short(repr(text))}: add --dataset NAME"
         )
-    if found:
-        return found[0]
-    if len(searched) > 1:
+    if matches:
+        return matches[0]
+    if len(candidates) > 1:
         raise ValueError(
-            f"no collection of suite {suite.name} has the query {short(repr(words))}; choose the collection to search "
+            f"no collection of suite {suite.name} has the query {short(repr(text))}; choose the collection to search "
             f"with --dataset NAME, one of {names}"
         )
-    return searched[0], Query(words)
+    return candidates[0], Query(text)
 
 
-def _query_in(collection: Collection, words: str) -> Query | None:
+def _find_in_collection(collection: Collection, text: str) -> Query | None:
     """Return the query with this text or id. If several have this text, prefer one with judgements."""
     retrieval = collection.retrieval
-    by_id = dict(zip(retrieval.query_ids, retrieval.queries, strict=True))
-    if words in by_id:
-        return Query(by_id[words], words)
-    wanted = " ".join(words.split()).lower()
+    queries = dict(zip(retrieval.query_ids, retrieval.queries, strict=True))
     # Ids have priority. Texts are compared without case and spaces, as a user types them.
-    same = [identifier for identifier, text in by_id.items() if " ".join(text.split()).lower() == wanted]
-    judged = [identifier for identifier in same if retrieval.judgements.get(identifier)]
-    return Query(by_id[(judged or same)[0]], (judged or same)[0]) if same else None
+    if text in queries:
+        return Query(queries[text], text)
+    normalised = " ".join(text.split()).lower()
+    matches = [query_id for query_id, query in queries.items() if " ".join(query.split()).lower() == normalised]
+    if not matches:
+        return None
+    judged = [query_id for query_id in matches if retrieval.judgements.get(query_id)]
+    query_id = (judged or matches)[0]
+    return Query(queries[query_id], query_id)
 
 
 def _read(suite: Suite, dataset: SuiteDataset) -> Collection:
@@ -137,17 +144,18 @@ class Ranking:
     def __init__(self, model: ContextualModel, collection: Collection, query: Query, progress: Progress) -> None:
         self._model, self._collection, self._query, self._progress = model, collection, query, progress
         documents = collection.retrieval.documents
-        starts = range(0, len(documents), BLOCK)
-        self._blocks = [documents[start : start + BLOCK] for start in starts]
+        starts = range(0, len(documents), DOCUMENTS_PER_BLOCK)
+        self._blocks = [documents[start : start + DOCUMENTS_PER_BLOCK] for start in starts]
         self._tokens: dict[int, Tokens] = {}
 
     def __call__(self, kind: str) -> Mapping[str, float]:
         """Return the scores of the best documents by id."""
-        collection, identifier = self._collection, self._query.id or "asked"
+        collection, query_id = self._collection, self._query.id or "asked"
         query_1D = self._model.encode([self._query.text], "query")
-        ids, k = collection.retrieval.document_ids, NUM_RANKED + collection.num_extra_hits
-        run = search(query_1D, self._embed_documents(kind), [identifier], ids, k)
-        if not (hits := without_quirky_hits(run, collection, NUM_RANKED)[identifier]):
+        k = NUM_RANKED + collection.num_extra_hits
+        run = search(query_1D, self._embed_documents(kind), [query_id], collection.retrieval.document_ids, k)
+        hits = without_quirky_hits(run, collection, NUM_RANKED)[query_id]
+        if not hits:
             raise ValueError(
                 f"under the {kind} context every document of {collection.retrieval.name} scores the same for "
                 f"{short(repr(self._query.text))}: there is no ranking to explain; choose another query or model"
@@ -156,17 +164,20 @@ class Ranking:
 
     def _embed_documents(self, kind: str) -> np.ndarray:
         """Return the vectors of the documents, (N, D). Print the progress every few seconds."""
-        num_all, parts = len(self._collection.retrieval.documents), []
-        self._progress(f"searching {num_all} documents of {self._collection.retrieval.name} under the {kind} context")
+        num_documents, num_done = len(self._collection.retrieval.documents), 0
+        name = self._collection.retrieval.name
+        self._progress(f"searching {num_documents} documents of {name} under the {kind} context")
+        vectors = []
         started = reported = time.monotonic()
-        for number, block in enumerate(self._blocks):
+        for index, block in enumerate(self._blocks):
             # the tokens are the same under every context
-            if number not in self._tokens:
-                self._tokens[number] = self._model.tokenize(block, self._collection.document_role)
-            parts.append(self._model.encode_tokens(self._tokens[number]))
-            now, done = time.monotonic(), min(num_all, (number + 1) * BLOCK)
-            if now - reported > QUIET_SECONDS and done < num_all:
-                left = format_seconds((now - started) * (num_all - done) / done)
-                self._progress(f"{kind} context: {done} of {num_all} documents; about {left} left")
+            if index not in self._tokens:
+                self._tokens[index] = self._model.tokenize(block, self._collection.document_role)
+            vectors.append(self._model.encode_tokens(self._tokens[index]))
+            num_done += len(block)
+            now = time.monotonic()
+            if now - reported > REPORT_SECONDS and num_done < num_documents:
+                left = format_seconds((now - started) * (num_documents - num_done) / num_done)
+                self._progress(f"{kind} context: {num_done} of {num_documents} documents; about {left} left")
                 reported = now
-        return np.concatenate(parts)
+        return np.concatenate(vectors)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from repro.interop.card import make_model_card
 from repro.interop.named_runs import find_named_run
 from repro.interop.official.config import write_official_config
 from repro.interop.official.folder import export_official
-from repro.interop.opening import Opened, open_model, open_suite
+from repro.interop.opening import Opened, Progress, open_model, open_suite
 from repro.interop.trained_on import find_training_run, write_trained_on
 from repro.interop.trained_widths import list_export_warnings
 from repro.model.contextual import ContextualModel, Model
@@ -59,7 +58,7 @@ def export_model(
     *,
     width: int | None = None,
     growth_on: str | None = None,
-    progress: Callable[[str], None] = print,
+    progress: Progress = print,
 ) -> list[str]:
     """Export a model, completely or not at all. Return lines for the user, with the code that opens the folder.
 
@@ -87,31 +86,31 @@ def export_model(
     check_width(opened.ours.architecture, opened.ours.config.hidden_size, to, width)
     check_format(opened.ours.architecture, to)
     growth = "" if growth_on is None else _measure_growth(opened, growth_on, progress)
-    warned = [] if width is None else list_export_warnings(opened, width)
+    warnings = [] if width is None else list_export_warnings(opened, width)
     with whole_folder(folder) as part:
         _write(opened.ours, part, to, width)
-        if (trained := opened.run or find_training_run(source)) is not None:
-            write_trained_on(part, trained)
-        lines = _how_to_open(opened, folder, to)
+        training_run = opened.run or find_training_run(source)
+        if training_run is not None:
+            write_trained_on(part, training_run)
         with whole_file(part / CARD) as card:
             # The card names the folder without its path, because it is moved or uploaded.
-            use = [*_how_to_open(opened, Path(folder.name), to), "", *_how_to_rank(opened, to)]
-            text = make_model_card(
-                opened, folder.name, to, use, width=width, install=INSTALL[_get_opener_name(opened, to)], growth=growth
-            )
+            usage = [*_list_opening_code(opened, Path(folder.name), to), "", *_list_ranking_code(opened, to)]
+            install = INSTALL[_get_opener_name(opened, to)]
+            text = make_model_card(opened, folder.name, to, usage, width=width, install=install, growth=growth)
             card.write_text(text, encoding="utf-8")
         if folder.is_dir():
             # it is empty, and the complete folder takes its place
             folder.rmdir()
-    return [*warned, f"wrote {folder}; open it with", *(f"  {line}" for line in lines)]
+    code = [f"  {line}" for line in _list_opening_code(opened, folder, to)]
+    return [*warnings, f"wrote {folder}; open it with", *code]
 
 
-def _measure_growth(opened: Opened, suite: str, progress: Callable[[str], None]) -> str:
+def _measure_growth(opened: Opened, source: str, progress: Progress) -> str:
     """Return the sentence of the card on the loss under an old context, measured on a suite."""
     from repro.interop.growth import format_growth, measure_growth
 
-    found = open_suite(suite, progress)
-    return format_growth(measure_growth(opened.ours, found, progress=progress), found.name)
+    suite = open_suite(source, progress)
+    return format_growth(measure_growth(opened.ours, suite, progress=progress), suite.name)
 
 
 def _check_run(run: Run, to: str) -> None:
@@ -142,8 +141,8 @@ def push_to_hub(folder: Path, repo_id: str, *, private: bool = False, api: Any =
         uploaded = api.upload_folder(folder_path=str(folder), repo_id=repo_id, commit_message="Model and its card")
     except (HTTPError, OSError, ValueError) as error:
         message = short(" ".join(str(error).split()) or type(error).__name__, 200)
-        again = f"hf upload {repo_id} {shlex.quote(str(folder))}{' --private' if private else ''}"
-        raise ValueError(f"{folder} was written but not uploaded ({message}): repeat with `{again}`") from error
+        command = f"hf upload {repo_id} {shlex.quote(str(folder))}{' --private' if private else ''}"
+        raise ValueError(f"{folder} was written but not uploaded ({message}): repeat with `{command}`") from error
     return str(getattr(uploaded, "commit_url", uploaded))
 
 
@@ -163,25 +162,27 @@ def _write(model: Model, folder: Path, to: str, width: int | None) -> None:
 
 def _get_opener_name(opened: Opened, to: str) -> str:
     """Return the key of a model and format in `OPENERS` and `INSTALL`."""
-    is_contextual = isinstance(opened.model, ContextualModel)
-    return "contextual" if to == "sentence-transformers" and is_contextual else to
+    if to == "sentence-transformers" and isinstance(opened.model, ContextualModel):
+        return "contextual"
+    return to
 
 
-def _how_to_open(opened: Opened, folder: Path, to: str) -> list[str]:
+def _list_opening_code(opened: Opened, folder: Path, to: str) -> list[str]:
     """Return the code that opens the folder."""
     imports, opener = OPENERS[_get_opener_name(opened, to)]
     return [*imports.split("\n"), f"model = {opener.format(folder=folder)}"]
 
 
-def _how_to_rank(opened: Opened, to: str) -> list[str]:
-    """Return the code that ranks three documents for a question, to run after `_how_to_open`."""
-    contextual, named = isinstance(opened.model, ContextualModel), to == "sentence-transformers"
-    once = ["model.set_context(documents)  # documents of the searched corpus"] if contextual else []
-    keyword = "prompt_name=" if named else ""
+def _list_ranking_code(opened: Opened, to: str) -> list[str]:
+    """Return the code that ranks three documents for a question, to run after `_list_opening_code`."""
+    set_context = []
+    if isinstance(opened.model, ContextualModel):
+        set_context = ["model.set_context(documents)  # documents of the searched corpus"]
+    keyword = "prompt_name=" if to == "sentence-transformers" else ""
     return [
         f"documents = {CARD_TEXTS}",
         f'questions = ["{CARD_QUESTION}"]',
-        *once,
+        *set_context,
         f'document_vectors = model.encode(documents, {keyword}"document")',
         f'question_vectors = model.encode(questions, {keyword}"query")',
         "scores = question_vectors @ document_vectors.T  # unit vectors: inner products are cosines",

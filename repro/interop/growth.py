@@ -41,7 +41,7 @@ class Growth:
     num_queries: int
 
     def describe(self) -> str:
-        """Return it as words for a list."""
+        """Return a short description for a list."""
         change, low, high = (format_with_sign(value) for value in (self.points, self.low, self.high))
         return f"{self.new_share:.0%} new documents: {change} points ({low} to {high})"
 
@@ -56,25 +56,30 @@ def measure_growth(model: Model, suite: Suite, *, progress: Callable[[str], None
     for name, collection in read_collections(suite).items():
         progress(f"growth: {name}, {count_noun(len(collection.retrieval.documents), 'document')}")
         retrieval, role = collection.retrieval, collection.document_role
-        sources = [retrieval, *(keep_old_documents(retrieval, share, SEED) for share in NEW_SHARES)]
-        drawn = [draw_context("own", one, num_contexts=model.config.num_contexts, seed=SEED).texts for one in sources]
-        contexts = [model.context_from(texts, SEED, role) for texts in drawn]
+        contexts = []
+        for source in (retrieval, *(keep_old_documents(retrieval, share, SEED) for share in NEW_SHARES)):
+            context = draw_context("own", source, num_contexts=model.config.num_contexts, seed=SEED)
+            contexts.append(model.context_from(context.texts, SEED, role))
         queries = model.encode_under(model.tokenize(retrieval.queries, "query"), contexts)
         documents = model.encode_under(model.tokenize(retrieval.documents, role), contexts)
         runs = (search_collection(collection, *sides, TOP_K) for sides in zip(queries, documents, strict=True))
         values.append([score_headline(run, collection) for run in runs])
-    strata_Q = np.repeat(np.arange(len(values)), [len(one[0]) for one in values])
-    new_Q, *old = (np.concatenate(parts) for parts in zip(*values, strict=True))
+    strata_Q = np.repeat(np.arange(len(values)), [len(scores[0]) for scores in values])
+    # the first context is the new one, the others are the old ones
+    new_Q, *old = [np.concatenate(parts) for parts in zip(*values, strict=True)]
     return [_compare(share, old_Q, new_Q, strata_Q) for share, old_Q in zip(NEW_SHARES, old, strict=True)]
 
 
 def keep_old_documents(retrieval: Retrieval, new_share: float, seed: int) -> Retrieval:
     """Return a collection without a share of its documents, chosen by the seed. At least one document is kept."""
-    num = len(retrieval.documents)
-    order = generator_for(seed, "corpus growth", retrieval.name).permutation(num)
-    rows = np.sort(order[: max(1, round(num * (1 - new_share)))]).tolist()
-    ids, texts = (tuple(each[row] for row in rows) for each in (retrieval.document_ids, retrieval.documents))
-    return replace(retrieval, document_ids=ids, documents=texts)
+    num_documents = len(retrieval.documents)
+    order = generator_for(seed, "corpus growth", retrieval.name).permutation(num_documents)
+    rows = np.sort(order[: max(1, round(num_documents * (1 - new_share)))]).tolist()
+    return replace(
+        retrieval,
+        document_ids=tuple(retrieval.document_ids[row] for row in rows),
+        documents=tuple(retrieval.documents[row] for row in rows),
+    )
 
 
 def _compare(share: float, old_Q: np.ndarray, new_Q: np.ndarray, strata_Q: np.ndarray) -> Growth:
@@ -82,10 +87,10 @@ def _compare(share: float, old_Q: np.ndarray, new_Q: np.ndarray, strata_Q: np.nd
     return Growth(share, POINTS * stratified_mean(old_Q - new_Q, strata_Q), float(low), float(high), len(old_Q))
 
 
-def format_growth(found: Sequence[Growth], suite: str) -> str:
+def format_growth(results: Sequence[Growth], suite: str) -> str:
     """Return a sentence for the model card."""
-    changes = ", ".join(one.describe() for one in found)
+    changes = ", ".join(result.describe() for result in results)
     return (
-        f"Measured on {suite} ({count_noun(found[0].num_queries, 'query', 'queries')}), NDCG@10 under the old context "
+        f"Measured on {suite} ({count_noun(results[0].num_queries, 'query', 'queries')}), NDCG@10 under the old context "
         f"compared with a new one, with 95 % intervals over queries: {changes}."
     )

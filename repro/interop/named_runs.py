@@ -19,7 +19,9 @@ def find_named_run(source: str) -> Run | None:
     Raises:
         ValueError: if no run has this id.
     """
-    return None if Path(source).is_dir() or not ID_PREFIX.fullmatch(source) else run_of_id(source)
+    if Path(source).is_dir() or not ID_PREFIX.fullmatch(source):
+        return None
+    return run_of_id(source)
 
 
 def check_run_is_contextual(source: str) -> None:
@@ -35,25 +37,29 @@ def format_training_line(run: Run) -> str | None:
     """Return a line that announces the training of a run and its length, or None if the run is trained."""
     from repro.train.checkpoint import steps_done
 
-    metadata = _find_training_record(run)
-    num_steps, seconds = (metadata or {}).get("num_steps", run.num_steps), (metadata or {}).get("seconds")
+    training = _find_training_record(run)
+    status = "not here" if training is None else "not published"
+    training = training or {}
+    num_steps, seconds = training.get("num_steps", run.num_steps), training.get("seconds")
     num_done = steps_done(run_folder(get_training_id(run)))
-    where = "not published" if metadata is not None else "not here"
+    line = f"run {run_id(run)}: its weights are {status}; training"
     if num_steps is None:
         # the length is declared in epochs, and no record has counted their steps
-        return f"run {run_id(run)}: its weights are {where}; training it for {run.num_epochs} epochs"
+        return f"{line} it for {run.num_epochs} epochs"
     if num_done >= num_steps:
         return None
-    first = f"run {run_id(run)}: its weights are {where}; training {num_steps} steps"
-    first += f", of which {num_done} are done" if num_done else ""
-    if seconds is None:
-        return first
-    left = format_seconds(seconds * (1 - num_done / num_steps))
-    more = " (and its first phase)" if "first_phase" in (metadata or {}) else ""
-    return f"{first}, about {left} where it was recorded{more}"
+    line += f" {num_steps} steps"
+    if num_done:
+        line += f", of which {num_done} are done"
+    if seconds is not None:
+        line += f", about {format_seconds(seconds * (1 - num_done / num_steps))} where it was recorded"
+        if "first_phase" in training:
+            line += " (and its first phase)"
+    return line
 
 
 def _find_training_record(run: Run) -> dict[str, Any] | None:
+    """Return the provenance of a recorded training run, or None if there is no record."""
     paths = [folder() / f"{run_id(run)}.json" for folder in RECORDS]
-    found = next((readable_record(path) for path in paths if path.is_file()), None)
-    return None if found is None else dict(found.provenance.get("training") or {})
+    record = next((readable_record(path) for path in paths if path.is_file()), None)
+    return None if record is None else dict(record.provenance.get("training") or {})

@@ -27,7 +27,7 @@ from repro.text import short
 Progress = Callable[[str], None]
 HUB_FILES = ("*.json", "*.safetensors", "*.txt", "*.model")
 """Files that are downloaded from a hub: settings, weights and tokenizers, but no code and no pickle."""
-GIVEN = "given"
+DEFAULT_FAMILY = "given"
 
 
 @dataclass(frozen=True)
@@ -73,15 +73,18 @@ def open_model(source: str, *, revision: str | None = None, progress: Progress =
     """
     # otherwise there is one bar per part of a folder
     transformers_logging.disable_progress_bar()
-    if (folder := find_model_folder(source)) is not None:
+    folder = find_model_folder(source)
+    if folder is not None:
         name = source if source == MINILM else folder.resolve().name
         return _warn_unused_prompts(Opened(_open_folder(folder, revision), name), progress)
-    if (run := find_named_run(source)) is not None:
+    run = find_named_run(source)
+    if run is not None:
         if run.architecture not in TRAINED:
             raise ValueError(f"run {source} is of {run.architecture!r}, which has no model: choose one of {TRAINED}")
         from repro.train.trainer import trained_model
 
-        if line := format_training_line(run):
+        line = format_training_line(run)
+        if line is not None:
             progress(line)
         return Opened(trained_model(run, progress), source, run)
     check_model(source)
@@ -91,9 +94,10 @@ def open_model(source: str, *, revision: str | None = None, progress: Progress =
 
 def _warn_unused_prompts(opened: Opened, progress: Progress) -> Opened:
     """Report the prompts of a model that are never used, and return the model."""
-    if isinstance(opened.model, StockEncoder) and (unused := opened.model.unused_prompts):
-        used = " and ".join(f"{text!r} before {role} texts" for role, text in opened.model.role_prompts.items())
-        progress(f"{opened.called}: prompts {short(unused)} are not used; used are {used}")
+    model = opened.model
+    if isinstance(model, StockEncoder) and model.unused_prompts:
+        used = " and ".join(f"{text!r} before {role} texts" for role, text in model.role_prompts.items())
+        progress(f"{opened.called}: prompts {short(model.unused_prompts)} are not used; used are {used}")
     return opened
 
 
@@ -113,24 +117,25 @@ def open_suite(source: str, progress: Progress = print) -> Suite:
     """
     folder = Path(source)
     check_suite(source)
-    if line := describe_name_clash(source):
-        progress(line)
+    name_clash = describe_name_clash(source)
+    if name_clash:
+        progress(name_clash)
     if folder.is_dir():
         if (folder / "suite.json").is_file():
             suite = load_suite(folder)
-            for line in describe_skipped_entries(folder, suite.datasets):
-                progress(line)
-            return suite
-        datasets = tuple(find_collections(folder, GIVEN))
-        for line in describe_skipped_entries(folder, datasets):
+        else:
+            datasets = tuple(find_collections(folder, DEFAULT_FAMILY))
+            suite = Suite(get_legal_name(folder.resolve().name), datasets)
+        for line in describe_skipped_entries(folder, suite.datasets):
             progress(line)
-        check_groups([(one.name, one.family) for one in datasets], str(folder))
-        return Suite(get_legal_name(folder.resolve().name), datasets)
+        check_groups([(dataset.name, dataset.family) for dataset in suite.datasets], str(folder))
+        return suite
     from repro.pipeline.corpora import load_run_suite, make_searched_stage
 
-    asked = base("smoke", suite=source)
-    make_searched_stage(asked).build(progress)
-    return load_run_suite(asked)
+    # any run with this suite will do
+    run = base("smoke", suite=source)
+    make_searched_stage(run).build(progress)
+    return load_run_suite(run)
 
 
 def describe_name_clash(source: str) -> str:
@@ -142,8 +147,8 @@ def describe_name_clash(source: str) -> str:
     # an unknown suite, or a damaged corpus
     with suppress(ValueError):
         if is_imported(source):
-            called = find_imported(source).corpus
-            return f"{short(source)}: reading the folder in the working directory, not the imported corpus {called}"
+            name = find_imported(source).corpus
+            return f"{short(source)}: reading the folder in the working directory, not the imported corpus {name}"
         make_searched_stage(base("smoke", suite=source))
         return f"{short(source)}: reading the folder in the working directory, not the suite of that name"
     return ""
@@ -155,20 +160,21 @@ def _open_folder(folder: Path, revision: str | None) -> ReportingEncoder:
     if (folder / "modules.json").is_file():
         from repro.interop.sentence_transformers_folder import open_sentence_transformers
 
-        theirs = open_sentence_transformers(folder)
-        inner = getattr(theirs[0], "model", None)
+        opened = open_sentence_transformers(folder)
+        inner = getattr(opened[0], "model", None)
         if isinstance(inner, ContextualModel):
             return inner
-        check_similarity(theirs, folder)
-        return StockEncoder(theirs)
+        check_similarity(opened, folder)
+        return StockEncoder(opened)
     if is_official(folder):
         return load_official(folder, revision=revision)
-    if (kind := _kind_in_transformers(folder)) is not None:
+    model_type = _read_model_type(folder)
+    if model_type is not None:
         from repro.interop.transformers_model import CdeConfig, CdeModel
 
-        if kind != CdeConfig.model_type:
+        if model_type != CdeConfig.model_type:
             raise ValueError(
-                f"{folder} is a plain model of transformers ({kind!r}): save it with sentence-transformers first, "
+                f"{folder} is a plain model of transformers ({model_type!r}): save it with sentence-transformers first, "
                 "which adds the pooling (`SentenceTransformer(FOLDER).save(OTHER)`)"
             )
         return CdeModel.from_pretrained(folder).encoder
@@ -176,8 +182,8 @@ def _open_folder(folder: Path, revision: str | None) -> ReportingEncoder:
     return model
 
 
-def _kind_in_transformers(folder: Path) -> str | None:
+def _read_model_type(folder: Path) -> str | None:
     """Return the `model_type` in a folder's config.json, or None if it has none."""
     path = folder / "config.json"
-    kind = json_object(path).get("model_type") if path.is_file() else None
-    return None if kind is None else str(kind)
+    model_type = json_object(path).get("model_type") if path.is_file() else None
+    return None if model_type is None else str(model_type)

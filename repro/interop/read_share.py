@@ -36,37 +36,37 @@ def estimate_read_share(model: Any, collection: Collection) -> ReadShare:
 
     They are None for a model without a maximal length, for example one that averages word vectors.
     """
-    documents, queries = _sample_evenly(collection.retrieval.documents), _sample_evenly(collection.retrieval.queries)
+    documents = _sample_evenly(collection.retrieval.documents)
+    queries = _sample_evenly(collection.retrieval.queries)
     role = collection.document_role
     if isinstance(model, TextEncoder):
         config = model.config
         tokenizer, prompts = load_tokenizer(config.tokenizer), config.prompts
         texts = [*with_prompt(documents, prompts, role), *with_prompt(queries, prompts, "query")]
         # one token more than the model reads tells truncated texts from those of exactly this length
-        found = tokenize(texts, tokenizer, config.max_tokens + 1)
-        cut = (found.lengths[: len(documents)] > config.max_tokens).mean()
-        return ReadShare(float(cut), compute_unknown_share(found, tokenizer)[0])
+        tokens = tokenize(texts, tokenizer, config.max_tokens + 1)
+        cut = (tokens.lengths[: len(documents)] > config.max_tokens).mean()
+        return ReadShare(float(cut), compute_unknown_share(tokens, tokenizer)[0])
     if isinstance(model, StockEncoder) and model.longest and callable(model.theirs.tokenizer):
-        words, longest = model.theirs.tokenizer, model.longest
-        ids = [
-            words([model.role_prompts[one] + text for text in texts], truncation=True, max_length=longest + 1)
-            for texts, one in ((documents, role), (queries, "query"))
-        ]
-        cut = float(np.mean([len(row) > longest for row in ids[0]["input_ids"]]))
-        return ReadShare(cut, _unknown_share(words, [row for one in ids for row in one["input_ids"]]))
+        stock_tokenizer, role_prompts, max_tokens = model.theirs.tokenizer, model.role_prompts, model.longest
+        options = {"truncation": True, "max_length": max_tokens + 1}
+        document_ids = stock_tokenizer([role_prompts[role] + text for text in documents], **options)["input_ids"]
+        query_ids = stock_tokenizer([role_prompts["query"] + text for text in queries], **options)["input_ids"]
+        cut = np.mean([len(ids) > max_tokens for ids in document_ids])
+        return ReadShare(float(cut), _compute_unknown_share(stock_tokenizer, [*document_ids, *query_ids]))
     return ReadShare()
 
 
 def _sample_evenly(texts: Sequence[str]) -> list[str]:
-    places = np.unique(np.linspace(0, len(texts) - 1, min(SAMPLE_SIZE, len(texts))).astype(int))
-    return [texts[place] for place in places]
+    rows = np.unique(np.linspace(0, len(texts) - 1, min(SAMPLE_SIZE, len(texts))).astype(int))
+    return [texts[row] for row in rows]
 
 
-def _unknown_share(tokenizer: Any, rows: Sequence[Sequence[int]]) -> float | None:
+def _compute_unknown_share(tokenizer: Any, rows: Sequence[Sequence[int]]) -> float | None:
     """Return the share of unknown tokens, not counting special ones. None if the tokenizer has no unknown token."""
     unknown = getattr(tokenizer, "unk_token_id", None)
     if unknown is None:
         return None
     special = set(getattr(tokenizer, "all_special_ids", ())) - {unknown}
-    ids = [number for row in rows for number in row if number not in special]
-    return sum(number == unknown for number in ids) / max(1, len(ids))
+    ids = [token_id for row in rows for token_id in row if token_id not in special]
+    return sum(token_id == unknown for token_id in ids) / max(1, len(ids))

@@ -14,7 +14,7 @@ from repro.storage.files import json_object
 PICKLE_ENDINGS = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
 PICKLE_STARTS = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 INDEX_ENDING = ".index.json"
-COMPILED = "_orig_mod."
+COMPILED_SEGMENT = "_orig_mod."
 """Segment that torch.compile and FSDP add to names."""
 
 
@@ -32,13 +32,15 @@ def read_safetensors(path: Path) -> dict[str, Tensor]:
         stored = {name: value for shard in shards for name, value in load_file(shard).items()}
     except (SafetensorError, OSError) as error:
         raise ValueError(f"{path} is damaged or no safetensors file ({error}): copy or download it again") from error
-    weights = {name.replace(COMPILED, ""): value.float() for name, value in stored.items()}
+    weights = {name.replace(COMPILED_SEGMENT, ""): value.float() for name, value in stored.items()}
     if len(weights) != len(stored):
-        twice = sorted(name for name in stored if COMPILED in name and name.replace(COMPILED, "") in stored)
-        raise ValueError(f"{path} holds weights twice, with and without {COMPILED!r}: {twice[:3]}")
-    odd = [name for name, value in weights.items() if not bool(torch.isfinite(value).all())]
-    if odd:
-        raise ValueError(f"{path} holds numbers that are not finite in {odd[:3]} ({len(odd)} tensors)")
+        duplicates = sorted(
+            name for name in stored if COMPILED_SEGMENT in name and name.replace(COMPILED_SEGMENT, "") in stored
+        )
+        raise ValueError(f"{path} holds weights twice, with and without {COMPILED_SEGMENT!r}: {duplicates[:3]}")
+    invalid = [name for name, value in weights.items() if not bool(torch.isfinite(value).all())]
+    if invalid:
+        raise ValueError(f"{path} holds numbers that are not finite in {invalid[:3]} ({len(invalid)} tensors)")
     return weights
 
 
@@ -47,13 +49,14 @@ def _list_shards(path: Path) -> list[Path]:
     index = path.with_name(path.name + INDEX_ENDING)
     if path.is_file() or not index.is_file():
         return [path]
-    named = json_object(index).get("weight_map")
-    if not isinstance(named, dict) or not all(isinstance(name, str) for name in named.values()):
+    weight_map = json_object(index).get("weight_map")
+    if not isinstance(weight_map, dict) or not all(isinstance(name, str) for name in weight_map.values()):
         raise ValueError(f"{index} has no weight_map of names to files: copy or download it again")
-    files = sorted(set(named.values()))
+    files = sorted(set(weight_map.values()))
     # an index from the internet must not lead to other files of this machine
-    if odd := [name for name in files if Path(name).name != name]:
-        raise ValueError(f"{index} names a file outside its folder: {odd[0]!r}")
+    outside = [name for name in files if Path(name).name != name]
+    if outside:
+        raise ValueError(f"{index} names a file outside its folder: {outside[0]!r}")
     return [path.with_name(name) for name in files]
 
 
@@ -62,9 +65,9 @@ def _check_is_safetensors(path: Path) -> None:
         raise ValueError(f"{path} is a pickle by its name; only .safetensors files are read, a pickle can run code")
     if not path.is_file():
         pickles = sorted(other.name for other in path.parent.glob("*") if other.suffix in PICKLE_ENDINGS)
-        why = f"; {pickles} would be pickles, which can run code and are never read" if pickles else ""
-        raise ValueError(f"{path} is missing{why}")
+        hint = f"; {pickles} would be pickles, which can run code and are never read" if pickles else ""
+        raise ValueError(f"{path} is missing{hint}")
     with path.open("rb") as file:
-        start = file.read(4)
-    if start.startswith(PICKLE_STARTS):
+        magic = file.read(4)
+    if magic.startswith(PICKLE_STARTS):
         raise ValueError(f"{path} is a pickle under another name; only safetensors are read, a pickle can run code")

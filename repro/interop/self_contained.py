@@ -54,9 +54,9 @@ def write_self_contained(model: Model, folder: Path) -> None:
     shutil.copyfile(CODE, folder / CODE.name)
     # a biencoder opens in transformers only, so it needs no list of modules
     if isinstance(model, ContextualModel):
-        _write_json(folder / "modules.json", [{"idx": 0, "name": "0", "path": "", "type": MODULE}])
+        write_json(folder / "modules.json", [{"idx": 0, "name": "0", "path": "", "type": MODULE}])
         settings = {"model_type": "SentenceTransformer", "prompts": prompts, "default_prompt_name": None}
-        _write_json(folder / "config_sentence_transformers.json", settings | {"similarity_fn_name": "cosine"})
+        write_json(folder / "config_sentence_transformers.json", settings | {"similarity_fn_name": "cosine"})
 
 
 def is_self_contained(folder: Path) -> bool:
@@ -78,13 +78,13 @@ def load_self_contained_model(folder: Path) -> Model:
     config = config_from(values["repro"], str(path))
     config = replace(config, tokenizer=resolve_tokenizer(config.tokenizer, folder))
     model: Model = Biencoder(config) if config.architecture == Biencoder.architecture else ContextualModel(config)
-    found = read_safetensors(folder / WEIGHTS_FILE)
-    stored = {name: found.pop(name) for name in STORED_CONTEXT if name in found}
-    check_fit(get_shapes(found), get_shapes(model.state_dict()), f"{folder / WEIGHTS_FILE} does not fit its config")
-    model.load_state_dict(found)
+    weights = read_safetensors(folder / WEIGHTS_FILE)
+    context = {name: weights.pop(name) for name in STORED_CONTEXT if name in weights}
+    check_fit(get_shapes(weights), get_shapes(model.state_dict()), f"{folder / WEIGHTS_FILE} does not fit its config")
+    model.load_state_dict(weights)
     if isinstance(model, ContextualModel):
-        if stored:
-            model.context_CE = stored[STORED_CONTEXT[0]].to(torch.float32)
+        if context:
+            model.context_CE = context[STORED_CONTEXT[0]].to(torch.float32)
         elif values.get("context") is not None:
             model.set_context(None)
     return model.eval()
@@ -92,13 +92,14 @@ def load_self_contained_model(folder: Path) -> Model:
 
 def has_our_code(folder: Path) -> bool:
     """Return whether a folder has exactly the code of this version and no other module. Then it is safe to execute."""
-    listed = folder / "modules.json"
-    types = [module.get("type") for module in read_json(listed)] if listed.is_file() else [MODULE]
+    modules = folder / "modules.json"
+    types = [module.get("type") for module in read_json(modules)] if modules.is_file() else [MODULE]
     config = json_object(folder / CONFIG_FILE)
     names = {str(name).partition(".")[0] for name in dict(config.get("auto_map") or {}).values()}
     code = folder / CODE.name
     return types == [MODULE] and names == {CODE.stem} and code.is_file() and code.read_bytes() == CODE.read_bytes()
 
 
-def _write_json(path: Path, values: Any) -> None:
+def write_json(path: Path, values: Any) -> None:
+    """Write values as JSON with the indentation of the libraries."""
     path.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")

@@ -8,7 +8,6 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from sentence_transformers.sentence_transformer.modules import Pooling
 
 from repro.data.prompts import PROMPTS
 from repro.interop.contextual_module import MODULE_FOLDER, ContextualModule, make_fast_tokenizer, make_normalize_module
-from repro.interop.self_contained import has_our_code, is_self_contained, write_self_contained
+from repro.interop.self_contained import has_our_code, is_self_contained, write_json, write_self_contained
 from repro.model.biencoder import Biencoder
 from repro.model.contextual import ContextualModel, Model
 from repro.storage.files import json_object, read_json
@@ -68,14 +67,15 @@ def as_sentence_transformer(model: Model, *, width: int | None = None) -> Senten
     """
     prompts = dict(PROMPTS[model.config.prompts]._asdict())
     if isinstance(model, ContextualModel):
-        ours: list[torch.nn.Module] = [ContextualModule(model), make_normalize_module()]
-        return SentenceTransformer(modules=ours, prompts=prompts, device=str(model.device))
+        contextual_modules: list[torch.nn.Module] = [ContextualModule(model), make_normalize_module()]
+        return SentenceTransformer(modules=contextual_modules, prompts=prompts, device=str(model.device))
     # the module Transformer can only be created from a folder
-    with tempfile.TemporaryDirectory() as scratch:
-        model.embedder.model.save_pretrained(scratch)
-        make_fast_tokenizer(model.config).save_pretrained(scratch)
-        words = Transformer(scratch, max_seq_length=model.config.max_tokens)
-    modules = [words, Pooling(model.config.hidden_size, pooling_mode="mean"), *_head(model, width), Normalize()]
+    with tempfile.TemporaryDirectory() as folder:
+        model.embedder.model.save_pretrained(folder)
+        make_fast_tokenizer(model.config).save_pretrained(folder)
+        transformer = Transformer(folder, max_seq_length=model.config.max_tokens)
+    pooling = Pooling(model.config.hidden_size, pooling_mode="mean")
+    modules = [transformer, pooling, *_make_head(model, width), Normalize()]
     device = str(model.device)
     return SentenceTransformer(modules=modules, prompts=prompts, device=device, truncate_dim=width).eval()
 
@@ -88,12 +88,14 @@ def open_sentence_transformers(folder: str | Path) -> SentenceTransformer:
             modules would load, but give meaningless vectors.
     """
     path = Path(folder)
-    listed = path / "modules.json"
-    if not listed.is_file():
+    modules_path = path / "modules.json"
+    if not modules_path.is_file():
         raise ValueError(f"{path} is not a folder of sentence-transformers: modules.json is missing")
-    modules = read_json(listed)
-    if not isinstance(modules, list) or not all(isinstance(one, dict) and "type" in one for one in modules):
-        raise ValueError(f"{listed} is not a list of modules, each with its type: export or download the folder again")
+    modules = read_json(modules_path)
+    if not isinstance(modules, list) or not all(isinstance(row, dict) and "type" in row for row in modules):
+        raise ValueError(
+            f"{modules_path} is not a list of modules, each with its type: export or download the folder again"
+        )
     _check_kind(path)
     if is_self_contained(path):
         if not has_our_code(path):
@@ -112,9 +114,10 @@ def open_sentence_transformers(folder: str | Path) -> SentenceTransformer:
             raise ValueError(
                 f"{path} is damaged ({type(error).__name__}: {message}): export or download it again"
             ) from error
-    ours = f"{ContextualModule.__module__}.{ContextualModule.__name__}"
-    if [name for name in types if not name.startswith("sentence_transformers.")] != [ours] or types[0] != ours:
-        raise ValueError(f"{path} needs {types}, which are neither stock modules nor {ours}")
+    our_type = f"{ContextualModule.__module__}.{ContextualModule.__name__}"
+    foreign_types = [name for name in types if not name.startswith("sentence_transformers.")]
+    if foreign_types != [our_type] or types[0] != our_type:
+        raise ValueError(f"{path} needs {types}, which are neither stock modules nor {our_type}")
     settings = json_object(path / SETTINGS_FILE)
     module = ContextualModule.load(str(path), subfolder=MODULE_FOLDER)
     return SentenceTransformer(modules=[module, make_normalize_module()], prompts=settings.get("prompts"))
@@ -128,17 +131,20 @@ def _check_kind(folder: Path) -> None:
         raise ValueError(f"{folder} is a {short(kind)} of sentence-transformers, expected a {DENSE}: name one of these")
 
 
-def _head(model: Biencoder, width: int | None) -> list[Dense]:
-    layers, whole = [], model.config.hidden_size
-    for linear, activation, size in (
-        (model.mlp[0], torch.nn.GELU(), whole),
-        (model.mlp[2], torch.nn.Identity(), width or whole),
-    ):
-        dense = Dense(whole, size, activation_function=activation)
-        # Rows of a linear layer are its outputs, so the first rows give the first dimensions.
-        dense.linear.load_state_dict({name: weight[:size] for name, weight in linear.state_dict().items()})
-        layers.append(dense)
-    return layers
+def _make_head(model: Biencoder, width: int | None) -> list[Dense]:
+    hidden_size = model.config.hidden_size
+    return [
+        _make_dense(model.mlp[0], torch.nn.GELU(), hidden_size),
+        _make_dense(model.mlp[2], torch.nn.Identity(), width or hidden_size),
+    ]
+
+
+def _make_dense(linear: torch.nn.Module, activation: torch.nn.Module, width: int) -> Dense:
+    weights = linear.state_dict()
+    dense = Dense(weights["weight"].shape[1], width, activation_function=activation)
+    # Rows of a linear layer are its outputs, so the first rows give the first dimensions.
+    dense.linear.load_state_dict({name: weight[:width] for name, weight in weights.items()})
+    return dense
 
 
 def write_old_settings(folder: Path, *, max_tokens: int) -> None:
@@ -153,22 +159,18 @@ def write_old_settings(folder: Path, *, max_tokens: int) -> None:
         module["type"] = f"{OLD_MODULES}.{kind}"
         path = folder / str(module["path"]) / "config.json"
         if kind == "Pooling":
-            _write_json(path, _make_old_pooling_settings(json_object(path)))
+            write_json(path, _make_old_pooling_settings(json_object(path)))
         elif kind == "Dense":
-            found = json_object(path)
-            _write_json(path, {name: found[name] for name in DENSE_SETTINGS})
-    _write_json(folder / "modules.json", modules)
-    _write_json(folder / "sentence_bert_config.json", {"max_seq_length": max_tokens, "do_lower_case": False})
+            settings = json_object(path)
+            write_json(path, {name: settings[name] for name in DENSE_SETTINGS})
+    write_json(folder / "modules.json", modules)
+    write_json(folder / "sentence_bert_config.json", {"max_seq_length": max_tokens, "do_lower_case": False})
     path = folder / "tokenizer_config.json"
     # transformers 4 does not know the class name that transformers 5 writes
-    _write_json(path, json_object(path) | {"tokenizer_class": "PreTrainedTokenizerFast"})
+    write_json(path, json_object(path) | {"tokenizer_class": "PreTrainedTokenizerFast"})
 
 
-def _make_old_pooling_settings(found: dict[str, Any]) -> dict[str, Any]:
-    width = found.get("embedding_dimension", found.get("word_embedding_dimension"))
+def _make_old_pooling_settings(settings: dict[str, Any]) -> dict[str, Any]:
+    width = settings.get("embedding_dimension", settings.get("word_embedding_dimension"))
     modes = {f"pooling_mode_{name}": name == "mean_tokens" for name in POOLINGS}
-    return {"word_embedding_dimension": width, **modes, "include_prompt": found.get("include_prompt", True)}
-
-
-def _write_json(path: Path, values: Any) -> None:
-    path.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
+    return {"word_embedding_dimension": width, **modes, "include_prompt": settings.get("include_prompt", True)}

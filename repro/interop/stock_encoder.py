@@ -58,14 +58,14 @@ class StockEncoder:
     @property
     def longest(self) -> int | None:
         """Maximal number of tokens. None if texts are never truncated, or if it is unknown."""
-        found = self.theirs.max_seq_length
-        return int(found) if found and math.isfinite(found) else None
+        length = self.theirs.max_seq_length
+        return int(length) if length and math.isfinite(length) else None
 
     @property
     def role_prompts(self) -> dict[str, str]:
         """The text in front of queries and of documents, by role."""
         prompts, default = self.theirs.prompts, self.theirs.default_prompt_name
-        return {role: prompts.get(self._prompt_name(role) or default or "") or "" for role in ROLES}
+        return {role: prompts.get(self._get_prompt_name(role) or default or "") or "" for role in ROLES}
 
     @property
     def unused_prompts(self) -> list[str]:
@@ -76,20 +76,29 @@ class StockEncoder:
     @property
     def decides(self) -> dict[str, Any]:
         """Everything except the weights that decides its vectors, as plain values: modules, settings, tokenizer."""
-        inner = getattr(self.theirs[0], "auto_model", None)
-        words = getattr(self.theirs.tokenizer, "backend_tokenizer", None)
-        modules = [[type(one).__name__, _plain(getattr(one, "get_config_dict", dict)())] for one in self.theirs]
-        config = {} if inner is None else inner.config.to_dict()
-        metadata = {name: value for name, value in config.items() if name not in FILE_FIELDS}
-        tokenizer = repr(self.theirs.tokenizer) if words is None else words.to_str()
-        cut = self.theirs.truncate_dim
-        return {"modules": modules, "config": _plain(metadata), "tokenizer": tokenizer, "truncated_to": cut}
+        modules = [
+            [type(module).__name__, _to_plain(getattr(module, "get_config_dict", dict)())] for module in self.theirs
+        ]
+        transformer = getattr(self.theirs[0], "auto_model", None)
+        config = {} if transformer is None else transformer.config.to_dict()
+        config = {name: value for name, value in config.items() if name not in FILE_FIELDS}
+        fast_tokenizer = getattr(self.theirs.tokenizer, "backend_tokenizer", None)
+        return {
+            "modules": modules,
+            "config": _to_plain(config),
+            "tokenizer": repr(self.theirs.tokenizer) if fast_tokenizer is None else fast_tokenizer.to_str(),
+            "truncated_to": self.theirs.truncate_dim,
+        }
 
     @property
     def settings(self) -> Mapping[str, Any]:
         """Its provenance in a score, as plain values. These settings decide its scores too."""
-        metadata = {"prompts": dict(self.theirs.prompts), "prompts_used": self.role_prompts}
-        return metadata | {"max_tokens": self.longest, "similarity": self.similarity}
+        return {
+            "prompts": dict(self.theirs.prompts),
+            "prompts_used": self.role_prompts,
+            "max_tokens": self.longest,
+            "similarity": self.similarity,
+        }
 
     def set_context(self, texts: Sequence[str] | None, seed: int = 0, prompt: str = "document") -> None:
         """Ignore a context."""
@@ -99,30 +108,36 @@ class StockEncoder:
 
         `prompt` also selects the route in a model with different modules per role.
         """
-        how: dict[str, Any] = {"prompt_name": self._prompt_name(prompt), "task": prompt}
-        how["normalize_embeddings"] = not self.keeps_lengths
+        options: dict[str, Any] = {
+            "prompt_name": self._get_prompt_name(prompt),
+            "task": prompt,
+            "normalize_embeddings": not self.keeps_lengths,
+        }
         if len(texts) <= TEXTS_PER_BLOCK:
-            vectors_ND: np.ndarray = self.theirs.encode(list(texts), **how)
+            vectors_ND: np.ndarray = self.theirs.encode(list(texts), **options)
             return vectors_ND.astype(np.float32)
         # by length, so that the texts of a block need little padding
-        order, parts = np.argsort([len(text) for text in texts], kind="stable"), []
+        order = np.argsort([len(text) for text in texts], kind="stable")
+        blocks = []
         for start in range(0, len(texts), TEXTS_PER_BLOCK):
-            places = order[start : start + TEXTS_PER_BLOCK]
-            parts.append(self.theirs.encode([texts[place] for place in places], **how))
-            self.report(start + len(places), len(texts))
-        vectors_ND = np.concatenate(parts).astype(np.float32)
+            rows = order[start : start + TEXTS_PER_BLOCK]
+            blocks.append(self.theirs.encode([texts[row] for row in rows], **options))
+            self.report(start + len(rows), len(texts))
+        vectors_ND = np.concatenate(blocks).astype(np.float32)
         return vectors_ND[np.argsort(order)]
 
     def to(self, device: str) -> None:
         """Put the weights on a device."""
         self.theirs.to(device)
 
-    def _prompt_name(self, role: str) -> str | None:
+    def _get_prompt_name(self, role: str) -> str | None:
         """Return the name of the prompt of a role. None if it has none, so that its default prompt applies."""
         prompts = self.theirs.prompts
-        names = DOCUMENT_PROMPT_NAMES if role == "document" else (role,)
-        return next((name for name in names if prompts.get(name)), role if role in prompts else None)
+        for name in DOCUMENT_PROMPT_NAMES if role == "document" else (role,):
+            if prompts.get(name):
+                return name
+        return role if role in prompts else None
 
 
-def _plain(values: Any) -> Any:
+def _to_plain(values: Any) -> Any:
     return json.loads(json.dumps(values, sort_keys=True, default=str))

@@ -52,11 +52,11 @@ class Seen:
         """Return the counts for each collection with seen queries."""
         return {
             name: {
-                "num_queries": len(one.retrieval.judgements),
+                "num_queries": len(collection.retrieval.judgements),
                 "num_seen_queries": len(self.queries[name]),
                 "num_seen_pairs": len(self.pairs[name]),
             }
-            for name, one in collections.items()
+            for name, collection in collections.items()
             if self.queries.get(name)
         }
 
@@ -81,7 +81,8 @@ def find_training_run(source: str) -> Run | None:
 
 def find_seen_queries(source: str, collections: Mapping[str, Collection], progress: Callable[[str], None]) -> Seen:
     """Return the queries that a model was trained on. Empty if its training pairs are unknown."""
-    seen, run = Seen(), find_training_run(source)
+    seen = Seen()
+    run = find_training_run(source)
     if run is None:
         return seen
     from repro.pipeline.stages import StageGraph
@@ -100,7 +101,7 @@ def find_seen_queries(source: str, collections: Mapping[str, Collection], progre
         if len(pairs) > MAX_COMPARED_PAIRS:
             progress(f"{source} was trained on {len(pairs):,} pairs: the suite's queries are not compared with them")
             continue
-        _compare(pairs, queries, seen)
+        _add_seen(pairs, queries, seen)
     return seen
 
 
@@ -116,29 +117,31 @@ QueriesByText = Mapping[str, list[tuple[str, str, list[str]]]]
 
 
 def _group_queries_by_text(collections: Mapping[str, Collection]) -> QueriesByText:
-    found: dict[str, list[tuple[str, str, list[str]]]] = defaultdict(list)
-    for name, one in collections.items():
-        documents = dict(zip(one.retrieval.document_ids, one.retrieval.documents, strict=True))
-        for query, text in zip(one.retrieval.query_ids, one.retrieval.queries, strict=True):
-            grades = one.retrieval.judgements.get(query, {})
-            right = [documents[place] for place, grade in grades.items() if grade > 0 and place in documents]
-            found[near_form(text)].append((name, query, right))
+    queries_by_text: dict[str, list[tuple[str, str, list[str]]]] = defaultdict(list)
+    for name, collection in collections.items():
+        retrieval = collection.retrieval
+        documents = dict(zip(retrieval.document_ids, retrieval.documents, strict=True))
+        for query_id, text in zip(retrieval.query_ids, retrieval.queries, strict=True):
+            grades = retrieval.judgements.get(query_id, {})
+            relevant = [documents[key] for key, grade in grades.items() if grade > 0 and key in documents]
+            queries_by_text[near_form(text)].append((name, query_id, relevant))
     # texts of punctuation only have an empty form and would all match each other
-    found.pop("", None)
-    return found
+    queries_by_text.pop("", None)
+    return queries_by_text
 
 
-def _compare(pairs: Pairs, queries: QueriesByText, seen: Seen) -> None:
+def _add_seen(pairs: Pairs, queries: QueriesByText, seen: Seen) -> None:
+    """Add the queries that occur in the training pairs to `seen`."""
     for block in iter_blocks(len(pairs), PAIRS_PER_BLOCK):
         rows = np.arange(block.start, block.stop)
         forms = [near_form(text) for text in pairs.texts("query", rows)]
         # Documents are read only for the rows that match.
-        places = [place for place, form in enumerate(forms) if form in queries]
-        for place, document in zip(places, pairs.texts("document", rows[places]), strict=True):
-            for name, query, right in queries[forms[place]]:
-                seen.queries[name].add(query)
-                if near_form(document) in map(near_form, right):
-                    seen.pairs[name].add(query)
+        matches = [index for index, form in enumerate(forms) if form in queries]
+        for index, document in zip(matches, pairs.texts("document", rows[matches]), strict=True):
+            for name, query_id, relevant in queries[forms[index]]:
+                seen.queries[name].add(query_id)
+                if near_form(document) in map(near_form, relevant):
+                    seen.pairs[name].add(query_id)
         pairs.give_back()
 
 
@@ -162,9 +165,13 @@ def review_seen_queries(
 ) -> Review:
     """Find the queries of a suite that some models were trained on, warn about them, and optionally exclude them."""
     seen = {source: find_seen_queries(source, collections, progress) for source in models}
-    counts = {source: found for source, one in seen.items() if (found := one.counts(collections))}
-    num_queries = sum(len(one.retrieval.judgements) for one in collections.values())
-    lines = [_format_seen_line(source, found, num_queries, left_out=leave_out) for source, found in counts.items()]
+    counts = {}
+    lines = []
+    for source, seen_queries in seen.items():
+        seen_counts = seen_queries.counts(collections)
+        if seen_counts:
+            counts[source] = seen_counts
+            lines.append(_format_seen_line(source, seen_counts, _count_queries(collections), left_out=leave_out))
     if leave_out:
         suite, remaining = drop_seen(suite, collections, seen.values())
         lines.append(_format_dropped_line(collections, remaining))
@@ -174,15 +181,20 @@ def review_seen_queries(
     return Review(suite, collections, counts, tuple(lines))
 
 
+def _count_queries(collections: Mapping[str, Collection]) -> int:
+    return sum(len(collection.retrieval.judgements) for collection in collections.values())
+
+
 def _format_seen_line(called: str, counts: Mapping[str, Mapping[str, int]], num_queries: int, *, left_out: bool) -> str:
-    seen, paired = (sum(one[name] for one in counts.values()) for name in ("num_seen_queries", "num_seen_pairs"))
-    most = ", ".join(f"{name} {one['num_seen_queries']}" for name, one in counts.items())
+    num_seen = sum(row["num_seen_queries"] for row in counts.values())
+    num_pairs = sum(row["num_seen_pairs"] for row in counts.values())
+    by_collection = ", ".join(f"{name} {row['num_seen_queries']}" for name, row in counts.items())
     line = (
-        f"warning: {called} was trained on {seen} of {count_noun(num_queries, 'query', 'queries')} ({most}), "
-        f"{paired} of them with a relevant document"
+        f"warning: {called} was trained on {num_seen} of {count_noun(num_queries, 'query', 'queries')} "
+        f"({by_collection}), {num_pairs} of them with a relevant document"
     )
-    how = "they are left out" if left_out else "its scores are too high; --leave-out-seen scores the others only"
-    return f"{line}: {how}"
+    effect = "they are left out" if left_out else "its scores are too high; --leave-out-seen scores the others only"
+    return f"{line}: {effect}"
 
 
 def drop_seen(
@@ -193,37 +205,34 @@ def drop_seen(
     Raises:
         ValueError: if no query is left.
     """
-    every = list(seen)
+    seen_by_model = list(seen)
     remaining: dict[str, Collection] = {}
-    for name, one in collections.items():
-        ids = {query for found in every for query in found.queries.get(name, ())}
-        remaining[name] = replace(one, retrieval=_drop_queries(one.retrieval, ids))
-    remaining = {name: one for name, one in remaining.items() if one.retrieval.judgements}
+    for name, collection in collections.items():
+        ids = {query_id for model in seen_by_model for query_id in model.queries.get(name, ())}
+        retrieval = _drop_queries(collection.retrieval, ids)
+        if retrieval.judgements:
+            remaining[name] = replace(collection, retrieval=retrieval)
     if not remaining:
         raise ValueError(
             f"--leave-out-seen: every query of {suite.name} was trained on, so none is left to score: "
             "choose another suite"
         )
-    datasets = tuple(one for one in suite.datasets if one.name in remaining)
+    datasets = tuple(dataset for dataset in suite.datasets if dataset.name in remaining)
     return replace(suite, datasets=datasets), remaining
 
 
 def _drop_queries(retrieval: Retrieval, ids: set[str]) -> Retrieval:
-    left = [(i, text) for i, text in zip(retrieval.query_ids, retrieval.queries, strict=True) if i not in ids]
-    judgements = {query: grades for query, grades in retrieval.judgements.items() if query not in ids}
-    return replace(
-        retrieval,
-        query_ids=tuple(i for i, _ in left),
-        queries=tuple(text for _, text in left),
-        judgements=judgements,
-    )
+    queries = dict(zip(retrieval.query_ids, retrieval.queries, strict=True))
+    queries = {query_id: text for query_id, text in queries.items() if query_id not in ids}
+    judgements = {query_id: grades for query_id, grades in retrieval.judgements.items() if query_id not in ids}
+    return replace(retrieval, query_ids=tuple(queries), queries=tuple(queries.values()), judgements=judgements)
 
 
 def _format_dropped_line(before: Mapping[str, Collection], after: Mapping[str, Collection]) -> str:
     """Return a line with the number of remaining queries and the dropped collections."""
-    all_, left = (sum(len(one.retrieval.judgements) for one in each.values()) for each in (before, after))
-    if all_ == left:
-        return f"--leave-out-seen: no query is known to be trained on, all {all_} are scored"
-    gone = [name for name in before if name not in after]
-    more = f"; no query is left of {', '.join(gone)}" if gone else ""
-    return f"--leave-out-seen: {left} of {count_noun(all_, 'query', 'queries')} are left{more}"
+    num_before, num_after = _count_queries(before), _count_queries(after)
+    if num_before == num_after:
+        return f"--leave-out-seen: no query is known to be trained on, all {num_before} are scored"
+    line = f"--leave-out-seen: {num_after} of {count_noun(num_before, 'query', 'queries')} are left"
+    dropped = [name for name in before if name not in after]
+    return f"{line}; no query is left of {', '.join(dropped)}" if dropped else line

@@ -28,8 +28,10 @@ def parse_widths(text: str | None, model: Encoder) -> tuple[int, ...]:
     Raises:
         ValueError: if the model's vectors do not have a width.
     """
-    whole = get_width(model)
-    return tuple(width for width in prefixes_in(text, whole, "--width") if width < whole) if text else ()
+    if not text:
+        return ()
+    full_width = get_width(model)
+    return tuple(width for width in prefixes_in(text, full_width, "--width") if width < full_width)
 
 
 def find_untrained_widths(opened: Opened, widths: Sequence[int]) -> list[int] | None:
@@ -41,7 +43,9 @@ def find_untrained_widths(opened: Opened, widths: Sequence[int]) -> list[int] | 
 
 def describe_widths(opened: Opened, widths: Sequence[int]) -> dict[str, Any]:
     """Return the provenance of the scored prefixes, empty if there are none."""
-    return {"widths": list(widths), "untrained_widths": find_untrained_widths(opened, widths)} if widths else {}
+    if not widths:
+        return {}
+    return {"widths": list(widths), "untrained_widths": find_untrained_widths(opened, widths)}
 
 
 def warnings(metadata: Mapping[str, Any], suite: str, metrics: Mapping[str, float]) -> list[str]:
@@ -52,19 +56,17 @@ def warnings(metadata: Mapping[str, Any], suite: str, metrics: Mapping[str, floa
     if not metadata.get("widths"):
         return []
     first = next(kind for _, kind in list_contexts(metrics, suite) if parse_view(kind)[1] is None)
-    mean = "mean/ndcg_at_10"
-    whole = metrics[f"{get_path_name(suite, first)}/{mean}"]
-    loss = {
-        width: POINTS * (whole - metrics[f"{get_path_name(suite, format_view_name(first, width))}/{mean}"])
-        for width in metadata["widths"]
-        if metadata["untrained_widths"] is None or width in metadata["untrained_widths"]
-    }
-    why = "is not known to be" if metadata.get("untrained_widths") is None else "was not"
-    return [
-        f"warning: {metadata['called']} {why} trained for prefixes of {width} dimensions; they lose {lost:.1f} points here "
-        "(nested_sizes trains for them)"
-        for width, lost in loss.items()
-    ]
+    full_score = metrics[f"{get_path_name(suite, first)}/mean/ndcg_at_10"]
+    untrained = metadata["untrained_widths"]
+    verb = "is not known to be" if untrained is None else "was not"
+    lines = []
+    for width in metadata["widths"] if untrained is None else untrained:
+        score = metrics[f"{get_path_name(suite, format_view_name(first, width))}/mean/ndcg_at_10"]
+        lines.append(
+            f"warning: {metadata['called']} {verb} trained for prefixes of {width} dimensions; they lose "
+            f"{POINTS * (full_score - score):.1f} points here (nested_sizes trains for them)"
+        )
+    return lines
 
 
 def list_export_warnings(opened: Opened, width: int) -> list[str]:
@@ -72,8 +74,8 @@ def list_export_warnings(opened: Opened, width: int) -> list[str]:
     untrained = find_untrained_widths(opened, [width])
     if untrained == [] or width == get_width(opened.model):
         return []
-    why = "is not known to be" if untrained is None else "was not"
+    verb = "is not known to be" if untrained is None else "was not"
     return [
-        f"warning: {opened.called} {why} trained for prefixes of {width} dimensions: expect lower scores; "
+        f"warning: {opened.called} {verb} trained for prefixes of {width} dimensions: expect lower scores; "
         f"measure the loss with `repro evaluate --width {width},full`"
     ]

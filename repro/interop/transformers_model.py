@@ -27,7 +27,7 @@ from repro.model.texts import Texts, pad_right
 from repro.text import short
 
 HUB_OPTIONS = ("token", "cache_dir", "local_files_only")
-CHANGE_NOTHING = ("_from_auto", "adapter_kwargs", "trust_remote_code", "use_safetensors", "weights_only")
+IGNORED_OPTIONS = ("_from_auto", "adapter_kwargs", "trust_remote_code", "use_safetensors", "weights_only")
 """Options that transformers passes by itself, or that have no effect because they always hold here."""
 
 
@@ -51,8 +51,9 @@ class CdeModel(PreTrainedModel):
         super().__init__(config)
         if config.repro is None:
             raise ValueError("this config.json has no field `repro`: the folder was not exported for transformers")
-        ours = config_from(config.repro, "config.json")
-        self.encoder = (Biencoder if ours.architecture == Biencoder.architecture else ContextualModel)(ours)
+        model_config = config_from(config.repro, "config.json")
+        is_biencoder = model_config.architecture == Biencoder.architecture
+        self.encoder = Biencoder(model_config) if is_biencoder else ContextualModel(model_config)
 
     def forward(
         self,
@@ -71,7 +72,7 @@ class CdeModel(PreTrainedModel):
         Raises:
             ValueError: if a contextual model has no context.
         """
-        texts = self._texts(input_ids, attention_mask)
+        texts = self._make_texts(input_ids, attention_mask)
         if isinstance(self.encoder, Biencoder):
             return _output(self.encoder(texts), return_dict)
         if dataset_embeddings is None:
@@ -85,9 +86,9 @@ class CdeModel(PreTrainedModel):
         """Return the context vectors of documents, (C × T, E). Raises ValueError for a biencoder."""
         if not isinstance(self.encoder, ContextualModel):
             raise ValueError("a biencoder has no first stage: call the model itself")
-        return self.encoder.first_stage(self._texts(input_ids, attention_mask))
+        return self.encoder.first_stage(self._make_texts(input_ids, attention_mask))
 
-    def _texts(self, input_ids: Tensor, attention_mask: Tensor | None) -> Texts:
+    def _make_texts(self, input_ids: Tensor, attention_mask: Tensor | None) -> Texts:
         config = self.encoder.config
         if input_ids.numel() and int(input_ids.max()) >= config.vocab_size:
             raise ValueError(
@@ -100,19 +101,20 @@ class CdeModel(PreTrainedModel):
     @classmethod
     def of(cls, model: Model) -> Self:
         """Wrap one of our models. Both share the weights."""
-        contexts = model.config.num_contexts if isinstance(model, ContextualModel) else 0
+        num_contexts = model.config.num_contexts if isinstance(model, ContextualModel) else 0
         # built with random weights first, which are then replaced
-        wrapped = cls(CdeConfig(transductive_corpus_size=contexts, repro=asdict(model.config)))
-        wrapped.encoder = model
-        return wrapped.eval()
+        wrapper = cls(CdeConfig(transductive_corpus_size=num_contexts, repro=asdict(model.config)))
+        wrapper.encoder = model
+        return wrapper.eval()
 
     def save_pretrained(self, save_directory: str | Path, **kwargs: Any) -> None:  # type: ignore[override]
         """Write config.json, model.safetensors, and a tokenizer that was read from a folder. Ignores `kwargs`."""
         self.config.architectures = [type(self).__name__]
         self.config.save_pretrained(save_directory)
         write_tensors(dict(self.state_dict()), Path(save_directory) / WEIGHTS_FILE, {"format": "pt"})
-        if Path(words := self.encoder.config.tokenizer).is_dir():
-            write_tokenizer(words, Path(save_directory))
+        tokenizer = self.encoder.config.tokenizer
+        if Path(tokenizer).is_dir():
+            write_tokenizer(tokenizer, Path(save_directory))
 
     @classmethod
     def from_pretrained(  # type: ignore[override]
@@ -128,41 +130,41 @@ class CdeModel(PreTrainedModel):
             ValueError: if weights and configuration do not match, or for any other option, which would have no effect.
         """
         _check_options(kwargs)
-        hub, below = {name: kwargs[name] for name in HUB_OPTIONS if kwargs.get(name)}, kwargs.get("subfolder") or ""
-        files = [str(Path(below, name)) for name in FILES]
-        folder = find_folder(pretrained_model_name_or_path, kwargs.get("revision"), files, **hub) / below
+        hub_options = {name: kwargs[name] for name in HUB_OPTIONS if kwargs.get(name)}
+        subfolder = kwargs.get("subfolder") or ""
+        files = [str(Path(subfolder, name)) for name in FILES]
+        folder = find_folder(pretrained_model_name_or_path, kwargs.get("revision"), files, **hub_options) / subfolder
         # Not the loader of the base class: it draws missing weights at random and only logs them.
         model = cls(config if isinstance(config, CdeConfig) else CdeConfig.from_pretrained(folder))
-        found = read_safetensors(folder / WEIGHTS_FILE)
-        says = f"{folder / WEIGHTS_FILE} does not fit its config"
-        check_fit(get_shapes(found), get_shapes(model.state_dict()), says)
-        model.load_state_dict(found)
-        own = model.encoder.config
-        model.encoder.config = replace(own, tokenizer=resolve_tokenizer(own.tokenizer, folder))
+        weights = read_safetensors(folder / WEIGHTS_FILE)
+        message = f"{folder / WEIGHTS_FILE} does not fit its config"
+        check_fit(get_shapes(weights), get_shapes(model.state_dict()), message)
+        model.load_state_dict(weights)
+        encoder_config = model.encoder.config
+        model.encoder.config = replace(encoder_config, tokenizer=resolve_tokenizer(encoder_config.tokenizer, folder))
         dtype = kwargs.get("dtype") or kwargs.get("torch_dtype")
-        return model.eval() if dtype is None else model.eval().to(_dtype(dtype, found))
+        return model.eval() if dtype is None else model.eval().to(_parse_dtype(dtype, weights))
 
 
-def _check_options(given: Mapping[str, Any]) -> None:
+def _check_options(options: Mapping[str, Any]) -> None:
     """Raise ValueError for options of transformers that have no effect here."""
-    known = (*HUB_OPTIONS, "revision", "subfolder", "dtype", "torch_dtype", *CHANGE_NOTHING)
-    rest = sorted(name for name, value in given.items() if name not in known and value not in (None, False))
-    if rest or given.get("use_safetensors") is False:
+    supported = (*HUB_OPTIONS, "revision", "subfolder", "dtype", "torch_dtype", *IGNORED_OPTIONS)
+    unknown = sorted(name for name, value in options.items() if name not in supported and value not in (None, False))
+    if unknown or options.get("use_safetensors") is False:
         raise ValueError(
-            f"from_pretrained does not support {short(rest or ['use_safetensors=False'])} here: leave them out, and "
+            f"from_pretrained does not support {short(unknown or ['use_safetensors=False'])} here: leave them out, and "
             "move or change the returned model"
         )
 
 
-def _dtype(dtype: Any, weights: Mapping[str, Tensor]) -> torch.dtype:
+def _parse_dtype(value: Any, weights: Mapping[str, Tensor]) -> torch.dtype:
     """Resolve a dtype or its name. "auto" is the dtype of the file. Raises ValueError for anything else."""
-    saved = next(iter(weights.values())).dtype
-    found = getattr(torch, dtype, None) if isinstance(dtype, str) else dtype
-    if dtype == "auto":
-        found = saved
-    if not isinstance(found, torch.dtype) or not found.is_floating_point:
-        raise ValueError(f"dtype={short(dtype)} is not a floating-point dtype; choose float32, bfloat16 or float16")
-    return found
+    if value == "auto":
+        return next(iter(weights.values())).dtype
+    dtype = getattr(torch, value, None) if isinstance(value, str) else value
+    if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
+        raise ValueError(f"dtype={short(value)} is not a floating-point dtype; choose float32, bfloat16 or float16")
+    return dtype
 
 
 def _output(vectors_ND: Tensor, return_dict: bool | None) -> BaseModelOutputWithPooling | tuple[Tensor]:

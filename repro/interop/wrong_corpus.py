@@ -2,54 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from repro.data.beir import Retrieval, Suite, SuiteDataset
 from repro.evaluate.collections import read_collections
 from repro.evaluate.contexts import wrong_corpora
-from repro.interop.opening import open_suite
+from repro.interop.opening import Progress, open_suite
 
-ELSEWHERE = "desk"
+DEFAULT_SUITE = "desk"
 """Source of the wrong corpus if a suite has a single dataset. It is mined from wheels."""
-NAMES_ANOTHER = "`evaluate --wrong-from SUITE_OR_FOLDER` names another"
-HAS_ANOTHER = "and a --suite of several would lend another of its own"
+OPTION_HINT = "`evaluate --wrong-from SUITE_OR_FOLDER` names another"
+SUITE_HINT = "and a --suite of several would lend another of its own"
 
 
-def check_wrong_from(named: str | None, contexts: Sequence[str]) -> None:
+def check_wrong_from(source: str | None, contexts: Sequence[str]) -> None:
     """Raise ValueError if --wrong-from is given without the wrong context."""
-    if named is not None and "wrong" not in contexts:
-        raise ValueError(f"--wrong-from {named}: the wrong context is not evaluated; add --context wrong")
+    if source is not None and "wrong" not in contexts:
+        raise ValueError(f"--wrong-from {source}: the wrong context is not evaluated; add --context wrong")
 
 
 def find_wrong_source(
-    named: str | None, suite: Suite, progress: Callable[[str], None], how: str = NAMES_ANOTHER
+    source: str | None, suite: Suite, progress: Progress, hint: str = OPTION_HINT
 ) -> Retrieval | None:
-    """Return the largest other collection of the suite or folder `named`, and report the choice.
+    """Return the largest other collection of the suite or folder `source`, and report the choice.
 
-    Without a name, the result is None for a suite of several datasets, which provides its own wrong corpora. For a
-    suite of one dataset it is a collection of `desk`. `how` explains in the message how to choose another.
+    Without a source, the result is None for a suite of several datasets, which provides its own wrong corpora. For a
+    suite of one dataset it is a collection of `desk`. `hint` explains in the message how to choose another.
 
     Raises:
         ValueError: if the source has only the searched collection itself.
     """
-    if named is None and len(suite.datasets) > 1:
+    if source is None and len(suite.datasets) > 1:
         return None
-    searched = {one.retrieval.documents for one in read_collections(suite).values()}
-    lender = open_suite(named or ELSEWHERE, progress)
-    lent = [one.retrieval for one in read_collections(lender).values()]
-    others = sorted((one for one in lent if one.documents not in searched), key=lambda one: one.name)
+    searched = {collection.retrieval.documents for collection in read_collections(suite).values()}
+    other_suite = open_suite(source or DEFAULT_SUITE, progress)
+    others = [
+        collection.retrieval
+        for collection in read_collections(other_suite).values()
+        if collection.retrieval.documents not in searched
+    ]
     if not others:
-        raise ValueError(f"--wrong-from {named or ELSEWHERE} has no other corpus than the one that is searched")
-    chosen = max(others, key=lambda one: len(one.documents))
-    why = "" if named else f"; {suite.name} has one collection only, {how}"
-    progress(f"wrong context: drawn from {chosen.name} of {lender.name}, {len(chosen.documents)} documents{why}")
-    return chosen
+        raise ValueError(f"--wrong-from {source or DEFAULT_SUITE} has no other corpus than the one that is searched")
+    # sorted first, so that the name decides between equal sizes
+    largest = max(sorted(others, key=lambda corpus: corpus.name), key=lambda corpus: len(corpus.documents))
+    reason = "" if source else f"; {suite.name} has one collection only, {hint}"
+    progress(
+        f"wrong context: drawn from {largest.name} of {other_suite.name}, {len(largest.documents)} documents{reason}"
+    )
+    return largest
 
 
-def get_wrong_corpus(suite: Suite, dataset: SuiteDataset, progress: Callable[[str], None]) -> Retrieval:
+def get_wrong_corpus(suite: Suite, dataset: SuiteDataset, progress: Progress) -> Retrieval:
     """Return the wrong corpus for one collection: another of the suite, or one of `desk` if it has no other."""
-    if (lent := find_wrong_source(None, suite, progress, HAS_ANOTHER)) is not None:
-        return lent
+    corpus = find_wrong_source(None, suite, progress, SUITE_HINT)
+    if corpus is not None:
+        return corpus
     name = wrong_corpora(suite.datasets)[dataset.name]
-    other = next(one for one in suite.datasets if one.name == name)
+    other = next(dataset for dataset in suite.datasets if dataset.name == name)
     return read_collections(Suite(suite.name, (other,)))[name].retrieval

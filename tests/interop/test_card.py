@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from repro.interop.card import make_model_card
-from repro.interop.comparison import SHOWN, make_measures_view
+from repro.interop.comparison import MEASURE_LABELS, make_measures_view
 from repro.interop.opening import Opened
 from repro.records.store import Record, read_records
 from repro.spec import TRAINED
@@ -63,9 +63,13 @@ def test_card_names_corpora_of_both_phases(scored: list[Record]) -> None:
 
 
 def test_table_has_context_column_if_needed() -> None:
-    metrics = {f"mine/{one}/{measure}": 0.5 for one in ("a", "mean") for measure in SHOWN}
+    metrics = {f"mine/{one}/{measure}": 0.5 for one in ("a", "mean") for measure in MEASURE_LABELS}
     suite = {"datasets": [{"name": "a"}]}
     view = make_measures_view("title", "mine", metrics, suite, {})
-    assert view.header[:2] == ("collection", *SHOWN.values())[:2] and view.rows[0][0] == "a" and len(view.rows[0]) == 4
+    assert (
+        view.header[:2] == ("collection", *MEASURE_LABELS.values())[:2]
+        and view.rows[0][0] == "a"
+        and len(view.rows[0]) == 4
+    )
     with_context = suite | {"contexts": [{"kind": "own", "dataset": "a"}]}
     assert make_measures_view("title", "mine", metrics, with_context, {}).rows[0][1] == "own"

@@ -95,7 +95,7 @@ def test_whitened_gain_has_interval(desk: Path) -> None:
 
 def test_single_collection_borrows_wrong_corpus(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # The default, `desk`, takes a minute to mine.
-    monkeypatch.setattr("repro.interop.wrong_corpus.ELSEWHERE", "zoo")
+    monkeypatch.setattr("repro.interop.wrong_corpus.DEFAULT_SUITE", "zoo")
     (desk / "one").mkdir()
     (desk / "zoo" / "near").rename(desk / "one" / "near")
     words = ("--suite", "one", "--model", "contextual", "--context", "own", "--context", "wrong", "--no-bm25")

@@ -100,7 +100,7 @@ def test_three_contexts_are_compared(record: Record) -> None:
 
 def test_single_collection_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # The default, `desk`, takes a minute to mine.
-    monkeypatch.setattr("repro.interop.wrong_corpus.ELSEWHERE", "planted")
+    monkeypatch.setattr("repro.interop.wrong_corpus.DEFAULT_SUITE", "planted")
     make_model("contextual").save_pretrained(tmp_path / "mine")
     write_beir_folder(tmp_path / "alone", make_collection("alone", ["rain and hills", "bread"], ["rain"]))
     words = ("--model", str(tmp_path / "mine"), "--suite", str(tmp_path / "alone"), "--num-contexts", "2")

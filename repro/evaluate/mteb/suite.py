@@ -62,10 +62,12 @@ def list_offline_tasks(families: dict[str, list[Retrieval]]) -> list[AbsTask]:
         tasks.append(_make_reranking_task(collections[2 % len(collections)]))
         tasks.append(_make_pair_task(f"{family}-pairs", collections[0]))
         if len(collections) > 1:
-            documents = _sample_labelled_texts([(one.name, one.documents) for one in collections], family)
-            tasks.append(_make_clustering_task(f"{family}-clusters", documents))
-            queries = _sample_labelled_texts([(one.name, one.queries) for one in collections], family)
-            tasks.append(_make_classification_task(f"{family}-classes", queries))
+            documents = [(collection.name, collection.documents) for collection in collections]
+            queries = [(collection.name, collection.queries) for collection in collections]
+            clusters = _sample_labelled_texts(documents, family)
+            classes = _sample_labelled_texts(queries, family)
+            tasks.append(_make_clustering_task(f"{family}-clusters", clusters))
+            tasks.append(_make_classification_task(f"{family}-classes", classes))
     return tasks + list_human_tasks()
 
 

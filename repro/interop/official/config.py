@@ -14,7 +14,7 @@ from repro.model.config import ModelConfig
 
 FORWARDS = ("t1", "t2", "h1")
 NUM_SOFT_PROMPTS = 8
-ELSEWHERE = "use --to transformers or --to sentence-transformers"
+OTHER_FORMATS = "use --to transformers or --to sentence-transformers"
 SEQUENCE_DROPOUT = 0.005
 """The paper's probability, for weights with a null vector whose config.json does not have it."""
 
@@ -80,7 +80,7 @@ def read_official_config(
 ) -> ModelConfig:
     """Convert their config.json to ours, for a forward pass. Raises ValueError for unsupported values."""
     _check_values(values)
-    base, chosen = get_base_model(values), choose_forward(values, forward)
+    base, forward_pass = get_base_model(values), choose_forward(values, forward)
     dropout = values.get("transductive_sequence_dropout_prob") or SEQUENCE_DROPOUT
     return ModelConfig(
         architecture="contextual",
@@ -95,10 +95,10 @@ def read_official_config(
         num_contexts=values.get("transductive_corpus_size") or 1,
         num_soft_prompts=NUM_SOFT_PROMPTS,
         sequence_dropout=dropout if has_null_vector else 0.0,
-        residual=chosen == "t2",
+        residual=forward_pass == "t2",
         text_normalised_twice=base.backbone == "modernbert",
         instruction_end=instruction_end if drops_instruction(values, forward) else None,
-        prefix_is_pooled=chosen == "t2" and values.get("pool_ignore_contextual_tokens") is False,
+        prefix_is_pooled=forward_pass == "t2" and values.get("pool_ignore_contextual_tokens") is False,
         tokenizer=tokenizer,
         max_tokens=values.get("max_seq_length") or 512,
         prompts=values.get("prompts") or "task",
@@ -107,24 +107,33 @@ def read_official_config(
 
 def list_corrections(config: ModelConfig) -> list[str]:
     """Return a correction for each field that has another value than the one the authors' format fixes."""
-    needed: dict[str, Any] = {"architecture": "contextual", "num_soft_prompts": NUM_SOFT_PROMPTS}
-    needed |= {"tokens_per_document": 1, "pooling": "mean"}
+    required: dict[str, Any] = {
+        "architecture": "contextual",
+        "num_soft_prompts": NUM_SOFT_PROMPTS,
+        "tokens_per_document": 1,
+        "pooling": "mean",
+    }
     backbones = {base.backbone for base in BASES.values()}
     if config.backbone not in backbones or config.text_normalised_twice != (config.backbone == "modernbert"):
         # a run cannot set text_normalised_twice, which the second release has
-        needed |= {"backbone": "nomic", "text_normalised_twice": False}
+        required |= {"backbone": "nomic", "text_normalised_twice": False}
     if not config.residual:
-        needed |= {"prefix_is_pooled": False, "instruction_end": None}
-    found = {name: getattr(config, name) for name in needed}
-    return [f"set {name}={needed[name]!r} (it is {value!r})" for name, value in found.items() if value != needed[name]]
+        required |= {"prefix_is_pooled": False, "instruction_end": None}
+    corrections = []
+    for name, value in required.items():
+        actual = getattr(config, name)
+        if actual != value:
+            corrections.append(f"set {name}={value!r} (it is {actual!r})")
+    return corrections
 
 
 def write_official_config(config: ModelConfig) -> dict[str, Any]:
     """Convert the config of one of our models to theirs. Raises ValueError if their format cannot express it."""
-    if lacking := list_corrections(config):
+    corrections = list_corrections(config)
+    if corrections:
         raise ValueError(
-            f"the authors' format cannot hold this model: {'; '.join(lacking)}. Train a model with these fields, or "
-            f"keep this one: {ELSEWHERE}"
+            f"the authors' format cannot hold this model: {'; '.join(corrections)}. Train a model with these fields, or "
+            f"keep this one: {OTHER_FORMATS}"
         )
     names = {base.backbone: name for name, base in BASES.items()}
     base = Base(
@@ -136,10 +145,13 @@ def write_official_config(config: ModelConfig) -> dict[str, Any]:
         vocab_size=config.vocab_size,
         settings=config.backbone_settings,
     )
-    ours: dict[str, Any] = {} if base == BASES[names[config.backbone]] else {"base_model": asdict(base)}
+    values = _make_their_fields(config, names[config.backbone])
+    if base != BASES[names[config.backbone]]:
+        values["base_model"] = asdict(base)
     # their models always have the prompts "task"
-    ours |= {} if config.prompts == "task" else {"prompts": config.prompts}
-    return ours | _make_their_fields(config, names[config.backbone])
+    if config.prompts != "task":
+        values["prompts"] = config.prompts
+    return values
 
 
 def get_base_model(values: Mapping[str, Any]) -> Base:
@@ -162,19 +174,20 @@ def choose_forward(values: Mapping[str, Any], forward: str | None) -> str:
         ValueError: if it is unknown or not defined for this backbone.
     """
     backbone = get_base_model(values).backbone
-    chosen = forward or values.get("forward") or ("t1" if backbone == "nomic" else "t2")
-    if chosen not in FORWARDS:
-        raise ValueError(f"forward={chosen!r} is unknown; choose one of {list(FORWARDS)}")
-    if backbone == "modernbert" and chosen != "t2":
-        raise ValueError(f"forward={chosen!r} is only defined for NomicBERT; ModernBERT checkpoints have 't2'")
-    return chosen
+    forward_pass = forward or values.get("forward") or ("t1" if backbone == "nomic" else "t2")
+    if forward_pass not in FORWARDS:
+        raise ValueError(f"forward={forward_pass!r} is unknown; choose one of {list(FORWARDS)}")
+    if backbone == "modernbert" and forward_pass != "t2":
+        raise ValueError(f"forward={forward_pass!r} is only defined for NomicBERT; ModernBERT checkpoints have 't2'")
+    return forward_pass
 
 
 def drops_instruction(values: Mapping[str, Any], forward: str | None) -> bool:
     """Return whether pooling excludes the instruction. Default, from the model cards: only for ModernBERT."""
-    stated = values.get("pool_ignore_instruction_tokens")
-    is_modernbert = get_base_model(values).backbone == "modernbert"
-    return choose_forward(values, forward) == "t2" and bool(is_modernbert if stated is None else stated)
+    drops = values.get("pool_ignore_instruction_tokens")
+    if drops is None:
+        drops = get_base_model(values).backbone == "modernbert"
+    return choose_forward(values, forward) == "t2" and bool(drops)
 
 
 def _make_their_fields(config: ModelConfig, embedder: str) -> dict[str, Any]:
@@ -200,13 +213,13 @@ def _make_their_fields(config: ModelConfig, embedder: str) -> dict[str, Any]:
 
 
 def _check_values(values: Mapping[str, Any]) -> None:
-    wrong = {
+    unsupported = {
         name: values[name] for name, valid in REQUIRED_VALUES.items() if name in values and values[name] not in valid
     }
     if values.get("dataset_backbone") not in (None, values.get("embedder")):
-        wrong["dataset_backbone"] = values["dataset_backbone"]
+        unsupported["dataset_backbone"] = values["dataset_backbone"]
     is_nomic = get_base_model(values).backbone == "nomic"
     if is_nomic and values.get("disable_transductive_rotary_embedding") is False:
-        wrong["disable_transductive_rotary_embedding"] = False
-    if wrong:
-        raise ValueError(f"config.json has {wrong}, which is not supported")
+        unsupported["disable_transductive_rotary_embedding"] = False
+    if unsupported:
+        raise ValueError(f"config.json has {unsupported}, which is not supported")

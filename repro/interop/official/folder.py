@@ -57,18 +57,21 @@ def load_official(
     folder = find_folder(source, revision)
     values = _read_json(folder / "config.json")
     weights = read_safetensors(folder / WEIGHTS_FILE)
-    chosen, words = choose_forward(values, forward), tokenizer or _find_tokenizer(folder, values)
-    end = (
-        load_tokenizer(words).encode(INSTRUCTION_END, add_special_tokens=False).ids[0]
-        if (drops_instruction(values, forward))
-        else None
-    )
+    forward_pass = choose_forward(values, forward)
+    if tokenizer is None:
+        tokenizer = _find_tokenizer(folder, values)
+    instruction_end = None
+    if drops_instruction(values, forward):
+        instruction_end = load_tokenizer(tokenizer).encode(INSTRUCTION_END, add_special_tokens=False).ids[0]
     config = read_official_config(
-        values, has_null_vector=NULL_VECTOR in weights, forward=forward, tokenizer=words, instruction_end=end
+        values,
+        has_null_vector=NULL_VECTOR in weights,
+        forward=forward,
+        tokenizer=tokenizer,
+        instruction_end=instruction_end,
     )
-    ours = to_ours(weights, config, folder / WEIGHTS_FILE)
-    model = (HeadAxisModel if chosen == "h1" else ContextualModel)(config)
-    model.load_state_dict(ours)
+    model = HeadAxisModel(config) if forward_pass == "h1" else ContextualModel(config)
+    model.load_state_dict(to_ours(weights, config, folder / WEIGHTS_FILE))
     return model.eval()
 
 
@@ -111,28 +114,31 @@ def find_folder(source: str | Path, revision: str | None = None, files: Sequence
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
-    is_never_fetched = bool(options.pop("local_files_only", False))
-    wanted: dict[str, Any] = options | {
-        "revision": revision or RELEASES.get(str(source)),
-        "allow_patterns": list(files),
-    }
-    problem: Exception | None = None
-    for is_local in (True,) if is_never_fetched else (True, False):
+    is_offline = bool(options.pop("local_files_only", False))
+    revision = revision or RELEASES.get(str(source))
+    last_error: Exception | None = None
+    # the cache first, then the network
+    for is_local in (True,) if is_offline else (True, False):
         try:
-            found = Path(snapshot_download(str(source), local_files_only=is_local, **wanted))
+            snapshot = snapshot_download(
+                str(source), local_files_only=is_local, revision=revision, allow_patterns=list(files), **options
+            )
             # the cache may hold only the settings or the tokenizer, from an earlier download
-            if any(found.rglob("*.safetensors")):
-                return found
+            if any(Path(snapshot).rglob("*.safetensors")):
+                return Path(snapshot)
         except HFValidationError as error:
             raise ValueError(f"{source} is neither a folder nor a hub id") from error
         except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
-            problem = error
-    known = next((id for id in RELEASES if id.endswith(f"/{source}")), source)
-    reason = (str(problem).splitlines() or [type(problem).__name__])[0] if problem else "no *.safetensors came"
+            last_error = error
+    reason = "no *.safetensors came"
+    if last_error is not None:
+        reason = (str(last_error).splitlines() or [type(last_error).__name__])[0]
+    # the full id, if only the name of a release was given
+    hub_id = next((release for release in RELEASES if release.endswith(f"/{source}")), source)
     raise ValueError(
         f"{source} is not a folder, not in the hub's cache with its weights, and could not be downloaded ({reason}); "
-        f"fetch it on a machine with internet (`hf download {known}`) and give its folder"
-    ) from problem
+        f"fetch it on a machine with internet (`hf download {hub_id}`) and give its folder"
+    ) from last_error
 
 
 def _find_tokenizer(folder: Path, values: dict[str, Any]) -> str:

@@ -56,21 +56,29 @@ def make_key_table(config: ModelConfig) -> tuple[Row, ...]:
         ("first_stage_model.embedder.", config.num_first_stage_layers),
         ("second_stage_model.backbone.", config.num_layers),
     )
-    backbone_rows = _list_nomic_rows if config.backbone == "nomic" else _list_modernbert_rows
-    for stage, num_layers in stages:
-        rows += [Row(stage + row.theirs, tuple(stage + name for name in row.ours)) for row in backbone_rows(num_layers)]
+    list_rows = _list_nomic_rows if config.backbone == "nomic" else _list_modernbert_rows
+    for prefix, num_layers in stages:
+        for row in list_rows(num_layers):
+            rows.append(Row(prefix + row.theirs, tuple(prefix + name for name in row.ours)))
     names = [f"{head}.{part}" for head in HEADS for part in ("weight", "bias")]
-    names += [NULL_VECTOR] if config.sequence_dropout > 0 else []
+    if config.sequence_dropout > 0:
+        names.append(NULL_VECTOR)
     return tuple(rows + [Row(name, (name,)) for name in names])
 
 
 def to_ours(weights: Mapping[str, Tensor], config: ModelConfig, source: object) -> dict[str, Tensor]:
     """Convert weights to our names. ValueError lists missing, unknown and wrongly shaped tensors of `source`."""
-    table, wanted = make_key_table(config), _shapes(config)
-    shapes = {row.theirs: _stack_layers(wanted, row) for row in table}
+    table = make_key_table(config)
+    # on the device "meta", which allocates nothing
+    with torch.device("meta"):
+        our_shapes = get_shapes(ContextualModel(config).state_dict())
+    shapes = {row.theirs: _stack_shape(our_shapes, row) for row in table}
     check_fit(get_shapes(weights), shapes, f"{source} does not fit its config")
-    parts = {row: weights[row.theirs].chunk(len(row.ours)) for row in table}
-    return {name: part.clone() for row, split in parts.items() for name, part in zip(row.ours, split, strict=True)}
+    ours = {}
+    for row in table:
+        for name, part in zip(row.ours, weights[row.theirs].chunk(len(row.ours)), strict=True):
+            ours[name] = part.clone()
+    return ours
 
 
 def to_theirs(model: ContextualModel) -> dict[str, Tensor]:
@@ -79,13 +87,7 @@ def to_theirs(model: ContextualModel) -> dict[str, Tensor]:
     return {row.theirs: torch.cat([ours[name] for name in row.ours]) for row in make_key_table(model.config)}
 
 
-def _shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
-    with torch.device("meta"):
-        model = ContextualModel(config)
-    return get_shapes(model.state_dict())
-
-
-def _stack_layers(shapes: Mapping[str, tuple[int, ...]], row: Row) -> tuple[int, ...]:
+def _stack_shape(shapes: Mapping[str, tuple[int, ...]], row: Row) -> tuple[int, ...]:
     first, *rest = shapes[row.ours[0]]
     return (first * len(row.ours), *rest)
 

@@ -4,7 +4,7 @@ Loading torch and transformers takes seconds, and a query takes milliseconds. So
 encoder as plain arrays. `repro.interop.search.build` writes them, and compares the vectors of some queries with those
 of the model itself. It drops the arrays if they differ or if the architecture is not supported.
 
-Shapes: S tokens, P vectors ahead of the text, L = P + S, D hidden size, H heads, E size of a head.
+Shapes: S tokens, P vectors before the text, L = P + S, D hidden size, H heads, E size of a head.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ ACTIVATIONS: Mapping[str, Callable[[Array], Array]] = {
 
 @dataclass(frozen=True)
 class QueryEncoder:
-    """The query encoder in a folder. `ahead_PD` are the vectors before the text, which belong to an index."""
+    """The query encoder in a folder. `prefix_PD` are the vectors before the text, which belong to an index."""
 
     folder: Path
-    ahead_PD: Array | None = None
+    prefix_PD: Array | None = None
 
     @cached_property
     def settings(self) -> dict[str, Any]:
@@ -62,16 +62,16 @@ class QueryEncoder:
     @cached_property
     def weights(self) -> dict[str, Array]:
         """Its arrays except the word vectors, which are read from the file row by row."""
-        with np.load(self.folder / WEIGHTS_FILE, allow_pickle=False) as found:
-            return dict(found)
+        with np.load(self.folder / WEIGHTS_FILE, allow_pickle=False) as arrays:
+            return dict(arrays)
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
         """Its tokenizer, which truncates at the model's maximal length."""
-        found = Tokenizer.from_file(str(self.folder / TOKENIZER_FILE))
-        found.no_padding()
-        found.enable_truncation(max_length=int(self.settings["max_tokens"]))
-        return found
+        tokenizer = Tokenizer.from_file(str(self.folder / TOKENIZER_FILE))
+        tokenizer.no_padding()
+        tokenizer.enable_truncation(max_length=int(self.settings["max_tokens"]))
+        return tokenizer
 
     def encode(self, text: str) -> Array:
         """Return the vector of a query, float32 (D,). It is normalised unless the model ranks by the dot product."""
@@ -79,59 +79,61 @@ class QueryEncoder:
         # Mapped, so that only the rows of the query's tokens are read.
         words_VD = np.load(self.folder / WORDS_FILE, mmap_mode="r", allow_pickle=False)
         ids_S = self.tokenizer.encode(settings["prompt"] + text).ids
-        states_SD = self._states(np.asarray(words_VD[ids_S], np.float32))
+        states_SD = self._compute_states(np.asarray(words_VD[ids_S], np.float32))
         pooled_D = states_SD[0] if settings["pooling"] == "cls" else states_SD.mean(0)
-        found = pooled_D
-        for number, step in enumerate(settings["head"]):
+        vector_D = pooled_D
+        for index, step in enumerate(settings["head"]):
             if step == NORMALIZE:
-                found = normalize(found[None])[0]
+                vector_D = normalize(vector_D[None])[0]
                 continue
-            found = self.weights[f"head.{number}.weight"] @ found + self.weights.get(f"head.{number}.bias", 0)
-            found = ACTIVATIONS[step](found)
+            vector_D = self.weights[f"head.{index}.weight"] @ vector_D + self.weights.get(f"head.{index}.bias", 0)
+            vector_D = ACTIVATIONS[step](vector_D)
         if settings["residual"]:
-            found = found + pooled_D
+            vector_D = vector_D + pooled_D
         if settings["normalize"]:
-            found = normalize(found[None])[0]
-        return np.asarray(found, np.float32)
+            vector_D = normalize(vector_D[None])[0]
+        return np.asarray(vector_D, np.float32)
 
-    def _states(self, words_SD: Array) -> Array:
+    def _compute_states(self, words_SD: Array) -> Array:
         """Return the states of the text's tokens in the last layer, (S, D)."""
         settings, weights = self.settings, self.weights
         text_SD = words_SD + weights["type"]
-        ahead_PD = text_SD[:0] if self.ahead_PD is None else self.ahead_PD
-        num_ahead, num_contexts = len(ahead_PD), 0 if self.ahead_PD is None else int(settings["num_contexts"])
-        states_LD = np.concatenate([ahead_PD, text_SD])
+        # an empty prefix and no contexts for a model without a context
+        prefix_PD, num_contexts = text_SD[:0], 0
+        if self.prefix_PD is not None:
+            prefix_PD, num_contexts = self.prefix_PD, int(settings["num_contexts"])
+        states_LD = np.concatenate([prefix_PD, text_SD])
         positions_L = np.arange(len(states_LD))
         # As in `repro.model.backbone`: contexts have no position, soft prompts and text count from there on.
         positions_L[:num_contexts] = 0
-        # soft prompts and text have positions, contexts have none
         if "positions" in weights:
             states_LD[num_contexts:] += weights["positions"][positions_L[num_contexts:]]
         states_LD = self._norm("norm", states_LD)
-        turn = self._rotation(positions_L) if "frequencies" in weights else None
+        rotation = self._compute_rotation(positions_L) if "frequencies" in weights else None
         for layer in range(int(settings["num_layers"])):
-            states_LD = self._layer(f"layer.{layer}", states_LD, turn)
-        return states_LD[num_ahead:]
+            states_LD = self._apply_layer(f"layer.{layer}", states_LD, rotation)
+        return states_LD[len(prefix_PD) :]
 
-    def _layer(self, name: str, states_LD: Array, turn: tuple[Array, Array] | None) -> Array:
+    def _apply_layer(self, name: str, states_LD: Array, rotation: tuple[Array, Array] | None) -> Array:
         num_heads = int(self.settings["num_heads"])
         query, key, value = (
             self._linear(f"{name}.{part}", states_LD).reshape(len(states_LD), num_heads, -1).transpose(1, 0, 2)
             for part in ("query", "key", "value")
         )
-        if turn is not None:
-            query, key = (_rotate_halves(one, *turn) for one in (query, key))
+        if rotation is not None:
+            query, key = _rotate_halves(query, *rotation), _rotate_halves(key, *rotation)
         scores_HLL = query @ key.transpose(0, 2, 1) / np.float32(np.sqrt(query.shape[-1]))
         # softmax, shifted by the maximum so that exp cannot overflow
-        shares_HLL = np.exp(scores_HLL - scores_HLL.max(-1, keepdims=True))
-        shares_HLL /= shares_HLL.sum(-1, keepdims=True)
-        seen_LD = (shares_HLL @ value).transpose(1, 0, 2).reshape(len(states_LD), -1)
-        states_LD = self._norm(f"{name}.norm1", self._linear(f"{name}.out", seen_LD) + states_LD)
+        attention_HLL = np.exp(scores_HLL - scores_HLL.max(-1, keepdims=True))
+        attention_HLL /= attention_HLL.sum(-1, keepdims=True)
+        attended_LD = (attention_HLL @ value).transpose(1, 0, 2).reshape(len(states_LD), -1)
+        states_LD = self._norm(f"{name}.norm1", self._linear(f"{name}.out", attended_LD) + states_LD)
         inner = self._linear(f"{name}.up", states_LD)
         activation = ACTIVATIONS[self.settings["activation"]]
-        gate = f"{name}.gate"
-        is_gated = f"{gate}.weight" in self.weights
-        inner = activation(self._linear(gate, states_LD)) * inner if is_gated else activation(inner)
+        if f"{name}.gate.weight" in self.weights:
+            inner = activation(self._linear(f"{name}.gate", states_LD)) * inner
+        else:
+            inner = activation(inner)
         return self._norm(f"{name}.norm2", self._linear(f"{name}.down", inner) + states_LD)
 
     def _linear(self, name: str, rows: Array) -> Array:
@@ -142,10 +144,11 @@ class QueryEncoder:
         scale = np.sqrt((centred * centred).mean(-1, keepdims=True) + np.float32(self.settings["eps"]))
         return centred / scale * self.weights[f"{name}.weight"] + self.weights[f"{name}.bias"]
 
-    def _rotation(self, positions_L: Array) -> tuple[Array, Array]:
+    def _compute_rotation(self, positions_L: Array) -> tuple[Array, Array]:
         angles = positions_L[:, None].astype(np.float32) * self.weights["frequencies"][None]
-        both = np.concatenate([angles, angles], axis=1)
-        return np.cos(both), np.sin(both)
+        # both halves of a head rotate by the same angles
+        angles = np.concatenate([angles, angles], axis=1)
+        return np.cos(angles), np.sin(angles)
 
 
 def _rotate_halves(rows_HLE: Array, cos_LE: Array, sin_LE: Array) -> Array:
@@ -157,5 +160,6 @@ def _rotate_halves(rows_HLE: Array, cos_LE: Array, sin_LE: Array) -> Array:
 def save_encoder(folder: Path, settings: Mapping[str, Any], weights: Mapping[str, Array], words_VD: Array) -> None:
     """Write a query encoder without its tokenizer."""
     np.save(folder / WORDS_FILE, np.ascontiguousarray(words_VD, np.float32))
-    np.savez(folder / WEIGHTS_FILE, **{name: np.ascontiguousarray(one, np.float32) for name, one in weights.items()})  # type: ignore[arg-type]
+    arrays: dict[str, Any] = {name: np.ascontiguousarray(weight, np.float32) for name, weight in weights.items()}
+    np.savez(folder / WEIGHTS_FILE, **arrays)
     (folder / SETTINGS_FILE).write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")

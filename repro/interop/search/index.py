@@ -19,8 +19,12 @@ from repro.interop.search.encoder import QueryEncoder
 from repro.storage.files import json_object
 
 VERSION = 1
-SETTINGS_FILE, VECTORS_FILE, TEXTS_FILE, PLACES_FILE = "index.json", "vectors.npy", "documents.jsonl", "places.npy"
-AHEAD_FILE, ENCODER_FOLDER = "ahead.npy", "encoder"
+SETTINGS_FILE, VECTORS_FILE, TEXTS_FILE = "index.json", "vectors.npy", "documents.jsonl"
+# byte offsets of the documents in the file of texts
+OFFSETS_FILE = "places.npy"
+# context vectors and soft prompts of a contextual model, which precede each query
+PREFIX_FILE = "ahead.npy"
+ENCODER_FOLDER = "encoder"
 CONTEXTS = ("own", "null")
 Progress = Callable[[str], None]
 
@@ -74,8 +78,8 @@ class Index:
         folder = self.folder / ENCODER_FOLDER
         if not folder.is_dir():
             return None
-        ahead = self.folder / AHEAD_FILE
-        return QueryEncoder(folder, np.load(ahead, allow_pickle=False) if ahead.is_file() else None)
+        prefix = self.folder / PREFIX_FILE
+        return QueryEncoder(folder, np.load(prefix, allow_pickle=False) if prefix.is_file() else None)
 
     def search(self, vector_D: np.ndarray, top: int) -> list[Found]:
         """Return the best documents, best first. Equal scores are in the order of the corpus."""
@@ -85,11 +89,11 @@ class Index:
         # `argpartition` finds the best in linear time but leaves them unsorted
         best = np.argpartition(-scores_N, top - 1)[:top] if top < len(scores_N) else np.arange(top)
         best = best[np.lexsort((best, -scores_N[best]))]
-        places = np.load(self.folder / PLACES_FILE, mmap_mode="r", allow_pickle=False)
-        found = []
+        offsets_N = np.load(self.folder / OFFSETS_FILE, mmap_mode="r", allow_pickle=False)
+        hits = []
         with (self.folder / TEXTS_FILE).open("rb") as file:
-            for rank, place in enumerate(best, 1):
-                file.seek(int(places[place]))
-                row = json.loads(file.readline())
-                found.append(Found(rank, float(scores_N[place]), row["id"], row["text"]))
-        return found
+            for rank, row in enumerate(best, 1):
+                file.seek(int(offsets_N[row]))
+                document = json.loads(file.readline())
+                hits.append(Found(rank, float(scores_N[row]), document["id"], document["text"]))
+        return hits

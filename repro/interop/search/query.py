@@ -36,8 +36,8 @@ def search(request: SearchRequest, queries: Sequence[str], top: int, progress: P
         context_corpus = find_corpus(request.context)
 
     def locate() -> Index:
-        key = [VERSION, get_model_key(request.model, run), corpus.kind, corpus.digest, request.context_seed]
-        key += [(request.context or "own") if context_corpus is None else context_corpus.digest]
+        context = (request.context or "own") if context_corpus is None else context_corpus.digest
+        key = [VERSION, get_model_key(request.model, run), corpus.kind, corpus.digest, request.context_seed, context]
         return Index(home() / "search" / hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16])
 
     index = locate()
@@ -72,15 +72,16 @@ def choose_model(request: SearchRequest) -> SearchRequest:
     """
     name = request.model.partition("@")[0]
     measure = f"{name}/mean/ndcg_at_10"
-    scored: dict[str, float] = {}
+    scores: dict[str, float] = {}
     for record in read_records(get_local_records()):
         run = record.run
         if run.suite == name and measure in record.metrics:
             if run.architecture in TRAINED and (run_folder(get_training_id(run)) / CHECKPOINT_FILE).is_file():
-                scored[record.id] = record.metrics[measure]
+                scores[record.id] = record.metrics[measure]
             elif run.architecture == "surrogate" and run.surrogate == MINILM:
-                scored[MINILM] = record.metrics[measure]
-    return replace(request, model=max(scored, key=scored.__getitem__, default=MINILM), corpus=request.corpus or name)
+                scores[MINILM] = record.metrics[measure]
+    best = max(scores, key=scores.__getitem__, default=MINILM)
+    return replace(request, model=best, corpus=request.corpus or name)
 
 
 def find_run(source: str) -> Run | None:
@@ -89,7 +90,8 @@ def find_run(source: str) -> Run | None:
         return None
     for folder in RECORDS:
         path = folder() / f"{source}.json"
-        if path.is_file() and (record := readable_record(path)) is not None:
+        record = readable_record(path) if path.is_file() else None
+        if record is not None:
             return record.run
     return run_of_id(source)
 
@@ -103,10 +105,11 @@ def get_model_key(source: str, run: Run | None) -> str | None:
             return None
         note = home() / "digests" / f"run-{folder.name}.json"
         return noted_digests(folder, [path], note)[path.name]
-    if (local := find_model_folder(source)) is not None:
+    local_folder = find_model_folder(source)
+    if local_folder is not None:
         from repro.pipeline.encoders import get_files_in_key
 
-        return get_files_in_key(str(local))["files"]
+        return get_files_in_key(str(local_folder))["files"]
     from repro.pipeline.encoders import find_commit
 
     return find_commit(source).get("commit", source)
