@@ -22,10 +22,11 @@ from repro.text import count_noun, short
 DOCUMENT, QUERY = ("title", "text"), ("text",)
 """The fields of corpus.jsonl and of queries.jsonl that are joined to a text."""
 QRELS_HEADER = ("query-id", "corpus-id", "score")
-NAME, LONGEST_NAME = re.compile(r"\w[\w.+@-]{0,99}"), 100
+NAME = re.compile(r"\w[\w.+@-]{0,99}")
+MAX_NAME_CHARACTERS = 100
 NOT_NAME_CHARACTERS = re.compile(r"[^\w.+@-]+")
 GRADE = re.compile(r"[+-]?[0-9]{1,99}")
-MIN_GRADE, LARGEST_GRADE = -100, 1000
+MIN_GRADE, MAX_GRADE = -100, 1000
 """trec_eval allocates a table up to the largest grade, so a typing error could exhaust the memory."""
 
 
@@ -39,8 +40,8 @@ def check_name(name: object, where: str) -> None:
 
 def get_legal_name(name: str) -> str:
     """Convert a folder's name to a valid name of a suite or dataset, for metrics and TREC runs."""
-    letters = NOT_NAME_CHARACTERS.sub("-", unicodedata.normalize("NFC", name)).lstrip("-.+@")
-    return letters[:LONGEST_NAME].rstrip("-.") or "collection"
+    legal_name = NOT_NAME_CHARACTERS.sub("-", unicodedata.normalize("NFC", name)).lstrip("-.+@")
+    return legal_name[:MAX_NAME_CHARACTERS].rstrip("-.") or "collection"
 
 
 def check_word(identifier: str, where: str) -> None:
@@ -54,17 +55,19 @@ def parse_grade(text: str) -> int:
     text = re.sub(r"\.0+$", "", text)
     if not GRADE.fullmatch(text):
         raise ValueError(f"the grade {short(repr(text))} is not a whole number")
-    if not MIN_GRADE <= int(text) <= LARGEST_GRADE:
-        raise ValueError(f"the grade {short(text)} is not from {MIN_GRADE} to {LARGEST_GRADE}")
+    if not MIN_GRADE <= int(text) <= MAX_GRADE:
+        raise ValueError(f"the grade {short(text)} is not from {MIN_GRADE} to {MAX_GRADE}")
     return int(text)
 
 
-def add_judgement(found: dict[str, dict[str, int]], query: str, document: str, grade: int, where: str) -> None:
-    """Add a judgement to `found`. A repeated line is ignored. Raises ValueError if the pair has another grade."""
+def add_judgement(judgements: dict[str, dict[str, int]], query: str, document: str, grade: int, where: str) -> None:
+    """Add a judgement. A repeated line is ignored. Raises ValueError if the pair has another grade."""
     # Real qrels repeat lines. Only a contradiction is an error.
-    before = found.setdefault(query, {}).setdefault(document, grade)
-    if before != grade:
-        raise ValueError(f"{where}: {short(query)} and {short(document)} were judged {before} before, {grade} here")
+    first_grade = judgements.setdefault(query, {}).setdefault(document, grade)
+    if first_grade != grade:
+        raise ValueError(
+            f"{where}: {short(query)} and {short(document)} were judged {first_grade} before, {grade} here"
+        )
 
 
 @dataclass(frozen=True)
@@ -157,14 +160,15 @@ def load_beir(folder: Path, split: str = "test", *, lacks_documents: bool = Fals
     )
 
 
-def note_unjudged_queries(quirks: Quirks, found: Retrieval) -> Quirks:
+def note_unjudged_queries(quirks: Quirks, retrieval: Retrieval) -> Quirks:
     """Add the number of dropped queries to the note of a collection's peculiarities."""
-    if not (num := found.num_unjudged):
+    num_unjudged = retrieval.num_unjudged
+    if not num_unjudged:
         return quirks
-    left = (
-        f"{count_noun(num, 'query', 'queries')} without a judgement in any split {'is' if num == 1 else 'are'} left out"
-    )
-    return replace(quirks, says="; ".join(filter(None, (quirks.says, f"{left}, as BEIR's own loader does"))))
+    queries = count_noun(num_unjudged, "query", "queries")
+    verb = "is" if num_unjudged == 1 else "are"
+    note = f"{queries} without a judgement in any split {verb} left out, as BEIR's own loader does"
+    return replace(quirks, says=f"{quirks.says}; {note}" if quirks.says else note)
 
 
 def load_dataset(dataset: SuiteDataset) -> tuple[Retrieval, Quirks]:
@@ -173,21 +177,21 @@ def load_dataset(dataset: SuiteDataset) -> tuple[Retrieval, Quirks]:
     The peculiarities of a known name apply only if the content matches them. Raises ValueError as `load_beir`.
     """
     if dataset.quirks is None:
-        found, quirks = load_known_collection(dataset.path, dataset.name, find_quirks(dataset.name))
+        retrieval, quirks = load_known_collection(dataset.path, dataset.name, find_quirks(dataset.name))
     else:
         quirks = dataset.quirks
-        found = load_beir(dataset.path, quirks.split, lacks_documents=quirks.lacks_documents)
-    return replace(found, name=dataset.name), note_unjudged_queries(quirks, found)
+        retrieval = load_beir(dataset.path, quirks.split, lacks_documents=quirks.lacks_documents)
+    return replace(retrieval, name=dataset.name), note_unjudged_queries(quirks, retrieval)
 
 
 def load_known_collection(folder: Path, name: str, quirks: Quirks) -> tuple[Retrieval, Quirks]:
     """Read a folder with the name of a known collection. Return it with those peculiarities that match the content."""
-    found = load_beir(folder, quirks.split, lacks_documents=quirks.lacks_documents)
-    fitting = match_quirks(quirks, replace(found, name=name))
+    retrieval = load_beir(folder, quirks.split, lacks_documents=quirks.lacks_documents)
+    matched = match_quirks(quirks, replace(retrieval, name=name))
     # The name suggested lenient reading, but the content is another collection: read it again, strictly.
-    if quirks.lacks_documents and not fitting.lacks_documents:
-        found = load_beir(folder, fitting.split)
-    return found, fitting
+    if quirks.lacks_documents and not matched.lacks_documents:
+        retrieval = load_beir(folder, matched.split)
+    return retrieval, matched
 
 
 def match_quirks(quirks: Quirks, retrieval: Retrieval) -> Quirks:
@@ -198,20 +202,19 @@ def match_quirks(quirks: Quirks, retrieval: Retrieval) -> Quirks:
     """
     if not quirks.removes_self_hits:
         return quirks
-    texts = dict(zip(retrieval.document_ids, retrieval.documents, strict=True))
-    asked = dict(zip(retrieval.query_ids, retrieval.queries, strict=True))
-    alike = [query for query in asked if query in texts]
-    judged = sum(query in retrieval.judgements.get(query, ()) for query in alike)
-    same = sum(_plain(asked[query]) in _plain(texts[query]) for query in alike)
+    documents = dict(zip(retrieval.document_ids, retrieval.documents, strict=True))
+    queries = dict(zip(retrieval.query_ids, retrieval.queries, strict=True))
+    common_ids = [query_id for query_id in queries if query_id in documents]
+    num_self_judged = sum(query_id in retrieval.judgements.get(query_id, ()) for query_id in common_ids)
+    num_equal = sum(_plain(queries[common_id]) in _plain(documents[common_id]) for common_id in common_ids)
     # A name is not enough. Removing hits from an unrelated collection would silently change its scores.
-    if alike and not judged and 2 * same > len(alike):
+    if common_ids and not num_self_judged and 2 * num_equal > len(common_ids):
         return quirks
-    why = (
-        f"{judged} queries judge the document of their own id"
-        if judged
-        else f"of {len(alike)} queries with the id of a document, {same} have its text"
-    )
-    return Quirks(says=f"named {retrieval.name}, but {why}: read like any other collection, no hits are removed")
+    if num_self_judged:
+        reason = f"{num_self_judged} queries judge the document of their own id"
+    else:
+        reason = f"of {len(common_ids)} queries with the id of a document, {num_equal} have its text"
+    return Quirks(says=f"named {retrieval.name}, but {reason}: read like any other collection, no hits are removed")
 
 
 def _plain(text: str) -> str:
@@ -220,10 +223,12 @@ def _plain(text: str) -> str:
 
 def find_beir_folders(folder: Path) -> list[tuple[str, Path]]:
     """Return the BEIR folders at or below `folder`, with their names in a suite. ValueError if two have one name."""
-    return [(one.name, one.path) for one in find_collections(folder)]
+    return [(dataset.name, dataset.path) for dataset in find_collections(folder)]
 
 
 MAX_LEVELS = 3
+MAX_EXAMPLES = 5
+"""Number of skipped entries that are named."""
 
 
 def find_collections(folder: Path, family: str = "given") -> list[SuiteDataset]:
@@ -234,19 +239,19 @@ def find_collections(folder: Path, family: str = "given") -> list[SuiteDataset]:
     """
     if is_beir(folder):
         return [SuiteDataset(get_legal_name(folder.resolve().name), family, folder)]
-    found = [_as_dataset(path.relative_to(folder), path, family) for path in _beir_below(folder, MAX_LEVELS)]
-    names = [one.name for one in found]
+    datasets = [_make_dataset(path.relative_to(folder), path, family) for path in _iter_beir(folder, MAX_LEVELS)]
+    names = [dataset.name for dataset in datasets]
     if len(set(names)) < len(names):
         raise ValueError(f"{folder}: two of its folders would have one name, among {sorted(names)}: rename one")
-    return found
+    return datasets
 
 
-def find_skipped_entries(folder: Path, read: Sequence[SuiteDataset]) -> list[str]:
-    """Return the files and folders in a folder of collections that are not read, at any depth.
+def find_skipped_entries(folder: Path, datasets: Sequence[SuiteDataset]) -> list[str]:
+    """Return the files and folders in a folder of collections that are not among the `datasets`, at any depth.
 
     These are entries without a collection, and collections inside the folder of another one.
     """
-    used = {path for one in read for path in (one.path, *one.path.parents)}
+    used = {path for dataset in datasets for path in (dataset.path, *dataset.path.parents)}
 
     def list_unused(parent: Path) -> Iterator[Path]:
         for path in list_entries(parent):
@@ -256,37 +261,39 @@ def find_skipped_entries(folder: Path, read: Sequence[SuiteDataset]) -> list[str
                 yield from list_unused(path)
 
     entries = [] if is_beir(folder) else [path for path in list_unused(folder) if path != folder / "suite.json"]
-    inner = [path for one in read for path in _beir_below(one.path, MAX_LEVELS)]
-    return [str(path.relative_to(folder)) for path in (*entries, *inner)]
+    nested = [path for dataset in datasets for path in _iter_beir(dataset.path, MAX_LEVELS)]
+    return [str(path.relative_to(folder)) for path in (*entries, *nested)]
 
 
-def describe_skipped_entries(folder: Path, read: Sequence[SuiteDataset]) -> list[str]:
+def describe_skipped_entries(folder: Path, datasets: Sequence[SuiteDataset]) -> list[str]:
     """Return a line about skipped entries of a folder of collections. Empty if there are none."""
-    if not (skipped := find_skipped_entries(folder, read)):
+    skipped = find_skipped_entries(folder, datasets)
+    if not skipped:
         return []
-    named = ", ".join(short(one, 60) for one in skipped[:NAMED]) + (", …" if len(skipped) > NAMED else "")
+    examples = ", ".join(short(entry, 60) for entry in skipped[:MAX_EXAMPLES])
+    if len(skipped) > MAX_EXAMPLES:
+        examples += ", …"
     return [
-        f"{short(folder)}: {count_noun(len(read), 'collection')} read, {count_noun(len(skipped), 'entry', 'entries')} "
-        f"skipped (no corpus.jsonl within {MAX_LEVELS} levels, or inside another collection): {named}"
+        f"{short(folder)}: {count_noun(len(datasets), 'collection')} read, "
+        f"{count_noun(len(skipped), 'entry', 'entries')} skipped (no corpus.jsonl within {MAX_LEVELS} levels, or "
+        f"inside another collection): {examples}"
     ]
 
 
-NAMED = 5
-
-
-def _beir_below(folder: Path, num_levels: int) -> Iterator[Path]:
+def _iter_beir(folder: Path, num_levels: int) -> Iterator[Path]:
+    """Yield the BEIR folders below a folder, at most `num_levels` deep."""
     for path in list_entries(folder):
         if is_beir(path):
             yield path
         elif num_levels > 1 and path.is_dir():
-            yield from _beir_below(path, num_levels - 1)
+            yield from _iter_beir(path, num_levels - 1)
 
 
-def _as_dataset(inside: Path, path: Path, family: str) -> SuiteDataset:
-    name = get_legal_name("-".join(inside.parts))
-    if len(inside.parts) == 1:
+def _make_dataset(relative: Path, path: Path, family: str) -> SuiteDataset:
+    name = get_legal_name("-".join(relative.parts))
+    if len(relative.parts) == 1:
         return SuiteDataset(name, family, path)
-    parent = get_legal_name(inside.parts[0])
+    parent = get_legal_name(relative.parts[0])
     return SuiteDataset(name, parent, path, part_of=parent)
 
 
@@ -306,12 +313,14 @@ def write_suite(
         quirks: Peculiarities of each dataset. Default: those of a known collection with its name.
         part_of: For datasets that are parts of another one, its name.
     """
-    rows: list[dict[str, Any]] = [{"name": dataset, "family": family} for dataset, family in datasets]
-    for row in rows:
-        if part_of and part_of.get(row["name"]):
-            row["part_of"] = part_of[row["name"]]
-    for row in rows if quirks is not None else ():
-        row["quirks"] = (quirks or {})[row["name"]].changed()
+    rows: list[dict[str, Any]] = []
+    for dataset, family in datasets:
+        row: dict[str, Any] = {"name": dataset, "family": family}
+        if part_of and part_of.get(dataset):
+            row["part_of"] = part_of[dataset]
+        if quirks is not None:
+            row["quirks"] = quirks[dataset].changed()
+        rows.append(row)
     folder.mkdir(parents=True, exist_ok=True)
     text = json.dumps({"name": name, "datasets": rows}, indent=1, ensure_ascii=False)
     (folder / "suite.json").write_text(text + "\n", encoding="utf-8")
@@ -325,23 +334,25 @@ def load_suite(folder: Path) -> Suite:
     try:
         content = read_json(path)
         rows = [(row["name"], row["family"]) for row in content["datasets"]]
-        odd = {row["name"]: Quirks(**row["quirks"]) for row in content["datasets"] if "quirks" in row}
+        quirks = {row["name"]: Quirks(**row["quirks"]) for row in content["datasets"] if "quirks" in row}
         parts = {row["name"]: str(row["part_of"]) for row in content["datasets"] if row.get("part_of")}
         name = content["name"]
     except (KeyError, TypeError) as error:
         raise ValueError(
             f'{path} is malformed ({error!r}): expected {{"name", "datasets": [{{"name", "family"}}]}}'
         ) from error
-    for one in (name, *(dataset for dataset, _ in rows)):
-        check_name(one, str(path))
+    names = [dataset for dataset, _ in rows]
+    for checked_name in (name, *names):
+        check_name(checked_name, str(path))
     # a family is not a folder, so it may have spaces, as "cqadupstack set"
     for _, family in rows:
         check_name(family.replace(" ", "_") if isinstance(family, str) else family, str(path))
-    if twice := sorted({row[0] for row in rows if sum(row[0] == other[0] for other in rows) > 1}):
-        raise ValueError(f"{path} names {twice[:3]} more than once")
+    repeated = sorted({dataset for dataset in names if names.count(dataset) > 1})
+    if repeated:
+        raise ValueError(f"{path} names {repeated[:3]} more than once")
     check_groups(rows, str(path))
     datasets = tuple(
-        SuiteDataset(dataset, family, folder / dataset, odd.get(dataset), parts.get(dataset, ""))
+        SuiteDataset(dataset, family, folder / dataset, quirks.get(dataset), parts.get(dataset, ""))
         for dataset, family in rows
     )
     missing = [dataset.name for dataset in datasets if not dataset.path.is_dir()]
@@ -360,25 +371,27 @@ def group_datasets(datasets: Sequence[Mapping[str, Any]]) -> dict[str, list[int]
     The parts of one dataset count once in the mean, so the indices of all other datasets are repeated.
     """
     families: dict[str, list[int]] = {}
-    for place, row in enumerate(datasets):
-        families.setdefault(row["family"], []).append(place)
-    alone = {row["name"]: [place] for place, row in enumerate(datasets)}
-    return alone | families | {MEAN: _places_of_mean(datasets)}
+    for index, row in enumerate(datasets):
+        families.setdefault(row["family"], []).append(index)
+    single = {row["name"]: [index] for index, row in enumerate(datasets)}
+    return single | families | {MEAN: _list_indices_of_mean(datasets)}
 
 
-def _places_of_mean(datasets: Sequence[Mapping[str, Any]]) -> list[int]:
-    whole = [row.get("part_of") or row["name"] for row in datasets]
-    sizes = Counter(whole)
-    # repeating each index common / size times gives all whole datasets the same weight
-    common = math.lcm(*sizes.values()) if sizes else 1
-    return [place for place, one in enumerate(whole) for _ in range(common // sizes[one])]
+def _list_indices_of_mean(datasets: Sequence[Mapping[str, Any]]) -> list[int]:
+    parents = [row.get("part_of") or row["name"] for row in datasets]
+    num_parts = Counter(parents)
+    # repeating each index multiple / num_parts times gives all whole datasets the same weight
+    multiple = math.lcm(*num_parts.values())
+    return [index for index, parent in enumerate(parents) for _ in range(multiple // num_parts[parent])]
 
 
 def check_groups(datasets: Sequence[tuple[str, str]], where: str) -> None:
     """Raise ValueError if two of the datasets and means over datasets would have the same metric path."""
-    names, families = {name for name, _ in datasets}, {family for _, family in datasets}
-    if clashes := sorted(names & (families | {MEAN})):
-        raise ValueError(f"{where}: {clashes} name both a dataset and a mean over datasets: rename them")
+    names = {name for name, _ in datasets}
+    families = {family for _, family in datasets}
+    conflicts = sorted(names & (families | {MEAN}))
+    if conflicts:
+        raise ValueError(f"{where}: {conflicts} name both a dataset and a mean over datasets: rename them")
     if MEAN in families:
         raise ValueError(f"{where}: a family named {MEAN!r} conflicts with the mean over all datasets: rename it")
 
@@ -389,8 +402,8 @@ def _write_jsonl(path: Path, rows: Iterator[dict[str, str]]) -> None:
             sink.write(json.dumps(row, ensure_ascii=False) + "\n")
 
 
-def read_texts(path: Path, fields: tuple[str, ...], wanted: Container[str] | None = None) -> dict[str, str]:
-    """Read the texts of corpus.jsonl or queries.jsonl by id, all or only the wanted ones.
+def read_texts(path: Path, fields: tuple[str, ...], selected_ids: Container[str] | None = None) -> dict[str, str]:
+    """Read the texts of corpus.jsonl or queries.jsonl by id, all or only those with the selected ids.
 
     Raises:
         ValueError: with file and line, for a malformed line or a repeated id, and, if all are read, for an id that a
@@ -399,25 +412,26 @@ def read_texts(path: Path, fields: tuple[str, ...], wanted: Container[str] | Non
     if not path.is_file():
         raise ValueError(f"{path} is missing: a BEIR folder holds corpus.jsonl, queries.jsonl and qrels/<split>.tsv")
     texts: dict[str, str] = {}
-    for number, row in list_json_rows(path):
-        key, text = _parse_text(row, fields, f"{path}, line {number}")
-        if wanted is not None and key not in wanted:
+    for line, row in list_json_rows(path):
+        key, text = _parse_text(row, fields, f"{path}, line {line}")
+        if selected_ids is not None and key not in selected_ids:
             continue
-        if wanted is None:
-            check_word(key, f"{path}, line {number}")
+        if selected_ids is None:
+            check_word(key, f"{path}, line {line}")
         if key in texts:
-            raise ValueError(f"{path}, line {number}: the id {key!r} occurs twice")
+            raise ValueError(f"{path}, line {line}: the id {key!r} occurs twice")
         texts[key] = text
     return texts
 
 
 def _parse_text(row: Mapping[str, Any], fields: tuple[str, ...], where: str) -> tuple[str, str]:
     """Return id and text of a row. The text may be empty or null, but at least one of its fields must exist."""
-    key, parts = row.get("_id"), [row[field] for field in fields if field in row]
-    is_named = isinstance(key, str | int) and not isinstance(key, bool)
-    if not is_named or not parts or not all(part is None or isinstance(part, str) for part in parts):
-        found = short({name: row[name] for name in ("_id", *fields) if name in row} if parts else sorted(row))
-        raise ValueError(f'{where}: expected "_id" (a string or number) and "text" (a string), found {found}')
+    key = row.get("_id")
+    parts = [row[field] for field in fields if field in row]
+    has_id = isinstance(key, str | int) and not isinstance(key, bool)
+    if not has_id or not parts or not all(part is None or isinstance(part, str) for part in parts):
+        found = {name: row[name] for name in ("_id", *fields) if name in row} if parts else sorted(row)
+        raise ValueError(f'{where}: expected "_id" (a string or number) and "text" (a string), found {short(found)}')
     return str(key), " ".join(part for part in parts if part).strip()
 
 
@@ -426,12 +440,12 @@ def _read_judgements(
 ) -> dict[str, dict[str, int]]:
     path = folder / "qrels" / f"{split}.tsv"
     judgements: dict[str, dict[str, int]] = {}
-    for number, (query_id, document_id, grade) in read_qrels(path):
+    for line, (query_id, document_id, grade) in read_qrels(path):
         if query_id not in queries:
-            raise ValueError(f"{path}, line {number}: the query {query_id!r} is not in queries.jsonl")
+            raise ValueError(f"{path}, line {line}: the query {query_id!r} is not in queries.jsonl")
         if documents is not None and document_id not in documents:
-            raise ValueError(f"{path}, line {number}: the document {document_id!r} is not in corpus.jsonl")
-        add_judgement(judgements, query_id, document_id, grade, f"{path}, line {number}")
+            raise ValueError(f"{path}, line {line}: the document {document_id!r} is not in corpus.jsonl")
+        add_judgement(judgements, query_id, document_id, grade, f"{path}, line {line}")
     if not judgements:
         raise ValueError(f"{path} judges nothing: a split needs at least one query")
     if all(grade <= 0 for grades in judgements.values() for grade in grades.values()):
@@ -454,10 +468,10 @@ def read_qrels(path: Path) -> Iterator[tuple[int, tuple[str, str, int]]]:
     """
     if not path.is_file():
         raise ValueError(f"{path} is missing: available splits are {list_splits(path.parent.parent) or 'none'}")
-    # `place` counts lines with content, `number` all lines. Only the first line with content may be a header.
-    for place, (number, line) in enumerate(iter_lines(path)):
+    # Only the first line with content may be a header. `number` counts blank lines too.
+    for index, (number, line) in enumerate(iter_lines(path)):
         parts = line.split("\t")
-        if place == 0 and is_header(parts):
+        if index == 0 and is_header(parts):
             continue
         try:
             query_id, document_id, grade = parts
@@ -473,8 +487,11 @@ def _count_unjudged_queries(
 ) -> int:
     """Count the queries without judgements in any split. In BEIR, queries.jsonl has those of all splits."""
     unjudged = queries.keys() - judgements.keys()
+    if not unjudged:
+        return 0
     # Queries of other splits are not dropped by mistake: they are judged there.
-    others = [other for other in list_splits(folder) if other != split] if unjudged else []
-    for other in others:
-        unjudged -= {row[0] for _, row in read_qrels(folder / "qrels" / f"{other}.tsv")}
+    for other_split in list_splits(folder):
+        if other_split != split:
+            qrels = read_qrels(folder / "qrels" / f"{other_split}.tsv")
+            unjudged -= {query_id for _, (query_id, _, _) in qrels}
     return len(unjudged)

@@ -22,9 +22,9 @@ ACCEPTED: Mapping[str, tuple[str, ...]] = {
 }
 """Accepted names per column if no name is given, ignoring case. `negative_1`, `negative_2`, … are negatives too."""
 SIDES = ("query", "document")
-NO_TEXTS = ("_id", "id", "metadata")
+NON_TEXT_COLUMNS = ("_id", "id", "metadata")
 """Common columns that are neither side of a pair."""
-LONGEST_NAME, WORDS_OF_A_NAME = 40, 4
+MAX_NAME_CHARACTERS, MAX_NAME_WORDS = 40, 4
 
 
 @dataclass(frozen=True)
@@ -48,44 +48,39 @@ class Columns:
         if unknown:
             raise ValueError(f"columns {unknown} mean nothing here; name some of {list(ACCEPTED)}")
 
-    def resolve(self, found: Sequence[str], where: str, nested: Sequence[str] = ()) -> dict[str, str]:
-        """Return the column of each part of a pair. Raises ValueError if there is none for query or document."""
-        chosen = self.present(found)
-        if lacking := [part for part in self.needed if part not in chosen]:
-            raise ValueError(f"{where}: {self.complaint(lacking, found, nested)}")
-        return chosen
-
     @property
     def needed(self) -> tuple[str, ...]:
         """The parts that a file must have: both sides of a pair, and all parts with a given name."""
         return tuple(part for part in ACCEPTED if part in self.names or part in SIDES)
 
-    def present(self, found: Sequence[str]) -> dict[str, str]:
-        """Return the column of each part that is among `found`. Exact names precede those with other case or spaces."""
-        parts = (part for part in ACCEPTED if not (self.no_labels and part == "label"))
-        columns = ((part, next(iter(self.fitting(part, found)), None)) for part in parts)
-        return {part: name for part, name in columns if name is not None}
+    def choose(self, names: Sequence[str]) -> dict[str, str]:
+        """Return the column of each part that is among `names`. Exact names precede those with other case or spaces."""
+        chosen = {}
+        for part in ACCEPTED:
+            candidates = self.find_candidates(part, names)
+            if candidates and not (self.no_labels and part == "label"):
+                chosen[part] = candidates[0]
+        return chosen
 
-    def fitting(self, part: str, found: Sequence[str]) -> list[str]:
-        """Return all columns among `found` that may be the column of a part, the first choice first."""
-        names = self.accepted(part)
+    def find_candidates(self, part: str, names: Sequence[str]) -> list[str]:
+        """Return all columns among `names` that may be the column of a part, the first choice first."""
+        accepted = self.accepted(part)
         # "Query " and "QUERY" are accepted, but an exact name has priority.
-        alike = [one for name in names for one in found if one != name and _plain(one) == _plain(name)]
-        return list(dict.fromkeys([*(name for name in names if name in found), *alike]))
+        exact = [name for name in accepted if name in names]
+        similar = [name for target in accepted for name in names if _plain(name) == _plain(target)]
+        return list(dict.fromkeys(exact + similar))
 
-    def complaint(self, parts: Sequence[str], found: Sequence[str], nested: Sequence[str] = ()) -> str:
-        """Return the error that these parts have no column, and a remedy.
+    def explain_missing(self, parts: Sequence[str], names: Sequence[str], nested: Sequence[str] = ()) -> str:
+        """Return the error that these parts have no column among `names`, and a remedy.
 
         `nested` are columns of objects or lists of objects, which cannot be texts.
         """
-        names = short([short(name, 40) for name in sorted(found)], 400)
-        taken = self.present(found).values()
-        hint = _remedy(parts, [name for name in found if name not in taken], nested)
-        lacking, accepted = (
-            " and ".join(words)
-            for words in ([f"the {part}" for part in parts], [str(list(self.accepted(part))) for part in parts])
-        )
-        return f"no column for {lacking}: found {names}, accepted {accepted}{hint}"
+        found = short([short(name, 40) for name in sorted(names)], 400)
+        chosen = self.choose(names).values()
+        hint = _suggest_remedy(parts, [name for name in names if name not in chosen], nested)
+        missing = " and ".join(f"the {part}" for part in parts)
+        accepted = " and ".join(str(list(self.accepted(part))) for part in parts)
+        return f"no column for {missing}: found {found}, accepted {accepted}{hint}"
 
     def accepted(self, part: str) -> tuple[str, ...]:
         """Return the accepted names of the column of a part, the first choice first."""
@@ -96,27 +91,28 @@ def _plain(name: str) -> str:
     return name.strip().casefold()
 
 
-def _is_name(name: str) -> bool:
+def _looks_like_name(cell: str) -> bool:
     """Return whether a cell of the first line looks like the name of a column rather than a text."""
-    return len(name) <= LONGEST_NAME and len(name.split()) <= WORDS_OF_A_NAME and name[-1:] not in ".?!"
+    return len(cell) <= MAX_NAME_CHARACTERS and len(cell.split()) <= MAX_NAME_WORDS and cell[-1:] not in ".?!"
 
 
-def _remedy(parts: Sequence[str], left: Sequence[str], nested: Sequence[str] = ()) -> str:
+def _suggest_remedy(parts: Sequence[str], unused: Sequence[str], nested: Sequence[str]) -> str:
     """Return a remedy for missing columns: another separator, the folder, or options that name them."""
-    if len(left) == 1:
-        for separator, called in ((";", "';'"), ("\t", "a tab"), ("|", "'|'"), (",", "a comma")):
-            if separator in left[0]:
-                return f"; the separator looks like {called}: a .csv has commas or semicolons, a .tsv tabs"
-    if "_id" in left:
+    if len(unused) == 1:
+        for separator, label in ((";", "';'"), ("\t", "a tab"), ("|", "'|'"), (",", "a comma")):
+            if separator in unused[0]:
+                return f"; the separator looks like {label}: a .csv has commas or semicolons, a .tsv tabs"
+    if "_id" in unused:
         return "; of a BEIR folder, give the folder"
-    free = [name for name in left if _plain(name) not in NO_TEXTS and name not in nested]
-    if len(free) < len(parts) and (objects := [name for name in nested if name in left]):
-        return f"; {short(objects[0])} holds objects, not texts: write the text of each into a column of its own"
-    names = [shlex.quote(name) for name in free if _is_name(name)]
+    candidates = [name for name in unused if _plain(name) not in NON_TEXT_COLUMNS and name not in nested]
+    unused_nested = [name for name in nested if name in unused]
+    if len(candidates) < len(parts) and unused_nested:
+        return f"; {short(unused_nested[0])} holds objects, not texts: write the text of each into a column of its own"
+    names = [shlex.quote(name) for name in candidates if _looks_like_name(name)]
     if len(names) < len(parts):
-        if len(names) < len(free):
+        if len(names) < len(candidates):
             return "; does the file have a header row?"
-        names = ["COLUMN"] * len(parts) if free else []
+        names = ["COLUMN"] * len(parts) if candidates else []
     options = " ".join(f"--{part} {name}" for part, name in zip(parts, names, strict=False))
     return f"; name {'it' if len(parts) == 1 else 'them'}: {options}" if options else ""
 
@@ -131,30 +127,33 @@ class Layout(NamedTuple):
     numbered: tuple[Any, ...]
     flaw: str = ""
 
-    def by_place(self, names: Sequence[str]) -> Layout:
+    def by_index(self, names: Sequence[str]) -> Layout:
         """Return the layout for rows that are sequences. Of columns with the same name, the last one counts."""
-        place_of = {name: place for place, name in enumerate(names)}
-        chosen = {part: place_of[name] for part, name in self.chosen.items()}
-        return Layout(chosen, tuple(place_of[name] for name in self.numbered))
+        indices = {name: index for index, name in enumerate(names)}
+        chosen = {part: indices[name] for part, name in self.chosen.items()}
+        return Layout(chosen, tuple(indices[name] for name in self.numbered))
 
 
 def layout_of_row(columns: Columns, names: tuple[str, ...], nested: Sequence[str] = ()) -> Layout:
     """Return the layout of a row with named columns. A missing side is a flaw, since other rows may have it."""
-    chosen = columns.present(names)
-    lacking = [part for part in SIDES if part not in chosen]
-    if lacking:
-        return Layout(chosen, (), columns.complaint(lacking, names, nested))
-    return Layout(chosen, tuple(name for name in names if _is_numbered(name)))
+    chosen = columns.choose(names)
+    missing = [part for part in SIDES if part not in chosen]
+    if missing:
+        return Layout(chosen, (), columns.explain_missing(missing, names, nested))
+    return Layout(chosen, tuple(filter(_is_numbered, names)))
 
 
-def detect_layout(columns: Columns, names: Sequence[str], where: str, nested: Sequence[str] = ()) -> Layout:
+def detect_layout(columns: Columns, names: Sequence[str], location: str, nested: Sequence[str] = ()) -> Layout:
     """Return the layout of a file with these columns. Raises ValueError if one is missing or occurs twice."""
-    layout = Layout(
-        columns.resolve(list(names), where, nested), tuple(name for name in dict.fromkeys(names) if _is_numbered(name))
-    )
-    if twice := sorted({name for name in (*layout.chosen.values(), *layout.numbered) if names.count(name) > 1}):
-        raise ValueError(f"{where}: the column {short(twice[0])} occurs twice: rename or remove one")
-    return layout
+    chosen = columns.choose(names)
+    missing = [part for part in columns.needed if part not in chosen]
+    if missing:
+        raise ValueError(f"{location}: {columns.explain_missing(missing, names, nested)}")
+    numbered = tuple(filter(_is_numbered, dict.fromkeys(names)))
+    repeated = sorted({name for name in (*chosen.values(), *numbered) if names.count(name) > 1})
+    if repeated:
+        raise ValueError(f"{location}: the column {short(repeated[0])} occurs twice: rename or remove one")
+    return Layout(chosen, numbered)
 
 
 def describe_columns(columns: Columns, names: Sequence[str], layout: Layout) -> str:
@@ -165,24 +164,27 @@ def describe_columns(columns: Columns, names: Sequence[str], layout: Layout) -> 
     used = {part: [name] for part, name in layout.chosen.items()}
     if layout.numbered:
         used.setdefault("negatives", []).extend(layout.numbered)
-    words = []
-    for part in (one for one in ACCEPTED if one in used):
-        left = [name for name in columns.fitting(part, names) if name not in layout.chosen.values()]
-        also = f" (also there: {', '.join(left)})" if left else ""
-        words.append(f"{part} <- {short(', '.join(used[part]))}{also}")
-    named = {name for part in ACCEPTED for name in columns.fitting(part, names)} | {*layout.numbered}
-    unread = [name for name in names if name not in named and _plain(name) not in NO_TEXTS]
-    return ", ".join(words) + (f"; not read: {short(', '.join(unread))}" if unread else "")
+    descriptions = []
+    recognised = set(layout.numbered)
+    for part in ACCEPTED:
+        candidates = columns.find_candidates(part, names)
+        recognised.update(candidates)
+        if part in used:
+            unused = [name for name in candidates if name not in layout.chosen.values()]
+            alternatives = f" (also there: {', '.join(unused)})" if unused else ""
+            descriptions.append(f"{part} <- {short(', '.join(used[part]))}{alternatives}")
+    unread = [name for name in names if name not in recognised and _plain(name) not in NON_TEXT_COLUMNS]
+    return ", ".join(descriptions) + (f"; not read: {short(', '.join(unread))}" if unread else "")
 
 
-def suggest_swapped_columns(words: str) -> str:
+def suggest_swapped_columns(description: str) -> str:
     """Return the options that swap query and document compared with a description by `describe_columns`."""
     also = r"(?: \(also there: .*?\))?"
-    found = re.search(
+    match = re.search(
         rf"query <- (.+?){also}, document <- (.+?){also}(?:, (?:negatives|domain|label) <- .*)?(?:; not read: .*)?$",
-        words,
+        description,
     )
-    return f"--query {shlex.quote(found[2])} --document {shlex.quote(found[1])}" if found else ""
+    return f"--query {shlex.quote(match[2])} --document {shlex.quote(match[1])}" if match else ""
 
 
 def _is_numbered(name: str) -> bool:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +15,7 @@ from repro.data.beir import Retrieval, load_beir, load_suite
 from repro.data.pairs import Pairs, Row
 from repro.data.wording import normalise
 
-ROWS_PER_LOOK = 8_192
-ROWS_PER_READ = 65_536
+ROWS_PER_BLOCK = 8_192
 EVALUATED_NEGATIVES = "evaluated_negatives"
 """Key of the count of removed negatives. All other keys count rows."""
 
@@ -58,12 +57,12 @@ def drop_evaluated_rows(
 def drop_evaluated_negatives(rows: Iterable[Row], evaluated: EvaluatedTexts, removed: Counter[str]) -> Iterator[Row]:
     """Remove and count negatives that are evaluated documents or queries."""
     for row in rows:
-        kept = tuple(text for text in row.negatives if evaluated.form(text) not in evaluated)
-        if len(kept) == len(row.negatives):
+        negatives = tuple(text for text in row.negatives if evaluated.form(text) not in evaluated)
+        if len(negatives) == len(row.negatives):
             yield row
         else:
-            removed[EVALUATED_NEGATIVES] += len(row.negatives) - len(kept)
-            yield row._replace(negatives=kept)
+            removed[EVALUATED_NEGATIVES] += len(row.negatives) - len(negatives)
+            yield row._replace(negatives=negatives)
 
 
 def drop_repeated_documents(rows: Iterable[Row], removed: Counter[str]) -> Iterator[Row]:
@@ -88,12 +87,12 @@ def drop_repeated_documents(rows: Iterable[Row], removed: Counter[str]) -> Itera
 def drop_repeated_pairs(rows: Iterable[Row], removed: Counter[str]) -> Iterator[Row]:
     """Drop and count rows whose normalised (query, document) pair is a repetition."""
     # 64-bit hashes of millions of pairs: strings would take gigabytes, and a collision costs one pair.
-    seen, every = SeenKeys(), iter(rows)
-    while block := list(islice(every, ROWS_PER_LOOK)):
+    seen, iterator = SeenKeys(), iter(rows)
+    while block := list(itertools.islice(iterator, ROWS_PER_BLOCK)):
         keys = compute_pair_keys([normalise(row.query) for row in block], [normalise(row.document) for row in block])
-        for row, first in zip(block, seen.add(keys).tolist(), strict=True):
-            removed["repeated_pair"] += not first
-            if first:
+        for row, is_first in zip(block, seen.add(keys).tolist(), strict=True):
+            removed["repeated_pair"] += not is_first
+            if is_first:
                 yield row
 
 
@@ -123,8 +122,8 @@ class SeenKeys:
         is_first_n[np.unique(keys_n, return_index=True)[1]] = True
         for run in self._runs:
             # a key after the last one of the run would have an index outside it
-            places_n = np.minimum(np.searchsorted(run, keys_n), len(run) - 1)
-            is_first_n &= run[places_n] != keys_n
+            indices_n = np.minimum(np.searchsorted(run, keys_n), len(run) - 1)
+            is_first_n &= run[indices_n] != keys_n
         if is_first_n.any():
             self._runs.append(np.sort(keys_n[is_first_n]))
         # Restores the invariant of the class: each run is at least twice as long as the next.
@@ -152,22 +151,19 @@ def find_overlap(train: Pairs, suites: Sequence[Path]) -> Overlap:
     retrievals = [load_beir(dataset.path) for suite in suites for dataset in load_suite(suite).datasets]
     documents = {normalise(text) for retrieval in retrievals for text in retrieval.documents}
     queries = {normalise(text) for retrieval in retrievals for text in retrieval.queries}
-    found: set[str] = set()
-    for start in range(0, len(train), ROWS_PER_READ):
-        rows = range(start, min(start + ROWS_PER_READ, len(train)))
-        for text in train.texts("query", rows) + train.texts("document", rows):
-            key = normalise(text)
-            if key in documents or key in queries:
-                found.add(key)
-    return Overlap(tuple(sorted(found & documents)), tuple(sorted(found & queries)))
+    evaluated = documents | queries
+    trained: set[str] = set()
+    for block in itertools.chain(train.blocks("query"), train.blocks("document")):
+        trained.update(text for text in map(normalise, block) if text in evaluated)
+    return Overlap(tuple(sorted(trained & documents)), tuple(sorted(trained & queries)))
 
 
 def check_no_overlap(train: Pairs, suites: Sequence[Path]) -> None:
     """Raise ValueError with the first texts if an evaluated text is in the training pairs."""
-    both = find_overlap(train, suites)
-    if both:
-        first = [*both.documents, *both.queries][:3]
+    overlap = find_overlap(train, suites)
+    if overlap:
+        examples = [*overlap.documents, *overlap.queries][:3]
         raise ValueError(
-            f"{len(both.documents)} evaluated documents and {len(both.queries)} evaluated queries are in the training "
-            f"pairs, first {first}: build the corpus again"
+            f"{len(overlap.documents)} evaluated documents and {len(overlap.queries)} evaluated queries are in the "
+            f"training pairs, first {examples}: build the corpus again"
         )

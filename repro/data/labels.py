@@ -11,16 +11,16 @@ import math
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, islice
 from pathlib import Path
 
 from repro.data.columns import Columns
 from repro.data.folders import is_beir, match_ending
-from repro.data.readers import LOW_LABEL, Found, Taken, list_pair_paths, read_foreign
+from repro.data.readers import LOW_LABEL, ForeignRow, UsedColumns, list_pair_paths, read_foreign
 
 USED_AS_NEGATIVES, UNLABELLED = "used_as_negatives", "unlabelled"
-ROWS_OF_A_QUERY, MAX_NEGATIVES = 4_096, 100
-CHUNK = 2**20
+MAX_ROWS_PER_QUERY, MAX_NEGATIVES = 4_096, 100
+CHUNK_BYTES = 2**20
 
 
 @dataclass
@@ -44,12 +44,11 @@ class Labels:
     given: float | None = None
 
     def note(self, label: float) -> None:
-        """Count a label."""
-        # NaN, the missing label, differs from itself
-        if label == label:
-            self.num_rows += 1
-            self.smallest, self.largest = min(self.smallest, label), max(self.largest, label)
-            self.is_whole = self.is_whole and label.is_integer()
+        """Count a label, which is not NaN."""
+        self.num_rows += 1
+        self.smallest = min(self.smallest, label)
+        self.largest = max(self.largest, label)
+        self.is_whole = self.is_whole and label.is_integer()
 
     @property
     def threshold(self) -> float:
@@ -64,15 +63,15 @@ class Labels:
 
     def describe(self) -> str:
         """Return a line with the range of labels and the threshold."""
-        chosen = "--threshold" if self.given is not None else "by default, --threshold X sets another"
-        found = (
-            f"labels from {self.smallest:g} to {self.largest:g}: rows from {self.threshold:g} on are pairs ({chosen}; "
+        source = "--threshold" if self.given is not None else "by default, --threshold X sets another"
+        line = (
+            f"labels from {self.smallest:g} to {self.largest:g}: rows from {self.threshold:g} on are pairs ({source}; "
             "--no-labels uses every row)"
         )
         if self.given is None and self.threshold <= self.smallest < self.largest:
-            # for example ratings from 1 to 5, of which 1 is not a judgement "relevant"
-            found += "; warning: no label is below the threshold, so the worst rows are pairs too"
-        return found
+            # for example ratings from 1 to 5, of which 1 does not mean "relevant"
+            line += "; warning: no label is below the threshold, so the worst rows are pairs too"
+        return line
 
 
 def read_labels(source: Path, columns: Columns | None = None, *, skip_bad: bool = False) -> Labels | None:
@@ -80,18 +79,20 @@ def read_labels(source: Path, columns: Columns | None = None, *, skip_bad: bool 
     columns = columns or Columns()
     if columns.no_labels or is_beir(source):
         return None
-    found = Labels(set(), given=columns.threshold)
+    labels = Labels(set(), given=columns.threshold)
     for path in list_pair_paths(source):
-        if match_ending(path) == ".jsonl" and not _may_have_labels(path, columns):
+        is_jsonl = match_ending(path) == ".jsonl"
+        if is_jsonl and not _may_have_labels(path, columns):
             continue
-        taken: Taken = {}
-        for pair in read_foreign(path, columns, taken, skip_bad=skip_bad):
-            if pair.label == pair.label:
-                found.files.add(path)
-                found.note(pair.label)
-            elif match_ending(path) != ".jsonl" and not any("label <- " in words for words in taken):
+        used_columns: UsedColumns = {}
+        for row in read_foreign(path, columns, used_columns, skip_bad=skip_bad):
+            if not math.isnan(row.label):
+                labels.files.add(path)
+                labels.note(row.label)
+            # All rows of a table have the same columns, so one row is enough.
+            elif not is_jsonl and not any("label <- " in description for description in used_columns):
                 break
-    return found if found.files else None
+    return labels if labels.files else None
 
 
 def _may_have_labels(path: Path, columns: Columns) -> bool:
@@ -101,45 +102,44 @@ def _may_have_labels(path: Path, columns: Columns) -> bool:
     if not all(name.isascii() for name in accepted):
         return True
     names = b"|".join(re.escape(name.encode()) for name in accepted)
-    pattern, tail = re.compile(rb'"\s*(?:' + names + rb')\s*"\s*:', re.IGNORECASE), b""
+    pattern = re.compile(rb'"\s*(?:' + names + rb')\s*"\s*:', re.IGNORECASE)
+    tail = b""
     with path.open("rb") as file:
-        while chunk := file.read(CHUNK):
+        while chunk := file.read(CHUNK_BYTES):
             if pattern.search(tail + chunk):
                 return True
             # a name may cross the border of two chunks
-            tail = chunk[-CHUNK // 1024 :]
+            tail = chunk[-CHUNK_BYTES // 1024 :]
     return False
 
 
-def split_by_label(rows: Iterable[Found], labels: Labels | None) -> Iterator[Found]:
+def split_by_label(rows: Iterable[ForeignRow], labels: Labels | None) -> Iterator[ForeignRow]:
     """Yield all rows. Rows below the threshold are marked as dropped, and are negatives of the pairs of their query."""
     if labels is None:
         yield from rows
         return
-    for _, group in groupby(rows, lambda row: (row.query, row.place.rpartition(", ")[0])):
-        batch: list[Found] = []
-        for row in group:
-            batch.append(row)
-            if len(batch) == ROWS_OF_A_QUERY:
-                yield from _apply_threshold(batch, labels)
-                batch = []
-        yield from _apply_threshold(batch, labels)
+    for _, group in groupby(rows, lambda row: (row.query, row.location.rpartition(", ")[0])):
+        # bounds the memory if all rows of a file have the same query
+        while batch := list(islice(group, MAX_ROWS_PER_QUERY)):
+            yield from _apply_threshold(batch, labels)
 
 
-def _apply_threshold(rows: list[Found], labels: Labels) -> Iterator[Found]:
+def _apply_threshold(rows: list[ForeignRow], labels: Labels) -> Iterator[ForeignRow]:
     """Yield the rows of one query after comparing their labels with the threshold."""
-    is_low = [not row.flaw and row.label < labels.threshold for row in rows]
-    is_pair = [not row.flaw and row.label >= labels.threshold for row in rows]
-    right = {row.document for row, pair in zip(rows, is_pair, strict=True) if pair}
-    low = [row.document for row, below in zip(rows, is_low, strict=True) if below]
-    negatives = [text for text in dict.fromkeys(low) if text and text not in right][:MAX_NEGATIVES] if right else []
+    threshold = labels.threshold
+    # Both comparisons are false for NaN, which is the label of unlabelled and of malformed rows.
+    positives = {row.document for row in rows if row.label >= threshold}
+    low = dict.fromkeys(row.document for row in rows if row.label < threshold)
+    negatives: list[str] = []
+    if positives:
+        negatives = [text for text in low if text and text not in positives][:MAX_NEGATIVES]
     used = set(negatives)
-    for row, below, pair in zip(rows, is_low, is_pair, strict=True):
-        if pair:
-            yield row._replace(negatives=(*row.negatives, *negatives)) if negatives else row
-        elif below:
+    for row in rows:
+        if row.label >= threshold:
+            yield row._replace(negatives=(*row.negatives, *negatives))
+        elif row.label < threshold:
             yield row._replace(dropped=USED_AS_NEGATIVES if row.document in used else LOW_LABEL)
-        elif not row.flaw and Path(row.place.rpartition(", ")[0]) in labels.files:
+        elif not row.flaw and Path(row.location.rpartition(", ")[0]) in labels.files:
             yield row._replace(dropped=UNLABELLED)
         else:
             yield row

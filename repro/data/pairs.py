@@ -6,7 +6,6 @@ import itertools
 import mmap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -19,7 +18,7 @@ from repro.storage.files import whole_file
 
 ROWS_PER_BATCH = 65_536
 ROWS_PER_BLOCK = 4_096
-ROWS_APART = 512
+MIN_SPARSE_DISTANCE = 512
 """If fewer than one row in so many is requested, read-ahead of the file is disabled."""
 MAX_BATCH_CHARACTERS = 2**28
 """Limit of characters per batch. UTF-8 needs up to four bytes each, and a text column of Arrow holds 2 GiB."""
@@ -48,6 +47,8 @@ class Pairs:
         self._table = table
         self._rows = rows
         self._mapped = mapped
+        # cache of `_encode_names` by column
+        self._encoded: dict[str, tuple[np.ndarray, tuple[str, ...]]] = {}
         lengths = [len(chunk) for chunk in table.column("id").chunks]
         self._chunk_starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
 
@@ -89,8 +90,7 @@ class Pairs:
 
     def take(self, indices: Indices) -> Pairs:
         """Return a view of these pairs without copying."""
-        chosen = self._to_rows(indices)
-        return Pairs(self._table, chosen, self._mapped)
+        return Pairs(self._table, self._to_rows(indices), self._mapped)
 
     @property
     def domain_names(self) -> tuple[str, ...]:
@@ -114,15 +114,11 @@ class Pairs:
 
     def _encode_names(self, column: str) -> tuple[np.ndarray, tuple[str, ...]]:
         """Return the codes of these pairs, and the names of the whole file."""
-        if column not in self._found:
+        if column not in self._encoded:
             codes, names = _encode(self._table.column(column))
-            self._found[column] = (codes if self._rows is None else codes[self._rows]), names
+            self._encoded[column] = (codes if self._rows is None else codes[self._rows]), names
             self.give_back()
-        return self._found[column]
-
-    @cached_property
-    def _found(self) -> dict[str, tuple[np.ndarray, tuple[str, ...]]]:
-        return {}
+        return self._encoded[column]
 
     def _to_rows(self, indices: Indices) -> np.ndarray:
         index = np.asarray(indices, dtype=np.int64)
@@ -132,17 +128,18 @@ class Pairs:
 
     def _gather(self, column: str, indices: Indices) -> list:
         rows = self._to_rows(indices)
-        with self._read_as_they_lie(rows):
-            return self._taken(column, rows)
+        with self._adapt_read_ahead(rows):
+            return self._read_values(column, rows)
 
     @contextmanager
-    def _read_as_they_lie(self, rows: np.ndarray) -> Iterator[None]:
+    def _adapt_read_ahead(self, rows: np.ndarray) -> Iterator[None]:
         """Disable read-ahead while rows far apart are read. Otherwise a few rows would load the whole file.
 
         Measured with 400,000 rows in 274 MiB: reading 400 of them loads 3 MiB instead of everything, in half the time.
         For 40,000 of them it would be 15 times slower.
         """
-        if self._mapped is None or not len(rows) or int(rows.max()) - int(rows.min()) < ROWS_APART * len(rows):
+        is_dense = not len(rows) or int(rows.max()) - int(rows.min()) < MIN_SPARSE_DISTANCE * len(rows)
+        if self._mapped is None or is_dense:
             yield
             return
         self._mapped.madvise(mmap.MADV_RANDOM)
@@ -151,17 +148,17 @@ class Pairs:
         finally:
             self._mapped.madvise(mmap.MADV_NORMAL)
 
-    def _taken(self, column: str, rows: np.ndarray) -> list:
+    def _read_values(self, column: str, rows: np.ndarray) -> list:
         # `take` on a chunked string column would copy the whole column first
-        chunk_of = np.searchsorted(self._chunk_starts, rows, side="right") - 1
+        chunk_indices = np.searchsorted(self._chunk_starts, rows, side="right") - 1
         values: list = [None] * len(rows)
-        # One `take` per chunk. The values return to the places of the request.
-        for number in np.unique(chunk_of):
-            places = np.flatnonzero(chunk_of == number)
-            inside = pa.array(rows[places] - self._chunk_starts[number])
-            taken = self._table.column(column).chunk(int(number)).take(inside).to_pylist()
-            for place, value in zip(places.tolist(), taken, strict=True):
-                values[place] = value
+        # One `take` per chunk. The values return to the positions of the request.
+        for chunk_index in np.unique(chunk_indices):
+            positions = np.flatnonzero(chunk_indices == chunk_index)
+            rows_in_chunk = pa.array(rows[positions] - self._chunk_starts[chunk_index])
+            chunk_values = self._table.column(column).chunk(int(chunk_index)).take(rows_in_chunk).to_pylist()
+            for position, value in zip(positions.tolist(), chunk_values, strict=True):
+                values[position] = value
         return values
 
 
@@ -207,18 +204,18 @@ def write_pairs(
     first = next(iterator, None)
     if first is None:
         raise ValueError(f"no pairs to write to {path}: a training file needs at least one")
-    schema = _schema(bool(first.negatives) if with_negatives is None else with_negatives)
-    # The first row was taken to choose the columns.
-    every = itertools.chain([first], iterator)
+    schema = _make_schema(bool(first.negatives) if with_negatives is None else with_negatives)
+    # The first row was read to choose the columns.
+    all_rows = itertools.chain([first], iterator)
     # small blocks: rows become columns long before a batch of 65,536 rows is complete
-    blocks = iter(lambda: list(itertools.islice(every, min(rows_per_batch, ROWS_PER_BLOCK))), [])
+    blocks = iter(lambda: list(itertools.islice(all_rows, min(rows_per_batch, ROWS_PER_BLOCK))), [])
     columns = ({name: [getattr(row, name) for row in block] for name in schema.names} for block in blocks)
     return _write(path, schema, columns, rows_per_batch)
 
 
 def write_columns(path: Path, blocks: Iterable[Mapping[str, Sequence[Any]]]) -> int:
     """Write pairs with negatives from blocks of columns, as `write_pairs` from rows. Return their number, also 0."""
-    return _write(path, _schema(with_negatives=True), blocks, ROWS_PER_BATCH)
+    return _write(path, _make_schema(with_negatives=True), blocks, ROWS_PER_BATCH)
 
 
 def read_pairs(path: Path) -> Pairs:
@@ -241,57 +238,59 @@ def read_pairs(path: Path) -> Pairs:
     return Pairs(table, mapped=mapped)
 
 
-def _schema(with_negatives: bool) -> pa.Schema:
+def _make_schema(with_negatives: bool) -> pa.Schema:
     fields = [pa.field(name, pa.string(), nullable=False) for name in TEXT_COLUMNS]
-    return pa.schema(fields + ([pa.field("negatives", pa.list_(pa.string()))] if with_negatives else []))
+    if with_negatives:
+        fields.append(pa.field("negatives", pa.list_(pa.string())))
+    return pa.schema(fields)
 
 
 def _write(path: Path, schema: pa.Schema, blocks: Iterable[Mapping[str, Sequence[Any]]], rows_per_batch: int) -> int:
     num_rows = 0
     with whole_file(path) as part, pa.OSFile(str(part), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
-        for batch in _batches(schema, blocks, rows_per_batch):
+        for batch in _iter_batches(schema, blocks, rows_per_batch):
             writer.write_batch(batch)
             num_rows += len(batch)
     return num_rows
 
 
-def _batches(
+def _iter_batches(
     schema: pa.Schema, blocks: Iterable[Mapping[str, Sequence[Any]]], rows_per_batch: int
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of all blocks in record batches of equal length. The last one may be shorter.
 
     A batch with more than `MAX_BATCH_CHARACTERS` characters is shortened, but has at least one row.
     """
-    waiting: dict[str, list] = {name: [] for name in schema.names}
+    buffer: dict[str, list] = {name: [] for name in schema.names}
     lengths: list[int] = []
-    letters = 0
+    num_characters = 0
 
-    def first(size: int) -> pa.RecordBatch:
-        columns = [pa.array(waiting[field.name][:size], field.type) for field in schema]
-        for values in (*waiting.values(), lengths):
+    def pop_batch(size: int) -> pa.RecordBatch:
+        columns = [pa.array(buffer[field.name][:size], field.type) for field in schema]
+        for values in (*buffer.values(), lengths):
             del values[:size]
         return pa.record_batch(columns, schema=schema)
 
     for block in blocks:
-        for name, values in waiting.items():
+        for name, values in buffer.items():
             values += block[name]
-        own = _lengths(block)
-        lengths += own
-        letters += sum(own)
-        while len(lengths) >= rows_per_batch or letters > MAX_BATCH_CHARACTERS:
+        block_lengths = _count_characters(block)
+        lengths += block_lengths
+        num_characters += sum(block_lengths)
+        while len(lengths) >= rows_per_batch or num_characters > MAX_BATCH_CHARACTERS:
             size = _count_fitting_rows(lengths[:rows_per_batch])
-            letters -= sum(lengths[:size])
-            yield first(size)
+            num_characters -= sum(lengths[:size])
+            yield pop_batch(size)
     if lengths:
-        yield first(len(lengths))
+        yield pop_batch(len(lengths))
 
 
-def _lengths(block: Mapping[str, Sequence[Any]]) -> list[int]:
+def _count_characters(block: Mapping[str, Sequence[Any]]) -> list[int]:
     """Return the number of characters of each row, including its negatives."""
-    plain = sum(np.fromiter(map(len, block[name]), np.int64, len(block[name])) for name in TEXT_COLUMNS)
+    lengths = sum(np.fromiter(map(len, block[name]), np.int64, len(block[name])) for name in TEXT_COLUMNS)
     negatives = block.get("negatives") or ()
-    more = [sum(map(len, texts or ())) for texts in negatives] or 0
-    return np.add(plain, more).tolist()
+    negative_lengths = [sum(map(len, texts or ())) for texts in negatives] or 0
+    return np.add(lengths, negative_lengths).tolist()
 
 
 def _count_fitting_rows(lengths: Sequence[int]) -> int:
@@ -303,10 +302,11 @@ def _count_fitting_rows(lengths: Sequence[int]) -> int:
 def _encode(column: pa.ChunkedArray) -> tuple[np.ndarray, tuple[str, ...]]:
     names = pc.unique(column)
     # sorted as UTF-8 bytes, which is Python's order (`pa.array` of a sorted list would import pandas)
-    known = names.take(pc.sort_indices(names))
-    codes, start = np.empty(len(column), np.int32), 0
+    sorted_names = names.take(pc.sort_indices(names))
+    codes = np.empty(len(column), np.int32)
+    start = 0
     # per chunk, because a call for the whole column needs memory for two copies of the codes
     for chunk in column.chunks:
-        codes[start : start + len(chunk)] = pc.index_in(chunk, value_set=known)
+        codes[start : start + len(chunk)] = pc.index_in(chunk, value_set=sorted_names)
         start += len(chunk)
-    return codes, tuple(known.to_pylist())
+    return codes, tuple(sorted_names.to_pylist())

@@ -41,7 +41,7 @@ MAX_UNPACKED_BYTES = 64 * 2**30
 """Limit of one archive. The largest collection of BEIR has a quarter of it."""
 
 
-class Found(NamedTuple):
+class ForeignRow(NamedTuple):
     """One row of a file.
 
     Attributes:
@@ -49,7 +49,7 @@ class Found(NamedTuple):
         document: The document, the first one if there are several positives.
         negatives: The hard negatives.
         domain: The domain, or "".
-        place: File and line, for errors.
+        location: File and line, for errors.
         num_more_positives: Number of further positives, which are not used.
         num_more_queries: Number of further queries, which are not used.
         flaw: Why the row is not a pair, or "".
@@ -61,7 +61,7 @@ class Found(NamedTuple):
     document: str
     negatives: tuple[str, ...]
     domain: str
-    place: str
+    location: str
     num_more_positives: int = 0
     flaw: str = ""
     label: float = math.nan
@@ -69,27 +69,28 @@ class Found(NamedTuple):
     num_more_queries: int = 0
 
 
-Taken = dict[str, str]
-"""Descriptions of the columns that were used, each with the first place of its use."""
+UsedColumns = dict[str, str]
+"""Descriptions of the columns that were used, each with the location of its first use."""
 
 
 def read_foreign(
-    source: Path, columns: Columns | None = None, taken: Taken | None = None, *, skip_bad: bool = False
-) -> Iterator[Found]:
+    source: Path, columns: Columns | None = None, used_columns: UsedColumns | None = None, *, skip_bad: bool = False
+) -> Iterator[ForeignRow]:
     """Yield the pairs of a file, of a BEIR folder, or of all files of a folder in the order of their names.
 
     Args:
         source: A file, a folder of files or a BEIR folder.
         columns: The names of the columns.
-        taken: Filled with the used columns, in at most `MAX_LAYOUTS` variants. A BEIR folder has none.
+        used_columns: Filled with the used columns, in at most `MAX_LAYOUTS` variants. A BEIR folder has none.
         skip_bad: Return malformed rows of jsonl, csv and tsv with a flaw, regardless of their number.
     """
-    columns, taken = columns or Columns(), {} if taken is None else taken
     if is_beir(source):
         yield from _read_beir(source)
         return
+    if used_columns is None:
+        used_columns = {}
     for path in list_pair_paths(source):
-        yield from _READERS[match_ending(path)](path, columns, taken, skip_bad)
+        yield from _READERS[match_ending(path)](path, columns or Columns(), used_columns, skip_bad)
 
 
 def list_pair_paths(source: Path) -> list[Path]:
@@ -107,17 +108,18 @@ def list_pair_paths(source: Path) -> list[Path]:
 
 def estimate_text_size(*sources: Path) -> int:
     """Estimate the number of bytes of the texts that `read_foreign` would read. Damaged files count with their size."""
-    return sum(_size(path) for source in sources for path in list_files_to_read(source))
+    return sum(_estimate_file_size(path) for source in sources for path in list_files_to_read(source))
 
 
-def _size(source: Path) -> int:
-    if match_ending(source) != ".parquet":
-        return source.stat().st_size if source.is_file() else 0
+def _estimate_file_size(path: Path) -> int:
+    if match_ending(path) != ".parquet":
+        return path.stat().st_size if path.is_file() else 0
     try:
-        found = pq.read_metadata(source)
+        metadata = pq.read_metadata(path)
     except (OSError, pa.ArrowException):
-        return source.stat().st_size
-    return sum(found.row_group(number).total_byte_size for number in range(found.num_row_groups))
+        return path.stat().st_size
+    # the size before compression
+    return sum(metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups))
 
 
 def unpack(archive: Path, folder: Path) -> Path:
@@ -137,30 +139,30 @@ def unpack(archive: Path, folder: Path) -> Path:
 
 def _unpack(archive: Path, folder: Path) -> Path:
     if zipfile.is_zipfile(archive):
-        with zipfile.ZipFile(archive) as opened:
-            for info in opened.infolist():
+        with zipfile.ZipFile(archive) as zip_file:
+            for info in zip_file.infolist():
                 # the upper 16 bits are the Unix mode
                 _check_member(archive, info.filename, is_plain=not stat.S_ISLNK(info.external_attr >> 16))
             # Every member is checked before the first one is written.
-            _check_size(archive, sum(info.file_size for info in opened.infolist()), folder)
-            opened.extractall(folder)
+            _check_size(archive, sum(info.file_size for info in zip_file.infolist()), folder)
+            zip_file.extractall(folder)
     elif tarfile.is_tarfile(archive):
-        with tarfile.open(archive) as members:
-            for member in members.getmembers():
+        with tarfile.open(archive) as tar_file:
+            for member in tar_file.getmembers():
                 _check_member(archive, member.name, is_plain=member.isfile() or member.isdir())
-            _check_size(archive, sum(member.size for member in members.getmembers()), folder)
-            members.extractall(folder, filter="data")
+            _check_size(archive, sum(member.size for member in tar_file.getmembers()), folder)
+            tar_file.extractall(folder, filter="data")
     else:
         raise ValueError(f"{archive} is neither a zip nor a tar")
-    inside = list_entries(folder)
-    return inside[0] if len(inside) == 1 and inside[0].is_dir() else folder
+    entries = list_entries(folder)
+    return entries[0] if len(entries) == 1 and entries[0].is_dir() else folder
 
 
 def _check_size(archive: Path, num_bytes: int, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    most = min(MAX_UNPACKED_BYTES, shutil.disk_usage(folder).free)
-    if num_bytes > most:
-        raise ValueError(f"{archive} holds {num_bytes} bytes unpacked, more than the {most} that there is room for")
+    limit = min(MAX_UNPACKED_BYTES, shutil.disk_usage(folder).free)
+    if num_bytes > limit:
+        raise ValueError(f"{archive} holds {num_bytes} bytes unpacked, more than the {limit} that there is room for")
 
 
 def _check_member(archive: Path, name: str, *, is_plain: bool) -> None:
@@ -171,51 +173,56 @@ def _check_member(archive: Path, name: str, *, is_plain: bool) -> None:
         )
 
 
-def _note_taken(taken: Taken, columns: Columns, names: Sequence[str], layout: Layout, where: str) -> None:
-    if not layout.flaw and len(taken) < MAX_LAYOUTS:
-        taken.setdefault(describe_columns(columns, names, layout), where)
+def _note_used_columns(
+    used_columns: UsedColumns, columns: Columns, names: Sequence[str], layout: Layout, location: str
+) -> None:
+    if not layout.flaw and len(used_columns) < MAX_LAYOUTS:
+        used_columns.setdefault(describe_columns(columns, names, layout), location)
 
 
 def _is_nested(value: Any) -> bool:
     """Return whether a value is an object or a list of objects, so that it cannot be a text."""
-    return isinstance(value, dict) or (isinstance(value, list) and any(isinstance(one, dict | list) for one in value))
+    return isinstance(value, dict) or (isinstance(value, list) and any(isinstance(item, dict | list) for item in value))
 
 
-def _read_jsonl(path: Path, columns: Columns, taken: Taken, skip_bad: bool = False) -> Iterator[Found]:
+def _read_jsonl(path: Path, columns: Columns, used_columns: UsedColumns, skip_bad: bool) -> Iterator[ForeignRow]:
     layouts: dict[tuple[str, ...], Layout] = {}
-    first: tuple[str, ...] = ()
+    first_names: tuple[str, ...] = ()
     # A column that the user named must exist in at least one row. Rows may differ in their fields.
-    unseen, flaws, count = set(columns.needed) - set(SIDES), Flaws(path, refuses=not skip_bad), 0
-    bad: list[Found] = []
+    missing = set(columns.needed) - set(SIDES)
+    flaws = Flaws(path, refuses=not skip_bad)
+    num_rows = 0
+    malformed: list[ForeignRow] = []
 
-    def skip(number: int, why: str) -> None:
+    def skip(line: int, reason: str) -> None:
         if not skip_bad:
             # the whole file has another encoding, for which the reason names the command
-            hint = "" if why.startswith("not UTF-8") else ". Correct it, or leave such rows out with --skip-bad"
-            raise ValueError(f"{path}, line {number}: {why}{hint}")
-        bad.append(Found("", "", (), "", f"{path}, line {number}", flaw=why))
+            hint = "" if reason.startswith("not UTF-8") else ". Correct it, or leave such rows out with --skip-bad"
+            raise ValueError(f"{path}, line {line}: {reason}{hint}")
+        malformed.append(_make_flawed_row(f"{path}, line {line}", reason))
 
-    for count, (number, row) in enumerate(list_json_rows(path, skip), 1):
-        yield from bad
-        bad.clear()
-        where = f"{path}, line {number}"
-        names = tuple(row)
+    for num_rows, (line, values) in enumerate(list_json_rows(path, skip), 1):
+        yield from malformed
+        malformed.clear()
+        location = f"{path}, line {line}"
+        names = tuple(values)
         if names not in layouts:
             # bounds the memory for a file with different columns in every line
             if len(layouts) == MAX_LAYOUTS:
                 layouts.clear()
-            layouts[names] = layout = layout_of_row(columns, names, [name for name in names if _is_nested(row[name])])
-            _note_taken(taken, columns, names, layout, where)
-            unseen -= layout.chosen.keys()
-            first = first or names
-        found = _parse_row(row, layouts[names], where)
-        if found.flaw:
-            flaws.note(found, count)
-        yield found
-    yield from bad
-    flaws.check(count)
-    if unseen:
-        raise ValueError(f"{path}: {columns.complaint(sorted(unseen), first)}")
+            nested = [name for name in names if _is_nested(values[name])]
+            layouts[names] = layout = layout_of_row(columns, names, nested)
+            _note_used_columns(used_columns, columns, names, layout, location)
+            missing -= layout.chosen.keys()
+            first_names = first_names or names
+        row = _parse_row(values, layouts[names], location)
+        if row.flaw:
+            flaws.note(row, num_rows)
+        yield row
+    yield from malformed
+    flaws.check(num_rows)
+    if missing:
+        raise ValueError(f"{path}: {columns.explain_missing(sorted(missing), first_names)}")
 
 
 @dataclass
@@ -227,10 +234,10 @@ class Flaws:
     num: int = 0
     first: str = ""
 
-    def note(self, found: Found, num_rows: int) -> None:
+    def note(self, row: ForeignRow, num_rows: int) -> None:
         """Count the last of `num_rows` rows. Raises ValueError if the first `ROWS_PER_READ` rows all have flaws."""
         self.num += 1
-        self.first = self.first or f"{found.place.removeprefix(f'{self.path}, ')}: {found.flaw}"
+        self.first = self.first or f"{row.location.removeprefix(f'{self.path}, ')}: {row.flaw}"
         # fail early: a file of the wrong kind may have millions of rows
         if self.num == num_rows == ROWS_PER_READ:
             self.check(num_rows)
@@ -241,7 +248,7 @@ class Flaws:
             raise ValueError(f"{self.path}: {self.num} of {num_rows} rows are not pairs; the first is {self.first}")
 
 
-class _Bare(csv.excel_tab):
+class _Unquoted(csv.excel_tab):
     quoting = csv.QUOTE_NONE
 
 
@@ -249,13 +256,13 @@ class _Semicolons(csv.excel):
     delimiter = ";"
 
 
-def _dialect(path: Path, header: str) -> type[csv.Dialect]:
+def _detect_dialect(path: Path, header: str) -> type[csv.Dialect]:
     """Detect the dialect of a table by its header. A .csv without a comma in it may be separated by semicolons."""
     if match_ending(path) == ".csv":
-        bare = re.sub(r'"[^"]*"', "", header)
-        return _Semicolons if ";" in bare and "," not in bare else csv.excel
+        unquoted = re.sub(r'"[^"]*"', "", header)
+        return _Semicolons if ";" in unquoted and "," not in unquoted else csv.excel
     # Quotes in a .tsv, such as the dumps of MS MARCO, are ordinary characters unless the header is quoted.
-    return csv.excel_tab if header.startswith('"') else _Bare
+    return csv.excel_tab if header.startswith('"') else _Unquoted
 
 
 def iter_table_rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
@@ -265,90 +272,91 @@ def iter_table_rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
         ValueError: with file and line, if a row has another number of cells than the header, if a column occurs twice,
             or if the file is malformed or not UTF-8.
     """
-    csv.field_size_limit(MAX_LINE_BYTES)
-    number = 1
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            dialect = _dialect(path, file.readline(MAX_LINE_BYTES))
-            file.seek(0)
-            reader = csv.reader(file, dialect, strict=True)
-            header = next(reader, [])
-            if twice := sorted({name for name in header if name.strip() and header.count(name) > 1}):
-                raise ValueError(f"the column {short(twice[0])} occurs twice: rename or remove one")
-            for cells in reader:
-                number = reader.line_num
-                _check_cells(cells, header, is_bare=dialect is _Bare)
-                if cells:
-                    yield number, dict(zip(header, cells, strict=True))
-    except csv.Error as error:
-        raise ValueError(f"{path}, line {reader.line_num}: {_csv_reason(path, error)}") from error
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path}, line {_format_first_bad_line(path)}: not UTF-8; {convert_hint(path)}") from error
-    except ValueError as error:
-        raise ValueError(f"{path}, line {number}: {error}") from error
+    rows = _iter_cells(path)
+    _, header, _ = next(rows)
+    if repeated := sorted({name for name in header if name.strip() and header.count(name) > 1}):
+        raise ValueError(f"{path}, line 1: the column {short(repeated[0])} occurs twice: rename or remove one")
+    for line, cells, _ in rows:
+        yield line, dict(zip(header, cells, strict=True))
 
 
-def _read_table(path: Path, columns: Columns, taken: Taken, skip_bad: bool = False) -> Iterator[Found]:
+def _read_table(path: Path, columns: Columns, used_columns: UsedColumns, skip_bad: bool) -> Iterator[ForeignRow]:
+    rows = _iter_cells(path, skip_bad=skip_bad)
+    _, header, _ = next(rows)
+    layout = detect_layout(columns, header, f"{path}, line 1")
+    _note_used_columns(used_columns, columns, header, layout, f"{path}, line 1")
+    # By index from here on, because a dictionary per row would take most of the time.
+    layout = layout.by_index(header)
+    for line, cells, flaw in rows:
+        location = f"{path}, line {line}"
+        yield _make_flawed_row(location, flaw) if flaw else _parse_row(cells, layout, location)
+
+
+def _iter_cells(path: Path, *, skip_bad: bool = False) -> Iterator[tuple[int, list[str], str]]:
+    """Yield line number, cells and flaw of the header, and of each row that is not empty.
+
+    Raises:
+        ValueError: if a row is malformed. With `skip_bad`, such a row is yielded with a flaw instead.
+    """
     csv.field_size_limit(MAX_LINE_BYTES)
     # bytes that are not UTF-8 become surrogates, which identify the malformed row
     errors = "surrogateescape" if skip_bad else "strict"
     try:
         with path.open(encoding="utf-8-sig", newline="", errors=errors) as file:
-            dialect = _dialect(path, file.readline(MAX_LINE_BYTES))
+            dialect = _detect_dialect(path, file.readline(MAX_LINE_BYTES))
             # The first line was read only to detect the dialect.
             file.seek(0)
             # strict: otherwise an unbalanced quote would silently join many rows to one.
             reader = csv.reader(file, dialect, strict=True)
             header = next(reader, [])
-            named = detect_layout(columns, header, f"{path}, line 1")
-            _note_taken(taken, columns, header, named, f"{path}, line 1")
-            # By index from here on, because a dictionary per row would take most of the time.
-            layout = named.by_place(header)
+            yield 1, header, ""
             while True:
                 try:
                     cells = next(reader, None)
                     if cells is None:
-                        break
-                    _check_cells(cells, header, is_bare=dialect is _Bare)
+                        return
+                    _check_cells(cells, header, is_unquoted=dialect is _Unquoted)
                 except (csv.Error, ValueError) as error:
-                    why = _csv_reason(path, error) if isinstance(error, csv.Error) else str(error)
                     if not skip_bad:
-                        raise ValueError(f"{path}, line {reader.line_num}: {why}") from error
-                    yield Found("", "", (), "", f"{path}, line {reader.line_num}", flaw=why)
+                        raise
+                    flaw = _explain_csv_error(path, error) if isinstance(error, csv.Error) else str(error)
+                    yield reader.line_num, [], flaw
                     continue
                 if cells:
-                    yield _parse_row(cells, layout, f"{path}, line {reader.line_num}")
+                    yield reader.line_num, cells, ""
     except csv.Error as error:
-        raise ValueError(f"{path}, line {reader.line_num}: {_csv_reason(path, error)}") from error
+        raise ValueError(f"{path}, line {reader.line_num}: {_explain_csv_error(path, error)}") from error
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path}, line {_format_first_bad_line(path)}: not UTF-8; {convert_hint(path)}") from error
+        raise ValueError(f"{path}, line {_find_first_bad_line(path)}: not UTF-8; {convert_hint(path)}") from error
+    except ValueError as error:
+        raise ValueError(f"{path}, line {reader.line_num}: {error}") from error
 
 
-def _check_cells(cells: Sequence[str], header: Sequence[str], *, is_bare: bool) -> None:
+def _check_cells(cells: Sequence[str], header: Sequence[str], *, is_unquoted: bool) -> None:
     """Raise ValueError if a row has another number of cells than the header, or is not UTF-8. Empty rows are valid."""
     if cells and len(cells) != len(header):
-        hint = " (in a .tsv whose header is not quoted, quotes are letters: quote all, or save as .csv)" * is_bare
+        hint = " (in a .tsv whose header is not quoted, quotes are letters: quote all, or save as .csv)" * is_unquoted
         raise ValueError(f"{len(cells)} cell{'s' * (len(cells) != 1)}, the header has {len(header)}{hint}")
     if any(not cell.isascii() and any("\ud800" <= letter <= "\udfff" for letter in cell) for cell in cells):
         raise ValueError("not UTF-8")
 
 
-def _csv_reason(path: Path, error: csv.Error) -> str:
+def _explain_csv_error(path: Path, error: csv.Error) -> str:
     """Return why a csv is malformed. If its quotes are escaped by backslashes, add the command that converts it."""
     with path.open("rb") as file:
-        escapes = any(b'\\"' in line for line in iter(lambda: file.readline(MAX_LINE_BYTES), b""))
-    if not escapes:
+        has_escapes = any(b'\\"' in line for line in iter(lambda: file.readline(MAX_LINE_BYTES), b""))
+    if not has_escapes:
         return f"malformed ({error})"
-    read = "csv.reader(sys.stdin, doublequote=False, escapechar=chr(92))"
-    program = f"import csv, sys; csv.writer(sys.stdout).writerows({read})"
-    name, made = shlex.quote(path.name), shlex.quote(f"doubled-{path.name}")
+    reader = "csv.reader(sys.stdin, doublequote=False, escapechar=chr(92))"
+    program = f"import csv, sys; csv.writer(sys.stdout).writerows({reader})"
+    name, converted = shlex.quote(path.name), shlex.quote(f"doubled-{path.name}")
     return (
         f"malformed ({error}); quotes within quotes are doubled in a csv, here some are escaped by a backslash: "
-        f'python -c "{program}" < {name} > {made}'
+        f'python -c "{program}" < {name} > {converted}'
     )
 
 
-def _format_first_bad_line(path: Path) -> int:
+def _find_first_bad_line(path: Path) -> int:
     """Return the number of the first line that is not UTF-8. The csv reader decodes blocks, so it does not know it."""
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
@@ -359,85 +367,92 @@ def _format_first_bad_line(path: Path) -> int:
     return 1
 
 
-def _read_parquet(path: Path, columns: Columns, taken: Taken, skip_bad: bool = False) -> Iterator[Found]:
+def _read_parquet(path: Path, columns: Columns, used_columns: UsedColumns, skip_bad: bool) -> Iterator[ForeignRow]:
     try:
         # with pre_buffer it would hold everything that it has read in memory
         file = pq.ParquetFile(path, pre_buffer=False)
         schema = file.schema_arrow
-        nested = [one.name for one in schema if _holds_objects(one.type)]
+        nested = [field.name for field in schema if _has_objects(field.type)]
         layout = detect_layout(columns, schema.names, str(path), nested)
-        _note_taken(taken, columns, schema.names, layout, str(path))
+        _note_used_columns(used_columns, columns, schema.names, layout, str(path))
+        flaws = Flaws(path, refuses=not skip_bad)
+        num_rows = 0
         # Unused columns of a parquet file are not read from disk.
-        wanted = [*layout.chosen.values(), *layout.numbered]
-        num_before, words, flaws = 0, f"{path}, row ", Flaws(path, refuses=not skip_bad)
-        for batch in file.iter_batches(batch_size=ROWS_PER_READ, columns=wanted):
-            by_place = layout.by_place(batch.schema.names)
-            columns_of_batch = [column.to_pylist() for column in batch.columns]
-            for number, values in enumerate(zip(*columns_of_batch, strict=True), num_before + 1):
-                found = _parse_row(values, by_place, f"{words}{number}")
-                if found.flaw:
-                    flaws.note(found, number)
-                yield found
-            num_before += batch.num_rows
-        flaws.check(num_before)
+        used = [*layout.chosen.values(), *layout.numbered]
+        for batch in file.iter_batches(batch_size=ROWS_PER_READ, columns=used):
+            batch_layout = layout.by_index(batch.schema.names)
+            for values in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                num_rows += 1
+                row = _parse_row(values, batch_layout, f"{path}, row {num_rows}")
+                if row.flaw:
+                    flaws.note(row, num_rows)
+                yield row
+        flaws.check(num_rows)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is damaged or no parquet file ({error})") from error
 
 
-def _holds_objects(kind: pa.DataType) -> bool:
-    while pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        kind = kind.value_type
-    return pa.types.is_struct(kind) or pa.types.is_map(kind)
+def _has_objects(data_type: pa.DataType) -> bool:
+    while pa.types.is_list(data_type) or pa.types.is_large_list(data_type):
+        data_type = data_type.value_type
+    return pa.types.is_struct(data_type) or pa.types.is_map(data_type)
 
 
 _READERS = {".jsonl": _read_jsonl, ".csv": _read_table, ".tsv": _read_table, ".parquet": _read_parquet}
 
 
-def _read_beir(folder: Path) -> Iterator[Found]:
+def _read_beir(folder: Path) -> Iterator[ForeignRow]:
     splits, path = list_splits(folder), folder / "qrels" / "train.tsv"
     if not splits:
         raise ValueError(f"{folder / 'qrels'} holds no split: a BEIR folder to train on has qrels/train.tsv")
     if "train" not in splits:
         raise ValueError(f"{folder / 'qrels'} has {splits} and no train.tsv: only `train` is imported to train on")
-    judged, dropped = list[tuple[int, tuple[str, str, int]]](), list[int]()
-    for number, row in read_qrels(path):
-        if row[2] > 0:
-            judged.append((number, row))
-        else:
-            dropped.append(number)
+    judgements = list(read_qrels(path))
     # Judgements without relevance are not pairs, but they count as rows that were read.
-    for number in dropped:
-        yield Found("", "", (), "", f"{path}, line {number}", dropped=LOW_LABEL)
+    for line, (_, _, grade) in judgements:
+        if grade <= 0:
+            yield ForeignRow("", "", (), "", f"{path}, line {line}", dropped=LOW_LABEL)
+    positives = [(line, query_id, document_id) for line, (query_id, document_id, grade) in judgements if grade > 0]
     # Only judged texts are stored. A corpus may have millions of others.
-    documents = read_texts(folder / "corpus.jsonl", DOCUMENT, {row[1] for _, row in judged})
-    queries = read_texts(folder / "queries.jsonl", QUERY, {row[0] for _, row in judged})
-    for number, (query, document, _) in judged:
-        if query not in queries or document not in documents:
-            raise ValueError(f"{path}, line {number}: {query!r} or {document!r} is not in the folder")
-        yield Found(queries[query], documents[document], (), "", f"{path}, line {number}")
+    documents = read_texts(folder / "corpus.jsonl", DOCUMENT, {document_id for _, _, document_id in positives})
+    queries = read_texts(folder / "queries.jsonl", QUERY, {query_id for _, query_id, _ in positives})
+    for line, query_id, document_id in positives:
+        if query_id not in queries or document_id not in documents:
+            raise ValueError(f"{path}, line {line}: {query_id!r} or {document_id!r} is not in the folder")
+        yield ForeignRow(queries[query_id], documents[document_id], (), "", f"{path}, line {line}")
 
 
-def _parse_row(row: Any, layout: Layout, where: str) -> Found:
+def _make_flawed_row(location: str, reason: str) -> ForeignRow:
+    return ForeignRow("", "", (), "", location, flaw=reason)
+
+
+def _parse_row(values: Any, layout: Layout, location: str) -> ForeignRow:
     """Return the pair of a row, which is a mapping or a sequence as in the layout. It may have a flaw."""
     chosen, numbered, flaw = layout
     if flaw:
-        return Found("", "", (), "", where, flaw=flaw)
+        return _make_flawed_row(location, flaw)
     try:
-        negatives = _texts(row[chosen["negatives"]]) if "negatives" in chosen else []
+        negatives = _to_texts(values[chosen["negatives"]]) if "negatives" in chosen else []
         for key in numbered:
-            negatives += _texts(row[key])
-        query, document = _first(row[chosen["query"]]), _first(row[chosen["document"]])
-        domain = get_domain_name(row[chosen["domain"]]) if "domain" in chosen else ""
-        label = parse_label(row[chosen["label"]]) if "label" in chosen else math.nan
+            negatives += _to_texts(values[key])
+        query, document = _get_first_text(values[chosen["query"]]), _get_first_text(values[chosen["document"]])
+        domain = get_domain_name(values[chosen["domain"]]) if "domain" in chosen else ""
+        label = parse_label(values[chosen["label"]]) if "label" in chosen else math.nan
     except ValueError as error:
-        return Found("", "", (), "", where, flaw=str(error))
-    more_queries, more_positives = (_count_more(row[chosen[side]]) for side in SIDES)
-    return Found(
-        query, document, tuple(negatives), domain, where, more_positives, label=label, num_more_queries=more_queries
+        return _make_flawed_row(location, str(error))
+    return ForeignRow(
+        query,
+        document,
+        tuple(negatives),
+        domain,
+        location,
+        num_more_positives=_count_more_texts(values[chosen["document"]]),
+        label=label,
+        num_more_queries=_count_more_texts(values[chosen["query"]]),
     )
 
 
-def _count_more(value: Any) -> int:
+def _count_more_texts(value: Any) -> int:
     """Return the number of texts of a list after the first one that is not empty."""
     return max(0, sum(map(bool, value)) - 1) if isinstance(value, list) else 0
 
@@ -469,8 +484,9 @@ def parse_label(value: Any) -> float:
         # Python accepts "1_0" as a number, other programs do not
         if isinstance(text, str) and "_" in text:
             raise ValueError("an underscore")
-        found = {"true": 1.0, "false": 0.0}.get(text) if isinstance(text, str) else None
-        label = float(text if found is None else found)
+        if text in ("true", "false"):
+            return float(text == "true")
+        label = float(text)
         if math.isinf(label):
             raise ValueError("infinite")
         return label
@@ -481,16 +497,18 @@ def parse_label(value: Any) -> float:
         ) from error
 
 
-def _first(value: Any) -> str:
+def _get_first_text(value: Any) -> str:
     """Return the text, or the first of several that is not empty. "" if there is none."""
-    return value if type(value) is str else next(filter(None, _texts(value)), "")
+    return value if type(value) is str else next(filter(None, _to_texts(value)), "")
 
 
-def _texts(value: Any) -> list[str]:
+def _to_texts(value: Any) -> list[str]:
     """Return one text or a list of texts as a list. A missing value gives an empty list, and "" within a list."""
+    # Only NaN differs from itself.
     if value is None or value == "" or value != value:
         return []
-    values = ["" if one is None or one != one else one for one in value] if isinstance(value, list) else [value]
-    if not all(isinstance(text, str) for text in values):
+    items = value if isinstance(value, list) else [value]
+    texts = ["" if item is None or item != item else item for item in items]
+    if not all(isinstance(text, str) for text in texts):
         raise ValueError(f"expected a text or a list of texts, found {short(repr(value))}")
-    return values
+    return texts

@@ -43,10 +43,11 @@ TEXTS_PER_CALL = 8_192
 MIN_TEXTS_FOR_WORD_CACHE = 1_024
 """Number of texts from which on each distinct word is tokenised once. Fewer texts share few words."""
 
-SETTING = RLock()
+TOKENIZER_LOCK = RLock()
 """Held while a tokenizer is configured and used."""
 TEXTS_PER_CHUNK, CHARACTERS_PER_CHUNK = 65_536, 2**23
-PROBE, NUM_ENDS = "a", 2
+PROBE_WORD = "a"
+NUM_SPECIAL_TOKENS = 2
 
 
 @dataclass(frozen=True)
@@ -69,11 +70,11 @@ class Tokens:
         index = np.asarray(indices, dtype=np.int64)
         starts, lengths = self.offsets[index], self.offsets[index + 1] - self.offsets[index]
         width = int(lengths.max(initial=0))
-        steps = np.arange(width, dtype=np.int64)
-        mask = steps[None, :] < lengths[:, None]
+        positions = np.arange(width, dtype=np.int64)
+        mask = positions[None, :] < lengths[:, None]
         padded = np.zeros((len(index), width), dtype=np.int64)
-        # The same mask selects places in the result and in the flat ids, both row by row.
-        padded[mask] = self.ids[(starts[:, None] + steps[None, :])[mask]]
+        # The same mask selects elements of the result and of the flat ids, both row by row.
+        padded[mask] = self.ids[(starts[:, None] + positions[None, :])[mask]]
         return padded, mask.astype(np.int64)
 
     def give_back(self) -> None:
@@ -95,15 +96,16 @@ def load_tokens(folder: Path, num_texts: int | None = None, num_words: int | Non
     Raises:
         ValueError: if a file does not match the expectation.
     """
-    largest = _get_largest_id(folder)
-    scanned = num_words if largest is None else None
-    ids = load_array(folder / "ids.npy", kind="i", shape=(None,), below=scanned, mapped=True)
-    if largest is not None and num_words is not None and largest >= num_words:
-        raise ValueError(f"{folder / 'ids.npy'} holds ids up to {largest}, expected 0 to {num_words - 1}: {REMEDY}")
-    places, below = None if num_texts is None else num_texts + 1, len(ids) + 1 if largest is None else None
-    offsets = load_array(folder / "offsets.npy", kind="i", shape=(places,), below=below, mapped=True)
-    ends_fit = len(offsets) and offsets[0] == 0 and offsets[-1] == len(ids)
-    if not ends_fit or (largest is None and not is_monotonic(offsets)):
+    largest_id = _get_largest_id(folder)
+    must_scan = largest_id is None
+    ids = load_array(folder / "ids.npy", kind="i", shape=(None,), below=num_words if must_scan else None, mapped=True)
+    if largest_id is not None and num_words is not None and largest_id >= num_words:
+        raise ValueError(f"{folder / 'ids.npy'} holds ids up to {largest_id}, expected 0 to {num_words - 1}: {REMEDY}")
+    num_offsets = None if num_texts is None else num_texts + 1
+    below = len(ids) + 1 if must_scan else None
+    offsets = load_array(folder / "offsets.npy", kind="i", shape=(num_offsets,), below=below, mapped=True)
+    has_valid_ends = len(offsets) and offsets[0] == 0 and offsets[-1] == len(ids)
+    if not has_valid_ends or (must_scan and not is_monotonic(offsets)):
         raise ValueError(f"{folder / 'offsets.npy'} does not cut {len(ids)} ids into texts: {REMEDY}")
     return Tokens(ids, offsets)
 
@@ -113,10 +115,10 @@ def _get_largest_id(folder: Path) -> int | None:
     path = folder / BOUNDS_FILE
     if not path.exists():
         return None
-    told = json_object(path).get("largest_id")
-    if not isinstance(told, int) or told < -1:
+    largest_id = json_object(path).get("largest_id")
+    if not isinstance(largest_id, int) or largest_id < -1:
         raise ValueError(f"{path} has no largest_id: {REMEDY}")
-    return told
+    return largest_id
 
 
 def tokenize(texts: Sequence[str], tokenizer: Tokenizer, max_tokens: int) -> Tokens:
@@ -124,7 +126,7 @@ def tokenize(texts: Sequence[str], tokenizer: Tokenizer, max_tokens: int) -> Tok
     if max_tokens < 3:
         raise ValueError(f"max_tokens is {max_tokens}: it must leave room for two special tokens and one of text")
     # models share a tokenizer: no thread may set its length while another one uses it
-    with SETTING:
+    with TOKENIZER_LOCK:
         # A tokenizer file may store both settings, which would change lengths.
         tokenizer.no_padding()
         tokenizer.enable_truncation(max_length=max_tokens)
@@ -140,16 +142,22 @@ def is_wordwise(tokenizer: Tokenizer) -> bool:
     from tokenizers.normalizers import BertNormalizer
     from tokenizers.pre_tokenizers import BertPreTokenizer
 
-    parts = (tokenizer.model, tokenizer.normalizer, tokenizer.pre_tokenizer)
-    kinds = (WordPiece, BertNormalizer, BertPreTokenizer)
-    if not all(isinstance(part, kind) for part, kind in zip(parts, kinds, strict=True)):
+    is_bert = (
+        isinstance(tokenizer.model, WordPiece)
+        and isinstance(tokenizer.normalizer, BertNormalizer)
+        and isinstance(tokenizer.pre_tokenizer, BertPreTokenizer)
+    )
+    if not is_bert:
         return False
     # An added token that spans or consumes a space would be lost if the words are tokenised apart.
-    added = tokenizer.get_added_tokens_decoder().values()
-    if any(" " in one.content or one.single_word or one.lstrip or one.rstrip for one in added):
+    added_tokens = tokenizer.get_added_tokens_decoder().values()
+    if any(" " in token.content or token.single_word or token.lstrip or token.rstrip for token in added_tokens):
         return False
-    ends, word = tokenizer.encode("").ids, tokenizer.encode(PROBE, add_special_tokens=False).ids
-    return len(ends) == NUM_ENDS and tokenizer.encode(PROBE).ids == [ends[0], *word, ends[1]]
+    special_ids = tokenizer.encode("").ids
+    word_ids = tokenizer.encode(PROBE_WORD, add_special_tokens=False).ids
+    if len(special_ids) != NUM_SPECIAL_TOKENS:
+        return False
+    return tokenizer.encode(PROBE_WORD).ids == [special_ids[0], *word_ids, special_ids[1]]
 
 
 def tokenize_words(texts: Sequence[str], tokenizer: Tokenizer, max_tokens: int) -> Iterator[tuple[np.ndarray, ...]]:
@@ -157,20 +165,20 @@ def tokenize_words(texts: Sequence[str], tokenizer: Tokenizer, max_tokens: int) 
 
     `max_tokens` is the maximal length of a text, and must be that of the tokenizer's truncation.
     """
-    ends = tokenizer.encode("").ids
-    for block in _blocks(texts):
+    special_ids = tokenizer.encode("").ids
+    for block in _iter_blocks(texts):
         codes_W, bounds_N, words = _split_words(block)
         ids_T, starts_V, lengths_V = _tokenize_words(words, tokenizer)
         lengths_W = lengths_V[codes_W]
-        taken_W = _count_fitting_tokens(lengths_W, bounds_N, max_tokens - len(ends))
+        kept_W = _count_fitting_tokens(lengths_W, bounds_N, max_tokens - len(special_ids))
         # For each token of the result, its index in `ids_T`: the start of its word plus its position in the word.
-        taken_before = np.concatenate([[0], np.cumsum(taken_W)])
-        chosen = np.repeat(starts_V[codes_W] - taken_before[:-1], taken_W) + np.arange(taken_before[-1])
-        lengths_N = np.diff(taken_before[bounds_N])
-        yield _add_special_tokens(ids_T[chosen], lengths_N, ends), lengths_N + len(ends)
+        kept_before = np.concatenate([[0], np.cumsum(kept_W)])
+        indices = np.repeat(starts_V[codes_W] - kept_before[:-1], kept_W) + np.arange(kept_before[-1])
+        lengths_N = np.diff(kept_before[bounds_N])
+        yield _add_special_tokens(ids_T[indices], lengths_N, special_ids), lengths_N + len(special_ids)
 
 
-def _blocks(texts: Sequence[str]) -> Iterator[list[str]]:
+def _iter_blocks(texts: Sequence[str]) -> Iterator[list[str]]:
     """Yield blocks of texts, limited by their number and their characters. A long text is a block of its own."""
     start, num_characters = 0, 0
     for stop, text in enumerate(texts):
@@ -194,30 +202,31 @@ def _split_words(texts: list[str]) -> tuple[np.ndarray, np.ndarray, list[str]]:
 
 def _tokenize_words(words: list[str], tokenizer: Tokenizer) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the ids of all distinct words (T,), and the start and number of those of each word (V,)."""
-    found = [encoding.ids for encoding in tokenizer.encode_batch_fast(words, add_special_tokens=False)]
-    lengths_V = np.fromiter(map(len, found), np.int64, len(found))
-    ids_T = np.fromiter((number for ids in found for number in ids), np.int32, lengths_V.sum())
+    ids_of_words = [encoding.ids for encoding in tokenizer.encode_batch_fast(words, add_special_tokens=False)]
+    lengths_V = np.fromiter(map(len, ids_of_words), np.int64, len(words))
+    ids_T = np.fromiter((token_id for ids in ids_of_words for token_id in ids), np.int32, lengths_V.sum())
     return ids_T, np.cumsum(lengths_V) - lengths_V, lengths_V
 
 
-def _count_fitting_tokens(lengths_W: np.ndarray, bounds_N: np.ndarray, room: int) -> np.ndarray:
+def _count_fitting_tokens(lengths_W: np.ndarray, bounds_N: np.ndarray, max_length: int) -> np.ndarray:
     """Return how many tokens of each word fit into its text after the preceding words, (W,)."""
     before_W = np.concatenate([[0], np.cumsum(lengths_W)])
     # The number of tokens before a word, counted from the start of its own text.
-    of_text_W = before_W[:-1] - np.repeat(before_W[bounds_N[:-1]], np.diff(bounds_N))
+    before_in_text_W = before_W[:-1] - np.repeat(before_W[bounds_N[:-1]], np.diff(bounds_N))
     # A word at the limit keeps its first tokens, as truncation of the whole text does.
-    return np.clip(room - of_text_W, 0, lengths_W)
+    return np.clip(max_length - before_in_text_W, 0, lengths_W)
 
 
-def _add_special_tokens(ids_T: np.ndarray, lengths_N: np.ndarray, ends: list[int]) -> np.ndarray:
+def _add_special_tokens(ids_T: np.ndarray, lengths_N: np.ndarray, special_ids: list[int]) -> np.ndarray:
     """Return the ids of all texts, each between the two special tokens."""
-    stops_N = np.cumsum(lengths_N + len(ends))
-    starts_N = stops_N - lengths_N - len(ends)
-    # The special tokens are placed first. The ids fill the remaining places in order.
-    ids = np.empty(len(ids_T) + len(ends) * len(lengths_N), np.int32)
+    stops_N = np.cumsum(lengths_N + len(special_ids))
+    starts_N = stops_N - lengths_N - len(special_ids)
+    # The special tokens are placed first. The ids fill the remaining positions in order.
+    ids = np.empty(len(ids_T) + len(special_ids) * len(lengths_N), np.int32)
     is_text = np.ones(len(ids), dtype=bool)
-    for places_N, number in zip((starts_N, stops_N - 1), ends, strict=True):
-        ids[places_N], is_text[places_N] = number, False
+    for positions_N, token_id in zip((starts_N, stops_N - 1), special_ids, strict=True):
+        ids[positions_N] = token_id
+        is_text[positions_N] = False
     ids[is_text] = ids_T
     return ids
 
@@ -228,15 +237,17 @@ def compute_unknown_share(tokens: Tokens, tokenizer: Tokenizer) -> tuple[float, 
     Special tokens do not count. A text without other tokens is not in the mask. If the tokenizer has no unknown token,
     as one of bytes, the share is 0.
     """
-    unknown = next(filter(None, map(tokenizer.token_to_id, UNKNOWN_TOKENS)), None)
-    if unknown is None or not len(tokens.ids):
+    unknown_id = next(filter(None, map(tokenizer.token_to_id, UNKNOWN_TOKENS)), None)
+    if unknown_id is None or not len(tokens.ids):
         return 0.0, np.zeros(len(tokens), dtype=bool)
-    special = [number for number in tokenizer.encode("").ids if number != unknown]
-    is_unknown = np.asarray(tokens.ids) == unknown
-    is_special = np.isin(tokens.ids, special)
-    # sums per text as differences of cumulative sums, which also works for empty texts
-    sums = [np.concatenate([[0], np.cumsum(one)])[tokens.offsets] for one in (is_unknown, is_special)]
-    num_unknown_N, num_special_N = np.diff(sums[0]), np.diff(sums[1])
+    special_ids = [token_id for token_id in tokenizer.encode("").ids if token_id != unknown_id]
+
+    def count_per_text(mask: np.ndarray) -> np.ndarray:
+        # differences of cumulative sums, which also works for empty texts
+        return np.diff(np.concatenate([[0], np.cumsum(mask)])[tokens.offsets])
+
+    num_unknown_N = count_per_text(np.asarray(tokens.ids) == unknown_id)
+    num_special_N = count_per_text(np.isin(tokens.ids, special_ids))
     num_text_N = tokens.lengths - num_special_N
     share = float(num_unknown_N.sum() / max(1, num_text_N.sum()))
     return share, (num_unknown_N > 0) & (num_unknown_N == num_text_N)
@@ -245,9 +256,11 @@ def compute_unknown_share(tokens: Tokens, tokenizer: Tokenizer) -> tuple[float, 
 def _tokenize_whole(texts: Sequence[str], tokenizer: Tokenizer) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield ids (int32) and the number of tokens per text, block by block. There is at least one block."""
     for start in range(0, max(1, len(texts)), TEXTS_PER_CALL):
-        found = [each.ids for each in tokenizer.encode_batch_fast(list(texts[start : start + TEXTS_PER_CALL]))]
-        pieces = [np.asarray(ids, dtype=np.int32) for ids in found]
-        yield np.concatenate([np.zeros(0, np.int32), *pieces]), np.array([len(ids) for ids in found], dtype=np.int64)
+        encodings = tokenizer.encode_batch_fast(list(texts[start : start + TEXTS_PER_CALL]))
+        ids = [np.asarray(encoding.ids, dtype=np.int32) for encoding in encodings]
+        lengths = np.array([len(text_ids) for text_ids in ids], dtype=np.int64)
+        # the empty array gives the type if there are no texts
+        yield np.concatenate([np.zeros(0, np.int32), *ids]), lengths
 
 
 def write_tokens(folder: Path, blocks: Iterable[Sequence[str]], tokenizer: Tokenizer, max_tokens: int) -> None:
@@ -262,19 +275,21 @@ def join_tokens(folder: Path, parts: Iterable[Path]) -> None:
 
 def _write_all(folder: Path, parts: Iterable[tuple[Tokens, int | None]]) -> None:
     """Concatenate tokens. Each part comes with its largest id, or None if it is unknown."""
-    total, largest = 0, -1
+    num_ids, largest_id = 0, -1
     with (
         ArrayWriter(folder / "ids.npy", "int32") as ids,
         ArrayWriter(folder / "offsets.npy", "int64") as offsets,
     ):
         # Offsets begin with 0. Each part adds its own without the leading 0, shifted by the ids so far.
         offsets.append(np.zeros(1))
-        for tokens, known in parts:
+        for tokens, largest_of_part in parts:
             append_all(ids, tokens.ids)
-            append_all(offsets, tokens.offsets[1:], plus=total)
-            total += len(tokens.ids)
-            largest = max(largest, int(tokens.ids.max(initial=-1)) if known is None else known)
-    (folder / BOUNDS_FILE).write_text(f'{{"largest_id": {largest}}}\n', encoding="utf-8")
+            append_all(offsets, tokens.offsets[1:], plus=num_ids)
+            num_ids += len(tokens.ids)
+            if largest_of_part is None:
+                largest_of_part = int(tokens.ids.max(initial=-1))
+            largest_id = max(largest_id, largest_of_part)
+    (folder / BOUNDS_FILE).write_text(f'{{"largest_id": {largest_id}}}\n', encoding="utf-8")
 
 
 def iter_token_batches(lengths_N: np.ndarray, budget: int, ahead: int = 0) -> Iterator[np.ndarray]:
@@ -314,17 +329,17 @@ def load_tokenizer(name: str) -> Tokenizer:
 
 def load_whole_tokenizer(name: str) -> Tokenizer:
     """Load a tokenizer with truncation and padding disabled."""
-    words = load_tokenizer(name)
-    words.no_padding()
-    words.no_truncation()
-    return words
+    tokenizer = load_tokenizer(name)
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return tokenizer
 
 
 def write_tokenizer(name: str, folder: Path) -> None:
     """Write a tokenizer as tokenizer.json, with truncation and padding disabled."""
-    words = load_whole_tokenizer(name)
+    tokenizer = load_whole_tokenizer(name)
     with whole_file(folder / TOKENIZER_FILE) as part:
-        words.save(str(part))
+        tokenizer.save(str(part))
 
 
 def resolve_tokenizer(name: str, folder: Path) -> str:

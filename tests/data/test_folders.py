@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from repro.data.beir import Retrieval, find_beir_folders, load_beir, write_beir_folder
-from repro.data.own.importing import NAMED, Imported, import_corpus, load_import
+from repro.data.own.importing import MAX_EXAMPLES, Imported, import_corpus, load_import
 from repro.data.readers import estimate_text_size, read_foreign
 from repro.storage import files
 from tests.data.files import pack_folder
@@ -64,7 +64,7 @@ def test_endings_ignore_case(tmp_path: Path, folder: Path) -> None:
 
 def test_skipped_files_are_counted(tmp_path: Path, folder: Path) -> None:
     found = import_files(tmp_path, folder)
-    assert (found.num_passed_over, list(found.passed_over)) == (5, UNREAD[:NAMED])
+    assert (found.num_passed_over, list(found.passed_over)) == (5, UNREAD[:MAX_EXAMPLES])
     assert load_import(found.folder) == found
     assert (
         "5 files or folders were not read: README, f.jsonl.gz, g.ndjson and 2 more; "

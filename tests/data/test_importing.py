@@ -358,7 +358,7 @@ WORDS = ["Straße", "STRASSE", "a_b", "A b", "é", "It's", "x\ty", "", "Ⅷ ½",
 
 @pytest.mark.parametrize("ending", [".jsonl", ".csv", ".parquet"])
 def test_blocks_match_single_pairs(tmp_path: Path, ending: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importing, "PAIRS_PER_LOOK", 7)
+    monkeypatch.setattr(importing, "PAIRS_PER_BLOCK", 7)
     rng = np.random.default_rng(0)
     rows: list[dict[str, Any]] = [
         {"query": WORDS[q], "document": f"{WORDS[d]} {WORDS[e]}", "domain": ["a", "", "b"][q % 3]}

@@ -116,7 +116,7 @@ def test_odd_lines_are_texts_or_refused(tmp_path: Path, rows: list[Any]) -> None
         for text in (found.query, found.document, found.domain, *found.negatives):
             # The text can be stored.
             text.encode()
-        row = rows[int(found.place.rpartition(" ")[2]) - 1]
+        row = rows[int(found.location.rpartition(" ")[2]) - 1]
         if found.flaw:
             assert not (found.query or found.document or found.domain or found.negatives)
             continue

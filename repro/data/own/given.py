@@ -46,11 +46,11 @@ def open_archive(source: Path, target: Path) -> Iterator[Path]:
     part = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
     try:
         root = part / source.name[: -len(ending)]
-        inside = unpack(source, root)
+        unpacked = unpack(source, root)
         try:
-            yield inside
+            yield unpacked
         except ValueError as error:
-            message = str(error).replace(str(inside), str(source)).replace(str(root), str(source))
+            message = str(error).replace(str(unpacked), str(source)).replace(str(root), str(source))
             raise ValueError(message) from error
     finally:
         shutil.rmtree(part, ignore_errors=True)
@@ -58,10 +58,14 @@ def open_archive(source: Path, target: Path) -> Iterator[Path]:
 
 def find_evaluation_folders(source: Path) -> list[Path]:
     """Return the BEIR folders at or below `source` if all have a test split and none has a training split."""
-    found = [path for _, path in find_beir_folders(source)] if source.is_dir() else []
-    splits = [list_splits(folder) for folder in found]
-    fit = all(set(one) & set(TEST_SPLITS) and "train" not in one for one in splits)
-    return found if fit else []
+    if not source.is_dir():
+        return []
+    folders = [path for _, path in find_beir_folders(source)]
+    for folder in folders:
+        splits = list_splits(folder)
+        if "train" in splits or not set(splits) & set(TEST_SPLITS):
+            return []
+    return folders
 
 
 def read_given(source: Path) -> list[Given]:
@@ -70,9 +74,9 @@ def read_given(source: Path) -> list[Given]:
     Raises:
         ValueError: if a collection has no test split, or if a name occurs twice or is that of a mean.
     """
-    named = find_beir_folders(source)
-    check_groups([(one.name, one.family) for one in find_collections(source, GIVEN_FAMILY)], str(source))
-    return [_read(name, folder) for name, folder in named]
+    datasets = find_collections(source, GIVEN_FAMILY)
+    check_groups([(dataset.name, dataset.family) for dataset in datasets], str(source))
+    return [_read_collection(dataset.name, dataset.path) for dataset in datasets]
 
 
 def list_judged_texts(source: Path, given: Sequence[Given]) -> list[Retrieval]:
@@ -81,17 +85,22 @@ def list_judged_texts(source: Path, given: Sequence[Given]) -> list[Retrieval]:
     Each document occurs with and without its title, since training pairs often omit the title.
     """
     folders = dict(find_beir_folders(source)) if given else {}
-    return [_select_judged_texts(one, folders[one.name]) for one, _ in given]
+    return [_select_judged_texts(retrieval, folders[retrieval.name]) for retrieval, _ in given]
 
 
 def _select_judged_texts(retrieval: Retrieval, folder: Path) -> Retrieval:
-    right = {document for grades in retrieval.judgements.values() for document, grade in grades.items() if grade > 0}
-    every = zip(retrieval.document_ids, retrieval.documents, strict=True)
-    joined = {i: text for i, text in every if i in right}
-    rows = ((str(row["_id"]), row.get("text")) for _, row in list_json_rows(folder / "corpus.jsonl"))
-    texts = [*joined.items(), *((i, text) for i, text in rows if i in joined and text)]
-    ids, documents = (tuple(values) for values in zip(*texts, strict=True)) if texts else ((), ())
-    return replace(retrieval, document_ids=ids, documents=documents)
+    relevant = {document for grades in retrieval.judgements.values() for document, grade in grades.items() if grade > 0}
+    documents = zip(retrieval.document_ids, retrieval.documents, strict=True)
+    texts = [(document_id, text) for document_id, text in documents if document_id in relevant]
+    known = {document_id for document_id, _ in texts}
+    for _, row in list_json_rows(folder / "corpus.jsonl"):
+        if str(row["_id"]) in known and row.get("text"):
+            texts.append((str(row["_id"]), row["text"]))
+    return replace(
+        retrieval,
+        document_ids=tuple(document_id for document_id, _ in texts),
+        documents=tuple(text for _, text in texts),
+    )
 
 
 def write_given(folder: Path, suite: str, given: Sequence[Given], source: Path) -> None:
@@ -99,16 +108,20 @@ def write_given(folder: Path, suite: str, given: Sequence[Given], source: Path) 
     for retrieval, _ in given:
         write_beir_folder(folder / retrieval.name, retrieval)
     datasets = find_collections(source, GIVEN_FAMILY)
-    names, parts = [(one.name, one.family) for one in datasets], {one.name: one.part_of for one in datasets}
-    odd = any(quirks.changed() for _, quirks in given)
-    write_suite(folder, suite, names, {retrieval.name: quirks for retrieval, quirks in given} if odd else None, parts)
+    names = [(dataset.name, dataset.family) for dataset in datasets]
+    parts = {dataset.name: dataset.part_of for dataset in datasets}
+    has_quirks = any(quirks.changed() for _, quirks in given)
+    quirks_by_name = {retrieval.name: quirks for retrieval, quirks in given} if has_quirks else None
+    write_suite(folder, suite, names, quirks_by_name, parts)
 
 
-def _read(name: str, folder: Path) -> Given:
-    quirks, splits = find_quirks(name), list_splits(folder)
-    there = [split for split in (quirks.split, *TEST_SPLITS) if split in splits]
-    if not there:
+def _read_collection(name: str, folder: Path) -> Given:
+    known_quirks, splits = find_quirks(name), list_splits(folder)
+    split = next((split for split in (known_quirks.split, *TEST_SPLITS) if split in splits), None)
+    if split is None:
         raise ValueError(f"{folder} has no split to evaluate on; one of {list(TEST_SPLITS)} is needed in qrels/")
-    found, quirks = load_known_collection(folder, name, replace(quirks, split=there[0]))
-    says = quirks.says if there[0] == find_quirks(name).split else ""
-    return replace(found, name=name), note_unjudged_queries(replace(quirks, split=Quirks().split, says=says), found)
+    retrieval, quirks = load_known_collection(folder, name, replace(known_quirks, split=split))
+    # The note about a known collection is about its usual split.
+    note = quirks.says if split == known_quirks.split else ""
+    quirks = note_unjudged_queries(replace(quirks, split=Quirks().split, says=note), retrieval)
+    return replace(retrieval, name=name), quirks

@@ -29,7 +29,7 @@ from repro.text import count_noun
 FAMILY = "held-out"
 ALL = "all"
 MAX_DOMAINS = 16
-# of a domain that gives a collection of its own: twenty documents to search
+# A domain of this size gives a collection of its own, with twenty documents to search.
 MIN_DOMAIN_PAIRS = 200
 SHARE = 10  # one document in ten
 SET_APART_SHARE = 20
@@ -46,7 +46,7 @@ def hold_out(
     pairs: Pairs,
     domains: Sequence[str] = (),
     rules: SuiteRules | None = None,
-    near: dict[str, int] | None = None,
+    near_duplicates: dict[str, int] | None = None,
 ) -> list[Retrieval]:
     """Return the evaluation collections of a corpus.
 
@@ -56,7 +56,7 @@ def hold_out(
         pairs: All pairs of the corpus.
         domains: The domains to hold out. Default: a tenth of the documents.
         rules: Rules of the collections. By default, queries with near-duplicate documents stay.
-        near: Filled with the number of queries per collection whose document has a near-duplicate.
+        near_duplicates: Filled with the number of queries per collection whose document has a near-duplicate.
 
     Raises:
         ValueError: if the corpus lacks a domain, or if a named domain, or the whole corpus, leaves no query.
@@ -64,27 +64,28 @@ def hold_out(
     rules = rules or SuiteRules(several_answers=True, keeps_near_duplicates=True)
     unknown = sorted(set(domains) - set(pairs.domain_names))
     if unknown:
-        raise ValueError(f"no domain {unknown} to hold out; this corpus has {_some(pairs.domain_names)}")
+        raise ValueError(f"no domain {unknown} to hold out; this corpus has {_format_names(pairs.domain_names)}")
     groups = {name: name for name in domains} or _find_largest_domains(pairs)
-    kept = _select_lowest_hash_rows(pairs, groups, rules, whole=bool(domains))
-    found: list[Retrieval] = []
-    refused: list[str] = []
-    for group, rows in sorted(kept.items()):
+    rows_by_group = _select_lowest_hash_rows(pairs, groups, rules, whole=bool(domains))
+    retrievals: list[Retrieval] = []
+    errors: list[str] = []
+    for group, rows in sorted(rows_by_group.items()):
+        name = get_collection_name(group, [retrieval.name for retrieval in retrievals])
         try:
-            built = build_collection(get_collection_name(group, [one.name for one in found]), rows, rules)
-            found.append(built.retrieval)
-            if near is not None and built.counts["num_near_duplicate"]:
-                near[built.retrieval.name] = built.counts["num_near_duplicate"]
+            collection = build_collection(name, rows, rules)
         except ValueError as error:
-            refused.append(str(error))
-    if not found:
-        why = "; ".join(refused[:3]) or _too_few(pairs, groups, rules.form)
-        raise ValueError(f"nothing can be held out to evaluate on ({why})")
-    if domains and refused:
-        raise ValueError(
-            f"not all of {list(domains)} can be held out to evaluate on ({'; '.join(refused[:3])}): name others"
-        )
-    return found
+            errors.append(str(error))
+            continue
+        retrievals.append(collection.retrieval)
+        if near_duplicates is not None and collection.counts["num_near_duplicate"]:
+            near_duplicates[name] = collection.counts["num_near_duplicate"]
+    reasons = "; ".join(errors[:3])
+    if not retrievals:
+        reasons = reasons or _explain_too_few(pairs, groups, rules.form)
+        raise ValueError(f"nothing can be held out to evaluate on ({reasons})")
+    if domains and errors:
+        raise ValueError(f"not all of {list(domains)} can be held out to evaluate on ({reasons}): name others")
+    return retrievals
 
 
 def extend_to_all_documents(pairs: Pairs, held_out: Sequence[Retrieval], *, as_one: bool) -> list[Retrieval]:
@@ -97,35 +98,47 @@ def extend_to_all_documents(pairs: Pairs, held_out: Sequence[Retrieval], *, as_o
         held_out: The collections of `hold_out`.
         as_one: Join all collections to one.
     """
-    texts = {i: text for one in held_out for i, text in zip(one.document_ids, one.documents, strict=True)}
-    id_of = {identity(text): i for i, text in texts.items()}
-    asked = {identity(query) for one in held_out for query in one.queries}
-    answers: dict[str, dict[str, int]] = defaultdict(dict)
+    documents: dict[str, str] = {}
+    for retrieval in held_out:
+        documents.update(zip(retrieval.document_ids, retrieval.documents, strict=True))
+    document_ids = {identity(text): document_id for document_id, text in documents.items()}
+    queries = {identity(query) for retrieval in held_out for query in retrieval.queries}
+    relevant: dict[str, dict[str, int]] = defaultdict(dict)
     for row in iter_rows(pairs):
         document, query = identity(row.document), identity(row.query)
         # Relevant documents are included beyond the limit, or queries would lack their answers.
-        if document not in id_of and (len(texts) < MAX_SEARCHED_DOCUMENTS or query in asked):
-            id_of[document] = row.id
-            texts[row.id] = row.document
-        if query in asked:
-            answers[query][id_of[document]] = 1
-    ids, documents = tuple(texts), tuple(texts.values())
-    wider = [_with_answers(one, answers) for one in held_out]
-    if as_one and len(wider) > 1:
-        queries = {query: text for one in wider for query, text in zip(one.query_ids, one.queries, strict=True)}
-        # a query of two domains is scored once
-        # Reversed, so that the first query with a text is the one that stays.
-        first = {identity(text): query for query, text in reversed(queries.items())}
-        queries = {query: text for query, text in queries.items() if first[identity(text)] == query}
-        judged = {query: dict(grades) for one in wider for query, grades in one.judgements.items() if query in queries}
-        wider = [Retrieval(ALL, (), (), tuple(queries), tuple(queries.values()), judged)]
-    return [replace(one, document_ids=ids, documents=documents) for one in wider]
+        if document not in document_ids and (len(documents) < MAX_SEARCHED_DOCUMENTS or query in queries):
+            document_ids[document] = row.id
+            documents[row.id] = row.document
+        if query in queries:
+            relevant[query][document_ids[document]] = 1
+    extended = [_add_relevant_documents(retrieval, relevant) for retrieval in held_out]
+    if as_one and len(extended) > 1:
+        extended = [_join_queries(extended)]
+    ids, texts = tuple(documents), tuple(documents.values())
+    return [replace(retrieval, document_ids=ids, documents=texts) for retrieval in extended]
 
 
-def _with_answers(retrieval: Retrieval, answers: Mapping[str, Mapping[str, int]]) -> Retrieval:
-    texts = dict(zip(retrieval.query_ids, retrieval.queries, strict=True))
-    judged = {query: {**grades, **answers[identity(texts[query])]} for query, grades in retrieval.judgements.items()}
-    return replace(retrieval, judgements=judged)
+def _add_relevant_documents(retrieval: Retrieval, relevant: Mapping[str, Mapping[str, int]]) -> Retrieval:
+    judgements = {
+        query_id: {**retrieval.judgements[query_id], **relevant[identity(text)]}
+        for query_id, text in zip(retrieval.query_ids, retrieval.queries, strict=True)
+    }
+    return replace(retrieval, judgements=judgements)
+
+
+def _join_queries(retrievals: Sequence[Retrieval]) -> Retrieval:
+    """Join the queries of all collections. The first query with a text stays, so that a repeated one is scored once."""
+    seen: set[str] = set()
+    queries: dict[str, str] = {}
+    judgements: dict[str, Mapping[str, int]] = {}
+    for retrieval in retrievals:
+        for query_id, text in zip(retrieval.query_ids, retrieval.queries, strict=True):
+            if identity(text) not in seen:
+                seen.add(identity(text))
+                queries[query_id] = text
+                judgements[query_id] = retrieval.judgements[query_id]
+    return Retrieval(ALL, (), (), tuple(queries), tuple(queries.values()), judgements)
 
 
 def training_rows(
@@ -143,14 +156,17 @@ def training_rows(
         ValueError: if no row is left.
     """
     evaluated = EvaluatedTexts(collections, form)
-    rows = drop_evaluated_rows(_outside(iter_rows(pairs), set(domains), counts), evaluated, counts)
+    rows = drop_evaluated_rows(_drop_domains(iter_rows(pairs), set(domains), counts), evaluated, counts)
     # Reading one row ahead shows an empty corpus before the caller opens its file.
     first = next(rows, None)
     if first is None:
-        of_domains = [f"{counts['in_held_out_domains']} of {_some(domains)}, held out whole"] if domains else []
-        shared = [f"{counts['evaluated']} with a text that is evaluated"] if counts["evaluated"] else []
+        reasons = []
+        if domains:
+            reasons.append(f"{counts['in_held_out_domains']} of {_format_names(domains)}, held out whole")
+        if counts["evaluated"]:
+            reasons.append(f"{counts['evaluated']} with a text that is evaluated")
         raise ValueError(
-            f"nothing is left to train on of {count_noun(len(pairs), 'pair')} ({'; '.join(of_domains + shared)}): "
+            f"nothing is left to train on of {count_noun(len(pairs), 'pair')} ({'; '.join(reasons)}): "
             "hold out fewer domains, or import more pairs"
         )
     yield from drop_evaluated_negatives(itertools.chain([first], rows), evaluated, counts)
@@ -164,35 +180,37 @@ def select_set_apart(iter_training_rows: Callable[[], Iterable[Row]]) -> list[Ro
     more than `MAX_LOST_SHARE` of its pairs because they share a query with the chosen ones. Memory holds the chosen rows.
     """
     # One pass with a heap of the lowest hashes. The number of documents is only needed up to the limit below.
-    documents: set[int] = set()
-    chosen: dict[int, list[Row]] = {}
+    keys: set[int] = set()
+    candidates: dict[int, list[Row]] = {}
+    # The heap holds negative hashes, so its first element is the largest hash.
     heap: list[int] = []
     num_rows = 0
     for row in iter_training_rows():
         num_rows += 1
         key = _hash(f"set apart\n{near_form(row.document)}")
         # Beyond this number the share exceeds the maximum anyway.
-        if len(documents) < MAX_SET_APART * SET_APART_SHARE:
-            documents.add(key)
-        if key in chosen:
-            chosen[key].append(row)
+        if len(keys) < MAX_SET_APART * SET_APART_SHARE:
+            keys.add(key)
+        if key in candidates:
+            candidates[key].append(row)
         elif len(heap) < MAX_SET_APART:
-            chosen[key] = [row]
+            candidates[key] = [row]
             heapq.heappush(heap, -key)
         elif -key > heap[0]:
-            del chosen[-heapq.heapreplace(heap, -key)]
-            chosen[key] = [row]
-    if len(documents) < SET_APART_FROM:
+            del candidates[-heapq.heapreplace(heap, -key)]
+            candidates[key] = [row]
+    if len(keys) < SET_APART_FROM:
         return []
-    num = min(MAX_SET_APART, max(MIN_SET_APART, len(documents) // SET_APART_SHARE))
-    apart = [row for key in sorted(chosen)[:num] for row in chosen[key]]
-    num_left = sum(1 for _ in drop_set_apart(iter_training_rows(), apart, Counter()))
-    return apart if num_rows - num_left <= MAX_LOST_SHARE * num_rows else []
+    num_documents = min(MAX_SET_APART, max(MIN_SET_APART, len(keys) // SET_APART_SHARE))
+    set_apart = [row for key in sorted(candidates)[:num_documents] for row in candidates[key]]
+    num_remaining = sum(1 for _ in drop_set_apart(iter_training_rows(), set_apart, Counter()))
+    return set_apart if num_rows - num_remaining <= MAX_LOST_SHARE * num_rows else []
 
 
-def drop_set_apart(rows: Iterable[Row], apart: Sequence[Row], counts: Counter[str]) -> Iterator[Row]:
+def drop_set_apart(rows: Iterable[Row], set_apart: Sequence[Row], counts: Counter[str]) -> Iterator[Row]:
     """Yield the rows that share neither a document nor a query with the rows set apart, and count the others."""
-    documents, queries = ({near_form(text) for text in texts} for texts in zip(*map(_get_texts, apart), strict=True))
+    documents = {near_form(row.document) for row in set_apart}
+    queries = {near_form(row.query) for row in set_apart}
     for row in rows:
         if near_form(row.document) in documents:
             counts["set_apart"] += 1
@@ -202,26 +220,22 @@ def drop_set_apart(rows: Iterable[Row], apart: Sequence[Row], counts: Counter[st
             yield row
 
 
-def _get_texts(row: Row) -> tuple[str, str]:
-    return row.document, row.query
-
-
 def iter_rows(pairs: Pairs) -> Iterator[Row]:
     """Return every pair as a row, a block of them in memory."""
     for block in iter_blocks(len(pairs), ROWS_PER_READ):
-        yield from _rows_at(pairs, np.arange(block.start, block.stop))
+        yield from _read_rows(pairs, np.arange(block.start, block.stop))
         pairs.give_back()
 
 
-def _rows_at(pairs: Pairs, places: np.ndarray) -> Iterator[Row]:
+def _read_rows(pairs: Pairs, indices: np.ndarray) -> Iterator[Row]:
     domains, sources = pairs.domain_names, pairs.source_names
     columns = zip(
-        pairs.ids(places),
-        pairs.texts("query", places),
-        pairs.texts("document", places),
-        pairs.domain_codes[places].tolist(),
-        pairs.source_codes[places].tolist(),
-        pairs.negatives(places),
+        pairs.ids(indices),
+        pairs.texts("query", indices),
+        pairs.texts("document", indices),
+        pairs.domain_codes[indices].tolist(),
+        pairs.source_codes[indices].tolist(),
+        pairs.negatives(indices),
         strict=True,
     )
     for identifier, query, document, domain, source, negatives in columns:
@@ -231,12 +245,14 @@ def _rows_at(pairs: Pairs, places: np.ndarray) -> Iterator[Row]:
 def get_collection_name(domain: str, taken: Sequence[str] = ()) -> str:
     """Return a domain's name in a form that is valid for folders and metrics. A number resolves duplicates."""
     slug = re.sub(r"[^a-z0-9._-]+", "-", domain.lower()).strip("-.")[:60] or "domain"
-    slug = f"{slug}-domain" if slug in ("mean", FAMILY) else slug
-    numbered = (slug, *(f"{slug}-{number}" for number in range(2, len(taken) + 2)))
-    return next(name for name in numbered if name not in taken)
+    # these names would conflict with those of means
+    if slug in ("mean", FAMILY):
+        slug = f"{slug}-domain"
+    candidates = (slug, *(f"{slug}-{number}" for number in range(2, len(taken) + 2)))
+    return next(name for name in candidates if name not in taken)
 
 
-def _outside(rows: Iterator[Row], domains: set[str], counts: Counter[str]) -> Iterator[Row]:
+def _drop_domains(rows: Iterator[Row], domains: set[str], counts: Counter[str]) -> Iterator[Row]:
     for row in rows:
         if row.domain in domains:
             counts["in_held_out_domains"] += 1
@@ -245,56 +261,54 @@ def _outside(rows: Iterator[Row], domains: set[str], counts: Counter[str]) -> It
 
 
 def _find_largest_domains(pairs: Pairs) -> dict[str, str]:
+    """Return the collection of each domain: its own for the largest domains, or one for all if none is large."""
     sizes = np.bincount(pairs.domain_codes, minlength=len(pairs.domain_names))
     order = np.argsort(-sizes, kind="stable")[:MAX_DOMAINS]
-    large = {pairs.domain_names[code]: pairs.domain_names[code] for code in order if sizes[code] >= MIN_DOMAIN_PAIRS}
-    return large or dict.fromkeys(pairs.domain_names, ALL)
+    large = [pairs.domain_names[code] for code in order if sizes[code] >= MIN_DOMAIN_PAIRS]
+    return {name: name for name in large} or dict.fromkeys(pairs.domain_names, ALL)
 
 
 def _select_lowest_hash_rows(
     pairs: Pairs, groups: dict[str, str], rules: SuiteRules, *, whole: bool
 ) -> dict[str, list[Row]]:
-    rows: dict[str, dict[int, list[Row]]] = defaultdict(dict)
+    """Return the rows of the documents with the lowest hashes, per group."""
+    rows_by_key: dict[str, dict[int, list[Row]]] = defaultdict(dict)
     heaps: dict[str, list[int]] = defaultdict(list)
-    max_documents = rules.max_documents
-    for group, key, row in _candidates(pairs, groups, rules.form, whole=whole):
-        kept, heap = rows[group], heaps[group]
-        if key in kept:
-            kept[key].append(row)
+    for group, key, row in _iter_candidates(pairs, groups, rules.form, whole=whole):
+        selected, heap = rows_by_key[group], heaps[group]
+        if key in selected:
+            selected[key].append(row)
+        elif len(heap) < rules.max_documents:
+            selected[key] = [row]
+            heapq.heappush(heap, -key)
         # The heap holds negative hashes, so its first element is the largest hash, which is dropped first.
-        elif len(heap) < max_documents or -key > heap[0]:
-            kept[key] = [row]
-            if len(heap) < max_documents:
-                heapq.heappush(heap, -key)
-            else:
-                del kept[-heapq.heapreplace(heap, -key)]
-    return {group: [row for key in kept for row in kept[key]] for group, kept in rows.items()}
+        elif -key > heap[0]:
+            selected[key] = [row]
+            del selected[-heapq.heapreplace(heap, -key)]
+    return {group: [row for rows in selected.values() for row in rows] for group, selected in rows_by_key.items()}
 
 
-def _candidates(
+def _iter_candidates(
     pairs: Pairs, groups: dict[str, str], form: Callable[[str], str], *, whole: bool
 ) -> Iterator[tuple[str, int, Row]]:
     """Yield group, document hash and row of each pair that may be held out. Memory holds one block."""
     in_group_N = np.array([name in groups for name in pairs.domain_names])[pairs.domain_codes]
     for block in iter_blocks(len(pairs), ROWS_PER_READ):
-        places = block.start + np.flatnonzero(in_group_N[block])
-        keys = [_hash(form(text)) for text in pairs.texts("document", places)]
+        indices = block.start + np.flatnonzero(in_group_N[block])
+        keys = [_hash(form(text)) for text in pairs.texts("document", indices)]
         # By the hash of the text, so equal documents are always held out together.
-        chosen = [place for place, key in enumerate(keys) if whole or key % SHARE == 0]
-        for place, row in zip(chosen, _rows_at(pairs, places[chosen]), strict=True):
-            yield groups[row.domain], keys[place], row
+        selected = [position for position, key in enumerate(keys) if whole or key % SHARE == 0]
+        for position, row in zip(selected, _read_rows(pairs, indices[selected]), strict=True):
+            yield groups[row.domain], keys[position], row
         pairs.give_back()
 
 
-def _too_few(pairs: Pairs, groups: dict[str, str], form: Callable[[str], str]) -> str:
+def _explain_too_few(pairs: Pairs, groups: dict[str, str], form: Callable[[str], str]) -> str:
     """Explain that there are so few documents that the hash selected none."""
-    keys, num_pairs = set[int](), 0
-    for _, key, _ in _candidates(pairs, groups, form, whole=True):
-        keys.add(key)
-        num_pairs += 1
-    documents = count_noun(len(keys), "different document")
+    keys = [key for _, key, _ in _iter_candidates(pairs, groups, form, whole=True)]
+    documents = count_noun(len(set(keys)), "different document")
     return (
-        f"{count_noun(num_pairs, 'pair')} of {_some(list(groups))} with {documents}: a hash of the text "
+        f"{count_noun(len(keys), 'pair')} of {_format_names(list(groups))} with {documents}: a hash of the text "
         f"holds out one document in {SHARE}, here none; hold out a whole domain with --hold-out DOMAIN, or give a "
         "collection with --evaluate-on FOLDER"
     )
@@ -304,5 +318,5 @@ def _hash(text: str) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
 
 
-def _some(names: Sequence[str]) -> str:
+def _format_names(names: Sequence[str]) -> str:
     return f"{list(names[:20])}" + (f" and {len(names) - 20} more" if len(names) > 20 else "")

@@ -11,9 +11,9 @@ import hashlib
 import json
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -47,11 +47,11 @@ from repro.storage.paths import CORPUS_FILE, CORPUS_NAME, get_corpora_folder, is
 
 IMPORT_FOLDER, GIVEN_FOLDER = "import", "evaluation"
 
-RECIPE, OLDEST_RECIPE, SETS_APART = 6, 4, 6
-"""Version of how an imported corpus is held out and cut; raise it when the same pairs would be cut otherwise.
+RECIPE, OLDEST_RECIPE, FIRST_RECIPE_WITH_SET_APART = 6, 4, 6
+"""Version of the split of an imported corpus. Raise it if the same pairs would be split differently.
 
-4: held-out queries search only held-out documents, texts are the same if their letters and digits are.
-5: held-out queries search all documents of the corpus, texts are the same if they are so to the letter.
+4: held-out queries search only held-out documents, and texts are equal if their letters and digits are.
+5: held-out queries search all documents of the corpus, and texts are equal if all their characters are.
 6: a twentieth of the training documents is set apart, so that training can end early.
 A corpus keeps the recipe of its import.
 """
@@ -110,30 +110,30 @@ def bring(
     Raises:
         ValueError: if the name is invalid or taken, also by a concurrent process, or if a file is malformed.
     """
-    target = _target(name, set(reserved))
-    hold_out = [get_domain_name(one) for one in hold_out]
+    target = _check_target(name, set(reserved))
+    hold_out = [get_domain_name(domain) for domain in hold_out]
     with ExitStack() as stack:
         # The lease comes before the clean-up, which would otherwise remove the files of a running import.
         stack.enter_context(_import_lease(target))
         remove_leftovers(target)
-        inside = stack.enter_context(open_archive(source, target))
-        exam = None if evaluate_on is None else stack.enter_context(open_archive(evaluate_on, target))
-        if exam is None and find_evaluation_folders(inside):
+        train_path = stack.enter_context(open_archive(source, target))
+        test_path = None if evaluate_on is None else stack.enter_context(open_archive(evaluate_on, target))
+        if test_path is None and find_evaluation_folders(train_path):
             if hold_out:
                 raise ValueError(f"domains {list(hold_out)} cannot be held out: {source} has nothing to train on")
-            return _bring_evaluation(inside, target, name)
-        given = _given(inside, exam, hold_out)
+            return _bring_evaluation(train_path, target, name)
+        given = _read_collections(train_path, test_path, hold_out)
         part = stack.enter_context(whole_folder(target, must_be_first=True))
         # Evaluated texts are known before the import, which drops training rows that share a text with them.
-        judged = list_judged_texts(inside if exam is None else exam, given)
-        import_corpus(inside, part / IMPORT_FOLDER, name=name, columns=columns, evaluated=judged, skip_bad=skip_bad)
+        judged = list_judged_texts(test_path or train_path, given)
+        import_corpus(train_path, part / IMPORT_FOLDER, name=name, columns=columns, evaluated=judged, skip_bad=skip_bad)
         if given:
-            write_given(part / GIVEN_FOLDER, name, given, exam or inside)
-        recipe = RECIPE
-        digest = _digest(list_content_files(part), hold_out, recipe)
-        content = {"name": name, "digest": digest, "held_out_domains": list(hold_out), "recipe": recipe}
-        content |= {"skipped": describe_skipped_entries(exam, find_collections(exam))} if exam is not None else {}
-        (part / CORPUS_FILE).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+            write_given(part / GIVEN_FOLDER, name, given, test_path or train_path)
+        digest = _compute_digest(list_content_files(part), hold_out, RECIPE)
+        metadata = {"name": name, "digest": digest, "held_out_domains": hold_out, "recipe": RECIPE}
+        if test_path is not None:
+            metadata["skipped"] = describe_skipped_entries(test_path, find_collections(test_path))
+        _write_json(part / CORPUS_FILE, metadata)
     return find_imported(name)
 
 
@@ -147,12 +147,13 @@ def _import_lease(target: Path) -> Lease:
 
 
 def _bring_evaluation(source: Path, target: Path, name: str) -> ImportedCorpus:
-    given, skipped = read_given(source), describe_skipped_entries(source, find_collections(source))
+    given = read_given(source)
+    skipped = describe_skipped_entries(source, find_collections(source))
     with whole_folder(target, must_be_first=True) as part:
         write_given(part / GIVEN_FOLDER, name, given, source)
-        digest = _digest(list_content_files(part), (), OLDEST_RECIPE)
-        content = {"name": name, "digest": digest, "held_out_domains": [], "skipped": skipped}
-        (part / CORPUS_FILE).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        digest = _compute_digest(list_content_files(part), (), OLDEST_RECIPE)
+        metadata = {"name": name, "digest": digest, "held_out_domains": [], "skipped": skipped}
+        _write_json(part / CORPUS_FILE, metadata)
     return find_imported(name)
 
 
@@ -168,26 +169,26 @@ def find_imported(name: str) -> ImportedCorpus:
     Raises:
         ValueError: if it does not exist, or if its content has another digest.
     """
-    bare, _, digest = name.partition("@")
-    path = get_corpora_folder() / bare / CORPUS_FILE
-    if not CORPUS_NAME.fullmatch(bare) or not path.is_file():
-        raise ValueError(f"no corpus {bare!r} was imported here: run `repro data import PATH --name {bare}`")
+    base_name, _, digest = name.partition("@")
+    path = get_corpora_folder() / base_name / CORPUS_FILE
+    if not CORPUS_NAME.fullmatch(base_name) or not path.is_file():
+        raise ValueError(f"no corpus {base_name!r} was imported here: run `repro data import PATH --name {base_name}`")
     content = read_json(path)
     if not isinstance(content, dict) or not isinstance(content.get("digest"), str):
         raise ValueError(f"{path} describes no imported corpus: remove its folder and import again")
     if not isinstance(content.get("held_out_domains"), list):
         raise ValueError(f"{path} has no list of held_out_domains: remove its folder and import again")
-    found = ImportedCorpus(
-        bare,
+    corpus = ImportedCorpus(
+        base_name,
         content["digest"],
         tuple(content["held_out_domains"]),
         path.parent,
         content.get("recipe", OLDEST_RECIPE),
         tuple(content.get("skipped", ())),
     )
-    if digest and found.corpus != name:
-        raise ValueError(f"corpus {name!r} is not here: {bare!r} has another content today, {found.corpus!r}")
-    return found
+    if digest and corpus.corpus != name:
+        raise ValueError(f"corpus {name!r} is not here: {base_name!r} has another content today, {corpus.corpus!r}")
+    return corpus
 
 
 def make_builder(corpus: ImportedCorpus) -> Callable[[Path], None]:
@@ -203,17 +204,17 @@ def make_builder(corpus: ImportedCorpus) -> Callable[[Path], None]:
             select_set_apart,
             training_rows,
         )
-        from repro.data.pairs import read_pairs, write_pairs
+        from repro.data.pairs import Row, read_pairs, write_pairs
         from repro.data.suites import SuiteRules
         from repro.data.wording import identity, near_form, normalise
 
-        suite, counts = folder / "suites" / corpus.name, Counter[str]()
-        near: dict[str, int] = {}
+        suite = folder / "suites" / corpus.name
         if corpus.only_evaluates:
             _copy_given(corpus, suite)
-            report = {"num_pairs": 0, "suite": _sizes(suite)}
-            (folder / "report.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+            _write_json(folder / "report.json", {"num_pairs": 0, "suite": _count_texts(suite)})
             return
+        counts: Counter[str] = Counter()
+        near_duplicates: dict[str, int] = {}
         pairs = read_pairs(corpus.folder / IMPORT_FOLDER / PAIRS_FILE)
         if (corpus.folder / GIVEN_FOLDER).is_dir():
             _copy_given(corpus, suite)
@@ -222,47 +223,55 @@ def make_builder(corpus: ImportedCorpus) -> Callable[[Path], None]:
         else:
             is_old = corpus.recipe == OLDEST_RECIPE
             rules = SuiteRules(several_answers=True, keeps_near_duplicates=True, form=normalise if is_old else identity)
-            collections = hold_out(pairs, corpus.held_out_domains, rules, near=near)
-            as_one = not corpus.held_out_domains
-            searched = collections if is_old else extend_to_all_documents(pairs, collections, as_one=as_one)
-            if near and [one.name for one in searched] == [ALL]:
-                near = {ALL: sum(near.values())}
+            collections = hold_out(pairs, corpus.held_out_domains, rules, near_duplicates)
+            searched = collections
+            if not is_old:
+                searched = extend_to_all_documents(pairs, collections, as_one=not corpus.held_out_domains)
+            names = [collection.name for collection in searched]
+            if near_duplicates and names == [ALL]:
+                near_duplicates = {ALL: sum(near_duplicates.values())}
             for collection in searched:
                 write_beir_folder(suite / collection.name, collection)
-            names = [collection.name for collection in searched]
-            write_suite(suite, corpus.name, [(one, FAMILY) for one in names], dict.fromkeys(names, Quirks()))
+            write_suite(suite, corpus.name, [(name, FAMILY) for name in names], dict.fromkeys(names, Quirks()))
         # Training drops near forms, while the collections above merge exact texts only: both err on the safe side.
         form = normalise if corpus.recipe == OLDEST_RECIPE else near_form
-        cut = (pairs, collections, corpus.held_out_domains)
-        rows = training_rows(*cut, counts, form)
-        sets_apart = corpus.recipe >= SETS_APART
-        # The rows are read twice more, each time from disk, because they may not fit into memory.
-        apart = select_set_apart(lambda: training_rows(*cut, Counter(), form)) if sets_apart else []
-        if apart:
-            write_pairs(folder / SET_APART_FILE, apart, with_negatives=True)
-            rows = drop_set_apart(rows, apart, counts)
+
+        def iter_training_rows(counts: Counter[str]) -> Iterator[Row]:
+            return training_rows(pairs, collections, corpus.held_out_domains, counts, form)
+
+        rows = iter_training_rows(counts)
+        if corpus.recipe >= FIRST_RECIPE_WITH_SET_APART:
+            # The rows are read twice more, each time from disk, because they may not fit into memory.
+            set_apart = select_set_apart(lambda: iter_training_rows(Counter()))
+            if set_apart:
+                write_pairs(folder / SET_APART_FILE, set_apart, with_negatives=True)
+                rows = drop_set_apart(rows, set_apart, counts)
         num_pairs = write_pairs(folder / TRAIN_FILE, rows, with_negatives=True)
         report = {
-            "import": _plain(corpus.found),
+            "import": corpus.found.to_json(),
             "num_pairs": num_pairs,
             "left_out": dict(counts),
-            "suite": _sizes(suite),
-            "near_duplicates": near,
-            "held_out_documents": sum(len(one.document_ids) for one in collections),
+            "suite": _count_texts(suite),
+            "near_duplicates": near_duplicates,
+            "held_out_documents": sum(len(collection.document_ids) for collection in collections),
         }
-        (folder / "report.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+        _write_json(folder / "report.json", report)
 
     return make
+
+
+def _write_json(path: Path, content: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
 def _copy_given(corpus: ImportedCorpus, suite: Path) -> None:
     """Copy the given collections. Their stored peculiarities apply, and none because of their names."""
     given = corpus.folder / GIVEN_FOLDER
     shutil.copytree(given, suite)
-    rows = load_suite(given).datasets
-    odd = {one.name: one.quirks or Quirks() for one in rows}
-    parts = {one.name: one.part_of for one in rows}
-    write_suite(suite, corpus.name, [(one.name, one.family) for one in rows], odd, parts)
+    datasets = load_suite(given).datasets
+    quirks = {dataset.name: dataset.quirks or Quirks() for dataset in datasets}
+    parts = {dataset.name: dataset.part_of for dataset in datasets}
+    write_suite(suite, corpus.name, [(dataset.name, dataset.family) for dataset in datasets], quirks, parts)
 
 
 def check_trainable(name: str) -> None:
@@ -276,8 +285,8 @@ def check_trainable(name: str) -> None:
 
 def list_content_files(folder: Path) -> list[Path]:
     """Return the files of an imported corpus: its pairs, then its evaluation collections."""
-    found = [folder / IMPORT_FOLDER / PAIRS_FILE, *sorted((folder / GIVEN_FOLDER).rglob("*.*"))]
-    return [path for path in found if path.is_file()]
+    paths = [folder / IMPORT_FOLDER / PAIRS_FILE, *sorted((folder / GIVEN_FOLDER).rglob("*.*"))]
+    return [path for path in paths if path.is_file()]
 
 
 def write_runs(path: Path, runs: Sequence[Mapping[str, Any]]) -> None:
@@ -286,7 +295,8 @@ def write_runs(path: Path, runs: Sequence[Mapping[str, Any]]) -> None:
         part.write_text(json.dumps(list(runs), indent=1) + "\n", encoding="utf-8")
 
 
-def _target(name: str, reserved: set[str]) -> Path:
+def _check_target(name: str, reserved: set[str]) -> Path:
+    """Return the folder of a new corpus. Raises ValueError if the name is invalid or taken."""
     if not CORPUS_NAME.fullmatch(name):
         raise ValueError(
             f"name={name!r}: a name has up to 41 of a-z, 0-9, '.', '_' and '-', the first a letter or a digit"
@@ -295,44 +305,40 @@ def _target(name: str, reserved: set[str]) -> Path:
         raise ValueError(f"name={name!r} is one of the project's own: choose another")
     target = get_corpora_folder() / name
     if target.exists():
-        whole = is_imported(name) and not find_imported(name).only_evaluates
-        go_on = f"continue with `repro data plan {name}`, " if whole else ""
+        is_trainable = is_imported(name) and not find_imported(name).only_evaluates
+        hint = f"continue with `repro data plan {name}`, " if is_trainable else ""
         raise ValueError(
-            f"a corpus {name!r} exists already in {target}: {go_on}choose another name or remove the folder"
+            f"a corpus {name!r} exists already in {target}: {hint}choose another name or remove the folder"
         )
     return target
 
 
-def _given(source: Path, evaluate_on: Path | None, hold_out: Sequence[str]) -> list[Given]:
+def _read_collections(source: Path, evaluate_on: Path | None, hold_out: Sequence[str]) -> list[Given]:
     """Return the given evaluation collections: those of `evaluate_on`, or the test split of an imported BEIR folder."""
+    given: list[Given] = []
     if evaluate_on is not None:
-        found = read_given(evaluate_on)
-        if not found:
+        given = read_given(evaluate_on)
+        if not given:
             raise ValueError(f"{evaluate_on} is no BEIR folder to evaluate on (corpus.jsonl), and holds none")
-    else:
-        is_judged = is_beir(source) and set(list_splits(source)) & set(TEST_SPLITS)
-        found = read_given(source) if is_judged else []
-    if found and hold_out:
-        names = ", ".join(one.name for one, _ in found)
+    elif is_beir(source) and set(list_splits(source)) & set(TEST_SPLITS):
+        given = read_given(source)
+    if given and hold_out:
+        names = ", ".join(retrieval.name for retrieval, _ in given)
         raise ValueError(f"domains {list(hold_out)} cannot be held out: this corpus is evaluated on {names}")
-    return found
+    return given
 
 
-def _digest(files: Sequence[Path], words: Sequence[str], recipe: int) -> str:
+def _compute_digest(files: Sequence[Path], held_out_domains: Sequence[str], recipe: int) -> str:
     """Return a digest of the files, the held-out domains and the recipe."""
     # Old corpora keep their digest, which is part of the ids of their runs.
-    how = sorted(words) if recipe == OLDEST_RECIPE else [recipe, *sorted(words)]
-    digest = hashlib.sha256(json.dumps(how).encode())
+    settings = sorted(held_out_domains) if recipe == OLDEST_RECIPE else [recipe, *sorted(held_out_domains)]
+    digest = hashlib.sha256(json.dumps(settings).encode())
     for path in files:
         digest.update(bytes.fromhex(hash_file(path)))
     return digest.hexdigest()
 
 
-def _plain(found: Imported) -> dict[str, Any]:
-    return {name: value for name, value in asdict(found).items() if name != "folder"}
-
-
-def _sizes(suite: Path) -> dict[str, Any]:
+def _count_texts(suite: Path) -> dict[str, Any]:
     sizes = {}
     for dataset in load_suite(suite).datasets:
         collection, _ = load_dataset(dataset)

@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import compress, islice
+from operator import eq
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -31,23 +32,23 @@ from repro.data.folders import describe_skipped_files, list_skipped_files
 from repro.data.labels import USED_AS_NEGATIVES, read_labels, split_by_label
 from repro.data.own.given import open_archive
 from repro.data.pairs import read_pairs, write_columns
-from repro.data.readers import Found, Taken, estimate_text_size, read_foreign
+from repro.data.readers import ForeignRow, UsedColumns, estimate_text_size, read_foreign
 from repro.data.wording import count_words, identity, near_form
 from repro.storage.files import check_room, json_object, whole_folder
 from repro.text import short
 
 PAIRS_FILE, AUDIT_FILE = "pairs.arrow", "audit.json"
 MAX_SKIPPED_SHARE = 0.5
-REVERSED = 2
+SWAPPED_RATIO = 2
 """If queries have so many times the words of documents, the columns may be swapped."""
 MAX_WORDS = 1_000
 """Length at which longer texts are clipped for the median."""
-NAMED = 3
+MAX_EXAMPLES = 3
 """Number of examples that are named: malformed rows, skipped files, sets of columns."""
 BATCH_SIZES = (512, 256, 128, 64, 32, 16, 8)
 BATCHES_PER_EPOCH = 16
-PAIRS_PER_LOOK = 8_192
-NEAR_SHOWN = 60
+PAIRS_PER_BLOCK = 8_192
+MAX_NEAR_COPY_CHARACTERS = 60
 """Number of characters that are shown of each text of a near copy."""
 
 
@@ -92,22 +93,27 @@ class Imported:
         """Warnings for the owner of the corpus, in addition to the counts."""
         # these rows are not lost, since they are negatives of other rows
         num_negatives = self.counts.get(USED_AS_NEGATIVES, 0)
-        share = 1 - (self.num_kept + num_negatives) / self.num_read
-        found = []
-        if share > MAX_SKIPPED_SHARE:
-            found.append(f"{share:.0%} of the pairs were left out")
-        if self.query_words >= REVERSED * self.document_words > 0:
+        skipped_share = 1 - (self.num_kept + num_negatives) / self.num_read
+        warnings = []
+        if skipped_share > MAX_SKIPPED_SHARE:
+            warnings.append(f"{skipped_share:.0%} of the pairs were left out")
+        if self.query_words >= SWAPPED_RATIO * self.document_words > 0:
             options = suggest_swapped_columns(self.columns[0]) if self.columns else ""
-            found.append(
+            hint = f" If not: {options}" if options else ""
+            warnings.append(
                 f"queries have {self.query_words} words and documents {self.document_words} (medians): "
-                f"are the columns the right way round?{f' If not: {options}' * bool(options)}"
+                f"are the columns the right way round?{hint}"
             )
         if self.num_passed_over:
-            found.append(describe_skipped_files(self.num_passed_over, self.passed_over))
+            warnings.append(describe_skipped_files(self.num_passed_over, self.passed_over))
         if self.malformed:
-            more = self.counts["malformed"] - len(self.malformed)
-            found.append("; ".join(self.malformed) + (f"; and {more} more" if more else ""))
-        return tuple(found)
+            num_more = self.counts["malformed"] - len(self.malformed)
+            warnings.append("; ".join(self.malformed) + (f"; and {num_more} more" if num_more else ""))
+        return tuple(warnings)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields as audit.json stores them, which is everything but the folder."""
+        return {name: value for name, value in vars(self).items() if name != "folder"}
 
 
 def import_corpus(
@@ -142,9 +148,10 @@ def import_corpus(
         check_room(estimate_text_size(source), folder.parent, f"the import of {source}")
         part = stack.enter_context(whole_folder(folder, must_be_first=True))
         labels = read_labels(source, columns, skip_bad=skip_bad)
-        rows = split_by_label(read_foreign(source, columns, tally.taken, skip_bad=skip_bad), labels)
-        blocks = _iter_kept_columns(_blocks(rows), name, EvaluatedTexts(evaluated, near_form), tally)
-        num_kept = write_columns(part / PAIRS_FILE, blocks)
+        rows = split_by_label(read_foreign(source, columns, tally.used_columns, skip_bad=skip_bad), labels)
+        blocks = iter(lambda: list(islice(rows, PAIRS_PER_BLOCK)), [])
+        kept_columns = _iter_kept_columns(blocks, name, EvaluatedTexts(evaluated, near_form), tally)
+        num_kept = write_columns(part / PAIRS_FILE, kept_columns)
         # Near copies are reported, not dropped: only the owner knows whether they are mistakes.
         num_near, near_rows = find_near_copies(tally.near_keys)
         if num_near:
@@ -152,13 +159,12 @@ def import_corpus(
         # The counts are complete only now: the writer above has consumed the iterator.
         num_read, counts = tally.counts.pop("read", 0), dict(sorted(tally.counts.items()))
         if not num_kept:
-            why = [labels.describe()] if labels else []
-            # the first row tells what is wrong with all of them
-            why += tally.malformed[:1]
-            raise ValueError(
-                f"{source} has no pair to train on: {'; '.join([f'read {num_read}, {_format_counts(counts)}', *why])}"
-            )
-        unread = [short(str(path.relative_to(source))) for path in list_skipped_files(source)]
+            non_zero = ", ".join(f"{key.replace('_', ' ')}: {count}" for key, count in counts.items() if count)
+            reasons = [f"read {num_read}, {non_zero}", *([labels.describe()] if labels else [])]
+            # the first malformed row explains what is wrong with all of them
+            reasons += tally.malformed[:1]
+            raise ValueError(f"{source} has no pair to train on: {'; '.join(reasons)}")
+        skipped = [short(str(path.relative_to(source))) for path in list_skipped_files(source)]
         query_words, document_words = tally.medians()
         imported = Imported(
             folder,
@@ -168,17 +174,16 @@ def import_corpus(
             len(tally.domains),
             counts,
             malformed=tuple(tally.malformed),
-            num_passed_over=len(unread),
-            passed_over=tuple(unread[:NAMED]),
-            columns=tally.columns(),
+            num_passed_over=len(skipped),
+            passed_over=tuple(skipped[:MAX_EXAMPLES]),
+            columns=tally.describe_columns(),
             query_words=query_words,
             document_words=document_words,
             labels=labels.describe() if labels else "",
-            near_copy=_pairs_at(part / PAIRS_FILE, near_rows),
+            near_copy=_format_pairs(part / PAIRS_FILE, near_rows),
         )
-        (part / AUDIT_FILE).write_text(
-            json.dumps(_as_json(imported), indent=1, sort_keys=True) + "\n", encoding="utf-8"
-        )
+        audit = json.dumps(imported.to_json(), indent=1, sort_keys=True)
+        (part / AUDIT_FILE).write_text(audit + "\n", encoding="utf-8")
     return imported
 
 
@@ -187,18 +192,19 @@ def find_near_copies(keys: Sequence[np.ndarray]) -> tuple[int, list[int]]:
     keys_N = np.concatenate([np.zeros(0, np.uint64), *keys])
     # After sorting, equal keys are neighbours. This needs no set of millions of keys.
     sorted_N = np.sort(keys_N)
-    is_again = sorted_N[1:] == sorted_N[:-1]
-    if not is_again.any():
+    repeated = sorted_N[1:][sorted_N[1:] == sorted_N[:-1]]
+    if not len(repeated):
         return 0, []
-    return int(is_again.sum()), np.flatnonzero(keys_N == sorted_N[1:][is_again][0])[:2].tolist()
+    return len(repeated), np.flatnonzero(keys_N == repeated[0])[:2].tolist()
 
 
-def _pairs_at(path: Path, rows: Sequence[int]) -> tuple[str, ...]:
+def _format_pairs(path: Path, rows: Sequence[int]) -> tuple[str, ...]:
     if not rows:
         return ()
     pairs = read_pairs(path)
     texts = zip(pairs.texts("query", rows), pairs.texts("document", rows), strict=True)
-    return tuple(f"{short(repr(query), NEAR_SHOWN)} – {short(repr(document), NEAR_SHOWN)}" for query, document in texts)
+    limit = MAX_NEAR_COPY_CHARACTERS
+    return tuple(f"{short(repr(query), limit)} – {short(repr(document), limit)}" for query, document in texts)
 
 
 def load_import(folder: Path) -> Imported:
@@ -211,9 +217,9 @@ def load_import(folder: Path) -> Imported:
         lists = {key: tuple(value) for key, value in content.items() if isinstance(value, list)}
         return Imported(folder=folder, **content | lists)
     except (ValueError, TypeError) as error:
-        why = error if isinstance(error, ValueError) else f"{path} does not have the fields of an import"
+        reason = error if isinstance(error, ValueError) else f"{path} does not have the fields of an import"
         raise ValueError(
-            f"{why}; the pairs are unchanged: restore the file from a copy, or remove the folder of the corpus and "
+            f"{reason}; the pairs are unchanged: restore the file from a copy, or remove the folder of the corpus and "
             "import again"
         ) from error
 
@@ -235,15 +241,16 @@ def plan_runs(
         ValueError: if there are too few pairs for training.
     """
     sizes = [imported.num_kept] if domain_sizes is None else list(domain_sizes)
-    fitting = _list_batch_sizes(sizes, largest_batch)
+    batch_size = _find_batch_size(sizes, largest_batch)
     column = {} if domain_sizes is None else {"domain_column": "domain"}
-    # Small domains cannot fill batches, so batches may mix them.
-    if not fitting:
-        fitting, column = _list_batch_sizes([sum(sizes)], largest_batch), {"domain_column": "source"}
-    if not fitting:
-        least = BATCH_SIZES[-1] * BATCHES_PER_EPOCH
+    if batch_size is None:
+        # Small domains cannot fill batches, so batches may mix them.
+        batch_size = _find_batch_size([sum(sizes)], largest_batch)
+        column = {"domain_column": "source"}
+    if batch_size is None:
+        minimum = BATCH_SIZES[-1] * BATCHES_PER_EPOCH
         raise ValueError(
-            f"{imported.name} has {sum(sizes)} pairs: training needs at least {least}; to evaluate on them only, "
+            f"{imported.name} has {sum(sizes)} pairs: training needs at least {minimum}; to evaluate on them only, "
             "write them as a BEIR folder (corpus.jsonl, queries.jsonl, qrels/test.tsv) and use "
             "`repro evaluate --model M --suite FOLDER`"
         )
@@ -251,8 +258,8 @@ def plan_runs(
         "corpus": imported.name,
         "num_pairs": None,
         "sampler": "cluster",
-        "batch_size": fitting[0],
-        "cluster_size": fitting[0],
+        "batch_size": batch_size,
+        "cluster_size": batch_size,
         "filter": "surrogate",
         "known_positives": "mask",
         **column,
@@ -260,16 +267,13 @@ def plan_runs(
     return tuple({**shared, "architecture": architecture} for architecture in ("biencoder", "contextual"))
 
 
-def _list_batch_sizes(sizes: Sequence[int], largest: int) -> list[int]:
-    def fits(batch: int) -> bool:
-        num_batches = sum(size // batch for size in sizes)
-        return num_batches >= BATCHES_PER_EPOCH and 2 * batch * num_batches >= sum(sizes)
-
-    return [size for size in BATCH_SIZES if size <= largest and fits(size)]
-
-
-def _blocks(found: Iterator[Found]) -> Iterator[list[Found]]:
-    return iter(lambda: list(islice(found, PAIRS_PER_LOOK)), [])
+def _find_batch_size(domain_sizes: Sequence[int], largest: int) -> int | None:
+    for batch_size in BATCH_SIZES:
+        num_batches = sum(size // batch_size for size in domain_sizes)
+        uses_half = 2 * batch_size * num_batches >= sum(domain_sizes)
+        if batch_size <= largest and num_batches >= BATCHES_PER_EPOCH and uses_half:
+            return batch_size
+    return None
 
 
 @dataclass
@@ -283,7 +287,7 @@ class Tally:
     counts: Counter[str] = field(default_factory=Counter)
     domains: set[str] = field(default_factory=set)
     malformed: list[str] = field(default_factory=list)
-    taken: Taken = field(default_factory=dict)
+    used_columns: UsedColumns = field(default_factory=dict)
     near_keys: list[np.ndarray] = field(default_factory=list)
     lengths: np.ndarray = field(default_factory=lambda: np.zeros((2, MAX_WORDS + 1), np.int64))
 
@@ -295,61 +299,74 @@ class Tally:
 
     def medians(self) -> tuple[int, int]:
         """Return the median number of words of queries and of documents."""
-        queries, documents = (int(np.searchsorted(np.cumsum(one), one.sum() / 2)) for one in self.lengths)
-        return queries, documents
+        query_median, document_median = (
+            int(np.searchsorted(np.cumsum(histogram), histogram.sum() / 2)) for histogram in self.lengths
+        )
+        return query_median, document_median
 
-    def columns(self) -> tuple[str, ...]:
+    def describe_columns(self) -> tuple[str, ...]:
         """Describe the used columns: the first sets, and the number of further ones."""
-        words = [f"{PurePath(place).name}: {columns}" for columns, place in self.taken.items()]
-        more = [f"… and {len(words) - NAMED} more"] * (len(words) > NAMED)
-        return (*words[:NAMED], *more)
+        lines = [f"{PurePath(location).name}: {columns}" for columns, location in self.used_columns.items()]
+        if len(lines) > MAX_EXAMPLES:
+            lines[MAX_EXAMPLES:] = [f"… and {len(lines) - MAX_EXAMPLES} more"]
+        return tuple(lines)
 
-    def note_flaws(self, block: Sequence[Found]) -> None:
+    def note_flaws(self, block: Sequence[ForeignRow]) -> None:
         """Move malformed rows from the count of empty ones to their own, and store the first examples."""
-        if flawed := [pair for pair in block if pair.flaw]:
+        malformed = [row for row in block if row.flaw]
+        if malformed:
             # A row with a flaw has empty texts, so it was counted as empty.
-            self.counts["empty"] -= len(flawed)
-            self.counts["malformed"] += len(flawed)
-            named = flawed[: NAMED - len(self.malformed)]
-            self.malformed += [f"{PurePath(pair.place).name}: {pair.flaw}" for pair in named]
+            self.counts["empty"] -= len(malformed)
+            self.counts["malformed"] += len(malformed)
+            examples = malformed[: MAX_EXAMPLES - len(self.malformed)]
+            self.malformed += [f"{PurePath(row.location).name}: {row.flaw}" for row in examples]
 
 
 def _iter_kept_columns(
-    blocks: Iterable[Sequence[Found]], name: str, evaluated: EvaluatedTexts, tally: Tally
+    blocks: Iterable[Sequence[ForeignRow]], name: str, evaluated: EvaluatedTexts, tally: Tally
 ) -> Iterator[dict[str, list]]:
     """Yield the columns of the remaining pairs, block by block, and update the tally."""
     seen, counts = SeenKeys(), tally.counts
     for block in blocks:
         # Row numbers are part of the ids of pairs, so dropped rows count too.
-        first, counts["read"] = counts["read"], counts["read"] + len(block)
-        numbers = [first + place for place, pair in enumerate(block) if not pair.dropped]
-        if len(numbers) < len(block):
-            counts.update(pair.dropped for pair in block if pair.dropped)
-            block = [pair for pair in block if not pair.dropped]
-        audit = BlockAudit.at(block, evaluated)
-        if num_more := sum(pair.num_more_positives for pair in block):
-            counts["more_positives"] += num_more
-        if num_more := sum(pair.num_more_queries for pair in block):
-            counts["more_queries"] += num_more
+        numbered = [(number, row) for number, row in enumerate(block, counts["read"]) if not row.dropped]
+        counts["read"] += len(block)
+        counts.update(row.dropped for row in block if row.dropped)
+        numbers = [number for number, _ in numbered]
+        rows = [row for _, row in numbered]
+        audit = BlockAudit.from_rows(rows, evaluated)
+        _add_count(counts, "more_positives", sum(row.num_more_positives for row in rows))
+        _add_count(counts, "more_queries", sum(row.num_more_queries for row in rows))
         num_empty = counts["empty"]
-        chosen = audit.select_rows(evaluated, seen, counts)
+        selected = audit.select_rows(evaluated, seen, counts)
         if counts["empty"] > num_empty:
-            tally.note_flaws(block)
-        pairs = [block[place] for place in chosen]
-        found: dict[str, list[Any]] = {
-            "id": [f"{name}:{numbers[place]}:{_digest(block[place])}" for place in chosen],
+            tally.note_flaws(rows)
+        pairs = [rows[index] for index in selected]
+        columns: dict[str, list[Any]] = {
+            "id": [_make_id(name, numbers[index], rows[index]) for index in selected],
             "query": [pair.query for pair in pairs],
             "document": [pair.document for pair in pairs],
             "domain": [pair.domain or name for pair in pairs],
             "source": [name] * len(pairs),
-            "negatives": [audit.negatives[place] for place in chosen],
+            "negatives": [audit.negatives[index] for index in selected],
         }
-        tally.domains.update(found["domain"])
-        if chosen:
-            tally.near_keys.append(audit.near_keys(chosen))
-            tally.note_lengths(*([texts[place] for place in chosen] for texts in (audit.queries, audit.documents)))
-            audit.note(chosen, found, counts)
-        yield found
+        tally.domains.update(columns["domain"])
+        if selected:
+            queries = [audit.queries[index] for index in selected]
+            documents = [audit.documents[index] for index in selected]
+            # the near form ignores case and punctuation
+            tally.near_keys.append(compute_pair_keys(list(map(near_form, queries)), list(map(near_form, documents))))
+            tally.note_lengths(queries, documents)
+            _add_count(counts, EVALUATED_NEGATIVES, sum(audit.num_evaluated[index] for index in selected))
+            counts["with_negatives"] += sum(map(bool, columns["negatives"]))
+            counts["query_is_document"] += sum(map(eq, queries, documents))
+        yield columns
+
+
+def _add_count(counts: Counter[str], key: str, number: int) -> None:
+    """Add to a count. A count of 0 gets no entry, so that the audit does not store it."""
+    if number:
+        counts[key] += number
 
 
 @dataclass(frozen=True)
@@ -359,71 +376,54 @@ class BlockAudit:
     queries: list[str]
     documents: list[str]
     negatives: list[list[str]]
-    num_taken_out: list[int]
+    num_removed: list[int]
     num_evaluated: list[int]
 
     @classmethod
-    def at(cls, block: Sequence[Found], evaluated: EvaluatedTexts) -> BlockAudit:
+    def from_rows(cls, rows: Sequence[ForeignRow], evaluated: EvaluatedTexts) -> BlockAudit:
         """Normalise the texts of a block, and remove negatives that equal the positive or an evaluated text."""
-        queries = [identity(pair.query) for pair in block]
-        documents = [identity(pair.document) for pair in block]
-        plain = iter([identity(text) for pair in block for text in pair.negatives])
-        negatives, lost, num_evaluated = [], [], []
-        for pair, document in zip(block, documents, strict=True):
-            # takes as many of the normalised texts as this pair has negatives
-            found = list(zip(pair.negatives, plain, strict=False))
-            own = [(text, words) for text, words in found if words not in ("", document)]
-            negatives.append([text for text, _ in own if not evaluated or evaluated.form(text) not in evaluated])
-            lost.append(len(found) - len(own))
-            num_evaluated.append(len(own) - len(negatives[-1]))
-        return cls(queries, documents, negatives, lost, num_evaluated)
+        queries = [identity(row.query) for row in rows]
+        documents = [identity(row.document) for row in rows]
+        negatives, num_removed, num_evaluated = [], [], []
+        for row, document in zip(rows, documents, strict=True):
+            different = [text for text in row.negatives if identity(text) not in ("", document)]
+            remaining = [text for text in different if not evaluated or evaluated.form(text) not in evaluated]
+            negatives.append(remaining)
+            num_removed.append(len(row.negatives) - len(different))
+            num_evaluated.append(len(different) - len(remaining))
+        return cls(queries, documents, negatives, num_removed, num_evaluated)
 
     def select_rows(self, evaluated: EvaluatedTexts, seen: SeenKeys, counts: Counter[str]) -> list[int]:
         """Return the indices of the remaining pairs, which are not empty, evaluated or repeated. Count the others."""
-        places = range(len(self.queries))
-        full = [place for place in places if self.queries[place] and self.documents[place]]
-        if len(full) < len(places):
-            counts["empty"] += len(places) - len(full)
-        if full:
-            counts["negatives_taken_out"] += sum(self.num_taken_out[place] for place in full)
-        fresh = full
+        complete = [
+            index
+            for index, (query, document) in enumerate(zip(self.queries, self.documents, strict=True))
+            if query and document
+        ]
+        _add_count(counts, "empty", len(self.queries) - len(complete))
+        if not complete:
+            return []
+        counts["negatives_taken_out"] += sum(self.num_removed[index] for index in complete)
+        allowed = complete
         if evaluated:
             form = evaluated.form
-            is_free = (
-                form(self.documents[n]) not in evaluated and form(self.queries[n]) not in evaluated for n in full
-            )
-            fresh = list(compress(full, is_free))
-        if len(fresh) < len(full):
-            counts["evaluated"] += len(full) - len(fresh)
+            allowed = [
+                index
+                for index in complete
+                if form(self.documents[index]) not in evaluated and form(self.queries[index]) not in evaluated
+            ]
+        _add_count(counts, "evaluated", len(complete) - len(allowed))
+        if not allowed:
+            return []
         # Repetitions are checked last, so that a dropped row never hides a valid one.
-        keys = compute_pair_keys([self.queries[place] for place in fresh], [self.documents[place] for place in fresh])
-        chosen = list(compress(fresh, seen.add(keys).tolist()))
-        if fresh:
-            counts["repeated_pair"] += len(fresh) - len(chosen)
-        return chosen
-
-    def near_keys(self, chosen: Sequence[int]) -> np.ndarray:
-        """Return a hash of the near form of these pairs, uint64 (N,). It ignores case and punctuation."""
-        return compute_pair_keys(
-            *([near_form(texts[place]) for place in chosen] for texts in (self.queries, self.documents))
+        keys = compute_pair_keys(
+            [self.queries[index] for index in allowed], [self.documents[index] for index in allowed]
         )
-
-    def note(self, chosen: Sequence[int], found: Mapping[str, list], counts: Counter[str]) -> None:
-        """Count removed negatives, pairs with negatives, and pairs whose query equals their document."""
-        if lost := sum(self.num_evaluated[place] for place in chosen):
-            counts[EVALUATED_NEGATIVES] += lost
-        counts["with_negatives"] += sum(map(bool, found["negatives"]))
-        counts["query_is_document"] += sum(self.queries[place] == self.documents[place] for place in chosen)
+        selected = list(compress(allowed, seen.add(keys).tolist()))
+        counts["repeated_pair"] += len(allowed) - len(selected)
+        return selected
 
 
-def _format_counts(counts: Mapping[str, int]) -> str:
-    """Format the counts of an audit that are not zero."""
-    return ", ".join(f"{why.replace('_', ' ')}: {number}" for why, number in sorted(counts.items()) if number)
-
-
-def _digest(pair: Found) -> str:
-    return hashlib.sha256(f"{pair.domain}\0{pair.query}\0{pair.document}".encode()).hexdigest()[:16]
-
-
-def _as_json(imported: Imported) -> dict[str, Any]:
-    return {name: value for name, value in vars(imported).items() if name != "folder"}
+def _make_id(corpus: str, number: int, row: ForeignRow) -> str:
+    digest = hashlib.sha256(f"{row.domain}\0{row.query}\0{row.document}".encode()).hexdigest()[:16]
+    return f"{corpus}:{number}:{digest}"

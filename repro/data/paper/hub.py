@@ -206,7 +206,7 @@ def load_source(name: str, data_dir: Path) -> Iterator[Row]:
         for pair in read_foreign(path, Columns(source.columns)):
             # otherwise a malformed row would become a training pair of "[empty]"
             if pair.flaw:
-                raise ValueError(f"{pair.place}: {pair.flaw}")
+                raise ValueError(f"{pair.location}: {pair.flaw}")
             domain = _SHARD.sub("", path.stem) if source.domain_is_file else pair.domain
             query, document = pair.query or EMPTY, pair.document or EMPTY
             digest = hashlib.sha256(f"{domain}\0{query}\0{document}".encode()).hexdigest()[:16]
