@@ -18,17 +18,18 @@ REPORT_EVERY_SECONDS = 8.0
 
 CONTROL_CHARACTERS = [*range(9), *range(11, 32), *range(127, 160)]
 BIDIRECTIONAL_MARKS = [*range(0x202A, 0x202F), *range(0x2066, 0x206A)]
-HIDDEN = dict.fromkeys([*CONTROL_CHARACTERS, *BIDIRECTIONAL_MARKS], REPLACEMENT)
+REPLACEMENTS = dict.fromkeys([*CONTROL_CHARACTERS, *BIDIRECTIONAL_MARKS], REPLACEMENT)
 
 
-def short(value: object, most: int = MAX_CHARACTERS) -> str:
-    """Return a value for a message: on one line, without control characters, cut after `most` characters.
+def short(value: object, max_characters: int = MAX_CHARACTERS) -> str:
+    """Return a value for a message: on one line, without control characters, cut after `max_characters`.
 
     A path is never cut, because its end identifies the file.
     """
-    words = str(value) if isinstance(value, PurePath) else str(value)[: most + 1]
-    text = "".join(one if one.isprintable() else REPLACEMENT for one in words)
-    return text if len(text) <= most or isinstance(value, PurePath) else f"{text[: most - 1]}…"
+    text = str(value)
+    if len(text) > max_characters and not isinstance(value, PurePath):
+        text = f"{text[: max_characters - 1]}…"
+    return "".join(letter if letter.isprintable() else REPLACEMENT for letter in text)
 
 
 def visible(text: str) -> str:
@@ -37,18 +38,18 @@ def visible(text: str) -> str:
     Imported texts and paths may hold escape sequences that move the cursor, change colours or set the window title.
     These and the marks that reverse the writing direction are replaced.
     """
-    return text.translate(HIDDEN).encode("utf-8", "replace").decode()
+    return text.translate(REPLACEMENTS).encode("utf-8", "replace").decode()
 
 
 def suggestion(word: str, known: Iterable[str], *, likeness: float = 0.8) -> str:
     """Return ", did you mean X?" if a known word is spelt almost like `word`, else an empty string."""
-    near = get_close_matches(word, list(known), n=1, cutoff=likeness)
-    return f", did you mean {near[0]!r}?" if near else ""
+    matches = get_close_matches(word, list(known), n=1, cutoff=likeness)
+    return f", did you mean {matches[0]!r}?" if matches else ""
 
 
-def count_noun(number: int, one: str, more: str | None = None) -> str:
-    """Return a number with its noun: "1 run" or "2 runs". `more` is the plural if it is not the singular plus "s"."""
-    return f"{number} {one if number == 1 else more or one + 's'}"
+def count_noun(number: int, singular: str, plural: str | None = None) -> str:
+    """Return a number with its noun: "1 run" or "2 runs". `plural` is needed if it is not the singular plus "s"."""
+    return f"{number} {singular if number == 1 else plural or singular + 's'}"
 
 
 def format_number(value: float | None, decimals: int = 1) -> str:
@@ -85,7 +86,7 @@ def format_spans(numbers: Iterable[int]) -> str:
             spans[-1].append(number)
         else:
             spans.append([number])
-    return ", ".join(str(one[0]) if len(one) == 1 else f"{one[0]}–{one[-1]}" for one in spans)
+    return ", ".join(str(span[0]) if len(span) == 1 else f"{span[0]}–{span[-1]}" for span in spans)
 
 
 def make_encoding_reporter(

@@ -44,19 +44,27 @@ def find_external_corpus(name: str) -> ExternalCorpus | None:
     if is_imported(name):
         corpus = find_imported(name)
         return ExternalCorpus(
-            make_builder(corpus),
-            corpus.origin,
-            (corpus.name,),
-            lambda: 2 * estimate_text_size(*list_content_files(corpus.folder)),
+            make=make_builder(corpus),
+            origin=corpus.origin,
+            suites=(corpus.name,),
+            num_bytes=lambda: 2 * estimate_text_size(*list_content_files(corpus.folder)),
         )
     if name in SOURCES:
-        copy = get_local_copy(name, get_data_folder())
+        folder = get_local_copy(name, get_data_folder())
         return ExternalCorpus(
-            _make_pairs_builder(name), _origin(name), (), lambda: estimate_text_size(*list_pair_files(copy))
+            make=_make_pairs_builder(name),
+            origin=_compute_origin(name),
+            suites=(),
+            num_bytes=lambda: estimate_text_size(*list_pair_files(folder)),
         )
     if name in SUITES:
         check_suite(name, get_data_folder())
-        return ExternalCorpus(_make_suite_builder(name), _origin(name), (name,), lambda: 0)
+        return ExternalCorpus(
+            make=lambda folder: make_suite(name, get_data_folder(), folder / "suites" / name),
+            origin=_compute_origin(name),
+            suites=(name,),
+            num_bytes=lambda: 0,
+        )
     return None
 
 
@@ -86,10 +94,6 @@ def _make_pairs_builder(name: str) -> Callable[[Path], None]:
     return make
 
 
-def _make_suite_builder(name: str) -> Callable[[Path], None]:
-    return lambda folder: make_suite(name, get_data_folder(), folder / "suites" / name)
-
-
-def _origin(name: str) -> str:
-    text = json.dumps([name, [compute_version(part) for part in resolve_sources(name)]])
+def _compute_origin(name: str) -> str:
+    text = json.dumps([name, [compute_version(source) for source in resolve_sources(name)]])
     return hashlib.sha256(text.encode()).hexdigest()[:12]

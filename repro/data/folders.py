@@ -19,14 +19,14 @@ def is_hidden(path: Path) -> bool:
 def list_visible_files(folder: Path) -> Iterator[Path]:
     """Yield the files below a folder in any order, except hidden files and those in hidden folders."""
     for path in folder.rglob("*"):
-        inside = path.relative_to(folder)
-        if path.is_file() and not any(is_hidden(one) for one in (inside, *inside.parents[:-1])):
+        relative = path.relative_to(folder)
+        if path.is_file() and not any(map(is_hidden, (relative, *relative.parents[:-1]))):
             yield path
 
 
-def match_ending(path: Path, among: Iterable[str] = ENDINGS) -> str:
+def match_ending(path: Path, endings: Iterable[str] = ENDINGS) -> str:
     """Return the ending of a name, ignoring case, or "" if it has none of them."""
-    return next((ending for ending in among if path.name.lower().endswith(ending)), "")
+    return next((ending for ending in endings if path.name.lower().endswith(ending)), "")
 
 
 def is_beir(folder: Path) -> bool:
@@ -55,18 +55,19 @@ def list_skipped_files(source: Path) -> list[Path]:
     """Return the files and folders in a folder that are not read as pairs, sorted by name."""
     if not source.is_dir() or is_beir(source):
         return []
-    return [
-        path
-        for entry in list_entries(source)
-        for path in (list_skipped_files(entry) if match_ending(entry) else [entry])
-    ]
+    skipped = []
+    for entry in list_entries(source):
+        skipped += list_skipped_files(entry) if match_ending(entry) else [entry]
+    return skipped
 
 
-def describe_skipped_files(num: int, first: Sequence[str]) -> str:
+def describe_skipped_files(num_skipped: int, first: Sequence[str]) -> str:
     """Return a line with the number of files and folders that were not read, and the first of them."""
-    named = ", ".join(first) + (f" and {num - len(first)} more" if num > len(first) else "")
-    were = count_noun(num, "file or folder was", "files or folders were")
-    return f"{were} not read: {named}; only visible files ending in {', '.join(ENDINGS)} are read"
+    examples = ", ".join(first)
+    if num_skipped > len(first):
+        examples += f" and {num_skipped - len(first)} more"
+    subject = count_noun(num_skipped, "file or folder was", "files or folders were")
+    return f"{subject} not read: {examples}; only visible files ending in {', '.join(ENDINGS)} are read"
 
 
 def list_entries(folder: Path) -> list[Path]:

@@ -29,7 +29,6 @@ class Labels:
 
     Attributes:
         files: The files with a column of labels.
-        num_rows: Number of labelled rows.
         smallest: The smallest label.
         largest: The largest label.
         is_whole: Whether all labels are whole numbers.
@@ -37,7 +36,6 @@ class Labels:
     """
 
     files: set[Path]
-    num_rows: int = 0
     smallest: float = math.inf
     largest: float = -math.inf
     is_whole: bool = True
@@ -45,7 +43,6 @@ class Labels:
 
     def note(self, label: float) -> None:
         """Count a label, which is not NaN."""
-        self.num_rows += 1
         self.smallest = min(self.smallest, label)
         self.largest = max(self.largest, label)
         self.is_whole = self.is_whole and label.is_integer()

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 MAX_LINE_BYTES = 16 * 2**20
-GZIP = b"\x1f\x8b"
+GZIP_MARK = b"\x1f\x8b"
 """First bytes of a file that gzip compressed."""
 Skip = Callable[[int, str], None]
 """Receives the number of a malformed line and the reason, so that reading continues."""
@@ -24,12 +24,12 @@ def convert_hint(path: Path) -> str:
     """
     with path.open("rb") as file:
         mark = file.read(2)
-    if mark == GZIP:
+    if mark == GZIP_MARK:
         return f"it is compressed: gzip -dc {shlex.quote(path.name)} > {shlex.quote(f'unpacked-{path.name}')}"
     is_utf16 = mark in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-    called, code = ("it is UTF-16", "UTF-16") if is_utf16 else ("if it is Latin-1", "LATIN1")
-    name, made = shlex.quote(path.name), shlex.quote(f"utf8-{path.name}")
-    return f"{called}: iconv -f {code} -t UTF-8 {name} > {made}"
+    condition, encoding = ("it is UTF-16", "UTF-16") if is_utf16 else ("if it is Latin-1", "LATIN1")
+    name, converted = shlex.quote(path.name), shlex.quote(f"utf8-{path.name}")
+    return f"{condition}: iconv -f {encoding} -t UTF-8 {name} > {converted}"
 
 
 def iter_lines(path: Path, skip: Skip | None = None) -> Iterator[tuple[int, str]]:
@@ -47,9 +47,10 @@ def iter_lines(path: Path, skip: Skip | None = None) -> Iterator[tuple[int, str]
             except ValueError as error:
                 if skip is None:
                     raise
+                # the rest of a line that is too long
                 while len(line) > MAX_LINE_BYTES and not line.endswith(b"\n"):
                     line = file.readline(MAX_LINE_BYTES + 1)
-                skip(number, _reason(error, path, number))
+                skip(number, _strip_location(error, path, number))
                 continue
             if text:
                 yield number, text
@@ -61,11 +62,10 @@ def _decode(path: Path, number: int, line: bytes) -> str:
     try:
         return line.decode("utf-8-sig" if number == 1 else "utf-8").strip()
     except UnicodeDecodeError as error:
-        where = f"{path}, line {number}: not UTF-8 at byte {error.start}"
-        raise ValueError(f"{where}; {convert_hint(path)}") from error
+        raise ValueError(f"{path}, line {number}: not UTF-8 at byte {error.start}; {convert_hint(path)}") from error
 
 
-def _reason(error: ValueError, path: Path, number: int) -> str:
+def _strip_location(error: ValueError, path: Path, number: int) -> str:
     return str(error).removeprefix(f"{path}, line {number}: ")
 
 
@@ -81,7 +81,7 @@ def list_json_rows(path: Path, skip: Skip | None = None) -> Iterator[tuple[int, 
         except ValueError as error:
             if skip is None:
                 raise
-            skip(number, _reason(error, path, number))
+            skip(number, _strip_location(error, path, number))
             continue
         yield number, row
 
@@ -95,7 +95,7 @@ def _parse_object(path: Path, number: int, line: str) -> dict[str, Any]:
     if not isinstance(row, dict):
         raise ValueError(f"{path}, line {number}: a {type(row).__name__}, expected an object with named fields")
     if SURROGATE_ESCAPE.search(line):
-        _check_letters(row, f"{path}, line {number}")
+        _check_surrogates(row, f"{path}, line {number}")
     return row
 
 
@@ -103,9 +103,9 @@ SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 """Escape of a surrogate in JSON. Two surrogates encode a character above U+FFFF, and a single one is invalid."""
 
 
-def _check_letters(row: dict[str, Any], where: str) -> None:
+def _check_surrogates(row: dict[str, Any], where: str) -> None:
     try:
         json.dumps(row, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
-        half = error.object[error.start].encode("ascii", "backslashreplace").decode()
-        raise ValueError(f"{where}: {half} is half a letter, which no text can hold: convert the file") from error
+        surrogate = error.object[error.start].encode("ascii", "backslashreplace").decode()
+        raise ValueError(f"{where}: {surrogate} is half a letter, which no text can hold: convert the file") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import mmap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -37,6 +38,12 @@ class Row(NamedTuple):
     domain: str
     source: str
     negatives: tuple[str, ...] = ()
+
+
+def make_id(corpus: str, number: int, domain: str, query: str, document: str) -> str:
+    """Return the id of a pair: its corpus, the number of its row, and a digest of its text."""
+    digest = hashlib.sha256(f"{domain}\0{query}\0{document}".encode()).hexdigest()[:16]
+    return f"{corpus}:{number}:{digest}"
 
 
 class Pairs:

@@ -84,7 +84,7 @@ def build_planted_corpus(
     Each held-out domain is one dataset with `pairs_per_domain` queries and documents.
     """
     words = list_vocabulary_words(text.num_vocabulary_words, seed)
-    write_pairs(folder / "train.arrow", _train_rows(words, text, num_domains, pairs_per_domain, seed))
+    write_pairs(folder / "train.arrow", _iter_train_rows(words, text, num_domains, pairs_per_domain, seed))
     for suite in ("planted", "planted-validation"):
         names = [f"{suite}-{number:03d}" for number in range(num_heldout_domains)]
         for name in names:
@@ -100,19 +100,19 @@ def make_domain(name: str, words: np.ndarray, text: PlantedText, *, num_pairs: i
     noise, signal = shuffled[: text.num_noise_words], shuffled[text.num_noise_words :]
     topics = [rng.choice(signal, text.words_per_topic, replace=False) for _ in range(text.num_topics)]
     queries, documents = [], []
-    for number in range(num_pairs):
-        chosen = rng.choice(topics[number % text.num_topics], text.topic_words_per_document, replace=False)
+    for index in range(num_pairs):
+        topic_words = rng.choice(topics[index % text.num_topics], text.topic_words_per_document, replace=False)
         # Query and document share topic words, and draw their noise words independently.
-        documents.append(_mix(rng, chosen, noise, text.noise_words_per_document))
-        queries.append(_mix(rng, chosen[: text.topic_words_per_query], noise, text.noise_words_per_query))
+        documents.append(_mix(rng, topic_words, noise, text.noise_words_per_document))
+        queries.append(_mix(rng, topic_words[: text.topic_words_per_query], noise, text.noise_words_per_query))
     return PlantedDomain(name, frozenset(noise.tolist()), tuple(queries), tuple(documents))
 
 
 def list_vocabulary_words(num_words: int, seed: int) -> np.ndarray:
     """Draw `num_words` lower-case words that are single tokens of MiniLM's WordPiece. Return them sorted."""
-    lines = (get_minilm_folder() / "vocab.txt").read_text(encoding="utf-8").split("\n")
+    vocabulary = (get_minilm_folder() / "vocab.txt").read_text(encoding="utf-8").split("\n")
     candidates = sorted(
-        word for word in lines if word.isascii() and word.isalpha() and word.islower() and 3 <= len(word) <= 9
+        word for word in vocabulary if word.isascii() and word.isalpha() and word.islower() and 3 <= len(word) <= 9
     )
     if num_words > len(candidates):
         raise ValueError(f"num_vocabulary_words is {num_words}: the vocabulary has {len(candidates)} whole words")
@@ -123,21 +123,23 @@ def _mix(rng: np.random.Generator, signal: np.ndarray, noise: np.ndarray, num_no
     return " ".join(rng.permutation(np.concatenate([signal, rng.choice(noise, num_noise, replace=False)])))
 
 
-def _train_rows(words: np.ndarray, text: PlantedText, num_domains: int, num_pairs: int, seed: int) -> Iterator[Row]:
+def _iter_train_rows(
+    words: np.ndarray, text: PlantedText, num_domains: int, num_pairs: int, seed: int
+) -> Iterator[Row]:
     for number in range(num_domains):
         name = f"planted-train-{number:04d}"
         domain = make_domain(name, words, text, num_pairs=num_pairs, seed=seed)
-        for place, (query, document) in enumerate(zip(domain.queries, domain.documents, strict=True)):
-            yield Row(f"{name}-{place}", query, document, name, "planted")
+        for index, (query, document) in enumerate(zip(domain.queries, domain.documents, strict=True)):
+            yield Row(f"{name}-{index}", query, document, name, "planted")
 
 
 def _to_retrieval(domain: PlantedDomain) -> Retrieval:
-    count = range(len(domain.queries))
+    indices = range(len(domain.queries))
     return Retrieval(
         name=domain.name,
-        document_ids=tuple(f"d{i}" for i in count),
+        document_ids=tuple(f"d{i}" for i in indices),
         documents=domain.documents,
-        query_ids=tuple(f"q{i}" for i in count),
+        query_ids=tuple(f"q{i}" for i in indices),
         queries=domain.queries,
-        judgements={f"q{i}": {f"d{i}": 1} for i in count},
+        judgements={f"q{i}": {f"d{i}": 1} for i in indices},
     )

@@ -7,12 +7,12 @@ import numpy as np
 from repro.data.pairs import Pairs
 from repro.seeds import generator_for
 
-LARGEST_LOT = 256
+MAX_LOT = 256
 ALPHA = 0.5
 """Exponent of the shares. With 1 the proportions of the corpus stay, with 0 all domains get the same share."""
 
 
-def select_pairs(pairs: Pairs, num_pairs: int, seed: int, *, lot: int = LARGEST_LOT) -> np.ndarray:
+def select_pairs(pairs: Pairs, num_pairs: int, seed: int, *, lot: int = MAX_LOT) -> np.ndarray:
     """Return the sorted indices (int64) of `num_pairs` pairs, or of all pairs if there are fewer.
 
     Pairs are selected in lots, so that each domain fills batches of `lot` pairs or a divisor of it. Domains with fewer
@@ -24,18 +24,18 @@ def select_pairs(pairs: Pairs, num_pairs: int, seed: int, *, lot: int = LARGEST_
     codes = pairs.domain_codes
     if num_pairs >= len(codes):
         return np.arange(len(codes), dtype=np.int64)
-    names, sizes = np.unique(codes, return_counts=True)
+    domains, sizes = np.unique(codes, return_counts=True)
     while num_pairs % lot or (sizes // lot).sum() * lot < num_pairs:
         lot //= 2
     quotas = shares(sizes // lot, num_pairs // lot, ALPHA) * lot
     order = np.argsort(codes, kind="stable")
     starts = np.concatenate([[0], np.cumsum(sizes)])
-    chosen = []
-    for place in np.flatnonzero(quotas):
-        rng = generator_for(seed, "select pairs", pairs.domain_names[names[place]])
-        members = order[starts[place] : starts[place + 1]]
-        chosen.append(rng.choice(members, quotas[place], replace=False))
-    return np.sort(np.concatenate(chosen)).astype(np.int64)
+    selected = []
+    for index in np.flatnonzero(quotas):
+        rng = generator_for(seed, "select pairs", pairs.domain_names[domains[index]])
+        rows = order[starts[index] : starts[index + 1]]
+        selected.append(rng.choice(rows, quotas[index], replace=False))
+    return np.sort(np.concatenate(selected)).astype(np.int64)
 
 
 def shares(sizes: np.ndarray, total: int, alpha: float) -> np.ndarray:
@@ -46,12 +46,15 @@ def shares(sizes: np.ndarray, total: int, alpha: float) -> np.ndarray:
     # bisection for the factor whose capped shares add up to the total
     for _ in range(100):
         middle = (low + high) / 2
-        low, high = (low, middle) if np.minimum(sizes, middle * weights).sum() > total else (middle, high)
+        if np.minimum(sizes, middle * weights).sum() > total:
+            high = middle
+        else:
+            low = middle
     exact = np.minimum(sizes, low * weights)
     quotas = np.floor(exact).astype(np.int64)
-    # The parts lost to rounding go to the domains that lost most and have room.
-    room = quotas < sizes
-    order = np.lexsort((np.arange(len(sizes)), -(exact - quotas), ~room))
+    # The parts lost to rounding go to the domains that lost most and are not exhausted.
+    is_exhausted = quotas >= sizes
+    order = np.lexsort((np.arange(len(sizes)), -(exact - quotas), is_exhausted))
     quotas[order[: total - quotas.sum()]] += 1
     return quotas
 
@@ -63,5 +66,5 @@ def select_source_rows(pairs: Pairs, sources: str | None) -> np.ndarray:
     unknown = sorted(set(sources.split("+")) - set(pairs.source_names))
     if unknown:
         raise ValueError(f"sources={sources!r}: {unknown} are not in this corpus; it has {list(pairs.source_names)}")
-    chosen = [list(pairs.source_names).index(name) for name in sources.split("+")]
-    return np.flatnonzero(np.isin(pairs.source_codes, chosen))
+    selected = [pairs.source_names.index(name) for name in sources.split("+")]
+    return np.flatnonzero(np.isin(pairs.source_codes, selected))

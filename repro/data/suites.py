@@ -21,6 +21,7 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
 
 import numpy as np
 from scipy import sparse
@@ -63,76 +64,78 @@ def build_collection(name: str, rows: Sequence[Row], rules: SuiteRules) -> Colle
     """Apply the rules of this module to the rows of one domain. Raises ValueError if no query is left."""
     form = rules.form
     documents = _merge_documents(rows, form)
-    ambiguous = _ambiguous_queries(rows, form)
+    ambiguous = _find_ambiguous_queries(rows, form)
     # By hash: a random choice that is the same on every machine and stays stable if rows are added.
     chosen = sorted(documents, key=lambda key: _hash(documents[key][0].id))[: rules.max_documents]
-    words = chosen if form is normalise else [normalise(key) for key in chosen]
-    near_duplicates = has_near_duplicate(words, rules.near_duplicate)
-    copied = {key for key, is_near_duplicate in zip(chosen, near_duplicates, strict=True) if is_near_duplicate}
+    texts = chosen if form is normalise else [normalise(key) for key in chosen]
+    near_duplicates = set(compress(chosen, has_near_duplicate(texts, rules.near_duplicate)))
     shared = _find_documents(ambiguous, documents, chosen, form) if rules.several_answers else {}
-    golds: list[tuple[list[str], Row]] = []
+    queries: list[tuple[list[str], Row]] = []
     counts = {"num_ambiguous": 0, "num_near_duplicate": 0}
     for key in chosen:
-        row = _query_of(documents[key], ambiguous, shared, form)
-        counts["num_ambiguous"] += row is None and not rules.several_answers
+        row = _find_query(documents[key], ambiguous, shared, form)
         if row is None:
+            counts["num_ambiguous"] += not rules.several_answers
             continue
         # Removed from `shared`, so that a query with several documents is asked once.
-        right = shared.pop(form(row.query), [key])
-        is_kept = copied.isdisjoint(right) or (rules.keeps_near_duplicates and len(golds) < rules.max_queries)
-        counts["num_near_duplicate"] += not copied.isdisjoint(right) and is_kept == rules.keeps_near_duplicates
+        relevant = shared.pop(form(row.query), [key])
+        is_unique = near_duplicates.isdisjoint(relevant)
+        is_kept = is_unique or (rules.keeps_near_duplicates and len(queries) < rules.max_queries)
+        # The kept queries are counted if the rule keeps near-duplicates, otherwise the dropped ones.
+        counts["num_near_duplicate"] += not is_unique and is_kept == rules.keeps_near_duplicates
         if is_kept:
-            golds.append(([documents[one][0].id for one in right], row))
-    if not golds:
+            queries.append(([documents[key][0].id for key in relevant], row))
+    if not queries:
         raise ValueError(
-            f"the collection {name!r} has no query left of {len(rows)} rows: {_explain_none(counts, rules)}"
+            f"the collection {name!r} has no query left of {len(rows)} rows: {_explain_no_query(counts, rules)}"
         )
-    retrieval = _to_retrieval(name, [documents[key][0] for key in chosen], golds[: rules.max_queries])
+    retrieval = _to_retrieval(name, [documents[key][0] for key in chosen], queries[: rules.max_queries])
     sizes = {"num_documents": len(chosen), "num_queries": len(retrieval.query_ids)}
     return Collection(retrieval, sizes | counts | {"num_merged": len(rows) - len(documents)})
 
 
-def _explain_none(counts: Mapping[str, int], rules: SuiteRules) -> str:
-    words = {
+def _explain_no_query(counts: Mapping[str, int], rules: SuiteRules) -> str:
+    descriptions = {
         "num_ambiguous": "are asked of several documents",
         "num_near_duplicate": f"have a near-duplicate ({100 * rules.near_duplicate:.0f} % of their words)",
     }
-    found = [f"{counts[name]} {says}" for name, says in words.items() if counts[name]]
-    return f"{'all ' * (len(found) == 1)}{', '.join(found)}: widen its domains"
+    reasons = [f"{counts[key]} {description}" for key, description in descriptions.items() if counts[key]]
+    return f"{'all ' * (len(reasons) == 1)}{', '.join(reasons)}: widen its domains"
 
 
 def _find_documents(
     queries: set[str], documents: Mapping[str, Sequence[Row]], chosen: Sequence[str], form: Callable[[str], str]
 ) -> dict[str, list[str]]:
     """Return the chosen documents of each of these queries."""
-    found: dict[str, list[str]] = defaultdict(list)
+    documents_by_query: dict[str, list[str]] = defaultdict(list)
     for key in chosen:
         for query in dict.fromkeys(form(row.query) for row in documents[key]):
             if query in queries:
-                found[query].append(key)
-    return dict(found)
+                documents_by_query[query].append(key)
+    return dict(documents_by_query)
 
 
-def _query_of(
+def _find_query(
     rows: Sequence[Row], ambiguous: set[str], shared: Mapping[str, object], form: Callable[[str], str]
 ) -> Row | None:
     """Return the first row of a document with an unambiguous query, or the first one with a shared query."""
-    clear = (row for row in rows if form(row.query) not in ambiguous)
-    return next(clear, None) or next((row for row in rows if form(row.query) in shared), None)
+    unambiguous = (row for row in rows if form(row.query) not in ambiguous)
+    return next(unambiguous, None) or next((row for row in rows if form(row.query) in shared), None)
 
 
 def has_near_duplicate(documents: Sequence[str], threshold: float) -> np.ndarray:
     """Return which normalised documents have a Jaccard index of at least `threshold` with another one, bool (N,)."""
-    columns: dict[str, int] = {}
-    words = [{columns.setdefault(word, len(columns)) for word in document.split()} for document in documents]
-    sizes = np.array([len(row) for row in words])
-    indices = np.fromiter((column for row in words for column in row), dtype=np.int64, count=int(sizes.sum()))
-    starts = np.concatenate([[0], np.cumsum(sizes)])
-    table = sparse.csr_matrix((np.ones(len(indices), np.float32), indices, starts), shape=(len(words), len(columns)))
+    vocabulary: dict[str, int] = {}
+    word_sets = [{vocabulary.setdefault(word, len(vocabulary)) for word in text.split()} for text in documents]
+    sizes = np.array([len(words) for words in word_sets])
+    columns = np.fromiter((word for words in word_sets for word in words), dtype=np.int64, count=int(sizes.sum()))
+    row_starts = np.concatenate([[0], np.cumsum(sizes)])
+    shape = (len(documents), len(vocabulary))
+    matrix = sparse.csr_matrix((np.ones(len(columns), np.float32), columns, row_starts), shape=shape)
     # the product of a binary document-word matrix with itself counts shared words
-    shared = (table @ table.T).toarray()
+    num_shared = (matrix @ matrix.T).toarray()
     # |A ∪ B| = |A| + |B| − |A ∩ B|. The lower bound covers two empty documents.
-    jaccard = shared / np.maximum(sizes[:, None] + sizes[None, :] - shared, 1)
+    jaccard = num_shared / np.maximum(sizes[:, None] + sizes[None, :] - num_shared, 1)
     np.fill_diagonal(jaccard, 0.0)
     return jaccard.max(axis=1, initial=0.0) >= threshold
 
@@ -144,7 +147,7 @@ def _merge_documents(rows: Sequence[Row], form: Callable[[str], str]) -> dict[st
     return dict(merged)
 
 
-def _ambiguous_queries(rows: Sequence[Row], form: Callable[[str], str]) -> set[str]:
+def _find_ambiguous_queries(rows: Sequence[Row], form: Callable[[str], str]) -> set[str]:
     answers: dict[str, set[str]] = defaultdict(set)
     for row in rows:
         answers[form(row.query)].add(form(row.document))
@@ -155,12 +158,13 @@ def _hash(text: str) -> bytes:
     return hashlib.sha256(text.encode()).digest()
 
 
-def _to_retrieval(name: str, documents: Sequence[Row], golds: Sequence[tuple[list[str], Row]]) -> Retrieval:
+def _to_retrieval(name: str, documents: Sequence[Row], queries: Sequence[tuple[list[str], Row]]) -> Retrieval:
+    """Return the collection of these documents and queries. Each query comes with the ids of its relevant documents."""
     return Retrieval(
         name=name,
         document_ids=tuple(row.id for row in documents),
         documents=tuple(row.document for row in documents),
-        query_ids=tuple(f"q:{row.id}" for _, row in golds),
-        queries=tuple(row.query for _, row in golds),
-        judgements={f"q:{row.id}": dict.fromkeys(right, 1) for right, row in golds},
+        query_ids=tuple(f"q:{row.id}" for _, row in queries),
+        queries=tuple(row.query for _, row in queries),
+        judgements={f"q:{row.id}": dict.fromkeys(relevant, 1) for relevant, row in queries},
     )

@@ -19,7 +19,7 @@ _TAG = re.compile(r"<[^<>]*>")
 _PLAIN_ASCII = {code: chr(code).lower() if chr(code).isalnum() else " " for code in range(128)}
 
 
-class _Plain(dict[int, int | str]):
+class _PlainTable(dict[int, int | str]):
     """Table for `str.translate` that maps letters, marks and digits to themselves and the rest to spaces.
 
     It caches each character on first use.
@@ -32,14 +32,14 @@ class _Plain(dict[int, int | str]):
         return self[code]
 
 
-_PLAIN = _Plain()
+_PLAIN = _PlainTable()
 
 
 def phrase(identifier: str) -> str:
     """Turn `CreateDBInstance`, `create_db_instance` or `create-db-instance` into "create db instance"."""
     # A run of capitals before a capitalised word ends one letter early: DBInstance is DB + Instance.
-    spaced = re.sub(r"([A-Z]+)([A-Z][a-z])", r"\1 \2", identifier)
-    return " ".join(_WORDS.findall(spaced)).lower()
+    split = re.sub(r"([A-Z]+)([A-Z][a-z])", r"\1 \2", identifier)
+    return " ".join(_WORDS.findall(split)).lower()
 
 
 def one_line(text: str) -> str:
@@ -65,8 +65,11 @@ def normalise(text: str) -> str:
 
 def identity(text: str) -> str:
     """Return a text in NFC with single spaces. "" if it has no visible character."""
-    found = " ".join((text if text.isascii() else unicodedata.normalize("NFC", text)).split())
-    return found if found.isprintable() or any(unicodedata.category(one)[0] not in "CZ" for one in found) else ""
+    if not text.isascii():
+        text = unicodedata.normalize("NFC", text)
+    text = " ".join(text.split())
+    is_visible = text.isprintable() or any(unicodedata.category(letter)[0] not in "CZ" for letter in text)
+    return text if is_visible else ""
 
 
 MAX_INVISIBLE_CHARACTERS = 64

@@ -40,14 +40,11 @@ def build_desk(folder: Path, progress: Progress | None = None) -> None:
     mined = _mine(report_progress)
     suites = build_suites(mined)
     _write_suites(folder / "suites", suites, report_progress)
-    removed: Counter[str] = Counter()
-    rows = map(_cut, _list_training_rows(mined))
-    kept = list(drop_repeated_documents(drop_evaluated_rows(rows, _collect_evaluated_texts(suites), removed), removed))
-    write_pairs(folder / "train.arrow", kept)
+    train = _write_training_pairs(folder, mined, suites)
     # The file itself is read again, so that this does not depend on the filters above.
     check_no_overlap(read_pairs(folder / "train.arrow"), [folder / "suites" / name for name in suites])
-    report_progress(f"wrote {len(kept)} training pairs, none of whose text is evaluated")
-    _write_report(folder, mined, _report_pairs(kept, removed), suites)
+    report_progress(f"wrote {train['num_pairs']} training pairs, none of whose text is evaluated")
+    _write_report(folder, mined, train, suites)
 
 
 def build_views(folder: Path, progress: Progress | None = None) -> None:
@@ -60,10 +57,10 @@ def build_views(folder: Path, progress: Progress | None = None) -> None:
     evaluated = _collect_evaluated_texts(suites)
     # Evaluated rows are dropped before the views too, since a crop of an evaluated document leaks its text. Evaluated
     # documents are truncated, so both forms of a row are compared.
-    rows = drop_evaluated_rows(_list_training_rows(mined), evaluated, removed, cut=_cut)
-    every_view = iter_views(rows, max_document_words=MAX_DOCUMENT_WORDS, seed=VIEWS_SEED)
-    kept = drop_repeated_pairs(drop_evaluated_rows(every_view, evaluated, removed), removed)
-    write_pairs(folder / "train.arrow", _count_rows(kept, sizes))
+    rows = drop_evaluated_rows(_iter_training_rows(mined), evaluated, removed, cut=_cut)
+    views = iter_views(rows, max_document_words=MAX_DOCUMENT_WORDS, seed=VIEWS_SEED)
+    fresh = drop_repeated_pairs(drop_evaluated_rows(views, evaluated, removed), removed)
+    write_pairs(folder / "train.arrow", _count_rows(fresh, sizes))
     report_progress(f"wrote {sum(sizes.values())} training pairs")
     _write_report(folder, mined, _report_sizes(sizes, removed), suites)
 
@@ -79,12 +76,9 @@ def build_wide(folder: Path, progress: Progress | None = None) -> None:
     report_progress(f"mined {sum(len(source.rows) for source in added)} rows of {len(added)} more sources")
     mined = _mine(report_progress)
     suites = build_suites(mined)
-    removed: Counter[str] = Counter()
-    rows = map(_cut, _list_training_rows([*mined, *added]))
-    kept = list(drop_repeated_documents(drop_evaluated_rows(rows, _collect_evaluated_texts(suites), removed), removed))
-    write_pairs(folder / "train.arrow", kept)
-    report_progress(f"wrote {len(kept)} training pairs, none of whose text is evaluated")
-    _write_report(folder, [*mined, *added], _report_pairs(kept, removed), suites)
+    train = _write_training_pairs(folder, [*mined, *added], suites)
+    report_progress(f"wrote {train['num_pairs']} training pairs, none of whose text is evaluated")
+    _write_report(folder, [*mined, *added], train, suites)
 
 
 def build_others(folder: Path, progress: Progress | None = None) -> None:
@@ -96,16 +90,10 @@ def build_others(folder: Path, progress: Progress | None = None) -> None:
     report_progress = progress or _ignore_progress
     added = mine_added_sources()
     verify(added, WIDE_FOLDER)
-    rows = _rows_by_domain(added)
+    rows = _group_by_domain(added)
     suites = {"desk-others": _build_suite(VALIDATION_OTHERS, rows, EvaluatedTexts())}
     _write_suites(folder / "suites", suites, report_progress)
-    removed: Counter[str] = Counter()
-    unused = map(_cut, _list_training_rows(added))
-    kept = list(
-        drop_repeated_documents(drop_evaluated_rows(unused, _collect_evaluated_texts(suites), removed), removed)
-    )
-    write_pairs(folder / "train.arrow", kept)
-    _write_report(folder, added, _report_pairs(kept, removed), suites)
+    _write_report(folder, added, _write_training_pairs(folder, added, suites), suites)
 
 
 Suites = Mapping[str, Sequence[tuple[Dataset, Collection]]]
@@ -113,14 +101,14 @@ Suites = Mapping[str, Sequence[tuple[Dataset, Collection]]]
 
 def build_suites(mined: Sequence[Mined]) -> Suites:
     """Build the test and the validation suite. They share no document or query."""
-    rows = _rows_by_domain(mined)
+    rows = _group_by_domain(mined)
     test = _build_suite(TEST_DATASETS, rows, EvaluatedTexts())
-    # The test suite is built first: in doubt a text belongs to the test, never to the choice of parameters.
-    seen = EvaluatedTexts(collection.retrieval for _, collection in test)
-    return {"desk": test, "desk-validation": _build_suite(VALIDATION_DATASETS, rows, seen)}
+    # The test suite is built first: a text in both belongs to the test, never to the choice of parameters.
+    tested = EvaluatedTexts(collection.retrieval for _, collection in test)
+    return {"desk": test, "desk-validation": _build_suite(VALIDATION_DATASETS, rows, tested)}
 
 
-def _rows_by_domain(mined: Sequence[Mined]) -> Mapping[str, Mapping[str, Sequence[Row]]]:
+def _group_by_domain(mined: Sequence[Mined]) -> Mapping[str, Mapping[str, Sequence[Row]]]:
     rows: dict[str, dict[str, list[Row]]] = {source.source: defaultdict(list) for source in mined}
     for source in mined:
         for row in source.rows:
@@ -135,8 +123,8 @@ def _build_suite(
     for dataset in datasets:
         domains = [domain for domain in rows[dataset.source] if matches(domain, dataset.domains)]
         # Documents are truncated before the comparison, because repeats may differ only after the cut.
-        own = (_cut(row) for domain in domains for row in rows[dataset.source][domain])
-        fresh = list(drop_evaluated_rows(own, excluded, Counter()))
+        candidates = (_cut(row) for domain in domains for row in rows[dataset.source][domain])
+        fresh = list(drop_evaluated_rows(candidates, excluded, Counter()))
         suite.append((dataset, build_collection(dataset.name, fresh, SuiteRules())))
     return suite
 
@@ -159,7 +147,7 @@ def _mine(report_progress: Progress) -> list[Mined]:
     return mined
 
 
-def _list_training_rows(mined: Sequence[Mined]) -> Iterator[Row]:
+def _iter_training_rows(mined: Sequence[Mined]) -> Iterator[Row]:
     """Yield the rows of the training domains. Each domain name belongs to one source only."""
     owners: dict[str, str] = {}
     for source in mined:
@@ -184,8 +172,14 @@ def _count_rows(rows: Iterator[Row], sizes: Counter[tuple[str, str]]) -> Iterato
         yield row
 
 
-def _report_pairs(rows: Sequence[Row], removed: Counter[str]) -> dict[str, Any]:
-    return _report_sizes(Counter((row.source, row.domain) for row in rows), removed)
+def _write_training_pairs(folder: Path, mined: Sequence[Mined], suites: Suites) -> dict[str, Any]:
+    """Write train.arrow with the training rows that share no text with the suites. Return its part of the report."""
+    removed: Counter[str] = Counter()
+    sizes: Counter[tuple[str, str]] = Counter()
+    rows = map(_cut, _iter_training_rows(mined))
+    fresh = drop_repeated_documents(drop_evaluated_rows(rows, _collect_evaluated_texts(suites), removed), removed)
+    write_pairs(folder / "train.arrow", _count_rows(fresh, sizes))
+    return _report_sizes(sizes, removed)
 
 
 def _report_sizes(sizes: Counter[tuple[str, str]], removed: Counter[str]) -> dict[str, Any]:

@@ -39,21 +39,21 @@ def build_functions(folder: Path) -> None:
     """
     mined = mine_functions()
     verify([mined], FUNCTIONS_FOLDER)
-    split: dict[str, list[Row]] = {"train": [], "test": [], "validation": [], "unused": []}
+    splits: dict[str, list[Row]] = {"train": [], "test": [], "validation": [], "unused": []}
     for row in mined.rows:
-        split[get_split(docstrings.SOURCE, row.domain)].append(row)
-    collections = {name: build_collection(name, split["test"], rules) for name, rules in RULES.items()}
+        splits[get_split(docstrings.SOURCE, row.domain)].append(row)
+    collections = {name: build_collection(name, splits["test"], rules) for name, rules in RULES.items()}
     for name, collection in collections.items():
         write_beir_folder(folder / "suites" / SUITE / name, collection.retrieval)
     write_suite(folder / "suites" / SUITE, SUITE, [(name, SUITE) for name in collections])
     removed: Counter[str] = Counter()
     evaluated = EvaluatedTexts(collection.retrieval for collection in collections.values())
-    kept = list(drop_repeated_documents(drop_evaluated_rows(split["train"], evaluated, removed), removed))
-    write_pairs(folder / "train.arrow", kept)
+    fresh = drop_repeated_documents(drop_evaluated_rows(splits["train"], evaluated, removed), removed)
+    num_pairs = write_pairs(folder / "train.arrow", fresh)
     check_no_overlap(read_pairs(folder / "train.arrow"), [folder / "suites" / SUITE])
     report = {
         "mined": {"num_rows": len(mined.rows), "removed": mined.removed},
-        "train": {"num_pairs": len(kept), "removed": dict(removed)},
+        "train": {"num_pairs": num_pairs, "removed": dict(removed)},
         "suites": {name: collection.counts for name, collection in collections.items()},
     }
     (folder / "report.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")

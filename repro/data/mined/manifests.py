@@ -84,15 +84,15 @@ def describe(mined: Mined) -> list[WheelManifest]:
 
 def verify(mined: Iterable[Mined], folder: Path = MANIFEST_FOLDER) -> None:
     """Compare mined rows with the committed manifests. Raises ValueError with the wheels that differ."""
-    moved = []
+    differences = []
     for source in mined:
-        expected = {manifest.wheel: manifest for manifest in read_manifest(source.source, folder)}
+        committed = {manifest.wheel: manifest for manifest in read_manifest(source.source, folder)}
         for found in describe(source):
-            before = expected.get(found.wheel)
-            if before is None or before.sha256 != found.sha256:
-                moved.append(f"{source.source}: {_say(before)} expected, {_say(found)} found")
-    if moved:
-        raise ValueError(f"mined text differs from its manifest ({'; '.join(moved)}): {RENEW_HINT}")
+            expected = committed.get(found.wheel)
+            if expected is None or expected.sha256 != found.sha256:
+                differences.append(f"{source.source}: {_format(expected)} expected, {_format(found)} found")
+    if differences:
+        raise ValueError(f"mined text differs from its manifest ({'; '.join(differences)}): {RENEW_HINT}")
 
 
 def write_manifests(mined: Sequence[Mined], folder: Path = MANIFEST_FOLDER) -> None:
@@ -127,10 +127,10 @@ def _describe_wheel(wheel: str, licence: str, rows: Sequence[Row]) -> WheelManif
     for row in rows:
         digest.update(f"{row.id}\x1f{row.query}\x1f{row.document}\x1f{row.domain}\n".encode())
     num_domains = len({row.domain for row in rows})
-    return WheelManifest(wheel, _version(wheel), licence, len(rows), num_domains, digest.hexdigest())
+    return WheelManifest(wheel, _get_version(wheel), licence, len(rows), num_domains, digest.hexdigest())
 
 
-def _version(wheel: str) -> str:
+def _get_version(wheel: str) -> str:
     if wheel in PINS:
         return PINS[wheel].version
     try:
@@ -139,7 +139,7 @@ def _version(wheel: str) -> str:
         raise ValueError(f"the wheel {wheel!r} is not installed: install requirements.lock") from error
 
 
-def _say(manifest: WheelManifest | None) -> str:
+def _format(manifest: WheelManifest | None) -> str:
     if manifest is None:
         return "no such wheel"
     return f"{manifest.wheel} {manifest.version} ({manifest.num_rows} rows, sha256 {manifest.sha256[:12]})"

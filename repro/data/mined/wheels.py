@@ -18,10 +18,10 @@ from repro.storage.digests import hash_file
 from repro.storage.files import whole_file
 from repro.storage.paths import home
 
-SECONDS = 900
+TIMEOUT_SECONDS = 900
 """Timeout of the download of one wheel. The largest one has 43 MB."""
 # The same file on every machine. Its platform does not matter, because only text is read.
-FOR = ("--platform", "manylinux2014_x86_64", "--python-version", "3.13")
+PLATFORM_OPTIONS = ("--platform", "manylinux2014_x86_64", "--python-version", "3.13")
 
 
 class Pin(NamedTuple):
@@ -96,10 +96,10 @@ def fetch_wheel(package: str) -> Path:
     path = get_wheels_folder() / pin.file
     if not path.is_file():
         _fetch(package, pin, path)
-    found = hash_file(path)
-    if found != pin.sha256:
+    digest = hash_file(path)
+    if digest != pin.sha256:
         raise ValueError(
-            f"{path} is not the pinned wheel (sha256 {found[:12]}, expected {pin.sha256[:12]}): remove it, so that it "
+            f"{path} is not the pinned wheel (sha256 {digest[:12]}, expected {pin.sha256[:12]}): remove it, so that it "
             "is fetched again"
         )
     return path
@@ -110,10 +110,10 @@ def _fetch(package: str, pin: Pin, path: Path) -> None:
     with TemporaryDirectory(dir=get_wheels_folder()) as folder:
         requirements = Path(folder) / "wheel.txt"
         requirements.write_text(f"{package}=={pin.version} --hash=sha256:{pin.sha256}\n", encoding="utf-8")
-        complaint = _pip_download(requirements, Path(folder))
+        error = _pip_download(requirements, Path(folder))
         if not (Path(folder) / pin.file).is_file():
             raise ValueError(
-                f"the wheel {pin.file} is not here, and pip could not fetch it ({complaint}): run this once where pip "
+                f"the wheel {pin.file} is not here, and pip could not fetch it ({error}): run this once where pip "
                 f"reaches a package index, or put the file into {get_wheels_folder()}"
             )
         with whole_file(path) as part:
@@ -123,10 +123,10 @@ def _fetch(package: str, pin: Pin, path: Path) -> None:
 def _pip_download(requirements: Path, folder: Path) -> str:
     """Download the packages of a requirements file with pip. Return the last line of its errors."""
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
-    command += ["--only-binary=:all:", *FOR, "--requirement", str(requirements), "--dest", str(folder)]
+    command += ["--only-binary=:all:", *PLATFORM_OPTIONS, "--requirement", str(requirements), "--dest", str(folder)]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+        result = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False)
     except subprocess.TimeoutExpired:
-        return f"no end after {SECONDS} seconds"
-    complaints = done.stderr.strip().splitlines()
-    return complaints[-1] if complaints else f"exit code {done.returncode}"
+        return f"no end after {TIMEOUT_SECONDS} seconds"
+    lines = result.stderr.strip().splitlines()
+    return lines[-1] if lines else f"exit code {result.returncode}"

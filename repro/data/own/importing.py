@@ -12,7 +12,6 @@ one batch of rows, the names of the domains, and the evaluated texts.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -31,7 +30,7 @@ from repro.data.filters import EVALUATED_NEGATIVES, EvaluatedTexts, SeenKeys, co
 from repro.data.folders import describe_skipped_files, list_skipped_files
 from repro.data.labels import USED_AS_NEGATIVES, read_labels, split_by_label
 from repro.data.own.given import open_archive
-from repro.data.pairs import read_pairs, write_columns
+from repro.data.pairs import make_id, read_pairs, write_columns
 from repro.data.readers import ForeignRow, UsedColumns, estimate_text_size, read_foreign
 from repro.data.wording import count_words, identity, near_form
 from repro.storage.files import check_room, json_object, whole_folder
@@ -343,7 +342,10 @@ def _iter_kept_columns(
             tally.note_flaws(rows)
         pairs = [rows[index] for index in selected]
         columns: dict[str, list[Any]] = {
-            "id": [_make_id(name, numbers[index], rows[index]) for index in selected],
+            "id": [
+                make_id(name, number, pair.domain, pair.query, pair.document)
+                for number, pair in zip((numbers[index] for index in selected), pairs, strict=True)
+            ],
             "query": [pair.query for pair in pairs],
             "document": [pair.document for pair in pairs],
             "domain": [pair.domain or name for pair in pairs],
@@ -422,8 +424,3 @@ class BlockAudit:
         selected = list(compress(allowed, seen.add(keys).tolist()))
         counts["repeated_pair"] += len(allowed) - len(selected)
         return selected
-
-
-def _make_id(corpus: str, number: int, row: ForeignRow) -> str:
-    digest = hashlib.sha256(f"{row.domain}\0{row.query}\0{row.document}".encode()).hexdigest()[:16]
-    return f"{corpus}:{number}:{digest}"

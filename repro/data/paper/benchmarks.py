@@ -140,9 +140,9 @@ def check_suite(suite: str, data_dir: Path) -> None:
     missing = list_missing_archives(suite, data_dir)
     if missing:
         size = sum(BENCHMARKS[name].size_mb for name in missing)
-        what = "truncated BEIR" if suite == "beir" else suite
+        label = "truncated BEIR" if suite == "beir" else suite
         raise ValueError(
-            f"suite {suite!r}: {missing} of {what} (archives of about {size} MB) are not in {data_dir / 'beir'}; on a "
+            f"suite {suite!r}: {missing} of {label} (archives of about {size} MB) are not in {data_dir / 'beir'}; on a "
             f"machine with internet: repro fetch {suite} --data-dir {data_dir}"
         )
 
@@ -152,9 +152,9 @@ def make_suite(suite: str, data_dir: Path, folder: Path) -> None:
     check_suite(suite, data_dir)
     rows = []
     for name in SUITES[suite]:
-        for dataset, place in list_beir_folders(name, data_dir).items():
+        for dataset, source in list_beir_folders(name, data_dir).items():
             (folder / dataset).parent.mkdir(parents=True, exist_ok=True)
             # Links, because the collections take gigabytes and are never written to.
-            (folder / dataset).symlink_to(place.resolve(), target_is_directory=True)
+            (folder / dataset).symlink_to(source.resolve(), target_is_directory=True)
             rows.append((dataset, f"{suite} set"))
     write_suite(folder, suite, rows)

@@ -66,7 +66,7 @@ def _check_scheme(url: str) -> None:
         raise ValueError(f"{short(url, 200)} is not http or https: nothing was fetched")
 
 
-class _OnTheWeb(urllib.request.HTTPRedirectHandler):
+class _SafeRedirects(urllib.request.HTTPRedirectHandler):
     """Follows redirects to http(s), and from https to https only."""
 
     def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
@@ -83,26 +83,27 @@ def _compute_md5(path: Path) -> str:
 
 
 def _fetch_rest(url: str, part: Path, progress: Callable[[str], None]) -> None:
-    have = part.stat().st_size if part.is_file() else 0
-    request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
+    num_bytes = part.stat().st_size if part.is_file() else 0
+    request = urllib.request.Request(url, headers={"Range": f"bytes={num_bytes}-"} if num_bytes else {})
     try:
-        with urllib.request.build_opener(_OnTheWeb).open(request, timeout=TIMEOUT_SECONDS) as answer:
-            _append(answer, part, have, progress)
+        with urllib.request.build_opener(_SafeRedirects).open(request, timeout=TIMEOUT_SECONDS) as response:
+            _append(response, part, num_bytes, progress)
     except urllib.error.HTTPError as error:
         # the server has nothing to send if the part is complete
-        if error.code != NOT_SATISFIABLE or not have:
+        if error.code != NOT_SATISFIABLE or not num_bytes:
             raise
 
 
-def _append(answer: Any, part: Path, have: int, progress: Callable[[str], None]) -> None:
-    goes_on = answer.status == PARTIAL and answer.headers.get("Content-Range", "").startswith(f"bytes {have}-")
-    if have and goes_on:
-        progress(f"resuming {part.name} at {have} bytes")
-    expected = answer.headers.get("Content-Length")
+def _append(response: Any, part: Path, start: int, progress: Callable[[str], None]) -> None:
+    content_range = response.headers.get("Content-Range", "")
+    resumes = response.status == PARTIAL and content_range.startswith(f"bytes {start}-")
+    if start and resumes:
+        progress(f"resuming {part.name} at {start} bytes")
+    expected = response.headers.get("Content-Length")
     received = 0
     # a server that ignores the range sends the file from its beginning
-    with part.open("ab" if goes_on else "wb") as file:
-        while block := answer.read(BLOCK_BYTES):
+    with part.open("ab" if resumes else "wb") as file:
+        while block := response.read(BLOCK_BYTES):
             file.write(block)
             received += len(block)
     if expected is not None and received < int(expected):

@@ -6,7 +6,6 @@ Licences were not verified. See the card of each dataset.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from types import MappingProxyType
 
 from repro.data.columns import Columns
 from repro.data.folders import list_visible_files
-from repro.data.pairs import Row
+from repro.data.pairs import Row, make_id
 from repro.data.prompts import CLASSIFICATION, CLUSTERING, SEARCH
 from repro.data.readers import read_foreign
 from repro.data.wording import normalise
@@ -173,8 +172,8 @@ def get_local_copy(name: str, data_dir: Path) -> Path:
             f"repro fetch {name} --data-dir {data_dir}, or hf download {source.hub_id} --repo-type dataset "
             f"--local-dir {folder}"
         )
-    if why := find_incomplete_reason(name, folder):
-        raise ValueError(why)
+    if reason := find_incomplete_reason(name, folder):
+        raise ValueError(reason)
     return folder
 
 
@@ -182,10 +181,12 @@ def find_incomplete_reason(name: str, folder: Path) -> str:
     """Return why a copy is incomplete, and the command that completes it. Empty if it is complete."""
     if (folder / CHECKSUMS).is_file():
         return ""
-    marks = [folder / FETCHING] if (folder / FETCHING).exists() else folder.rglob("*.incomplete")
-    mark = next(iter(marks), None)
+    # the marker of `fetch`, or a partial file of the hub's client
+    markers = [path for path in (folder / FETCHING, *folder.rglob("*.incomplete")) if path.exists()]
+    if not markers:
+        return ""
     remedy = f"resume on a machine with internet: repro fetch {name} --data-dir {folder.parent}"
-    return f"{name} in {folder} is incomplete: {mark} exists; {remedy}" if mark else ""
+    return f"{name} in {folder} is incomplete: {markers[0]} exists; {remedy}"
 
 
 def list_pair_files(folder: Path) -> Iterator[Path]:
@@ -209,9 +210,9 @@ def load_source(name: str, data_dir: Path) -> Iterator[Row]:
                 raise ValueError(f"{pair.location}: {pair.flaw}")
             domain = _SHARD.sub("", path.stem) if source.domain_is_file else pair.domain
             query, document = pair.query or EMPTY, pair.document or EMPTY
-            digest = hashlib.sha256(f"{domain}\0{query}\0{document}".encode()).hexdigest()[:16]
             negatives = tuple(text for text in pair.negatives if normalise(text))
-            yield Row(f"{name}:{number}:{digest}", query, document, domain, domain, negatives)
+            identifier = make_id(name, number, domain, query, document)
+            yield Row(identifier, query, document, domain, domain, negatives)
             number += 1
 
 
@@ -224,6 +225,7 @@ def get_prompts_by_domain(name: str, domains: Iterable[str]) -> dict[str, tuple[
     declared = SOURCES[name].domains if name in SOURCES else {}
     if not declared:
         return {}
-    if unknown := sorted(set(domains) - set(declared)):
+    unknown = sorted(set(domains) - set(declared))
+    if unknown:
         raise ValueError(f"{name}: no prompts are declared for the domains {unknown}; known are {sorted(declared)}")
     return {domain: declared[domain].prompts for domain in domains}

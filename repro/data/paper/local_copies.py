@@ -74,7 +74,7 @@ def write_checksums(folder: Path, name: str, revision: str) -> None:
     """Write sha256 and size of each file below `folder`."""
     files = {
         str(path.relative_to(folder)): {"sha256": hash_file(path), "size": path.stat().st_size}
-        for path in _files(folder)
+        for path in _list_files(folder)
     }
     content = {"source": name, "revision": revision, "files": files}
     with whole_file(folder / CHECKSUMS) as part:
@@ -87,29 +87,29 @@ def problems(name: str, data_dir: Path | None = None, *, is_thorough: bool = Tru
     A manual copy has no checksums, so it cannot be verified. The line then explains how to create them.
     """
     folder = get_copy_folder(name, data_dir)
-    listed = folder / CHECKSUMS
-    if not _files(folder):
+    checksums = folder / CHECKSUMS
+    if not _list_files(folder):
         return [
             f"{name} (about {format_size(name)}) is not in {folder}; on a machine with internet: repro fetch {name}"
         ]
-    if name in SOURCES and (why := find_incomplete_reason(name, folder)):
-        return [why]
-    if not listed.is_file():
+    if name in SOURCES and (reason := find_incomplete_reason(name, folder)):
+        return [reason]
+    if not checksums.is_file():
         return [f"{folder} has no {CHECKSUMS}: repro fetch {name} writes it from the existing files"]
     try:
-        wanted_files = list_listed_files(folder, name)
+        files = list_listed_files(folder, name)
     except ValueError as error:
         return [str(error)]
-    found = []
-    for relative, wanted in wanted_files.items():
+    lines = []
+    for relative, expected in files.items():
         path = folder / relative
         if not path.is_file():
-            found.append(f"{path} is missing")
-        elif path.stat().st_size != wanted["size"]:
-            found.append(f"{path} has {path.stat().st_size} bytes, {wanted['size']} were fetched")
-        elif is_thorough and hash_file(path) != wanted["sha256"]:
-            found.append(f"{path} has changed since it was fetched (sha256)")
-    return found
+            lines.append(f"{path} is missing")
+        elif path.stat().st_size != expected["size"]:
+            lines.append(f"{path} has {path.stat().st_size} bytes, {expected['size']} were fetched")
+        elif is_thorough and hash_file(path) != expected["sha256"]:
+            lines.append(f"{path} has changed since it was fetched (sha256)")
+    return lines
 
 
 def list_listed_files(folder: Path, name: str) -> dict[str, dict[str, Any]]:
@@ -122,7 +122,7 @@ def list_listed_files(folder: Path, name: str) -> dict[str, dict[str, Any]]:
     try:
         files = json_object(path).get("files")
         entries = [*files.values()] if isinstance(files, dict) else [None]
-        if not all(isinstance(one, dict) and {"sha256", "size"} <= one.keys() for one in entries):
+        if not all(isinstance(entry, dict) and {"sha256", "size"} <= entry.keys() for entry in entries):
             raise ValueError(f"{path} lists no files with their sha256 and size")
     except ValueError as error:
         raise ValueError(
@@ -135,13 +135,13 @@ def list_listed_files(folder: Path, name: str) -> dict[str, dict[str, Any]]:
 def compute_version(name: str, data_dir: Path | None = None) -> str:
     """Return the version of a copy's content: a digest of its checksums, or names and sizes if it has none."""
     folder = get_copy_folder(name, data_dir)
-    listed = folder / CHECKSUMS
-    if listed.is_file():
+    checksums = folder / CHECKSUMS
+    if checksums.is_file():
         # damaged checksums would change the version and cause a rebuild of everything that depends on it
         list_listed_files(folder, name)
-        return hash_file(listed)[:12]
+        return hash_file(checksums)[:12]
     # Reading terabytes only to name a version would be too slow. Sizes change with nearly every edit.
-    return "-".join(f"{path.relative_to(folder)}:{path.stat().st_size}" for path in _files(folder))
+    return "-".join(f"{path.relative_to(folder)}:{path.stat().st_size}" for path in _list_files(folder))
 
 
 def _fetch_from_hub(name: str, folder: Path) -> str:
@@ -175,13 +175,13 @@ def _fetch_archive(name: str, folder: Path, progress: Progress, base: str) -> No
     download(f"{base}/{name}.zip", archive, md5=BENCHMARKS[name].md5, progress=progress)
     # the folder appears under its name only when it is complete
     with whole_folder(folder) as part:
-        inside = unpack(archive, part / "unpacked")
-        for path in list(inside.iterdir()):
+        unpacked = unpack(archive, part / "unpacked")
+        for path in list(unpacked.iterdir()):
             path.rename(part / path.name)
         # only hidden files of the archiver are left
         shutil.rmtree(part / "unpacked", ignore_errors=True)
     archive.unlink()
 
 
-def _files(folder: Path) -> list[Path]:
+def _list_files(folder: Path) -> list[Path]:
     return sorted(path for path in list_visible_files(folder) if path.name != CHECKSUMS)

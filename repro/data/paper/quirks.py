@@ -66,10 +66,10 @@ QUIRKS: Mapping[str, Quirks] = MappingProxyType(
         ),
     }
 )
-_SAME = {"quoraretrieval": "quora", "msmarcoretrieval": "msmarco", "touche2020": "webis-touche2020"}
+_ALIASES = {"quoraretrieval": "quora", "msmarcoretrieval": "msmarco", "touche2020": "webis-touche2020"}
 
 
 def find_quirks(collection: str) -> Quirks:
     """Return the peculiarities of a collection by its name in BEIR or mteb, ignoring case."""
     name = collection.lower()
-    return QUIRKS.get(_SAME.get(name, name), Quirks())
+    return QUIRKS.get(_ALIASES.get(name, name), Quirks())

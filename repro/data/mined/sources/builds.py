@@ -29,10 +29,10 @@ _TARGET = re.compile(r"(?::[\w:+-]+:)?`([^`<]*?) ?<[^`>]*>`_{0,2}")
 
 def mine_builds() -> Iterator[Row]:
     """Yield the sections of all pages except release notes. The domain is the kind of page."""
-    yield from merge_small_domains(_rows())
+    yield from merge_small_domains(_iter_rows())
 
 
-def _rows() -> Iterator[Row]:
+def _iter_rows() -> Iterator[Row]:
     for name, text in iter_wheel_texts("cmake", "cmake/data/share/cmake-*/Help/*/*.rst"):
         kind, page = PurePosixPath(name).parts[5], PurePosixPath(name).stem
         if kind == "release":
@@ -40,8 +40,9 @@ def _rows() -> Iterator[Row]:
         for number, (title, body) in enumerate(_sections(text)):
             if title in _POINTERS:
                 continue
-            row = _pair(f"{phrase(page)} {KINDS.get(kind, phrase(kind))}", title if number else "", body)
-            yield Row(f"{SOURCE}/{kind}/{page}/{number}", *row, f"{SOURCE}.{kind}", SOURCE)
+            subject = f"{phrase(page)} {KINDS.get(kind, phrase(kind))}"
+            query, document = _make_pair(subject, title if number else "", body)
+            yield Row(f"{SOURCE}/{kind}/{page}/{number}", query, document, f"{SOURCE}.{kind}", SOURCE)
 
 
 def _sections(text: str) -> Iterator[tuple[str, str]]:
@@ -51,10 +52,10 @@ def _sections(text: str) -> Iterator[tuple[str, str]]:
         yield plain(title), body
 
 
-def _pair(page: str, title: str, body: str) -> tuple[str, str]:
-    kept = _TARGET.sub(r"\1", _DIRECTIVE.sub(" ", _BLOCK.sub("\n", f"{body}\n")))
-    summary, _, rest = plain(kept).partition(". ")
-    named = f"{page} {title}".strip()
+def _make_pair(subject: str, title: str, body: str) -> tuple[str, str]:
+    prose = _TARGET.sub(r"\1", _DIRECTIVE.sub(" ", _BLOCK.sub("\n", f"{body}\n")))
+    summary, _, rest = plain(prose).partition(". ")
+    name = f"{subject} {title}".strip()
     if len(rest.split()) < MIN_DOCUMENT_WORDS:
-        return named, f"{summary}. {rest}".strip()
-    return (summary if len(summary.split()) >= MIN_SUMMARY_WORDS else f"{named} {summary}"), rest
+        return name, f"{summary}. {rest}".strip()
+    return (summary if len(summary.split()) >= MIN_SUMMARY_WORDS else f"{name} {summary}"), rest

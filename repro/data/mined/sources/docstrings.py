@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import ast
 import re
-import warnings
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from repro.data.mined.sources import MIN_ROWS_PER_DOMAIN, parse_python
 from repro.data.pairs import Row
 from repro.data.wording import MIN_DOCUMENT_WORDS, get_package_folder, one_line, phrase
 
 SOURCE = "packages"
 MIN_SUMMARY_WORDS = 4
-MIN_ROWS_PER_DOMAIN = 64
 
 # Packages whose version determines their text. PyTorch and transformers are excluded, because users install builds with
 # different text, and the corpus must be the same on every machine.
@@ -71,40 +70,39 @@ def mine_package(module: str) -> Iterator[Row]:
 
     Sub-packages with fewer than `MIN_ROWS_PER_DOMAIN` rows share the domain of the package.
     """
-    root = get_package_folder(module)
-    rows = [
-        row for path in sorted(root.rglob("*.py")) for row in _get_rows_of_path(module, path, path.relative_to(root))
-    ]
+    rows: list[Row] = []
+    for relative, name, code in iter_documented_files(module):
+        domain = f"{module}.{relative.parts[0].removesuffix('.py')}"
+        rows += _rows_of_file(code, name, domain)
     sizes = Counter(row.domain for row in rows)
     for row in rows:
         yield row if sizes[row.domain] >= MIN_ROWS_PER_DOMAIN else row._replace(domain=module)
 
 
-def _get_rows_of_path(module: str, path: Path, inside: Path) -> Iterator[Row]:
-    if is_mined(inside):
-        domain = f"{module}.{inside.parts[0].removesuffix('.py')}"
-        yield from _get_rows_of_file(path, ".".join([module, *inside.with_suffix("").parts]), domain)
+def iter_documented_files(package: str) -> Iterator[tuple[Path, str, str]]:
+    """Yield the relative path, the module name and the code of each file of a package that may have docstrings."""
+    root = get_package_folder(package)
+    for path in sorted(root.rglob("*.py")):
+        relative = path.relative_to(root)
+        if is_mined(relative):
+            code = path.read_text(encoding="utf-8")
+            if '"""' in code or "'''" in code:
+                yield relative, ".".join([package, *relative.with_suffix("").parts]), code
 
 
-def is_mined(inside: Path) -> bool:
+def is_mined(relative: Path) -> bool:
     """Return whether a file, given by its path inside a package, has the package's own text on every platform."""
-    skipped = any(part in _SKIPPED_FOLDERS for part in inside.parts) or inside.name.startswith(("test_", "conftest"))
-    return not skipped and inside.name not in _GENERATED_FILES
+    skipped = any(part in _SKIPPED_FOLDERS for part in relative.parts) or relative.name.startswith(
+        ("test_", "conftest")
+    )
+    return not skipped and relative.name not in _GENERATED_FILES
 
 
-def _get_rows_of_file(path: Path, name: str, domain: str) -> Iterator[Row]:
-    text = path.read_text(encoding="utf-8")
-    if '"""' not in text and "'''" not in text:
-        return
-    with warnings.catch_warnings():
-        # invalid escapes in other packages' docstrings
-        warnings.simplefilter("ignore", SyntaxWarning)
-        tree = ast.parse(text)
-    for owner, node in iter_documented_nodes(tree, name):
+def _rows_of_file(code: str, name: str, domain: str) -> Iterator[Row]:
+    for owner, node in iter_documented_nodes(parse_python(code), name):
         docstring = ast.get_docstring(node)
         if docstring:
-            docstring = _LAST_SECTIONS.split(docstring, maxsplit=1)[0]
-            query, document = _split(owner, docstring)
+            query, document = _split(owner, _LAST_SECTIONS.split(docstring, maxsplit=1)[0])
             yield Row(f"{SOURCE}/{owner}", query, document, domain, SOURCE)
 
 

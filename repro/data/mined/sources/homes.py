@@ -21,10 +21,10 @@ _MARKS = re.compile(r"[`*_#]+(?=\S)|(?<=\S)[`*_]+(?=\s|$)")
 
 def mine_homes() -> Iterator[Row]:
     """Yield the texts of all integrations. The domain is the part of the program that shows them."""
-    yield from merge_small_domains(_rows())
+    yield from merge_small_domains(_iter_rows())
 
 
-def _rows() -> Iterator[Row]:
+def _iter_rows() -> Iterator[Row]:
     for name, text in iter_wheel_texts("homeassistant", "homeassistant/components/*/translations/en.json"):
         integration = PurePosixPath(name).parts[2]
         for part, content in json.loads(text).items():

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from repro.data.mined.sources import join_lines, parse_yaml
 from repro.data.pairs import Row
 from repro.data.wording import get_package_folder, one_line, phrase
 
@@ -17,24 +16,23 @@ SOURCE = "modules"
 # generated from one template each: thousands of modules that differ in one word
 GENERATED_COLLECTIONS = frozenset({"fortinet.fortimanager", "fortinet.fortios"})
 
-# the compiled loader gives the same content ten times as fast
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _DOCUMENTATION = re.compile(r"^DOCUMENTATION\s*=\s*([ruRU]*(\"\"\"|''').*?\2)", re.DOTALL | re.MULTILINE)
 _MACRO = re.compile(r"\b[A-Z]+\(([^()]*)\)")
 
 
 def mine_modules() -> Iterator[Row]:
     """Yield the rows of all modules. Collections and files are sorted by name."""
-    for collection, folder in _collections():
+    for collection, folder in _iter_collections():
         for path in sorted(folder.rglob("*.py")):
+            # A few modules have documentation that is invalid YAML. The manifest pins the number of rows.
             documentation = _read_documentation(path)
-            if documentation is not None:
+            if documentation:
                 yield from _rows_of_module(
                     collection, path.relative_to(folder).with_suffix("").as_posix(), documentation
                 )
 
 
-def _collections() -> Iterator[tuple[str, Path]]:
+def _iter_collections() -> Iterator[tuple[str, Path]]:
     yield "ansible.builtin", get_package_folder("ansible") / "modules"
     root = get_package_folder("ansible_collections")
     for folder in sorted(root.glob("*/*/plugins/modules")):
@@ -43,16 +41,9 @@ def _collections() -> Iterator[tuple[str, Path]]:
             yield name, folder
 
 
-def _read_documentation(path: Path) -> dict[str, Any] | None:
+def _read_documentation(path: Path) -> dict[str, Any]:
     match = _DOCUMENTATION.search(path.read_text(encoding="utf-8"))
-    if match is None:
-        return None
-    try:
-        content = yaml.load(ast.literal_eval(match[1]), Loader=_LOADER)
-    except yaml.YAMLError:
-        # A few modules have documentation that is invalid YAML. The manifest pins the number of rows.
-        return None
-    return content if isinstance(content, dict) else None
+    return parse_yaml(ast.literal_eval(match[1])) if match else {}
 
 
 def _rows_of_module(collection: str, module: str, documentation: dict[str, Any]) -> Iterator[Row]:
@@ -68,5 +59,4 @@ def _rows_of_module(collection: str, module: str, documentation: dict[str, Any])
 
 def _plain(value: object) -> str:
     """Join paragraphs, and replace markup such as C(name) and O(state=present) by its content."""
-    text = " ".join(map(str, value)) if isinstance(value, list) else str(value or "")
-    return one_line(_MACRO.sub(r"\1", text))
+    return one_line(_MACRO.sub(r"\1", join_lines(value)))

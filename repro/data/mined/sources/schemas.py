@@ -28,7 +28,7 @@ Pair = tuple[str, str, str]
 def mine_containers() -> Iterator[Row]:
     """Yield the objects of kubernetes and their fields. The domain is the version of the object."""
     yield from merge_small_domains(
-        _rows(CONTAINERS, "kubernetes", "kubernetes/client/models/*.py", _describe_field, _parse_version)
+        _iter_rows(CONTAINERS, "kubernetes", "kubernetes/client/models/*.py", _describe_field, _parse_version)
     )
 
 
@@ -38,53 +38,55 @@ def mine_health() -> Iterator[Row]:
     Older releases have nearly the same text. They are in folders with capital letters, which are skipped.
     """
     yield from merge_small_domains(
-        _rows(HEALTH, "fhir.resources", "fhir/resources/[a-z]*.py", _make_title, lambda name, _: name.stem)
+        _iter_rows(HEALTH, "fhir.resources", "fhir/resources/[a-z]*.py", _make_title, lambda name, _: name.stem)
     )
 
 
 def mine_payments() -> Iterator[Row]:
     """Yield the fields of stripe's objects and the parameters of its methods. The domain is the object."""
-    yield from merge_small_domains(_rows(PAYMENTS, "stripe", "stripe/*.py", _iter_documented_fields, _get_object_name))
+    yield from merge_small_domains(
+        _iter_rows(PAYMENTS, "stripe", "stripe/*.py", _iter_documented_fields, _get_object_name)
+    )
 
 
-def _rows(
+def _iter_rows(
     source: str,
     wheel: str,
     pattern: str,
-    pairs_of: Callable[[ast.ClassDef, str], Iterator[Pair]],
-    division_of: Callable[[PurePosixPath, str], str],
+    iter_pairs: Callable[[ast.ClassDef, str], Iterator[Pair]],
+    get_division: Callable[[PurePosixPath, str], str],
 ) -> Iterator[Row]:
     for name, text in iter_wheel_texts(wheel, pattern):
-        for key, owner in _classes(ast.parse(text)):
-            division = division_of(PurePosixPath(name), key)
-            for field, query, document in pairs_of(owner, key):
+        for key, owner in _iter_classes(ast.parse(text)):
+            division = get_division(PurePosixPath(name), key)
+            for field, query, document in iter_pairs(owner, key):
                 yield Row(f"{source}/{key}.{field}", query, _plain(document), f"{source}.{division}", source)
 
 
-def _classes(node: ast.Module | ast.ClassDef, within: str = "") -> Iterator[tuple[str, ast.ClassDef]]:
+def _iter_classes(node: ast.Module | ast.ClassDef, parent: str = "") -> Iterator[tuple[str, ast.ClassDef]]:
     """Yield each class with its qualified name, outer ones first."""
     for inner in node.body:
         if isinstance(inner, ast.ClassDef):
-            name = f"{within}.{inner.name}" if within else inner.name
+            name = f"{parent}.{inner.name}" if parent else inner.name
             yield name, inner
-            yield from _classes(inner, name)
+            yield from _iter_classes(inner, name)
 
 
 def _describe_field(owner: ast.ClassDef, name: str) -> Iterator[Pair]:
     subject = phrase(_VERSION.sub("", name))
     summary = (ast.get_docstring(owner) or "").partition("\n\n")[0]
     yield "", f"{subject} object", summary
-    for field, found in _fields(owner):
-        if "description" in found:
-            yield field, f"{subject} {phrase(field)}", found["description"]
+    for field, arguments in _iter_fields(owner):
+        if "description" in arguments:
+            yield field, f"{subject} {phrase(field)}", arguments["description"]
 
 
 def _make_title(owner: ast.ClassDef, name: str) -> Iterator[Pair]:
     subject = phrase(name)
     summary = (ast.get_docstring(owner) or "").partition("\n\n")[2]
     yield "", f"{subject} resource", summary
-    for field, found in _fields(owner):
-        title, description = found.get("title", ""), found.get("description", "")
+    for field, arguments in _iter_fields(owner):
+        title, description = arguments.get("title", ""), arguments.get("description", "")
         if field.endswith("__ext") or not title:
             continue
         if len(description.split()) < MIN_DOCUMENT_WORDS or _plain(description) == _plain(title):
@@ -97,22 +99,26 @@ def _iter_documented_fields(owner: ast.ClassDef, name: str) -> Iterator[Pair]:
     subject = phrase(_PARAMETERS.sub("", name.rpartition(".")[2]))
     for field, text in zip(owner.body, owner.body[1:], strict=False):
         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(text, ast.Expr):
-            found = text.value
-            if isinstance(found, ast.Constant) and isinstance(found.value, str):
-                yield field.target.id, f"{subject} {phrase(field.target.id)}", found.value
+            value = text.value
+            if isinstance(value, ast.Constant) and isinstance(value.value, str):
+                yield field.target.id, f"{subject} {phrase(field.target.id)}", value.value
 
 
-def _fields(owner: ast.ClassDef) -> Iterator[tuple[str, dict[str, str]]]:
+def _iter_fields(owner: ast.ClassDef) -> Iterator[tuple[str, dict[str, str]]]:
     """Yield the fields of a class that are declared by a call, with the string arguments of the call by name."""
     for node in owner.body:
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and isinstance(node.value, ast.Call):
-            texts = {word.arg: word.value.value for word in node.value.keywords if isinstance(word.value, ast.Constant)}
+            texts = {
+                keyword.arg: keyword.value.value
+                for keyword in node.value.keywords
+                if isinstance(keyword.value, ast.Constant)
+            }
             yield node.target.id, {key: text for key, text in texts.items() if key and isinstance(text, str)}
 
 
 def _parse_version(file: PurePosixPath, key: str) -> str:
-    found = _VERSION.match(key)
-    return found[1].lower() if found else "core"
+    match = _VERSION.match(key)
+    return match[1].lower() if match else "core"
 
 
 def _get_object_name(file: PurePosixPath, key: str) -> str:
