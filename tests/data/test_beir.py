@@ -174,7 +174,7 @@ def test_nested_collections_count_once(tmp_path: Path) -> None:
     shutil.copytree(tmp_path / "scifact", tmp_path / "cqadupstack" / "b" / "copy")
     lines: list[str] = []
     suite = open_suite(str(tmp_path), lines.append)
-    assert sorted(one.name for one in suite.datasets) == sorted(folders)
+    assert sorted(dataset.name for dataset in suite.datasets) == sorted(folders)
     (line,) = lines
     assert "3 collections" in line and "4 entries" in line
     skipped = find_skipped_entries(tmp_path, suite.datasets)
@@ -196,7 +196,7 @@ def test_skipped_entries_are_named_at_any_depth(tmp_path: Path) -> None:
     for name in ("zoo/english/left.zip", "zoo/readme.txt"):
         (tmp_path / name).touch()
     found = find_collections(tmp_path)
-    assert [one.name for one in found] == ["zoo-english-one", "zoo-plain"]
+    assert [dataset.name for dataset in found] == ["zoo-english-one", "zoo-plain"]
     assert find_skipped_entries(tmp_path, found) == ["zoo/english/far", "zoo/english/left.zip", "zoo/readme.txt"]
 
 

@@ -43,9 +43,9 @@ def test_name_clash_is_reported(folder: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.chdir(folder.parent)
     (folder / "two").rename(folder / "three")
     lines: list[str] = []
-    assert [one.name for one in open_suite("theirs", lines.append).datasets] == ["one", "three"]
+    assert [dataset.name for dataset in open_suite("theirs", lines.append).datasets] == ["one", "three"]
     assert len(lines) == 1 and corpus.corpus in lines[0]
-    assert [one.name for one in open_suite(corpus.corpus).datasets] == ["one", "two"]
+    assert [dataset.name for dataset in open_suite(corpus.corpus).datasets] == ["one", "two"]
     assert describe_name_clash(corpus.corpus) == describe_name_clash("./theirs") == ""
     folder.rename(folder.with_name("desk"))
     assert describe_name_clash("desk") != ""

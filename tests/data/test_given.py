@@ -144,7 +144,7 @@ def test_folders_of_any_name_are_imported(tmp_path: Path, name: str) -> None:
     write_beir_folder(tmp_path / "all" / name, make_collection(name))
     write_beir_folder(tmp_path / "all" / "other", make_collection("other"))
     bring(tmp_path / "all", name="mine")
-    assert get_legal_name(name) in {one.name for one in load_suite(get_suite_folder("mine")).datasets}
+    assert get_legal_name(name) in {dataset.name for dataset in load_suite(get_suite_folder("mine")).datasets}
     assert score_bm25("mine") == score_bm25(str(tmp_path / "all"))
 
 

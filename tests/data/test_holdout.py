@@ -42,9 +42,9 @@ def test_evaluated_texts_are_not_trained_on(tmp_path: Path, domains: tuple[str, 
     pairs = make_pairs(tmp_path, {"a": 2 * MIN_DOMAIN_PAIRS, "b": MIN_DOMAIN_PAIRS})
     collections, counts = hold_out(pairs, domains), Counter()
     write_pairs(tmp_path / "train.arrow", training_rows(pairs, collections, domains, counts))
-    for one in collections:
-        write_beir_folder(tmp_path / "suite" / one.name, one)
-    write_suite(tmp_path / "suite", "mine", [(one.name, FAMILY) for one in collections])
+    for collection in collections:
+        write_beir_folder(tmp_path / "suite" / collection.name, collection)
+    write_suite(tmp_path / "suite", "mine", [(collection.name, FAMILY) for collection in collections])
     train = read_pairs(tmp_path / "train.arrow")
     assert not find_overlap(train, [tmp_path / "suite"])
     assert len(train) + sum(counts.values()) == len(pairs)
@@ -56,7 +56,7 @@ def test_evaluated_documents_are_no_negatives(tmp_path: Path) -> None:
     rows = [Row(f"{n}", f"question {n}", texts[n], "a", "mine", (texts[n - 1], f"no {n}")) for n in range(size)]
     pairs, counts = store_pairs(tmp_path, rows), Counter()
     collections = hold_out(pairs)
-    held = {normalise(text) for one in collections for text in one.documents}
+    held = {normalise(text) for collection in collections for text in collection.documents}
     trained = list(training_rows(pairs, collections, (), counts))
     lost = [row for row in trained if len(row.negatives) == 1]
     assert lost and counts["evaluated_negatives"] == len(lost)
@@ -70,23 +70,23 @@ def test_evaluated_documents_are_no_negatives(tmp_path: Path) -> None:
 def test_named_domains_are_held_out_whole(tmp_path: Path) -> None:
     pairs = make_pairs(tmp_path, {"a": 30, "b": 300, "c": 30})
     collections = hold_out(pairs, ["a", "c"])
-    assert [one.name for one in collections] == ["a", "c"]
-    assert all(len(one.documents) == 30 for one in collections)
+    assert [collection.name for collection in collections] == ["a", "c"]
+    assert all(len(collection.documents) == 30 for collection in collections)
     trained = list(training_rows(pairs, collections, ["a", "c"], Counter()))
     assert {row.domain for row in trained} == {"b"} and len(trained) == 300
 
 
 def test_tenth_of_large_domains_is_held_out(tmp_path: Path) -> None:
     sizes = {"a": 10 * MIN_DOMAIN_PAIRS, "b": 5 * MIN_DOMAIN_PAIRS, "small": 20}
-    collections = {one.name: one for one in hold_out(make_pairs(tmp_path, sizes))}
+    collections = {collection.name: collection for collection in hold_out(make_pairs(tmp_path, sizes))}
     assert set(collections) == {"a", "b"}
-    for name, one in collections.items():
-        assert sizes[name] / 15 < len(one.documents) < sizes[name] / 7
+    for name, collection in collections.items():
+        assert sizes[name] / 15 < len(collection.documents) < sizes[name] / 7
 
 
 def test_small_domains_give_one_collection(tmp_path: Path) -> None:
     collections = hold_out(make_pairs(tmp_path, {f"d{n}": 20 for n in range(30)}))
-    assert [one.name for one in collections] == ["all"]
+    assert [collection.name for collection in collections] == ["all"]
     assert 30 < len(collections[0].documents) < 100
 
 
@@ -101,7 +101,7 @@ def test_shared_documents_are_held_out_together(tmp_path: Path) -> None:
     rows = [Row(f"{n}", f"question {n}", f"shared answer {n // 4} of all", "a", "mine") for n in range(1200)]
     pairs = store_pairs(tmp_path, rows)
     collections = hold_out(pairs)
-    held = {normalise(text) for one in collections for text in one.documents}
+    held = {normalise(text) for collection in collections for text in collection.documents}
     assert held and not held & {normalise(row.document) for row in training_rows(pairs, collections, (), Counter())}
 
 

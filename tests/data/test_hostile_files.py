@@ -29,7 +29,7 @@ def test_missing_domains_are_empty(tmp_path: Path) -> None:
     """In a column of numbers, pandas writes a missing value as NaN."""
     columns = {"query": ["a", "b"], "document": ["c", "d"], "domain": [2.5, np.nan]}
     pq.write_table(pa.table(columns), tmp_path / "x.parquet")
-    assert [one.domain for one in read_foreign(tmp_path / "x.parquet")] == ["2.5", ""]
+    assert [row.domain for row in read_foreign(tmp_path / "x.parquet")] == ["2.5", ""]
 
 
 def test_parquet_that_is_not_utf8_is_refused(tmp_path: Path) -> None:

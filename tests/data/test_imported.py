@@ -125,7 +125,7 @@ def test_run_files_name_the_content(tmp_path: Path) -> None:
     (run,) = read_runs(path)
     assert (run.corpus, run.suite) == (corpus.corpus, "mine")
     make_corpus_stage(run.corpus).build()
-    assert [one.name for one in load_run_suite(run).datasets] == ["all"] and load_run_suite(run).name == "mine"
+    assert [dataset.name for dataset in load_run_suite(run).datasets] == ["all"] and load_run_suite(run).name == "mine"
 
 
 def test_given_exam_is_not_trained_on(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_given_exam_is_not_trained_on(tmp_path: Path) -> None:
     write_beir_folder(tmp_path / "exam", given)
     corpus = import_rows(tmp_path, evaluate_on=tmp_path / "exam")
     assert corpus.found.counts["evaluated"] == 2
-    assert {one.name for one in load_built_suite(corpus).datasets} == {"exam"}
+    assert {dataset.name for dataset in load_built_suite(corpus).datasets} == {"exam"}
     (tmp_path / "exam" / "qrels" / "test.tsv").rename(tmp_path / "exam" / "qrels" / "train.tsv")
     with pytest.raises(ValueError, match="no split to evaluate on"):
         bring(tmp_path / "x.jsonl", name="more", evaluate_on=tmp_path / "exam")
@@ -330,15 +330,15 @@ def test_pairs_set_apart_share_no_text(tmp_path: Path) -> None:
     corpus = import_rows(tmp_path, rows)
     planned = plan()
     folder = make_corpus_stage(corpus.corpus).path
-    trained, apart = (read_pairs(folder / name) for name in ("train.arrow", "set_apart.arrow"))
-    found = [
+    trained, set_apart = (read_pairs(folder / name) for name in ("train.arrow", "set_apart.arrow"))
+    texts = [
         {near_form(text) for side in ("query", "document") for text in pairs.texts(side, range(len(pairs)))}
-        for pairs in (trained, apart)
+        for pairs in (trained, set_apart)
     ]
     evaluated = load_beir(load_built_suite(corpus).datasets[0].path)
-    assert not found[0] & found[1] and not {near_form(text) for text in evaluated.queries} & (found[0] | found[1])
+    assert not texts[0] & texts[1] and not {near_form(text) for text in evaluated.queries} & (texts[0] | texts[1])
     counts = planned.report["left_out"]
-    assert len(apart) == counts["set_apart"] >= 32 and counts["with_a_query_set_apart"] > 0
+    assert len(set_apart) == counts["set_apart"] >= 32 and counts["with_a_query_set_apart"] > 0
     assert len(trained) + sum(counts.values()) == corpus.found.num_kept == 901
     total, parts = next(line for line in planned.lines() if " given = " in line).split(" given = ")
     assert sum(int(part.split()[0]) for part in parts.split(" + ")) == int(total.split()[0]) == 902
@@ -362,7 +362,7 @@ def test_older_imports_keep_their_suite(tmp_path: Path) -> None:
     assert old.origin == f"recipe 4, {old.digest[:12]}"
     report = json.loads((make_corpus_stage(old.corpus).build() / "report.json").read_text())
     assert set(report["suite"]) == {"a", "b"}
-    assert sum(one["num_documents"] for one in report["suite"].values()) == report["held_out_documents"] < 100
+    assert sum(sizes["num_documents"] for sizes in report["suite"].values()) == report["held_out_documents"] < 100
 
 
 @pytest.mark.parametrize(("sizes", "is_explained"), [((400, 400), False), ((400,), False), ((250, *[150] * 6), True)])
@@ -442,7 +442,7 @@ def test_ambiguous_collection_is_refused_first(tmp_path: Path, name: str) -> Non
 def test_few_queries_are_warned_about(tmp_path: Path, num: int, is_warned: bool) -> None:
     import_rows(tmp_path, make_rows(num))
     planned = plan()
-    num_queries = sum(one["num_queries"] for one in planned.report["suite"].values())
+    num_queries = sum(sizes["num_queries"] for sizes in planned.report["suite"].values())
     assert is_warned == (num_queries < 50)
     warning = f"  warning: {num_queries} queries give wide intervals; --hold-out DOMAIN holds out a domain whole"
     found = [line for line in planned.lines() if "wide intervals" in line]

@@ -56,22 +56,22 @@ def test_formats_give_same_pairs(tmp_path: Path, ending: str) -> None:
     # A .tsv has no quotes, so its texts have no line breaks.
     end = " " if ending == ".tsv" else "\n"
     rows = [row | {"document": row["document"].replace("\n", end)} for row in ROWS]
-    found = import_file(tmp_path, write_rows(tmp_path / f"pairs{ending}", rows))
-    pairs = read_pairs(found.folder / "pairs.arrow")
-    assert (found.num_read, found.num_kept, found.num_domains) == (8, 8, 2)
+    imported = import_file(tmp_path, write_rows(tmp_path / f"pairs{ending}", rows))
+    pairs = read_pairs(imported.folder / "pairs.arrow")
+    assert (imported.num_read, imported.num_kept, imported.num_domains) == (8, 8, 2)
     assert pairs.texts("query", range(8)) == [row["query"] for row in ROWS]
     assert pairs.texts("document", range(8)) == [row["document"] for row in rows]
     assert [pairs.domain_names[code] for code in pairs.domain_codes] == [row["domain"] for row in ROWS]
-    assert load_import(found.folder) == found
+    assert load_import(imported.folder) == imported
 
 
 @pytest.mark.parametrize("content", ['{"name": "mi', "[1]", "{}", '{"unknown": 1}'])
 def test_damaged_audit_is_named(tmp_path: Path, content: str) -> None:
-    found = import_file(tmp_path, write_rows(tmp_path / "pairs.jsonl", ROWS))
-    (found.folder / "audit.json").write_text(content)
+    imported = import_file(tmp_path, write_rows(tmp_path / "pairs.jsonl", ROWS))
+    (imported.folder / "audit.json").write_text(content)
     with pytest.raises(ValueError, match=r"audit\.json .*the pairs are unchanged.*import again"):
-        load_import(found.folder)
-    assert len(read_pairs(found.folder / "pairs.arrow")) == len(ROWS)
+        load_import(imported.folder)
+    assert len(read_pairs(imported.folder / "pairs.arrow")) == len(ROWS)
 
 
 def test_columns_may_be_named(tmp_path: Path) -> None:
@@ -79,11 +79,11 @@ def test_columns_may_be_named(tmp_path: Path) -> None:
         {"anchor": "a b", "pos": ["c d", "e f"], "neg": ["g h"], "prompt": "x"},
         {"anchor": "i", "pos": ["j"], "neg": []},
     ]
-    found = import_file(tmp_path, write_rows(tmp_path / "bge.jsonl", rows))
-    pairs = read_pairs(found.folder / "pairs.arrow")
+    imported = import_file(tmp_path, write_rows(tmp_path / "bge.jsonl", rows))
+    pairs = read_pairs(imported.folder / "pairs.arrow")
     assert pairs.texts("document", range(2)) == ["c d", "j"] and pairs.negatives(range(2)) == [["g h"], []]
-    odd = write_rows(tmp_path / "odd.csv", [{"frage": "a", "antwort": "b", "negative_1": "c", "negative_2": ""}])
-    only = list(read_foreign(odd, Columns({"query": "frage", "document": "antwort"})))
+    source = write_rows(tmp_path / "odd.csv", [{"frage": "a", "antwort": "b", "negative_1": "c", "negative_2": ""}])
+    only = list(read_foreign(source, Columns({"query": "frage", "document": "antwort"})))
     assert only[0][:4] == ("a", "b", ("c",), "")
 
 
@@ -96,41 +96,46 @@ def test_tsv_quotes_are_letters(tmp_path: Path) -> None:
 
 def test_malformed_rows_are_skipped_and_named(tmp_path: Path) -> None:
     """The first three malformed rows are named, all are counted. A null text counts as empty, not as malformed."""
-    odd: list[dict[str, Any]] = [
+    malformed: list[dict[str, Any]] = [
         {"query": 3, "document": "d"},
         {"query": "no doc"},
         {"query": "a", "document": "b", "domain": ["c"]},
         {"query": None, "document": "d"},
         {"document": "no query"},
     ]
-    found = import_file(tmp_path, write_rows(tmp_path / "x.jsonl", ROWS[:2] + odd + ROWS[2:]))
-    assert (found.num_read, found.num_kept, found.counts["malformed"], found.counts["empty"]) == (13, 8, 4, 1)
-    assert load_import(found.folder) == found
-    (warning,) = found.warnings
+    imported = import_file(tmp_path, write_rows(tmp_path / "x.jsonl", ROWS[:2] + malformed + ROWS[2:]))
+    assert (imported.num_read, imported.num_kept, imported.counts["malformed"], imported.counts["empty"]) == (
+        13,
+        8,
+        4,
+        1,
+    )
+    assert load_import(imported.folder) == imported
+    (warning,) = imported.warnings
     assert re.search(
         r"x\.jsonl, line 3: expected a text or a list of texts, found 3; "
         r"x\.jsonl, line 4: no column for the document: found \['query'\], accepted.*; "
         r"x\.jsonl, line 5: the domain is \['c'\].*; and 1 more$",
         warning,
     ), warning
-    assert read_pairs(found.folder / "pairs.arrow").texts("query", range(8)) == [row["query"] for row in ROWS]
+    assert read_pairs(imported.folder / "pairs.arrow").texts("query", range(8)) == [row["query"] for row in ROWS]
 
 
 def test_malformed_parquet_rows_are_skipped(tmp_path: Path) -> None:
     rows = [{"query": [row["query"]], "document": row["document"], "domain": None} for row in ROWS]
-    odd = {"query": ["a"], "document": "d", "domain": [b"\0"]}
-    found = import_file(tmp_path, write_rows(tmp_path / "x.parquet", [*rows[:2], odd, odd, *rows[2:]]))
-    assert (found.num_read, found.num_kept, found.counts["malformed"]) == (10, 8, 2)
-    (warning,) = found.warnings
+    malformed = {"query": ["a"], "document": "d", "domain": [b"\0"]}
+    imported = import_file(tmp_path, write_rows(tmp_path / "x.parquet", [*rows[:2], malformed, malformed, *rows[2:]]))
+    assert (imported.num_read, imported.num_kept, imported.counts["malformed"]) == (10, 8, 2)
+    (warning,) = imported.warnings
     assert re.search(r"x\.parquet, row 3: the domain is \[b'.*; x\.parquet, row 4.*[^e]$", warning), warning
 
 
 def test_mostly_malformed_file_is_refused(tmp_path: Path) -> None:
-    odd: list[dict[str, Any]] = [{"query": n} for n in range(3)]
+    malformed: list[dict[str, Any]] = [{"query": n} for n in range(3)]
     for num_good in (0, 2):
         message = f"x.jsonl: 3 of {3 + num_good} rows are not pairs; the first is line 1: no column for"
-        assert_refused(tmp_path, write_rows(tmp_path / "x.jsonl", odd + ROWS[:num_good]), message)
-    assert import_file(tmp_path, write_rows(tmp_path / "x.jsonl", odd + ROWS[:3])).counts["malformed"] == 3
+        assert_refused(tmp_path, write_rows(tmp_path / "x.jsonl", malformed + ROWS[:num_good]), message)
+    assert import_file(tmp_path, write_rows(tmp_path / "x.jsonl", malformed + ROWS[:3])).counts["malformed"] == 3
 
 
 def test_file_without_pairs_ends_early(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,9 +164,9 @@ def test_further_texts_are_counted(tmp_path: Path, column: str, count: str) -> N
     """A list of texts gives one pair of its first text that is not empty. All further texts are counted."""
     other = {"query": "document", "document": "query"}[column]
     rows = [{column: ["", "a", "b", "c"], other: "x"}, {column: ["d"], other: "y"}, {column: "e", other: "z"}]
-    found = import_file(tmp_path, write_rows(tmp_path / "x.jsonl", rows))
-    assert (found.num_kept, found.counts[count]) == (3, 2)
-    assert read_pairs(found.folder / "pairs.arrow").texts(column, range(3)) == ["a", "d", "e"]
+    imported = import_file(tmp_path, write_rows(tmp_path / "x.jsonl", rows))
+    assert (imported.num_kept, imported.counts[count]) == (3, 2)
+    assert read_pairs(imported.folder / "pairs.arrow").texts(column, range(3)) == ["a", "d", "e"]
 
 
 @pytest.mark.parametrize(("query", "document"), [("query", "document"), ("my ask", "text")])
@@ -170,11 +175,11 @@ def test_swapped_columns_are_noticed(tmp_path: Path, query: str, document: str) 
         {query: f"a long text of item {n} with many words", document: f"what is {n}", "domain": "x"} for n in (1, 2)
     ]
     named = Columns({"query": query})
-    found = import_file(tmp_path, write_rows(tmp_path / "x.csv", rows), columns=named)
-    (warning,) = found.warnings
+    imported = import_file(tmp_path, write_rows(tmp_path / "x.csv", rows), columns=named)
+    (warning,) = imported.warnings
     assert warning.startswith("queries have 9 words and documents 3 (medians)")
     assert warning.endswith(f"--query {shlex.quote(document)} --document {shlex.quote(query)}")
-    assert load_import(found.folder) == found
+    assert load_import(imported.folder) == imported
     swapped = Columns({"query": document, "document": query})
     assert not import_file(tmp_path / "swapped", tmp_path / "x.csv", columns=swapped).warnings
 
@@ -197,8 +202,8 @@ def test_import_reads_beir_like_evaluation(tmp_path: Path) -> None:
 
 def test_negatives_may_begin_late(tmp_path: Path) -> None:
     rows = [{"query": "a", "document": "b"}, {"query": "c", "document": "d", "negatives": ["e"]}]
-    found = import_file(tmp_path, write_rows(tmp_path / "x.jsonl", rows))
-    assert read_pairs(found.folder / "pairs.arrow").negatives(range(2)) == [[], ["e"]]
+    imported = import_file(tmp_path, write_rows(tmp_path / "x.jsonl", rows))
+    assert read_pairs(imported.folder / "pairs.arrow").negatives(range(2)) == [[], ["e"]]
 
 
 def test_audit_counts_what_was_skipped(tmp_path: Path) -> None:
@@ -212,17 +217,17 @@ def test_audit_counts_what_was_skipped(tmp_path: Path) -> None:
         {"query": "same words", "document": "same words"},
     ]
     evaluated = Retrieval("t", ("d",), ("z",), ("q",), ("The question of the test?",), {"q": {"d": 1}})
-    found = import_file(tmp_path, write_rows(tmp_path / "x.jsonl", rows), evaluated=[evaluated])
+    imported = import_file(tmp_path, write_rows(tmp_path / "x.jsonl", rows), evaluated=[evaluated])
     dropped = {"empty": 2, "repeated_pair": 1, "evaluated": 1}
     kept = {"negatives_taken_out": 1, "query_is_document": 1, "with_negatives": 1}
-    assert (found.num_read, found.num_kept, dict(found.counts)) == (14, 10, dropped | kept)
+    assert (imported.num_read, imported.num_kept, dict(imported.counts)) == (14, 10, dropped | kept)
 
 
 def test_beir_folder_gives_training_pairs(tmp_path: Path) -> None:
     data = Retrieval("b", ("d1", "d2"), ("one", "two"), ("q1", "q2"), ("a", "b"), {"q1": {"d1": 1}, "q2": {"d2": 0}})
     write_beir_folder(tmp_path / "b", data, "train")
-    found = import_file(tmp_path, tmp_path / "b")
-    assert read_pairs(found.folder / "pairs.arrow").texts("document", range(found.num_kept)) == ["one"]
+    imported = import_file(tmp_path, tmp_path / "b")
+    assert read_pairs(imported.folder / "pairs.arrow").texts("document", range(imported.num_kept)) == ["one"]
     (tmp_path / "b" / "qrels" / "train.tsv").rename(tmp_path / "b" / "qrels" / "test.tsv")
     with pytest.raises(ValueError, match="no train"):
         import_file(tmp_path / "other", tmp_path / "b")
@@ -271,6 +276,8 @@ MALFORMED = [
     ("a.tsv", b"query;document\nx;y\n", "separator looks like ';'"),
     ("a.csv", b"query\tdocument\nx\ty\n", "separator looks like a tab"),
     ("a.csv", "query,document\nx,y\nx,caf\xe9\n".encode("latin-1"), "line 3: not UTF-8; .*iconv -f LATIN1 -t UTF-8"),
+    # beyond the first block that Python decodes
+    ("b.csv", b"query,document\n" + b"x,y\n" * 9_999 + b"x,caf\xe9\n", "line 10001: not UTF-8; .*iconv -f LATIN1"),
     ("a b.jsonl", GOOD.decode().encode("utf-16"), f"line 1: {UTF16}'a b.jsonl' > 'utf8-a b.jsonl'$"),
     ("a.csv", "\ufeffquery,document\n".encode("utf-16-be"), f"line 1: {UTF16}"),
     ("a.tsv", "\ufeffquery\tdocument\n".encode("utf-16-le"), f"line 1: {UTF16}"),
@@ -370,11 +377,11 @@ def test_blocks_match_single_pairs(tmp_path: Path, ending: str, monkeypatch: pyt
             row["negatives"] = [WORDS[n] for n in rng.integers(0, len(WORDS), rng.integers(0, 4))]
     judged = Retrieval("t", ("d",), ("(A_b no)!",), ("q",), ("strasse?",), {"q": {"d": 1}})
     expected, counts = import_row_by_row(rows, "mine", {"a_b no", "strasse"})
-    found = import_file(tmp_path, write_rows(tmp_path / f"x{ending}", rows), evaluated=[judged])
-    assert 100 < found.num_kept == len(expected) < 400
-    assert found.counts == counts and min(counts.values()) >= (0 if ending == ".csv" else 1)
+    imported = import_file(tmp_path, write_rows(tmp_path / f"x{ending}", rows), evaluated=[judged])
+    assert 100 < imported.num_kept == len(expected) < 400
+    assert imported.counts == counts and min(counts.values()) >= (0 if ending == ".csv" else 1)
     write_pairs(tmp_path / "expected.arrow", expected, with_negatives=True)
-    assert (found.folder / "pairs.arrow").read_bytes() == (tmp_path / "expected.arrow").read_bytes()
+    assert (imported.folder / "pairs.arrow").read_bytes() == (tmp_path / "expected.arrow").read_bytes()
 
 
 def test_normalise_keeps_vowel_marks() -> None:
@@ -402,8 +409,8 @@ def test_existing_import_is_not_overwritten(tmp_path: Path) -> None:
 
 def test_plan_fits_the_corpus(tmp_path: Path) -> None:
     rows = [{"query": f"q {n}", "document": f"d {n}"} for n in range(300)]
-    found = import_file(tmp_path, write_rows(tmp_path / "x.jsonl", rows))
-    plan = plan_runs(found)
+    imported = import_file(tmp_path, write_rows(tmp_path / "x.jsonl", rows))
+    plan = plan_runs(imported)
     assert [run["architecture"] for run in plan] == ["biencoder", "contextual"]
     assert plan[0]["batch_size"] == 16
     check_fields(plan[0], "plan")
@@ -423,17 +430,17 @@ def test_columns_read_are_recorded(tmp_path: Path) -> None:
     write_rows(tmp_path / "in" / "1.jsonl", [*rows, {"query": "c", "document": "d"}, *rows, {"title": "no pair"}])
     write_rows(tmp_path / "in" / "2.csv", rows)
     write_rows(tmp_path / "in" / "3.parquet", [{"anchor": "e", "pos": "f", "negative_1": "g", "negative_2": "h"}])
-    found = import_file(tmp_path, tmp_path / "in")
-    assert found.columns == (
+    imported = import_file(tmp_path, tmp_path / "in")
+    assert imported.columns == (
         "1.jsonl, line 1: query <- question, document <- answer (also there: passage, text), domain <- source"
         "; not read: title",
         "1.jsonl, line 2: query <- query, document <- document",
         "3.parquet: query <- anchor, document <- pos, negatives <- negative_1, negative_2",
     )
-    assert load_import(found.folder) == found
+    assert load_import(imported.folder) == imported
     write_rows(tmp_path / "in" / "4.csv", [{"query": "i", "text": "j"}])
     more = import_file(tmp_path / "more", tmp_path / "in")
-    assert more.columns == (*found.columns, "… and 1 more")
+    assert more.columns == (*imported.columns, "… and 1 more")
     named = import_file(tmp_path / "named", tmp_path / "in" / "2.csv", columns=Columns({"query": "text"}))
     assert named.columns == (
         "2.csv, line 1: query <- text, document <- answer (also there: passage), domain <- source; not read: question, title",
@@ -452,8 +459,8 @@ def test_column_names_ignore_case(tmp_path: Path, header: str) -> None:
 
 def test_exact_column_names_win(tmp_path: Path) -> None:
     rows = [{"Query": "no", "query": "why", "Text": "because", "text ": "no"}]
-    found = import_file(tmp_path, write_rows(tmp_path / "a.jsonl", rows))
-    assert found.columns == (
+    imported = import_file(tmp_path, write_rows(tmp_path / "a.jsonl", rows))
+    assert imported.columns == (
         "a.jsonl, line 1: query <- query (also there: Query), document <- Text (also there: text )",
     )
 
@@ -470,21 +477,21 @@ def test_near_copies_are_kept_and_counted(tmp_path: Path) -> None:
     """Symbols distinguish texts. Case and punctuation do not: such near copies are kept and counted."""
     texts = ["x + y", "x - y", "temperature \u2212757", "temperature 757", "\U0001f600", "\U0001f601", "c++", "c"]
     rows = [{"query": f"what is {text}", "document": f"about {text}"} for text in texts]
-    found = import_file(tmp_path, write_rows(tmp_path / "x.jsonl", rows))
-    assert (found.num_kept, found.counts.get("near_copies", 0), found.near_copy) == (8, 0, ())
+    imported = import_file(tmp_path, write_rows(tmp_path / "x.jsonl", rows))
+    assert (imported.num_kept, imported.counts.get("near_copies", 0), imported.near_copy) == (8, 0, ())
     rows += [
         {"query": "What is X + Y?", "document": "About x + y."},
         {"query": "what is (x + y)", "document": "about x + y!"},
         {"query": "what is x + y", "document": "about  x + y"},
     ]
-    found = import_file(tmp_path / "more", write_rows(tmp_path / "y.jsonl", rows))
-    assert (found.num_kept, found.counts["near_copies"], found.counts["repeated_pair"]) == (10, 2, 1)
-    assert found.near_copy == ("'what is x + y' – 'about x + y'", "'What is X + Y?' – 'About x + y.'")
-    assert load_import(found.folder) == found
+    imported = import_file(tmp_path / "more", write_rows(tmp_path / "y.jsonl", rows))
+    assert (imported.num_kept, imported.counts["near_copies"], imported.counts["repeated_pair"]) == (10, 2, 1)
+    assert imported.near_copy == ("'what is x + y' – 'about x + y'", "'What is X + Y?' – 'About x + y.'")
+    assert load_import(imported.folder) == imported
 
 
 def test_chinese_lengths_count_characters(tmp_path: Path) -> None:
     """Texts without spaces are measured in characters, so swapped columns are noticed."""
     rows = [{"query": "\u4e2d\u6587" * 20 + str(n), "document": f"\u4e2d\u6587{n}"} for n in range(4)]
-    found = import_file(tmp_path, write_rows(tmp_path / "x.jsonl", rows))
-    assert (found.query_words, found.document_words) == (40, 2) and len(found.warnings) == 1
+    imported = import_file(tmp_path, write_rows(tmp_path / "x.jsonl", rows))
+    assert (imported.query_words, imported.document_words) == (40, 2) and len(imported.warnings) == 1

@@ -23,11 +23,11 @@ DROPPED = ("low_label", "used_as_negatives", "unlabelled", "malformed", "empty",
 
 def import_rows(tmp_path: Path, source: Path, **options: Any) -> tuple[Imported, list[str], list[list[str]]]:
     """Import a file, check that every row is counted, and return the import, its documents and its negatives."""
-    found = import_corpus(source, tmp_path / "out", name="mine", **options)
-    pairs = read_pairs(found.folder / "pairs.arrow")
+    imported = import_corpus(source, tmp_path / "out", name="mine", **options)
+    pairs = read_pairs(imported.folder / "pairs.arrow")
     every = range(len(pairs))
-    assert found.num_read == found.num_kept + sum(found.counts.get(name, 0) for name in DROPPED)
-    return found, pairs.texts("document", every), pairs.negatives(every)
+    assert imported.num_read == imported.num_kept + sum(imported.counts.get(name, 0) for name in DROPPED)
+    return imported, pairs.texts("document", every), pairs.negatives(every)
 
 
 def rename_label(name: str) -> list[dict[str, Any]]:
@@ -40,11 +40,11 @@ def rename_label(name: str) -> list[dict[str, Any]]:
 def test_rows_of_label_zero_are_negatives(tmp_path: Path, ending: str, column: str) -> None:
     """Rows of label 0 are no pairs but negatives: 8 pairs remain of 32 rows, each with the 3 negatives of its query."""
     rows = rename_label(column)
-    found, documents, negatives = import_rows(tmp_path, write_rows(tmp_path / f"rows{ending}", rows))
+    imported, documents, negatives = import_rows(tmp_path, write_rows(tmp_path / f"rows{ending}", rows))
     assert documents == [f"thing number {n}" for n in range(0, 32, 4)]
     assert negatives == [[f"thing number {n + k}" for k in (1, 2, 3)] for n in range(0, 32, 4)]
-    assert (found.counts["used_as_negatives"], found.counts.get("low_label", 0)) == (24, 0)
-    assert "from 1 on" in found.labels
+    assert (imported.counts["used_as_negatives"], imported.counts.get("low_label", 0)) == (24, 0)
+    assert "from 1 on" in imported.labels
 
 
 @pytest.mark.parametrize(
@@ -64,35 +64,35 @@ def test_graded_labels_have_a_threshold(
 ) -> None:
     rows = [{"query": f"q {n}", "document": f"d {n}", "score": label} for n, label in enumerate(labels)]
     source = write_rows(tmp_path / "rows.jsonl", rows)
-    found, documents, _ = import_rows(tmp_path, source, columns=Columns(threshold=threshold))
+    imported, documents, _ = import_rows(tmp_path, source, columns=Columns(threshold=threshold))
     assert documents == [f"d {n}" for n in kept]
-    assert found.counts["low_label"] == len(labels) - len(kept)
+    assert imported.counts["low_label"] == len(labels) - len(kept)
 
 
 @pytest.mark.parametrize("ending", [".jsonl", ".csv", ".parquet"])
 def test_unread_columns_are_named(tmp_path: Path, ending: str) -> None:
     """A column that may contain labels is listed, and --label reads it."""
     source = write_rows(tmp_path / f"rows{ending}", rename_label("y"))
-    found, documents, _ = import_rows(tmp_path, source)
-    assert len(documents) == 32 and found.columns[0].endswith("; not read: y")
-    found, documents, _ = import_rows(tmp_path / "named", source, columns=Columns({"label": "y"}))
-    assert len(documents) == 8 and "not read" not in found.columns[0]
+    imported, documents, _ = import_rows(tmp_path, source)
+    assert len(documents) == 32 and imported.columns[0].endswith("; not read: y")
+    imported, documents, _ = import_rows(tmp_path / "named", source, columns=Columns({"label": "y"}))
+    assert len(documents) == 8 and "not read" not in imported.columns[0]
 
 
 def test_escaped_names_of_labels_are_found(tmp_path: Path) -> None:
     """JSON escapes "güte" as "g\\u00fcte". The column is still found."""
     source = write_rows(tmp_path / "rows.jsonl", rename_label("güte"))
     assert b"\\u00fc" in source.read_bytes()
-    found, documents, _ = import_rows(tmp_path, source, columns=Columns({"label": "güte"}))
-    assert len(documents) == 8 and found.counts["used_as_negatives"] == 24
+    imported, documents, _ = import_rows(tmp_path, source, columns=Columns({"label": "güte"}))
+    assert len(documents) == 8 and imported.counts["used_as_negatives"] == 24
 
 
 @pytest.mark.parametrize("label", ["1_0", "1,0", "0x1", "one"])
 def test_odd_labels_are_no_numbers(tmp_path: Path, label: str) -> None:
     """Python reads "1_0" as ten. If no row is left, the error quotes the first label."""
     rows = [{"query": f"q {n}", "document": f"d {n}", "label": one} for n, one in enumerate(["1", label, "0"])]
-    found, documents, _ = import_rows(tmp_path, write_rows(tmp_path / "rows.jsonl", rows))
-    assert (documents, found.counts["malformed"]) == (["d 0"], 1)
+    imported, documents, _ = import_rows(tmp_path, write_rows(tmp_path / "rows.jsonl", rows))
+    assert (documents, imported.counts["malformed"]) == (["d 0"], 1)
     (tmp_path / "odd.csv").write_text(f'query;document;label\nq;d;"{label}"\n')
     with pytest.raises(ValueError, match=rf"no pair to train on: .*{label}"):
         import_rows(tmp_path / "odd", tmp_path / "odd.csv")
@@ -102,10 +102,10 @@ def test_missing_low_label_is_reported(tmp_path: Path) -> None:
     """Ratings from 1 to 5 are all above the default threshold, so the rating 1 makes a pair."""
     rows = [{"query": f"q {n}", "document": f"d {n}", "rating": 1 + n % 5} for n in range(10)]
     source = write_rows(tmp_path / "rows.jsonl", rows)
-    found, documents, _ = import_rows(tmp_path, source)
-    assert len(documents) == 10 and "no label is below" in found.labels
-    found, documents, _ = import_rows(tmp_path / "high", source, columns=Columns(threshold=4.0))
-    assert len(documents) == 4 and "no label is below" not in found.labels
+    imported, documents, _ = import_rows(tmp_path, source)
+    assert len(documents) == 10 and "no label is below" in imported.labels
+    imported, documents, _ = import_rows(tmp_path / "high", source, columns=Columns(threshold=4.0))
+    assert len(documents) == 4 and "no label is below" not in imported.labels
 
 
 def test_word_labels_need_a_decision(tmp_path: Path) -> None:
@@ -114,8 +114,8 @@ def test_word_labels_need_a_decision(tmp_path: Path) -> None:
     source = write_rows(tmp_path / "rows.jsonl", rows)
     with pytest.raises(ValueError, match=r"'sports'.*--no-labels"):
         import_rows(tmp_path, source)
-    found, documents, _ = import_rows(tmp_path, source, columns=Columns(no_labels=True))
-    assert (len(documents), found.labels) == (32, "")
+    imported, documents, _ = import_rows(tmp_path, source, columns=Columns(no_labels=True))
+    assert (len(documents), imported.labels) == (32, "")
     with pytest.raises(ValueError, match="without labels"):
         Columns({"label": "label"}, no_labels=True)
 
@@ -126,9 +126,9 @@ def test_unlabelled_rows_are_dropped(tmp_path: Path) -> None:
     folder.mkdir()
     write_rows(folder / "a.jsonl", [{**ROWS[0], "label": None}, *ROWS[1:8], {"query": "q", "document": "d"}])
     write_rows(folder / "b.jsonl", [{"query": "other", "document": "document"}])
-    found, documents, _ = import_rows(tmp_path, folder)
+    imported, documents, _ = import_rows(tmp_path, folder)
     assert documents == ["thing number 4", "document"]
-    assert found.counts["unlabelled"] == 2
+    assert imported.counts["unlabelled"] == 2
 
 
 def test_low_training_grades_are_counted(tmp_path: Path) -> None:
@@ -137,8 +137,8 @@ def test_low_training_grades_are_counted(tmp_path: Path) -> None:
     write_rows(tmp_path / "beir" / "queries.jsonl", [{"_id": "q", "text": "query"}])
     lines = [f"q\td{n}\t{grade}" for n, grade in enumerate((1, 0, -2, 2))]
     (tmp_path / "beir" / "qrels" / "train.tsv").write_text("\n".join(lines) + "\n")
-    found, documents, _ = import_rows(tmp_path, tmp_path / "beir")
-    assert (documents, found.counts["low_label"]) == (["text 0", "text 3"], 2)
+    imported, documents, _ = import_rows(tmp_path, tmp_path / "beir")
+    assert (documents, imported.counts["low_label"]) == (["text 0", "text 3"], 2)
 
 
 def test_domains_have_one_form(tmp_path: Path) -> None:
@@ -150,8 +150,8 @@ def test_domains_have_one_form(tmp_path: Path) -> None:
     with_missing = [{**row, "query": "a", "domain": float(row["domain"]) if n else None} for n, row in enumerate(rows)]
     write_rows(folder / "b.parquet", with_missing)
     write_rows(folder / "c.csv", [{**row, "query": "b"} for row in with_missing])
-    found = import_corpus(folder, tmp_path / "out", name="mine")
-    assert read_pairs(found.folder / "pairs.arrow").domain_names == ("0", "1", "2", "3", "mine")
+    imported = import_corpus(folder, tmp_path / "out", name="mine")
+    assert read_pairs(imported.folder / "pairs.arrow").domain_names == ("0", "1", "2", "3", "mine")
 
 
 def test_one_null_negative_loses_no_row(tmp_path: Path) -> None:
@@ -159,8 +159,8 @@ def test_one_null_negative_loses_no_row(tmp_path: Path) -> None:
     for ending in (".jsonl", ".parquet"):
         (pair,) = read_foreign(write_rows(tmp_path / f"rows{ending}", rows))
         assert (pair.flaw, [text for text in pair.negatives if text]) == ("", ["a", "b"])
-    found, _, negatives = import_rows(tmp_path, tmp_path / "rows.jsonl")
-    assert (negatives, found.counts["negatives_taken_out"]) == ([["a", "b"]], 1)
+    imported, _, negatives = import_rows(tmp_path, tmp_path / "rows.jsonl")
+    assert (negatives, imported.counts["negatives_taken_out"]) == ([["a", "b"]], 1)
 
 
 @pytest.mark.parametrize("ending", [".jsonl", ".parquet"])
@@ -198,8 +198,8 @@ def test_bad_rows_are_skipped_and_counted(tmp_path: Path, name: str, content: by
     (tmp_path / name).write_bytes(content)
     with pytest.raises(ValueError, match=r"line [235]|4 of 5"):
         import_rows(tmp_path, tmp_path / name)
-    found, documents, _ = import_rows(tmp_path, tmp_path / name, skip_bad=True)
-    assert (documents, found.counts["malformed"], len(found.malformed)) == (["d"], num_bad, min(3, num_bad))
+    imported, documents, _ = import_rows(tmp_path, tmp_path / name, skip_bad=True)
+    assert (documents, imported.counts["malformed"], len(imported.malformed)) == (["d"], num_bad, min(3, num_bad))
 
 
 def test_unknown_scripts_are_refused_or_allowed(tmp_path: Path) -> None:
@@ -217,4 +217,4 @@ def test_words_for_missing_values_stay_texts(tmp_path: Path, ending: str) -> Non
     """Other readers treat "null" or "NA" in a csv as missing. Here they are texts."""
     words = ["null", "NA", "None", "nan", "N/A"]
     source = write_rows(tmp_path / f"rows{ending}", [{"query": f"{word}?", "document": word} for word in words])
-    assert [found.document for found in read_foreign(source)] == words
+    assert [row.document for row in read_foreign(source)] == words

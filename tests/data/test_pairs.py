@@ -48,9 +48,9 @@ def test_nested_views_show_right_rows(path: Path) -> None:
 
 def test_blocks_match_all_texts(path: Path) -> None:
     view = read_pairs(path).take(np.arange(0, 53, 2))
-    wanted = [ROWS[i].document for i in range(0, 53, 2)]
-    assert [text for block in view.blocks("document", 10) for text in block] == wanted
-    assert view.text_lengths("document").tolist() == [len(text) for text in wanted]
+    expected = [ROWS[i].document for i in range(0, 53, 2)]
+    assert [text for block in view.blocks("document", 10) for text in block] == expected
+    assert view.text_lengths("document").tolist() == [len(text) for text in expected]
 
 
 def test_datasets_library_opens_the_file(path: Path) -> None:

@@ -66,7 +66,7 @@ def test_word_wise_ids_match_tokenizer(monkeypatch: pytest.MonkeyPatch) -> None:
     for max_tokens in (3, 17, 512):
         tokenizer.no_padding()
         tokenizer.enable_truncation(max_tokens)
-        expected = [each.ids for each in tokenizer.encode_batch(texts)]
+        expected = [encoding.ids for encoding in tokenizer.encode_batch(texts)]
         for texts_at_once, characters_at_once in ((65_536, 2**23), (70, 2**23), (65_536, 500)):
             monkeypatch.setattr(module, "TEXTS_PER_CHUNK", texts_at_once)
             monkeypatch.setattr(module, "CHARACTERS_PER_CHUNK", characters_at_once)

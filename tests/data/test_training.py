@@ -30,7 +30,7 @@ def make_row(key: str, query: str, document: str, domain: str = "a") -> Row:
 def test_evaluated_texts_are_dropped() -> None:
     texts = [("any", "HELD OUT, document"), ("Held-out query", "any"), ("held out document", "any"), ("fine", "fine")]
     rows, removed = [make_row(str(n), *pair) for n, pair in enumerate(texts, 1)], Counter[str]()
-    assert [kept.id for kept in drop_evaluated_rows(rows, EVALUATED, removed)] == ["4"]
+    assert [row.id for row in drop_evaluated_rows(rows, EVALUATED, removed)] == ["4"]
     assert removed == {"evaluated": 3}
 
 
@@ -40,7 +40,7 @@ def test_evaluated_cuts_are_dropped() -> None:
         [make_row("1", "any", "Held out document. And more of it."), make_row("2", "any", "fine")],
         Counter[str](),
     )
-    assert [kept.id for kept in drop_evaluated_rows(rows, EVALUATED, removed)] == ["1", "2"] and not removed
+    assert [row.id for row in drop_evaluated_rows(rows, EVALUATED, removed)] == ["1", "2"] and not removed
 
     def cut(one: Row) -> Row:
         return one._replace(document=" ".join(one.document.split()[:3]))
@@ -56,7 +56,7 @@ def test_documents_are_trained_on_once() -> None:
         make_row("4", "tag it", "Sets a tag here.", "b"),
     ]
     removed = Counter[str]()
-    assert [kept.id for kept in drop_repeated_documents(rows, removed)] == ["1", "4"]
+    assert [row.id for row in drop_repeated_documents(rows, removed)] == ["1", "4"]
     assert removed == {"repeated_document": 1, "repeated_query_in_domain": 1}
 
 
@@ -67,7 +67,7 @@ def test_repeated_pairs_are_kept_once() -> None:
         make_row("3", "other", "c d"),
         make_row("4", "a b c", "d"),
     ]
-    assert [kept.id for kept in drop_repeated_pairs(rows, Counter())] == ["1", "3", "4"]
+    assert [row.id for row in drop_repeated_pairs(rows, Counter())] == ["1", "3", "4"]
 
 
 def test_views_add_nothing_to_rows() -> None:
