@@ -206,7 +206,7 @@ def match_quirks(quirks: Quirks, retrieval: Retrieval) -> Quirks:
     queries = dict(zip(retrieval.query_ids, retrieval.queries, strict=True))
     common_ids = [query_id for query_id in queries if query_id in documents]
     num_self_judged = sum(query_id in retrieval.judgements.get(query_id, ()) for query_id in common_ids)
-    num_equal = sum(_plain(queries[common_id]) in _plain(documents[common_id]) for common_id in common_ids)
+    num_equal = sum(_normalise(queries[common_id]) in _normalise(documents[common_id]) for common_id in common_ids)
     # A name is not enough. Removing hits from an unrelated collection would silently change its scores.
     if common_ids and not num_self_judged and 2 * num_equal > len(common_ids):
         return quirks
@@ -217,7 +217,7 @@ def match_quirks(quirks: Quirks, retrieval: Retrieval) -> Quirks:
     return Quirks(says=f"named {retrieval.name}, but {reason}: read like any other collection, no hits are removed")
 
 
-def _plain(text: str) -> str:
+def _normalise(text: str) -> str:
     return " ".join(text.casefold().split())
 
 

@@ -67,7 +67,7 @@ class Columns:
         accepted = self.accepted(part)
         # "Query " and "QUERY" are accepted, but an exact name has priority.
         exact = [name for name in accepted if name in names]
-        similar = [name for target in accepted for name in names if _plain(name) == _plain(target)]
+        similar = [name for target in accepted for name in names if _normalise(name) == _normalise(target)]
         return list(dict.fromkeys(exact + similar))
 
     def explain_missing(self, parts: Sequence[str], names: Sequence[str], nested: Sequence[str] = ()) -> str:
@@ -87,7 +87,7 @@ class Columns:
         return (self.names[part],) if part in self.names else ACCEPTED[part]
 
 
-def _plain(name: str) -> str:
+def _normalise(name: str) -> str:
     return name.strip().casefold()
 
 
@@ -104,7 +104,7 @@ def _suggest_remedy(parts: Sequence[str], unused: Sequence[str], nested: Sequenc
                 return f"; the separator looks like {label}: a .csv has commas or semicolons, a .tsv tabs"
     if "_id" in unused:
         return "; of a BEIR folder, give the folder"
-    candidates = [name for name in unused if _plain(name) not in NON_TEXT_COLUMNS and name not in nested]
+    candidates = [name for name in unused if _normalise(name) not in NON_TEXT_COLUMNS and name not in nested]
     unused_nested = [name for name in nested if name in unused]
     if len(candidates) < len(parts) and unused_nested:
         return f"; {short(unused_nested[0])} holds objects, not texts: write the text of each into a column of its own"
@@ -173,7 +173,7 @@ def describe_columns(columns: Columns, names: Sequence[str], layout: Layout) -> 
             unused = [name for name in candidates if name not in layout.chosen.values()]
             alternatives = f" (also there: {', '.join(unused)})" if unused else ""
             descriptions.append(f"{part} <- {short(', '.join(used[part]))}{alternatives}")
-    unread = [name for name in names if name not in recognised and _plain(name) not in NON_TEXT_COLUMNS]
+    unread = [name for name in names if name not in recognised and _normalise(name) not in NON_TEXT_COLUMNS]
     return ", ".join(descriptions) + (f"; not read: {short(', '.join(unread))}" if unread else "")
 
 
@@ -188,4 +188,4 @@ def suggest_swapped_columns(description: str) -> str:
 
 
 def _is_numbered(name: str) -> bool:
-    return _plain(name).startswith("negative_") and _plain(name).removeprefix("negative_").isdigit()
+    return _normalise(name).startswith("negative_") and _normalise(name).removeprefix("negative_").isdigit()

@@ -39,34 +39,35 @@ def iter_lines(path: Path, skip: Skip | None = None) -> Iterator[tuple[int, str]
         ValueError: if a line is too long or not UTF-8. With `skip`, such a line is passed to it instead.
     """
     with path.open("rb") as file:
-        number = 0
+        line_number = 0
         while line := file.readline(MAX_LINE_BYTES + 1):
-            number += 1
+            line_number += 1
             try:
-                text = _decode(path, number, line)
+                text = _decode(path, line_number, line)
             except ValueError as error:
-                if skip is None:
-                    raise
+                _report(path, line_number, error, skip)
                 # the rest of a line that is too long
                 while len(line) > MAX_LINE_BYTES and not line.endswith(b"\n"):
                     line = file.readline(MAX_LINE_BYTES + 1)
-                skip(number, _strip_location(error, path, number))
                 continue
             if text:
-                yield number, text
+                yield line_number, text
 
 
-def _decode(path: Path, number: int, line: bytes) -> str:
+def _report(path: Path, line_number: int, error: ValueError, skip: Skip | None) -> None:
+    """Pass a malformed line to `skip`. Without it, raise the error with file and line."""
+    if skip is None:
+        raise ValueError(f"{path}, line {line_number}: {error}") from error
+    skip(line_number, str(error))
+
+
+def _decode(path: Path, line_number: int, line: bytes) -> str:
     if len(line) > MAX_LINE_BYTES:
-        raise ValueError(f"{path}, line {number}: longer than {MAX_LINE_BYTES} bytes; is this one pair a line?")
+        raise ValueError(f"longer than {MAX_LINE_BYTES} bytes; is this one pair a line?")
     try:
-        return line.decode("utf-8-sig" if number == 1 else "utf-8").strip()
+        return line.decode("utf-8-sig" if line_number == 1 else "utf-8").strip()
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path}, line {number}: not UTF-8 at byte {error.start}; {convert_hint(path)}") from error
-
-
-def _strip_location(error: ValueError, path: Path, number: int) -> str:
-    return str(error).removeprefix(f"{path}, line {number}: ")
+        raise ValueError(f"not UTF-8 at byte {error.start}; {convert_hint(path)}") from error
 
 
 def list_json_rows(path: Path, skip: Skip | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -75,37 +76,31 @@ def list_json_rows(path: Path, skip: Skip | None = None) -> Iterator[tuple[int, 
     Raises:
         ValueError: if a line is no JSON object. With `skip`, such a line is passed to it instead.
     """
-    for number, line in iter_lines(path, skip):
+    for line_number, line in iter_lines(path, skip):
         try:
-            row = _parse_object(path, number, line)
+            row = _parse_object(line)
         except ValueError as error:
-            if skip is None:
-                raise
-            skip(number, _strip_location(error, path, number))
+            _report(path, line_number, error, skip)
             continue
-        yield number, row
+        yield line_number, row
 
 
-def _parse_object(path: Path, number: int, line: str) -> dict[str, Any]:
+def _parse_object(line: str) -> dict[str, Any]:
     try:
         row = json.loads(line)
     except (ValueError, RecursionError) as error:
         # malformed, a number of thousands of digits, nested too deeply
-        raise ValueError(f"{path}, line {number}: no JSON ({error})") from error
+        raise ValueError(f"no JSON ({error})") from error
     if not isinstance(row, dict):
-        raise ValueError(f"{path}, line {number}: a {type(row).__name__}, expected an object with named fields")
+        raise ValueError(f"a {type(row).__name__}, expected an object with named fields")
     if SURROGATE_ESCAPE.search(line):
-        _check_surrogates(row, f"{path}, line {number}")
+        try:
+            json.dumps(row, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            surrogate = error.object[error.start].encode("ascii", "backslashreplace").decode()
+            raise ValueError(f"{surrogate} is half a letter, which no text can hold: convert the file") from error
     return row
 
 
 SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 """Escape of a surrogate in JSON. Two surrogates encode a character above U+FFFF, and a single one is invalid."""
-
-
-def _check_surrogates(row: dict[str, Any], where: str) -> None:
-    try:
-        json.dumps(row, ensure_ascii=False).encode()
-    except UnicodeEncodeError as error:
-        surrogate = error.object[error.start].encode("ascii", "backslashreplace").decode()
-        raise ValueError(f"{where}: {surrogate} is half a letter, which no text can hold: convert the file") from error

@@ -127,8 +127,8 @@ def has_near_duplicate(documents: Sequence[str], threshold: float) -> np.ndarray
     """Return which normalised documents have a Jaccard index of at least `threshold` with another one, bool (N,)."""
     vocabulary: dict[str, int] = {}
     word_sets = [{vocabulary.setdefault(word, len(vocabulary)) for word in text.split()} for text in documents]
-    sizes = np.array([len(words) for words in word_sets])
-    columns = np.fromiter((word for words in word_sets for word in words), dtype=np.int64, count=int(sizes.sum()))
+    sizes = np.array([len(word_set) for word_set in word_sets])
+    columns = np.fromiter((word for word_set in word_sets for word in word_set), dtype=np.int64, count=int(sizes.sum()))
     row_starts = np.concatenate([[0], np.cumsum(sizes)])
     shape = (len(documents), len(vocabulary))
     matrix = sparse.csr_matrix((np.ones(len(columns), np.float32), columns, row_starts), shape=shape)

@@ -66,7 +66,7 @@ def hold_out(
     if unknown:
         raise ValueError(f"no domain {unknown} to hold out; this corpus has {_format_names(pairs.domain_names)}")
     groups = {name: name for name in domains} or _find_largest_domains(pairs)
-    rows_by_group = _select_lowest_hash_rows(pairs, groups, rules, whole=bool(domains))
+    rows_by_group = _select_lowest_hash_rows(pairs, groups, rules, select_all=bool(domains))
     retrievals: list[Retrieval] = []
     errors: list[str] = []
     for group, rows in sorted(rows_by_group.items()):
@@ -242,14 +242,14 @@ def _read_rows(pairs: Pairs, indices: np.ndarray) -> Iterator[Row]:
         yield Row(identifier, query, document, domains[domain], sources[source], tuple(negatives or ()))
 
 
-def get_collection_name(domain: str, taken: Sequence[str] = ()) -> str:
+def get_collection_name(domain: str, existing: Sequence[str] = ()) -> str:
     """Return a domain's name in a form that is valid for folders and metrics. A number resolves duplicates."""
     slug = re.sub(r"[^a-z0-9._-]+", "-", domain.lower()).strip("-.")[:60] or "domain"
     # these names would conflict with those of means
     if slug in ("mean", FAMILY):
         slug = f"{slug}-domain"
-    candidates = (slug, *(f"{slug}-{number}" for number in range(2, len(taken) + 2)))
-    return next(name for name in candidates if name not in taken)
+    candidates = (slug, *(f"{slug}-{number}" for number in range(2, len(existing) + 2)))
+    return next(name for name in candidates if name not in existing)
 
 
 def _drop_domains(rows: Iterator[Row], domains: set[str], counts: Counter[str]) -> Iterator[Row]:
@@ -269,12 +269,12 @@ def _find_largest_domains(pairs: Pairs) -> dict[str, str]:
 
 
 def _select_lowest_hash_rows(
-    pairs: Pairs, groups: dict[str, str], rules: SuiteRules, *, whole: bool
+    pairs: Pairs, groups: dict[str, str], rules: SuiteRules, *, select_all: bool
 ) -> dict[str, list[Row]]:
     """Return the rows of the documents with the lowest hashes, per group."""
     rows_by_key: dict[str, dict[int, list[Row]]] = defaultdict(dict)
     heaps: dict[str, list[int]] = defaultdict(list)
-    for group, key, row in _iter_candidates(pairs, groups, rules.form, whole=whole):
+    for group, key, row in _iter_candidates(pairs, groups, rules.form, select_all=select_all):
         selected, heap = rows_by_key[group], heaps[group]
         if key in selected:
             selected[key].append(row)
@@ -289,7 +289,7 @@ def _select_lowest_hash_rows(
 
 
 def _iter_candidates(
-    pairs: Pairs, groups: dict[str, str], form: Callable[[str], str], *, whole: bool
+    pairs: Pairs, groups: dict[str, str], form: Callable[[str], str], *, select_all: bool
 ) -> Iterator[tuple[str, int, Row]]:
     """Yield group, document hash and row of each pair that may be held out. Memory holds one block."""
     in_group_N = np.array([name in groups for name in pairs.domain_names])[pairs.domain_codes]
@@ -297,7 +297,7 @@ def _iter_candidates(
         indices = block.start + np.flatnonzero(in_group_N[block])
         keys = [_hash(form(text)) for text in pairs.texts("document", indices)]
         # By the hash of the text, so equal documents are always held out together.
-        selected = [position for position, key in enumerate(keys) if whole or key % SHARE == 0]
+        selected = [position for position, key in enumerate(keys) if select_all or key % SHARE == 0]
         for position, row in zip(selected, _read_rows(pairs, indices[selected]), strict=True):
             yield groups[row.domain], keys[position], row
         pairs.give_back()
@@ -305,7 +305,7 @@ def _iter_candidates(
 
 def _explain_too_few(pairs: Pairs, groups: dict[str, str], form: Callable[[str], str]) -> str:
     """Explain that there are so few documents that the hash selected none."""
-    keys = [key for _, key, _ in _iter_candidates(pairs, groups, form, whole=True)]
+    keys = [key for _, key, _ in _iter_candidates(pairs, groups, form, select_all=True)]
     documents = count_noun(len(set(keys)), "different document")
     return (
         f"{count_noun(len(keys), 'pair')} of {_format_names(list(groups))} with {documents}: a hash of the text "

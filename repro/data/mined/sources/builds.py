@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from repro.data.mined.sources import merge_small_domains
-from repro.data.mined.sources.docstrings import MIN_SUMMARY_WORDS, plain
+from repro.data.mined.sources.docstrings import MIN_SUMMARY_WORDS, strip_markup
 from repro.data.mined.wheels import iter_wheel_texts
 from repro.data.pairs import Row
 from repro.data.wording import MIN_DOCUMENT_WORDS, phrase
@@ -49,12 +49,12 @@ def _sections(text: str) -> Iterator[tuple[str, str]]:
     """Yield title and text of each section of a page."""
     _, *parts = _HEADING.split(text)
     for title, _, body in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
-        yield plain(title), body
+        yield strip_markup(title), body
 
 
 def _make_pair(subject: str, title: str, body: str) -> tuple[str, str]:
     prose = _TARGET.sub(r"\1", _DIRECTIVE.sub(" ", _BLOCK.sub("\n", f"{body}\n")))
-    summary, _, rest = plain(prose).partition(". ")
+    summary, _, rest = strip_markup(prose).partition(". ")
     name = f"{subject} {title}".strip()
     if len(rest.split()) < MIN_DOCUMENT_WORDS:
         return name, f"{summary}. {rest}".strip()

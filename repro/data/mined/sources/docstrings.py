@@ -122,14 +122,14 @@ def _split(owner: str, docstring: str) -> tuple[str, str]:
     head, _, body = docstring.partition("\n\n")
     if not body:
         head, _, body = " ".join(docstring.split()).partition(". ")
-    summary, rest = plain(head).rstrip("."), plain(body)
+    summary, rest = strip_markup(head).rstrip("."), strip_markup(body)
     parts = [phrase(part) for part in owner.split(".")[-2:]]
     if len(rest.split()) < MIN_DOCUMENT_WORDS:
         return " ".join(parts), f"{summary}. {rest}".strip()
     return (summary if len(summary.split()) >= MIN_SUMMARY_WORDS else f"{parts[-1]} {summary}"), rest
 
 
-def plain(text: str) -> str:
+def strip_markup(text: str) -> str:
     """Return the text of a docstring without markup, on one line."""
     for pattern, replacement in _MARKUP:
         text = pattern.sub(replacement, text)

@@ -14,7 +14,7 @@ from repro.data.mined.sources.docstrings import (
     PACKAGES,
     iter_documented_files,
     iter_documented_nodes,
-    plain,
+    strip_markup,
 )
 from repro.data.pairs import Row
 from repro.data.wording import one_line
@@ -37,7 +37,7 @@ def _rows_of_file(code: str, name: str, domain: str) -> Iterator[Row]:
     for owner, node in iter_documented_nodes(parse_python(code), name):
         docstring = ast.get_docstring(node)
         if docstring and isinstance(node, _Function):
-            query = plain(docstring.partition("\n\n")[0]).rstrip(".")
+            query = strip_markup(docstring.partition("\n\n")[0]).rstrip(".")
             body = strip_docstring(node, lines)
             if len(query.split()) >= MIN_SUMMARY_WORDS and len(body) >= MIN_LINES:
                 yield Row(f"{SOURCE}/{owner}", query, one_line(" ".join(body)), domain, SOURCE)

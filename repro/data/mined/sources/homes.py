@@ -30,7 +30,7 @@ def _iter_rows() -> Iterator[Row]:
         for part, content in json.loads(text).items():
             for path, query, document in _walk(content, phrase(integration)):
                 key = f"{SOURCE}/{integration}/{part}/{path}"
-                yield Row(key, _plain(query), _plain(document), f"{SOURCE}.{part}", SOURCE)
+                yield Row(key, _strip_markup(query), _strip_markup(document), f"{SOURCE}.{part}", SOURCE)
 
 
 def _walk(content: Any, subject: str, path: str = "") -> Iterator[tuple[str, str, str]]:
@@ -58,6 +58,6 @@ def _texts(content: Any) -> Iterator[tuple[str, str]]:
         yield from ((key, text) for key, text in content.items() if isinstance(text, str))
 
 
-def _plain(text: str) -> str:
+def _strip_markup(text: str) -> str:
     """Remove images, links and emphasis from a text."""
     return one_line(_MARKS.sub("", _LINK.sub(r"\1", _IMAGE.sub("", text))))

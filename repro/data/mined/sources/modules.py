@@ -48,15 +48,15 @@ def _read_documentation(path: Path) -> dict[str, Any]:
 
 def _rows_of_module(collection: str, module: str, documentation: dict[str, Any]) -> Iterator[Row]:
     key = f"{SOURCE}/{collection}/{module}"
-    summary = _plain(documentation.get("short_description"))
-    yield Row(key, summary.rstrip("."), _plain(documentation.get("description")), collection, SOURCE)
+    summary = _strip_markup(documentation.get("short_description"))
+    yield Row(key, summary.rstrip("."), _strip_markup(documentation.get("description")), collection, SOURCE)
     options = documentation.get("options")
     for option, detail in options.items() if isinstance(options, dict) else ():
         if isinstance(detail, dict):
             query = f"{phrase(module.rpartition('/')[2])} {phrase(str(option))}"
-            yield Row(f"{key}/{option}", query, _plain(detail.get("description")), collection, SOURCE)
+            yield Row(f"{key}/{option}", query, _strip_markup(detail.get("description")), collection, SOURCE)
 
 
-def _plain(value: object) -> str:
+def _strip_markup(value: object) -> str:
     """Join paragraphs, and replace markup such as C(name) and O(state=present) by its content."""
     return one_line(_MACRO.sub(r"\1", join_lines(value)))

@@ -60,7 +60,7 @@ def _iter_rows(
         for key, owner in _iter_classes(ast.parse(text)):
             division = get_division(PurePosixPath(name), key)
             for field, query, document in iter_pairs(owner, key):
-                yield Row(f"{source}/{key}.{field}", query, _plain(document), f"{source}.{division}", source)
+                yield Row(f"{source}/{key}.{field}", query, _strip_markup(document), f"{source}.{division}", source)
 
 
 def _iter_classes(node: ast.Module | ast.ClassDef, parent: str = "") -> Iterator[tuple[str, ast.ClassDef]]:
@@ -89,7 +89,7 @@ def _make_title(owner: ast.ClassDef, name: str) -> Iterator[Pair]:
         title, description = arguments.get("title", ""), arguments.get("description", "")
         if field.endswith("__ext") or not title:
             continue
-        if len(description.split()) < MIN_DOCUMENT_WORDS or _plain(description) == _plain(title):
+        if len(description.split()) < MIN_DOCUMENT_WORDS or _strip_markup(description) == _strip_markup(title):
             yield field, f"{subject} {phrase(field)}", title
         else:
             yield field, title, description
@@ -125,6 +125,6 @@ def _get_object_name(file: PurePosixPath, key: str) -> str:
     return file.stem.removeprefix("_").removesuffix("_params").split("_")[0]
 
 
-def _plain(text: str) -> str:
+def _strip_markup(text: str) -> str:
     """Remove markup from a text: links, tags and code marks."""
     return strip_html(_LINK.sub(r"\1", text).replace("`", ""))
