@@ -13,14 +13,14 @@ from matplotlib.collections import QuadMesh
 from matplotlib.colors import TwoSlopeNorm
 from matplotlib.figure import Figure
 
-from figures.heatmap import BRIGHT, luminance
+from figures.heatmap import CONTRAST_THRESHOLD, luminance
 from figures.intervals import compute_intervals, describe_interval, format_counts
 from figures.style import GREY, INK, format_value, label_values, make_axes, sort_values
 
 COLOURS = "PuOr"
 """Two hues whose lightness falls evenly from the middle. Numbers show the sign, and strength is visible in grey too."""
-ALL = "mean over rows"
-FINE = 1.0
+MEAN_LABEL = "mean over rows"
+MIN_COARSE_DIFFERENCE = 1.0
 """If no cell differs by this much, numbers get a second decimal."""
 
 
@@ -34,43 +34,49 @@ def draw_crossed(
     """
     names = sort_values(frame[y]) if frame[y].nunique() >= frame[x].nunique() else sort_values(frame[x])
     scores = frame.pivot_table(index=["seed", y], columns=x, values=cell).reindex(columns=names)
-    own = pd.Series({(seed, name): row.get(name, np.nan) for (seed, name), row in scores.iterrows()}, dtype=float)
-    apart = scores.sub(own, axis=0)
-    for seed, name in apart.index:
-        apart.loc[(seed, name), name] = np.nan
-    count, height = len(names), 1.2 + 0.34 * (len(names) + 1)
-    figure, (grid, side) = make_axes(
+    diagonal = pd.Series({(seed, name): row.get(name, np.nan) for (seed, name), row in scores.iterrows()}, dtype=float)
+    differences = scores.sub(diagonal, axis=0)
+    for seed, name in differences.index:
+        differences.loc[(seed, name), name] = np.nan
+    count = len(names)
+    height = 1.2 + 0.34 * (count + 1)
+    figure, (cell_axes, mean_axes) = make_axes(
         1.6 + 0.43 * count, height, num_panels=2, width_ratios=(max(2.0, 0.5 * count), 2.0), sharey=True
     )
     figure.set_size_inches(3.6 + 0.5 * count, height)
-    cells = apart.groupby(level=1).mean().reindex(names)
-    mesh = _draw_cells(cells, own.groupby(level=1).mean().reindex(names), grid)
-    bar = figure.colorbar(mesh, ax=[grid, side], label=f"other less own {unit}".rstrip(), aspect=30)
+    cells = differences.groupby(level=1).mean().reindex(names)
+    mesh = _draw_cells(cells, diagonal.groupby(level=1).mean().reindex(names), cell_axes)
+    bar = figure.colorbar(mesh, ax=[cell_axes, mean_axes], label=f"other less own {unit}".rstrip(), aspect=30)
     bar.outline.set_visible(False)
-    means = _compute_cell_means(apart, names)
-    _draw_means(means, side, unit)
-    grid.set(xlabel=x_label, ylabel=y_label)
-    grid.set_yticks([*np.arange(count) + 0.5, count + 0.5], [*map(format_value, names), ALL])
-    grid.set_ylim(count + 1, 0)
+    means = _compute_cell_means(differences, names)
+    _draw_means(means, mean_axes, unit)
+    cell_axes.set(xlabel=x_label, ylabel=y_label)
+    cell_axes.set_yticks([*np.arange(count) + 0.5, count + 0.5], [*map(format_value, names), MEAN_LABEL])
+    cell_axes.set_ylim(count + 1, 0)
     counts = frame.groupby([x, y])["seed"].nunique()
     note = f"cells and diagonal: mean over seeds, {format_counts(counts)}; " + describe_interval(means["n"], "whiskers")
     return figure, note
 
 
-def _draw_cells(apart: pd.DataFrame, own: pd.Series, axes: Axes) -> QuadMesh:
+def _draw_cells(differences: pd.DataFrame, diagonal: pd.Series, axes: Axes) -> QuadMesh:
     """Draw the differences, the scores on the diagonal, and the mean difference of each column in the last row."""
-    numbers = np.vstack([apart.to_numpy(float), apart.mean().to_numpy(float)])
-    most = np.nanmax(np.abs(numbers), initial=0.0) or 1.0
-    norm, count = TwoSlopeNorm(0.0, -most, most), len(apart)
-    decimals = 1 if most >= FINE else 2
-    mesh = axes.pcolormesh(np.ma.masked_invalid(numbers), cmap=COLOURS, norm=norm)
-    for (row, column), number in np.ndenumerate(numbers):
+    values = np.vstack([differences.to_numpy(float), differences.mean().to_numpy(float)])
+    largest = np.nanmax(np.abs(values), initial=0.0) or 1.0
+    count = len(differences)
+    norm = TwoSlopeNorm(0.0, -largest, largest)
+    decimals = 1 if largest >= MIN_COARSE_DIFFERENCE else 2
+    mesh = axes.pcolormesh(np.ma.masked_invalid(values), cmap=COLOURS, norm=norm)
+    for (row, column), value in np.ndenumerate(values):
         if row == column:
-            _write(axes, row, column, "–" if np.isnan(own.iloc[row]) else f"{own.iloc[row]:.1f}", INK, bold=True)
-            continue
-        colour = INK if np.isnan(number) or luminance(mesh.to_rgba(number)) > BRIGHT else "white"
-        _write(axes, row, column, "–" if np.isnan(number) else f"{round(number, decimals) + 0.0:+.{decimals}f}", colour)
-    label_values(axes, list(apart.columns), [place + 0.5 for place in range(count)])
+            score = diagonal.iloc[row]
+            _write(axes, row, column, "–" if np.isnan(score) else f"{score:.1f}", INK, bold=True)
+        elif np.isnan(value):
+            _write(axes, row, column, "–", INK)
+        else:
+            colour = INK if luminance(mesh.to_rgba(value)) > CONTRAST_THRESHOLD else "white"
+            # Adding zero turns -0.0 into 0.0.
+            _write(axes, row, column, f"{round(value, decimals) + 0.0:+.{decimals}f}", colour)
+    label_values(axes, list(differences.columns), [index + 0.5 for index in range(count)])
     axes.grid(False)
     axes.spines[["left", "bottom"]].set_visible(False)
     axes.axhline(count, color=GREY, linewidth=0.9)
@@ -78,25 +84,32 @@ def _draw_cells(apart: pd.DataFrame, own: pd.Series, axes: Axes) -> QuadMesh:
 
 
 def _write(axes: Axes, row: int, column: int, text: str, colour: str, *, bold: bool = False) -> None:
-    weight = "bold" if bold else "normal"
     axes.text(
-        column + 0.5, row + 0.5, text, ha="center", va="center", color=colour, fontsize="small", fontweight=weight
+        column + 0.5,
+        row + 0.5,
+        text,
+        ha="center",
+        va="center",
+        color=colour,
+        fontsize="small",
+        fontweight="bold" if bold else "normal",
     )
 
 
-def _compute_cell_means(apart: pd.DataFrame, names: list[str]) -> pd.DataFrame:
+def _compute_cell_means(differences: pd.DataFrame, names: list[str]) -> pd.DataFrame:
     """Return mean, low, high and n over seeds of each row's mean difference, and of the mean over rows."""
-    by_seed = apart.mean(axis=1)
-    every = by_seed.groupby(level=0).mean()
-    every.index = pd.MultiIndex.from_product([every.index, [ALL]])
-    return compute_intervals(pd.concat([by_seed, every]).groupby(level=1)).reindex([*names, ALL])
+    by_seed = differences.mean(axis=1)
+    overall = by_seed.groupby(level=0).mean()
+    overall.index = pd.MultiIndex.from_product([overall.index, [MEAN_LABEL]])
+    return compute_intervals(pd.concat([by_seed, overall]).groupby(level=1)).reindex([*names, MEAN_LABEL])
 
 
 def _draw_means(means: pd.DataFrame, axes: Axes, unit: str) -> None:
-    at, mean = np.arange(len(means)) + 0.5, means["mean"].to_numpy(float)
+    positions = np.arange(len(means)) + 0.5
+    mean = means["mean"].to_numpy(float)
     spread = np.abs(means[["low", "high"]].to_numpy(float).T - mean)
     axes.axvline(0, color=GREY, linewidth=0.9)
     axes.axhline(len(means) - 1, color=GREY, linewidth=0.9)
-    axes.errorbar(mean, at, xerr=spread, fmt="o", markersize=4, color=INK, ecolor=INK, capsize=3, linewidth=1.2)
+    axes.errorbar(mean, positions, xerr=spread, fmt="o", markersize=4, color=INK, ecolor=INK, capsize=3, linewidth=1.2)
     axes.set_xlabel(f"mean over the others\nless own {unit}".rstrip())
     axes.tick_params(axis="y", length=0)

@@ -23,11 +23,11 @@ from figures.style import format_value, make_axes, save_figure, write_note, writ
 
 KINDS = ("lines", "bars", "dots", "scatter", "heatmap", "crossed", "forest")
 GROUP = "group"
-NARROWEST = 4.8
+MIN_HEATMAP_WIDTH = 4.8
 """Minimum width of a heat map in inches, so that its labels fit."""
-PANEL, INCHES_PER_LINE = (3.6, 2.4), 0.2
+PANEL_SIZE, INCHES_PER_LINE = (3.6, 2.4), 0.2
 """Size of one of several panels, and of a line of its legend, in inches."""
-LETTERS_OF_LABEL = 36
+MAX_LABEL_LINE = 36
 """Letters per line of the label below such a panel."""
 
 
@@ -59,11 +59,11 @@ class Picture:
     is_panelled: bool = False
     is_paired: bool = False
     own: Callable[[pd.DataFrame, Axes], str | None] | None = None
-    """Draws the frame itself and may return a note, the small print under the picture."""
+    """Draw the frame and optionally return a note, the small print under the picture."""
 
 
 def draw(rows: Sequence[Mapping[str, Any]], path: Path, picture: Picture, *, with_png: bool = True) -> Path:
-    """Write path.svg, path.png (which takes as long again) and path.csv. Return the first.
+    """Write path.svg, path.png (which doubles the time) and path.csv. Return the path of the SVG.
 
     Raises ValueError for an unknown kind or no rows.
     """
@@ -96,12 +96,14 @@ def _draw_kind(frame: pd.DataFrame, picture: Picture) -> tuple[Figure, str]:
     if picture.kind == "forest":
         return draw_forest(frame)
     if picture.kind == "crossed":
-        words = {"x_label": picture.x_label, "y_label": picture.y_label, "unit": picture.cell_label}
-        return draw_crossed(frame, x=picture.x, y=picture.y, cell=picture.cell, **words)
+        labels = {"x_label": picture.x_label, "y_label": picture.y_label, "unit": picture.cell_label}
+        return draw_crossed(frame, x=picture.x, y=picture.y, cell=picture.cell, **labels)
     grouped = frame.assign(**{GROUP: _group_names(frame, picture)})
     if picture.kind == "heatmap":
-        return _heatmap(grouped, picture)
-    return (_panels if picture.is_panelled else _make_one_panel)(grouped, picture)
+        return _make_heatmap(grouped, picture)
+    if picture.is_panelled:
+        return _make_panels(grouped, picture)
+    return _make_one_panel(grouped, picture)
 
 
 def _group_names(frame: pd.DataFrame, picture: Picture) -> pd.Series:
@@ -109,30 +111,32 @@ def _group_names(frame: pd.DataFrame, picture: Picture) -> pd.Series:
     hue = picture.hue
     if not hue:
         return frame["series"]
-    name = "" if hue.startswith("part") else f"{picture.hue_label or hue.replace('_', ' ')} "
-    words = frame[hue].map(lambda value: "" if pd.isna(value) else name + format_value(value))
+    prefix = "" if hue.startswith("part") else f"{picture.hue_label or hue.replace('_', ' ')} "
+    labels = frame[hue].map(lambda value: "" if pd.isna(value) else prefix + format_value(value))
     is_split = frame["series"].nunique() > 1 and not picture.is_panelled
     # With one series, its name would repeat in every entry of the legend.
-    both = frame["series"] + ", " + words if is_split else words
-    return both.where(words != "", frame["series"])
+    names = frame["series"] + ", " + labels if is_split else labels
+    return names.where(labels != "", frame["series"])
 
 
 def _make_one_panel(frame: pd.DataFrame, picture: Picture) -> tuple[Figure, str]:
     figure, (axes,) = make_axes()
     if picture.is_paired:
         frame = subtract_first(frame, picture.x, picture.y)
-    places = {"x": picture.x, "y": picture.y, "group": GROUP}
+    columns = {"x": picture.x, "y": picture.y, "group": GROUP}
     if picture.x_is_log:
         _set_log(axes, frame[picture.x])
     if picture.y_is_log:
         axes.set_yscale("log")
         write_powers(axes.yaxis, LogLocator(subs=(1, 2, 5)))
     if picture.kind == "scatter":
-        note = draw_scatter(frame, axes, **places, x_is_log=picture.x_is_log)
+        note = draw_scatter(frame, axes, **columns, x_is_log=picture.x_is_log)
     elif picture.kind == "dots":
-        note = draw_dots(frame, axes, **places, mark=picture.mark)
+        note = draw_dots(frame, axes, **columns, mark=picture.mark)
+    elif picture.kind == "bars":
+        note = draw_bars(frame, axes, **columns)
     else:
-        note = (draw_bars if picture.kind == "bars" else draw_lines)(frame, axes, **places)
+        note = draw_lines(frame, axes, **columns)
     if picture.is_paired:
         axes.axhline(0, color="grey", linewidth=0.8, zorder=0)
         note += "; each seed less its own value at the first mark of the line"
@@ -143,17 +147,18 @@ def _make_one_panel(frame: pd.DataFrame, picture: Picture) -> tuple[Figure, str]
 def subtract_first(frame: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
     """Return the rows with `y` less the mean of the same group and seed at the smallest `x` of the group.
 
-    Seeds without a row there are left out.
+    Seeds without a row at the smallest `x` are dropped.
     """
     first = frame[frame[x] == frame.groupby(GROUP)[x].transform("min")].groupby([GROUP, "seed"])[y].mean()
     start = first.reindex(pd.MultiIndex.from_frame(frame[[GROUP, "seed"]])).to_numpy()
     return frame.assign(**{y: frame[y] - start}).dropna(subset=[y])
 
 
-def _panels(frame: pd.DataFrame, picture: Picture) -> tuple[Figure, str]:
+def _make_panels(frame: pd.DataFrame, picture: Picture) -> tuple[Figure, str]:
     """Draw a scatter with one panel per series, all on the same axes."""
-    names, note = list(dict.fromkeys(frame["series"])), ""
-    width, height = PANEL
+    names = list(dict.fromkeys(frame["series"]))
+    note = ""
+    width, height = PANEL_SIZE
     # Legends stand above the panels, so panels are as tall as the longest one needs.
     height += INCHES_PER_LINE * frame.groupby("series")[GROUP].nunique().max()
     figure, panels = make_axes(width, height, num_panels=len(names), num_columns=2, sharex=True)
@@ -171,9 +176,9 @@ def _panels(frame: pd.DataFrame, picture: Picture) -> tuple[Figure, str]:
         else:
             _set_panel_name(axes)
     figure.supylabel(picture.y_label, fontsize="medium")
-    is_alone = len(panels) % 2 == 1
-    for axes in panels[-1:] if is_alone else panels[-2:]:
-        axes.set_xlabel(picture.x_label if is_alone else textwrap.fill(picture.x_label, LETTERS_OF_LABEL))
+    last_is_alone = len(panels) % 2 == 1
+    for axes in panels[-1:] if last_is_alone else panels[-2:]:
+        axes.set_xlabel(picture.x_label if last_is_alone else textwrap.fill(picture.x_label, MAX_LABEL_LINE))
         # Shared axes hide these labels in panels that are not at the bottom of a full grid.
         axes.xaxis.set_tick_params(labelbottom=True)
     return figure, note
@@ -181,9 +186,11 @@ def _panels(frame: pd.DataFrame, picture: Picture) -> tuple[Figure, str]:
 
 def _set_panel_name(axes: Axes) -> None:
     """Turn the legend of a single group into the panel's title, which saves space next to the panel."""
-    if (legend := axes.get_legend()) is not None:
+    legend = axes.get_legend()
+    if legend is not None:
         legend.remove()
-    axes.set_title("\n".join(str(axes.get_lines()[0].get_label()).split(": ", 1)), fontsize="small", loc="left")
+    label = str(axes.get_lines()[0].get_label())
+    axes.set_title(label.replace(": ", "\n", 1), fontsize="small", loc="left")
 
 
 def _set_log(axes: Axes, values: pd.Series) -> None:
@@ -195,20 +202,16 @@ def _set_log(axes: Axes, values: pd.Series) -> None:
     write_powers(axes.xaxis)
 
 
-def _heatmap(frame: pd.DataFrame, picture: Picture) -> tuple[Figure, str]:
-    num_columns, num_rows = (max(3, frame[name].nunique()) for name in (picture.x, picture.y))
+def _make_heatmap(frame: pd.DataFrame, picture: Picture) -> tuple[Figure, str]:
+    num_columns = max(3, frame[picture.x].nunique())
+    num_rows = max(3, frame[picture.y].nunique())
     num_panels = frame[GROUP].nunique()
     # Cells have a fixed size, so that numbers of several heat maps are equally large.
-    width, height = max(1.4 + 0.55 * num_columns, NARROWEST / num_panels), 1.6 + 0.36 * num_rows
-    figure, panels = make_axes(width, height, num_panels=num_panels)
-    note = draw_heatmap(
-        frame.rename(columns={picture.cell: picture.cell_label or picture.cell}),
-        panels,
-        x=picture.x,
-        y=picture.y,
-        cell=picture.cell_label or picture.cell,
-        group=GROUP,
-    )
+    width = max(1.4 + 0.55 * num_columns, MIN_HEATMAP_WIDTH / num_panels)
+    figure, panels = make_axes(width, 1.6 + 0.36 * num_rows, num_panels=num_panels)
+    label = picture.cell_label or picture.cell
+    renamed = frame.rename(columns={picture.cell: label})
+    note = draw_heatmap(renamed, panels, x=picture.x, y=picture.y, cell=label, group=GROUP)
     for axes in panels:
         axes.set_xlabel(picture.x_label)
     panels[0].set_ylabel(picture.y_label)

@@ -46,8 +46,8 @@ def gains_svg(rows: Sequence[Mapping[str, Any]], *, title: str, x_label: str, th
         raise ValueError(f"theme {theme!r} with {len(rows)} rows; choose one of {list(THEMES)}, with one row at least")
     colours, frame = THEMES[theme], pd.DataFrame(rows)
     mpl.use("Agg")
-    look: dict[Any, Any] = {**mpl.rcParamsDefault, **SETTINGS, "backend": "agg", "text.color": colours.ink}
-    with mpl.rc_context(look):
+    settings: dict[Any, Any] = {**mpl.rcParamsDefault, **SETTINGS, "backend": "agg", "text.color": colours.ink}
+    with mpl.rc_context(settings):
         height = 1.5 + ROW_HEIGHT * frame["row"].nunique()
         # The viewer's font may be wider than the one used for the layout.
         layout = ConstrainedLayoutEngine(rect=(0, 0, 0.97, 1))
@@ -56,35 +56,37 @@ def gains_svg(rows: Sequence[Mapping[str, Any]], *, title: str, x_label: str, th
         axes.set_title(title, loc="left", color=colours.ink)
         axes.set_xlabel(x_label, color=colours.ink)
         figure.supxlabel(note, fontsize="small", color=colours.faint, x=0.99, ha="right")
-        written = io.StringIO()
-        figure.savefig(written, format="svg", transparent=True, metadata={"Date": None})
+        buffer = io.StringIO()
+        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
         plt.close(figure)
-    return "\n".join(line.rstrip() for line in written.getvalue().splitlines()) + "\n"
+    return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()) + "\n"
 
 
 def _draw(frame: pd.DataFrame, axes: Axes, colours: Theme) -> str:
     names = list(dict.fromkeys(frame["row"]))
-    found = summarise_seeds(frame, "row", "gain").loc[names]
+    summary = summarise_seeds(frame, "row", "gain").loc[names]
     printed = frame.groupby("row")["paper"].first().loc[names].to_numpy(float)
-    mean, at = found["mean"].to_numpy(), np.arange(len(names))
-    spread = np.abs(found[["low", "high"]].to_numpy().T - mean)
-    axes.barh(at, mean, height=0.6, color=colours.bar)
-    axes.errorbar(mean, at, xerr=spread, fmt="none", ecolor=colours.ink, capsize=4, linewidth=1.4)
-    axes.plot(printed, at, linestyle="none", marker="D", color=colours.mark, markersize=7)
+    mean = summary["mean"].to_numpy()
+    positions = np.arange(len(names))
+    spread = np.abs(summary[["low", "high"]].to_numpy().T - mean)
+    axes.barh(positions, mean, height=0.6, color=colours.bar)
+    axes.errorbar(mean, positions, xerr=spread, fmt="none", ecolor=colours.ink, capsize=4, linewidth=1.4)
+    axes.plot(printed, positions, linestyle="none", marker="D", color=colours.mark, markersize=7)
     for x, name, colour, values in ((1.11, "■ here", colours.bar, mean), (1.24, "◆ paper", colours.mark, printed)):
-        words: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "color": colour}
-        words |= {"va": "center", "ha": "right"}
-        axes.text(x, -0.6, name, fontsize="small", **words)
-        for place, value in enumerate(values):
-            axes.text(x, place, "–" if np.isnan(value) else f"{value:+.1f}", **words)
-    axes.set_yticks(at, names)
+        text_style: dict[str, Any] = {"color": colour, "va": "center", "ha": "right"}
+        text_style["transform"] = axes.get_yaxis_transform()
+        axes.text(x, -0.6, name, fontsize="small", **text_style)
+        for position, value in enumerate(values):
+            axes.text(x, position, "–" if np.isnan(value) else f"{value:+.1f}", **text_style)
+    axes.set_yticks(positions, names)
     axes.invert_yaxis()
-    _dress(axes, colours)
-    shared = f"{format_counts(found['n'])} seeds that a row has in common with the first"
-    return f"{shared}; {describe_interval(found['n'], 'whiskers')}"
+    _style_axes(axes, colours)
+    counts = format_counts(summary["n"])
+    whiskers = describe_interval(summary["n"], "whiskers")
+    return f"{counts} seeds that a row has in common with the first; {whiskers}"
 
 
-def _dress(axes: Axes, colours: Theme) -> None:
+def _style_axes(axes: Axes, colours: Theme) -> None:
     """Colour axes and labels for a background that shows through."""
     axes.tick_params(colors=colours.ink)
     axes.axvline(0, color=colours.ink, linewidth=1)

@@ -10,7 +10,7 @@ from pandas.core.groupby import SeriesGroupBy
 from scipy import stats
 
 LEVEL = 0.95
-ENOUGH_SEEDS = 3
+MIN_SEEDS_FOR_INTERVAL = 3
 
 
 def summarise_seeds(frame: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
@@ -24,25 +24,30 @@ def summarise_seeds(frame: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
 def compute_intervals(seeds: SeriesGroupBy) -> pd.DataFrame:
     """Return mean, low, high and n of each group of values, one value per seed. Missing values do not count."""
     mean, count = seeds.mean(), seeds.count()
-    half = stats.t.ppf((1 + LEVEL) / 2, np.maximum(count - 1, 1)) * seeds.std() / np.sqrt(count)
-    is_interval = count >= ENOUGH_SEEDS
-    low, high = seeds.min().where(~is_interval, mean - half), seeds.max().where(~is_interval, mean + half)
+    # a group of one seed has no degree of freedom: its width is not used, but must not divide by zero
+    half_width = stats.t.ppf((1 + LEVEL) / 2, np.maximum(count - 1, 1)) * seeds.std() / np.sqrt(count)
+    is_interval = count >= MIN_SEEDS_FOR_INTERVAL
+    low = seeds.min().where(~is_interval, mean - half_width)
+    high = seeds.max().where(~is_interval, mean + half_width)
     return pd.DataFrame({"mean": mean, "low": low, "high": high, "n": count})
 
 
-def describe_interval(counts: Iterable[int], what: str) -> str:
+def describe_interval(counts: Iterable[int], marks: str) -> str:
     """Describe the bands or bars of points with these numbers of seeds."""
-    different = set(counts)
-    if different <= {1}:
+    distinct = set(counts)
+    if distinct <= {1}:
         return "n = 1 seed: no interval"
-    if min(different) >= ENOUGH_SEEDS:
-        return f"{what}: 95 % interval of the mean over n seeds (Student's t)"
-    if max(different) < ENOUGH_SEEDS:
-        return f"{what}: range of n = 2 seeds"
-    return f"{what}: 95 % interval of the mean (Student's t) where n ≥ {ENOUGH_SEEDS} seeds, else their range"
+    if min(distinct) >= MIN_SEEDS_FOR_INTERVAL:
+        return f"{marks}: 95 % interval of the mean over n seeds (Student's t)"
+    if max(distinct) < MIN_SEEDS_FOR_INTERVAL:
+        return f"{marks}: range of n = 2 seeds"
+    return (
+        f"{marks}: 95 % interval of the mean (Student's t) where n ≥ {MIN_SEEDS_FOR_INTERVAL} seeds, else their range"
+    )
 
 
 def format_counts(counts: Iterable[int]) -> str:
     """Return "n = 3" or "n = 1–3"."""
-    low, high = min(counts := list(counts)), max(counts)
+    distinct = set(counts)
+    low, high = min(distinct), max(distinct)
     return f"n = {low}" if low == high else f"n = {low}–{high}"

@@ -10,68 +10,70 @@ from matplotlib.axes import Axes
 from figures.intervals import describe_interval, format_counts, summarise_seeds
 from figures.style import DASHES, MARKERS, label_values, make_palette, place_legend_above, sort_values
 
-FAR = 2.0
-"""Ranges of the lines beyond which a reference is left outside the axis."""
+MAX_REFERENCE_DISTANCE = 2.0
+"""Distance, in ranges of the lines, beyond which a reference is drawn at the edge of the axes."""
 
 
 def draw_lines(frame: pd.DataFrame, axes: Axes, *, x: str, y: str, group: str) -> str:
     """Draw the mean of `y` over seeds at each `x`, one line for each value of `group`.
 
-    Return a description of the bands.
-
     Lines differ in colour, marker and dashes. A group without any `x` (a reference system) is a level line. Words on
-    the x axis are equally spaced.
+    the x axis are equally spaced. Returns a description of the bands.
     """
     values = sort_values(frame[x])
     is_numeric = pd.api.types.is_numeric_dtype(frame[x].dropna().infer_objects())
-    places = [float(value) for value in values] if is_numeric else [float(n) for n in range(len(values))]
-    groups, counts = list(dict.fromkeys(frame[group])), []
-    levels: list[tuple[pd.DataFrame, str, dict[str, Any]]] = []
-    ends: list[float] = []
-    for number, (name, colour) in enumerate(zip(groups, make_palette(len(groups)), strict=True)):
+    positions = [float(position) for position in (values if is_numeric else range(len(values)))]
+    groups = list(dict.fromkeys(frame[group]))
+    counts: list[int] = []
+    references: list[tuple[pd.DataFrame, str, dict[str, Any]]] = []
+    extremes: list[float] = []
+    for index, (name, colour) in enumerate(zip(groups, make_palette(len(groups)), strict=True)):
         members = frame[frame[group] == name]
-        look: dict[str, Any] = {"color": colour, "dashes": DASHES[number % len(DASHES)] or (1, 0)}
+        style: dict[str, Any] = {"color": colour, "dashes": DASHES[index % len(DASHES)] or (1, 0)}
         if members[x].isna().all():
-            levels.append((members, str(name), look))
+            references.append((members, str(name), style))
             continue
-        found = summarise_seeds(members, x, y).reindex([value for value in values if value in set(members[x])])
-        at = [places[values.index(value)] for value in found.index]
-        label = f"{name} ({format_counts(found['n'])})"
-        axes.plot(at, found["mean"], marker=MARKERS[number % len(MARKERS)], markersize=5, label=label, **look)
-        if len(at) > 1:
-            axes.fill_between(at, found["low"], found["high"], color=colour, alpha=0.2, linewidth=0)
+        summary = summarise_seeds(members, x, y).reindex([value for value in values if value in set(members[x])])
+        line_positions = [positions[values.index(value)] for value in summary.index]
+        label = f"{name} ({format_counts(summary['n'])})"
+        marker = MARKERS[index % len(MARKERS)]
+        axes.plot(line_positions, summary["mean"], marker=marker, markersize=5, label=label, **style)
+        if len(line_positions) > 1:
+            axes.fill_between(line_positions, summary["low"], summary["high"], color=colour, alpha=0.2, linewidth=0)
         else:
-            # a band without width would be invisible
-            axes.vlines(at, found["low"], found["high"], color=colour)
-        counts += list(found["n"])
-        ends += [float(found["low"].min()), float(found["high"].max())]
-    for members, name, look in levels:
-        counts += _draw_level(members, axes, y, name, look, ends)
-    label_values(axes, values, places)
+            # A band without width would be invisible.
+            axes.vlines(line_positions, summary["low"], summary["high"], color=colour)
+        counts += list(summary["n"])
+        extremes += [float(summary["low"].min()), float(summary["high"].max())]
+    for members, name, style in references:
+        counts += _draw_level(members, axes, y, name, style, extremes)
+    label_values(axes, values, positions)
     place_legend_above(axes)
-    return describe_interval(counts, "bands" if len(values) > 1 else "bars") if counts else ""
+    if not counts:
+        return ""
+    return describe_interval(counts, "bands" if len(values) > 1 else "bars")
 
 
 def _draw_level(
-    members: pd.DataFrame, axes: Axes, y: str, name: str, look: dict[str, Any], ends: list[float]
+    members: pd.DataFrame, axes: Axes, y: str, name: str, style: dict[str, Any], extremes: list[float]
 ) -> list[int]:
     """Draw a reference as a level line with its band and return its number of seeds if it has a band.
 
-    `ends` are the lowest and highest values of the lines. A reference far outside them would flatten them. It is drawn
-    as an arrowhead at the edge instead, and its value is written in the legend.
+    `extremes` are the lowest and highest values of the lines. A reference far outside them would flatten the lines. It
+    is drawn as an arrowhead at the edge instead, and its value is written in the legend.
     """
-    found = summarise_seeds(members.assign(level=0), "level", y).loc[0]
-    count, mean = int(found["n"]), float(found["mean"])
-    words = format_counts([count])
-    low, high = (min(ends), max(ends)) if ends else (mean, mean)
-    if max(low - mean, mean - high) > FAR * (high - low) > 0:
-        is_below = mean < low
-        where, at, marker = ("below", 0.03, "v") if is_below else ("above", 0.97, "^")
-        label = f"{name}: {mean:.1f}, {where} the axis ({words})"
-        style: dict[str, Any] = {"marker": marker, "linestyle": "none", "color": look["color"], "markersize": 7}
-        axes.plot([0.97], [at], transform=axes.transAxes, label=label, **style)
+    summary = summarise_seeds(members.assign(level=0), "level", y).loc[0]
+    count = int(summary["n"])
+    mean = float(summary["mean"])
+    label_count = format_counts([count])
+    low, high = (min(extremes), max(extremes)) if extremes else (mean, mean)
+    if max(low - mean, mean - high) > MAX_REFERENCE_DISTANCE * (high - low) > 0:
+        side, height, marker = ("below", 0.03, "v") if mean < low else ("above", 0.97, "^")
+        label = f"{name}: {mean:.1f}, {side} the axis ({label_count})"
+        arrow: dict[str, Any] = {"marker": marker, "linestyle": "none", "color": style["color"], "markersize": 7}
+        axes.plot([0.97], [height], transform=axes.transAxes, label=label, **arrow)
         return []
-    axes.axhline(mean, label=f"{name} ({words})", **look)
-    if found["high"] > found["low"]:
-        axes.axhspan(found["low"], found["high"], color=look["color"], alpha=0.12, linewidth=0)
+    axes.axhline(mean, label=f"{name} ({label_count})", **style)
+    if summary["high"] > summary["low"]:
+        axes.axhspan(summary["low"], summary["high"], color=style["color"], alpha=0.12, linewidth=0)
     return [count] if count > 1 else []

@@ -30,42 +30,44 @@ def draw_scatter(
     On a logarithmic axis, line and correlation are of the logarithm. `groups` names all groups of the figure, because a
     panel may lack some. Returns a description of r and its interval.
     """
-    every, is_of_seeds = list(groups) or list(dict.fromkeys(frame[group])), False
-    for number, (name, colour) in enumerate(zip(every, make_palette(len(every)), strict=True)):
+    names = list(groups) or list(dict.fromkeys(frame[group]))
+    has_seeds = False
+    for index, (name, colour) in enumerate(zip(names, make_palette(len(names)), strict=True)):
         rows = frame[frame[group] == name].dropna(subset=[x, y])
         if rows.empty:
             continue
-        marker, dashes = MARKERS[number % len(MARKERS)], DASHES[number % len(DASHES)] or (1, 0)
-        style: dict[str, Any] = {"linestyle": "none", "marker": marker, "color": colour}
+        dashes = DASHES[index % len(DASHES)] or (1, 0)
+        style: dict[str, Any] = {"linestyle": "none", "marker": MARKERS[index % len(MARKERS)], "color": colour}
         if _are_seeds_of_settings(rows):
-            is_of_seeds = True
+            has_seeds = True
             axes.plot(rows[x], rows[y], alpha=0.3, markersize=3, **style)
             members = rows.groupby("setting", as_index=False, sort=False)[[x, y]].mean()
         else:
             members = rows.groupby(x, as_index=False, sort=False)[y].mean()
-        at, values = members[x].to_numpy(float), members[y].to_numpy(float)
-        along = np.log10(at) if x_is_log else at
-        label = f"{name}: {format_correlation(along, values)}"
-        axes.plot(at, values, alpha=0.8, markersize=6, label=label, **style)
-        if len(at) < MIN_POINTS_FOR_CORRELATION:
-            order = np.argsort(along)
-            axes.plot(at[order], values[order], color=colour, dashes=dashes, linewidth=0.8)
-        elif np.ptp(along) > 0:
-            fit, ends = stats.linregress(along, values), np.array([along.argmin(), along.argmax()])
-            line = fit.intercept + fit.slope * along[ends]
-            axes.plot(at[ends], line, color=colour, dashes=dashes, linewidth=1.2)
+        x_values, y_values = members[x].to_numpy(float), members[y].to_numpy(float)
+        scaled_x = np.log10(x_values) if x_is_log else x_values
+        label = f"{name}: {format_correlation(scaled_x, y_values)}"
+        axes.plot(x_values, y_values, alpha=0.8, markersize=6, label=label, **style)
+        if len(x_values) < MIN_POINTS_FOR_CORRELATION:
+            order = np.argsort(scaled_x)
+            axes.plot(x_values[order], y_values[order], color=colour, dashes=dashes, linewidth=0.8)
+        elif np.ptp(scaled_x) > 0:
+            fit = stats.linregress(scaled_x, y_values)
+            ends = np.array([scaled_x.argmin(), scaled_x.argmax()])
+            line = fit.intercept + fit.slope * scaled_x[ends]
+            axes.plot(x_values[ends], line, color=colour, dashes=dashes, linewidth=1.2)
     num_panels = len(axes.figure.axes)
-    place_legend_above(axes, handlelength=1.0, most_columns=1 if num_panels > 1 else 2)
+    place_legend_above(axes, handlelength=1.0, max_columns=1 if num_panels > 1 else 2)
     labels = [str(line.get_label()) for line in axes.get_lines()]
-    return _write_note(labels, is_of_seeds=is_of_seeds, x_is_log=x_is_log)
+    return _write_note(labels, has_seeds=has_seeds, x_is_log=x_is_log)
 
 
-def _write_note(labels: list[str], *, is_of_seeds: bool, x_is_log: bool) -> str:
+def _write_note(labels: list[str], *, has_seeds: bool, x_is_log: bool) -> str:
     """Return the note that explains the marks, r, and a missing r."""
-    points = "settings" if is_of_seeds else "dots"
-    parts = ["mark: mean of a setting over its seeds (small and faint: single seeds)"] * is_of_seeds
+    points = "settings" if has_seeds else "dots"
+    parts = ["mark: mean of a setting over its seeds (small and faint: single seeds)"] if has_seeds else []
     if any("[" in label for label in labels):
-        parts.append(f"r: Pearson's, over n {points}{' (of log x)' * x_is_log}")
+        parts.append(f"r: Pearson's, over n {points}{' (of log x)' if x_is_log else ''}")
         parts.append(f"[ ]: 95 % interval if {points} are independent")
     if any("r = –" in label for label in labels):
         parts.append(f"r = –: no correlation of fewer than {MIN_POINTS_FOR_CORRELATION} {points}")
@@ -83,6 +85,6 @@ def format_correlation(x: np.ndarray, y: np.ndarray) -> str:
     """Return Pearson's r with its 95 % interval (Fisher's z) and the number of pairs. No r for fewer than five."""
     if len(x) < MIN_POINTS_FOR_CORRELATION or np.ptp(x) == 0 or np.ptp(y) == 0:
         return f"r = –, n = {len(x)}"
-    found = stats.pearsonr(x, y)
-    low, high = found.confidence_interval(LEVEL)
-    return f"r = {found.statistic:+.2f} [{low:+.2f}, {high:+.2f}], n = {len(x)}"
+    result = stats.pearsonr(x, y)
+    low, high = result.confidence_interval(LEVEL)
+    return f"r = {result.statistic:+.2f} [{low:+.2f}, {high:+.2f}], n = {len(x)}"

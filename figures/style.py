@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,8 +24,10 @@ DASHES: tuple[tuple[int, ...], ...] = ((), (4, 2), (1, 1), (5, 1, 1, 1), (3, 1, 
 INK = "#262626"
 COLOURS = "viridis"
 """The colour map of matplotlib for series. Change it for a paper or a talk."""
-DARKEST_AND_LIGHTEST, ALONE = (0.05, 0.77), 0.35
-"""Positions on the colour map of the first and last of several colours, and of a single one."""
+DARKEST_AND_LIGHTEST = (0.05, 0.77)
+"""Positions on the colour map of the first and last of several colours."""
+SINGLE_COLOUR = 0.35
+"""Position on the colour map of a single colour."""
 MAX_LABELLED_VALUES = 9
 LONG_LABEL = 8
 MAX_LABEL_CHARACTERS = 56
@@ -61,21 +64,22 @@ def make_axes(
     """
     mpl.use("Agg")
     sns.set_theme(context="paper", style="ticks", font_scale=1.05, rc=SETTINGS)
-    columns = min(num_columns or num_panels, num_panels)
-    rows = -(-num_panels // columns)
+    num_columns = min(num_columns or num_panels, num_panels)
+    num_rows = math.ceil(num_panels / num_columns)
     figure, axes = plt.subplots(
-        rows,
-        columns,
-        figsize=(width * columns, height * rows),
+        num_rows,
+        num_columns,
+        figsize=(width * num_columns, height * num_rows),
         layout="constrained",
         squeeze=False,
-        **({"sharey": True} | shared),
+        **{"sharey": True, **shared},
     )
     panels = list(axes.flat[:num_panels])
-    if empty := list(axes.flat[num_panels:]):
+    empty = list(axes.flat[num_panels:])
+    if empty:
         # The last panel takes the place of the empty ones, so that the figure has no hole.
         start = panels[-1].get_subplotspec().colspan.start
-        panels[-1].set_subplotspec(panels[-1].get_gridspec()[rows - 1, start:])
+        panels[-1].set_subplotspec(panels[-1].get_gridspec()[num_rows - 1, start:])
         for unused in empty:
             unused.remove()
     sns.despine(figure)
@@ -84,46 +88,47 @@ def make_axes(
 
 def make_palette(count: int) -> list[tuple[float, float, float]]:
     """Return colours whose lightness differs as much as possible on white, so that they stay distinct in grey."""
-    places = np.linspace(*DARKEST_AND_LIGHTEST, count) if count > 1 else [ALONE]
-    colours = [mpl.colormaps[COLOURS](place) for place in places]
+    positions = np.linspace(*DARKEST_AND_LIGHTEST, count) if count > 1 else [SINGLE_COLOUR]
+    colours = [mpl.colormaps[COLOURS](position) for position in positions]
     return [(float(red), float(green), float(blue)) for red, green, blue, _ in colours]
 
 
 def sort_values(values: pd.Series) -> list[Any]:
     """Return the distinct values of a column: numbers by size, words in order of appearance."""
-    different = list(dict.fromkeys(values.dropna()))
-    return sorted(different) if pd.api.types.is_numeric_dtype(values.dropna().infer_objects()) else different
+    present = values.dropna()
+    distinct = list(dict.fromkeys(present))
+    return sorted(distinct) if pd.api.types.is_numeric_dtype(present.infer_objects()) else distinct
 
 
-def label_values(axes: Axes, values: Sequence[Any], places: Sequence[float]) -> None:
+def label_values(axes: Axes, values: Sequence[Any], positions: Sequence[float]) -> None:
     """Write the values on the x axis, slanted if long. Many numbers are left to the default scale."""
-    if places == list(values) and len(values) > MAX_LABELLED_VALUES:
+    if positions == list(values) and len(values) > MAX_LABELLED_VALUES:
         return
-    words = [format_value(value) for value in values]
-    longest = max(map(len, words), default=0)
-    long = longest > LONG_LABEL and longest * len(words) > MAX_LABEL_CHARACTERS
-    slant: dict[str, Any] = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"} if long else {}
-    axes.set_xticks(list(places), words, **slant)
+    labels = [format_value(value) for value in values]
+    longest = max(map(len, labels), default=0)
+    is_slanted = longest > LONG_LABEL and longest * len(labels) > MAX_LABEL_CHARACTERS
+    slant: dict[str, Any] = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"} if is_slanted else {}
+    axes.set_xticks(list(positions), labels, **slant)
     axes.minorticks_off()
 
 
 def place_legend_above(
-    axes: Axes, handles: Sequence[Any] = (), *, handlelength: float = 2.6, most_columns: int = 9
+    axes: Axes, handles: Sequence[Any] = (), *, handlelength: float = 2.6, max_columns: int = 9
 ) -> None:
     """Put the legend above the axes, where it hides nothing, in as many columns as fit.
 
     Without `handles`, it lists everything in the axes that has a label.
     """
-    shown = list(handles) or axes.get_legend_handles_labels()[0]
-    longest = max((len(str(handle.get_label())) for handle in shown), default=1)
-    columns = max(1, min(len(shown), most_columns, int(WIDTH * LEGEND_LETTERS_PER_INCH) // (longest + 6)))
+    handles = list(handles) or axes.get_legend_handles_labels()[0]
+    longest = max((len(str(handle.get_label())) for handle in handles), default=1)
+    num_columns = max(1, min(len(handles), max_columns, int(WIDTH * LEGEND_LETTERS_PER_INCH) // (longest + 6)))
     axes.legend(
-        handles=shown,
+        handles=handles,
         loc="lower left",
         bbox_to_anchor=(0.0, 1.0),
         borderaxespad=0.3,
         borderpad=0.1,
-        ncols=columns,
+        ncols=num_columns,
         columnspacing=1.4,
         handlelength=handlelength,
         frameon=False,
@@ -151,19 +156,19 @@ def write_title(figure: Figure, title: str, subtitle: str = "") -> None:
 
     The figure grows by the height of the text, so that panels keep their size.
     """
-    letters = int(figure.get_figwidth() * TITLE_LETTERS_PER_INCH)
-    lines: list[tuple[str, float, str]] = [(line, TITLE_POINTS, INK) for line in textwrap.wrap(title, letters)]
-    lines += [(line, SUBTITLE_POINTS, GREY) for line in textwrap.wrap(subtitle, int(1.25 * letters))]
+    line_length = int(figure.get_figwidth() * TITLE_LETTERS_PER_INCH)
+    lines: list[tuple[str, float, str]] = [(line, TITLE_POINTS, INK) for line in textwrap.wrap(title, line_length)]
+    lines += [(line, SUBTITLE_POINTS, GREY) for line in textwrap.wrap(subtitle, int(1.25 * line_length))]
     width, height = figure.get_size_inches()
-    strip = sum(LINE_HEIGHT * points / POINTS_PER_INCH for _, points, _ in lines) + TITLE_MARGIN * bool(lines)
-    figure.set_size_inches(width, height + strip)
+    text_height = sum(LINE_HEIGHT * points / POINTS_PER_INCH for _, points, _ in lines) + TITLE_MARGIN * bool(lines)
+    figure.set_size_inches(width, height + text_height)
     layout = figure.get_layout_engine()
-    assert isinstance(layout, ConstrainedLayoutEngine), "a figure of new_axes() has this layout"
-    layout.set(rect=(0, 0, 1, height / (height + strip)))
-    at = height + strip - TITLE_MARGIN
+    assert isinstance(layout, ConstrainedLayoutEngine), "a figure of make_axes() has this layout"
+    layout.set(rect=(0, 0, 1, height / (height + text_height)))
+    top = height + text_height - TITLE_MARGIN
     for line, points, colour in lines:
-        figure.text(LEFT_MARGIN / width, at / (height + strip), line, va="top", fontsize=points, color=colour)
-        at -= LINE_HEIGHT * points / POINTS_PER_INCH
+        figure.text(LEFT_MARGIN / width, top / (height + text_height), line, va="top", fontsize=points, color=colour)
+        top -= LINE_HEIGHT * points / POINTS_PER_INCH
 
 
 def write_note(figure: Figure, note: str) -> None:

@@ -26,18 +26,19 @@ def recolour(svg: str, theme: str) -> str:
         return transparent
     # matplotlib omits black, the default of SVG
     inked = transparent.replace("<svg ", '<svg fill="#dddddd" ', 1)
-    return COLOUR.sub(lambda found: lighten(found[0]), inked)
+    return COLOUR.sub(lambda match: lighten(match[0]), inked)
 
 
 def lighten(colour: str) -> str:
     """Return a colour that is readable on a dark page, "#rrggbb". Dark colours become light and keep their hue."""
-    red, green, blue = (int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
+    red, green, blue = (int(colour[start : start + 2], 16) / 255 for start in (1, 3, 5))
     hue, lightness, saturation = colorsys.rgb_to_hls(red, green, blue)
     if lightness >= LIGHTEST_INK and saturation > 0.15:
         return colour
-    if saturation <= 0.15:  # greys: ink becomes paper
-        lightness = max(DARKEST_ON_DARK, 1 - lightness) if lightness < 0.7 else lightness
-    else:
+    if saturation > 0.15:
         lightness = DARKEST_ON_DARK
-    mixed = colorsys.hls_to_rgb(hue, lightness, saturation)
-    return "#" + "".join(f"{round(255 * part):02x}" for part in mixed)
+    elif lightness < 0.7:
+        # Dark greys are inverted, because ink becomes paper.
+        lightness = max(DARKEST_ON_DARK, 1 - lightness)
+    rgb = colorsys.hls_to_rgb(hue, lightness, saturation)
+    return "#" + "".join(f"{round(255 * channel):02x}" for channel in rgb)
