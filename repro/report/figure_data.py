@@ -22,7 +22,7 @@ REFERENCES = ("bm25", "surrogate")
 """Systems that are not trained. They have no value on an axis of training, and are drawn as a horizontal line."""
 PLACEHOLDER = re.compile(r"\*|\{family\}")
 DEFAULT_METRIC = "{suite}/mean/ndcg_at_10"
-METRIC_WORDS = {"ndcg_at_10": "NDCG@10", "mrr_at_10": "MRR@10", "recall_at_100": "recall@100"}
+METRIC_NAMES = {"ndcg_at_10": "NDCG@10", "mrr_at_10": "MRR@10", "recall_at_100": "recall@100"}
 
 
 def list_figure_rows(figure: Figure, runs: Sequence[Run], records: Sequence[Record]) -> list[dict[str, Any]]:
@@ -36,14 +36,16 @@ def list_figure_rows(figure: Figure, runs: Sequence[Run], records: Sequence[Reco
     Raises:
         ValueError: if a record lacks a metric.
     """
-    have = {record.run: record for record in records}
-    partners_of = [_make_partner_finder(pick, records) for pick in (figure.x_of, figure.minus)]
+    by_run = {record.run: record for record in records}
+    recorded = [by_run[run] for run in dict.fromkeys(runs) if run in by_run]
+    find_x_record, find_minus_record = (_make_partner_finder(pick, records) for pick in (figure.x_of, figure.minus))
     rows: list[dict[str, Any]] = []
     for series in series_at(figure, runs):
-        for record in (have[run] for run in dict.fromkeys(runs) if series.of.matches(run) and run in have):
-            partners = [partner(record) for partner in partners_of]
-            if None not in partners:
-                rows += _get_run_rows(figure, series, record, *partners)
+        for record in recorded:
+            if series.of.matches(record.run):
+                x_record, minus_record = find_x_record(record), find_minus_record(record)
+                if x_record is not None and minus_record is not None:
+                    rows += _iter_record_rows(figure, series, record, x_record, minus_record)
     return rows
 
 
@@ -55,9 +57,9 @@ def _make_partner_finder(pick: Pick | None, records: Sequence[Record]) -> Callab
     """
     if pick is None:
         return lambda record: record
-    found = [one for one in records if pick.matches(one.run)]
-    by_seed = {one.run.seed: one for one in reversed(found)}
-    return lambda record: by_seed.get(record.run.seed, found[0] if found else None)
+    partners = [record for record in records if pick.matches(record.run)]
+    by_seed = {record.run.seed: record for record in reversed(partners)}
+    return lambda record: by_seed.get(record.run.seed, partners[0] if partners else None)
 
 
 def series_at(figure: Figure, runs: Sequence[Run]) -> list[Row]:
@@ -66,22 +68,23 @@ def series_at(figure: Figure, runs: Sequence[Run]) -> list[Row]:
     return [series for series in figure.series if not series.scales or scale in series.scales]
 
 
-def _get_run_rows(
-    figure: Figure, series: Row, record: Record, x_record: Record | None, minus: Record | None
+def _iter_record_rows(
+    figure: Figure, series: Row, record: Record, x_record: Record, minus_record: Record
 ) -> Iterator[dict[str, Any]]:
-    assert x_record is not None and minus is not None, "a record without its partners gives no row"
-    end = {"setting": get_setting_id(record.run), "seed": record.run.seed, "record": record.id}
-    minus_points = _points(figure, Row(label="", of=Pick(())), minus) if figure.minus else []
-    of_minus = {_parts(point): point for point in minus_points}
-    for point in _points(figure, series, record):
+    """Yield the rows of one record in a series: one, or one per point of a figure with `points`."""
+    identity = {"setting": get_setting_id(record.run), "seed": record.run.seed, "record": record.id}
+    minus_points = _list_points(figure, Row(label="", of=Pick(())), minus_record) if figure.minus else []
+    minus_by_parts = {_get_parts(point): point for point in minus_points}
+    value_column = get_value_column(figure)
+    for point in _list_points(figure, series, record):
         row: dict[str, Any] = {"series": series.label}
         for name in get_axis_columns(figure):
-            row[name] = _value(figure, name, series, x_record if name == figure.x else record, point)
+            row[name] = _get_value(figure, name, series, x_record if name == figure.x else record, point)
         if figure.minus:
-            same = _find_same_point(figure, minus, of_minus, point)
-            row[get_value_column(figure)] -= _value(figure, get_value_column(figure), series, minus, same)
+            minus_point = _find_same_point(figure, minus_record, minus_by_parts, point)
+            row[value_column] -= _get_value(figure, value_column, series, minus_record, minus_point)
         parts = {name: value for name, value in point.items() if name not in row and name != "value"}
-        yield {**row, **parts, **_get_part_name(figure, record, point), **end}
+        yield {**row, **parts, **_get_part_name(figure, record, point), **identity}
 
 
 def _get_part_name(figure: Figure, record: Record, point: dict[str, Any]) -> dict[str, str]:
@@ -89,14 +92,14 @@ def _get_part_name(figure: Figure, record: Record, point: dict[str, Any]) -> dic
     if not figure.named_by:
         return {}
     pairs = [tuple(row.values())[:2] for row in record.exhibits.get(figure.named_by, ())]
-    names = {str(part): str(words) for part, words in pairs}
+    names = {str(part): str(label) for part, label in pairs}
     return {"name": names.get(point["part1"], point["part1"])}
 
 
 Parts = tuple[tuple[str, Any], ...]
 
 
-def _parts(point: Mapping[str, Any]) -> Parts:
+def _get_parts(point: Mapping[str, Any]) -> Parts:
     """Return the parts of a point, which identify it within its record."""
     return tuple((name, value) for name, value in point.items() if name != "value")
 
@@ -105,7 +108,7 @@ def _find_same_point(
     figure: Figure, record: Record, points: Mapping[Parts, dict[str, Any]], point: dict[str, Any]
 ) -> dict[str, Any]:
     """Return the point of another record with the same parts. Raises ValueError if that record lacks it."""
-    parts = _parts(point)
+    parts = _get_parts(point)
     if parts not in points:
         raise ValueError(f"{figure.name}: record {record.id} has no {figure.points!r} with {dict(parts)}: run it again")
     return points[parts]
@@ -121,40 +124,43 @@ def get_value_column(figure: Figure) -> str:
     return figure.cell or figure.y
 
 
-def _points(figure: Figure, series: Row, record: Record) -> list[dict[str, Any]]:
+def _list_points(figure: Figure, series: Row, record: Record) -> list[dict[str, Any]]:
+    """Return the parts (part1, part2, …) and the value of each metric that matches the pattern of the figure."""
     if not figure.points:
         return [{}]
-    fits = re.compile(_pattern(figure.points, series, record))
-    found = [(fits.fullmatch(path), value) for path, value in sorted(record.metrics.items())]
-    return [
-        {f"part{number}": part for number, part in enumerate(match.groups(), 1)} | {"value": value}
-        for match, value in found
-        if match
-    ]
+    pattern = re.compile(_format_pattern(figure.points, series, record))
+    points = []
+    for path, value in sorted(record.metrics.items()):
+        match = pattern.fullmatch(path)
+        if match:
+            parts = {f"part{index}": part for index, part in enumerate(match.groups(), 1)}
+            points.append({**parts, "value": value})
+    return points
 
 
-def _pattern(points: str, series: Row, record: Record) -> str:
+def _format_pattern(points: str, series: Row, record: Record) -> str:
     """Return a regular expression: `*` matches any name except means over datasets, `{family}` matches such a mean."""
     families = {d["family"] for d in record.provenance.get("suite", {}).get("datasets", ()) if "family" in d}
     return _compile_metric_pattern(get_metric_path(points, record.run, series.context), frozenset(families))
 
 
-# the records of a figure share few suites
+# The records of a figure share few suites.
 @lru_cache(maxsize=256)
 def _compile_metric_pattern(path: str, families: frozenset[str]) -> str:
     # A negative lookahead excludes the means over datasets, which share the path of a dataset.
     any_name = "".join(f"(?!{re.escape(mean)}/)" for mean in sorted({"mean"} | families)) + "([^/]+)"
     family = "(" + "|".join(map(re.escape, sorted(families))) + ")" if families else "((?!))"
-    known = {"*": any_name, "{family}": family}
-    return "".join(known.get(part, re.escape(part)) for part in re.split(f"({PLACEHOLDER.pattern})", path))
+    replacements = {"*": any_name, "{family}": family}
+    return "".join(replacements.get(part, re.escape(part)) for part in re.split(f"({PLACEHOLDER.pattern})", path))
 
 
-def _value(figure: Figure, name: str, series: Row, record: Record, point: dict[str, Any]) -> Any:
+def _get_value(figure: Figure, name: str, series: Row, record: Record, point: dict[str, Any]) -> Any:
     """Return the value of one axis. The value column is multiplied by the factor of the figure."""
     factor = figure.factor if name == get_value_column(figure) else 1.0
     if name in point:
-        is_number = name == figure.x and str(point[name]).isdecimal()
-        return point[name] * factor if name == "value" else int(point[name]) if is_number else point[name]
+        if name == "value":
+            return point[name] * factor
+        return int(point[name]) if name == figure.x and str(point[name]).isdecimal() else point[name]
     if name in FIELDS:
         return None if record.run.architecture in REFERENCES else getattr(record.run, name)
     if figure.points and (name == figure.points or name == figure.points.rpartition("*")[2].lstrip("/")):
@@ -163,9 +169,11 @@ def _value(figure: Figure, name: str, series: Row, record: Record, point: dict[s
     for part, value in point.items():
         path = path.replace(f"{{{part}}}", str(value))
     if "/" not in path:
-        near = suggestion(name, [*FIELDS, *point])
-        of_metrics = f"neither a metric's path, such as {DEFAULT_METRIC!r}"
-        raise ValueError(f"{figure.name}: the axis {name!r} is {of_metrics}, nor a field of a run{near}")
+        hint = suggestion(name, [*FIELDS, *point])
+        raise ValueError(
+            f"{figure.name}: the axis {name!r} is neither a metric's path, such as {DEFAULT_METRIC!r}, "
+            f"nor a field of a run{hint}"
+        )
     if path not in record.metrics:
         raise ValueError(f"{figure.name} asks record {record.id} for {path!r}, which it lacks: run it again")
     return record.metrics[path] * factor
@@ -176,72 +184,79 @@ def make_figure_view(figure: Figure, runs: Sequence[Run], published: Sequence[Re
 
     A position without records has a dash.
     """
-    records = {"published": published, "yours": yours}
-    return make_rows_view(
-        figure, runs, {who: list_figure_rows(figure, runs, those) for who, those in records.items() if those}
-    )
+    by_source = {"published": published, "yours": yours}
+    rows = {source: list_figure_rows(figure, runs, records) for source, records in by_source.items() if records}
+    return make_rows_view(figure, runs, rows)
 
 
 def make_rows_view(figure: Figure, runs: Sequence[Run], rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> View:
     """Return the same table from plotted rows, which are grouped by source ("published" or "yours")."""
-    header = (*_labels(figure), "whose", "seeds", format_column_label(figure, get_value_column(figure)))
+    position_columns, value_column = _get_position_columns(figure), get_value_column(figure)
+    labels = [format_column_label(figure, name) for name in position_columns]
+    header = ("series", *labels, "whose", "seeds", format_column_label(figure, value_column))
     lines: list[tuple[str, ...]] = []
-    asked = _count_expected_seeds(figure, runs)
-    for whose, those in rows.items():
-        cells: dict[tuple[str, ...], list[tuple[int, float]]] = {place: [] for place in asked}
-        for row in those:
-            place = (row["series"], *(format_axis_text(row[name]) for name in _places(figure)))
-            cells.setdefault(place, []).append((row["seed"], row[get_value_column(figure)]))
-        lines += [
-            (*place, whose, *_count_seeds(figure, cells[place], asked.get(place))) for place in _sort_places(cells)
-        ]
+    num_expected = _count_expected_seeds(figure, runs)
+    for source, source_rows in rows.items():
+        cells: dict[tuple[str, ...], list[tuple[int, float]]] = {position: [] for position in num_expected}
+        for row in source_rows:
+            position = (row["series"], *(format_axis_text(row[name]) for name in position_columns))
+            cells.setdefault(position, []).append((row["seed"], row[value_column]))
+        for position in _sort_positions(cells):
+            seeds, mean = _format_seeds_and_mean(figure, cells[position], num_expected.get(position))
+            lines.append((*position, source, seeds, mean))
     title = f"{figure.name} at scale {runs[0].scale if runs else ABSENT}: {figure.caption}"
     notes = format_spread_note(lines) if lines or not runs else (format_no_records_note(figure.name, runs[0].scale),)
     return View(title, header, tuple(lines), notes, "l" * (len(header) - 2) + "rr")
 
 
-def _count_seeds(figure: Figure, found: list[tuple[int, float]], num_asked: int | None) -> tuple[str, str]:
-    num_seeds = len({seed for seed, _ in found})
-    seeds = str(num_seeds) if num_asked is None else f"{num_seeds}/{num_asked}"
+def _format_seeds_and_mean(
+    figure: Figure, values: list[tuple[int, float]], num_expected: int | None
+) -> tuple[str, str]:
+    """Return the number of seeds and the mean over them of pairs of seed and value, as text."""
     by_seed: dict[int, list[float]] = {}
-    for seed, value in found:
+    for seed, value in values:
         by_seed.setdefault(seed, []).append(value)
-    means = [sum(values) / len(values) for values in by_seed.values()]
-    whole = all(float(mean).is_integer() for mean in means)
-    return seeds, format_mean(means, 1 if figure.factor >= 100 else 0 if whole else 3)
+    seeds = str(len(by_seed)) if num_expected is None else f"{len(by_seed)}/{num_expected}"
+    means = [sum(repeated) / len(repeated) for repeated in by_seed.values()]
+    if figure.factor >= 100:
+        decimals = 1
+    else:
+        decimals = 0 if all(float(mean).is_integer() for mean in means) else 3
+    return seeds, format_mean(means, decimals)
 
 
-def _places(figure: Figure) -> tuple[str, ...]:
+def _get_position_columns(figure: Figure) -> tuple[str, ...]:
     """Return the columns that locate a value: the axes, and the parts of a point in scatter and custom plots."""
     axes = tuple(name for name in get_axis_columns(figure) if name != get_value_column(figure))
     parts = range(1, 1 + len(PLACEHOLDER.findall(figure.points)) * (figure.kind in ("scatter", "own")))
-    return tuple(dict.fromkeys((*axes, *(f"part{number}" for number in parts))))
+    return tuple(dict.fromkeys((*axes, *(f"part{index}" for index in parts))))
 
 
-def _sort_places(places: Collection[tuple[str, ...]]) -> list[tuple[str, ...]]:
+def _sort_positions(positions: Collection[tuple[str, ...]]) -> list[tuple[str, ...]]:
     """Sort positions by their axes, the first axis first."""
-    orders = [_order(axis) for axis in zip(*places, strict=True)]
-    return sorted(places, key=lambda place: [order[text] for order, text in zip(orders, place, strict=True)])
+    ranks = [_rank_texts(axis) for axis in zip(*positions, strict=True)]
+    return sorted(positions, key=lambda position: [rank[text] for rank, text in zip(ranks, position, strict=True)])
 
 
-def _order(texts: Iterable[str]) -> dict[str, int]:
+def _rank_texts(texts: Iterable[str]) -> dict[str, int]:
     """Return the rank of each text: numbers by size with missing values last, words by first appearance."""
-    different = list(dict.fromkeys(texts))
+    distinct = list(dict.fromkeys(texts))
     with suppress(ValueError):
-        different = sorted(different, key=lambda text: math.inf if text == ABSENT else float(text))
-    return {text: place for place, text in enumerate(different)}
+        distinct = sorted(distinct, key=lambda text: math.inf if text == ABSENT else float(text))
+    return {text: rank for rank, text in enumerate(distinct)}
 
 
 def _count_expected_seeds(figure: Figure, runs: Sequence[Run]) -> dict[tuple[str, ...], int]:
     """Return the number of requested seeds per position, or an empty dictionary if an axis is not a field of the run."""
-    if not all(name in FIELDS for name in _places(figure)):
+    names = _get_position_columns(figure)
+    if not all(name in FIELDS for name in names):
         return {}
     seeds: dict[tuple[str, ...], set[int]] = {}
     for series in series_at(figure, runs):
         for run in filter(series.of.matches, runs):
-            values = [None if run.architecture in REFERENCES else getattr(run, name) for name in _places(figure)]
+            values = [None if run.architecture in REFERENCES else getattr(run, name) for name in names]
             seeds.setdefault((series.label, *map(format_axis_text, values)), set()).add(run.seed)
-    return {place: len(each) for place, each in seeds.items()}
+    return {position: len(position_seeds) for position, position_seeds in seeds.items()}
 
 
 def format_axis_text(value: Any) -> str:
@@ -251,35 +266,31 @@ def format_axis_text(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def format_subtitle(figure: Figure, scale: str, whose: str, rows: Sequence[Mapping[str, Any]]) -> str:
+def format_subtitle(figure: Figure, scale: str, source: str, rows: Sequence[Mapping[str, Any]]) -> str:
     """Return the subtitle of a picture: figure, scale, source of the records and largest number of seeds.
 
     Seeds are counted per series, because a reference that does not depend on the seed has only one.
     """
     if figure.is_diagram:
         return f"{format_heading(figure.name)}, scale {scale}"
-    seeds_of: dict[str, set[int]] = {}
+    seeds_by_series: dict[str, set[int]] = {}
     for row in rows:
-        seeds_of.setdefault(row["series"], set()).add(row["seed"])
-    count = max(map(len, seeds_of.values()), default=0)
+        seeds_by_series.setdefault(row["series"], set()).add(row["seed"])
+    count = max(map(len, seeds_by_series.values()), default=0)
     seeds = count_noun(count, "seed") if count else ""
-    used = _describe_seeds_of_claims(figure, scale, set().union(*seeds_of.values()))
-    return ", ".join(filter(None, (format_heading(figure.name), f"scale {scale}", whose, seeds, used)))
+    claim_seeds = _describe_seeds_of_claims(figure, scale, set().union(*seeds_by_series.values()))
+    return ", ".join(filter(None, (format_heading(figure.name), f"scale {scale}", source, seeds, claim_seeds)))
 
 
-def _describe_seeds_of_claims(figure: Figure, scale: str, drawn: set[int]) -> str:
+def _describe_seeds_of_claims(figure: Figure, scale: str, drawn_seeds: set[int]) -> str:
     """Return a note on the seeds of the figure's claims if they differ from the drawn seeds, else an empty string."""
-    if figure.name not in artefacts() or not drawn:
+    if figure.name not in artefacts() or not drawn_seeds:
         return ""
     experiment, _ = artefacts()[figure.name]
-    claims = [one for one in experiment.claims if find_artefact(one.id, experiment.artefacts) == figure.name]
-    used = {one.declared_seeds(scale) for one in claims if not isinstance(one, Identity)}
-    others = sorted(seeds for seeds in used if set(seeds) != drawn)
+    claims = [claim for claim in experiment.claims if find_artefact(claim.id, experiment.artefacts) == figure.name]
+    declared = {claim.declared_seeds(scale) for claim in claims if not isinstance(claim, Identity)}
+    others = sorted(seeds for seeds in declared if set(seeds) != drawn_seeds)
     return f"claims use seeds {' and '.join(map(format_spans, others))}" if others else ""
-
-
-def _labels(figure: Figure) -> tuple[str, ...]:
-    return ("series", *(format_column_label(figure, name) for name in _places(figure)))
 
 
 def format_column_label(figure: Figure, name: str) -> str:
@@ -296,4 +307,4 @@ def format_column_label(figure: Figure, name: str) -> str:
         return "family" if PLACEHOLDER.findall(figure.points)[int(name[4:]) - 1] == "{family}" else "dataset"
     last = (figure.points if name in ("value", "") else name).rpartition("/")[2]
     unit = " (points)" if figure.factor == 100 and name == get_value_column(figure) else ""
-    return METRIC_WORDS.get(last, last.replace("_", " ")) + unit
+    return METRIC_NAMES.get(last, last.replace("_", " ")) + unit

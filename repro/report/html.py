@@ -28,7 +28,7 @@ from repro.report.sections import (
     make_deviations_view,
     make_sections,
 )
-from repro.report.tables import INTERVAL_WORDS, format_summary_line, get_ledger_rank
+from repro.report.tables import INTERVAL_NOTE, format_summary_line, get_ledger_rank
 from repro.report.view import View
 from repro.spec import Experiment
 from repro.spec.artefact import MAIN, PAPERS
@@ -38,7 +38,7 @@ from repro.spec.scales import get_scale
 from repro.storage.files import check_replaceable, whole_file
 from repro.text import ABSENT, format_seconds
 
-DRAWING = {
+ALLOWED_ELEMENTS = {
     f"{{http://www.w3.org/2000/svg}}{name}"
     for name in (
         *("svg", "g", "defs", "use", "symbol", "clipPath", "mask", "marker", "pattern", "image"),
@@ -51,11 +51,11 @@ TEMPLATE = "report.html.j2"
 HEADLINE = "table1"
 """Artefact that opens the page."""
 HEADLINE_COLUMNS = ("whose", "seeds", "batch", "cluster", "unlike training", "NDCG@10")
-SVG, LINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
+SVG, XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
 SIGNS = {"HOLDS": "✓", "DIFFERS": "✗", "SMALL": "=", "OPEN": "?"}
 
 PIXELS_PER_POINT, MAX_PICTURE_SCALE, MIN_PICTURE_SCALE = 4 / 3, 1.15, 0.85
-UNJUDGED = {"other scale": "cannot be judged", "not run": "not run"}
+TITLES_OF_UNJUDGED = {"other scale": "cannot be judged", "not run": "not run"}
 """Verdicts without a number, and the title of the folded list that shows them."""
 
 
@@ -72,15 +72,14 @@ def write_report(
 
     The page opens with Table 1, with the picture (SVG) by `paint_gains`. `paint_forest` draws all claims.
     """
-    # fail before minutes of drawing
+    # Fail before minutes of drawing.
     check_replaceable(out)
-    chosen = [one for one in (experiments() if shown is None else shown) if one.runs(scale)]
+    chosen = [experiment for experiment in (experiments() if shown is None else shown) if experiment.runs(scale)]
     sections = [section for experiment in chosen for section in make_sections(experiment, scale, paint)]
     sections.sort(key=lambda section: section.order)
-    own = (section for section in sections if section.paper == MAIN)
-    rows = list_forest_rows(line.judged for section in own for line in section.lines)
+    rows = list_forest_rows(line.judged for section in sections if section.paper == MAIN for line in section.lines)
     forest = Picture("published", paint_forest(rows, scale).result()) if paint_forest and rows else None
-    gains = None if paint_gains is None else paint_gains(scale)
+    gains = paint_gains(scale) if paint_gains else None
     out.parent.mkdir(parents=True, exist_ok=True)
     with whole_file(out) as part:
         part.write_text(render_page(scale, sections, out.resolve().parent, forest, gains), encoding="utf-8")
@@ -112,18 +111,18 @@ def render_page(
         "machines": lambda records: list_machines([record for _, record in records]),
     }
     own, *companions = _split_ledgers(lines)
-    first = next((section for section in sections if section.name == HEADLINE), None)
+    first_section = next((section for section in sections if section.name == HEADLINE), None)
     return environment.get_template(TEMPLATE).render(
         scale=get_scale(scale),
-        first=first,
-        first_view=None if first is None else _shorten(first.view),
+        first=first_section,
+        first_view=None if first_section is None else _shorten(first_section.view),
         gains=None if gains is None else inline_svg(gains, "gains-", f"{HEADLINE}: gain of each row"),
         known=make_counts_view([line.judged for line in own.lines]),
         companions=companions,
         papers=PAPERS,
         ledgers=[own, *companions],
         forest=forest,
-        intervals=INTERVAL_WORDS,
+        intervals=INTERVAL_NOTE,
         sections=sections,
         deviations=make_deviations_view(scale),
         records=sorted(records.items()),
@@ -132,16 +131,20 @@ def render_page(
 
 def _shorten(view: View) -> View:
     """Return the table with the columns that open the page."""
-    return view.with_columns([n for n, name in enumerate(view.header) if n == 0 or name in HEADLINE_COLUMNS])
+    return view.with_columns(
+        [index for index, name in enumerate(view.header) if index == 0 or name in HEADLINE_COLUMNS]
+    )
 
 
 def fields_as_html(values: Mapping[str, Any]) -> Markup:
     """Return values as HTML terms and definitions. They are cached, because thousands of runs share few values."""
-    return Markup("").join(_definition(name, ABSENT if value is None else str(value)) for name, value in values.items())
+    return Markup("").join(
+        _format_definition(name, ABSENT if value is None else str(value)) for name, value in values.items()
+    )
 
 
 @lru_cache(maxsize=2**14)
-def _definition(name: str, text: str) -> Markup:
+def _format_definition(name: str, text: str) -> Markup:
     return Markup("<dt>{}</dt><dd>{}</dd>").format(name, text)
 
 
@@ -161,24 +164,27 @@ class Ledger:
     @property
     def judged(self) -> list[Line]:
         """Claims with a number at this scale."""
-        return [line for line in self.lines if line.judged.word not in UNJUDGED]
+        return [line for line in self.lines if line.judged.word not in TITLES_OF_UNJUDGED]
 
     @property
     def unjudged(self) -> dict[str, list[Line]]:
         """Claims without a number, grouped by the reason."""
-        return {words: [one for one in self.lines if one.judged.word == name] for name, words in UNJUDGED.items()}
+        return {
+            title: [line for line in self.lines if line.judged.word == verdict]
+            for verdict, title in TITLES_OF_UNJUDGED.items()
+        }
 
 
 def _split_ledgers(lines: Sequence[Line]) -> list[Ledger]:
     """Return the ledger of this paper, and of each companion paper with claims."""
-    each = {paper: tuple(one for one in lines if find_paper(one.judged.claim.id) == paper) for paper in PAPERS}
-    return [Ledger(paper, PAPERS[paper], those) for paper, those in each.items() if those or paper == MAIN]
+    by_paper = {paper: tuple(line for line in lines if find_paper(line.judged.claim.id) == paper) for paper in PAPERS}
+    return [Ledger(paper, PAPERS[paper], group) for paper, group in by_paper.items() if group or paper == MAIN]
 
 
 def inline_svg(path: Path, prefix: str, label: str) -> Markup:
     """Return a drawn figure as an HTML element with unique ids, no global style, and a label for screen readers."""
     ElementTree.register_namespace("", SVG)
-    ElementTree.register_namespace("xlink", LINK)
+    ElementTree.register_namespace("xlink", XLINK)
     root = ElementTree.parse(path).getroot()
     _sanitize_svg(root)
     # Prefix all ids and references, so that several pictures on one page do not clash.
@@ -186,18 +192,18 @@ def inline_svg(path: Path, prefix: str, label: str) -> Markup:
         for name, value in element.attrib.items():
             if name == "id":
                 element.set(name, prefix + value)
-            elif name == f"{{{LINK}}}href" and value.startswith("#"):
+            elif name == f"{{{XLINK}}}href" and value.startswith("#"):
                 element.set(name, f"#{prefix}{value[1:]}")
             elif "url(#" in value:
                 element.set(name, value.replace("url(#", f"url(#{prefix}"))
     width = float(root.attrib.pop("width").removesuffix("pt")) * PIXELS_PER_POINT
     root.attrib.pop("height")
-    # text stays readable, and the box scrolls
-    least, most = MIN_PICTURE_SCALE * width, MAX_PICTURE_SCALE * width
-    root.set("style", f"max-width: {most:.0f}px; min-width: {least:.0f}px")
+    # With a minimum width text stays readable, and the box scrolls.
+    min_width, max_width = MIN_PICTURE_SCALE * width, MAX_PICTURE_SCALE * width
+    root.set("style", f"max-width: {max_width:.0f}px; min-width: {min_width:.0f}px")
     root.set("role", "img")
     root.set("aria-label", label)
-    # safe: drawn by this program, with escaped text
+    # Safe, because the picture is sanitized and its text is escaped.
     return Markup(ElementTree.tostring(root, encoding="unicode"))
 
 
@@ -206,17 +212,20 @@ def _sanitize_svg(root: ElementTree.Element) -> None:
 
     Others may have write access to the folder of pictures, and a browser would execute a script in them.
     """
-    if root.tag not in DRAWING:
+    if root.tag not in ALLOWED_ELEMENTS:
         raise ValueError(f"a picture begins with {root.tag!r}, expected svg; remove it and it is drawn again")
     for parent in root.iter():
-        for child in [one for one in parent if one.tag not in DRAWING]:
-            parent.remove(child)
+        # A copy, because children are removed while it is iterated.
+        for child in list(parent):
+            if child.tag not in ALLOWED_ELEMENTS:
+                parent.remove(child)
     for element in root.iter():
         for name, value in list(element.attrib.items()):
-            plain = name.rpartition("}")[2].casefold()
-            is_link = plain in ("href", "src") and not value.startswith(("#", "data:image/png;base64,"))
-            leads_away = re.search(r"url\((?!#)", value) or "javascript:" in value.casefold()
-            if plain.startswith("on") or is_link or leads_away:
+            attribute = name.rpartition("}")[2].casefold()
+            is_handler = attribute.startswith("on")
+            is_link = attribute in ("href", "src") and not value.startswith(("#", "data:image/png;base64,"))
+            has_link = re.search(r"url\((?!#)", value) or "javascript:" in value.casefold()
+            if is_handler or is_link or has_link:
                 del element.attrib[name]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from repro.evaluate.contexts import KINDS
 from repro.records.store import Record, records_in
-from repro.report.figure_data import METRIC_WORDS
+from repro.report.figure_data import METRIC_NAMES
 from repro.report.view import View, format_mean
 from repro.spec import FIELDS, Run
 from repro.spec.axes import check_field
@@ -46,7 +46,7 @@ def make_scores_view(runs: Sequence[Run], measure: str = "ndcg_at_10") -> View:
     for seeds in several:
         lines += _lines(f"{len(seeds)} seeds", seeds, but_seed, varying, datasets, measure)
     asked = count_noun(len(set(runs)), "run has", "runs have")
-    title = f"{METRIC_WORDS.get(measure, measure)}, points; {len(records)} of {asked} ended"
+    title = f"{METRIC_NAMES.get(measure, measure)}, points; {len(records)} of {asked} ended"
     spread = ("±: standard deviation over the seeds of a line",) if several else ()
     return View(title, ("run", "model", *varying, "mean", *datasets), tuple(lines), (*notes, *spread))
 
@@ -137,7 +137,7 @@ def make_pivot_view(runs: Sequence[Run], x: str, y: str, measure: str = "ndcg_at
     notes = [f"each cell is the mean over {', '.join(over)}; ±: standard deviation"] if over else []
     if left_out := len(set(runs)) - len(rows):
         notes.append(f"left out: {count_noun(left_out, 'run')} without a record, or without both fields")
-    title = f"{METRIC_WORDS.get(measure, measure)}, points, of {count_noun(len(rows), 'run')}: {x} across, {y} down"
+    title = f"{METRIC_NAMES.get(measure, measure)}, points, of {count_noun(len(rows), 'run')}: {x} across, {y} down"
     return View(title, (y, *(f"{x}={one}" for one in columns)), lines, tuple(notes), "l" + "r" * len(columns))
 
 

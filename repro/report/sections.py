@@ -43,7 +43,7 @@ ForestPainter = Callable[[Rows, str], Drawing]
 """Starts to draw a forest plot of rows at a scale."""
 PAPER_SCALE = "small"
 """Scale with the values of the paper."""
-TITLES = {EXHIBIT: "One query under its contexts", BATCH_EXHIBIT: "One batch"}
+TEXT_TITLES = {EXHIBIT: "One query under its contexts", BATCH_EXHIBIT: "One batch"}
 """Titles of the texts in records."""
 
 
@@ -106,11 +106,11 @@ class Section:
     def _draw_or_explain(self) -> tuple[tuple[Picture, ...], tuple[str, ...]]:
         """Drawn pictures, and the errors of the others. One failed picture does not affect the others."""
         drawn, problems = [], []
-        for whose, svg in self.drawings:
+        for source, svg in self.drawings:
             try:
-                drawn.append(Picture(whose, svg.result()))
+                drawn.append(Picture(source, svg.result()))
             except (ValueError, OSError) as error:
-                problems.append(f"{whose} records: {error}")
+                problems.append(f"{source} records: {error}")
         return tuple(drawn), tuple(problems)
 
     @property
@@ -133,110 +133,116 @@ class Section:
 def make_sections(experiment: Experiment, scale: str, paint: Painter) -> list[Section]:
     """Return a section for each artefact of an experiment."""
     runs = tuple(dict.fromkeys(experiment.runs(scale)))
-    by_source = {whose: load_records(runs, whose) for whose in RECORDS}
+    by_source = {source: load_records(runs, source) for source in RECORDS}
     lines = format_ledger_lines(experiment, scale)
-    declared = {one.rows or one.name for one in experiment.shows if isinstance(one, Exhibit)}
+    declared = {artefact.rows or artefact.name for artefact in experiment.shows if isinstance(artefact, Exhibit)}
     sections = []
-    for shown in experiment.shows:
-        own = {run for run in runs if _shows(shown, run)} or set(runs)
-        records = [(whose, record) for whose, those in by_source.items() for record in those if record.run in own]
-        view, rows = _make_view_and_rows(shown, runs, by_source)
+    for artefact in experiment.shows:
+        expected = {run for run in runs if _includes_run(artefact, run)} or set(runs)
+        records = [(source, record) for source in RECORDS for record in by_source[source] if record.run in expected]
+        view, rows = _make_view_and_rows(artefact, runs, by_source)
         sections.append(
             Section(
-                name=shown.name,
-                title=format_title(experiment, shown),
-                caption=shown.caption,
-                lines=tuple(line for line in lines if line.artefact == shown.name),
+                name=artefact.name,
+                title=format_title(experiment, artefact),
+                caption=artefact.caption,
+                lines=tuple(line for line in lines if line.artefact == artefact.name),
                 view=view,
-                is_figure=isinstance(shown, Figure),
-                drawings=_start_drawings(shown, scale, paint, rows),
-                texts=_list_texts(shown, [record for _, record in records], declared),
+                is_figure=isinstance(artefact, Figure),
+                drawings=_start_drawings(artefact, scale, paint, rows),
+                texts=_list_texts(artefact, [record for _, record in records], declared),
                 records=tuple(records),
-                num_asked=len(own),
-                num_published=sum(whose == "published" for whose, _ in records),
+                num_asked=len(expected),
+                num_published=sum(source == "published" for source, _ in records),
                 paper=experiment.paper,
             )
         )
     return sections
 
 
-def _shows(shown: Table | Figure | Exhibit, run: Any) -> bool:
-    if isinstance(shown, Exhibit):
-        return shown.of.matches(run)
-    return any(row.of.matches(run) for row in _get_section_rows(shown))
+def _includes_run(artefact: Table | Figure | Exhibit, run: Any) -> bool:
+    if isinstance(artefact, Exhibit):
+        return artefact.of.matches(run)
+    return any(row.of.matches(run) for row in _get_section_rows(artefact))
 
 
-def _get_section_rows(shown: Table | Figure | Exhibit) -> tuple[Row, ...]:
-    return shown.rows if isinstance(shown, Table) else shown.series if isinstance(shown, Figure) else ()
+def _get_section_rows(artefact: Table | Figure | Exhibit) -> tuple[Row, ...]:
+    if isinstance(artefact, Table):
+        return artefact.rows
+    return artefact.series if isinstance(artefact, Figure) else ()
 
 
 def _make_view_and_rows(
-    shown: Table | Figure | Exhibit, runs: Sequence[Run], by_source: Mapping[str, list[Record]]
+    artefact: Table | Figure | Exhibit, runs: Sequence[Run], by_source: Mapping[str, list[Record]]
 ) -> tuple[View, dict[str, Rows]]:
     """Return an artefact as a table, and the plotted rows of a figure by the source of the records."""
-    if not isinstance(shown, Figure):
-        return make_view(shown, runs, by_source["published"], by_source["yours"]), {}
-    rows: dict[str, Rows] = {who: list_figure_rows(shown, runs, those) for who, those in by_source.items() if those}
-    return make_rows_view(shown, runs, rows), rows
+    if not isinstance(artefact, Figure):
+        return make_view(artefact, runs, by_source["published"], by_source["yours"]), {}
+    rows: dict[str, Rows] = {
+        source: list_figure_rows(artefact, runs, records) for source, records in by_source.items() if records
+    }
+    return make_rows_view(artefact, runs, rows), rows
 
 
 def _start_drawings(
-    shown: Table | Figure | Exhibit, scale: str, paint: Painter, rows: Mapping[str, Rows]
+    artefact: Table | Figure | Exhibit, scale: str, paint: Painter, rows: Mapping[str, Rows]
 ) -> tuple[tuple[str, Drawing], ...]:
-    if not isinstance(shown, Figure):
+    if not isinstance(artefact, Figure):
         return ()
-    pending = ((whose, paint(shown, scale, whose, rows.get(whose, ()))) for whose in RECORDS)
-    return tuple((whose, svg) for whose, svg in pending if svg is not None)
+    pending = ((source, paint(artefact, scale, source, rows.get(source, ()))) for source in RECORDS)
+    return tuple((source, svg) for source, svg in pending if svg is not None)
 
 
-def _list_texts(shown: Table | Figure | Exhibit, records: Sequence[Record], declared: set[str]) -> tuple[View, ...]:
+def _list_texts(artefact: Table | Figure | Exhibit, records: Sequence[Record], declared: set[str]) -> tuple[View, ...]:
     """Return the texts in records that are not artefacts, from one seed per system."""
-    of_systems: dict[Run, Record] = {}
+    by_system: dict[Run, Record] = {}
     for record in sorted(records, key=lambda record: record.run.seed):
-        of_systems.setdefault(drop_seed(record.run), record)
-    found = []
-    for record in of_systems.values():
-        label = next((f"{row.label}, " for row in _get_section_rows(shown) if row.of.matches(record.run)), "")
-        for name in sorted(set(record.exhibits) - declared):
-            if rows := record.exhibits[name]:
-                title = f"{TITLES.get(name, name)} ({label}seed {record.run.seed})"
-                found.append(list_exhibit_rows(title, rows, columns=_columns(name, rows)))
-    return tuple(found)
-
-
-def _columns(name: str, rows: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    """Return the columns of a text in display order, because records store them by name."""
-    return tuple(one for one in COLUMNS if one in rows[0]) if name == EXHIBIT else ()
+        by_system.setdefault(drop_seed(record.run), record)
+    views = []
+    for record in by_system.values():
+        label = next((f"{row.label}, " for row in _get_section_rows(artefact) if row.of.matches(record.run)), "")
+        for name, rows in sorted(record.exhibits.items()):
+            if name not in declared and rows:
+                title = f"{TEXT_TITLES.get(name, name)} ({label}seed {record.run.seed})"
+                # Records store columns by name. A context example has an order for display.
+                columns = [column for column in COLUMNS if column in rows[0]] if name == EXHIBIT else ()
+                views.append(list_exhibit_rows(title, rows, columns=columns))
+    return tuple(views)
 
 
 def format_ledger_lines(experiment: Experiment, scale: str) -> list[Line]:
     """Return the ledger line of each claim of an experiment, judged from the published records."""
-    return [
-        Line(one, effect, interval, threshold, seeds, yours, text, find_artefact(one.claim.id, experiment.artefacts))
-        for one in judgements(experiment, scale)
-        for effect, interval, threshold, seeds, yours, text in [format_claim_row(one)[2:]]
-    ]
+    lines = []
+    for judged in judgements(experiment, scale):
+        _, _, effect, interval, threshold, seeds, yours, text = format_claim_row(judged)
+        artefact = find_artefact(judged.claim.id, experiment.artefacts)
+        lines.append(Line(judged, effect, interval, threshold, seeds, yours, text, artefact))
+    return lines
 
 
 def make_deviations_view(scale: str) -> View:
     """Return a table of the fields in which a scale differs from the paper's small setting."""
-    here, paper = get_scale(scale).fields, get_scale(PAPER_SCALE).fields
-    rows = [(name, _word(here[name]), _word(paper[name])) for name in here if here[name] != paper[name]]
+    fields, paper_fields = get_scale(scale).fields, get_scale(PAPER_SCALE).fields
+    rows = []
+    for name, value in fields.items():
+        if value != paper_fields[name]:
+            rows.append((name, _format_field(value), _format_field(paper_fields[name])))
     return View(f"What {scale} sets otherwise than the paper", ("field", scale, "paper"), tuple(rows), align="lrr")
 
 
-def _word(value: Any) -> str:
+def _format_field(value: Any) -> str:
     return ABSENT if value is None else str(value)
 
 
 def list_machines(records: Iterable[Record]) -> list[str]:
     """Return a line per distinct machine on which records were trained and measured."""
-    found: dict[str, None] = {}
-    provenance = (record.provenance for record in records)
-    for one in (who for each in provenance for who in (*each.get("training", {}).get("sittings", ()), each)):
-        machine, versions = one.get("machine", {}), one.get("versions", {})
-        if machine:
-            threads = machine.get("num_threads", ABSENT)
-            words = f"{machine.get('device', ABSENT)}, {machine.get('dtype', ABSENT)}, threads: {threads}"
-            found[f"{words}, torch {versions.get('torch', ABSENT)}, Python {versions.get('python', ABSENT)}"] = None
-    return list(found)
+    lines = []
+    for record in records:
+        sittings = record.provenance.get("training", {}).get("sittings", ())
+        for metadata in (*sittings, record.provenance):
+            machine, versions = metadata.get("machine", {}), metadata.get("versions", {})
+            if machine:
+                device, dtype, threads = (machine.get(name, ABSENT) for name in ("device", "dtype", "num_threads"))
+                torch, python = versions.get("torch", ABSENT), versions.get("python", ABSENT)
+                lines.append(f"{device}, {dtype}, threads: {threads}, torch {torch}, Python {python}")
+    return list(dict.fromkeys(lines))

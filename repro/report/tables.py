@@ -19,13 +19,13 @@ from repro.text import ABSENT, count_noun, format_number, format_spans
 if TYPE_CHECKING:
     from repro.statistics.judge import Comparison, Judgement
 
-INTERVAL_WORDS = "plain 95 % intervals, so that of twenty words one may be chance"
-WITHOUT = "{num} rows have records older than these measures; `repro run {name} --scale {scale}` makes new ones"
-READS_TOKENS = {"max_tokens": ("surrogate",)}
+INTERVAL_NOTE = "plain 95 % intervals, so that of twenty words one may be chance"
+OUTDATED_NOTE = "{num} rows have records older than these measures; `repro run {name} --scale {scale}` makes new ones"
+ALSO_SHOWN_FOR = {"max_tokens": ("surrogate",)}
 """Fields that are also shown for untrained reference systems."""
 LEDGER_ORDER = ("DIFFERS", "SMALL", "OPEN", "HOLDS", "tentative", "descriptive", "not run", "other scale")
 """Order of verdicts in a ledger: failures first, claims without a verdict last."""
-NARROW = 110
+MIN_WIDTH_WITH_THRESHOLD = 110
 """Width of a terminal below which the ledger omits thresholds."""
 MIN_SENTENCE_WIDTH = 30
 """Shortest length in characters to which a claim's sentence is cut."""
@@ -36,78 +36,88 @@ def get_metric_path(pattern: str, run: Run, context: str = "own") -> str:
     return pattern.replace("{suite}", run.suite if context == "own" else f"{run.suite}+{context}")
 
 
-def format_cell(column: Column, row: Row, records: Iterable[Record]) -> str:
+def format_cell(column: Column, row: Row, records: Sequence[Record]) -> str:
     """Return the text of one cell over the records of its row, or a dash if a record lacks the value.
 
     A row under another context differs only in scores, so its other cells are empty.
     """
-    values: list[float] = []
-    records = list(records)
-    is_of_blind = bool(records) and all(is_blind(record.run) for record in records)
-    if row.context != "own" and "{suite}" not in column.value and not is_of_blind:
+    all_blind = bool(records) and all(is_blind(record.run) for record in records)
+    if row.context != "own" and "{suite}" not in column.value and not all_blind:
         return ""
+    values: list[float] = []
     for record in records:
+        is_trained = record.run.architecture in TRAINED
         if column.value == MINUTES:
-            if record.run.architecture not in TRAINED:
+            if not is_trained:
                 return ""
             values.append(record.provenance["training"]["seconds"] / 60)
-            continue
-        if column.value in FIELDS:
-            shown = record.run.architecture in (*TRAINED, *READS_TOKENS.get(column.value, ()))
-            value = getattr(record.run, column.value) if shown else None
-            return format_number(value, column.decimals)
-        path = get_metric_path(column.value, record.run, row.context).replace("{part}", row.part)
-        found = [record.metrics.get(one) for one in path.split(" & ")]
-        if None in found:
-            return ABSENT
-        values.append(fmean(value for value in found if value is not None) * column.factor)
+        elif column.value in FIELDS:
+            has_field = is_trained or record.run.architecture in ALSO_SHOWN_FOR.get(column.value, ())
+            return format_number(getattr(record.run, column.value) if has_field else None, column.decimals)
+        else:
+            path = get_metric_path(column.value, record.run, row.context).replace("{part}", row.part)
+            names = path.split(" & ")
+            if any(name not in record.metrics for name in names):
+                return ABSENT
+            values.append(fmean(record.metrics[name] for name in names) * column.factor)
     return format_mean(values, column.decimals)
 
 
-def make_table_view(table: Table, wanted: Sequence[Run], published: Sequence[Record], yours: Sequence[Record]) -> View:
+def make_table_view(table: Table, runs: Sequence[Run], published: Sequence[Record], local: Sequence[Record]) -> View:
     """Return a table with up to three lines per row: paper, published records and records of this machine.
 
     A published row whose runs differ in more than their seed is complete, or has dashes if one of its records is
     missing. Other rows show the available seeds and their number. Rows whose records predate all columns of the table
     are dropped with a note.
     """
-    scale = wanted[0].scale
+    scale = runs[0].scale
     columns = [column for column in table.columns if not column.scales or scale in column.scales]
     lines: list[tuple[str, ...]] = []
-    num_without = 0
-    by_source = {"published": published, "yours": yours}
-    for row in (row for row in table.rows if not row.scales or scale in row.scales):
+    num_outdated = 0
+    for row in table.rows:
+        if row.scales and scale not in row.scales:
+            continue
         if row.paper:
-            printed = [format_number(row.paper.get(c.label), c.decimals) for c in columns]
+            printed = [format_number(row.paper.get(column.label), column.decimals) for column in columns]
             lines.append((row.label, "paper", "", *printed))
-        asked = [run for run in wanted if row.of.matches(run)]
-        meant, is_one_system = set(asked), len(set(map(drop_seed, asked))) == 1
-        for whose, records in ((whose, records) for whose, records in by_source.items() if records and asked):
-            have = [record for record in records if record.run in meant]
-            shown = [] if whose == "published" and len(have) < len(asked) and not is_one_system else have
-            cells = [format_cell(column, row, shown) for column in columns]
-            if shown and not set(cells) - {ABSENT, ""}:
-                num_without += 1
+        row_runs = [run for run in runs if row.of.matches(run)]
+        if not row_runs:
+            continue
+        expected = set(row_runs)
+        is_one_system = len({drop_seed(run) for run in row_runs}) == 1
+        for source, records in (("published", published), ("yours", local)):
+            if not records:
                 continue
-            lines.append((row.label, whose, f"{len(have)}/{len(asked)}", *cells))
+            available = [record for record in records if record.run in expected]
+            is_incomplete = source == "published" and not is_one_system and len(available) < len(row_runs)
+            cells = [format_cell(column, row, [] if is_incomplete else available) for column in columns]
+            if available and not is_incomplete and set(cells) <= {ABSENT, ""}:
+                num_outdated += 1
+            else:
+                lines.append((row.label, source, f"{len(available)}/{len(row_runs)}", *cells))
     header = ("", "whose", "seeds", *(column.label for column in columns))
-    notes = (WITHOUT.format(num=num_without, name=table.name, scale=scale),) if num_without else ()
-    if not notes and all(whose == "paper" for _, whose, *_ in lines):
-        notes = (format_no_records_note(table.name, scale),)
+    notes = format_spread_note(lines)
+    if num_outdated:
+        notes += (OUTDATED_NOTE.format(num=num_outdated, name=table.name, scale=scale),)
+    elif all(source == "paper" for _, source, *_ in lines):
+        notes += (format_no_records_note(table.name, scale),)
     title = f"{table.name} at scale {scale}: {table.caption}"
-    return View(title, header, _blank_repeats(lines), (*format_spread_note(lines), *notes))
+    return View(title, header, _blank_repeats(lines), notes)
 
 
 def make_exhibit_view(exhibit: Exhibit, wanted: Sequence[Run], records: Sequence[Record]) -> View:
     """Return the rows of text from the first record that contains them, in the order of the runs."""
     title = f"{exhibit.name} at scale {wanted[0].scale if wanted else ABSENT}: {exhibit.caption}"
     name = exhibit.rows or exhibit.name
-    have = {record.run: record for record in reversed(records) if name in record.exhibits}
-    for run in (run for run in wanted if exhibit.of.matches(run) and run in have):
-        note = f"from record {have[run].id}"
-        return list_exhibit_rows(title, have[run].exhibits[name], columns=exhibit.columns, notes=(note,))
-    notes = (format_no_records_note(exhibit.name, wanted[0].scale),) if wanted else ()
-    return View(title, tuple(exhibit.columns), (), notes, "l" * len(exhibit.columns))
+    # Reversed, so that the first of several records of a run counts.
+    by_run = {record.run: record for record in reversed(records) if name in record.exhibits}
+    for run in wanted:
+        if exhibit.of.matches(run) and run in by_run:
+            record = by_run[run]
+            notes = (f"from record {record.id}",)
+            return list_exhibit_rows(title, record.exhibits[name], columns=exhibit.columns, notes=notes)
+    missing = (format_no_records_note(exhibit.name, wanted[0].scale),) if wanted else ()
+    return View(title, tuple(exhibit.columns), (), missing, "l" * len(exhibit.columns))
 
 
 def format_no_records_note(name: str, scale: str) -> str:
@@ -124,22 +134,24 @@ def list_exhibit_rows(
 ) -> View:
     """Return rows of text as a view. The default columns are those of the first row."""
     names = tuple(columns or rows[0])
-    lines = tuple(tuple(_text(row.get(name)) for name in names) for row in rows)
+    lines = tuple(tuple(_format_text(row.get(name)) for name in names) for row in rows)
     return View(title, names, lines, notes, "l" * len(names))
 
 
-def _text(value: str | float | None) -> str:
+def _format_text(value: str | float | None) -> str:
     if value is None:
         return ABSENT
     return format_number(value, 3) if isinstance(value, float) else str(value)
 
 
 def _blank_repeats(lines: Sequence[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
-    shown, previous = [], None
-    for line in lines:
-        shown.append(("", *line[1:]) if line[0] == previous else line)
-        previous = line[0]
-    return tuple(shown)
+    """Return the lines, without the label of those that have the same label as the line above."""
+    blanked = []
+    previous = None
+    for label, *cells in lines:
+        blanked.append(("" if label == previous else label, *cells))
+        previous = label
+    return tuple(blanked)
 
 
 LEDGER_HEADER = ("claim", "word", "effect", "interval", "threshold", "seeds", "yours", "what is claimed")
@@ -153,19 +165,23 @@ def make_claims_view(judgements: Sequence[Judgement], title: str = "Claims", *, 
     """
     is_brief = width is not None
     shown = [
-        one for one in judgements if one.comparisons or (is_arithmetic(one) and one.word != "HOLDS" and not is_brief)
+        judged
+        for judged in judgements
+        if judged.comparisons or (is_arithmetic(judged) and judged.word != "HOLDS" and not is_brief)
     ]
-    rows = [format_claim_row(one, is_brief=is_brief) for one in shown]
+    rows = [format_claim_row(judged, is_brief=is_brief) for judged in shown]
     if width is not None:
         # The sentence gets the width that the other non-empty columns leave.
         columns = list(zip(LEDGER_HEADER, *rows, strict=True))[:-1]
-        room = width - GAP - sum(max(map(len, column)) + GAP for column in columns if any(column[1:]))
-        rows = [(*row[:-1], format_claim(one, room)) for row, one in zip(rows, shown, strict=True)]
-    notes = tuple(_list_others(judgements, shown))
-    view = View(f"{title}, with {INTERVAL_WORDS}", LEDGER_HEADER, tuple(rows), notes, "llrrlrrl")
-    # `repro why` shows the threshold
-    is_narrow = width is not None and width < NARROW
-    return view.with_columns([0, 1, 2, 3, 5, 6, 7], notes) if is_narrow else view
+        space_left = width - GAP - sum(max(map(len, column)) + GAP for column in columns if any(column[1:]))
+        rows = [(*row[:-1], format_claim(judged, space_left)) for row, judged in zip(rows, shown, strict=True)]
+    notes = tuple(_list_other_claims(judgements, shown))
+    view = View(f"{title}, with {INTERVAL_NOTE}", LEDGER_HEADER, tuple(rows), notes, "llrrlrrl")
+    if width is not None and width < MIN_WIDTH_WITH_THRESHOLD:
+        # `repro why` shows the threshold
+        columns_shown = [index for index, name in enumerate(LEDGER_HEADER) if name != "threshold"]
+        return view.with_columns(columns_shown, notes)
+    return view
 
 
 GAP = 3
@@ -179,26 +195,28 @@ def is_arithmetic(judged: Judgement) -> bool:
 
 def format_claim_row(judged: Judgement, *, is_brief: bool = False) -> tuple[str, ...]:
     """Return the cells of one claim under LEDGER_HEADER."""
-    unit, some = judged.unit, judged.comparisons
-    if not some:
+    unit, comparisons = judged.unit, judged.comparisons
+    if not comparisons:
         return judged.claim.id, judged.verdict, *[ABSENT] * 4, "", format_claim(judged)
-    effects, yours = (
-        [format_in_unit(value, unit) for value in values] for values in ([c.effect for c in some], judged.yours)
-    )
-    intervals = [format_interval(one, unit) for one in some]
-    if is_brief and len(some) > 1:
-        ends = [format_in_unit(find(one.effect for one in some), unit) for find in (min, max)]
-        effects, intervals, yours = [f"{len(some)}: {ends[0]} to {ends[1]}"], ["see `why`"], yours[:1]
-    threshold, seeds = f"{judged.claim.threshold} {unit.name}", format_seeds(judged)
-    cells = (", ".join(effects), ", ".join(intervals), threshold, seeds, ", ".join(yours))
+    effects = [format_in_unit(comparison.effect, unit) for comparison in comparisons]
+    intervals = [format_interval(comparison, unit) for comparison in comparisons]
+    local_effects = [format_in_unit(effect, unit) for effect in judged.yours]
+    if is_brief and len(comparisons) > 1:
+        sizes = [comparison.effect for comparison in comparisons]
+        smallest, largest = format_in_unit(min(sizes), unit), format_in_unit(max(sizes), unit)
+        effects = [f"{len(comparisons)}: {smallest} to {largest}"]
+        intervals = ["see `why`"]
+        local_effects = local_effects[:1]
+    threshold = f"{judged.claim.threshold} {unit.name}"
+    cells = (", ".join(effects), ", ".join(intervals), threshold, format_seeds(judged), ", ".join(local_effects))
     return judged.claim.id, judged.verdict, *cells, format_claim(judged)
 
 
-def format_interval(one: Comparison, unit: Unit) -> str:
+def format_interval(comparison: Comparison, unit: Unit) -> str:
     """Return an interval as text, for example "(+0.27 to +0.60)", or a dash if it is missing."""
-    if one.low is None or one.high is None:
+    if comparison.low is None or comparison.high is None:
         return ABSENT
-    return f"({format_in_unit(one.low, unit)} to {format_in_unit(one.high, unit)})"
+    return f"({format_in_unit(comparison.low, unit)} to {format_in_unit(comparison.high, unit)})"
 
 
 def format_seeds(judged: Judgement) -> str:
@@ -206,47 +224,54 @@ def format_seeds(judged: Judgement) -> str:
     return format_spans(judged.seeds) or "queries"
 
 
-def format_claim(judged: Judgement, room: int | None = None) -> str:
-    """Return the sentence of a claim and the remarks on its verdict. The sentence is cut to fit into `room`."""
-    says, notes = judged.claim.says, "; ".join(filter(None, (judged.claim.caveat, *list_remarks(judged), judged.note)))
-    if room is not None:
-        left = max(MIN_SENTENCE_WIDTH, room - (len(notes) + 3 if notes else 0))
-        says = says if len(says) <= left else f"{says[: left - 2].rstrip()} …"
-    return f"{says} ({notes})" if notes else says
+def format_claim(judged: Judgement, max_width: int | None = None) -> str:
+    """Return the sentence of a claim and the remarks on its verdict. The sentence is cut to fit into `max_width`."""
+    sentence = judged.claim.says
+    notes = "; ".join(filter(None, (judged.claim.caveat, *list_remarks(judged), judged.note)))
+    if max_width is not None:
+        space_left = max(MIN_SENTENCE_WIDTH, max_width - (len(notes) + 3 if notes else 0))
+        if len(sentence) > space_left:
+            sentence = f"{sentence[: space_left - 2].rstrip()} …"
+    return f"{sentence} ({notes})" if notes else sentence
 
 
 def list_remarks(judged: Judgement) -> list[str]:
     """Return the remarks on a headline claim (p value, collections) and on a claim about context."""
-    remarks, unit = [], judged.unit
+    remarks = []
+    unit = judged.unit
     if judged.p is not None:
         remarks.append(f"p = {judged.p:.2g} after Holm")
-        over = [one.collections for one in judged.comparisons if one.collections]
-        words = ", ".join(f"({format_in_unit(low, unit)} to {format_in_unit(high, unit)})" for low, high in over)
-        remarks += [f"over collections {words}"] if over else []
+        intervals = [comparison.collections for comparison in judged.comparisons if comparison.collections]
+        ranges = [f"({format_in_unit(low, unit)} to {format_in_unit(high, unit)})" for low, high in intervals]
+        if ranges:
+            remarks.append(f"over collections {', '.join(ranges)}")
     if judged.claim.blind is not None and judged.comparisons:
-        found = judged.blind
-        difference = found and f"{format_in_unit(found.effect, unit)} {format_interval(found, unit)}"
-        remarks.append(f"minus context-blind {difference}" if difference else "not attributable to context")
+        if judged.blind:
+            effect, interval = format_in_unit(judged.blind.effect, unit), format_interval(judged.blind, unit)
+            remarks.append(f"minus context-blind {effect} {interval}")
+        else:
+            remarks.append("not attributable to context")
     return remarks
 
 
-def _list_others(judgements: Sequence[Judgement], shown: Sequence[Judgement]) -> Iterator[str]:
+def _list_other_claims(judgements: Sequence[Judgement], shown: Sequence[Judgement]) -> Iterator[str]:
     """Yield one line per kind of claim without a row."""
-    others = [one for one in judgements if one not in shown]
-    for words, does_hold in (("hold", True), ("do not hold", False)):
-        ids = [one.claim.id for one in others if is_arithmetic(one) and (one.word == "HOLDS") == does_hold]
+    others = [judged for judged in judgements if judged not in shown]
+    for verb, holds in (("hold", True), ("do not hold", False)):
+        ids = [judged.claim.id for judged in others if is_arithmetic(judged) and (judged.word == "HOLDS") == holds]
         if ids:
-            yield f"claims about printed numbers that {words}: {', '.join(ids)}"
-    for one in others:
-        if one.word == "descriptive":
-            yield f"{one.claim.id}, descriptive: {one.claim.says} ({one.note})"
-    if waiting := [one.claim.id for one in others if one.word == "not run"]:
-        yield f"{count_noun(len(waiting), 'claim')} without records: {', '.join(waiting)}"
-    elsewhere: dict[str, list[str]] = {}
-    for one in others:
-        if one.word == "other scale":
-            elsewhere.setdefault(one.note, []).append(one.claim.id)
-    for scale, ids in elsewhere.items():
+            yield f"claims about printed numbers that {verb}: {', '.join(ids)}"
+    for judged in others:
+        if judged.word == "descriptive":
+            yield f"{judged.claim.id}, descriptive: {judged.claim.says} ({judged.note})"
+    not_run = [judged.claim.id for judged in others if judged.word == "not run"]
+    if not_run:
+        yield f"{count_noun(len(not_run), 'claim')} without records: {', '.join(not_run)}"
+    by_scale: dict[str, list[str]] = {}
+    for judged in others:
+        if judged.word == "other scale":
+            by_scale.setdefault(judged.note, []).append(judged.claim.id)
+    for scale, ids in by_scale.items():
         yield f"{count_noun(len(ids), 'claim')} at scale {scale}: {', '.join(ids)}"
 
 
@@ -267,14 +292,15 @@ def get_ledger_rank(judged: Judgement) -> tuple[int, bool]:
 
 def group_by_paper(judgements: Iterable[Judgement]) -> dict[str, list[Judgement]]:
     """Group the judgements by paper, this suite's paper first, each group sorted as a ledger."""
-    found: dict[str, list[Judgement]] = {paper: [] for paper in PAPERS}
+    by_paper: dict[str, list[Judgement]] = {paper: [] for paper in PAPERS}
     for judged in sort_judgements(judgements):
-        found[find_paper(judged.claim.id)].append(judged)
-    return {paper: those for paper, those in found.items() if those or paper == MAIN}
+        by_paper[find_paper(judged.claim.id)].append(judged)
+    # This suite's paper is listed even if it has no claim.
+    return {paper: group for paper, group in by_paper.items() if group or paper == MAIN}
 
 
 def format_summary_line(judgements: Sequence[Judgement]) -> str:
     """Return the number of claims per verdict, as one line."""
     counts = Counter(judged.word for judged in judgements)
-    words = ", ".join(f"{counts[word]} {word}" for word in LEDGER_ORDER if counts[word])
-    return f"{count_noun(len(judgements), 'claim')}: {words or 'none judged'}"
+    verdicts = ", ".join(f"{counts[word]} {word}" for word in LEDGER_ORDER if counts[word])
+    return f"{count_noun(len(judgements), 'claim')}: {verdicts or 'none judged'}"
