@@ -17,9 +17,9 @@ RECORDS = {"published": get_published_records, "yours": get_local_records}
 RECORD_WORDS = {"published": "published records", "yours": "your records"}
 
 
-def load_records(runs: Sequence[Run], whose: str) -> list[Record]:
+def load_records(runs: Sequence[Run], source: str) -> list[Record]:
     """Return the available records of these runs, either the published ones or those of this machine."""
-    return records_in(RECORDS[whose](), runs)
+    return records_in(RECORDS[source](), runs)
 
 
 def judgements(experiment: Experiment, scale: str) -> list[Judgement]:
@@ -27,16 +27,16 @@ def judgements(experiment: Experiment, scale: str) -> list[Judgement]:
 
     Verdicts are cached, except if a record is unreadable, so that its warning is printed every time.
     """
-    wanted, folders = experiment.runs(scale), [find() for find in RECORDS.values()]
+    runs, folders = experiment.runs(scale), [get_folder() for get_folder in RECORDS.values()]
     path = get_verdicts_folder() / f"{experiment.number:02d}-{scale}.json"
-    cache = CachedVerdicts(path, compute_key(experiment.claims, wanted, scale, folders))
-    found = cache.read(experiment.claims)
-    if found is None:
-        published, yours = (load_records(wanted, whose) for whose in RECORDS)
-        found = judge_all(experiment.claims, scale, wanted, published, yours=yours)
+    cache = CachedVerdicts(path, compute_key(experiment.claims, runs, scale, folders))
+    verdicts = cache.read(experiment.claims)
+    if verdicts is None:
+        published, yours = (load_records(runs, source) for source in RECORDS)
+        verdicts = judge_all(experiment.claims, scale, runs, published, yours=yours)
         if all_are_readable(*folders):
-            cache.write(found)
-    return found
+            cache.write(verdicts)
+    return verdicts
 
 
 def make_artefact_views(experiment: Experiment, scale: str, *, with_yours: bool = True) -> dict[str, View]:
@@ -48,15 +48,15 @@ def make_artefact_views(experiment: Experiment, scale: str, *, with_yours: bool 
     if not runs:
         return {}
     published, yours = load_records(runs, "published"), load_records(runs, "yours") if with_yours else []
-    return {shown.name: make_view(shown, runs, published, yours) for shown in experiment.shows}
+    return {artefact.name: make_view(artefact, runs, published, yours) for artefact in experiment.shows}
 
 
 def make_view(
-    shown: Table | Figure | Exhibit, runs: Sequence[Run], published: list[Record], yours: list[Record]
+    artefact: Table | Figure | Exhibit, runs: Sequence[Run], published: list[Record], yours: list[Record]
 ) -> View:
     """Return one artefact as a table of text."""
-    if isinstance(shown, Table):
-        return make_table_view(shown, runs, published, yours)
-    if isinstance(shown, Figure):
-        return make_figure_view(shown, runs, published, yours)
-    return make_exhibit_view(shown, runs, [*published, *yours])
+    if isinstance(artefact, Table):
+        return make_table_view(artefact, runs, published, yours)
+    if isinstance(artefact, Figure):
+        return make_figure_view(artefact, runs, published, yours)
+    return make_exhibit_view(artefact, runs, [*published, *yours])

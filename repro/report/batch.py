@@ -15,10 +15,15 @@ if TYPE_CHECKING:
 
 def make_explanation_views(explanation: Explanation, *, num_pairs: int = 8) -> list[View]:
     """Return the tables of a batch, with its first `num_pairs` pairs."""
-    return [_overview(explanation), _clusters(explanation), _pairs(explanation, num_pairs), _parts(explanation)]
+    return [
+        _make_overview(explanation),
+        _make_clusters_view(explanation),
+        _make_pairs_view(explanation, num_pairs),
+        _make_difficulty_view(explanation),
+    ]
 
 
-def _overview(explanation: Explanation) -> View:
+def _make_overview(explanation: Explanation) -> View:
     rule = "none: only documents of the same text"
     if explanation.filter != "none":
         rule = f"{explanation.filter}: documents that score at least the own document's score + {explanation.filter_margin:g}"
@@ -37,7 +42,7 @@ def _overview(explanation: Explanation) -> View:
     return View(f"Batch {explanation.batch} of run {explanation.run}", ("what", "value"), rows, align="ll")
 
 
-def _clusters(explanation: Explanation) -> View:
+def _make_clusters_view(explanation: Explanation) -> View:
     """Return a row per cluster (or per domain without clusters): its number of pairs in the batch, and one document."""
     has_clusters = explanation.pairs[0].cluster is not None
     names = [(pair.domain, str(pair.cluster) if has_clusters else ABSENT) for pair in explanation.pairs]
@@ -47,16 +52,20 @@ def _clusters(explanation: Explanation) -> View:
     return View("Where the pairs come from", header, tuple(rows), align="lrrl")
 
 
-def _pairs(explanation: Explanation, num_pairs: int) -> View:
+def _make_pairs_view(explanation: Explanation, num_pairs: int) -> View:
     rows = [line for pair in explanation.pairs[:num_pairs] for line in _format_pair_lines(pair)]
-    left = len(explanation.pairs) - num_pairs
-    notes = (f"{left} more pairs; --pairs {len(explanation.pairs)} prints all",) if left > 0 else ()
+    num_hidden = len(explanation.pairs) - num_pairs
+    notes = (f"{num_hidden} more pairs; --pairs {len(explanation.pairs)} prints all",) if num_hidden > 0 else ()
     return View(
-        f"Pairs and their hardest negatives, scores of {explanation.surrogate}", PAIRS, tuple(rows), notes, "rlrrl"
+        f"Pairs and their hardest negatives, scores of {explanation.surrogate}",
+        PAIR_COLUMNS,
+        tuple(rows),
+        notes,
+        "rlrrl",
     )
 
 
-PAIRS = ("pair", "what", "place", "score", "text")
+PAIR_COLUMNS = ("pair", "what", "place", "score", "text")
 
 
 def _format_pair_lines(pair: Pair) -> list[tuple[str, ...]]:
@@ -70,11 +79,11 @@ def _format_pair_lines(pair: Pair) -> list[tuple[str, ...]]:
     return lines
 
 
-def _format_other_line(other: Other, what: str) -> tuple[str, ...]:
-    return ("", what, str(other.place), format_number(other.score, 3), shorten(other.document))
+def _format_other_line(other: Other, role: str) -> tuple[str, ...]:
+    return ("", role, str(other.place), format_number(other.score, 3), shorten(other.document))
 
 
-def _parts(explanation: Explanation) -> View:
+def _make_difficulty_view(explanation: Explanation) -> View:
     rows = tuple(
         (
             str(part.first_batch) if part.first_batch == part.last_batch else f"{part.first_batch}–{part.last_batch}",

@@ -12,28 +12,28 @@ from repro.text import ABSENT, count_noun, format_number
 if TYPE_CHECKING:
     from repro.analyses.context_words import Explanation, Passage, Word
 
-LONGEST_TEXT = 66
+MAX_TEXT_LENGTH = 66
 """Longest document text in characters, so that a row fits into 100 columns."""
-WEIGHT = "weight: how far the text's vector turns (1 − cosine) when the word is left out, of all words' sum"
+WEIGHT_NOTE = "weight: how far the text's vector turns (1 − cosine) when the word is left out, of all words' sum"
 MARK = "●"
 
 
 def make_context_views(explanation: Explanation, *, num_words: int = 6) -> list[View]:
     """Return the tables of a query, with the `num_words` words per text whose weight changes most."""
     words = [
-        _words(explanation, explanation.query, "query", num_words),
-        _words(explanation, explanation.document, "document", num_words),
+        _make_words_view(explanation, explanation.query, "query", num_words),
+        _make_words_view(explanation, explanation.document, "document", num_words),
     ]
-    return [_overview(explanation), *words, _ranks(explanation)]
+    return [_make_overview(explanation), *words, _make_ranks_view(explanation)]
 
 
-def _overview(explanation: Explanation) -> View:
+def _make_overview(explanation: Explanation) -> View:
     scores = {kind: format_number(POINTS * score) for kind, score in explanation.scores.items()}
     rows = [("context from", *explanation.corpora.values())]
     rows.append(("NDCG@10", *(scores.get(kind, ABSENT) for kind in explanation.corpora)))
     for name, passage in (("query", explanation.query), ("document", explanation.document)):
-        moved = (f"{passage.moved[kind]:.5f}" if kind in passage.moved else "" for kind in explanation.corpora)
-        rows.append((f"the {name}'s vector moved", *moved))
+        distances = (f"{passage.moved[kind]:.5f}" if kind in passage.moved else "" for kind in explanation.corpora)
+        rows.append((f"the {name}'s vector moved", *distances))
     notes = (
         f"query: {shorten(explanation.query.text, 92)}",
         f"{explanation.num_contexts} context documents, drawn with seed {explanation.context_seed}; moved: 1 − cosine with own",
@@ -51,17 +51,19 @@ def _judge_hits(explanation: Explanation) -> tuple[str, ...]:
     return ("nothing judges this query: no document is marked as relevant, and there is no NDCG@10",)
 
 
-def _words(explanation: Explanation, passage: Passage, name: str, num_words: int) -> View:
+def _make_words_view(explanation: Explanation, passage: Passage, name: str, num_words: int) -> View:
     # Select the largest changes, then sort them from the largest gain to the largest loss.
-    most = sorted(passage.words, key=lambda word: -abs(word.gain))[:num_words]
-    rows = tuple(_format_word_line(word) for word in sorted(most, key=lambda word: -word.gain))
-    against = next((kind for kind in explanation.corpora if kind != "own"), "own")
-    left = len(passage.words) - len(most)
-    notes = [WEIGHT] if name == "query" else [f"document {passage.id}: {shorten(passage.text, 76)}"]
-    more = count_noun(left, "more word, whose weight changes less", "more words, whose weights change less")
-    notes += [f"{more}; --words {len(passage.words)} prints all"] * (left > 0)
+    selected = sorted(passage.words, key=lambda word: -abs(word.gain))[:num_words]
+    rows = tuple(_format_word_line(word) for word in sorted(selected, key=lambda word: -word.gain))
+    other_context = next((kind for kind in explanation.corpora if kind != "own"), "own")
+    num_hidden = len(passage.words) - len(selected)
+    notes = [WEIGHT_NOTE] if name == "query" else [f"document {passage.id}: {shorten(passage.text, 76)}"]
+    hidden_note = count_noun(
+        num_hidden, "more word, whose weight changes less", "more words, whose weights change less"
+    )
+    notes += [f"{hidden_note}; --words {len(passage.words)} prints all"] * (num_hidden > 0)
     title = f"Words of the {name} that gain or lose weight, %"
-    header = ("word", *explanation.corpora, f"own − {against}")
+    header = ("word", *explanation.corpora, f"own − {other_context}")
     return View(title, header, rows, tuple(notes), "l" + "r" * (len(explanation.corpora) + 1))
 
 
@@ -70,19 +72,19 @@ def _format_word_line(word: Word) -> tuple[str, ...]:
     return (shorten(word.word, 40), *shares, format_with_sign(POINTS * word.gain))
 
 
-def _ranks(explanation: Explanation) -> View:
+def _make_ranks_view(explanation: Explanation) -> View:
     rows = tuple(
         (
             *(ABSENT if hit.ranks[kind] is None else str(hit.ranks[kind]) for kind in explanation.corpora),
             MARK if hit.is_relevant else "",
-            shorten(hit.text, LONGEST_TEXT),
+            shorten(hit.text, MAX_TEXT_LENGTH),
         )
         for hit in explanation.hits
     )
-    shown = sum(hit.is_relevant for hit in explanation.hits)
+    num_shown = sum(hit.is_relevant for hit in explanation.hits)
     notes = [f"{MARK} relevant"] if explanation.is_judged else []
-    notes += [f"{explanation.num_relevant - shown} more relevant documents; --top prints more"] * (
-        explanation.num_relevant > shown
+    notes += [f"{explanation.num_relevant - num_shown} more relevant documents; --top prints more"] * (
+        explanation.num_relevant > num_shown
     )
     notes += [f"{ABSENT}: not among the first {explanation.num_ranked}"] * any(
         None in hit.ranks.values() for hit in explanation.hits

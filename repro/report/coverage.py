@@ -15,7 +15,7 @@ from repro.spec.scales import ORDER
 from repro.text import ABSENT
 
 HEADER = ("artefact", "content", "status", "differs from the paper", "claims")
-NAMED = re.compile(r"((?:GTE |MRL )?(?:Table|Figure)) (\d+)")
+ARTEFACT_NAME = re.compile(r"((?:GTE |MRL )?(?:Table|Figure)) (\d+)")
 
 
 def make_coverage_table() -> str:
@@ -27,13 +27,13 @@ def iter_rows() -> Iterator[tuple[str, ...]]:
     """Yield the rows: paper artefacts first, in the order of the experiments."""
     for experiment in experiments():
         status = describe_status(experiment)
-        for shown in experiment.shows:
-            heading = format_heading(shown.name)
-            if not split_name(re.sub(r"^(gte|mrl)_", "", shown.name))[1]:
+        for artefact in experiment.shows:
+            heading = format_heading(artefact.name)
+            if not split_name(re.sub(r"^(gte|mrl)_", "", artefact.name))[1]:
                 # ours: the papers have no such artefact
                 continue
             claims = ", ".join(claim.id for claim in experiment.claims) or ABSENT
-            yield heading, format_title(experiment, shown), status, find_deviations(heading), claims
+            yield heading, format_title(experiment, artefact), status, find_deviations(heading), claims
 
 
 def describe_status(experiment: Experiment) -> str:
@@ -41,34 +41,36 @@ def describe_status(experiment: Experiment) -> str:
     parts = []
     for scale in ORDER:
         runs = experiment.runs(scale) if scale in experiment.scales else ()
-        own = [run for run in runs if run.scale == scale]
-        records = load_records(own, "published") if own else []
+        scale_runs = [run for run in runs if run.scale == scale]
+        records = load_records(scale_runs, "published") if scale_runs else []
         if not records:
             continue
-        num_settings = len({get_setting_id(run) for run in own})
+        num_settings = len({get_setting_id(run) for run in scale_runs})
         num_recorded = len({get_setting_id(record.run) for record in records})
-        whole = "" if num_recorded == num_settings else f", {num_recorded} of {num_settings} settings"
-        seeds = max(sum(get_setting_id(one.run) == get_setting_id(record.run) for one in records) for record in records)
-        parts.append(f"{scale} (up to {seeds} seed{'s' * (seeds > 1)}{whole})")
+        share = "" if num_recorded == num_settings else f", {num_recorded} of {num_settings} settings"
+        seeds = max(
+            sum(get_setting_id(other.run) == get_setting_id(record.run) for other in records) for record in records
+        )
+        parts.append(f"{scale} (up to {seeds} seed{'s' * (seeds > 1)}{share})")
     return "replicated at " + ", ".join(parts) if parts else "declared, not run: needs the paper's data and a GPU"
 
 
 def find_deviations(heading: str) -> str:
     """Return the declared deviations of an artefact."""
-    wanted = re.sub(r" \(.*\)", "", heading)
-    found = [note.ours for note in declared_notes("DEVIATIONS") if wanted in expand_names(note.source)]
-    return "; ".join(found) or ABSENT
+    artefact = re.sub(r" \(.*\)", "", heading)
+    deviations = [note.ours for note in declared_notes("DEVIATIONS") if artefact in expand_names(note.source)]
+    return "; ".join(deviations) or ABSENT
 
 
-def expand_names(where: str) -> set[str]:
+def expand_names(source: str) -> set[str]:
     """Return the artefacts that a note names: "Figures 2 to 4, 9" names figures 2, 3, 4 and 9.
 
     A companion paper at the beginning holds for the whole note: "GTE §3.4, Table 3" names GTE's table 3.
     """
-    paper = where[:4] if where.startswith(("GTE ", "MRL ")) else ""
-    found: set[str] = set()
-    for kind, numbers in re.findall(r"((?:Table|Figure)s?) ([\d, toand]+)", where):
-        word = paper + kind.rstrip("s")
+    paper = source[:4] if source.startswith(("GTE ", "MRL ")) else ""
+    names: set[str] = set()
+    for kind, numbers in re.findall(r"((?:Table|Figure)s?) ([\d, toand]+)", source):
+        kind_of_artefact = paper + kind.rstrip("s")
         for first, last in re.findall(r"(\d+)(?: to (\d+))?", numbers):
-            found |= {f"{word} {number}" for number in range(int(first), int(last or first) + 1)}
-    return found
+            names |= {f"{kind_of_artefact} {number}" for number in range(int(first), int(last or first) + 1)}
+    return names

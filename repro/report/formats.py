@@ -53,24 +53,24 @@ def render(view: View, format: str = "text") -> None:
         return _print_text(view)
     if format not in FORMATS:
         raise ValueError(f"unknown format {format!r}; choose one of {['text', *FORMATS]}")
-    # a blank line would be read as a row
+    # A blank line at the end of CSV would be read as a row.
     print(FORMATS[format](view), end="" if format == "csv" else "\n")
 
 
 def render_line(text: str, hanging: int = 0) -> None:
     """Print a sentence wrapped at the width of the terminal, with `hanging` spaces before each further line."""
-    print(textwrap.fill(visible(text), _width(), subsequent_indent=" " * hanging, break_on_hyphens=False))
+    print(textwrap.fill(visible(text), _get_terminal_width(), subsequent_indent=" " * hanging, break_on_hyphens=False))
 
 
 def console_here() -> Console:
     """Return a console as wide as the terminal, or 200 columns wide if the output is not a terminal."""
     from rich.console import Console
 
-    return Console(width=None if sys.stdout.isatty() else ELSEWHERE, highlight=False, markup=False, emoji=False)
+    return Console(width=None if sys.stdout.isatty() else DEFAULT_WIDTH, highlight=False, markup=False, emoji=False)
 
 
-def _width() -> int:
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else ELSEWHERE
+def _get_terminal_width() -> int:
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else DEFAULT_WIDTH
 
 
 MAX_FOLDED_ROWS = 1000
@@ -82,12 +82,17 @@ def format_plain_lines(view: View) -> Iterator[str]:
     view = view.shown
     widths = [max(map(len, column)) for column in zip(view.header, *view.rows, strict=True)]
     yield from (view.title, "")
-    for number, row in enumerate((view.header, *view.rows)):
-        cells = zip(row, widths, view.alignment, strict=True)
-        yield "  ".join(text.ljust(width) if side == "l" else text.rjust(width) for text, width, side in cells).rstrip()
-        if not number:
+    for index, row in enumerate((view.header, *view.rows)):
+        yield _join_cells(row, widths, view.alignment)
+        if index == 0:
             yield "  ".join("─" * width for width in widths)
     yield from view.notes
+
+
+def _join_cells(cells: Sequence[str], widths: Sequence[int], alignments: str) -> str:
+    """Return a row of cells as a line, each padded to the width of its column."""
+    columns = zip(cells, widths, alignments, strict=True)
+    return "  ".join(text.ljust(width) if side == "l" else text.rjust(width) for text, width, side in columns).rstrip()
 
 
 def _print_text(view: View) -> None:
@@ -107,77 +112,85 @@ def _print_text(view: View) -> None:
         for line in (view.title, "", *view.notes, ""):
             console.print(line)
         return
-    *others, last = [_measure_width(view, number) for number in range(len(view.header))]
-    is_sentence = view.alignment[-1] == "l" and "r" in view.alignment and last > LONG_TEXT
-    if is_sentence and console.width - sum(others) - GAP * len(others) < LONG_TEXT:
+    *widths, last_width = [_measure_width(view, index) for index in range(len(view.header))]
+    is_sentence = view.alignment[-1] == "l" and "r" in view.alignment and last_width > LONG_TEXT
+    if is_sentence and console.width - sum(widths) - GAP * len(widths) < LONG_TEXT:
         _print_with_sentences(view, console.width)
     else:
         print(textwrap.fill(view.title, console.width, break_on_hyphens=False))
-        is_narrow = console.width < NARROW
-        for part in [_select_columns(view, console.width)] if is_narrow else _split_columns(view, console.width):
+        is_narrow = console.width < MIN_WIDTH_FOR_PARTS
+        parts = [_select_columns(view, console.width)] if is_narrow else _split_columns(view, console.width)
+        for part in parts:
             console.print(_make_rich_table(part))
-            if dropped := [name for name in view.header if is_narrow and name not in part.header]:
-                print(textwrap.fill(f"{DROPPED} {', '.join(dropped)}", console.width))
+            dropped = [name for name in view.header if is_narrow and name not in part.header]
+            if dropped:
+                print(textwrap.fill(f"{DROPPED_NOTE} {', '.join(dropped)}", console.width))
     for note in view.notes:
         console.print(note)
 
 
-ELSEWHERE, GAP, LONG_WORDS = 200, 3, 24
-"""Width if the output is not a terminal, gap between two columns, and widest column of words before folding."""
-NARROW = 100
+DEFAULT_WIDTH = 200
+"""Width in characters if the output is not a terminal."""
+GAP = 3
+"""Gap between two columns."""
+MAX_TEXT_WIDTH = 24
+"""Widest column of words before folding."""
+MIN_WIDTH_FOR_PARTS = 100
 """Width from which a table that does not fit is printed in parts. On narrower terminals it has fewer columns."""
-FIRST = ("NDCG@10", "mean", "95 %")
+PRIORITY_COLUMNS = ("NDCG@10", "mean", "95 %")
 """Headers of the columns that a narrow terminal shows first. The others follow in order while there is room."""
-DROPPED = "Not shown in a terminal this narrow:"
+DROPPED_NOTE = "Not shown in a terminal this narrow:"
 INDENT = "    "
 """Indentation of a sentence below its row."""
 
 
-def _measure_width(view: View, number: int) -> int:
+def _measure_width(view: View, index: int) -> int:
     """Return the natural width of a column: that of its longest cell or header word."""
-    return max(map(len, [*view.header[number].split(), *(row[number] for row in view.rows), ""]))
+    return max(map(len, [*view.header[index].split(), *(row[index] for row in view.rows), ""]))
 
 
 def _select_columns(view: View, width: int) -> View:
     """Return the view with the columns that fit into a width: the names of the rows, scores, intervals, then others."""
-    names = len(view.alignment) - len(view.alignment.lstrip("l"))
-    widths = [_get_least_width(view, number) + GAP for number in range(len(view.header))]
-    room = width - sum(widths[:names])
-    # a second column of names, for example whose records, makes room for a number
-    kept = list(range(names))
-    while len(kept) > 1 and room < min(widths[names:], default=0):
-        room += widths[kept.pop()]
-    others = range(names, len(view.header))
-    for number in sorted(others, key=lambda number: _get_priority(view.header[number])):
-        if widths[number] <= room or len(kept) == len(view.header[:1]):
-            kept.append(number)
-            room -= widths[number]
-    return view.with_columns(sorted(kept))
+    num_names = len(view.alignment) - len(view.alignment.lstrip("l"))
+    widths = [_get_least_width(view, index) + GAP for index in range(len(view.header))]
+    space_left = width - sum(widths[:num_names])
+    # A second column of names, for example the source of the records, is dropped if no number fits.
+    selected = list(range(num_names))
+    while len(selected) > 1 and space_left < min(widths[num_names:], default=0):
+        space_left += widths[selected.pop()]
+    others = range(num_names, len(view.header))
+    for index in sorted(others, key=lambda index: _get_priority(view.header[index])):
+        if widths[index] <= space_left or len(selected) == len(view.header[:1]):
+            selected.append(index)
+            space_left -= widths[index]
+    return view.with_columns(sorted(selected))
 
 
 def _get_priority(name: str) -> int:
-    return next((place for place, word in enumerate(FIRST) if name.startswith(word)), len(FIRST))
+    return next(
+        (priority for priority, prefix in enumerate(PRIORITY_COLUMNS) if name.startswith(prefix)), len(PRIORITY_COLUMNS)
+    )
 
 
-def _get_least_width(view: View, number: int) -> int:
+def _get_least_width(view: View, index: int) -> int:
     """Return the width that a column needs. Words are folded, numbers are not."""
-    width = _measure_width(view, number)
-    return min(width, LONG_WORDS) if view.alignment[number] == "l" else width
+    width = _measure_width(view, index)
+    return min(width, MAX_TEXT_WIDTH) if view.alignment[index] == "l" else width
 
 
 def _split_columns(view: View, width: int) -> Iterator[View]:
     """Yield the view in parts that fit into a width. Each part repeats the leading columns of words."""
     # Leading left-aligned columns hold the names of the rows.
-    names = len(view.alignment) - len(view.alignment.lstrip("l"))
-    widths = [_get_least_width(view, number) for number in range(len(view.header))]
-    kept = list(range(names))
-    for number in range(names, len(view.header)):
-        room = width - sum(widths[n] + GAP for n in [*kept, number])
-        if room < 0 and len(kept) > names:
-            yield view.with_columns(kept)
-            kept = list(range(names))
-        kept.append(number)
-    yield view.with_columns(kept)
+    num_names = len(view.alignment) - len(view.alignment.lstrip("l"))
+    widths = [_get_least_width(view, index) for index in range(len(view.header))]
+    selected = list(range(num_names))
+    for index in range(num_names, len(view.header)):
+        space_left = width - sum(widths[index] + GAP for index in [*selected, index])
+        if space_left < 0 and len(selected) > num_names:
+            yield view.with_columns(selected)
+            selected = list(range(num_names))
+        selected.append(index)
+    yield view.with_columns(selected)
 
 
 def _make_rich_table(view: View) -> RichTable:
@@ -185,10 +198,10 @@ def _make_rich_table(view: View) -> RichTable:
     from rich.table import Table
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for number, (name, side) in enumerate(zip(view.header, view.alignment, strict=True)):
-        is_number = side == "r"
-        least = _measure_width(view, number) if is_number else None
-        table.add_column(name, justify="right" if is_number else "left", overflow="fold", min_width=least)
+    for index, (name, alignment) in enumerate(zip(view.header, view.alignment, strict=True)):
+        is_number = alignment == "r"
+        min_width = _measure_width(view, index) if is_number else None
+        table.add_column(name, justify="right" if is_number else "left", overflow="fold", min_width=min_width)
     for row in view.rows:
         table.add_row(*row)
     return table
@@ -196,10 +209,9 @@ def _make_rich_table(view: View) -> RichTable:
 
 def _print_with_sentences(view: View, width: int) -> None:
     """Print the rows of a view with the last cell of each row as a paragraph below it."""
-    widths = [max(_measure_width(view, number), len(name)) for number, name in enumerate(view.header[:-1])]
+    widths = [max(_measure_width(view, index), len(name)) for index, name in enumerate(view.header[:-1])]
     print(textwrap.fill(view.title, width), end="\n\n")
     for row in (view.header, *view.rows):
-        cells = zip(row[:-1], widths, view.alignment, strict=False)
-        print("  ".join(cell.ljust(size) if side == "l" else cell.rjust(size) for cell, size, side in cells).rstrip())
+        print(_join_cells(row[:-1], widths, view.alignment[:-1]))
         print(textwrap.fill(row[-1], width, initial_indent=INDENT, subsequent_indent=INDENT, break_on_hyphens=False))
     print()

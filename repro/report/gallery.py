@@ -42,7 +42,7 @@ FIELDS = (
 def shown_figures() -> Iterator[tuple[Experiment, Figure, str, list[dict[str, Any]]]]:
     """Yield each figure that can be drawn, with its experiment, scale and rows."""
     for experiment in experiments():
-        for figure in (shown for shown in experiment.shows if isinstance(shown, Figure)):
+        for figure in (artefact for artefact in experiment.shows if isinstance(artefact, Figure)):
             for scale in SCALES:
                 rows = list_rows(experiment, figure, scale)
                 if rows or (figure.draw is not None and not figure.series):
@@ -60,8 +60,8 @@ def list_rows(experiment: Experiment, figure: Figure, scale: str) -> list[dict[s
 
 def compute_digest(figure: Figure, rows: Sequence[Mapping[str, Any]]) -> str:
     """Return 16 hex digits of the rows and words of a picture."""
-    words = [getattr(figure, name) for name in (*FIELDS, "title")]
-    content = json.dumps([words, [dict(row) for row in rows]], default=repr, sort_keys=True)
+    settings = [getattr(figure, name) for name in (*FIELDS, "title")]
+    content = json.dumps([settings, [dict(row) for row in rows]], default=repr, sort_keys=True)
     return hashlib.sha256(content.encode()).hexdigest()[:16]
 
 
@@ -81,22 +81,22 @@ def make_gallery() -> str:
     scales = {figure.name: scale for _, figure, scale, _ in shown_figures()}
     parts: list[str] = []
     for paper, title in PAPERS.items():
-        own = [experiment for experiment in experiments() if experiment.paper == paper]
-        parts += [f"## {title or 'Tables and figures'}"] if own else []
-        for experiment in own:
+        of_paper = [experiment for experiment in experiments() if experiment.paper == paper]
+        parts += [f"## {title or 'Tables and figures'}"] if of_paper else []
+        for experiment in of_paper:
             parts += list(make_section(experiment, findings, scales))
     return "\n\n".join(parts) + "\n"
 
 
 def make_section(experiment: Experiment, findings: Mapping[int, str], scales: Mapping[str, str]) -> Iterator[str]:
     """Yield the paragraphs of one experiment."""
-    yield f"### {', '.join(format_heading(shown.name) for shown in experiment.shows)}: {experiment.title}"
+    yield f"### {', '.join(format_heading(artefact.name) for artefact in experiment.shows)}: {experiment.title}"
     if experiment.number in findings:
         yield findings[experiment.number]
-    for shown in experiment.shows:
-        if isinstance(shown, Figure) and shown.name in scales:
-            yield make_picture(shown, format_title(experiment, shown), scales[shown.name])
-    if not any(isinstance(shown, Figure) for shown in experiment.shows):
+    for artefact in experiment.shows:
+        if isinstance(artefact, Figure) and artefact.name in scales:
+            yield make_picture(artefact, format_title(experiment, artefact), scales[artefact.name])
+    if not any(isinstance(artefact, Figure) for artefact in experiment.shows):
         yield from make_first_table(experiment)
     claims = ", ".join(f"[{claim.id}](CLAIMS.md)" for claim in experiment.claims)
     yield f"`python -m repro.{experiment.artefacts[0]}`" + (f" · claims {claims}" if claims else "")
@@ -117,8 +117,8 @@ def make_first_table(experiment: Experiment) -> Iterator[str]:
     chosen = [scale for scale in scales if scale in (scales[0], MINI)]
     for scale in chosen:
         views = make_artefact_views(experiment, scale, with_yours=False)
-        tables = [shown for shown in experiment.shows if isinstance(shown, Table | Exhibit)]
-        for view in (_drop_rows_without_records(views[shown.name]) for shown in tables):
+        tables = [artefact for artefact in experiment.shows if isinstance(artefact, Table | Exhibit)]
+        for view in (_drop_rows_without_records(views[artefact.name]) for artefact in tables):
             if len(view.rows) <= MAX_TABLE_ROWS:
                 yield as_markdown(view)
                 break
@@ -140,7 +140,7 @@ MIN_SEEDS = 3
 
 
 def list_gain_rows(
-    table: Table, label: str, wanted: Sequence[Run], records: Sequence[Record], seeds: Sequence[int]
+    table: Table, label: str, runs: Sequence[Run], records: Sequence[Record], seeds: Sequence[int]
 ) -> tuple[str, list[dict[str, Any]]]:
     """Return the label of the first row, and the gain over it for every other trained row and seed.
 
@@ -152,28 +152,28 @@ def list_gain_rows(
     Raises:
         ValueError: if the table has no such column, or the paper prints no row.
     """
-    column = next((one for one in table.columns if one.label == label), None)
+    column = next((column for column in table.columns if column.label == label), None)
     printed = [row for row in table.rows if label in row.paper]
     if column is None or not printed:
         raise ValueError(f"{table.name} has no column {label!r} that the paper prints; choose another")
-    first, have = printed[0], {record.run: record for record in records}
-    reference = _map_by_seed(column, first, wanted, have)
+    first, by_run = printed[0], {record.run: record for record in records}
+    reference = _map_by_seed(column, first, runs, by_run)
     lines: list[dict[str, Any]] = []
     for row in (row for row in table.rows if row is not first and row.context == "own"):
         paper = row.paper[label] - first.paper[label] if label in row.paper else None
-        found = _map_by_seed(column, row, wanted, have)
-        shared = sorted(found.keys() & reference.keys() & set(seeds))
+        values = _map_by_seed(column, row, runs, by_run)
+        shared = sorted(values.keys() & reference.keys() & set(seeds))
         if paper is None and len(shared) < MIN_SEEDS:
             continue
         lines += [
-            {"row": row.label, "seed": seed, "gain": found[seed] - reference[seed], "paper": paper} for seed in shared
+            {"row": row.label, "seed": seed, "gain": values[seed] - reference[seed], "paper": paper} for seed in shared
         ]
     return first.label, lines
 
 
-def _map_by_seed(column: Column, row: Row, wanted: Sequence[Run], have: dict[Run, Record]) -> dict[int, float]:
+def _map_by_seed(column: Column, row: Row, runs: Sequence[Run], by_run: dict[Run, Record]) -> dict[int, float]:
     """Return the value of a row by seed, or an empty dictionary unless all its runs are trained and recorded."""
-    runs = [run for run in wanted if row.of.matches(run)]
-    if not all(run in have and run.architecture in TRAINED for run in runs):
+    row_runs = [run for run in runs if row.of.matches(run)]
+    if not all(run in by_run and run.architecture in TRAINED for run in row_runs):
         return {}
-    return {run.seed: have[run].metrics[get_metric_path(column.value, run)] * column.factor for run in runs}
+    return {run.seed: by_run[run].metrics[get_metric_path(column.value, run)] * column.factor for run in row_runs}

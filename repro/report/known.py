@@ -36,16 +36,20 @@ def make_counts_view(judgements: Sequence[Judgement]) -> View:
     """
     groups: dict[str, list[str]] = {"claims of the paper about models": [], "printed numbers": [], "our own claims": []}
     measured, printed, ours = groups.values()
-    for judged in judgements:
-        is_printed = isinstance(judged.claim, Identity)
-        (printed if is_printed else ours if judged.claim.is_ours else measured).append(judged.word)
-    shown = [word for word in VERDICT_NAMES if any(word in words for words in groups.values())]
+    for judgement in judgements:
+        if isinstance(judgement.claim, Identity):
+            printed.append(judgement.word)
+        elif judgement.claim.is_ours:
+            ours.append(judgement.word)
+        else:
+            measured.append(judgement.word)
+    columns = [verdict for verdict in VERDICT_NAMES if any(verdict in verdicts for verdicts in groups.values())]
     rows = tuple(
-        (name, str(len(words)), *(str(words.count(word) or ABSENT) for word in shown))
-        for name, words in groups.items()
-        if words
+        (name, str(len(verdicts)), *(str(verdicts.count(verdict) or ABSENT) for verdict in columns))
+        for name, verdicts in groups.items()
+        if verdicts
     )
-    header = ("", "claims", *(VERDICT_NAMES[word] for word in shown))
+    header = ("", "claims", *(VERDICT_NAMES[verdict] for verdict in columns))
     return View("What is known", header, rows, align="l" + "r" * (len(header) - 1))
 
 
@@ -55,21 +59,27 @@ def list_forest_rows(judgements: Iterable[Judgement]) -> list[dict[str, Any]]:
     Numbers are in their printed unit, and missing ones are nan. Claims with the same unit are grouped, and the most
     frequent unit comes first.
     """
-    judged = [one for one in judgements if one.effect is not None]
-    sizes = Counter(one.unit.name for one in judged)
-    judged.sort(key=lambda one: (-sizes[one.unit.name], one.unit.name))
-    return [row for one in judged for row in _rows(one)]
+    judged = [judgement for judgement in judgements if judgement.effect is not None]
+    sizes = Counter(judgement.unit.name for judgement in judged)
+    judged.sort(key=lambda judgement: (-sizes[judgement.unit.name], judgement.unit.name))
+    return [row for judgement in judged for row in _make_forest_rows(judgement)]
 
 
-def _rows(judged: Judgement) -> list[dict[str, Any]]:
+def _make_forest_rows(judged: Judgement) -> list[dict[str, Any]]:
     low, high = get_thresholds(judged.claim)
     rows = []
-    for number, one in enumerate(judged.comparisons):
-        numbers = {"effect": one.effect, "low": one.low, "high": one.high, "bar_low": low, "bar_high": high}
+    for index, comparison in enumerate(judged.comparisons):
+        numbers = {
+            "effect": comparison.effect,
+            "low": comparison.low,
+            "high": comparison.high,
+            "bar_low": low,
+            "bar_high": high,
+        }
         scaled = {name: math.nan if value is None else value * judged.unit.factor for name, value in numbers.items()}
-        words = "\n".join(textwrap.wrap(judged.claim.says, LINE_WIDTH)) if number == 0 else ""
-        name = judged.claim.id if number == 0 else ""
-        rows.append({"name": name, "words": words, "unit": judged.unit.name, **scaled, "verdict": judged.word})
+        sentence = "\n".join(textwrap.wrap(judged.claim.says, LINE_WIDTH)) if index == 0 else ""
+        name = judged.claim.id if index == 0 else ""
+        rows.append({"name": name, "words": sentence, "unit": judged.unit.name, **scaled, "verdict": judged.word})
     return rows
 
 

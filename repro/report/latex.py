@@ -27,9 +27,9 @@ SPECIAL = str.maketrans(
 IN_COMMENTS = str.maketrans(BEYOND_ASCII)
 MINUS = re.compile(r"(?<![\w)-])-(?=\d)")
 """A minus sign before a number, not a hyphen in a word or a date."""
-PAGE, GAP = 70, 2.5
+PAGE_WIDTH, GAP = 70, 2.5
 """Width of a line in the class article, and of the gap between columns, in characters."""
-PARAGRAPH = 0.35
+PARAGRAPH_SHARE = 0.35
 """Width of a column of long texts, as a share of the line."""
 
 
@@ -43,11 +43,11 @@ def as_latex(view: View) -> str:
     if not view.header:
         return "\n".join((title, *notes, ""))
     head, *body = (" & ".join(map(_escape_latex, line)) + r" \\" for line in (view.header, *view.rows))
-    columns = "".join(_column(view, number) for number in range(len(view.header)))
+    columns = "".join(_format_column_type(view, index) for index in range(len(view.header)))
     table = [rf"\begin{{tabular}}{{{columns}}}", r"\hline", head, r"\hline", *body, r"\hline", r"\end{tabular}"]
-    if sum(_measure_width(view, number) + GAP for number in range(len(view.header))) > PAGE:
-        needs = r"% needs \usepackage{graphicx}: wider than the page, so it is scaled to it"
-        table = [needs, r"\resizebox{\linewidth}{!}{%", *table[:-1], table[-1] + "}"]
+    if sum(_measure_width(view, index) + GAP for index in range(len(view.header))) > PAGE_WIDTH:
+        comment = r"% needs \usepackage{graphicx}: wider than the page, so it is scaled to it"
+        table = [comment, r"\resizebox{\linewidth}{!}{%", *table[:-1], table[-1] + "}"]
     return "\n".join((title, *table, *notes, ""))
 
 
@@ -55,15 +55,15 @@ def _escape_latex(text: str) -> str:
     return MINUS.sub("−", text).translate(SPECIAL)
 
 
-def _is_long(view: View, number: int) -> bool:
-    return any(len(line[number]) > LONG_TEXT for line in view.rows)
+def _is_long(view: View, index: int) -> bool:
+    return any(len(line[index]) > LONG_TEXT for line in view.rows)
 
 
-def _column(view: View, number: int) -> str:
-    return rf"p{{{PARAGRAPH}\linewidth}}" if _is_long(view, number) else view.alignment[number]
+def _format_column_type(view: View, index: int) -> str:
+    return rf"p{{{PARAGRAPH_SHARE}\linewidth}}" if _is_long(view, index) else view.alignment[index]
 
 
-def _measure_width(view: View, number: int) -> float:
-    if _is_long(view, number):
-        return PARAGRAPH * PAGE
-    return max(len(line[number]) for line in (view.header, *view.rows))
+def _measure_width(view: View, index: int) -> float:
+    if _is_long(view, index):
+        return PARAGRAPH_SHARE * PAGE_WIDTH
+    return max(len(line[index]) for line in (view.header, *view.rows))

@@ -17,7 +17,7 @@ from repro.report.view import View
 from repro.spec import Experiment
 from repro.spec.artefact import MAIN, PAPERS
 from repro.spec.registry import declared_notes, experiments, list_experiment_files
-from repro.statistics.judge import Judgement
+from repro.statistics.judge import Comparison, Judgement
 from repro.storage.paths import CHECKOUT
 from repro.text import ABSENT, count_noun
 
@@ -46,14 +46,15 @@ def make_artefact_table() -> str:
     """
     lines: list[tuple[str, ...]] = []
     for paper, title in PAPERS.items():
-        own = [_format_artefact_line(experiment) for experiment in experiments() if experiment.paper == paper]
-        heading = [(f"**{title}**", "", "", "")] if own and paper != MAIN else []
-        lines += heading + own
+        rows = [_format_artefact_line(experiment) for experiment in experiments() if experiment.paper == paper]
+        heading = [(f"**{title}**", "", "", "")] if rows and paper != MAIN else []
+        lines += heading + rows
     return as_markdown_table(("artefacts", "what is shown", "claims", "declared in"), lines)
 
 
 def _format_artefact_line(experiment: Experiment) -> tuple[str, ...]:
-    (path,) = (CHECKOUT / one for one in list_experiment_files() if one.name.startswith(f"e{experiment.number:02d}_"))
+    prefix = f"e{experiment.number:02d}_"
+    path = next(CHECKOUT / file for file in list_experiment_files() if file.name.startswith(prefix))
     names = ", ".join(f"`{name}`" for name in experiment.artefacts)
     claims = ", ".join(claim.id for claim in experiment.claims) or ABSENT
     return (
@@ -84,14 +85,16 @@ def make_headlines_view(judged: Mapping[str, Sequence[Judgement]]) -> View:
 
     Raises ValueError if a listed claim is judged at no scale.
     """
-    by_id = {scale: {one.claim.id: one for one in those} for scale, those in judged.items()}
+    by_scale = [{judgement.claim.id: judgement for judgement in ledger} for ledger in judged.values()]
     rows = []
     for line in declared_notes("HEADLINES"):
         for claim in line.claims:
-            if not any(claim in those for those in by_id.values()):
+            if not any(claim in by_id for by_id in by_scale):
                 raise ValueError(f"experiments/headlines.py names {claim}, which is judged at none of {list(judged)}")
-        found = [[those[claim] for claim in line.claims if claim in those] for those in by_id.values()]
-        rows.append((line.says, ", ".join(line.claims), line.paper or ABSENT, *map(_format_first_verdict, found)))
+        verdicts = [
+            _format_first_verdict([by_id[claim] for claim in line.claims if claim in by_id]) for by_id in by_scale
+        ]
+        rows.append((line.says, ", ".join(line.claims), line.paper or ABSENT, *verdicts))
     header = ("", "claim", "paper", *(f"at `{scale}`" for scale in judged))
     title = "Differences in points of NDCG@10, where no other unit is named, with 95 % intervals"
     return View(title, header, tuple(rows), align="l" * len(header))
@@ -102,7 +105,7 @@ def _format_first_verdict(judgements: Sequence[Judgement]) -> str:
 
     Three or more comparisons are summarised by their smallest and largest effect.
     """
-    judged = next((one for one in judgements if one.comparisons), None)
+    judged = next((judgement for judgement in judgements if judgement.comparisons), None)
     if judged is None:
         return ABSENT
     unit = judged.unit
@@ -112,11 +115,17 @@ def _format_first_verdict(judgements: Sequence[Judgement]) -> str:
         smallest, largest = (format_in_unit(effect, unit) for effect in (ordered[0], ordered[-1]))
         return f"{judged.verdict}: {smallest} to {largest}{name} in {len(ordered)} comparisons"
     effects = [
-        f"{format_in_unit(one.effect, unit)} "
-        + (f"({count_noun(len(judged.seeds), 'seed')})" if one.low is None else format_interval(one, unit))
-        for one in judged.comparisons
+        f"{format_in_unit(comparison.effect, unit)} {_format_interval_or_seeds(judged, comparison)}"
+        for comparison in judged.comparisons
     ]
     return f"{judged.verdict}: {', '.join(effects)}{name}"
+
+
+def _format_interval_or_seeds(judged: Judgement, comparison: Comparison) -> str:
+    """Return the interval of a comparison, or the number of seeds if these are too few for one."""
+    if comparison.low is None:
+        return f"({count_noun(len(judged.seeds), 'seed')})"
+    return format_interval(comparison, judged.unit)
 
 
 LEDGER = ("claims", "docs/CLAIMS.md")
@@ -126,7 +135,7 @@ DESK, LAB, MINI = "desk", "lab", "mini"
 LARGER_SCALES = {LAB: "claims_lab", MINI: "claims_mini"}
 """Block of the ledger page for each scale above desk."""
 RESULTS = "docs/RESULTS.md"
-CONTENTS = {
+SOURCE_BLOCKS = {
     ("artefacts", "docs/ARTEFACTS.md"): make_artefact_table,
     ("coverage", "docs/COVERAGE.md"): make_coverage_table,
     ("not_judged", "docs/COVERAGE.md"): lambda: make_notes_table("not_judged"),
@@ -149,11 +158,11 @@ def regenerate_pages(judged: Sequence[Judgement], scale: str) -> dict[Path, str]
         (name, LEDGER[1]): as_markdown(make_claims_view(by_paper.get(paper, []), title))
         for paper, name in LEDGERS.items()
     }
-    blocks |= {place: write() for place, write in CONTENTS.items()}
+    blocks |= {block_place: make_block() for block_place, make_block in SOURCE_BLOCKS.items()}
     if scale == DESK:
-        by_scale = {at: judge_results(at) for at in LARGER_SCALES}
-        for at, block in LARGER_SCALES.items():
-            view = make_claims_view(by_scale[at], f"Claims that records at `{at}` judge")
+        by_scale = {larger: judge_results(larger) for larger in LARGER_SCALES}
+        for larger, block in LARGER_SCALES.items():
+            view = make_claims_view(by_scale[larger], f"Claims that records at `{larger}` judge")
             blocks[block, LEDGER[1]] = as_markdown(view)
         headlines = as_markdown(make_headlines_view({DESK: judged, **by_scale}))
         blocks |= {("headlines", RESULTS): headlines, ("headlines", "README.md"): headlines}
@@ -170,9 +179,11 @@ def judge_results(scale: str) -> list[Judgement]:
 
     Experiments that use the runs of another scale are skipped, because they are judged at that scale.
     """
-    own = (experiment for experiment in experiments() if scale in {run.scale for run in experiment.runs(scale)})
-    judged = (one for experiment in own for one in judgements(experiment, scale))
-    return sort_judgements(one for one in judged if one.effect is not None)
+    judged: list[Judgement] = []
+    for experiment in experiments():
+        if scale in {run.scale for run in experiment.runs(scale)}:
+            judged += judgements(experiment, scale)
+    return sort_judgements(judgement for judgement in judged if judgement.effect is not None)
 
 
 def replace_block(path: Path, text: str, name: str, block: str) -> str:

@@ -22,21 +22,21 @@ def split_name(name: str) -> tuple[str, int, str]:
 
     The letter of a part is a suffix, too. An artefact that is not in the paper has only a suffix.
     """
-    found = re.fullmatch(r"(table|figure)(\d+)(?:[_-](.*)|([a-z]))?", name)
-    words = (found[3] or found[4] or "" if found else name).replace("_", " ").replace("-", " ")
-    return (found[1].title(), int(found[2]), words) if found else ("", 0, words)
+    match = re.fullmatch(r"(table|figure)(\d+)(?:[_-](.*)|([a-z]))?", name)
+    suffix = (match[3] or match[4] or "" if match else name).replace("_", " ").replace("-", " ")
+    return (match[1].title(), int(match[2]), suffix) if match else ("", 0, suffix)
 
 
 def format_heading(name: str) -> str:
     """Return the name as the paper writes it, with the suffix in brackets."""
     companion = COMPANION.match(name)
-    kind, number, rest = split_name(COMPANION.sub("", name))
-    whose = f"{companion[1].upper()} " if companion else ""
+    kind, number, suffix = split_name(COMPANION.sub("", name))
+    prefix = f"{companion[1].upper()} " if companion else ""
     if number:
-        return f"{whose}{kind} {number}" + (f" ({rest})" if rest else "")
-    main = next((one for one in artefacts() if name.startswith(f"{one}_")), name)
-    words = main.replace("_", " ").capitalize()
-    return words if main == name else f"{words} ({name.removeprefix(main).replace('_', ' ').strip()})"
+        return f"{prefix}{kind} {number}" + (f" ({suffix})" if suffix else "")
+    main = next((artefact for artefact in artefacts() if name.startswith(f"{artefact}_")), name)
+    heading = main.replace("_", " ").capitalize()
+    return heading if main == name else f"{heading} ({name.removeprefix(main).replace('_', ' ').strip()})"
 
 
 def format_title(experiment: Experiment, shown: Table | Figure | Exhibit) -> str:
@@ -46,12 +46,12 @@ def format_title(experiment: Experiment, shown: Table | Figure | Exhibit) -> str
     the first clause of the caption.
     """
     own = "" if isinstance(shown, Exhibit) else shown.title
-    alone = experiment.title if len(experiment.shows) == 1 else ""
-    return own or alone or END_OF_CLAUSE.split(shown.caption, maxsplit=1)[0]
+    single_title = experiment.title if len(experiment.shows) == 1 else ""
+    return own or single_title or END_OF_CLAUSE.split(shown.caption, maxsplit=1)[0]
 
 
 def find_artefact(claim: str, artefacts: Sequence[str]) -> str:
     """Return the artefact of a claim: table1 for T1.a, figure3 for F3.a, and the first artefact otherwise."""
-    found = re.match(r"([A-Z]+)(\d+)\.", claim)
-    name = f"{LETTERS.get(found[1], '')}{found[2]}" if found else ""
+    match = re.match(r"([A-Z]+)(\d+)\.", claim)
+    name = f"{LETTERS.get(match[1], '')}{match[2]}" if match else ""
     return name if name in artefacts else artefacts[0]

@@ -47,8 +47,8 @@ class System:
 
     def interval(self, other: System | None = None) -> tuple[float, float]:
         """Return the 95 % interval of its mean, or of its lead over another system, in points."""
-        theirs_Q = np.zeros_like(self.values_Q) if other is None else other.values_Q
-        low, high = percentile_interval(POINTS * paired_bootstrap(self.values_Q, theirs_Q, self.strata_Q))
+        other_Q = np.zeros_like(self.values_Q) if other is None else other.values_Q
+        low, high = percentile_interval(POINTS * paired_bootstrap(self.values_Q, other_Q, self.strata_Q))
         return float(low), float(high)
 
 
@@ -60,42 +60,42 @@ def format_own_corpus_lines(runs: Sequence[Run], sizes: Mapping[str, Mapping[str
         sizes: `num_documents` and `num_queries` of each collection of the suite.
     """
     systems = _load_systems(find_records(runs))
-    trained = [one for one in systems if one.is_trained]
+    trained = [system for system in systems if system.is_trained]
     if not trained:
         return []
-    best = max(trained, key=lambda one: one.mean)
-    others = [one for one in systems if not one.is_trained]
-    ahead = [one for one in others if one.mean > best.mean]
-    num_documents = sum(one.get("num_documents", 0) for one in sizes.values())
+    best = max(trained, key=lambda system: system.mean)
+    references = [system for system in systems if not system.is_trained]
+    better = [system for system in references if system.mean > best.mean]
+    num_documents = sum(system.get("num_documents", 0) for system in sizes.values())
     counts = (
         f"{count_noun(len(best.values_Q), 'held-out query', 'held-out queries')} searched among {num_documents} documents "
         f"in {count_noun(len(sizes), 'collection')}"
     )
-    lines = [
-        _format_verdict(best, one) for one in sorted(ahead or others, key=lambda one: -one.mean)[: len(ahead) or 1]
-    ]
+    # All references that beat the model are compared with it, or only the best reference if none does.
+    compared = better or sorted(references, key=lambda system: -system.mean)[:1]
+    lines = [_format_verdict(best, system) for system in sorted(compared, key=lambda system: -system.mean)]
     lines.append(f"NDCG@10 with its 95 % interval, {counts}:")
-    width = max(len(one.name) for one in systems)
-    for one in sorted(systems, key=lambda one: -one.mean):
-        low, high = one.interval()
+    width = max(len(system.name) for system in systems)
+    for system in sorted(systems, key=lambda system: -system.mean):
+        low, high = system.interval()
         interval = f"{format_number(low)} to {format_number(high)}"
-        lines.append(f"  {one.name:<{width}}  {format_number(one.mean):>5}  {interval}")
-    return [*lines, *_list_hints(best, ahead)]
+        lines.append(f"  {system.name:<{width}}  {format_number(system.mean):>5}  {interval}")
+    return [*lines, *_list_hints(best, better)]
 
 
 def _load_systems(records: Sequence[Record]) -> list[System]:
-    found = []
+    systems = []
     for record in records:
         rows, values_Q = list_suite_rows(record.provenance), record.arrays.get(record.run.suite)
         strata_Q = np.repeat(np.arange(len(rows)), [row["num_queries"] for row in rows])
         if values_Q is not None and len(values_Q) == len(strata_Q) > 0:
-            found.append(System(_get_system_name(record.run), record, np.asarray(values_Q), strata_Q))
-    names = [one.name for one in found]
+            systems.append(System(_get_system_name(record.run), record, np.asarray(values_Q), strata_Q))
+    names = [system.name for system in systems]
     return [
-        System(f"{one.name} {one.record.id[:6]}", one.record, one.values_Q, one.strata_Q)
-        if names.count(one.name) > 1
-        else one
-        for one in found
+        System(f"{system.name} {system.record.id[:6]}", system.record, system.values_Q, system.strata_Q)
+        if names.count(system.name) > 1
+        else system
+        for system in systems
     ]
 
 
@@ -116,23 +116,23 @@ def _format_verdict(best: System, other: System) -> str:
     return f"{first.name} wins over {second.name}: {lead} points ({low_end} to {high_end}){unclear}."
 
 
-def _list_hints(best: System, ahead: Sequence[System]) -> list[str]:
+def _list_hints(best: System, better: Sequence[System]) -> list[str]:
     """Return hints from the training loss, the start weights and the number of queries."""
     run, loss = best.record.run, best.record.metrics.get("train/loss")
-    kept = best.record.provenance.get("training", {}).get("kept_weights")
+    kept_weights = best.record.provenance.get("training", {}).get("kept_weights")
     hints = []
     if len(best.values_Q) < MIN_QUERIES:
         hints.append(f"{count_noun(len(best.values_Q), 'query', 'queries')} give wide intervals: hold out more pairs")
-    if ahead and run.start not in ("random", "words"):
-        hints.append(f"search with {ahead[0].name} until the model has learned more from further pairs")
-    elif ahead:
+    if better and run.start not in ("random", "words"):
+        hints.append(f"search with {better[0].name} until the model has learned more from further pairs")
+    elif better:
         hints.append('start from a pretrained encoder: "start": "minilm" in the file of runs')
-    if ahead and kept and kept["step"] < best.record.provenance["training"]["num_steps"]:
+    if better and kept_weights and kept_weights["step"] < best.record.provenance["training"]["num_steps"]:
         hints.append(
-            f"the loss on the pairs set apart was lowest after step {kept['step']}: more pairs would help, more steps "
+            f"the loss on the pairs set apart was lowest after step {kept_weights['step']}: more pairs would help, more steps "
             "would not"
         )
-    elif ahead and loss is not None:
+    elif better and loss is not None:
         if loss < MEMORIZED_LOSS:
             hints.append(f"the training loss is {loss:.3f}: more pairs would help, more steps would not")
         else:
@@ -143,5 +143,5 @@ def _list_hints(best: System, ahead: Sequence[System]) -> list[str]:
 
 def read_suite_sizes(report: Mapping[str, Any]) -> dict[str, dict[str, int]]:
     """Return the sizes of each collection, from the report of an imported corpus."""
-    found = report.get("suite")
-    return {str(name): dict(one) for name, one in found.items()} if isinstance(found, Mapping) else {}
+    suite = report.get("suite")
+    return {str(name): dict(sizes) for name, sizes in suite.items()} if isinstance(suite, Mapping) else {}

@@ -37,37 +37,37 @@ class CachedPicture:
         """Cached result: the sha256 of each drawn file, by suffix."""
         return Memo(self.path.parent / f"{self.path.name}.drawn.json", self.key)
 
-    def is_current(self, endings: Sequence[str]) -> bool:
+    def is_current(self, suffixes: Sequence[str]) -> bool:
         """Return whether all files with these suffixes exist unchanged for the current inputs."""
         try:
             files = self.memo.read()
-            return files is not None and all(files[one] == hash_file(self._file(one)) for one in endings)
+            return files is not None and all(files[suffix] == hash_file(self._file(suffix)) for suffix in suffixes)
         except (OSError, TypeError, KeyError):
             return False
 
-    def write(self, endings: Sequence[str]) -> None:
+    def write(self, suffixes: Sequence[str]) -> None:
         """Store the digests of newly drawn files. An unwritable folder is ignored."""
         with suppress(OSError):
-            self.memo.write({one: hash_file(self._file(one)) for one in endings})
+            self.memo.write({suffix: hash_file(self._file(suffix)) for suffix in suffixes})
 
-    def _file(self, ending: str) -> Path:
-        return self.path.parent / f"{self.path.name}.{ending}"
+    def _file(self, suffix: str) -> Path:
+        return self.path.parent / f"{self.path.name}.{suffix}"
 
 
 def get_cached_picture(path: Path, rows: Sequence[Mapping[str, Any]], picture: Mapping[str, Any]) -> CachedPicture:
     """Return the cache entry of a picture, given its plotted rows and its settings (plain values and functions)."""
-    decides = {
+    inputs = {
         "rows": json.dumps(rows, default=repr),  # as text, because the order of columns matters
         "picture": ADDRESS.sub("", repr(sorted(picture.items()))),
         "code": compute_source_digest(DRAWING_FOLDERS),
         "versions": get_versions(DRAWING_PACKAGES),
-        "styles": [hash_file(one) for one in _list_style_files() if one.is_file()],
+        "styles": [hash_file(path) for path in _list_style_files() if path.is_file()],
     }
-    return CachedPicture(path, get_digest_key(decides))
+    return CachedPicture(path, get_digest_key(inputs))
 
 
 def _list_style_files() -> list[Path]:
     """Return the paths at which matplotlib searches for style files of the user."""
     settings = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "matplotlib"
-    named = [Path(os.environ[name]) for name in ("MATPLOTLIBRC", "MPLCONFIGDIR") if os.environ.get(name)]
-    return [Path(STYLE_FILE), *named, *(folder / STYLE_FILE for folder in (*named, settings))]
+    configured = [Path(os.environ[name]) for name in ("MATPLOTLIBRC", "MPLCONFIGDIR") if os.environ.get(name)]
+    return [Path(STYLE_FILE), *configured, *(folder / STYLE_FILE for folder in (*configured, settings))]

@@ -22,9 +22,9 @@ POINTS = 100.0
 
 def find_records(runs: Sequence[Run]) -> list[Record]:
     """Return the available record of each run. Records of this machine take precedence over published ones."""
-    places = (get_local_records(), get_published_records())
-    each = ([record for place in places for record in records_in(place, [run])] for run in dict.fromkeys(runs))
-    return [records[0] for records in each if records]
+    folders = (get_local_records(), get_published_records())
+    by_run = ([record for folder in folders for record in records_in(folder, [run])] for run in dict.fromkeys(runs))
+    return [records[0] for records in by_run if records]
 
 
 def make_scores_view(runs: Sequence[Run], measure: str = "ndcg_at_10") -> View:
@@ -38,34 +38,39 @@ def make_scores_view(runs: Sequence[Run], measure: str = "ndcg_at_10") -> View:
     settings: dict[str, list[Record]] = {}
     for record in records:
         settings.setdefault(get_setting_id(record.run), []).append(record)
-    several = [seeds for seeds in settings.values() if len(seeds) > 1]
-    apart = find_varying_fields([record.run for record in records])
-    varying = [name for name in FIELDS if any(name in names for names in apart.values())]
-    lines = [line for record in records for line in _lines(record.id, [record], apart, varying, datasets, measure)]
-    but_seed = {architecture: [name for name in names if name != "seed"] for architecture, names in apart.items()}
-    for seeds in several:
-        lines += _lines(f"{len(seeds)} seeds", seeds, but_seed, varying, datasets, measure)
-    asked = count_noun(len(set(runs)), "run has", "runs have")
-    title = f"{METRIC_NAMES.get(measure, measure)}, points; {len(records)} of {asked} ended"
-    spread = ("±: standard deviation over the seeds of a line",) if several else ()
+    repeated = [seed_records for seed_records in settings.values() if len(seed_records) > 1]
+    varying_by_architecture = find_varying_fields([record.run for record in records])
+    varying = [name for name in FIELDS if any(name in names for names in varying_by_architecture.values())]
+    lines: list[tuple[str, ...]] = []
+    for record in records:
+        lines += _make_run_lines(record.id, [record], varying_by_architecture, varying, datasets, measure)
+    without_seed = {
+        architecture: [name for name in names if name != "seed"]
+        for architecture, names in varying_by_architecture.items()
+    }
+    for seed_records in repeated:
+        lines += _make_run_lines(f"{len(seed_records)} seeds", seed_records, without_seed, varying, datasets, measure)
+    num_runs = count_noun(len(set(runs)), "run has", "runs have")
+    title = f"{METRIC_NAMES.get(measure, measure)}, points; {len(records)} of {num_runs} ended"
+    spread = ("±: standard deviation over the seeds of a line",) if repeated else ()
     return View(title, ("run", "model", *varying, "mean", *datasets), tuple(lines), (*notes, *spread))
 
 
 def find_varying_fields(runs: Sequence[Run]) -> dict[str, list[str]]:
     """Return the fields in which runs of each architecture differ, in the order of `Run`."""
-    alike: dict[str, list[Run]] = {}
+    by_architecture: dict[str, list[Run]] = {}
     for run in runs:
-        alike.setdefault(run.architecture, []).append(run)
+        by_architecture.setdefault(run.architecture, []).append(run)
     return {
-        architecture: [name for name in FIELDS if len({getattr(run, name) for run in those}) > 1]
-        for architecture, those in alike.items()
+        architecture: [name for name in FIELDS if len({getattr(run, name) for run in group}) > 1]
+        for architecture, group in by_architecture.items()
     }
 
 
-def _lines(
-    called: str,
+def _make_run_lines(
+    label: str,
     records: Sequence[Record],
-    apart: Mapping[str, Sequence[str]],
+    varying_by_architecture: Mapping[str, Sequence[str]],
     varying: Sequence[str],
     datasets: Sequence[str],
     measure: str,
@@ -73,17 +78,17 @@ def _lines(
     """Return one row per context, for one run or for all seeds of one setting. The first row has the name."""
     run = records[0].run
     lines: list[tuple[str, ...]] = []
-    own = apart[run.architecture]
-    values = [_format_value(run, name) if name in own else "" for name in varying]
+    fields = varying_by_architecture[run.architecture]
+    values = [_format_value(run, name) if name in fields else "" for name in varying]
     for name, context in list_contexts(records[0].metrics, run.suite):
         paths = [f"{name}/{dataset}/{measure}" for dataset in ["mean", *datasets]]
-        found = [[POINTS * record.metrics[path] for record in records if path in record.metrics] for path in paths]
+        scores = [[POINTS * record.metrics[path] for record in records if path in record.metrics] for path in paths]
         if lines:
-            what = ("", f"· {context} context")
+            names = ("", f"· {context} context")
         else:
             # a model that is scored without its own corpus, as context-blind ones, has no line for it
-            what = (called, run.architecture if context == "own" else f"{run.architecture}, {context} context")
-        lines.append((*what, *values, *(format_mean(of, 1) for of in found)))
+            names = (label, run.architecture if context == "own" else f"{run.architecture}, {context} context")
+        lines.append((*names, *values, *(format_mean(values_of_path, 1) for values_of_path in scores)))
     return lines
 
 
@@ -102,21 +107,21 @@ def list_pivot_rows(runs: Sequence[Run], x: str, y: str, measure: str = "ndcg_at
     if x == y:
         raise ValueError(f"--pivot {x} {y}: give two different fields")
     records = find_records(runs)
-    found: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     for record in records:
         contexts = list_contexts(record.metrics, record.run.suite)
         path = f"{contexts[0][0] if contexts else record.run.suite}/mean/{measure}"
         if path in record.metrics:
-            places = {name: _format_value(record.run, name) for name in (x, y)}
+            texts = {name: _format_value(record.run, name) for name in (x, y)}
             order = {name: getattr(record.run, name) for name in (x, y)}
             score = POINTS * record.metrics[path]
-            found.append({**places, "series": "", "run": record.run, "order": order, "score": score})
-    varying = {name for names in find_varying_fields([row["run"] for row in found]).values() for name in names}
-    if found and (constant := [name for name in (x, y) if name not in varying]):
+            rows.append({**texts, "series": "", "run": record.run, "order": order, "score": score})
+    varying = {name for names in find_varying_fields([row["run"] for row in rows]).values() for name in names}
+    if rows and (constant := [name for name in (x, y) if name not in varying]):
         raise ValueError(f"--pivot {x} {y}: {constant[0]} does not vary here; {sorted(varying) or 'no field'} does")
     # A field that does not vary within an architecture has no place on the axis, for example the steps of BM25.
-    apart = find_varying_fields([row["run"] for row in found])
-    return [row for row in found if {x, y} <= {*apart[row["run"].architecture]}]
+    varying_by_architecture = find_varying_fields([row["run"] for row in rows])
+    return [row for row in rows if {x, y} <= {*varying_by_architecture[row["run"].architecture]}]
 
 
 def make_pivot_view(runs: Sequence[Run], x: str, y: str, measure: str = "ndcg_at_10") -> View:
@@ -124,21 +129,23 @@ def make_pivot_view(runs: Sequence[Run], x: str, y: str, measure: str = "ndcg_at
     rows = list_pivot_rows(runs, x, y, measure)
 
     def values(name: str) -> list[str]:
-        known = {row[name]: row["order"][name] for row in rows}
-        return sorted(known, key=lambda word: _make_sort_key(known[word]))
+        value_of = {row[name]: row["order"][name] for row in rows}
+        return sorted(value_of, key=lambda text: _make_sort_key(value_of[text]))
 
     cells: dict[tuple[str, str], list[float]] = {}
     for row in rows:
         cells.setdefault((row[y], row[x]), []).append(row["score"])
     columns = values(x)
-    lines = tuple((down, *(format_mean(cells.get((down, across), []), 1) for across in columns)) for down in values(y))
+    lines = tuple(
+        (y_text, *(format_mean(cells.get((y_text, x_text), []), 1) for x_text in columns)) for y_text in values(y)
+    )
     others = [name for names in find_varying_fields([row["run"] for row in rows]).values() for name in names]
-    over = [name for name in dict.fromkeys(others) if name not in (x, y)]
-    notes = [f"each cell is the mean over {', '.join(over)}; ±: standard deviation"] if over else []
-    if left_out := len(set(runs)) - len(rows):
-        notes.append(f"left out: {count_noun(left_out, 'run')} without a record, or without both fields")
+    averaged = [name for name in dict.fromkeys(others) if name not in (x, y)]
+    notes = [f"each cell is the mean over {', '.join(averaged)}; ±: standard deviation"] if averaged else []
+    if num_dropped := len(set(runs)) - len(rows):
+        notes.append(f"left out: {count_noun(num_dropped, 'run')} without a record, or without both fields")
     title = f"{METRIC_NAMES.get(measure, measure)}, points, of {count_noun(len(rows), 'run')}: {x} across, {y} down"
-    return View(title, (y, *(f"{x}={one}" for one in columns)), lines, tuple(notes), "l" + "r" * len(columns))
+    return View(title, (y, *(f"{x}={x_text}" for x_text in columns)), lines, tuple(notes), "l" + "r" * len(columns))
 
 
 def _make_sort_key(value: Any) -> tuple[int, float, str]:
@@ -157,14 +164,14 @@ def tabulate_scores(runs: Sequence[Run]) -> list[dict[str, Any]]:
 def list_contexts(metrics: Mapping[str, float], suite: str) -> list[tuple[str, str]]:
     """Return the metric path and the name of each context of a suite, "own" first."""
     names = {path.split("/")[0] for path in metrics}
-    found = [(name, name[len(suite) + 1 :] or "own") for name in names if f"{name}+".startswith(f"{suite}+")]
-    usual = {kind: place for place, kind in enumerate(KINDS)}
+    contexts = [(name, name[len(suite) + 1 :] or "own") for name in names if f"{name}+".startswith(f"{suite}+")]
+    rank_of = {kind: get_rank for get_rank, kind in enumerate(KINDS)}
 
-    def place(pair: tuple[str, str]) -> tuple[int, str, int]:
-        words, digits = re.fullmatch(r"(.*?)(\d*)", pair[1]).groups()  # type: ignore[union-attr]  # it always fits
-        return usual.get(pair[1], len(usual)), words, int(digits or 0)
+    def get_rank(pair: tuple[str, str]) -> tuple[int, str, int]:
+        prefix, digits = re.fullmatch(r"(.*?)(\d*)", pair[1]).groups()  # type: ignore[union-attr]  # it always fits
+        return rank_of.get(pair[1], len(rank_of)), prefix, int(digits or 0)
 
-    return sorted(found, key=place)
+    return sorted(contexts, key=get_rank)
 
 
 def list_suite_rows(provenance: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -177,8 +184,8 @@ def list_notes(suite: Mapping[str, Any]) -> list[str]:
     """Return a note per collection with a peculiarity."""
     rows = suite.get("datasets", [])
     parts = Counter(row["part_of"] for row in rows if row.get("part_of"))
-    once = [
+    combined = [
         f"{name}: {count_noun(size, 'collection')}, which {'counts' if size == 1 else 'count'} once in the mean"
         for name, size in parts.items()
     ]
-    return [*once, *(f"{row['name']}: {note}" for row in rows for note in row.get("quirks", []))]
+    return [*combined, *(f"{row['name']}: {note}" for row in rows for note in row.get("quirks", []))]

@@ -54,34 +54,37 @@ class CachedVerdicts:
 
     def write(self, judged: Sequence[Judgement]) -> None:
         """Write the verdicts. An unwritable folder is ignored, because the cache is optional."""
-        names = [one.name for one in fields(Judgement) if one.name != "claim"]
-        rows = [{name: _plain(getattr(one, name)) for name in names} | {"id": one.claim.id} for one in judged]
+        names = [judgement.name for judgement in fields(Judgement) if judgement.name != "claim"]
+        rows = [
+            {name: _to_plain(getattr(judgement, name)) for name in names} | {"id": judgement.claim.id}
+            for judgement in judged
+        ]
         verdicts = json.dumps(rows)
         content = {"key": self.key, "sha256": _digest(verdicts), "verdicts": verdicts}
         with suppress(OSError, ValueError), whole_file(self.path) as part:
             part.write_text(json.dumps(content) + "\n", encoding="utf-8")
 
 
-def compute_key(claims: Sequence[Claim], wanted: Sequence[Run], scale: str, folders: Sequence[Path]) -> str:
+def compute_key(claims: Sequence[Claim], runs: Sequence[Run], scale: str, folders: Sequence[Path]) -> str:
     """Return the digest of all inputs of the verdicts on claims at a scale."""
-    names = [f"{run_id(run)}{suffix}" for run in wanted for suffix in (".json", ".npz")] + [FIRST_COMMITS_FILE]
-    decides = {
+    names = [f"{run_id(run)}{suffix}" for run in runs for suffix in (".json", ".npz")] + [FIRST_COMMITS_FILE]
+    inputs = {
         "code": compute_source_digest(DECIDING_FOLDERS),
         "versions": get_versions(DECIDING_PACKAGES),
         "scale": scale,
         "claims": ADDRESS.sub("", repr(claims)),
-        "records": [(name, _stamp(folder / name)) for folder in folders for name in names],
+        "records": [(name, _get_stamp(folder / name)) for folder in folders for name in names],
     }
-    return _digest(json.dumps(decides, sort_keys=True))
+    return _digest(json.dumps(inputs, sort_keys=True))
 
 
-def _stamp(path: Path) -> tuple[int, int] | None:
+def _get_stamp(path: Path) -> tuple[int, int] | None:
     """Return modification time (ns) and size (bytes) of a file, or None if it is missing."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size
+    return status.st_mtime_ns, status.st_size
 
 
 @cache
@@ -94,9 +97,9 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _plain(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     if isinstance(value, tuple):
-        return [_plain(one) for one in value]
+        return [_to_plain(item) for item in value]
     return asdict(value) if isinstance(value, Comparison | Unit) else value
 
 

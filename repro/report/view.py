@@ -33,18 +33,20 @@ class View:
         if not self.rows:
             return View(self.title, (), (), self.notes or (NO_ROWS,))
         columns = [set(cells) for cells in zip(*self.rows, strict=True)]
-        kept = [number for number, cells in enumerate(columns) if cells - {ABSENT, ""}]
-        missed = [name for name, cells in zip(self.header, columns, strict=True) if ABSENT in cells <= {ABSENT, ""}]
-        if not kept:
+        columns_with_values = [index for index, cells in enumerate(columns) if cells - {ABSENT, ""}]
+        empty_columns = [
+            name for name, cells in zip(self.header, columns, strict=True) if ABSENT in cells <= {ABSENT, ""}
+        ]
+        if not columns_with_values:
             return View(self.title, (), (), (*self.notes, NO_VALUES))
-        notes = (f"Left out, as no row has a value: {', '.join(missed)}",) if missed else ()
-        return self.with_columns(kept, (*self.notes, *notes))
+        notes = (f"Left out, as no row has a value: {', '.join(empty_columns)}",) if empty_columns else ()
+        return self.with_columns(columns_with_values, (*self.notes, *notes))
 
-    def with_columns(self, numbers: Sequence[int], notes: tuple[str, ...] = ()) -> View:
+    def with_columns(self, indices: Sequence[int], notes: tuple[str, ...] = ()) -> View:
         """Return the view with some of its columns and with these notes."""
 
         def select(cells: Sequence[str]) -> tuple[str, ...]:
-            return tuple(cells[number] for number in numbers)
+            return tuple(cells[index] for index in indices)
 
         rows = tuple(map(select, self.rows))
         return View(self.title, select(self.header), rows, notes, "".join(select(self.alignment)))
@@ -56,7 +58,7 @@ LONG_TEXT = 40
 
 Sentences are paragraphs in LaTeX, and are printed below their row on a narrow terminal.
 """
-SPREAD = "±: standard deviation over the runs that “seeds” counts"
+SPREAD_NOTE = "±: standard deviation over the runs that “seeds” counts"
 
 
 def format_mean(values: Sequence[float], decimals: int) -> str:
@@ -69,7 +71,7 @@ def format_mean(values: Sequence[float], decimals: int) -> str:
 
 def format_spread_note(rows: Iterable[Sequence[str]]) -> tuple[str, ...]:
     """Return the note that explains ± if a cell contains it."""
-    return (SPREAD,) if any("±" in cell for row in rows for cell in row) else ()
+    return (SPREAD_NOTE,) if any("±" in cell for row in rows for cell in row) else ()
 
 
 def format_with_sign(value: float, decimals: int = 2) -> str:

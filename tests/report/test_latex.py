@@ -9,7 +9,7 @@ import pytest
 
 from repro.cli.main import app
 from repro.report.latex import as_latex
-from repro.report.view import SPREAD, View
+from repro.report.view import SPREAD_NOTE, View
 from repro.spec.registry import artefacts
 
 DOCUMENT = "\\documentclass{article}\\usepackage{graphicx}\\begin{document}\n%s\\end{document}\n"
@@ -39,7 +39,7 @@ def test_negative_numbers_get_a_minus() -> None:
 
 
 def test_notes_become_comments() -> None:
-    lines = as_latex(View("t", ("a", "b"), (("x", "1 ± 2"),), (SPREAD,))).splitlines()
+    lines = as_latex(View("t", ("a", "b"), (("x", "1 ± 2"),), (SPREAD_NOTE,))).splitlines()
     assert lines[-2:] == [r"\end{tabular}", r"% $\pm$: standard deviation over the runs that ``seeds'' counts"]
 
 

@@ -30,7 +30,7 @@ from repro.report.tables import (
     make_table_view,
     sort_judgements,
 )
-from repro.report.view import NO_ROWS, SPREAD, View, format_mean
+from repro.report.view import NO_ROWS, SPREAD_NOTE, View, format_mean
 from repro.spec import Claim, Column, Exhibit, Figure, Row, Run, Table, Unit, base, grid, pick, term
 from repro.spec.identity import run_id
 from repro.spec.registry import artefacts, experiments
@@ -92,7 +92,7 @@ def test_table_shows_paper_published_yours(tmp_path: Path) -> None:
         ("· wrong", "published", "3/3", "", "25.5 ± 0.5"),
         ("", "yours", "0/3", "", "–"),
     )
-    assert view.notes == (SPREAD,) and make_table_view(TABLE, RUNS, [], yours).notes == ()
+    assert view.notes == (SPREAD_NOTE,) and make_table_view(TABLE, RUNS, [], yours).notes == ()
 
 
 def test_missing_metric_hides_the_average(tmp_path: Path) -> None:
@@ -247,7 +247,7 @@ def test_block_is_replaced_between_markers(tmp_path: Path) -> None:
 @pytest.fixture
 def set_width(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """Return a function that sets the width of the terminal."""
-    return lambda width: monkeypatch.setattr("repro.report.formats.ELSEWHERE", width)
+    return lambda width: monkeypatch.setattr("repro.report.formats.DEFAULT_WIDTH", width)
 
 
 SetWidth = Callable[[int], None]
