@@ -117,19 +117,19 @@ def cluster_pairs(
     vectors = _Vectors(query_embeddings_ND, document_embeddings_ND)
     assignment_N = np.empty(len(domain_codes_N), dtype=np.int32)
 
-    def cluster(place: int) -> np.ndarray:
-        rows, seed_of_domain = rows_of_domain[place], derive(seed, "clusters", int(domains[place]))
+    def cluster(index: int) -> np.ndarray:
+        rows, seed_of_domain = rows_of_domain[index], derive(seed, "clusters", int(domains[index]))
         # Threads write to disjoint rows, so they need no lock.
         centroids_KW, assignment_N[rows] = _cluster_domain(vectors, rows, cluster_size, seed_of_domain)
         return centroids_KW
 
     # Domains run in any order, since each has its own seed.
-    found = _run_for_domains(cluster, counts)
-    num_clusters = np.array([len(centroids_KW) for centroids_KW in found])
+    centroids = _run_for_domains(cluster, counts)
+    num_clusters = np.array([len(centroids_KW) for centroids_KW in centroids])
     # so far clusters are numbered per domain
     for rows, first in zip(rows_of_domain, np.cumsum(num_clusters) - num_clusters, strict=True):
         assignment_N[rows] += first
-    return Clusters(assignment_N, np.concatenate(found), np.repeat(domains, num_clusters).astype(np.int32))
+    return Clusters(assignment_N, np.concatenate(centroids), np.repeat(domains, num_clusters).astype(np.int32))
 
 
 @dataclass(frozen=True)
@@ -178,19 +178,19 @@ def _run_for_domains(cluster: Callable[[int], np.ndarray], counts: np.ndarray) -
     """
     import faiss
 
-    found: dict[int, np.ndarray] = {}
+    centroids: dict[int, np.ndarray] = {}
     is_large = counts >= LARGE_DOMAIN
     with ThreadPoolExecutor(faiss.omp_get_max_threads(), initializer=lambda: faiss.omp_set_num_threads(1)) as pool:
         small = np.flatnonzero(~is_large).tolist()
-        found |= zip(small, pool.map(cluster, small), strict=True)
+        centroids |= zip(small, pool.map(cluster, small), strict=True)
     # FAISS allocates its own GPU memory, so the blocks that torch has cached must be released first.
     if is_large.any() and _has_gpus():
         import torch
 
         torch.cuda.empty_cache()
-    for place in np.flatnonzero(is_large).tolist():
-        found[place] = cluster(place)
-    return [found[place] for place in range(len(counts))]
+    for index in np.flatnonzero(is_large).tolist():
+        centroids[index] = cluster(index)
+    return [centroids[index] for index in range(len(counts))]
 
 
 def _cluster_domain(
@@ -205,12 +205,12 @@ def _cluster_domain(
         width = paired_nW.shape[1] // 2
         centroid_W = (paired_nW.mean(axis=0) + np.roll(paired_nW, width, axis=1).mean(axis=0)) / 2
         return centroid_W[None], np.zeros(len(rows_n), dtype=np.int32)
-    fitted, num_fitted = rows_n, count_fitted_pairs(len(rows_n), cluster_size)
+    fitted_rows, num_fitted = rows_n, count_fitted_pairs(len(rows_n), cluster_size)
     if num_fitted < len(rows_n):
-        places = generator_for(seed, "sample").choice(len(rows_n), num_fitted, replace=False, shuffle=False)
+        sample = generator_for(seed, "sample").choice(len(rows_n), num_fitted, replace=False, shuffle=False)
         # In ascending order, the sample is read from the memory map in one pass.
-        fitted = rows_n[np.sort(places)]
-    centroids_KW = best_attempt(vectors.read_points(fitted), num_clusters, seed, on_gpus=on_gpus)
+        fitted_rows = rows_n[np.sort(sample)]
+    centroids_KW = best_attempt(vectors.read_points(fitted_rows), num_clusters, seed, on_gpus=on_gpus)
     # A pair is assigned by query ⊕ document only. It is one point here, while K-means saw it in both orders.
     nearest_n = _assign_nearest(vectors, rows_n, _build_index(centroids_KW, on_gpus=on_gpus))
     # Number the clusters consecutively, because empty clusters are removed.
@@ -247,7 +247,7 @@ def _has_gpus() -> bool:
 def best_attempt(points_PW: np.ndarray, num_clusters: int, seed: int, *, on_gpus: bool = False) -> np.ndarray:
     """Run K-means several times and return the centroids (K, W) with the lowest objective."""
     seeds = [derive(seed, attempt) for attempt in range(NUM_ATTEMPTS)]
-    attempts = [_run_attempt(points_PW, num_clusters, one, on_gpus=on_gpus) for one in seeds]
+    attempts = [_run_attempt(points_PW, num_clusters, attempt_seed, on_gpus=on_gpus) for attempt_seed in seeds]
     return min(attempts, key=lambda attempt: attempt[0])[1]
 
 

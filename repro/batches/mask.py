@@ -39,9 +39,9 @@ QUERIES_FILE, LINKS_FILE, COUNTS_FILE = "queries.npy", "links.npy", "pairs_with_
 
 def compute_content_keys(texts: Sequence[str]) -> np.ndarray:
     """Return a 64-bit hash of each text, int64 (N,). Texts that differ only in case or white space share a key."""
-    normal = (" ".join(text.casefold().split()).encode() for text in texts)
+    normalised = (" ".join(text.casefold().split()).encode() for text in texts)
     # Not Python's `hash`, which differs from process to process. Keys are stored and compared across runs.
-    digests = b"".join(hashlib.blake2b(text, digest_size=8).digest() for text in normal)
+    digests = b"".join(hashlib.blake2b(text, digest_size=8).digest() for text in normalised)
     return np.frombuffer(digests, dtype="<i8").astype(np.int64)
 
 
@@ -107,7 +107,7 @@ def mask_directions(
     query_keys_B: np.ndarray,
     content_keys_M: np.ndarray,
     masked_BM: np.ndarray,
-    seen: tuple[np.ndarray, np.ndarray] | None,
+    vectors: tuple[np.ndarray, np.ndarray] | None,
     *,
     known_BM: np.ndarray | None = None,
     margin: float = 0.0,
@@ -124,7 +124,7 @@ def mask_directions(
     4. Any other entry is masked if f(q, q′), f(q′, d) or f(d, d′) ≥ f(q, d) + margin. All directions share one
        threshold, as in GISTEmbed (Solatorio 2024).
 
-    `seen` holds the surrogate vectors of the queries (B, D) and documents (M, D). Without it, only repeated texts and
+    `vectors` holds the surrogate vectors of the queries (B, D) and documents (M, D). Without it, only repeated texts and
     known positives are masked. The entries of a pair itself are never masked, and its own hard negatives are not masked
     in the last block, where they are not terms of the sum.
     """
@@ -142,8 +142,8 @@ def mask_directions(
     to_queries_BB, from_queries_BB, to_documents_BM = same_BB, same_BB, same_BM
     itself_BB = np.eye(num_pairs, dtype=bool)
     own_BM = np.concatenate([itself_BB, itself_BB.repeat(num_hard_negatives, axis=1)], axis=1)
-    if seen is not None:
-        queries_BD, documents_MD = seen
+    if vectors is not None:
+        queries_BD, documents_MD = vectors
         scores_BM = queries_BD @ documents_MD.T
         # A text without any known token has a zero vector. It masks nothing and is not masked. An infinite threshold
         # disables the row of such a pair.

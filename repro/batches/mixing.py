@@ -93,11 +93,11 @@ class MixedSampler:
 
     def _draw(self, step: int) -> tuple[int, int]:
         """Return the source of a step and the number of earlier batches of that source."""
-        block, place = divmod(step, BLOCK)
+        block, offset = divmod(step, BLOCK)
         self._load_block(block)
-        source = int(self._draws[place])
+        source = int(self._draws[offset])
         # The number of earlier batches is a count over complete blocks plus the beginning of this one.
-        return source, int(self._before_S[source] + np.count_nonzero(self._draws[:place] == source))
+        return source, int(self._before_S[source] + np.count_nonzero(self._draws[:offset] == source))
 
     def _load_block(self, block: int) -> None:
         """Draw the sources of a block and count those of all earlier blocks."""

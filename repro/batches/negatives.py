@@ -65,12 +65,14 @@ def mine_negatives(
             scores_RM = np.asarray(queries_ND[rows], np.float32) @ documents_MD.T
             near_RM = None
             if not with_near:
-                queries_RD, positives_RD = (np.asarray(each[rows], np.float32) for each in (queries_ND, documents_ND))
+                queries_RD, positives_RD = (
+                    np.asarray(vectors[rows], np.float32) for vectors in (queries_ND, documents_ND)
+                )
                 near_RM = as_near(scores_RM, queries_RD[:, None], positives_RD[:, None])
-            never_RM = known.find_in_batch(rows, keys_N[pool_M]) if known else np.zeros(scores_RM.shape, bool)
-            never_RM[np.arange(len(rows)), own_M[part]] = True
-            _check_enough(never_RM, num_hard_negatives)
-            negatives_NH[rows] = pool_M[_choose_nearest(scores_RM, never_RM, near_RM, num_hard_negatives, seed)]
+            excluded_RM = known.find_in_batch(rows, keys_N[pool_M]) if known else np.zeros(scores_RM.shape, bool)
+            excluded_RM[np.arange(len(rows)), own_M[part]] = True
+            _check_enough(excluded_RM, num_hard_negatives)
+            negatives_NH[rows] = pool_M[_choose_nearest(scores_RM, excluded_RM, near_RM, num_hard_negatives, seed)]
     return negatives_NH
 
 
@@ -90,36 +92,36 @@ def as_near(scores: np.ndarray, query_D: np.ndarray, positive_D: np.ndarray) -> 
     return near
 
 
-def _check_enough(never_RM: np.ndarray, num: int) -> None:
-    left = never_RM.shape[1] - int(np.count_nonzero(never_RM, axis=1).max(initial=0))
-    if left < num:
+def _check_enough(excluded_RM: np.ndarray, num_negatives: int) -> None:
+    num_available = excluded_RM.shape[1] - int(np.count_nonzero(excluded_RM, axis=1).max(initial=0))
+    if num_available < num_negatives:
         raise ValueError(
-            f"num_hard_negatives={num}: a query has {left} documents of its domain that are not its known positives; "
+            f"num_hard_negatives={num_negatives}: a query has {num_available} documents of its domain that are not its known positives; "
             "ask for fewer, or set known_positives='ignore'"
         )
 
 
 def _choose_nearest(
-    scores_RM: np.ndarray, never_RM: np.ndarray, near_RM: np.ndarray | None, num: int, seed: int
+    scores_RM: np.ndarray, excluded_RM: np.ndarray, near_RM: np.ndarray | None, num_negatives: int, seed: int
 ) -> np.ndarray:
     """Return the columns of each row's hard negatives, ordered by falling score.
 
-    `never_RM` marks the own document and known positives, which are excluded. Documents in `near_RM` come last, in
+    `excluded_RM` marks the own document and known positives, which are excluded. Documents in `near_RM` come last, in
     random order.
     """
     # in place, because the block of scores is the largest array here
     keys_RM = np.negative(scores_RM, out=scores_RM)
-    np.copyto(keys_RM, np.inf, where=never_RM)
+    np.copyto(keys_RM, np.inf, where=excluded_RM)
     if near_RM is None:
-        return _find_smallest(keys_RM, num)
+        return _find_smallest(keys_RM, num_negatives)
     # The own document and known positives must not fill the list either.
-    near_RM &= ~never_RM
+    near_RM &= ~excluded_RM
     np.copyto(keys_RM, np.inf, where=near_RM)
-    num_left_R = np.count_nonzero(~(never_RM | near_RM), axis=1)
-    columns_RN = np.empty((len(keys_RM), num), np.int64)
-    has_few_R = num_left_R < num
+    num_left_R = np.count_nonzero(~(excluded_RM | near_RM), axis=1)
+    columns_RN = np.empty((len(keys_RM), num_negatives), np.int64)
+    has_few_R = num_left_R < num_negatives
     # Masking with all rows True would copy the block, so pass it as it is.
-    columns_RN[~has_few_R] = _find_smallest(keys_RM[~has_few_R] if has_few_R.any() else keys_RM, num)
+    columns_RN[~has_few_R] = _find_smallest(keys_RM[~has_few_R] if has_few_R.any() else keys_RM, num_negatives)
     if has_few_R.any():
         # One lot per document, drawn again from the same seed for each block. The result does not depend on the block
         # size.
@@ -129,7 +131,7 @@ def _choose_nearest(
         largest = float(np.abs(keys_FM, where=np.isfinite(keys_FM), out=np.zeros_like(keys_FM)).max())
         # Scale the keys to at most 1, so that the near documents (keys from 10) come after all others.
         keys_FM /= max(largest, np.finfo(np.float32).tiny)
-        columns_RN[has_few_R] = _find_smallest(np.where(near_RM[has_few_R], 10.0 + lot_M, keys_FM), num)
+        columns_RN[has_few_R] = _find_smallest(np.where(near_RM[has_few_R], 10.0 + lot_M, keys_FM), num_negatives)
     return columns_RN
 
 
@@ -140,16 +142,16 @@ def _find_smallest(keys_RM: np.ndarray, num: int) -> np.ndarray:
     the wanted keys, so only keys up to this bound are sorted.
     """
     width = keys_RM.shape[1] // (GROUPS * num)
-    least_RG = np.minimum.reduceat(keys_RM, np.arange(0, keys_RM.shape[1], width), axis=1) if width > 1 else keys_RM
+    minima_RG = np.minimum.reduceat(keys_RM, np.arange(0, keys_RM.shape[1], width), axis=1) if width > 1 else keys_RM
     # At least `num` groups have their minimum within the bound. So at least `num` keys of each row pass, and the slices
     # below stay inside their row.
-    bound_R = np.partition(least_RG, num - 1, axis=1)[:, num - 1]
+    bound_R = np.partition(minima_RG, num - 1, axis=1)[:, num - 1]
     rows, columns = np.divmod(np.flatnonzero(keys_RM <= bound_R[:, None]), keys_RM.shape[1])
     # The last key is the primary one: by row, then by key, then by column.
     order = np.lexsort((columns, keys_RM[rows, columns], rows))
     starts_R = np.searchsorted(rows, np.arange(len(keys_RM)))
-    found_RN: np.ndarray = columns[order][starts_R[:, None] + np.arange(num)]
-    return found_RN
+    smallest_RN: np.ndarray = columns[order][starts_R[:, None] + np.arange(num)]
+    return smallest_RN
 
 
 def list_document_rows(pairs_B: np.ndarray, negatives_NH: np.ndarray | None) -> np.ndarray:

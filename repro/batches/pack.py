@@ -45,17 +45,17 @@ class Domains:
     starts: np.ndarray
     codes: np.ndarray
 
-    def select_rows(self, place: int, *, batch_size: int, epoch: int) -> np.ndarray:
+    def select_rows(self, domain: int, *, batch_size: int, epoch: int) -> np.ndarray:
         """Return the rows of a domain that take part in this epoch. Their number is a multiple of `batch_size`.
 
         The omitted rows form a window that moves through the domain from epoch to epoch. No row is omitted for the
         (n+1)-th time before every row has been omitted n times.
         """
-        rows = np.asarray(self.rows_N[self.starts[place] : self.starts[place + 1]])
-        num_out = len(rows) % batch_size
+        rows = np.asarray(self.rows_N[self.starts[domain] : self.starts[domain + 1]])
+        num_omitted = len(rows) % batch_size
         # Rolling moves this epoch's window to the front, where it is cut off. The window starts where the previous
         # epoch's window ended, and wraps around at the end of the domain.
-        return np.roll(rows, -epoch * num_out % max(1, len(rows)))[num_out:]
+        return np.roll(rows, -epoch * num_omitted % max(1, len(rows)))[num_omitted:]
 
 
 @dataclass(frozen=True)
@@ -65,9 +65,9 @@ class Epoch:
     rows_EB: np.ndarray
     order_E: np.ndarray
 
-    def at(self, place: int) -> np.ndarray:
+    def at(self, number: int) -> np.ndarray:
         """Return one batch, int64 (B,)."""
-        return np.asarray(self.rows_EB[self.order_E[place]], dtype=np.int64)
+        return np.asarray(self.rows_EB[self.order_E[number]], dtype=np.int64)
 
     def all(self) -> np.ndarray:
         """Return all batches in order, int64 (E, B), in memory."""
@@ -83,18 +83,18 @@ def group_by_domain(domain_codes_N: np.ndarray, seed: int, folder: Path | None =
     shuffled_N = np.arange(num_rows, dtype=_choose_row_type(num_rows))
     generator_for(seed, "rows inside domains").shuffle(shuffled_N)
     rows_N = array_to_fill((num_rows,), shuffled_N.dtype.str, folder)
-    codes, number_N = _renumber_codes(domain_codes_N)
-    # This is a counting sort by domain. `next_place` holds the first free place of each domain.
-    starts = np.concatenate([[0], np.cumsum(np.bincount(number_N))])
-    next_place = starts[:-1].copy()
+    codes, domain_N = _renumber_codes(domain_codes_N)
+    # This is a counting sort by domain. `next_position` holds the first free place of each domain.
+    starts = np.concatenate([[0], np.cumsum(np.bincount(domain_N))])
+    next_position = starts[:-1].copy()
     # Sort block by block, because sorting all rows would hold several numbers per row in memory.
     for part in iter_blocks(num_rows, ROWS_PER_CHUNK):
-        order = _compute_stable_order(number_N[shuffled_N[part]])
-        rows, number = shuffled_N[part][order], number_N[shuffled_N[part][order]]
-        counts = np.bincount(number, minlength=len(codes))
+        order = _compute_stable_order(domain_N[shuffled_N[part]])
+        rows, domain = shuffled_N[part][order], domain_N[shuffled_N[part][order]]
+        counts = np.bincount(domain, minlength=len(codes))
         # Inside the sorted block, a row's rank in its domain is its index minus the number of rows of smaller domains.
-        rows_N[next_place[number] + np.arange(len(rows)) - (np.cumsum(counts) - counts)[number]] = rows
-        next_place += counts
+        rows_N[next_position[domain] + np.arange(len(rows)) - (np.cumsum(counts) - counts)[domain]] = rows
+        next_position += counts
     give_back(rows_N)
     return Domains(rows_N, starts, codes)
 
@@ -117,8 +117,8 @@ def pack_epoch(
     rng, start = generator_for(seed, "batches", epoch), 0
     num_batches = int((np.diff(domains.starts) // batch_size).sum())
     rows_EB = array_to_fill((num_batches, batch_size), domains.rows_N.dtype.str, folder)
-    for place in range(len(domains.codes)):
-        rows = domains.select_rows(place, batch_size=batch_size, epoch=epoch)
+    for domain in range(len(domains.codes)):
+        rows = domains.select_rows(domain, batch_size=batch_size, epoch=epoch)
         stop = start + len(rows) // batch_size
         # cut the ordered rows every `batch_size` rows, across the borders of clusters
         rows_EB[start:stop] = line_up(rows, rng).reshape(-1, batch_size)
@@ -158,13 +158,13 @@ def make_cluster_order(clusters: Clusters, packing: str) -> Callable[[np.ndarray
 
 def _renumber_codes(codes_n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return `np.unique(codes_n, return_inverse=True)`. If the codes lie close together, this needs no sort."""
-    least, most = int(codes_n.min(initial=0)), int(codes_n.max(initial=0))
+    minimum, maximum = int(codes_n.min(initial=0)), int(codes_n.max(initial=0))
     # Below this range, a table with one entry per possible code is smaller and faster than a sort.
-    if most - least > 4 * len(codes_n) + 2**16:
+    if maximum - minimum > 4 * len(codes_n) + 2**16:
         return np.unique(codes_n, return_inverse=True)
-    counts = np.bincount(codes_n - least)
-    number_of = np.cumsum(counts > 0, dtype=np.int32) - 1
-    return np.flatnonzero(counts) + least, number_of[codes_n - least]
+    counts = np.bincount(codes_n - minimum)
+    new_codes = np.cumsum(counts > 0, dtype=np.int32) - 1
+    return np.flatnonzero(counts) + minimum, new_codes[codes_n - minimum]
 
 
 def _compute_stable_order(numbers_n: np.ndarray) -> np.ndarray:
@@ -203,24 +203,24 @@ def _tour_by_matrix(centroids_KD: np.ndarray, start: int) -> np.ndarray:
     # Squared distance, up to a constant that is equal for all candidates of a row: the row's own norm.
     distances_KK = norms_K[None, :] - 2 * (centroids_KD @ centroids_KD.T)
     tour = np.empty(len(centroids_KD), dtype=np.int64)
-    here = start
-    for stop in range(len(tour)):
-        tour[stop] = here
+    current = start
+    for step in range(len(tour)):
+        tour[step] = current
         # a visited cluster is infinitely far from all others
-        distances_KK[:, here] = np.inf
-        here = int(distances_KK[here].argmin())
+        distances_KK[:, current] = np.inf
+        current = int(distances_KK[current].argmin())
     return tour
 
 
 def _tour_by_cells(centroids_KD: np.ndarray, start: int) -> np.ndarray:
     cells = _Cells(centroids_KD, round(len(centroids_KD) ** 0.5))
     tour = np.empty(len(centroids_KD), dtype=np.int64)
-    here = start
-    for stop in range(len(tour)):
-        tour[stop] = here
-        cells.remove(here)
-        if stop + 1 < len(tour):
-            here = cells.find_nearest(centroids_KD[here])
+    current = start
+    for step in range(len(tour)):
+        tour[step] = current
+        cells.remove(current)
+        if step + 1 < len(tour):
+            current = cells.find_nearest(centroids_KD[current])
     return tour
 
 
@@ -254,14 +254,14 @@ class _Cells:
         """Remove a visited point from its cell. The last point of the cell moves to its position, so removal takes
         constant time.
         """
-        cell, place = self._cell_of_point[point], self._place_of_point[point]
+        cell, position = self._cell_of_point[point], self._place_of_point[point]
         self._sizes[cell] -= 1
         # After the decrement, this is the place of the cell's last unvisited point.
         last = self._starts[cell] + self._sizes[cell]
         for array in (self._members, self._vectors, self._norms):
-            array[place] = array[last]
+            array[position] = array[last]
         # If the removed point was itself the last one, this entry is stale but never read again.
-        self._place_of_point[self._members[place]] = place
+        self._place_of_point[self._members[position]] = position
         if self._sizes[cell] == 0:
             self._norms_C[cell] = np.inf
 
@@ -272,11 +272,11 @@ class _Cells:
         probes = np.argsort(distances_C)[:NUM_PROBES]
         # Towards the end of the tour, fewer than `NUM_PROBES` cells have unvisited points.
         probes = probes[np.isfinite(distances_C[probes])]
-        best, best_distance = -1, np.inf
+        nearest, smallest_distance = -1, np.inf
         for first, size in zip(self._starts[probes], self._sizes[probes], strict=True):
-            here = slice(first, first + size)
-            distances_M = self._norms[here] - 2 * (self._vectors[here] @ from_D)
-            place = int(distances_M.argmin())
-            if distances_M[place] < best_distance:
-                best, best_distance = int(self._members[first + place]), float(distances_M[place])
-        return best
+            members = slice(first, first + size)
+            distances_M = self._norms[members] - 2 * (self._vectors[members] @ from_D)
+            offset = int(distances_M.argmin())
+            if distances_M[offset] < smallest_distance:
+                nearest, smallest_distance = int(self._members[first + offset]), float(distances_M[offset])
+        return nearest

@@ -129,17 +129,18 @@ def join_embeddings(path: Path, parts: Sequence[Path]) -> None:
     Raises ValueError if a text has no vector.
     """
     part_rows = [load_array(part / ROWS_FILE, kind="i", shape=(None,), mapped=True) for part in parts]
-    count = sum(map(len, part_rows))
+    num_texts = sum(map(len, part_rows))
     width = load_array(parts[0] / VECTORS_FILE, kind="f", shape=(None, None), mapped=True).shape[1]
-    vectors_ND, is_there_N = map_to_fill(path, (count, width), "float16"), np.zeros(count, dtype=bool)
+    vectors_ND = map_to_fill(path, (num_texts, width), "float16")
+    is_written_N = np.zeros(num_texts, dtype=bool)
     for part, rows_n in zip(parts, part_rows, strict=True):
         vectors_nD = load_array(part / VECTORS_FILE, kind="f", shape=(len(rows_n), width), mapped=True)
         for block in iter_blocks(len(rows_n), TEXTS_PER_SPAN):
             vectors_ND[rows_n[block]] = vectors_nD[block]
-            is_there_N[rows_n[block]] = True
+            is_written_N[rows_n[block]] = True
             give_back(vectors_ND, vectors_nD)
-    if not is_there_N.all():
-        raise ValueError(f"the parts in {parts[0].parent} have no vector of text {int(np.argmin(is_there_N))}")
+    if not is_written_N.all():
+        raise ValueError(f"the parts in {parts[0].parent} have no vector of text {int(np.argmin(is_written_N))}")
     vectors_ND.flush()
 
 
@@ -151,22 +152,24 @@ def _iter_embeddings(
     # If rounding depends on the batch, a shard must contain complete blocks of the whole order. Otherwise its vectors
     # would differ from those of an unsharded run.
     span = part.span(len(texts), TEXTS_PER_BLOCK if longest_first else 1)
-    for rows, here in (_iter_longest_first if longest_first else _iter_in_order)(texts, span):
+    iter_texts = _iter_longest_first if longest_first else _iter_in_order
+    for rows, block_texts in iter_texts(texts, span):
         # `dict.fromkeys` removes repeats and keeps the order of first appearance, unlike a set.
-        place = {text: number for number, text in enumerate(dict.fromkeys(here))}
-        vectors_UD = surrogate.embed(list(place), max_tokens)
-        check_vectors(vectors_UD, list(place))
-        yield rows, vectors_UD[[place[text] for text in here]]
+        distinct = list(dict.fromkeys(block_texts))
+        vectors_UD = surrogate.embed(distinct, max_tokens)
+        check_vectors(vectors_UD, distinct)
+        index = {text: row for row, text in enumerate(distinct)}
+        yield rows, vectors_UD[[index[text] for text in block_texts]]
 
 
-def check_vectors(vectors_ND: np.ndarray, texts: Sequence[str], called: str = "surrogate") -> None:
+def check_vectors(vectors_ND: np.ndarray, texts: Sequence[str], model_name: str = "surrogate") -> None:
     """Raise ValueError if a vector contains NaN or infinity. The message names the first such text and the model."""
     is_finite_N = np.isfinite(vectors_ND).all(axis=1)
     if not is_finite_N.all():
         text = texts[int(np.argmin(is_finite_N))]
         raise ValueError(
-            f"the {called} returns NaN or infinite values for {count_noun(int((~is_finite_N).sum()), 'text')}, "
-            f"first {short(repr(text))}: remove or change the text, or choose another {called}"
+            f"the {model_name} returns NaN or infinite values for {count_noun(int((~is_finite_N).sum()), 'text')}, "
+            f"first {short(repr(text))}: remove or change the text, or choose another {model_name}"
         )
 
 
@@ -186,26 +189,26 @@ def _iter_longest_first(texts: StoredTexts, span: slice) -> Iterator[tuple[np.nd
     """
     lengths_N = texts.text_lengths()
     by_length_N = np.argsort(-lengths_N, kind="stable")
-    rows_left, texts_left = np.empty(0, np.int64), list[str]()
+    pending_rows, pending_texts = np.empty(0, np.int64), list[str]()
     for start, stop in _iter_spans(lengths_N[by_length_N]):
         if stop <= span.start or start >= span.stop:
             # This span belongs to other shards, and its texts are not read.
             continue
         rows = by_length_N[start:stop]
-        here = texts.texts(rows)
+        span_texts = texts.texts(rows)
         texts.give_back()
         # Ties in length are broken by the text, so that the blocks do not depend on the stored order.
-        order = sorted(range(len(here)), key=lambda n: (len(here[n]), here[n]), reverse=True)
+        order = sorted(range(len(span_texts)), key=lambda n: (len(span_texts[n]), span_texts[n]), reverse=True)
         # Translate positions of the whole order into positions of this span.
         order = order[max(0, span.start - start) : span.stop - start]
-        rows_left = np.concatenate([rows_left, rows[order]])
-        texts_left += [here[n] for n in order]
+        pending_rows = np.concatenate([pending_rows, rows[order]])
+        pending_texts += [span_texts[n] for n in order]
         # Carry incomplete blocks over to the next span.
         # Spans end between two lengths, so they are rarely a multiple of the block size.
-        whole = len(rows_left) if stop >= span.stop else len(rows_left) // TEXTS_PER_BLOCK * TEXTS_PER_BLOCK
-        for block in iter_blocks(whole, TEXTS_PER_BLOCK):
-            yield rows_left[block], texts_left[block]
-        rows_left, texts_left = rows_left[whole:], texts_left[whole:]
+        num_ready = len(pending_rows) if stop >= span.stop else len(pending_rows) // TEXTS_PER_BLOCK * TEXTS_PER_BLOCK
+        for block in iter_blocks(num_ready, TEXTS_PER_BLOCK):
+            yield pending_rows[block], pending_texts[block]
+        pending_rows, pending_texts = pending_rows[num_ready:], pending_texts[num_ready:]
 
 
 def _iter_spans(falling_N: np.ndarray) -> Iterator[tuple[int, int]]:

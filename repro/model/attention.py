@@ -38,23 +38,25 @@ def compute_attention_shares(model: ContextualModel, texts: Texts) -> Tensor:
     length = num_prefix + texts.ids_NS.shape[1]
     size = max(1, MAX_ATTENTION_WEIGHTS // (model.config.num_layers * model.config.num_heads * length**2))
     parts = []
-    with evaluation_mode(second), record_attention(second.backbone) as kept:
+    with evaluation_mode(second), record_attention(second.backbone) as recorded:
         for rows_n in torch.arange(texts.num_texts).split(size):
             piece = texts.rows(rows_n)
             second.backbone.forward_after(contexts_1CD, prompts_PD, piece)
             parts.append(
-                torch.stack([_compute_layer_shares(w_NHLL, piece, num_contexts, num_prefix) for w_NHLL in kept.pop()])
+                torch.stack(
+                    [_compute_layer_shares(w_NHLL, piece, num_contexts, num_prefix) for w_NHLL in recorded.pop()]
+                )
             )
     return torch.cat(parts, dim=1)
 
 
 def _compute_layer_shares(weights_NHLL: Tensor, texts: Texts, num_contexts: int, num_prefix: int) -> Tensor:
     """Return the shares of one layer, (N, 3)."""
-    paid_NSL = weights_NHLL.float().mean(1)[:, num_prefix:]
-    bounds = (0, num_contexts, num_prefix, paid_NSL.shape[2])
-    summed = [paid_NSL[:, :, first:last].sum(2) for first, last in pairwise(bounds)]
+    weights_NSL = weights_NHLL.float().mean(1)[:, num_prefix:]
+    bounds = (0, num_contexts, num_prefix, weights_NSL.shape[2])
+    sums = [weights_NSL[:, :, first:last].sum(2) for first, last in pairwise(bounds)]
     mask_NS1 = texts.mask_NS[:, :, None].float()
-    return (torch.stack(summed, dim=2) * mask_NS1).sum(1) / mask_NS1.sum(1)
+    return (torch.stack(sums, dim=2) * mask_NS1).sum(1) / mask_NS1.sum(1)
 
 
 @contextmanager
@@ -64,10 +66,10 @@ def record_attention(backbone: Backbone) -> Iterator[list[tuple[Tensor, ...]]]:
     Afterwards all settings are restored. Meanwhile torch.compile is disabled.
     """
     model, kept = backbone.model, []
-    before = (model.config._attn_implementation, model.config.output_attentions)
+    settings = (model.config._attn_implementation, model.config.output_attentions)
     # a compiled forward does not call hooks
     compiled, backbone._compiled = backbone._compiled, None
-    hook = model.register_forward_hook(lambda module, given, found: kept.append(found.attentions))
+    hook = model.register_forward_hook(lambda module, inputs, outputs: kept.append(outputs.attentions))
     model.set_attn_implementation("eager")
     model.config.output_attentions = True
     try:
@@ -75,5 +77,5 @@ def record_attention(backbone: Backbone) -> Iterator[list[tuple[Tensor, ...]]]:
     finally:
         hook.remove()
         backbone._compiled = compiled
-        model.config.output_attentions = before[1]
-        model.set_attn_implementation(before[0])
+        model.config.output_attentions = settings[1]
+        model.set_attn_implementation(settings[0])

@@ -125,9 +125,9 @@ class Backbone(nn.Module):
         # Identity of the tensor suffices: `keep_projections` requires unchanged weights and texts.
         if self._last is not None and self._last[0] is texts.ids_NS and self._last[1] == start:
             return self._last[2]
-        found = project_texts(self.model, self.kind, texts, positions_S)
-        self._last = (texts.ids_NS, start, found) if self._keeps_projections else None
-        return found
+        projections = project_texts(self.model, self.kind, texts, positions_S)
+        self._last = (texts.ids_NS, start, projections) if self._keeps_projections else None
+        return projections
 
     def forward_after(self, contexts_NCD: Tensor, prompts_PD: Tensor, texts: Texts) -> Tensor:
         """Return all states, (N, C + P + S, D), for contexts (first dimension N or 1), soft prompts (P may be 0) and
@@ -171,12 +171,12 @@ class Backbone(nn.Module):
         self._check_length(length, f"{num_contexts} contexts, soft prompts and text")
         return positions_L[None]
 
-    def _check_length(self, length: int, what: str) -> None:
+    def _check_length(self, length: int, description: str) -> None:
         """Raise ValueError if the sequence is longer than BERT's learned positions."""
         limit = self.model.config.max_position_embeddings
         if self.kind == "bert" and length > limit:
             raise ValueError(
-                f"{length} positions ({what}) exceed the {limit} learned positions of this backbone: use fewer "
+                f"{length} positions ({description}) exceed the {limit} learned positions of this backbone: use fewer "
                 "contexts or shorter texts"
             )
 

@@ -61,9 +61,9 @@ class ModelConfig:
                 raise ValueError(f"{name}={getattr(self, name)!r} is unknown; choose one of {list(valid)}")
         counts = ("num_layers", "num_first_stage_layers", "hidden_size", "num_heads", "intermediate_size", "vocab_size")
         for name in (*counts, "num_contexts", "tokens_per_document"):
-            most = MAX_LAYERS if name.endswith("_layers") else MAX_SIZE
-            if not 1 <= getattr(self, name) <= most:
-                raise ValueError(f"{name}={short(getattr(self, name))}: must be at least 1 and at most {most}")
+            maximum = MAX_LAYERS if name.endswith("_layers") else MAX_SIZE
+            if not 1 <= getattr(self, name) <= maximum:
+                raise ValueError(f"{name}={short(getattr(self, name))}: must be at least 1 and at most {maximum}")
         if self.hidden_size % self.num_heads:
             raise ValueError(f"hidden_size={self.hidden_size} is not a multiple of num_heads={self.num_heads}")
         if self.pooling != "mean" and (self.architecture != "contextual" or self.prefix_is_pooled):
@@ -106,19 +106,19 @@ def load_config(folder: Path) -> ModelConfig:
     return config_from(json_object(path), str(path))
 
 
-def config_from(values: Mapping[str, Any], where: str) -> ModelConfig:
+def config_from(values: Mapping[str, Any], source: str) -> ModelConfig:
     """Build a config from these values. Raises ValueError for unknown or invalid fields."""
     known = [f.name for f in fields(ModelConfig)]
     unknown = sorted(set(values) - set(known))
     if unknown:
-        raise ValueError(f"{where} has unknown fields {short(unknown, 200)}; a model has {known}")
+        raise ValueError(f"{source} has unknown fields {short(unknown, 200)}; a model has {known}")
     if "architecture" not in values:
-        raise ValueError(f"{where} has no architecture; choose one of {list(ARCHITECTURES)}")
+        raise ValueError(f"{source} has no architecture; choose one of {list(ARCHITECTURES)}")
     for name, value in values.items():
         kind, _, optional = str(ModelConfig.__annotations__[name]).partition(" | ")
-        right = isinstance(value, KINDS[kind.partition("[")[0]]) and (kind == "bool") == isinstance(value, bool)
-        if not right and not (optional and value is None):
-            raise ValueError(f"{where}: {name} is {short(repr(value))}, expected {kind}")
+        is_valid = isinstance(value, KINDS[kind.partition("[")[0]]) and (kind == "bool") == isinstance(value, bool)
+        if not is_valid and not (optional and value is None):
+            raise ValueError(f"{source}: {name} is {short(repr(value))}, expected {kind}")
     return ModelConfig(**values)
 
 

@@ -82,11 +82,11 @@ class SecondStage(nn.Module):
         """Return the null vector in all slots, (C, E). Raises ValueError if the model has no null vector."""
         if self.config.sequence_dropout == 0:
             raise ValueError("this model has no null context: it was built with sequence_dropout=0; set a real context")
-        count, null_D = self.config.num_context_vectors, self.sequence_dropout_null_embedding
-        nulls_CD = null_D.expand(count, -1)
+        num_contexts, null_D = self.config.num_context_vectors, self.sequence_dropout_null_embedding
+        nulls_CD = null_D.expand(num_contexts, -1)
         if self.frequency_weights is None:
             return nulls_CD
-        return torch.cat([nulls_CD, make_no_words(count, self.config.vocab_size, null_D.device)], dim=1)
+        return torch.cat([nulls_CD, make_no_words(num_contexts, self.config.vocab_size, null_D.device)], dim=1)
 
     def _token_weights(self, texts: Texts, words_CV: Tensor) -> Tensor:
         """Return the weight of each token in the mean, (N, S): the mask, or weights by word frequency in the context."""
@@ -212,9 +212,9 @@ class ContextualModel(TextEncoder):
             raise ValueError(
                 "this model was trained without documents (sequence_dropout=1): use set_context(None), the null context"
             )
-        given = as_texts(texts)
-        chosen = [given[place] for place in fill_context(len(given), self.config.num_contexts, seed)]
-        return self.embed_context(self.tokenize(chosen, prompt))
+        documents = as_texts(texts)
+        selected = [documents[index] for index in fill_context(len(documents), self.config.num_contexts, seed)]
+        return self.embed_context(self.tokenize(selected, prompt))
 
     def set_context_tokens(self, tokens: Tokens) -> None:
         """Set the context to all of these documents, given as tokens with their prompt."""
@@ -239,19 +239,19 @@ def as_context_rows(vectors: Tensor, config: ModelConfig) -> Tensor:
         ValueError: for another width, since a reshape would mix several vectors in a row, and for more vectors than the
             model reads, since the rest would be dropped.
     """
-    width, each = config.context_width, config.tokens_per_document
-    if not vectors.numel() or vectors.shape[-1] not in (width, width * each):
+    width, tokens_per_document = config.context_width, config.tokens_per_document
+    if not vectors.numel() or vectors.shape[-1] not in (width, width * tokens_per_document):
         raise ValueError(
             f"the context has the shape {tuple(vectors.shape)}: expected vectors of {width} numbers, as this model's "
             "first stage returns them"
         )
     rows_CE = vectors.reshape(-1, width)
-    found = f"{len(rows_CE) / each:g} context documents for a model that takes {config.num_contexts}"
+    message = f"{len(rows_CE) / tokens_per_document:g} context documents for a model that takes {config.num_contexts}"
     if len(rows_CE) > config.num_context_vectors:
-        raise ValueError(f"{found}: draw so many before they are embedded, for example with `drawn_from`")
+        raise ValueError(f"{message}: draw so many before they are embedded, for example with `drawn_from`")
     if len(rows_CE) < config.num_context_vectors:
         warnings.warn(
-            f"{found}: set_context repeats some of them, vectors that are given are used as they are", stacklevel=3
+            f"{message}: set_context repeats some of them, vectors that are given are used as they are", stacklevel=3
         )
     return rows_CE
 

@@ -75,25 +75,25 @@ def as_texts(texts: Iterable[str]) -> list[str]:
     is_table = hasattr(texts, "columns") or getattr(texts, "ndim", 1) != 1
     if isinstance(texts, Set | Mapping) or not hasattr(texts, "__len__") or is_table:
         raise ValueError(f"texts are a {kind}: give a list, tuple, array or one column of a table, in a fixed order")
-    found: list[Any] = texts.to_pylist() if hasattr(texts, "to_pylist") else list(texts)
-    odd = next((place for place, text in enumerate(found) if not isinstance(text, str)), None)
-    if odd is not None:
-        num_odd = sum(not isinstance(text, str) for text in found)
+    items: list[Any] = texts.to_pylist() if hasattr(texts, "to_pylist") else list(texts)
+    invalid = next((index for index, text in enumerate(items) if not isinstance(text, str)), None)
+    if invalid is not None:
+        num_invalid = sum(not isinstance(text, str) for text in items)
         raise ValueError(
-            f"text {odd} of {len(found)} is {short(repr(found[odd]))} ({type(found[odd]).__name__}), not a string "
-            f"({num_odd} in total): replace or remove it"
+            f"text {invalid} of {len(items)} is {short(repr(items[invalid]))} ({type(items[invalid]).__name__}), not a string "
+            f"({num_invalid} in total): replace or remove it"
         )
-    for place, text in enumerate(found):
+    for index, text in enumerate(items):
         if not text.isascii() and LONE_SURROGATE.search(text):
-            raise ValueError(f"text {place} of {len(found)} contains half a letter (a lone surrogate): decode it again")
-    return [str(text) for text in found]
+            raise ValueError(f"text {index} of {len(items)} contains half a letter (a lone surrogate): decode it again")
+    return [str(text) for text in items]
 
 
 def check_vocabulary(ids: np.ndarray, config: ModelConfig) -> None:
     """Raise ValueError if a token id exceeds the model's vocabulary."""
-    if len(ids) and (largest := int(ids.max())) >= config.vocab_size:
+    if len(ids) and (largest_id := int(ids.max())) >= config.vocab_size:
         raise ValueError(
-            f"the tokenizer {config.tokenizer!r} gives id {largest}, but the model has {config.vocab_size} word "
+            f"the tokenizer {config.tokenizer!r} gives id {largest_id}, but the model has {config.vocab_size} word "
             "vectors: it is not the tokenizer that the model was trained with"
         )
 
@@ -166,22 +166,22 @@ class TextEncoder(nn.Module):
         """Return the vectors of all texts under each context. None selects the current one."""
         if batch_size is not None and batch_size < 1:
             raise ValueError(f"batch_size is {batch_size}: it must be at least 1")
-        found = [np.zeros((0, self.config.hidden_size), dtype=np.float32) for _ in contexts]
+        vectors = [np.zeros((0, self.config.hidden_size), dtype=np.float32) for _ in contexts]
         num_done = 0
         # Shared projections are stored in the model. With one context nothing is shared, so threads are safe.
         with evaluation_mode(self), self.share_texts() if len(contexts) > 1 else nullcontext():
             for rows in self._batches(tokens, batch_size):
                 texts = texts_from(*tokens.pad(rows)).to(self.device)
-                for place, context_CE in enumerate(contexts):
+                for index, context_CE in enumerate(contexts):
                     with self.precision():
                         vectors_nD = self.embed_under(texts, context_CE).float()
                     # Fill one array in place, so that millions of vectors are in memory only once.
-                    if not len(found[place]):
-                        found[place] = np.empty((len(tokens), vectors_nD.shape[1]), dtype=np.float32)
-                    found[place][rows] = nn.functional.normalize(vectors_nD, dim=-1).cpu().numpy()
+                    if not len(vectors[index]):
+                        vectors[index] = np.empty((len(tokens), vectors_nD.shape[1]), dtype=np.float32)
+                    vectors[index][rows] = nn.functional.normalize(vectors_nD, dim=-1).cpu().numpy()
                 num_done += len(rows)
                 self.report(num_done, len(tokens))
-        return found
+        return vectors
 
     def share_texts(self) -> AbstractContextManager[object]:
         """Return a block in which several contexts share common computations of a batch."""
@@ -230,9 +230,9 @@ class TextEncoder(nn.Module):
         path = folder / WEIGHTS_FILE
         if not path.is_file():
             raise ValueError(f"{folder} holds no model: {WEIGHTS_FILE} is missing")
-        found = _read_tensors(path)
-        check_fit(get_shapes(found), get_shapes(self.state_dict()), f"{path} does not fit its config")
-        self.load_state_dict(found)
+        weights = _read_tensors(path)
+        check_fit(get_shapes(weights), get_shapes(self.state_dict()), f"{path} does not fit its config")
+        self.load_state_dict(weights)
 
 
 def get_shapes(weights: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
@@ -240,17 +240,17 @@ def get_shapes(weights: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
     return {name: tuple(value.shape) for name, value in weights.items()}
 
 
-def check_fit(found: Mapping[str, Sequence[int]], wanted: Mapping[str, Sequence[int]], says: str) -> None:
-    """Raise ValueError if tensors are missing, unexpected or of another shape. The message begins with `says`."""
-    missing, extra = sorted(set(wanted) - set(found)), sorted(set(found) - set(wanted))
-    odd = [
-        f"{name} is {list(found[name])}, not {list(shape)}"
-        for name, shape in sorted(wanted.items())
-        if name in found and tuple(found[name]) != tuple(shape)
+def check_fit(actual: Mapping[str, Sequence[int]], expected: Mapping[str, Sequence[int]], message: str) -> None:
+    """Raise ValueError if tensors are missing, unexpected or of another shape. The message begins with `message`."""
+    missing, extra = sorted(set(expected) - set(actual)), sorted(set(actual) - set(expected))
+    mismatched = [
+        f"{name} is {list(actual[name])}, not {list(shape)}"
+        for name, shape in sorted(expected.items())
+        if name in actual and tuple(actual[name]) != tuple(shape)
     ]
-    if missing or extra or odd:
-        counts = f"{len(missing)} missing, {len(extra)} extra, {len(odd)} of another shape"
-        raise ValueError(f"{says}: {counts}; first of each: {missing[:3]} {extra[:3]} {odd[:3]}")
+    if missing or extra or mismatched:
+        counts = f"{len(missing)} missing, {len(extra)} extra, {len(mismatched)} of another shape"
+        raise ValueError(f"{message}: {counts}; first of each: {missing[:3]} {extra[:3]} {mismatched[:3]}")
 
 
 def compute_canonical_order(tokens: Tokens) -> np.ndarray:
@@ -262,27 +262,27 @@ def compute_canonical_order(tokens: Tokens) -> np.ndarray:
     # Sorting by length reduces padding. Sorting equal lengths by content removes the influence of the input order.
     order = np.argsort(lengths, kind="stable")
     # Each group of equal length is a view, so sorting it changes `order`.
-    for alike in np.split(order, np.flatnonzero(np.diff(lengths[order])) + 1):
-        length = int(lengths[alike[0]]) if len(alike) > 1 else 0
+    for group in np.split(order, np.flatnonzero(np.diff(lengths[order])) + 1):
+        length = int(lengths[group[0]]) if len(group) > 1 else 0
         if length:
-            texts_NS = np.ascontiguousarray(sliding_window_view(ids, length)[tokens.offsets[alike]])
+            texts_NS = np.ascontiguousarray(sliding_window_view(ids, length)[tokens.offsets[group]])
             # View each row of ids as one byte string. numpy ignores trailing zero bytes, which does not change the
             # order of keys with equal length.
             keys_N = texts_NS.view(f"S{length * ids.itemsize}")[:, 0]
-            alike[:] = alike[np.argsort(keys_N, kind="stable")]
+            group[:] = group[np.argsort(keys_N, kind="stable")]
     return order
 
 
 def _read_tensors(path: Path) -> dict[str, Tensor]:
     """Load a file that `write_tensors` wrote. Raises ValueError if it is damaged or contains non-finite numbers."""
     try:
-        found = load_file(path)
+        tensors = load_file(path)
     except (OSError, SafetensorError) as error:
         raise ValueError(f"{path} is damaged or no safetensors file ({error}): restore it or train again") from error
-    odd = [name for name, value in found.items() if not bool(torch.isfinite(value).all())]
-    if odd:
-        raise ValueError(f"{path} holds numbers that are not finite in {odd[:3]} ({len(odd)} tensors)")
-    return found
+    not_finite = [name for name, value in tensors.items() if not bool(torch.isfinite(value).all())]
+    if not_finite:
+        raise ValueError(f"{path} holds numbers that are not finite in {not_finite[:3]} ({len(not_finite)} tensors)")
+    return tensors
 
 
 def write_tensors(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str] | None = None) -> None:
@@ -293,8 +293,8 @@ def write_tensors(tensors: dict[str, Tensor], path: Path, metadata: dict[str, st
     except (OSError, SafetensorError) as error:
         # safetensors reports errno only in its message
         match = re.search(r"os error (\d+)", str(error))
-        number = getattr(error, "errno", None) or (int(match[1]) if match else errno.EIO)
-        raise OSError(number, f"could not write {path} ({error}); the previous file is untouched") from error
+        error_number = getattr(error, "errno", None) or (int(match[1]) if match else errno.EIO)
+        raise OSError(error_number, f"could not write {path} ({error}); the previous file is untouched") from error
 
 
 def _get_modification_time(tokenizer: str) -> int:
@@ -304,6 +304,6 @@ def _get_modification_time(tokenizer: str) -> int:
 
 
 @lru_cache(maxsize=4)
-def _load_cached_tokenizer(name: str, changed_at: int) -> Tokenizer:
+def _load_cached_tokenizer(name: str, modified_ns: int) -> Tokenizer:
     """Load a tokenizer. The modification time is part of the cache key."""
     return load_tokenizer(name)

@@ -28,8 +28,8 @@ def linear(rows_TI: Tensor, layer: nn.Linear) -> Tensor:
     is_single = rows_TI.dtype == weight_OI.dtype == torch.float32
     if not (is_cpu and is_single and has_onednn() and len(rows_TI) >= STEP) or torch.is_autocast_enabled("cpu"):
         return layer(rows_TI)
-    found_TO: Tensor = _OneDnnLinear.apply(rows_TI, weight_OI, layer.bias)
-    return found_TO
+    result_TO: Tensor = _OneDnnLinear.apply(rows_TI, weight_OI, layer.bias)
+    return result_TO
 
 
 @cache
@@ -40,14 +40,14 @@ def has_onednn() -> bool:
 
 def _product(rows_TI: Tensor, weight_OI: Tensor, bias_O: Tensor | None = None) -> Tensor:
     """Return rows times weights plus bias, computed by the kernel."""
-    found_TO: Tensor = torch.ops.mkldnn._linear_pointwise(rows_TI, weight_OI, bias_O, "none", [], "")
-    return found_TO
+    result_TO: Tensor = torch.ops.mkldnn._linear_pointwise(rows_TI, weight_OI, bias_O, "none", [], "")
+    return result_TO
 
 
 def fill_rows(rows_TI: Tensor) -> Tensor:
     """Append zero rows up to a multiple of `STEP`. Fewer rows than `STEP` are returned unchanged."""
-    missing = -len(rows_TI) % STEP if len(rows_TI) >= STEP else 0
-    return nn.functional.pad(rows_TI, (0, 0, 0, missing)) if missing else rows_TI
+    num_missing = -len(rows_TI) % STEP if len(rows_TI) >= STEP else 0
+    return nn.functional.pad(rows_TI, (0, 0, 0, num_missing)) if num_missing else rows_TI
 
 
 class _OneDnnLinear(torch.autograd.Function):

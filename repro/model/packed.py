@@ -54,24 +54,26 @@ class Packing:
 
     def rows(self, *, with_prefix: bool) -> list[int]:
         """Return the number of rows per group, without the prefix or with it (`with_prefix`)."""
-        before = self.num_prefix if with_prefix else 0
-        return [count * (before + length) for count, length in self.groups]
+        num_prefix = self.num_prefix if with_prefix else 0
+        return [count * (num_prefix + length) for count, length in self.groups]
 
     def prepend_prefix(self, prefix_NPD: Tensor, words_TD: Tensor) -> Tensor:
         """Insert the prefix before each text. `prefix_NPD` is shared (1, P, D) or one per text (N, P, D)."""
         parts, first = [], 0
-        each_NPD = prefix_NPD if len(prefix_NPD) == 1 else prefix_NPD[self.order_N]
+        prefixes_NPD = prefix_NPD if len(prefix_NPD) == 1 else prefix_NPD[self.order_N]
         for (count, length), words in zip(self.groups, words_TD.split(self.rows(with_prefix=False)), strict=True):
-            own_GPD = each_NPD[first : first + count] if len(each_NPD) > 1 else each_NPD
+            own_GPD = prefixes_NPD[first : first + count] if len(prefixes_NPD) > 1 else prefixes_NPD
             first += count
-            both = [own_GPD.expand(count, -1, -1), words.unflatten(0, (count, length))]
-            parts.append(torch.cat(both, dim=1).flatten(0, 1))
+            blocks = [own_GPD.expand(count, -1, -1), words.unflatten(0, (count, length))]
+            parts.append(torch.cat(blocks, dim=1).flatten(0, 1))
         return torch.cat(parts)
 
     def select_text_rows(self, rows_TD: Tensor) -> Tensor:
         """Return the rows of the text tokens, given rows that may include zero fill."""
         parts = zip(self.groups, self._split(rows_TD, self.rows(with_prefix=True)), strict=True)
-        return torch.cat([part.unflatten(0, (one[0], -1))[:, self.num_prefix :].flatten(0, 1) for one, part in parts])
+        return torch.cat(
+            [part.unflatten(0, (count, -1))[:, self.num_prefix :].flatten(0, 1) for (count, _), part in parts]
+        )
 
     def _split(self, rows_RD: Tensor, sizes: list[int]) -> Sequence[Tensor]:
         """Return the rows of each group, without zero fill."""
@@ -89,19 +91,23 @@ class Packing:
         With `only_texts`, prefix rows have keys and values but no queries.
         """
         # In the last layer, there are fewer queries than keys: one per text token.
-        all_rows, seen = self.rows(with_prefix=True), []
-        asking = self.rows(with_prefix=not only_texts)
-        split = (self._split(queries_RD, asking), self._split(keys_RD, all_rows), self._split(values_RD, all_rows))
-        for (count, length), *parts in zip(self.groups, *split, strict=True):
+        all_rows, outputs = self.rows(with_prefix=True), []
+        query_rows = self.rows(with_prefix=not only_texts)
+        projections = (
+            self._split(queries_RD, query_rows),
+            self._split(keys_RD, all_rows),
+            self._split(values_RD, all_rows),
+        )
+        for (count, length), *parts in zip(self.groups, *projections, strict=True):
             query, key, value = (part.view(count, -1, num_heads, part.shape[1] // num_heads) for part in parts)
-            found_GHLE = nn.functional.scaled_dot_product_attention(
+            output_GHLE = nn.functional.scaled_dot_product_attention(
                 query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2), self._bias(length, query)
             )
-            seen.append(found_GHLE.transpose(1, 2).flatten(2).flatten(0, 1))
+            outputs.append(output_GHLE.transpose(1, 2).flatten(2).flatten(0, 1))
         # Attention skipped the zero rows at the end. Later layers expect them again.
-        if missing := len(queries_RD) - sum(asking):
-            seen.append(queries_RD.new_zeros(missing, queries_RD.shape[1]))
-        return torch.cat(seen)
+        if num_missing := len(queries_RD) - sum(query_rows):
+            outputs.append(queries_RD.new_zeros(num_missing, queries_RD.shape[1]))
+        return torch.cat(outputs)
 
     def _bias(self, length: int, query: Tensor) -> Tensor | None:
         """Return the bias of attention scores, (1, 1, 1, L). Adding log n to a key is equivalent to n equal keys."""
@@ -159,21 +165,23 @@ def compute_packed_states(
         # front of each text.
         prefix_PD, angles = _embed_tokens(model, kind, prefix_NPD[0], positions_L[: packing.num_prefix])
         first_layer = _layers(model, kind)[0]
-        of_prefix = _project(kind, model, first_layer, prefix_PD, prefix_PD, angles, angles)
+        prefix_projections = _project(kind, model, first_layer, prefix_PD, prefix_PD, angles, angles)
         text_rows = sum(packing.rows(with_prefix=False))
-        pairs = zip((prefix_PD, *of_prefix), (projections.states_RD, *projections.projected), strict=True)
-        states_RD, *first = (fill_rows(packing.prepend_prefix(one[None], rows[:text_rows])) for one, rows in pairs)
+        pairs = zip((prefix_PD, *prefix_projections), (projections.states_RD, *projections.projected), strict=True)
+        states_RD, *first_projections = (
+            fill_rows(packing.prepend_prefix(prefix[None], rows[:text_rows])) for prefix, rows in pairs
+        )
         # the last layer has queries for text tokens only
         if len(_layers(model, kind)) == 1:
-            first[0] = projections.projected[0]
+            first_projections[0] = projections.projected[0]
     else:
         packing = Packing.build(texts, 0 if prefix_NPD is None else prefix_NPD.shape[1], first_counts)
         rows_TD = _embed_words(model, packing, texts)
         if prefix_NPD is not None:
             rows_TD = packing.prepend_prefix(prefix_NPD, rows_TD)
-        states_RD, first = _embed_tokens(model, kind, rows_TD, packing.positions(positions_L))[0], []
+        states_RD, first_projections = _embed_tokens(model, kind, rows_TD, packing.positions(positions_L))[0], []
     angles_R2E = _angles(model, kind, states_RD, packing.positions(positions_L))
-    states_RD = _run_layers(model, kind, packing, states_RD, angles_R2E, first)
+    states_RD = _run_layers(model, kind, packing, states_RD, angles_R2E, first_projections)
     # Back to (N, S): each row goes to the place of its token, and padding stays zero.
     flat_FD = states_RD.new_zeros(texts.ids_NS.numel(), states_RD.shape[1])
     return flat_FD.index_copy(0, packing.places_T, states_RD[: len(packing.places_T)]).unflatten(0, texts.ids_NS.shape)
@@ -219,42 +227,51 @@ def _project(
     kind: str,
     model: Any,
     layer: Any,
-    asking_RD: Tensor,
+    queried_RD: Tensor,
     states_RD: Tensor,
-    asking_R2E: Tensor | None,
+    queried_R2E: Tensor | None,
     angles_R2E: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the queries of `asking_RD`, and the keys and values of all rows."""
+    """Return the queries of `queried_RD`, and the keys and values of all rows."""
     if kind == "bert":
-        own = layer.attention.self
-        return linear(asking_RD, own.query), linear(states_RD, own.key), linear(states_RD, own.value)
-    own, num_heads = layer.self_attn, model.config.num_attention_heads
-    assert asking_R2E is not None and angles_R2E is not None, "NomicBERT needs rotary angles"
-    queries_RD = _rotate(linear(asking_RD, own.q_proj), asking_R2E, num_heads)
-    return queries_RD, _rotate(linear(states_RD, own.k_proj), angles_R2E, num_heads), linear(states_RD, own.v_proj)
+        attention = layer.attention.self
+        return linear(queried_RD, attention.query), linear(states_RD, attention.key), linear(states_RD, attention.value)
+    attention, num_heads = layer.self_attn, model.config.num_attention_heads
+    assert queried_R2E is not None and angles_R2E is not None, "NomicBERT needs rotary angles"
+    queries_RD = _rotate(linear(queried_RD, attention.q_proj), queried_R2E, num_heads)
+    return (
+        queries_RD,
+        _rotate(linear(states_RD, attention.k_proj), angles_R2E, num_heads),
+        linear(states_RD, attention.v_proj),
+    )
 
 
 def _run_layers(
-    model: Any, kind: str, packing: Packing, states_RD: Tensor, angles_R2E: Tensor | None, first: Sequence[Tensor]
+    model: Any,
+    kind: str,
+    packing: Packing,
+    states_RD: Tensor,
+    angles_R2E: Tensor | None,
+    first_projections: Sequence[Tensor],
 ) -> Tensor:
     """Run all layers: attention, sum, norm, feed-forward, sum, norm.
 
-    `first` contains the first layer's queries, keys and values, if they are already computed.
+    `first_projections` contains the first layer's queries, keys and values, if they are already computed.
     """
     num_heads, layers = model.config.num_attention_heads, _layers(model, kind)
     for number, layer in enumerate(layers, 1):
         # Only text states are pooled, so the last layer needs no queries for the prefix.
         only_texts = number == len(layers) and packing.num_prefix > 0
-        asking_RD, asking_R2E = states_RD, angles_R2E
+        queried_RD, queried_R2E = states_RD, angles_R2E
         if only_texts:
-            asking_RD = fill_rows(packing.select_text_rows(states_RD))
-            asking_R2E = None if angles_R2E is None else _fill_like(packing.select_text_rows(angles_R2E), asking_RD)
-        projected = tuple(first) if number == 1 else ()
+            queried_RD = fill_rows(packing.select_text_rows(states_RD))
+            queried_R2E = None if angles_R2E is None else _fill_like(packing.select_text_rows(angles_R2E), queried_RD)
+        projected = tuple(first_projections) if number == 1 else ()
         queries_RD, keys_RD, values_RD = projected or _project(
-            kind, model, layer, asking_RD, states_RD, asking_R2E, angles_R2E
+            kind, model, layer, queried_RD, states_RD, queried_R2E, angles_R2E
         )
-        seen_RD = packing.attend(queries_RD, keys_RD, values_RD, num_heads, only_texts=only_texts)
-        states_RD = (_finish_bert if kind == "bert" else _finish_nomic)(layer, seen_RD, asking_RD)
+        attended_RD = packing.attend(queries_RD, keys_RD, values_RD, num_heads, only_texts=only_texts)
+        states_RD = (_finish_bert if kind == "bert" else _finish_nomic)(layer, attended_RD, queried_RD)
     return states_RD
 
 
@@ -263,21 +280,21 @@ def _fill_like(angles_T2E: Tensor, rows_RD: Tensor) -> Tensor:
     return nn.functional.pad(angles_T2E, (0, 0, 0, 0, 0, len(rows_RD) - len(angles_T2E)))
 
 
-def _finish_bert(layer: Any, seen_RD: Tensor, asking_RD: Tensor) -> Tensor:
+def _finish_bert(layer: Any, attended_RD: Tensor, residual_RD: Tensor) -> Tensor:
     """Run the rest of a BERT layer after attention."""
     output = layer.attention.output
-    asking_RD = output.LayerNorm(linear(seen_RD, output.dense) + asking_RD)
-    inner_RF = layer.intermediate.intermediate_act_fn(linear(asking_RD, layer.intermediate.dense))
-    states_RD: Tensor = layer.output.LayerNorm(linear(inner_RF, layer.output.dense) + asking_RD)
+    middle_RD = output.LayerNorm(linear(attended_RD, output.dense) + residual_RD)
+    inner_RF = layer.intermediate.intermediate_act_fn(linear(middle_RD, layer.intermediate.dense))
+    states_RD: Tensor = layer.output.LayerNorm(linear(inner_RF, layer.output.dense) + middle_RD)
     return states_RD
 
 
-def _finish_nomic(layer: Any, seen_RD: Tensor, asking_RD: Tensor) -> Tensor:
+def _finish_nomic(layer: Any, attended_RD: Tensor, residual_RD: Tensor) -> Tensor:
     """Run the rest of a NomicBERT layer after attention, with its gated feed-forward."""
-    asking_RD = layer.post_attention_layernorm(linear(seen_RD, layer.self_attn.o_proj) + asking_RD)
-    gate_RF, up_RF = linear(asking_RD, layer.mlp.gate_proj), linear(asking_RD, layer.mlp.up_proj)
+    middle_RD = layer.post_attention_layernorm(linear(attended_RD, layer.self_attn.o_proj) + residual_RD)
+    gate_RF, up_RF = linear(middle_RD, layer.mlp.gate_proj), linear(middle_RD, layer.mlp.up_proj)
     inner_RD = linear(layer.mlp.act_fn(gate_RF) * up_RF, layer.mlp.down_proj)
-    states_RD: Tensor = layer.post_mlp_layernorm(inner_RD + asking_RD)
+    states_RD: Tensor = layer.post_mlp_layernorm(inner_RD + middle_RD)
     return states_RD
 
 

@@ -155,16 +155,16 @@ def load_pretrained_weights(backbone: Backbone, source: str) -> None:
     Raises ValueError if a weight is missing or has another shape. transformers only warns and draws missing weights at
     random.
     """
-    wanted = backbone.model.state_dict()
+    expected = backbone.model.state_dict()
     options: dict[str, Any] = {"use_safetensors": True, "trust_remote_code": False, "dtype": torch.float32}
     transformers_logging.disable_progress_bar()
-    renamed = {"key_mapping": PREFIXES[backbone.kind]} if backbone.kind in PREFIXES else {}
-    model, info = AutoModel.from_pretrained(source, output_loading_info=True, **options, **renamed)
-    held = {name: tensor for name, tensor in model.state_dict().items() if name not in info["missing_keys"]}
+    renaming = {"key_mapping": PREFIXES[backbone.kind]} if backbone.kind in PREFIXES else {}
+    model, info = AutoModel.from_pretrained(source, output_loading_info=True, **options, **renaming)
+    pretrained = {name: tensor for name, tensor in model.state_dict().items() if name not in info["missing_keys"]}
     # the pretrained model may have more layers
-    found = {name: tensor for name, tensor in held.items() if name in wanted}
-    check_fit(get_shapes(found), get_shapes(wanted), f"{source} does not fit this {backbone.kind} backbone")
-    backbone.model.load_state_dict(found)
+    weights = {name: tensor for name, tensor in pretrained.items() if name in expected}
+    check_fit(get_shapes(weights), get_shapes(expected), f"{source} does not fit this {backbone.kind} backbone")
+    backbone.model.load_state_dict(weights)
 
 
 def load_word_vectors(width: int) -> Tensor:

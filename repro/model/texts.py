@@ -65,10 +65,10 @@ class Pieces(NamedTuple):
         """Join one result per piece, (n, …) each, into (N, …) in the original order."""
         return torch.cat(list(results))[self.back_N]
 
-    def split(self, whole_ND: Tensor) -> tuple[Tensor, ...]:
+    def split(self, joined_ND: Tensor) -> tuple[Tensor, ...]:
         """Split (N, …) into the parts of the pieces. This is the inverse of `join`."""
-        forth_N = torch.argsort(self.back_N)
-        return torch.split(whole_ND[forth_N], [piece.num_texts for piece in self.pieces])
+        order_N = torch.argsort(self.back_N)
+        return torch.split(joined_ND[order_N], [piece.num_texts for piece in self.pieces])
 
 
 def cut_by_length(texts: Texts, size: int) -> Pieces:
