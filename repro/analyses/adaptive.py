@@ -74,16 +74,16 @@ def list_routes(widths: tuple[int, ...]) -> list[Route]:
 
     Names: "whole" (all dimensions), "width16", "from16" (reranked by the whole vector), "from16to64", "funnel".
     """
-    whole = widths[-1]
-    found = [Route("whole" if width == whole else f"width{width}", (width,)) for width in widths]
-    for place, first in enumerate(widths):
-        found += [
-            Route(f"from{first}" if last == whole else f"from{first}to{last}", (first, last), (SHORTLIST,))
-            for last in widths[place + 1 :]
+    full_width = widths[-1]
+    routes = [Route("whole" if width == full_width else f"width{width}", (width,)) for width in widths]
+    for index, first in enumerate(widths):
+        routes += [
+            Route(f"from{first}" if last == full_width else f"from{first}to{last}", (first, last), (SHORTLIST,))
+            for last in widths[index + 1 :]
         ]
     steps = tuple(width for width in widths if width >= FUNNEL_FROM)
     pools = tuple(FUNNEL_POOLS[min(number, len(FUNNEL_POOLS) - 1)] for number in range(len(steps) - 1))
-    return [*found, Route("funnel", steps, pools)] if pools else found
+    return [*routes, Route("funnel", steps, pools)] if pools else routes
 
 
 @dataclass(frozen=True)
@@ -107,44 +107,47 @@ class DocumentPrefixes:
 
         `index` is the FAISS index of the documents at the first width of the route.
         """
-        kept = [min(pool, len(self.documents_NW)) for pool in (*route.pools, k)]
+        pool_sizes = [min(pool, len(self.documents_NW)) for pool in (*route.pools, k)]
         queries_QM = np.ascontiguousarray(take_prefix(queries_QW, route.widths[0]))
-        scores_QC, places_QC = index.search(queries_QM, kept[0])
-        for width, pool in zip(route.widths[1:], kept[1:], strict=True):
+        scores_QC, rows_QC = index.search(queries_QM, pool_sizes[0])
+        for width, pool in zip(route.widths[1:], pool_sizes[1:], strict=True):
             # The sort below is stable, so index order gives ties to the smaller index.
-            places_QC = np.sort(places_QC, axis=1)
+            rows_QC = np.sort(rows_QC, axis=1)
             # Each query has its own candidates, so this is not a plain matrix product.
-            scores_QC = np.einsum("qm,qcm->qc", take_prefix(queries_QW, width), self.at(width)[places_QC])
+            scores_QC = np.einsum("qm,qcm->qc", take_prefix(queries_QW, width), self.at(width)[rows_QC])
             order_QC = np.argsort(-scores_QC, axis=1, kind="stable")[:, :pool]
-            places_QC = np.take_along_axis(places_QC, order_QC, axis=1)
+            rows_QC = np.take_along_axis(rows_QC, order_QC, axis=1)
             scores_QC = np.take_along_axis(scores_QC, order_QC, axis=1)
-        return places_QC, scores_QC
+        return rows_QC, scores_QC
 
 
 def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
     """Return `{suite}+ROUTE/NAME/ndcg_at_10`, `…/mflops` and `…/queries_per_second` per route and dataset."""
     run, suite = inputs.run, inputs.suite
     collections = read_collections(suite)
-    every = list_routes(nested_widths(run) or standard_widths(run.hidden_size))
+    routes = list_routes(nested_widths(run) or standard_widths(run.hidden_size))
     metrics: dict[str, float] = {}
-    values: dict[str, list[np.ndarray]] = {route.name: [] for route in every}
+    values: dict[str, list[np.ndarray]] = {route.name: [] for route in routes}
     for dataset in suite.datasets:
-        own = collections[dataset.name]
-        queries_QW = model.encode(own.retrieval.queries, "query")
-        documents = DocumentPrefixes(model.encode(own.retrieval.documents, own.document_role))
-        for route in every:
-            found, seconds = search_route(own, queries_QW, documents, route)
-            values[route.name].append(found)
+        collection = collections[dataset.name]
+        queries_QW = model.encode(collection.retrieval.queries, "query")
+        documents = DocumentPrefixes(model.encode(collection.retrieval.documents, collection.document_role))
+        for route in routes:
+            scores, seconds = search_route(collection, queries_QW, documents, route)
+            values[route.name].append(scores)
             path = f"{suite.name}+{route.name}/{dataset.name}"
-            metrics[f"{path}/{HEADLINE}"] = float(found.mean())
-            metrics[f"{path}/mflops"] = route.num_multiplications(len(own.retrieval.documents)) / MILLION
+            metrics[f"{path}/{HEADLINE}"] = float(scores.mean())
+            metrics[f"{path}/mflops"] = route.num_multiplications(len(collection.retrieval.documents)) / MILLION
             metrics[f"{path}/queries_per_second"] = len(queries_QW) / max(seconds, 1e-9)
     names = [dataset.name for dataset in suite.datasets]
-    for route in every:
-        for last in (HEADLINE, "mflops", "queries_per_second"):
-            each = [metrics[f"{suite.name}+{route.name}/{name}/{last}"] for name in names]
-            metrics[f"{suite.name}+{route.name}/mean/{last}"] = float(np.mean(each))
-    arrays = {f"{suite.name}+{name}": np.concatenate(each).astype(np.float32) for name, each in values.items()}
+    for route in routes:
+        for measure_name in (HEADLINE, "mflops", "queries_per_second"):
+            dataset_values = [metrics[f"{suite.name}+{route.name}/{name}/{measure_name}"] for name in names]
+            metrics[f"{suite.name}+{route.name}/mean/{measure_name}"] = float(np.mean(dataset_values))
+    arrays = {
+        f"{suite.name}+{name}": np.concatenate(dataset_values).astype(np.float32)
+        for name, dataset_values in values.items()
+    }
     return Measured(metrics, arrays, {"name": suite.name, "datasets": describe_datasets(suite, collections)})
 
 
@@ -159,10 +162,10 @@ def search_route(
     # Building the index and the first prefix is not timed.
     index.add(documents.at(route.widths[0]))
     started = time.perf_counter()
-    places_QC, scores_QC = documents.search(index, queries_QW, route, k)
+    rows_QC, scores_QC = documents.search(index, queries_QW, route, k)
     seconds = time.perf_counter() - started
     hits = {
-        query: {retrieval.document_ids[place]: float(value) for place, value in zip(places, scores, strict=True)}
-        for query, places, scores in zip(retrieval.query_ids, places_QC.tolist(), scores_QC.tolist(), strict=True)
+        query: {retrieval.document_ids[row]: float(value) for row, value in zip(rows, scores, strict=True)}
+        for query, rows, scores in zip(retrieval.query_ids, rows_QC.tolist(), scores_QC.tolist(), strict=True)
     }
     return score_headline(without_quirky_hits(hits, collection, DEPTH), collection), seconds

@@ -37,17 +37,18 @@ def _describe_removals(others: Sequence[Other]) -> str:
     reasons: dict[str, list[str]] = {}
     for other in others:
         reasons.setdefault(other.why, []).append(f"{other.place} ({other.score:.3f})")
-    return "; ".join(
-        f"{why}: {', '.join(places[:MAX_LISTED])}"
-        + (f" and {len(places) - MAX_LISTED} more" if len(places) > MAX_LISTED else "")
-        for why, places in reasons.items()
-    )
+    descriptions = []
+    for reason, removed in reasons.items():
+        num_more = len(removed) - MAX_LISTED
+        description = f"{reason}: {', '.join(removed[:MAX_LISTED])}"
+        descriptions.append(f"{description} and {num_more} more" if num_more > 0 else description)
+    return "; ".join(descriptions)
 
 
-def shorten(text: str, longest: int = LONGEST_TEXT) -> str:
-    """Return a text on one line, cut after a word if it has more than `longest` characters."""
+def shorten(text: str, max_length: int = LONGEST_TEXT) -> str:
+    """Return a text on one line, cut after a word if it has more than `max_length` characters."""
     line = " ".join(text.split())
-    if len(line) <= longest:
+    if len(line) <= max_length:
         return line
-    head = line[: longest - 2]
+    head = line[: max_length - 2]
     return (head.rsplit(" ", 1)[0] if " " in head else head) + " …"

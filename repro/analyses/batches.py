@@ -27,14 +27,14 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
     from repro.train.batch_view import BatchViewer
     from repro.train.trainer import build_sampler
 
-    run, sampler, view_of = inputs.run, build_sampler(inputs), BatchViewer(inputs)
+    run, sampler, viewer = inputs.run, build_sampler(inputs), BatchViewer(inputs)
     num_batches = max(1, min(len(sampler), NUM_BATCHED_PAIRS // run.batch_size))
     difficulty, masked = [], []
     for step in range(num_batches):
-        found = view_of(sampler.at(step))
-        assert found.difficulty is not None, "this analysis requires the surrogate's scores"
-        difficulty.append(found.difficulty)
-        masked.append(found.masked_fraction)
+        view = viewer(sampler.at(step))
+        assert view.difficulty is not None, "this analysis requires the surrogate's scores"
+        difficulty.append(view.difficulty)
+        masked.append(view.masked_fraction)
     arrays = {"batches/difficulty": np.array(difficulty), "batches/masked_fraction": np.array(masked)}
     metrics = {name: float(values.mean()) for name, values in arrays.items()}
     exhibits = {BATCH_EXHIBIT: make_batch_exhibit(explain(run, 1))} if run.batch_size <= MAX_SHOWN_PAIRS else {}

@@ -23,7 +23,7 @@ Values = Mapping[str, np.ndarray]
 """Values of queries by name, float32 each."""
 
 
-def open_cache(folder: Path, run: Run, model: Encoder | None, **decides: Any) -> ResultCache | None:
+def open_cache(folder: Path, run: Run, model: Encoder | None, **key_parts: Any) -> ResultCache | None:
     """Return the result cache of a run's system. Its key contains everything that decides the vectors.
 
     Returns None for a model of another library, which has no digest.
@@ -37,12 +37,12 @@ def open_cache(folder: Path, run: Run, model: Encoder | None, **decides: Any) ->
     weights = get_encoder_in_key(get_surrogate(run)) if model is None else {"model": model_digest}
     return ResultCache(
         folder / FOLDER,
-        {"run": run_id(run), "machine": machine(narrow=getattr(model, "is_narrow", False)), **weights, **decides},
+        {"run": run_id(run), "machine": machine(narrow=getattr(model, "is_narrow", False)), **weights, **key_parts},
     )
 
 
 def load_cached_part(
-    kept: ResultCache | None, name: str, decides: Mapping[str, Any], find: Callable[[], Values]
+    cache: ResultCache | None, name: str, key: Mapping[str, Any], compute: Callable[[], Values]
 ) -> Values:
-    """Return the part of an analysis cached under this name and `decides`, or compute it with `find`."""
-    return find() if kept is None else kept.values(name, decides, find)
+    """Return the part of an analysis cached under this name and `key`, or compute it with `compute`."""
+    return compute() if cache is None else cache.values(name, key, compute)

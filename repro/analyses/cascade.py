@@ -51,15 +51,15 @@ def choose_thresholds(is_right_MN: np.ndarray, sureness_MN: np.ndarray) -> np.nd
 
     This holds on the given texts. On other texts the accuracy has to be measured.
     """
-    left_N = np.ones(is_right_MN.shape[1], bool)
+    is_active_N = np.ones(is_right_MN.shape[1], bool)
     gain_MN = is_right_MN.astype(np.int64) - is_right_MN[-1].astype(np.int64)
-    chosen = []
+    thresholds = []
     for gain_N, sureness_N in zip(gain_MN[:-1], sureness_MN[:-1], strict=True):
         # Gains are relative to the last width: a sum of 0 or more means no loss.
-        good = (threshold for threshold in GRID if gain_N[left_N & (sureness_N >= threshold)].sum() >= 0)
-        chosen.append(next(good, NEVER))
-        left_N &= sureness_N < chosen[-1]
-    return np.array(chosen)
+        lossless = (threshold for threshold in GRID if gain_N[is_active_N & (sureness_N >= threshold)].sum() >= 0)
+        thresholds.append(next(lossless, NEVER))
+        is_active_N &= sureness_N < thresholds[-1]
+    return np.array(thresholds)
 
 
 def find_stops(sureness_MN: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
@@ -77,17 +77,17 @@ def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
             f"measure='cascade' on the suite {suite.name!r}: it classifies by collection, but the suite has one"
         )
     collections = read_collections(suite)
-    every = list(collections.values())
-    documents = [model.encode(one.retrieval.documents, one.document_role) for one in every]
-    queries_QW = np.concatenate([model.encode(one.retrieval.queries, "query") for one in every])
-    classes_Q = np.repeat(np.arange(len(every)), [len(one.retrieval.queries) for one in every])
+    classes = list(collections.values())
+    documents = [model.encode(collection.retrieval.documents, collection.document_role) for collection in classes]
+    queries_QW = np.concatenate([model.encode(collection.retrieval.queries, "query") for collection in classes])
+    classes_Q = np.repeat(np.arange(len(classes)), [len(collection.retrieval.queries) for collection in classes])
     widths = nested_widths(run) or standard_widths(run.hidden_size)
     answers = [classify_texts(queries_QW, compute_class_means(documents, width), run.temperature) for width in widths]
     is_right_MQ = np.stack([chosen_Q == classes_Q for chosen_Q, _ in answers])
     metrics, arrays = compute_scores(
         suite.name, widths, is_right_MQ, np.stack([sureness_Q for _, sureness_Q in answers])
     )
-    counts = {"num_classes": len(every), "num_scored": int(is_right_MQ[0, TEST].size)}
+    counts = {"num_classes": len(classes), "num_scored": int(is_right_MQ[0, TEST].size)}
     return Measured(metrics, arrays, {"name": suite.name, "datasets": describe_datasets(suite, collections), **counts})
 
 
@@ -95,14 +95,14 @@ def compute_scores(
     suite: str, widths: tuple[int, ...], is_right_MQ: np.ndarray, sureness_MQ: np.ndarray
 ) -> tuple[dict[str, float], dict[str, np.ndarray]]:
     """Return accuracy and mean width of each width alone and of the cascade that ends at it, and 1 or 0 per query."""
-    found: dict[str, np.ndarray] = {}
-    for last, width in enumerate(widths):
-        right, sureness = is_right_MQ[: last + 1], sureness_MQ[: last + 1]
+    scores: dict[str, np.ndarray] = {}
+    for index, width in enumerate(widths):
+        right, sureness = is_right_MQ[: index + 1], sureness_MQ[: index + 1]
         thresholds = choose_thresholds(right[:, VALIDATION], sureness[:, VALIDATION])
-        places_T = find_stops(sureness[:, TEST], thresholds)
-        found[f"{suite}+width{width}/mean/accuracy"] = right[last, TEST]
-        found[f"{suite}+width{width}/mean/dimensions"] = np.full(len(places_T), width)
-        found[f"{suite}+cascade{width}/mean/accuracy"] = np.take_along_axis(right[:, TEST], places_T[None], axis=0)[0]
-        found[f"{suite}+cascade{width}/mean/dimensions"] = np.asarray(widths)[places_T]
-    arrays = {name: values.astype(np.float32) for name, values in found.items() if name.endswith("accuracy")}
-    return {name: float(values.mean()) for name, values in found.items()}, arrays
+        stops_T = find_stops(sureness[:, TEST], thresholds)
+        scores[f"{suite}+width{width}/mean/accuracy"] = right[index, TEST]
+        scores[f"{suite}+width{width}/mean/dimensions"] = np.full(len(stops_T), width)
+        scores[f"{suite}+cascade{width}/mean/accuracy"] = np.take_along_axis(right[:, TEST], stops_T[None], axis=0)[0]
+        scores[f"{suite}+cascade{width}/mean/dimensions"] = np.asarray(widths)[stops_T]
+    arrays = {name: values.astype(np.float32) for name, values in scores.items() if name.endswith("accuracy")}
+    return {name: float(values.mean()) for name, values in scores.items()}, arrays

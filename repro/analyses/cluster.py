@@ -35,23 +35,27 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
     drawn_C = generator.permutation(np.flatnonzero(sizes > 1))[:NUM_CLUSTERS]
     values: dict[str, list[float]] = {}
     for cluster in drawn_C:
-        inside = np.flatnonzero(assignment_N == cluster)
-        others = np.flatnonzero(codes_N == codes_N[inside[0]])
-        count = min(MAX_PAIRS, len(inside))
-        for kind, pool in (("cluster", inside), ("domain", others)):
-            rows_M = np.sort(generator.choice(pool, count, replace=False))
-            found = _compare_pairs(queries_ND[rows_M].astype(np.float32), documents_ND[rows_M].astype(np.float32))
-            for name, value in found.items():
+        cluster_rows = np.flatnonzero(assignment_N == cluster)
+        domain_rows = np.flatnonzero(codes_N == codes_N[cluster_rows[0]])
+        num_drawn = min(MAX_PAIRS, len(cluster_rows))
+        for kind, pool in (("cluster", cluster_rows), ("domain", domain_rows)):
+            rows_M = np.sort(generator.choice(pool, num_drawn, replace=False))
+            means = _compare_pairs(queries_ND[rows_M].astype(np.float32), documents_ND[rows_M].astype(np.float32))
+            for name, value in means.items():
                 values.setdefault(f"{kind}/{name}", []).append(value)
-    arrays = {name: np.array(each) for name, each in values.items()}
-    metrics = {name: float(each.mean()) for name, each in arrays.items()}
+    arrays = {name: np.array(results) for name, results in values.items()}
+    metrics = {name: float(results.mean()) for name, results in arrays.items()}
     metrics |= {"cluster/num_pairs": float(sizes[sizes > 0].mean())}
     # The pairs to show come from the drawn cluster whose size is nearest to the requested one.
-    near = int(np.argmin(np.abs(sizes[drawn_C] - (run.cluster_size or 0))))
-    members = np.flatnonzero(assignment_N == drawn_C[near])
-    shown = _describe_pairs(inputs, generator.choice(members, min(NUM_SHOWN, len(members)), replace=False))
-    found = {"num_clusters": len(drawn_C), "num_clusters_in_all": int((sizes > 0).sum()), "num_shown_of": len(members)}
-    return Measured(metrics, arrays, found, {"pairs": shown})
+    index = int(np.argmin(np.abs(sizes[drawn_C] - (run.cluster_size or 0))))
+    members = np.flatnonzero(assignment_N == drawn_C[index])
+    examples = _describe_pairs(inputs, generator.choice(members, min(NUM_SHOWN, len(members)), replace=False))
+    provenance = {
+        "num_clusters": len(drawn_C),
+        "num_clusters_in_all": int((sizes > 0).sum()),
+        "num_shown_of": len(members),
+    }
+    return Measured(metrics, arrays, provenance, {"pairs": examples})
 
 
 def _compare_pairs(queries_MD: np.ndarray, documents_MD: np.ndarray) -> dict[str, float]:

@@ -112,9 +112,9 @@ def measure_context_effect(scored: ScoredModel) -> dict[str, float]:
         gaps = paired_gaps(own_Q, other_Q, scored.datasets)
         for group, gap in gaps.items():
             metrics |= gap.as_metrics(f"own_minus_{kind}/{group}")
-        words = compute_word_scores(scored.inputs) if kind == "wrong" else None
-        if words is not None:
-            metrics |= compute_headroom_metrics(gaps, words, scored.datasets)
+        word_scores = compute_word_scores(scored.inputs) if kind == "wrong" else None
+        if word_scores is not None:
+            metrics |= compute_headroom_metrics(gaps, word_scores, scored.datasets)
     probe = ContextProbe([kind for kind in OTHERS if scored.get_scores(kind) is not None], scored.count, scored.seed)
     for dataset in scored.inputs.suite.datasets:
         sources = {"wrong": scored.get_wrong_corpus(dataset.name), "random": scored.pool}
@@ -123,29 +123,29 @@ def measure_context_effect(scored: ScoredModel) -> dict[str, float]:
 
 
 def compute_headroom_metrics(
-    gained: Mapping[str, Gap], words: tuple[np.ndarray, np.ndarray], datasets: Sequence[Mapping[str, Any]]
+    gains: Mapping[str, Gap], word_scores: tuple[np.ndarray, np.ndarray], datasets: Sequence[Mapping[str, Any]]
 ) -> dict[str, float]:
     """Return headroom metrics for families and the suite. Single collections have too few queries."""
     names = {row["name"] for row in datasets}
-    headroom = {group: gap for group, gap in paired_gaps(*words, datasets).items() if group not in names}
-    return compute_headroom_shares(gained, headroom)
+    headroom = {group: gap for group, gap in paired_gaps(*word_scores, datasets).items() if group not in names}
+    return compute_headroom_shares(gains, headroom)
 
 
-def compute_headroom_shares(gained: Mapping[str, Gap], headroom: Mapping[str, Gap]) -> dict[str, float]:
+def compute_headroom_shares(gains: Mapping[str, Gap], headroom: Mapping[str, Gap]) -> dict[str, float]:
     """Return the headroom per group, and the share of it that was gained, as metrics with intervals.
 
     A group without headroom has no share. Gaps have paired resamples (`paired_gaps`), so the interval of a share is
     that of the ratio of paired resamples.
     """
     metrics: dict[str, float] = {}
-    for group, room in headroom.items():
-        metrics |= room.as_metrics(f"headroom/{group}")
-        if room.low <= 0:
+    for group, gap in headroom.items():
+        metrics |= gap.as_metrics(f"headroom/{group}")
+        if gap.low <= 0:
             continue
         # at least 39 of 40 resamples, since `low` is above zero
-        has_room_R = room.samples_R > 0
-        ratios_R = gained[group].samples_R[has_room_R] / room.samples_R[has_room_R]
-        share = Gap.of(gained[group].difference / room.difference, ratios_R)
+        has_room_R = gap.samples_R > 0
+        ratios_R = gains[group].samples_R[has_room_R] / gap.samples_R[has_room_R]
+        share = Gap.of(gains[group].difference / gap.difference, ratios_R)
         metrics |= {f"headroom_taken/{group}/share": share.difference}
         metrics |= {f"headroom_taken/{group}/low": share.low, f"headroom_taken/{group}/high": share.high}
     return metrics
@@ -182,7 +182,7 @@ class ContextProbe:
         order = generator_for(self.seed, "documents that are watched", retrieval.name).permutation(
             len(retrieval.documents)
         )
-        texts = [retrieval.documents[place] for place in order[:NUM_MOVED]]
+        texts = [retrieval.documents[index] for index in order[:NUM_MOVED]]
         self._set(encoder, "own", retrieval, role)
         own_ND = encoder.encode(texts, role)
         self._add_attention(encoder, retrieval, texts[:NUM_WATCHED], role)
@@ -212,8 +212,8 @@ class ContextProbe:
 
         self.vectors_CD.append(compute_distinct_vectors(model, min(self.num_contexts, len(retrieval.documents))))
         tokens = model.tokenize(texts, role)
-        found_KN3 = compute_attention_shares(model, texts_from(*tokens.pad(range(len(tokens)))).to(model.device))
-        self.shares_K3.append(found_KN3.mean(1).cpu().numpy())
+        shares_KN3 = compute_attention_shares(model, texts_from(*tokens.pad(range(len(tokens)))).to(model.device))
+        self.shares_K3.append(shares_KN3.mean(1).cpu().numpy())
         # Attention that is equal for all positions gives each part its share of the length.
         sizes_N3 = np.array(
             [(model.config.num_context_vectors, model.config.num_soft_prompts, n) for n in tokens.lengths]
@@ -222,20 +222,21 @@ class ContextProbe:
 
     def compute_metrics(self, datasets: Sequence[Mapping[str, Any]]) -> dict[str, float]:
         """Return the metrics, as means over collections."""
-        found: dict[str, float] = {}
+        metrics: dict[str, float] = {}
         for kind, values in self.moved.items():
             means = {
                 group: np.mean([values[n] for n in members]) for group, members in group_datasets(datasets).items()
             }
-            found |= {f"moved_by_{kind}/{group}/cosine_distance": float(mean) for group, mean in means.items()}
+            metrics |= {f"moved_by_{kind}/{group}/cosine_distance": float(mean) for group, mean in means.items()}
         for name, cosine in zip(("within", "across"), compute_mean_cosines(self.vectors_CD), strict=True):
-            found |= {} if cosine is None else {f"context_cosine/{name}/cosine": cosine}
+            if cosine is not None:
+                metrics[f"context_cosine/{name}/cosine"] = cosine
         if self.shares_K3:
             layers = {f"layer_{number}": shares_3 for number, shares_3 in enumerate(np.mean(self.shares_K3, axis=0), 1)}
             for name, shares_3 in {**layers, "even": np.mean(self.even_3, axis=0)}.items():
                 parts = zip(("contexts", "prompts", "text"), shares_3, strict=True)
-                found |= {f"attention/{name}/{part}": float(share) for part, share in parts}
-        return found
+                metrics |= {f"attention/{name}/{part}": float(share) for part, share in parts}
+        return metrics
 
 
 def unwrap_contextual_model(encoder: Encoder) -> ContextualModel | None:

@@ -30,16 +30,16 @@ def explain_best_query(scored: ScoredModel, runs: Path) -> dict[str, Rows]:
         return {}
     dataset, query = _choose_query(scored)
     kinds = tuple(kind for kind in KINDS if scored.get_scores(kind) is not None)
-    found = {
+    hits = {
         kind: read_run(runs / get_path_name(scored.inputs.suite.name, kind) / f"{dataset}.trec.gz") for kind in kinds
     }
-    if not all(found[kind].get(query.id) for kind in kinds):
+    if not all(hits[kind].get(query.id) for kind in kinds):
         return {}
     swap = Swap(
         scored.encoder, scored.collections[dataset], scored.get_wrong_corpus(dataset), kinds, scored.count, scored.seed
     )
     suite = scored.inputs.suite.name
-    explanation = explain_query(swap, query, lambda kind: found[kind][query.id], called="", suite=suite, top=NUM_RANKED)
+    explanation = explain_query(swap, query, lambda kind: hits[kind][query.id], called="", suite=suite, top=NUM_RANKED)
     return {EXHIBIT: list_context_rows(explanation)}
 
 
@@ -67,9 +67,9 @@ def list_context_rows(explanation: Explanation) -> Rows:
     ]
     for hit in explanation.hits:
         ranks = {kind: str(rank or ABSENT) for kind, rank in hit.ranks.items()}
-        what = "relevant document, rank" if hit.is_relevant else "document, rank"
-        rows.append({"what": what, "text": shorten(hit.text), **ranks})
-    shown: dict[str, str | float] = {
+        label = "relevant document, rank" if hit.is_relevant else "document, rank"
+        rows.append({"what": label, "text": shorten(hit.text), **ranks})
+    document_row: dict[str, str | float] = {
         "what": "words of",
         "text": shorten(explanation.document.text),
         **dict.fromkeys(explanation.corpora, ""),
@@ -77,14 +77,14 @@ def list_context_rows(explanation: Explanation) -> Rows:
     words = [
         _make_word_row("its word, weight %", word) for word in find_changed_words(explanation.document.words, NUM_WORDS)
     ]
-    return [*rows, shown, *words]
+    return [*rows, document_row, *words]
 
 
-def _make_word_row(what: str, word: Word) -> dict[str, str | float]:
-    return {"what": what, "text": word.word, **{kind: f"{100 * share:.2f}" for kind, share in word.shares.items()}}
+def _make_word_row(label: str, word: Word) -> dict[str, str | float]:
+    return {"what": label, "text": word.word, **{kind: f"{100 * share:.2f}" for kind, share in word.shares.items()}}
 
 
 def find_changed_words(words: Sequence[Word], count: int) -> list[Word]:
     """Return the words whose weight changes most, from the largest gain to the largest loss."""
-    most = sorted(words, key=lambda word: -abs(word.gain))[:count]
-    return sorted(most, key=lambda word: -word.gain)
+    changed = sorted(words, key=lambda word: -abs(word.gain))[:count]
+    return sorted(changed, key=lambda word: -word.gain)

@@ -130,28 +130,28 @@ class Query:
 
 
 def explain_query(
-    swap: Swap, query: Query, hits_of: Callable[[str], Hits], *, called: str, suite: str, top: int = 5
+    swap: Swap, query: Query, get_hits: Callable[[str], Hits], *, called: str, suite: str, top: int = 5
 ) -> Explanation:
-    """Explain one query. `hits_of` maps the name of the current context to the hits of the query."""
+    """Explain one query. `get_hits` maps the name of the current context to the hits of the query."""
     grades = swap.collection.retrieval.judgements.get(query.id, {})
     relevant = [document for document, grade in grades.items() if grade > 0 and document in swap.documents]
-    places: dict[str, dict[str, int]] = {}
+    ranks: dict[str, dict[str, int]] = {}
     scores, probes = {}, {"query": TextProbe(query.text, "query")}
     for kind in swap.kinds:
         swap.set_context(kind)
-        hits = hits_of(kind)
-        places[kind] = {document: place for place, (document, _) in enumerate(rank_by_score(hits), 1)}
+        hits = get_hits(kind)
+        ranks[kind] = {document: rank for rank, (document, _) in enumerate(rank_by_score(hits), 1)}
         # The own context comes first, so every context is measured on the same document.
         if kind == "own":
-            chosen = next((document for document in places[kind] if document in relevant), next(iter(places[kind])))
-            probes["document"] = TextProbe(swap.documents[chosen], swap.collection.document_role)
+            document_id = next((document for document in ranks[kind] if document in relevant), next(iter(ranks[kind])))
+            probes["document"] = TextProbe(swap.documents[document_id], swap.collection.document_role)
         if grades:
             scores[kind] = float(score({query.id: dict(hits)}, {query.id: grades}, (HEADLINE,))[HEADLINE][0])
         for probe in probes.values():
             probe.measure(kind, swap.encoder)
-    leading = [document for kind in swap.kinds for document in list(places[kind])[:top]]
-    shown = dict.fromkeys([*leading, *relevant[:top]])
-    shown_hits = (_rank_document(document, swap, document in relevant, places) for document in shown)
+    best = [document for kind in swap.kinds for document in list(ranks[kind])[:top]]
+    listed = dict.fromkeys([*best, *relevant[:top]])
+    ranked_hits = (_rank_document(document, swap, document in relevant, ranks) for document in listed)
     return Explanation(
         model=called,
         suite=suite,
@@ -161,16 +161,18 @@ def explain_query(
         context_seed=swap.seed,
         is_judged=bool(grades),
         num_relevant=len(relevant),
-        num_ranked=max(map(len, places.values())),
+        num_ranked=max(map(len, ranks.values())),
         scores=scores,
         query=probes["query"].make_passage(query.id),
-        document=probes["document"].make_passage(chosen),
-        hits=tuple(sorted(shown_hits, key=lambda one: [one.ranks[kind] or len(swap.documents) for kind in swap.kinds])),
+        document=probes["document"].make_passage(document_id),
+        hits=tuple(
+            sorted(ranked_hits, key=lambda hit: [hit.ranks[kind] or len(swap.documents) for kind in swap.kinds])
+        ),
     )
 
 
-def _rank_document(document: str, swap: Swap, is_relevant: bool, places: Mapping[str, Mapping[str, int]]) -> Ranked:
-    ranks = {kind: places[kind].get(document) for kind in swap.kinds}
+def _rank_document(document: str, swap: Swap, is_relevant: bool, all_ranks: Mapping[str, Mapping[str, int]]) -> Ranked:
+    ranks = {kind: all_ranks[kind].get(document) for kind in swap.kinds}
     return Ranked(document, swap.documents[document], is_relevant, ranks)
 
 
@@ -185,19 +187,20 @@ class TextProbe:
 
     def measure(self, kind: str, encoder: Encoder) -> None:
         """Measure the text under the current context."""
-        read = truncate_to_model(encoder, self._text, self._role)
-        self._words = list_words(read)
+        text = truncate_to_model(encoder, self._text, self._role)
+        self._words = list_words(text)
         # One call for all versions of the text. The first row is the complete text.
-        vectors_ND = encoder.encode([read, *(remove_word(read, word) for word in self._words)], self._role)
-        turned_W = compute_cosine_distances(vectors_ND[:1], vectors_ND[1:])
+        vectors_ND = encoder.encode([text, *(remove_word(text, word) for word in self._words)], self._role)
+        distances_W = compute_cosine_distances(vectors_ND[:1], vectors_ND[1:])
         # Contexts move vectors by different amounts. As shares of the text they are comparable.
-        self._shares[kind] = turned_W / turned_W.sum() if turned_W.sum() > 0 else turned_W
+        self._shares[kind] = distances_W / distances_W.sum() if distances_W.sum() > 0 else distances_W
         self._vectors[kind] = vectors_ND[:1]
 
     def make_passage(self, identifier: str) -> Passage:
         """Return the measurements, with words in the order of the text."""
         shares = (
-            {kind: float(one_W[place]) for kind, one_W in self._shares.items()} for place in range(len(self._words))
+            {kind: float(shares_W[index]) for kind, shares_W in self._shares.items()}
+            for index in range(len(self._words))
         )
         own, *others = self._vectors
         moved = {kind: compute_cosine_distance(self._vectors[own], self._vectors[kind]) for kind in others}
@@ -212,7 +215,7 @@ def list_words(text: str) -> list[str]:
 
 def remove_word(text: str, word: str) -> str:
     """Return a text without all occurrences of a word, in any case."""
-    return " ".join(WORD.sub(lambda found: "" if found[0].lower() == word else found[0], text).split())
+    return " ".join(WORD.sub(lambda match: "" if match[0].lower() == word else match[0], text).split())
 
 
 def truncate_to_model(encoder: Encoder, text: str, role: str) -> str:

@@ -34,27 +34,27 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
         for name in dict.fromkeys((dataset.name, dataset.family, "total")):
             counts.setdefault(name, []).append(row)
     for name, rows in counts.items():
-        sums = {what: sum(row[what] for row in rows) for what in rows[0]}
+        sums = {count: sum(row[count] for row in rows) for count in rows[0]}
         sums["query_words"] = sums.pop("num_query_words") / sums["num_queries"]
         sums["document_words"] = sums.pop("num_document_words") / sums["num_documents"]
-        metrics |= {f"{run.suite}/{name}/{what}": value for what, value in sums.items()}
+        metrics |= {f"{run.suite}/{name}/{count}": value for count, value in sums.items()}
     return Measured(metrics, {}, {"name": run.suite, "datasets": describe_datasets(inputs.suite, collections)})
 
 
 def _compute_training_counts(inputs: Inputs) -> dict[str, float]:
-    whole, used = read_pairs(inputs.graph.corpus.path / "train.arrow"), inputs.pairs
-    names = list_domain_names(inputs.run, whole)
-    codes, used_codes = (domain_codes(inputs.run, pairs) for pairs in (whole, used))
+    corpus, used = read_pairs(inputs.graph.corpus.path / "train.arrow"), inputs.pairs
+    names = list_domain_names(inputs.run, corpus)
+    codes, used_codes = (domain_codes(inputs.run, pairs) for pairs in (corpus, used))
     metrics = {
-        "train/total/num_pairs": float(len(whole)),
+        "train/total/num_pairs": float(len(corpus)),
         "train/total/num_pairs_used": float(len(used)),
-        "train/total/num_domains": float(len(np.unique(whole.domain_codes))),
+        "train/total/num_domains": float(len(np.unique(corpus.domain_codes))),
         "train/total/share": 1.0,
     }
     for code, name in enumerate(names):
-        inside, inside_used = codes == code, used_codes == code
-        metrics[f"train/{name}/num_pairs"] = float(inside.sum())
-        metrics[f"train/{name}/num_pairs_used"] = float(inside_used.sum())
-        metrics[f"train/{name}/num_domains"] = float(len(np.unique(whole.domain_codes[inside])))
-        metrics[f"train/{name}/share"] = float(inside_used.sum()) / len(used)
+        is_member, is_used_member = codes == code, used_codes == code
+        metrics[f"train/{name}/num_pairs"] = float(is_member.sum())
+        metrics[f"train/{name}/num_pairs_used"] = float(is_used_member.sum())
+        metrics[f"train/{name}/num_domains"] = float(len(np.unique(corpus.domain_codes[is_member])))
+        metrics[f"train/{name}/share"] = float(is_used_member.sum()) / len(used)
     return metrics

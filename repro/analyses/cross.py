@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -38,39 +39,48 @@ DEPTH = 10
 def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
     """Return `cross/CONTEXT/TEST/ndcg_at_10`, `cross/own/ndcg_at_10`, `cross/other/ndcg_at_10`, `cross/crossovers`."""
     run = inputs.run
-    most = NUM_FORUMS if run.suite == "cqadupstack" else NUM_DOMAINS
-    suite = Suite(run.suite, tuple(choose_domains(inputs.suite.datasets, most)))
+    max_domains = NUM_FORUMS if run.suite == "cqadupstack" else NUM_DOMAINS
+    suite = Suite(run.suite, tuple(choose_domains(inputs.suite.datasets, max_domains)))
     if len(suite.datasets) < 2:
         raise ValueError(
             f"measure='cross' with suite={run.suite!r}, which has no second collection for another context"
         )
     collections = read_collections(suite)
-    first, scores = load_first_stage(inputs), dict[tuple[str, str], np.ndarray]()
-    kept = open_cache(folder, run, model, first_stage=None if first is None else first.provenance["stage"], depth=DEPTH)
-    digests = {name: [compute_content_digest(one.retrieval), repr(one.quirks)] for name, one in collections.items()}
+    first_stage = load_first_stage(inputs)
+    scores: dict[tuple[str, str], np.ndarray] = {}
+    cache = open_cache(
+        folder, run, model, first_stage=None if first_stage is None else first_stage.provenance["stage"], depth=DEPTH
+    )
+    digests = {
+        name: [compute_content_digest(collection.retrieval), repr(collection.quirks)]
+        for name, collection in collections.items()
+    }
     for name, context in collections.items():
         # A cached result depends on the context's collection and on all test collections.
-        decides = {"context": digests[name], "tests": digests}
-        under = partial(_score_under_context, context, inputs, model, collections, first)
-        found = load_cached_part(kept, f"cross-{name}", decides, under)
-        scores |= {(name, test): values for test, values in found.items()}
+        key = {"context": digests[name], "tests": digests}
+        compute = partial(_score_under_context, context, inputs, model, collections, first_stage)
+        by_test = load_cached_part(cache, f"cross-{name}", key, compute)
+        scores |= {(name, test): values for test, values in by_test.items()}
     metrics = {f"cross/{context}/{test}/ndcg_at_10": float(values.mean()) for (context, test), values in scores.items()}
     own = [scores[name, name] for name in collections]
-    other = [np.mean([scores[one, name] for one in collections if one != name], axis=0) for name in collections]
+    other = [
+        np.mean([scores[context, name] for context in collections if context != name], axis=0) for name in collections
+    ]
     arrays = {"cross/own/ndcg_at_10": np.concatenate(own), "cross/other/ndcg_at_10": np.concatenate(other)}
     metrics |= {name: float(values.mean()) for name, values in arrays.items()}
     # Domains with a foreign context that scores higher than their own.
-    better = [
+    has_better_foreign = [
         any(metrics[f"cross/{c}/{t}/ndcg_at_10"] > metrics[f"cross/{t}/{t}/ndcg_at_10"] for c in collections)
         for t in collections
     ]
-    metrics["cross/crossovers"] = float(np.mean(better))
-    provenance = {
+    metrics["cross/crossovers"] = float(np.mean(has_better_foreign))
+    provenance: dict[str, Any] = {
         "name": run.suite,
         "datasets": describe_datasets(suite, collections),
         "context_seed": run.context_seed,
     }
-    provenance |= {} if first is None else {"first_stage": dict(first.provenance)}
+    if first_stage is not None:
+        provenance["first_stage"] = dict(first_stage.provenance)
     return Measured(metrics, arrays, provenance)
 
 
@@ -85,13 +95,13 @@ def _score_under_context(
     run = inputs.run
     drawn = draw_context("own", context.retrieval, num_contexts=run.num_contexts, seed=run.context_seed)
     model.set_context(drawn.texts, run.context_seed, context.document_role)
-    found = {}
+    scores = {}
     for name, test in tests.items():
         queries = model.encode(test.retrieval.queries, "query")
         documents = model.encode(test.retrieval.documents, test.document_role)
         hits = search_collection(test, queries, documents, DEPTH, None if first is None else first.candidates[name])
-        found[name] = score_headline(hits, test)
-    return found
+        scores[name] = score_headline(hits, test)
+    return scores
 
 
 def choose_domains(datasets: tuple[SuiteDataset, ...], count: int = NUM_DOMAINS) -> list[SuiteDataset]:
@@ -99,5 +109,5 @@ def choose_domains(datasets: tuple[SuiteDataset, ...], count: int = NUM_DOMAINS)
     families: dict[str, list[SuiteDataset]] = {}
     for dataset in datasets:
         families.setdefault(dataset.family, []).append(dataset)
-    turns = [row[place] for place in range(len(datasets)) for row in families.values() if place < len(row)][:count]
-    return [dataset for row in families.values() for dataset in row if dataset in turns]
+    selected = [row[index] for index in range(len(datasets)) for row in families.values() if index < len(row)][:count]
+    return [dataset for row in families.values() for dataset in row if dataset in selected]

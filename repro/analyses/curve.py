@@ -22,5 +22,5 @@ def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
     metrics = {}
     for part in np.array_split(np.arange(len(lines)), min(MAX_POINTS, len(lines))):
         for name in ("loss", "accuracy"):
-            metrics[f"curve/{part[-1] + 1}/{name}"] = float(np.mean([lines[place][name] for place in part]))
+            metrics[f"curve/{part[-1] + 1}/{name}"] = float(np.mean([lines[index][name] for index in part]))
     return Measured(metrics, {}, {"num_points": min(MAX_POINTS, len(lines))})

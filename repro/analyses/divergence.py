@@ -28,18 +28,18 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
     """Return `{suite}/DATASET/idf_divergence` per dataset, and their mean as `{suite}/mean/idf_divergence`."""
     run, pairs = inputs.run, inputs.pairs
     train_V = count_document_frequency(pairs.blocks("document", TEXTS_PER_CHUNK))
-    suite, found = inputs.suite, {}
+    suite, divergences = inputs.suite, {}
     collections = read_collections(suite)
     for dataset in suite.datasets:
         retrieval = collections[dataset.name].retrieval
         test_V = count_document_frequency([retrieval.documents])
         try:
-            found[dataset.name] = compute_idf_divergence(train_V, len(pairs), test_V, len(retrieval.documents))
+            divergences[dataset.name] = compute_idf_divergence(train_V, len(pairs), test_V, len(retrieval.documents))
         except ValueError as error:
             raise ValueError(f"{dataset.name}: {error}") from error
-    metrics = {f"{run.suite}/{name}/idf_divergence": value for name, value in found.items()}
-    metrics[f"{run.suite}/mean/idf_divergence"] = float(np.mean(list(found.values())))
-    arrays = {f"{run.suite}/mean/idf_divergence": np.array(list(found.values()))}
+    metrics = {f"{run.suite}/{name}/idf_divergence": value for name, value in divergences.items()}
+    metrics[f"{run.suite}/mean/idf_divergence"] = float(np.mean(list(divergences.values())))
+    arrays = {f"{run.suite}/mean/idf_divergence": np.array(list(divergences.values()))}
     provenance = {
         "name": run.suite,
         "datasets": describe_datasets(suite, collections),

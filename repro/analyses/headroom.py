@@ -69,8 +69,8 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
     others = wrong_corpora(suite.datasets)
     training = compute_training_shares(inputs)
     prior_V = training.as_prior()
-    found: dict[str, list[np.ndarray]] = {}
-    kept = open_cache(folder, inputs.run, model, prior=hashlib.sha256(prior_V.tobytes()).hexdigest())
+    values_by_path: dict[str, list[np.ndarray]] = {}
+    cache = open_cache(folder, inputs.run, model, prior=hashlib.sha256(prior_V.tobytes()).hexdigest())
     for dataset in suite.datasets:
         own, wrong = collections[dataset.name], collections[others[dataset.name]].retrieval
         digests = {
@@ -78,15 +78,15 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
             "quirks": repr(own.quirks),
             "wrong": compute_content_digest(wrong),
         }
-        under = partial(_compute_scores_under_weights, systems, own, wrong, prior_V, inputs.run.context_seed)
-        for name, values_Q in load_cached_part(kept, dataset.name, digests, under).items():
-            found.setdefault(f"{suite.name}+{name}", []).append(values_Q)
+        compute = partial(_compute_scores_under_weights, systems, own, wrong, prior_V, inputs.run.context_seed)
+        for name, values_Q in load_cached_part(cache, dataset.name, digests, compute).items():
+            values_by_path.setdefault(f"{suite.name}+{name}", []).append(values_Q)
     rows, metrics = describe_datasets(suite, collections), dict[str, float]()
-    for path, values in found.items():
+    for path, values in values_by_path.items():
         means = [float(scores.mean()) for scores in values]
-        for group, places in group_datasets(rows).items():
-            metrics[f"{path}/{group}/{HEADLINE}"] = float(np.mean([means[place] for place in places]))
-    arrays = {path: np.concatenate(values).astype(np.float32) for path, values in found.items()}
+        for group, members in group_datasets(rows).items():
+            metrics[f"{path}/{group}/{HEADLINE}"] = float(np.mean([means[index] for index in members]))
+    arrays = {path: np.concatenate(values).astype(np.float32) for path, values in values_by_path.items()}
     provenance = {
         "name": suite.name,
         "datasets": rows,
@@ -119,14 +119,14 @@ System = Callable[[Retrieval, Weights], Iterable[tuple[str, Vectors]]]
 """Maps a collection and word weights to its vectors under each of them."""
 
 
-def make_sequential_system(vectors_of: Callable[[Retrieval], Callable[[np.ndarray], Vectors]]) -> System:
+def make_sequential_system(make_vectors: Callable[[Retrieval], Callable[[np.ndarray], Vectors]]) -> System:
     """Return the system that computes its vectors for one weighting after another, never two at a time."""
 
-    def under(retrieval: Retrieval, weights: Weights) -> Iterable[tuple[str, Vectors]]:
-        vectors = vectors_of(retrieval)
+    def system(retrieval: Retrieval, weights: Weights) -> Iterable[tuple[str, Vectors]]:
+        vectors = make_vectors(retrieval)
         return ((name, vectors(weights_V)) for name, weights_V in weights.items())
 
-    return under
+    return system
 
 
 def _compute_scores_under_weights(
@@ -181,7 +181,7 @@ class Repooled:
         weights_KV = np.stack(list(weights.values()))
         queries_KQH = self._pool(retrieval.queries, "query", weights_KV)
         documents_KDH = self._pool(retrieval.documents, "document", weights_KV)
-        return ((name, (queries_KQH[k], documents_KDH[k])) for k, name in enumerate(weights))
+        return ((name, (queries_KQH[index], documents_KDH[index])) for index, name in enumerate(weights))
 
     def _pool(self, texts: Sequence[str], role: str, weights_KV: np.ndarray) -> np.ndarray:
         """Return unit vectors, float32 (K, N, H), of N texts under K weightings."""

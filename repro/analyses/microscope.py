@@ -101,65 +101,65 @@ def explain(run: Run, batch: int, *, num_negatives: int = 3, progress: Progress 
     num_batches = make_train_settings(run, len(sampler)).num_steps * run.batches_a_step
     if not 1 <= batch <= num_batches:
         raise ValueError(f"batch {batch}: this training has batches 1 to {num_batches}")
-    view_of = BatchViewer(inputs, always_scores=True)
-    seen = view_of(sampler.at(batch - 1))
+    viewer = BatchViewer(inputs, always_scores=True)
+    view = viewer(sampler.at(batch - 1))
     parts = _read_logged_parts(run)
     return Explanation(
         run=run_id(run),
         batch=batch,
         epoch=(batch - 1) // len(sampler) + 1,
-        batch_hash=compute_batch_hash(seen.pairs_B),
+        batch_hash=compute_batch_hash(view.pairs_B),
         surrogate=run.surrogate,
         filter=run.filter,
         filter_margin=run.filter_margin,
-        difficulty=_get_difficulty(seen),
-        masked_fraction=seen.masked_fraction,
-        pairs=_explain_pairs(inputs, seen, num_negatives),
-        parts=parts or _rebuild_parts(view_of, sampler, num_batches),
+        difficulty=_get_difficulty(view),
+        masked_fraction=view.masked_fraction,
+        pairs=_explain_pairs(inputs, view, num_negatives),
+        parts=parts or _rebuild_parts(viewer, sampler, num_batches),
         parts_are_from="the training's log" if parts else "one rebuilt batch of each part",
     )
 
 
-def _explain_pairs(inputs: Inputs, seen: BatchView, num_negatives: int) -> tuple[Pair, ...]:
-    documents_M = inputs.pairs.texts("document", seen.rows_M)
-    return tuple(_explain_pair(inputs, seen, documents_M, row, num_negatives) for row in range(len(seen.pairs_B)))
+def _explain_pairs(inputs: Inputs, view: BatchView, num_negatives: int) -> tuple[Pair, ...]:
+    documents_M = inputs.pairs.texts("document", view.rows_M)
+    return tuple(_explain_pair(inputs, view, documents_M, row, num_negatives) for row in range(len(view.pairs_B)))
 
 
-def _explain_pair(inputs: Inputs, seen: BatchView, documents_M: list[str], row: int, num_negatives: int) -> Pair:
-    assert seen.scores_BM is not None, "the viewer computes scores"
-    run, number, pairs = inputs.run, int(seen.pairs_B[row]), inputs.pairs
-    scores_M, masked_M = seen.scores_BM[row], seen.masked_BM[row]
+def _explain_pair(inputs: Inputs, view: BatchView, documents_M: list[str], row: int, num_negatives: int) -> Pair:
+    assert view.scores_BM is not None, "the viewer computes scores"
+    run, pair, pairs = inputs.run, int(view.pairs_B[row]), inputs.pairs
+    scores_M, masked_M = view.scores_BM[row], view.masked_BM[row]
     is_negative_M = ~masked_M
     is_negative_M[row] = False
     # Positions of the batch in falling order of similarity. Both lists below are filtered from it.
     order = np.argsort(-scores_M, kind="stable")
     return Pair(
         place=row + 1,
-        id=pairs.ids([number])[0],
-        domain=pairs.domain_names[pairs.domain_codes[number]],
-        cluster=int(inputs.clusters.assignment_N[number]) if run.sampler == "cluster" else None,
-        query=pairs.texts("query", [number])[0],
+        id=pairs.ids([pair])[0],
+        domain=pairs.domain_names[pairs.domain_codes[pair]],
+        cluster=int(inputs.clusters.assignment_N[pair]) if run.sampler == "cluster" else None,
+        query=pairs.texts("query", [pair])[0],
         document=documents_M[row],
         score=float(scores_M[row]),
         hardest=tuple(
-            _explain_other(seen, documents_M, row, place) for place in order[is_negative_M[order]][:num_negatives]
+            _explain_other(view, documents_M, row, column) for column in order[is_negative_M[order]][:num_negatives]
         ),
-        removed=tuple(_explain_other(seen, documents_M, row, place) for place in order[masked_M[order]]),
+        removed=tuple(_explain_other(view, documents_M, row, column) for column in order[masked_M[order]]),
     )
 
 
-def _explain_other(seen: BatchView, documents_M: list[str], row: int, place: int) -> Other:
-    assert seen.scores_BM is not None, "the viewer computes scores"
-    why = ""
-    if seen.masked_BM[row, place]:
-        is_same = seen.keys_M[place] == seen.keys_M[row]
-        why = "the same text" if is_same else "as near as its own document, or nearer"
-    return Other(int(place) + 1, float(seen.scores_BM[row, place]), documents_M[place], why)
+def _explain_other(view: BatchView, documents_M: list[str], row: int, column: int) -> Other:
+    assert view.scores_BM is not None, "the viewer computes scores"
+    reason = ""
+    if view.masked_BM[row, column]:
+        is_same = view.keys_M[column] == view.keys_M[row]
+        reason = "the same text" if is_same else "as near as its own document, or nearer"
+    return Other(int(column) + 1, float(view.scores_BM[row, column]), documents_M[column], reason)
 
 
-def _get_difficulty(seen: BatchView) -> float:
-    assert seen.difficulty is not None, "the viewer computes scores"
-    return seen.difficulty
+def _get_difficulty(view: BatchView) -> float:
+    assert view.difficulty is not None, "the viewer computes scores"
+    return view.difficulty
 
 
 def _read_logged_parts(run: Run) -> tuple[Part, ...]:
@@ -167,20 +167,20 @@ def _read_logged_parts(run: Run) -> tuple[Part, ...]:
     lines = [line for line in read_metrics(run_folder(get_training_id(run))) if line["difficulty"] is not None]
     parts = []
     for chunk in np.array_split(np.arange(len(lines)), min(NUM_PARTS, len(lines))) if lines else ():
-        inside = [lines[place] for place in chunk]
+        part_lines = [lines[index] for index in chunk]
         names = ("difficulty", "masked_fraction", "loss")
-        means = {name: float(np.mean([line[name] for line in inside])) for name in names}
+        means = {name: float(np.mean([line[name] for line in part_lines])) for name in names}
         # The log counts steps, this page counts batches.
-        first, last = ((line["step"] - 1) * run.batches_a_step + 1 for line in (inside[0], inside[-1]))
+        first, last = ((line["step"] - 1) * run.batches_a_step + 1 for line in (part_lines[0], part_lines[-1]))
         parts.append(Part(first, last + run.batches_a_step - 1, **means))
     return tuple(parts)
 
 
-def _rebuild_parts(view_of: BatchViewer, sampler: Any, num_batches: int) -> tuple[Part, ...]:
+def _rebuild_parts(viewer: BatchViewer, sampler: Any, num_batches: int) -> tuple[Part, ...]:
     """Return the training run in parts, each represented by its first batch. Difficulty needs no trained model."""
     parts = []
     for chunk in np.array_split(np.arange(num_batches), min(NUM_PARTS, num_batches)):
         first, last = int(chunk[0]), int(chunk[-1])
-        seen = view_of(sampler.at(first))
-        parts.append(Part(first + 1, last + 1, _get_difficulty(seen), seen.masked_fraction))
+        view = viewer(sampler.at(first))
+        parts.append(Part(first + 1, last + 1, _get_difficulty(view), view.masked_fraction))
     return tuple(parts)

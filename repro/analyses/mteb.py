@@ -57,32 +57,34 @@ def measure(inputs: Inputs, model: Model | None, folder: Path) -> Measured:
     metrics: dict[str, float] = {}
     arrays: dict[str, np.ndarray] = {}
     scores: dict[str, dict[str, float]] = {}
-    kept = open_cache(folder, run, model)
-    for kind, encoder in _build_encoders(inputs, model).items():
+    cache = open_cache(folder, run, model)
+    for context, encoder in _build_encoders(inputs, model).items():
         # new objects, because a task consumes its own random generator
         tasks = list_tasks(inputs)
         with torch.inference_mode(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             if encoder is None:
-                scores[kind] = _score_bm25(inputs, tasks)
+                scores[context] = _score_bm25(inputs, tasks)
             else:
                 # offline tasks draw contexts from mteb's first call, as in published records
-                scores[kind] = evaluate_tasks(encoder, tasks, kept, kind=kind, from_data=run.suite in MTEB_SUITES)
-        suite = run.suite if kind == "own" else f"{run.suite}+{kind}"
-        categories = {task.metadata.name: task.metadata.type for task in tasks if task.metadata.name in scores[kind]}
-        metrics |= {f"{suite}/tasks/{name}/score": value for name, value in scores[kind].items()}
+                scores[context] = evaluate_tasks(
+                    encoder, tasks, cache, kind=context, from_data=run.suite in MTEB_SUITES
+                )
+        suite = run.suite if context == "own" else f"{run.suite}+{context}"
+        categories = {task.metadata.name: task.metadata.type for task in tasks if task.metadata.name in scores[context]}
+        metrics |= {f"{suite}/tasks/{name}/score": value for name, value in scores[context].items()}
         metrics |= {
-            f"{suite}/{name}/score": value for name, value in average_by_category(scores[kind], categories).items()
+            f"{suite}/{name}/score": value for name, value in average_by_category(scores[context], categories).items()
         }
         kinds = set(categories.values())
-        if main := "score" if len(kinds) > 1 else MAIN_SCORES.get(MTEB_SUITES.get(run.suite) or ""):
-            arrays[f"{suite}/mean/{main}"] = np.array(list(scores[kind].values()))
-            metrics[f"{suite}/mean/{main}"] = float(arrays[f"{suite}/mean/{main}"].mean())
+        if main_score := "score" if len(kinds) > 1 else MAIN_SCORES.get(MTEB_SUITES.get(run.suite) or ""):
+            arrays[f"{suite}/mean/{main_score}"] = np.array(list(scores[context].values()))
+            metrics[f"{suite}/mean/{main_score}"] = float(arrays[f"{suite}/mean/{main_score}"].mean())
     # The comparison of contexts needs STS tasks and other tasks.
     if {"own", "random"} <= scores.keys() and {"STS"} < set(categories.values()):
-        moved = compute_moves(scores["own"], scores["random"], categories)
-        arrays |= moved
-        metrics |= {name: float(values.mean()) for name, values in moved.items()}
+        moves = compute_moves(scores["own"], scores["random"], categories)
+        arrays |= moves
+        metrics |= {name: float(values.mean()) for name, values in moves.items()}
     # One value per task: mteb's main scores are not means over our queries.
     rows = [{"name": task.metadata.name, "family": task.metadata.type, "num_queries": 1} for task in tasks]
     provenance = {
@@ -107,9 +109,9 @@ def list_tasks(inputs: Inputs) -> list[Any]:
         families.setdefault(dataset.family, []).append(collections[dataset.name].retrieval)
     tasks: list[Any] = list_offline_tasks(families)
     for task in tasks:
-        if one := collections.get(task.metadata.name.removesuffix(RERANKED_ENDING)):
-            task.ignore_identical_ids = one.quirks.removes_self_hits
-            if one.quirks.asks_on_both_sides:
+        if collection := collections.get(task.metadata.name.removesuffix(RERANKED_ENDING)):
+            task.ignore_identical_ids = collection.quirks.removes_self_hits
+            if collection.quirks.asks_on_both_sides:
                 BOTH_SIDES.add(task.metadata.name)
     return tasks
 
@@ -125,11 +127,11 @@ def tasks_of_mteb(suite: str) -> list[Any]:
 def list_task_datasets(task: Any) -> list[dict[str, str]]:
     """Return path and hub revision of every dataset of an mteb task."""
     singles = (single.metadata.dataset for single in getattr(task, "tasks", None) or [task])
-    return [{name: str(one[name]) for name in ("path", "revision")} for one in singles]
+    return [{name: str(dataset[name]) for name in ("path", "revision")} for dataset in singles]
 
 
 def evaluate_tasks(
-    encoder: Any, tasks: list[Any], kept: ResultCache | None = None, *, kind: str = "own", from_data: bool = False
+    encoder: Any, tasks: list[Any], cache: ResultCache | None = None, *, kind: str = "own", from_data: bool = False
 ) -> dict[str, float]:
     """Return the main score of each task by name, as a share. Cached tasks are not evaluated again.
 
@@ -139,9 +141,9 @@ def evaluate_tasks(
     scores = {}
     for task in tasks:
         metadata = task.metadata
-        decides = {"kind": kind, "data": str(metadata.dataset), "measure": metadata.main_score, "mteb": version("mteb")}
+        key = {"kind": kind, "data": str(metadata.dataset), "measure": metadata.main_score, "mteb": version("mteb")}
         score = partial(score_task, encoder, task, from_data)
-        scores[metadata.name] = score() if kept is None else kept.score(f"{metadata.name}-{kind}", decides, score)
+        scores[metadata.name] = score() if cache is None else cache.score(f"{metadata.name}-{kind}", key, score)
     return scores
 
 
@@ -151,9 +153,9 @@ def score_task(encoder: Any, task: Any, from_data: bool) -> float:
 
     # A function: the data of a task is loaded only while mteb evaluates it.
     encoder.corpus = partial(collect_task_texts, task) if from_data else None
-    found = mteb.evaluate(encoder, [task], cache=None, show_progress_bar=False)
-    assert not found.exceptions, found.exceptions
-    return float(found.task_results[0].get_score())
+    result = mteb.evaluate(encoder, [task], cache=None, show_progress_bar=False)
+    assert not result.exceptions, result.exceptions
+    return float(result.task_results[0].get_score())
 
 
 def collect_task_texts(task: Any, subset: str) -> list[str]:
@@ -180,10 +182,10 @@ def _flatten(cell: Any) -> Iterator[str]:
 
 def average_by_category(scores: Mapping[str, float], categories: Mapping[str, str]) -> dict[str, float]:
     """Return the mean score of each category."""
-    found: dict[str, list[float]] = {}
+    by_category: dict[str, list[float]] = {}
     for name, value in scores.items():
-        found.setdefault(categories[name], []).append(value)
-    return {category: float(np.mean(values)) for category, values in found.items()}
+        by_category.setdefault(categories[name], []).append(value)
+    return {category: float(np.mean(values)) for category, values in by_category.items()}
 
 
 def compute_moves(
@@ -193,9 +195,9 @@ def compute_moves(
 
     The mean is repeated for each STS task, because claims compare arrays that pair up by index.
     """
-    apart = {name: abs(own[name] - other[name]) for name in own}
-    sts = np.array([value for name, value in apart.items() if categories[name] == "STS"])
-    others = [value for name, value in apart.items() if categories[name] != "STS"]
+    changes = {name: abs(own[name] - other[name]) for name in own}
+    sts = np.array([value for name, value in changes.items() if categories[name] == "STS"])
+    others = [value for name, value in changes.items() if categories[name] != "STS"]
     return {"moved/sts": sts, "moved/others": np.full(len(sts), float(np.mean(others)))}
 
 
@@ -233,7 +235,7 @@ def draw_training_documents(inputs: Inputs) -> tuple[str, ...]:
 
 def _score_bm25(inputs: Inputs, tasks: list[Any]) -> dict[str, float]:
     """Score BM25 on the retrieval tasks that are collections of the run's suite."""
-    wanted = {task.metadata.name for task in tasks if task.metadata.type == "Retrieval"}
-    suite = Suite(inputs.suite.name, tuple(one for one in inputs.suite.datasets if one.name in wanted))
+    names = {task.metadata.name for task in tasks if task.metadata.type == "Retrieval"}
+    suite = Suite(inputs.suite.name, tuple(dataset for dataset in inputs.suite.datasets if dataset.name in names))
     metrics = evaluate_bm25(suite, tokenizer=tokenizer_of_run(inputs.run)).metrics
-    return {one.name: metrics[f"{suite.name}/{one.name}/{HEADLINE}"] for one in suite.datasets}
+    return {dataset.name: metrics[f"{suite.name}/{dataset.name}/{HEADLINE}"] for dataset in suite.datasets}

@@ -44,21 +44,21 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
     for kind, rows_AK in rows_by_kind.items():
         others_AKD = load_vectors(documents_ND, rows_AK)
         # Documents with the text of d are not other documents, so they do not count.
-        counts_AK = inputs.content_keys[rows_AK] != inputs.content_keys[drawn_A][:, None]
+        is_other_AK = inputs.content_keys[rows_AK] != inputs.content_keys[drawn_A][:, None]
         scores_AK = np.einsum("ad,akd->ak", queries_AD, others_AKD)
-        alike_AK = np.einsum("ad,akd->ak", documents_AD, others_AKD)
+        similarities_AK = np.einsum("ad,akd->ak", documents_AD, others_AKD)
         arrays[f"{kind}/plausible"] = _average_counts(
-            as_near(scores_AK, queries_AD[:, None], documents_AD[:, None]), counts_AK
+            as_near(scores_AK, queries_AD[:, None], documents_AD[:, None]), is_other_AK
         )
-        arrays[f"{kind}/similarity"] = _average_counts(alike_AK, counts_AK)
+        arrays[f"{kind}/similarity"] = _average_counts(similarities_AK, is_other_AK)
         for column, codes_N in (("same_domain", pairs.domain_codes), ("same_source", pairs.source_codes)):
-            arrays[f"{kind}/{column}"] = _average_counts(codes_N[rows_AK] == codes_N[drawn_A][:, None], counts_AK)
+            arrays[f"{kind}/{column}"] = _average_counts(codes_N[rows_AK] == codes_N[drawn_A][:, None], is_other_AK)
     metrics = {name: float(values.mean()) for name, values in arrays.items()}
     metrics["nearest/any_plausible"] = float((arrays["nearest/plausible"] > 0).mean())
     rows = np.array([drawn_A[0], *rows_by_kind["nearest"][0]])
-    shown = _describe_neighbours(pairs, rows, queries_AD[0], load_vectors(documents_ND, rows))
-    found = {"num_drawn": len(drawn_A), "num_neighbours": NUM_NEIGHBOURS, "num_pairs": len(pairs)}
-    return Measured(metrics, arrays, found, {"neighbours": shown})
+    examples = _describe_neighbours(pairs, rows, queries_AD[0], load_vectors(documents_ND, rows))
+    provenance = {"num_drawn": len(drawn_A), "num_neighbours": NUM_NEIGHBOURS, "num_pairs": len(pairs)}
+    return Measured(metrics, arrays, provenance, {"neighbours": examples})
 
 
 def load_vectors(vectors_ND: np.ndarray, rows: np.ndarray) -> np.ndarray:
@@ -75,13 +75,13 @@ def find_nearest_rows(documents_ND: np.ndarray, keys_N: np.ndarray, drawn_A: np.
     scores_AK, rows_AK = np.zeros((len(drawn_A), 0), np.float32), np.zeros((len(drawn_A), 0), np.int64)
     for part in iter_blocks(len(documents_ND), DOCUMENTS_PER_CHUNK):
         block_BD, keys_B = np.asarray(documents_ND[part], np.float32), np.asarray(keys_N[part])
-        found = [
-            _find_nearest(drawn_AD[few] @ block_BD.T, keys_A[few][:, None] == keys_B[None], count)
-            for few in iter_blocks(len(drawn_A), ROWS_PER_CHUNK)
+        chunks = [
+            _find_nearest(drawn_AD[rows] @ block_BD.T, keys_A[rows][:, None] == keys_B[None], count)
+            for rows in iter_blocks(len(drawn_A), ROWS_PER_CHUNK)
         ]
-        new_AK, places_AK = (np.concatenate(each) for each in zip(*found, strict=True))
+        new_AK, columns_AK = (np.concatenate(arrays) for arrays in zip(*chunks, strict=True))
         scores_AK = np.concatenate([scores_AK, new_AK], axis=1)
-        rows_AK = np.concatenate([rows_AK, places_AK + part.start], axis=1)
+        rows_AK = np.concatenate([rows_AK, columns_AK + part.start], axis=1)
         # Merge the best of this block with the best so far.
         order_AK = np.argsort(-scores_AK, axis=1, kind="stable")[:, :count]
         scores_AK, rows_AK = np.take_along_axis(scores_AK, order_AK, 1), np.take_along_axis(rows_AK, order_AK, 1)
@@ -92,14 +92,14 @@ def find_nearest_rows(documents_ND: np.ndarray, keys_N: np.ndarray, drawn_A: np.
 def _find_nearest(scores_AB: np.ndarray, is_same_AB: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
     """Return scores and indices of the nearest documents of a block."""
     scores_AB[is_same_AB] = -np.inf
-    near_AK = np.argpartition(-scores_AB, min(count, scores_AB.shape[1] - 1), axis=1)[:, :count]
-    return np.take_along_axis(scores_AB, near_AK, 1), near_AK
+    columns_AK = np.argpartition(-scores_AB, min(count, scores_AB.shape[1] - 1), axis=1)[:, :count]
+    return np.take_along_axis(scores_AB, columns_AK, 1), columns_AK
 
 
-def _average_counts(values_AK: np.ndarray, counts_AK: np.ndarray) -> np.ndarray:
+def _average_counts(values_AK: np.ndarray, is_other_AK: np.ndarray) -> np.ndarray:
     """Return the mean of the values that count, (A,). It is 0 if none does, as in a domain with a single text."""
-    found_A: np.ndarray = np.where(counts_AK, values_AK, 0.0).sum(1) / np.maximum(counts_AK.sum(1), 1)
-    return found_A
+    means_A: np.ndarray = np.where(is_other_AK, values_AK, 0.0).sum(1) / np.maximum(is_other_AK.sum(1), 1)
+    return means_A
 
 
 def _draw_from_own_domain(codes_N: np.ndarray, drawn_A: np.ndarray, generator: np.random.Generator) -> np.ndarray:
@@ -107,8 +107,8 @@ def _draw_from_own_domain(codes_N: np.ndarray, drawn_A: np.ndarray, generator: n
     starts = np.searchsorted(codes_N[order_N], codes_N[drawn_A], side="left")
     ends = np.searchsorted(codes_N[order_N], codes_N[drawn_A], side="right")
     # After the stable sort, a domain is a contiguous range of positions.
-    places_AK = generator.integers(starts[:, None], ends[:, None], (len(drawn_A), NUM_NEIGHBOURS))
-    rows_AK: np.ndarray = order_N[places_AK]
+    positions_AK = generator.integers(starts[:, None], ends[:, None], (len(drawn_A), NUM_NEIGHBOURS))
+    rows_AK: np.ndarray = order_N[positions_AK]
     return rows_AK
 
 
@@ -116,7 +116,7 @@ def _describe_neighbours(
     pairs: Any, rows_S: np.ndarray, query_D: np.ndarray, documents_SD: np.ndarray
 ) -> list[Mapping[str, str | float]]:
     """Return the texts of a pair, whose row comes first, and of its neighbours, for the report."""
-    own_D = documents_SD[0]
+    document_D = documents_SD[0]
     domains = [pairs.domain_names[code] for code in pairs.domain_codes[rows_S]]
     texts = zip(pairs.texts("query", rows_S), pairs.texts("document", rows_S), domains, documents_SD, strict=True)
     return [
@@ -124,14 +124,14 @@ def _describe_neighbours(
             "query": query,
             "document": document,
             "domain": domain,
-            "similarity": round(float(own_D @ vector_D), 3),
+            "similarity": round(float(document_D @ vector_D), 3),
             "may be a positive": "it is"
-            if place == 0
-            else _format_yes_no(bool(as_near(query_D @ vector_D, query_D, own_D))),
+            if index == 0
+            else _format_yes_no(bool(as_near(query_D @ vector_D, query_D, document_D))),
         }
-        for place, (query, document, domain, vector_D) in enumerate(texts)
+        for index, (query, document, domain, vector_D) in enumerate(texts)
     ]
 
 
-def _format_yes_no(holds: bool) -> str:
-    return "yes" if holds else "no"
+def _format_yes_no(value: bool) -> str:
+    return "yes" if value else "no"

@@ -53,13 +53,13 @@ def evaluate(inputs: Inputs, model: Encoder | None, folder: Path, collections: M
     Results are cached next to `folder` per collection, so an interrupted evaluation resumes. The `protocol` of the run
     decides between full search and reranking the candidates of a first stage, whose recall is recorded.
     """
-    first = load_first_stage(inputs)
-    stage = None if first is None else first.provenance["stage"]
-    keeping = EvaluationOutputs(runs=folder, cache=open_cache(folder.parent, inputs.run, model, first_stage=stage))
-    found = _evaluate(inputs, model, collections, keeping, None if first is None else first.candidates)
-    if first is None:
-        return found
-    return replace(found, provenance={**found.provenance, "first_stage": dict(first.provenance)})
+    first_stage = load_first_stage(inputs)
+    stage = None if first_stage is None else first_stage.provenance["stage"]
+    outputs = EvaluationOutputs(runs=folder, cache=open_cache(folder.parent, inputs.run, model, first_stage=stage))
+    evaluation = _evaluate(inputs, model, collections, outputs, None if first_stage is None else first_stage.candidates)
+    if first_stage is None:
+        return evaluation
+    return replace(evaluation, provenance={**evaluation.provenance, "first_stage": dict(first_stage.provenance)})
 
 
 @dataclass(frozen=True)
@@ -93,35 +93,35 @@ def _evaluate(
     inputs: Inputs,
     model: Encoder | None,
     collections: Mapping[str, Collection],
-    keeping: EvaluationOutputs,
+    outputs: EvaluationOutputs,
     candidates: Mapping[str, Hits] | None,
 ) -> Evaluation:
     run, suite = inputs.run, inputs.suite
     if run.architecture == "bm25":
-        how: dict[str, Any] = {"candidates": candidates, "tokenizer": tokenizer_of_run(run)}
-        return evaluate_bm25(suite, outputs=keeping, collections=collections, **how)
+        options: dict[str, Any] = {"candidates": candidates, "tokenizer": tokenizer_of_run(run)}
+        return evaluate_bm25(suite, outputs=outputs, collections=collections, **options)
     reference = inputs.surrogate if model is None else model
     encoder = wrap_contextual_encoder(run, model) if run.architecture == "contextual" else reference
-    return evaluate_setting(encoder, suite, make_setting(inputs, candidates=candidates), keeping, collections)
+    return evaluate_setting(encoder, suite, make_setting(inputs, candidates=candidates), outputs, collections)
 
 
-def make_setting(inputs: Inputs, **more: Any) -> Setting:
-    """Return the setting of a run's system, with all test contexts for a contextual model. `more` are further fields."""
+def make_setting(inputs: Inputs, **fields: Any) -> Setting:
+    """Return the setting of a run's system, with all test contexts for a contextual model. `fields` are further fields."""
     run = inputs.run
     if run.architecture != "contextual":
-        return Setting(**more)
+        return Setting(**fields)
     contexts = run.test_contexts.split("+")
     if len(inputs.suite.datasets) == 1:
         # a single collection has no wrong corpus
         contexts = [kind for kind in contexts if kind != "wrong"]
     pool = draw_training_pool(inputs) if "random" in contexts else None
-    return Setting(contexts=contexts, num_contexts=count_test_contexts(run), seed=run.context_seed, pool=pool, **more)
+    return Setting(contexts=contexts, num_contexts=count_test_contexts(run), seed=run.context_seed, pool=pool, **fields)
 
 
 def draw_training_pool(inputs: Inputs) -> Retrieval:
     """Return the source of the context "random": as many training documents as an own context has, without repeats."""
-    count = min(len(inputs.pairs), count_test_contexts(inputs.run))
-    rows = draw_training_rows(inputs, count)
+    num_documents = min(len(inputs.pairs), count_test_contexts(inputs.run))
+    rows = draw_training_rows(inputs, num_documents)
     texts = tuple(inputs.pairs.texts("document", rows))
     return Retrieval(f"training documents of {inputs.run.corpus}", tuple(inputs.pairs.ids(rows)), texts, (), (), {})
 

@@ -41,27 +41,29 @@ def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
     """Return `selection/WAY/GROUP/ndcg_at_10` per dataset, family and mean, and `selection/WAY/gain/…` over random."""
     run, suite, collections = inputs.run, inputs.suite, read_collections(inputs.suite)
     encoder, count = wrap_contextual_encoder(run, model), count_test_contexts(run)
-    found: dict[str, list[np.ndarray]] = {}
-    for one in collections.values():
-        for way, values in score_selections(encoder, one, count, run.context_seed).items():
-            found.setdefault(way, []).append(values)
+    scores: dict[str, list[np.ndarray]] = {}
+    for collection in collections.values():
+        for selection, values in score_selections(encoder, collection, count, run.context_seed).items():
+            scores.setdefault(selection, []).append(values)
     rows = describe_datasets(suite, collections)
     metrics = {
-        f"selection/{way}/{group}/{HEADLINE}": float(np.mean([float(values[place].mean()) for place in places]))
-        for way, values in found.items()
-        for group, places in group_datasets(rows).items()
+        f"selection/{selection}/{group}/{HEADLINE}": float(np.mean([float(values[index].mean()) for index in members]))
+        for selection, values in scores.items()
+        for group, members in group_datasets(rows).items()
     }
-    arrays = {f"selection/{way}": np.concatenate(values).astype(np.float32) for way, values in found.items()}
-    for way in SELECTIONS:
-        gap = paired_gaps(arrays[f"selection/{way}"], arrays[f"selection/{RANDOM}"], rows)["mean"]
-        metrics |= gap.as_metrics(f"selection/{way}/gain")
+    arrays = {
+        f"selection/{selection}": np.concatenate(values).astype(np.float32) for selection, values in scores.items()
+    }
+    for selection in SELECTIONS:
+        gap = paired_gaps(arrays[f"selection/{selection}"], arrays[f"selection/{RANDOM}"], rows)["mean"]
+        metrics |= gap.as_metrics(f"selection/{selection}/gain")
     provenance = {"name": suite.name, "datasets": rows, "context_seed": run.context_seed, "num_contexts": count}
     return Measured(metrics, arrays, provenance)
 
 
-def score_selections(encoder: Encoder, one: Collection, count: int, seed: int) -> dict[str, np.ndarray]:
+def score_selections(encoder: Encoder, collection: Collection, count: int, seed: int) -> dict[str, np.ndarray]:
     """Return the NDCG@10 of each query, float32 (Q,), under each selection of `count` documents."""
-    retrieval, role = one.retrieval, one.document_role
+    retrieval, role = collection.retrieval, collection.document_role
 
     def embed(texts: list[str] | None) -> tuple[np.ndarray, np.ndarray]:
         encoder.set_context(texts, seed, role)
@@ -69,24 +71,24 @@ def score_selections(encoder: Encoder, one: Collection, count: int, seed: int) -
 
     drawn = draw_context("own", retrieval, num_contexts=count, seed=seed)
     queries_QH, documents_DH = embed(drawn.texts)
-    found = {RANDOM: score_headline(search_collection(one, queries_QH, documents_DH, DEPTH), one)}
-    for way, select in SELECTIONS.items():
-        chosen = select(queries_QH, documents_DH, min(count, len(documents_DH)), seed)
-        vectors = embed([retrieval.documents[row] for row in chosen])
-        found[way] = score_headline(search_collection(one, *vectors, DEPTH), one)
-    return found
+    scores = {RANDOM: score_headline(search_collection(collection, queries_QH, documents_DH, DEPTH), collection)}
+    for name, select in SELECTIONS.items():
+        selected = select(queries_QH, documents_DH, min(count, len(documents_DH)), seed)
+        vectors = embed([retrieval.documents[row] for row in selected])
+        scores[name] = score_headline(search_collection(collection, *vectors, DEPTH), collection)
+    return scores
 
 
 def select_centres(queries_QH: np.ndarray, documents_DH: np.ndarray, count: int, seed: int) -> np.ndarray:
     """Return the document nearest to each of `count` K-means centres, int (C,). No document is chosen twice."""
     centroids_CH = best_attempt(documents_DH, count, derive(seed, "context selection"))
     similarity_CD = centroids_CH @ documents_DH.T
-    chosen: list[int] = []
+    selected: list[int] = []
     for row_D in similarity_CD:
         # Two centres may be nearest to the same document.
-        row_D[chosen] = -np.inf
-        chosen.append(int(row_D.argmax()))
-    return np.array(chosen)
+        row_D[selected] = -np.inf
+        selected.append(int(row_D.argmax()))
+    return np.array(selected)
 
 
 def select_typical(queries_QH: np.ndarray, documents_DH: np.ndarray, count: int, seed: int) -> np.ndarray:
@@ -96,14 +98,14 @@ def select_typical(queries_QH: np.ndarray, documents_DH: np.ndarray, count: int,
 
 def select_diverse(queries_QH: np.ndarray, documents_DH: np.ndarray, count: int, seed: int) -> np.ndarray:
     """Return documents far from each other, int (C,), by farthest-first traversal from the most typical one."""
-    chosen = [int(select_typical(queries_QH, documents_DH, 1, seed)[0])]
-    nearest_D = documents_DH @ documents_DH[chosen[0]]
-    while len(chosen) < count:
-        nearest_D[chosen] = np.inf
-        chosen.append(int(nearest_D.argmin()))
+    selected = [int(select_typical(queries_QH, documents_DH, 1, seed)[0])]
+    nearest_D = documents_DH @ documents_DH[selected[0]]
+    while len(selected) < count:
+        nearest_D[selected] = np.inf
+        selected.append(int(nearest_D.argmin()))
         # For each document, its similarity to the nearest chosen one. The next choice minimises it.
-        nearest_D = np.maximum(nearest_D, documents_DH @ documents_DH[chosen[-1]])
-    return np.array(chosen)
+        nearest_D = np.maximum(nearest_D, documents_DH @ documents_DH[selected[-1]])
+    return np.array(selected)
 
 
 def select_relevant(queries_QH: np.ndarray, documents_DH: np.ndarray, count: int, seed: int) -> np.ndarray:

@@ -34,11 +34,11 @@ def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
     collections = list(read_collections(Suite(inputs.suite.name, datasets)).values())
     role, retrieval = collections[0].document_role, collections[0].retrieval
     order = generator_for(run.context_seed, "documents under many contexts").permutation(len(retrieval.documents))
-    texts = [retrieval.documents[place] for place in order[:NUM_DOCUMENTS]]
+    texts = [retrieval.documents[index] for index in order[:NUM_DOCUMENTS]]
     drawn, vectors = [], []
-    for one in collections:
-        drawn.append(draw_context("own", one.retrieval, num_contexts=run.num_contexts, seed=run.context_seed))
-        model.set_context(drawn[-1].texts, run.context_seed, one.document_role)
+    for collection in collections:
+        drawn.append(draw_context("own", collection.retrieval, num_contexts=run.num_contexts, seed=run.context_seed))
+        model.set_context(drawn[-1].texts, run.context_seed, collection.document_role)
         vectors.append(model.encode(texts, role))
     vectors_CDH = np.stack(vectors)
     arrays = compute_distances(vectors_CDH)
@@ -48,20 +48,20 @@ def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
     for (context, document), (x, y) in _list_points(layout_CD2):
         metrics[f"pca/document {document + 1}/{datasets[context].name}/x"] = x
         metrics[f"pca/document {document + 1}/{datasets[context].name}/y"] = y
-    shown = [{"document": f"document {place + 1}", "text": text} for place, text in enumerate(texts[:NUM_DRAWN])]
-    found = {"dataset": retrieval.name, "contexts": [context.provenance for context in drawn]}
-    return Measured(metrics, arrays, found, {"documents": shown})
+    exhibit = [{"document": f"document {index + 1}", "text": text} for index, text in enumerate(texts[:NUM_DRAWN])]
+    provenance = {"dataset": retrieval.name, "contexts": [context.provenance for context in drawn]}
+    return Measured(metrics, arrays, provenance, {"documents": exhibit})
 
 
 def choose_context_datasets(datasets: Sequence[SuiteDataset]) -> tuple[SuiteDataset, ...]:
     """Return the datasets that provide contexts, in order, with the paper's dataset first."""
-    first = [one for one in datasets if one.name == PAPERS]
-    return tuple([*first, *(one for one in datasets if one not in first)][:NUM_CONTEXTS])
+    first = [dataset for dataset in datasets if dataset.name == PAPERS]
+    return tuple([*first, *(dataset for dataset in datasets if dataset not in first)][:NUM_CONTEXTS])
 
 
 def _list_points(layout_CD2: np.ndarray) -> list[tuple[tuple[int, int], tuple[float, float]]]:
-    places = np.ndindex(*layout_CD2.shape[:2])
-    return [((c, d), (float(layout_CD2[c, d, 0]), float(layout_CD2[c, d, 1]))) for c, d in places]
+    indices = np.ndindex(*layout_CD2.shape[:2])
+    return [((c, d), (float(layout_CD2[c, d, 0]), float(layout_CD2[c, d, 1]))) for c, d in indices]
 
 
 def compute_distances(vectors_CDH: np.ndarray) -> dict[str, np.ndarray]:
@@ -71,8 +71,8 @@ def compute_distances(vectors_CDH: np.ndarray) -> dict[str, np.ndarray]:
     num_contexts, num_documents, width = vectors_CDH.shape
     flat = vectors_CDH.transpose(1, 0, 2).reshape(-1, width).astype(np.float64)
     # Distances of differences: `2 - 2 a·b` of float32 unit vectors loses the digits of a small distance.
-    apart = cdist(flat, flat).reshape(num_documents, num_contexts, num_documents, num_contexts)
-    by_pair_DD = apart.mean(axis=(1, 3))
+    distances = cdist(flat, flat).reshape(num_documents, num_contexts, num_documents, num_contexts)
+    by_pair_DD = distances.mean(axis=(1, 3))
     # The mean over contexts includes the distance 0 of a vector to itself, which must not count.
     own_D = np.diagonal(by_pair_DD) * num_contexts / max(1, num_contexts - 1)
     others_DD = np.where(np.eye(num_documents, dtype=bool), np.nan, by_pair_DD)
@@ -88,6 +88,6 @@ def project_to_plane(vectors_CDH: np.ndarray) -> np.ndarray:
     flat = vectors_CDH.reshape(-1, vectors_CDH.shape[-1]).astype(np.float64)
     centred = flat - flat.mean(axis=0)
     axes = np.linalg.svd(centred, full_matrices=False)[2][:2]
-    laid = centred @ axes.T
-    laid *= np.where(np.abs(laid.max(axis=0)) < np.abs(laid.min(axis=0)), -1, 1)
-    return laid.reshape(*vectors_CDH.shape[:2], 2)
+    coordinates = centred @ axes.T
+    coordinates *= np.where(np.abs(coordinates.max(axis=0)) < np.abs(coordinates.min(axis=0)), -1, 1)
+    return coordinates.reshape(*vectors_CDH.shape[:2], 2)

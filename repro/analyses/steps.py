@@ -33,21 +33,25 @@ def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
     """Return `{suite}/…` of the final model, and `{suite}+fifth1/…` to `{suite}+fifth5/…`."""
     suite, collections = inputs.suite.name, read_collections(inputs.suite)
     steps = compute_marks(make_train_settings(inputs.run, len(build_sampler(inputs))).num_steps)
-    last = evaluate(inputs, model, folder / "trec", collections)
-    metrics, arrays = dict(last.metrics), dict(last.per_query)
-    _add_scores(metrics, arrays, suite, NUM_PARTS, last)
+    final = evaluate(inputs, model, folder / "trec", collections)
+    metrics, arrays = dict(final.metrics), dict(final.per_query)
+    _add_scores(metrics, arrays, suite, NUM_PARTS, final)
     for part, (_, earlier) in enumerate(models_along(inputs, steps[:-1], folder / FOLDER), 1):
-        found = evaluate(inputs, earlier, folder / FOLDER / "trec", collections)
-        _add_scores(metrics, arrays, suite, part, found)
+        evaluation = evaluate(inputs, earlier, folder / FOLDER / "trec", collections)
+        _add_scores(metrics, arrays, suite, part, evaluation)
     shutil.rmtree(folder / FOLDER, ignore_errors=True)
-    return Measured(metrics, arrays, {**last.provenance, "steps": list(steps)})
+    return Measured(metrics, arrays, {**final.provenance, "steps": list(steps)})
 
 
-def _add_scores(metrics: dict[str, float], arrays: dict[str, Any], suite: str, part: int, found: Evaluation) -> None:
+def _add_scores(
+    metrics: dict[str, float], arrays: dict[str, Any], suite: str, part: int, evaluation: Evaluation
+) -> None:
     """Add the results under the own context after a fifth."""
     name = f"{suite}+fifth{part}"
     metrics |= {
-        path.replace(suite, name, 1): value for path, value in found.metrics.items() if path.startswith(f"{suite}/")
+        path.replace(suite, name, 1): value
+        for path, value in evaluation.metrics.items()
+        if path.startswith(f"{suite}/")
     }
-    if suite in found.per_query:
-        arrays[name] = found.per_query[suite]
+    if suite in evaluation.per_query:
+        arrays[name] = evaluation.per_query[suite]

@@ -99,13 +99,13 @@ class Embedder:
     num_contexts: int  # 0 if the encoder has no context
     seed: int
 
-    def embed(self, one: Collection) -> Vectors:
+    def embed(self, collection: Collection) -> Vectors:
         """Return the vectors of a collection."""
-        retrieval = one.retrieval
+        retrieval = collection.retrieval
         if self.num_contexts:
             drawn = draw_context("own", retrieval, num_contexts=self.num_contexts, seed=self.seed)
-            self.encoder.set_context(drawn.texts, self.seed, one.document_role)
-        queries, documents = list(retrieval.queries), self.encoder.encode(retrieval.documents, one.document_role)
+            self.encoder.set_context(drawn.texts, self.seed, collection.document_role)
+        queries, documents = list(retrieval.queries), self.encoder.encode(retrieval.documents, collection.document_role)
         # Training text has no queries.
         queries_QH = self.encoder.encode(queries, "query") if queries else documents[:0]
         order_D = generator_for(self.seed, "adaptation", retrieval.name).permutation(len(documents))
@@ -129,8 +129,8 @@ class Corpora:
         """Return the moments of `count` documents of a source, for one collection."""
         if source == "random":
             # As many documents as the searched corpus has, so that only their text differs.
-            most = len(self.own[name].documents_DH)
-            return Moments.of(self.training.draw(most if count is None else min(count, most)))
+            num_documents = len(self.own[name].documents_DH)
+            return Moments.of(self.training.draw(num_documents if count is None else min(count, num_documents)))
         return Moments.of(self.own[name if source == "own" else self.others[name]].draw(count))
 
 
@@ -187,10 +187,10 @@ def adapt_in_every_way(corpora: Corpora, name: str, parameters: Mapping[str, flo
     yield "own", (vectors.queries_QH, vectors.documents_DH)
     for source in corpora.sources:
         for count in COUNTS:
-            fitted = make_whitening_map(
+            whiten = make_whitening_map(
                 corpora.compute_moments(name, source, count), parameters[make_whitened_view("own", count)]
             )
-            yield make_whitened_view(source, count), (fitted(vectors.queries_QH), fitted(vectors.documents_DH))
+            yield make_whitened_view(source, count), (whiten(vectors.queries_QH), whiten(vectors.documents_DH))
     moments = corpora.compute_moments(name, "own", None)
     for method in BASELINES:
         yield method, adapt(method, parameters[method], vectors, moments)
@@ -204,11 +204,11 @@ def adapt(method: str, parameter: float, vectors: Vectors, moments: Moments) -> 
     if method == "hubness":
         return subtract_hubness(queries_QH, documents_DH, parameter)
     if method == "centred":
-        fitted = make_centring_map(moments)
+        transform = make_centring_map(moments)
     else:
         top = method == "all-but-the-top"
-        fitted = all_but_the_top(moments, int(parameter)) if top else make_whitening_map(moments, parameter)
-    return fitted(queries_QH), fitted(documents_DH)
+        transform = all_but_the_top(moments, int(parameter)) if top else make_whitening_map(moments, parameter)
+    return transform(queries_QH), transform(documents_DH)
 
 
 def choose_parameters(inputs: Inputs, embedder: Embedder) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
@@ -222,20 +222,26 @@ def choose_parameters(inputs: Inputs, embedder: Embedder) -> tuple[dict[str, flo
         return dict.fromkeys(counts, DEFAULT_SHRINKAGE) | DEFAULTS, {}
     grids: dict[str, Sequence[float]] = {**dict.fromkeys(counts, SHRINKAGES), **BASELINES}
     scores: dict[str, dict[float, list[float]]] = {}
-    for one in read_collections(suite).values():
-        vectors = embedder.embed(one)
+    for collection in read_collections(suite).values():
+        vectors = embedder.embed(collection)
         for method, candidates in grids.items():
             moments = Moments.of(vectors.draw(counts.get(method)))
             for value in candidates:
-                hits = search_collection(one, *adapt(method, value, vectors, moments), DEPTH)
-                scores.setdefault(method, {}).setdefault(value, []).append(float(score_headline(hits, one).mean()))
-    means = {method: {value: float(np.mean(by)) for value, by in of.items()} for method, of in scores.items()}
-    chosen = {method: float(max(of, key=of.__getitem__)) for method, of in means.items()}
-    return chosen, {method: {str(value): mean for value, mean in of.items()} for method, of in means.items()}
+                hits = search_collection(collection, *adapt(method, value, vectors, moments), DEPTH)
+                scores.setdefault(method, {}).setdefault(value, []).append(
+                    float(score_headline(hits, collection).mean())
+                )
+    best: dict[str, float] = {}
+    validation: dict[str, dict[str, float]] = {}
+    for method, by_value in scores.items():
+        means = {value: float(np.mean(values)) for value, values in by_value.items()}
+        best[method] = float(max(means, key=means.__getitem__))
+        validation[method] = {str(value): mean for value, mean in means.items()}
+    return best, validation
 
 
 def load_validation_suite(inputs: Inputs) -> Suite | None:
     """Return the validation suite that belongs to the run's suite, or None."""
     name = f"{inputs.run.suite}-validation"
-    held = any(name in corpus.suites for corpus in CORPORA.values())
-    return load_run_suite(replace(inputs.run, suite=name)) if held else None
+    is_available = any(name in corpus.suites for corpus in CORPORA.values())
+    return load_run_suite(replace(inputs.run, suite=name)) if is_available else None

@@ -32,20 +32,20 @@ def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
     """Return `{suite}/…` and `{suite}+width16/…`, and for a model trained without widths also `{suite}+svd16/…`."""
     run = inputs.run
     widths = nested_widths(run) or standard_widths(run.hidden_size)
-    setting, decides = make_setting(inputs, widths=widths), {}
+    setting, key = make_setting(inputs, widths=widths), {}
     if run.nested_sizes is None and run.architecture == "biencoder":
         directions_WW = compute_principal_directions(_compute_training_vectors(inputs, model))
         setting = replace(setting, directions_WW=directions_WW)
-        decides["turned"] = hashlib.sha256(directions_WW.tobytes()).hexdigest()
+        key["turned"] = hashlib.sha256(directions_WW.tobytes()).hexdigest()
     encoder = wrap_contextual_encoder(run, model) if run.architecture == "contextual" else model
-    keeping = EvaluationOutputs(runs=folder / "trec", cache=open_cache(folder, run, model, **decides))
-    found = evaluate_setting(encoder, inputs.suite, setting, keeping)
-    return Measured(found.metrics, found.per_query, {**found.provenance, "widths": list(widths)})
+    outputs = EvaluationOutputs(runs=folder / "trec", cache=open_cache(folder, run, model, **key))
+    evaluation = evaluate_setting(encoder, inputs.suite, setting, outputs)
+    return Measured(evaluation.metrics, evaluation.per_query, {**evaluation.provenance, "widths": list(widths)})
 
 
 def _compute_training_vectors(inputs: Inputs, model: Encoder) -> np.ndarray:
-    count = len(inputs.pairs)
-    drawn = generator_for(inputs.run.seed, "svd").permutation(count)[:NUM_SVD_DOCUMENTS]
+    num_pairs = len(inputs.pairs)
+    drawn = generator_for(inputs.run.seed, "svd").permutation(num_pairs)[:NUM_SVD_DOCUMENTS]
     return model.encode(inputs.pairs.texts("document", np.sort(drawn)), "document")
 
 
