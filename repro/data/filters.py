@@ -25,21 +25,19 @@ class EvaluatedTexts:
 
     def __init__(self, collections: Iterable[Retrieval] = (), form: Callable[[str], str] = normalise) -> None:
         self.form = form
-        self.documents: set[str] = set()
-        self.queries: set[str] = set()
+        self._texts: set[str] = set()
         for collection in collections:
-            self.documents.update(map(form, collection.documents))
-            self.queries.update(map(form, collection.queries))
+            self._texts.update(map(form, (*collection.documents, *collection.queries)))
 
     def has_text_of(self, row: Row) -> bool:
         """Return whether the row's document or query is an evaluated document or query."""
         return self.form(row.document) in self or self.form(row.query) in self
 
     def __bool__(self) -> bool:
-        return bool(self.documents or self.queries)
+        return bool(self._texts)
 
     def __contains__(self, normalised: str) -> bool:
-        return normalised in self.documents or normalised in self.queries
+        return normalised in self._texts
 
 
 def drop_evaluated_rows(
