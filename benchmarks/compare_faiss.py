@@ -31,9 +31,9 @@ from repro.seeds import derive
 
 DEPTH, NUM_NEAREST, NUM_NEGATIVES, NUM_TOPICS = 100, 11, 7, 400
 ROUNDING, KMEANS_TOLERANCE = 1e-5, 0.01
-Found = tuple[np.ndarray, np.ndarray]
+SearchResult = tuple[np.ndarray, np.ndarray]
 """Rows (Q, K) and their scores (Q, K)."""
-Actions = dict[str, Callable[[], Found]]
+Actions = dict[str, Callable[[], SearchResult]]
 """The two implementations of a task: "ours" and "faiss"."""
 
 
@@ -45,7 +45,7 @@ def draw_vectors(num: int, width: int, seed: int) -> np.ndarray:
     return np.ascontiguousarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), dtype=np.float32)
 
 
-def search_with_faiss(queries: np.ndarray, documents: np.ndarray, count: int) -> Found:
+def search_with_faiss(queries: np.ndarray, documents: np.ndarray, count: int) -> SearchResult:
     """Return the best documents of each query by FAISS's exact inner-product index."""
     index = faiss.IndexFlatIP(documents.shape[1])
     index.add(documents)
@@ -60,7 +60,12 @@ def compute_scores(queries: np.ndarray, documents: np.ndarray, rows: np.ndarray)
 
 def drop_self(rows: np.ndarray, selves: np.ndarray, count: int) -> np.ndarray:
     """Remove each query's own row and return the first `count` of the others, (Q, K)."""
-    return np.array([[n for n in each if n != self][:count] for each, self in zip(rows, selves, strict=True)])
+    return np.array(
+        [
+            [row for row in row_numbers if row != own_row][:count]
+            for row_numbers, own_row in zip(rows, selves, strict=True)
+        ]
+    )
 
 
 def prepare_search(options: argparse.Namespace) -> Actions:
@@ -69,21 +74,22 @@ def prepare_search(options: argparse.Namespace) -> Actions:
         draw_vectors(options.num_queries, options.width, 1),
         draw_vectors(options.num_points, options.width, 2),
     )
-    query_ids, document_ids = [str(n) for n in range(len(queries))], [f"{n:09d}" for n in range(len(documents))]
+    query_ids, document_ids = [str(row) for row in range(len(queries))], [f"{row:09d}" for row in range(len(documents))]
 
-    def to_arrays(ranked: list[list[tuple[str, float]]]) -> Found:
-        rows = np.array([[int(name) for name, _ in each] for each in ranked])
-        return rows, np.array([[score for _, score in each] for each in ranked])
+    def to_arrays(ranked: list[list[tuple[str, float]]]) -> SearchResult:
+        rows = np.array([[int(name) for name, _ in ranking] for ranking in ranked])
+        return rows, np.array([[score for _, score in ranking] for ranking in ranked])
 
-    def ours() -> Found:
-        found = search(queries, documents, query_ids, document_ids, k=DEPTH)
-        return to_arrays([list(each.items()) for each in found.values()])
+    def ours() -> SearchResult:
+        rankings = search(queries, documents, query_ids, document_ids, k=DEPTH)
+        return to_arrays([list(ranking.items()) for ranking in rankings.values()])
 
-    def theirs() -> Found:
+    def theirs() -> SearchResult:
         rows, scores = search_with_faiss(queries, documents, DEPTH)
         # FAISS must also return ids, with ties ordered by id. Otherwise it would do less work than ours.
         runs = [
-            dict(zip((document_ids[n] for n in each), own, strict=True)) for each, own in zip(rows, scores, strict=True)
+            dict(zip((document_ids[row] for row in ranking), row_scores, strict=True))
+            for ranking, row_scores in zip(rows, scores, strict=True)
         ]
         return to_arrays([rank_by_score(run) for run in runs])
 
@@ -95,11 +101,11 @@ def prepare_neighbours(options: argparse.Namespace) -> Actions:
     documents = draw_vectors(options.num_points, options.width, 2)
     sample = np.random.default_rng(3).choice(len(documents), options.num_queries, replace=False)
 
-    def ours() -> Found:
+    def ours() -> SearchResult:
         rows = find_nearest_rows(documents, np.arange(len(documents)), sample, NUM_NEAREST)
         return rows, compute_scores(documents[sample], documents, rows)
 
-    def theirs() -> Found:
+    def theirs() -> SearchResult:
         rows, _ = search_with_faiss(documents[sample], documents, NUM_NEAREST + 1)
         rows = drop_self(rows, sample, NUM_NEAREST)
         return rows, compute_scores(documents[sample], documents, rows)
@@ -112,11 +118,11 @@ def prepare_negatives(options: argparse.Namespace) -> Actions:
     queries, documents = (draw_vectors(options.num_points, options.width, seed) for seed in (1, 2))
     keys, codes = np.arange(len(queries)), np.zeros(len(queries), np.int32)
 
-    def ours() -> Found:
+    def ours() -> SearchResult:
         rows = mine_negatives(queries, documents, codes, keys, num_hard_negatives=NUM_NEGATIVES, with_near=True, seed=0)
         return rows, compute_scores(queries, documents, rows)
 
-    def theirs() -> Found:
+    def theirs() -> SearchResult:
         rows, _ = search_with_faiss(queries, documents, NUM_NEGATIVES + 1)
         rows = drop_self(rows, keys, NUM_NEGATIVES)
         return rows, compute_scores(queries, documents, rows)
@@ -131,16 +137,16 @@ def prepare_kmeans(options: argparse.Namespace) -> Actions:
     # As in our clustering, each pair enters twice: as (query, document) and as (document, query).
     points = np.concatenate([paired, np.roll(paired, half, axis=1)])
 
-    def assign(centroids: np.ndarray) -> Found:
+    def assign(centroids: np.ndarray) -> SearchResult:
         index = faiss.IndexFlatL2(points.shape[1])
         index.add(centroids)
         distances, clusters = index.search(paired, 1)
         return clusters, distances
 
-    def attempt(number: int) -> tuple[float, np.ndarray]:
+    def attempt(attempt_index: int) -> tuple[float, np.ndarray]:
         # Without these limits FAISS would sample the points.
         limits = {"min_points_per_centroid": 1, "max_points_per_centroid": len(points)}
-        seed = derive(0, number) % 2**31
+        seed = derive(0, attempt_index) % 2**31
         kmeans = faiss.Kmeans(points.shape[1], options.num_clusters, niter=NUM_ITERATIONS, seed=seed, **limits)
         return kmeans.train(points), kmeans.centroids
 

@@ -57,20 +57,20 @@ def generate_blocks(num_pairs: int, seed: int = 0) -> Iterator[pa.Table]:
         domains = rng.choice(NUM_DOMAINS, size, p=shares / shares.sum())
         topics_of_pairs = domains * TOPICS_PER_DOMAIN + rng.integers(0, TOPICS_PER_DOMAIN, size)
         sides = []
-        for least, most in (QUERY_WORDS, DOCUMENT_WORDS):
-            lengths = rng.integers(least, most + 1, size)
-            chosen = np.searchsorted(cumulative, rng.random(lengths.sum()) * cumulative[-1])
-            is_topical = rng.random(len(chosen)) < TOPIC_SHARE
-            places = rng.integers(0, WORDS_PER_TOPIC, is_topical.sum())
-            chosen[is_topical] = topics[np.repeat(topics_of_pairs, lengths)[is_topical], places]
-            sides.append(_join_words(words, chosen, lengths))
-        names = pa.array([f"domain-{number:02d}" for number in range(NUM_DOMAINS)]).take(pa.array(domains))
+        for min_words, max_words in (QUERY_WORDS, DOCUMENT_WORDS):
+            lengths = rng.integers(min_words, max_words + 1, size)
+            word_ids = np.searchsorted(cumulative, rng.random(lengths.sum()) * cumulative[-1])
+            is_topical = rng.random(len(word_ids)) < TOPIC_SHARE
+            topic_words = rng.integers(0, WORDS_PER_TOPIC, is_topical.sum())
+            word_ids[is_topical] = topics[np.repeat(topics_of_pairs, lengths)[is_topical], topic_words]
+            sides.append(_join_words(words, word_ids, lengths))
+        names = pa.array([f"domain-{index:02d}" for index in range(NUM_DOMAINS)]).take(pa.array(domains))
         yield pa.table({"query": sides[0], "document": sides[1], "domain": names})
 
 
-def _join_words(words: pa.Array, chosen: np.ndarray, lengths: np.ndarray) -> pa.Array:
+def _join_words(words: pa.Array, word_ids: np.ndarray, lengths: np.ndarray) -> pa.Array:
     offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32))
-    return pc.binary_join(pa.ListArray.from_arrays(offsets, words.take(pa.array(chosen))), " ")
+    return pc.binary_join(pa.ListArray.from_arrays(offsets, words.take(pa.array(word_ids))), " ")
 
 
 def write_generated(path: Path, num_pairs: int, seed: int = 0) -> None:
@@ -83,8 +83,8 @@ def write_generated(path: Path, num_pairs: int, seed: int = 0) -> None:
                     file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in block.to_pylist())
             return
         first = next(blocks)
-        opened = {".parquet": pq.ParquetWriter, ".csv": pyarrow.csv.CSVWriter}[path.suffix]
-        with opened(part, first.schema) as writer:
+        writer_class = {".parquet": pq.ParquetWriter, ".csv": pyarrow.csv.CSVWriter}[path.suffix]
+        with writer_class(part, first.schema) as writer:
             for block in chain((first,), blocks):
                 writer.write_table(block)
 

@@ -48,8 +48,8 @@ def make_parser(doc: str | None, *, has_record: bool = True, **integers: int | N
     """
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, default in integers.items():
-        words = None if default is None else f"default: {default}"
-        parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=default, help=words)
+        help_text = None if default is None else f"default: {default}"
+        parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=default, help=help_text)
     if has_record:
         parser.add_argument("--write", type=Path, metavar="PATH", help="JSON record to update with the results")
     return parser
@@ -68,7 +68,7 @@ class Timings:
     @property
     def medians(self) -> dict[str, float]:
         """Median seconds of each action."""
-        return {name: statistics.median(each) for name, each in self.seconds.items()}
+        return {name: statistics.median(seconds) for name, seconds in self.seconds.items()}
 
 
 def time_in_turns(actions: Mapping[str, Callable[[], Any]], num_rounds: int, *, num_warmups: int = 0) -> Timings:
@@ -79,11 +79,11 @@ def time_in_turns(actions: Mapping[str, Callable[[], Any]], num_rounds: int, *, 
     """
     seconds: dict[str, list[float]] = {name: [] for name in actions}
     results: dict[str, Any] = {}
-    for number in range(num_warmups + num_rounds):
+    for index in range(num_warmups + num_rounds):
         for name, action in actions.items():
             started = time.process_time()
             results[name] = action()
-            if number >= num_warmups:
+            if index >= num_warmups:
                 seconds[name].append(time.process_time() - started)
     return Timings(seconds, results)
 
@@ -103,10 +103,10 @@ def measure_process(command: Sequence[str], **options: Any) -> ProcessCost:
     started = time.monotonic()
     child = subprocess.Popen(command, **options)
     # wait4 returns the usage of this child alone, unlike resource.getrusage(RUSAGE_CHILDREN).
-    _, status, used = os.wait4(child.pid, 0)
+    _, status, usage = os.wait4(child.pid, 0)
     child.returncode = os.waitstatus_to_exitcode(status)
     seconds = time.monotonic() - started
-    return ProcessCost(child.returncode, seconds, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024)
+    return ProcessCost(child.returncode, seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024)
 
 
 # ---- models
@@ -149,15 +149,15 @@ def write_rows(
     New rows replace rows with the same values of `keys`. Rows are sorted by `order`, or by the keys as text.
     """
 
-    def key(row: Row) -> list[str]:
+    def get_key(row: Row) -> list[str]:
         return [str(row[name]) for name in keys]
 
     if path is None:
         return
-    new = list(rows)
-    replaced = [key(row) for row in new]
-    old = json.loads(path.read_text())["rows"] if path.is_file() else []
-    every = sorted([*(row for row in old if key(row) not in replaced), *new], key=order or key)
+    new_rows = list(rows)
+    new_keys = [get_key(row) for row in new_rows]
+    old_rows = json.loads(path.read_text())["rows"] if path.is_file() else []
+    merged = sorted([*(row for row in old_rows if get_key(row) not in new_keys), *new_rows], key=order or get_key)
     path.parent.mkdir(parents=True, exist_ok=True)
-    lines = ",\n".join(f"  {json.dumps(row)}" for row in every)
+    lines = ",\n".join(f"  {json.dumps(row)}" for row in merged)
     path.write_text(f'{{"rows": [\n{lines}\n]}}\n')

@@ -50,9 +50,9 @@ class KillSchedule:
 
     def draw(self) -> tuple[str, Random] | None:
         """Return when a starting process will be killed and its random generator, or None if it survives."""
-        number = len(list(self.folder.glob("*.begun")))
-        (self.folder / f"{number}-{os.getpid()}.begun").touch()
-        random = Random(f"{self.seed}/{number}")
+        index = len(list(self.folder.glob("*.begun")))
+        (self.folder / f"{index}-{os.getpid()}.begun").touch()
+        random = Random(f"{self.seed}/{index}")
         return (random.choice(MOMENTS), random) if self.num_left else None
 
     def record_kill(self, moment: str, item: str) -> None:
@@ -64,9 +64,9 @@ class KillSchedule:
         self.record_kill(moment, item)
         os.kill(os.getpid(), signal.SIGKILL)
 
-    def kill_self_later(self, random: Random, most_seconds: float, item: str, moment: str = RANDOM) -> None:
+    def kill_self_later(self, random: Random, max_seconds: float, item: str, moment: str = RANDOM) -> None:
         """Kill this process at a random moment, unless no kills remain by then."""
-        timer = threading.Timer(random.uniform(0, most_seconds), lambda: self.num_left and self.kill_self(moment, item))
+        timer = threading.Timer(random.uniform(0, max_seconds), lambda: self.num_left and self.kill_self(moment, item))
         timer.daemon = True
         timer.start()
 
@@ -83,19 +83,19 @@ def kill_self_during(moment: str, random: Random, item: str) -> None:
     Every complete file gets its name by a rename, so the rename is replaced by one that kills the process before it,
     after it, or before it with half the file missing.
     """
-    kind, _, when = moment.partition(" ")
+    kind, _, phase = moment.partition(" ")
     # A run writes several checkpoints. The first, second or third one is hit.
     num_to_skip, rename = random.randrange(3) if kind == "checkpoint" else 0, Path.replace
-    seen = Counter[str]()
+    num_seen = Counter[str]()
 
     def rename_or_die(part: Path, target: Path) -> Path:
         is_chosen = kind == _get_kind(Path(target))
-        seen[moment] += is_chosen
-        if not is_chosen or seen[moment] <= num_to_skip or not KillSchedule.current.num_left:
+        num_seen[moment] += is_chosen
+        if not is_chosen or num_seen[moment] <= num_to_skip or not KillSchedule.current.num_left:
             return rename(part, target)
-        if when == "half written":
+        if phase == "half written":
             os.truncate(part, part.stat().st_size // 2)
-        if when == "just named":
+        if phase == "just named":
             rename(part, target)
         KillSchedule.current.kill_self(moment, item)
         raise AssertionError("a killed process continues")

@@ -65,17 +65,19 @@ def main() -> int:
         run_queue_in_child(runs, KillSchedule(Path(folder, "none"), 0, options.seed))
         expected = {record.id: record for record in read_records(get_local_records())}
         print(f"{len(expected)} of {len(runs)} runs ended undisturbed", flush=True)
-        schedule, problems, number = KillSchedule(Path(folder, "kills"), options.num_kills, options.seed), [], 0
-        while not number or schedule.num_left:
-            number += 1
-            os.environ["REPRO_HOME"] = f"{folder}/killed-{number}"
+        schedule = KillSchedule(Path(folder, "kills"), options.num_kills, options.seed)
+        problems: list[str] = []
+        num_sweeps = 0
+        while num_sweeps == 0 or schedule.num_left:
+            num_sweeps += 1
+            os.environ["REPRO_HOME"] = f"{folder}/killed-{num_sweeps}"
             home().mkdir()
             problems += [*sweep(runs, schedule), *find_lost_or_changed(runs, expected)]
-            print(f"sweep {number}: {len(schedule.list_kills())} kills, {len(problems)} problems", flush=True)
+            print(f"sweep {num_sweeps}: {len(schedule.list_kills())} kills, {len(problems)} problems", flush=True)
         for moment, count in sorted(Counter(kill.partition(",")[0] for kill in schedule.list_kills()).items()):
             print(f"{count:4d} {moment}")
     print(
-        "\n".join(problems) or f"{number * len(runs)} records, all metrics and arrays as in the undisturbed sweep",
+        "\n".join(problems) or f"{num_sweeps * len(runs)} records, all metrics and arrays as in the undisturbed sweep",
         flush=True,
     )
     return 1 if problems or len(expected) < len(runs) else 0
@@ -104,20 +106,20 @@ def sweep_locally(runs: tuple[Run, ...], schedule: KillSchedule) -> list[str]:
 
 def find_lost_or_changed(runs: tuple[Run, ...], expected: Mapping[str, Record]) -> list[str]:
     """Return every run without a record, and every difference from the undisturbed sweep."""
-    found = {record.id: record for record in read_records(get_local_records())}
+    records = {record.id: record for record in read_records(get_local_records())}
     states = {status.id: status for status in statuses(runs)}
-    lost = [f"{id} has no record: {states[id].state}, {states[id].reason}" for id in expected if id not in found]
-    return [*lost, *(line for id in found for line in list_differences(expected[id], found[id]))]
+    lost = [f"{id} has no record: {states[id].state}, {states[id].reason}" for id in expected if id not in records]
+    return [*lost, *(line for id in records for line in list_differences(expected[id], records[id]))]
 
 
-def list_differences(expected: Record, found: Record) -> Iterator[str]:
+def list_differences(expected: Record, record: Record) -> Iterator[str]:
     """Yield a line for every metric and array that is not identical, bit for bit, to the undisturbed one."""
-    for name in sorted((expected.metrics.keys() | found.metrics.keys()) - {SPEED}):
-        if expected.metrics.get(name) != found.metrics.get(name):
-            yield f"{found.id}: {name} is {found.metrics.get(name)}, undisturbed {expected.metrics.get(name)}"
-    for name in sorted(expected.arrays.keys() | found.arrays.keys()):
-        if not np.array_equal(expected.arrays.get(name, np.nan), found.arrays.get(name, np.nan)):
-            yield f"{found.id}: the array {name} differs"
+    for name in sorted((expected.metrics.keys() | record.metrics.keys()) - {SPEED}):
+        if expected.metrics.get(name) != record.metrics.get(name):
+            yield f"{record.id}: {name} is {record.metrics.get(name)}, undisturbed {expected.metrics.get(name)}"
+    for name in sorted(expected.arrays.keys() | record.arrays.keys()):
+        if not np.array_equal(expected.arrays.get(name, np.nan), record.arrays.get(name, np.nan)):
+            yield f"{record.id}: the array {name} differs"
 
 
 # ---- the queue and its children, each a fork of this process
@@ -139,16 +141,16 @@ def run_queue_in_child(runs: tuple[Run, ...], schedule: KillSchedule) -> bool:
 
 def _run_queue(runs: tuple[Run, ...]) -> int:
     schedule = KillSchedule.current
-    drawn = schedule.draw()
-    if drawn is not None and schedule.num_kills:
-        schedule.kill_self_later(drawn[1], MAX_QUEUE_SECONDS, QUEUE, moment=QUEUE)
+    planned_kill = schedule.draw()
+    if planned_kill is not None and schedule.num_kills:
+        schedule.kill_self_later(planned_kill[1], MAX_QUEUE_SECONDS, QUEUE, moment=QUEUE)
     log = (home() / "queue.log").open("a")
     # With the default, more than ten interruptions without progress would count as a failure.
     profile = replace(load_profile("here"), max_requeues=10**6)
-    ended = start(runs, profile, sweep="kills", options=LaunchOptions(), progress=lambda line: print(line, file=log))
-    bad = {name: how for name, how in ended.items() if how != "done"}
-    print(bad or "", end="", file=sys.stderr)
-    return 3 if bad else 0
+    outcomes = start(runs, profile, sweep="kills", options=LaunchOptions(), progress=lambda line: print(line, file=log))
+    failed = {name: outcome for name, outcome in outcomes.items() if outcome != "done"}
+    print(failed or "", end="", file=sys.stderr)
+    return 3 if failed else 0
 
 
 class Forked:
@@ -174,9 +176,9 @@ class Forked:
 
     def wait(self, timeout: float | None = None) -> int:
         """Return the exit status. Raises TimeoutExpired if it has not ended in time."""
-        ends = time.monotonic() + (timeout or 1e9)
+        deadline = time.monotonic() + (timeout or 1e9)
         while (code := self.poll()) is None:
-            if time.monotonic() > ends:
+            if time.monotonic() > deadline:
                 raise subprocess.TimeoutExpired("child", timeout or 0)
             time.sleep(0.01)
         return code
@@ -194,9 +196,9 @@ class Forked:
 def _run_child(file: Path) -> int:
     job = json.loads(file.read_text())["job"]
     item = f"{job['stage'] or 'run'} {job['run']['architecture']} {job['run']['seed']}"
-    drawn = KillSchedule.current.draw()
-    if drawn is not None:
-        moment, random = drawn
+    planned_kill = KillSchedule.current.draw()
+    if planned_kill is not None:
+        moment, random = planned_kill
         if moment == RANDOM:
             KillSchedule.current.kill_self_later(random, MAX_CHILD_SECONDS, item)
         else:
@@ -208,8 +210,8 @@ def _exit_with(action: Any) -> None:
     """Exit with the result of an action. os._exit skips the cleanup handlers that belong to the parent."""
     try:
         code = action()
-    except SystemExit as leaving:
-        code = leaving.code if isinstance(leaving.code, int) else 1
+    except SystemExit as exit_request:
+        code = exit_request.code if isinstance(exit_request.code, int) else 1
     except BaseException:  # noqa: BLE001 — a fork must not continue as its parent
         traceback.print_exc()
         code = 1

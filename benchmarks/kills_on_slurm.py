@@ -30,7 +30,7 @@ from slurm.status import RunStatus, statuses
 
 VARIABLES = ("KILLS_FOLDER", "KILLS_NUMBER", "KILLS_SEED")
 """Environment variables that hold the schedule of the kills in a job."""
-WAYS = ("all processes of a job", "scancel", "requeue")
+KILL_METHODS = ("all processes of a job", "scancel", "requeue")
 PAUSE_SECONDS = (4.0, 20.0)
 """Seconds between two kills from outside, so that jobs also reach their writes."""
 MAX_SHARE_FROM_OUTSIDE = 0.5
@@ -49,9 +49,9 @@ class KilledJob(SubmittedJob):
         folder, number, seed = (os.environ[name] for name in VARIABLES)
         KillSchedule.current = KillSchedule(Path(folder), int(number), int(seed))
         write_checkpoints_often()
-        drawn = None if self.job.stage else KillSchedule.current.draw()
-        if drawn is not None and drawn[0] != RANDOM:
-            kill_self_during(*drawn, f"run {self.job.item.name}")
+        planned_kill = None if self.job.stage else KillSchedule.current.draw()
+        if planned_kill is not None and planned_kill[0] != RANDOM:
+            kill_self_during(*planned_kill, f"run {self.job.item.name}")
         return super().__call__()
 
 
@@ -61,13 +61,13 @@ def sweep_on_slurm(runs: tuple[Run, ...], schedule: KillSchedule) -> list[str]:
     problems = dict[str, None]()
     next_kill = time.monotonic()
     while True:
-        found = statuses(runs)
-        left = [one for one in found if one.state != "recorded"]
-        problems |= dict.fromkeys(f"{one.id} failed: {one.reason}" for one in left if has_failed(one))
+        all_statuses = statuses(runs)
+        unfinished = [status for status in all_statuses if status.state != "recorded"]
+        problems |= dict.fromkeys(f"{status.id} failed: {status.reason}" for status in unfinished if has_failed(status))
         jobs = list_queued_jobs()
-        if not left and not jobs:
+        if not unfinished and not jobs:
             return list(problems)
-        idle = [one for one in left if one.may_launch("slurm", retry=True)]
+        idle = [status for status in unfinished if status.may_launch("slurm", retry=True)]
         if len(idle) >= MIN_RUNS_PER_LAUNCH or (idle and not jobs):
             launch(runs, profile, schedule, random)
         if may_kill_from_outside(schedule) and time.monotonic() >= next_kill:
@@ -78,7 +78,7 @@ def sweep_on_slurm(runs: tuple[Run, ...], schedule: KillSchedule) -> list[str]:
 
 def may_kill_from_outside(schedule: KillSchedule) -> bool:
     """Return whether kills from outside remain."""
-    from_outside = sum(kill.partition(",")[0] in WAYS for kill in schedule.list_kills())
+    from_outside = sum(kill.partition(",")[0] in KILL_METHODS for kill in schedule.list_kills())
     return bool(schedule.num_left) and from_outside < MAX_SHARE_FROM_OUTSIDE * schedule.num_kills
 
 
@@ -96,10 +96,11 @@ def make_profile(schedule: KillSchedule) -> Profile:
 
 def launch(runs: Sequence[Run], profile: Profile, schedule: KillSchedule, random: Random) -> None:
     """Launch from a separate process, which is sometimes killed at a random moment."""
-    is_hit, seed = not random.randrange(LAUNCHES_PER_KILL), random.random()
+    is_killed = random.randrange(LAUNCHES_PER_KILL) == 0
+    seed = random.random()
     pid = os.fork()
     if not pid:
-        if is_hit and schedule.num_left:
+        if is_killed and schedule.num_left:
             schedule.kill_self_later(Random(seed), MAX_LAUNCH_SECONDS, "launch", moment="launch")
         os._exit(_launch_sweep_jobs(runs, profile))
     _, status = os.waitpid(pid, 0)
@@ -126,25 +127,25 @@ def kill_from_outside(running: Sequence[str], schedule: KillSchedule, random: Ra
     """Kill, cancel or requeue one of the running jobs, if there are any."""
     if not running:
         return
-    job, way = random.choice(sorted(running)), random.choice(WAYS)
-    if way == WAYS[0]:
-        was_hit = kill_processes(job)
+    job, method = random.choice(sorted(running)), random.choice(KILL_METHODS)
+    if method == KILL_METHODS[0]:
+        is_killed = kill_processes(job)
     else:
-        command = {"scancel": ["scancel", job], "requeue": ["scontrol", "requeue", job]}[way]
-        was_hit = not subprocess.run(command, capture_output=True, check=False).returncode
-    if was_hit:
-        schedule.record_kill(way, job)
+        command = {"scancel": ["scancel", job], "requeue": ["scontrol", "requeue", job]}[method]
+        is_killed = not subprocess.run(command, capture_output=True, check=False).returncode
+    if is_killed:
+        schedule.record_kill(method, job)
 
 
 def kill_processes(job: str) -> bool:
     """Kill every process with a job's id in its environment. Return whether there was one."""
-    hit = False
+    found_process = False
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             if f"SLURM_JOB_ID={job}" in (folder / "environ").read_text(errors="replace").split("\0"):
                 os.kill(int(folder.name), signal.SIGKILL)
-                hit = True
-    return hit
+                found_process = True
+    return found_process
 
 
 def list_queued_jobs() -> dict[str, str]:

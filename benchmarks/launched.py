@@ -154,9 +154,11 @@ def kill_three_times(run: Any, options: argparse.Namespace) -> None:
         ([get_run_item(run)], is_half_trained),
     ]
     for items, is_due in targets[len(killed) :]:
-        if kill := kill_one(items, is_due, run, options):
+        kill = kill_one(items, is_due, run, options)
+        if kill is not None:
             print(f"killed: {kill}", flush=True)
-            note.write_text(json.dumps(killed := [*killed, kill]))
+            killed.append(kill)
+            note.write_text(json.dumps(killed))
 
 
 def kill_one(
@@ -216,7 +218,8 @@ def list_job_rows(run: Any) -> Iterator[dict[str, Any]]:
         items += [find_stage_item(f"{stage.title}.shards/{path.stem}") for path in shards]
         items.append(get_stage_item(stage))
     histories = [(owners(item.lease_folder), item) for item in items]
-    for history, item in sorted((each for each in histories if each[0]), key=lambda each: each[0][0].since):
+    begun = [(history, item) for history, item in histories if history]
+    for history, item in sorted(begun, key=lambda entry: entry[0][0].since):
         last = await_end(item)
         if last is None:  # the import built the corpus
             continue
@@ -262,9 +265,9 @@ def summarise_launch(run: Any, options: argparse.Namespace) -> dict[str, Any]:
 
 def write_result(result: dict[str, Any], path: Path) -> None:
     """Write the result to a record, in place of one with the same number of pairs."""
-    old = json.loads(path.read_text())["results"] if path.is_file() else []
-    others = [one for one in old if one["num_pairs"] != result["num_pairs"]]
-    results = sorted([*others, result], key=lambda one: one["num_pairs"])
+    old_results = json.loads(path.read_text())["results"] if path.is_file() else []
+    others = [other for other in old_results if other["num_pairs"] != result["num_pairs"]]
+    results = sorted([*others, result], key=lambda row: row["num_pairs"])
     path.write_text(json.dumps({"results": results}, indent=1) + "\n")
 
 

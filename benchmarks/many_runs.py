@@ -37,7 +37,7 @@ from slurm.sweep import Submission
 
 SCALE = "desk"
 MAX_SECONDS, MAX_MEBIBYTES = 10.0, 500.0
-CHILD, RECORDED = "--as-if-published", "recorded.json"
+CHILD_OPTION, RECORDED = "--as-if-published", "recorded.json"
 
 
 def main() -> int:
@@ -55,21 +55,21 @@ def main() -> int:
         report = ["report", "--scale", SCALE, "--out", f"{folder}/r.html"]
         verbs = (["status", str(sweep)], ["status", str(sweep), "--json"], ["show", str(sweep)],
                  ["check", "--scale", SCALE], report, report)  # fmt: skip
-        meets_limits = [measure_verb(words) for words in verbs]
+        meets_limits = [measure_verb(arguments) for arguments in verbs]
     return 0 if all(meets_limits) else 1
 
 
-def measure_verb(words: list[str]) -> bool:
+def measure_verb(arguments: list[str]) -> bool:
     """Run a verb and print its seconds, processor seconds and peak memory. Return whether it meets the limits."""
-    folder = home() / ("published" if words[0] in ("check", "report") else "")
+    folder = home() / ("published" if arguments[0] in ("check", "report") else "")
     cost = measure_process(
-        [sys.executable, "-m", "benchmarks.many_runs", CHILD, *words],
+        [sys.executable, "-m", "benchmarks.many_runs", CHILD_OPTION, *arguments],
         env={**os.environ, "REPRO_HOME": str(folder)},
         cwd=CHECKOUT,
         stdout=subprocess.DEVNULL,
     )
     mebibytes = cost.peak_bytes / 2**20
-    name = " ".join(word for word in words if "/" not in word)
+    name = " ".join(argument for argument in arguments if "/" not in argument)
     print(f"{name:<30} {cost.seconds:5.1f} s {cost.cpu_seconds:5.1f} s of CPU {mebibytes:5.0f} MiB, "
           f"exit {cost.exit_code}", flush=True)  # fmt: skip
     return cost.exit_code == 0 and cost.seconds <= MAX_SECONDS and mebibytes <= MAX_MEBIBYTES
@@ -82,15 +82,15 @@ def write_sweep(sweep: Path, num_runs: int, num_records: int) -> None:
     """Write a file of runs, and the states and records of a half-finished sweep of them."""
     # Nothing here must survive a power failure, and thousands of flushes would take minutes.
     os.fsync = lambda descriptor: None
-    runs = [write_mixture(*one).run for one in islice(generate_mixtures(), num_records)]
+    runs = [write_mixture(*mixture).run for mixture in islice(generate_mixtures(), num_records)]
     write_digests(get_local_records())
     published = home() / "published" / "as-if-published"
     published.parent.mkdir()
     published.symlink_to(get_local_records(), target_is_directory=True)
     published.with_name(RECORDED).write_text(json.dumps([asdict(run) for run in runs]))
-    last = max(run.seed for run in runs)
+    last_seed = max(run.seed for run in runs)
     seeded = cycle(run for run in dict.fromkeys(runs) if is_random(run))
-    others = [replace(next(seeded), seed=last + number) for number in range(1, num_runs - len(runs) + 1)]
+    others = [replace(next(seeded), seed=last_seed + offset) for offset in range(1, num_runs - len(runs) + 1)]
     for run in others[::2]:
         get_run_item(run).write(JobState(state="failed", reason="CUDA error: an illegal memory access"))
     sweep.write_text(json.dumps([asdict(run) for run in (*runs, *others)]))
@@ -109,10 +109,10 @@ def generate_mixtures() -> Iterator[tuple[Run, Record, Record]]:
     for record in read_records(get_published_records()):
         if record.run.scale == SCALE:
             systems[replace(record.run, seed=0)][record.run] = record
-    pairs = [tuple(islice(cycle(found.values()), 2)) for found in systems.values()]
+    pairs = [tuple(islice(cycle(recorded.values()), 2)) for recorded in systems.values()]
     yield from ((first.run, first, first) for first, _ in pairs)
     for seed in count(100):
-        yield from ((replace(a.run, seed=seed), a, b) for a, b in pairs if a is not b)
+        yield from ((replace(first.run, seed=seed), first, second) for first, second in pairs if first is not second)
 
 
 def write_mixture(run: Run, first: Record, second: Record) -> Record:
@@ -163,11 +163,13 @@ def extend_experiments(folder: Path) -> None:
         seeds[drop_seed(run)].append(run)
     for experiment in experiments():
         declared = experiment.runs(SCALE)
-        found = [run for one in declared for run in seeds[drop_seed(one)]]
-        object.__setattr__(experiment, "runs", lambda scale, found=(*declared, *found): tuple(dict.fromkeys(found)))
+        extended = [run for run in declared for run in seeds[drop_seed(run)]]
+        object.__setattr__(
+            experiment, "runs", lambda scale, extended=(*declared, *extended): tuple(dict.fromkeys(extended))
+        )
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == [CHILD]:
+    if sys.argv[1:2] == [CHILD_OPTION]:
         run_verb()
     sys.exit(main())

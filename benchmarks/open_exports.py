@@ -63,7 +63,7 @@ vectors = {name: model.encode(texts, prompt_name=name, show_progress_bar=False) 
 np.savez(out, **vectors)
 print(sentence_transformers.__version__, model.similarity_fn_name, model.max_seq_length, dict(model.prompts))
 """
-CLOSE = 1e-5
+TOLERANCE = 1e-5
 
 
 def install(folder: Path, packages: tuple[str, ...]) -> None:
@@ -93,15 +93,15 @@ def main() -> int:
             install(target, VERSIONS[version])
             path = os.pathsep.join([str(target)] if VERSIONS[version] else [])
             command = [sys.executable, "-c", TRIAL, json.dumps([str(folder), TEXTS, str(out)])]
-            done = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True)
-            if done.returncode:
+            process = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True)
+            if process.returncode:
                 failed += 1
-                print(f"{version}: cannot open the export: {done.stderr.strip().splitlines()[-1]}", flush=True)
+                print(f"{version}: cannot open the export: {process.stderr.strip().splitlines()[-1]}", flush=True)
                 continue
-            with np.load(out) as found:
-                largest = max(float(np.abs(found[name] - model.encode(TEXTS, name)).max()) for name in found.files)
-            failed += largest > CLOSE
-            print(f"{version}: {done.stdout.strip()}; largest difference {largest:.1e}", flush=True)
+            with np.load(out) as vectors:
+                largest = max(float(np.abs(vectors[name] - model.encode(TEXTS, name)).max()) for name in vectors.files)
+            failed += largest > TOLERANCE
+            print(f"{version}: {process.stdout.strip()}; largest difference {largest:.1e}", flush=True)
     return int(failed > 0)
 
 

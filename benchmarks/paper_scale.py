@@ -82,7 +82,8 @@ def make_stage_step(name: str) -> Callable[[argparse.Namespace], None]:
         if stage.is_built:
             raise SystemExit(f"{name} already exists: remove {stage.path}, or choose another --home")
         # Building the inputs here would count their time and memory for this stage.
-        if missing := [need.title for need in stage.needs if not need.is_built]:
+        missing = [needed.title for needed in stage.needs if not needed.is_built]
+        if missing:
             raise SystemExit(f"{name} needs {', '.join(missing)}: add these steps before it")
         stage.build()
 
@@ -202,16 +203,16 @@ def _write_blank_import(num_pairs: int) -> None:
 
     folder = get_corpora_folder() / NAME
     (folder / "import").mkdir(parents=True, exist_ok=True)
-    about = {"name": NAME, "digest": f"{num_pairs:064d}", "held_out_domains": []}
-    (folder / "corpus.json").write_text(json.dumps(about))
+    metadata = {"name": NAME, "digest": f"{num_pairs:064d}", "held_out_domains": []}
+    (folder / "corpus.json").write_text(json.dumps(metadata))
 
 
 def _write_blank_pairs(path: Path, codes_N: np.ndarray) -> None:
     """Write pairs of one-letter texts with the domains given by the codes, int32 (N,)."""
     from repro.storage.arrays import iter_blocks
 
-    names = pa.array([f"domain-{number:02d}" for number in range(NUM_DOMAINS)])
-    schema = pa.schema([pa.field(n, pa.string(), False) for n in ("id", "query", "document", "domain", "source")])
+    names = pa.array([f"domain-{index:02d}" for index in range(NUM_DOMAINS)])
+    schema = pa.schema([pa.field(name, pa.string(), False) for name in ("id", "query", "document", "domain", "source")])
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
         for part in iter_blocks(len(codes_N), BLOCK):
             letters = pa.array(["a"] * (part.stop - part.start))
@@ -258,7 +259,7 @@ def main() -> None:
         measure_step("blank", options)
     elif not make_source_path(options).is_file():
         write_in_child(make_source_path(options), options.num_pairs)
-    places = {name: place for place, name in enumerate(STEPS)}
+    order = {name: index for index, name in enumerate(STEPS)}
     for name in options.steps:
         if options.blank and name not in READERS:
             continue
@@ -267,7 +268,7 @@ def main() -> None:
             options.write,
             [row],
             ("label", "step", "num_pairs"),
-            order=lambda row: (row["label"], places[row["step"]], row["num_pairs"]),
+            order=lambda row: (row["label"], order[row["step"]], row["num_pairs"]),
         )
 
 

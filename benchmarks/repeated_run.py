@@ -34,9 +34,9 @@ def read_score(folder: Path, run: Run) -> float:
 
 def list_seeds(run: Run) -> list[Run]:
     """Return the declared runs that differ from a run in nothing but the seed and have a published record."""
-    declared = {one for experiment in experiments() for one in experiment.runs(run.scale)}
-    same = (one for one in declared if replace(one, seed=run.seed) == run)
-    return [one for one in same if (get_published_records() / f"{run_id(one)}.json").is_file()]
+    declared = {other for experiment in experiments() for other in experiment.runs(run.scale)}
+    same = (other for other in declared if replace(other, seed=run.seed) == run)
+    return [other for other in same if (get_published_records() / f"{run_id(other)}.json").is_file()]
 
 
 def main() -> None:
@@ -49,11 +49,11 @@ def main() -> None:
         (Path(folder) / "stages").symlink_to(home() / "stages")
         environment = {**os.environ, "REPRO_HOME": folder, "OMP_NUM_THREADS": str(options.num_threads)}
         subprocess.run([sys.executable, "-m", "repro", "run", options.run], env=environment, check=True)
-        again = read_score(Path(folder) / "records", run)
-    scores = [read_score(get_published_records(), one) for one in list_seeds(run)]
+        repeated = read_score(Path(folder) / "records", run)
+    scores = [read_score(get_published_records(), seed_run) for seed_run in list_seeds(run)]
     published = read_score(get_published_records(), run)
     row = {"run": options.run, "num_threads": options.num_threads, "published": round(published, 3)}
-    row |= {"again": round(again, 3), "difference": round(again - published, 3), "num_seeds": len(scores)}
+    row |= {"again": round(repeated, 3), "difference": round(repeated - published, 3), "num_seeds": len(scores)}
     row |= {"deviation_over_seeds": round(statistics.stdev(scores), 3) if len(scores) > 1 else None}
     print(row | describe_machine(), flush=True)
     write_rows(options.write, [row | describe_machine()], ("run", "num_threads"))

@@ -32,18 +32,23 @@ def main() -> None:
     options = parser.parse_args()
     run = base(options.size, architecture="contextual")
     make_searched_stage(run).build(print)
-    whole = load_run_suite(run)
-    suite = Suite(whole.name, whole.datasets[: options.num_datasets])
+    full_suite = load_run_suite(run)
+    suite = Suite(full_suite.name, full_suite.datasets[: options.num_datasets])
     model = build_model(make_model_config(run), start=run.start, heads=run.heads).eval()
-    first = read_collections(suite)[suite.datasets[0].name].retrieval
-    pool = replace(first, name="pool", documents=first.documents[::-1], document_ids=first.document_ids[::-1])
+    first_collection = read_collections(suite)[suite.datasets[0].name].retrieval
+    pool = replace(
+        first_collection,
+        name="pool",
+        documents=first_collection.documents[::-1],
+        document_ids=first_collection.document_ids[::-1],
+    )
 
     def evaluate(contexts: tuple[str, ...]) -> None:
         evaluate_setting(model, suite, Setting(contexts=contexts, num_contexts=run.num_contexts, pool=pool))
 
     actions = {name: partial(evaluate, contexts) for name, contexts in CONTEXTS.items()}
     timings = time_in_turns(actions, options.num_rounds)
-    seconds = {name: [round(one, 2) for one in each] for name, each in timings.seconds.items()}
+    seconds = {name: [round(value, 2) for value in values] for name, values in timings.seconds.items()}
     row = {"size": options.size, "num_datasets": len(suite.datasets), "cpu_seconds": seconds}
     row |= {
         f"ratio_{name}": round(timings.medians[name] / timings.medians["one"], 3) for name in CONTEXTS if name != "one"

@@ -47,21 +47,23 @@ def main() -> None:
     options = parser.parse_args()
     sides, tokenizer = load_texts(options.texts), load_tokenizer("minilm")
 
-    def tokenize_sides(least_texts: int) -> list[Tokens]:
-        tokens.MIN_TEXTS_FOR_WORD_CACHE = least_texts
+    def tokenize_sides(min_texts: int) -> list[Tokens]:
+        tokens.MIN_TEXTS_FOR_WORD_CACHE = min_texts
         return [tokenize(texts, tokenizer, options.max_tokens) for texts in sides]
 
-    actions = {way: partial(tokenize_sides, least) for way, least in MIN_TEXTS_PER_CHUNK.items()}
+    actions = {method: partial(tokenize_sides, min_texts) for method, min_texts in MIN_TEXTS_PER_CHUNK.items()}
     timings = time_in_turns(actions, options.num_rounds)
     whole, by_words = timings.results.values()
-    for one, other in zip(whole, by_words, strict=True):
-        assert np.array_equal(one.ids, other.ids) and np.array_equal(one.offsets, other.offsets), "the ids differ"
+    for expected, actual in zip(whole, by_words, strict=True):
+        assert np.array_equal(expected.ids, actual.ids) and np.array_equal(expected.offsets, actual.offsets), (
+            "the ids differ"
+        )
     num_tokens = sum(len(side.ids) for side in whole)
-    for way, median in timings.medians.items():
+    for method, median in timings.medians.items():
         row = {"texts": options.texts, "max_tokens": options.max_tokens, "num_pairs": len(sides[0])}
-        row |= {"num_tokens": num_tokens, "way": way, "median": round(median, 3)}
-        row |= {"cpu_seconds": [round(one, 3) for one in timings.seconds[way]]}
-        print(f"{options.texts:<10} {way:<12} {median:8.2f} s {median / num_tokens * 1e6:6.3f} µs per token")
+        row |= {"num_tokens": num_tokens, "way": method, "median": round(median, 3)}
+        row |= {"cpu_seconds": [round(seconds, 3) for seconds in timings.seconds[method]]}
+        print(f"{options.texts:<10} {method:<12} {median:8.2f} s {median / num_tokens * 1e6:6.3f} µs per token")
         write_rows(options.write, [row | describe_machine()], ("texts", "max_tokens", "way"))
 
 

@@ -59,9 +59,9 @@ def make_batch(run: Run, model: Any, sides: Mapping[str, list[str]]) -> tuple[St
     """Return one batch as token ids for our model, and as texts with prompts (queries, documents)."""
     texts: dict[str, Texts] = {}
     prompted: list[list[str]] = []
-    for side, own in sides.items():
-        texts[side] = texts_from(*model.tokenize(own, side).pad(np.arange(len(own))))
-        prompted.append(with_prompt(own, run.prompts, side))
+    for side, side_texts in sides.items():
+        texts[side] = texts_from(*model.tokenize(side_texts, side).pad(np.arange(len(side_texts))))
+        prompted.append(with_prompt(side_texts, run.prompts, side))
     return StepTexts(texts["query"], texts["document"]), prompted
 
 
@@ -125,12 +125,12 @@ def report(timings: Timings, batch_size: int, options: argparse.Namespace) -> No
     """Print the median of each action, compared with the first one, and update the record."""
     medians = timings.medians
     first = next(iter(medians.values()))
-    about = describe_machine() | {"num_threads": torch.get_num_threads(), "torch": torch.__version__}
+    machine = describe_machine() | {"num_threads": torch.get_num_threads(), "torch": torch.__version__}
     rows = []
     for name, median in medians.items():
         print(f"{name:<58} {1000 * median:9.1f} ms {median / first:7.2f} x", flush=True)
         row = {"size": options.size, "batch_size": batch_size, "what": name, "median": round(median, 4)}
-        rows.append(row | {"cpu_seconds": [round(one, 4) for one in timings.seconds[name]]} | about)
+        rows.append(row | {"cpu_seconds": [round(value, 4) for value in timings.seconds[name]]} | machine)
     write_rows(options.write, rows, ("size", "batch_size", "what"))
 
 

@@ -23,15 +23,15 @@ def main(folder: Path, source: str | None = None) -> dict[str, float]:
     """Return NDCG@10 with the searched corpus as context and with the null context."""
     model = make_untrained_model() if source is None else open_model(source).model
     corpus, queries, judgements = GenericDataLoader(str(folder)).load(split="test")
-    found = {}
+    scores = {}
     for name, context in (("own", corpus), ("null", None)):
         print(f"searching {len(corpus)} documents with the {name} context …", flush=True)
         wrapped = BeirModel(model).set_context(context, name=folder.name)
         retriever = beir_retriever(wrapped)
         ndcg, _, recall, _ = retriever.evaluate(judgements, retriever.retrieve(corpus, queries), [10, 100])
-        found[name] = ndcg["NDCG@10"]
+        scores[name] = ndcg["NDCG@10"]
         print(f"{name}: NDCG@10 {ndcg['NDCG@10']}, recall@100 {recall['Recall@100']}", flush=True)
-    return found
+    return scores
 
 
 if __name__ == "__main__":

@@ -12,28 +12,28 @@ PLAIN_BATCH = {"smoke": 16, "desk": 128, "lab": 128, "mini": 128, "small": 16384
 CONTEXTUAL_BATCH = {"smoke": 16, "desk": 128, "lab": 128, "mini": 128, "small": 512, "large": 512}
 CLUSTER = {"smoke": 8, "desk": 256, "lab": 256, "mini": 256, "small": 512, "large": 512}
 OWN_SCALES = ("desk", "lab")
-WITH_DOMAINS = ("smoke", *OWN_SCALES)
+SCALES_WITH_DOMAINS = ("smoke", *OWN_SCALES)
 MINI = ("mini",)
 NOT_MINI = ("smoke", *OWN_SCALES, "small", "large")
 WITH_MINI = (*NOT_MINI, *MINI)
-JUDGED = (*OWN_SCALES, "small", "large")
+JUDGED_SCALES = (*OWN_SCALES, "small", "large")
 """Scales that judge claims about the paper's rows. At mini the claims P are judged."""
 SEEDS: tuple[int, ...] = (0, 1, 2)
 MINI_SEEDS = (1, 2, 3, 4, 5)
-UNSEEN = (1, 2, 3)
+LAB_SEEDS = (1, 2, 3)
 """Seeds at lab. Seed 0 was examined in a trial before lab became a scale of evidence."""
 
 # Contextual batches are clusters and the false-negative filter together (§4.1). Plain rows have neither. The paper does
 # not state how a plain batch is drawn. We draw it from one source, as in the work it builds on (§4.1: "first sample a
 # domain") and in the official code. Batches of random pairs are a separate row. Our corpora divide a source further. A
 # batch of one such domain is already contextual, and is a further row.
-SOURCE = {"sampler": "domain", "domain_column": "source", "filter": "none"}
-DOMAIN = {"sampler": "domain", "domain_column": "domain", "filter": "none"}
+SOURCE_BATCHES = {"sampler": "domain", "domain_column": "source", "filter": "none"}
+DOMAIN_BATCHES = {"sampler": "domain", "domain_column": "domain", "filter": "none"}
 NEITHER_RANDOM = {"architecture": "biencoder", "sampler": "random", "filter": "none"}
-NEITHER = {"architecture": "biencoder", **SOURCE}
-ARCHITECTURE = {"architecture": "contextual", **SOURCE}
-NEITHER_DOMAIN = {"architecture": "biencoder", **DOMAIN, "measure": "retrieval"}
-ARCHITECTURE_DOMAIN = {"architecture": "contextual", **DOMAIN, "measure": "retrieval"}
+NEITHER = {"architecture": "biencoder", **SOURCE_BATCHES}
+ARCHITECTURE = {"architecture": "contextual", **SOURCE_BATCHES}
+NEITHER_DOMAIN = {"architecture": "biencoder", **DOMAIN_BATCHES, "measure": "retrieval"}
+ARCHITECTURE_DOMAIN = {"architecture": "contextual", **DOMAIN_BATCHES, "measure": "retrieval"}
 BATCHES = {"architecture": "biencoder", "sampler": "cluster", "packing": "greedy", "filter": "surrogate"}
 BOTH = {"architecture": "contextual", "sampler": "cluster", "packing": "greedy", "filter": "surrogate"}
 BM25 = {"architecture": "bm25"}
@@ -64,11 +64,13 @@ BLOCK_B: tuple[dict[str, Any], ...] = (
 )
 
 
-def seeds_at(scale: str, more_at_desk: tuple[int, ...] = ()) -> tuple[int, ...]:
+def seeds_at(scale: str, extra_desk_seeds: tuple[int, ...] = ()) -> tuple[int, ...]:
     """Return the seeds of Table 1's rows at a scale. Experiments that analyse its trained models use the same seeds."""
     if scale == "mini":
         return MINI_SEEDS
-    return UNSEEN if scale == "lab" else SEEDS + (more_at_desk if scale == "desk" else ())
+    if scale == "lab":
+        return LAB_SEEDS
+    return SEEDS + extra_desk_seeds if scale == "desk" else SEEDS
 
 
 def runs(scale: str) -> tuple[Run, ...]:
@@ -78,33 +80,39 @@ def runs(scale: str) -> tuple[Run, ...]:
     plain: dict[str, Any] = {"batch_size": PLAIN_BATCH[scale]}
     clusters: dict[str, Any] = {"batch_size": CONTEXTUAL_BATCH[scale], "cluster_size": CLUSTER[scale]}
     # Seeds beyond the first ones belong to claims that were restated, and were trained afterwards.
-    at_lab = fresh.ROWS_AT_LAB if scale == "lab" else ()
-    of_source = fresh.SOURCE_ROWS if scale == "desk" else seeds_at(scale) + at_lab
-    of_clusters, of_others = seeds_at(scale, fresh.TABLE1) + at_lab, seeds_at(scale, fresh.OTHER_ROWS)
-    rows = [(row | plain, of_source) for row in (NEITHER, ARCHITECTURE)]
-    rows += [(row | clusters, of_clusters) for row in (BATCHES, BOTH)]
-    rows += [(NEITHER_RANDOM | plain, of_others)]
-    if scale in WITH_DOMAINS:
-        rows += [(row | plain, of_clusters) for row in (NEITHER_DOMAIN, ARCHITECTURE_DOMAIN)]
-    pair = [row | WHITENED | plain for row in (NEITHER_DOMAIN, ARCHITECTURE_DOMAIN)]
-    rows += [(row, WHITENED_SEEDS[scale]) for row in pair if scale in WHITENED_SEEDS]
-    references = tuple(base(scale, **row) for row in (BM25, SURROGATE, *((MINILM,) if scale in OWN_SCALES else ())))
-    return references + tuple(base(scale, seed=seed, **row) for row, seeds in rows for seed in seeds)
+    extra_lab_seeds = fresh.ROWS_AT_LAB if scale == "lab" else ()
+    source_seeds = fresh.SOURCE_ROWS if scale == "desk" else seeds_at(scale) + extra_lab_seeds
+    cluster_seeds = seeds_at(scale, fresh.TABLE1) + extra_lab_seeds
+    other_seeds = seeds_at(scale, fresh.OTHER_ROWS)
+    rows = [(row | plain, source_seeds) for row in (NEITHER, ARCHITECTURE)]
+    rows += [(row | clusters, cluster_seeds) for row in (BATCHES, BOTH)]
+    rows += [(NEITHER_RANDOM | plain, other_seeds)]
+    if scale in SCALES_WITH_DOMAINS:
+        rows += [(row | plain, cluster_seeds) for row in (NEITHER_DOMAIN, ARCHITECTURE_DOMAIN)]
+    if scale in WHITENED_SEEDS:
+        whitened = [row | WHITENED | plain for row in (NEITHER_DOMAIN, ARCHITECTURE_DOMAIN)]
+        rows += [(row, WHITENED_SEEDS[scale]) for row in whitened]
+    references = [BM25, SURROGATE]
+    if scale in OWN_SCALES:
+        references.append(MINILM)
+    reference_runs = tuple(base(scale, **row) for row in references)
+    return reference_runs + tuple(base(scale, seed=seed, **row) for row, seeds in rows for seed in seeds)
 
 
 def list_mini_runs() -> tuple[Run, ...]:
     """Return the reference systems, then all rows seed by seed, with block A before block B."""
     references: tuple[dict[str, Any], ...] = (BM25, SURROGATE, MINILM, MINILM | {"max_tokens": MINILM_TOKENS})
-    found = [base("mini", **row) for row in references]
+    mini_runs = [base("mini", **row) for row in references]
     for seed in MINI_SEEDS:
         for row in (*BLOCK_A, *BLOCK_B):
             sizes: dict[str, Any] = {"batch_size": PLAIN_BATCH["mini"]}
-            sizes |= {"cluster_size": CLUSTER["mini"]} if row["sampler"] == "cluster" else {}
-            found.append(base("mini", **row | sizes, seed=seed))
+            if row["sampler"] == "cluster":
+                sizes["cluster_size"] = CLUSTER["mini"]
+            mini_runs.append(base("mini", **row | sizes, seed=seed))
     # These repeat training runs from above with another measure, so nothing is trained twice.
     whitened = [row | WHITENED | {"batch_size": PLAIN_BATCH["mini"]} for row in (NEITHER_DOMAIN, ARCHITECTURE_DOMAIN)]
-    found += [base("mini", **row, seed=seed) for row in whitened for seed in WHITENED_SEEDS["mini"]]
-    return tuple(found)
+    mini_runs += [base("mini", **row, seed=seed) for row in whitened for seed in WHITENED_SEEDS["mini"]]
+    return tuple(mini_runs)
 
 
 NDCG = "{suite}/mean/ndcg_at_10"
@@ -168,7 +176,7 @@ TABLE = Table(
     rows=(
         Row(label="neither (one source a batch)", of=pick(**NEITHER), paper=make_printed_row(0.39, 90.3, 59.9, 16384)),
         Row(label="neither (random batches)", of=pick(**NEITHER_RANDOM), scales=NOT_MINI),
-        Row(label="neither (one domain a batch)", of=pick(**NEITHER_DOMAIN), scales=(*WITH_DOMAINS, *MINI)),
+        Row(label="neither (one domain a batch)", of=pick(**NEITHER_DOMAIN), scales=(*SCALES_WITH_DOMAINS, *MINI)),
         Row(
             label="biencoder, whitened by its corpus (ours)",
             of=pick(**NEITHER_DOMAIN | WHITENED),
@@ -179,8 +187,8 @@ TABLE = Table(
         Row(label="contextual architecture", of=pick(**ARCHITECTURE), paper=make_printed_row(0.37, 90.7, 62.4, 16384)),
         *make_other_context_rows(ARCHITECTURE, NOT_MINI),
         make_random_context_row(SOURCE_WITH_CONTEXT),
-        Row(label="architecture, one domain a batch", of=pick(**ARCHITECTURE_DOMAIN), scales=WITH_DOMAINS),
-        *make_other_context_rows(ARCHITECTURE_DOMAIN, WITH_DOMAINS),
+        Row(label="architecture, one domain a batch", of=pick(**ARCHITECTURE_DOMAIN), scales=SCALES_WITH_DOMAINS),
+        *make_other_context_rows(ARCHITECTURE_DOMAIN, SCALES_WITH_DOMAINS),
         Row(
             label="contextual, in-corpus, whitened (ours)",
             of=pick(**ARCHITECTURE_DOMAIN | WHITENED),
@@ -230,7 +238,7 @@ CONTEXT_TABLE = Table(
     ),
     rows=(
         Row(label="contextual architecture", of=pick(**ARCHITECTURE)),
-        Row(label="architecture, one domain a batch", of=pick(**ARCHITECTURE_DOMAIN), scales=WITH_DOMAINS),
+        Row(label="architecture, one domain a batch", of=pick(**ARCHITECTURE_DOMAIN), scales=SCALES_WITH_DOMAINS),
         Row(label="both", of=pick(**BOTH)),
     ),
 )
@@ -238,13 +246,13 @@ CONTEXT_TABLE = Table(
 HALF_A_POINT = 0.005
 BEYOND_CHANCE = "any difference beyond chance"
 ALL_SCALES = (*OWN_SCALES, "small", "large")
-BY_FAMILY = "families are few, and no sample"
+FAMILY_NOTE = "families are few, and no sample"
 LOSS, ACCURACY = "train/loss", "train/accuracy"
 
 
-def gain(better: dict[str, str], of: str = "mean") -> tuple[Term, Term]:
+def gain(better: dict[str, str], dataset: str = "mean") -> tuple[Term, Term]:
     """Return a row and the paper's plain row, scored on a dataset, a family or all."""
-    metric = f"{{suite}}/{of}/ndcg_at_10"
+    metric = f"{{suite}}/{dataset}/ndcg_at_10"
     return term(metric, **better), term(metric, **NEITHER)
 
 
@@ -290,7 +298,7 @@ RESULTS = (
         source="Table 1",
         because=BEYOND_CHANCE,
         headlines=ALL_SCALES,
-        scales=JUDGED,
+        scales=JUDGED_SCALES,
         **RESTATED | ROWS,
     ),
     Claim.order(
@@ -300,7 +308,7 @@ RESULTS = (
         source="Table 1",
         because=BEYOND_CHANCE,
         headlines=ALL_SCALES,
-        scales=JUDGED,
+        scales=JUDGED_SCALES,
         **RESTATED | ROWS | fresh.blind(ARCHITECTURE),
     ),
     Claim.order(
@@ -310,7 +318,7 @@ RESULTS = (
         source="Table 1",
         because=BEYOND_CHANCE,
         headlines=ALL_SCALES,
-        scales=JUDGED,
+        scales=JUDGED_SCALES,
         **RESTATED | ROWS | fresh.blind(BOTH),
     ),
     Claim.order(
@@ -324,7 +332,7 @@ RESULTS = (
         ],
         source="Table 1",
         because=BEYOND_CHANCE,
-        scales=JUDGED,
+        scales=JUDGED_SCALES,
         **RESTATED | ROWS,
     ),
 )
@@ -367,7 +375,7 @@ WHERE = (
             above=gain(row, "services"),
             source="Abstract",
             because="any difference beyond chance; the mean counts services too, which makes the gap smaller, not less",
-            descriptive=BY_FAMILY,
+            descriptive=FAMILY_NOTE,
             scales=OWN_SCALES,
             **STATED | ROWS,
         )
@@ -380,7 +388,7 @@ WHERE = (
         source="§1",
         because="training knows services, and none of the other families",
         scales=OWN_SCALES,
-        descriptive=BY_FAMILY,
+        descriptive=FAMILY_NOTE,
         version=2,
         stated="2026-11-25",
         **ROWS,
@@ -388,7 +396,7 @@ WHERE = (
 )
 
 SPEED = "log2 train/pairs_per_second"
-ALONE = "judged where a run has its GPU to itself; elsewhere benchmarks/ measures the two in turns"
+TIMING_NOTE = "judged where a run has its GPU to itself; elsewhere benchmarks/ measures the two in turns"
 LENGTH, CONTEXTS = 512, 512  # tokens per text, context documents (§5, large)
 PAPER_BATCHES = (512, 16384)
 
@@ -396,11 +404,12 @@ PAPER_BATCHES = (512, 16384)
 def twice_the_tokens() -> tuple[bool, str]:
     """Whether both stages process about twice as many tokens of a contextual batch as a biencoder."""
     ratios = {}
-    for pairs in PAPER_BATCHES:
-        second, first = 2 * pairs * (CONTEXTS + LENGTH), CONTEXTS * LENGTH
-        ratios[pairs] = (first + second) / (2 * pairs * LENGTH)
-    told = ", ".join(f"{ratio:.2f} times at batches of {pairs}" for pairs, ratio in ratios.items())
-    return all(1.5 <= ratio <= 2.5 for ratio in ratios.values()), f"{told}; attention between tokens left out"
+    for batch_size in PAPER_BATCHES:
+        first_stage = CONTEXTS * LENGTH
+        second_stage = 2 * batch_size * (CONTEXTS + LENGTH)
+        ratios[batch_size] = (first_stage + second_stage) / (2 * batch_size * LENGTH)
+    details = ", ".join(f"{ratio:.2f} times at batches of {batch_size}" for batch_size, ratio in ratios.items())
+    return all(1.5 <= ratio <= 2.5 for ratio in ratios.values()), f"{details}; attention between tokens left out"
 
 
 COST = (
@@ -410,7 +419,7 @@ COST = (
         pairs=[(term(SPEED, **NEITHER), term(SPEED, **ARCHITECTURE))],
         margin=0.585,
         source="§9.1",
-        because=f"in doublings: 1 is twice, 0.585 one and a half times; {ALONE}",
+        because=f"in doublings: 1 is twice, 0.585 one and a half times; {TIMING_NOTE}",
         scales=("large",),
         **RESTATED | ROWS,
     ),
@@ -420,7 +429,7 @@ COST = (
         pairs=[(term(SPEED, **ARCHITECTURE), term(SPEED, **NEITHER))],
         margin=-1.322,
         source="§9.1",
-        because=f"in doublings: -1.322 is two and a half times; {ALONE}",
+        because=f"in doublings: -1.322 is two and a half times; {TIMING_NOTE}",
         scales=("large",),
         **STATED | ROWS,
     ),
@@ -433,7 +442,7 @@ COST = (
     ),
 )
 
-NAMED_BY_VALIDATION = NEITHER_DOMAIN
+VALIDATED_ROW = NEITHER_DOMAIN
 """The biencoder row of mini with the best score on validation domains."""
 REFERENCES_MINI: tuple[dict[str, Any], ...] = (
     BM25,
@@ -486,7 +495,7 @@ PRETRAINED = tuple(
         (
             "P.f",
             "the biencoder that validation names beats BM25, and MiniLM as it is at both lengths",
-            [(term(NDCG, **NAMED_BY_VALIDATION), term(NDCG, **reference)) for reference in REFERENCES_MINI],
+            [(term(NDCG, **VALIDATED_ROW), term(NDCG, **reference)) for reference in REFERENCES_MINI],
             "our question: what fine-tuning from a pretrained start is worth",
         ),
     )

@@ -55,8 +55,8 @@ def runs(scale: str) -> tuple[Run, ...]:
     seeds = fresh.OVERFITTED if scale == "desk" else seeds_at(scale)
     return tuple(
         run
-        for place in (FIRST_SET, SECOND_SET)
-        for run in grid(make_second_phase(scale, place[scale], 1), num_epochs=EPOCHS[scale], seed=seeds)
+        for training_sets in (FIRST_SET, SECOND_SET)
+        for run in grid(make_second_phase(scale, training_sets[scale], 1), num_epochs=EPOCHS[scale], seed=seeds)
     )
 
 

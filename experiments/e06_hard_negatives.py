@@ -52,12 +52,14 @@ def by_cluster(scale: str) -> tuple[Run, ...]:
 
 def by_number(scale: str) -> tuple[Run, ...]:
     """Return a second phase for each number of hard negatives, ranked below the pair's own document or unrestricted."""
-    own = seeds_at(scale, fresh.SUPERVISED)
-    of_any = fresh.SUPERVISED if scale == "desk" else own
+    seeds = seeds_at(scale, fresh.SUPERVISED)
+    any_seeds = fresh.SUPERVISED if scale == "desk" else seeds
     # zero negatives are the same in both series
-    numbers = NUMBERS[scale][1:]
-    below = grid(make_second_phase(scale), num_hard_negatives=NUMBERS[scale], seed=own)
-    return below + grid(make_second_phase(scale), mined_negatives="any", num_hard_negatives=numbers, seed=of_any)
+    nonzero_numbers = NUMBERS[scale][1:]
+    ranked_below = grid(make_second_phase(scale), num_hard_negatives=NUMBERS[scale], seed=seeds)
+    return ranked_below + grid(
+        make_second_phase(scale), mined_negatives="any", num_hard_negatives=nonzero_numbers, seed=any_seeds
+    )
 
 
 def runs(scale: str) -> tuple[Run, ...]:
@@ -118,7 +120,7 @@ FIGURES = (
 )
 
 
-def claim_fall_with_number(id: str, says: str, of: dict[str, Any], **said: Any) -> Claim:
+def claim_fall_with_number(id: str, says: str, of: dict[str, Any], **options: Any) -> Claim:
     """Claim that the score decreases with the number of hard negatives."""
     return Claim.trend(
         id,
@@ -128,7 +130,7 @@ def claim_fall_with_number(id: str, says: str, of: dict[str, Any], **said: Any) 
         sign=-1,
         source="Figure 11 and §9.5",
         because="a slope beyond chance; where a δ is given, within it an effect is small",
-        **said,
+        **options,
     )
 
 

@@ -12,8 +12,8 @@ DEPTHS |= dict.fromkeys(("small", "large"), (1, 2, 4, 6, 12))
 
 def runs(scale: str) -> tuple[Run, ...]:
     """Return Table 1's last row with first stages of other depths."""
-    one = base(scale, **BOTH, batch_size=CONTEXTUAL_BATCH[scale], cluster_size=CLUSTER[scale])
-    return grid(one, num_first_stage_layers=DEPTHS[scale], seed=seeds_at(scale, fresh.DEPTHS))
+    base_run = base(scale, **BOTH, batch_size=CONTEXTUAL_BATCH[scale], cluster_size=CLUSTER[scale])
+    return grid(base_run, num_first_stage_layers=DEPTHS[scale], seed=seeds_at(scale, fresh.DEPTHS))
 
 
 ACCURACY, NDCG = "train/accuracy", "{suite}/mean/ndcg_at_10"

@@ -18,8 +18,8 @@ def runs(scale: str) -> tuple[Run, ...]:
     """Return Table 1's last row with the same number of context vectors in different arrangements."""
     sizes = {"batch_size": CONTEXTUAL_BATCH[scale], "cluster_size": CLUSTER[scale]}
     return tuple(
-        base(scale, **BOTH, **sizes, tokens_per_document=each, num_contexts=TOTAL[scale] // each, seed=seed)
-        for each in PER_DOCUMENT[scale]
+        base(scale, **BOTH, **sizes, tokens_per_document=num_tokens, num_contexts=TOTAL[scale] // num_tokens, seed=seed)
+        for num_tokens in PER_DOCUMENT[scale]
         for seed in seeds_at(scale)
     )
 

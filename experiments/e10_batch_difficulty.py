@@ -23,11 +23,11 @@ CLUSTERS |= dict.fromkeys(("small", "large"), PAPER_CLUSTERS)
 # Numbers of pairs to cluster, and the batch size for their comparison.
 SIZES = {"smoke": (128, 192), "desk": (32768, 65536, 131072), "lab": (32768, 65536, 131072)}
 SIZES |= dict.fromkeys(("small", "large"), (2**20, 2**24))
-COMPARED = {"smoke": 16, "desk": 128, "lab": 128, "small": 256, "large": 256}
+COMPARED_BATCH = {"smoke": 16, "desk": 128, "lab": 128, "small": 256, "large": 256}
 SEEDS = (0, 1, 2)
 MEASURED = {"measure": "batches", "architecture": "none", "sampler": "cluster", "domain_column": "source"}
 MEASURED |= {"packing": "random"}
-WHOLE = MEASURED | {"num_pairs": by_scale({scale: base(scale).num_pairs for scale in BATCHES})}  # as in training
+ALL_PAIRS = MEASURED | {"num_pairs": by_scale({scale: base(scale).num_pairs for scale in BATCHES})}  # as in training
 DIFFICULTY = "batches/difficulty"
 LINES: dict[str, Any] = {
     "kind": "lines",
@@ -42,13 +42,17 @@ def runs(scale: str) -> tuple[Run, ...]:
 
     Each seed is a different packing.
     """
-    one = base(scale, **MEASURED, cluster_size=CLUSTERS[scale][0])
+    base_run = base(scale, **MEASURED, cluster_size=CLUSTERS[scale][0])
     seeds = SEEDS + (REPACKED if scale == "desk" else ())
-    whole = grid(one, seed=seeds, cluster_size=CLUSTERS[scale], batch_size=BATCHES[scale])
-    sizes = grid(
-        one, seed=seeds, num_pairs=SIZES[scale], cluster_size=list_fitting_sizes(scale), batch_size=COMPARED[scale]
+    by_batch_size = grid(base_run, seed=seeds, cluster_size=CLUSTERS[scale], batch_size=BATCHES[scale])
+    by_num_pairs = grid(
+        base_run,
+        seed=seeds,
+        num_pairs=SIZES[scale],
+        cluster_size=list_fitting_sizes(scale),
+        batch_size=COMPARED_BATCH[scale],
     )
-    return whole + sizes
+    return by_batch_size + by_num_pairs
 
 
 def list_fitting_sizes(scale: str) -> tuple[int, ...]:
@@ -69,7 +73,7 @@ FIGURE = Figure(
     x_label="cluster size (pairs)",
     **LINES,
     hue="batch_size",
-    series=(Row(label="batches", of=pick(**WHOLE)),),
+    series=(Row(label="batches", of=pick(**ALL_PAIRS)),),
 )
 BY_SIZE = Figure(
     name="figure6_sizes",
@@ -86,14 +90,16 @@ BY_SIZE = Figure(
     series=tuple(
         Row(
             label="batches",
-            of=pick(**MEASURED, num_pairs=sizes, batch_size=COMPARED[scale], cluster_size=list_fitting_sizes(scale)),
+            of=pick(
+                **MEASURED, num_pairs=sizes, batch_size=COMPARED_BATCH[scale], cluster_size=list_fitting_sizes(scale)
+            ),
             scales=(scale,),
         )
         for scale, sizes in SIZES.items()
     ),
 )
 
-WHY = "a slope beyond chance, the mean over the values of the other axis, where a cluster holds a batch"
+SLOPE_REASON = "a slope beyond chance, the mean over the values of the other axis, where a cluster holds a batch"
 
 
 def holds_a_batch(run: Run) -> bool:
@@ -105,25 +111,25 @@ CLAIMS = (
     Claim.trend(
         "F6.a",
         "batches get easier as clusters grow",
-        over=term(DIFFICULTY, **WHOLE),
+        over=term(DIFFICULTY, **ALL_PAIRS),
         axis="cluster_size",
         within="batch_size",
         sign=-1,
         only=holds_a_batch,
         source="Figure 6 and §7",
-        because=WHY,
+        because=SLOPE_REASON,
         **RESTATED | declare(REPACKED, FIRST),
     ),
     Claim.trend(
         "F6.b",
         "batches get easier as batches grow",
-        over=term(DIFFICULTY, **WHOLE),
+        over=term(DIFFICULTY, **ALL_PAIRS),
         axis="batch_size",
         within="cluster_size",
         sign=-1,
         only=holds_a_batch,
         source="Figure 6 and §7",
-        because=WHY,
+        because=SLOPE_REASON,
         **RESTATED | declare(REPACKED, FIRST),
     ),
 )

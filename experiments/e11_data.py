@@ -66,8 +66,8 @@ def ours(names: dict[str, tuple[str, ...]]) -> tuple[Row, ...]:
     """Return a row for each of our own sources or families, at the scales that have it."""
     return tuple(
         Row(label=name, part=name, of=pick(**COUNTED, scale=SCALES_OF[scale]), scales=SCALES_OF[scale])
-        for scale, each in names.items()
-        for name in each
+        for scale, parts in names.items()
+        for name in parts
     )
 
 
@@ -133,8 +133,8 @@ def pretraining_adds_up() -> tuple[bool, str]:
 
 def shares_follow() -> tuple[bool, str]:
     """Whether the printed shares follow from the printed numbers of pairs."""
-    found = tuple(round(100 * pairs / PRINTED_TOTAL) for pairs in PRETRAINING.values())[: len(SHARES)]
-    return found == SHARES, f"the first {len(SHARES)} rows are {', '.join(map(str, found))} %"
+    shares = tuple(round(100 * pairs / PRINTED_TOTAL) for pairs in PRETRAINING.values())[: len(SHARES)]
+    return shares == SHARES, f"the first {len(SHARES)} rows are {', '.join(map(str, shares))} %"
 
 
 def reddit_is_a_quarter() -> tuple[bool, str]:
@@ -157,14 +157,16 @@ def as_many_sources() -> tuple[bool, str]:
 def as_many_pairs() -> tuple[bool, str]:
     """Whether 200 M (§5), 234 M (§9.8) and 235 M (§9.1) pairs equal the total of Table 5."""
     millions, printed = PRINTED_TOTAL / 1e6, (200, 234, 235)
-    told = f"Table 5 has {millions:.1f} M: 234 M cut off, 235 M rounded, and a sixth more than 200 M"
-    return all(abs(millions - each) < 1 for each in printed), told
+    details = f"Table 5 has {millions:.1f} M: 234 M cut off, 235 M rounded, and a sixth more than 200 M"
+    return all(abs(millions - count) < 1 for count in printed), details
 
 
 def whole_batches() -> tuple[bool, str]:
     """Whether every row of Table 5 is a multiple of a batch of 16384."""
-    left = {name: pairs % BATCH for name, pairs in PRETRAINING.items()}
-    return not any(left.values()), f"all {len(left)} rows divide by {BATCH:,}: pairs that fill no batch are not counted"
+    remainders = {name: pairs % BATCH for name, pairs in PRETRAINING.items()}
+    return not any(
+        remainders.values()
+    ), f"all {len(remainders)} rows divide by {BATCH:,}: pairs that fill no batch are not counted"
 
 
 def nine_sets() -> tuple[bool, str]:
@@ -180,8 +182,8 @@ def ordered_by_size() -> tuple[bool, str]:
 
 def two_are_small() -> tuple[bool, str]:
     """Whether ArguAna and SciFact are in the smaller half of Table 6."""
-    places = [list(EVALUATION).index(name) + 1 for name in ("scifact", "arguana")]
-    return max(places) <= len(EVALUATION) / 2, f"they are numbers {places[0]} and {places[1]} of {len(EVALUATION)}"
+    ranks = [list(EVALUATION).index(name) + 1 for name in ("scifact", "arguana")]
+    return max(ranks) <= len(EVALUATION) / 2, f"they are numbers {ranks[0]} and {ranks[1]} of {len(EVALUATION)}"
 
 
 def as_published() -> tuple[bool, str]:

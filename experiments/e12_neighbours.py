@@ -5,7 +5,7 @@ from repro.spec import Claim, Column, Exhibit, Experiment, Row, Run, Table, base
 
 ANALYSIS = {"measure": "neighbours", "architecture": "none"}
 SEEDS = (0, 1, 2)
-KINDS = ("nearest", "domain", "anywhere")
+SAMPLES = ("nearest", "domain", "anywhere")
 LABELS = ("11 nearest documents", "11 of its own domain", "11 from anywhere")
 
 
@@ -40,7 +40,7 @@ SHARES = Table(
         Column(label="similarity", value="{part}/similarity", decimals=2),
         Column(label="have one %", value="{part}/any_plausible", factor=100),
     ),
-    rows=tuple(Row(label=label, part=kind, of=pick(**ANALYSIS)) for label, kind in zip(LABELS, KINDS, strict=True)),
+    rows=tuple(Row(label=label, part=kind, of=pick(**ANALYSIS)) for label, kind in zip(LABELS, SAMPLES, strict=True)),
 )
 
 CLAIMS = (

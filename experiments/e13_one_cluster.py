@@ -69,18 +69,18 @@ def distance(one: Pair, other: Pair) -> float:
 def centroid_bounds() -> tuple[bool, str]:
     """Whether m satisfies the triangle inequality, on which the bound from (2) to (3) relies."""
     pair: Pair = ((1.0, 0.0), (0.0, 1.0))
-    turned: Pair = (pair[1], pair[0])
-    over, straight = distance(pair, turned) + distance(turned, pair), distance(pair, pair)
-    told = f"over a pair whose document is the other's query and the reverse: {over:.2f}, straight: {straight:.2f}"
-    return over >= straight, told
+    swapped: Pair = (pair[1], pair[0])
+    detour, direct = distance(pair, swapped) + distance(swapped, pair), distance(pair, pair)
+    details = f"over a pair whose document is the other's query and the reverse: {detour:.2f}, straight: {direct:.2f}"
+    return detour >= direct, details
 
 
 def distances_rank_as_products() -> tuple[bool, str]:
     """Whether equal sums of dot products of unit vectors imply equal sums of distances."""
     products = {"1 and -1": (1.0, -1.0), "0 and 0": (0.0, 0.0)}
-    sums = {words: sum(sqrt(2 - 2 * product) for product in pair) for words, pair in products.items()}
-    told = ", ".join(f"{total:.2f} for products {words}" for words, total in sums.items())
-    return len(set(sums.values())) == 1, f"{told}; squared distances are equivalent, but obey no triangle inequality"
+    sums = {label: sum(sqrt(2 - 2 * product) for product in pair) for label, pair in products.items()}
+    details = ", ".join(f"{total:.2f} for products {label}" for label, total in sums.items())
+    return len(set(sums.values())) == 1, f"{details}; squared distances are equivalent, but obey no triangle inequality"
 
 
 CLAIMS = (

@@ -9,19 +9,19 @@ from repro.spec import Claim, Experiment, Figure, Row, Run, base, by_scale, pick
 
 DIVERGENCE = {"measure": "divergence", "architecture": "none"}
 SCORED = {"measure": "retrieval"}
-ENCODER, READY = {"surrogate": "minilm"}, ("desk", "lab")  # all-MiniLM-L6-v2, trained on web text
+ENCODER, ENCODER_SCALES = {"surrogate": "minilm"}, ("desk", "lab")  # all-MiniLM-L6-v2, trained on web text
 OWN_SURROGATE = {"surrogate": by_scale({scale: base(scale).surrogate for scale in PLAIN_BATCH})}
 TRAINED = {"architecture": "biencoder", **SCORED}
-NDCG, APART = "{suite}/*/ndcg_at_10", "{suite}/*/idf_divergence"
-UNDER_WRONG = "{suite}+wrong/*/ndcg_at_10"
+NDCG, DIVERGENCE_METRIC = "{suite}/*/ndcg_at_10", "{suite}/*/idf_divergence"
+NDCG_OUT_OF_CORPUS = "{suite}+wrong/*/ndcg_at_10"
 
 
 def runs(scale: str) -> tuple[Run, ...]:
     """Return the paper's four rows of Table 1, its references, one run that counts words, and a pretrained encoder."""
     rows = [pick(**row) for row in (NEITHER, BATCHES, ARCHITECTURE, BOTH, BM25, SURROGATE)]
-    shared = tuple(run for run in table1_runs(scale) if any(row.matches(run) for row in rows))
-    encoder = (base(scale, **SURROGATE | ENCODER),) if scale in READY else ()
-    return tuple(dict.fromkeys((base(scale, **DIVERGENCE), *shared, *encoder)))
+    table1_subset = tuple(run for run in table1_runs(scale) if any(row.matches(run) for row in rows))
+    encoder = (base(scale, **SURROGATE | ENCODER),) if scale in ENCODER_SCALES else ()
+    return tuple(dict.fromkeys((base(scale, **DIVERGENCE), *table1_subset, *encoder)))
 
 
 FIGURE = Figure(
@@ -48,29 +48,29 @@ FIGURE = Figure(
         Row(label="contextual batches", of=pick(**BATCHES, **SCORED)),
         Row(label="both", of=pick(**BOTH, **SCORED)),
         Row(label="surrogate", of=pick(**SURROGATE, **SCORED, **OWN_SURROGATE)),
-        Row(label="MiniLM, pretrained", of=pick(**SURROGATE, **SCORED, **ENCODER), scales=READY),
+        Row(label="MiniLM, pretrained", of=pick(**SURROGATE, **SCORED, **ENCODER), scales=ENCODER_SCALES),
     ),
 )
 
-HIGH = 0.5
-BLOCKS = "families of datasets count as one each, their datasets being alike"
+HIGH_CORRELATION = 0.5
+BLOCKS_NOTE = "families of datasets count as one each, their datasets being alike"
 
 
-def claim_falling_behind(id: str, says: str, of: dict[str, Any], **said: Any) -> Claim:
+def claim_falling_behind(id: str, says: str, of: dict[str, Any], **options: Any) -> Claim:
     """Claim that a system loses more against BM25 if its words differ more from those of the training text."""
     return Claim.correlation(
         id,
         says,
-        x=term(APART, **DIVERGENCE),
+        x=term(DIVERGENCE_METRIC, **DIVERGENCE),
         y=term(NDCG, **of),
         minus=term(NDCG, **BM25, **SCORED),
         points="datasets",
         blocks="family",
         sign=-1,
-        margin=HIGH,
+        margin=HIGH_CORRELATION,
         source="Figure 8 and §9.2",
-        because=f"'very high' correlation is read as r beyond {HIGH}; {BLOCKS}",
-        **said,
+        because=f"'very high' correlation is read as r beyond {HIGH_CORRELATION}; {BLOCKS_NOTE}",
+        **options,
     )
 
 
@@ -85,20 +85,20 @@ CLAIMS = (
         "F8.b",
         "MiniLM, an encoder off the shelf, is worse against BM25 the further words are from those of (our) training",
         SURROGATE | SCORED | ENCODER,
-        scales=READY,
+        scales=ENCODER_SCALES,
         **STATED,
     ),
     Claim.correlation(
         "own.d",
         "the right corpus as context is worth more over a wrong one the further its words are from those of training",
-        x=term(APART, **DIVERGENCE),
+        x=term(DIVERGENCE_METRIC, **DIVERGENCE),
         y=term(NDCG, **ARCHITECTURE, **SCORED),
-        minus=term(UNDER_WRONG, **ARCHITECTURE, **SCORED),
+        minus=term(NDCG_OUT_OF_CORPUS, **ARCHITECTURE, **SCORED),
         points="datasets",
         blocks="family",
         sign=1,
         source="our reading of §9.2: this gap is what context is to close",
-        because=f"any correlation beyond chance; a model blind to its context has none; {BLOCKS}",
+        because=f"any correlation beyond chance; a model blind to its context has none; {BLOCKS_NOTE}",
         version=2,
         stated="2026-11-23",
         **declare((0, *TABLE1), range(1, 7)),

@@ -23,49 +23,51 @@ def draw_overview(frame: Any, axes: Any) -> None:
     axes.figure.set_size_inches(8.4, 4.6)
     axes.set(xlim=(0, 100), ylim=(0, 60), xlabel="", ylabel="")
     axes.axis("off")
-    for x, y, width, height, colour, lines in _boxes(size):
-        _box(axes, (x, y, width, height), colour, "\n".join(lines))
+    for x, y, width, height, colour, lines in _list_boxes(size):
+        _draw_box(axes, (x, y, width, height), colour, "\n".join(lines))
     for start, end in ARROWS:
         axes.annotate("", xy=end, xytext=start, arrowprops={"arrowstyle": "-|>", "color": INK, "lw": 1.4})
 
 
-def _boxes(size: dict[str, int]) -> tuple[tuple[int, int, int, int, str, tuple[str, ...]], ...]:
+def _list_boxes(size: dict[str, int]) -> tuple[tuple[int, int, int, int, str, tuple[str, ...]], ...]:
     """Return corner, width, height, colour and lines of text of each box."""
     contexts, width, heads, tokens = (size[name] for name in ("num_contexts", "hidden_size", "num_heads", "max_tokens"))
     vectors, prompts = contexts * size["tokens_per_document"], size["num_soft_prompts"]
-    weights = {stage: f"{_millions(size[f'num_{stage}_stage_weights'])} weights" for stage in ("first", "second")}
-    first = ("first stage M₁", _layers(size["num_first_stage_layers"], width, heads), weights["first"])
-    second = (
+    weights = {
+        stage: f"{_format_millions(size[f'num_{stage}_stage_weights'])} weights" for stage in ("first", "second")
+    }
+    first_lines = ("first stage M₁", _format_layers(size["num_first_stage_layers"], width, heads), weights["first"])
+    second_lines = (
         "second stage M₂",
         f"reads [ {vectors} contexts | {prompts} soft prompts | ≤ {tokens} tokens ]",
-        _layers(size["num_layers"], width, heads),
+        _format_layers(size["num_layers"], width, heads),
         weights["second"],
         "mean over the text's tokens only",
     )
-    given = (f"{contexts} context documents", "of the corpus D", f"≤ {tokens} tokens each")
-    shared = (f"{vectors} context vectors × {width}", "one set for a batch,", "no position of their own")
+    context_lines = (f"{contexts} context documents", "of the corpus D", f"≤ {tokens} tokens each")
+    vector_lines = (f"{vectors} context vectors × {width}", "one set for a batch,", "no position of their own")
     return (
-        (1, 38, 20, 16, DATA, given),
+        (1, 38, 20, 16, DATA, context_lines),
         (1, 8, 20, 16, DATA, ("one text", "(query or document)", f"≤ {tokens} tokens")),
-        (30, 36, 26, 20, FIRST, (*first, "mean over tokens")),
-        (66, 38, 32, 16, DATA, shared),
-        (30, 4, 44, 24, SECOND, second),
+        (30, 36, 26, 20, FIRST, (*first_lines, "mean over tokens")),
+        (66, 38, 32, 16, DATA, vector_lines),
+        (30, 4, 44, 24, SECOND, second_lines),
         (83, 10, 15, 12, DATA, ("φ(d; D) or", "ψ(q; D)", f"1 × {width}")),
     )
 
 
-def _box(axes: Any, place: tuple[int, int, int, int], colour: str, text: str) -> None:
-    x, y, width, height = place
+def _draw_box(axes: Any, corner_and_size: tuple[int, int, int, int], colour: str, text: str) -> None:
+    x, y, width, height = corner_and_size
     corners_x, corners_y = (x, x + width, x + width, x), (y, y, y + height, y + height)
     axes.fill(corners_x, corners_y, facecolor=colour, edgecolor=INK, linewidth=1.0)
     axes.text(x + width / 2, y + height / 2, text, ha="center", va="center", fontsize="small", linespacing=1.5)
 
 
-def _layers(count: int, width: int, heads: int) -> str:
+def _format_layers(count: int, width: int, heads: int) -> str:
     return f"{count} layer{'s' * (count > 1)} × {width}, {heads} head{'s' * (heads > 1)}"
 
 
-def _millions(count: int) -> str:
+def _format_millions(count: int) -> str:
     return f"{count / 1e6:.1f} M" if count >= 1e5 else f"{count:,}"
 
 

@@ -11,9 +11,9 @@ from repro.spec import Claim, Column, Experiment, Figure, Row, Run, Table, base,
 ANALYSIS = BOTH | {"measure": "spread"}
 FIRST_SEED = by_scale({scale: seeds_at(scale)[0] for scale in CLUSTER})
 MARKERS = "os^DvP"
-MAX_DOCUMENTS, LETTERS = len(MARKERS), 26
+MAX_DOCUMENTS, TITLE_WIDTH = len(MARKERS), 26
 """Number of documents drawn, and letters per line of a name."""
-AWAY = 13
+LABEL_OFFSET = 13
 """Points between a document and its number."""
 COLOURS = ("#440154", "#31688e", "#1f9e89", "#6ccd5a", "#b5a000", "#d95f02")
 
@@ -32,42 +32,49 @@ def draw_documents(frame: Any, axes: Any) -> str:
     x, y, figure = FIGURE.x, FIGURE.y, axes.figure
     axes.remove()
     figure.set_size_inches(7.4, 4.4)
-    places = [["all", "all", 0, 1], ["all", "all", 2, 3], ["all", "all", 4, 5]]
-    panels = figure.subplot_mosaic(places)
+    mosaic = [["all", "all", 0, 1], ["all", "all", 2, 3], ["all", "all", 4, 5]]
+    panels = figure.subplot_mosaic(mosaic)
     documents = [rows for _, rows in frame.groupby("part1", sort=True)]
-    half = 1.15 * max(max(abs(rows[axis] - rows[axis].mean()).max() for axis in (x, y)) for rows in documents)
+    half_width = 1.15 * max(max(abs(rows[axis] - rows[axis].mean()).max() for axis in (x, y)) for rows in documents)
     centres = [(rows[x].mean(), rows[y].mean()) for rows in documents[:MAX_DOCUMENTS]]
-    for number, rows in enumerate(documents[:MAX_DOCUMENTS]):
-        look = {"marker": MARKERS[number], "color": COLOURS[number], "linestyle": "none"}
-        panels["all"].plot(rows[x], rows[y], markersize=6, **look)
-        centre = centres[number]
-        where = {"xytext": _away(number, centres), "textcoords": "offset points", "ha": "center", "va": "center"}
-        panels["all"].annotate(str(number + 1), centre, fontsize="small", fontweight="bold", **where)
-        one = panels[number]
-        one.plot(rows[x] - centre[0], rows[y] - centre[1], markersize=4, alpha=0.75, **look)
-        one.set(xlim=(-half, half), ylim=(-half, half), xticks=(), yticks=())
-        one.set_title(f"{number + 1}: {_short(rows['name'].iloc[0])}", fontsize=7, loc="left", pad=3)
+    for index, rows in enumerate(documents[:MAX_DOCUMENTS]):
+        style = {"marker": MARKERS[index], "color": COLOURS[index], "linestyle": "none"}
+        panels["all"].plot(rows[x], rows[y], markersize=6, **style)
+        centre = centres[index]
+        label_style = {
+            "xytext": _get_label_offset(index, centres),
+            "textcoords": "offset points",
+            "ha": "center",
+            "va": "center",
+        }
+        panels["all"].annotate(str(index + 1), centre, fontsize="small", fontweight="bold", **label_style)
+        panel = panels[index]
+        panel.plot(rows[x] - centre[0], rows[y] - centre[1], markersize=4, alpha=0.75, **style)
+        panel.set(xlim=(-half_width, half_width), ylim=(-half_width, half_width), xticks=(), yticks=())
+        panel.set_title(f"{index + 1}: {_wrap_title(rows['name'].iloc[0])}", fontsize=7, loc="left", pad=3)
     axes = panels["all"]
     axes.set_aspect("equal", adjustable="datalim")
     axes.margins(0.12)
-    enlarged = (axes.get_xlim()[1] - axes.get_xlim()[0]) / (2 * half)
+    magnification = (axes.get_xlim()[1] - axes.get_xlim()[0]) / (2 * half_width)
     axes.set(xlabel=FIGURE.x_label, ylabel=FIGURE.y_label)
     axes.spines[["top", "right"]].set_visible(False)
-    return f"right: each document about {enlarged:.0f} times closer, all six alike"
+    return f"right: each document about {magnification:.0f} times closer, all six alike"
 
 
-def _away(number: int, centres: list[tuple[float, float]]) -> tuple[float, float]:
+def _get_label_offset(index: int, centres: list[tuple[float, float]]) -> tuple[float, float]:
     """Return the offset in points of a document's number, on the side opposite its nearest neighbour."""
-    x, y = centres[number]
-    others = [other for at, other in enumerate(centres) if at != number] or [(x - 1.0, y)]
+    x, y = centres[index]
+    others = [*centres[:index], *centres[index + 1 :]] or [(x - 1.0, y)]
     nearest = min(others, key=lambda other: math.dist(other, (x, y)))
-    far = math.dist(nearest, (x, y))
-    return (AWAY * (x - nearest[0]) / far, AWAY * (y - nearest[1]) / far) if far else (0.0, AWAY)
+    distance = math.dist(nearest, (x, y))
+    if distance == 0:
+        return 0.0, LABEL_OFFSET
+    return LABEL_OFFSET * (x - nearest[0]) / distance, LABEL_OFFSET * (y - nearest[1]) / distance
 
 
-def _short(text: str) -> str:
+def _wrap_title(text: str) -> str:
     """Return the first words of a text on two lines."""
-    return "\n".join(textwrap.wrap(text, LETTERS, max_lines=2, placeholder=" …"))
+    return "\n".join(textwrap.wrap(text, TITLE_WIDTH, max_lines=2, placeholder=" …"))
 
 
 FIGURE = Figure(

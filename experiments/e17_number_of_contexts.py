@@ -32,12 +32,12 @@ DRAWN_SIZES = {scale: (sizes[0], sizes[2], sizes[-1]) for scale, sizes in SIZES.
 
 def runs(scale: str) -> tuple[Run, ...]:
     """Return Table 1's contextual models with other evaluations, and their reference. Nothing more is trained."""
-    one = base(
+    base_run = base(
         scale, **CONTEXTUAL, batch_size=CONTEXTUAL_BATCH[scale], cluster_size=CLUSTER[scale], num_test_contexts=None
     )
     seeds = seeds_at(scale, fresh.SCORED)
-    as_trained = grid(one, seed=seeds + (fresh.READING if scale == "lab" else ()))
-    by_number = grid(one, seed=seeds, num_test_contexts=SIZES[scale], test_contexts="own")
+    as_trained = grid(base_run, seed=seeds + (fresh.READING if scale == "lab" else ()))
+    by_number = grid(base_run, seed=seeds, num_test_contexts=SIZES[scale], test_contexts="own")
     by_draw = grid(by_number[0], num_test_contexts=DRAWN_SIZES[scale], context_seed=CONTEXT_SEEDS)
     return (base(scale, **SURROGATE), *as_trained, *by_number, *by_draw)
 
@@ -70,7 +70,7 @@ FIGURE = Figure(
 )
 
 
-COLOURS, SAME = ("#440154", "#21918c", "#b5a000"), 1e-9
+COLOURS, MIN_VISIBLE_SPAN = ("#440154", "#21918c", "#b5a000"), 1e-9
 
 
 def draw_sensitivity(frame: Any, axes: Any) -> None:
@@ -83,11 +83,11 @@ def draw_sensitivity(frame: Any, axes: Any) -> None:
     order = list(cells.assign(span=cells["max"] - cells["min"]).groupby("part1")["span"].max().sort_values().index)
     sizes = sorted(cells[size].unique())
     axes.figure.set_size_inches(5.8, 1.0 + 0.2 * len(order))
-    for number, count in enumerate(sizes):
+    for index, count in enumerate(sizes):
         rows = cells[cells[size] == count].set_index("part1")
-        places = [order.index(name) + 0.26 * ((len(sizes) - 1) / 2 - number) for name in rows.index]
-        words = f"{int(count)} document{'s' * int(count > 1)}"
-        _draw_ranges(axes, places, rows["min"] - rows["mean"], rows["max"] - rows["mean"], COLOURS[number % 3], words)
+        heights = [order.index(name) + 0.26 * ((len(sizes) - 1) / 2 - index) for name in rows.index]
+        label = f"{int(count)} document{'s' * int(count > 1)}"
+        _draw_ranges(axes, heights, rows["min"] - rows["mean"], rows["max"] - rows["mean"], COLOURS[index % 3], label)
     axes.axvline(0, color="#262626", linewidth=0.8, zorder=0)
     axes.set_yticks(range(len(order)), order, fontsize="small")
     axes.set_ylim(-0.7, len(order) - 0.3)
@@ -95,11 +95,11 @@ def draw_sensitivity(frame: Any, axes: Any) -> None:
     axes.legend(frameon=False, fontsize="small", loc="lower left", bbox_to_anchor=(0, 1), ncols=3, borderaxespad=0.2)
 
 
-def _draw_ranges(axes: Any, places: list[float], low: Any, high: Any, colour: str, words: str) -> None:
+def _draw_ranges(axes: Any, heights: list[float], low: Any, high: Any, colour: str, label: str) -> None:
     """Draw bars from low to high. A bar of zero length would be invisible, so it becomes a dot."""
-    axes.hlines(places, low, high, color=colour, linewidth=2.2, label=words)
-    dots = [place for place, span in zip(places, high - low, strict=True) if span <= SAME]
-    axes.plot([0.0] * len(dots), dots, "o", color=colour, markersize=4, label="_")
+    axes.hlines(heights, low, high, color=colour, linewidth=2.2, label=label)
+    point_heights = [height for height, span in zip(heights, high - low, strict=True) if span <= MIN_VISIBLE_SPAN]
+    axes.plot([0.0] * len(point_heights), point_heights, "o", color=colour, markersize=4, label="_")
 
 
 DRAWN = CONTEXTUAL | {"context_seed": CONTEXT_SEEDS}

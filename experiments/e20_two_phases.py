@@ -16,15 +16,15 @@ CONTEXTUAL = BOTH
 
 def runs(scale: str) -> tuple[Run, ...]:
     """Return the first phases, which are runs of Table 1 (two more plain seeds at desk), and their second phases."""
-    found: tuple[Run, ...] = ()
+    all_runs: tuple[Run, ...] = ()
     for system in (PLAIN, CONTEXTUAL):
         first = base(scale, **{**system, **sizes(scale, system)})
         second = base(scale, **{**system, **sizes(scale, system), **second_phase(scale, first.batch_size)})
-        found += grid(first, seed=seeds_at(scale)) + grid(second, seed=seeds_at(scale))
+        all_runs += grid(first, seed=seeds_at(scale)) + grid(second, seed=seeds_at(scale))
     if scale == "large":
         # the paper's 15 collections are tasks of MTEB
-        return tuple(replace(run, suite="mteb-retrieval", measure="mteb", test_contexts="own") for run in found)
-    return found
+        return tuple(replace(run, suite="mteb-retrieval", measure="mteb", test_contexts="own") for run in all_runs)
+    return all_runs
 
 
 def sizes(scale: str, system: dict[str, str]) -> dict[str, int]:
@@ -115,9 +115,9 @@ TABLE = Table(
 
 def means_follow() -> tuple[bool, str]:
     """Return whether each printed mean is the mean of its printed row."""
-    found = {label: sum(scores) / len(scores) for label, (scores, _) in PRINTED.items()}
-    worst = max(abs(found[label] - mean) for label, (_, mean) in PRINTED.items())
-    return worst <= 0.05 + 1e-9, f"largest difference {worst:.3f}, rounding allows 0.05"
+    means = {label: sum(scores) / len(scores) for label, (scores, _) in PRINTED.items()}
+    largest = max(abs(means[label] - mean) for label, (_, mean) in PRINTED.items())
+    return largest <= 0.05 + 1e-9, f"largest difference {largest:.3f}, rounding allows 0.05"
 
 
 GAINS = {
@@ -129,42 +129,42 @@ GAINS = {
     }
     for phase in PHASES
 }
-NAMED = {"Arg", "TREC"}
+NAMED_DATASETS = {"Arg", "TREC"}
 
 
 def largest_gains() -> tuple[bool, str]:
     """Whether the two largest gains over the plain system are on ArguAna and TREC-COVID, in either phase or in both."""
-    both = {name: round(sum(gains[name] for gains in GAINS.values()) / len(GAINS), 2) for name in DATASETS}
-    found = GAINS | {"mean of both": both}
-    ranked = {phase: sorted(gains, key=lambda name: -gains[name]) for phase, gains in found.items()}
-    told = [
-        f"{phase}: {', '.join(f'{name} {found[phase][name]:+.1f}' for name in names[:3])}"
+    mean_gains = {name: round(sum(gains[name] for gains in GAINS.values()) / len(GAINS), 2) for name in DATASETS}
+    all_gains = GAINS | {"mean of both": mean_gains}
+    ranked = {phase: sorted(gains, key=lambda name: -gains[name]) for phase, gains in all_gains.items()}
+    details = [
+        f"{phase}: {', '.join(f'{name} {all_gains[phase][name]:+.1f}' for name in names[:3])}"
         f"; ArguAna is number {names.index('Arg') + 1}, TREC-COVID {names.index('TREC') + 1}"
         for phase, names in ranked.items()
     ]
-    return any(set(names[:2]) == NAMED for names in ranked.values()), ". ".join(told)
+    return any(set(names[:2]) == NAMED_DATASETS for names in ranked.values()), ". ".join(details)
 
 
 def improves_generally() -> tuple[bool, str]:
     """Whether the contextual system matches or improves on the plain one in most printed cells of either phase."""
     lower = {phase: [name for name, gain in gains.items() if gain < 0] for phase, gains in GAINS.items()}
-    told = (
+    details = (
         f"{phase}: {len(names)} of {len(GAINS[phase])} are lower ({', '.join(names)})" for phase, names in lower.items()
     )
-    return all(2 * len(names) < len(GAINS[phase]) for phase, names in lower.items()), "; ".join(told)
+    return all(2 * len(names) < len(GAINS[phase]) for phase, names in lower.items()), "; ".join(details)
 
 
-def gain(metric: str, of: object) -> tuple[Term, Term]:
+def gain(metric: str, phase: object) -> tuple[Term, Term]:
     """Return the contextual and the plain system after a phase."""
-    return term(metric, **CONTEXTUAL, pretraining_corpus=of), term(metric, **PLAIN, pretraining_corpus=of)
+    return term(metric, **CONTEXTUAL, pretraining_corpus=phase), term(metric, **PLAIN, pretraining_corpus=phase)
 
 
 def printed_values(metrics: dict[str, str]) -> dict[Term, float]:
     """Return the paper's numbers of each system after each phase, for metrics by column of the table."""
     return {
-        term(metric, **system, pretraining_corpus=of): printed(f"{phase}, {kind}")[label] / 100
-        for phase, of in PHASES.items()
-        for kind, system in (("plain", PLAIN), ("contextual", CONTEXTUAL))
+        term(metric, **system, pretraining_corpus=pretraining): printed(f"{phase}, {system_name}")[label] / 100
+        for phase, pretraining in PHASES.items()
+        for system_name, system in (("plain", PLAIN), ("contextual", CONTEXTUAL))
         for label, metric in metrics.items()
     }
 

@@ -28,7 +28,7 @@ def runs(scale: str) -> tuple[Run, ...]:
 BY_WEAK = ANALYSIS | {"surrogate": by_scale(WEAK)}
 FEWEST_PAIRS = {"num_pairs": by_scale({scale: sizes[0] for scale, sizes in SIZES.items()})}
 BY_STRONG = ANALYSIS | {"surrogate": by_scale(STRONG)} | FEWEST_PAIRS
-NEAR, ANYWHERE = "nearest/plausible", "anywhere/plausible"
+NEAREST, ANYWHERE = "nearest/plausible", "anywhere/plausible"
 
 TABLE = Table(
     name="false_negatives",
@@ -39,7 +39,7 @@ TABLE = Table(
     ),
     columns=(
         Column(label="pairs", value="num_pairs", decimals=0),
-        Column(label="nearest %", value=NEAR, factor=100),
+        Column(label="nearest %", value=NEAREST, factor=100),
         Column(label="have one %", value="nearest/any_plausible", factor=100),
         Column(label="anywhere %", value=ANYWHERE, factor=100),
     ),
@@ -57,7 +57,7 @@ CLAIMS = (
     Claim.trend(
         "S4.a",
         "false negatives are the more common the larger the data",
-        over=term(NEAR, **BY_WEAK),
+        over=term(NEAREST, **BY_WEAK),
         axis="num_pairs",
         sign=1,
         source="§4.1",

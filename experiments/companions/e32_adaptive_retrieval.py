@@ -15,7 +15,9 @@ def runs(scale: str) -> tuple[Run, ...]:
 
 def get_series(route: str) -> str:
     """Return the picture's series that a route belongs to."""
-    return "funnel" if route == "funnel" else "shortlist, then rerank" if route.startswith("from") else "one width"
+    if route == "funnel":
+        return "funnel"
+    return "shortlist, then rerank" if route.startswith("from") else "one width"
 
 
 STYLES = {"one width": ("o-", "#b5a000"), "shortlist, then rerank": ("s", "#21918c"), "funnel": ("*", "#440154")}
@@ -25,17 +27,18 @@ def draw_routes(frame: Any, axes: Any) -> None:
     """Draw a dot for each route, its cost against its score. Routes of one width are joined."""
     cost = FIGURE.x
     means = frame.groupby("part1")[[cost, "value"]].mean().reset_index()
-    for kind, (look, colour) in STYLES.items():
+    for kind, (style, colour) in STYLES.items():
         rows = means[[get_series(name) == kind for name in means["part1"]]].sort_values(cost)
         if len(rows):
-            axes.plot(rows[cost], rows["value"], look, color=colour, label=kind, markersize=11 if look == "*" else 5)
+            axes.plot(rows[cost], rows["value"], style, color=colour, label=kind, markersize=11 if style == "*" else 5)
     for _, row in means.iterrows():
         name, is_single = row["part1"], get_series(row["part1"]) == "one width"
-        words = name.removeprefix("width").removeprefix("from").replace("to", "→")
-        if is_single or ("to" not in name and name != "funnel"):  # the legend names the funnel
-            words, below = (words, -11) if is_single else (f"{words}→", 6)
-            place = {"xytext": (0, below), "textcoords": "offset points", "ha": "center", "size": 7}
-            axes.annotate(words, (row[cost], row["value"]), **place)
+        label = name.removeprefix("width").removeprefix("from").replace("to", "→")
+        # The legend names the funnel.
+        if is_single or ("to" not in name and name != "funnel"):
+            label, offset = (label, -11) if is_single else (f"{label}→", 6)
+            annotation = {"xytext": (0, offset), "textcoords": "offset points", "ha": "center", "size": 7}
+            axes.annotate(label, (row[cost], row["value"]), **annotation)
     axes.set_xscale("log")
     ticks = sorted(means[cost][[get_series(name) == "one width" for name in means["part1"]]])
     axes.set_xticks(ticks, [f"{1000 * tick:.1f}" for tick in ticks])
@@ -97,15 +100,15 @@ FUNNEL = ((16, 32, 64, 128, 256, WHOLE), (200, 100, 50, 25, 10))
 
 def theoretical_speed() -> tuple[bool, str]:
     """Whether the computed cost of the paper's routes is 128 and 32 times below that of the whole vector."""
-    found = {}
+    speedups = {}
     for name, narrow, printed in (("ImageNet-1K", 16, 128), ("ImageNet-4K", 64, 32)):
         count = IMAGES[name]
-        found[f"{name} from {narrow}"] = (WHOLE * count / (narrow * count + SHORTLIST * WHOLE), printed)
+        speedups[f"{name} from {narrow}"] = (WHOLE * count / (narrow * count + SHORTLIST * WHOLE), printed)
     count, (widths, pools) = IMAGES["ImageNet-1K"], FUNNEL
     funnel = widths[0] * count + sum(pool * width for pool, width in zip(pools, widths[1:], strict=True))
-    found["funnel"] = (WHOLE * count / funnel, 128)
-    told = ", ".join(f"{name}: {value:.1f} times, printed {printed}" for name, (value, printed) in found.items())
-    return all(abs(value / printed - 1) < 0.03 for value, printed in found.values()), told
+    speedups["funnel"] = (WHOLE * count / funnel, 128)
+    details = ", ".join(f"{name}: {value:.1f} times, printed {printed}" for name, (value, printed) in speedups.items())
+    return all(abs(value / printed - 1) < 0.03 for value, printed in speedups.values()), details
 
 
 CLAIMS = (

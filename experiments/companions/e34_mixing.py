@@ -10,7 +10,7 @@ ALPHAS = (0.0, 0.3, 0.5, 1.0)
 SEEDS = (0, 1, 2)
 WIDE = {"corpus": "wide", "num_pairs": None}
 """Nine sources at full size. A selection of pairs would already apply α once."""
-MANY = {"desk": WIDE, "lab": WIDE}
+MORE_SOURCES = {"desk": WIDE, "lab": WIDE}
 
 
 def runs(scale: str) -> tuple[Run, ...]:
@@ -20,7 +20,7 @@ def runs(scale: str) -> tuple[Run, ...]:
 
 def make_mixed_run(scale: str) -> Run:
     """Return GTE's first phase on as many sources as a scale has."""
-    return make_first_phase(scale, **MANY.get(scale, {}))
+    return make_first_phase(scale, **MORE_SOURCES.get(scale, {}))
 
 
 def list_exponents(scale: str) -> tuple[float, ...]:

@@ -11,7 +11,7 @@ from repro.spec import Claim, Column, Experiment, Row, Run, Table, Term, base, g
 FIFTHS = tuple(f"fifth{part}" for part in range(1, 6))
 FIRST_CORPORA = tuple(sorted(set(CORPUS.values()) | {"nomic-unsupervised"}))
 PRETRAINED = {**IMPROVED, "num_hard_negatives": 0, "pretraining_corpus": None, "measure": "retrieval"}
-ALONG = PRETRAINED | {"measure": "steps"}
+ALONG_STEPS = PRETRAINED | {"measure": "steps"}
 BOTH_PHASES = {**IMPROVED, "pretraining_corpus": FIRST_CORPORA}
 FINE_TUNED = {**IMPROVED, "num_hard_negatives": (1, 3), "pretraining_corpus": None}
 
@@ -22,10 +22,12 @@ def runs(scale: str) -> tuple[Run, ...]:
     Fine-tuning alone uses the scale's own learning rate. The rate of a second phase would barely move it from its
     start.
     """
-    later = make_second_phase(scale)
-    alone = {name: value for name, value in later.items() if "pretraining" not in name and name != "learning_rate"}
-    size = {"batch_size": PLAIN_BATCH[scale]}
-    second, fine_tuned = (base(scale, **{**IMPROVED, **size, **phase}) for phase in (later, alone))
+    second_phase = make_second_phase(scale)
+    fine_tuning = {
+        name: value for name, value in second_phase.items() if "pretraining" not in name and name != "learning_rate"
+    }
+    batch = {"batch_size": PLAIN_BATCH[scale]}
+    second, fine_tuned = (base(scale, **{**IMPROVED, **batch, **phase}) for phase in (second_phase, fine_tuning))
     return (
         *grid(make_first_phase(scale), measure=("retrieval", "steps"), seed=SEEDS),
         *grid(second, seed=SEEDS),
@@ -65,7 +67,7 @@ TABLE_8 = Table(
         Column(label="MTEB", value="mteb/mean"),
     ),
     rows=tuple(
-        Row(label=f"{number} / 5 of the steps", of=pick(**ALONG), part=part, paper={"MTEB": printed})
+        Row(label=f"{number} / 5 of the steps", of=pick(**ALONG_STEPS), part=part, paper={"MTEB": printed})
         for number, (part, printed) in enumerate(zip(FIFTHS, PRINTED_STEPS.values(), strict=True), 1)
     ),
 )
@@ -73,7 +75,7 @@ TABLE_8 = Table(
 
 def after(part: str) -> Term:
     """Return NDCG@10 after a fifth of the steps."""
-    return term(f"{{suite}}+{part}/mean/ndcg_at_10", **ALONG)
+    return term(f"{{suite}}+{part}/mean/ndcg_at_10", **ALONG_STEPS)
 
 
 COMMON = STATED | COMPANION

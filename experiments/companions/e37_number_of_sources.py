@@ -15,7 +15,9 @@ SOURCES |= dict.fromkeys(("desk", "lab"), ("services", FOUR, None))
 SOURCES |= dict.fromkeys(("small", "large"), (LARGEST, f"{LARGEST}+{OTHERS}", None))
 """The largest source, as in the paper. Then ten more, which the paper draws at random and does not name. None: all."""
 NUM_ALL = {"smoke": 1, "desk": 9, "lab": 9, "small": 29, "large": 29}
-FEWEST, MORE = ({"sources": by_scale({scale: each[at] for scale, each in SOURCES.items()})} for at in (0, -2))
+FEWEST, MORE = (
+    {"sources": by_scale({scale: choices[index] for scale, choices in SOURCES.items()})} for index in (0, -2)
+)
 ALL = {"sources": None}
 ALPHA = 0.5
 """Mixing exponent of the sources, as in the paper (§3.4). The smoke corpus has one source."""
@@ -34,15 +36,15 @@ def count_sources(sources: str | None, scale: str) -> int:
 
 def draw_sources(frame: Any, axes: Any) -> None:
     """Draw a dot per seed at its number of sources, and a line through the means."""
-    places = [
-        count_sources(one if isinstance(one, str) else None, scale)
-        for one, scale in zip(frame["sources"], frame["scale"], strict=True)
+    counts = [
+        count_sources(sources if isinstance(sources, str) else None, scale)
+        for sources, scale in zip(frame["sources"], frame["scale"], strict=True)
     ]
-    frame = frame.assign(number=places)
+    frame = frame.assign(number=counts)
     axes.plot(frame["number"], frame["value"], "o", color="#21918c", alpha=0.6)
     means = frame.groupby("number")["value"].mean()
     axes.plot(means.index, means, color="#440154", linewidth=2, label=f"mean (n = {frame['seed'].nunique()})")
-    axes.set_xticks(sorted(set(places)))
+    axes.set_xticks(sorted(set(counts)))
     axes.legend(frameon=False, fontsize="small", loc="lower right")
 
 

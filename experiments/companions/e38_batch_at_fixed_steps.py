@@ -20,13 +20,13 @@ BUDGET |= dict.fromkeys(("small", "large"), PAPER_STEPS)
 
 def runs(scale: str) -> tuple[Run, ...]:
     """Return GTE's first phase at each batch size. At our scales, the largest is table 11's."""
-    one = base(scale, **IMPROVED, **BUDGET.get(scale, {}))
-    return grid(one, batch_size=BATCHES[scale], seed=(*SEEDS, *(fresh.DOUBLED if scale == "desk" else ())))
+    base_run = base(scale, **IMPROVED, **BUDGET.get(scale, {}))
+    return grid(base_run, batch_size=BATCHES[scale], seed=(*SEEDS, *(fresh.DOUBLED if scale == "desk" else ())))
 
 
-def at(place: int) -> Term:
+def at(index: int) -> Term:
     """Return NDCG@10 at a batch size, counted from the smallest, or from the largest if negative."""
-    return term(NDCG, **IMPROVED, batch_size=by_scale({scale: each[place] for scale, each in BATCHES.items()}))
+    return term(NDCG, **IMPROVED, batch_size=by_scale({scale: sizes[index] for scale, sizes in BATCHES.items()}))
 
 
 FIGURE = Figure(

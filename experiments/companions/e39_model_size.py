@@ -41,15 +41,15 @@ def runs(scale: str) -> tuple[Run, ...]:
 
     Curves share the training runs.
     """
-    kinds = tuple(of["measure"] for of in (SCORED, CURVES))
+    measures = tuple(row["measure"] for row in (SCORED, CURVES))
     return tuple(
-        run for size in SIZES[scale] for run in grid(make_first_phase(scale), **size, measure=kinds, seed=SEEDS)
+        run for size in SIZES[scale] for run in grid(make_first_phase(scale), **size, measure=measures, seed=SEEDS)
     )
 
 
-def at(place: int, metric: str) -> Term:
+def at(index: int, metric: str) -> Term:
     """Return a metric of the models of one size, counted from the smallest, or from the largest if negative."""
-    width = by_scale({scale: each[place]["hidden_size"] for scale, each in SIZES.items()})
+    width = by_scale({scale: sizes[index]["hidden_size"] for scale, sizes in SIZES.items()})
     return term(metric, **SCORED, hidden_size=width)
 
 

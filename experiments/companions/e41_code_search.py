@@ -67,17 +67,17 @@ def surpasses() -> tuple[bool, str]:
 
 def most_in_python() -> tuple[bool, str]:
     """Whether GTE gains most on CodeRetriever, the best other model, in Python."""
-    both = zip(CODE_ALL["GTE base"][0], CODE_ALL["CodeRetriever"][0], strict=True)
-    gains = [round(ours - theirs, 1) for ours, theirs in both]
+    pairs = zip(CODE_ALL["GTE base"][0], CODE_ALL["CodeRetriever"][0], strict=True)
+    gains = [round(ours - other, 1) for ours, other in pairs]
     return max(gains) == gains[PYTHON], f"gains by language: {', '.join(map(str, gains))}; Python {gains[PYTHON]}"
 
 
 def harder_among_all() -> tuple[bool, str]:
     """Whether each language scores better among a thousand candidates than among all."""
     languages = ("Ruby", "JS", "Go", "Python", "Java", "PHP")
-    both = zip(languages, CODE["GTE base"][0], CODE_ALL["GTE base"][0], strict=True)
-    wrong = [f"{name} {few} among 1k, {every} among all" for name, few, every in both if few <= every]
-    return not wrong, f"lower among a thousand: {'; '.join(wrong) or 'none'}"
+    pairs = zip(languages, CODE["GTE base"][0], CODE_ALL["GTE base"][0], strict=True)
+    lower = [f"{name} {few} among 1k, {all_} among all" for name, few, all_ in pairs if few <= all_]
+    return not lower, f"lower among a thousand: {'; '.join(lower) or 'none'}"
 
 
 def behind_cpt_code() -> tuple[bool, str]:

@@ -11,7 +11,7 @@ from experiments.fresh import COMPANION, STATED
 from repro.spec import Claim, Column, Experiment, Row, Run, Table, Term, base, grid, pick, term
 
 TRAINED = {**IMPROVED, "mixing_alpha": ALPHA}
-READY = {"smoke": "minilm-words"}
+PRETRAINED_ENCODER = {"smoke": "minilm-words"}
 """At smoke, a replacement of MiniLM."""
 UNTRAINED = "minilm-words"
 OURS = ("desk", "lab", "small", "large")
@@ -19,10 +19,10 @@ OURS = ("desk", "lab", "small", "large")
 
 def runs(scale: str) -> tuple[Run, ...]:
     """Return table 10's first phase at α = 0.5, and two encoders not trained here."""
-    asked: dict[str, Any] = {"measure": "polarity"}
-    names = dict.fromkeys((READY.get(scale, "minilm"), UNTRAINED))
-    references = tuple(base(scale, **SURROGATE, surrogate=name, **asked) for name in names)
-    return (*references, *grid(make_mixed_run(scale), mixing_alpha=ALPHA, **asked, seed=SEEDS))
+    measure: dict[str, Any] = {"measure": "polarity"}
+    names = dict.fromkeys((PRETRAINED_ENCODER.get(scale, "minilm"), UNTRAINED))
+    references = tuple(base(scale, **SURROGATE, surrogate=name, **measure) for name in names)
+    return (*references, *grid(make_mixed_run(scale), mixing_alpha=ALPHA, **measure, seed=SEEDS))
 
 
 def accuracy(verbaliser: str) -> str:
@@ -65,7 +65,7 @@ TABLE = Table(
 def matches_larger() -> tuple[bool, str]:
     """Whether the plain accuracy of the 110 M model is within half a point of the prompted one of 330 M."""
     plain, larger = POLARITY["GTE base"][0], POLARITY["E5 large"][1]
-    return abs(plain - larger) <= MATCHED, f"{plain} plain against {larger} prompted"
+    return abs(plain - larger) <= MAX_GAP, f"{plain} plain against {larger} prompted"
 
 
 def gap_closes() -> tuple[bool, str]:
@@ -74,7 +74,7 @@ def gap_closes() -> tuple[bool, str]:
     return gaps[1] < gaps[0], f"{gaps[0]} points behind without, {gaps[1]} with"
 
 
-MATCHED = 0.5
+MAX_GAP = 0.5
 COMMON = STATED | COMPANION
 CLAIMS = (
     Claim.identity(

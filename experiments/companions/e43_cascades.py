@@ -24,13 +24,13 @@ def draw_cascades(frame: Any, axes: Any) -> None:
     """Draw a dot for each width alone and for the cascade that ends at it, at its mean width."""
     size = FIGURE.x
     means = frame.groupby("part1")[[size, "value"]].mean().reset_index()
-    for kind, (look, colour, label) in STYLES.items():
+    for kind, (style, colour, label) in STYLES.items():
         rows = means[means["part1"].str.startswith(kind)].sort_values(size)
-        axes.plot(rows[size], rows["value"], look, color=colour, label=label, markersize=5)
+        axes.plot(rows[size], rows["value"], style, color=colour, label=label, markersize=5)
         for _, row in rows.iterrows():
-            words = row["part1"].removeprefix(kind)
-            place = {"xytext": (0, 6 if kind == "cascade" else -12), "textcoords": "offset points", "size": 7}
-            axes.annotate(words, (row[size], row["value"]), ha="center", **place)
+            width = row["part1"].removeprefix(kind)
+            annotation = {"xytext": (0, 6 if kind == "cascade" else -12), "textcoords": "offset points", "size": 7}
+            axes.annotate(width, (row[size], row["value"]), ha="center", **annotation)
     ticks = sorted(means[size][means["part1"].str.startswith("width")])
     axes.set_xscale("log")
     axes.set_xticks(ticks, [f"{tick:.0f}" for tick in ticks])

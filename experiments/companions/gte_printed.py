@@ -5,7 +5,7 @@ from typing import Any
 from repro.spec import Claim
 
 STATED: dict[str, Any] = {"stated": "2026-11-22"}
-ROUNDED = "printed to 0.1"
+ROUNDING_NOTE = "printed to 0.1"
 EPSILON = 1e-9
 SIZES = {
     "web page": (3, 18.7, 147),
@@ -84,34 +84,38 @@ MIXING = {0.0: (36.7, 73.2, 55.4), 0.3: (44.6, 75.9, 58.9), 0.5: (44.2, 76.5, 59
 """Table 10: retrieval, STS and MTEB by the exponent α."""
 LOSSES = {"vanilla": (57.3, 61.8), "improved": (57.8, 62.4)}
 """Table 11: MTEB after pre-training of 30 k steps, and after fine-tuning."""
-SATURATED = 0.5
+MAX_CHANGE = 0.5
 """Points within which a score counts as saturated."""
 
 
 def sizes_add_up() -> tuple[bool, str]:
     """Whether the sizes of Table 1 sum to the printed total, within the rounding of nine numbers."""
-    found, datasets = sum(size for _, _, size in SIZES.values()), sum(number for number, _, _ in SIZES.values())
-    return abs(found - TOTAL) <= len(SIZES) / 2 and datasets == 33, (
-        f"{found} M where {TOTAL} M is printed: nine roundings allow {len(SIZES) / 2:g}; {datasets} datasets"
+    total, datasets = sum(size for _, _, size in SIZES.values()), sum(count for count, _, _ in SIZES.values())
+    return abs(total - TOTAL) <= len(SIZES) / 2 and datasets == 33, (
+        f"{total} M where {TOTAL} M is printed: nine roundings allow {len(SIZES) / 2:g}; {datasets} datasets"
     )
 
 
 def shares_follow() -> tuple[bool, str]:
     """Whether the shares of Table 1 follow from the sizes, which are rounded to a million."""
-    off = {name: abs(100 * size / TOTAL - share) for name, (_, share, size) in SIZES.items()}
+    deviations = {name: abs(100 * size / TOTAL - share) for name, (_, share, size) in SIZES.items()}
     allowed = 0.05 + 100 * 0.5 / TOTAL
-    worst = max(off, key=off.__getitem__)
-    return off[worst] <= allowed, f"furthest off is {worst} by {off[worst]:.3f}; rounding allows {allowed:.3f}"
+    worst = max(deviations, key=deviations.__getitem__)
+    return deviations[
+        worst
+    ] <= allowed, f"furthest off is {worst} by {deviations[worst]:.3f}; rounding allows {allowed:.3f}"
 
 
 def means_follow(rows: dict[str, Any], weights: tuple[int, ...] | None = None) -> tuple[bool, str]:
     """Whether printed averages follow from printed rows, all of them printed to 0.1."""
-    off = {}
+    deviations = {}
     for name, (values, printed) in rows.items():
-        each = weights or (1,) * len(values)
-        off[name] = abs(sum(w * v for w, v in zip(each, values, strict=True)) / sum(each) - printed)
-    worst = max(off, key=off.__getitem__)
-    return off[worst] <= 0.1 + EPSILON, f"{len(rows)} rows; furthest off is {worst} by {off[worst]:.3f}"
+        row_weights = weights or (1,) * len(values)
+        deviations[name] = abs(
+            sum(weight * value for weight, value in zip(row_weights, values, strict=True)) / sum(row_weights) - printed
+        )
+    worst = max(deviations, key=deviations.__getitem__)
+    return deviations[worst] <= 0.1 + EPSILON, f"{len(rows)} rows; furthest off is {worst} by {deviations[worst]:.3f}"
 
 
 def tables_agree() -> tuple[bool, str]:
@@ -124,24 +128,26 @@ def tables_agree() -> tuple[bool, str]:
         "Table 11, fine-tuned and Table 9, Full": (LOSSES["improved"][1], STAGES["Full"]),
         "Table 6, base and Table 9, Full": (MTEB["GTE base"][1], STAGES["Full"]),
     }
-    wrong = [name for name, (one, other) in pairs.items() if one != other]
-    return not wrong, f"{len(pairs)} numbers printed twice; different: {', '.join(wrong) or 'none'}"
+    different = [name for name, (first, second) in pairs.items() if first != second]
+    return not different, f"{len(pairs)} numbers printed twice; different: {', '.join(different) or 'none'}"
 
 
 def ahead_on_beir() -> tuple[bool, str]:
     """Whether each size beats BM25, E5 of its size, SimCSE and Contriever over BEIR, and base equals E5 large."""
     rows = {size: (BEIR[f"GTE {size}"][1], BEIR[f"E5 {size}"][1]) for size in E5}
-    told = ", ".join(f"{size} {own} and {other}" for size, (own, other) in rows.items())
-    most = max(BEIR[name][1] for name in ("BM25", "SimCSE", "Contriever"))
-    are_ahead = all(own > max(other, most) for own, other in rows.values())
-    return are_ahead and rows["base"][0] == rows["large"][1], f"{told}; BM25, SimCSE and Contriever at most {most}"
+    details = ", ".join(f"{size} {own} and {other}" for size, (own, other) in rows.items())
+    best_other = max(BEIR[name][1] for name in ("BM25", "SimCSE", "Contriever"))
+    are_ahead = all(own > max(other, best_other) for own, other in rows.values())
+    return are_ahead and rows["base"][0] == rows["large"][
+        1
+    ], f"{details}; BM25, SimCSE and Contriever at most {best_other}"
 
 
 def ahead_of_e5() -> tuple[bool, str]:
     """Whether each size beats E5 of its size in every category before fine-tuning."""
     pairs = {size: tuple(zip(MTEB[f"GTE {size}, unsupervised"][0], E5[size][0], strict=True)) for size in E5}
-    least = min(own - other for each in pairs.values() for own, other in each)
-    return least > 0, f"by {least:.1f} points and more"
+    smallest_lead = min(own - other for size_pairs in pairs.values() for own, other in size_pairs)
+    return smallest_lead > 0, f"by {smallest_lead:.1f} points and more"
 
 
 def ahead_of_larger() -> tuple[bool, str]:
@@ -160,27 +166,30 @@ def small_is_enough() -> tuple[bool, str]:
 def saturates_at_20k() -> tuple[bool, str]:
     """Whether the score is constant from 20 k steps on."""
     later = [score for steps, score in STEPS.items() if steps > 20]
-    moved = max(abs(score - STEPS[20]) for score in later)
-    return moved <= SATURATED, f"{STEPS[20]} at 20 k, then {', '.join(map(str, later))}: it moves by {moved:.1f}"
+    largest_change = max(abs(score - STEPS[20]) for score in later)
+    return (
+        largest_change <= MAX_CHANGE,
+        f"{STEPS[20]} at 20 k, then {', '.join(map(str, later))}: it moves by {largest_change:.1f}",
+    )
 
 
 def half_is_best_everywhere() -> tuple[bool, str]:
     """Whether α = 0.5 is best on retrieval, STS and MTEB."""
-    best = [max(MIXING, key=lambda alpha: MIXING[alpha][place]) for place in range(3)]
-    told = ", ".join(f"{name} {alpha:g}" for name, alpha in zip(("retrieval", "STS", "MTEB"), best, strict=True))
-    return set(best) == {0.5}, f"best: {told}; retrieval is {MIXING[0.3][0]} at 0.3, {MIXING[0.5][0]} at 0.5"
+    best = [max(MIXING, key=lambda alpha: MIXING[alpha][column]) for column in range(3)]
+    details = ", ".join(f"{name} {alpha:g}" for name, alpha in zip(("retrieval", "STS", "MTEB"), best, strict=True))
+    return set(best) == {0.5}, f"best: {details}; retrieval is {MIXING[0.3][0]} at 0.3, {MIXING[0.5][0]} at 0.5"
 
 
 def extremes_are_not_best() -> tuple[bool, str]:
     """Whether neither uniform nor proportional mixing is best on any of the three."""
-    best = {max(MIXING, key=lambda alpha: MIXING[alpha][place]) for place in range(3)}
+    best = {max(MIXING, key=lambda alpha: MIXING[alpha][column]) for column in range(3)}
     return not best & {0.0, 1.0}, f"the best α are {sorted(best)}"
 
 
 def most_languages() -> tuple[bool, str]:
     """Whether GTE beats CodeBERT and GraphCodeBERT in most languages."""
     ours, others = CODE["GTE base"][0], [CODE[name][0] for name in ("CodeBERT", "GraphCodeBERT")]
-    ahead = sum(own > max(rest) for own, *rest in zip(ours, *others, strict=True))
+    ahead = sum(own > max(other_scores) for own, *other_scores in zip(ours, *others, strict=True))
     return ahead > len(ours) / 2, f"ahead in {ahead} of {len(ours)}"
 
 
@@ -195,13 +204,13 @@ ARITHMETIC: tuple[Claim, ...] = tuple(
             "rounded to 1 M",
         ),
         ("G1.b", "the shares follow from the sizes", shares_follow, "Table 1", "printed to 0.1 and to 1 M"),
-        ("G5.a", "averages over BEIR follow from the rows", lambda: means_follow(BEIR), "Table 5", ROUNDED),
+        ("G5.a", "averages over BEIR follow from the rows", lambda: means_follow(BEIR), "Table 5", ROUNDING_NOTE),
         (
             "G6.a",
             "averages over MTEB follow, by number of datasets",
             lambda: means_follow(MTEB, WEIGHTS),
             "Table 6",
-            ROUNDED,
+            ROUNDING_NOTE,
         ),
         (
             "G5.b",
@@ -235,8 +244,14 @@ ARITHMETIC: tuple[Claim, ...] = tuple(
         ("G8.b", "GTE's tables agree with each other", tables_agree, "Tables 6, 8, 9, 10, 11", "the same models"),
         ("G10.a", "α = 0.5 improves all tasks", half_is_best_everywhere, "§5.4 and Table 10", "printed numbers"),
         ("G10.b", "neither extreme of α is best", extremes_are_not_best, "§5.4 and Table 10", "printed numbers"),
-        ("G13.a", "averages over languages follow from the rows", lambda: means_follow(CODE), "Table 13", ROUNDED),
-        ("G7.d", "averages over languages follow in Table 7", lambda: means_follow(CODE_ALL), "Table 7", ROUNDED),
+        (
+            "G13.a",
+            "averages over languages follow from the rows",
+            lambda: means_follow(CODE),
+            "Table 13",
+            ROUNDING_NOTE,
+        ),
+        ("G7.d", "averages over languages follow in Table 7", lambda: means_follow(CODE_ALL), "Table 7", ROUNDING_NOTE),
         (
             "G13.b",
             "in code search the model is ahead of open models in most languages",

@@ -48,11 +48,11 @@ def runs(scale: str) -> tuple[Run, ...]:
 
     From desk on they use one planted corpus.
     """
-    at = scale if scale == "smoke" else "desk"
-    settings = PLANTED | (TINY if at == "smoke" else {})
-    both = base(at, **settings, num_steps=STEPS[at][-1]), {"architecture": ("biencoder", "contextual")}
-    longest = () if at == "smoke" else grid(both[0], **both[1], seed=fresh.PLANTED)
-    return grid(both[0], **both[1], num_steps=STEPS[at], seed=SEEDS) + longest
+    run_scale = scale if scale == "smoke" else "desk"
+    settings = PLANTED | (TINY if run_scale == "smoke" else {})
+    both = base(run_scale, **settings, num_steps=STEPS[run_scale][-1]), {"architecture": ("biencoder", "contextual")}
+    longest_runs = () if run_scale == "smoke" else grid(both[0], **both[1], seed=fresh.PLANTED)
+    return grid(both[0], **both[1], num_steps=STEPS[run_scale], seed=SEEDS) + longest_runs
 
 
 NDCG, WRONG, NULL = (f"{suite}/mean/ndcg_at_10" for suite in ("planted", "planted+wrong", "planted+null"))

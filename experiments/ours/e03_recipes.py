@@ -9,7 +9,7 @@ from repro.spec import Column, Experiment, Pick, Row, Run, Table, base, pick
 CONTEXTUAL = {"architecture": "contextual"}
 # Alternatives tried before Table 1's recipe was chosen. Larger clusters over a whole source ("domain_column") bring
 # near-copies of one document from many services into one batch.
-TRIED: tuple[tuple[str, dict[str, Any]], ...] = (
+RECIPES: tuple[tuple[str, dict[str, Any]], ...] = (
     ("random batches", {"sampler": "random"}),
     ("one domain a batch", {"sampler": "domain"}),
     ("one domain a batch, filter", {"sampler": "domain", "filter": "surrogate"}),
@@ -46,28 +46,28 @@ SECOND_PHASE = {"sampler": "domain", "num_hard_negatives": 1}
 DIVISORS = {1: "the rate of the first", 4: "a quarter of it", 20: "a twentieth of it"}
 
 
-def settings(scale: str, tried: dict[str, Any]) -> dict[str, Any]:
+def settings(scale: str, changes: dict[str, Any]) -> dict[str, Any]:
     """Return one recipe at one scale. The planted corpus of smoke has smaller domains and its own suite."""
-    chosen = FIXED | tried
+    fields = FIXED | changes
     if scale != "smoke":
-        return chosen | {"suite": "desk-validation"}
-    return chosen | {"suite": "planted-validation", "cluster_size": SMOKE_CLUSTERS[chosen["cluster_size"]]}
+        return fields | {"suite": "desk-validation"}
+    return fields | {"suite": "planted-validation", "cluster_size": SMOKE_CLUSTERS[fields["cluster_size"]]}
 
 
-def make_filter(tried: dict[str, Any]) -> Pick:
+def make_filter(changes: dict[str, Any]) -> Pick:
     """Return the filter that selects the runs of a recipe at any scale."""
-    chosen = FIXED | tried
-    return pick(**(chosen | {"cluster_size": (chosen["cluster_size"], SMOKE_CLUSTERS[chosen["cluster_size"]])}))
+    fields = FIXED | changes
+    return pick(**(fields | {"cluster_size": (fields["cluster_size"], SMOKE_CLUSTERS[fields["cluster_size"]])}))
 
 
 def runs(scale: str) -> tuple[Run, ...]:
     """Return one seed of each recipe, at the scales with validation domains."""
-    at = scale if scale in SCALES else "lab"
-    second = SECOND_PHASE | PRETRAINING[at] | LENGTH[at]
-    rates = (base(at).learning_rate / divisor for divisor in DIVISORS)
+    run_scale = scale if scale in SCALES else "lab"
+    second_fields = SECOND_PHASE | PRETRAINING[run_scale] | LENGTH[run_scale]
+    rates = (base(run_scale).learning_rate / divisor for divisor in DIVISORS)
     return (
-        *(base(at, **settings(at, tried)) for _, tried in TRIED),
-        *(base(at, **settings(at, second | {"learning_rate": rate})) for rate in rates),
+        *(base(run_scale, **settings(run_scale, changes)) for _, changes in RECIPES),
+        *(base(run_scale, **settings(run_scale, second_fields | {"learning_rate": rate})) for rate in rates),
     )
 
 
@@ -91,7 +91,7 @@ TABLE = Table(
         Column(label="NDCG@10", value="{suite}/mean/ndcg_at_10", factor=100),
     ),
     rows=(
-        *(Row(label=label, of=make_filter(tried)) for label, tried in TRIED),
+        *(Row(label=label, of=make_filter(tried)) for label, tried in RECIPES),
         Row(
             label="contextual, one domain a batch; out-of-corpus",
             of=make_filter({"sampler": "domain", **CONTEXTUAL}),

@@ -13,7 +13,7 @@ from repro.spec import Claim, Column, Experiment, Figure, Row, Run, Table, Term,
 
 UNTRAINED = {"measure": "headroom", "architecture": "none"}
 TRAINED = NEITHER_RANDOM | {"measure": "headroom"}
-WEIGHTS = {
+WEIGHTINGS = {
     "flat": "all words alike",
     "training": "IDF of the training text",
     "wrong": "IDF of another corpus",
@@ -43,17 +43,17 @@ def score(system: str, weights: str, name: str = "mean") -> str:
 
 def draw_headroom(frame: Any, axes: Any) -> None:
     """Draw a line for each system over the sources of IDF."""
-    order = list(WEIGHTS)
-    for number, (system, label) in enumerate(SYSTEMS.items()):
+    order = list(WEIGHTINGS)
+    for index, (system, label) in enumerate(SYSTEMS.items()):
         rows = frame[frame["part1"] == system]
         if rows.empty:
             continue
         means = rows.groupby("part2")["value"].mean().reindex(order)
         count = rows["seed"].nunique()
-        at = [place + 0.06 * (number - 1) for place in range(len(order))]
-        axes.plot(at, means, marker="os^"[number], color=COLOURS[system], label=f"{label} (n = {count})")
-    words = [WEIGHTS[kind].removeprefix("IDF of ") for kind in order]
-    axes.set_xticks(range(len(order)), words, rotation=35, ha="right", rotation_mode="anchor")
+        positions = [position + 0.06 * (index - 1) for position in range(len(order))]
+        axes.plot(positions, means, marker="os^"[index], color=COLOURS[system], label=f"{label} (n = {count})")
+    labels = [WEIGHTINGS[source].removeprefix("IDF of ") for source in order]
+    axes.set_xticks(range(len(order)), labels, rotation=35, ha="right", rotation_mode="anchor")
     axes.legend(frameon=False, fontsize="small", loc="lower left", bbox_to_anchor=(0.0, 1.0))
 
 
@@ -89,7 +89,7 @@ TABLE = Table(
     rows=tuple(
         Row(label=f"{label}, {words}", of=pick(**pick_system(system)), part=f"{system}-{kind}")
         for system, label in SYSTEMS.items()
-        for kind, words in WEIGHTS.items()
+        for kind, words in WEIGHTINGS.items()
     ),
 )
 
@@ -100,11 +100,11 @@ BEYOND_CHANCE = "any difference beyond chance"
 
 def above(id: str, says: str, *pairs: tuple[tuple[str, str], tuple[str, str]]) -> Claim:
     """Claim that the first system and weights of each pair score above the second."""
-    terms = [tuple(term(score(*side), **pick_system(side[0])) for side in pair) for pair in pairs]
+    comparisons = [tuple(term(score(*side), **pick_system(side[0])) for side in pair) for pair in pairs]
     return Claim.order(
         id,
         says,
-        pairs=[(first, second) for first, second in terms],
+        pairs=[(first, second) for first, second in comparisons],
         source=OURS,
         because=BEYOND_CHANCE,
         stated=STATED,

@@ -38,16 +38,22 @@ def list_steps(scale: str) -> tuple[int | None, ...]:
 def runs(scale: str) -> tuple[Run, ...]:
     """Return Table 1's contextual batches with three models and growing numbers of steps."""
     sizes: dict[str, Any] = {"batch_size": CONTEXTUAL_BATCH[scale], "cluster_size": CLUSTER[scale]}
-    found = []
+    all_runs = []
     for num_steps in list_steps(scale):
         budget = {"num_steps": num_steps, "num_warmup_steps": max(1, num_steps // WARMUP_SHARE)} if num_steps else {}
-        seeds, is_start, is_end = seeds_at(scale), num_steps == STEPS[scale][0], num_steps == STEPS[scale][-1]
-        more = fresh.READING if scale == "lab" else ()
-        more_of_ours = {"desk": fresh.FREQUENCY}.get(scale, more) if is_end else ()
-        rows = [(BATCHES, seeds + more * is_end), (PAPERS, seeds + more * (is_start or is_end))]
-        rows += [(OURS, seeds + more_of_ours)] if num_steps in STEPS[scale] else []
-        found += [base(scale, **row, **sizes, **budget, seed=seed) for row, seeds in rows for seed in seeds]
-    return tuple(found)
+        seeds = seeds_at(scale)
+        is_start, is_end = num_steps == STEPS[scale][0], num_steps == STEPS[scale][-1]
+        # The claims were restated with more seeds at the first and last number of steps.
+        extra_lab_seeds = fresh.READING if scale == "lab" else ()
+        extra_seeds_of_ours = fresh.FREQUENCY if scale == "desk" else extra_lab_seeds
+        rows = [
+            (BATCHES, seeds + extra_lab_seeds if is_end else seeds),
+            (PAPERS, seeds + extra_lab_seeds if is_start or is_end else seeds),
+        ]
+        if num_steps in STEPS[scale]:
+            rows.append((OURS, seeds + extra_seeds_of_ours if is_end else seeds))
+        all_runs += [base(scale, **row, **sizes, **budget, seed=seed) for row, seeds in rows for seed in seeds]
+    return tuple(all_runs)
 
 
 NDCG = "{suite}/mean/ndcg_at_10"
@@ -57,17 +63,17 @@ SERIES = {
 }
 CONTEXT_LABELS = {"own": "in-corpus", "wrong": "out-of-corpus", "null": "no context"}
 COLOURS = {"with word frequencies": "#440154", "paper's architecture": "#21918c"}
-MARKS = {"wrong": "o", "null": "^"}
-WORDS = {"wrong": "in-corpus − out-of-corpus", "null": "in-corpus − no context"}
+MARKERS = {"wrong": "o", "null": "^"}
+DIFFERENCE_LABELS = {"wrong": "in-corpus − out-of-corpus", "null": "in-corpus − no context"}
 DIFFERENCE = "difference in NDCG@10 (points)"
 
 
 def list_context_rows(**budget: ByScale) -> tuple[Row, ...]:
     """Return a series for each contextual model and context, for all numbers of steps or for one budget."""
     return tuple(
-        Row(label=f"{label}, {words}", of=pick(**row, **budget), context=context)
+        Row(label=f"{label}, {context_label}", of=pick(**row, **budget), context=context)
         for label, row in SERIES.items()
-        for context, words in CONTEXT_LABELS.items()
+        for context, context_label in CONTEXT_LABELS.items()
     )
 
 
@@ -78,18 +84,32 @@ def draw_worth(frame: Any, axes: Any) -> str:
     """
     families = [family for family in FAMILIES if family in set(frame["part1"])] or sorted(set(frame["part1"]))
     scores = frame.pivot_table(index=["part1", "seed"], columns="series", values="value")
-    kinds = [(model, context) for context in MARKS for model in SERIES]
-    for number, (model, context) in enumerate(kinds):
+    kinds = [(model, context) for context in MARKERS for model in SERIES]
+    for index, (model, context) in enumerate(kinds):
         own, other = (f"{model}, {CONTEXT_LABELS[kind]}" for kind in ("own", context))
         if own not in scores or other not in scores:
             continue
-        worth = (scores[own] - scores[other]).dropna()
-        for place, family in enumerate(families):
-            values, at = worth.get(family, worth[:0]), place + 0.18 * (number - 1.5)
-            style = {"color": COLOURS[model], "marker": MARKS[context]}
-            label = f"{model}: {WORDS[context]} (n = {len(values)})" if place == 0 else None
-            axes.plot([at] * len(values), values, linestyle="none", markersize=4, alpha=0.6, label=label, **style)
-            axes.plot([at - 0.07, at + 0.07], [values.mean()] * 2, color=COLOURS[model], linewidth=2)
+        gains = (scores[own] - scores[other]).dropna()
+        for position, family in enumerate(families):
+            values = gains.get(family, gains[:0])
+            x = position + 0.18 * (index - 1.5)
+            style = {"color": COLOURS[model], "marker": MARKERS[context]}
+            label = f"{model}: {DIFFERENCE_LABELS[context]} (n = {len(values)})" if position == 0 else None
+            axes.plot(
+                [x] * len(values),
+                values,
+                linestyle="none",
+                markersize=4,
+                alpha=0.6,
+                label=label,
+                **style,
+            )
+            axes.plot(
+                [x - 0.07, x + 0.07],
+                [values.mean()] * 2,
+                color=COLOURS[model],
+                linewidth=2,
+            )
     axes.axhline(0, color="grey", linewidth=0.8)
     axes.set_xticks(range(len(families)), families)
     axes.set_ylabel(DIFFERENCE)
@@ -105,20 +125,24 @@ def draw_steps(frame: Any, axes: Any) -> str:
     lines = [("biencoder", "#b5a000", "-", "D")]
     styles = tuple(zip(CONTEXT_LABELS.values(), ("-", "--", ":"), ("o", "s", "^"), strict=True))
     lines += [
-        (f"{model}, {context}", COLOURS[model], style, mark) for model in SERIES for context, style, mark in styles
+        (f"{model}, {context}", COLOURS[model], line_style, marker)
+        for model in SERIES
+        for context, line_style, marker in styles
     ]
-    for name, colour, style, mark in lines:
+    for name, colour, line_style, marker in lines:
         rows = frame[frame["series"] == name]
         if rows.empty:
             continue
         scores = rows.groupby("num_steps")[NDCG]
         counts = sorted(set(scores.count()))
-        many = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-        axes.plot(scores.mean(), style, marker=mark, color=colour, linewidth=1.8, label=f"{name} (n = {many})")
-        axes.plot(rows["num_steps"], rows[NDCG], mark, color=colour, markersize=3, alpha=0.4, markeredgewidth=0)
+        count_label = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+        axes.plot(
+            scores.mean(), line_style, marker=marker, color=colour, linewidth=1.8, label=f"{name} (n = {count_label})"
+        )
+        axes.plot(rows["num_steps"], rows[NDCG], marker, color=colour, markersize=3, alpha=0.4, markeredgewidth=0)
     steps = sorted(set(frame["num_steps"]))
     axes.set_xscale("log")
-    axes.set_xticks(steps, [f"{each:g}" for each in steps])
+    axes.set_xticks(steps, [f"{step:g}" for step in steps])
     axes.minorticks_off()
     axes.legend(frameon=False, fontsize="small", loc="lower left", bbox_to_anchor=(0.0, 1.0))
     return "large mark: mean over n seeds; small and faint: one seed"
@@ -166,24 +190,24 @@ CURVE = Figure(
 )
 
 
-def at(scale: str) -> list[int]:
+def list_fixed_steps(scale: str) -> list[int]:
     """Return the numbers of steps of a scale that has several."""
     return [steps for steps in list_steps(scale) if steps]
 
 
 def list_table_rows(scale: str) -> tuple[Row, ...]:
     """Return the table's rows at one scale: each model and context at each number of steps."""
-    found: list[Row] = []
-    for steps in at(scale):
-        found.append(Row(label=f"biencoder, {steps} steps", of=pick(**BATCHES, num_steps=steps), scales=(scale,)))
+    rows: list[Row] = []
+    for steps in list_fixed_steps(scale):
+        rows.append(Row(label=f"biencoder, {steps} steps", of=pick(**BATCHES, num_steps=steps), scales=(scale,)))
         for label, row in SERIES.items():
             if row is OURS and steps not in STEPS[scale]:
                 continue
-            of = pick(**row, num_steps=steps)
-            found.append(Row(label=f"{label}, {steps} steps", of=of, scales=(scale,)))
-            for context, words in (("wrong", "· out-of-corpus context"), ("null", "· null context")):
-                found.append(Row(label=words, of=of, context=context, scales=(scale,)))
-    return tuple(found)
+            selector = pick(**row, num_steps=steps)
+            rows.append(Row(label=f"{label}, {steps} steps", of=selector, scales=(scale,)))
+            for context, context_label in (("wrong", "· out-of-corpus context"), ("null", "· null context")):
+                rows.append(Row(label=context_label, of=selector, context=context, scales=(scale,)))
+    return tuple(rows)
 
 
 TABLE = Table(
@@ -208,10 +232,10 @@ COMMON_LONG = COMMON | {"stated": "2026-11-23", "scales": tuple(LONGER)}
 UNLIKE_TRAINING = ("packages", "collections", "cloud", "medical")
 
 
-def under(context: str, row: dict[str, Any], budget: dict[str, ByScale], of: str = "mean") -> Term:
+def under(context: str, row: dict[str, Any], budget: dict[str, ByScale], dataset: str = "mean") -> Term:
     """Return a model under a context ("" is its own corpus) after this many steps."""
     suite = f"{{suite}}+{context}" if context else "{suite}"
-    return term(f"{suite}/{of}/ndcg_at_10", **row, **budget)
+    return term(f"{suite}/{dataset}/ndcg_at_10", **row, **budget)
 
 
 CLAIMS = (

@@ -23,9 +23,9 @@ CONTEXT_LABELS = {"own": "in-corpus", "wrong": "out-of-corpus", "null": "no cont
 def runs(scale: str) -> tuple[Run, ...]:
     """Return one nested contextual model per seed and loss. Temperature and filter are the same for both losses."""
     sizes: dict[str, Any] = {"batch_size": CONTEXTUAL_BATCH[scale], "cluster_size": CLUSTER[scale]}
-    one = base(scale, **{**PLAIN, **IN_FULL, "nested_sizes": ALL[scale], **sizes})
-    more = fresh.WIDTHS if scale == "desk" else ()
-    return grid(one, loss=(PLAIN["loss"], IMPROVED["loss"]), seed=SEEDS + more)
+    base_run = base(scale, **{**PLAIN, **IN_FULL, "nested_sizes": ALL[scale], **sizes})
+    extra_seeds = fresh.WIDTHS if scale == "desk" else ()
+    return grid(base_run, loss=(PLAIN["loss"], IMPROVED["loss"]), seed=SEEDS + extra_seeds)
 
 
 def view(context: str, width: int | str) -> str:
@@ -46,14 +46,14 @@ def draw_worth(frame: Any, axes: Any) -> str:
     One mark per seed, lines are means.
     """
     scores = frame.pivot_table(index=["part1", "seed"], columns="series", values="value")
-    for context, (mark, line, colour, words) in STYLES.items():
+    for context, (marker, line_style, colour, label) in STYLES.items():
         if not {CONTEXT_LABELS["own"], CONTEXT_LABELS[context]} <= set(scores):
             continue
-        worth = (scores[CONTEXT_LABELS["own"]] - scores[CONTEXT_LABELS[context]]).dropna().reset_index(name="worth")
-        count = worth["seed"].nunique()
-        axes.plot(worth["part1"], worth["worth"], mark, color=colour, alpha=0.5, markersize=4)
-        means = worth.groupby("part1")["worth"].mean()
-        axes.plot(means.index, means, line, color=colour, linewidth=2, label=f"{words} (n = {count})")
+        gains = (scores[CONTEXT_LABELS["own"]] - scores[CONTEXT_LABELS[context]]).dropna().reset_index(name="worth")
+        count = gains["seed"].nunique()
+        axes.plot(gains["part1"], gains["worth"], marker, color=colour, alpha=0.5, markersize=4)
+        means = gains.groupby("part1")["worth"].mean()
+        axes.plot(means.index, means, line_style, color=colour, linewidth=2, label=f"{label} (n = {count})")
     widths = sorted(set(frame["part1"]))
     axes.axhline(0, color="grey", linewidth=0.8)
     axes.set_ylabel(DIFFERENCE)
@@ -64,13 +64,13 @@ def draw_worth(frame: Any, axes: Any) -> str:
     return "mark: one seed; line: mean over n seeds"
 
 
-def figure(name: str, title: str, words: str, of: dict[str, Any]) -> Figure:
+def figure(name: str, title: str, loss_label: str, of: dict[str, Any]) -> Figure:
     """Return the picture of one loss."""
     return Figure(
         name=name,
         title=title,
         caption=(
-            f"A contextual model with word frequencies, nested, {words}: NDCG@10 under documents of the searched "
+            f"A contextual model with word frequencies, nested, {loss_label}: NDCG@10 under documents of the searched "
             "corpus, less that under another corpus (dots), and less that under no context (triangles), by the number "
             "of dimensions that are searched. A mark is a seed, a line their mean."
         ),
@@ -98,12 +98,12 @@ def at(context: str, width: int | str, of: dict[str, Any]) -> Term:
 def columns() -> tuple[Column, ...]:
     """Return a column for each width, and for the whole vector at each scale."""
     ours = ("desk", "lab", "small", "large")
-    at_widths = [(str(width), width, ()) for width in (8, *NARROW[:-1])] + [("64", 64, ours)]
-    whole = [("whole", base(scale).hidden_size, (scale,)) for scale in SCALES]
+    narrow = [(str(width), width, ()) for width in (8, *NARROW[:-1])] + [("64", 64, ours)]
+    whole_vectors = [("whole", base(scale).hidden_size, (scale,)) for scale in SCALES]
     path = "{{suite}}+{{part}}width{}/mean/ndcg_at_10"
     return tuple(
         Column(label=label, value=path.format(width), factor=100, scales=scales)
-        for label, width, scales in (*at_widths, *whole)
+        for label, width, scales in (*narrow, *whole_vectors)
     )
 
 

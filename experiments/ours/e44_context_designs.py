@@ -39,11 +39,11 @@ First one was added, then two more.
 
 def runs(scale: str) -> tuple[Run, ...]:
     """Return each design, scored on the validation domains of the training sources."""
-    at = scale if scale in SCALES else "lab"
-    sizes = {"batch_size": CONTEXTUAL_BATCH[at], "cluster_size": CLUSTER[at], "suite": SUITES[at]}
+    run_scale = scale if scale in SCALES else "lab"
+    sizes = {"batch_size": CONTEXTUAL_BATCH[run_scale], "cluster_size": CLUSTER[run_scale], "suite": SUITES[run_scale]}
     designs = (TABLE1 | changes for _, changes in (*DESIGNS, FREQUENCY))
-    each = (sizes | {name: value_at(value, at) for name, value in row.items()} for row in designs)
-    return tuple(base(at, **design, seed=seed) for design in each for seed in SEEDS[at])
+    settings = (sizes | {name: value_at(value, run_scale) for name, value in design.items()} for design in designs)
+    return tuple(base(run_scale, **design, seed=seed) for design in settings for seed in SEEDS[run_scale])
 
 
 def value_at(value: Any, scale: str) -> Any:

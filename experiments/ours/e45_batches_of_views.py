@@ -25,19 +25,19 @@ ROWS: tuple[tuple[str, str, dict[str, Any]], ...] = (
 
 def runs(scale: str) -> tuple[Run, ...]:
     """Return biencoders on both texts, with batches of a source or of clusters, with and without the filter."""
-    at = scale if scale in SCALES else "lab"
-    sizes: dict[str, Any] = {"batch_size": CONTEXTUAL_BATCH[at], "suite": SUITES[at], "num_pairs": None}
-    found = (
-        base(at, **kind | sizes | clusters(kind, at), corpus=TEXTS[text][at], seed=seed)
-        for text, _, kind in ROWS
-        for seed in SEEDS[at]
+    run_scale = scale if scale in SCALES else "lab"
+    sizes: dict[str, Any] = {"batch_size": CONTEXTUAL_BATCH[run_scale], "suite": SUITES[run_scale], "num_pairs": None}
+    all_runs = (
+        base(run_scale, **batches | sizes | clusters(batches, run_scale), corpus=TEXTS[text][run_scale], seed=seed)
+        for text, _, batches in ROWS
+        for seed in SEEDS[run_scale]
     )
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(all_runs))
 
 
-def clusters(kind: dict[str, Any], scale: str) -> dict[str, int]:
+def clusters(batches: dict[str, Any], scale: str) -> dict[str, int]:
     """Return the cluster size of batches that have clusters."""
-    return {"cluster_size": CLUSTER[scale]} if kind["sampler"] == "cluster" else {}
+    return {"cluster_size": CLUSTER[scale]} if batches["sampler"] == "cluster" else {}
 
 
 TABLE = Table(

@@ -33,20 +33,20 @@ KINDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 def runs(scale: str) -> tuple[Run, ...]:
     """Return both models on each kind of batch, on seeds not examined when the claims were stated."""
-    at = scale if scale in SCALES else "lab"
-    found = []
+    run_scale = scale if scale in SCALES else "lab"
+    all_runs = []
     for pair in KINDS.values():
-        seeds = {"smoke": SEEDS, "desk": fresh.BY_BATCHES, "lab": fresh.BY_BATCHES_AT_LAB}[at]
+        seeds = {"smoke": SEEDS, "desk": fresh.BY_BATCHES, "lab": fresh.BY_BATCHES_AT_LAB}[run_scale]
         for row in pair:
-            sizes = {"batch_size": CONTEXTUAL_BATCH[at]}
-            sizes |= {"cluster_size": CLUSTER[at]} if row["sampler"] == "cluster" else {}
-            found += [base(at, **row, **sizes, seed=seed) for seed in seeds]
-    return tuple(found)
+            sizes = {"batch_size": CONTEXTUAL_BATCH[run_scale]}
+            sizes |= {"cluster_size": CLUSTER[run_scale]} if row["sampler"] == "cluster" else {}
+            all_runs += [base(run_scale, **row, **sizes, seed=seed) for seed in seeds]
+    return tuple(all_runs)
 
 
 NDCG = "{suite}/mean/ndcg_at_10"
 CONTEXT_LABELS = {"own": "in-corpus", "wrong": "out-of-corpus", "null": "no context"}
-COMPARED = {
+COMPARISONS = {
     "in-corpus − biencoder": ("in-corpus", "biencoder"),
     "in-corpus − out-of-corpus": ("in-corpus", "out-of-corpus"),
     "in-corpus − no context": ("in-corpus", "no context"),
@@ -60,30 +60,30 @@ STYLES = {
 
 def rows() -> tuple[tuple[str, str, Row], ...]:
     """Return each kind of batch, model and context with its row."""
-    found: list[tuple[str, str, Row]] = []
+    labelled_rows: list[tuple[str, str, Row]] = []
     for kind, (biencoder, contextual) in KINDS.items():
-        found.append((kind, "biencoder", Row(label=f"{kind}: biencoder", of=pick(**biencoder))))
-        found += [
-            (kind, words, Row(label=f"{kind}: {words}", of=pick(**contextual), context=context))
-            for context, words in CONTEXT_LABELS.items()
+        labelled_rows.append((kind, "biencoder", Row(label=f"{kind}: biencoder", of=pick(**biencoder))))
+        labelled_rows += [
+            (kind, context_label, Row(label=f"{kind}: {context_label}", of=pick(**contextual), context=context))
+            for context, context_label in CONTEXT_LABELS.items()
         ]
-    return tuple(found)
+    return tuple(labelled_rows)
 
 
 def draw_gains(frame: Any, axes: Any) -> str:
     """Draw the gain of a contextual model on each kind of batch. One mark per seed, and a line at the mean."""
     scores = frame.pivot_table(index="seed", columns="series", values=NDCG)
-    for number, (label, (one, other)) in enumerate(COMPARED.items()):
-        colour, mark = STYLES[label]
-        for place, kind in enumerate(KINDS):
-            pair = [f"{kind}: {each}" for each in (one, other)]
+    for index, (label, (first, second)) in enumerate(COMPARISONS.items()):
+        colour, marker = STYLES[label]
+        for position, kind in enumerate(KINDS):
+            pair = [f"{kind}: {series}" for series in (first, second)]
             if not set(pair) <= set(scores):
                 continue
             gains = (scores[pair[0]] - scores[pair[1]]).dropna()
-            at = place + 0.24 * (number - 1)
-            shown = f"{label} (n = {len(gains)})" if place == 0 else None
-            axes.plot([at] * len(gains), gains, mark, color=colour, markersize=4, alpha=0.6, label=shown)
-            axes.plot([at - 0.09, at + 0.09], [gains.mean()] * 2, color=colour, linewidth=2)
+            x = position + 0.24 * (index - 1)
+            legend_label = f"{label} (n = {len(gains)})" if position == 0 else None
+            axes.plot([x] * len(gains), gains, marker, color=colour, markersize=4, alpha=0.6, label=legend_label)
+            axes.plot([x - 0.09, x + 0.09], [gains.mean()] * 2, color=colour, linewidth=2)
     axes.axhline(0, color="grey", linewidth=0.8)
     axes.set_xticks(range(len(KINDS)), list(KINDS))
     axes.set_ylabel(DIFFERENCE)

@@ -33,9 +33,9 @@ RANDOM = {"test_contexts": "own+random"}
 
 def runs(scale: str) -> tuple[Run, ...]:
     """Return the first kind of batches first: biencoder, contextual, contextual with random text, context-blind."""
-    same = CHANGES[scale] | {"batch_size": PLAIN_BATCH[scale]}
+    settings = CHANGES[scale] | {"batch_size": PLAIN_BATCH[scale]}
     return tuple(
-        base(scale, **row | same, seed=seed)
+        base(scale, **row | settings, seed=seed)
         for biencoder, contextual in KINDS.values()
         for row in (biencoder, contextual, contextual | RANDOM, contextual | BLIND)
         for seed in SEEDS[scale]
@@ -44,19 +44,19 @@ def runs(scale: str) -> tuple[Run, ...]:
 
 def rows() -> tuple[Row, ...]:
     """Return the rows of the table. The difference of in-corpus and random context uses the same trained weights."""
-    found: list[Row] = []
+    table_rows: list[Row] = []
     for kind, (biencoder, contextual) in KINDS.items():
-        whole = contextual | {"test_contexts": base("desk").test_contexts}
-        found += [
+        all_contexts = contextual | {"test_contexts": base("desk").test_contexts}
+        table_rows += [
             Row(label=f"{kind}: biencoder", of=pick(**biencoder)),
-            Row(label=f"{kind}: contextual, in-corpus", of=pick(**whole)),
-            Row(label="· out-of-corpus context", of=pick(**whole), context="wrong"),
-            Row(label="· null context", of=pick(**whole), context="null"),
+            Row(label=f"{kind}: contextual, in-corpus", of=pick(**all_contexts)),
+            Row(label="· out-of-corpus context", of=pick(**all_contexts), context="wrong"),
+            Row(label="· null context", of=pick(**all_contexts), context="null"),
             Row(label="· in-corpus, again", of=pick(**contextual | RANDOM)),
             Row(label="· random training text", of=pick(**contextual | RANDOM), context="random"),
             Row(label=f"{kind}: context-blind", of=pick(**contextual | BLIND), context="null"),
         ]
-    return tuple(found)
+    return tuple(table_rows)
 
 
 TABLE = Table(

@@ -30,11 +30,15 @@ def runs(scale: str) -> tuple[Run, ...]:
 
     The contextual model's scores under its contexts, and BM25's, are those of Table 1.
     """
-    at = scale if scale in SCALES else "lab"
-    sizes: dict[str, Any] = {"batch_size": PLAIN_BATCH[at]}
-    trained = [base(at, **row, **IN_FULL, **sizes, seed=seed) for row in (BIENCODER, CONTEXTUAL) for seed in SEEDS[at]]
-    contexts = [base(at, **ARCHITECTURE_DOMAIN, **sizes, seed=seed) for seed in SEEDS[at]]
-    return (base(at, **BM25), base(at, **MINILM, **IN_FULL), *trained, *contexts)
+    run_scale = scale if scale in SCALES else "lab"
+    sizes: dict[str, Any] = {"batch_size": PLAIN_BATCH[run_scale]}
+    trained = [
+        base(run_scale, **row, **IN_FULL, **sizes, seed=seed)
+        for row in (BIENCODER, CONTEXTUAL)
+        for seed in SEEDS[run_scale]
+    ]
+    contexts = [base(run_scale, **ARCHITECTURE_DOMAIN, **sizes, seed=seed) for seed in SEEDS[run_scale]]
+    return (base(run_scale, **BM25), base(run_scale, **MINILM, **IN_FULL), *trained, *contexts)
 
 
 MODELS: dict[str, dict[str, Any]] = {
@@ -51,16 +55,16 @@ COLOURS = {"MiniLM as it is": "#440154", "biencoder": "#21918c", "contextual, in
 def draw_gains(frame: Any, axes: Any) -> None:
     """Draw a line for each model and source over the number of documents, mean over seeds."""
     for model, colour in COLOURS.items():
-        of_model = frame[frame["series"] == model]
-        for source, words in SOURCES.items():
+        model_rows = frame[frame["series"] == model]
+        for source, source_label in SOURCES.items():
             values = {
-                place: of_model[of_model["part1"] == f"whitened{source}{count}"]["value"]
-                for count, place in COUNTS.items()
+                position: model_rows[model_rows["part1"] == f"whitened{source}{count}"]["value"]
+                for count, position in COUNTS.items()
             }
-            shown = {place: found.mean() for place, found in values.items() if len(found)}
-            if shown:
-                label = f"{model}, {words} (n = {len(values[max(shown)])})"
-                axes.plot(list(shown), list(shown.values()), STYLES[source], marker="o", color=colour, label=label)
+            means = {position: column.mean() for position, column in values.items() if len(column)}
+            if means:
+                label = f"{model}, {source_label} (n = {len(values[max(means)])})"
+                axes.plot(list(means), list(means.values()), STYLES[source], marker="o", color=colour, label=label)
     axes.axhline(0, color="grey", linewidth=0.8)
     axes.set_xticks(list(COUNTS.values()), [count or "all" for count in COUNTS])
     axes.legend(frameon=False, fontsize="x-small", loc="lower left", bbox_to_anchor=(0.0, 1.0))

@@ -22,7 +22,7 @@ PRETRAINED: dict[str, Any] = {
 }
 """MiniLM in both stages, on the text and steps of `desk`. These runs were made before `mini` had its values."""
 CONTEXTUAL = {"architecture": "contextual"}
-TRIED: tuple[tuple[str, dict[str, Any]], ...] = (
+SETTINGS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("biencoder, rate 1e-4", {}),
     ("biencoder, rate 3e-5", {"learning_rate": 3e-5}),
     ("contextual, rate 1e-4", CONTEXTUAL),
@@ -36,7 +36,7 @@ def runs(scale: str) -> tuple[Run, ...]:
     if scale == "smoke":
         suite = {"suite": "planted-validation", "seed": SEED}
         return tuple(base("smoke", sampler="domain", **suite, **changes) for changes in ({}, CONTEXTUAL))
-    settings = (PRETRAINED | changes for _, changes in TRIED)
+    settings = (PRETRAINED | changes for _, changes in SETTINGS)
     return tuple(base("desk", seed=SEED, suite=suite, **setting) for setting in settings for suite in SUITES.values())
 
 
@@ -58,7 +58,7 @@ TABLE = Table(
     ),
     rows=tuple(
         make_row(f"{label}{'' if context == 'own' else f', {context} context'}, {kind}", changes, suite, context)
-        for label, changes in TRIED
+        for label, changes in SETTINGS
         for context in (("own", "wrong", "null") if "architecture" in changes else ("own",))
         for kind, suite in SUITES.items()
     ),

@@ -11,7 +11,7 @@ from repro.spec import Claim, Column, Experiment, Row, Run, Table, Term, base, b
 
 SEEDS: dict[str, tuple[int, ...]] = {"smoke": (0,), "desk": TABLE1, "mini": MINI_SEEDS}
 SELECTED: dict[str, Any] = ARCHITECTURE_DOMAIN | {"measure": "selection", "test_contexts": "own"}
-WAYS = {
+SELECTIONS = {
     "random": "random (the paper)",
     "centres": "nearest to cluster centres",
     "typical": "nearest to the corpus mean",
@@ -33,7 +33,7 @@ TABLE = Table(
     ),
     columns=tuple(
         Column(label=label, value=f"selection/{way}/mean/ndcg_at_10", factor=100, decimals=2)
-        for way, label in WAYS.items()
+        for way, label in SELECTIONS.items()
     ),
     rows=(Row(label="contextual, one domain a batch", of=pick(**SELECTED)),),
 )
