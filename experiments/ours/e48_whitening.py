@@ -9,8 +9,14 @@ from typing import Any
 
 from experiments.companions.e31_prefixes import IN_FULL
 from experiments.e01_table1 import (
+    ARCHITECTURE,
     ARCHITECTURE_DOMAIN,
+    BATCHES,
     BM25,
+    BOTH,
+    CLUSTER,
+    MINI,
+    NEITHER,
     NEITHER_DOMAIN,
     PLAIN_BATCH,
     WHITENED,
@@ -23,22 +29,30 @@ SCALES = ("smoke", *WHITENED_SEEDS)
 SEEDS = {"smoke": (0,)} | WHITENED_SEEDS
 MINILM = {"architecture": "surrogate", "surrogate": "minilm"} | WHITENED
 BIENCODER, CONTEXTUAL = NEITHER_DOMAIN | WHITENED, ARCHITECTURE_DOMAIN | WHITENED
+OTHER_BATCHES: dict[str, dict[str, Any]] = {
+    "biencoder, one source a batch": NEITHER | WHITENED,
+    "biencoder, contextual batches": BATCHES | WHITENED,
+    "contextual, in-corpus, one source a batch": ARCHITECTURE | WHITENED,
+    "contextual, in-corpus, contextual batches": BOTH | WHITENED,
+}
+"""The same models trained on other batches, at mini only. No claim is about them."""
 
 
 def runs(scale: str) -> tuple[Run, ...]:
-    """Return plain MiniLM and both models on batches of one domain, whitened.
+    """Return plain MiniLM and both models on batches of one domain, whitened, and at mini those on other batches.
 
     The contextual model's scores under its contexts, and BM25's, are those of Table 1.
     """
     run_scale = scale if scale in SCALES else "lab"
     sizes: dict[str, Any] = {"batch_size": PLAIN_BATCH[run_scale]}
-    trained = [
-        base(run_scale, **row, **IN_FULL, **sizes, seed=seed)
-        for row in (BIENCODER, CONTEXTUAL)
-        for seed in SEEDS[run_scale]
-    ]
+    trained = [BIENCODER | sizes, CONTEXTUAL | sizes]
+    if run_scale in MINI:
+        for row in OTHER_BATCHES.values():
+            is_clustered = row["sampler"] == "cluster"
+            trained.append(row | sizes | ({"cluster_size": CLUSTER[run_scale]} if is_clustered else {}))
+    whitened = [base(run_scale, **row, **IN_FULL, seed=seed) for row in trained for seed in SEEDS[run_scale]]
     contexts = [base(run_scale, **ARCHITECTURE_DOMAIN, **sizes, seed=seed) for seed in SEEDS[run_scale]]
-    return (base(run_scale, **BM25), base(run_scale, **MINILM, **IN_FULL), *trained, *contexts)
+    return (base(run_scale, **BM25), base(run_scale, **MINILM, **IN_FULL), *whitened, *contexts)
 
 
 MODELS: dict[str, dict[str, Any]] = {
@@ -53,21 +67,29 @@ COLOURS = {"MiniLM as it is": "#440154", "biencoder": "#21918c", "contextual, in
 
 
 def draw_gains(frame: Any, axes: Any) -> None:
-    """Draw a line for each model and source over the number of documents, mean over seeds."""
+    """Draw a line for each model and source over the number of documents, mean over seeds.
+
+    The legend has one entry per model (its colour) and one per source (its line style).
+    """
+    num_seeds: dict[str, int] = {}
     for model, colour in COLOURS.items():
         model_rows = frame[frame["series"] == model]
-        for source, source_label in SOURCES.items():
+        for source in SOURCES:
             values = {
                 position: model_rows[model_rows["part1"] == f"whitened{source}{count}"]["value"]
                 for count, position in COUNTS.items()
             }
             means = {position: column.mean() for position, column in values.items() if len(column)}
             if means:
-                label = f"{model}, {source_label} (n = {len(values[max(means)])})"
-                axes.plot(list(means), list(means.values()), STYLES[source], marker="o", color=colour, label=label)
+                num_seeds[model] = len(values[max(means)])
+                axes.plot(list(means), list(means.values()), STYLES[source], marker="o", color=colour)
+    for model, num in num_seeds.items():
+        axes.plot([], [], marker="o", color=COLOURS[model], label=f"{model} (n = {num})")
+    for source, label in SOURCES.items():
+        axes.plot([], [], STYLES[source], color="grey", label=f"by {label}")
     axes.axhline(0, color="grey", linewidth=0.8)
     axes.set_xticks(list(COUNTS.values()), [count or "all" for count in COUNTS])
-    axes.legend(frameon=False, fontsize="x-small", loc="lower left", bbox_to_anchor=(0.0, 1.0))
+    axes.legend(frameon=False, fontsize="x-small", ncols=2, loc="lower left", bbox_to_anchor=(0.0, 1.0))
 
 
 FIGURE = Figure(
@@ -125,6 +147,7 @@ TABLE = Table(
     ),
     rows=(
         *(Row(label=label, of=pick(**row)) for label, row in MODELS.items()),
+        *(Row(label=label, of=pick(**row), scales=MINI) for label, row in OTHER_BATCHES.items()),
         Row(label="contextual, scored under its contexts", of=pick(**ARCHITECTURE_DOMAIN)),
         Row(label="BM25 (reference)", of=pick(**BM25)),
     ),

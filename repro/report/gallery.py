@@ -7,6 +7,7 @@ whether it is current without drawing it.
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -59,9 +60,11 @@ def list_rows(experiment: Experiment, figure: Figure, scale: str) -> list[dict[s
 
 
 def compute_digest(figure: Figure, rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return 16 hex digits of the rows and words of a picture."""
+    """Return 16 hex digits of the rows and labels of a picture, and of the function that draws it, if it has its own."""
     settings = [getattr(figure, name) for name in (*FIELDS, "title")]
     content = json.dumps([settings, [dict(row) for row in rows]], default=repr, sort_keys=True)
+    if figure.draw is not None:
+        content += inspect.getsource(figure.draw)
     return hashlib.sha256(content.encode()).hexdigest()[:16]
 
 
