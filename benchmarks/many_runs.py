@@ -163,10 +163,10 @@ def extend_experiments(folder: Path) -> None:
         seeds[drop_seed(run)].append(run)
     for experiment in experiments():
         declared = experiment.runs(SCALE)
-        extended = [run for run in declared for run in seeds[drop_seed(run)]]
-        object.__setattr__(
-            experiment, "runs", lambda scale, extended=(*declared, *extended): tuple(dict.fromkeys(extended))
-        )
+        recorded = [run for declared_run in declared for run in seeds[drop_seed(declared_run)]]
+        extended = tuple(dict.fromkeys((*declared, *recorded)))
+        # The default binds the runs of this iteration.
+        object.__setattr__(experiment, "runs", lambda scale, extended=extended: extended)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import pytest
 from repro.cli.main import app
 from repro.records.golden import without_golden
 from repro.report.gallery import compute_digest, get_picture_path, is_current, shown_figures
-from repro.report.markdown_pages import CONTENTS, extract_first_sentence, replace_block
+from repro.report.markdown_pages import SOURCE_BLOCKS, extract_first_sentence, replace_block
 from repro.spec.registry import artefacts, declared_notes, experiments
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -32,11 +32,11 @@ HINT = "run `python -m repro check --write` and commit the result"
 PLACEHOLDERS = {"experiments/e99_what_varies.py", "tests/golden/NAME.json"}
 
 
-@pytest.mark.parametrize(("name", "page"), CONTENTS, ids=lambda value: value)
+@pytest.mark.parametrize(("name", "page"), SOURCE_BLOCKS, ids=lambda value: value)
 def test_generated_blocks_are_current(name: str, page: str) -> None:
     """Blocks that depend on the source only equal their regenerated text."""
     path = ROOT / page
-    assert replace_block(path, path.read_text(), name, CONTENTS[name, page]()) == path.read_text(), HINT
+    assert replace_block(path, path.read_text(), name, SOURCE_BLOCKS[name, page]()) == path.read_text(), HINT
 
 
 def test_committed_pictures_are_current() -> None:
