@@ -8,7 +8,7 @@ class Deviation:
     """A deviation of this project's runs from the paper, at the paper's own scales."""
 
     source: str
-    says: str
+    statement: str
     ours: str
 
 

@@ -153,14 +153,14 @@ def make_printed_row(
 def make_other_context_rows(row: dict[str, Any], scales: tuple[str, ...] = ()) -> tuple[Row, Row]:
     """Return the rows of a contextual model with out-of-corpus context and with null context."""
     return (
-        Row(label="· out-of-corpus context", of=pick(**row), context="wrong", scales=scales),
-        Row(label="· null context", of=pick(**row), context="null", scales=scales),
+        Row(label="· out-of-corpus context", runs=pick(**row), context="wrong", scales=scales),
+        Row(label="· null context", runs=pick(**row), context="null", scales=scales),
     )
 
 
 def make_random_context_row(row: dict[str, Any]) -> Row:
     """Return the row of a contextual model at mini with random training documents as context."""
-    return Row(label="· random training text", of=pick(**row), context="random", scales=MINI)
+    return Row(label="· random training text", runs=pick(**row), context="random", scales=MINI)
 
 
 TABLE = Table(
@@ -174,45 +174,51 @@ TABLE = Table(
     ),
     columns=COLUMNS,
     rows=(
-        Row(label="neither (one source a batch)", of=pick(**NEITHER), paper=make_printed_row(0.39, 90.3, 59.9, 16384)),
-        Row(label="neither (random batches)", of=pick(**NEITHER_RANDOM), scales=NOT_MINI),
-        Row(label="neither (one domain a batch)", of=pick(**NEITHER_DOMAIN), scales=(*SCALES_WITH_DOMAINS, *MINI)),
+        Row(
+            label="neither (one source a batch)", runs=pick(**NEITHER), paper=make_printed_row(0.39, 90.3, 59.9, 16384)
+        ),
+        Row(label="neither (random batches)", runs=pick(**NEITHER_RANDOM), scales=NOT_MINI),
+        Row(label="neither (one domain a batch)", runs=pick(**NEITHER_DOMAIN), scales=(*SCALES_WITH_DOMAINS, *MINI)),
         Row(
             label="biencoder, whitened by its corpus (ours)",
-            of=pick(**NEITHER_DOMAIN | WHITENED),
+            runs=pick(**NEITHER_DOMAIN | WHITENED),
             context="whitened",
             scales=tuple(WHITENED_SEEDS),
         ),
-        Row(label="contextual batches", of=pick(**BATCHES), paper=make_printed_row(0.81, 77.7, 61.7, 512, 512)),
-        Row(label="contextual architecture", of=pick(**ARCHITECTURE), paper=make_printed_row(0.37, 90.7, 62.4, 16384)),
+        Row(label="contextual batches", runs=pick(**BATCHES), paper=make_printed_row(0.81, 77.7, 61.7, 512, 512)),
+        Row(
+            label="contextual architecture", runs=pick(**ARCHITECTURE), paper=make_printed_row(0.37, 90.7, 62.4, 16384)
+        ),
         *make_other_context_rows(ARCHITECTURE, NOT_MINI),
         make_random_context_row(SOURCE_WITH_CONTEXT),
-        Row(label="architecture, one domain a batch", of=pick(**ARCHITECTURE_DOMAIN), scales=SCALES_WITH_DOMAINS),
+        Row(label="architecture, one domain a batch", runs=pick(**ARCHITECTURE_DOMAIN), scales=SCALES_WITH_DOMAINS),
         *make_other_context_rows(ARCHITECTURE_DOMAIN, SCALES_WITH_DOMAINS),
         Row(
             label="contextual, in-corpus, whitened (ours)",
-            of=pick(**ARCHITECTURE_DOMAIN | WHITENED),
+            runs=pick(**ARCHITECTURE_DOMAIN | WHITENED),
             context="whitened",
             scales=tuple(WHITENED_SEEDS),
         ),
-        Row(label="architecture, one domain a batch", of=pick(**DOMAIN_WITH_CONTEXT), scales=MINI),
+        Row(label="architecture, one domain a batch", runs=pick(**DOMAIN_WITH_CONTEXT), scales=MINI),
         make_random_context_row(DOMAIN_WITH_CONTEXT),
         *make_other_context_rows(DOMAIN_WITH_CONTEXT, MINI),
         Row(
             label="· context-blind, one domain a batch",
-            of=pick(**BLIND_DOMAIN),
+            runs=pick(**BLIND_DOMAIN),
             context="null",
             scales=MINI,
         ),
-        Row(label="both", of=pick(**BOTH), paper=make_printed_row(0.68, 80.9, 63.1, 512, 512)),
+        Row(label="both", runs=pick(**BOTH), paper=make_printed_row(0.68, 80.9, 63.1, 512, 512)),
         make_random_context_row(BOTH_WITH_CONTEXT),
         *make_other_context_rows(BOTH),
-        Row(label="BM25 (reference)", of=pick(**BM25)),
-        Row(label="surrogate (reference)", of=pick(**WORDS)),
+        Row(label="BM25 (reference)", runs=pick(**BM25)),
+        Row(label="surrogate (reference)", runs=pick(**WORDS)),
         Row(
-            label="MiniLM as it is", of=pick(**MINILM, max_tokens=base("mini").max_tokens), scales=(*OWN_SCALES, *MINI)
+            label="MiniLM as it is",
+            runs=pick(**MINILM, max_tokens=base("mini").max_tokens),
+            scales=(*OWN_SCALES, *MINI),
         ),
-        Row(label="MiniLM as it is, at its own length", of=pick(**MINILM, max_tokens=MINILM_TOKENS), scales=MINI),
+        Row(label="MiniLM as it is, at its own length", runs=pick(**MINILM, max_tokens=MINILM_TOKENS), scales=MINI),
     ),
 )
 
@@ -237,9 +243,9 @@ CONTEXT_TABLE = Table(
         Column(label="if uniform %", value="context_effect/attention/even/contexts", factor=100),
     ),
     rows=(
-        Row(label="contextual architecture", of=pick(**ARCHITECTURE)),
-        Row(label="architecture, one domain a batch", of=pick(**ARCHITECTURE_DOMAIN), scales=SCALES_WITH_DOMAINS),
-        Row(label="both", of=pick(**BOTH)),
+        Row(label="contextual architecture", runs=pick(**ARCHITECTURE)),
+        Row(label="architecture, one domain a batch", runs=pick(**ARCHITECTURE_DOMAIN), scales=SCALES_WITH_DOMAINS),
+        Row(label="both", runs=pick(**BOTH)),
     ),
 )
 
@@ -506,7 +512,7 @@ EXPERIMENT = Experiment(
     number=1,
     title="Two ways of adding context",
     runs=runs,
-    shows=(TABLE, CONTEXT_TABLE),
+    artefacts=(TABLE, CONTEXT_TABLE),
     claims=RESULTS + WHERE + COST + PRETRAINED,
     scales=WITH_MINI,
     from_records=(pick(**MINILM),),

@@ -95,10 +95,10 @@ NDCG, LOSS = "{suite}/mean/ndcg_at_10", "train/loss"
 POINTS: dict[str, Any] = {"y": NDCG, "y_label": "NDCG@10 (points)", "factor": 100}
 BELOW_RANGE_NOTE = "Batches of 32 are below the paper's range, and no claim is judged on them."
 WITH_FILTER, WITHOUT_FILTER = (
-    Row(label="filter", of=pick(**BIENCODER, **FILTERED)),
-    Row(label="no filter", of=pick(**BIENCODER, **UNFILTERED)),
+    Row(label="filter", runs=pick(**BIENCODER, **FILTERED)),
+    Row(label="no filter", runs=pick(**BIENCODER, **UNFILTERED)),
 )
-SAME = Row(label="filter", of=pick(**BIENCODER, **FILTERED, **ALL_CLUSTER_SIZES))
+SAME = Row(label="filter", runs=pick(**BIENCODER, **FILTERED, **ALL_CLUSTER_SIZES))
 BY_BATCH_AND_CLUSTER: dict[str, Any] = {
     "kind": "heatmap",
     "x": "cluster_size",
@@ -153,7 +153,7 @@ FIGURES = (
         x="filter",
         x_label="false-negative filter",
         hue="batch_size",
-        series=(Row(label="biencoder", of=pick(**BIENCODER, **ALL_CLUSTER_SIZES)),),
+        series=(Row(label="biencoder", runs=pick(**BIENCODER, **ALL_CLUSTER_SIZES)),),
         **POINTS,
     ),
     Figure(
@@ -165,9 +165,9 @@ FIGURES = (
             f"the best of a row is framed if it is clear of the second best. {EQUAL_PAIRS}"
         ),
         series=(
-            Row(label="contextual", of=pick(**CONTEXTUAL, **FILTERED)),
-            Row(label="contextual, no filter", of=pick(**CONTEXTUAL, **UNFILTERED), scales=UNFILTERED_CONTEXTUAL),
-            Row(label="biencoder", of=SAME.of),
+            Row(label="contextual", runs=pick(**CONTEXTUAL, **FILTERED)),
+            Row(label="contextual, no filter", runs=pick(**CONTEXTUAL, **UNFILTERED), scales=UNFILTERED_CONTEXTUAL),
+            Row(label="biencoder", runs=SAME.runs),
         ),
         **BY_BATCH_AND_CLUSTER,
     ),
@@ -352,5 +352,5 @@ CLAIMS = (
 )
 
 EXPERIMENT = Experiment(
-    number=4, title="Batch size, cluster size and the filter", runs=runs, shows=FIGURES, claims=CLAIMS
+    number=4, title="Batch size, cluster size and the filter", runs=runs, artefacts=FIGURES, claims=CLAIMS
 )

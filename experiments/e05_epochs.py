@@ -87,10 +87,10 @@ FIGURE = Figure(
     factor=100,
     x_is_log=True,
     series=(
-        Row(label="services", of=pick(sources=("services", "planted")), scales=OURS),
-        Row(label="packages and modules", of=pick(sources=("packages+modules", None)), scales=OURS),
-        Row(label="nomic", of=pick(**NOMIC), scales=PAPERS),
-        Row(label="BGE", of=pick(**BGE), scales=PAPERS),
+        Row(label="services", runs=pick(sources=("services", "planted")), scales=OURS),
+        Row(label="packages and modules", runs=pick(sources=("packages+modules", None)), scales=OURS),
+        Row(label="nomic", runs=pick(**NOMIC), scales=PAPERS),
+        Row(label="BGE", runs=pick(**BGE), scales=PAPERS),
     ),
 )
 SECOND = {"corpus": ("bge-full-data", "desk"), "sources": (None, "packages+modules")}
@@ -114,4 +114,4 @@ CLAIMS = (
     ),
 )
 
-EXPERIMENT = Experiment(number=5, title="Supervised epochs", runs=runs, shows=(FIGURE,), claims=CLAIMS)
+EXPERIMENT = Experiment(number=5, title="Supervised epochs", runs=runs, artefacts=(FIGURE,), claims=CLAIMS)

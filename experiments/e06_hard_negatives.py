@@ -98,7 +98,7 @@ FIGURES = (
         x="train/difficulty",
         x_label="batch difficulty (mean cosine under the surrogate)",
         hue="batch_size",
-        series=(Row(label="biencoder", of=pick(**ONE_NEGATIVE)),),
+        series=(Row(label="biencoder", runs=pick(**ONE_NEGATIVE)),),
         **POINTS,
     ),
     Figure(
@@ -114,7 +114,7 @@ FIGURES = (
         x="num_hard_negatives",
         x_label="hard negatives per pair",
         is_paired=True,
-        series=(Row(label="below the positive document", of=pick(**BELOW)), Row(label="any", of=pick(**ANY))),
+        series=(Row(label="below the positive document", runs=pick(**BELOW)), Row(label="any", runs=pick(**ANY))),
         **POINTS | {"y_label": "change in NDCG@10 (points)"},
     ),
 )
@@ -176,4 +176,4 @@ CLAIMS = (
     ),
 )
 
-EXPERIMENT = Experiment(number=6, title="Hard negatives", runs=runs, shows=FIGURES, claims=CLAIMS)
+EXPERIMENT = Experiment(number=6, title="Hard negatives", runs=runs, artefacts=FIGURES, claims=CLAIMS)

@@ -40,7 +40,7 @@ FIGURE = Figure(
     y_label="NDCG@10 (points)",
     factor=100,
     x_is_log=True,
-    series=(Row(label="greedy tour", of=pick(**TOUR)), Row(label="random order", of=pick(**RANDOM))),
+    series=(Row(label="greedy tour", runs=pick(**TOUR)), Row(label="random order", runs=pick(**RANDOM))),
 )
 CLAIMS = (
     Claim.order(
@@ -70,4 +70,4 @@ CLAIMS = (
     ),
 )
 
-EXPERIMENT = Experiment(number=7, title="Packing", runs=runs, shows=(FIGURE,), claims=CLAIMS)
+EXPERIMENT = Experiment(number=7, title="Packing", runs=runs, artefacts=(FIGURE,), claims=CLAIMS)

@@ -33,7 +33,7 @@ FIGURE = Figure(
     ),
     y=ACCURACY,
     y_label="change in training accuracy (points)",
-    series=(Row(label="both", of=pick(**BOTH)),),
+    series=(Row(label="both", runs=pick(**BOTH)),),
     **DEPTH,
 )
 SCORES = Figure(
@@ -47,8 +47,8 @@ SCORES = Figure(
     y=NDCG,
     y_label="change in NDCG@10 (points)",
     series=(
-        Row(label="in-corpus context", of=pick(**BOTH)),
-        Row(label="out-of-corpus context", of=pick(**BOTH), context="wrong"),
+        Row(label="in-corpus context", runs=pick(**BOTH)),
+        Row(label="out-of-corpus context", runs=pick(**BOTH), context="wrong"),
     ),
     **DEPTH,
 )
@@ -80,4 +80,6 @@ CLAIMS = (
     ),
 )
 
-EXPERIMENT = Experiment(number=8, title="Depth of the first stage", runs=runs, shows=(FIGURE, SCORES), claims=CLAIMS)
+EXPERIMENT = Experiment(
+    number=8, title="Depth of the first stage", runs=runs, artefacts=(FIGURE, SCORES), claims=CLAIMS
+)

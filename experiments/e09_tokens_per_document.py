@@ -42,7 +42,7 @@ FIGURE = Figure(
     factor=100,
     x_is_log=True,
     is_paired=True,
-    series=(Row(label="both", of=pick(**BOTH)),),
+    series=(Row(label="both", runs=pick(**BOTH)),),
 )
 
 
@@ -59,4 +59,4 @@ CLAIMS = (
     ),
 )
 
-EXPERIMENT = Experiment(number=9, title="Vectors of a context document", runs=runs, shows=(FIGURE,), claims=CLAIMS)
+EXPERIMENT = Experiment(number=9, title="Vectors of a context document", runs=runs, artefacts=(FIGURE,), claims=CLAIMS)

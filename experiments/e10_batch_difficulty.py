@@ -73,7 +73,7 @@ FIGURE = Figure(
     x_label="cluster size (pairs)",
     **LINES,
     hue="batch_size",
-    series=(Row(label="batches", of=pick(**ALL_PAIRS)),),
+    series=(Row(label="batches", runs=pick(**ALL_PAIRS)),),
 )
 BY_SIZE = Figure(
     name="figure6_sizes",
@@ -90,7 +90,7 @@ BY_SIZE = Figure(
     series=tuple(
         Row(
             label="batches",
-            of=pick(
+            runs=pick(
                 **MEASURED, num_pairs=sizes, batch_size=COMPARED_BATCH[scale], cluster_size=list_fitting_sizes(scale)
             ),
             scales=(scale,),
@@ -138,7 +138,7 @@ EXPERIMENT = Experiment(
     number=10,
     title="How hard batches are, by cluster and batch size",
     runs=runs,
-    shows=(FIGURE, BY_SIZE),
+    artefacts=(FIGURE, BY_SIZE),
     claims=CLAIMS,
     local_seeds=SEEDS,
 )

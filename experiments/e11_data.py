@@ -65,7 +65,7 @@ def runs(scale: str) -> tuple[Run, ...]:
 def ours(names: dict[str, tuple[str, ...]]) -> tuple[Row, ...]:
     """Return a row for each of our own sources or families, at the scales that have it."""
     return tuple(
-        Row(label=name, part=name, of=pick(**COUNTED, scale=SCALES_OF[scale]), scales=SCALES_OF[scale])
+        Row(label=name, part=name, runs=pick(**COUNTED, scale=SCALES_OF[scale]), scales=SCALES_OF[scale])
         for scale, parts in names.items()
         for name in parts
     )
@@ -87,11 +87,11 @@ TABLE_5 = Table(
     ),
     rows=(
         *(
-            Row(label=name, part=name, of=PAPERS, paper={"pairs": pairs, "% of used": 100 * pairs / PRINTED_TOTAL})
+            Row(label=name, part=name, runs=PAPERS, paper={"pairs": pairs, "% of used": 100 * pairs / PRINTED_TOTAL})
             for name, pairs in PRETRAINING.items()
         ),
         *ours(OURS),
-        Row(label="total", part="total", of=pick(**COUNTED), paper={"pairs": PRINTED_TOTAL, "% of used": 100}),
+        Row(label="total", part="total", runs=pick(**COUNTED), paper={"pairs": PRINTED_TOTAL, "% of used": 100}),
     ),
 )
 
@@ -107,14 +107,14 @@ TABLE_6 = Table(
     ),
     rows=(
         *(
-            Row(label=name, part=name, of=PAPERS, paper={"sets": 1, "queries": queries, "documents": documents})
+            Row(label=name, part=name, runs=PAPERS, paper={"sets": 1, "queries": queries, "documents": documents})
             for name, (queries, documents) in EVALUATION.items()
         ),
         *ours(FAMILIES),
         Row(
             label="total",
             part="total",
-            of=pick(**COUNTED),
+            runs=pick(**COUNTED),
             paper={
                 "sets": len(EVALUATION),
                 "queries": sum(queries for queries, _ in EVALUATION.values()),
@@ -218,5 +218,5 @@ CLAIMS = tuple(
 )
 
 EXPERIMENT = Experiment(
-    number=11, title="Training and evaluation data", runs=runs, shows=(TABLE_5, TABLE_6), claims=CLAIMS
+    number=11, title="Training and evaluation data", runs=runs, artefacts=(TABLE_5, TABLE_6), claims=CLAIMS
 )

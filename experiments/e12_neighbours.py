@@ -22,7 +22,7 @@ TEXTS = Exhibit(
         "query when the surrogate puts it at or above the query's own document (eq. 4)."
     ),
     columns=("query", "document", "domain", "similarity", "may be a positive"),
-    of=pick(**ANALYSIS, seed=0),
+    runs=pick(**ANALYSIS, seed=0),
     rows="neighbours",
 )
 
@@ -40,7 +40,7 @@ SHARES = Table(
         Column(label="similarity", value="{part}/similarity", decimals=2),
         Column(label="have one %", value="{part}/any_plausible", factor=100),
     ),
-    rows=tuple(Row(label=label, part=kind, of=pick(**ANALYSIS)) for label, kind in zip(LABELS, SAMPLES, strict=True)),
+    rows=tuple(Row(label=label, part=kind, runs=pick(**ANALYSIS)) for label, kind in zip(LABELS, SAMPLES, strict=True)),
 )
 
 CLAIMS = (
@@ -67,7 +67,7 @@ EXPERIMENT = Experiment(
     number=12,
     title="Nearest neighbours of a document",
     runs=runs,
-    shows=(TEXTS, SHARES),
+    artefacts=(TEXTS, SHARES),
     claims=CLAIMS,
     local_seeds=SEEDS,
 )

@@ -21,7 +21,7 @@ TEXTS = Exhibit(
     name="table4",
     caption="Pairs of one cluster of training pairs; the paper shows sixteen of a cluster of 256.",
     columns=("query", "document", "domain"),
-    of=pick(**ANALYSIS, seed=0),
+    runs=pick(**ANALYSIS, seed=0),
     rows="pairs",
 )
 
@@ -38,8 +38,8 @@ ALIKE = Table(
         Column(label="pairs per cluster", value="{part}/num_pairs", decimals=0),
     ),
     rows=(
-        Row(label="of one cluster", part="cluster", of=pick(**ANALYSIS)),
-        Row(label="of the same source", part="domain", of=pick(**ANALYSIS)),
+        Row(label="of one cluster", part="cluster", runs=pick(**ANALYSIS)),
+        Row(label="of the same source", part="domain", runs=pick(**ANALYSIS)),
     ),
 )
 
@@ -141,7 +141,7 @@ EXPERIMENT = Experiment(
     number=13,
     title="The pairs of one cluster",
     runs=runs,
-    shows=(TEXTS, ALIKE),
+    artefacts=(TEXTS, ALIKE),
     claims=CLAIMS,
     local_seeds=SEEDS,
 )

@@ -44,11 +44,11 @@ FIGURE = Figure(
     x_label="IDF divergence of the test corpus (nats)",
     y_label="NDCG@10 − BM25 (points)",
     series=(
-        Row(label="biencoder", of=pick(**NEITHER, **SCORED)),
-        Row(label="contextual batches", of=pick(**BATCHES, **SCORED)),
-        Row(label="both", of=pick(**BOTH, **SCORED)),
-        Row(label="surrogate", of=pick(**SURROGATE, **SCORED, **OWN_SURROGATE)),
-        Row(label="MiniLM, pretrained", of=pick(**SURROGATE, **SCORED, **ENCODER), scales=ENCODER_SCALES),
+        Row(label="biencoder", runs=pick(**NEITHER, **SCORED)),
+        Row(label="contextual batches", runs=pick(**BATCHES, **SCORED)),
+        Row(label="both", runs=pick(**BOTH, **SCORED)),
+        Row(label="surrogate", runs=pick(**SURROGATE, **SCORED, **OWN_SURROGATE)),
+        Row(label="MiniLM, pretrained", runs=pick(**SURROGATE, **SCORED, **ENCODER), scales=ENCODER_SCALES),
     ),
 )
 
@@ -105,4 +105,4 @@ CLAIMS = (
     ),
 )
 
-EXPERIMENT = Experiment(number=14, title="Word statistics and BM25", runs=runs, shows=(FIGURE,), claims=CLAIMS)
+EXPERIMENT = Experiment(number=14, title="Word statistics and BM25", runs=runs, artefacts=(FIGURE,), claims=CLAIMS)

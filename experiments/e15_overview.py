@@ -84,9 +84,9 @@ FIGURE = Figure(
     y="value",
     x_label="",
     y_label="",
-    series=(Row(label="sizes", of=pick(**SHAPE)),),
+    series=(Row(label="sizes", runs=pick(**SHAPE)),),
     draw=draw_overview,
     is_diagram=True,
 )
 
-EXPERIMENT = Experiment(number=15, title="The model", runs=runs, shows=(FIGURE,))
+EXPERIMENT = Experiment(number=15, title="The model", runs=runs, artefacts=(FIGURE,))

@@ -93,7 +93,7 @@ FIGURE = Figure(
     y="pca/{part1}/{part2}/y",
     x_label="first principal component",
     y_label="second principal component",
-    series=(Row(label="contextual model", of=pick(**ANALYSIS, seed=FIRST_SEED)),),
+    series=(Row(label="contextual model", runs=pick(**ANALYSIS, seed=FIRST_SEED)),),
     named_by="documents",
     draw=draw_documents,
 )
@@ -107,7 +107,7 @@ TABLE = Table(
         Column(label="to the nearest", value="spread/nearest", decimals=3),
         Column(label="moved less than that %", value="spread/kept_apart", factor=100),
     ),
-    rows=(Row(label="contextual model", of=pick(**ANALYSIS)),),
+    rows=(Row(label="contextual model", runs=pick(**ANALYSIS)),),
 )
 
 A_HUNDREDTH = -6.644  # in doublings
@@ -140,7 +140,7 @@ EXPERIMENT = Experiment(
     number=16,
     title="One document under many contexts",
     runs=runs,
-    shows=(FIGURE, TABLE),
+    artefacts=(FIGURE, TABLE),
     claims=CLAIMS,
     scales=WITH_MINI,
 )

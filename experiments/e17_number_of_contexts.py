@@ -63,9 +63,9 @@ FIGURE = Figure(
     factor=100,
     x_is_log=True,
     series=(
-        Row(label="contextual model", of=pick(**SUPPLIED)),
-        Row(label="no context (all null)", of=pick(**AS_TRAINED), context="null"),
-        Row(label="surrogate", of=pick(**SURROGATE)),
+        Row(label="contextual model", runs=pick(**SUPPLIED)),
+        Row(label="no context (all null)", runs=pick(**AS_TRAINED), context="null"),
+        Row(label="surrogate", runs=pick(**SURROGATE)),
     ),
 )
 
@@ -119,7 +119,7 @@ FIGURE_DRAWS = Figure(
     x_label="context documents",
     y_label="NDCG@10 (points)",
     factor=100,
-    series=(Row(label="contextual model", of=pick(**DRAWN)),),
+    series=(Row(label="contextual model", runs=pick(**DRAWN)),),
     draw=draw_sensitivity,
 )
 
@@ -134,7 +134,7 @@ TABLE_DRAWS = Table(
         ),
     ),
     rows=tuple(
-        Row(label=f"{size} document{'s' * (size > 1)}", of=pick(**DRAWN, num_test_contexts=size), scales=scales)
+        Row(label=f"{size} document{'s' * (size > 1)}", runs=pick(**DRAWN, num_test_contexts=size), scales=scales)
         for size in sorted({size for sizes in DRAWN_SIZES.values() for size in sizes})
         if (scales := tuple(scale for scale, sizes in DRAWN_SIZES.items() if size in sizes))
     ),
@@ -183,7 +183,7 @@ EXPERIMENT = Experiment(
     number=17,
     title="Number and draw of context documents",
     runs=runs,
-    shows=(FIGURE, FIGURE_DRAWS, TABLE_DRAWS),
+    artefacts=(FIGURE, FIGURE_DRAWS, TABLE_DRAWS),
     claims=CLAIMS,
     scales=WITH_MINI,
 )

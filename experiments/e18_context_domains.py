@@ -34,7 +34,7 @@ FIGURE = Figure(
     factor=100,
     x_label="domain of the context",
     y_label="searched domain",
-    series=(Row(label="contextual model", of=pick(**CROSSED)),),
+    series=(Row(label="contextual model", runs=pick(**CROSSED)),),
 )
 
 TABLE = Table(
@@ -48,7 +48,7 @@ TABLE = Table(
         Column(label="others, mean", value="cross/other/ndcg_at_10", factor=100, decimals=2),
         Column(label="better under another %", value="cross/crossovers", factor=100),
     ),
-    rows=(Row(label="contextual model", of=pick(**CROSSED)),),
+    rows=(Row(label="contextual model", runs=pick(**CROSSED)),),
 )
 
 # Of the 90 cells at desk, this one had the largest lead over its own context relative to its spread (seeds 0 to 2).
@@ -84,7 +84,7 @@ EXPERIMENT = Experiment(
     number=18,
     title="Context of another domain",
     runs=runs,
-    shows=(FIGURE, TABLE),
+    artefacts=(FIGURE, TABLE),
     claims=CLAIMS,
     scales=WITH_MINI,
 )

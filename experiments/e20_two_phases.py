@@ -106,7 +106,7 @@ TABLE = Table(
         Column(label="mean", value="{suite}/mean/ndcg_at_10", factor=100),
     ),
     rows=tuple(
-        Row(label=f"{phase}, {kind}", of=pick(**system, pretraining_corpus=of), paper=printed(f"{phase}, {kind}"))
+        Row(label=f"{phase}, {kind}", runs=pick(**system, pretraining_corpus=of), paper=printed(f"{phase}, {kind}"))
         for phase, of in PHASES.items()
         for kind, system in (("plain", PLAIN), ("contextual", CONTEXTUAL))
     ),
@@ -243,4 +243,4 @@ CLAIMS = (
     ),
 )
 
-EXPERIMENT = Experiment(number=20, title="Two phases", runs=runs, shows=(TABLE,), claims=CLAIMS)
+EXPERIMENT = Experiment(number=20, title="Two phases", runs=runs, artefacts=(TABLE,), claims=CLAIMS)

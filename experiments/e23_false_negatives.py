@@ -45,11 +45,11 @@ TABLE = Table(
     ),
     rows=(
         *(
-            Row(label=f"{size:,} pairs", of=pick(**BY_WEAK, num_pairs=size), scales=scales)
+            Row(label=f"{size:,} pairs", runs=pick(**BY_WEAK, num_pairs=size), scales=scales)
             for size in sorted({size for sizes in SIZES.values() for size in sizes})
             if (scales := tuple(scale for scale, sizes in SIZES.items() if size in sizes))
         ),
-        Row(label="fewest pairs, a better surrogate", of=pick(**BY_STRONG)),
+        Row(label="fewest pairs, a better surrogate", runs=pick(**BY_STRONG)),
     ),
 )
 
@@ -80,7 +80,7 @@ EXPERIMENT = Experiment(
     number=23,
     title="False negatives and what the filter leaves out",
     runs=runs,
-    shows=(TABLE,),
+    artefacts=(TABLE,),
     claims=CLAIMS,
     local_seeds=SEEDS,
 )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 class Headline:
     """A short sentence, the paper's number, and the ids of the claims that judge it. A scale shows the first it has."""
 
-    says: str
+    statement: str
     paper: str
     claims: tuple[str, ...]
 

@@ -11,7 +11,7 @@ class NotJudged:
     """A sentence or number of the paper without a claim, and the reason."""
 
     source: str
-    says: str
+    statement: str
     reason: str
 
 
@@ -20,7 +20,7 @@ class Erratum:
     """A contradiction within the paper or with its data. `claim` is the identity that shows it, if it is arithmetic."""
 
     source: str
-    says: str
+    statement: str
     found: str
     claim: str = ""
 

@@ -69,7 +69,7 @@ G and GF are tables and figures of GTE, M are figures of MRL. Both are companion
 # Prefixes of the ids of our own claims.
 OWN_PREFIXES = ("AB", "CB", "CS", "own", "H", "E", "EL", "W", "WH", "D", "P")
 
-EXPERIMENTS = [pytest.param(one, id=one.artefacts[0]) for one in experiments()]
+EXPERIMENTS = [pytest.param(one, id=one.artefact_names[0]) for one in experiments()]
 
 
 @pytest.fixture(scope="module")
@@ -85,17 +85,17 @@ def test_every_artefact_runs_at_smoke(
 ) -> None:
     """Slow: trains the smoke runs of every experiment."""
     monkeypatch.setenv("REPRO_HOME", str(shared_home))
-    for number, name in enumerate(experiment.artefacts):
+    for number, name in enumerate(experiment.artefact_names):
         monkeypatch.setattr(sys, "argv", [f"repro.{name}", "--scale", "smoke"])
         assert open_door(name) == 0, capsys.readouterr().err
         output = capsys.readouterr()
         assert f"{name} at scale smoke" in output.out
         assert number == 0 or "0 to run" in output.out, "artefacts of one experiment share its runs"
-        if isinstance(experiment.shows[number], Figure):
+        if isinstance(experiment.artefacts[number], Figure):
             assert re.search(rf"drawn: \S*{name}-smoke", output.err), "the figure is drawn from the new records"
     expected = {run_id(run) for run in list_golden_runs(experiment)}
     assert expected <= {path.stem for path in (shared_home / "records").glob("*.json")}
-    assert_golden(experiment.artefacts[0], shared_home / "records", expected)
+    assert_golden(experiment.artefact_names[0], shared_home / "records", expected)
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
@@ -107,7 +107,7 @@ def test_every_experiment_covers_its_scales(experiment: Experiment) -> None:
             continue
         assert runs and all(run.measure for run in runs)
         for claim in experiment.claims:
-            unmet = [str(term.of) for term in claim.terms if not any(term.of.matches(run) for run in runs)]
+            unmet = [str(term.runs) for term in claim.terms if not any(term.runs.matches(run) for run in runs)]
             judged = scale != "smoke" and (not claim.scales or scale in claim.scales)
             assert not judged or not unmet, f"{claim.id} at {scale} needs runs that the experiment does not declare"
 
@@ -135,8 +135,8 @@ def test_paper_arithmetic_holds_or_is_erratum() -> None:
 
 def test_unjudged_claims_have_a_reason() -> None:
     for one in NOT_JUDGED:
-        assert one.source and one.says and one.reason, one
-    assert len({(one.source, one.says) for one in NOT_JUDGED}) == len(NOT_JUDGED)
+        assert one.source and one.statement and one.reason, one
+    assert len({(one.source, one.statement) for one in NOT_JUDGED}) == len(NOT_JUDGED)
 
 
 def test_restated_claims_are_dated() -> None:
@@ -157,6 +157,6 @@ def test_training_data_is_declared_alike() -> None:
 def test_drawn_scales_have_runs(experiment: Experiment, scale: str) -> None:
     """A series that matches no run would be missing from its figure without a message."""
     runs = experiment.runs(scale)
-    for figure in experiment.shows if runs else ():
+    for figure in experiment.artefacts if runs else ():
         for series in series_at(figure, runs) if isinstance(figure, Figure) else ():
-            assert any(series.of.matches(run) for run in runs), f"{figure.name} at {scale}: {series.label}"
+            assert any(series.runs.matches(run) for run in runs), f"{figure.name} at {scale}: {series.label}"

@@ -54,10 +54,10 @@ POINTS: dict[str, Any] = {
     "factor": 100,
     "x_is_log": True,
 }
-PREFIXES = Row(label="nested, prefixes", of=pick(**NESTED), context="width*")
-TRAINED_ALONE = Row(label="trained at that width alone", of=pick(**SEPARATE), context="width*")
-BY_SVD = Row(label="plain, cut by SVD", of=pick(**WHOLE), context="svd*")
-CUT = Row(label="plain, truncated", of=pick(**WHOLE), context="width*")
+PREFIXES = Row(label="nested, prefixes", runs=pick(**NESTED), context="width*")
+TRAINED_ALONE = Row(label="trained at that width alone", runs=pick(**SEPARATE), context="width*")
+BY_SVD = Row(label="plain, cut by SVD", runs=pick(**WHOLE), context="svd*")
+CUT = Row(label="plain, truncated", runs=pick(**WHOLE), context="width*")
 MARKS = "A mark is the mean over n seeds, its band the 95 % interval of that mean."
 
 FIGURE2 = Figure(
@@ -156,7 +156,7 @@ EXPERIMENT = Experiment(
     number=31,
     title="Prefixes of nested vectors",
     runs=runs,
-    shows=(FIGURE2, FIGURE7),
+    artefacts=(FIGURE2, FIGURE7),
     claims=CLAIMS,
     paper="MRL",
 )

@@ -64,7 +64,7 @@ FIGURE = Figure(
     x_label="million multiplications a query",
     y_label="NDCG@10 (points)",
     factor=100,
-    series=(Row(label="nested", of=pick(**ADAPTIVE)),),
+    series=(Row(label="nested", runs=pick(**ADAPTIVE)),),
     draw=draw_routes,
 )
 
@@ -77,7 +77,7 @@ TABLE = Table(
         Column(label="queries/s", value="{suite}+{part}/mean/queries_per_second", decimals=0),
     ),
     rows=tuple(
-        Row(label=label, of=pick(**ADAPTIVE), part=part)
+        Row(label=label, runs=pick(**ADAPTIVE), part=part)
         for label, part in (
             ("whole vector", "whole"),
             *((f"{width} dimensions", f"width{width}") for width in (8, 16)),
@@ -161,7 +161,7 @@ EXPERIMENT = Experiment(
     number=32,
     title="Adaptive retrieval",
     runs=runs,
-    shows=(FIGURE, TABLE),
+    artefacts=(FIGURE, TABLE),
     claims=CLAIMS,
     paper="MRL",
 )

@@ -56,7 +56,7 @@ TABLE = Table(
         Column(label="MTEB", value="mteb/mean"),
     ),
     rows=tuple(
-        Row(label=f"{word}, {phase}", of=pick(**row, pretraining_corpus=of), paper={"MTEB": LOSSES[word][place]})
+        Row(label=f"{word}, {phase}", runs=pick(**row, pretraining_corpus=of), paper={"MTEB": LOSSES[word][place]})
         for place, (phase, of) in enumerate(BEFORE)
         for word, row in (("vanilla", PLAIN), ("improved", IMPROVED))
     ),
@@ -78,5 +78,5 @@ CLAIMS = (
 )
 
 EXPERIMENT = Experiment(
-    number=33, title="The improved contrastive loss", runs=runs, shows=(TABLE,), claims=CLAIMS, paper="GTE"
+    number=33, title="The improved contrastive loss", runs=runs, artefacts=(TABLE,), claims=CLAIMS, paper="GTE"
 )

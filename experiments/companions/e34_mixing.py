@@ -53,7 +53,7 @@ TABLE = Table(
         Column(label="MTEB", value="mteb/mean"),
     ),
     rows=tuple(
-        Row(label=f"α = {alpha:g}", of=pick(**IMPROVED, mixing_alpha=alpha), paper=make_printed_row(alpha))
+        Row(label=f"α = {alpha:g}", runs=pick(**IMPROVED, mixing_alpha=alpha), paper=make_printed_row(alpha))
         for alpha in ALPHAS
     ),
 )
@@ -82,5 +82,5 @@ CLAIMS = (
 )
 
 EXPERIMENT = Experiment(
-    number=34, title="How often each source is drawn", runs=runs, shows=(TABLE,), claims=CLAIMS, paper="GTE"
+    number=34, title="How often each source is drawn", runs=runs, artefacts=(TABLE,), claims=CLAIMS, paper="GTE"
 )

@@ -48,7 +48,7 @@ TABLE_9 = Table(
         Column(label="MTEB", value="mteb/mean"),
     ),
     rows=tuple(
-        Row(label=label, of=pick(**of), paper={"MTEB": STAGES[name]})
+        Row(label=label, runs=pick(**of), paper={"MTEB": STAGES[name]})
         for label, name, of in (
             ("pre-training", "PT", PRETRAINED),
             ("fine-tuning", "FT", FINE_TUNED),
@@ -67,7 +67,7 @@ TABLE_8 = Table(
         Column(label="MTEB", value="mteb/mean"),
     ),
     rows=tuple(
-        Row(label=f"{number} / 5 of the steps", of=pick(**ALONG_STEPS), part=part, paper={"MTEB": printed})
+        Row(label=f"{number} / 5 of the steps", runs=pick(**ALONG_STEPS), part=part, paper={"MTEB": printed})
         for number, (part, printed) in enumerate(zip(FIFTHS, PRINTED_STEPS.values(), strict=True), 1)
     ),
 )
@@ -120,5 +120,5 @@ CLAIMS = (
 )
 
 EXPERIMENT = Experiment(
-    number=36, title="Stages and steps", runs=runs, shows=(TABLE_9, TABLE_8), claims=CLAIMS, paper="GTE"
+    number=36, title="Stages and steps", runs=runs, artefacts=(TABLE_9, TABLE_8), claims=CLAIMS, paper="GTE"
 )

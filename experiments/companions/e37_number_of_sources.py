@@ -64,7 +64,7 @@ FIGURE = Figure(
     x_label="number of training sources",
     y_label="NDCG@10 (points)",
     factor=100,
-    series=(Row(label="pre-training", of=pick(**IMPROVED)),),
+    series=(Row(label="pre-training", runs=pick(**IMPROVED)),),
     draw=draw_sources,
 )
 
@@ -83,4 +83,6 @@ CLAIMS = (
     ),
 )
 
-EXPERIMENT = Experiment(number=37, title="Number of sources", runs=runs, shows=(FIGURE,), claims=CLAIMS, paper="GTE")
+EXPERIMENT = Experiment(
+    number=37, title="Number of sources", runs=runs, artefacts=(FIGURE,), claims=CLAIMS, paper="GTE"
+)

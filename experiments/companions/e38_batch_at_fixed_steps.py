@@ -43,7 +43,7 @@ FIGURE = Figure(
     y_label="NDCG@10 (points)",
     factor=100,
     x_is_log=True,
-    series=(Row(label="pre-training", of=pick(**IMPROVED)),),
+    series=(Row(label="pre-training", runs=pick(**IMPROVED)),),
 )
 
 COMMON: dict[str, Any] = {"source": "§5.1 and Figure 3b", "stated": "2026-11-22"} | fresh.declare(
@@ -70,5 +70,5 @@ CLAIMS = (
 )
 
 EXPERIMENT = Experiment(
-    number=38, title="Batch size at fixed steps", runs=runs, shows=(FIGURE,), claims=CLAIMS, paper="GTE"
+    number=38, title="Batch size at fixed steps", runs=runs, artefacts=(FIGURE,), claims=CLAIMS, paper="GTE"
 )

@@ -68,7 +68,7 @@ FIGURE_3C = Figure(
     y_label="NDCG@10 (points)",
     factor=100,
     x_is_log=True,
-    series=(Row(label="pre-training", of=pick(**SCORED)),),
+    series=(Row(label="pre-training", runs=pick(**SCORED)),),
 )
 FIGURE_4 = Figure(
     name="gte_figure4",
@@ -87,7 +87,7 @@ FIGURE_4 = Figure(
     x_label="training steps",
     y_label="training loss (nats)",
     y_is_log=True,
-    series=(Row(label="width", of=pick(**CURVES)),),
+    series=(Row(label="width", runs=pick(**CURVES)),),
 )
 
 COMMON = STATED | COMPANION
@@ -113,5 +113,5 @@ CLAIMS = (
 )
 
 EXPERIMENT = Experiment(
-    number=39, title="Model size", runs=runs, shows=(FIGURE_3C, FIGURE_4), claims=CLAIMS, paper="GTE"
+    number=39, title="Model size", runs=runs, artefacts=(FIGURE_3C, FIGURE_4), claims=CLAIMS, paper="GTE"
 )

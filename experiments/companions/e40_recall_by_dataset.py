@@ -29,7 +29,7 @@ FIGURE = Figure(
     x_label="family of collections",
     y_label="Recall@100 (%)",
     factor=100,
-    series=(Row(label="BM25", of=pick(**BM25)), Row(label="pre-trained", of=pick(**IMPROVED))),
+    series=(Row(label="BM25", runs=pick(**BM25)), Row(label="pre-trained", runs=pick(**IMPROVED))),
 )
 CLAIMS = (
     Claim.order(
@@ -42,4 +42,6 @@ CLAIMS = (
     ),
 )
 
-EXPERIMENT = Experiment(number=40, title="Recall by collection", runs=runs, shows=(FIGURE,), claims=CLAIMS, paper="GTE")
+EXPERIMENT = Experiment(
+    number=40, title="Recall by collection", runs=runs, artefacts=(FIGURE,), claims=CLAIMS, paper="GTE"
+)

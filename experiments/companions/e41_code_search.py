@@ -41,13 +41,13 @@ def table(number: int, name: str, candidates: str, printed: dict[str, Any]) -> T
         columns=columns(name),
         rows=(
             *(
-                Row(label=label, of=pick(architecture="none"), paper={"Python": scores[PYTHON]})
+                Row(label=label, runs=pick(architecture="none"), paper={"Python": scores[PYTHON]})
                 for label, (scores, _) in printed.items()
                 if not label.startswith("GTE")
             ),
-            Row(label="pre-trained on text", of=pick(**TRAINED), paper={"Python": printed["GTE base"][0][PYTHON]}),
-            Row(label="surrogate (reference)", of=pick(**SURROGATE)),
-            Row(label="BM25 (reference)", of=pick(**BM25)),
+            Row(label="pre-trained on text", runs=pick(**TRAINED), paper={"Python": printed["GTE base"][0][PYTHON]}),
+            Row(label="surrogate (reference)", runs=pick(**SURROGATE)),
+            Row(label="BM25 (reference)", runs=pick(**BM25)),
         ),
     )
 
@@ -135,7 +135,7 @@ EXPERIMENT = Experiment(
     number=41,
     title="Code search",
     runs=runs,
-    shows=(
+    artefacts=(
         table(7, "all", "all candidates", CODE_ALL),
         table(13, "1k", "a thousand candidates", CODE),
     ),

@@ -54,10 +54,14 @@ TABLE = Table(
         Column(label="called positive, prompted", value="polarity/prompted/called_positive", factor=100),
     ),
     rows=(
-        *(Row(label=name, of=pick(architecture="none"), paper=printed(name)) for name in POLARITY if "GTE" not in name),
-        Row(label="pre-trained", of=pick(**TRAINED), paper=printed("GTE base")),
-        Row(label="MiniLM, trained on web text (reference)", of=pick(**SURROGATE, surrogate="minilm"), scales=OURS),
-        Row(label="word vectors, untrained (reference)", of=pick(**SURROGATE, surrogate=UNTRAINED)),
+        *(
+            Row(label=name, runs=pick(architecture="none"), paper=printed(name))
+            for name in POLARITY
+            if "GTE" not in name
+        ),
+        Row(label="pre-trained", runs=pick(**TRAINED), paper=printed("GTE base")),
+        Row(label="MiniLM, trained on web text (reference)", runs=pick(**SURROGATE, surrogate="minilm"), scales=OURS),
+        Row(label="word vectors, untrained (reference)", runs=pick(**SURROGATE, surrogate=UNTRAINED)),
     ),
 )
 
@@ -115,4 +119,6 @@ CLAIMS = (
     ),
 )
 
-EXPERIMENT = Experiment(number=42, title="Zero-shot polarity", runs=runs, shows=(TABLE,), claims=CLAIMS, paper="GTE")
+EXPERIMENT = Experiment(
+    number=42, title="Zero-shot polarity", runs=runs, artefacts=(TABLE,), claims=CLAIMS, paper="GTE"
+)

@@ -55,7 +55,7 @@ FIGURE = Figure(
     x_label="dimensions a query, mean",
     y_label="accuracy (%)",
     factor=100,
-    series=(Row(label="nested", of=pick(**CASCADE)),),
+    series=(Row(label="nested", runs=pick(**CASCADE)),),
     draw=draw_cascades,
 )
 
@@ -103,4 +103,4 @@ CLAIMS = (
     ),
 )
 
-EXPERIMENT = Experiment(number=43, title="Cascades", runs=runs, shows=(FIGURE,), claims=CLAIMS, paper="MRL")
+EXPERIMENT = Experiment(number=43, title="Cascades", runs=runs, artefacts=(FIGURE,), claims=CLAIMS, paper="MRL")

@@ -76,10 +76,10 @@ FIGURE = Figure(
     factor=100,
     x_is_log=True,
     series=(
-        Row(label="contextual, in-corpus", of=pick(**CONTEXTUAL)),
-        Row(label="contextual, out-of-corpus", of=pick(**CONTEXTUAL), context="wrong"),
-        Row(label="contextual, null context", of=pick(**CONTEXTUAL), context="null"),
-        Row(label="biencoder", of=pick(**BIENCODER)),
+        Row(label="contextual, in-corpus", runs=pick(**CONTEXTUAL)),
+        Row(label="contextual, out-of-corpus", runs=pick(**CONTEXTUAL), context="wrong"),
+        Row(label="contextual, null context", runs=pick(**CONTEXTUAL), context="null"),
+        Row(label="biencoder", runs=pick(**BIENCODER)),
     ),
 )
 
@@ -118,5 +118,5 @@ CLAIMS = (
 )
 
 EXPERIMENT = Experiment(
-    number=2, title="Does the architecture use its context?", runs=runs, shows=(FIGURE,), claims=CLAIMS
+    number=2, title="Does the architecture use its context?", runs=runs, artefacts=(FIGURE,), claims=CLAIMS
 )

@@ -91,18 +91,18 @@ TABLE = Table(
         Column(label="NDCG@10", value="{suite}/mean/ndcg_at_10", factor=100),
     ),
     rows=(
-        *(Row(label=label, of=make_filter(tried)) for label, tried in RECIPES),
+        *(Row(label=label, runs=make_filter(tried)) for label, tried in RECIPES),
         Row(
             label="contextual, one domain a batch; out-of-corpus",
-            of=make_filter({"sampler": "domain", **CONTEXTUAL}),
+            runs=make_filter({"sampler": "domain", **CONTEXTUAL}),
             context="wrong",
         ),
         *(
-            Row(label=f"second phase, {words}", of=second_phase(scale, divisor), scales=(scale,))
+            Row(label=f"second phase, {words}", runs=second_phase(scale, divisor), scales=(scale,))
             for scale in SCALES
             for divisor, words in DIVISORS.items()
         ),
     ),
 )
 
-EXPERIMENT = Experiment(number=3, title="What was tried before Table 1", runs=runs, shows=(TABLE,))
+EXPERIMENT = Experiment(number=3, title="What was tried before Table 1", runs=runs, artefacts=(TABLE,))

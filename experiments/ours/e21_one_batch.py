@@ -22,8 +22,8 @@ MICROSCOPE = Exhibit(
         "have its text. The verb explain-batch shows any batch of any run so."
     ),
     columns=("pair", "cluster", "query", "document", "score", "hardest", "removed"),
-    of=pick(**BATCHED),
+    runs=pick(**BATCHED),
     rows="batch",
 )
 
-EXPERIMENT = Experiment(number=21, title="Under the microscope", runs=runs, shows=(MICROSCOPE,))
+EXPERIMENT = Experiment(number=21, title="Under the microscope", runs=runs, artefacts=(MICROSCOPE,))

@@ -72,7 +72,7 @@ FIGURE = Figure(
     x_label="text that the IDF is counted in",
     y_label="NDCG@10 (points)",
     factor=100,
-    series=(Row(label="untrained", of=pick(**UNTRAINED)), Row(label="trained biencoder", of=pick(**TRAINED))),
+    series=(Row(label="untrained", runs=pick(**UNTRAINED)), Row(label="trained biencoder", runs=pick(**TRAINED))),
     draw=draw_headroom,
 )
 
@@ -87,7 +87,7 @@ TABLE = Table(
         Column(label="NDCG@10", value="{suite}+{part}/mean/ndcg_at_10", factor=100),
     ),
     rows=tuple(
-        Row(label=f"{label}, {words}", of=pick(**pick_system(system)), part=f"{system}-{kind}")
+        Row(label=f"{label}, {words}", runs=pick(**pick_system(system)), part=f"{system}-{kind}")
         for system, label in SYSTEMS.items()
         for kind, words in WEIGHTINGS.items()
     ),
@@ -149,5 +149,5 @@ CLAIMS = (
 )
 
 EXPERIMENT = Experiment(
-    number=24, title="What knowing the corpus is worth", runs=runs, shows=(FIGURE, TABLE), claims=CLAIMS
+    number=24, title="What knowing the corpus is worth", runs=runs, artefacts=(FIGURE, TABLE), claims=CLAIMS
 )

@@ -71,7 +71,7 @@ DIFFERENCE = "difference in NDCG@10 (points)"
 def list_context_rows(**budget: ByScale) -> tuple[Row, ...]:
     """Return a series for each contextual model and context, for all numbers of steps or for one budget."""
     return tuple(
-        Row(label=f"{label}, {context_label}", of=pick(**row, **budget), context=context)
+        Row(label=f"{label}, {context_label}", runs=pick(**row, **budget), context=context)
         for label, row in SERIES.items()
         for context, context_label in CONTEXT_LABELS.items()
     )
@@ -185,7 +185,7 @@ CURVE = Figure(
     x_label="training steps",
     y_label="NDCG@10 (points)",
     factor=100,
-    series=(Row(label="biencoder", of=pick(**BATCHES)), *list_context_rows()),
+    series=(Row(label="biencoder", runs=pick(**BATCHES)), *list_context_rows()),
     draw=draw_steps,
 )
 
@@ -199,14 +199,14 @@ def list_table_rows(scale: str) -> tuple[Row, ...]:
     """Return the table's rows at one scale: each model and context at each number of steps."""
     rows: list[Row] = []
     for steps in list_fixed_steps(scale):
-        rows.append(Row(label=f"biencoder, {steps} steps", of=pick(**BATCHES, num_steps=steps), scales=(scale,)))
+        rows.append(Row(label=f"biencoder, {steps} steps", runs=pick(**BATCHES, num_steps=steps), scales=(scale,)))
         for label, row in SERIES.items():
             if row is OURS and steps not in STEPS[scale]:
                 continue
             selector = pick(**row, num_steps=steps)
-            rows.append(Row(label=f"{label}, {steps} steps", of=selector, scales=(scale,)))
+            rows.append(Row(label=f"{label}, {steps} steps", runs=selector, scales=(scale,)))
             for context, context_label in (("wrong", "· out-of-corpus context"), ("null", "· null context")):
-                rows.append(Row(label=context_label, of=selector, context=context, scales=(scale,)))
+                rows.append(Row(label=context_label, runs=selector, context=context, scales=(scale,)))
     return tuple(rows)
 
 
@@ -329,5 +329,5 @@ CLAIMS = (
 )
 
 EXPERIMENT = Experiment(
-    number=25, title="When context begins to be read", runs=runs, shows=(FIGURE, CURVE, TABLE), claims=CLAIMS
+    number=25, title="When context begins to be read", runs=runs, artefacts=(FIGURE, CURVE, TABLE), claims=CLAIMS
 )

@@ -82,7 +82,7 @@ def figure(name: str, title: str, loss_label: str, of: dict[str, Any]) -> Figure
         y_label="NDCG@10 (points)",
         factor=100,
         series=tuple(
-            Row(label=label, of=pick(**of), context=view(kind, "*")) for kind, label in CONTEXT_LABELS.items()
+            Row(label=label, runs=pick(**of), context=view(kind, "*")) for kind, label in CONTEXT_LABELS.items()
         ),
         draw=draw_worth,
     )
@@ -112,7 +112,7 @@ TABLE = Table(
     caption="NDCG@10 with in-corpus, out-of-corpus and no context, by the number of dimensions that are searched.",
     columns=columns(),
     rows=tuple(
-        Row(label=f"{loss}, {words}", of=pick(**of), part="" if kind == "own" else f"{kind}-")
+        Row(label=f"{loss}, {words}", runs=pick(**of), part="" if kind == "own" else f"{kind}-")
         for loss, of in (("InfoNCE", PLAIN), ("improved loss", IMPROVED))
         for kind, words in CONTEXT_LABELS.items()
     ),
@@ -176,7 +176,7 @@ EXPERIMENT = Experiment(
     number=35,
     title="What the right context is worth by width",
     runs=runs,
-    shows=(
+    artefacts=(
         figure("context_by_width", "Gain from in-corpus context, by width", "with InfoNCE", PLAIN),
         figure(
             "context_by_width_icl",

@@ -71,7 +71,7 @@ TABLE = Table(
             )
         ),
     ),
-    rows=tuple(Row(label=label, of=pick(**TABLE1 | changes)) for label, changes in (*DESIGNS, FREQUENCY)),
+    rows=tuple(Row(label=label, runs=pick(**TABLE1 | changes)) for label, changes in (*DESIGNS, FREQUENCY)),
 )
 
 CLAIMS = (
@@ -88,5 +88,5 @@ CLAIMS = (
 )
 
 EXPERIMENT = Experiment(
-    number=44, title="Designs that might make context be read", runs=runs, shows=(TABLE,), claims=CLAIMS
+    number=44, title="Designs that might make context be read", runs=runs, artefacts=(TABLE,), claims=CLAIMS
 )

@@ -54,8 +54,8 @@ TABLE = Table(
         Column(label="NDCG@10", value="{suite}/mean/ndcg_at_10", factor=100),
     ),
     rows=tuple(
-        Row(label=f"{text}, {words}", of=pick(**kind, corpus=by_scale(TEXTS[text]))) for text, words, kind in ROWS
+        Row(label=f"{text}, {words}", runs=pick(**kind, corpus=by_scale(TEXTS[text]))) for text, words, kind in ROWS
     ),
 )
 
-EXPERIMENT = Experiment(number=45, title="Contextual batches on views of a text", runs=runs, shows=(TABLE,))
+EXPERIMENT = Experiment(number=45, title="Contextual batches on views of a text", runs=runs, artefacts=(TABLE,))

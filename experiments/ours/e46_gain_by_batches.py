@@ -62,9 +62,9 @@ def rows() -> tuple[tuple[str, str, Row], ...]:
     """Return each kind of batch, model and context with its row."""
     labelled_rows: list[tuple[str, str, Row]] = []
     for kind, (biencoder, contextual) in KINDS.items():
-        labelled_rows.append((kind, "biencoder", Row(label=f"{kind}: biencoder", of=pick(**biencoder))))
+        labelled_rows.append((kind, "biencoder", Row(label=f"{kind}: biencoder", runs=pick(**biencoder))))
         labelled_rows += [
-            (kind, context_label, Row(label=f"{kind}: {context_label}", of=pick(**contextual), context=context))
+            (kind, context_label, Row(label=f"{kind}: {context_label}", runs=pick(**contextual), context=context))
             for context, context_label in CONTEXT_LABELS.items()
         ]
     return tuple(labelled_rows)
@@ -166,5 +166,9 @@ CLAIMS = tuple(
 )
 
 EXPERIMENT = Experiment(
-    number=46, title="What the architecture gains, by kind of batch", runs=runs, shows=(FIGURE, TABLE), claims=CLAIMS
+    number=46,
+    title="What the architecture gains, by kind of batch",
+    runs=runs,
+    artefacts=(FIGURE, TABLE),
+    claims=CLAIMS,
 )

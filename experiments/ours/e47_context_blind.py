@@ -48,13 +48,13 @@ def rows() -> tuple[Row, ...]:
     for kind, (biencoder, contextual) in KINDS.items():
         all_contexts = contextual | {"test_contexts": base("desk").test_contexts}
         table_rows += [
-            Row(label=f"{kind}: biencoder", of=pick(**biencoder)),
-            Row(label=f"{kind}: contextual, in-corpus", of=pick(**all_contexts)),
-            Row(label="· out-of-corpus context", of=pick(**all_contexts), context="wrong"),
-            Row(label="· null context", of=pick(**all_contexts), context="null"),
-            Row(label="· in-corpus, again", of=pick(**contextual | RANDOM)),
-            Row(label="· random training text", of=pick(**contextual | RANDOM), context="random"),
-            Row(label=f"{kind}: context-blind", of=pick(**contextual | BLIND), context="null"),
+            Row(label=f"{kind}: biencoder", runs=pick(**biencoder)),
+            Row(label=f"{kind}: contextual, in-corpus", runs=pick(**all_contexts)),
+            Row(label="· out-of-corpus context", runs=pick(**all_contexts), context="wrong"),
+            Row(label="· null context", runs=pick(**all_contexts), context="null"),
+            Row(label="· in-corpus, again", runs=pick(**contextual | RANDOM)),
+            Row(label="· random training text", runs=pick(**contextual | RANDOM), context="random"),
+            Row(label=f"{kind}: context-blind", runs=pick(**contextual | BLIND), context="null"),
         ]
     return tuple(table_rows)
 
@@ -97,7 +97,7 @@ EXPERIMENT = Experiment(
     number=47,
     title="What documents add to the architecture",
     runs=runs,
-    shows=(TABLE,),
+    artefacts=(TABLE,),
     claims=CLAIMS,
     local_seeds=(0,),
     scales=SCALES,

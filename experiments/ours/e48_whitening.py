@@ -108,7 +108,7 @@ FIGURE = Figure(
     x_label="documents for the moments",
     y_label="gain in NDCG@10 (points)",
     factor=100,
-    series=tuple(Row(label=label, of=pick(**row)) for label, row in MODELS.items()),
+    series=tuple(Row(label=label, runs=pick(**row)) for label, row in MODELS.items()),
     draw=draw_gains,
 )
 
@@ -146,10 +146,10 @@ TABLE = Table(
         ),
     ),
     rows=(
-        *(Row(label=label, of=pick(**row)) for label, row in MODELS.items()),
-        *(Row(label=label, of=pick(**row), scales=MINI) for label, row in OTHER_BATCHES.items()),
-        Row(label="contextual, scored under its contexts", of=pick(**ARCHITECTURE_DOMAIN)),
-        Row(label="BM25 (reference)", of=pick(**BM25)),
+        *(Row(label=label, runs=pick(**row)) for label, row in MODELS.items()),
+        *(Row(label=label, runs=pick(**row), scales=MINI) for label, row in OTHER_BATCHES.items()),
+        Row(label="contextual, scored under its contexts", runs=pick(**ARCHITECTURE_DOMAIN)),
+        Row(label="BM25 (reference)", runs=pick(**BM25)),
     ),
 )
 
@@ -237,7 +237,7 @@ EXPERIMENT = Experiment(
     number=48,
     title="What a corpus is worth: its first two moments",
     runs=runs,
-    shows=(FIGURE, TABLE),
+    artefacts=(FIGURE, TABLE),
     claims=CLAIMS,
     scales=WITH_MINI,
 )

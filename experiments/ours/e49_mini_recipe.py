@@ -43,7 +43,7 @@ def runs(scale: str) -> tuple[Run, ...]:
 def make_row(label: str, changes: dict[str, Any], suite: str, context: str = "own") -> Row:
     """Return one setting on one suite, under one context."""
     setting = {"architecture": "biencoder"} | PRETRAINED | changes
-    return Row(label=label, of=pick(**setting, suite=suite), context=context)
+    return Row(label=label, runs=pick(**setting, suite=suite), context=context)
 
 
 TABLE = Table(
@@ -64,4 +64,4 @@ TABLE = Table(
     ),
 )
 
-EXPERIMENT = Experiment(number=49, title="The recipe of mini", runs=runs, shows=(TABLE,), scales=SCALES)
+EXPERIMENT = Experiment(number=49, title="The recipe of mini", runs=runs, artefacts=(TABLE,), scales=SCALES)

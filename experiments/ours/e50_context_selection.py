@@ -35,7 +35,7 @@ TABLE = Table(
         Column(label=label, value=f"selection/{way}/mean/ndcg_at_10", factor=100, decimals=2)
         for way, label in SELECTIONS.items()
     ),
-    rows=(Row(label="contextual, one domain a batch", of=pick(**SELECTED)),),
+    rows=(Row(label="contextual, one domain a batch", runs=pick(**SELECTED)),),
 )
 
 
@@ -74,7 +74,7 @@ EXPERIMENT = Experiment(
     number=50,
     title="Which documents serve as context",
     runs=runs,
-    shows=(TABLE,),
+    artefacts=(TABLE,),
     claims=CLAIMS,
     scales=tuple(SEEDS),
     local_seeds=(0,),

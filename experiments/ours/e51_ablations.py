@@ -46,9 +46,9 @@ TABLE = Table(
         ),
     ),
     rows=(
-        Row(label="as in Table 1 (dropout 0.005, 2 prompts)", of=pick(**REFERENCE)),
-        *(Row(label=label, of=pick(**REFERENCE | change)) for label, change in CHANGES.items()),
-        Row(label="sequence dropout 1 (context-blind)", of=pick(**REFERENCE | BLIND)),
+        Row(label="as in Table 1 (dropout 0.005, 2 prompts)", runs=pick(**REFERENCE)),
+        *(Row(label=label, runs=pick(**REFERENCE | change)) for label, change in CHANGES.items()),
+        Row(label="sequence dropout 1 (context-blind)", runs=pick(**REFERENCE | BLIND)),
     ),
 )
 
@@ -94,7 +94,7 @@ EXPERIMENT = Experiment(
     number=51,
     title="Sequence dropout and soft prompts",
     runs=runs,
-    shows=(TABLE,),
+    artefacts=(TABLE,),
     claims=CLAIMS,
     scales=tuple(SEEDS),
 )

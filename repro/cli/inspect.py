@@ -83,7 +83,7 @@ def judge_claims(what: Sequence[str] | None, scale: str) -> list[Judgement]:
     from repro.report.artefacts import judgements
     from repro.report.tables import sort_judgements
 
-    selected = track_progress(select_claims(what), lambda pair: f"judging {pair[0].artefacts[0]}")
+    selected = track_progress(select_claims(what), lambda pair: f"judging {pair[0].artefact_names[0]}")
     return sort_judgements(
         judgement
         for experiment, ids in selected

@@ -231,13 +231,13 @@ def _show_results(what: list[str], scale: str) -> None:
         views = {
             name: view for name, view in make_artefact_views(experiment, scale).items() if _is_selected(name, what)
         }
-        figures = [exhibit for exhibit in experiment.shows if isinstance(exhibit, Figure) and exhibit.name in views]
+        figures = [exhibit for exhibit in experiment.artefacts if isinstance(exhibit, Figure) and exhibit.name in views]
         for line in draw_and_report(figures, scale):
             tell(line)
         for name in sorted(views, key=lambda name: name in names):
             render(views[name])
         if experiment.claims:
-            artefact = experiment.artefacts[0]
+            artefact = experiment.artefact_names[0]
             summary = format_summary_line(judgements(experiment, scale))
             render_line(
                 f"Claims of {artefact} in the published records: {summary}. `repro check {artefact}` lists them."
@@ -308,7 +308,7 @@ def show(
             render(view, format)
         if experiment.claims and not is_single_table:
             render(make_claims_view(judged, f"Claims at scale {scale}"), format)
-        figures = [exhibit for exhibit in experiment.shows if isinstance(exhibit, Figure) and exhibit.name in shown]
+        figures = [exhibit for exhibit in experiment.artefacts if isinstance(exhibit, Figure) and exhibit.name in shown]
         for line in draw_and_report(figures, scale):
             tell(line)
     if as_json:
@@ -343,7 +343,9 @@ def report(
     from repro.cli.regenerate import paint_gains
     from repro.report.html import write_report
 
-    sections = track_progress(experiments(), lambda experiment: f"writing the section of {experiment.artefacts[0]}")
+    sections = track_progress(
+        experiments(), lambda experiment: f"writing the section of {experiment.artefact_names[0]}"
+    )
     with open_painters() as (paint, paint_forest):
         page = write_report(
             get_scale(scale).name, out, paint, sections, paint_forest=paint_forest, paint_gains=paint_gains

@@ -45,7 +45,7 @@ def regenerate(judged: Sequence[Judgement], scale: str, *, dry_run: bool) -> boo
                 part.write_text(text)
     missing = without_golden()
     for experiment in missing:
-        name = get_golden_path(experiment.artefacts[0]).name
+        name = get_golden_path(experiment.artefact_names[0]).name
         source = f"{count_noun(len(list_golden_runs(experiment)), 'run')} at {SCALE}"
         print(f"{name} {'would be' if dry_run else 'is being'} made by {source}", file=sys.stderr, flush=True)
         if not dry_run:
@@ -116,7 +116,7 @@ def make_golden(experiment: Experiment) -> Path:
     It runs in a separate process with one thread, as in the test that compares the metrics. Its stderr is shown only if
     a run fails. Raises ValueError in this case.
     """
-    name = experiment.artefacts[0]
+    name = experiment.artefact_names[0]
     with tempfile.TemporaryDirectory() as home:
         environment = {**os.environ, "REPRO_HOME": home, "OMP_NUM_THREADS": "1"}
         command = [sys.executable, "-m", "repro", "run", name, "--scale", SCALE]

@@ -72,7 +72,7 @@ def explain_claim(id: str, scale: str) -> list[str]:
     unit = judged.unit.name or claim.unit.name
     lines = [
         f"{claim.id} at {scale}: {judged.verdict}: {meaning}",
-        f"  {origin:<14}{claim.says} ({claim.source})",
+        f"  {origin:<14}{claim.statement} ({claim.source})",
     ]
     if not is_arithmetic(judged):
         lines.append(f"  {'threshold':<14}{claim.threshold} {unit}: {claim.because}".rstrip())
@@ -88,9 +88,9 @@ def explain_claim(id: str, scale: str) -> list[str]:
             f"  {'yours':<14}{', '.join(format_in_unit(effect, judged.unit) for effect in judged.yours)} {unit}"
         )
     lines += _explain_power(judged)
-    figures = [exhibit.name for exhibit in experiment.shows if isinstance(exhibit, Figure)]
-    picture = figures[0] if figures else experiment.artefacts[0]
-    names_shown = dict.fromkeys((find_artefact(claim.id, experiment.artefacts), picture))
+    figures = [exhibit.name for exhibit in experiment.artefacts if isinstance(exhibit, Figure)]
+    picture = figures[0] if figures else experiment.artefact_names[0]
+    names_shown = dict.fromkeys((find_artefact(claim.id, experiment.artefact_names), picture))
     lines.append(f"  {'picture':<14}python -m repro show {' '.join(names_shown)} --scale {scale}")
     return lines
 
@@ -165,12 +165,12 @@ class RowNamer:
         self.scale = scale
         self.runs = experiment.runs(scale)
         # The experiment's own tables come first, so their labels win.
-        other_exhibits = [exhibit for _, exhibit in artefacts().values() if exhibit not in experiment.shows]
+        other_exhibits = [exhibit for _, exhibit in artefacts().values() if exhibit not in experiment.artefacts]
         self.rows: dict[tuple[frozenset[Run], str], str] = {}
-        for exhibit in (*experiment.shows, *other_exhibits):
+        for exhibit in (*experiment.artefacts, *other_exhibits):
             for row in _list_rows(exhibit):
                 # A label that begins with a dot continues the row above.
-                if not row.label.startswith("·") and (selected := self._select(row.of.matches)):
+                if not row.label.startswith("·") and (selected := self._select(row.runs.matches)):
                     self.rows.setdefault((selected, row.context), row.label)
 
     def _select(self, matches: Callable[[Run], bool]) -> frozenset[Run]:
@@ -179,7 +179,7 @@ class RowNamer:
     def name(self, term: Term) -> str:
         """Return the name of a term. The metric is omitted if it is the mean NDCG@10."""
         match = DEFAULT_METRIC.fullmatch(term.metric)
-        selected = self._select(term.of.matches)
+        selected = self._select(term.runs.matches)
         runs = self.rows.get((selected, "own")) or describe_fields(term, self.scale)
         if match is None:
             return f"{describe_metric(term)} of {runs}"
@@ -205,7 +205,7 @@ def _list_rows(exhibit: Table | Figure | Exhibit) -> Sequence[Row]:
 def describe_fields(term: Term, scale: str) -> str:
     """Return the field values that select the runs of a term."""
     conditions = []
-    for name, value in dict(term.of.at(scale).wanted).items():
+    for name, value in dict(term.runs.at(scale).wanted).items():
         options = value if isinstance(value, tuple) else (value,)
         conditions.append(f"{name}={' or '.join(map(str, options))}")
     return ", ".join(conditions) or "all runs"

@@ -28,7 +28,9 @@ def get_golden_path(name: str, folder: Path = CHECKOUT) -> Path:
 def without_golden(folder: Path = CHECKOUT) -> list[Experiment]:
     """Return the experiments that have no golden metrics yet."""
     return [
-        experiment for experiment in experiments() if not get_golden_path(experiment.artefacts[0], folder).is_file()
+        experiment
+        for experiment in experiments()
+        if not get_golden_path(experiment.artefact_names[0], folder).is_file()
     ]
 
 

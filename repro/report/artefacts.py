@@ -48,7 +48,7 @@ def make_artefact_views(experiment: Experiment, scale: str, *, with_yours: bool 
     if not runs:
         return {}
     published, yours = load_records(runs, "published"), load_records(runs, "yours") if with_yours else []
-    return {artefact.name: make_view(artefact, runs, published, yours) for artefact in experiment.shows}
+    return {artefact.name: make_view(artefact, runs, published, yours) for artefact in experiment.artefacts}
 
 
 def make_view(

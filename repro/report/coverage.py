@@ -27,7 +27,7 @@ def iter_rows() -> Iterator[tuple[str, ...]]:
     """Yield the rows: paper artefacts first, in the order of the experiments."""
     for experiment in experiments():
         status = describe_status(experiment)
-        for artefact in experiment.shows:
+        for artefact in experiment.artefacts:
             heading = format_heading(artefact.name)
             if not split_name(re.sub(r"^(gte|mrl)_", "", artefact.name))[1]:
                 # ours: the papers have no such artefact

@@ -42,7 +42,7 @@ def list_figure_rows(figure: Figure, runs: Sequence[Run], records: Sequence[Reco
     rows: list[dict[str, Any]] = []
     for series in series_at(figure, runs):
         for record in recorded:
-            if series.of.matches(record.run):
+            if series.runs.matches(record.run):
                 x_record, minus_record = find_x_record(record), find_minus_record(record)
                 if x_record is not None and minus_record is not None:
                     rows += _iter_record_rows(figure, series, record, x_record, minus_record)
@@ -73,7 +73,7 @@ def _iter_record_rows(
 ) -> Iterator[dict[str, Any]]:
     """Yield the rows of one record in a series: one, or one per point of a figure with `points`."""
     identity = {"setting": get_setting_id(record.run), "seed": record.run.seed, "record": record.id}
-    minus_points = _list_points(figure, Row(label="", of=Pick(())), minus_record) if figure.minus else []
+    minus_points = _list_points(figure, Row(label="", runs=Pick(())), minus_record) if figure.minus else []
     minus_by_parts = {_get_parts(point): point for point in minus_points}
     value_column = get_value_column(figure)
     for point in _list_points(figure, series, record):
@@ -253,7 +253,7 @@ def _count_expected_seeds(figure: Figure, runs: Sequence[Run]) -> dict[tuple[str
         return {}
     seeds: dict[tuple[str, ...], set[int]] = {}
     for series in series_at(figure, runs):
-        for run in filter(series.of.matches, runs):
+        for run in filter(series.runs.matches, runs):
             values = [None if run.architecture in REFERENCES else getattr(run, name) for name in names]
             seeds.setdefault((series.label, *map(format_axis_text, values)), set()).add(run.seed)
     return {position: len(position_seeds) for position, position_seeds in seeds.items()}
@@ -287,7 +287,7 @@ def _describe_seeds_of_claims(figure: Figure, scale: str, drawn_seeds: set[int])
     if figure.name not in artefacts() or not drawn_seeds:
         return ""
     experiment, _ = artefacts()[figure.name]
-    claims = [claim for claim in experiment.claims if find_artefact(claim.id, experiment.artefacts) == figure.name]
+    claims = [claim for claim in experiment.claims if find_artefact(claim.id, experiment.artefact_names) == figure.name]
     declared = {claim.declared_seeds(scale) for claim in claims if not isinstance(claim, Identity)}
     others = sorted(seeds for seeds in declared if set(seeds) != drawn_seeds)
     return f"claims use seeds {' and '.join(map(format_spans, others))}" if others else ""

@@ -43,7 +43,7 @@ FIELDS = (
 def shown_figures() -> Iterator[tuple[Experiment, Figure, str, list[dict[str, Any]]]]:
     """Yield each figure that can be drawn, with its experiment, scale and rows."""
     for experiment in experiments():
-        for figure in (artefact for artefact in experiment.shows if isinstance(artefact, Figure)):
+        for figure in (artefact for artefact in experiment.artefacts if isinstance(artefact, Figure)):
             for scale in SCALES:
                 rows = list_rows(experiment, figure, scale)
                 if rows or (figure.draw is not None and not figure.series):
@@ -93,16 +93,16 @@ def make_gallery() -> str:
 
 def make_section(experiment: Experiment, findings: Mapping[int, str], scales: Mapping[str, str]) -> Iterator[str]:
     """Yield the paragraphs of one experiment."""
-    yield f"### {', '.join(format_heading(artefact.name) for artefact in experiment.shows)}: {experiment.title}"
+    yield f"### {', '.join(format_heading(artefact.name) for artefact in experiment.artefacts)}: {experiment.title}"
     if experiment.number in findings:
         yield findings[experiment.number]
-    for artefact in experiment.shows:
+    for artefact in experiment.artefacts:
         if isinstance(artefact, Figure) and artefact.name in scales:
             yield make_picture(artefact, format_title(experiment, artefact), scales[artefact.name])
-    if not any(isinstance(artefact, Figure) for artefact in experiment.shows):
+    if not any(isinstance(artefact, Figure) for artefact in experiment.artefacts):
         yield from make_first_table(experiment)
     claims = ", ".join(f"[{claim.id}](CLAIMS.md)" for claim in experiment.claims)
-    yield f"`python -m repro.{experiment.artefacts[0]}`" + (f" · claims {claims}" if claims else "")
+    yield f"`python -m repro.{experiment.artefact_names[0]}`" + (f" · claims {claims}" if claims else "")
 
 
 def make_picture(figure: Figure, title: str, scale: str) -> str:
@@ -120,7 +120,7 @@ def make_first_table(experiment: Experiment) -> Iterator[str]:
     chosen = [scale for scale in scales if scale in (scales[0], MINI)]
     for scale in chosen:
         views = make_artefact_views(experiment, scale, with_yours=False)
-        tables = [artefact for artefact in experiment.shows if isinstance(artefact, Table | Exhibit)]
+        tables = [artefact for artefact in experiment.artefacts if isinstance(artefact, Table | Exhibit)]
         for view in (_drop_rows_without_records(views[artefact.name]) for artefact in tables):
             if len(view.rows) <= MAX_TABLE_ROWS:
                 yield as_markdown(view)
@@ -176,7 +176,7 @@ def list_gain_rows(
 
 def _map_by_seed(column: Column, row: Row, runs: Sequence[Run], by_run: dict[Run, Record]) -> dict[int, float]:
     """Return the value of a row by seed, or an empty dictionary unless all its runs are trained and recorded."""
-    row_runs = [run for run in runs if row.of.matches(run)]
+    row_runs = [run for run in runs if row.runs.matches(run)]
     if not all(run in by_run and run.architecture in TRAINED for run in row_runs):
         return {}
     return {run.seed: by_run[run].metrics[get_metric_path(column.value, run)] * column.factor for run in row_runs}

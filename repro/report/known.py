@@ -77,7 +77,7 @@ def _make_forest_rows(judged: Judgement) -> list[dict[str, Any]]:
             "bar_high": high,
         }
         scaled = {name: math.nan if value is None else value * judged.unit.factor for name, value in numbers.items()}
-        sentence = "\n".join(textwrap.wrap(judged.claim.says, LINE_WIDTH)) if index == 0 else ""
+        sentence = "\n".join(textwrap.wrap(judged.claim.statement, LINE_WIDTH)) if index == 0 else ""
         name = judged.claim.id if index == 0 else ""
         rows.append({"name": name, "words": sentence, "unit": judged.unit.name, **scaled, "verdict": judged.word})
     return rows

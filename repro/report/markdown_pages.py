@@ -55,7 +55,7 @@ def make_artefact_table() -> str:
 def _format_artefact_line(experiment: Experiment) -> tuple[str, ...]:
     prefix = f"e{experiment.number:02d}_"
     path = next(CHECKOUT / file for file in list_experiment_files() if file.name.startswith(prefix))
-    names = ", ".join(f"`{name}`" for name in experiment.artefacts)
+    names = ", ".join(f"`{name}`" for name in experiment.artefact_names)
     claims = ", ".join(claim.id for claim in experiment.claims) or ABSENT
     return (
         names,
@@ -94,7 +94,7 @@ def make_headlines_view(judged: Mapping[str, Sequence[Judgement]]) -> View:
         verdicts = [
             _format_first_verdict([by_id[claim] for claim in line.claims if claim in by_id]) for by_id in by_scale
         ]
-        rows.append((line.says, ", ".join(line.claims), line.paper or ABSENT, *verdicts))
+        rows.append((line.statement, ", ".join(line.claims), line.paper or ABSENT, *verdicts))
     header = ("", "claim", "paper", *(f"at `{scale}`" for scale in judged))
     title = "Differences in points of NDCG@10, where no other unit is named, with 95 % intervals"
     return View(title, header, tuple(rows), align="l" * len(header))

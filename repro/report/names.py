@@ -46,7 +46,7 @@ def format_title(experiment: Experiment, shown: Table | Figure | Exhibit) -> str
     the first clause of the caption.
     """
     own = "" if isinstance(shown, Exhibit) else shown.title
-    single_title = experiment.title if len(experiment.shows) == 1 else ""
+    single_title = experiment.title if len(experiment.artefacts) == 1 else ""
     return own or single_title or END_OF_CLAUSE.split(shown.caption, maxsplit=1)[0]
 
 

@@ -135,9 +135,9 @@ def make_sections(experiment: Experiment, scale: str, paint: Painter) -> list[Se
     runs = tuple(dict.fromkeys(experiment.runs(scale)))
     by_source = {source: load_records(runs, source) for source in RECORDS}
     lines = format_ledger_lines(experiment, scale)
-    declared = {artefact.rows or artefact.name for artefact in experiment.shows if isinstance(artefact, Exhibit)}
+    declared = {artefact.rows or artefact.name for artefact in experiment.artefacts if isinstance(artefact, Exhibit)}
     sections = []
-    for artefact in experiment.shows:
+    for artefact in experiment.artefacts:
         expected = {run for run in runs if _includes_run(artefact, run)} or set(runs)
         records = [(source, record) for source in RECORDS for record in by_source[source] if record.run in expected]
         view, rows = _make_view_and_rows(artefact, runs, by_source)
@@ -162,8 +162,8 @@ def make_sections(experiment: Experiment, scale: str, paint: Painter) -> list[Se
 
 def _includes_run(artefact: Table | Figure | Exhibit, run: Any) -> bool:
     if isinstance(artefact, Exhibit):
-        return artefact.of.matches(run)
-    return any(row.of.matches(run) for row in _get_section_rows(artefact))
+        return artefact.runs.matches(run)
+    return any(row.runs.matches(run) for row in _get_section_rows(artefact))
 
 
 def _get_section_rows(artefact: Table | Figure | Exhibit) -> tuple[Row, ...]:
@@ -200,7 +200,7 @@ def _list_texts(artefact: Table | Figure | Exhibit, records: Sequence[Record], d
         by_system.setdefault(drop_seed(record.run), record)
     views = []
     for record in by_system.values():
-        label = next((f"{row.label}, " for row in _get_section_rows(artefact) if row.of.matches(record.run)), "")
+        label = next((f"{row.label}, " for row in _get_section_rows(artefact) if row.runs.matches(record.run)), "")
         for name, rows in sorted(record.exhibits.items()):
             if name not in declared and rows:
                 title = f"{TEXT_TITLES.get(name, name)} ({label}seed {record.run.seed})"
@@ -215,7 +215,7 @@ def format_ledger_lines(experiment: Experiment, scale: str) -> list[Line]:
     lines = []
     for judged in judgements(experiment, scale):
         _, _, effect, interval, threshold, seeds, yours, text = format_claim_row(judged)
-        artefact = find_artefact(judged.claim.id, experiment.artefacts)
+        artefact = find_artefact(judged.claim.id, experiment.artefact_names)
         lines.append(Line(judged, effect, interval, threshold, seeds, yours, text, artefact))
     return lines
 

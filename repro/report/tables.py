@@ -80,7 +80,7 @@ def make_table_view(table: Table, runs: Sequence[Run], published: Sequence[Recor
         if row.paper:
             printed = [format_number(row.paper.get(column.label), column.decimals) for column in columns]
             lines.append((row.label, "paper", "", *printed))
-        row_runs = [run for run in runs if row.of.matches(run)]
+        row_runs = [run for run in runs if row.runs.matches(run)]
         if not row_runs:
             continue
         expected = set(row_runs)
@@ -112,7 +112,7 @@ def make_exhibit_view(exhibit: Exhibit, wanted: Sequence[Run], records: Sequence
     # Reversed, so that the first of several records of a run counts.
     by_run = {record.run: record for record in reversed(records) if name in record.exhibits}
     for run in wanted:
-        if exhibit.of.matches(run) and run in by_run:
+        if exhibit.runs.matches(run) and run in by_run:
             record = by_run[run]
             notes = (f"from record {record.id}",)
             return list_exhibit_rows(title, record.exhibits[name], columns=exhibit.columns, notes=notes)
@@ -226,7 +226,7 @@ def format_seeds(judged: Judgement) -> str:
 
 def format_claim(judged: Judgement, max_width: int | None = None) -> str:
     """Return the sentence of a claim and the remarks on its verdict. The sentence is cut to fit into `max_width`."""
-    sentence = judged.claim.says
+    sentence = judged.claim.statement
     notes = "; ".join(filter(None, (judged.claim.caveat, *list_remarks(judged), judged.note)))
     if max_width is not None:
         space_left = max(MIN_SENTENCE_WIDTH, max_width - (len(notes) + 3 if notes else 0))
@@ -263,7 +263,7 @@ def _list_other_claims(judgements: Sequence[Judgement], shown: Sequence[Judgemen
             yield f"claims about printed numbers that {verb}: {', '.join(ids)}"
     for judged in others:
         if judged.word == "descriptive":
-            yield f"{judged.claim.id}, descriptive: {judged.claim.says} ({judged.note})"
+            yield f"{judged.claim.id}, descriptive: {judged.claim.statement} ({judged.note})"
     not_run = [judged.claim.id for judged in others if judged.word == "not run"]
     if not_run:
         yield f"{count_noun(len(not_run), 'claim')} without records: {', '.join(not_run)}"

@@ -45,7 +45,7 @@ class Row:
     """One row of a table or one series of a figure: the runs, their context, and the numbers printed in the paper."""
 
     label: str
-    of: Pick
+    runs: Pick
     paper: Mapping[str, float] = field(default_factory=dict)
     context: str = "own"  # context of the scores: own, wrong, null
     scales: tuple[str, ...] = ()  # only at these scales, or at all if empty
@@ -105,7 +105,7 @@ class Exhibit:
     name: str
     caption: str
     columns: tuple[str, ...]
-    of: Pick
+    runs: Pick
     rows: str = ""  # name of the rows in the record, by default the name of the exhibit
 
 
@@ -116,7 +116,7 @@ class Experiment:
     number: int
     title: str
     runs: Callable[[str], tuple[Run, ...]]
-    shows: tuple[Table | Figure | Exhibit, ...]
+    artefacts: tuple[Table | Figure | Exhibit, ...]
     claims: tuple[Claim, ...] = ()
     local_seeds: tuple[int, ...] = (0,)  # run on a local machine, while published records have more
     paper: str = MAIN  # one of PAPERS
@@ -131,9 +131,9 @@ class Experiment:
             raise ValueError(f"experiment {self.number}: paper={self.paper!r} is unknown; choose one of {list(PAPERS)}")
 
     @property
-    def artefacts(self) -> tuple[str, ...]:
+    def artefact_names(self) -> tuple[str, ...]:
         """The names of the artefacts, for example ("table1",)."""
-        return tuple(artefact.name for artefact in self.shows)
+        return tuple(artefact.name for artefact in self.artefacts)
 
     def local_runs(self, scale: str) -> tuple[Run, ...]:
         """Return the runs for a local machine: those of the local seeds, or of as many others if a scale has none.

@@ -38,7 +38,7 @@ class Claim:
     identity: ClassVar[type[Identity]]
 
     id: str = field(kw_only=False)
-    says: str = field(kw_only=False)
+    statement: str = field(kw_only=False)
     source: str
     because: str
     version: int = 1  # increased whenever the judged quantity changes

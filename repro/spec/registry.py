@@ -100,7 +100,7 @@ def _check_experiment(file_name: str, experiment: Experiment, earlier: Sequence[
     number = int(re.findall(r"\d+", file_name)[0])
     if experiment.number != number:
         raise ValueError(f"number={experiment.number}, but the file name has {number}: write number={number}")
-    duplicates = sorted(name for other in earlier for name in other.artefacts if name in experiment.artefacts)
+    duplicates = sorted(name for other in earlier for name in other.artefact_names if name in experiment.artefact_names)
     if duplicates:
         raise ValueError(f"artefact {duplicates} is declared by more than one experiment: choose another")
     if number in [other.number for other in earlier]:
@@ -117,7 +117,7 @@ def declared_notes(name: str) -> Any:
 def artefacts() -> MappingProxyType[str, tuple[Experiment, Table | Figure | Exhibit]]:
     """Return each artefact and its experiment, by the name of the artefact."""
     return MappingProxyType(
-        {artefact.name: (experiment, artefact) for experiment in experiments() for artefact in experiment.shows}
+        {artefact.name: (experiment, artefact) for experiment in experiments() for artefact in experiment.artefacts}
     )
 
 

@@ -67,12 +67,12 @@ class Term:
     """One number of a claim: a metric path, averaged over the selected runs."""
 
     metric: str
-    of: Pick
+    runs: Pick
 
 
 def term(metric: str, **fields: Any) -> Term:
     """Return the term for a metric of the selected runs."""
-    return Term(metric=metric, of=pick(**fields))
+    return Term(metric=metric, runs=pick(**fields))
 
 
 @dataclass(frozen=True)

@@ -180,11 +180,11 @@ def find_runs(claim: Claim, terms: Iterable[Term], wanted: Iterable[Run]) -> Cla
     systems: dict[Term, tuple[Run, ...]] = {}
     for term in terms:
         # A context-blind run matches most terms by its other fields. It counts only if the term asks for it.
-        is_blind = "sequence_dropout" in dict(term.of.wanted)
+        is_blind = "sequence_dropout" in dict(term.runs.wanted)
         candidates = [run for run in wanted if is_blind or run.sequence_dropout < 1]  # 1: trained without documents
-        selected = [run for run in candidates if term.of.matches(run) and claim.needs(run)]
+        selected = [run for run in candidates if term.runs.matches(run) and claim.needs(run)]
         if not selected:
-            raise MissingRunsError(f"no run with {term.of}")
+            raise MissingRunsError(f"no run with {term.runs}")
         for run in selected:
             runs.setdefault(drop_seed(run), {})[run.seed] = run
         systems[term] = tuple(dict.fromkeys(map(drop_seed, selected)))

@@ -111,10 +111,11 @@ class Judgement:
     def as_dict(self) -> dict[str, Any]:
         """Return the judgement as plain values, numbers in the unit of the threshold."""
         factor, claim = self.unit.factor, self.claim
-        claim_fields = ("says", "source", "kind", "threshold", "version", "stated")
+        claim_fields = ("source", "kind", "threshold", "version", "stated")
         own_fields = ("scale", "word", "is_small", "seeds", "num_runs", "p", "note")
         return {
             "claim": claim.id,
+            "says": claim.statement,
             **{name: getattr(claim, name) for name in claim_fields},
             "unit": self.unit.name,
             **{name: getattr(self, name) for name in own_fields},

@@ -49,10 +49,10 @@ def test_example_passes_lint(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stdout + done.stderr
     names: dict[str, Any] = {}
     exec(read_example(), names)
-    (claim,), (figure,) = names["EXPERIMENT"].claims, names["EXPERIMENT"].shows
+    (claim,), (figure,) = names["EXPERIMENT"].claims, names["EXPERIMENT"].artefacts
     assert isinstance(claim, Interaction), "the claim compares batch sizes, as the title does"
     for word in ("clusters", "gain", "small batches"):
-        assert word in figure.title and word in claim.says
+        assert word in figure.title and word in claim.statement
 
 
 @pytest.mark.slow

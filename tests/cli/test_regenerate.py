@@ -21,7 +21,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     done: list[str] = []
 
     def make(experiment: Experiment) -> Path:
-        done.append(experiment.artefacts[0])
+        done.append(experiment.artefact_names[0])
         missing.clear()
         return tmp_path
 

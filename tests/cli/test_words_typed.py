@@ -83,8 +83,8 @@ BROKEN_RUNS_FILE = """
 from dataclasses import replace
 from experiments.e15_overview import EXPERIMENT as ONE
 
-SHOWS = (replace(ONE.shows[0], name="figure{number}"),)
-EXPERIMENT = replace(ONE, number={number}, runs=lambda scale: {runs}, shows=SHOWS, claims=())
+SHOWN = (replace(ONE.artefacts[0], name="figure{number}"),)
+EXPERIMENT = replace(ONE, number={number}, runs=lambda scale: {runs}, artefacts=SHOWN, claims=())
 """
 
 

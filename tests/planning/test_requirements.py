@@ -142,7 +142,7 @@ def test_explanation_agrees_with_ledger(artefact: str) -> None:
     for judged in judgements(find_experiment(artefact), "desk"):
         first, *lines = explain_claim(judged.claim.id, "desk")
         assert first.startswith(f"{judged.claim.id} at desk: {judged.verdict}")
-        assert any(judged.claim.says in line and judged.claim.source in line for line in lines)
+        assert any(judged.claim.statement in line and judged.claim.source in line for line in lines)
         assert isinstance(judged.claim, Identity) or any(judged.claim.threshold in line for line in lines)
         effects = [line for line in lines if line.startswith("  effect")]
         for line, comparison in zip(effects, judged.comparisons, strict=True):

@@ -31,7 +31,7 @@ def test_missing_golden_files_are_found(tmp_path: Path) -> None:
     assert without_golden(tmp_path) == every
     run = base("smoke")
     record = Record(run_id(run), run, {"train/loss": 0.25}, {}, Path("none"))
-    path = write_golden(every[0].artefacts[0], [record], tmp_path)
+    path = write_golden(every[0].artefact_names[0], [record], tmp_path)
     assert json.loads(path.read_text()) == {run_id(run): {"train/loss": 0.25}}
     assert without_golden(tmp_path) == every[1:]
 
@@ -40,5 +40,5 @@ def test_golden_files_hold_todays_runs() -> None:
     missing = [experiment.title for experiment in without_golden()]
     assert not missing, "run `python -m repro check --write`"
     for experiment in experiments():
-        kept = json.loads(get_golden_path(experiment.artefacts[0]).read_text())
+        kept = json.loads(get_golden_path(experiment.artefact_names[0]).read_text())
         assert set(kept) == {run_id(run) for run in list_golden_runs(experiment)}, experiment.title

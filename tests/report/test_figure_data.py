@@ -32,10 +32,10 @@ LINES = Figure(
     y_label="NDCG@10 (points)",
     factor=100,
     series=(
-        Row(label="own", of=pick(sampler="random")),
-        Row(label="null", of=pick(sampler="random"), context="null"),
-        Row(label="BM25", of=pick(architecture="bm25")),
-        Row(label="lab only", of=pick(sampler="random"), scales=("lab",)),
+        Row(label="own", runs=pick(sampler="random")),
+        Row(label="null", runs=pick(sampler="random"), context="null"),
+        Row(label="BM25", runs=pick(architecture="bm25")),
+        Row(label="lab only", runs=pick(sampler="random"), scales=("lab",)),
     ),
 )
 POINTS = replace(LINES, points="{suite}/*/ndcg_at_10", x="part1", y="value", series=LINES.series[:1])
@@ -131,7 +131,7 @@ def test_unknown_axis_gets_a_suggestion(records: list[Record]) -> None:
         list_figure_rows(replace(LINES, x="batchsize"), RUNS, records)
 
 
-FIGURES = [shown for experiment in experiments() for shown in experiment.shows if isinstance(shown, Figure)]
+FIGURES = [shown for experiment in experiments() for shown in experiment.artefacts if isinstance(shown, Figure)]
 
 
 @pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.name)
@@ -153,7 +153,7 @@ def test_artefacts_have_distinct_titles(capsys: pytest.CaptureFixture[str]) -> N
 def test_sections_have_their_own_heading() -> None:
     experiment = find_experiment("figure6")
     titles = [section.title for section in make_sections(experiment, "smoke", lambda *_: None)]
-    assert titles == [format_title(experiment, shown) for shown in experiment.shows] and len(set(titles)) == 2
+    assert titles == [format_title(experiment, shown) for shown in experiment.artefacts] and len(set(titles)) == 2
 
 
 def make_picture(draw: Callable[..., None]) -> Picture:

@@ -26,7 +26,7 @@ from tests.browser import CHROMIUM, Browser, browser
 EVIL = '<script>alert("x")</script> & $5'
 NDCG = "{suite}/mean/ndcg_at_10"
 RUNS = grid(base("desk"), sampler=("random", "domain"), batch_size=(64, 128), seed=(0, 1))
-SERIES = (Row(label=EVIL, of=pick(sampler="random")), Row(label="one domain", of=pick(sampler="domain")))
+SERIES = (Row(label=EVIL, runs=pick(sampler="random")), Row(label="one domain", runs=pick(sampler="domain")))
 NUMBERS = Table(
     name="table1",
     caption=f"A caption with {EVIL}",
@@ -45,7 +45,7 @@ DRAWING = Figure(
     x_is_log=True,
     series=SERIES,
 )
-TEXTS = Exhibit(name="table3", caption="Neighbours", columns=("text",), of=pick(seed=0))
+TEXTS = Exhibit(name="table3", caption="Neighbours", columns=("text",), runs=pick(seed=0))
 
 
 def make_order(id: str, better: str, worse: str) -> Claim:
@@ -57,7 +57,7 @@ EXPERIMENT = Experiment(
     number=99,
     title="An experiment",
     runs=lambda scale: tuple(replace(run, scale=scale) for run in RUNS),
-    shows=(NUMBERS, DRAWING, TEXTS),
+    artefacts=(NUMBERS, DRAWING, TEXTS),
     claims=(
         make_order("T1.a", "domain", "random"),
         make_order("T1.b", "random", "domain"),

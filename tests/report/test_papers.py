@@ -114,7 +114,7 @@ def test_companion_sections_come_last() -> None:
 
 def test_unknown_paper_is_refused() -> None:
     with pytest.raises(ValueError, match=r"experiment 99: paper='BERT' .*\['CDE', 'GTE', 'MRL'\]"):
-        Experiment(number=99, title="", runs=lambda scale: (), shows=(), paper="BERT")
+        Experiment(number=99, title="", runs=lambda scale: (), artefacts=(), paper="BERT")
 
 
 def test_notes_name_ranges_of_artefacts() -> None:
@@ -140,11 +140,11 @@ def test_gains_are_paired_by_seed(tmp_path: Path) -> None:
     records = {record.run: record for record in read_records(tmp_path)}
     column = Column(label="NDCG@10", value="{suite}/mean/ndcg_at_10", factor=100)
     table_rows = [
-        Row(label="extra", of=pick(batch_size=128)),
-        Row(label="plain", of=pick(batch_size=64), paper={"NDCG@10": 50.0}),
-        Row(label="better", of=pick(batch_size=128), paper={"NDCG@10": 52.5}),
-        Row(label="better, null context", of=pick(batch_size=128), context="null"),
-        Row(label="not whole", of=pick(batch_size=256)),
+        Row(label="extra", runs=pick(batch_size=128)),
+        Row(label="plain", runs=pick(batch_size=64), paper={"NDCG@10": 50.0}),
+        Row(label="better", runs=pick(batch_size=128), paper={"NDCG@10": 52.5}),
+        Row(label="better, null context", runs=pick(batch_size=128), context="null"),
+        Row(label="not whole", runs=pick(batch_size=256)),
     ]
     table = Table(name="t", caption="", columns=(column,), rows=tuple(table_rows))
     first, rows = list_gain_rows(table, "NDCG@10", runs, list(records.values()), (0, 1, 2))

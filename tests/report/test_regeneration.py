@@ -32,13 +32,13 @@ TABLE = Table(
     name="tableX",
     caption="made by hand",
     columns=(Column(label="NDCG@10", value=NDCG, factor=100),),
-    rows=tuple(Row(label=f"batch {size}", of=pick(batch_size=size)) for size in GAINS),
+    rows=tuple(Row(label=f"batch {size}", runs=pick(batch_size=size)) for size in GAINS),
 )
 
 
 CLAIMS = (above("X.missing", 1024), above("X.holds", 128), above("X.undecided", 256), above("X.differs", 512))
 VERDICTS = {"X.missing": "not run", "X.holds": "HOLDS", "X.undecided": "OPEN", "X.differs": "DIFFERS"}
-EXPERIMENT = Experiment(number=99, title="by hand", runs=lambda scale: RUNS, shows=(TABLE,), claims=CLAIMS)
+EXPERIMENT = Experiment(number=99, title="by hand", runs=lambda scale: RUNS, artefacts=(TABLE,), claims=CLAIMS)
 
 
 def write(folder: Path, run: Run) -> None:
@@ -81,7 +81,7 @@ def test_removed_record_takes_its_cells(folder: Path) -> None:
         record.path.write_bytes(content)
         changed = [after for before, after in zip(table.rows, found.rows, strict=True) if before != after]
         assert [row[:3] for row in changed] == [(f"batch {record.run.batch_size}", "published", "2/3")]
-        touched = {claim.id for claim in CLAIMS if any(t.of.matches(record.run) for t in claim.terms)}
+        touched = {claim.id for claim in CLAIMS if any(term.runs.matches(record.run) for term in claim.terms)}
         for name, before in judged.items():
             is_tentative = name in touched and before.word != "not run"
             assert judged_without[name].verdict == ("tentative" if is_tentative else before.verdict)
@@ -100,7 +100,7 @@ def test_strict_check_sets_exit_code(
     code: int,
 ) -> None:
     chosen = tuple(claim for claim in CLAIMS if claim.id in claims)
-    one = Experiment(number=99, title="", runs=EXPERIMENT.runs, shows=(TABLE,), claims=chosen)
+    one = Experiment(number=99, title="", runs=EXPERIMENT.runs, artefacts=(TABLE,), claims=chosen)
     monkeypatch.setattr(lookup, "experiments", lambda: (one,))
     check(strict=False)
     assert get_exit_code(strict=True) == code

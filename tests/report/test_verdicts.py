@@ -18,7 +18,7 @@ from tests.hand_made import above, publish, write_scores
 
 RUNS = grid(base("desk"), batch_size=(64, 128, 256), seed=(0, 1, 2))
 CLAIMS = (above("X.a", 128), above("X.b", 256, delta=0.001), above("X.missing", 512))
-EXPERIMENT = Experiment(number=99, title="by hand", runs=lambda scale: RUNS, shows=(), claims=CLAIMS)
+EXPERIMENT = Experiment(number=99, title="by hand", runs=lambda scale: RUNS, artefacts=(), claims=CLAIMS)
 
 
 def write(folder: Path, run: Run, gain: float = 0.0) -> None:

@@ -45,9 +45,9 @@ TABLE = Table(
     caption="a caption",
     columns=(Column(label="batch", value="batch_size", decimals=0), NDCG),
     rows=(
-        Row(label="random", of=pick(sampler="random"), paper={"NDCG@10": 59.9}),
-        Row(label="domain", of=pick(sampler="domain")),
-        Row(label="· wrong", of=pick(sampler="domain"), context="wrong"),
+        Row(label="random", runs=pick(sampler="random"), paper={"NDCG@10": 59.9}),
+        Row(label="domain", runs=pick(sampler="domain")),
+        Row(label="· wrong", runs=pick(sampler="domain"), context="wrong"),
     ),
 )
 RUNS = grid(base("desk"), sampler=("random", "domain"), seed=(0, 1, 2))
@@ -109,7 +109,7 @@ def test_published_row_counts_its_seeds(tmp_path: Path) -> None:
     rows = make_table_view(TABLE, RUNS, published, yours).rows
     assert rows[1:3] == (("", "published", "2/3", "128", "50.0 ± 0.0"), ("", "yours", "2/3", "128", "25.0 ± 0.0"))
     assert rows[3] == ("domain", "published", "3/3", "128", "50.0 ± 0.0")
-    table = replace(TABLE, rows=(Row(label="any sampler", of=pick()),))
+    table = replace(TABLE, rows=(Row(label="any sampler", runs=pick()),))
     assert make_table_view(table, RUNS, published, []).rows == (("any sampler", "published", "5/6", "–", "–"),)
 
 
@@ -130,12 +130,12 @@ def test_outdated_rows_are_skipped(tmp_path: Path) -> None:
 def test_row_may_be_part_of_metric(tmp_path: Path) -> None:
     made = write_metrics(tmp_path, RUNS[0], **{"train/packages/num_pairs": 7.0})
     column = Column(label="pairs", value="train/{part}/num_pairs", decimals=0)
-    assert format_cell(column, Row(label="p", of=pick(), part="packages"), [made]) == "7"
-    assert format_cell(column, Row(label="m", of=pick(), part="modules"), [made]) == "–"
+    assert format_cell(column, Row(label="p", runs=pick(), part="packages"), [made]) == "7"
+    assert format_cell(column, Row(label="m", runs=pick(), part="modules"), [made]) == "–"
 
 
 def test_exhibit_shows_record_rows(tmp_path: Path) -> None:
-    exhibit = Exhibit(name="table3", caption="c", columns=("text", "score", "note"), of=pick(seed=1), rows="near")
+    exhibit = Exhibit(name="table3", caption="c", columns=("text", "score", "note"), runs=pick(seed=1), rows="near")
     near = [{"text": "<b>a</b>", "score": 0.5}]
     kept = [
         write_record(tmp_path, run, metrics={}, arrays={}, provenance={}, exhibits={"near": near}) for run in RUNS[:2]

@@ -425,7 +425,7 @@ def test_older_records_give_no_word(scale: str) -> None:
                 continue
             assert claim.stated, f"{claim.id} has no date"
             matching = [
-                r for r in records if any(term.of.matches(r.run) for term in claim.terms) and claim.needs(r.run)
+                r for r in records if any(term.runs.matches(r.run) for term in claim.terms) and claim.needs(r.run)
             ]
             early = {r.run.seed for r in matching if is_early(claim, r) and r.run.seed in one.seeds}
             early -= {r.run.seed for r in matching if r.run.architecture in ("bm25", "surrogate", "none")}
