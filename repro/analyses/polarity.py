@@ -15,7 +15,7 @@ from repro.pipeline.inputs import Inputs
 def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
     """Return `polarity/VERBALISER/accuracy`, with a 1 or 0 for every text, and the share `…/called_positive`."""
     texts, labels = load_film_reviews()
-    right_N = encode_labels(labels)
+    expected_N = encode_labels(labels)
     encoder = inputs.surrogate if inputs.run.architecture == "surrogate" else model
     assert encoder is not None, f"a run measures no polarity of architecture={inputs.run.architecture!r}"
     # the texts themselves serve as context
@@ -24,8 +24,9 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
     metrics: dict[str, float] = {}
     arrays: dict[str, np.ndarray] = {}
     for verbaliser in VERBALISERS:
-        chosen_N = classify(texts_ND, encoder.encode, verbaliser)
-        arrays[f"polarity/{verbaliser}/accuracy"] = (chosen_N == right_N).astype(np.float64)
-        metrics[f"polarity/{verbaliser}/accuracy"] = float(np.mean(chosen_N == right_N))
-        metrics[f"polarity/{verbaliser}/called_positive"] = float(np.mean(chosen_N == LABELS.index("positive")))
+        predicted_N = classify(texts_ND, encoder.encode, verbaliser)
+        is_correct_N = predicted_N == expected_N
+        arrays[f"polarity/{verbaliser}/accuracy"] = is_correct_N.astype(np.float64)
+        metrics[f"polarity/{verbaliser}/accuracy"] = float(np.mean(is_correct_N))
+        metrics[f"polarity/{verbaliser}/called_positive"] = float(np.mean(predicted_N == LABELS.index("positive")))
     return Measured(metrics, arrays, {"num_texts": len(texts), "verbalisers": VERBALISERS})

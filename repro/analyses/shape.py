@@ -10,8 +10,14 @@ from repro.evaluate.suites import Encoder
 from repro.pipeline.inputs import Inputs
 
 SIZES = (
-    *("num_layers", "num_first_stage_layers", "hidden_size", "num_heads", "num_contexts", "tokens_per_document"),
-    *("num_soft_prompts", "max_tokens"),
+    "num_layers",
+    "num_first_stage_layers",
+    "hidden_size",
+    "num_heads",
+    "num_contexts",
+    "tokens_per_document",
+    "num_soft_prompts",
+    "max_tokens",
 )
 
 
@@ -24,8 +30,9 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
 
     config = make_model_config(replace(inputs.run, architecture="contextual"))
     with torch.device("meta"):
-        built = ContextualModel(config)
+        contextual = ContextualModel(config)
+    stages = {"first_stage": contextual.first_stage_model, "second_stage": contextual.second_stage_model}
     metrics = {f"shape/{name}": float(getattr(config, name)) for name in SIZES}
-    for name, stage in (("first_stage", built.first_stage_model), ("second_stage", built.second_stage_model)):
+    for name, stage in stages.items():
         metrics[f"shape/num_{name}_weights"] = float(sum(weight.numel() for weight in stage.parameters()))
     return Measured(metrics, {}, {"config": config.backbone})

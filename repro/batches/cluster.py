@@ -56,12 +56,12 @@ class Clusters:
     def save(self, folder: Path) -> None:
         """Write the three arrays to `folder`. Each file is replaced atomically."""
         for name, array in vars(self).items():
-            with whole_file(folder / f"{name}.npy") as part, part.open("wb") as sink:
-                np.save(sink, array)
+            with whole_file(folder / f"{name}.npy") as part, part.open("wb") as file:
+                np.save(file, array)
 
 
 def load_clusters(folder: Path, num_pairs: int | None = None) -> Clusters:
-    """Load the clusters that `Clusters.save` wrote. The assignment is memory-mapped.
+    """Load the clusters that `Clusters.save` wrote. The arrays are memory-mapped.
 
     Raises ValueError if a file is missing or damaged, or if the number of pairs differs from `num_pairs`.
     """
@@ -91,9 +91,13 @@ def count_fitted_pairs(num_pairs: int, cluster_size: int) -> int:
 
 def list_sampled_domains(domain_codes_N: np.ndarray, cluster_size: int) -> dict[int, tuple[int, int]]:
     """Return the domains that are fitted on a sample, as {domain code: (sample size, number of pairs)}."""
-    sizes = zip(*np.unique(domain_codes_N, return_counts=True), strict=True)
-    fits = {int(code): (count_fitted_pairs(int(count), cluster_size), int(count)) for code, count in sizes}
-    return {code: fit for code, fit in fits.items() if fit[0] < fit[1]}
+    codes, counts = np.unique(domain_codes_N, return_counts=True)
+    sampled: dict[int, tuple[int, int]] = {}
+    for code, num_pairs in zip(codes.tolist(), counts.tolist(), strict=True):
+        num_fitted = count_fitted_pairs(num_pairs, cluster_size)
+        if num_fitted < num_pairs:
+            sampled[code] = (num_fitted, num_pairs)
+    return sampled
 
 
 def cluster_pairs(
@@ -118,15 +122,16 @@ def cluster_pairs(
     assignment_N = np.empty(len(domain_codes_N), dtype=np.int32)
 
     def cluster(index: int) -> np.ndarray:
-        rows, seed_of_domain = rows_of_domain[index], derive(seed, "clusters", int(domains[index]))
+        rows = rows_of_domain[index]
+        domain_seed = derive(seed, "clusters", int(domains[index]))
         # Threads write to disjoint rows, so they need no lock.
-        centroids_KW, assignment_N[rows] = _cluster_domain(vectors, rows, cluster_size, seed_of_domain)
+        centroids_KW, assignment_N[rows] = _cluster_domain(vectors, rows, cluster_size, domain_seed)
         return centroids_KW
 
     # Domains run in any order, since each has its own seed.
     centroids = _run_for_domains(cluster, counts)
     num_clusters = np.array([len(centroids_KW) for centroids_KW in centroids])
-    # so far clusters are numbered per domain
+    # So far, clusters are numbered per domain. Shift the numbers so that they are unique over all domains.
     for rows, first in zip(rows_of_domain, np.cumsum(num_clusters) - num_clusters, strict=True):
         assignment_N[rows] += first
     return Clusters(assignment_N, np.concatenate(centroids), np.repeat(domains, num_clusters).astype(np.int32))
@@ -197,7 +202,7 @@ def _cluster_domain(
     vectors: _Vectors, rows_n: np.ndarray, cluster_size: int, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the centroids of a domain, (K, W), and the cluster of each pair, int32 (n,)."""
-    num_clusters, on_gpus = count_clusters(len(rows_n), cluster_size), len(rows_n) >= LARGE_DOMAIN and _has_gpus()
+    num_clusters = count_clusters(len(rows_n), cluster_size)
     if num_clusters == 1:
         paired_nW = vectors.read_paired_texts(rows_n)
         # One cluster needs no K-means: its centroid is the mean of both concatenations.
@@ -205,11 +210,13 @@ def _cluster_domain(
         width = paired_nW.shape[1] // 2
         centroid_W = (paired_nW.mean(axis=0) + np.roll(paired_nW, width, axis=1).mean(axis=0)) / 2
         return centroid_W[None], np.zeros(len(rows_n), dtype=np.int32)
-    fitted_rows, num_fitted = rows_n, count_fitted_pairs(len(rows_n), cluster_size)
+    fitted_rows = rows_n
+    num_fitted = count_fitted_pairs(len(rows_n), cluster_size)
     if num_fitted < len(rows_n):
         sample = generator_for(seed, "sample").choice(len(rows_n), num_fitted, replace=False, shuffle=False)
         # In ascending order, the sample is read from the memory map in one pass.
         fitted_rows = rows_n[np.sort(sample)]
+    on_gpus = len(rows_n) >= LARGE_DOMAIN and _has_gpus()
     centroids_KW = best_attempt(vectors.read_points(fitted_rows), num_clusters, seed, on_gpus=on_gpus)
     # A pair is assigned by query ⊕ document only. It is one point here, while K-means saw it in both orders.
     nearest_n = _assign_nearest(vectors, rows_n, _build_index(centroids_KW, on_gpus=on_gpus))

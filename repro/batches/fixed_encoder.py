@@ -12,10 +12,12 @@ from repro.batches.surrogate import Surrogate, check_vectors, load_surrogate
 from repro.data.prompts import with_prompt
 from repro.spec import Run
 
-PROMPTS_OF_ENCODERS = {"nomic-ai/nomic-embed-text-v1": "task"}
+ENCODER_PROMPTS = {"nomic-ai/nomic-embed-text-v1": "task"}
 """Fixed encoders that need prompts, and their row of the prompt table. All others receive the text alone."""
-WIDTHS, WIDEST = {"minilm-words": 128, "minilm": 384}, 768
-"""Dimensions of the surrogates that come from wheels. For others, the dimensions of the paper's encoder."""
+WIDTHS = {"minilm-words": 128, "minilm": 384}
+"""Dimensions of the surrogates that come from wheels."""
+DEFAULT_WIDTH = 768
+"""Dimensions of the paper's encoder, assumed for all other surrogates."""
 
 
 @dataclass(frozen=True)
@@ -28,12 +30,12 @@ class FixedEncoder:
     @property
     def prompts(self) -> str:
         """Row of the prompt table, "none" for most encoders."""
-        return PROMPTS_OF_ENCODERS.get(self.name, "none")
+        return ENCODER_PROMPTS.get(self.name, "none")
 
     @property
     def width(self) -> int:
         """Number of dimensions, without loading the encoder."""
-        return WIDTHS.get(self.name, WIDEST)
+        return WIDTHS.get(self.name, DEFAULT_WIDTH)
 
     @cached_property
     def loaded(self) -> Surrogate:
@@ -48,7 +50,7 @@ class FixedEncoder:
         return self.embed(with_prompt(texts, self.prompts, prompt))
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
-        """Return unit vectors, float32 (N, D), of texts without a prompt. ValueError if a vector has a NaN."""
+        """Return unit vectors of the texts as they are, float32 (N, D). Raises ValueError if a vector is not finite."""
         vectors_ND = self.loaded.embed(texts, self.max_tokens)
         check_vectors(vectors_ND, texts)
         return vectors_ND
@@ -59,6 +61,6 @@ def get_surrogate(run: Run) -> FixedEncoder:
     return FixedEncoder(run.surrogate, run.max_tokens)
 
 
-def filter_of(run: Run) -> FixedEncoder:
+def get_filter_encoder(run: Run) -> FixedEncoder:
     """Return the encoder of the false-negative filter: the run's filter model, or its surrogate if none is set."""
     return FixedEncoder(run.filter_model or run.surrogate, run.max_tokens)

@@ -98,9 +98,9 @@ def _has_scores(scores_BM: np.ndarray) -> np.ndarray:
 
     A text without any known token has a zero vector. All its scores are 0 and carry no information.
     """
-    is_known_M = np.asarray(scores_BM.any(axis=0))
-    is_known_B = scores_BM.any(axis=1) & is_known_M[: len(scores_BM)]
-    return is_known_B[:, None] & is_known_M
+    has_scores_M = np.asarray(scores_BM.any(axis=0))
+    has_scores_B = scores_BM.any(axis=1) & has_scores_M[: len(scores_BM)]
+    return has_scores_B[:, None] & has_scores_M
 
 
 def mask_directions(
@@ -140,24 +140,25 @@ def mask_directions(
         same_BM = same_BM | known_BM
     # Without a surrogate, these are already the masks. The filter below only adds entries.
     to_queries_BB, from_queries_BB, to_documents_BM = same_BB, same_BB, same_BM
-    itself_BB = np.eye(num_pairs, dtype=bool)
-    own_BM = np.concatenate([itself_BB, itself_BB.repeat(num_hard_negatives, axis=1)], axis=1)
+    is_own_BB = np.eye(num_pairs, dtype=bool)
+    is_own_BM = np.concatenate([is_own_BB, is_own_BB.repeat(num_hard_negatives, axis=1)], axis=1)
     if vectors is not None:
         queries_BD, documents_MD = vectors
         scores_BM = queries_BD @ documents_MD.T
         # A text without any known token has a zero vector. It masks nothing and is not masked. An infinite threshold
         # disables the row of such a pair.
-        known_B = np.asarray(queries_BD.any(axis=1))
-        known_M = np.asarray(documents_MD.any(axis=1))
-        threshold_B = np.where(known_B & known_M[:num_pairs], np.diagonal(scores_BM) + margin, np.inf)
+        has_vector_B = np.asarray(queries_BD.any(axis=1))
+        has_vector_M = np.asarray(documents_MD.any(axis=1))
+        threshold_B = np.where(has_vector_B & has_vector_M[:num_pairs], np.diagonal(scores_BM) + margin, np.inf)
         threshold_B1 = threshold_B[:, None]
-        to_queries_BB = same_BB | ((queries_BD @ queries_BD.T >= threshold_B1) & known_B)
+        to_queries_BB = same_BB | ((queries_BD @ queries_BD.T >= threshold_B1) & has_vector_B)
         # Row q of the transposed scores compares the document of pair q with all queries.
         documents_queries_BB = scores_BM[:, :num_pairs].T
-        from_queries_BB = same_BB | ((documents_queries_BB >= threshold_B1) & known_B)
-        to_documents_BM = same_BM | ((documents_MD[:num_pairs] @ documents_MD.T >= threshold_B1) & known_M)
-    blocks = [masked_BM, to_queries_BB & ~itself_BB, from_queries_BB & ~itself_BB, to_documents_BM & ~own_BM]
-    return np.concatenate(blocks, axis=1)
+        from_queries_BB = same_BB | ((documents_queries_BB >= threshold_B1) & has_vector_B)
+        to_documents_BM = same_BM | ((documents_MD[:num_pairs] @ documents_MD.T >= threshold_B1) & has_vector_M)
+    return np.concatenate(
+        [masked_BM, to_queries_BB & ~is_own_BB, from_queries_BB & ~is_own_BB, to_documents_BM & ~is_own_BM], axis=1
+    )
 
 
 def compute_masked_fraction(masked_QK: Array, num_documents: int | None = None) -> Array:
@@ -200,9 +201,9 @@ def find_links(query_keys_N: np.ndarray, document_keys_N: np.ndarray) -> tuple[n
     links_2L = np.stack([queries[is_new], documents[is_new]])
     # Links are unique, so a query has several documents if a neighbouring link has the same query.
     has_several_L = np.zeros(links_2L.shape[1], bool)
-    is_equal = links_2L[0, 1:] == links_2L[0, :-1]
-    has_several_L[1:] |= is_equal
-    has_several_L[:-1] |= is_equal
+    repeats_query = links_2L[0, 1:] == links_2L[0, :-1]
+    has_several_L[1:] |= repeats_query
+    has_several_L[:-1] |= repeats_query
     links_2L = np.ascontiguousarray(links_2L[:, has_several_L])
     return links_2L, int(np.isin(queries, np.unique(links_2L[0])).sum())
 
@@ -233,15 +234,15 @@ class KnownPositives:
         )
 
     def find_in_batch(self, pairs_B: np.ndarray, document_keys_M: np.ndarray) -> np.ndarray:
-        """Return which documents are known positives of each pair's query, bool (B, M). The pair's own document is one
-        of them.
-        """
+        """Return which documents are known positives of each pair's query, bool (B, M), its own document included."""
         known_BM = np.zeros((len(pairs_B), len(document_keys_M)), bool)
         keys_B = np.asarray(self.query_keys_N[pairs_B])
         # Links are sorted by query key, so two binary searches find the links of each query.
-        first_B, last_B = (np.searchsorted(self.links_2L[0], keys_B, side) for side in ("left", "right"))
-        for row in np.flatnonzero(last_B > first_B):
-            known_BM[row] = np.isin(document_keys_M, self.links_2L[1, first_B[row] : last_B[row]])
+        link_queries_L, link_documents_L = self.links_2L
+        starts_B = np.searchsorted(link_queries_L, keys_B, "left")
+        stops_B = np.searchsorted(link_queries_L, keys_B, "right")
+        for row in np.flatnonzero(stops_B > starts_B):
+            known_BM[row] = np.isin(document_keys_M, link_documents_L[starts_B[row] : stops_B[row]])
         return known_BM
 
     def describe(self) -> str:

@@ -21,8 +21,7 @@ from repro.batches.sampler import BatchSampler, LeftOut, SamplerState
 from repro.seeds import derive, generator_for
 from repro.storage.arrays import rows_by_code
 
-# draws per block
-BLOCK = 4096
+DRAWS_PER_BLOCK = 4096
 
 
 def compute_mixing_shares(counts_S: np.ndarray, alpha: float) -> np.ndarray:
@@ -66,8 +65,11 @@ class MixedSampler:
             )
             for code, rows in zip(codes, self._rows, strict=True)
         ]
-        self._block, self._draws = -1, np.empty(0, np.int64)
-        self._before_S = np.zeros(len(codes), np.int64)
+        # No block is drawn yet.
+        self._block = -1
+        self._draws = np.empty(0, np.int64)
+        # the number of draws of each source in all earlier blocks
+        self._earlier_draws_S = np.zeros(len(codes), np.int64)
 
     def __len__(self) -> int:
         """Return the number of batches that all pairs make. It replaces the epoch length, although sources repeat at
@@ -82,9 +84,9 @@ class MixedSampler:
 
     def at(self, step: int) -> np.ndarray:
         """Return the pair indices of a step, int64 (B,). Steps are counted from the start of the run."""
-        source, number = self._draw(step)
+        source, source_step = self._draw(step)
         # The sampler of a source numbers its own rows from 0. Map them to rows of the whole data.
-        batch_B: np.ndarray = self._rows[source][self._sources[source].at(number)].astype(np.int64)
+        batch_B: np.ndarray = self._rows[source][self._sources[source].at(source_step)].astype(np.int64)
         return batch_B
 
     def state_at(self, step: int) -> SamplerState:
@@ -93,24 +95,25 @@ class MixedSampler:
 
     def _draw(self, step: int) -> tuple[int, int]:
         """Return the source of a step and the number of earlier batches of that source."""
-        block, offset = divmod(step, BLOCK)
+        block, offset = divmod(step, DRAWS_PER_BLOCK)
         self._load_block(block)
         source = int(self._draws[offset])
         # The number of earlier batches is a count over complete blocks plus the beginning of this one.
-        return source, int(self._before_S[source] + np.count_nonzero(self._draws[:offset] == source))
+        return source, int(self._earlier_draws_S[source] + np.count_nonzero(self._draws[:offset] == source))
 
     def _load_block(self, block: int) -> None:
         """Draw the sources of a block and count those of all earlier blocks."""
-        # counts are cumulative, so an earlier block starts again from the first one
+        # Counts are cumulative, so an earlier block starts again from the first one.
         if block < self._block:
-            self._block, self._before_S = -1, np.zeros_like(self._before_S)
+            self._block = -1
             self._draws = np.empty(0, np.int64)
+            self._earlier_draws_S = np.zeros_like(self._earlier_draws_S)
         while self._block < block:
-            self._before_S = self._before_S + np.bincount(self._draws, minlength=len(self._rows))
+            self._earlier_draws_S = self._earlier_draws_S + np.bincount(self._draws, minlength=len(self._rows))
             self._block += 1
             # Each block has its own generator, so earlier draws need not be stored.
             generator = generator_for(self.seed, "mixing", self._block)
-            self._draws = generator.choice(len(self._rows), BLOCK, p=self.shares_S)
+            self._draws = generator.choice(len(self._rows), DRAWS_PER_BLOCK, p=self.shares_S)
 
 
 def _check_sizes(codes: np.ndarray, counts_S: np.ndarray, batch_size: int, names: Sequence[str]) -> None:
@@ -118,9 +121,9 @@ def _check_sizes(codes: np.ndarray, counts_S: np.ndarray, batch_size: int, names
         raise ValueError("there are no pairs to draw batches from")
     small = np.flatnonzero(counts_S < batch_size)
     if len(small):
-        first = small[np.argmin(counts_S[small])]
-        name = names[codes[first]] if names else codes[first]
+        smallest = int(np.argmin(counts_S))
+        name = names[codes[smallest]] if names else codes[smallest]
         raise ValueError(
             f"batch_size={batch_size} with mixing_alpha: {len(small)} of {len(codes)} sources cannot fill a batch, the "
-            f"smallest, {name!r}, has {counts_S[first]} pairs: choose a smaller batch, or leave those sources out"
+            f"smallest, {name!r}, has {counts_S[smallest]} pairs: choose a smaller batch, or leave those sources out"
         )

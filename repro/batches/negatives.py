@@ -7,7 +7,8 @@ phase).
 3. The highest-scoring remaining documents become the hard negatives. If too few remain, random documents of S(q, d)
    fill the list.
 
-Shapes: N pairs, D dimensions, H hard negatives, M pairs of a domain, R rows of a block.
+Shapes: N pairs, D dimensions, H hard negatives, M pairs or distinct documents of a domain, R rows of a block, F rows
+that need near documents, G column groups.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ ROUNDING = 1e-6
 """Relative tolerance for the score of two vectors, because float32 sums depend on their order. It scales with both
 vector lengths.
 """
-GROUPS = 16
+GROUPS_PER_NEGATIVE = 16
 """Column groups per hard negative. With more groups, fewer keys but more group minima are sorted."""
 
 
@@ -47,12 +48,12 @@ def mine_negatives(
     negatives_NH = np.empty((len(keys_N), num_hard_negatives), np.int64)
     for members_M in rows_by_code(domains_N)[1]:
         # The pool holds each distinct text once, in order of first appearance.
-        _, first, text_M = np.unique(keys_N[members_M], return_index=True, return_inverse=True)
-        order = np.argsort(first)
+        _, first_index, text_index_M = np.unique(keys_N[members_M], return_index=True, return_inverse=True)
         # `np.unique` sorts by key, which is a hash. `order` restores the order of the data.
-        pool_M = members_M[first[order]]
-        # the column of each pair's own text in the pool
-        own_M = np.argsort(order)[text_M]
+        order = np.argsort(first_index)
+        pool_M = members_M[first_index[order]]
+        # The argsort of a permutation is its inverse: the column of each pair's own text in the pool.
+        own_column_M = np.argsort(order)[text_index_M]
         if len(pool_M) <= num_hard_negatives:
             raise ValueError(
                 f"num_hard_negatives={num_hard_negatives}: a domain of {len(members_M)} pairs has {len(pool_M)} "
@@ -62,22 +63,21 @@ def mine_negatives(
         documents_MD = np.asarray(taken(documents_ND, pool_M), np.float32)
         for part in iter_blocks(len(members_M), ROWS_PER_CHUNK):
             rows = members_M[part]
-            scores_RM = np.asarray(queries_ND[rows], np.float32) @ documents_MD.T
+            queries_RD = np.asarray(queries_ND[rows], np.float32)
+            scores_RM = queries_RD @ documents_MD.T
             near_RM = None
             if not with_near:
-                queries_RD, positives_RD = (
-                    np.asarray(vectors[rows], np.float32) for vectors in (queries_ND, documents_ND)
-                )
+                positives_RD = np.asarray(documents_ND[rows], np.float32)
                 near_RM = as_near(scores_RM, queries_RD[:, None], positives_RD[:, None])
             excluded_RM = known.find_in_batch(rows, keys_N[pool_M]) if known else np.zeros(scores_RM.shape, bool)
-            excluded_RM[np.arange(len(rows)), own_M[part]] = True
+            excluded_RM[np.arange(len(rows)), own_column_M[part]] = True
             _check_enough(excluded_RM, num_hard_negatives)
             negatives_NH[rows] = pool_M[_choose_nearest(scores_RM, excluded_RM, near_RM, num_hard_negatives, seed)]
     return negatives_NH
 
 
 def as_near(scores: np.ndarray, query_D: np.ndarray, positive_D: np.ndarray) -> np.ndarray:
-    """Return which scores f(q, d') are not below f(q, d) (eq. 4).
+    """Return which scores f(q, d') reach f(q, d) (eq. 4).
 
     Vectors lie along the last axis. A score at the limit counts as near within a rounding tolerance. The tolerance
     grows with the vector lengths, so a common factor changes nothing.
@@ -85,10 +85,9 @@ def as_near(scores: np.ndarray, query_D: np.ndarray, positive_D: np.ndarray) -> 
     positive = np.einsum("...d,...d->...", query_D, positive_D, dtype=np.float32)
     lengths = np.linalg.norm(query_D, axis=-1) * np.linalg.norm(positive_D, axis=-1)
     with np.errstate(divide="ignore"):
-        # Round the lengths to a power of two. For unit vectors, even after rounding to float16, it is
-        # exactly 1.
-        size = np.exp2(np.round(np.log2(lengths.astype(np.float64)))).astype(np.float32)
-    near: np.ndarray = scores >= positive - np.float32(ROUNDING) * size
+        # Round the lengths to a power of two. For unit vectors, even after rounding to float16, it is exactly 1.
+        scale = np.exp2(np.round(np.log2(lengths.astype(np.float64)))).astype(np.float32)
+    near: np.ndarray = scores >= positive - np.float32(ROUNDING) * scale
     return near
 
 
@@ -96,8 +95,8 @@ def _check_enough(excluded_RM: np.ndarray, num_negatives: int) -> None:
     num_available = excluded_RM.shape[1] - int(np.count_nonzero(excluded_RM, axis=1).max(initial=0))
     if num_available < num_negatives:
         raise ValueError(
-            f"num_hard_negatives={num_negatives}: a query has {num_available} documents of its domain that are not its known positives; "
-            "ask for fewer, or set known_positives='ignore'"
+            f"num_hard_negatives={num_negatives}: a query has {num_available} documents of its domain that are not its "
+            "known positives; ask for fewer, or set known_positives='ignore'"
         )
 
 
@@ -118,40 +117,40 @@ def _choose_nearest(
     near_RM &= ~excluded_RM
     np.copyto(keys_RM, np.inf, where=near_RM)
     num_left_R = np.count_nonzero(~(excluded_RM | near_RM), axis=1)
-    columns_RN = np.empty((len(keys_RM), num_negatives), np.int64)
+    columns_RH = np.empty((len(keys_RM), num_negatives), np.int64)
     has_few_R = num_left_R < num_negatives
     # Masking with all rows True would copy the block, so pass it as it is.
-    columns_RN[~has_few_R] = _find_smallest(keys_RM[~has_few_R] if has_few_R.any() else keys_RM, num_negatives)
+    columns_RH[~has_few_R] = _find_smallest(keys_RM[~has_few_R] if has_few_R.any() else keys_RM, num_negatives)
     if has_few_R.any():
-        # One lot per document, drawn again from the same seed for each block. The result does not depend on the block
-        # size.
-        lot_M: np.ndarray = generator_for(seed, "hard negatives").random((scores_RM.shape[1],))
-        # float64, because lots added to 10 would lose digits in float32 and tie.
+        # One random key per document, drawn again from the same seed for each block. The result does not depend on the
+        # block size.
+        random_M: np.ndarray = generator_for(seed, "hard negatives").random((scores_RM.shape[1],))
+        # float64, because random keys added to 10 would lose digits in float32 and tie.
         keys_FM = keys_RM[has_few_R].astype(np.float64)
         largest = float(np.abs(keys_FM, where=np.isfinite(keys_FM), out=np.zeros_like(keys_FM)).max())
         # Scale the keys to at most 1, so that the near documents (keys from 10) come after all others.
         keys_FM /= max(largest, np.finfo(np.float32).tiny)
-        columns_RN[has_few_R] = _find_smallest(np.where(near_RM[has_few_R], 10.0 + lot_M, keys_FM), num_negatives)
-    return columns_RN
+        columns_RH[has_few_R] = _find_smallest(np.where(near_RM[has_few_R], 10.0 + random_M, keys_FM), num_negatives)
+    return columns_RH
 
 
-def _find_smallest(keys_RM: np.ndarray, num: int) -> np.ndarray:
-    """Return the columns of the `num` smallest keys of each row, in order. Ties go to the leftmost column.
+def _find_smallest(keys_RM: np.ndarray, num_negatives: int) -> np.ndarray:
+    """Return the columns of the H smallest keys of each row, in order, int64 (R, H). Ties go to the leftmost column.
 
-    Columns are grouped, and each group is reduced to its minimum. The `num`-th smallest minimum is an upper bound of
-    the wanted keys, so only keys up to this bound are sorted.
+    Columns are grouped, and each group is reduced to its minimum. The H-th smallest minimum is an upper bound of the
+    H smallest keys, so only keys up to this bound are sorted.
     """
-    width = keys_RM.shape[1] // (GROUPS * num)
+    width = keys_RM.shape[1] // (GROUPS_PER_NEGATIVE * num_negatives)
     minima_RG = np.minimum.reduceat(keys_RM, np.arange(0, keys_RM.shape[1], width), axis=1) if width > 1 else keys_RM
-    # At least `num` groups have their minimum within the bound. So at least `num` keys of each row pass, and the slices
+    # At least H groups have their minimum within the bound. So at least H keys of each row pass, and the slices
     # below stay inside their row.
-    bound_R = np.partition(minima_RG, num - 1, axis=1)[:, num - 1]
+    bound_R = np.partition(minima_RG, num_negatives - 1, axis=1)[:, num_negatives - 1]
     rows, columns = np.divmod(np.flatnonzero(keys_RM <= bound_R[:, None]), keys_RM.shape[1])
     # The last key is the primary one: by row, then by key, then by column.
     order = np.lexsort((columns, keys_RM[rows, columns], rows))
     starts_R = np.searchsorted(rows, np.arange(len(keys_RM)))
-    smallest_RN: np.ndarray = columns[order][starts_R[:, None] + np.arange(num)]
-    return smallest_RN
+    smallest_RH: np.ndarray = columns[order][starts_R[:, None] + np.arange(num_negatives)]
+    return smallest_RH
 
 
 def list_document_rows(pairs_B: np.ndarray, negatives_NH: np.ndarray | None) -> np.ndarray:

@@ -60,14 +60,14 @@ class Domains:
 
 @dataclass(frozen=True)
 class Epoch:
-    """Batches of one epoch. Batch n is `rows_EB[order_E[n]]`."""
+    """Batches of one epoch. Batch i is `rows_EB[order_E[i]]`."""
 
     rows_EB: np.ndarray
     order_E: np.ndarray
 
-    def at(self, number: int) -> np.ndarray:
+    def at(self, index: int) -> np.ndarray:
         """Return one batch, int64 (B,)."""
-        return np.asarray(self.rows_EB[self.order_E[number]], dtype=np.int64)
+        return np.asarray(self.rows_EB[self.order_E[index]], dtype=np.int64)
 
     def all(self) -> np.ndarray:
         """Return all batches in order, int64 (E, B), in memory."""
@@ -84,16 +84,18 @@ def group_by_domain(domain_codes_N: np.ndarray, seed: int, folder: Path | None =
     generator_for(seed, "rows inside domains").shuffle(shuffled_N)
     rows_N = array_to_fill((num_rows,), shuffled_N.dtype.str, folder)
     codes, domain_N = _renumber_codes(domain_codes_N)
-    # This is a counting sort by domain. `next_position` holds the first free place of each domain.
+    # This is a counting sort by domain. `next_position` holds the first free position of each domain.
     starts = np.concatenate([[0], np.cumsum(np.bincount(domain_N))])
     next_position = starts[:-1].copy()
     # Sort block by block, because sorting all rows would hold several numbers per row in memory.
     for part in iter_blocks(num_rows, ROWS_PER_CHUNK):
         order = _compute_stable_order(domain_N[shuffled_N[part]])
-        rows, domain = shuffled_N[part][order], domain_N[shuffled_N[part][order]]
-        counts = np.bincount(domain, minlength=len(codes))
+        rows = shuffled_N[part][order]
+        domains = domain_N[rows]
+        counts = np.bincount(domains, minlength=len(codes))
         # Inside the sorted block, a row's rank in its domain is its index minus the number of rows of smaller domains.
-        rows_N[next_position[domain] + np.arange(len(rows)) - (np.cumsum(counts) - counts)[domain]] = rows
+        ranks = np.arange(len(rows)) - (np.cumsum(counts) - counts)[domains]
+        rows_N[next_position[domains] + ranks] = rows
         next_position += counts
     give_back(rows_N)
     return Domains(rows_N, starts, codes)
@@ -105,23 +107,24 @@ def pack_epoch(
     batch_size: int,
     seed: int,
     epoch: int,
-    line_up: Callable[[np.ndarray, np.random.Generator], np.ndarray],
+    order_rows: Callable[[np.ndarray, np.random.Generator], np.ndarray],
     folder: Path | None = None,
 ) -> Epoch:
     """Return the batches of one epoch.
 
-    `line_up(rows, generator)` orders the rows of one domain. Memory holds one domain. A large epoch is stored in an
+    `order_rows(rows, generator)` orders the rows of one domain. Memory holds one domain. A large epoch is stored in an
     unnamed temporary file in `folder`.
     """
     # All domains draw from one generator, so their order affects the batches.
-    rng, start = generator_for(seed, "batches", epoch), 0
+    rng = generator_for(seed, "batches", epoch)
     num_batches = int((np.diff(domains.starts) // batch_size).sum())
     rows_EB = array_to_fill((num_batches, batch_size), domains.rows_N.dtype.str, folder)
+    start = 0
     for domain in range(len(domains.codes)):
         rows = domains.select_rows(domain, batch_size=batch_size, epoch=epoch)
         stop = start + len(rows) // batch_size
         # cut the ordered rows every `batch_size` rows, across the borders of clusters
-        rows_EB[start:stop] = line_up(rows, rng).reshape(-1, batch_size)
+        rows_EB[start:stop] = order_rows(rows, rng).reshape(-1, batch_size)
         give_back(rows_EB, domains.rows_N)
         start = stop
     return Epoch(rows_EB, rng.permutation(num_batches))
@@ -144,7 +147,7 @@ def make_cluster_order(clusters: Clusters, packing: str) -> Callable[[np.ndarray
     if packing not in PACKINGS:
         raise ValueError(f"unknown packing {packing!r}; choose one of {list(PACKINGS)}")
 
-    def line_up(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    def order_rows(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         # Shuffle first: the stable sort by cluster then keeps a random order inside each cluster.
         shuffled = rng.permutation(rows)
         present, cluster_of_row = _renumber_codes(clusters.assignment_N[shuffled])
@@ -153,7 +156,7 @@ def make_cluster_order(clusters: Clusters, packing: str) -> Callable[[np.ndarray
         position_of_cluster = np.argsort(order)
         return shuffled[_compute_stable_order(position_of_cluster[cluster_of_row])]
 
-    return line_up
+    return order_rows
 
 
 def _renumber_codes(codes_n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -167,13 +170,12 @@ def _renumber_codes(codes_n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.flatnonzero(counts) + minimum, new_codes[codes_n - minimum]
 
 
-def _compute_stable_order(numbers_n: np.ndarray) -> np.ndarray:
-    """Return the stable sort order of small non-negative numbers.
-
-    For 16-bit integers numpy uses a radix sort, which is faster than a comparison sort.
-    """
-    is_narrow = int(numbers_n.max(initial=0)) < 2**16
-    return np.argsort(numbers_n.astype(np.uint16) if is_narrow else numbers_n, kind="stable")
+def _compute_stable_order(keys_n: np.ndarray) -> np.ndarray:
+    """Return the stable sort order of non-negative integers."""
+    # For 16-bit integers, numpy uses a radix sort, which is faster than a comparison sort.
+    if int(keys_n.max(initial=0)) < 2**16:
+        keys_n = keys_n.astype(np.uint16)
+    return np.argsort(keys_n, kind="stable")
 
 
 def order_clusters(centroids_KD: np.ndarray, *, packing: str, rng: np.random.Generator) -> np.ndarray:
@@ -244,38 +246,36 @@ class _Cells:
         self._starts = np.cumsum(self._sizes) - self._sizes
         self._members = np.argsort(self._cell_of_point, kind="stable")
         # the inverse permutation: where each point is stored
-        self._place_of_point = np.argsort(self._members)
+        self._position_of_point = np.argsort(self._members)
         self._vectors = points_KD[self._members]
         self._norms = np.einsum("kd,kd->k", self._vectors, self._vectors)
         # empty cells are infinitely far away
         self._norms_C[self._sizes == 0] = np.inf
 
     def remove(self, point: int) -> None:
-        """Remove a visited point from its cell. The last point of the cell moves to its position, so removal takes
-        constant time.
-        """
-        cell, position = self._cell_of_point[point], self._place_of_point[point]
+        """Remove a visited point in constant time: the last point of its cell moves to its position."""
+        cell, position = self._cell_of_point[point], self._position_of_point[point]
         self._sizes[cell] -= 1
-        # After the decrement, this is the place of the cell's last unvisited point.
+        # After the decrement, this is the position of the cell's last unvisited point.
         last = self._starts[cell] + self._sizes[cell]
         for array in (self._members, self._vectors, self._norms):
             array[position] = array[last]
         # If the removed point was itself the last one, this entry is stale but never read again.
-        self._place_of_point[self._members[position]] = position
+        self._position_of_point[self._members[position]] = position
         if self._sizes[cell] == 0:
             self._norms_C[cell] = np.inf
 
-    def find_nearest(self, from_D: np.ndarray) -> int:
+    def find_nearest(self, query_D: np.ndarray) -> int:
         """Return the nearest unvisited point of the nearest non-empty cells."""
-        # squared distances up to the norm of `from_D`, which is the same for all cells
-        distances_C = self._norms_C - 2 * (self._centres_CD @ from_D)
+        # squared distances up to the norm of `query_D`, which is the same for all cells
+        distances_C = self._norms_C - 2 * (self._centres_CD @ query_D)
         probes = np.argsort(distances_C)[:NUM_PROBES]
         # Towards the end of the tour, fewer than `NUM_PROBES` cells have unvisited points.
         probes = probes[np.isfinite(distances_C[probes])]
         nearest, smallest_distance = -1, np.inf
         for first, size in zip(self._starts[probes], self._sizes[probes], strict=True):
             members = slice(first, first + size)
-            distances_M = self._norms[members] - 2 * (self._vectors[members] @ from_D)
+            distances_M = self._norms[members] - 2 * (self._vectors[members] @ query_D)
             offset = int(distances_M.argmin())
             if distances_M[offset] < smallest_distance:
                 nearest, smallest_distance = int(self._members[first + offset]), float(distances_M[offset])

@@ -64,7 +64,7 @@ class BatchSampler:
         Raises ValueError if `kind` or `packing` is unknown, if the clusters are missing, unexpected or of other data,
         or if no domain fills a batch.
         """
-        self._line_up = _choose_order(kind, domain_codes_N, clusters, packing)
+        self._order_rows = _choose_order(kind, domain_codes_N, clusters, packing)
         self.batch_size, self.seed = batch_size, seed
         # Batches of all pairs are batches of a single domain.
         codes_N = np.zeros(len(domain_codes_N), np.int32) if kind == "random" else np.asarray(domain_codes_N)
@@ -72,8 +72,9 @@ class BatchSampler:
         self._domains = group_by_domain(codes_N, seed, folder)
         self._counts = np.diff(self._domains.starts)
         _check_batch_size(batch_size, self._counts)
-        # No epoch is packed yet. Packing the first one here would cost time in processes that only ask for the length.
-        self._epoch, self._packed = -1, Epoch(np.empty((0, batch_size), np.int64), np.empty(0, np.int64))
+        # No epoch is packed yet. Packing the first one here would cost time in processes that only need the length.
+        self._epoch = -1
+        self._packed = Epoch(np.empty((0, batch_size), np.int64), np.empty(0, np.int64))
 
     def __len__(self) -> int:
         """Return the number of batches per epoch."""
@@ -83,13 +84,13 @@ class BatchSampler:
     def left_out(self) -> LeftOut:
         """Rows that are not used in an epoch."""
         is_small = self._counts < self.batch_size
-        in_tails = (self._counts[~is_small] % self.batch_size).sum()
-        return LeftOut(int(in_tails), int(self._counts[is_small].sum()), int(is_small.sum()))
+        num_in_tails = (self._counts[~is_small] % self.batch_size).sum()
+        return LeftOut(int(num_in_tails), int(self._counts[is_small].sum()), int(is_small.sum()))
 
     def at(self, step: int) -> np.ndarray:
         """Return the pair indices of a step, int64 (B,). Steps are counted from the start of the run."""
-        epoch, place = divmod(step, len(self))
-        return self._pack(epoch).at(place)
+        epoch, index = divmod(step, len(self))
+        return self._pack(epoch).at(index)
 
     def epoch(self, epoch: int) -> np.ndarray:
         """Return all batches of an epoch in order, int64 (E, B), in memory."""
@@ -103,7 +104,7 @@ class BatchSampler:
                 batch_size=self.batch_size,
                 seed=self.seed,
                 epoch=epoch,
-                line_up=self._line_up,
+                order_rows=self._order_rows,
                 folder=self._folder,
             )
             self._epoch = epoch

@@ -57,10 +57,10 @@ class SentenceEncoder:
 
         A text has at most one token per byte, plus special tokens. This bound limits the batch size without tokenizing.
         """
-        at_most_N = np.array([min(max_tokens, len(text.encode()) + NUM_SPECIAL_TOKENS) for text in texts])
+        max_lengths_N = np.array([min(max_tokens, len(text.encode()) + NUM_SPECIAL_TOKENS) for text in texts])
         vectors_ND = np.empty((len(texts), self.num_dimensions), np.float32)
-        for rows in iter_token_batches(at_most_N, GPU_TOKENS_PER_BATCH):
+        for rows in iter_token_batches(max_lengths_N, GPU_TOKENS_PER_BATCH):
             batch = [texts[row] for row in rows]
-            found = self._model.encode(batch, batch_size=len(batch), convert_to_tensor=True, show_progress_bar=False)
-            vectors_ND[rows] = found.float().cpu().numpy()
+            vectors = self._model.encode(batch, batch_size=len(batch), convert_to_tensor=True, show_progress_bar=False)
+            vectors_ND[rows] = vectors.float().cpu().numpy()
         return vectors_ND / np.linalg.norm(vectors_ND, axis=1, keepdims=True)

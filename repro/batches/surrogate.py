@@ -95,19 +95,19 @@ def embed_texts(
 ) -> np.ndarray:
     """Embed `texts`, write the vectors to `path`, and return them memory-mapped, float16 (N, D).
 
-    `progress(done, total)` is called after each block.
+    `progress(num_done, num_texts)` is called after each block.
     """
     if not len(texts):
         raise ValueError("there are no texts to embed")
-    done = 0
+    num_done = 0
     with whole_file(path) as part:
         vectors_ND = map_to_fill(part, (len(texts), surrogate.num_dimensions), "float16")
         for rows, vectors in _iter_embeddings(surrogate, texts, max_tokens, WHOLE):
             vectors_ND[rows] = vectors
-            done += len(rows)
+            num_done += len(rows)
             give_back(vectors_ND)
             if progress is not None:
-                progress(done, len(texts))
+                progress(num_done, len(texts))
         vectors_ND.flush()
     return np.load(path, mmap_mode="r")
 
@@ -155,11 +155,11 @@ def _iter_embeddings(
     iter_texts = _iter_longest_first if longest_first else _iter_in_order
     for rows, block_texts in iter_texts(texts, span):
         # `dict.fromkeys` removes repeats and keeps the order of first appearance, unlike a set.
-        distinct = list(dict.fromkeys(block_texts))
-        vectors_UD = surrogate.embed(distinct, max_tokens)
-        check_vectors(vectors_UD, distinct)
-        index = {text: row for row, text in enumerate(distinct)}
-        yield rows, vectors_UD[[index[text] for text in block_texts]]
+        distinct_texts = list(dict.fromkeys(block_texts))
+        vectors_UD = surrogate.embed(distinct_texts, max_tokens)
+        check_vectors(vectors_UD, distinct_texts)
+        indices = {text: index for index, text in enumerate(distinct_texts)}
+        yield rows, vectors_UD[[indices[text] for text in block_texts]]
 
 
 def check_vectors(vectors_ND: np.ndarray, texts: Sequence[str], model_name: str = "surrogate") -> None:
@@ -185,7 +185,7 @@ def _iter_longest_first(texts: StoredTexts, span: slice) -> Iterator[tuple[np.nd
     """Yield blocks ordered by falling (length, text). Memory holds one span.
 
     Equal texts are adjacent. The longest texts come first, so that a lack of memory shows immediately. `span` selects
-    positions of that order, and starts and ends at block boundaries.
+    positions in that order, and starts and ends at block boundaries.
     """
     lengths_N = texts.text_lengths()
     by_length_N = np.argsort(-lengths_N, kind="stable")
@@ -198,24 +198,30 @@ def _iter_longest_first(texts: StoredTexts, span: slice) -> Iterator[tuple[np.nd
         span_texts = texts.texts(rows)
         texts.give_back()
         # Ties in length are broken by the text, so that the blocks do not depend on the stored order.
-        order = sorted(range(len(span_texts)), key=lambda n: (len(span_texts[n]), span_texts[n]), reverse=True)
-        # Translate positions of the whole order into positions of this span.
+        order = sorted(
+            range(len(span_texts)), key=lambda index: (len(span_texts[index]), span_texts[index]), reverse=True
+        )
+        # Translate positions in the whole order into positions in this span.
         order = order[max(0, span.start - start) : span.stop - start]
         pending_rows = np.concatenate([pending_rows, rows[order]])
-        pending_texts += [span_texts[n] for n in order]
-        # Carry incomplete blocks over to the next span.
-        # Spans end between two lengths, so they are rarely a multiple of the block size.
-        num_ready = len(pending_rows) if stop >= span.stop else len(pending_rows) // TEXTS_PER_BLOCK * TEXTS_PER_BLOCK
+        pending_texts += [span_texts[index] for index in order]
+        # Carry incomplete blocks over to the next span. Spans end between two lengths, so they are rarely a multiple of
+        # the block size.
+        num_ready = len(pending_rows)
+        if stop < span.stop:
+            num_ready -= num_ready % TEXTS_PER_BLOCK
         for block in iter_blocks(num_ready, TEXTS_PER_BLOCK):
             yield pending_rows[block], pending_texts[block]
         pending_rows, pending_texts = pending_rows[num_ready:], pending_texts[num_ready:]
 
 
-def _iter_spans(falling_N: np.ndarray) -> Iterator[tuple[int, int]]:
+def _iter_spans(falling_lengths_N: np.ndarray) -> Iterator[tuple[int, int]]:
     """Yield spans of at least `TEXTS_PER_SPAN` texts, except the last. A span never ends between texts of equal length."""
-    start, rising_N = 0, -falling_N
-    while start < len(falling_N):
-        last = min(start + TEXTS_PER_SPAN, len(falling_N)) - 1
+    # Binary search needs rising values.
+    rising_N = -falling_lengths_N
+    start = 0
+    while start < len(rising_N):
+        last = min(start + TEXTS_PER_SPAN, len(rising_N)) - 1
         stop = int(np.searchsorted(rising_N, rising_N[last], side="right"))
         yield start, stop
         start = stop
@@ -246,7 +252,8 @@ class MiniLM:
             vectors_ND[rows] = self._embed_batch(*tokens.pad(rows))
             num_done += len(rows)
             self.report(num_done, len(texts))
-        # Otherwise all such texts would share one direction and count as near duplicates of each other.
+        # Zero vectors for texts of unknown tokens. Otherwise they would all share one direction and count as near
+        # duplicates of each other.
         vectors_ND[compute_unknown_share(tokens, self._tokenizer)[1]] = 0
         return vectors_ND
 
@@ -281,12 +288,12 @@ class MiniLMWords:
         ids_V = np.arange(len(words_VD))
         # Zipf's law: the frequency of a word is proportional to 1 / rank.
         # Single characters come before the ranked words. They get rank 1, the lowest weight of all.
-        share_V = 1 / (np.maximum(ids_V - FIRST_RANKED_WORD + 1, 1) * np.log(len(words_VD)))
-        weight_V = np.where(ids_V < NUM_SPECIAL_WORDS, 0, HALF_WEIGHT_SHARE / (HALF_WEIGHT_SHARE + share_V))
+        shares_V = 1 / (np.maximum(ids_V - FIRST_RANKED_WORD + 1, 1) * np.log(len(words_VD)))
+        weights_V = np.where(ids_V < NUM_SPECIAL_WORDS, 0, HALF_WEIGHT_SHARE / (HALF_WEIGHT_SHARE + shares_V))
         # Without centring, the mean of all word vectors would make all texts similar.
         centred_VD = words_VD - words_VD[NUM_SPECIAL_WORDS:].mean(axis=0)
         # float64, because the Gram matrix squares the ratio of the largest to the smallest singular value.
-        weighted_VE = (weight_V[:, None] * centred_VD).astype(np.float64)
+        weighted_VE = (weights_V[:, None] * centred_VD).astype(np.float64)
         # `eigh` returns rising eigenvalues, so the principal directions are the last ones.
         directions_EE = np.linalg.eigh(weighted_VE.T @ weighted_VE).eigenvectors[:, ::-1]
         self._weighted_VD = (weighted_VE @ directions_EE[:, : self.num_dimensions]).astype(np.float32)

@@ -4,7 +4,7 @@
 2. The share of context documents that contain a word selects a learned weight, by linear interpolation. The null
    context has its own weight.
 3. A text's vector is the weighted mean of its states. All weights start at one, which gives the plain mean.
-4. In training, a text's context is replaced by the null context with probability `DROPPED`, so that this weight is
+4. In training, a text's context is replaced by the null context with probability `DROPOUT`, so that this weight is
    trained as well.
 
 The extension measures the gain if the model receives word–document frequencies directly. Otherwise attention would have
@@ -20,15 +20,18 @@ from torch import Tensor, nn
 
 from repro.model.texts import Texts
 
-DROPPED = 0.1
-RATE = 10.0
-"""Factor on the learning rate of these few weights. Adam changes every weight by about the learning rate per step."""
+DROPOUT = 0.1
+LOGIT_SCALE = 10.0
+"""Factor on the logits, which acts as a factor on their learning rate: Adam changes every weight by about the learning
+rate per step, whatever the size of its gradient.
+"""
 
 
 def mark_words(texts: Texts, num_words: int) -> Tensor:
     """Return 1 if a text contains a word and 0 otherwise, (N, V). Padding does not count."""
-    held_NV = torch.zeros(texts.num_texts, num_words, device=texts.ids_NS.device)
-    return held_NV.scatter_reduce_(1, texts.ids_NS, texts.mask_NS.to(held_NV.dtype), "amax")
+    contains_NV = torch.zeros(texts.num_texts, num_words, device=texts.ids_NS.device)
+    # The maximum, because a word may occur several times and padding repeats an id with mask 0.
+    return contains_NV.scatter_reduce_(1, texts.ids_NS, texts.mask_NS.to(contains_NV.dtype), "amax")
 
 
 def make_no_words(num_contexts: int, num_words: int, device: torch.device) -> Tensor:
@@ -45,23 +48,24 @@ class FrequencyWeights(nn.Module):
 
     def forward(self, texts: Texts, words_CV: Tensor) -> Tensor:
         """Return the weights of the tokens, (N, S). They are zero on padding."""
-        last = len(self.logits_K) - 2
+        null_logits_NS = self.logits_K[-1].expand(texts.ids_NS.shape)
+        logits_NS = null_logits_NS
         is_document_C = words_CV[:, 0] >= 0
-        by_share = self._interpolate(words_CV[is_document_C].detach().float(), last)
-        unknown = self.logits_K[-1].expand(texts.ids_NS.shape)
-        logits_NS = unknown if by_share is None else by_share[texts.ids_NS]
+        documents_CV = words_CV[is_document_C].detach().float()
+        if len(documents_CV):
+            logits_NS = self._interpolate(documents_CV.mean(0))[texts.ids_NS]
         # trains the weight of the null context too
         if self.training:
-            dropped_N1 = torch.rand(texts.num_texts, 1, device=unknown.device) < DROPPED
-            logits_NS = torch.where(dropped_N1, unknown, logits_NS)
-        return torch.exp(RATE * logits_NS) * texts.mask_NS
+            dropped_N1 = torch.rand(texts.num_texts, 1, device=null_logits_NS.device) < DROPOUT
+            logits_NS = torch.where(dropped_N1, null_logits_NS, logits_NS)
+        return torch.exp(LOGIT_SCALE * logits_NS) * texts.mask_NS
 
-    def _interpolate(self, words_CV: Tensor, last: int) -> Tensor | None:
-        """Return the interpolated logit of each word, (V,). None without documents."""
-        if not len(words_CV):
-            return None
-        place_V = words_CV.mean(0) * last
+    def _interpolate(self, shares_V: Tensor) -> Tensor:
+        """Return the logit of each word, (V,), given its share of the context documents."""
+        # The last learned weight is that of the null context, so shares map to the others.
+        max_index = len(self.logits_K) - 2
+        positions_V = shares_V * max_index
         # Interpolate linearly between the two nearest of the learned weights.
-        below_V = place_V.floor().long().clamp(max=last - 1)
-        part_V = place_V - below_V
-        return self.logits_K[below_V] * (1 - part_V) + self.logits_K[below_V + 1] * part_V
+        lower_V = positions_V.floor().long().clamp(max=max_index - 1)
+        fraction_V = positions_V - lower_V
+        return self.logits_K[lower_V] * (1 - fraction_V) + self.logits_K[lower_V + 1] * fraction_V

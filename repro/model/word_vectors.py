@@ -24,8 +24,8 @@ def look_up_words(ids: Tensor, weight_VD: Tensor) -> Tensor:
     """Return the word vectors of `ids`, (*ids.shape, D)."""
     if not weight_VD.is_leaf:
         return nn.functional.embedding(ids, weight_VD)
-    found: Tensor = _Lookup.apply(ids, weight_VD)
-    return found
+    vectors: Tensor = _Lookup.apply(ids, weight_VD)
+    return vectors
 
 
 class _Lookup(torch.autograd.Function):
@@ -43,7 +43,8 @@ class _Lookup(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[None, None]:
         """Add the gradient of each token to the row of its word."""
-        (ids,), weight_VD = ctx.saved_tensors, ctx.weight_VD
+        (ids,) = ctx.saved_tensors
+        weight_VD = ctx.weight_VD
         if weight_VD.grad is None:
             weight_VD.grad = torch.zeros_like(weight_VD)
         rows = gradients[0].flatten(0, -2).to(weight_VD.dtype)

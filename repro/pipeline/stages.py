@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from repro.batches.fixed_encoder import FixedEncoder, filter_of, get_surrogate
+from repro.batches.fixed_encoder import FixedEncoder, get_filter_encoder, get_surrogate
 from repro.batches.surrogate import embed_part, embed_texts, join_embeddings, load_surrogate
 from repro.data.pairs import Pairs, Side, read_pairs
 from repro.data.paper.hub import SOURCES
@@ -127,7 +127,7 @@ class StageGraph:
     @cached_property
     def filter_embeddings(self) -> Stage:
         """The vectors of the filter's own model, or of the surrogate."""
-        return self._make_embeddings_stage(filter_of(self.run))
+        return self._make_embeddings_stage(get_filter_encoder(self.run))
 
     def _make_embeddings_stage(self, encoder: FixedEncoder) -> Stage:
         run = self.run

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from repro.batches.cluster import NUM_ATTEMPTS, NUM_ITERATIONS, count_clusters, count_fitted_pairs
-from repro.batches.fixed_encoder import FixedEncoder, filter_of, get_surrogate
+from repro.batches.fixed_encoder import FixedEncoder, get_filter_encoder, get_surrogate
 from repro.batches.negatives import ROWS_PER_CHUNK
 from repro.data.own.imported import IMPORT_FOLDER, find_imported
 from repro.data.own.importing import PAIRS_FILE
@@ -195,7 +195,7 @@ def _estimate_costs(selection: Selection) -> Iterator[StageCost]:
     if is_embedded:
         encoders = [get_surrogate(run)]
         if run.filter == "surrogate":
-            encoders.append(filter_of(run))
+            encoders.append(get_filter_encoder(run))
         # Filter and surrogate are often the same encoder, which embeds once.
         for encoder in dict.fromkeys(encoders):
             yield _estimate_embeddings(selection, encoder)

@@ -178,7 +178,7 @@ def test_mteb_suite_needs_no_collection(monkeypatch: pytest.MonkeyPatch, tmp_pat
 )
 def test_surrogate_always_gets_prompts(measure: str, prompts: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
     run, seen, embed = base("smoke", architecture="surrogate", measure=measure), list[str](), MiniLMWords.embed
-    monkeypatch.setattr("repro.batches.fixed_encoder.PROMPTS_OF_ENCODERS", {run.surrogate: "task"})
+    monkeypatch.setattr("repro.batches.fixed_encoder.ENCODER_PROMPTS", {run.surrogate: "task"})
     monkeypatch.setattr(MiniLMWords, "embed", lambda *given: [seen.extend(given[1]), embed(*given)][1])
     tasks_of = mteb_measure.list_tasks
     monkeypatch.setattr(mteb_measure, "list_tasks", lambda inputs: tasks_of(inputs)[:1])

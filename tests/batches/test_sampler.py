@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from repro.batches import mixing, pack
 from repro.batches.cluster import Clusters, cluster_pairs
-from repro.batches.mixing import BLOCK, MixedSampler, compute_mixing_shares
+from repro.batches.mixing import DRAWS_PER_BLOCK, MixedSampler, compute_mixing_shares
 from repro.batches.pack import greedy_tour, group_by_domain, order_clusters
 from repro.batches.sampler import KINDS, BatchSampler, LeftOut, SamplerState
 from repro.seeds import generator_for
@@ -226,10 +226,10 @@ def test_source_batches_are_whole_epochs() -> None:
     assert not np.array_equal(of_medium[0], of_medium[12]), "a second epoch is packed again"
 
 
-@pytest.mark.parametrize("step", [0, 17, BLOCK - 1, BLOCK, BLOCK + 5])
+@pytest.mark.parametrize("step", [0, 17, DRAWS_PER_BLOCK - 1, DRAWS_PER_BLOCK, DRAWS_PER_BLOCK + 5])
 def test_steps_do_not_depend_on_history(step: int) -> None:
     fresh, used = make_mixed(0.5), make_mixed(0.5)
-    for other in (2 * BLOCK, 3, step + 1):
+    for other in (2 * DRAWS_PER_BLOCK, 3, step + 1):
         used.at(other)
     assert np.array_equal(fresh.at(step), used.at(step))
     assert not np.array_equal(fresh.at(step), make_mixed(0.5, seed=1).at(step))
@@ -237,7 +237,7 @@ def test_steps_do_not_depend_on_history(step: int) -> None:
 
 def test_source_numbers_span_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Over several blocks, each source gives its own batches in order."""
-    monkeypatch.setattr(mixing, "BLOCK", 16)
+    monkeypatch.setattr(mixing, "DRAWS_PER_BLOCK", 16)
     batches, counts = make_mixed(0.5), [0, 0, 0]
     for step in range(100):
         source = read_source(batches, step)

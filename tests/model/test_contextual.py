@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from repro.model.contextual import ContextualModel
-from repro.model.frequency import RATE, FrequencyWeights, make_no_words, mark_words
+from repro.model.frequency import LOGIT_SCALE, FrequencyWeights, make_no_words, mark_words
 from repro.model.texts import Texts, cut_by_length
 from tests.model.samples import KINDS, WORDS, build_small_model, draw_texts, make_small_config
 from tests.model.spelled_out import compute_second_stage
@@ -181,7 +181,7 @@ def test_word_weight_follows_document_share() -> None:
             place = 4 * sum(word in words for words in words_of) / 5
             below = min(int(place), 3)
             expected = torch.lerp(weights.logits_K[below], weights.logits_K[below + 1], place - below)
-            torch.testing.assert_close(found[row, column], torch.exp(RATE * expected) * real, **FREQUENCY_CLOSE)
+            torch.testing.assert_close(found[row, column], torch.exp(LOGIT_SCALE * expected) * real, **FREQUENCY_CLOSE)
 
 
 def test_null_vectors_are_no_documents() -> None:
@@ -189,7 +189,7 @@ def test_null_vectors_are_no_documents() -> None:
     torch.nn.init.normal_(weights.logits_K, std=0.1)
     documents, nulls = mark_words(draw_texts(2, seed=1), WORDS), make_no_words(2, WORDS, torch.device("cpu"))
     torch.testing.assert_close(weights(texts, torch.cat([documents, nulls])), weights(texts, documents))
-    expected = torch.exp(RATE * weights.logits_K[-1]) * texts.mask_NS
+    expected = torch.exp(LOGIT_SCALE * weights.logits_K[-1]) * texts.mask_NS
     torch.testing.assert_close(weights(texts, nulls), expected)
 
 

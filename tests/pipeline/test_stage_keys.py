@@ -178,7 +178,7 @@ def test_paper_filter_sees_prompts(folder: Path, monkeypatch: pytest.MonkeyPatch
             np.testing.assert_allclose(found, expected, atol=2e-3)
 
     assert_prompted(("", ""))
-    monkeypatch.setattr(fixed_encoder, "PROMPTS_OF_ENCODERS", {str(folder): "task"})
+    monkeypatch.setattr(fixed_encoder, "ENCODER_PROMPTS", {str(folder): "task"})
     assert_prompted(("search_query: ", "search_document: "))
     with pytest.raises(AssertionError):
         assert_prompted(("", ""))
