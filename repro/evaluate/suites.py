@@ -284,7 +284,7 @@ class ModelSystem:
         context_vectors, provenances = [], []
         for context in contexts:
             provenances.append(self._set_context(collection, context))
-            context_vectors.append(self.encoder.given_context())
+            context_vectors.append(self.encoder.current_context())
         query_tokens = self._tokenize(retrieval, retrieval.queries, "query", "queries")
         document_tokens = self._tokenize(retrieval, texts, collection.document_role, "documents")
         queries = self.encoder.encode_under(query_tokens, context_vectors)

@@ -42,7 +42,8 @@ class SecondStage(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        width, self.config = config.hidden_size, config
+        self.config = config
+        width = config.hidden_size
         # The modules and the null vector are named and initialised as in the authors' code.
         self.backbone = build_backbone(config, config.num_layers)
         if config.num_soft_prompts:
@@ -61,19 +62,16 @@ class SecondStage(nn.Module):
         """
         may_drop = contexts_CE is not None and self.training and self.config.sequence_dropout > 0
         contexts_CE = self.null_contexts() if contexts_CE is None else contexts_CE[: self.config.num_context_vectors]
-        if (kind := next(self.parameters()).dtype) != torch.float32:
-            # Contexts are stored in float32. A model in half precision needs its own type.
-            contexts_CE = contexts_CE.to(kind)
-        contexts_NCD, words_CV = (
-            contexts_CE[None, :, : self.config.hidden_size],
-            contexts_CE[:, self.config.hidden_size :],
-        )
+        # Contexts are stored in float32. A model in half precision needs its own type.
+        contexts_CE = contexts_CE.to(next(self.parameters()).dtype)
+        contexts_NCD = contexts_CE[None, :, : self.config.hidden_size]
+        words_CV = contexts_CE[:, self.config.hidden_size :]
         if may_drop:
             contexts_NCD = self._drop(contexts_NCD, texts.num_texts)
         encode = self.backbone.forward_after if self.config.prefix_is_pooled else self.backbone.encode_after
-        pooled_ND = self._pool(
-            encode(contexts_NCD, self.soft_prompts(), texts), texts, self._token_weights(texts, words_CV)
-        )
+        states_NLD = encode(contexts_NCD, self.soft_prompts(), texts)
+        weights_NS = texts.mask_NS if self.frequency_weights is None else self.frequency_weights(texts, words_CV)
+        pooled_ND = self._pool(states_NLD, texts, weights_NS)
         output_ND: Tensor = self.output_projection(pooled_ND)
         # the skip connection of the authors' second release
         return output_ND + pooled_ND if self.config.residual else output_ND
@@ -82,15 +80,12 @@ class SecondStage(nn.Module):
         """Return the null vector in all slots, (C, E). Raises ValueError if the model has no null vector."""
         if self.config.sequence_dropout == 0:
             raise ValueError("this model has no null context: it was built with sequence_dropout=0; set a real context")
-        num_contexts, null_D = self.config.num_context_vectors, self.sequence_dropout_null_embedding
+        num_contexts = self.config.num_context_vectors
+        null_D = self.sequence_dropout_null_embedding
         nulls_CD = null_D.expand(num_contexts, -1)
         if self.frequency_weights is None:
             return nulls_CD
         return torch.cat([nulls_CD, make_no_words(num_contexts, self.config.vocab_size, null_D.device)], dim=1)
-
-    def _token_weights(self, texts: Texts, words_CV: Tensor) -> Tensor:
-        """Return the weight of each token in the mean, (N, S): the mask, or weights by word frequency in the context."""
-        return texts.mask_NS if self.frequency_weights is None else self.frequency_weights(texts, words_CV)
 
     def _pool(self, states_NLD: Tensor, texts: Texts, weights_NS: Tensor) -> Tensor:
         """Return the weighted mean of the states, (N, D)."""
@@ -111,7 +106,9 @@ class SecondStage(nn.Module):
 
     def soft_prompts(self) -> Tensor:
         """Return the learned soft prompts, (P, D)."""
-        width, weight = self.config.hidden_size, next(self.parameters())
+        width = self.config.hidden_size
+        # any weight, for its type and device
+        weight = next(self.parameters())
         if not self.config.num_soft_prompts:
             return weight.new_zeros(0, width)
         # The prompts are a function of a constant input, so they are the same for all texts.
@@ -137,7 +134,7 @@ class ContextualModel(TextEncoder):
             self.first_stage_model.requires_grad_(False)
 
     @property
-    def num_ahead(self) -> int:
+    def num_prefix(self) -> int:
         """Number of context vectors and soft prompts before each text."""
         return self.config.num_context_vectors + self.config.num_soft_prompts
 
@@ -154,8 +151,9 @@ class ContextualModel(TextEncoder):
         vectors_NTD = self.first_stage_model.segments(texts, self.config.tokens_per_document)
         if self.config.pooling != "frequency":
             return vectors_NTD
-        held_NV = mark_words(texts, self.config.vocab_size)
-        return torch.cat([vectors_NTD, held_NV[:, None].expand(-1, vectors_NTD.shape[1], -1)], dim=2)
+        # All vectors of a document carry the same words.
+        words_NV = mark_words(texts, self.config.vocab_size)
+        return torch.cat([vectors_NTD, words_NV[:, None].expand(-1, vectors_NTD.shape[1], -1)], dim=2)
 
     def forward(self, texts: Texts, contexts: Texts) -> Tensor:
         """Run both stages and return vectors, (N, D), not normalised."""
@@ -163,11 +161,13 @@ class ContextualModel(TextEncoder):
 
     def embed_texts(self, texts: Texts, context_CE: Tensor | None = None) -> Tensor:
         """Return vectors under `context_CE`, or under the current context. Raises ValueError if there is none."""
-        return self.second_stage(texts, self.given_context() if context_CE is None else context_CE)
+        return self.second_stage(texts, self.current_context() if context_CE is None else context_CE)
 
     def current_context(self) -> Tensor:
-        """Return the current context. Raises ValueError if none is set."""
-        return self.given_context()
+        """Return the current context, (C, E). Raises ValueError if none is set."""
+        if self.context_CE is None:
+            raise ValueError("no context is set: call set_context(texts), or set_context(None) for the null context")
+        return self.context_CE
 
     def embed_under(self, texts: Texts, context: Tensor | None) -> Tensor:
         """Return vectors under a context, (C, E). None selects the current context."""
@@ -183,15 +183,9 @@ class ContextualModel(TextEncoder):
         """Return `encode_tokens` under each context, (C, E). This is faster than separate calls."""
         return self._encode_each(tokens, contexts, batch_size)
 
-    def given_context(self) -> Tensor:
-        """Return the current context, (C, E). Raises ValueError if none is set."""
-        if self.context_CE is None:
-            raise ValueError("no context is set: call set_context(texts), or set_context(None) for the null context")
-        return self.context_CE
-
     def context_vectors(self) -> Tensor:
         """Return the vectors of the current context, (C, D), without word columns. Raises ValueError if none is set."""
-        return self.given_context()[:, : self.config.hidden_size]
+        return self.current_context()[:, : self.config.hidden_size]
 
     @torch.no_grad()
     def set_context(self, texts: Sequence[str] | None, seed: int = 0, prompt: str = "document") -> None:
@@ -269,11 +263,11 @@ def fill_context(num_texts: int, num_contexts: int, seed: int) -> np.ndarray:
     if num_texts == num_contexts:
         return np.arange(num_contexts)
     if num_texts > num_contexts:
-        drawn = generator_for(seed, "context drawing").choice(num_texts, num_contexts, replace=False)
-        return np.sort(drawn)
+        sample = generator_for(seed, "context drawing").choice(num_texts, num_contexts, replace=False)
+        return np.sort(sample)
     warnings.warn(
         f"{num_texts} context documents for a model that takes {num_contexts}: some are repeated (seed {seed})",
         stacklevel=3,
     )
-    extra = generator_for(seed, "context filling").choice(num_texts, num_contexts - num_texts, replace=True)
-    return np.concatenate([np.arange(num_texts), extra])
+    repeats = generator_for(seed, "context filling").choice(num_texts, num_contexts - num_texts, replace=True)
+    return np.concatenate([np.arange(num_texts), repeats])

@@ -118,7 +118,7 @@ class TextEncoder(nn.Module):
         return next(self.parameters()).device
 
     @property
-    def num_ahead(self) -> int:
+    def num_prefix(self) -> int:
         """Number of positions before each text."""
         return 0
 
@@ -196,7 +196,7 @@ class TextEncoder(nn.Module):
         """Return the positions of the texts of each batch."""
         order = compute_canonical_order(tokens)
         if batch_size is None and self.device.type == GPU:
-            batches = iter_token_batches(tokens.lengths[order], TOKENS_PER_CHUNK, self.num_ahead)
+            batches = iter_token_batches(tokens.lengths[order], TOKENS_PER_CHUNK, self.num_prefix)
             return (order[rows] for rows in batches)
         return (order[part] for part in iter_blocks(len(order), batch_size or TEXTS_PER_CHUNK))
 

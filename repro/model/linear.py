@@ -24,7 +24,8 @@ STEP = 256
 
 def linear(rows_TI: Tensor, layer: nn.Linear) -> Tensor:
     """Apply `layer` to rows and return (T, O)."""
-    weight_OI, is_cpu = layer.weight, rows_TI.device.type == "cpu"
+    weight_OI = layer.weight
+    is_cpu = rows_TI.device.type == "cpu"
     is_single = rows_TI.dtype == weight_OI.dtype == torch.float32
     if not (is_cpu and is_single and has_onednn() and len(rows_TI) >= STEP) or torch.is_autocast_enabled("cpu"):
         return layer(rows_TI)
@@ -65,11 +66,12 @@ class _OneDnnLinear(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         """Return the gradients of rows, weights and bias."""
         filled_RI, weight_OI = ctx.saved_tensors
+        needs_rows, needs_weight, needs_bias = ctx.needs_input_grad
         # The gradient of a sum is one number repeated with stride 0, so it must be copied first.
-        sent_TO = gradients[0].contiguous()
-        sent_RO, wanted = fill_rows(sent_TO), ctx.needs_input_grad
+        gradient_TO = gradients[0].contiguous()
+        gradient_RO = fill_rows(gradient_TO)
         return (
-            _product(sent_RO, weight_OI.t())[: len(sent_TO)] if wanted[0] else None,
-            _product(sent_RO.t(), filled_RI.t()) if wanted[1] else None,
-            sent_TO.sum(0) if wanted[2] else None,
+            _product(gradient_RO, weight_OI.t())[: len(gradient_TO)] if needs_rows else None,
+            _product(gradient_RO.t(), filled_RI.t()) if needs_weight else None,
+            gradient_TO.sum(0) if needs_bias else None,
         )

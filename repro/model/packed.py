@@ -36,7 +36,7 @@ class Packing:
 
     order_N: Tensor
     groups: Sequence[tuple[int, int]]
-    places_T: Tensor  # index of each token in a flattened (N, S)
+    token_indices_T: Tensor  # index of each token in a flattened (N, S)
     num_prefix: int
     first_counts: int = 1  # number of equal vectors that the first prefix vector represents
 
@@ -46,11 +46,12 @@ class Packing:
         # a stable sort, so that texts of equal length keep their order
         lengths_N, order_N = texts.mask_NS.sum(1).sort(stable=True)
         lengths, counts = torch.unique_consecutive(lengths_N, return_counts=True)
-        steps_S = torch.arange(texts.mask_NS.shape[1], device=order_N.device)
-        # The mask below then selects the real tokens, text by text in the sorted order.
-        places_NS = order_N[:, None] * len(steps_S) + steps_S
         groups = tuple(zip(counts.tolist(), lengths.tolist(), strict=True))
-        return cls(order_N, groups, places_NS[steps_S < lengths_N[:, None]], num_prefix, first_counts)
+        positions_S = torch.arange(texts.mask_NS.shape[1], device=order_N.device)
+        indices_NS = order_N[:, None] * len(positions_S) + positions_S
+        # Texts are right-padded, so this mask selects the real tokens, text by text in the sorted order.
+        is_token_NS = positions_S < lengths_N[:, None]
+        return cls(order_N, groups, indices_NS[is_token_NS], num_prefix, first_counts)
 
     def rows(self, *, with_prefix: bool) -> list[int]:
         """Return the number of rows per group, without the prefix or with it (`with_prefix`)."""
@@ -59,21 +60,23 @@ class Packing:
 
     def prepend_prefix(self, prefix_NPD: Tensor, words_TD: Tensor) -> Tensor:
         """Insert the prefix before each text. `prefix_NPD` is shared (1, P, D) or one per text (N, P, D)."""
-        parts, first = [], 0
-        prefixes_NPD = prefix_NPD if len(prefix_NPD) == 1 else prefix_NPD[self.order_N]
+        is_shared = len(prefix_NPD) == 1
+        prefixes_NPD = prefix_NPD if is_shared else prefix_NPD[self.order_N]
+        parts = []
+        start = 0
         for (count, length), words in zip(self.groups, words_TD.split(self.rows(with_prefix=False)), strict=True):
-            own_GPD = prefixes_NPD[first : first + count] if len(prefixes_NPD) > 1 else prefixes_NPD
-            first += count
-            blocks = [own_GPD.expand(count, -1, -1), words.unflatten(0, (count, length))]
-            parts.append(torch.cat(blocks, dim=1).flatten(0, 1))
+            prefix_GPD = prefixes_NPD if is_shared else prefixes_NPD[start : start + count]
+            start += count
+            group_GLD = torch.cat([prefix_GPD.expand(count, -1, -1), words.unflatten(0, (count, length))], dim=1)
+            parts.append(group_GLD.flatten(0, 1))
         return torch.cat(parts)
 
     def select_text_rows(self, rows_TD: Tensor) -> Tensor:
         """Return the rows of the text tokens, given rows that may include zero fill."""
-        parts = zip(self.groups, self._split(rows_TD, self.rows(with_prefix=True)), strict=True)
-        return torch.cat(
-            [part.unflatten(0, (count, -1))[:, self.num_prefix :].flatten(0, 1) for (count, _), part in parts]
-        )
+        parts = []
+        for (count, _), part in zip(self.groups, self._split(rows_TD, self.rows(with_prefix=True)), strict=True):
+            parts.append(part.unflatten(0, (count, -1))[:, self.num_prefix :].flatten(0, 1))
+        return torch.cat(parts)
 
     def _split(self, rows_RD: Tensor, sizes: list[int]) -> Sequence[Tensor]:
         """Return the rows of each group, without zero fill."""
@@ -91,21 +94,25 @@ class Packing:
         With `only_texts`, prefix rows have keys and values but no queries.
         """
         # In the last layer, there are fewer queries than keys: one per text token.
-        all_rows, outputs = self.rows(with_prefix=True), []
-        query_rows = self.rows(with_prefix=not only_texts)
-        projections = (
-            self._split(queries_RD, query_rows),
-            self._split(keys_RD, all_rows),
-            self._split(values_RD, all_rows),
+        query_sizes = self.rows(with_prefix=not only_texts)
+        key_sizes = self.rows(with_prefix=True)
+        group_projections = zip(
+            self._split(queries_RD, query_sizes),
+            self._split(keys_RD, key_sizes),
+            self._split(values_RD, key_sizes),
+            strict=True,
         )
-        for (count, length), *parts in zip(self.groups, *projections, strict=True):
-            query, key, value = (part.view(count, -1, num_heads, part.shape[1] // num_heads) for part in parts)
+        outputs = []
+        for (count, length), projections in zip(self.groups, group_projections, strict=True):
+            query_GHLE, key_GHLE, value_GHLE = (
+                rows.view(count, -1, num_heads, rows.shape[1] // num_heads).transpose(1, 2) for rows in projections
+            )
             output_GHLE = nn.functional.scaled_dot_product_attention(
-                query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2), self._bias(length, query)
+                query_GHLE, key_GHLE, value_GHLE, self._bias(length, query_GHLE)
             )
             outputs.append(output_GHLE.transpose(1, 2).flatten(2).flatten(0, 1))
         # Attention skipped the zero rows at the end. Later layers expect them again.
-        if num_missing := len(queries_RD) - sum(query_rows):
+        if num_missing := len(queries_RD) - sum(query_sizes):
             outputs.append(queries_RD.new_zeros(num_missing, queries_RD.shape[1]))
         return torch.cat(outputs)
 
@@ -130,12 +137,14 @@ class TextProjections:
 def can_pack(model: Any, kind: str, texts: Texts) -> bool:
     """Return whether this module can replace the backbone's forward.
 
-    This requires a supported class, no dropout and a CPU, where many small kernel calls are cheap.
+    This requires a supported class, no dropout, no empty text and a CPU, where many small kernel calls are cheap.
     """
     config = model.config
-    is_plain = kind in KINDS and config._attn_implementation == "sdpa" and not config.output_attentions
-    dropout = (config.hidden_dropout_prob, config.attention_probs_dropout_prob) if is_plain else ()
-    return is_plain and not any(dropout) and texts.ids_NS.device.type == "cpu" and bool(texts.mask_NS[:, :1].all())
+    if kind not in KINDS or config._attn_implementation != "sdpa" or config.output_attentions:
+        return False
+    if config.hidden_dropout_prob or config.attention_probs_dropout_prob:
+        return False
+    return texts.ids_NS.device.type == "cpu" and bool(texts.mask_NS[:, :1].all())
 
 
 def compute_packed_states(
@@ -161,30 +170,46 @@ def compute_packed_states(
     """
     if projections is not None and prefix_NPD is not None:
         packing = replace(projections.packing, num_prefix=prefix_NPD.shape[1], first_counts=first_counts)
-        # Before the first attention, prefix and text do not interact. So the prefix is projected once and copied in
-        # front of each text.
-        prefix_PD, angles = _embed_tokens(model, kind, prefix_NPD[0], positions_L[: packing.num_prefix])
-        first_layer = _layers(model, kind)[0]
-        prefix_projections = _project(kind, model, first_layer, prefix_PD, prefix_PD, angles, angles)
-        text_rows = sum(packing.rows(with_prefix=False))
-        pairs = zip((prefix_PD, *prefix_projections), (projections.states_RD, *projections.projected), strict=True)
-        states_RD, *first_projections = (
-            fill_rows(packing.prepend_prefix(prefix[None], rows[:text_rows])) for prefix, rows in pairs
+        states_RD, first_projections = _prepend_projected_prefix(
+            model, kind, packing, prefix_NPD[0], positions_L, projections
         )
-        # the last layer has queries for text tokens only
-        if len(_layers(model, kind)) == 1:
-            first_projections[0] = projections.projected[0]
     else:
         packing = Packing.build(texts, 0 if prefix_NPD is None else prefix_NPD.shape[1], first_counts)
         rows_TD = _embed_words(model, packing, texts)
         if prefix_NPD is not None:
             rows_TD = packing.prepend_prefix(prefix_NPD, rows_TD)
-        states_RD, first_projections = _embed_tokens(model, kind, rows_TD, packing.positions(positions_L))[0], []
+        states_RD, _ = _embed_tokens(model, kind, rows_TD, packing.positions(positions_L))
+        first_projections = None
     angles_R2E = _angles(model, kind, states_RD, packing.positions(positions_L))
     states_RD = _run_layers(model, kind, packing, states_RD, angles_R2E, first_projections)
-    # Back to (N, S): each row goes to the place of its token, and padding stays zero.
+    # Back to (N, S): each row goes to the position of its token, and padding stays zero.
+    indices_T = packing.token_indices_T
     flat_FD = states_RD.new_zeros(texts.ids_NS.numel(), states_RD.shape[1])
-    return flat_FD.index_copy(0, packing.places_T, states_RD[: len(packing.places_T)]).unflatten(0, texts.ids_NS.shape)
+    return flat_FD.index_copy(0, indices_T, states_RD[: len(indices_T)]).unflatten(0, texts.ids_NS.shape)
+
+
+def _prepend_projected_prefix(
+    model: Any, kind: str, packing: Packing, prefix_PD: Tensor, positions_L: Tensor, projections: TextProjections
+) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor]]:
+    """Return the states and the first layer's projections of all rows, given those of the texts.
+
+    Before the first attention, prefix and text do not interact. So the prefix is projected once and copied in front of
+    each text.
+    """
+    layers = _layers(model, kind)
+    num_text_rows = sum(packing.rows(with_prefix=False))
+
+    def prepend(prefix_PD: Tensor, texts_RD: Tensor) -> Tensor:
+        return fill_rows(packing.prepend_prefix(prefix_PD[None], texts_RD[:num_text_rows]))
+
+    prefix_PD, angles = _embed_tokens(model, kind, prefix_PD, positions_L[: packing.num_prefix])
+    queries_PD, keys_PD, values_PD = _project(kind, model, layers[0], prefix_PD, prefix_PD, angles, angles)
+    queries_RD, keys_RD, values_RD = projections.projected
+    # A single layer is also the last layer, which has queries for text tokens only.
+    if len(layers) > 1:
+        queries_RD = prepend(queries_PD, queries_RD)
+    states_RD = prepend(prefix_PD, projections.states_RD)
+    return states_RD, (queries_RD, prepend(keys_PD, keys_RD), prepend(values_PD, values_RD))
 
 
 def project_texts(model: Any, kind: str, texts: Texts, positions_S: Tensor) -> TextProjections:
@@ -197,7 +222,7 @@ def project_texts(model: Any, kind: str, texts: Texts, positions_S: Tensor) -> T
 
 def _embed_words(model: Any, packing: Packing, texts: Texts) -> Tensor:
     """Return the word vectors of all tokens, (T, D)."""
-    return look_up_words(texts.ids_NS.flatten()[packing.places_T], model.get_input_embeddings().weight)
+    return look_up_words(texts.ids_NS.flatten()[packing.token_indices_T], model.get_input_embeddings().weight)
 
 
 def _layers(model: Any, kind: str) -> Any:
@@ -236,14 +261,12 @@ def _project(
     if kind == "bert":
         attention = layer.attention.self
         return linear(queried_RD, attention.query), linear(states_RD, attention.key), linear(states_RD, attention.value)
-    attention, num_heads = layer.self_attn, model.config.num_attention_heads
+    attention = layer.self_attn
+    num_heads = model.config.num_attention_heads
     assert queried_R2E is not None and angles_R2E is not None, "NomicBERT needs rotary angles"
     queries_RD = _rotate(linear(queried_RD, attention.q_proj), queried_R2E, num_heads)
-    return (
-        queries_RD,
-        _rotate(linear(states_RD, attention.k_proj), angles_R2E, num_heads),
-        linear(states_RD, attention.v_proj),
-    )
+    keys_RD = _rotate(linear(states_RD, attention.k_proj), angles_R2E, num_heads)
+    return queries_RD, keys_RD, linear(states_RD, attention.v_proj)
 
 
 def _run_layers(
@@ -252,26 +275,31 @@ def _run_layers(
     packing: Packing,
     states_RD: Tensor,
     angles_R2E: Tensor | None,
-    first_projections: Sequence[Tensor],
+    first_projections: tuple[Tensor, Tensor, Tensor] | None,
 ) -> Tensor:
     """Run all layers: attention, sum, norm, feed-forward, sum, norm.
 
     `first_projections` contains the first layer's queries, keys and values, if they are already computed.
     """
-    num_heads, layers = model.config.num_attention_heads, _layers(model, kind)
-    for number, layer in enumerate(layers, 1):
+    finish_layer = _finish_bert if kind == "bert" else _finish_nomic
+    layers = _layers(model, kind)
+    for index, layer in enumerate(layers):
         # Only text states are pooled, so the last layer needs no queries for the prefix.
-        only_texts = number == len(layers) and packing.num_prefix > 0
+        only_texts = index == len(layers) - 1 and packing.num_prefix > 0
         queried_RD, queried_R2E = states_RD, angles_R2E
         if only_texts:
             queried_RD = fill_rows(packing.select_text_rows(states_RD))
             queried_R2E = None if angles_R2E is None else _fill_like(packing.select_text_rows(angles_R2E), queried_RD)
-        projected = tuple(first_projections) if number == 1 else ()
-        queries_RD, keys_RD, values_RD = projected or _project(
-            kind, model, layer, queried_RD, states_RD, queried_R2E, angles_R2E
+        if index == 0 and first_projections is not None:
+            queries_RD, keys_RD, values_RD = first_projections
+        else:
+            queries_RD, keys_RD, values_RD = _project(
+                kind, model, layer, queried_RD, states_RD, queried_R2E, angles_R2E
+            )
+        attended_RD = packing.attend(
+            queries_RD, keys_RD, values_RD, model.config.num_attention_heads, only_texts=only_texts
         )
-        attended_RD = packing.attend(queries_RD, keys_RD, values_RD, num_heads, only_texts=only_texts)
-        states_RD = (_finish_bert if kind == "bert" else _finish_nomic)(layer, attended_RD, queried_RD)
+        states_RD = finish_layer(layer, attended_RD, queried_RD)
     return states_RD
 
 
@@ -302,7 +330,7 @@ def _rotate(rows_TD: Tensor, angles_T2E: Tensor, num_heads: int) -> Tensor:
     """Apply rotary embeddings to each head. The angles are cosines, then sines."""
     # Each head rotates the pairs (i, i + E / 2), as transformers does, not neighbouring components.
     rows_THE = rows_TD.unflatten(1, (num_heads, -1))
-    first, second = rows_THE.chunk(2, dim=2)
-    swapped_THE = torch.cat([-second, first], dim=2)
+    first_half, second_half = rows_THE.chunk(2, dim=2)
+    swapped_THE = torch.cat([-second_half, first_half], dim=2)
     cos_T1E, sin_T1E = angles_T2E.split(1, dim=1)
     return (rows_THE * cos_T1E + swapped_THE * sin_T1E).flatten(1)

@@ -66,7 +66,7 @@ def test_containers_keep_their_order(texts: Any) -> None:
     model.set_context(texts)
     given = model.context_CE
     model.set_context(listed)
-    assert given is not None and torch.equal(given, model.given_context())
+    assert given is not None and torch.equal(given, model.current_context())
     assert np.array_equal(model.encode(texts), model.encode(listed))
     module: Any = theirs[0]
     assert module.drawn_from(texts) == module.drawn_from(listed)

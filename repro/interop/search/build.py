@@ -124,7 +124,7 @@ def _write_encoder(opened: Opened, folder: Path, texts: Sequence[str]) -> None:
     """Store the query encoder for numpy if it reproduces the model's vectors. Store the context for torch in any case."""
     target = folder / ENCODER_FOLDER
     if isinstance(opened.model, ContextualModel):
-        np.save(folder / "context.npy", opened.model.given_context().detach().cpu().numpy())
+        np.save(folder / "context.npy", opened.model.current_context().detach().cpu().numpy())
     parts = _convert_encoder(opened)
     if parts is None:
         return
