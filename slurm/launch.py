@@ -41,7 +41,7 @@ PASSED_VARIABLES = ("REPRO_DEAD_AFTER_SECONDS", "HF_HOME", "HF_HUB_CACHE", "HF_H
 
 @dataclass(frozen=True)
 class SubmittedJob:
-    """A job in the form that submitit pickles: reports its location and requeues itself after an interruption."""
+    """A job in the form that submitit pickles. It reports its location and requeues itself after an interruption."""
 
     job: Job
 
@@ -102,7 +102,7 @@ class ScriptWriter(SlurmExecutor):
 
     @classmethod
     def affinity(cls) -> int:
-        """Return an affinity that makes it usable everywhere, since it submits nothing."""
+        """Return the affinity of a Slurm cluster. Without one, submitit would refuse to construct the executor."""
         return 2
 
 
@@ -112,8 +112,8 @@ class Launch:
 
     profile: Profile
     sweep: str
-    # Job ids of items in the queue, including those of earlier launches.
-    known: dict[str, str] = field(default_factory=dict)
+    # item -> job id in the queue, including those of earlier launches
+    job_ids: dict[str, str] = field(default_factory=dict)
     cluster: str = "slurm"
     arrays: dict[str, str] = field(default_factory=dict)  # batch name -> job id of its array
     submitted: dict[str, str] = field(default_factory=dict)  # item -> job id
@@ -144,12 +144,11 @@ class Launch:
             writer = ScriptWriter(
                 self.folder, max_num_timeout=MAX_REQUEUES_LIMIT, python=make_python_command(self.profile)
             )
-            parameters = make_sbatch_parameters(self.profile, batch, self.sweep)
             # Dependencies hold the names of batches here, because nothing has a job id yet.
-            parameters["slurm_dependency"] = self._format_dependency(batch)
+            slurm_parameters: dict[str, Any] = {"dependency": self._format_dependency(batch)}
             generic_parameters: dict[str, Any] = {}
-            slurm_parameters: dict[str, Any] = {}
-            for key, value in parameters.items():
+            # AutoExecutor, which submits the jobs, divides parameters in the same way.
+            for key, value in make_sbatch_parameters(self.profile, batch, self.sweep).items():
                 if key.startswith("slurm_"):
                     slurm_parameters[key.removeprefix("slurm_")] = value
                 elif value is not None:
@@ -188,11 +187,11 @@ class Launch:
         # A single task is submitted without an array, so its id has no suffix.
         has_one_id = batch.is_stage or len(batch.tasks) == 1
         for index, task in enumerate(batch.tasks):
-            self.known[task.name] = job_id if has_one_id else f"{job_id}_{index}"
+            self.job_ids[task.name] = job_id if has_one_id else f"{job_id}_{index}"
 
     def _format_dependency(self, batch: Batch) -> str | None:
-        stage_jobs = dict.fromkeys(self.known[need] for need in batch.tasks[0].needs)
-        earlier_jobs = dict.fromkeys(self.known[owner] for task in batch.tasks for owner in task.after)
+        stage_jobs = dict.fromkeys(self.job_ids[need] for need in batch.tasks[0].needs)
+        earlier_jobs = dict.fromkeys(self.job_ids[owner] for task in batch.tasks for owner in task.after)
         if batch.after:
             earlier_jobs[self.arrays[batch.after]] = None
         conditions = []
@@ -299,9 +298,9 @@ def _list_setup_lines(profile: Profile, cpus: int | None) -> list[str]:
 def _describe_refusal(batches: Sequence[Batch], index: int, error: Exception) -> str:
     refused = batches[index]
     submitted = ", ".join(batch.name for batch in batches[:index]) or "nothing"
-    names = ", ".join(task.name for batch in batches[index:] for task in batch.tasks)
+    not_submitted = ", ".join(task.name for batch in batches[index:] for task in batch.tasks)
     lines = [line for line in str(error).splitlines() if "sbatch" in line or "error" in line.lower()]
     return (
         f"Slurm refused {refused.name}: {' '.join(lines) or error}. Submitted before it: {submitted}. "
-        f"Not submitted: {names}. Fix the cause and launch again: only these will be submitted"
+        f"Not submitted: {not_submitted}. Fix the cause and launch again: only these will be submitted"
     )

@@ -66,26 +66,36 @@ class Slot:
 def list_visible_gpus() -> list[str]:
     """Return the numbers of the GPUs that this process may use, without importing torch."""
     if "CUDA_VISIBLE_DEVICES" in os.environ:
-        return [number for number in os.environ["CUDA_VISIBLE_DEVICES"].split(",") if number not in ("", "-1")]
+        # -1 hides all GPUs.
+        return [gpu for gpu in os.environ["CUDA_VISIBLE_DEVICES"].split(",") if gpu not in ("", "-1")]
     if shutil.which("nvidia-smi") is None:
         return []
     completed = subprocess.run(["nvidia-smi", "--list-gpus"], capture_output=True, text=True, check=False)
-    return [str(number) for number, line in enumerate(completed.stdout.splitlines()) if line.startswith("GPU ")]
+    return [str(index) for index, line in enumerate(completed.stdout.splitlines()) if line.startswith("GPU ")]
 
 
 def make_slots(profile: Profile, *, gpus: Sequence[str], num_cores: int) -> list[Slot]:
-    """Return the slots of a machine: GPUs are distributed, cores divided.
+    """Divide the GPUs and cores of a machine into slots.
 
     Raises ValueError if a run needs more GPUs than the machine has.
     """
-    gpus_each = profile.gpus_per_run or (1 if gpus else 0)
-    if gpus_each > len(gpus):
-        raise ValueError(f"profile {profile.name} gives each run {gpus_each} GPUs, and this machine shows {list(gpus)}")
-    cores_each = profile.cpus_per_run or (1 if num_cores < 4 else 2)
-    max_slots = len(gpus) // gpus_each if gpus_each else max(1, num_cores // cores_each)
+    gpus_per_slot = profile.gpus_per_run or (1 if gpus else 0)
+    if gpus_per_slot > len(gpus):
+        raise ValueError(
+            f"profile {profile.name} gives each run {gpus_per_slot} GPUs, and this machine shows {list(gpus)}"
+        )
+    if gpus_per_slot:
+        max_slots = len(gpus) // gpus_per_slot
+    else:
+        cores_per_slot = profile.cpus_per_run or (1 if num_cores < 4 else 2)
+        max_slots = max(1, num_cores // cores_per_slot)
     num_slots = min(max_slots, profile.num_at_once or max_slots)
-    threads = profile.cpus_per_run or max(1, num_cores // num_slots)
-    return [Slot(tuple(gpus[index * gpus_each : (index + 1) * gpus_each]), threads) for index in range(num_slots)]
+    num_threads = profile.cpus_per_run or max(1, num_cores // num_slots)
+    slots = []
+    for index in range(num_slots):
+        first_gpu = index * gpus_per_slot
+        slots.append(Slot(tuple(gpus[first_gpu : first_gpu + gpus_per_slot]), num_threads))
+    return slots
 
 
 @dataclass
@@ -123,13 +133,13 @@ class LocalQueue:
 
     def describe_stopped_children(self) -> str:
         """Describe how the children ended that were running when the queue was stopped."""
-        resumable = [child.returncode in RESUMABLE_STATUSES for child, _ in self.children.values()]
-        if not resumable:
+        if not self.children:
             return "no run was in progress; launch again to resume"
+        num_resumable = sum(child.returncode in RESUMABLE_STATUSES for child, _ in self.children.values())
         stopped = "stopped by itself, after a checkpoint if it was training"
-        if len(resumable) > 1:
+        if len(self.children) > 1:
             stopped = "stopped by themselves, after a checkpoint if they were training"
-        return f"{sum(resumable)} of {count_noun(len(resumable), 'running job')} {stopped}; launch again to resume"
+        return f"{num_resumable} of {count_noun(len(self.children), 'running job')} {stopped}; launch again to resume"
 
     def get_log_path(self, task: Task) -> Path:
         """Return the log of a job: one file for all attempts."""
@@ -168,11 +178,11 @@ class LocalQueue:
     def _record_unexplained_failure(self, task: Task, status: int) -> None:
         """Record the failure of a child that could not report it, so that it is not restarted forever."""
         last = task.item.read() or JobState(state="done", log=str(self.get_log_path(task)))
-        # A killed child (negative status) may be the victim of a full memory, so it gets another attempt.
-        may_continue = status in (0, *RESUMABLE_STATUSES) or status < 0
         if last.state == "failed" or task.job.is_done:
             return
-        if may_continue and self.attempts[task.name] <= task.job.max_requeues:
+        # A killed child (negative status) may be the victim of a full memory, so it gets another attempt.
+        may_retry = status in (0, *RESUMABLE_STATUSES) or status < 0
+        if may_retry and self.attempts[task.name] <= task.job.max_requeues:
             return
         reason = f"{_describe_exit(status)}, attempt {self.attempts[task.name]}"
         # The state on disk, because other queues over this folder read it too.

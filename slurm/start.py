@@ -128,7 +128,7 @@ def _start_on_slurm(tasks: list[Task], profile: Profile, sweep: str, progress: P
     batches = order_batches(
         add_run_dependencies(new_tasks, queued_owners), max_array_size=size, num_at_once=profile.num_at_once or size
     )
-    launch = Launch(profile, sweep, known=live_jobs)
+    launch = Launch(profile, sweep, job_ids=live_jobs)
     launch.submit(batches, progress)
     return launch.submitted
 

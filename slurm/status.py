@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -57,10 +57,13 @@ class RunStatus:
     progress: TrainingProgress | None = None
 
     def may_launch(self, on: str, *, retry: bool) -> bool:
-        """Whether a launch there may start it. Local queues share their work. Jobs in Slurm's queue are left alone."""
+        """Return whether a launch on this kind of queue, local or slurm, may start the run."""
         if self.state in ("failed", "cancelled"):
             return retry
-        return self.state not in ("recorded", "unreadable") and (not self.live_on or self.live_on == on == "local")
+        if self.state in ("recorded", "unreadable"):
+            return False
+        # Local queues share their work. Jobs in Slurm's queue are not submitted again.
+        return not self.live_on or self.live_on == on == "local"
 
 
 @dataclass
@@ -115,17 +118,17 @@ class Snapshot:
     def _describe_waiting(self, item: WorkItem, description: str, locations: dict[str, Any]) -> RunStatus:
         if locations["live_on"]:
             return RunStatus(item.name, "queued", description, **locations)
-        for need in self.list_dependencies(item.name):
-            last = read_stage_state(need)
+        for stage in self.list_dependencies(item.name):
+            last = read_stage_state(stage)
             if last is None:
-                unstarted = "" if _is_built(need) else self._describe_unstarted(need)
+                unstarted = "" if _is_built(stage) else self._describe_unstarted(stage)
                 if unstarted:
-                    description = f"stage {need}: {unstarted}"
+                    description = f"stage {stage}: {unstarted}"
             elif last.state in ("failed", "cancelled"):
-                reason = f"stage {need} {last.state}: {last.reason}; {last.log}"
+                reason = f"stage {stage} {last.state}: {last.reason}; {last.log}"
                 return RunStatus(item.name, "failed", reason, **locations)
             elif last.state != "done":
-                description = f"stage {need} was last {last.state}: {last.reason}; {last.log}; {description}"
+                description = f"stage {stage} was last {last.state}: {last.reason}; {last.log}; {description}"
         return RunStatus(item.name, "missing", description, **locations)
 
     def _describe_unstarted(self, name: str) -> str:
@@ -139,13 +142,18 @@ class Snapshot:
 
     def list_dependencies(self, name: str) -> list[str]:
         """Return the stages that a run was launched to wait for, each preceded by its shards."""
-        needs = self.latest[name].needs.get(name, ()) if name in self.latest else ()
-        return [name for need in needs for name in (*self._list_shards(need), need)]
+        stages: list[str] = []
+        for stage in self._get_needs(name):
+            stages += [*self._list_shards(stage), stage]
+        return stages
 
     def _list_shards(self, name: str) -> list[str]:
         """Return the shards that a stage was launched to wait for."""
-        needs = self.latest[name].needs.get(name, ()) if name in self.latest else ()
-        return [need for need in needs if find_parent_stage(need) == name]
+        return [need for need in self._get_needs(name) if find_parent_stage(need) == name]
+
+    def _get_needs(self, name: str) -> Sequence[str]:
+        """Return the items that an item was launched to wait for."""
+        return self.latest[name].needs.get(name, ()) if name in self.latest else ()
 
     def find_live_job(self, name: str) -> tuple[str, str]:
         """Return the kind of queue that will still execute this item, or "", and its description."""
@@ -175,13 +183,13 @@ class Snapshot:
 
     def list_unbuilt_stages(self, runs: Iterable[Run]) -> dict[str, str]:
         """Return every unbuilt stage that launched runs wait for, with its status."""
-        needed = [
-            need
-            for run in runs
-            for need in self.list_dependencies(get_run_item(run).name)
-            if not find_parent_stage(need)
-        ]
-        return {name: self._describe_stage(name) for name in dict.fromkeys(needed) if not _is_built(name)}
+        unbuilt: dict[str, str] = {}
+        for run in runs:
+            for name in self.list_dependencies(get_run_item(run).name):
+                # Shards are described with their stage.
+                if name not in unbuilt and not find_parent_stage(name) and not _is_built(name):
+                    unbuilt[name] = self._describe_stage(name)
+        return unbuilt
 
     def _describe_stage(self, name: str) -> str:
         """Return the status of a stage. If it has shards, count those built and describe the others."""
@@ -194,8 +202,10 @@ class Snapshot:
         failed = [part for part, description in unbuilt.items() if description.startswith(("failed", "cancelled"))]
         waiting = [part for part in unbuilt if part not in building and part not in failed]
         counts = [f"{num_shards - len(unbuilt)} of {num_shards} shards built"]
-        counts += [f"{len(building)} {BUILDING}"] if building else []
-        counts += [f"{len(waiting)} waiting"] if waiting else []
+        if building:
+            counts.append(f"{len(building)} {BUILDING}")
+        if waiting:
+            counts.append(f"{len(waiting)} waiting")
         details = [f"{part} {unbuilt[part]}" for part in (failed or waiting)[:MAX_SHARDS_SHOWN]]
         return "; ".join([", ".join(counts), *details])
 
@@ -212,8 +222,13 @@ class Snapshot:
         submission = self.latest.get(item.name)
         locations: dict[str, Any] = dict(submission.jobs[item.name]) if submission else {}
         if last is not None:
-            locations |= {"job_id": last.job_id, "host": last.host, "log": last.log, "script": last.script}
-            locations |= {"num_interruptions": last.num_interruptions}
+            locations |= {
+                "job_id": last.job_id,
+                "host": last.host,
+                "log": last.log,
+                "script": last.script,
+                "num_interruptions": last.num_interruptions,
+            }
         return locations
 
 
@@ -241,8 +256,8 @@ def read_stage_state(name: str) -> JobState | None:
 
 def read_progress(run: Run) -> TrainingProgress | None:
     """Return the progress of a run, or None before its first step."""
-    # A line without its closing brace is being written at this moment.
     lines = _read_tail(run_folder(get_training_id(run)) / "metrics.jsonl")
+    # A line without its closing brace is being written at this moment.
     complete_lines = [line for line in lines if line.endswith("}")]
     if not complete_lines:
         return None
@@ -270,7 +285,8 @@ def why(run: Run) -> dict[str, Any]:
     """Return everything known about a run: fields, state, reason, traceback, log, script, owners and scheduler."""
     item = get_run_item(run)
     last = item.read()
-    status = Snapshot().get_status(run)
+    snapshot = Snapshot()
+    status = snapshot.get_status(run)
     is_published = has_record(get_published_records(), run) and not has_record(get_local_records(), run)
     return {
         "published": "its record is published; it was not run here" if is_published else "",
@@ -280,9 +296,9 @@ def why(run: Run) -> dict[str, Any]:
         "traceback": last.trace if last else "",
         "last_lines": _read_tail(Path(status.log))[-15:] if status.log else [],
         "scheduler": fetch_job_outcome(status.job_id) if status.job_id else None,
-        "stages": [f"{name}: {description}" for name, description in Snapshot().list_unbuilt_stages([run]).items()],
+        "stages": [f"{name}: {description}" for name, description in snapshot.list_unbuilt_stages([run]).items()],
         "owners": [f"{owner.number}: {owner}, {_describe_end(owner)}" for owner in owners(item.lease_folder)],
-        "sweeps": sorted({entry.sweep for entry in read_submissions() if item.name in entry.jobs}),
+        "sweeps": sorted({submission.sweep for submission in snapshot.submissions if item.name in submission.jobs}),
         "folder": str(item.folder),
     }
 
@@ -301,9 +317,9 @@ def _read_tail(path: Path) -> list[str]:
     if not path.is_file():
         return []
     with suppress(FileNotFoundError), path.open("rb") as file:
-        begin = max(0, file.seek(0, SEEK_END) - TAIL_BYTES)
-        file.seek(begin)
+        start = max(0, file.seek(0, SEEK_END) - TAIL_BYTES)
+        file.seek(start)
         lines = file.read(TAIL_BYTES).decode(errors="replace").splitlines()
         # The first line is incomplete unless the file was read from its beginning.
-        return lines[1:] if begin else lines
+        return lines[1:] if start else lines
     return []

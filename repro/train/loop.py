@@ -213,11 +213,12 @@ def _resume(
             f"the checkpoint in {folder} left its sampler at {list(state.sampler)}, not {list(sampler)} as here: "
             "the data, the batch size or the seed differs. Remove the folder to start again"
         )
-    shared = settings.shares_batches or batches_are_sharded(settings.batches_a_step, state.num_processes)
-    if state.num_processes != count_processes() and shared and has_random_drops(model) and rank() == 0:
+    # Each process has its own random stream only if batches are shared, now or when the checkpoint was written.
+    is_shared = settings.shares_batches or batches_are_sharded(settings.batches_a_step, state.num_processes)
+    if state.num_processes != count_processes() and is_shared and has_random_drops(model) and rank() == 0:
         warnings.warn(
             f"the checkpoint in {folder} is of {state.num_processes} processes, now there are {count_processes()}: each "
-            "drops contexts by draws of its own, so the training goes on with other draws than it would have had",
+            "process draws its own context drops, so the resumed training uses other draws than an uninterrupted one",
             stacklevel=2,
         )
     return replace(state, num_processes=count_processes())
@@ -241,12 +242,13 @@ def _run_step(
     state: TrainState,
 ) -> tuple[TrainState, dict[str, Any]]:
     """Run one step. Return the new state and the log line."""
-    started, cpu_started = time.monotonic(), time.process_time()
+    started_at = time.monotonic()
+    cpu_started_at = time.process_time()
     step = state.step + 1
     step_feed = next(feeds)
     values = take_step(model, optimizer, step_feed.feeds, settings, step=step)
     # The values are on the CPU, so the device has finished the step.
-    seconds = time.monotonic() - started
+    seconds = time.monotonic() - started_at
     line = {
         "step": step,
         **values,
@@ -257,24 +259,26 @@ def _run_step(
     state = replace(state, step=step, seconds=state.seconds + seconds, sampler=step_feed.sampler)
     if state.cpu_seconds is not None:
         # On a busy machine a step takes longer, but not more processor time.
-        state = replace(state, cpu_seconds=state.cpu_seconds + time.process_time() - cpu_started)
+        state = replace(state, cpu_seconds=state.cpu_seconds + time.process_time() - cpu_started_at)
     return state, line
 
 
-def _iter_feeds(model: Model, data: TrainData, settings: TrainSettings, first: int) -> Generator[StepFeed, None, None]:
-    """Yield the feeds of this process for each step from `first` on."""
-    sees_documents = isinstance(model, ContextualModel) and not model.config.is_blind
-    num_contexts = model.config.num_contexts if sees_documents else 0
-    steps = range(first, settings.num_steps)
+def _iter_feeds(
+    model: Model, data: TrainData, settings: TrainSettings, first_step: int
+) -> Generator[StepFeed, None, None]:
+    """Yield the feeds of this process for each step from `first_step` on."""
+    reads_documents = isinstance(model, ContextualModel) and not model.config.is_blind
+    num_contexts = model.config.num_contexts if reads_documents else 0
+    steps = range(first_step, settings.num_steps)
     return iter_step_feeds(data, steps, settings.batches_a_step, num_contexts=num_contexts, seed=settings.seed)
 
 
 def stages_for(model: Model, feed: Feed, settings: TrainSettings) -> Stages:
     """Return the stages and the loss of a batch for the gradient cache, in the precision of the model's device."""
-    is_narrow = model.device.type == "cuda" and settings.switches.autocast
+    uses_bfloat16 = model.device.type == "cuda" and settings.switches.autocast
 
     def autocast() -> torch.autocast:
-        return torch.autocast(model.device.type, dtype=torch.bfloat16, enabled=is_narrow)
+        return torch.autocast(model.device.type, dtype=torch.bfloat16, enabled=uses_bfloat16)
 
     def first(texts: Texts) -> Tensor:
         assert isinstance(model, ContextualModel), "only a contextual model is given context documents"
@@ -303,7 +307,9 @@ def stages_for(model: Model, feed: Feed, settings: TrainSettings) -> Stages:
         )
 
     stages = Stages(second, loss, first if feed.texts.contexts is not None else None)
-    return replace(stages, gather=gather_contexts) if settings.shares_batches else stages
+    if settings.shares_batches:
+        return replace(stages, gather=gather_contexts)
+    return stages
 
 
 def _upcast(vectors_ND: Tensor) -> Tensor:
@@ -354,10 +360,10 @@ def _add_batch(model: Model, feed: Feed, settings: TrainSettings) -> Tensor:
     torch.manual_seed(feed.draw_seed)
     feed = feed.to(model.device)
     parts = add_gradients(stages_for(model, feed, settings), feed.texts, settings.chunks)
-    values = (parts.loss, parts.accuracy, parts.masked_fraction)
+    # float64, so that averaging over batches and processes adds no rounding of float32.
+    values = [value.double() for value in (parts.loss, parts.accuracy, parts.masked_fraction)]
     difficulty = math.nan if feed.difficulty is None else feed.difficulty
-    doubles = [value.double() for value in values]
-    return torch.stack([*doubles, torch.full_like(doubles[0], difficulty)])
+    return torch.stack([*values, torch.full_like(values[0], difficulty)])
 
 
 def _is_due(settings: TrainSettings, step: int, seconds: float) -> bool:

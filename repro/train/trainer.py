@@ -18,15 +18,15 @@ from repro.batches.mixing import MixedSampler
 from repro.batches.sampler import BatchSampler
 from repro.data.own.holdout import SET_APART_FROM
 from repro.data.own.imported import SET_APART_FILE
-from repro.data.pairs import read_pairs
-from repro.data.tokens import load_tokenizer, tokenize
+from repro.data.pairs import Side, read_pairs
+from repro.data.tokens import Tokens, load_tokenizer, tokenize
 from repro.data.wording import near_form
 from repro.model.config import ModelConfig
 from repro.model.contextual import Model
 from repro.model.start import build_model, fit_to_start
 from repro.pipeline.inputs import Inputs
 from repro.pipeline.needs import domain_codes, get_tokenizer_name, list_domain_names
-from repro.pipeline.prompting import SIDES, PromptedTexts
+from repro.pipeline.prompting import PromptedTexts
 from repro.pipeline.texts_read import count_tokens
 from repro.spec import Run, get_first_phase, nested_widths
 from repro.spec.identity import get_training_id
@@ -50,13 +50,10 @@ TAIL_SHARE = 0.1  # share of the last steps over which "train loss" is averaged
 REPORT_EVERY = 10.0  # seconds
 MIN_PROGRESS_LINES = 4
 """Minimum number of progress lines per training run."""
-MODEL_FIELDS = (
-    *("architecture", "backbone", "num_layers", "num_first_stage_layers", "hidden_size", "num_contexts"),
-    *("tokens_per_document", "num_soft_prompts", "sequence_dropout", "pooling", "residual", "prompts", "max_tokens"),
-)
-"""Fields that `Run` and `ModelConfig` share."""
-# head sizes of MiniLM and, from hidden size 512 on, NomicBERT
-SMALL_HEAD, LARGE_HEAD = 32, 64
+SMALL_HEAD_SIZE = 32
+"""Head size of MiniLM."""
+LARGE_HEAD_SIZE = 64
+"""Head size of NomicBERT, for hidden sizes of at least 512."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +82,7 @@ def train_run(
 def _acquire_for_all(folder: Path) -> AbstractContextManager[object]:
     """Acquire the lease of a folder and wait for it if necessary. Rank 0 holds it for all processes of the job."""
     while True:
-        # All ranks leave the loop in the same round. A rank that started earlier would wait in its first collective
+        # All ranks leave the loop in the same round. A rank that left it earlier would wait in its first collective
         # call.
         lease = acquire(folder) if rank() == 0 else None
         if any_process(lease is not None, device()):
@@ -104,11 +101,11 @@ def _train(inputs: Inputs, folder: Path, should_stop: Callable[[], bool], progre
     run = inputs.run
     model, data, settings, sampler = prepare_training(inputs, should_stop, progress)
 
+    num_done = steps_done(folder)
     # A resumed run has already reported how many texts are cut.
-    if rank() == 0 and not steps_done(folder):
+    if rank() == 0 and not num_done:
         for line in count_tokens(inputs.pairs, run).lines():
             progress(line)
-    num_done = steps_done(folder)
     report = make_step_reporter(settings.num_steps, num_done, progress)
     state = train(model, data, settings, folder=folder, should_stop=should_stop, on_step=report)
     # The optional entries below exist only if they apply.
@@ -140,9 +137,9 @@ def _train(inputs: Inputs, folder: Path, should_stop: Callable[[], bool], progre
             "ended_early": state.has_ended,
         }
         if state.best_loss is not None and state.step > num_done:
-            ended = f"training ended after step {state.step} of {settings.num_steps}; " if state.has_ended else ""
+            early_end = f"training ended after step {state.step} of {settings.num_steps}; " if state.has_ended else ""
             progress(
-                f"  {ended}kept the weights of step {state.best_step}, with the lowest loss ({state.best_loss:.3f}) "
+                f"  {early_end}kept the weights of step {state.best_step}, with the lowest loss ({state.best_loss:.3f}) "
                 f"on the {count_noun(num_set_apart, 'pair')} set apart"
             )
     if inputs.first_phase is not None:
@@ -173,12 +170,14 @@ def make_step_reporter(
         if is_resumed:
             progress(f"  resuming after step {num_done} of {num_steps}")
             is_resumed = False
-        step, now = line["step"], clock()
-        # after another step of this length it would be late
+        step = line["step"]
+        now = clock()
+        # A report is due if it would be late after another step of the same length.
         is_due = (now - reported_at) + (now - last_step_at) > REPORT_EVERY
         last_step_at = now
         set_apart = f", {line[SET_APART_LOSS]:.3f} on the pairs set apart" if SET_APART_LOSS in line else ""
-        if not (is_due or set_apart) and (step - num_done) % interval and step != num_steps:
+        is_regular = (step - num_done) % interval == 0 or step == num_steps
+        if not (is_due or set_apart or is_regular):
             return
         reported_at = now
         text = f"  step {step}/{num_steps}: loss {line['loss']:.3f}{set_apart}, accuracy {line['accuracy']:.3f}, "
@@ -232,18 +231,24 @@ def load_set_apart(inputs: Inputs) -> SetApart:
     if not path.is_file():
         raise ValueError(explain_none_set_apart(run.corpus))
     pairs = read_pairs(path)
-    queries, documents = (pairs.texts(side, np.arange(len(pairs))) for side in SIDES)
-    seen_forms: set[str] = set()
+    all_rows = np.arange(len(pairs))
+    queries = pairs.texts("query", all_rows)
+    documents = pairs.texts("document", all_rows)
+    used_forms: set[str] = set()
     rows: list[int] = []
     # All other documents of the batch count as negatives. A repeated text would make a right answer a wrong one.
     for row, (query, document) in enumerate(zip(queries, documents, strict=True)):
         forms = {near_form(query), near_form(document)}
-        if not forms & seen_forms:
+        if not forms & used_forms:
             rows.append(row)
-            seen_forms |= forms
+            used_forms |= forms
     tokenizer = load_tokenizer(get_tokenizer_name(run))
-    prompted = (PromptedTexts(pairs, side, run.prompts, run.corpus).texts(np.array(rows)) for side in SIDES)
-    return SetApart(*(tokenize(texts, tokenizer, run.max_tokens) for texts in prompted))
+
+    def tokenize_side(side: Side) -> Tokens:
+        prompted = PromptedTexts(pairs, side, run.prompts, run.corpus)
+        return tokenize(prompted.texts(np.array(rows)), tokenizer, run.max_tokens)
+
+    return SetApart(tokenize_side("query"), tokenize_side("document"))
 
 
 def explain_none_set_apart(corpus: str) -> str:
@@ -271,7 +276,7 @@ def models_along(inputs: Inputs, steps: Sequence[int], folder: Path) -> Iterator
         raise ValueError("the models along a training are made by one process: run this measure on one GPU")
     shutil.rmtree(folder, ignore_errors=True)
     model, data, settings, _ = prepare_training(inputs, lambda: False, lambda line: None)
-    # the weights of each step are wanted
+    # Without pairs set apart, the model keeps the weights of each step instead of the best ones.
     data = replace(data, set_apart=None)
     current_step = 0
 
@@ -280,12 +285,12 @@ def models_along(inputs: Inputs, steps: Sequence[int], folder: Path) -> Iterator
         current_step = line["step"]
 
     for step in steps:
-        assert current_step < step < settings.num_steps, "steps rise, and end before the training does"
+        assert current_step < step < settings.num_steps, "steps ascend and end before the last step of the run"
         try:
             train(model, data, settings, folder=folder, should_stop=lambda: current_step >= step, on_step=note_step)  # noqa: B023
         except Interrupted:
+            # Any other interruption came from outside.
             if current_step != step:
-                # the interruption came from outside
                 raise
         yield step, model.eval()
 
@@ -319,9 +324,24 @@ def make_model_config(run: Run) -> ModelConfig:
 
 def make_base_config(run: Run) -> ModelConfig:
     """Return the model config from the run's own fields. This reads no file."""
-    num_heads = max(1, run.hidden_size // (LARGE_HEAD if run.hidden_size >= 512 else SMALL_HEAD))
-    shared = {name: getattr(run, name) for name in MODEL_FIELDS}
-    return ModelConfig(**shared, num_heads=num_heads, intermediate_size=4 * run.hidden_size)
+    head_size = LARGE_HEAD_SIZE if run.hidden_size >= 512 else SMALL_HEAD_SIZE
+    return ModelConfig(
+        architecture=run.architecture,
+        backbone=run.backbone,
+        num_layers=run.num_layers,
+        num_first_stage_layers=run.num_first_stage_layers,
+        hidden_size=run.hidden_size,
+        num_heads=max(1, run.hidden_size // head_size),
+        intermediate_size=4 * run.hidden_size,
+        num_contexts=run.num_contexts,
+        tokens_per_document=run.tokens_per_document,
+        num_soft_prompts=run.num_soft_prompts,
+        sequence_dropout=run.sequence_dropout,
+        pooling=run.pooling,
+        residual=run.residual,
+        prompts=run.prompts,
+        max_tokens=run.max_tokens,
+    )
 
 
 def check_model(run: Run) -> None:
@@ -388,20 +408,21 @@ def make_train_settings(run: Run, num_batches: int) -> TrainSettings:
             f"num_epochs={run.num_epochs} of {count_noun(num_batches, 'batch', 'batches')} are less than one step of "
             f"batches_a_step={run.batches_a_step}: use more epochs or pairs, or smaller steps"
         )
-    fields = (
-        "seed",
-        "learning_rate",
-        "first_stage_rate",
-        "num_warmup_steps",
-        "weight_decay",
-        "max_grad_norm",
-        "temperature",
-        "loss",
-        "batches_a_step",
+    return TrainSettings(
+        run_id=get_training_id(run),
+        seed=run.seed,
+        num_steps=num_steps,
+        learning_rate=run.learning_rate,
+        num_warmup_steps=run.num_warmup_steps,
+        first_stage_rate=run.first_stage_rate,
+        weight_decay=run.weight_decay,
+        max_grad_norm=run.max_grad_norm,
+        temperature=run.temperature,
+        loss=run.loss,
+        nested_sizes=nested_widths(run),
+        batches_a_step=run.batches_a_step,
+        switches=switches_here(),
     )
-    values: dict[str, Any] = {name: getattr(run, name) for name in fields}
-    values |= {"nested_sizes": nested_widths(run), "switches": switches_here()}
-    return TrainSettings(run_id=get_training_id(run), num_steps=num_steps, **values)
 
 
 def build_filter(inputs: Inputs) -> Callable[[np.ndarray], Filtered]:
