@@ -197,8 +197,8 @@ class ContextProbe:
             # By name and role: the same documents with another prompt have other vectors.
             model.context_CE = self._contexts[key]
             return
-        drawn = draw_context(kind, source, num_contexts=self.num_contexts, seed=self.seed)
-        encoder.set_context(drawn.texts, self.seed, role)
+        context = draw_context(kind, source, num_contexts=self.num_contexts, seed=self.seed)
+        encoder.set_context(context.texts, self.seed, role)
         if model is not None:
             self._contexts[key] = model.context_CE
 

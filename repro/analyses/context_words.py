@@ -105,15 +105,15 @@ class Swap:
     def set_context(self, kind: str) -> None:
         """Set the context of the model."""
         source = {"own": self.collection.retrieval, "wrong": self.other}.get(kind)
-        drawn = draw_context(kind, source, num_contexts=self.num_contexts, seed=self.seed)
-        self.encoder.set_context(drawn.texts, self.seed, self.collection.document_role)
+        context = draw_context(kind, source, num_contexts=self.num_contexts, seed=self.seed)
+        self.encoder.set_context(context.texts, self.seed, self.collection.document_role)
 
     @property
     def corpora(self) -> dict[str, str]:
         """The source of each context."""
         wrong = {} if self.other is None else {"wrong": self.other.name}
-        named = {"own": self.collection.retrieval.name, **wrong, "null": "nothing"}
-        return {kind: named[kind] for kind in self.kinds}
+        sources = {"own": self.collection.retrieval.name, **wrong, "null": "nothing"}
+        return {kind: sources[kind] for kind in self.kinds}
 
     @cached_property
     def documents(self) -> dict[str, str]:
@@ -150,8 +150,8 @@ def explain_query(
         for probe in probes.values():
             probe.measure(kind, swap.encoder)
     best = [document for kind in swap.kinds for document in list(ranks[kind])[:top]]
-    listed = dict.fromkeys([*best, *relevant[:top]])
-    ranked_hits = (_rank_document(document, swap, document in relevant, ranks) for document in listed)
+    document_ids = dict.fromkeys([*best, *relevant[:top]])
+    ranked_hits = (_rank_document(document, swap, document in relevant, ranks) for document in document_ids)
     return Explanation(
         model=called,
         suite=suite,

@@ -93,8 +93,8 @@ def _score_under_context(
 ) -> dict[str, np.ndarray]:
     """Return the NDCG@10 of each query of each domain, float32 (Q,), under a context drawn from one domain."""
     run = inputs.run
-    drawn = draw_context("own", context.retrieval, num_contexts=run.num_contexts, seed=run.context_seed)
-    model.set_context(drawn.texts, run.context_seed, context.document_role)
+    sample = draw_context("own", context.retrieval, num_contexts=run.num_contexts, seed=run.context_seed)
+    model.set_context(sample.texts, run.context_seed, context.document_role)
     scores = {}
     for name, test in tests.items():
         queries = model.encode(test.retrieval.queries, "query")

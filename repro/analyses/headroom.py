@@ -107,9 +107,9 @@ def compute_corpus_weights(own: Retrieval, wrong: Retrieval, prior_V: np.ndarray
     weights = {"flat": np.ones(len(prior_V), np.float32), "training": -np.log(prior_V).astype(np.float32)}
     weights["wrong"] = Shares.of(wrong.documents).idf(prior_V)
     for name, count in SAMPLES.items():
-        drawn = draw_context("own", own, num_contexts=count, seed=seed).texts
-        assert drawn is not None, "a context that is drawn from a corpus has texts"
-        weights[name] = Shares.of(drawn).idf(prior_V)
+        context_texts = draw_context("own", own, num_contexts=count, seed=seed).texts
+        assert context_texts is not None, "a context that is drawn from a corpus has texts"
+        weights[name] = Shares.of(context_texts).idf(prior_V)
     return weights | {"own": Shares.of(own.documents).idf(prior_V)}
 
 

@@ -69,8 +69,8 @@ def score_selections(encoder: Encoder, collection: Collection, count: int, seed:
         encoder.set_context(texts, seed, role)
         return encoder.encode(retrieval.queries, "query"), encoder.encode(retrieval.documents, role)
 
-    drawn = draw_context("own", retrieval, num_contexts=count, seed=seed)
-    queries_QH, documents_DH = embed(drawn.texts)
+    context = draw_context("own", retrieval, num_contexts=count, seed=seed)
+    queries_QH, documents_DH = embed(context.texts)
     scores = {RANDOM: score_headline(search_collection(collection, queries_QH, documents_DH, DEPTH), collection)}
     for name, select in SELECTIONS.items():
         selected = select(queries_QH, documents_DH, min(count, len(documents_DH)), seed)

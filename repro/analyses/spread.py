@@ -35,10 +35,11 @@ def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
     role, retrieval = collections[0].document_role, collections[0].retrieval
     order = generator_for(run.context_seed, "documents under many contexts").permutation(len(retrieval.documents))
     texts = [retrieval.documents[index] for index in order[:NUM_DOCUMENTS]]
-    drawn, vectors = [], []
+    contexts = []
+    vectors = []
     for collection in collections:
-        drawn.append(draw_context("own", collection.retrieval, num_contexts=run.num_contexts, seed=run.context_seed))
-        model.set_context(drawn[-1].texts, run.context_seed, collection.document_role)
+        contexts.append(draw_context("own", collection.retrieval, num_contexts=run.num_contexts, seed=run.context_seed))
+        model.set_context(contexts[-1].texts, run.context_seed, collection.document_role)
         vectors.append(model.encode(texts, role))
     vectors_CDH = np.stack(vectors)
     arrays = compute_distances(vectors_CDH)
@@ -49,7 +50,7 @@ def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
         metrics[f"pca/document {document + 1}/{datasets[context].name}/x"] = x
         metrics[f"pca/document {document + 1}/{datasets[context].name}/y"] = y
     exhibit = [{"document": f"document {index + 1}", "text": text} for index, text in enumerate(texts[:NUM_DRAWN])]
-    provenance = {"dataset": retrieval.name, "contexts": [context.provenance for context in drawn]}
+    provenance = {"dataset": retrieval.name, "contexts": [context.provenance for context in contexts]}
     return Measured(metrics, arrays, provenance, {"documents": exhibit})
 
 

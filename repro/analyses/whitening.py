@@ -103,8 +103,8 @@ class Embedder:
         """Return the vectors of a collection."""
         retrieval = collection.retrieval
         if self.num_contexts:
-            drawn = draw_context("own", retrieval, num_contexts=self.num_contexts, seed=self.seed)
-            self.encoder.set_context(drawn.texts, self.seed, collection.document_role)
+            context = draw_context("own", retrieval, num_contexts=self.num_contexts, seed=self.seed)
+            self.encoder.set_context(context.texts, self.seed, collection.document_role)
         queries, documents = list(retrieval.queries), self.encoder.encode(retrieval.documents, collection.document_role)
         # Training text has no queries.
         queries_QH = self.encoder.encode(queries, "query") if queries else documents[:0]
@@ -138,23 +138,23 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
     """Return NDCG@10 of each view per dataset, family and mean, with the values of every query."""
     run, suite, collections = inputs.run, inputs.suite, read_collections(inputs.suite)
     embedder = make_embedder(inputs, model)
-    own = {name: embedder.embed(one) for name, one in collections.items()}
-    sizes = [len(one.documents_DH) for one in own.values()]
+    own = {name: embedder.embed(collection) for name, collection in collections.items()}
+    sizes = [len(embedded.documents_DH) for embedded in own.values()]
     parameters, validation = choose_parameters(inputs, embedder)
     others = wrong_corpora(suite.datasets) if len(sizes) > 1 else {}
     corpora = Corpora(own, others, embedder.embed(format_training_text(inputs, max(sizes))))
-    found: dict[str, list[np.ndarray]] = {}
-    for name, one in collections.items():
+    values_by_path: dict[str, list[np.ndarray]] = {}
+    for name, collection in collections.items():
         for view, vectors in adapt_in_every_way(corpora, name, parameters):
-            found.setdefault(get_path_name(suite.name, view), []).append(
-                score_headline(search_collection(one, *vectors, DEPTH), one)
+            values_by_path.setdefault(get_path_name(suite.name, view), []).append(
+                score_headline(search_collection(collection, *vectors, DEPTH), collection)
             )
     rows = describe_datasets(suite, collections)
     metrics = {f"adaptation/{method}/parameter": value for method, value in parameters.items()}
-    for path, values in found.items():
-        for group, places in group_datasets(rows).items():
-            metrics[f"{path}/{group}/{HEADLINE}"] = float(np.mean([float(values[place].mean()) for place in places]))
-    arrays = {path: np.concatenate(values).astype(np.float32) for path, values in found.items()}
+    for path, values in values_by_path.items():
+        for group, indices in group_datasets(rows).items():
+            metrics[f"{path}/{group}/{HEADLINE}"] = float(np.mean([float(values[index].mean()) for index in indices]))
+    arrays = {path: np.concatenate(values).astype(np.float32) for path, values in values_by_path.items()}
     # The first path holds the unchanged vectors.
     for path in list(arrays)[1:]:
         gap = paired_gaps(arrays[path], arrays[suite.name], rows)["mean"]
@@ -175,8 +175,8 @@ def make_embedder(inputs: Inputs, model: Encoder | None) -> Embedder:
 def format_training_text(inputs: Inputs, count: int) -> Collection:
     """Return distinct training documents, drawn with the context seed, as a collection without queries."""
     # Twice as many pairs as documents, because documents repeat.
-    drawn = generator_for(inputs.run.context_seed, "adaptation", "drawn pairs").permutation(len(inputs.pairs))
-    texts = list(dict.fromkeys(inputs.pairs.texts("document", drawn[: 2 * count])))[:count]
+    order = generator_for(inputs.run.context_seed, "adaptation", "drawn pairs").permutation(len(inputs.pairs))
+    texts = list(dict.fromkeys(inputs.pairs.texts("document", order[: 2 * count])))[:count]
     ids = tuple(map(str, range(len(texts))))
     return Collection(Retrieval(TRAINING_TEXT, ids, tuple(texts), (), (), {}), Quirks())
 

@@ -45,8 +45,8 @@ def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
 
 def _compute_training_vectors(inputs: Inputs, model: Encoder) -> np.ndarray:
     num_pairs = len(inputs.pairs)
-    drawn = generator_for(inputs.run.seed, "svd").permutation(num_pairs)[:NUM_SVD_DOCUMENTS]
-    return model.encode(inputs.pairs.texts("document", np.sort(drawn)), "document")
+    rows = generator_for(inputs.run.seed, "svd").permutation(num_pairs)[:NUM_SVD_DOCUMENTS]
+    return model.encode(inputs.pairs.texts("document", np.sort(rows)), "document")
 
 
 def compute_principal_directions(vectors_NW: np.ndarray) -> np.ndarray:

@@ -65,15 +65,16 @@ def record_attention(backbone: Backbone) -> Iterator[list[tuple[Tensor, ...]]]:
 
     Afterwards all settings are restored. Meanwhile torch.compile is disabled.
     """
-    model, kept = backbone.model, []
+    model = backbone.model
+    attentions: list[tuple[Tensor, ...]] = []
     settings = (model.config._attn_implementation, model.config.output_attentions)
     # a compiled forward does not call hooks
     compiled, backbone._compiled = backbone._compiled, None
-    hook = model.register_forward_hook(lambda module, inputs, outputs: kept.append(outputs.attentions))
+    hook = model.register_forward_hook(lambda module, inputs, outputs: attentions.append(outputs.attentions))
     model.set_attn_implementation("eager")
     model.config.output_attentions = True
     try:
-        yield kept
+        yield attentions
     finally:
         hook.remove()
         backbone._compiled = compiled

@@ -108,10 +108,10 @@ def load_config(folder: Path) -> ModelConfig:
 
 def config_from(values: Mapping[str, Any], source: str) -> ModelConfig:
     """Build a config from these values. Raises ValueError for unknown or invalid fields."""
-    known = [f.name for f in fields(ModelConfig)]
-    unknown = sorted(set(values) - set(known))
+    names = [field.name for field in fields(ModelConfig)]
+    unknown = sorted(set(values) - set(names))
     if unknown:
-        raise ValueError(f"{source} has unknown fields {short(unknown, 200)}; a model has {known}")
+        raise ValueError(f"{source} has unknown fields {short(unknown, 200)}; a model has {names}")
     if "architecture" not in values:
         raise ValueError(f"{source} has no architecture; choose one of {list(ARCHITECTURES)}")
     for name, value in values.items():

@@ -127,8 +127,9 @@ def chunks_for(
     Raises:
         ValueError: REPRO_CHUNKS, which overrides everything, is not two numbers.
     """
-    if (given := read_chunks_variable()) is not None:
-        return given
+    override = read_chunks_variable()
+    if override is not None:
+        return override
     if stored:
         return parse_sizes(stored)
     default = ChunkSizes()

@@ -179,8 +179,8 @@ def draw_contexts(num_documents: int, num_contexts: int, *, seed: int, number: i
     if num_documents >= num_contexts:
         return generator.choice(num_documents, num_contexts, replace=False)
     # Every document is used once before any is repeated.
-    extra = generator.choice(num_documents, num_contexts - num_documents, replace=True)
-    return np.concatenate([np.arange(num_documents), extra])
+    repeats = generator.choice(num_documents, num_contexts - num_documents, replace=True)
+    return np.concatenate([np.arange(num_documents), repeats])
 
 
 def _select_share(pairs_B: np.ndarray) -> np.ndarray:

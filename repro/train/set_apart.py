@@ -29,7 +29,8 @@ from repro.train.parallel import any_process, broadcast_weights, rank
 
 SET_APART_LOSS = "set_apart_loss"
 """Name of the loss in the log."""
-NUM_MEASUREMENTS, PATIENCE = 12, 4
+NUM_MEASUREMENTS = 12
+PATIENCE = 4
 
 
 def is_measured_after(step: int, num_steps: int) -> bool:

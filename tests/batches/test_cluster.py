@@ -42,8 +42,8 @@ def test_pairs_are_in_nearest_cluster() -> None:
 def test_planted_topics_are_recovered() -> None:
     queries, documents, topics = plant_pairs([40] * 6)
     clusters = cluster_pairs(queries, documents, np.zeros(240, dtype=np.int32), cluster_size=10, seed=0)
-    found = {(topic, cluster) for topic, cluster in zip(topics, clusters.assignment_N, strict=True)}
-    assert len(found) == len(clusters.centroids_KD) >= 6
+    topic_clusters = {(topic, cluster) for topic, cluster in zip(topics, clusters.assignment_N, strict=True)}
+    assert len(topic_clusters) == len(clusters.centroids_KD) >= 6
 
 
 def test_both_halves_are_points() -> None:
@@ -63,15 +63,15 @@ def test_early_stop_gives_same_clusters() -> None:
     queries, documents, _ = plant_pairs([30] * 8, noise=1.0)
     points = stack_both_orders(queries, documents)
     start = best_attempt(points, 8, 5)[np.random.default_rng(0).permutation(8)].copy()
-    again = faiss.Kmeans(32, 8, niter=100, max_points_per_centroid=10**6, min_points_per_centroid=1)
-    again.train(points, init_centroids=start)
-    np.testing.assert_allclose(again.centroids, start, atol=1e-6)
+    kmeans = faiss.Kmeans(32, 8, niter=100, max_points_per_centroid=10**6, min_points_per_centroid=1)
+    kmeans.train(points, init_centroids=start)
+    np.testing.assert_allclose(kmeans.centroids, start, atol=1e-6)
 
 
 def test_only_large_domains_use_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two GPUs are simulated by indexes on the CPU."""
-    given = (*draw_pairs(300), np.repeat([0, 1], [100, 200]))
-    expected = cluster_pairs(*given, cluster_size=10, seed=0)
+    inputs = (*draw_pairs(300), np.repeat([0, 1], [100, 200]))
+    expected = cluster_pairs(*inputs, cluster_size=10, seed=0)
     indexes: list[faiss.Index] = []
     is_on_gpus: dict[int, bool] = {}
 
@@ -88,36 +88,36 @@ def test_only_large_domains_use_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(cluster, "LARGE_DOMAIN", 200)
     monkeypatch.setattr(cluster, "best_attempt", best)
-    found = cluster_pairs(*given, cluster_size=10, seed=0)
+    clusters = cluster_pairs(*inputs, cluster_size=10, seed=0)
     assert is_on_gpus == {200: False, 400: True}
     assert [index.ntotal for index in indexes] == [20]
-    np.testing.assert_array_equal(found.assignment_N, expected.assignment_N)
+    np.testing.assert_array_equal(clusters.assignment_N, expected.assignment_N)
 
 
 def test_best_of_three_attempts_is_taken() -> None:
     points = stack_both_orders(*draw_pairs(150))
-    attempts = [cluster._run_attempt(points, 12, derive(1, number))[1] for number in range(3)]
-    spread = [((points[:, None] - centroids) ** 2).sum(-1).min(1).sum() for centroids in attempts]
-    assert len({round(float(one), 2) for one in spread}) == 3, "all attempts differ"
-    np.testing.assert_array_equal(best_attempt(points, 12, 1), attempts[int(np.argmin(spread))])
+    attempts = [cluster._run_attempt(points, 12, derive(1, attempt))[1] for attempt in range(3)]
+    objectives = [((points[:, None] - centroids) ** 2).sum(-1).min(1).sum() for centroids in attempts]
+    assert len({round(float(objective), 2) for objective in objectives}) == 3, "all attempts differ"
+    np.testing.assert_array_equal(best_attempt(points, 12, 1), attempts[int(np.argmin(objectives))])
 
 
 def cluster_whole_arrays(
     queries: np.ndarray, documents: np.ndarray, domains: np.ndarray, cluster_size: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return assignment and centroids, computed on whole arrays."""
-    assignment, every = np.empty(len(domains), np.int64), []
+    assignment, all_centroids = np.empty(len(domains), np.int64), []
     for domain in np.unique(domains):
         rows = np.flatnonzero(domains == domain)
         points = stack_both_orders(queries[rows], documents[rows]).astype(np.float32)
-        number = -(-len(rows) // cluster_size)
-        centroids = best_attempt(points, number, derive(3, "clusters", int(domain)))
+        num_clusters = -(-len(rows) // cluster_size)
+        centroids = best_attempt(points, num_clusters, derive(3, "clusters", int(domain)))
         index = faiss.IndexFlatL2(points.shape[1])
         index.add(centroids)
         used, nearest = np.unique(index.search(points[: len(rows)], 1)[1][:, 0], return_inverse=True)
-        assignment[rows] = nearest + sum(map(len, every))
-        every.append(centroids[used])
-    return assignment, np.concatenate(every)
+        assignment[rows] = nearest + sum(map(len, all_centroids))
+        all_centroids.append(centroids[used])
+    return assignment, np.concatenate(all_centroids)
 
 
 def test_blocks_give_clusters_of_whole_arrays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,11 +126,11 @@ def test_blocks_give_clusters_of_whole_arrays(tmp_path: Path, monkeypatch: pytes
         np.save(tmp_path / f"{name}.npy", side.astype(np.float16))
     mapped = [np.load(tmp_path / f"{name}.npy", mmap_mode="r") for name in "qd"]
     domains = np.random.default_rng(2).permutation(np.repeat([1, 4, 6], [500, 250, 150]))
-    whole = cluster_whole_arrays(*(np.array(side) for side in mapped), domains, 20)
+    expected = cluster_whole_arrays(*(np.array(side) for side in mapped), domains, 20)
     monkeypatch.setattr(cluster, "ROWS_PER_SEARCH", 64)
-    streamed = cluster_pairs(*mapped, domains, cluster_size=20, seed=3)
-    np.testing.assert_array_equal(streamed.assignment_N, whole[0])
-    np.testing.assert_array_equal(streamed.centroids_KD, whole[1])
+    clusters = cluster_pairs(*mapped, domains, cluster_size=20, seed=3)
+    np.testing.assert_array_equal(clusters.assignment_N, expected[0])
+    np.testing.assert_array_equal(clusters.centroids_KD, expected[1])
 
 
 def test_large_domains_are_fitted_on_samples(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,25 +142,25 @@ def test_large_domains_are_fitted_on_samples(monkeypatch: pytest.MonkeyPatch) ->
     fitted: list[int] = []
     attempt = cluster._run_attempt
     monkeypatch.setattr(
-        cluster, "_run_attempt", lambda *given, **on: (fitted.append(len(given[0])), attempt(*given, **on))[1]
+        cluster, "_run_attempt", lambda *args, **options: (fitted.append(len(args[0])), attempt(*args, **options))[1]
     )
-    found = cluster_pairs(*pairs, domains, cluster_size=50, seed=0)
+    clusters = cluster_pairs(*pairs, domains, cluster_size=50, seed=0)
     assert sorted(set(fitted)) == [400, 640]
-    np.testing.assert_array_equal(found.assignment_N, assign_by_brute_force(*pairs, domains, found))
+    np.testing.assert_array_equal(clusters.assignment_N, assign_by_brute_force(*pairs, domains, clusters))
 
 
 @pytest.mark.parametrize("large_domain", [0, 100_000])
 def test_clusters_do_not_depend_on_threads(large_domain: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "LARGE_DOMAIN", large_domain)
     queries, documents, _ = plant_pairs([100] * 15, noise=2.0, dimensions=64)
-    threads_before, found = faiss.omp_get_max_threads(), []
+    threads_before, results = faiss.omp_get_max_threads(), []
     for num_threads in (1, 2, 3):
         faiss.omp_set_num_threads(num_threads)
-        found.append(cluster_pairs(queries, documents, np.arange(1500) % 2, cluster_size=20, seed=3))
+        results.append(cluster_pairs(queries, documents, np.arange(1500) % 2, cluster_size=20, seed=3))
     faiss.omp_set_num_threads(threads_before)
-    for other in found[1:]:
-        np.testing.assert_array_equal(found[0].assignment_N, other.assignment_N)
-        np.testing.assert_array_equal(found[0].centroids_KD, other.centroids_KD)
+    for other in results[1:]:
+        np.testing.assert_array_equal(results[0].assignment_N, other.assignment_N)
+        np.testing.assert_array_equal(results[0].centroids_KD, other.centroids_KD)
 
 
 def test_small_domain_is_one_cluster() -> None:

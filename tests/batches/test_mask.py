@@ -51,11 +51,11 @@ def mask_by_loop(scores: np.ndarray | None, keys: np.ndarray, margin: float, num
         for document in range(num_documents):
             if document == query:
                 continue
-            same = keys[document] == keys[query]
-            near = scores is not None and scores[query, document] >= scores[query, query] + margin
-            if near and not (scores[query].any() and scores[:, query].any() and scores[:, document].any()):
-                near = False  # a text without a known token has only scores of 0
-            masked[query, document] = same or (near and document not in own)
+            is_copy = keys[document] == keys[query]
+            is_near = scores is not None and scores[query, document] >= scores[query, query] + margin
+            if is_near and not (scores[query].any() and scores[:, query].any() and scores[:, document].any()):
+                is_near = False  # a text without a known token has only scores of 0
+            masked[query, document] = is_copy or (is_near and document not in own)
     return masked
 
 
@@ -118,11 +118,11 @@ def find_known(queries: list[str], documents: list[str]) -> KnownPositives:
 
 def list_relevant(queries: list[str], documents: list[str], query: str) -> set[str]:
     """Return the documents of all pairs with this query. Case and spacing do not matter."""
-    plain = [
+    normalised_pairs = [
         (" ".join(q.casefold().split()), " ".join(d.casefold().split()))
         for q, d in zip(queries, documents, strict=True)
     ]
-    return {d for q, d in plain if q == " ".join(query.casefold().split())}
+    return {d for q, d in normalised_pairs if q == " ".join(query.casefold().split())}
 
 
 def test_equal_documents_count_once() -> None:
@@ -143,10 +143,10 @@ def test_batches_mask_known_positives() -> None:
     keys_M = compute_content_keys([documents[row] for row in rows])
     known_BM = known.find_in_batch(pairs, keys_M)
     masked = mask_false_negatives(keys_M, None, known_BM=known_BM, num_hard_negatives=1)
-    for place, pair in enumerate(pairs):
+    for position, pair in enumerate(pairs):
         for column, row in enumerate(rows):
-            expected = column != place and documents[row] in list_relevant(queries, documents, queries[pair])
-            assert masked[place, column] == expected
+            expected = column != position and documents[row] in list_relevant(queries, documents, queries[pair])
+            assert masked[position, column] == expected
 
 
 @pytest.mark.parametrize("with_near", [True, False])
@@ -155,18 +155,18 @@ def test_mining_takes_no_known_positive(with_near: bool) -> None:
     vectors = rng.normal(size=(2, 60, 4)).astype(np.float32)
     queries, documents = [f"q{n // 3}" for n in range(60)], [f"d{n}" for n in range(60)]
     keys = compute_content_keys(documents)
-    how: dict[str, Any] = {"num_hard_negatives": 5, "with_near": with_near, "seed": 0}
+    options: dict[str, Any] = {"num_hard_negatives": 5, "with_near": with_near, "seed": 0}
     domains = np.repeat([0, 1], 30)
-    plain = mine_negatives(*vectors, domains, keys, **how)
-    found = mine_negatives(*vectors, domains, keys, known=find_known(queries, documents), **how)
-    assert any(queries[row] == queries[pair] for pair in range(60) for row in plain[pair])
-    assert not any(queries[row] == queries[pair] for pair in range(60) for row in found[pair])
+    unfiltered = mine_negatives(*vectors, domains, keys, **options)
+    filtered = mine_negatives(*vectors, domains, keys, known=find_known(queries, documents), **options)
+    assert any(queries[row] == queries[pair] for pair in range(60) for row in unfiltered[pair])
+    assert not any(queries[row] == queries[pair] for pair in range(60) for row in filtered[pair])
     scores = vectors[0] @ vectors[1].T
     for pair in range(60):
         others = [row for row in range(60) if domains[row] == domains[pair] and queries[row] != queries[pair]]
         nearest = sorted(others, key=lambda row: -scores[pair, row])
         below = [row for row in nearest if with_near or scores[pair, row] < scores[pair, pair] - 1e-6][:5]
-        assert found[pair].tolist()[: len(below)] == below
+        assert filtered[pair].tolist()[: len(below)] == below
 
 
 def test_too_few_other_documents_are_refused() -> None:
@@ -182,14 +182,16 @@ def test_too_few_other_documents_are_refused() -> None:
 @pytest.fixture(scope="module")
 def twins(tmp_path_factory: pytest.TempPathFactory) -> list[Row]:
     """Forty queries with two documents each, in one domain."""
-    things = ["pump", "valve", "motor", "cable", "fan", "lamp", "tank", "heater"]
+    devices = ["pump", "valve", "motor", "cable", "fan", "lamp", "tank", "heater"]
     faults = ["noise", "leak", "rust", "smell", "heat"]
-    texts = [(f"mend the {fault} of a {thing}", thing, fault) for thing in things for fault in faults]
-    found = []
-    for number, (query, thing, fault) in enumerate(texts):
-        for half, document in enumerate((f"{fault} of the {thing} needs a seal", f"check a {thing} for {fault} first")):
-            found.append(Row(f"{number}-{half}", query, document, "one", "one"))
-    return found
+    texts = [(f"mend the {fault} of a {device}", device, fault) for device in devices for fault in faults]
+    rows = []
+    for index, (query, device, fault) in enumerate(texts):
+        for side, document in enumerate(
+            (f"{fault} of the {device} needs a seal", f"check a {device} for {fault} first")
+        ):
+            rows.append(Row(f"{index}-{side}", query, document, "one", "one"))
+    return rows
 
 
 @pytest.mark.parametrize("loss", ["infonce", "icl"])
@@ -198,7 +200,7 @@ def test_masked_run_has_no_conflict(
 ) -> None:
     """With `mask`, no known positive is mined or kept as a negative. With `ignore`, the same pairs have both faults."""
     monkeypatch.setenv("REPRO_HOME", str(tmp_path))
-    meetings, mined = {}, {}
+    conflicts, mined = {}, {}
     for value in ("ignore", "mask"):
         run = base("smoke", loss=loss, known_positives=value, num_hard_negatives=1, filter="surrogate")
         inputs = Inputs(run)
@@ -212,14 +214,14 @@ def test_masked_run_has_no_conflict(
         assert inputs.negatives is not None
         mined[value] = sum(queries[row] == queries[pair] for pair, (row,) in enumerate(inputs.negatives))
         view = BatchViewer(inputs)(np.arange(24))
-        met = [(b, m) for b, row in enumerate(view.pairs_B) for m, other in enumerate(view.rows_M)
+        related = [(b, m) for b, row in enumerate(view.pairs_B) for m, other in enumerate(view.rows_M)
                if queries[row] == queries[other] and documents[row] != documents[other]]  # fmt: skip
-        meetings[value] = sum(not view.masked_BM[b, m] for b, m in met)
-        assert len(met) >= 24
+        conflicts[value] = sum(not view.masked_BM[b, m] for b, m in related)
+        assert len(related) >= 24
         if loss == "icl" and value == "mask":
-            assert all(view.masked[b, view.masked_BM.shape[1] + m] for b, m in met if m < 24)
-    assert mined["ignore"] > 0 and meetings["ignore"] > 0
-    assert (mined["mask"], meetings["mask"]) == (0, 0)
+            assert all(view.masked[b, view.masked_BM.shape[1] + m] for b, m in related if m < 24)
+    assert mined["ignore"] > 0 and conflicts["ignore"] > 0
+    assert (mined["mask"], conflicts["mask"]) == (0, 0)
 
 
 def test_known_positives_get_no_gradient() -> None:
@@ -230,10 +232,10 @@ def test_known_positives_get_no_gradient() -> None:
     vectors = torch.randn(2, 2, 4, generator=torch.Generator().manual_seed(0)).requires_grad_()
     info_nce(vectors[0], vectors[1], masked_QM=torch.from_numpy(masked)).loss.backward()
     assert vectors.grad is not None and not vectors.grad.any()
-    every = mask_directions(
+    all_masked = mask_directions(
         compute_content_keys(queries), compute_content_keys(documents), masked, None, known_BM=known_BM
     )
     vectors.grad = None
-    parts = improved_contrastive(vectors[0], vectors[1], masked_QK=torch.from_numpy(every))
-    alone = [improved_contrastive(vectors[0, n : n + 1], vectors[1, n : n + 1]).loss for n in range(2)]
-    assert float(parts.loss.detach()) == pytest.approx(float(torch.stack(alone).mean().detach()), abs=1e-6)
+    parts = improved_contrastive(vectors[0], vectors[1], masked_QK=torch.from_numpy(all_masked))
+    single_losses = [improved_contrastive(vectors[0, n : n + 1], vectors[1, n : n + 1]).loss for n in range(2)]
+    assert float(parts.loss.detach()) == pytest.approx(float(torch.stack(single_losses).mean().detach()), abs=1e-6)

@@ -15,11 +15,11 @@ def mine_by_brute_force(
     queries: np.ndarray, documents: np.ndarray, domains: np.ndarray, row: int, count: int
 ) -> list[int]:
     """Return the hard negatives of one pair by sorting every other document of its domain."""
-    own = queries[row] @ documents[row]
-    near = [
+    own_score = queries[row] @ documents[row]
+    scored = [
         (queries[row] @ documents[other], other) for other in range(len(documents)) if domains[other] == domains[row]
     ]
-    return [other for score, other in sorted(near, reverse=True) if other != row and score < own][:count]
+    return [other for score, other in sorted(scored, reverse=True) if other != row and score < own_score][:count]
 
 
 def test_negatives_rank_below_the_positive() -> None:
@@ -27,20 +27,21 @@ def test_negatives_rank_below_the_positive() -> None:
     queries, documents = (rng.normal(size=(120, 6)).astype(np.float32) for _ in range(2))
     documents += 2 * queries  # positives rank high, so most pairs have enough documents below them
     domains = np.repeat([0, 1, 2], 40)
-    found = mine_negatives(queries, documents, domains, np.arange(120), num_hard_negatives=3, seed=0)
-    checked = 0
+    negatives = mine_negatives(queries, documents, domains, np.arange(120), num_hard_negatives=3, seed=0)
+    num_checked = 0
     for row in range(120):
         expected = mine_by_brute_force(queries, documents, domains, row, 3)
-        checked += len(expected) == 3
-        assert found[row, : len(expected)].tolist() == expected
-        assert row not in found[row] and set(domains[found[row]]) == {domains[row]} and len(set(found[row])) == 3
-    assert checked > 100
+        num_checked += len(expected) == 3
+        assert negatives[row, : len(expected)].tolist() == expected
+        assert row not in negatives[row] and len(set(negatives[row])) == 3
+        assert set(domains[negatives[row]]) == {domains[row]}
+    assert num_checked > 100
 
 
 def test_copies_are_no_negatives() -> None:
     vectors = np.eye(4, dtype=np.float32)[[0, 0, 1, 2]]
-    found = mine_negatives(vectors, vectors, np.zeros(4), np.array([7, 7, 8, 9]), num_hard_negatives=2, seed=0)
-    assert set(found[0]) == set(found[1]) == {2, 3}
+    negatives = mine_negatives(vectors, vectors, np.zeros(4), np.array([7, 7, 8, 9]), num_hard_negatives=2, seed=0)
+    assert set(negatives[0]) == set(negatives[1]) == {2, 3}
 
 
 @pytest.mark.parametrize("width", [64, 384])
@@ -53,14 +54,15 @@ def test_twins_of_positive_are_no_negatives(width: int) -> None:
     # the twin of row n is row n + 200
     queries, documents = np.concatenate([queries, others]), np.concatenate([own, own, others[:200]])
     queries, documents = (
-        (one / np.linalg.norm(one, axis=1, keepdims=True)).astype(np.float16) for one in (queries, documents)
+        (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float16)
+        for vectors in (queries, documents)
     )
-    found = mine_negatives(queries, documents, np.zeros(600), np.arange(600), num_hard_negatives=2, seed=0)
+    negatives = mine_negatives(queries, documents, np.zeros(600), np.arange(600), num_hard_negatives=2, seed=0)
     exact = queries.astype(np.float64) @ documents.astype(np.float64).T
     for row in range(200):
         below = [other for other in np.argsort(-exact[row]) if exact[row, other] < exact[row, row] - 1e-5][:2]
-        assert row + 200 not in found[row]
-        assert exact[row, found[row]] == pytest.approx(exact[row, below], abs=1e-6), "twins of others tie"
+        assert row + 200 not in negatives[row]
+        assert exact[row, negatives[row]] == pytest.approx(exact[row, below], abs=1e-6), "twins of others tie"
 
 
 @pytest.mark.parametrize("with_near", [True, False])
@@ -73,20 +75,21 @@ def test_many_negatives_match_full_sort(num_pairs: int, num: int, grain: float, 
     """
     rng = generator_for(num, "test negatives")
     queries, documents = (np.round(grain * rng.normal(size=(num_pairs, 3))) for _ in range(2))
-    queries, documents = ((one / 512).astype(np.float32) for one in (queries, documents))  # exact in float32
-    lot = generator_for(5, "hard negatives").random(num_pairs)
-    kept = {"num_hard_negatives": num, "with_near": with_near, "seed": 5}
-    found = mine_negatives(queries, documents, np.zeros(num_pairs), np.arange(num_pairs), **kept)
-    scores, by_lot = queries @ documents.T, 0
+    queries, documents = ((values / 512).astype(np.float32) for values in (queries, documents))  # exact in float32
+    random_keys = generator_for(5, "hard negatives").random(num_pairs)
+    options = {"num_hard_negatives": num, "with_near": with_near, "seed": 5}
+    negatives = mine_negatives(queries, documents, np.zeros(num_pairs), np.arange(num_pairs), **options)
+    scores, num_random = queries @ documents.T, 0
     for row in range(num_pairs):
         is_near = (scores[row] >= scores[row, row]) & (not with_near)
         order = [
-            (is_near[other], lot[other] if is_near[other] else -scores[row, other], other) for other in range(num_pairs)
+            (is_near[other], random_keys[other] if is_near[other] else -scores[row, other], other)
+            for other in range(num_pairs)
         ]
         expected = [other for _, _, other in sorted(order) if other != row][:num]
-        by_lot += any(is_near[other] for other in expected)
-        assert found[row].tolist() == expected
-    assert bool(by_lot) != with_near
+        num_random += any(is_near[other] for other in expected)
+        assert negatives[row].tolist() == expected
+    assert bool(num_random) != with_near
 
 
 def test_small_domain_is_named() -> None:
@@ -102,12 +105,12 @@ def test_common_factor_changes_no_negatives(factor: float) -> None:
     queries, documents = (rng.normal(size=(60, 6)).astype(np.float32) for _ in range(2))
     documents[:20] += 2 * queries[:20]
 
-    def found(scale: float) -> list[list[int]]:
-        scaled = ((each * scale).astype(np.float32) for each in (queries, documents))
-        kept = {"num_hard_negatives": 20, "seed": 0}
-        return mine_negatives(*scaled, np.zeros(60), np.arange(60), **kept).tolist()
+    def mine(scale: float) -> list[list[int]]:
+        scaled = ((vectors * scale).astype(np.float32) for vectors in (queries, documents))
+        options = {"num_hard_negatives": 20, "seed": 0}
+        return mine_negatives(*scaled, np.zeros(60), np.arange(60), **options).tolist()
 
-    assert found(factor) == found(1)
+    assert mine(factor) == mine(1)
 
 
 THAI = ["กขคง จฉช", "ซญดต ถทธน", "บปผ พฟม"]
@@ -131,11 +134,11 @@ def test_known_texts_are_masked() -> None:
     queries_BD, documents_MD = rng.normal(size=(2, 6, 4)).astype(np.float32)
     queries_BD[2], documents_MD[4] = 0, 0
     scores_BM = queries_BD @ documents_MD.T
-    found = mask_false_negatives(np.arange(6), scores_BM)
+    masked_BM = mask_false_negatives(np.arange(6), scores_BM)
     for b in range(6):
         for m in range(6):
             is_known = b not in (2, 4) and m != 4
-            assert found[b, m] == (b != m and is_known and scores_BM[b, m] >= scores_BM[b, b])
+            assert masked_BM[b, m] == (b != m and is_known and scores_BM[b, m] >= scores_BM[b, b])
 
 
 def test_unknown_tokens_are_counted() -> None:

@@ -95,9 +95,9 @@ def pack_whole_arrays(domain_codes: np.ndarray, clusters: Clusters | None, batch
         num_out = len(rows) % batch_size
         line = rng.permutation(np.roll(rows, -epoch * num_out % len(rows))[num_out:])
         if clusters is not None:
-            present, number = np.unique(clusters.assignment_N[line], return_inverse=True)
+            present, cluster_index = np.unique(clusters.assignment_N[line], return_inverse=True)
             order = order_clusters(clusters.centroids_KD[present], packing="greedy", rng=rng)
-            line = line[np.argsort(np.argsort(order)[number], kind="stable")]
+            line = line[np.argsort(np.argsort(order)[cluster_index], kind="stable")]
         pieces.append(line.reshape(-1, batch_size))
     batches = np.concatenate(pieces).astype(np.int64)
     return batches[rng.permutation(len(batches))]
@@ -126,22 +126,22 @@ def test_rows_are_grouped_by_stable_sort(rows_at_once: int, monkeypatch: pytest.
     monkeypatch.setattr(pack, "ROWS_PER_CHUNK", rows_at_once)
     codes_N = np.random.default_rng(0).choice([3, 5, 6, 90], 333).astype(np.int32)
     shuffled_N = generator_for(4, "rows inside domains").permutation(333)
-    found = group_by_domain(codes_N, 4)
-    assert found.rows_N.tolist() == shuffled_N[np.argsort(codes_N[shuffled_N], kind="stable")].tolist()
-    assert found.codes.tolist() == [3, 5, 6, 90] and np.diff(found.starts).tolist() == [
-        (codes_N == code).sum() for code in found.codes
+    grouped = group_by_domain(codes_N, 4)
+    assert grouped.rows_N.tolist() == shuffled_N[np.argsort(codes_N[shuffled_N], kind="stable")].tolist()
+    assert grouped.codes.tolist() == [3, 5, 6, 90] and np.diff(grouped.starts).tolist() == [
+        (codes_N == code).sum() for code in grouped.codes
     ]
 
 
 def test_tails_take_turns() -> None:
     sampler = BatchSampler("domain", np.repeat([0, 1], [11, 3]), batch_size=4, seed=0)
     assert sampler.left_out == LeftOut(3, 3, 1)
-    seen = np.zeros((11, 14), dtype=int)
+    counts = np.zeros((11, 14), dtype=int)
     for epoch in range(11):
-        seen[epoch, sampler.epoch(epoch).ravel()] = 1
-    assert seen[:, :11].sum(0).tolist() == [8] * 11
-    assert seen[:4, :11].sum(0).min() >= 2
-    assert not seen[:, 11:].any()
+        counts[epoch, sampler.epoch(epoch).ravel()] = 1
+    assert counts[:, :11].sum(0).tolist() == [8] * 11
+    assert counts[:4, :11].sum(0).min() >= 2
+    assert not counts[:, 11:].any()
 
 
 def test_clusters_are_split_least() -> None:
@@ -208,11 +208,11 @@ def test_shares_match_the_equation() -> None:
 @pytest.mark.parametrize("alpha", [0.0, 0.3, 1.0])
 def test_sources_follow_their_shares(alpha: float) -> None:
     batches, num = make_mixed(alpha), 3000
-    drawn = np.array([np.unique(CODES[batches.at(step)]).tolist() for step in range(num)])
-    assert drawn.shape == (num, 1), "each batch has one source"
-    found = np.array([(drawn == code).mean() for code in (0, 2, 5)])
+    sources = np.array([np.unique(CODES[batches.at(step)]).tolist() for step in range(num)])
+    assert sources.shape == (num, 1), "each batch has one source"
+    shares = np.array([(sources == code).mean() for code in (0, 2, 5)])
     spread = np.sqrt(batches.shares_S * (1 - batches.shares_S) / num)
-    assert (np.abs(found - batches.shares_S) < 4 * spread).all()
+    assert (np.abs(shares - batches.shares_S) < 4 * spread).all()
 
 
 def test_source_batches_are_whole_epochs() -> None:
@@ -245,7 +245,7 @@ def test_source_numbers_span_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
         assert np.array_equal(batches.at(step), expected), step
         counts[source] += 1
     assert min(counts) > 5
-    blocks = {tuple(read_source(batches, 16 * block + place) for place in range(16)) for block in range(6)}
+    blocks = {tuple(read_source(batches, 16 * block + offset) for offset in range(16)) for block in range(6)}
     assert len(blocks) == 6, "all blocks differ"
 
 
@@ -268,11 +268,11 @@ def test_source_below_batch_is_named() -> None:
 
 
 def tour_by_brute_force(centroids: np.ndarray, start: int) -> list[int]:
-    left, visits = set(range(len(centroids))) - {start}, [start]
-    while left:
-        here = centroids[visits[-1]].astype(np.float64)
-        visits.append(min(left, key=lambda k: float(((centroids[k].astype(np.float64) - here) ** 2).sum())))
-        left.remove(visits[-1])
+    unvisited, visits = set(range(len(centroids))) - {start}, [start]
+    while unvisited:
+        current = centroids[visits[-1]].astype(np.float64)
+        visits.append(min(unvisited, key=lambda k: float(((centroids[k].astype(np.float64) - current) ** 2).sum())))
+        unvisited.remove(visits[-1])
     return visits
 
 

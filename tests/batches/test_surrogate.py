@@ -59,31 +59,31 @@ def test_minilm_is_that_of_sentence_transformers(minilm: MiniLM, monkeypatch: py
 
 
 def test_local_folder_is_a_surrogate(minilm: MiniLM) -> None:
-    other = load_surrogate(str(get_minilm_folder()))
-    assert other.num_dimensions == 384
-    np.testing.assert_allclose(other.embed(TEXTS, 16), minilm.embed(TEXTS, 16), atol=2e-3)
+    encoder = load_surrogate(str(get_minilm_folder()))
+    assert encoder.num_dimensions == 384
+    np.testing.assert_allclose(encoder.embed(TEXTS, 16), minilm.embed(TEXTS, 16), atol=2e-3)
 
 
 def test_gpu_batches_hold_tokens(minilm: MiniLM, monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches of a GPU, computed on a CPU, have at most the given number of tokens and are filled."""
-    other = load_surrogate(str(get_minilm_folder()))
-    expected = other.embed(TEXTS, 32)
+    encoder = load_surrogate(str(get_minilm_folder()))
+    expected = encoder.embed(TEXTS, 32)
     monkeypatch.setattr(sentence_encoder, "GPU_TOKENS_PER_BATCH", 96)
-    other._is_narrow = True
-    other._model.bfloat16()
+    encoder._is_narrow = True
+    encoder._model.bfloat16()
     sizes: list[list[int]] = []
-    encode = other._model.encode
+    encode = encoder._model.encode
 
-    def encode_batch(batch: list[str], *, batch_size: int, **words: bool) -> torch.Tensor:
+    def encode_batch(batch: list[str], *, batch_size: int, **options: bool) -> torch.Tensor:
         assert batch_size == len(batch), "a batch is not split again"
-        sizes.append([len(ids) for ids in other._model.tokenizer(batch, truncation=True, max_length=32)["input_ids"]])
-        return encode(batch, batch_size=batch_size, **words)
+        sizes.append([len(ids) for ids in encoder._model.tokenizer(batch, truncation=True, max_length=32)["input_ids"]])
+        return encode(batch, batch_size=batch_size, **options)
 
-    monkeypatch.setattr(other._model, "encode", encode_batch)
-    found = other.embed(TEXTS, 32)
-    np.testing.assert_allclose(found, expected, atol=2e-2)
-    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-6)
-    assert found.dtype == np.float32 and not np.array_equal(found, expected)
+    monkeypatch.setattr(encoder._model, "encode", encode_batch)
+    vectors = encoder.embed(TEXTS, 32)
+    np.testing.assert_allclose(vectors, expected, atol=2e-2)
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
+    assert vectors.dtype == np.float32 and not np.array_equal(vectors, expected)
     assert sum(map(len, sizes)) == len(TEXTS) and max(map(len, sizes)) >= 3
     assert all(len(batch) * max(batch) <= 96 for batch in sizes)
 
@@ -131,7 +131,7 @@ class PositionEncoder:
 
     def embed(self, texts: Sequence[str], max_tokens: int) -> np.ndarray:
         self.num_calls += 1
-        return np.array([[self.num_calls, place, len(texts)] for place in range(len(texts))], dtype=np.float32)
+        return np.array([[self.num_calls, position, len(texts)] for position in range(len(texts))], dtype=np.float32)
 
 
 def test_blocks_match_one_sort(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,8 +142,8 @@ def test_blocks_match_one_sort(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     order = sorted(range(200), key=lambda n: (len(texts[n]), texts[n]), reverse=True)
     expected = np.empty((200, 3))
     for call, start in enumerate(range(0, 200, 7), 1):
-        here = [texts[n] for n in order[start : start + 7]]
-        distinct = list(dict.fromkeys(here))
+        block_texts = [texts[n] for n in order[start : start + 7]]
+        distinct = list(dict.fromkeys(block_texts))
         for n in order[start : start + 7]:
             expected[n] = call, distinct.index(texts[n]), len(distinct)
     for span in (1, 30, 1000):
@@ -155,12 +155,12 @@ def test_blocks_match_one_sort(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_word_vectors_are_independent(tmp_path: Path) -> None:
-    words = load_surrogate("minilm-words")
-    assert not words.depends_on_batch
+    surrogate = load_surrogate("minilm-words")
+    assert not surrogate.depends_on_batch
     texts = [f"{'kidney liver bone queue bucket policy '[: n % 37]} {n % 50}" for n in range(300)]
-    together, apart = words.embed(texts, 16), [words.embed([text], 16)[0] for text in texts]
-    np.testing.assert_array_equal(together, apart)
-    stored = embed_texts(words, Listed(texts), tmp_path / "x.npy", max_tokens=16)
+    together, separate = surrogate.embed(texts, 16), [surrogate.embed([text], 16)[0] for text in texts]
+    np.testing.assert_array_equal(together, separate)
+    stored = embed_texts(surrogate, Listed(texts), tmp_path / "x.npy", max_tokens=16)
     np.testing.assert_array_equal(stored, together.astype(np.float16))
 
 
@@ -177,14 +177,14 @@ def test_failed_encoder_writes_nothing(tmp_path: Path) -> None:
 
 
 def test_frequent_words_weigh_less() -> None:
-    words = load_surrogate("minilm-words")
-    vectors = words.embed(["the kidney", "kidney", "the", "liver kidney kidney", ""], 16)
+    surrogate = load_surrogate("minilm-words")
+    vectors = surrogate.embed(["the kidney", "kidney", "the", "liver kidney kidney", ""], 16)
     np.testing.assert_allclose(np.linalg.norm(vectors[:4], axis=1), 1, atol=1e-5)
     assert not vectors[4].any()
     assert vectors[0] @ vectors[1] > 0.99 > 0.5 > vectors[0] @ vectors[2]
     mixed = (
-        words._weighted_VD[words._tokenizer.token_to_id("liver")]
-        + 2 * words._weighted_VD[words._tokenizer.token_to_id("kidney")]
+        surrogate._weighted_VD[surrogate._tokenizer.token_to_id("liver")]
+        + 2 * surrogate._weighted_VD[surrogate._tokenizer.token_to_id("kidney")]
     )
     np.testing.assert_allclose(vectors[3], mixed / np.linalg.norm(mixed), atol=1e-5)
 

@@ -28,11 +28,11 @@ def compute_second_stage(model: ContextualModel, ids: torch.Tensor, contexts: to
     text = w[base + "word_embeddings.weight"][ids] + w[base + "token_type_embeddings.weight"][0]
     length = num_contexts + len(prompts) + len(ids)
     if settings.backbone == "bert":
-        places = w[base + "position_embeddings.weight"][num_contexts:length]
-        prompts, text = prompts + places[: len(prompts)], text + places[len(prompts) :]
+        positions = w[base + "position_embeddings.weight"][num_contexts:length]
+        prompts, text = prompts + positions[: len(prompts)], text + positions[len(prompts) :]
     x = norm(base + "LayerNorm", torch.cat([contexts, prompts, text]))
-    for number in range(settings.num_layers):
-        x = LAYERS[settings.backbone](number, x, num_contexts, settings.num_heads, linear, norm)
+    for layer in range(settings.num_layers):
+        x = LAYERS[settings.backbone](layer, x, num_contexts, settings.num_heads, linear, norm)
     pooled = x[num_contexts + len(prompts) :].mean(0)
     output = linear("output_projection.2", linear("output_projection.0", pooled).relu())
     return output + pooled if settings.residual else output
@@ -53,18 +53,18 @@ def rotate(x: torch.Tensor, num_unrotated: int, num_heads: int) -> torch.Tensor:
     """Rotate the pair (i, i + size / 2) of each head at position p by p / 1000^(2i / size), except the first rows."""
     size = x.shape[1] // num_heads
     out = x.clone()
-    for place in range(num_unrotated, len(x)):
+    for position in range(num_unrotated, len(x)):
         for head in range(num_heads):
             for i in range(size // 2):
                 a, b = head * size + i, head * size + i + size // 2
-                angle = torch.tensor(place / 1000 ** (2 * i / size))
-                out[place, a] = x[place, a] * angle.cos() - x[place, b] * angle.sin()
-                out[place, b] = x[place, b] * angle.cos() + x[place, a] * angle.sin()
+                angle = torch.tensor(position / 1000 ** (2 * i / size))
+                out[position, a] = x[position, a] * angle.cos() - x[position, b] * angle.sin()
+                out[position, b] = x[position, b] * angle.cos() + x[position, a] * angle.sin()
     return out
 
 
 def apply_nomic_layer(
-    number: int,
+    layer: int,
     x: torch.Tensor,
     num_contexts: int,
     num_heads: int,
@@ -72,17 +72,17 @@ def apply_nomic_layer(
     norm: Callable[[str, torch.Tensor], torch.Tensor],
 ) -> torch.Tensor:
     """Apply post-norm attention and a gated feed-forward."""
-    at = f"backbone.model.layers.{number}."
-    queries = rotate(linear(at + "self_attn.q_proj", x), num_contexts, num_heads)
-    keys = rotate(linear(at + "self_attn.k_proj", x), num_contexts, num_heads)
-    seen = attend(queries, keys, linear(at + "self_attn.v_proj", x), num_heads)
-    x = norm(at + "post_attention_layernorm", x + linear(at + "self_attn.o_proj", seen))
-    inner = silu(linear(at + "mlp.gate_proj", x)) * linear(at + "mlp.up_proj", x)
-    return norm(at + "post_mlp_layernorm", x + linear(at + "mlp.down_proj", inner))
+    prefix = f"backbone.model.layers.{layer}."
+    queries = rotate(linear(prefix + "self_attn.q_proj", x), num_contexts, num_heads)
+    keys = rotate(linear(prefix + "self_attn.k_proj", x), num_contexts, num_heads)
+    attended = attend(queries, keys, linear(prefix + "self_attn.v_proj", x), num_heads)
+    x = norm(prefix + "post_attention_layernorm", x + linear(prefix + "self_attn.o_proj", attended))
+    inner = silu(linear(prefix + "mlp.gate_proj", x)) * linear(prefix + "mlp.up_proj", x)
+    return norm(prefix + "post_mlp_layernorm", x + linear(prefix + "mlp.down_proj", inner))
 
 
 def apply_bert_layer(
-    number: int,
+    layer: int,
     x: torch.Tensor,
     num_contexts: int,
     num_heads: int,
@@ -90,12 +90,12 @@ def apply_bert_layer(
     norm: Callable[[str, torch.Tensor], torch.Tensor],
 ) -> torch.Tensor:
     """Apply post-norm attention and a feed-forward."""
-    at = f"backbone.model.encoder.layer.{number}."
-    names = (at + f"attention.self.{name}" for name in ("query", "key", "value"))
-    seen = attend(*(linear(name, x) for name in names), num_heads)
-    x = norm(at + "attention.output.LayerNorm", x + linear(at + "attention.output.dense", seen))
-    inner = gelu(linear(at + "intermediate.dense", x))
-    return norm(at + "output.LayerNorm", x + linear(at + "output.dense", inner))
+    prefix = f"backbone.model.encoder.layer.{layer}."
+    names = (prefix + f"attention.self.{name}" for name in ("query", "key", "value"))
+    attended = attend(*(linear(name, x) for name in names), num_heads)
+    x = norm(prefix + "attention.output.LayerNorm", x + linear(prefix + "attention.output.dense", attended))
+    inner = gelu(linear(prefix + "intermediate.dense", x))
+    return norm(prefix + "output.LayerNorm", x + linear(prefix + "output.dense", inner))
 
 
 LAYERS = {"nomic": apply_nomic_layer, "bert": apply_bert_layer}

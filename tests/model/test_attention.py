@@ -106,12 +106,12 @@ def test_mean_is_over_real_tokens() -> None:
 def test_segments_cut_texts_at_their_length() -> None:
     texts = draw_texts(20, seed=1)
     states = torch.randn(20, 9, 4)
-    found = segment_pool(states, texts.mask_NS, 3)
-    for row, mask, segments in zip(states, texts.mask_NS, found, strict=True):
+    vectors = segment_pool(states, texts.mask_NS, 3)
+    for row, mask, segments in zip(states, texts.mask_NS, vectors, strict=True):
         length = int(mask.sum())
-        for number in range(3):
-            tokens = [i for i in range(length) if i * 3 // length == number] or list(range(length))
-            torch.testing.assert_close(segments[number], row[tokens].mean(0))
+        for index in range(3):
+            tokens = [i for i in range(length) if i * 3 // length == index] or list(range(length))
+            torch.testing.assert_close(segments[index], row[tokens].mean(0))
 
 
 def test_segments_do_not_depend_on_padding() -> None:
@@ -127,11 +127,13 @@ def test_segments_do_not_depend_on_padding() -> None:
 def test_linear_matches_torch(num_rows: int, has_bias: bool) -> None:
     torch.manual_seed(0)
     layer, rows_TI = nn.Linear(24, 40, bias=has_bias), torch.randn(num_rows, 24, requires_grad=True)
-    sent_TO, leaves = torch.randn(num_rows, 40), [rows_TI, *layer.parameters()]
-    expected_TO, found_TO = layer(rows_TI), linear(rows_TI, layer)
-    torch.testing.assert_close(found_TO, expected_TO, rtol=1e-5, atol=1e-5)
-    expected, found = (torch.autograd.grad(given, leaves, sent_TO) for given in (expected_TO, found_TO))
-    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+    gradient_TO, leaves = torch.randn(num_rows, 40), [rows_TI, *layer.parameters()]
+    expected_TO, output_TO = layer(rows_TI), linear(rows_TI, layer)
+    torch.testing.assert_close(output_TO, expected_TO, rtol=1e-5, atol=1e-5)
+    expected_gradients, gradients = (
+        torch.autograd.grad(outputs, leaves, gradient_TO) for outputs in (expected_TO, output_TO)
+    )
+    torch.testing.assert_close(gradients, expected_gradients, rtol=1e-4, atol=1e-4)
     (of_a_sum,) = torch.autograd.grad(linear(rows_TI, layer).sum(), rows_TI)
     torch.testing.assert_close(of_a_sum, layer.weight.sum(0).expand(num_rows, -1), rtol=1e-4, atol=1e-4)
 
@@ -141,9 +143,9 @@ def test_kernel_gets_multiples_of_step(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
     real = module._product
 
-    def product(rows_TI: Tensor, *given: Tensor | None) -> Tensor:
+    def product(rows_TI: Tensor, *args: Tensor | None) -> Tensor:
         sizes.extend(rows_TI.shape)
-        return real(rows_TI, *given)
+        return real(rows_TI, *args)
 
     monkeypatch.setattr(module, "_product", product)
     layer = nn.Linear(STEP, 2 * STEP)

@@ -26,10 +26,10 @@ def compute_contexts(model: ContextualModel, num_documents: int = 6, seed: int =
 def test_second_stage_equals_specification(kind: str, num_documents: int, residual: bool) -> None:
     model = build_small_model(backbone=kind, residual=residual).eval()
     contexts, texts = compute_contexts(model, num_documents), draw_texts(5, seed=2)
-    found = model.second_stage(texts, contexts)
+    vectors = model.second_stage(texts, contexts)
     for row in range(5):
         ids = texts.ids_NS[row, : texts.mask_NS[row].sum()]
-        torch.testing.assert_close(found[row], compute_second_stage(model, ids, contexts), **CLOSE)
+        torch.testing.assert_close(vectors[row], compute_second_stage(model, ids, contexts), **CLOSE)
 
 
 @pytest.mark.parametrize("kind", ["nomic", "bert"])
@@ -70,9 +70,9 @@ def test_context_changes_the_vectors(kind: str) -> None:
 def test_padding_changes_nothing(kind: str) -> None:
     model = build_small_model(backbone=kind)
     contexts, texts = compute_contexts(model), draw_texts(6)
-    whole = model.second_stage(texts, contexts)
+    expected = model.second_stage(texts, contexts)
     pieces = cut_by_length(texts, 2)
-    torch.testing.assert_close(pieces.join([model.second_stage(p, contexts) for p in pieces.pieces]), whole, **CLOSE)
+    torch.testing.assert_close(pieces.join([model.second_stage(p, contexts) for p in pieces.pieces]), expected, **CLOSE)
 
 
 def test_pooling_skips_context_positions() -> None:
@@ -119,15 +119,17 @@ def test_dropout_draws_per_text_and_slot() -> None:
 
 
 def test_slots_are_dropped_at_the_rate(monkeypatch: pytest.MonkeyPatch) -> None:
-    model, seen = build_small_model(sequence_dropout=0.2).train(), list[torch.Tensor]()
+    model, dropped_contexts = build_small_model(sequence_dropout=0.2).train(), list[torch.Tensor]()
     second, contexts = model.second_stage_model, compute_contexts(model)
     real = second.backbone.encode_after
     monkeypatch.setattr(
-        second.backbone, "encode_after", lambda given, *more: (seen.append(given), real(given, *more))[1]
+        second.backbone,
+        "encode_after",
+        lambda contexts_NCD, *args: (dropped_contexts.append(contexts_NCD), real(contexts_NCD, *args))[1],
     )
     model.train().second_stage(Texts(torch.ones(1000, 1).long(), torch.ones(1000, 1).long()), contexts)
-    is_null_NC = (seen[0] == second.sequence_dropout_null_embedding).all(2)
-    torch.testing.assert_close(seen[0][~is_null_NC], contexts.expand(1000, -1, -1)[~is_null_NC])
+    is_null_NC = (dropped_contexts[0] == second.sequence_dropout_null_embedding).all(2)
+    torch.testing.assert_close(dropped_contexts[0][~is_null_NC], contexts.expand(1000, -1, -1)[~is_null_NC])
     assert (is_null_NC.float().mean(0) - 0.2).abs().max() < 4 * (0.2 * 0.8 / 1000) ** 0.5
 
 
@@ -174,14 +176,16 @@ FREQUENCY_CLOSE = {"rtol": 1e-5, "atol": 1e-6}
 def test_word_weight_follows_document_share() -> None:
     weights, texts, documents = FrequencyWeights(4).eval(), draw_texts(3), draw_texts(5, seed=1, longest=20)
     torch.nn.init.normal_(weights.logits_K, std=0.1)
-    found = weights(texts, mark_words(documents, WORDS))
+    token_weights = weights(texts, mark_words(documents, WORDS))
     words_of = [set(ids[mask.bool()].tolist()) for ids, mask in zip(documents.ids_NS, documents.mask_NS, strict=True)]
     for row, (ids, mask) in enumerate(zip(texts.ids_NS.tolist(), texts.mask_NS.tolist(), strict=True)):
         for column, (word, real) in enumerate(zip(ids, mask, strict=True)):
-            place = 4 * sum(word in words for words in words_of) / 5
-            below = min(int(place), 3)
-            expected = torch.lerp(weights.logits_K[below], weights.logits_K[below + 1], place - below)
-            torch.testing.assert_close(found[row, column], torch.exp(LOGIT_SCALE * expected) * real, **FREQUENCY_CLOSE)
+            position = 4 * sum(word in words for words in words_of) / 5
+            below = min(int(position), 3)
+            expected = torch.lerp(weights.logits_K[below], weights.logits_K[below + 1], position - below)
+            torch.testing.assert_close(
+                token_weights[row, column], torch.exp(LOGIT_SCALE * expected) * real, **FREQUENCY_CLOSE
+            )
 
 
 def test_null_vectors_are_no_documents() -> None:
@@ -205,22 +209,22 @@ def test_moved_words_move_no_vector() -> None:
     model = build_small_model(pooling="frequency").eval()
     texts, documents = draw_texts(4), draw_texts(6, seed=2)
     vectors = model.first_stage(documents)
-    other = torch.cat([vectors[:, :16], model.first_stage(draw_texts(6, seed=3))[:, 16:]], dim=1)
+    moved = torch.cat([vectors[:, :16], model.first_stage(draw_texts(6, seed=3))[:, 16:]], dim=1)
     shuffled = torch.cat([vectors[:, :16], vectors[:, 16:].flip(0)], dim=1)
-    found = model.second_stage(texts, vectors)
-    torch.testing.assert_close(model.second_stage(texts, shuffled), found, **FREQUENCY_CLOSE)
-    assert (model.second_stage(texts, other) - found).abs().max() > 1e-3
+    expected = model.second_stage(texts, vectors)
+    torch.testing.assert_close(model.second_stage(texts, shuffled), expected, **FREQUENCY_CLOSE)
+    assert (model.second_stage(texts, moved) - expected).abs().max() > 1e-3
 
 
 def test_light_words_are_averaged() -> None:
     model = build_small_model(pooling="frequency", num_layers=1).eval()
     logits = model.second_stage_model.frequency_weights.logits_K
     texts, documents = draw_texts(3, longest=2), draw_texts(6, seed=2)
-    found = []
+    results = []
     for logit in (0.0, -1.0):
         torch.nn.init.constant_(logits, logit)
-        found.append(model(texts, documents))
-    torch.testing.assert_close(found[0], found[1], **FREQUENCY_CLOSE)
+        results.append(model(texts, documents))
+    torch.testing.assert_close(results[0], results[1], **FREQUENCY_CLOSE)
 
 
 def test_null_context_is_learned() -> None:
@@ -229,8 +233,8 @@ def test_null_context_is_learned() -> None:
     texts = draw_texts(1)
     twins = Texts(texts.ids_NS.expand(64, -1), texts.mask_NS.expand(64, -1))
     weights = model.second_stage_model.frequency_weights
-    found = weights.train()(twins, mark_words(draw_texts(6, seed=2), WORDS))
-    assert len(torch.unique(found.round(decimals=4), dim=0)) == 2
+    token_weights = weights.train()(twins, mark_words(draw_texts(6, seed=2), WORDS))
+    assert len(torch.unique(token_weights.round(decimals=4), dim=0)) == 2
     model.set_context(None)
     assert model.context_CE.shape == (6, 16 + WORDS)
 

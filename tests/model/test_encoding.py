@@ -92,9 +92,9 @@ def test_sorted_corpus_gives_all_domains() -> None:
         contexts.append(model.context_CE)
     torch.testing.assert_close(contexts[0], contexts[1])
     assert not torch.equal(contexts[0], contexts[2])
-    model.set_context([corpus[place] for place in fill_context(400, 8, 1)], seed=5)
+    model.set_context([corpus[row] for row in fill_context(400, 8, 1)], seed=5)
     torch.testing.assert_close(contexts[2], model.context_CE)
-    assert {corpus[place].split()[0] for place in fill_context(400, 8, 0)} != {"rain"}
+    assert {corpus[row].split()[0] for row in fill_context(400, 8, 0)} != {"rain"}
 
 
 def test_empty_corpus_is_refused() -> None:
@@ -203,8 +203,8 @@ def test_order_is_by_length_then_bytes(most: int, num_words: int) -> None:
         tokens = Tokens(rng.integers(0, num_words, offsets[-1]).astype(np.int32), offsets)
         texts = [tokens.ids[offsets[n] : offsets[n + 1]].tobytes() for n in range(count)]
         expected = sorted(range(count), key=lambda n: (len(texts[n]), texts[n]))
-        found = compute_canonical_order(tokens)
-        assert found.tolist() == expected and found.dtype == np.int64
+        order = compute_canonical_order(tokens)
+        assert order.tolist() == expected and order.dtype == np.int64
 
 
 def test_ordering_needs_little_memory() -> None:
@@ -213,9 +213,9 @@ def test_ordering_needs_little_memory() -> None:
     tokens = Tokens(ids, np.arange(count + 1, dtype=np.int64) * length)
     tracemalloc.start()
     compute_canonical_order(tokens)
-    _, most = tracemalloc.get_traced_memory()
+    _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert most < ids.nbytes + 64 * count
+    assert peak < ids.nbytes + 64 * count
 
 
 def test_vectors_lie_in_memory_once() -> None:
@@ -225,9 +225,9 @@ def test_vectors_lie_in_memory_once() -> None:
     model.encode_tokens(Tokens(tokens.ids[:4], tokens.offsets[:3]))  # memory of the first call is not counted
     tracemalloc.start()
     vectors = model.encode_tokens(tokens)
-    _, most = tracemalloc.get_traced_memory()
+    _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert vectors.nbytes == count * Wide.width * 4 and most < 1.4 * vectors.nbytes
+    assert vectors.nbytes == count * Wide.width * 4 and peak < 1.4 * vectors.nbytes
     last = 2 * count - 1.5 + np.arange(Wide.width)
     np.testing.assert_allclose(vectors[-1], last / np.linalg.norm(last), rtol=1e-5)
 
@@ -235,16 +235,16 @@ def test_vectors_lie_in_memory_once() -> None:
 @pytest.mark.parametrize("architecture", ["biencoder", "contextual"])
 def test_gpu_batches_count_tokens(architecture: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches on a GPU have a maximum number of tokens. Here the CPU is treated as a GPU."""
-    texts = [" ".join(["rain"] * (1 + number % 9)) for number in range(60)]
+    texts = [" ".join(["rain"] * (1 + index % 9)) for index in range(60)]
     model = build_text_model(architecture=architecture)
     model.set_context(texts)
     wide, shapes, kinds, real = model.encode(texts), [], set(), type(model).embed_texts
 
-    def embed_texts(self: Any, given: Texts, *context: Any) -> torch.Tensor:
-        shapes.append(tuple(given.ids_NS.shape))
-        found = real(self, given, *context)
-        kinds.add(found.dtype)
-        return found
+    def embed_texts(self: Any, batch: Texts, *context: Any) -> torch.Tensor:
+        shapes.append(tuple(batch.ids_NS.shape))
+        vectors = real(self, batch, *context)
+        kinds.add(vectors.dtype)
+        return vectors
 
     monkeypatch.setattr(type(model), "embed_texts", embed_texts)
     monkeypatch.setattr("repro.model.encoding.GPU", "cpu")
@@ -280,7 +280,7 @@ def draw_weights() -> nn.Parameter:
 def compute_gradient(weight_VD: nn.Parameter, *, by_torch: bool, at_once: bool) -> Tensor:
     """Return the gradient of a sum over all pieces, by one backward pass or by one per piece."""
     look_up = nn.functional.embedding if by_torch else look_up_words
-    parts = [(look_up(ids, weight_VD).tanh() * (number + 1)).sum() for number, ids in enumerate(IDS)]
+    parts = [(look_up(ids, weight_VD).tanh() * (index + 1)).sum() for index, ids in enumerate(IDS)]
     for loss in [torch.stack(parts).sum()] if at_once else parts:
         loss.backward()
     assert weight_VD.grad is not None
@@ -296,18 +296,18 @@ def test_word_vectors_match_torch(at_once: bool, has_gradient: bool) -> None:
     for ids in IDS:
         torch.testing.assert_close(look_up_words(ids, own), nn.functional.embedding(ids, reference), rtol=0, atol=0)
     expected = compute_gradient(reference, by_torch=True, at_once=at_once)
-    found = compute_gradient(own, by_torch=False, at_once=at_once)
-    assert not found.is_sparse and expected[:9].abs().min() > 0
-    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+    gradient = compute_gradient(own, by_torch=False, at_once=at_once)
+    assert not gradient.is_sparse and expected[:9].abs().min() > 0
+    torch.testing.assert_close(gradient, expected, rtol=1e-12, atol=1e-12)
 
 
 def test_gradient_passes_saved_tensor_hooks() -> None:
     """Hooks of checkpointing or offloading may give the backward pass a copy of a saved tensor."""
     weight_VD = draw_weights()
     with torch.autograd.graph.saved_tensors_hooks(torch.clone, torch.clone):
-        found = compute_gradient(weight_VD, by_torch=False, at_once=True)
+        gradient = compute_gradient(weight_VD, by_torch=False, at_once=True)
     torch.testing.assert_close(
-        found, compute_gradient(draw_weights(), by_torch=True, at_once=True), rtol=1e-12, atol=1e-12
+        gradient, compute_gradient(draw_weights(), by_torch=True, at_once=True), rtol=1e-12, atol=1e-12
     )
 
 

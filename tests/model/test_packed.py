@@ -28,7 +28,7 @@ def compute_both_ways(
     monkeypatch: pytest.MonkeyPatch, texts: Texts, *, training: bool, **changes: object
 ) -> list[tuple[Tensor, dict[str, Tensor]]]:
     """Return vectors and gradients of both stages, with packing and without."""
-    found = []
+    results = []
     for packs in (True, False):
         monkeypatch.setattr(Backbone, "packs", packs)
         model = build_small_model(**changes).train(training)
@@ -36,8 +36,8 @@ def compute_both_ways(
         vectors_ND = model.second_stage(texts, model.first_stage(draw_texts(6, seed=3)))
         (vectors_ND**2).sum().backward()
         dense = {name: weight.grad.to_dense() for name, weight in model.named_parameters() if weight.grad is not None}
-        found.append((vectors_ND.detach(), dense))
-    return found
+        results.append((vectors_ND.detach(), dense))
+    return results
 
 
 @pytest.mark.parametrize("training", [True, False])
@@ -70,7 +70,7 @@ def test_packing_skips_transformers_forward(monkeypatch: pytest.MonkeyPatch) -> 
     for backbone in (*PACKED_KINDS, "modernbert"):
         model = build_small_model(backbone=backbone)
         for stage in (model.first_stage_model.embedder, model.second_stage_model.backbone):
-            stage.model.register_forward_hook(lambda *given, name=backbone: called.append(name))
+            stage.model.register_forward_hook(lambda *args, name=backbone: called.append(name))
         model.second_stage(draw_texts(3), model.first_stage(draw_texts(6)))
     assert called == ["modernbert", "modernbert"]
 
@@ -82,7 +82,7 @@ def test_empty_text_is_left_to_transformers() -> None:
 
 
 def test_other_types_are_left_to_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*given: Tensor) -> Tensor:
+    def refuse(*args: Tensor) -> Tensor:
         raise AssertionError("not for this kernel")
 
     monkeypatch.setattr(linear_module, "_product", refuse)
@@ -99,14 +99,14 @@ def test_other_types_are_left_to_torch(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_contexts_together_equal_each_alone(backbone: str, num_layers: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Encoding under several contexts at the same time gives the vectors of transformers' forward under each."""
     model = build_small_model(backbone=backbone, num_layers=num_layers, sequence_dropout=0.1).eval()
-    draw = np.random.default_rng(0)
-    offsets = np.concatenate([[0], np.cumsum(draw.integers(1, 10, 160))])
-    tokens = Tokens(draw.integers(1, WORDS, offsets[-1]).astype(np.int32), offsets)
+    rng = np.random.default_rng(0)
+    offsets = np.concatenate([[0], np.cumsum(rng.integers(1, 10, 160))])
+    tokens = Tokens(rng.integers(1, WORDS, offsets[-1]).astype(np.int32), offsets)
     own_CD = model.first_stage(draw_texts(6, seed=3)).detach()
     contexts = [own_CD, model.second_stage_model.null_contexts().detach(), own_CD.flip(0) + 1]
-    found = model.encode_under(tokens, contexts)
+    vectors = model.encode_under(tokens, contexts)
     monkeypatch.setattr(Backbone, "packs", False)
-    for context_CE, vectors_ND in zip(contexts, found, strict=True):
+    for context_CE, vectors_ND in zip(contexts, vectors, strict=True):
         model.context_CE = context_CE
         torch.testing.assert_close(torch.tensor(vectors_ND), torch.tensor(model.encode_tokens(tokens)), **CLOSE)
-    assert abs(found[0] - found[1]).max() > 1e-3
+    assert abs(vectors[0] - vectors[1]).max() > 1e-3

@@ -42,7 +42,7 @@ def write_encoder(folder: Path, backbone: str, num_layers: int = 2) -> Path:
         backbone_settings={"pad_token_id": 3},
     )
     build_backbone(config, num_layers).model.save_pretrained(folder)
-    tokenizer = Tokenizer(models.WordLevel({word: place for place, word in enumerate(WORDS)}, unk_token="[UNK]"))
+    tokenizer = Tokenizer(models.WordLevel({word: index for index, word in enumerate(WORDS)}, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
     tokenizer.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 1), ("[SEP]", 2)]
@@ -129,8 +129,8 @@ def cut_weights(folder: Path) -> None:
 
 def remove_layer(folder: Path) -> None:
     """Remove the weights of the second layer."""
-    kept = {name: one for name, one in load_file(folder / "model.safetensors").items() if ".1." not in name}
-    save_file(kept, folder / "model.safetensors")
+    remaining = {name: weight for name, weight in load_file(folder / "model.safetensors").items() if ".1." not in name}
+    save_file(remaining, folder / "model.safetensors")
 
 
 def write_index(folder: Path) -> None:
@@ -143,7 +143,7 @@ def write_index(folder: Path) -> None:
 def add_words(folder: Path) -> None:
     """Give the tokenizer more words than the model has word vectors."""
     values = json.loads((folder / "tokenizer.json").read_text())
-    values["model"]["vocab"] |= {f"more{place}": len(WORDS) + place for place in range(9)}
+    values["model"]["vocab"] |= {f"more{index}": len(WORDS) + index for index in range(9)}
     (folder / "tokenizer.json").write_text(json.dumps(values))
 
 

@@ -43,9 +43,9 @@ def test_minilm_gives_both_stages_layers() -> None:
     model = build_model(fit_to_start(MINILM, "minilm"), start="minilm")
     weights = load_file(get_minilm_folder() / "model.safetensors")
     for backbone, num_layers in zip(get_backbones(model), (1, 2), strict=True):
-        found = backbone.model.state_dict()
-        assert sum(name.endswith("attention.self.query.weight") for name in found) == num_layers
-        for name, value in found.items():
+        state = backbone.model.state_dict()
+        assert sum(name.endswith("attention.self.query.weight") for name in state) == num_layers
+        for name, value in state.items():
             torch.testing.assert_close(value, weights[name])
 
 
@@ -55,11 +55,11 @@ def write_nomic_files(folder: Path, prefix: str) -> dict[str, torch.Tensor]:
     shapes = {"embeddings.word_embeddings.weight": (128, 32), "embeddings.token_type_embeddings.weight": (2, 32)}
     shapes |= {"emb_ln.weight": (32,), "emb_ln.bias": (32,)}
     for layer in range(2):
-        place = f"encoder.layers.{layer}."
-        shapes |= {f"{place}attn.Wqkv.weight": (96, 32), f"{place}attn.out_proj.weight": (32, 32)}
-        shapes |= {f"{place}mlp.fc11.weight": (64, 32), f"{place}mlp.fc12.weight": (64, 32)}
-        shapes |= {f"{place}mlp.fc2.weight": (32, 64)}
-        shapes |= {f"{place}{norm}.{part}": (32,) for norm in ("norm1", "norm2") for part in ("weight", "bias")}
+        layer_prefix = f"encoder.layers.{layer}."
+        shapes |= {f"{layer_prefix}attn.Wqkv.weight": (96, 32), f"{layer_prefix}attn.out_proj.weight": (32, 32)}
+        shapes |= {f"{layer_prefix}mlp.fc11.weight": (64, 32), f"{layer_prefix}mlp.fc12.weight": (64, 32)}
+        shapes |= {f"{layer_prefix}mlp.fc2.weight": (32, 64)}
+        shapes |= {f"{layer_prefix}{norm}.{part}": (32,) for norm in ("norm1", "norm2") for part in ("weight", "bias")}
     weights = {f"{prefix}{name}": torch.randn(shape, generator=draw) / 2 for name, shape in shapes.items()}
     save_file(weights, folder / "model.safetensors", {"format": "pt"})
     config = {"model_type": "nomic_bert", "vocab_size": 128, "hidden_size": 32, "num_hidden_layers": 2}
@@ -87,12 +87,12 @@ def test_both_nomic_formats_are_read(tmp_path: Path, prefix: str) -> None:
     weights = write_nomic_files(tmp_path, prefix)
     model = build_model(fit_to_start(NOMIC, str(tmp_path)), start=str(tmp_path))
     for backbone in get_backbones(model):
-        found = backbone.model.state_dict()
+        state = backbone.model.state_dict()
         torch.testing.assert_close(
-            found["embeddings.word_embeddings.weight"], weights[f"{prefix}embeddings.word_embeddings.weight"]
+            state["embeddings.word_embeddings.weight"], weights[f"{prefix}embeddings.word_embeddings.weight"]
         )
-        (name,) = [one for one in found if "layers.0" in one and "q_proj" in one]
-        torch.testing.assert_close(found[name], weights[f"{prefix}encoder.layers.0.attn.Wqkv.weight"][:32])
+        (name,) = [key for key in state if "layers.0" in key and "q_proj" in key]
+        torch.testing.assert_close(state[name], weights[f"{prefix}encoder.layers.0.attn.Wqkv.weight"][:32])
 
 
 def test_missing_weights_are_refused(tmp_path: Path) -> None:
@@ -101,12 +101,12 @@ def test_missing_weights_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"does not fit this nomic backbone: \d+ missing.*\['emb"):
         build_model(fit_to_start(NOMIC, str(tmp_path)), start=str(tmp_path))
     weights = load_file(get_minilm_folder() / "model.safetensors")
-    kept = {name: value for name, value in weights.items() if "layer.5." not in name}
-    save_file(kept, tmp_path / "model.safetensors", {"format": "pt"})
+    remaining = {name: value for name, value in weights.items() if "layer.5." not in name}
+    save_file(remaining, tmp_path / "model.safetensors", {"format": "pt"})
     (tmp_path / "config.json").write_text((get_minilm_folder() / "config.json").read_text())
-    whole = replace(MINILM, architecture="biencoder", num_layers=6)
+    config = replace(MINILM, architecture="biencoder", num_layers=6)
     with pytest.raises(ValueError, match=r"encoder\.layer\.5\."):
-        build_model(fit_to_start(whole, str(tmp_path)), start=str(tmp_path))
+        build_model(fit_to_start(config, str(tmp_path)), start=str(tmp_path))
 
 
 def test_whole_minilm_matches_transformers() -> None:
@@ -200,15 +200,15 @@ def test_identity_heads_pass_states(architecture: str) -> None:
     texts, contexts = draw_texts(12, seed=3), draw_texts(6, seed=4)
     with torch.no_grad():
         if architecture == "biencoder":
-            found, states = model(texts), model.embedder(texts)
+            vectors, states = model(texts), model.embedder(texts)
         else:
             context_vectors = model.first_stage(contexts)
-            found = model.second_stage(texts, context_vectors)
+            vectors = model.second_stage(texts, context_vectors)
             second = model.second_stage_model
             outputs = second.backbone.forward_after(context_vectors[None], second.soft_prompts(), texts)
             states = outputs[:, -texts.ids_NS.shape[1] :]
         pooled = mean_pool(states, texts.mask_NS)
-    assert torch.nn.functional.cosine_similarity(found, pooled).min() > 0.99
+    assert torch.nn.functional.cosine_similarity(vectors, pooled).min() > 0.99
 
 
 def test_both_heads_pass_contexts() -> None:
@@ -216,8 +216,8 @@ def test_both_heads_pass_contexts() -> None:
     contexts = draw_texts(6, seed=4)
     with torch.no_grad():
         pooled = mean_pool(model.first_stage_model.embedder(contexts), contexts.mask_NS)
-        found = model.first_stage(contexts)
-    assert torch.nn.functional.cosine_similarity(found, pooled).min() > 0.99
+        vectors = model.first_stage(contexts)
+    assert torch.nn.functional.cosine_similarity(vectors, pooled).min() > 0.99
 
 
 def test_unknown_heads_are_refused() -> None:

@@ -37,9 +37,9 @@ class Shuffled:
         self.batch_size, self.seed = batch_size, seed
 
     def at(self, step: int) -> np.ndarray:
-        epoch, place = divmod(step, NUM_PAIRS // self.batch_size)
+        epoch, index = divmod(step, NUM_PAIRS // self.batch_size)
         order = np.random.default_rng([self.seed, epoch]).permutation(NUM_PAIRS)
-        return order[place * self.batch_size : (place + 1) * self.batch_size]
+        return order[index * self.batch_size : (index + 1) * self.batch_size]
 
     def state_at(self, step: int) -> tuple[int, int, int]:
         return (self.seed, *divmod(step, NUM_PAIRS // self.batch_size))
@@ -73,11 +73,11 @@ def read_untimed_log(folder: Path) -> list[dict[str, Any]]:
 
 
 def assert_close_weights(
-    found: Mapping[str, torch.Tensor], expected: Mapping[str, torch.Tensor], *, rtol: float = 1e-6, atol: float = 1e-8
+    actual: Mapping[str, torch.Tensor], expected: Mapping[str, torch.Tensor], *, rtol: float = 1e-6, atol: float = 1e-8
 ) -> None:
     """Assert that all expected tensors were found, equal within the tolerance."""
     for name, value in expected.items():
-        torch.testing.assert_close(found[name], value, rtol=rtol, atol=atol, msg=name)
+        torch.testing.assert_close(actual[name], value, rtol=rtol, atol=atol, msg=name)
 
 
 @contextmanager
@@ -90,6 +90,6 @@ def join_group(number: int, folder: Path, file: str = "meet") -> Iterator[None]:
     dist.destroy_process_group()
 
 
-def run_two_processes(work: Callable[..., None], *given: object) -> None:
+def run_two_processes(work: Callable[..., None], *args: object) -> None:
     """Call `work(rank, *given)` in two processes. Forking saves importing torch twice."""
-    mp.start_processes(work, given, nprocs=2, start_method="fork")
+    mp.start_processes(work, args, nprocs=2, start_method="fork")

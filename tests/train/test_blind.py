@@ -23,9 +23,9 @@ BLIND: dict[str, Any] = {"architecture": "contextual", "sequence_dropout": 1.0, 
 
 
 def take_gradients(model: ContextualModel) -> dict[str, torch.Tensor]:
-    found = {name: weight.grad.clone() for name, weight in model.named_parameters() if weight.grad is not None}
+    gradients = {name: weight.grad.clone() for name, weight in model.named_parameters() if weight.grad is not None}
     model.zero_grad()
-    return found
+    return gradients
 
 
 @pytest.mark.parametrize("kind", ["nomic", "bert", "modernbert"])
@@ -38,7 +38,7 @@ def test_blind_equals_full_dropout(kind: str, sizes: ChunkSizes) -> None:
     blind = feed_batch(data, batch, seed=0, num_contexts=0, is_shared=False)
     seeing = feed_batch(data, batch, seed=0, num_contexts=6, is_shared=False)
     assert blind.texts.contexts is None and seeing.texts.contexts is not None
-    found = add_gradients(stages_for(model, blind, make_settings()), blind.texts, sizes)
+    parts = add_gradients(stages_for(model, blind, make_settings()), blind.texts, sizes)
     without = take_gradients(model)
 
     def loss(queries_QD: torch.Tensor, documents_MD: torch.Tensor) -> Any:
@@ -46,7 +46,7 @@ def test_blind_equals_full_dropout(kind: str, sizes: ChunkSizes) -> None:
 
     expected = add_gradients(Stages(model.second_stage, loss, model.first_stage), seeing.texts)
     dropped = take_gradients(model)
-    torch.testing.assert_close(found.loss, expected.loss, rtol=1e-9, atol=0)
+    torch.testing.assert_close(parts.loss, expected.loss, rtol=1e-9, atol=0)
     assert {name.partition(".")[0] for name in without} == {"second_stage_model"}
     assert without.keys() == dropped.keys()
     for name, gradient in dropped.items():
@@ -112,7 +112,7 @@ def test_random_context_is_training_text() -> None:
     assert "context_effect/own_minus_random/mean/difference" in record.metrics
     gap = record.metrics["planted/mean/ndcg_at_10"] - record.metrics["planted+random/mean/ndcg_at_10"]
     assert record.metrics["context_effect/own_minus_random/mean/difference"] == pytest.approx(gap, abs=1e-6)
-    again = execute(base("smoke", architecture="contextual", num_steps=4, test_contexts="random", context_seed=1))
-    assert {row["ids_sha256"] for row in again.provenance["suite"]["contexts"]} != {hashed}
+    other_seed = execute(base("smoke", architecture="contextual", num_steps=4, test_contexts="random", context_seed=1))
+    assert {row["ids_sha256"] for row in other_seed.provenance["suite"]["contexts"]} != {hashed}
     with pytest.raises(ValueError, match="use 'wrong' instead of 'random'"):
         base("smoke", architecture="contextual", measure="mteb", test_contexts="random")

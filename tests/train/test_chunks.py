@@ -54,14 +54,14 @@ def measure_saved_bytes(compute: Callable[[], Tensor], weights: Iterable[Tensor]
     held: dict[int, tuple[Tensor, int]] = {}
     own = {weight.untyped_storage().data_ptr() for weight in weights}
 
-    def pack(kept: Tensor) -> Tensor:
-        memory = kept.untyped_storage()
+    def pack(tensor: Tensor) -> Tensor:
+        memory = tensor.untyped_storage()
         if memory.data_ptr() not in own:
             # holding the tensor prevents that its address is used again
-            held[memory.data_ptr()] = (kept, memory.nbytes())
-        return kept
+            held[memory.data_ptr()] = (tensor, memory.nbytes())
+        return tensor
 
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda kept: kept):
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         _graph = compute()
     return sum(size for _, size in held.values())
 
@@ -85,12 +85,12 @@ def measure_bytes_per_text(config: ModelConfig, switches: Switches) -> tuple[flo
     """Return the bytes that one more text saves in the second stage and in the first."""
     model = build_prepared_model(config, switches)
     contexts_CD = torch.randn(config.num_contexts, 128, requires_grad=True)
-    found = []
+    results = []
     for stage in (lambda t: model.second_stage(t, contexts_CD), model.first_stage):
         with torch.autocast("cpu", torch.bfloat16, enabled=switches.autocast):
             two, four = (measure_saved_bytes(lambda n=n, s=stage: s(make_texts(n)), model.parameters()) for n in (2, 4))
-        found.append((four - two) / 2)
-    return found[0], found[1]
+        results.append((four - two) / 2)
+    return results[0], results[1]
 
 
 @pytest.mark.parametrize("autocast", [True, False])
@@ -122,11 +122,14 @@ def test_paper_width_matches_measured_memory() -> None:
 @pytest.mark.parametrize("gib", [16, 80, 141])
 def test_gpu_chunks_fill_their_share(scale: str, gib: int) -> None:
     run, memory = base(scale, architecture="contextual"), gib * 2**30
-    found = chunks_for(run, memory, Switches())
-    sizes = chunks.estimate_second_stage_bytes(run, Switches()), chunks.estimate_first_stage_bytes(run, Switches())
-    for number, size in zip((found.texts, found.contexts), sizes, strict=True):
-        assert number * size <= chunks.SHARE * memory < (number + 1) * size
-    assert found.texts < 2 * run.batch_size or scale == "small", "GradCache is used at large"
+    sizes = chunks_for(run, memory, Switches())
+    bytes_per_text = (
+        chunks.estimate_second_stage_bytes(run, Switches()),
+        chunks.estimate_first_stage_bytes(run, Switches()),
+    )
+    for num_texts, num_bytes in zip((sizes.texts, sizes.contexts), bytes_per_text, strict=True):
+        assert num_texts * num_bytes <= chunks.SHARE * memory < (num_texts + 1) * num_bytes
+    assert sizes.texts < 2 * run.batch_size or scale == "small", "GradCache is used at large"
 
 
 def test_tiny_gpu_takes_a_few() -> None:
@@ -142,23 +145,23 @@ def test_cpu_keeps_its_sizes() -> None:
 def test_chunks_stay_within_budget() -> None:
     switches, budget = Switches(autocast=False), 20 * 10**6
     sizes, model = chunks_for(CONFIG, budget, switches), build_prepared_model(CONFIG, switches)
-    kept: dict[str, list[int]] = {"first": [], "second": []}
+    saved_bytes: dict[str, list[int]] = {"first": [], "second": []}
 
     def watch(name: str, stage: Callable[..., Tensor]) -> Callable[..., Tensor]:
-        def compute(*given: Any) -> Tensor:
+        def compute(*args: Any) -> Tensor:
             if torch.is_grad_enabled():
-                kept[name].append(measure_saved_bytes(lambda: stage(*given), model.parameters()))
-            return stage(*given)
+                saved_bytes[name].append(measure_saved_bytes(lambda: stage(*args), model.parameters()))
+            return stage(*args)
 
         return compute
 
     first, second = watch("first", model.first_stage), watch("second", model.second_stage)
     step = StepTexts(make_texts(20, seed=1), make_texts(20, seed=2), make_texts(12, seed=3))
     add_gradients(Stages(second, info_nce, first), step, sizes)
-    assert len(kept["second"]) > 4 and len(kept["first"]) > 1, "there are several chunks"
-    most = estimate_graph_bytes(CONFIG, sizes, switches, num_texts=40, num_contexts=12)
-    assert max(map(max, kept.values())) == pytest.approx(most, rel=0.1)
-    assert most <= chunks.SHARE * budget
+    assert len(saved_bytes["second"]) > 4 and len(saved_bytes["first"]) > 1, "there are several chunks"
+    estimated = estimate_graph_bytes(CONFIG, sizes, switches, num_texts=40, num_contexts=12)
+    assert max(map(max, saved_bytes.values())) == pytest.approx(estimated, rel=0.1)
+    assert estimated <= chunks.SHARE * budget
 
 
 def test_fitting_step_keeps_both_graphs() -> None:
@@ -194,18 +197,18 @@ def test_cpu_chunks_keep_within_budget() -> None:
     """The chunks of a large step fill half of the free memory. One more text would not fit."""
     mini = base("desk", architecture="contextual", backbone="bert", num_layers=6, hidden_size=384)
     switches, free = Switches(autocast=False), 3 * 2**30
-    found = chunks_for(mini, None, Switches(), free=free, num_texts=256)
-    one = chunks.estimate_second_stage_bytes(mini, switches)
-    assert found.texts < 256 and found.texts * one <= free / 2 < (found.texts + 1) * one
+    sizes = chunks_for(mini, None, Switches(), free=free, num_texts=256)
+    bytes_per_text = chunks.estimate_second_stage_bytes(mini, switches)
+    assert sizes.texts < 256 and sizes.texts * bytes_per_text <= free / 2 < (sizes.texts + 1) * bytes_per_text
     assert chunks_for(mini, None, Switches(), free=2**34, num_texts=256) == ChunkSizes()
 
 
 def test_resumed_run_keeps_its_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """If the free memory has changed, a resumed run still uses the stored sizes and repeats the losses."""
-    whole, resumed = replace(SMOKE, seed=2, num_steps=6), replace(SMOKE, seed=3, num_steps=6)
+    uninterrupted, resumed = replace(SMOKE, seed=2, num_steps=6), replace(SMOKE, seed=3, num_steps=6)
     monkeypatch.setattr(chunks, "MIN_BUDGET_BYTES", 0)
     monkeypatch.setattr(trainer, "measure_free_bytes", lambda: 200_000)
-    expected = execute(whole, progress=lambda line: None).provenance["training"]["chunks"]
+    expected = execute(uninterrupted, progress=lambda line: None).provenance["training"]["chunks"]
     steps: list[str] = []
     with pytest.raises(Interrupted):
         execute(resumed, should_stop=lambda: bool(steps), progress=steps.append)
@@ -214,13 +217,13 @@ def test_resumed_run_keeps_its_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     assert record.provenance["training"]["chunks"] == expected != ChunkSizes().words
     monkeypatch.setenv("REPRO_HOME", str(get_local_records().parent / "again"))
     monkeypatch.setattr(trainer, "measure_free_bytes", lambda: 200_000)
-    again = execute(resumed, progress=lambda line: None)
-    assert again.metrics["train/loss"] == record.metrics["train/loss"]
+    uninterrupted_record = execute(resumed, progress=lambda line: None)
+    assert uninterrupted_record.metrics["train/loss"] == record.metrics["train/loss"]
 
 
 def test_record_names_given_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
     usual = execute(SMOKE, progress=lambda line: None)
     assert "chunks" not in usual.provenance["training"]
     monkeypatch.setenv("REPRO_CHUNKS", " 5, 3 ")
-    other = execute(replace(SMOKE, seed=1), progress=lambda line: None)
-    assert other.provenance["training"]["chunks"] == "5,3"
+    default_record = execute(replace(SMOKE, seed=1), progress=lambda line: None)
+    assert default_record.provenance["training"]["chunks"] == "5,3"

@@ -81,11 +81,11 @@ def assert_same_gradients(loss: Loss, reference: Loss, columns: list[Tensor]) ->
         leaves = [column.clone().requires_grad_() for column in columns]
         value = compute(leaves)
         results.append((value.detach(), torch.autograd.grad(value, leaves)))
-    (found, gradients), (expected, expected_gradients) = results
-    torch.testing.assert_close(found, expected, rtol=1e-10, atol=0)
-    for one, other in zip(gradients, expected_gradients, strict=True):
-        assert other.abs().max() > 0
-        torch.testing.assert_close(one, other, rtol=1e-8, atol=1e-12)
+    (actual_loss, gradients), (expected_loss, expected_gradients) = results
+    torch.testing.assert_close(actual_loss, expected_loss, rtol=1e-10, atol=0)
+    for gradient, expected_gradient in zip(gradients, expected_gradients, strict=True):
+        assert expected_gradient.abs().max() > 0
+        torch.testing.assert_close(gradient, expected_gradient, rtol=1e-8, atol=1e-12)
 
 
 @pytest.mark.parametrize("num_negatives", [0, 1, 3])
@@ -116,9 +116,9 @@ def test_improved_loss_matches_equations() -> None:
         z = sum(e(queries[i], documents[j]) for j in range(4)) + sum(e(queries[i], queries[j]) for j in others)
         z = z + sum(e(queries[j], documents[i]) for j in range(4)) + sum(e(documents[j], documents[i]) for j in others)
         losses.append(-torch.log(e(queries[i], documents[i]) / z))
-    found = improved_contrastive(queries, documents, temperature=TEMPERATURE)
-    torch.testing.assert_close(found.loss, torch.stack(losses).mean())
-    assert float(found.masked_fraction) == 0
+    parts = improved_contrastive(queries, documents, temperature=TEMPERATURE)
+    torch.testing.assert_close(parts.loss, torch.stack(losses).mean())
+    assert float(parts.masked_fraction) == 0
 
 
 def compute_gist_loss(columns: list[Tensor], guide: list[Tensor]) -> Tensor:
@@ -130,8 +130,10 @@ def compute_gist_loss(columns: list[Tensor], guide: list[Tensor]) -> Tensor:
     loss.margin_strategy, loss.margin, loss.must_retokenize = "absolute", 0.0, False
     loss.contrast_anchors = loss.contrast_positives = True
     loss.gather_across_devices = False
-    given = [{"given": one, "of_guide": other} for one, other in zip(columns, guide, strict=True)]
-    return loss(given, NO_LABELS)
+    features = [
+        {"given": column, "of_guide": guide_column} for column, guide_column in zip(columns, guide, strict=True)
+    ]
+    return loss(features, NO_LABELS)
 
 
 def test_filtered_loss_matches_gist_embed() -> None:
@@ -141,10 +143,10 @@ def test_filtered_loss_matches_gist_embed() -> None:
     scores, different = queries @ documents.T, np.arange(7)
     masked = np.array(scores >= np.diagonal(scores)[:, None])
     np.fill_diagonal(masked, False)
-    every = torch.from_numpy(mask_directions(different, 100 + different, masked, (queries, documents)))
-    of_queries, of_documents = every[:, 7:14], every[:, 21:]
+    all_masked = torch.from_numpy(mask_directions(different, 100 + different, masked, (queries, documents)))
+    of_queries, of_documents = all_masked[:, 7:14], all_masked[:, 21:]
     assert masked.any() and of_queries.any() and of_documents.any()
-    without = torch.cat([every[:, :14], torch.ones(7, 7, dtype=torch.bool), of_documents], 1)
+    without = torch.cat([all_masked[:, :14], torch.ones(7, 7, dtype=torch.bool), of_documents], 1)
     assert_same_gradients(
         lambda c: improved_contrastive(*order_documents(c), temperature=TEMPERATURE, masked_QK=without).loss,
         lambda c: compute_gist_loss(c, guide),
@@ -178,25 +180,25 @@ def test_direction_masks_match_loops(num_hard: int, margin: float) -> None:
     queries, rng = ["a", "b", "b", "c"], np.random.default_rng(5)
     documents = ["x", "y", "z", "x", *(["x", "n", "y", "m", "z", "o", "p", "x"] if num_hard else [])]
     vectors_of = [rng.normal(size=(count, 3)) for count in (4, len(documents))]
-    q, d = seen = tuple(one / np.linalg.norm(one, axis=1, keepdims=True) for one in vectors_of)
+    q, d = vectors = tuple(array / np.linalg.norm(array, axis=1, keepdims=True) for array in vectors_of)
     f = {"qd": q @ d.T, "qq": q @ q.T, "dd": d[:4] @ d.T}
-    keys = {word: number for number, word in enumerate(sorted({*queries, *documents}))}
-    query_keys, document_keys = (np.array([keys[word] for word in words]) for words in (queries, documents))
-    nothing = np.zeros((4, len(documents)), bool)
-    got = mask_directions(query_keys, document_keys, nothing, seen, margin=margin, num_hard_negatives=num_hard)
-    np.testing.assert_array_equal(got, mask_by_loop(queries, documents, max(1, num_hard), f, margin))
-    assert 0 < got.mean() < 1
-    columns = [torch.from_numpy(one) for one in vectors_of]
-    counted = float(improved_contrastive(*columns, masked_QK=torch.from_numpy(got)).masked_fraction)
-    assert compute_masked_fraction(got, len(documents)) == pytest.approx(counted, rel=1e-6)
+    keys = {word: index for index, word in enumerate(sorted({*queries, *documents}))}
+    query_keys, document_keys = (np.array([keys[word] for word in texts]) for texts in (queries, documents))
+    unmasked = np.zeros((4, len(documents)), bool)
+    masked = mask_directions(query_keys, document_keys, unmasked, vectors, margin=margin, num_hard_negatives=num_hard)
+    np.testing.assert_array_equal(masked, mask_by_loop(queries, documents, max(1, num_hard), f, margin))
+    assert 0 < masked.mean() < 1
+    columns = [torch.from_numpy(array) for array in vectors_of]
+    counted = float(improved_contrastive(*columns, masked_QK=torch.from_numpy(masked)).masked_fraction)
+    assert compute_masked_fraction(masked, len(documents)) == pytest.approx(counted, rel=1e-6)
 
 
 def test_plain_loss_is_infonce() -> None:
     queries, documents = order_documents(draw_vectors(5, 1, seed=6))
     masked = torch.rand(5, 10, generator=torch.Generator().manual_seed(0)) < 0.3
-    found: LossParts = batch_loss(queries, documents, masked=masked)
+    parts: LossParts = batch_loss(queries, documents, masked=masked)
     expected = info_nce(queries, documents, masked_QM=masked)
-    assert torch.equal(found.loss, expected.loss) and float(found.masked_fraction) == float(expected.masked_fraction)
+    assert torch.equal(parts.loss, expected.loss) and float(parts.masked_fraction) == float(expected.masked_fraction)
 
 
 def test_accuracy_is_of_widest_prefix() -> None:
@@ -207,11 +209,11 @@ def test_accuracy_is_of_widest_prefix() -> None:
 
 
 def test_masked_text_gets_no_gradient() -> None:
-    queries, documents = (one.requires_grad_() for one in draw_vectors(3, 0, seed=7))
+    queries, documents = (vectors.requires_grad_() for vectors in draw_vectors(3, 0, seed=7))
     everything = torch.ones(3, 12, dtype=torch.bool)
-    found = improved_contrastive(queries, documents, masked_QK=everything)
-    found.loss.backward()
-    assert float(found.loss.detach()) == 0 and float(found.masked_fraction) == 1
+    parts = improved_contrastive(queries, documents, masked_QK=everything)
+    parts.loss.backward()
+    assert float(parts.loss.detach()) == 0 and float(parts.masked_fraction) == 1
     assert queries.grad is not None and float(queries.grad.abs().max()) == 0
 
 
@@ -238,12 +240,12 @@ def test_cached_gradients_match_one_graph(architecture: str, loss: str, widths: 
     second = model.second_stage if is_contextual else lambda texts, _: model(texts)
     stages = Stages(second, of, model.first_stage if is_contextual else None)
     vectors_CD = model.first_stage(contexts) if is_contextual else None
-    plain = of(second(queries, vectors_CD), second(documents, vectors_CD)).loss
-    plain.backward()
+    expected_loss = of(second(queries, vectors_CD), second(documents, vectors_CD)).loss
+    expected_loss.backward()
     expected = [weight.grad for weight in model.parameters()]
     model.zero_grad(set_to_none=True)
     parts = add_gradients(stages, StepTexts(queries, documents, contexts if is_contextual else None), ChunkSizes(3, 2))
-    torch.testing.assert_close(parts.loss, plain.detach(), rtol=1e-10, atol=0)
+    torch.testing.assert_close(parts.loss, expected_loss.detach(), rtol=1e-10, atol=0)
     for weight, gradient in zip(model.parameters(), expected, strict=True):
         assert weight.grad is not None and gradient is not None
         assert gradient.abs().max() > 0
@@ -288,16 +290,18 @@ def compute_first_loss(inputs: Inputs) -> tuple[float, float]:
     for i in count:
         threshold = fq[i] @ fd[i] + run.filter_margin
         own = float(q[i] @ d[i]) / run.temperature
-        kept = [own]  # the own pair, from query to documents
+        terms = [own]  # the own pair, from query to documents
         entries = [(float(q[i] @ d[j]), fq[i] @ fd[j], text_d[i] == text_d[j]) for j in count if j != i]
         same = [text_q[i] == text_q[j] or text_d[i] == text_d[j] for j in count]
         entries += [(float(q[i] @ q[j]), fq[i] @ fq[j], same[j]) for j in count if j != i]
         entries += [(float(q[j] @ d[i]), fq[j] @ fd[i], same[j]) for j in count if j != i]
         entries += [(float(d[i] @ d[j]), fd[i] @ fd[j], text_d[i] == text_d[j]) for j in count if j != i]
-        is_removed = [is_same or near >= threshold for _, near, is_same in entries]
-        kept += [own]  # again, from document to queries, as in eq. 6
-        kept += [score / run.temperature for (score, _, _), gone in zip(entries, is_removed, strict=True) if not gone]
-        losses.append(float(torch.logsumexp(torch.tensor(kept), 0)) - own)
+        is_removed = [is_same or similarity >= threshold for _, similarity, is_same in entries]
+        terms += [own]  # again, from document to queries, as in eq. 6
+        terms += [
+            score / run.temperature for (score, _, _), is_gone in zip(entries, is_removed, strict=True) if not is_gone
+        ]
+        losses.append(float(torch.logsumexp(torch.tensor(terms), 0)) - own)
         num_removed, num_entries = num_removed + sum(is_removed), num_entries + len(entries) + 1
     return float(np.mean(losses)), num_removed / num_entries
 
@@ -313,7 +317,7 @@ def test_first_loss_matches_loops() -> None:
 
 @pytest.mark.parametrize("run", [FILTERED, MIXED], ids=["filtered", "mixed"])
 def test_stopped_training_ends_the_same(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = execute(run, progress=ignore)
+    uninterrupted = execute(run, progress=ignore)
     batches = [line["batch"] for line in read_metrics(run_folder(run_id(run)))]
     monkeypatch.setenv("REPRO_HOME", str(tmp_path / "other"))
     with pytest.raises(Interrupted):
@@ -321,28 +325,28 @@ def test_stopped_training_ends_the_same(run: Run, tmp_path: Path, monkeypatch: p
     resumed = execute(run, progress=ignore)
     assert [line["batch"] for line in read_metrics(run_folder(run_id(run)))] == batches
     assert {k: v for k, v in resumed.metrics.items() if "second" not in k} == {
-        k: v for k, v in whole.metrics.items() if "second" not in k
+        k: v for k, v in uninterrupted.metrics.items() if "second" not in k
     }
 
 
 def test_fifths_match_stopped_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`measure=steps` scores the model after each fifth of its steps, as if training had stopped there."""
     run = base("smoke", measure="steps", seed=1)
-    found = execute(run, progress=ignore)
+    record = execute(run, progress=ignore)
     steps = compute_marks(12)
-    assert steps == (2, 5, 7, 10, 12) == tuple(found.provenance["suite"]["steps"])
-    assert found.metrics["planted+fifth5/mean/ndcg_at_10"] == found.metrics["planted/mean/ndcg_at_10"]
-    assert len({found.metrics[f"planted+fifth{part}/mean/ndcg_at_10"] for part in range(1, 6)}) > 1
+    assert steps == (2, 5, 7, 10, 12) == tuple(record.provenance["suite"]["steps"])
+    assert record.metrics["planted+fifth5/mean/ndcg_at_10"] == record.metrics["planted/mean/ndcg_at_10"]
+    assert len({record.metrics[f"planted+fifth{part}/mean/ndcg_at_10"] for part in range(1, 6)}) > 1
     monkeypatch.setenv("REPRO_HOME", str(tmp_path / "other"))
-    plain = base("smoke", seed=1)
+    untouched = base("smoke", seed=1)
     with pytest.raises(Interrupted, match=f"stopped after step {steps[2]} "):
-        execute(plain, should_stop=stop_after(steps[2] - 1), progress=ignore)
-    inputs = Inputs(plain)
+        execute(untouched, should_stop=stop_after(steps[2] - 1), progress=ignore)
+    inputs = Inputs(untouched)
     model = start_model(inputs, lambda: False, ignore)
     optimizer = build_optimizer(model, learning_rate=1.0, weight_decay=0.0)
-    assert read_checkpoint(run_folder(run_id(plain)), run_id(plain), model, optimizer) is not None
+    assert read_checkpoint(run_folder(run_id(untouched)), run_id(untouched), model, optimizer) is not None
     expected = evaluate(inputs, model.eval(), tmp_path, read_collections(inputs.suite)).metrics
-    assert found.metrics["planted+fifth3/mean/ndcg_at_10"] == expected["planted/mean/ndcg_at_10"]
+    assert record.metrics["planted+fifth3/mean/ndcg_at_10"] == expected["planted/mean/ndcg_at_10"]
 
 
 def test_too_few_steps_are_refused() -> None:
@@ -354,10 +358,10 @@ def test_curve_averages_equal_stretches(monkeypatch: pytest.MonkeyPatch, tmp_pat
     """48 steps, whose loss is their number, make 24 points: (1 + 2) / 2 at step 2, …, (47 + 48) / 2 at step 48."""
     lines = [{"step": step, "loss": float(step), "accuracy": step / 48} for step in range(1, 49)]
     monkeypatch.setattr(curve, "read_metrics", lambda folder: lines)
-    found = curve.measure(Inputs(base("smoke", measure="curve")), None, tmp_path).metrics  # type: ignore[arg-type]
-    assert len(found) == 48
-    assert found["curve/2/loss"] == 1.5 and found["curve/48/loss"] == 47.5
-    assert found["curve/4/accuracy"] == pytest.approx(3.5 / 48)
+    metrics = curve.measure(Inputs(base("smoke", measure="curve")), None, tmp_path).metrics  # type: ignore[arg-type]
+    assert len(metrics) == 48
+    assert metrics["curve/2/loss"] == 1.5 and metrics["curve/48/loss"] == 47.5
+    assert metrics["curve/4/accuracy"] == pytest.approx(3.5 / 48)
 
 
 def test_model_size_keeps_the_batches() -> None:

@@ -46,50 +46,50 @@ def get_text(tokens: Tokens, row: int) -> tuple[int, ...]:
 
 def test_documents_are_positives_then_negatives() -> None:
     data = make_small_data(num_hard=3)
-    found = make_feed(data)
+    step_feed = make_feed(data)
     pairs_B = get_batch(data).pairs_B
     expected = [get_text(data.documents, pair) for pair in pairs_B]
     expected += [get_text(data.documents, row) for pair in pairs_B for row in data.negative_rows_NH[pair]]
-    assert list_rows(found.texts.documents) == expected
-    assert list_rows(found.texts.queries) == [get_text(data.queries, pair) for pair in pairs_B]
+    assert list_rows(step_feed.texts.documents) == expected
+    assert list_rows(step_feed.texts.queries) == [get_text(data.queries, pair) for pair in pairs_B]
 
 
 def test_contexts_come_from_the_batch() -> None:
     data, drawn = make_small_data(num_hard=3), set[int]()
     for step in range(30):
-        found = make_feed(data, step)
-        documents, places = list_rows(found.texts.documents), draw_contexts(32, 5, seed=0, number=step).tolist()
-        assert list_rows(found.texts.contexts) == [documents[place] for place in places]
+        step_feed = make_feed(data, step)
+        documents, places = list_rows(step_feed.texts.documents), draw_contexts(32, 5, seed=0, number=step).tolist()
+        assert list_rows(step_feed.texts.contexts) == [documents[position] for position in places]
         drawn.update(places)
     assert min(drawn) < 8 and max(drawn) > 29, "positives and the last hard negatives are drawn, too"
 
 
 def test_contexts_differ_by_step_and_seed() -> None:
     data = make_small_data()
-    first, again = (list_rows(make_feed(data).texts.contexts) for _ in range(2))
-    assert first == again
+    first, repeated = (list_rows(make_feed(data).texts.contexts) for _ in range(2))
+    assert first == repeated
     assert first != list_rows(make_feed(data, seed=1).texts.contexts)
     assert list(draw_contexts(8, 5, seed=0, number=1)) != list(draw_contexts(8, 5, seed=0, number=2))
 
 
 def test_contexts_repeat_if_needed() -> None:
     assert len(set(draw_contexts(8, 8, seed=0, number=0))) == 8
-    drawn = draw_contexts(4, 10, seed=0, number=0)
-    assert len(drawn) == 10 and set(drawn) == {0, 1, 2, 3}
+    positions = draw_contexts(4, 10, seed=0, number=0)
+    assert len(positions) == 10 and set(positions) == {0, 1, 2, 3}
 
 
 def test_processes_share_contexts(monkeypatch: pytest.MonkeyPatch) -> None:
     data, places = make_small_data(num_hard=3), []
-    alone = make_feed(data, is_shared=True).texts.contexts
+    all_contexts = make_feed(data, is_shared=True).texts.contexts
     for module in (feeding, parallel):
         monkeypatch.setattr(module, "count_processes", lambda: 2)
-    for number in range(2):
+    for process in range(2):
         for module in (feeding, parallel):
-            monkeypatch.setattr(module, "rank", lambda number=number: number)
-        found = make_feed(data, is_shared=True).texts.contexts
-        assert found.num_texts == 3
-        places += list_rows(found)
-    assert places[:5] == list_rows(alone)
+            monkeypatch.setattr(module, "rank", lambda process=process: process)
+        contexts = make_feed(data, is_shared=True).texts.contexts
+        assert contexts.num_texts == 3
+        places += list_rows(contexts)
+    assert places[:5] == list_rows(all_contexts)
     assert make_feed(data).texts.contexts.num_texts == 5, "a process with its own batch has all of its contexts"
 
 
@@ -113,18 +113,18 @@ def watch_filter(on_call: Callable[[int], Any]) -> TrainData:
 def test_next_step_is_prepared_early() -> None:
     is_made = [threading.Event() for _ in range(4)]
     data = watch_filter(lambda number: is_made[number].set())
-    for place, _ in enumerate(iter_step_feeds(data, range(3, 7), 1, num_contexts=5, seed=0)):
-        assert is_made[min(place + 1, 3)].wait(30), "the next step is prepared while this one is computed"
+    for index, _ in enumerate(iter_step_feeds(data, range(3, 7), 1, num_contexts=5, seed=0)):
+        assert is_made[min(index + 1, 3)].wait(30), "the next step is prepared while this one is computed"
 
 
 def test_steps_come_in_order() -> None:
     data = make_small_data()
-    for step, found in enumerate(iter_step_feeds(data, range(3, 6), 2, num_contexts=5, seed=0), 3):
-        assert [batch.number for batch in found.batches] == [2 * step, 2 * step + 1]
-        for of_step, number in zip(found.feeds, (2 * step, 2 * step + 1), strict=True):
-            alone = make_feed(data, number)
-            assert list_rows(of_step.texts.queries) == list_rows(alone.texts.queries)
-            assert of_step.draw_seed == alone.draw_seed
+    for step, step_feed in enumerate(iter_step_feeds(data, range(3, 6), 2, num_contexts=5, seed=0), 3):
+        assert [batch.number for batch in step_feed.batches] == [2 * step, 2 * step + 1]
+        for batch_feed, number in zip(step_feed.feeds, (2 * step, 2 * step + 1), strict=True):
+            expected = make_feed(data, number)
+            assert list_rows(batch_feed.texts.queries) == list_rows(expected.texts.queries)
+            assert batch_feed.draw_seed == expected.draw_seed
     assert step == 5
 
 
@@ -142,4 +142,4 @@ def test_errors_are_raised_at_their_step() -> None:
     stopped = iter_step_feeds(make_small_data(), range(9), 1, num_contexts=5, seed=0)
     next(stopped)
     stopped.close()
-    assert len(received) == 2 and not [one for one in threading.enumerate() if one.name.startswith("feed")]
+    assert len(received) == 2 and not [thread for thread in threading.enumerate() if thread.name.startswith("feed")]

@@ -60,12 +60,12 @@ def stop_after(num_steps: int) -> Callable[[], bool]:
 
 
 def test_stopped_training_resumes_exactly(tmp_path: Path) -> None:
-    whole, _ = run(tmp_path / "whole")
+    uninterrupted, _ = run(tmp_path / "whole")
     with pytest.raises(Interrupted, match="after step 4 of 10"):
         run(tmp_path / "cut", should_stop=stop_after(4))
     resumed, state = run(tmp_path / "cut")
     assert state.step == 10 and read_untimed_log(tmp_path / "cut") == read_untimed_log(tmp_path / "whole")
-    assert_same_weights(whole, resumed)
+    assert_same_weights(uninterrupted, resumed)
 
 
 def train_until_killed(folder: Path, step: int) -> None:
@@ -78,7 +78,7 @@ def train_until_killed(folder: Path, step: int) -> None:
 
 
 def test_killed_training_resumes_from_checkpoint(tmp_path: Path) -> None:
-    whole, _ = run(tmp_path / "whole")
+    uninterrupted, _ = run(tmp_path / "whole")
     child = multiprocessing.get_context("fork").Process(target=train_until_killed, args=(tmp_path / "cut", 8))
     child.start()
     child.join()
@@ -89,16 +89,16 @@ def test_killed_training_resumes_from_checkpoint(tmp_path: Path) -> None:
     resumed, _ = run(tmp_path / "cut", on_step=lambda line: steps.append(line["step"]))
     assert steps == [7, 8, 9, 10], "the last checkpoint was that of step 6"
     assert read_untimed_log(tmp_path / "cut") == read_untimed_log(tmp_path / "whole")
-    assert_same_weights(whole, resumed)
+    assert_same_weights(uninterrupted, resumed)
 
 
 def test_finished_training_is_not_repeated(tmp_path: Path) -> None:
-    whole, _ = run(tmp_path)
+    trained, _ = run(tmp_path)
     before = (tmp_path / "metrics.jsonl").read_bytes()
-    again, state = run(tmp_path, on_step=lambda line: pytest.fail("a finished run took a step"))
+    repeated, state = run(tmp_path, on_step=lambda line: pytest.fail("a finished run took a step"))
     assert state.step == 10 and state.seconds > 0
     assert (tmp_path / "metrics.jsonl").read_bytes() == before
-    assert_same_weights(whole, again)
+    assert_same_weights(trained, repeated)
 
 
 def test_log_line_describes_its_step(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_misfitting_checkpoint_is_refused(tmp_path: Path) -> None:
 
 
 def test_older_checkpoint_is_resumed(tmp_path: Path) -> None:
-    whole, _ = run(tmp_path / "whole")
+    uninterrupted, _ = run(tmp_path / "whole")
     with pytest.raises(Interrupted):
         run(tmp_path / "cut", should_stop=lambda: True)
     path = tmp_path / "cut" / CHECKPOINT_FILE
@@ -133,7 +133,7 @@ def test_older_checkpoint_is_resumed(tmp_path: Path) -> None:
         state = {**json.loads(file.metadata()["state"]), "shares_batches": True}
     save_file(load_file(path), path, {"state": json.dumps(state)})
     resumed, _ = run(tmp_path / "cut")
-    assert_same_weights(whole, resumed)
+    assert_same_weights(uninterrupted, resumed)
 
 
 def test_full_disk_keeps_last_checkpoint(tmp_path: Path) -> None:
@@ -181,15 +181,15 @@ def test_non_finite_step_changes_nothing(tmp_path: Path, what: str) -> None:
 
     rate = compute_learning_rate(8, peak=1e-2, num_warmup_steps=2, num_steps=10)
     line = rf"^step 8 of 10: loss [^\n]* at learning rate {rate:.3g}: not finite[^\n]*lower learning_rate[^\n]*$"
-    with pytest.raises(ValueError, match=line) as found:
+    with pytest.raises(ValueError, match=line) as caught:
         run(tmp_path, model, checkpoint_every_steps=3, on_step=spoil_after_7)
-    assert (": loss nan, norm" in str(found.value)) == (what == "loss")
+    assert (": loss nan, norm" in str(caught.value)) == (what == "loss")
     assert [hash_checkpoint(tmp_path)] == digests and len(read_metrics(tmp_path)) == 7
     for name, value in model.state_dict().items():
         torch.testing.assert_close(value, weights[0][name], rtol=0, atol=0, equal_nan=True, msg=name)
     resumed, _ = run(tmp_path)
-    whole, _ = run(tmp_path / "whole")
-    assert_same_weights(whole, resumed)
+    uninterrupted, _ = run(tmp_path / "whole")
+    assert_same_weights(uninterrupted, resumed)
 
 
 class OneBatch:
@@ -201,7 +201,7 @@ class OneBatch:
 
 def test_dropped_contexts_follow_the_seed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every step has the same contexts and nothing is learned, so losses differ only by the dropped contexts."""
-    monkeypatch.setattr(feed, "draw_contexts", lambda num_documents, num_contexts, **drawn: np.arange(num_contexts))
+    monkeypatch.setattr(feed, "draw_contexts", lambda num_documents, num_contexts, **options: np.arange(num_contexts))
     data = replace(make_small_data(), batches=OneBatch(), filter=None)
 
     def losses(dropout: float, seed: int) -> list[float]:
@@ -247,7 +247,7 @@ def test_first_stage_has_own_rate(tmp_path: Path) -> None:
 def test_learning_rate_warms_up_and_decays() -> None:
     rates = [compute_learning_rate(step, peak=1.0, num_warmup_steps=4, num_steps=12) for step in range(1, 13)]
     assert rates[:4] == [0.25, 0.5, 0.75, 1.0]
-    assert rates[4:] == pytest.approx([1 - place / 8 for place in range(8)])
+    assert rates[4:] == pytest.approx([1 - index / 8 for index in range(8)])
     assert compute_learning_rate(1, peak=1.0, num_warmup_steps=0, num_steps=5) == 1.0
 
 
@@ -364,8 +364,10 @@ def test_changed_process_count_warns(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         run(tmp_path, build_small_model(**changes), batches_a_step=batches_a_step)
-    found = [str(one.message) for one in caught if "is of 2 processes, now there are 1" in str(one.message)]
-    assert len(found) == has_warning and all("other draws" in one for one in found)
+    messages = [
+        str(warning.message) for warning in caught if "is of 2 processes, now there are 1" in str(warning.message)
+    ]
+    assert len(messages) == has_warning and all("other draws" in warning for warning in messages)
 
 
 def test_random_drops_depend_on_chunks(tmp_path: Path) -> None:

@@ -28,8 +28,8 @@ def compute_by_loop(
     """Return cross entropy and accuracy, query by query."""
     losses, hits = [], []
     for row, (query, target) in enumerate(zip(queries, targets, strict=True)):
-        kept = [m for m in range(len(documents)) if m == target or not (masked is not None and masked[row][m])]
-        scores = {m: torch.cosine_similarity(query, documents[m], dim=0) / temperature for m in kept}
+        columns = [m for m in range(len(documents)) if m == target or not (masked is not None and masked[row][m])]
+        scores = {m: torch.cosine_similarity(query, documents[m], dim=0) / temperature for m in columns}
         losses.append(torch.logsumexp(torch.stack(list(scores.values())), 0) - scores[target])
         hits.append(max(scores, key=lambda m: float(scores[m])) == target)
     return torch.stack(losses).mean(), sum(hits) / len(hits)
@@ -43,16 +43,16 @@ def test_loss_equals_cross_entropy(
     queries = torch.randn(num_pairs, 5, generator=generator, dtype=torch.float64).float()
     documents = torch.randn(num_pairs * (1 + num_hard), 5, generator=generator)
     masked = torch.rand(num_pairs, len(documents), generator=generator) < 0.4 if with_mask else None
-    found = info_nce(queries, documents, temperature=temperature, masked_QM=masked)
+    parts = info_nce(queries, documents, temperature=temperature, masked_QM=masked)
     expected, accuracy = compute_by_loop(queries, documents, temperature, range(num_pairs), masked)
-    torch.testing.assert_close(found.loss, expected, rtol=1e-4, atol=1e-4)
-    assert float(found.accuracy) == pytest.approx(accuracy)
+    torch.testing.assert_close(parts.loss, expected, rtol=1e-4, atol=1e-4)
+    assert float(parts.accuracy) == pytest.approx(accuracy)
 
 
 def test_positive_is_never_masked() -> None:
     queries, documents = torch.randn(3, 4), torch.randn(3, 4)
-    found = info_nce(queries, documents, masked_QM=torch.ones(3, 3, dtype=torch.bool))
-    assert float(found.loss) == 0 and float(found.accuracy) == 1 and float(found.masked_fraction) == 1
+    parts = info_nce(queries, documents, masked_QM=torch.ones(3, 3, dtype=torch.bool))
+    assert float(parts.loss) == 0 and float(parts.accuracy) == 1 and float(parts.masked_fraction) == 1
 
 
 def test_masked_fraction_is_of_negatives() -> None:
@@ -108,14 +108,14 @@ def compute_by_autograd(model: Biencoder | ContextualModel) -> tuple[torch.Tenso
 
 
 def assert_same(
-    found: tuple[torch.Tensor, dict[str, torch.Tensor]], expected: tuple[torch.Tensor, dict[str, torch.Tensor]]
+    actual: tuple[torch.Tensor, dict[str, torch.Tensor]], expected: tuple[torch.Tensor, dict[str, torch.Tensor]]
 ) -> None:
-    torch.testing.assert_close(found[0], expected[0], rtol=1e-9, atol=0)
-    assert found[1].keys() == expected[1].keys()
+    torch.testing.assert_close(actual[0], expected[0], rtol=1e-9, atol=0)
+    assert actual[1].keys() == expected[1].keys()
     largest = max(float(gradient.abs().max()) for gradient in expected[1].values())
     for name, gradient in expected[1].items():
         assert gradient.abs().max() > 0, f"{name} has a zero gradient"
-        torch.testing.assert_close(found[1][name], gradient, rtol=1e-7, atol=1e-9 * largest, msg=name)
+        torch.testing.assert_close(actual[1][name], gradient, rtol=1e-7, atol=1e-9 * largest, msg=name)
 
 
 @pytest.mark.parametrize("architecture", ["biencoder", "contextual"])
@@ -138,15 +138,15 @@ def test_equals_plain_autograd(architecture: str, kind: str, num_texts: int, num
 )
 def test_chunks_limit_the_texts(sizes: ChunkSizes, largest: int, num_passes: int) -> None:
     """No call has more texts than a chunk or piece. Every text is computed once per pass."""
-    model, seen = build_small_model(sequence_dropout=0.0), []
+    model, num_texts = build_small_model(sequence_dropout=0.0), []
     stages = make_stages(model)
 
     def second(texts: Texts, contexts_CD: torch.Tensor | None) -> torch.Tensor:
-        seen.append(texts.num_texts)
+        num_texts.append(texts.num_texts)
         return stages.second(texts, contexts_CD)
 
     add_gradients(replace(stages, second=second), make_step(model), sizes)
-    assert max(seen) == largest and sum(seen) == num_passes * 3 * NUM_PAIRS
+    assert max(num_texts) == largest and sum(num_texts) == num_passes * 3 * NUM_PAIRS
 
 
 @pytest.mark.parametrize("num_vectors", [2, 3])
@@ -187,10 +187,10 @@ def set_dropout(model: ContextualModel, probability: float) -> ContextualModel:
 def test_replay_repeats_randomness() -> None:
     tape = Tape(set_dropout(build_small_model(), 0.3).double().train())
     add_gradients(Stages(tape.second, info_nce, tape.first), make_step(tape.model), ChunkSizes(3, 2))
-    without = {(what, ids): number for what, graph, number, ids in tape.seen if not graph}
+    without_graph = {(what, ids): number for what, graph, number, ids in tape.seen if not graph}
     replayed = {(what, ids): number for what, graph, number, ids in tape.seen if graph}
-    assert without == replayed
-    assert len(set(without.values())) == len(without) == 3 + 3 + 5
+    assert without_graph == replayed
+    assert len(set(without_graph.values())) == len(without_graph) == 3 + 3 + 5
 
 
 @pytest.mark.parametrize("sizes", [ChunkSizes(3, 2), ChunkSizes(4, 6), ChunkSizes(7, 1)])
@@ -200,11 +200,11 @@ def test_dropout_matches_autograd(kind: str, sizes: ChunkSizes) -> None:
     model = set_dropout(build_small_model(backbone=kind, sequence_dropout=0.3), 0.2).double().train()
     torch.manual_seed(11)
     parts = add_gradients(make_stages(model), make_step(model), sizes)
-    found = (parts.loss, take_gradients(model))
+    actual = (parts.loss, take_gradients(model))
     torch.manual_seed(11)
-    assert_same(found, compute_one_graph(model, sizes))
+    assert_same(actual, compute_one_graph(model, sizes))
     torch.manual_seed(12)
-    assert abs(float(compute_one_graph(model, sizes)[0] - found[0])) > 1e-3, "dropout is on"
+    assert abs(float(compute_one_graph(model, sizes)[0] - actual[0])) > 1e-3, "dropout is on"
 
 
 def compute_one_graph(model: ContextualModel, sizes: ChunkSizes) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
@@ -217,8 +217,8 @@ def compute_one_graph(model: ContextualModel, sizes: ChunkSizes) -> tuple[torch.
     def run(stage: Callable[[Texts], torch.Tensor], texts: Texts, size: int, num_vectors: int = 1) -> torch.Tensor:
         rows = [None] * texts.num_texts
         for index, chunk in chunks(texts, size):
-            for place, row in zip(index.tolist(), stage(chunk), strict=True):
-                rows[place] = row
+            for index_in_batch, row in zip(index.tolist(), stage(chunk), strict=True):
+                rows[index_in_batch] = row
         return torch.stack(rows)
 
     contexts = run(model.first_stage, CONTEXTS, sizes.contexts)

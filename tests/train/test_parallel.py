@@ -131,8 +131,8 @@ def test_processes_share_the_contexts(monkeypatch: pytest.MonkeyPatch, num_conte
     """The parts of all processes, in order of rank, start with all contexts in order. Only filler comes after them."""
     places, parts = np.random.default_rng(0).permutation(num_contexts), []
     monkeypatch.setattr(parallel, "count_processes", lambda: 8)
-    for number in range(8):
-        monkeypatch.setattr(parallel, "rank", lambda number=number: number)
+    for process in range(8):
+        monkeypatch.setattr(parallel, "rank", lambda process=process: process)
         parts.append(select_own_contexts(places))
     assert {len(part) for part in parts} == {share}
     assert np.concatenate(parts)[:num_contexts].tolist() == places.tolist()
@@ -170,25 +170,25 @@ def compute_by_autograd(model: ContextualModel, data: TrainData, number: int) ->
     losses = []
     for row, pair in enumerate(pairs_B):
         scores_B = sides[1] @ sides[0][row] / 0.02
-        kept = [place for place, other in enumerate(pairs_B) if place == row or other % 3 != pair % 3]
-        losses.append(torch.logsumexp(scores_B[kept], 0) - scores_B[row])
+        columns = [column for column, other in enumerate(pairs_B) if column == row or other % 3 != pair % 3]
+        losses.append(torch.logsumexp(scores_B[columns], 0) - scores_B[row])
     loss = torch.stack(losses).mean()
     model.zero_grad()
     loss.backward()
     gradients = [torch.zeros_like(weight) if weight.grad is None else weight.grad for weight in model.parameters()]
-    return loss.detach(), torch.cat([one.flatten() for one in gradients])
+    return loss.detach(), torch.cat([gradient.flatten() for gradient in gradients])
 
 
 @pytest.mark.parametrize("batches_a_step", [1, 2, 3])
 def test_step_gradient_is_mean_of_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batches_a_step: int) -> None:
     """Three steps at learning rate 0. They cross the end of an epoch of seven batches."""
-    data, model, found = make_small_data(), build_small_model(sequence_dropout=0.0).double(), []
+    data, model, gradients = make_small_data(), build_small_model(sequence_dropout=0.0).double(), []
     real = loop.optimizer_for
 
-    def build_watched_optimizer(*given: Any) -> torch.optim.Optimizer:
-        optimizer = real(*given)
+    def build_watched_optimizer(*args: Any) -> torch.optim.Optimizer:
+        optimizer = real(*args)
         optimizer.register_step_pre_hook(
-            lambda *_: found.append(torch.cat([weight.grad.flatten() for weight in model.parameters()]))
+            lambda *_: gradients.append(torch.cat([weight.grad.flatten() for weight in model.parameters()]))
         )
         return optimizer
 
@@ -201,27 +201,30 @@ def test_step_gradient_is_mean_of_batches(tmp_path: Path, monkeypatch: pytest.Mo
         assert line["loss"] == pytest.approx(float(torch.stack([loss for loss, _ in expected]).mean()), rel=1e-9)
         gradient = torch.stack([one for _, one in expected]).mean(0)
         assert gradient.norm() > 0.1
-        torch.testing.assert_close(found[step], gradient, rtol=1e-8, atol=1e-10)
+        torch.testing.assert_close(gradients[step], gradient, rtol=1e-8, atol=1e-10)
         assert line["batch"].split("+") == [compute_batch_hash(data.batches.at(number)) for number in numbers]
         assert line["difficulty"] == pytest.approx(np.mean([data.batches.at(number).mean() for number in numbers]))
 
 
 def test_steps_match_torch_adamw(tmp_path: Path) -> None:
-    data, model, plain = make_small_data(), *(build_small_model(sequence_dropout=0.0).double() for _ in range(2))
+    data, model, reference = make_small_data(), *(build_small_model(sequence_dropout=0.0).double() for _ in range(2))
     changes = {"num_steps": 4, "num_warmup_steps": 2, "max_grad_norm": 0.5, "weight_decay": 0.3}
     train(model, data, make_settings(**changes), folder=tmp_path)
     groups = [
-        {"params": [weight for weight in plain.parameters() if (weight.ndim > 1) == is_matrix], "weight_decay": decay}
+        {
+            "params": [weight for weight in reference.parameters() if (weight.ndim > 1) == is_matrix],
+            "weight_decay": decay,
+        }
         for is_matrix, decay in ((True, 0.3), (False, 0.0))
     ]
     optimizer = torch.optim.AdamW(groups)
-    for number, rate in enumerate((0.005, 0.01, 0.01, 0.005)):
-        compute_by_autograd(plain, data, number)
-        assert torch.nn.utils.clip_grad_norm_(plain.parameters(), 0.5) > 1, "every gradient is clipped"
+    for step, rate in enumerate((0.005, 0.01, 0.01, 0.005)):
+        compute_by_autograd(reference, data, step)
+        assert torch.nn.utils.clip_grad_norm_(reference.parameters(), 0.5) > 1, "every gradient is clipped"
         for group in optimizer.param_groups:
             group["lr"] = rate
         optimizer.step()
-    for (name, weight), expected in zip(model.named_parameters(), plain.parameters(), strict=True):
+    for (name, weight), expected in zip(model.named_parameters(), reference.parameters(), strict=True):
         torch.testing.assert_close(weight, expected, rtol=1e-6, atol=1e-8, msg=name)
 
 
@@ -249,9 +252,9 @@ def test_several_batches_match_in_two_processes(
         assert len(read_metrics(tmp_path / "two")) == 2
         train_double(tmp_path / "two", make_small_data(), shape, **changes)
     assert_close_weights(*(load_file(tmp_path / name / CHECKPOINT_FILE) for name in ("two", "one")))
-    for alone, together in zip(*(read_untimed_log(tmp_path / name) for name in ("one", "two")), strict=True):
-        assert together.pop("batch") == alone.pop("batch")
-        assert together == pytest.approx(alone, rel=1e-6)
+    for line, line_of_two in zip(*(read_untimed_log(tmp_path / name) for name in ("one", "two")), strict=True):
+        assert line_of_two.pop("batch") == line.pop("batch")
+        assert line_of_two == pytest.approx(line, rel=1e-6)
 
 
 @pytest.mark.enable_socket
@@ -259,10 +262,10 @@ def test_best_weights_match_in_two_processes(tmp_path: Path) -> None:
     """Two processes that share each batch end early at the same step as one process, with the same best weights."""
     data = replace(make_small_data(), set_apart=SetApart(draw_tokens(12, 8), draw_tokens(12, 9)))
     shape, changes = {"sequence_dropout": 0.0}, {"num_steps": 60}
-    alone = train_double(tmp_path / "one", data, shape, **changes)
+    expected = train_double(tmp_path / "one", data, shape, **changes)
     run_two_processes(train_in_group, tmp_path, data, shape, changes)
     logs = [read_metrics(tmp_path / name) for name in ("one", "two")]
-    assert alone.has_ended and len(logs[1]) == alone.step < 60
+    assert expected.has_ended and len(logs[1]) == expected.step < 60
     assert_close_weights(*(load_file(tmp_path / name / CHECKPOINT_FILE) for name in ("two", "one")))
     losses = [{line["step"]: line[SET_APART_LOSS] for line in log if SET_APART_LOSS in line} for log in logs]
     assert losses[1] == pytest.approx(losses[0], rel=1e-5)
@@ -277,11 +280,12 @@ def test_processes_take_whole_batches() -> None:
 
 def test_indivisible_batches_are_refused_first(monkeypatch: pytest.MonkeyPatch) -> None:
     run = base("smoke", batches_a_step=2, pretraining_corpus="planted-tiny", num_pretraining_steps=5)
-    assert run.batch_size == 16 and [explain_indivisible(run, number) for number in (1, 2, 4, 16)] == [""] * 4
+    assert run.batch_size == 16
+    assert not any(explain_indivisible(run, num_processes) for num_processes in (1, 2, 4, 16))
     monkeypatch.setattr(trainer, "count_processes", lambda: 3)
-    monkeypatch.setattr(trainer, "start_model", lambda *given: pytest.fail("something was trained"))
-    why = r"a batch of 16 cannot be shared equally by 3 processes \(nor can batches_a_step=2 .*\)\. .* must divide 16 or 2$"
-    with pytest.raises(ValueError, match=why):
+    monkeypatch.setattr(trainer, "start_model", lambda *args: pytest.fail("something was trained"))
+    message = r"a batch of 16 cannot be shared equally by 3 processes \(nor can batches_a_step=2 .*\)\. .* must divide 16 or 2$"
+    with pytest.raises(ValueError, match=message):
         execute(run, progress=ignore)
 
 
@@ -301,18 +305,20 @@ def test_microscope_sees_each_batch() -> None:
     assert explain(run, 1, progress=ignore).parts[-1].last_batch == 12, "known before training"
     execute(run, progress=ignore)
     log, sampler = read_metrics(run_folder(run_id(run))), build_sampler(Inputs(run))
-    seen = [explain(run, number, progress=ignore) for number in range(1, 13)]
-    assert [one.batch_hash for one in seen] == [word for line in log for word in line["batch"].split("+")]
-    assert [one.batch_hash for one in seen] == [compute_batch_hash(sampler.at(number)) for number in range(12)]
-    assert np.mean([one.difficulty for one in seen[3:6]]) == pytest.approx(log[1]["difficulty"], abs=1e-6)
-    assert [(part.first_batch, part.last_batch) for part in seen[0].parts] == [(1, 3), (4, 6), (7, 9), (10, 12)]
+    batches = [explain(run, number, progress=ignore) for number in range(1, 13)]
+    hashes = [batch.batch_hash for batch in batches]
+    assert hashes == [batch_hash for line in log for batch_hash in line["batch"].split("+")]
+    assert hashes == [compute_batch_hash(sampler.at(index)) for index in range(12)]
+    difficulties = [batch.difficulty for batch in batches[3:6]]
+    assert np.mean(difficulties) == pytest.approx(log[1]["difficulty"], abs=1e-6)
+    assert [(part.first_batch, part.last_batch) for part in batches[0].parts] == [(1, 3), (4, 6), (7, 9), (10, 12)]
     with pytest.raises(ValueError, match="batches 1 to 12"):
         explain(run, 13, progress=ignore)
 
 
 def count_work(run: Run) -> tuple[int, float]:
-    found = count_operations(run)
-    return found.num_pairs, found.flops
+    operations = count_operations(run)
+    return operations.num_pairs, operations.flops
 
 
 def test_plan_counts_each_batch() -> None:

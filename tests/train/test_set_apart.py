@@ -44,15 +44,15 @@ def test_lowest_loss_is_kept(tmp_path: Path, architecture: str) -> None:
     assert compute_set_apart_loss(model, APART, seed=0, temperature=make_settings().temperature) == pytest.approx(
         min(losses.values()), rel=1e-6
     )
-    again = build_small_model(architecture=architecture)
+    reloaded = build_small_model(architecture=architecture)
     train(
-        again,
+        reloaded,
         make_data(),
         make_settings(num_steps=40),
         folder=tmp_path,
         on_step=lambda line: pytest.fail("trained again"),
     )
-    assert all(torch.equal(value, again.state_dict()[name]) for name, value in model.state_dict().items())
+    assert all(torch.equal(value, reloaded.state_dict()[name]) for name, value in model.state_dict().items())
     assert [path.name for path in tmp_path.glob("*.safetensors")] == [CHECKPOINT_FILE]
 
 
@@ -68,15 +68,15 @@ def test_training_ends_early(tmp_path: Path) -> None:
 @pytest.mark.parametrize("stop", [3, 12])
 def test_resuming_keeps_the_same_weights(tmp_path: Path, stop: int) -> None:
     """A run that was stopped ends with the weights of an uninterrupted one."""
-    whole, cut = build_small_model(), build_small_model()
-    expected = train(whole, make_data(), make_settings(num_steps=40), folder=tmp_path / "whole")
+    uninterrupted, resumed = build_small_model(), build_small_model()
+    expected = train(uninterrupted, make_data(), make_settings(num_steps=40), folder=tmp_path / "whole")
     steps: list[int] = []
     hooks = {"on_step": lambda line: steps.append(line["step"]), "should_stop": lambda: len(steps) == stop}
     with pytest.raises(Interrupted):
         train(build_small_model(), make_data(), make_settings(num_steps=40), folder=tmp_path / "cut", **hooks)
-    found = train(cut, make_data(), make_settings(num_steps=40), folder=tmp_path / "cut")
-    assert (found.best_step, found.best_loss, found.step) == (expected.best_step, expected.best_loss, expected.step)
-    assert all(torch.equal(value, cut.state_dict()[name]) for name, value in whole.state_dict().items())
+    state = train(resumed, make_data(), make_settings(num_steps=40), folder=tmp_path / "cut")
+    assert (state.best_step, state.best_loss, state.step) == (expected.best_step, expected.best_loss, expected.step)
+    assert all(torch.equal(value, resumed.state_dict()[name]) for name, value in uninterrupted.state_dict().items())
 
 
 def test_measuring_changes_no_step(tmp_path: Path) -> None:

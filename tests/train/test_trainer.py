@@ -73,9 +73,9 @@ def test_training_has_the_runs_values() -> None:
     run, default = base("smoke", **TRAINING_FIELDS, **MODEL_FIELDS), base("smoke")
     widths = replace(run, nested_sizes="8+32")
     assert make_train_settings(widths, 40).nested_sizes == (8, 32) and make_train_settings(run, 40).nested_sizes == ()
-    for values, found in ((TRAINING_FIELDS, make_train_settings(run, 40)), (MODEL_FIELDS, make_base_config(run))):
-        names = {one.name for one in fields(found)} & set(FIELDS) - {"nested_sizes"}
-        assert {name: getattr(found, name) for name in names} == values
+    for values, config in ((TRAINING_FIELDS, make_train_settings(run, 40)), (MODEL_FIELDS, make_base_config(run))):
+        names = {field.name for field in fields(config)} & set(FIELDS) - {"nested_sizes"}
+        assert {name: getattr(config, name) for name in names} == values
         assert all(getattr(default, name) != value for name, value in values.items())
 
 
@@ -84,20 +84,20 @@ def test_training_has_the_runs_values() -> None:
 )
 def test_batches_follow_the_seed(changes: dict[str, Any]) -> None:
     run = base("smoke", seed=3, **changes)
-    found = build_sampler(SimpleNamespace(run=run, pairs=PAIRS))
+    sampler = build_sampler(SimpleNamespace(run=run, pairs=PAIRS))
     shape = {"batch_size": 16, "seed": 3}
     if run.mixing_alpha is None:
         expected: BatchSampler | MixedSampler = BatchSampler(run.sampler, CODES, **shape)
     else:
         expected = MixedSampler(CODES, alpha=0.3, **shape)
-    assert [found.at(step).tolist() for step in range(9)] == [expected.at(step).tolist() for step in range(9)]
+    assert [sampler.at(step).tolist() for step in range(9)] == [expected.at(step).tolist() for step in range(9)]
 
 
 def test_first_weights_follow_the_seed() -> None:
     run = base("smoke", seed=3, heads="identity")
-    found = start_model(SimpleNamespace(run=run, first_phase=None), lambda: False, print).state_dict()
+    weights = start_model(SimpleNamespace(run=run, first_phase=None), lambda: False, print).state_dict()
     expected = build_model(make_model_config(run), seed=3, heads="identity").state_dict()
-    assert all(weight.equal(expected[name]) for name, weight in found.items())
+    assert all(weight.equal(expected[name]) for name, weight in weights.items())
 
 
 @pytest.mark.parametrize(("name", "margin"), [("none", 0.0), ("surrogate", 0.5), ("surrogate", -0.5)])
@@ -117,16 +117,16 @@ def test_loss_is_mean_of_last_tenth() -> None:
     rng = np.random.default_rng(0)
     names = ("loss", "accuracy", "masked_fraction", "pairs_per_second", "difficulty", "memory_bytes")
     columns = {name: rng.random(34) for name in names}
-    lines = [{name: float(values[place]) for name, values in columns.items()} for place in range(34)]
+    lines = [{name: float(values[index]) for name, values in columns.items()} for index in range(34)]
     for line in lines[:5]:
         line["difficulty"] = None
-    found = summarise(lines, {"id": "x"})
+    summary = summarise(lines, {"id": "x"})
     expected = {f"train/{name}": columns[name][-3:].mean() for name in ("loss", "accuracy", "masked_fraction")}
     expected |= {"train/pairs_per_second": np.median(columns["pairs_per_second"])}
     expected |= {"train/difficulty": columns["difficulty"][5:].mean()}
-    assert found.metrics == pytest.approx(expected)
-    assert found.arrays["train/loss"].tolist() == columns["loss"][-3:].tolist()
-    assert found.provenance == {"id": "x", "memory_bytes": columns["memory_bytes"].max()}
+    assert summary.metrics == pytest.approx(expected)
+    assert summary.arrays["train/loss"].tolist() == columns["loss"][-3:].tolist()
+    assert summary.provenance == {"id": "x", "memory_bytes": columns["memory_bytes"].max()}
     assert summarise(lines[:1], {}).metrics["train/loss"] == lines[0]["loss"]
     assert "train/difficulty" not in summarise(lines[:5], {}).metrics
 
@@ -217,14 +217,14 @@ def test_damaged_log_makes_no_record(damage: str, finished: Path, monkeypatch: p
     monkeypatch.setenv("REPRO_HOME", str(finished))
     (get_local_records() / f"{run_id(RUN)}.json").unlink(missing_ok=True)
     log = run_folder(run_id(RUN)) / METRICS_FILE
-    whole = log.read_text()
+    content = log.read_text()
     try:
-        log.write_text("".join(f"{line}\n" for line in DAMAGE[damage](whole.splitlines())))
+        log.write_text("".join(f"{line}\n" for line in DAMAGE[damage](content.splitlines())))
         with pytest.raises(ValueError, match=r"metrics\.jsonl.*restore it, or remove the folder"):
             execute(RUN, progress=ignore)
         assert not has_record(get_local_records(), RUN)
     finally:
-        log.write_text(whole)
+        log.write_text(content)
 
 
 def test_torn_line_is_redone() -> None:
@@ -252,8 +252,8 @@ def test_whole_log_is_kept(finished: Path, monkeypatch: pytest.MonkeyPatch) -> N
 def test_first_process_reads_the_log(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The others read nothing. On a network disk they may not see the last lines yet."""
     monkeypatch.setenv("REPRO_HOME", str(finished))
-    for place in ("trainer.rank", "loop.rank"):
-        monkeypatch.setattr(f"repro.train.{place}", lambda: 1)
+    for target in ("trainer.rank", "loop.rank"):
+        monkeypatch.setattr(f"repro.train.{target}", lambda: 1)
     monkeypatch.setattr("repro.train.trainer._acquire_for_all", lambda folder: nullcontext())
     inputs, log = Inputs(RUN), run_folder(get_training_id(RUN)) / METRICS_FILE
     inputs.build(ignore)
