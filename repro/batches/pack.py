@@ -272,7 +272,8 @@ class _Cells:
         probes = np.argsort(distances_C)[:NUM_PROBES]
         # Towards the end of the tour, fewer than `NUM_PROBES` cells have unvisited points.
         probes = probes[np.isfinite(distances_C[probes])]
-        nearest, smallest_distance = -1, np.inf
+        nearest = -1
+        smallest_distance = np.inf
         for first, size in zip(self._starts[probes], self._sizes[probes], strict=True):
             members = slice(first, first + size)
             distances_M = self._norms[members] - 2 * (self._vectors[members] @ query_D)

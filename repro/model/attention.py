@@ -34,7 +34,8 @@ def compute_attention_shares(model: ContextualModel, texts: Texts) -> Tensor:
     second = model.second_stage_model
     contexts_1CD = model.context_vectors()[None, : model.config.num_context_vectors]
     prompts_PD = second.soft_prompts()
-    num_contexts, num_prefix = contexts_1CD.shape[1], contexts_1CD.shape[1] + len(prompts_PD)
+    num_contexts = contexts_1CD.shape[1]
+    num_prefix = num_contexts + len(prompts_PD)
     length = num_prefix + texts.ids_NS.shape[1]
     size = max(1, MAX_ATTENTION_WEIGHTS // (model.config.num_layers * model.config.num_heads * length**2))
     parts = []

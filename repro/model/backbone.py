@@ -85,13 +85,15 @@ class Backbone(nn.Module):
         """Return the states of the text tokens after contexts (first dimension N or 1) and soft prompts, (N, S, D)."""
         if not self._can_pack(texts):
             return self.forward_after(contexts_NCD, prompts_PD, texts)[:, -texts.ids_NS.shape[1] :]
-        num_contexts, length = contexts_NCD.shape[1], texts.ids_NS.shape[1]
-        num_prefix, first_counts = num_contexts + len(prompts_PD), 1
-        positions_L = self._build_positions(num_contexts, num_prefix + length, texts.ids_NS.device)[0]
+        num_contexts = contexts_NCD.shape[1]
+        first_counts = 1
+        length = num_contexts + len(prompts_PD) + texts.ids_NS.shape[1]
+        positions_L = self._build_positions(num_contexts, length, texts.ids_NS.device)[0]
         if not self.training and _are_equal(contexts_NCD):
-            # n equal vectors at one position are equivalent to one vector with weight n in the attention. The
-            # null context therefore needs one slot only.
-            contexts_NCD, first_counts = contexts_NCD[:, :1], num_contexts
+            # n equal vectors at one position are equivalent to one vector with weight n in the attention. The null
+            # context therefore needs one slot only.
+            contexts_NCD = contexts_NCD[:, :1]
+            first_counts = num_contexts
             positions_L = torch.cat([positions_L[:1], positions_L[num_contexts:]])
         prefix_NPD = self._build_prefix(contexts_NCD, prompts_PD, len(contexts_NCD))
         projections = self._project(texts, positions_L[prefix_NPD.shape[1] :]) if len(contexts_NCD) == 1 else None
@@ -133,7 +135,8 @@ class Backbone(nn.Module):
         """Return all states, (N, C + P + S, D), for contexts (first dimension N or 1), soft prompts (P may be 0) and
         text.
         """
-        num_contexts, num_prefix = contexts_NCD.shape[1], contexts_NCD.shape[1] + prompts_PD.shape[0]
+        num_contexts = contexts_NCD.shape[1]
+        num_prefix = num_contexts + len(prompts_PD)
         # Not packed: the packed implementation returns no states of the prefix.
         text_NSD = self.embed(texts.ids_NS)
         positions_1L = self._build_positions(num_contexts, num_prefix + text_NSD.shape[1], text_NSD.device)

@@ -83,11 +83,13 @@ def add_gradients(stages: Stages, step: StepTexts, sizes: ChunkSizes = DEFAULT) 
 
 def _add_gradients_directly(stages: Stages, step: StepTexts, sizes: ChunkSizes) -> LossParts:
     """Add the gradients in one pass, with the graphs of all texts in memory."""
-    contexts_CD, cuts = None, sizes.on(step.queries.ids_NS.device)
+    piece_sizes = sizes.on(step.queries.ids_NS.device)
+    contexts_CD = None
     if stages.first is not None and step.contexts is not None:
-        contexts = cut_by_length(step.contexts, cuts.contexts)
+        contexts = cut_by_length(step.contexts, piece_sizes.contexts)
         contexts_CD = stages.gather(_join(contexts, [stages.first(piece) for piece in contexts.pieces]))
-    queries, documents = cut_by_length(step.queries, cuts.texts), cut_by_length(step.documents, cuts.texts)
+    queries = cut_by_length(step.queries, piece_sizes.texts)
+    documents = cut_by_length(step.documents, piece_sizes.texts)
     queries_QD = _join(queries, [stages.second(piece, contexts_CD) for piece in queries.pieces])
     documents_MD = _join(documents, [stages.second(piece, contexts_CD) for piece in documents.pieces])
     parts = stages.loss(queries_QD, documents_MD)
@@ -97,9 +99,10 @@ def _add_gradients_directly(stages: Stages, step: StepTexts, sizes: ChunkSizes) 
 
 def _add_gradients_in_chunks(stages: Stages, step: StepTexts, sizes: ChunkSizes) -> LossParts:
     """Add the gradients in two passes, with the graph of one piece in memory."""
-    contexts_CD, cuts = None, sizes.on(step.queries.ids_NS.device)
+    piece_sizes = sizes.on(step.queries.ids_NS.device)
+    contexts_CD = None
     if stages.first is not None and step.contexts is not None:
-        contexts = Replay.run(stages.first, cut_by_length(step.contexts, cuts.contexts))
+        contexts = Replay.run(stages.first, cut_by_length(step.contexts, piece_sizes.contexts))
         all_CD = stages.gather(contexts.vectors_ND)
         # Cut the graph: the second stage collects the gradient of all texts at this leaf.
         contexts_CD = all_CD.detach().requires_grad_()
@@ -107,8 +110,8 @@ def _add_gradients_in_chunks(stages: Stages, step: StepTexts, sizes: ChunkSizes)
     def second(texts: Texts) -> Tensor:
         return stages.second(texts, contexts_CD)
 
-    queries = Replay.run(second, cut_by_length(step.queries, cuts.texts))
-    documents = Replay.run(second, cut_by_length(step.documents, cuts.texts))
+    queries = Replay.run(second, cut_by_length(step.queries, piece_sizes.texts))
+    documents = Replay.run(second, cut_by_length(step.documents, piece_sizes.texts))
     # Queries and documents are leaves too, so this backward pass ends at the representations.
     parts = stages.loss(queries.vectors_ND, documents.vectors_ND)
     parts.loss.backward()
@@ -140,7 +143,8 @@ class Replay:
     @classmethod
     def run(cls, stage: FirstStage, pieces: Pieces) -> Replay:
         """Run the stage on all pieces without a graph."""
-        results, states = [], []
+        results = []
+        states = []
         with torch.no_grad():
             for piece in pieces.pieces:
                 states.append(RandomState.capture())

@@ -28,7 +28,8 @@ def list_own_places(batches_a_step: int, *, rank: int, num_processes: int) -> ra
 
 def explain_indivisible(run: Run, num_processes: int) -> str:
     """Return an error message if `num_processes` cannot train the run, else an empty string."""
-    size, batches_a_step = run.batch_size, run.batches_a_step
+    size = run.batch_size
+    batches_a_step = run.batches_a_step
     if not batches_are_sharded(batches_a_step, num_processes) or size % num_processes == 0:
         return ""
     divisors = f"{size} or {batches_a_step}" if batches_a_step > 1 else f"{size}"
