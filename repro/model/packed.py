@@ -200,7 +200,8 @@ def _prepend_projected_prefix(
     num_text_rows = sum(packing.rows(with_prefix=False))
 
     def prepend(prefix_PD: Tensor, texts_RD: Tensor) -> Tensor:
-        return fill_rows(packing.prepend_prefix(prefix_PD[None], texts_RD[:num_text_rows]))
+        # A long prefix was filled with zero rows for the kernel. They must not come before a text.
+        return fill_rows(packing.prepend_prefix(prefix_PD[None, : packing.num_prefix], texts_RD[:num_text_rows]))
 
     prefix_PD, angles = _embed_tokens(model, kind, prefix_PD, positions_L[: packing.num_prefix])
     queries_PD, keys_PD, values_PD = _project(kind, model, layers[0], prefix_PD, prefix_PD, angles, angles)
