@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.harness import make_parser
 from repro.data.mined.sources.cloud import mine_cloud
-from repro.storage.files import whole_file
+from repro.storage.files import atomic_file
 
 NUM_WORDS = 30_000
 NUM_DOMAINS = 64
@@ -76,7 +76,7 @@ def _join_words(words: pa.Array, word_ids: np.ndarray, lengths: np.ndarray) -> p
 def write_generated(path: Path, num_pairs: int, seed: int = 0) -> None:
     """Write pairs as parquet, jsonl or csv, depending on the path's suffix. A partial file never has the final name."""
     blocks = generate_blocks(num_pairs, seed)
-    with whole_file(path) as part:
+    with atomic_file(path) as part:
         if path.suffix == ".jsonl":
             with part.open("w", encoding="utf-8") as file:
                 for block in blocks:

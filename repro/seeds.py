@@ -16,6 +16,6 @@ def derive(seed: int, *purpose: str | int) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
 
 
-def generator_for(seed: int, *purpose: str | int) -> np.random.Generator:
-    """Return a numpy generator for one purpose, for example `generator_for(run.seed, "batches", epoch)`."""
+def make_rng(seed: int, *purpose: str | int) -> np.random.Generator:
+    """Return a numpy generator for one purpose, for example `make_rng(run.seed, "batches", epoch)`."""
     return np.random.default_rng(derive(seed, *purpose))

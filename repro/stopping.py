@@ -25,7 +25,7 @@ class Stopped(BaseException):
         """The exit status that a shell expects: 130 after SIGINT, 143 after SIGTERM."""
         return 128 + (self.signal_number or signal.SIGINT)
 
-    def and_says(self, advice: str) -> Stopped:
+    def add_advice(self, advice: str) -> Stopped:
         """Return the same stop with advice on saved work and how to resume."""
         return Stopped(f"{self}; {advice}", self.signal_number)
 

@@ -18,7 +18,7 @@ from typing import Any
 from repro.pipeline import stages as pipeline_stages
 from repro.records.provenance import compute_source_digest, get_code_identity
 from repro.records.store import has_record
-from repro.spec import Run, run_of_fields
+from repro.spec import Run, run_from_fields
 from repro.spec.identity import get_training_id, run_id
 from repro.stopping import Interrupted, Stopped, unbroken, unwrap_stop
 from repro.storage.lease import Lease, acquire, look
@@ -56,23 +56,23 @@ class Job:
     @property
     def item(self) -> WorkItem:
         """The work item: where its owner and its last state are stored."""
-        return get_stage_item(self._stage()) if self.stage else get_run_item(run_of_fields(self.run))
+        return get_stage_item(self._stage()) if self.stage else get_run_item(run_from_fields(self.run))
 
     def _stage(self) -> Stage:
-        stages = pipeline_stages.list_stages(run_of_fields(self.run))
+        stages = pipeline_stages.list_stages(run_from_fields(self.run))
         return merge_shards(find_stage(self.stage, stages), self.num_shards)
 
     @property
     def is_done(self) -> bool:
         """Whether nothing is left to do."""
-        return self._stage().is_built if self.stage else has_record(get_local_records(), run_of_fields(self.run))
+        return self._stage().is_built if self.stage else has_record(get_local_records(), run_from_fields(self.run))
 
     def progress(self) -> int:
         """Return the number of steps a run has completed.
 
         A stage has no partial progress, so it counts as 0 until built.
         """
-        return 0 if self.stage else read_progress(run_of_fields(self.run))
+        return 0 if self.stage else read_progress(run_from_fields(self.run))
 
     def __call__(self, stop: Stop, *, where: JobState) -> str:
         """Do the work under its lease. Return "done", or "held" if a live owner elsewhere is doing it.
@@ -127,7 +127,7 @@ class Job:
         from repro.execute import execute
 
         try:
-            execute(run_of_fields(self.run), should_stop=stop, progress=say)
+            execute(run_from_fields(self.run), should_stop=stop, progress=say)
         except Interrupted as error:
             raise stop.stopped(str(error)) from error
 
@@ -249,7 +249,7 @@ def run_here(run: Run, *, progress: Callable[[str], None]) -> None:
         try:
             _run_or_wait(run, stop, progress)
         except Stopped as stopped:
-            raise stopped.and_says(describe_resume(run)) from stopped
+            raise stopped.add_advice(describe_resume(run)) from stopped
 
 
 def _run_or_wait(run: Run, stop: Stop, progress: Callable[[str], None]) -> None:

@@ -21,12 +21,12 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from repro.planning.cost import count_operations
-from repro.spec import run_of_fields
+from repro.spec import run_from_fields
 from repro.spec.identity import format_overrides
 from repro.stopping import Stopped
 from repro.storage.lease import EXIT_LOST, Owner, acquire, look
 from repro.storage.paths import import_environment, run_folder
-from repro.storage.platform_info import cores_here
+from repro.storage.platform_info import count_usable_cores
 from repro.text import count_noun
 from slurm.profiles import Profile
 from slurm.ranks import THREADS
@@ -259,7 +259,7 @@ class LocalQueue:
         self.attempts[task.name] += 1
         self.logged_bytes[task.name] = log_position
         device = f" on GPU {','.join(slot.gpus)}" if slot.gpus else ""
-        overrides = f" ({format_overrides(run_of_fields(task.job.run))})" if task.item.kind == "run" else ""
+        overrides = f" ({format_overrides(run_from_fields(task.job.run))})" if task.item.kind == "run" else ""
         self.progress(f"{task.name}: started{device}{overrides}, threads: {slot.num_threads}, log {log}")
 
     def _end_children(self) -> None:
@@ -285,7 +285,7 @@ def sort_longest_first(tasks: Sequence[Task]) -> list[Task]:
     """
     runs = [task for task in tasks if task.item.kind == "run"]
     stages = [task for task in tasks if task.item.kind != "run"]
-    work = {task.name: count_operations(run_of_fields(task.job.run)) for task in runs}
+    work = {task.name: count_operations(run_from_fields(task.job.run)) for task in runs}
     # False sorts before True, so runs of unknown length come first.
     return [*stages, *sorted(runs, key=lambda task: (work[task.name].is_known, -work[task.name].flops))]
 
@@ -309,7 +309,7 @@ def _explain_wait(task: Task, training_owners: Mapping[str, str]) -> str:
 
 def _list_own_trainings(task: Task) -> dict[str, str]:
     """Return the missing training runs that a job would execute, each with the job's name."""
-    missing = list_missing_trainings(run_of_fields(task.job.run)) if task.item.kind == "run" else ()
+    missing = list_missing_trainings(run_from_fields(task.job.run)) if task.item.kind == "run" else ()
     return dict.fromkeys(missing, task.name)
 
 
@@ -331,7 +331,7 @@ def _describe_exit(status: int) -> str:
 
 def run_locally(tasks: Sequence[Task], profile: Profile, *, sweep: str, progress: Progress) -> dict[str, str]:
     """Run these jobs on this machine and return the outcome of each item."""
-    slots = make_slots(profile, gpus=list_visible_gpus(), num_cores=cores_here())
+    slots = make_slots(profile, gpus=list_visible_gpus(), num_cores=count_usable_cores())
     folder = get_sweep_folder(sweep)
     queue = LocalQueue(sort_longest_first(tasks), slots, folder, progress)
     queue_folder = folder / "queues" / f"{time.time():.3f}-{os.getpid()}"
@@ -347,4 +347,4 @@ def run_locally(tasks: Sequence[Task], profile: Profile, *, sweep: str, progress
         try:
             return queue.run()
         except Stopped as stopped:
-            raise stopped.and_says(queue.describe_stopped_children()) from stopped
+            raise stopped.add_advice(queue.describe_stopped_children()) from stopped

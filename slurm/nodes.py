@@ -23,9 +23,9 @@ from typing import Any
 
 from repro.pipeline import stages as pipeline_stages
 from repro.records.provenance import compute_source_digest, versions
-from repro.spec import run_of_fields
+from repro.spec import run_from_fields
 from repro.spec.identity import run_id
-from repro.storage.files import read_json, whole_file
+from repro.storage.files import atomic_file, read_json
 from repro.storage.lease import get_lease_timeout, look
 from repro.storage.paths import home, run_folder
 from slurm.signals import Stop
@@ -55,7 +55,7 @@ def make_attempt_id(job_id: str) -> str:
 def compute_node_digests(job: Mapping[str, Any]) -> dict[str, str]:
     """Return digests of everything the ranks of this node use, by name. Raises ValueError for a damaged stage."""
     digests = {}
-    for stage in pipeline_stages.list_stages(run_of_fields(job["run"])):
+    for stage in pipeline_stages.list_stages(run_from_fields(job["run"])):
         if stage.is_built:
             stage.check()
         digests[f"stage {stage.title}"] = _compute_digest(stage.files) if stage.is_built else "not there"
@@ -128,7 +128,7 @@ def lead_nodes(job: Mapping[str, Any], attempt: str) -> Iterator[None]:
 def has_left(job: Mapping[str, Any], attempt: str) -> bool:
     """Return whether the first node has ended or died."""
     meeting = read_json(_get_folder(job, attempt) / "meeting.json")
-    owner = look(get_run_item(run_of_fields(job["run"])).lease_folder)
+    owner = look(get_run_item(run_from_fields(job["run"])).lease_folder)
     # The job id of the lease distinguishes this attempt's first node from another job with the same run.
     is_held = owner is not None and owner.is_alive and owner.note.get("job_id") == attempt.rpartition(".")[0]
     return meeting["is_over"] or not is_held
@@ -148,11 +148,11 @@ def make_grace_check(job: Mapping[str, Any], attempt: str) -> Callable[[], bool]
 
 
 def _get_folder(job: Mapping[str, Any], attempt: str) -> Path:
-    return run_folder(run_id(run_of_fields(job["run"]))) / "nodes" / attempt
+    return run_folder(run_id(run_from_fields(job["run"]))) / "nodes" / attempt
 
 
 def _write(path: Path, content: Mapping[str, Any]) -> None:
-    with whole_file(path) as part:
+    with atomic_file(path) as part:
         part.write_text(json.dumps(content, indent=1))
 
 

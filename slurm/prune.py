@@ -13,7 +13,7 @@ from repro.planning.cost import list_training_phases
 from repro.records.store import split_recorded
 from repro.spec import Run
 from repro.spec.identity import get_training_id
-from repro.storage.lease import look, owner_of_part
+from repro.storage.lease import get_part_owner, look
 from repro.storage.paths import get_local_records, get_sweeps_folder, home
 from repro.storage.shards import list_redundant_shards
 from slurm.scheduler import fetch_queue
@@ -101,7 +101,7 @@ def _list_partial_paths(folder: Path) -> list[Path]:
 
 def _is_abandoned(part: Path) -> bool:
     """Return whether a partial file is abandoned: its owner is dead or, without a lease, nothing in it changed recently."""
-    owner = owner_of_part(part)
+    owner = get_part_owner(part)
     if owner is not None:
         return not owner.is_alive
     content = part.rglob("*") if part.is_dir() else ()

@@ -26,7 +26,7 @@ from types import TracebackType
 from typing import Any
 
 from repro.records.store import has_record
-from repro.spec import run_of_fields
+from repro.spec import run_from_fields
 from repro.spec.identity import run_id
 from repro.stopping import Interrupted, Stopped, unwrap_stop
 from repro.storage.paths import get_local_records, import_environment, run_folder
@@ -58,7 +58,7 @@ def run_ranks(job: Mapping[str, Any], stop: Stop, job_id: str = "") -> bool:
     `job` is the job as plain values. The caller is its first or only node. Raises RuntimeError with the error of a
     failed rank, whose traceback is in the log, and ValueError if the nodes differ.
     """
-    run = run_of_fields(job["run"])
+    run = run_from_fields(job["run"])
     folder = run_folder(run_id(run))
     request = folder / STOP_REQUEST
     failure = folder / FAILURE
@@ -89,7 +89,7 @@ def follow(job: Mapping[str, Any], stop: Stop, job_id: str, node: int) -> None:
     if meeting.is_over:
         return
     has_to_end = make_grace_check(job, meeting.attempt)
-    description_file = run_folder(run_id(run_of_fields(job["run"]))) / DESCRIPTION
+    description_file = run_folder(run_id(run_from_fields(job["run"]))) / DESCRIPTION
     status = _run_ranks(job, stop, description_file, meeting, node, has_to_end)
     if status != 0 and not stop() and not has_left(job, meeting.attempt):
         raise RuntimeError(f"a process of node {node} failed (status {status}); see this log")
@@ -201,7 +201,7 @@ def main() -> int:
                 # Imported here, because loading torch takes seconds. A request in that time must find the handlers.
                 from repro.execute import execute
 
-                execute(run_of_fields(job["run"]), should_stop=stop, progress=say)
+                execute(run_from_fields(job["run"]), should_stop=stop, progress=say)
             stop.is_over = True
         except (Interrupted, Stopped) as stopped:
             stop.is_over = True

@@ -14,7 +14,7 @@ from repro.pipeline.corpora import check_available
 from repro.planning.clusters import find_oversized_clusters
 from repro.planning.requirements import check_encoders
 from repro.records.store import split_recorded
-from repro.spec import Run, run_of_fields
+from repro.spec import Run, run_from_fields
 from repro.spec.identity import run_id
 from repro.storage.lease import Owner, acquire, look
 from repro.storage.paths import get_local_records, get_sweeps_folder
@@ -56,7 +56,7 @@ def start(
     code = check_code(runs, allow_dirty=options.allow_dirty)
     with hold_launch_lock(progress):
         tasks, skipped = _select_tasks(runs, profile, options, code=code, progress=progress)
-        to_start = [run_of_fields(task.job.run) for task in tasks if task.item.kind == "run"]
+        to_start = [run_from_fields(task.job.run) for task in tasks if task.item.kind == "run"]
         check_available(to_start)
         check_encoders(to_start)
         outcomes = dict.fromkeys(skipped, LEFT_OUT)

@@ -11,7 +11,7 @@ from typing import Any
 
 from repro.spec import Run
 from repro.spec.identity import run_id
-from repro.storage.files import read_json, whole_file
+from repro.storage.files import atomic_file, read_json
 from repro.storage.paths import run_folder
 from repro.storage.stages import Stage
 
@@ -71,7 +71,7 @@ class WorkItem:
 
     def write(self, state: JobState) -> None:
         """Replace the last state."""
-        with whole_file(self.folder / "job.json") as part:
+        with atomic_file(self.folder / "job.json") as part:
             part.write_text(json.dumps(asdict(state), indent=1))
 
     def read(self) -> JobState | None:

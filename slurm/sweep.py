@@ -14,9 +14,9 @@ from typing import Any
 
 from repro.pipeline import stages as pipeline_stages
 from repro.records.provenance import compute_source_digest, explain_git_is_silent, get_code_identity
-from repro.spec import TRAINED, Run, run_of_fields
+from repro.spec import TRAINED, Run, run_from_fields
 from repro.spec.identity import run_from_record, run_id
-from repro.storage.files import read_json, whole_file
+from repro.storage.files import atomic_file, read_json
 from repro.storage.paths import CHECKOUT, get_sweeps_folder
 from repro.storage.shards import list_shards
 from repro.storage.stages import Stage
@@ -94,7 +94,7 @@ def add_run_dependencies(tasks: Sequence[Task], queued_owners: Mapping[str, str]
 
     The later run waits for any outcome. If the earlier one fails, the later one executes the training run.
     """
-    runs = [run_of_fields(task.job.run) for task in tasks if task.item.kind == "run"]
+    runs = [run_from_fields(task.job.run) for task in tasks if task.item.kind == "run"]
     owners = map_training_owners(runs, queued_owners)
     return [replace(task, after=owners.get(task.name, ())) for task in tasks]
 
@@ -156,7 +156,7 @@ class Submission:
     def write(self) -> None:
         """Write it to its sweep's folder. It never changes afterwards."""
         name = f"{self.at:.3f}-{uuid.uuid4().hex[:6]}.json"
-        with whole_file(get_sweeps_folder() / self.sweep / "submissions" / name, lasts=True) as part:
+        with atomic_file(get_sweeps_folder() / self.sweep / "submissions" / name, lasts=True) as part:
             part.write_text(json.dumps(asdict(self), indent=1, sort_keys=True))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.table import Table
 from rich.text import Text
 
-from repro.report.formats import MAX_FOLDED_ROWS, console_here, render, render_line
+from repro.report.formats import MAX_FOLDED_ROWS, make_console, render, render_line
 from repro.report.view import View
 from repro.spec import Run
 from repro.spec.identity import format_overrides
@@ -49,7 +49,7 @@ def show_status(runs: Sequence[Run]) -> None:
     elif len(unique) > MAX_FOLDED_ROWS:
         render(View(summary(statuses), COLUMNS, rows, tuple(notes), align="lllrrrl"))
     else:
-        console_here().print(_add_notes(make_status_table(unique, statuses), notes))
+        make_console().print(_add_notes(make_status_table(unique, statuses), notes))
 
 
 def _add_notes(table: Table, notes: Sequence[str]) -> Table:

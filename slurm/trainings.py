@@ -9,7 +9,7 @@ from repro.spec import TRAINED, Run
 from repro.spec.identity import get_training_id, run_id
 from repro.storage.lease import owners
 from repro.storage.paths import run_folder
-from repro.train.checkpoint import CHECKPOINT_FILE, steps_done
+from repro.train.checkpoint import CHECKPOINT_FILE, read_checkpoint_step
 
 
 def list_missing_trainings(run: Run) -> tuple[str, ...]:
@@ -46,4 +46,4 @@ def read_progress(run: Run) -> int:
 
     Measuring starts over, so it adds none. Interruptions count against a run only if it makes no progress between them.
     """
-    return sum(steps_done(run_folder(get_training_id(phase))) for phase in list_training_phases(run))
+    return sum(read_checkpoint_step(run_folder(get_training_id(phase))) for phase in list_training_phases(run))

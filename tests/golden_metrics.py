@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from repro.records.golden import compute_golden_metrics, get_golden_path, last_word, write_golden
+from repro.records.golden import compute_golden_metrics, get_golden_path, get_metric_name, write_golden
 from repro.records.store import read_records
 
 # Machines add numbers in another order. Over twelve steps from a random start, the differences grow to this size.
@@ -26,5 +26,5 @@ def assert_golden(name: str, folder: Path, ids: Collection[str]) -> None:
     for identifier, metrics in expected.items():
         assert found[identifier].keys() == metrics.keys(), identifier
         for metric, value in metrics.items():
-            tolerance = TOLERANCE.get(last_word(metric), RELATIVE_TOLERANCE * max(1.0, abs(value)))
+            tolerance = TOLERANCE.get(get_metric_name(metric), RELATIVE_TOLERANCE * max(1.0, abs(value)))
             assert found[identifier][metric] == pytest.approx(value, abs=tolerance), f"{identifier} {metric}"

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from repro.cli.main import app
-from repro.records.golden import without_golden
-from repro.report.gallery import compute_digest, get_picture_path, is_current, shown_figures
+from repro.records.golden import list_without_golden
+from repro.report.gallery import compute_digest, get_picture_path, is_current, iter_gallery_figures
 from repro.report.markdown_pages import SOURCE_BLOCKS, extract_first_sentence, replace_block
-from repro.spec.registry import artefacts, declared_notes, experiments
+from repro.spec.registry import artefacts, experiments, get_declared_notes
 
 ROOT = Path(__file__).resolve().parent.parent
 NAMES = (
@@ -43,7 +43,7 @@ def test_committed_pictures_are_current() -> None:
     """Each picture of the results page was drawn from the rows of the current published records."""
     stale = [
         (figure.name, theme)
-        for _, figure, _, rows in shown_figures()
+        for _, figure, _, rows in iter_gallery_figures()
         for theme in ("light", "dark")
         if not is_current(get_picture_path(figure.name, theme), compute_digest(figure, rows))
     ]
@@ -52,11 +52,11 @@ def test_committed_pictures_are_current() -> None:
 
 def test_findings_belong_to_experiments() -> None:
     """Each finding belongs to an existing experiment."""
-    assert set(declared_notes("FINDINGS")) <= {experiment.number for experiment in experiments()}
+    assert set(get_declared_notes("FINDINGS")) <= {experiment.number for experiment in experiments()}
 
 
 def test_every_experiment_has_golden_metrics() -> None:
-    assert [experiment.title for experiment in without_golden()] == [], HINT
+    assert [experiment.title for experiment in list_without_golden()] == [], HINT
 
 
 def test_front_page_stays_short() -> None:

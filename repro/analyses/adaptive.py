@@ -29,10 +29,10 @@ from repro.analyses import Measured
 from repro.data.beir import HEADLINE
 from repro.evaluate.collections import (
     Collection,
+    apply_hit_quirks,
     describe_datasets,
     read_collections,
     score_headline,
-    without_quirky_hits,
 )
 from repro.evaluate.prefixes import take_prefix
 from repro.evaluate.suites import Encoder
@@ -168,4 +168,4 @@ def search_route(
         query: {retrieval.document_ids[row]: float(value) for row, value in zip(rows, scores, strict=True)}
         for query, rows, scores in zip(retrieval.query_ids, rows_QC.tolist(), scores_QC.tolist(), strict=True)
     }
-    return score_headline(without_quirky_hits(hits, collection, DEPTH), collection), seconds
+    return score_headline(apply_hit_quirks(hits, collection, DEPTH), collection), seconds

@@ -18,7 +18,7 @@ from repro.analyses import Measured
 from repro.evaluate.suites import Encoder
 from repro.pipeline.inputs import Inputs
 from repro.pipeline.needs import domain_codes
-from repro.seeds import generator_for
+from repro.seeds import make_rng
 
 NUM_CLUSTERS = 200
 MAX_PAIRS = 64
@@ -27,7 +27,7 @@ NUM_SHOWN = 16  # as many as the paper shows
 
 def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
     """Return `cluster/similarity`, `cluster/plausible` and the same under `domain/`, one value per drawn cluster."""
-    run, generator = inputs.run, generator_for(inputs.run.seed, "clusters to look at")
+    run, generator = inputs.run, make_rng(inputs.run.seed, "clusters to look at")
     queries_ND, documents_ND = inputs.embeddings("query"), inputs.embeddings("document")
     assert queries_ND is not None and documents_ND is not None, "this analysis requires the surrogate's vectors"
     assignment_N, codes_N = np.asarray(inputs.clusters.assignment_N), domain_codes(run, inputs.pairs)

@@ -47,7 +47,7 @@ from repro.evaluate.prefixes import OWN
 from repro.evaluate.suites import Encoder, Evaluation, get_path_name
 from repro.pipeline.inputs import Inputs
 from repro.pipeline.needs import count_test_contexts
-from repro.seeds import generator_for
+from repro.seeds import make_rng
 from repro.spec import CONTEXTS
 
 if TYPE_CHECKING:
@@ -179,9 +179,7 @@ class ContextProbe:
         """Add one collection. `sources` are the corpora of its other contexts."""
         retrieval, role = collection.retrieval, collection.document_role
         # Drawn independently of the context, so that watched documents do not depend on the number of contexts.
-        order = generator_for(self.seed, "documents that are watched", retrieval.name).permutation(
-            len(retrieval.documents)
-        )
+        order = make_rng(self.seed, "documents that are watched", retrieval.name).permutation(len(retrieval.documents))
         texts = [retrieval.documents[index] for index in order[:NUM_MOVED]]
         self._set(encoder, "own", retrieval, role)
         own_ND = encoder.encode(texts, role)

@@ -46,7 +46,7 @@ from repro.evaluate.lexical import PRIOR, Shares, Vectors, build_word_overlap, c
 from repro.evaluate.result_cache import compute_content_digest
 from repro.evaluate.suites import Encoder
 from repro.pipeline.inputs import Inputs
-from repro.storage.arrays import array_to_fill
+from repro.storage.arrays import allocate_array
 
 if TYPE_CHECKING:
     from repro.model.biencoder import Biencoder
@@ -191,7 +191,7 @@ class Repooled:
 
         tokens = self._model.tokenize(texts, role)
         size = self._model.config.hidden_size
-        vectors_KNH = array_to_fill((len(weights_KV), len(tokens), size), "float32", self._folder)
+        vectors_KNH = allocate_array((len(weights_KV), len(tokens), size), "float32", self._folder)
         # Batches of similar lengths need little padding.
         order = np.argsort(tokens.lengths, kind="stable")
         with torch.inference_mode():

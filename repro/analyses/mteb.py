@@ -22,7 +22,7 @@ from repro.analyses import Measured
 from repro.analyses.caching import open_cache
 from repro.data.beir import HEADLINE, Retrieval, Suite
 from repro.evaluate.collections import read_collections
-from repro.evaluate.first_stage import tokenizer_of_run
+from repro.evaluate.first_stage import get_run_tokenizer
 from repro.evaluate.result_cache import ResultCache
 from repro.evaluate.suites import evaluate_bm25
 from repro.pipeline.inputs import Inputs, draw_training_rows
@@ -99,7 +99,7 @@ def measure(inputs: Inputs, model: Model | None, folder: Path) -> Measured:
 def list_tasks(inputs: Inputs) -> list[Any]:
     """Return the tasks of MTEB for a suite of MTEB, or the offline tasks for any other suite."""
     if inputs.run.suite in MTEB_SUITES:
-        return tasks_of_mteb(inputs.run.suite)
+        return list_mteb_tasks(inputs.run.suite)
     from repro.evaluate.mteb.suite import RERANKED_ENDING, list_offline_tasks
     from repro.evaluate.mteb.task import BOTH_SIDES
 
@@ -116,7 +116,7 @@ def list_tasks(inputs: Inputs) -> list[Any]:
     return tasks
 
 
-def tasks_of_mteb(suite: str) -> list[Any]:
+def list_mteb_tasks(suite: str) -> list[Any]:
     """Return the English MTEB tasks of a suite: all, or those of one category. Their data is not loaded yet."""
     import mteb
 
@@ -237,5 +237,5 @@ def _score_bm25(inputs: Inputs, tasks: list[Any]) -> dict[str, float]:
     """Score BM25 on the retrieval tasks that are collections of the run's suite."""
     names = {task.metadata.name for task in tasks if task.metadata.type == "Retrieval"}
     suite = Suite(inputs.suite.name, tuple(dataset for dataset in inputs.suite.datasets if dataset.name in names))
-    metrics = evaluate_bm25(suite, tokenizer=tokenizer_of_run(inputs.run)).metrics
+    metrics = evaluate_bm25(suite, tokenizer=get_run_tokenizer(inputs.run)).metrics
     return {dataset.name: metrics[f"{suite.name}/{dataset.name}/{HEADLINE}"] for dataset in suite.datasets}

@@ -19,8 +19,8 @@ from repro.analyses import Measured
 from repro.batches.negatives import as_near
 from repro.evaluate.suites import Encoder
 from repro.pipeline.inputs import Inputs
-from repro.seeds import generator_for
-from repro.storage.arrays import give_back, iter_blocks, taken
+from repro.seeds import make_rng
+from repro.storage.arrays import iter_blocks, release_pages, taken
 
 NUM_DRAWN = 1000
 NUM_NEIGHBOURS = 11  # as many as the paper shows
@@ -30,7 +30,7 @@ ROWS_PER_CHUNK, DOCUMENTS_PER_CHUNK = 64, 2**19
 
 def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
     """Return shares under `nearest/…`, `domain/…`, `anywhere/…`, one value per drawn pair, and one pair to show."""
-    pairs, generator = inputs.pairs, generator_for(inputs.run.seed, "neighbours")
+    pairs, generator = inputs.pairs, make_rng(inputs.run.seed, "neighbours")
     queries_ND, documents_ND = inputs.embeddings("query"), inputs.embeddings("document")
     assert queries_ND is not None and documents_ND is not None, "this analysis requires the surrogate's vectors"
     drawn_A = generator.choice(len(pairs), min(NUM_DRAWN, len(pairs)), replace=False)
@@ -85,7 +85,7 @@ def find_nearest_rows(documents_ND: np.ndarray, keys_N: np.ndarray, drawn_A: np.
         # Merge the best of this block with the best so far.
         order_AK = np.argsort(-scores_AK, axis=1, kind="stable")[:, :count]
         scores_AK, rows_AK = np.take_along_axis(scores_AK, order_AK, 1), np.take_along_axis(rows_AK, order_AK, 1)
-        give_back(documents_ND, keys_N)
+        release_pages(documents_ND, keys_N)
     return rows_AK
 
 

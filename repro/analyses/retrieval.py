@@ -24,7 +24,7 @@ from repro.analyses.context_effect import ScoredModel, measure_context_effect
 from repro.analyses.context_example import explain_best_query
 from repro.data.beir import Retrieval
 from repro.evaluate.collections import Collection, read_collections
-from repro.evaluate.first_stage import RECALL_FILE, RUN_ENDING, get_first_stage_name, tokenizer_of_run
+from repro.evaluate.first_stage import RECALL_FILE, RUN_ENDING, get_first_stage_name, get_run_tokenizer
 from repro.evaluate.retrieval import Hits, read_run
 from repro.evaluate.suites import Encoder, Evaluation, EvaluationOutputs, Setting, evaluate_bm25, evaluate_setting
 from repro.pipeline.inputs import Inputs, draw_training_rows
@@ -98,7 +98,7 @@ def _evaluate(
 ) -> Evaluation:
     run, suite = inputs.run, inputs.suite
     if run.architecture == "bm25":
-        options: dict[str, Any] = {"candidates": candidates, "tokenizer": tokenizer_of_run(run)}
+        options: dict[str, Any] = {"candidates": candidates, "tokenizer": get_run_tokenizer(run)}
         return evaluate_bm25(suite, outputs=outputs, collections=collections, **options)
     reference = inputs.surrogate if model is None else model
     encoder = wrap_contextual_encoder(run, model) if run.architecture == "contextual" else reference

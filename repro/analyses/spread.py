@@ -22,7 +22,7 @@ from repro.evaluate.collections import read_collections
 from repro.evaluate.contexts import draw_context
 from repro.evaluate.suites import Encoder
 from repro.pipeline.inputs import Inputs
-from repro.seeds import generator_for
+from repro.seeds import make_rng
 
 PAPERS = "trec-covid"
 NUM_DOCUMENTS, NUM_CONTEXTS, NUM_DRAWN = 64, 16, 6
@@ -33,7 +33,7 @@ def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
     run, datasets = inputs.run, choose_context_datasets(inputs.suite.datasets)
     collections = list(read_collections(Suite(inputs.suite.name, datasets)).values())
     role, retrieval = collections[0].document_role, collections[0].retrieval
-    order = generator_for(run.context_seed, "documents under many contexts").permutation(len(retrieval.documents))
+    order = make_rng(run.context_seed, "documents under many contexts").permutation(len(retrieval.documents))
     texts = [retrieval.documents[index] for index in order[:NUM_DOCUMENTS]]
     contexts = []
     vectors = []

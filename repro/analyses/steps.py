@@ -16,7 +16,7 @@ from repro.analyses.retrieval import evaluate
 from repro.evaluate.collections import read_collections
 from repro.evaluate.suites import Encoder, Evaluation
 from repro.pipeline.inputs import Inputs
-from repro.train.trainer import build_sampler, make_train_settings, models_along
+from repro.train.trainer import build_sampler, iter_intermediate_models, make_train_settings
 
 NUM_PARTS = 5
 FOLDER = "along"
@@ -36,7 +36,7 @@ def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
     final = evaluate(inputs, model, folder / "trec", collections)
     metrics, arrays = dict(final.metrics), dict(final.per_query)
     _add_scores(metrics, arrays, suite, NUM_PARTS, final)
-    for part, (_, earlier) in enumerate(models_along(inputs, steps[:-1], folder / FOLDER), 1):
+    for part, (_, earlier) in enumerate(iter_intermediate_models(inputs, steps[:-1], folder / FOLDER), 1):
         evaluation = evaluate(inputs, earlier, folder / FOLDER / "trec", collections)
         _add_scores(metrics, arrays, suite, part, evaluation)
     shutil.rmtree(folder / FOLDER, ignore_errors=True)

@@ -56,7 +56,7 @@ from repro.evaluate.suites import Encoder, get_path_name
 from repro.pipeline.corpora import CORPORA, load_run_suite
 from repro.pipeline.inputs import Inputs
 from repro.pipeline.needs import count_test_contexts
-from repro.seeds import generator_for
+from repro.seeds import make_rng
 
 COUNTS = (16, 64, 256, None)
 """Numbers of documents for the moments. None: all of the searched corpus, and as many of another text."""
@@ -108,7 +108,7 @@ class Embedder:
         queries, documents = list(retrieval.queries), self.encoder.encode(retrieval.documents, collection.document_role)
         # Training text has no queries.
         queries_QH = self.encoder.encode(queries, "query") if queries else documents[:0]
-        order_D = generator_for(self.seed, "adaptation", retrieval.name).permutation(len(documents))
+        order_D = make_rng(self.seed, "adaptation", retrieval.name).permutation(len(documents))
         return Vectors(queries_QH, documents, order_D)
 
 
@@ -175,7 +175,7 @@ def make_embedder(inputs: Inputs, model: Encoder | None) -> Embedder:
 def format_training_text(inputs: Inputs, count: int) -> Collection:
     """Return distinct training documents, drawn with the context seed, as a collection without queries."""
     # Twice as many pairs as documents, because documents repeat.
-    order = generator_for(inputs.run.context_seed, "adaptation", "drawn pairs").permutation(len(inputs.pairs))
+    order = make_rng(inputs.run.context_seed, "adaptation", "drawn pairs").permutation(len(inputs.pairs))
     texts = list(dict.fromkeys(inputs.pairs.texts("document", order[: 2 * count])))[:count]
     ids = tuple(map(str, range(len(texts))))
     return Collection(Retrieval(TRAINING_TEXT, ids, tuple(texts), (), (), {}), Quirks())

@@ -22,7 +22,7 @@ from repro.analyses.caching import open_cache
 from repro.analyses.retrieval import make_setting, wrap_contextual_encoder
 from repro.evaluate.suites import Encoder, EvaluationOutputs, evaluate_setting
 from repro.pipeline.inputs import Inputs
-from repro.seeds import generator_for
+from repro.seeds import make_rng
 from repro.spec import nested_widths, standard_widths
 
 NUM_SVD_DOCUMENTS = 4096
@@ -45,7 +45,7 @@ def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
 
 def _compute_training_vectors(inputs: Inputs, model: Encoder) -> np.ndarray:
     num_pairs = len(inputs.pairs)
-    rows = generator_for(inputs.run.seed, "svd").permutation(num_pairs)[:NUM_SVD_DOCUMENTS]
+    rows = make_rng(inputs.run.seed, "svd").permutation(num_pairs)[:NUM_SVD_DOCUMENTS]
     return model.encode(inputs.pairs.texts("document", np.sort(rows)), "document")
 
 

@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from repro.seeds import derive, generator_for
-from repro.storage.arrays import iter_blocks, load_array, rows_by_code, taken
-from repro.storage.files import whole_file
+from repro.seeds import derive, make_rng
+from repro.storage.arrays import group_rows_by_code, iter_blocks, load_array, taken
+from repro.storage.files import atomic_file
 
 if TYPE_CHECKING:
     import faiss
@@ -56,7 +56,7 @@ class Clusters:
     def save(self, folder: Path) -> None:
         """Write the three arrays to `folder`. Each file is replaced atomically."""
         for name, array in vars(self).items():
-            with whole_file(folder / f"{name}.npy") as part, part.open("wb") as file:
+            with atomic_file(folder / f"{name}.npy") as part, part.open("wb") as file:
                 np.save(file, array)
 
 
@@ -115,7 +115,7 @@ def cluster_pairs(
 
     Raises ValueError if `cluster_size` exceeds the size of every domain.
     """
-    domains, rows_of_domain = rows_by_code(domain_codes_N)
+    domains, rows_of_domain = group_rows_by_code(domain_codes_N)
     counts = np.array([len(rows) for rows in rows_of_domain])
     _check_cluster_size(cluster_size, counts)
     vectors = _Vectors(query_embeddings_ND, document_embeddings_ND)
@@ -213,7 +213,7 @@ def _cluster_domain(
     fitted_rows = rows_n
     num_fitted = count_fitted_pairs(len(rows_n), cluster_size)
     if num_fitted < len(rows_n):
-        sample = generator_for(seed, "sample").choice(len(rows_n), num_fitted, replace=False, shuffle=False)
+        sample = make_rng(seed, "sample").choice(len(rows_n), num_fitted, replace=False, shuffle=False)
         # In ascending order, the sample is read from the memory map in one pass.
         fitted_rows = rows_n[np.sort(sample)]
     on_gpus = len(rows_n) >= LARGE_DOMAIN and _has_gpus()

@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 
 from repro.batches.sampler import BatchSampler, LeftOut, SamplerState
-from repro.seeds import derive, generator_for
-from repro.storage.arrays import rows_by_code
+from repro.seeds import derive, make_rng
+from repro.storage.arrays import group_rows_by_code
 
 DRAWS_PER_BLOCK = 4096
 
@@ -50,7 +50,7 @@ class MixedSampler:
         """
         if not 0 <= alpha <= 1:
             raise ValueError(f"mixing_alpha={alpha}: must be at least 0 (every source alike) and at most 1 (by size)")
-        codes, self._rows = rows_by_code(codes_N)
+        codes, self._rows = group_rows_by_code(codes_N)
         counts_S = np.array([len(rows) for rows in self._rows])
         _check_sizes(codes, counts_S, batch_size, names)
         self.shares_S = compute_mixing_shares(counts_S, alpha)
@@ -112,7 +112,7 @@ class MixedSampler:
             self._earlier_draws_S = self._earlier_draws_S + np.bincount(self._draws, minlength=len(self._rows))
             self._block += 1
             # Each block has its own generator, so earlier draws need not be stored.
-            generator = generator_for(self.seed, "mixing", self._block)
+            generator = make_rng(self.seed, "mixing", self._block)
             self._draws = generator.choice(len(self._rows), DRAWS_PER_BLOCK, p=self.shares_S)
 
 

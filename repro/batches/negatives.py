@@ -16,8 +16,8 @@ from __future__ import annotations
 import numpy as np
 
 from repro.batches.mask import KnownPositives
-from repro.seeds import generator_for
-from repro.storage.arrays import iter_blocks, rows_by_code, taken
+from repro.seeds import make_rng
+from repro.storage.arrays import group_rows_by_code, iter_blocks, taken
 
 ROWS_PER_CHUNK = 512
 ROUNDING = 1e-6
@@ -46,7 +46,7 @@ def mine_negatives(
     Raises ValueError if a domain has too few different texts.
     """
     negatives_NH = np.empty((len(keys_N), num_hard_negatives), np.int64)
-    for members_M in rows_by_code(domains_N)[1]:
+    for members_M in group_rows_by_code(domains_N)[1]:
         # The pool holds each distinct text once, in order of first appearance.
         _, first_index, text_index_M = np.unique(keys_N[members_M], return_index=True, return_inverse=True)
         # `np.unique` sorts by key, which is a hash. `order` restores the order of the data.
@@ -124,7 +124,7 @@ def _choose_nearest(
     if has_few_R.any():
         # One random key per document, drawn again from the same seed for each block. The result does not depend on the
         # block size.
-        random_M: np.ndarray = generator_for(seed, "hard negatives").random((scores_RM.shape[1],))
+        random_M: np.ndarray = make_rng(seed, "hard negatives").random((scores_RM.shape[1],))
         # float64, because random keys added to 10 would lose digits in float32 and tie.
         keys_FM = keys_RM[has_few_R].astype(np.float64)
         largest = float(np.abs(keys_FM, where=np.isfinite(keys_FM), out=np.zeros_like(keys_FM)).max())

@@ -25,8 +25,8 @@ from pathlib import Path
 import numpy as np
 
 from repro.batches.cluster import Clusters
-from repro.seeds import generator_for
-from repro.storage.arrays import array_to_fill, give_back, iter_blocks
+from repro.seeds import make_rng
+from repro.storage.arrays import allocate_array, iter_blocks, release_pages
 
 ROWS_PER_CHUNK = 2**20
 PACKINGS = ("random", "greedy")
@@ -81,8 +81,8 @@ def group_by_domain(domain_codes_N: np.ndarray, seed: int, folder: Path | None =
     """
     num_rows = len(domain_codes_N)
     shuffled_N = np.arange(num_rows, dtype=_choose_row_type(num_rows))
-    generator_for(seed, "rows inside domains").shuffle(shuffled_N)
-    rows_N = array_to_fill((num_rows,), shuffled_N.dtype.str, folder)
+    make_rng(seed, "rows inside domains").shuffle(shuffled_N)
+    rows_N = allocate_array((num_rows,), shuffled_N.dtype.str, folder)
     codes, domain_N = _renumber_codes(domain_codes_N)
     # This is a counting sort by domain. `next_position` holds the first free position of each domain.
     starts = np.concatenate([[0], np.cumsum(np.bincount(domain_N))])
@@ -97,7 +97,7 @@ def group_by_domain(domain_codes_N: np.ndarray, seed: int, folder: Path | None =
         ranks = np.arange(len(rows)) - (np.cumsum(counts) - counts)[domains]
         rows_N[next_position[domains] + ranks] = rows
         next_position += counts
-    give_back(rows_N)
+    release_pages(rows_N)
     return Domains(rows_N, starts, codes)
 
 
@@ -116,16 +116,16 @@ def pack_epoch(
     unnamed temporary file in `folder`.
     """
     # All domains draw from one generator, so their order affects the batches.
-    rng = generator_for(seed, "batches", epoch)
+    rng = make_rng(seed, "batches", epoch)
     num_batches = int((np.diff(domains.starts) // batch_size).sum())
-    rows_EB = array_to_fill((num_batches, batch_size), domains.rows_N.dtype.str, folder)
+    rows_EB = allocate_array((num_batches, batch_size), domains.rows_N.dtype.str, folder)
     start = 0
     for domain in range(len(domains.codes)):
         rows = domains.select_rows(domain, batch_size=batch_size, epoch=epoch)
         stop = start + len(rows) // batch_size
         # cut the ordered rows every `batch_size` rows, across the borders of clusters
         rows_EB[start:stop] = order_rows(rows, rng).reshape(-1, batch_size)
-        give_back(rows_EB, domains.rows_N)
+        release_pages(rows_EB, domains.rows_N)
         start = stop
     return Epoch(rows_EB, rng.permutation(num_batches))
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from repro.batches.cluster import Clusters
 from repro.batches.pack import ROWS_PER_CHUNK, Epoch, group_by_domain, make_cluster_order, pack_epoch, shuffle_rows
-from repro.storage.arrays import give_back, iter_blocks
+from repro.storage.arrays import iter_blocks, release_pages
 
 KINDS = ("random", "domain", "cluster")
 
@@ -130,7 +130,7 @@ def _choose_order(
     for part in iter_blocks(len(domain_codes_N), ROWS_PER_CHUNK):
         if not np.array_equal(clusters.domain_of_cluster_K[clusters.assignment_N[part]], domain_codes_N[part]):
             raise ValueError("the clusters were made for other domains than the data has: cluster the pairs again")
-    give_back(clusters.assignment_N)
+    release_pages(clusters.assignment_N)
     return make_cluster_order(clusters, packing)
 
 

@@ -23,8 +23,8 @@ import numpy as np
 
 from repro.batches.sentence_encoder import GPU_TOKENS_PER_BATCH, SentenceEncoder
 from repro.data.tokens import compute_unknown_share, get_minilm_folder, iter_token_batches, load_tokenizer, tokenize
-from repro.storage.arrays import ArrayWriter, give_back, iter_blocks, load_array, map_to_fill
-from repro.storage.files import whole_file
+from repro.storage.arrays import ArrayWriter, iter_blocks, load_array, map_to_fill, release_pages
+from repro.storage.files import atomic_file
 from repro.storage.stages import WHOLE, Part
 from repro.text import count_noun, short
 
@@ -71,7 +71,7 @@ class StoredTexts(Protocol):
         """Return the number of characters of each text, int (N,)."""
         ...
 
-    def give_back(self) -> None:
+    def release_pages(self) -> None:
         """Release the memory of the pages that were read."""
         ...
 
@@ -100,12 +100,12 @@ def embed_texts(
     if not len(texts):
         raise ValueError("there are no texts to embed")
     num_done = 0
-    with whole_file(path) as part:
+    with atomic_file(path) as part:
         vectors_ND = map_to_fill(part, (len(texts), surrogate.num_dimensions), "float16")
         for rows, vectors in _iter_embeddings(surrogate, texts, max_tokens, WHOLE):
             vectors_ND[rows] = vectors
             num_done += len(rows)
-            give_back(vectors_ND)
+            release_pages(vectors_ND)
             if progress is not None:
                 progress(num_done, len(texts))
         vectors_ND.flush()
@@ -138,7 +138,7 @@ def join_embeddings(path: Path, parts: Sequence[Path]) -> None:
         for block in iter_blocks(len(rows_n), TEXTS_PER_SPAN):
             vectors_ND[rows_n[block]] = vectors_nD[block]
             is_written_N[rows_n[block]] = True
-            give_back(vectors_ND, vectors_nD)
+            release_pages(vectors_ND, vectors_nD)
     if not is_written_N.all():
         raise ValueError(f"the parts in {parts[0].parent} have no vector of text {int(np.argmin(is_written_N))}")
     vectors_ND.flush()
@@ -178,7 +178,7 @@ def _iter_in_order(texts: StoredTexts, span: slice) -> Iterator[tuple[np.ndarray
     for block in iter_blocks(span.stop - span.start, TEXTS_PER_SPAN):
         rows = np.arange(span.start + block.start, span.start + block.stop)
         yield rows, texts.texts(rows)
-        texts.give_back()
+        texts.release_pages()
 
 
 def _iter_longest_first(texts: StoredTexts, span: slice) -> Iterator[tuple[np.ndarray, list[str]]]:
@@ -196,7 +196,7 @@ def _iter_longest_first(texts: StoredTexts, span: slice) -> Iterator[tuple[np.nd
             continue
         rows = by_length_N[start:stop]
         span_texts = texts.texts(rows)
-        texts.give_back()
+        texts.release_pages()
         # Ties in length are broken by the text, so that the blocks do not depend on the stored order.
         order = sorted(
             range(len(span_texts)), key=lambda index: (len(span_texts[index]), span_texts[index]), reverse=True

@@ -24,7 +24,7 @@ from repro.report.picture_cache import CachedPicture, get_cached_picture
 from repro.spec import Figure
 from repro.spec.registry import find_experiment
 from repro.storage.paths import get_figures_folder
-from repro.storage.platform_info import cores_here
+from repro.storage.platform_info import count_usable_cores
 
 # sections load the data and the analyses
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class PendingPicture:
 @contextmanager
 def open_painters(num_cores: int | None = None) -> Iterator[tuple[Painter, ForestPainter]]:
     """Yield the functions that start a figure and the forest plot, in worker processes if a second core is available."""
-    num_spare_cores = (num_cores or cores_here()) - 1
+    num_spare_cores = (num_cores or count_usable_cores()) - 1
     if num_spare_cores < 1:
         executor: Executor = Inline()
     else:

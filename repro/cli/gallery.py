@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from repro.cli.figures import describe_picture
-from repro.report.gallery import LIGHT_ONLY, compute_digest, get_picture_path, is_current, shown_figures
+from repro.report.gallery import LIGHT_ONLY, compute_digest, get_picture_path, is_current, iter_gallery_figures
 from repro.spec import Figure
 from repro.storage.paths import CHECKOUT
 
@@ -16,7 +16,7 @@ from repro.storage.paths import CHECKOUT
 def make_gallery_pictures(folder: Path = CHECKOUT) -> dict[Path, str]:
     """Return the SVG text of every figure in both themes, by path. Current pictures are read, not drawn again."""
     texts: dict[Path, str] = {}
-    for _, figure, scale, rows in shown_figures():
+    for _, figure, scale, rows in iter_gallery_figures():
         digest = compute_digest(figure, rows)
         paths = {theme: get_picture_path(figure.name, theme, folder) for theme in ("light", "dark")}
         if all(is_current(path, digest) for path in paths.values()):

@@ -39,7 +39,7 @@ def check(
     as_json: AsJson = False,
 ) -> None:
     """Judge the claims of the paper from the records, all or those of some artefacts or ids. Failures come first."""
-    from repro.report.formats import console_here, render, render_line
+    from repro.report.formats import make_console, render, render_line
     from repro.report.tables import format_summary_line, group_by_paper, make_claims_view
 
     get_scale(scale)
@@ -62,7 +62,7 @@ def check(
             # with --write, the page has the ledger
             render_line(f"{PAPERS[paper]}: {summary}")
         elif paper_judgements or not judged:
-            width = console_here().width if format == "text" else None
+            width = make_console().width if format == "text" else None
             render(make_claims_view(paper_judgements, f"{PAPERS[paper]}: claims at scale {scale}", width=width), format)
             render_line(summary)
     if is_short and not (write or as_json) and any(find_paper(judgement.claim.id) != MAIN for judgement in judged):

@@ -34,7 +34,7 @@ from repro.cli.common import (
 from repro.records.lookup import ID_PREFIX, get_sweep_name, resolve_runs, run_of_id, split_words
 from repro.spec.registry import artefacts
 from repro.spec.scales import get_scale
-from repro.storage.paths import check_home, who_else_may_write
+from repro.storage.paths import check_home, find_other_writers
 from repro.text import count_noun, format_bytes, short, suggestion
 
 WhatToFetch = Annotated[list[str] | None, typer.Argument(help="artefacts, all, a file of runs, or names of data sets")]
@@ -78,7 +78,7 @@ def launch(
     if check_site:
         return _print_verdicts(dict(launches.check_site(runs, job_profile, sweep=sweep, options=options)))
     check_home()
-    if warning := who_else_may_write():
+    if warning := find_other_writers():
         tell(f"caution: {warning}")
     outcomes = launches.start(runs, job_profile, sweep=sweep, options=options, progress=say)
     if job_profile.on == "slurm" and set(outcomes.values()) - {launches.LEFT_OUT}:

@@ -41,7 +41,7 @@ from repro.cli.inspect import VERBS as INSPECT_VERBS
 from repro.cli.jobs import VERBS as JOB_VERBS
 from repro.cli.search import VERBS as SEARCH_VERBS
 from repro.records.lookup import describe_seeds, resolve_experiments, resolve_runs, split_words
-from repro.report.formats import console_here
+from repro.report.formats import make_console
 from repro.report.names import format_title
 from repro.spec import Figure, Run
 from repro.spec.axes import is_axis
@@ -140,7 +140,7 @@ def _print_artefacts(rows: Sequence[Mapping[str, Any]]) -> None:
     for row in rows:
         runs = [str(row["num_runs"][scale]) for scale in ORDER]
         table.add_row(row["artefact"], row["title"], str(len(row["claims"])), *runs)
-    console_here().print(table)
+    make_console().print(table)
     print("Columns of scales: the runs of `repro plan ARTEFACT --scale S --all-seeds`.")
     print("Claims: `repro check ARTEFACT` judges them.")
 
@@ -364,7 +364,7 @@ def doctor(
     as_json: AsJson = False,
 ) -> None:
     """Check this machine and list missing requirements per scale. With --deep or --gpu, exit code 2: a check failed."""
-    from repro.planning.doctor import examine, examine_deeply
+    from repro.planning.doctor import check_deeply, examine
 
     def print_findings(findings: Iterable[Finding]) -> Iterator[Finding]:
         for finding in findings:
@@ -374,7 +374,7 @@ def doctor(
             yield finding
 
     findings = list(print_findings(examine()))
-    verified = list(print_findings(examine_deeply())) if deep else []
+    verified = list(print_findings(check_deeply())) if deep else []
     if gpu:
         verified += print_findings(_examine_gpu())
     if as_json:
@@ -387,13 +387,13 @@ def _examine_gpu() -> Iterator[Finding]:
     """Yield the findings on the GPU, and write them to a file of their own."""
     import torch
 
-    from repro.planning.gpu import examine_gpu, find_gpu, write_findings
+    from repro.planning.gpu import check_gpu, find_gpu, write_findings
 
     gpu = find_gpu()
     yield gpu
     if gpu.good:
         findings = [gpu]
-        for finding in examine_gpu(torch.device("cuda")):
+        for finding in check_gpu(torch.device("cuda")):
             findings.append(finding)
             yield finding
         say(f"written: {write_findings(findings)}")

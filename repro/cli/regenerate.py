@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from repro.records.golden import SCALE, get_golden_path, list_golden_runs, without_golden, write_golden
+from repro.records.golden import SCALE, get_golden_path, list_golden_runs, list_without_golden, write_golden
 from repro.records.store import read_record
 from repro.spec import Experiment, Table
 from repro.spec.identity import run_id
 from repro.spec.registry import artefacts
 from repro.statistics.judge import Judgement
-from repro.storage.files import whole_file
+from repro.storage.files import atomic_file
 from repro.storage.paths import CHECKOUT, get_figures_folder
 from repro.text import count_noun, format_spans
 
@@ -41,9 +41,9 @@ def regenerate(judged: Sequence[Judgement], scale: str, *, dry_run: bool) -> boo
         print(f"{path.name} {'would change' if dry_run else 'is renewed'}", file=sys.stderr)
         if not dry_run:
             path.parent.mkdir(parents=True, exist_ok=True)
-            with whole_file(path) as part:
+            with atomic_file(path) as part:
                 part.write_text(text)
-    missing = without_golden()
+    missing = list_without_golden()
     for experiment in missing:
         name = get_golden_path(experiment.artefact_names[0]).name
         source = f"{count_noun(len(list_golden_runs(experiment)), 'run')} at {SCALE}"
@@ -86,7 +86,7 @@ def paint_gains(scale: str) -> Path | None:
     cached = get_cached_picture(path, rows, labels)
     if not cached.is_current(("svg",)):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with whole_file(path.with_suffix(".svg")) as part:
+        with atomic_file(path.with_suffix(".svg")) as part:
             part.write_text(draw_gains(scale)["light"], encoding="utf-8")
         cached.write(("svg",))
     return path.with_suffix(".svg")

@@ -134,7 +134,7 @@ class Layout(NamedTuple):
         return Layout(chosen, tuple(indices[name] for name in self.numbered))
 
 
-def layout_of_row(columns: Columns, names: tuple[str, ...], nested: Sequence[str] = ()) -> Layout:
+def make_row_layout(columns: Columns, names: tuple[str, ...], nested: Sequence[str] = ()) -> Layout:
     """Return the layout of a row with named columns. A missing side is a flaw, since other rows may have it."""
     chosen = columns.choose(names)
     missing = [part for part in SIDES if part not in chosen]

@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from repro.storage.arrays import give_back
-from repro.storage.files import whole_file
+from repro.storage.arrays import release_pages
+from repro.storage.files import atomic_file
 
 ROWS_PER_BATCH = 65_536
 ROWS_PER_BLOCK = 4_096
@@ -70,20 +70,20 @@ class Pairs:
         """Yield all texts of a side in order, block by block. Memory holds one block."""
         for start in range(0, len(self), size):
             yield self.texts(side, np.arange(start, min(start + size, len(self))))
-            self.give_back()
+            self.release_pages()
 
     def text_lengths(self, side: Side) -> np.ndarray:
         """Return the number of characters of each text of a side, int32 (N,)."""
         lengths = pc.utf8_length(self._table.column(side)).to_numpy().astype(np.int32, copy=False)
-        self.give_back()
+        self.release_pages()
         # Computed for the whole file, because Arrow does so without making Python strings.
         return lengths if self._rows is None else lengths[self._rows]
 
-    def give_back(self) -> None:
+    def release_pages(self) -> None:
         """Release the memory-mapped pages that were read. Until then they count as memory of this process."""
         if self._mapped is not None:
             self._mapped.madvise(mmap.MADV_DONTNEED)
-        give_back(self._rows)
+        release_pages(self._rows)
 
     def ids(self, indices: Indices | None = None) -> list[str]:
         """Return the stable ids of the pairs at `indices`, or of all pairs."""
@@ -124,7 +124,7 @@ class Pairs:
         if column not in self._encoded:
             codes, names = _encode(self._table.column(column))
             self._encoded[column] = (codes if self._rows is None else codes[self._rows]), names
-            self.give_back()
+            self.release_pages()
         return self._encoded[column]
 
     def _to_rows(self, indices: Indices) -> np.ndarray:
@@ -186,9 +186,9 @@ class TextColumn:
         """Return the number of characters of each text, int32 (N,)."""
         return self._pairs.text_lengths(self._side)
 
-    def give_back(self) -> None:
+    def release_pages(self) -> None:
         """Release the memory-mapped pages that were read."""
-        self._pairs.give_back()
+        self._pairs.release_pages()
 
 
 def write_pairs(
@@ -254,7 +254,7 @@ def _make_schema(with_negatives: bool) -> pa.Schema:
 
 def _write(path: Path, schema: pa.Schema, blocks: Iterable[Mapping[str, Sequence[Any]]], rows_per_batch: int) -> int:
     num_rows = 0
-    with whole_file(path) as part, pa.OSFile(str(part), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
+    with atomic_file(path) as part, pa.OSFile(str(part), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
         for batch in _iter_batches(schema, blocks, rows_per_batch):
             writer.write_batch(batch)
             num_rows += len(batch)

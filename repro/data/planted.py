@@ -17,7 +17,7 @@ import numpy as np
 from repro.data.beir import Retrieval, write_beir_folder, write_suite
 from repro.data.pairs import Row, write_pairs
 from repro.data.tokens import get_minilm_folder
-from repro.seeds import generator_for
+from repro.seeds import make_rng
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def build_planted_corpus(
 
 def make_domain(name: str, words: np.ndarray, text: PlantedText, *, num_pairs: int, seed: int) -> PlantedDomain:
     """Generate the domain `name`. The result depends on the arguments only."""
-    rng = generator_for(seed, "planted domain", name)
+    rng = make_rng(seed, "planted domain", name)
     shuffled = rng.permutation(words)
     noise, signal = shuffled[: text.num_noise_words], shuffled[text.num_noise_words :]
     topics = [rng.choice(signal, text.words_per_topic, replace=False) for _ in range(text.num_topics)]
@@ -116,7 +116,7 @@ def list_vocabulary_words(num_words: int, seed: int) -> np.ndarray:
     )
     if num_words > len(candidates):
         raise ValueError(f"num_vocabulary_words is {num_words}: the vocabulary has {len(candidates)} whole words")
-    return np.sort(generator_for(seed, "planted vocabulary").choice(candidates, num_words, replace=False))
+    return np.sort(make_rng(seed, "planted vocabulary").choice(candidates, num_words, replace=False))
 
 
 def _mix(rng: np.random.Generator, signal: np.ndarray, noise: np.ndarray, num_noise: int) -> str:

@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from repro.data.beir import DOCUMENT, QUERY, read_qrels, read_texts
-from repro.data.columns import SIDES, Columns, Layout, describe_columns, detect_layout, layout_of_row
+from repro.data.columns import SIDES, Columns, Layout, describe_columns, detect_layout, make_row_layout
 from repro.data.folders import ARCHIVES, ENDINGS, is_beir, list_entries, list_files_to_read, list_splits, match_ending
 from repro.data.lines import MAX_LINE_BYTES, convert_hint, list_json_rows
 from repro.text import short
@@ -211,7 +211,7 @@ def _read_jsonl(path: Path, columns: Columns, used_columns: UsedColumns, skip_ba
             if len(layouts) == MAX_LAYOUTS:
                 layouts.clear()
             nested = [name for name in names if _is_nested(values[name])]
-            layouts[names] = layout = layout_of_row(columns, names, nested)
+            layouts[names] = layout = make_row_layout(columns, names, nested)
             _note_used_columns(used_columns, columns, names, layout, location)
             missing -= layout.chosen.keys()
             first_names = first_names or names

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from repro.data.pairs import Pairs
-from repro.seeds import generator_for
+from repro.seeds import make_rng
 
 MAX_LOT = 256
 ALPHA = 0.5
@@ -32,7 +32,7 @@ def select_pairs(pairs: Pairs, num_pairs: int, seed: int, *, lot: int = MAX_LOT)
     starts = np.concatenate([[0], np.cumsum(sizes)])
     selected = []
     for index in np.flatnonzero(quotas):
-        rng = generator_for(seed, "select pairs", pairs.domain_names[domains[index]])
+        rng = make_rng(seed, "select pairs", pairs.domain_names[domains[index]])
         rows = order[starts[index] : starts[index + 1]]
         selected.append(rng.choice(rows, quotas[index], replace=False))
     return np.sort(np.concatenate(selected)).astype(np.int64)

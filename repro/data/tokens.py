@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from repro.spec.start import get_encoder_folder
-from repro.storage.arrays import REMEDY, ArrayWriter, append_all, give_back, is_monotonic, load_array
-from repro.storage.files import json_object, whole_file
+from repro.storage.arrays import REMEDY, ArrayWriter, append_all, is_monotonic, load_array, release_pages
+from repro.storage.files import atomic_file, json_object
 from repro.storage.paths import check_model_name
 
 if TYPE_CHECKING:
@@ -77,9 +77,9 @@ class Tokens:
         padded[mask] = self.ids[(starts[:, None] + positions[None, :])[mask]]
         return padded, mask.astype(np.int64)
 
-    def give_back(self) -> None:
+    def release_pages(self) -> None:
         """Release the memory-mapped pages that were read. Otherwise a training run accumulates the whole files."""
-        give_back(self.ids, self.offsets)
+        release_pages(self.ids, self.offsets)
 
 
 def load_tokens(folder: Path, num_texts: int | None = None, num_words: int | None = None) -> Tokens:
@@ -338,7 +338,7 @@ def load_whole_tokenizer(name: str) -> Tokenizer:
 def write_tokenizer(name: str, folder: Path) -> None:
     """Write a tokenizer as tokenizer.json, with truncation and padding disabled."""
     tokenizer = load_whole_tokenizer(name)
-    with whole_file(folder / TOKENIZER_FILE) as part:
+    with atomic_file(folder / TOKENIZER_FILE) as part:
         tokenizer.save(str(part))
 
 

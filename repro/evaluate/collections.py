@@ -87,7 +87,7 @@ def search_collection(
     """Return the k best documents per query, or per query's candidates, without self-hits if the quirks exclude them."""
     retrieval, num_hits = collection.retrieval, k + collection.num_extra_hits
     run = search(queries_QH, documents_DH, retrieval.query_ids, retrieval.document_ids, num_hits, candidates)
-    return without_quirky_hits(run, collection, k)
+    return apply_hit_quirks(run, collection, k)
 
 
 def score_headline(run: Hits, collection: Collection) -> np.ndarray:
@@ -95,6 +95,6 @@ def score_headline(run: Hits, collection: Collection) -> np.ndarray:
     return score(run, collection.retrieval.judgements, (HEADLINE,))[HEADLINE]
 
 
-def without_quirky_hits(run: Hits, collection: Collection, k: int) -> Hits:
+def apply_hit_quirks(run: Hits, collection: Collection, k: int) -> Hits:
     """Return the k best hits per query, without self-hits if the quirks of the collection exclude them."""
     return remove_self_hits(run, k, collection.retrieval.judgements) if collection.quirks.removes_self_hits else run

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from repro.data.beir import Retrieval, SuiteDataset
-from repro.seeds import generator_for
+from repro.seeds import make_rng
 
 KINDS = ("own", "wrong", "random", "null")
 
@@ -36,7 +36,7 @@ def draw_context(kind: str, source: Retrieval | None, *, num_contexts: int, seed
     if kind == "null":
         return Context(None, {"kind": kind})
     assert source is not None, f"the context {kind!r} needs a source corpus"
-    generator = generator_for(seed, "evaluation context", source.name)
+    generator = make_rng(seed, "evaluation context", source.name)
     # A prefix of one permutation: a smaller context is part of a larger one with the same seed.
     sample = generator.permutation(len(source.documents))[:num_contexts]
     ids = [source.document_ids[row] for row in sample]

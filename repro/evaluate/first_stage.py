@@ -16,8 +16,8 @@ import numpy as np
 from repro.batches.fixed_encoder import FixedEncoder, get_surrogate
 from repro.data.beir import Suite
 from repro.data.own.imported import list_imported_corpora
-from repro.evaluate.collections import Collection, read_collections, search_collection, without_quirky_hits
-from repro.evaluate.retrieval import ENGLISH, UNICODE, Hits, bm25_search, write_run
+from repro.evaluate.collections import Collection, apply_hit_quirks, read_collections, search_collection
+from repro.evaluate.retrieval import ENGLISH, UNICODE, Hits, search_bm25, write_run
 from repro.spec import Run
 
 RUN_ENDING, RECALL_FILE = ".trec.gz", "recall.json"
@@ -28,7 +28,7 @@ def get_first_stage_name(run: Run) -> str:
     return "bm25" if run.protocol == "rerank-bm25" else run.surrogate
 
 
-def tokenizer_of_run(run: Run) -> str:
+def get_run_tokenizer(run: Run) -> str:
     """Return the BM25 tokenizer of a run: "english", as in published rows, unless the suite was imported."""
     return UNICODE if run.suite in list_imported_corpora() else ENGLISH
 
@@ -47,7 +47,7 @@ def find_candidates(run: Run, suite: Suite, folder: Path) -> None:
     depth = run.rerank_depth
     assert depth is not None, "a Run that reranks has a depth"
     if run.protocol == "rerank-bm25":
-        search: Callable[[Collection, int], Hits] = partial(_search_with_bm25, tokenizer_of_run(run))
+        search: Callable[[Collection, int], Hits] = partial(_search_with_bm25, get_run_tokenizer(run))
     else:
         search = partial(_search_with_encoder, get_surrogate(run))
     recall = {}
@@ -59,8 +59,8 @@ def find_candidates(run: Run, suite: Suite, folder: Path) -> None:
 
 
 def _search_with_bm25(tokenizer: str, collection: Collection, k: int) -> Hits:
-    hits, _ = bm25_search(collection.retrieval, k + collection.num_extra_hits, tokenizer=tokenizer)
-    return without_quirky_hits(hits, collection, k)
+    hits, _ = search_bm25(collection.retrieval, k + collection.num_extra_hits, tokenizer=tokenizer)
+    return apply_hit_quirks(hits, collection, k)
 
 
 def _search_with_encoder(encoder: FixedEncoder, collection: Collection, k: int) -> Hits:

@@ -29,7 +29,7 @@ from repro.data.beir import Retrieval
 from repro.data.lines import convert_hint
 from repro.evaluate.terms import tokenize_terms
 from repro.storage.arrays import iter_blocks
-from repro.storage.files import check_regular, whole_file
+from repro.storage.files import atomic_file, check_regular
 from repro.text import count_noun, short
 
 Matrix: TypeAlias = np.ndarray | csr_array
@@ -300,7 +300,7 @@ def bm25_parameters(tokenizer: str) -> dict[str, Any]:
     return BM25_PARAMETERS | BM25_TOKENIZERS[tokenizer]
 
 
-def bm25_search(
+def search_bm25(
     retrieval: Retrieval,
     k: int,
     candidates: Mapping[str, Iterable[str]] | None = None,
@@ -364,7 +364,7 @@ def write_run(path: Path, run: Hits, *, tag: str) -> None:
         for query_id, hits in run.items()
         for rank, (document_id, value) in enumerate(rank_by_score(hits), 1)
     ]
-    with whole_file(path) as part:
+    with atomic_file(path) as part:
         # Without a modification time in the header, equal runs give equal bytes.
         part.write_bytes(gzip.compress("".join(lines).encode(), compresslevel=GZIP_LEVEL, mtime=0))
 

@@ -20,11 +20,11 @@ import numpy as np
 
 from repro.data.beir import HEADLINE, Retrieval, Suite, group_datasets
 from repro.evaluate.adaptation import DEFAULT_SHRINKAGE, AffineMap, Moments, make_whitened_view, make_whitening_map
-from repro.evaluate.collections import Collection, describe_datasets, read_collections, without_quirky_hits
+from repro.evaluate.collections import Collection, apply_hit_quirks, describe_datasets, read_collections
 from repro.evaluate.contexts import draw_context, wrong_corpora
 from repro.evaluate.prefixes import OWN, list_rotated_views, list_views, parse_view, take_prefix
 from repro.evaluate.result_cache import CachedResult, ResultCache
-from repro.evaluate.retrieval import UNICODE, Hits, bm25_search, find_ties, score, search, write_run
+from repro.evaluate.retrieval import UNICODE, Hits, find_ties, score, search, search_bm25, write_run
 
 if TYPE_CHECKING:
     from repro.model.encoding import TextEncoder
@@ -374,7 +374,7 @@ class Bm25System:
         """Return the BM25 run and its parameters."""
         retrieval = collection.retrieval
         candidates = None if self.candidates is None else self.candidates[retrieval.name]
-        return bm25_search(retrieval, TOP_K + collection.num_extra_hits, candidates, tokenizer=self.tokenizer)
+        return search_bm25(retrieval, TOP_K + collection.num_extra_hits, candidates, tokenizer=self.tokenizer)
 
 
 def _score_all(
@@ -446,7 +446,7 @@ def _score_collection(
 ) -> CachedResult:
     """Search a collection, score the run, and cache the result."""
     run, provenance = system.search(collection, kind)
-    run = without_quirky_hits(run, collection, TOP_K)
+    run = apply_hit_quirks(run, collection, TOP_K)
     run_path = _get_run_path(suite, collection, kind, outputs)
     # The run comes before its cached result, which holds the digest of the run.
     if run_path is not None:

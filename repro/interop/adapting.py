@@ -31,7 +31,7 @@ from repro.interop.sentence_transformers_folder import as_sentence_transformer
 from repro.interop.stock_encoder import DOT, StockEncoder
 from repro.interop.trained_on import find_training_run, write_trained_on
 from repro.model.biencoder import Biencoder
-from repro.storage.files import whole_file, whole_folder
+from repro.storage.files import atomic_file, atomic_folder
 from repro.text import count_noun, make_encoding_reporter, short
 
 
@@ -62,13 +62,13 @@ def adapt_model(
     texts, num_collections = read_distinct_documents(corpus, progress)
     whitening, used_shrinkage = fit_whitening_map(model, texts, shrinkage, progress)
     adapted = append_map(model, whitening)
-    with whole_folder(folder) as part:
+    with atomic_folder(folder) as part:
         adapted.save_pretrained(str(part), create_model_card=False)
         # without it, an evaluation could not count the queries that the model was trained on
         training_run = find_training_run(source) or find_training_run(base_model or "")
         if training_run is not None:
             write_trained_on(part, training_run)
-        with whole_file(part / "README.md") as card:
+        with atomic_file(part / "README.md") as card:
             documents = f"{len(texts)} documents of `{find_corpus(corpus).name}`"
             card.write_text(_format_card(source, documents, used_shrinkage, average, base_model), encoding="utf-8")
         if folder.is_dir():

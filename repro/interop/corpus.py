@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from repro.data.columns import ACCEPTED
-from repro.storage.digests import noted_digests
+from repro.storage.digests import get_cached_digests
 from repro.storage.files import json_object
 from repro.storage.paths import CORPUS_FILE, get_corpora_folder, home, is_imported
 from repro.text import short
@@ -41,7 +41,7 @@ class Corpus:
             return self.path.name
         files = [self.path] if self.kind == "file" else sorted(self.path.rglob("corpus.jsonl"))
         note = home() / "digests" / f"{_hash(str(self.path))[:16]}.json"
-        digests = noted_digests(self.path.parent, files, note)
+        digests = get_cached_digests(self.path.parent, files, note)
         return digests[self.path.name] if self.kind == "file" else _hash(json.dumps(digests, sort_keys=True))
 
     def read(self) -> tuple[dict[str, str], int]:

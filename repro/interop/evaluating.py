@@ -23,7 +23,7 @@ from repro.data.beir import Retrieval
 from repro.data.pairs import read_pairs
 from repro.evaluate.adaptation import SOURCES, WHITENED
 from repro.evaluate.collections import Collection, read_collections
-from repro.evaluate.first_stage import tokenizer_of_run
+from repro.evaluate.first_stage import get_run_tokenizer
 from repro.evaluate.result_cache import ResultCache
 from repro.evaluate.retrieval import UNICODE, bm25_parameters
 from repro.evaluate.suites import CollectionEnd, Evaluation, EvaluationOutputs, Setting, evaluate_bm25, evaluate_setting
@@ -64,9 +64,9 @@ from repro.pipeline.corpora import make_corpus_stage
 from repro.records.provenance import get_code_identity, machine, versions
 from repro.report.scores import POINTS, list_contexts
 from repro.report.view import View
-from repro.seeds import generator_for
+from repro.seeds import make_rng
 from repro.spec.identity import run_id
-from repro.storage.files import whole_file
+from repro.storage.files import atomic_file
 from repro.storage.paths import home
 from repro.text import count_noun, format_number, format_seconds, make_encoding_reporter, short
 
@@ -228,7 +228,7 @@ def run_evaluation(request: EvaluationRequest, folder: Path | None = None, *, pr
         others={system.metadata["called"]: system.evaluation.metrics for system in others},
         warnings=review.lines,
     )
-    with whole_file(target / "scores.json") as part:
+    with atomic_file(target / "scores.json") as part:
         part.write_text(json.dumps(scores.as_dict(), indent=1, sort_keys=True) + "\n", encoding="utf-8")
     return scores
 
@@ -384,7 +384,7 @@ class _Evaluator:
             if request.widths is not None:
                 raise ValueError(f"--width {short(request.widths)}: bm25 has no vectors; leave it out")
         run = find_bm25_run(source)
-        tokenizer = UNICODE if run is None else tokenizer_of_run(run)
+        tokenizer = UNICODE if run is None else get_run_tokenizer(run)
         outputs = self._make_outputs(source, BM25, {BM25: bm25_parameters(tokenizer)}, 1)
         evaluation = evaluate_bm25(self.suite, outputs=outputs, collections=self.collections, tokenizer=tokenizer)
         metadata = {"called": source, "run": None if run is None else run_id(run), "architecture": BM25}
@@ -510,7 +510,7 @@ def sample_training_text(corpus: str, count: int, seed: int, progress: Progress)
     """Return distinct training documents of a corpus, drawn by the seed, as a collection without queries."""
     pairs = read_pairs(make_corpus_stage(corpus).build(progress) / "train.arrow")
     # twice as many as needed, since documents repeat
-    rows = generator_for(seed, "adaptation", "drawn pairs").permutation(len(pairs))[: 2 * count]
+    rows = make_rng(seed, "adaptation", "drawn pairs").permutation(len(pairs))[: 2 * count]
     texts = list(dict.fromkeys(pairs.texts("document", np.asarray(rows))))[:count]
     progress(f"whitened by random text: {len(texts)} training documents of {corpus}")
     return Retrieval(f"training text of {corpus}", tuple(map(str, range(len(texts)))), tuple(texts), (), (), {})

@@ -18,7 +18,7 @@ import numpy as np
 from repro.analyses.context_words import Explanation, Query, Swap, explain_query
 from repro.data.beir import Suite, SuiteDataset
 from repro.data.tokens import Tokens
-from repro.evaluate.collections import Collection, read_collections, without_quirky_hits
+from repro.evaluate.collections import Collection, apply_hit_quirks, read_collections
 from repro.evaluate.retrieval import search
 from repro.interop.arguments import check_context_draw, check_num_contexts, check_revision, to_device
 from repro.interop.named_runs import check_run_is_contextual
@@ -154,7 +154,7 @@ class Ranking:
         query_1D = self._model.encode([self._query.text], "query")
         k = NUM_RANKED + collection.num_extra_hits
         run = search(query_1D, self._embed_documents(kind), [query_id], collection.retrieval.document_ids, k)
-        hits = without_quirky_hits(run, collection, NUM_RANKED)[query_id]
+        hits = apply_hit_quirks(run, collection, NUM_RANKED)[query_id]
         if not hits:
             raise ValueError(
                 f"under the {kind} context every document of {collection.retrieval.name} scores the same for "

@@ -18,7 +18,7 @@ from repro.interop.trained_widths import list_export_warnings
 from repro.model.contextual import ContextualModel, Model
 from repro.model.encoding import TextEncoder
 from repro.spec import TRAINED, Run
-from repro.storage.files import whole_file, whole_folder
+from repro.storage.files import atomic_file, atomic_folder
 from repro.text import short
 
 CARD = "README.md"
@@ -87,12 +87,12 @@ def export_model(
     check_format(opened.ours.architecture, to)
     growth = "" if growth_on is None else _measure_growth(opened, growth_on, progress)
     warnings = [] if width is None else list_export_warnings(opened, width)
-    with whole_folder(folder) as part:
+    with atomic_folder(folder) as part:
         _write(opened.ours, part, to, width)
         training_run = opened.run or find_training_run(source)
         if training_run is not None:
             write_trained_on(part, training_run)
-        with whole_file(part / CARD) as card:
+        with atomic_file(part / CARD) as card:
             # The card names the folder without its path, because it is moved or uploaded.
             usage = [*_list_opening_code(opened, Path(folder.name), to), "", *_list_ranking_code(opened, to)]
             install = INSTALL[_get_opener_name(opened, to)]

@@ -21,7 +21,7 @@ from repro.evaluate.suites import TOP_K
 from repro.model.contextual import ContextualModel, Model
 from repro.report.scores import POINTS
 from repro.report.view import format_with_sign
-from repro.seeds import generator_for
+from repro.seeds import make_rng
 from repro.statistics.bootstrap import paired_bootstrap, percentile_interval
 from repro.statistics.units import stratified_mean
 from repro.text import count_noun
@@ -73,7 +73,7 @@ def measure_growth(model: Model, suite: Suite, *, progress: Callable[[str], None
 def keep_old_documents(retrieval: Retrieval, new_share: float, seed: int) -> Retrieval:
     """Return a collection without a share of its documents, chosen by the seed. At least one document is kept."""
     num_documents = len(retrieval.documents)
-    order = generator_for(seed, "corpus growth", retrieval.name).permutation(num_documents)
+    order = make_rng(seed, "corpus growth", retrieval.name).permutation(num_documents)
     rows = np.sort(order[: max(1, round(num_documents * (1 - new_share)))]).tolist()
     return replace(
         retrieval,

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from repro.records.lookup import ID_PREFIX, RECORDS, run_of_id
-from repro.records.store import readable_record
+from repro.records.store import try_read_record
 from repro.spec import Run
 from repro.spec.identity import get_training_id, run_id
 from repro.storage.paths import run_folder
@@ -35,13 +35,13 @@ def check_run_is_contextual(source: str) -> None:
 
 def format_training_line(run: Run) -> str | None:
     """Return a line that announces the training of a run and its length, or None if the run is trained."""
-    from repro.train.checkpoint import steps_done
+    from repro.train.checkpoint import read_checkpoint_step
 
     training = _find_training_record(run)
     status = "not here" if training is None else "not published"
     training = training or {}
     num_steps, seconds = training.get("num_steps", run.num_steps), training.get("seconds")
-    num_done = steps_done(run_folder(get_training_id(run)))
+    num_done = read_checkpoint_step(run_folder(get_training_id(run)))
     line = f"run {run_id(run)}: its weights are {status}; training"
     if num_steps is None:
         # the length is declared in epochs, and no record has counted their steps
@@ -61,5 +61,5 @@ def format_training_line(run: Run) -> str | None:
 def _find_training_record(run: Run) -> dict[str, Any] | None:
     """Return the provenance of a recorded training run, or None if there is no record."""
     paths = [folder() / f"{run_id(run)}.json" for folder in RECORDS]
-    record = next((readable_record(path) for path in paths if path.is_file()), None)
+    record = next((try_read_record(path) for path in paths if path.is_file()), None)
     return None if record is None else dict(record.provenance.get("training") or {})

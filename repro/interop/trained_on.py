@@ -24,7 +24,7 @@ from repro.interop.named_runs import find_named_run
 from repro.spec import TRAINED, Run, get_first_phase
 from repro.spec.identity import difference, run_from_record, run_id
 from repro.storage.arrays import iter_blocks
-from repro.storage.files import json_object, whole_file
+from repro.storage.files import atomic_file, json_object
 from repro.text import count_noun
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class Seen:
 
 def write_trained_on(folder: Path, run: Run) -> None:
     """Write which run an exported model comes from."""
-    with whole_file(folder / TRAINED_ON_FILE) as part:
+    with atomic_file(folder / TRAINED_ON_FILE) as part:
         content = {"id": run_id(run), "run": difference(run)}
         part.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
@@ -142,7 +142,7 @@ def _add_seen(pairs: Pairs, queries: QueriesByText, seen: Seen) -> None:
                 seen.queries[name].add(query_id)
                 if near_form(document) in map(near_form, relevant):
                     seen.pairs[name].add(query_id)
-        pairs.give_back()
+        pairs.release_pages()
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from repro.data.prompts import PROMPTS
-from repro.storage.files import json_object, whole_file
+from repro.storage.files import atomic_file, json_object
 from repro.text import short
 
 CONFIG_FILE = "config.json"
@@ -94,7 +94,7 @@ class ModelConfig:
 
     def save(self, folder: Path) -> None:
         """Write config.json."""
-        with whole_file(folder / CONFIG_FILE) as part:
+        with atomic_file(folder / CONFIG_FILE) as part:
             part.write_text(json.dumps(asdict(self), indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 

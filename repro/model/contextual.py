@@ -32,7 +32,7 @@ from repro.model.encoding import TextEncoder, as_texts, evaluation_mode
 from repro.model.frequency import FrequencyWeights, make_no_words, mark_words
 from repro.model.pooling import mask_instruction, mean_pool
 from repro.model.texts import Texts, cut_by_length, texts_from
-from repro.seeds import generator_for
+from repro.seeds import make_rng
 
 NULL_STD = 0.01
 
@@ -263,11 +263,11 @@ def fill_context(num_texts: int, num_contexts: int, seed: int) -> np.ndarray:
     if num_texts == num_contexts:
         return np.arange(num_contexts)
     if num_texts > num_contexts:
-        sample = generator_for(seed, "context drawing").choice(num_texts, num_contexts, replace=False)
+        sample = make_rng(seed, "context drawing").choice(num_texts, num_contexts, replace=False)
         return np.sort(sample)
     warnings.warn(
         f"{num_texts} context documents for a model that takes {num_contexts}: some are repeated (seed {seed})",
         stacklevel=3,
     )
-    repeats = generator_for(seed, "context filling").choice(num_texts, num_contexts - num_texts, replace=True)
+    repeats = make_rng(seed, "context filling").choice(num_texts, num_contexts - num_texts, replace=True)
     return np.concatenate([np.arange(num_texts), repeats])

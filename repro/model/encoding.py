@@ -39,7 +39,7 @@ from repro.data.tokens import (
 from repro.model.config import ModelConfig, load_config
 from repro.model.texts import Texts, texts_from
 from repro.storage.arrays import iter_blocks
-from repro.storage.files import whole_file
+from repro.storage.files import atomic_file
 from repro.text import short
 
 WEIGHTS_FILE = "model.safetensors"
@@ -288,7 +288,7 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
 def write_tensors(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str] | None = None) -> None:
     """Write a safetensors file atomically. Raises OSError if this fails, and the previous file is unchanged."""
     try:
-        with whole_file(path, lasts=True) as part:
+        with atomic_file(path, lasts=True) as part:
             save_file({name: value.detach().contiguous() for name, value in tensors.items()}, part, metadata)
     except (OSError, SafetensorError) as error:
         # safetensors reports errno only in its message

@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from repro.spec.start import LOCAL_NAME, TOKENIZER_FILES, find_encoder
-from repro.storage.digests import hash_file, noted_digests
+from repro.storage.digests import get_cached_digests, hash_file
 from repro.storage.paths import home
 
 FIXED_ENCODERS = ("random", "words", "minilm", "minilm-words")
@@ -34,7 +34,7 @@ def get_files_in_key(encoder: str, *, tokenizer_only: bool = False) -> dict[str,
     if tokenizer_only:
         paths = [path for path in paths if path.parent == folder and path.name in TOKENIZER_FILES]
     note = home() / "digests" / f"{hashlib.sha256(str(folder).encode()).hexdigest()[:16]}.json"
-    digests = noted_digests(folder, paths, note, read=_hash_once)
+    digests = get_cached_digests(folder, paths, note, read=_hash_once)
     return {"files": hashlib.sha256(json.dumps(digests, sort_keys=True).encode()).hexdigest()[:12]}
 
 

@@ -17,7 +17,7 @@ from repro.data.tokens import Tokens, load_tokens
 from repro.pipeline.corpora import load_run_suite
 from repro.pipeline.needs import needs_surrogate
 from repro.pipeline.stages import KEYS_FILE, SAMPLED_FILE, StageGraph
-from repro.seeds import generator_for
+from repro.seeds import make_rng
 from repro.spec import Run
 from repro.storage.arrays import load_array, read_here_and_there
 from repro.storage.files import read_json
@@ -26,7 +26,7 @@ from repro.storage.files import read_json
 def draw_training_rows(inputs: Inputs, count: int) -> np.ndarray:
     """Draw sorted rows of pairs whose documents serve as random context, with repeats if there are too few pairs."""
     num_pairs = len(inputs.pairs)
-    generator = generator_for(inputs.run.context_seed, "random context")
+    generator = make_rng(inputs.run.context_seed, "random context")
     # Sorted after drawing, which makes reading from disk sequential and leaves the set of rows unchanged.
     rows: np.ndarray = np.sort(generator.choice(num_pairs, count, replace=num_pairs < count))
     return rows

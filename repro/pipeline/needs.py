@@ -15,7 +15,7 @@ from repro.spec import MEASURES, TRAINED, Run
 MINILM, NOMIC_BERT = "minilm", "nomic-ai/nomic-bert-2048"
 
 
-def kinds_of_evaluation(run: Run) -> list[str]:
+def list_evaluation_kinds(run: Run) -> list[str]:
     """Return the kinds of stages for evaluation: the suite first, then those that build on it."""
     kinds = ["evaluation"]
     if run.protocol != "full" and MEASURES[run.measure].reranks and run.architecture != "none":

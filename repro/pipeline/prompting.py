@@ -51,7 +51,7 @@ def list_domain_prompts(prompts: str, corpus: str, pairs: Pairs, side: Side) -> 
     return [by_domain.get(name, PROMPTS[prompts])[SIDES.index(side)] for name in names]
 
 
-def texts_for(encoder: FixedEncoder, corpus: str, pairs: Pairs, side: Side) -> TextColumn:
+def get_texts_for(encoder: FixedEncoder, corpus: str, pairs: Pairs, side: Side) -> TextColumn:
     """Return the queries or documents of pairs as a fixed encoder expects them: bare, or with its prompts."""
     return PromptedTexts(pairs, side, encoder.prompts, corpus) if encoder.prompts != "none" else TextColumn(pairs, side)
 
@@ -73,7 +73,7 @@ class PromptedTexts(TextColumn):
         """Yield all texts in order with their prompts, in blocks. Memory holds one block."""
         for block in iter_blocks(len(self), size):
             yield self.texts(np.arange(block.start, block.stop))
-            self.give_back()
+            self.release_pages()
 
     def text_lengths(self) -> np.ndarray:
         """Return the number of characters of each text with its prompt, int32 (N,)."""

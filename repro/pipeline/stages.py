@@ -25,11 +25,11 @@ from repro.pipeline.needs import (
     count_test_contexts,
     domain_codes,
     get_tokenizer_name,
-    kinds_of_evaluation,
     list_domain_names,
+    list_evaluation_kinds,
     list_pair_kinds,
 )
-from repro.pipeline.prompting import SIDES, PromptedTexts, get_encoder_in_key, get_prompts_in_key, texts_for
+from repro.pipeline.prompting import SIDES, PromptedTexts, get_encoder_in_key, get_prompts_in_key, get_texts_for
 from repro.spec import Run, get_first_phase
 from repro.storage.arrays import ArrayWriter, append_all, load_array
 from repro.storage.stages import WHOLE, Part, Sharding, Stage
@@ -136,7 +136,7 @@ class StageGraph:
             pairs = self.selected_pairs()
             surrogate = load_surrogate(encoder.name)  # released afterwards
             for side in SIDES:
-                texts = texts_for(encoder, run.corpus, pairs, side)
+                texts = get_texts_for(encoder, run.corpus, pairs, side)
                 embed_texts(surrogate, texts, folder / f"{side}.npy", max_tokens=run.max_tokens)
 
         def make_part(folder: Path, part: Part) -> None:
@@ -145,7 +145,7 @@ class StageGraph:
             for side in SIDES:
                 # A shard holds vectors and row numbers, so each side has a folder.
                 (folder / side).mkdir()
-                texts = texts_for(encoder, run.corpus, pairs, side)
+                texts = get_texts_for(encoder, run.corpus, pairs, side)
                 embed_part(surrogate, texts, folder / side, max_tokens=run.max_tokens, part=part)
 
         def join(folder: Path, parts: Sequence[Path]) -> None:
@@ -305,7 +305,7 @@ class StageGraph:
         return self._collect_stages(StageGraph._is_known)
 
     def _collect_stages(self, is_included: Callable[[StageGraph, str], bool]) -> tuple[Stage, ...]:
-        suite_kind, *later_kinds = kinds_of_evaluation(self.run)
+        suite_kind, *later_kinds = list_evaluation_kinds(self.run)
         kinds = [(self, suite_kind), *self._list_pair_kinds(), *((self, kind) for kind in later_kinds)]
         required: list[Stage | None] = [getattr(graph, kind) for graph, kind in kinds if is_included(graph, kind)]
         # By path, because two graphs build equal stages as different objects. Inputs come before what needs them.

@@ -63,7 +63,7 @@ def count_tokens(pairs: Pairs, run: Run, num_pairs: int = AT_TRAINING) -> TextsR
     queries, documents = (PromptedTexts(pairs, side, run.prompts, run.corpus).texts(rows) for side in SIDES)
     # one token more, which shows whether a text is cut
     tokens = tokenize([*queries, *documents], tokenizer, run.max_tokens + 1)
-    pairs.give_back()
+    pairs.release_pages()
     num_cut = int((tokens.lengths[len(rows) :] > run.max_tokens).sum())
     return TextsRead(len(rows), num_cut, run.max_tokens, compute_unknown_share(tokens, tokenizer)[0])
 

@@ -21,9 +21,9 @@ from repro.planning.pairs import count_pairs
 from repro.records.store import Record
 from repro.spec import TRAINED, Run, get_first_phase, is_blind
 from repro.spec.identity import get_training_id
-from repro.train.chunks import ChunkSizes, chunks_for, estimate_graph_bytes
+from repro.train.chunks import ChunkSizes, choose_chunks, estimate_graph_bytes
 from repro.train.sharing import batches_are_sharded
-from repro.train.switches import switches_here
+from repro.train.switches import read_switches
 
 # mean text length as a share of max_tokens. The measured speed absorbs the error
 TEXT_SHARE = 0.6
@@ -144,7 +144,7 @@ def _count_texts_per_process(run: Run, num_devices: int) -> tuple[int, int]:
 
 
 def _get_chunk_sizes(run: Run, kind: str) -> ChunkSizes:
-    return chunks_for(run, GPU_BYTES if kind == "gpu" else None, switches_here())
+    return choose_chunks(run, GPU_BYTES if kind == "gpu" else None, read_switches())
 
 
 def _read_training_record(record: Record) -> Arithmetic:
@@ -317,7 +317,7 @@ def estimate(
 
 def _estimate_graph_bytes(run: Run, kind: str, num_devices: int) -> int:
     """Return the memory of one process for the graph of a step. On a CPU texts are packed at their mean length."""
-    sizes, switches = _get_chunk_sizes(run, kind), switches_here()
+    sizes, switches = _get_chunk_sizes(run, kind), read_switches()
     if kind != "gpu":
         run = replace(run, max_tokens=round(TEXT_SHARE * run.max_tokens))
         switches = replace(switches, autocast=False)

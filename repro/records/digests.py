@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from repro.records.store import DIGESTS_FILE, compute_listed_digests, read_record
-from repro.storage.files import whole_file
+from repro.storage.files import atomic_file
 from repro.storage.paths import get_published_records
 
 
@@ -29,7 +29,7 @@ def write_digests(folder: Path) -> int:
     listed = compute_listed_digests(folder)
     if changed := sorted(name for name, digest in digests.items() if listed.get(name, digest) != digest):
         raise ValueError(f"{folder / changed[0]} is not the file that {DIGESTS_FILE} lists; restore it")
-    with whole_file(folder / DIGESTS_FILE, lasts=True) as part:
+    with atomic_file(folder / DIGESTS_FILE, lasts=True) as part:
         part.write_text("".join(f"{digest}  {name}\n" for name, digest in digests.items()), encoding="utf-8")
     return len(records)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from repro.records.store import Record
 from repro.spec import Experiment, Run
 from repro.spec.registry import experiments
-from repro.storage.files import whole_file
+from repro.storage.files import atomic_file
 from repro.storage.paths import CHECKOUT
 
 SCALE = "smoke"
@@ -25,7 +25,7 @@ def get_golden_path(name: str, folder: Path = CHECKOUT) -> Path:
     return folder / "tests" / "golden" / f"{name}.json"
 
 
-def without_golden(folder: Path = CHECKOUT) -> list[Experiment]:
+def list_without_golden(folder: Path = CHECKOUT) -> list[Experiment]:
     """Return the experiments that have no golden metrics yet."""
     return [
         experiment
@@ -43,16 +43,16 @@ def compute_golden_metrics(recorded: Mapping[str, float]) -> dict[str, float]:
     """Return the golden metrics of a record, rounded: the headlines, or the first few metrics if it has none."""
     metrics = {name: value for name, value in recorded.items() if "per_second" not in name}
     selected = [
-        name for name in metrics if last_word(name) in HEADLINES and ("mean" in name or name.startswith("train"))
+        name for name in metrics if get_metric_name(name) in HEADLINES and ("mean" in name or name.startswith("train"))
     ]
     if all(name.startswith("train/") for name in selected):
         # an analysis other than retrieval
-        others = (name for name in metrics if not name.startswith("train/") and last_word(name) not in SIGN_FREE)
+        others = (name for name in metrics if not name.startswith("train/") and get_metric_name(name) not in SIGN_FREE)
         selected += sorted(others)[:MAX_LISTED_METRICS]
     return {name: round(metrics[name], 4) for name in selected}
 
 
-def last_word(metric: str) -> str:
+def get_metric_name(metric: str) -> str:
     """Return the last part of a metric's path, which names the measure."""
     return metric.rpartition("/")[2]
 
@@ -61,6 +61,6 @@ def write_golden(name: str, records: Iterable[Record], folder: Path = CHECKOUT) 
     """Write the golden metrics of records to the file of an experiment's first artefact. Return its path."""
     golden = {record.id: compute_golden_metrics(record.metrics) for record in records}
     path = get_golden_path(name, folder)
-    with whole_file(path) as part:
+    with atomic_file(path) as part:
         part.write_text(json.dumps(golden, indent=1, sort_keys=True) + "\n")
     return path

@@ -11,8 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from repro.records.store import readable_record, split_recorded
-from repro.spec import TRAINED, Experiment, Run, is_random, run_of_fields
+from repro.records.store import split_recorded, try_read_record
+from repro.spec import TRAINED, Experiment, Run, is_random, run_from_fields
 from repro.spec.axes import describe_grid, expand, get_axes_of_file, is_axis, parse_axes
 from repro.spec.identity import run_from_record, run_id
 from repro.spec.registry import experiments, find_experiment
@@ -242,7 +242,7 @@ IdentifiedRuns = Iterator[tuple[str, Run]]
 
 def _list_recorded_runs(prefix: str) -> IdentifiedRuns:
     for folder in RECORDS:
-        records = map(readable_record, sorted(folder().glob(f"{prefix}*.json")))
+        records = map(try_read_record, sorted(folder().glob(f"{prefix}*.json")))
         yield from ((record.id, record.run) for record in records if record is not None)
 
 
@@ -315,7 +315,7 @@ def _pin_names(run: Run, pinned: Mapping[str, str]) -> Run:
 def _parse_run(row: Mapping[str, Any], location: str) -> Run:
     try:
         get_scale(row["scale"])
-        run = run_of_fields({name: value for name, value in row.items() if name != "id"})
+        run = run_from_fields({name: value for name, value in row.items() if name != "id"})
         # fail now instead of after all stages are built
         if run.architecture in TRAINED and run.num_steps is not None:
             check_warmup(run.num_warmup_steps, run.num_steps)

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 from repro.data.beir import HEADLINE, group_datasets
 from repro.spec import Run, get_first_phase
 from repro.spec.identity import get_training_id, run_from_record, run_id
-from repro.storage.files import read_json_with_bytes, whole_file
+from repro.storage.files import atomic_file, read_json_with_bytes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -137,13 +137,13 @@ def write_record(
         reason = str(error).removesuffix("; restore it")
         raise ValueError(f"nothing was recorded, since no reader would accept it: {reason}") from error
     # arrays first: a record without arrays must not exist, arrays without a record are harmless
-    with whole_file(path.with_suffix(".npz"), lasts=True) as part:
+    with atomic_file(path.with_suffix(".npz"), lasts=True) as part:
         with part.open("wb") as file:
             np.savez_compressed(file, allow_pickle=False, **stored_arrays)
         stored_provenance["arrays_sha256"] = hashlib.sha256(part.read_bytes()).hexdigest()
     # After a round trip, because a reader computes the digest from parsed JSON.
     content["sha256"] = compute_content_digest(_round_trip_json(content))
-    with whole_file(path, lasts=True) as part:
+    with atomic_file(path, lasts=True) as part:
         part.write_text(json.dumps(content, indent=1, sort_keys=True, allow_nan=False) + "\n")
     return Record(run_id(run), run, dict(metrics), stored_provenance, path, stored_exhibits)
 
@@ -215,7 +215,7 @@ def _share_provenance(provenance: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def readable_record(path: Path) -> Record | None:
+def try_read_record(path: Path) -> Record | None:
     """Return a record, or None if it cannot be read. The first `MAX_NAMED_RECORDS` of these are named on stderr."""
     try:
         return read_record(path)
@@ -237,7 +237,7 @@ def all_are_readable(*folders: Path) -> bool:
 def records_in(folder: Path, runs: Iterable[Run]) -> list[Record]:
     """Return the records of these runs in a folder, each once. Unreadable records count as missing."""
     paths = (folder / f"{run_id(run)}.json" for run in dict.fromkeys(runs))
-    return [record for record in map(readable_record, filter(Path.is_file, paths)) if record is not None]
+    return [record for record in map(try_read_record, filter(Path.is_file, paths)) if record is not None]
 
 
 def _check_first_phase(path: Path, run: Run, training: Mapping[str, Any]) -> None:

@@ -10,7 +10,7 @@ from repro.report.formats import as_markdown_table
 from repro.report.names import format_heading, format_title, split_name
 from repro.spec import Experiment
 from repro.spec.identity import get_setting_id
-from repro.spec.registry import declared_notes, experiments
+from repro.spec.registry import experiments, get_declared_notes
 from repro.spec.scales import ORDER
 from repro.text import ABSENT
 
@@ -58,7 +58,7 @@ def describe_status(experiment: Experiment) -> str:
 def find_deviations(heading: str) -> str:
     """Return the declared deviations of an artefact."""
     artefact = re.sub(r" \(.*\)", "", heading)
-    deviations = [note.ours for note in declared_notes("DEVIATIONS") if artefact in expand_names(note.source)]
+    deviations = [note.ours for note in get_declared_notes("DEVIATIONS") if artefact in expand_names(note.source)]
     return "; ".join(deviations) or ABSENT
 
 

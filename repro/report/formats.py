@@ -62,7 +62,7 @@ def render_line(text: str, hanging: int = 0) -> None:
     print(textwrap.fill(visible(text), _get_terminal_width(), subsequent_indent=" " * hanging, break_on_hyphens=False))
 
 
-def console_here() -> Console:
+def make_console() -> Console:
     """Return a console as wide as the terminal, or 200 columns wide if the output is not a terminal."""
     from rich.console import Console
 
@@ -107,7 +107,7 @@ def _print_text(view: View) -> None:
     if len(view.rows) > MAX_FOLDED_ROWS:
         sys.stdout.writelines(f"{line}\n" for line in format_plain_lines(view))
         return
-    view, console = view.shown, console_here()
+    view, console = view.shown, make_console()
     if not view.header:
         for line in (view.title, "", *view.notes, ""):
             console.print(line)

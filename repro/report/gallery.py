@@ -23,7 +23,7 @@ from repro.report.tables import get_metric_path
 from repro.report.view import View
 from repro.spec import TRAINED, Column, Exhibit, Experiment, Figure, Row, Run, Table
 from repro.spec.artefact import PAPERS
-from repro.spec.registry import declared_notes, experiments
+from repro.spec.registry import experiments, get_declared_notes
 from repro.storage.paths import CHECKOUT
 
 PICTURES = Path("docs") / "pictures"
@@ -40,7 +40,7 @@ FIELDS = (
 )
 
 
-def shown_figures() -> Iterator[tuple[Experiment, Figure, str, list[dict[str, Any]]]]:
+def iter_gallery_figures() -> Iterator[tuple[Experiment, Figure, str, list[dict[str, Any]]]]:
     """Yield each figure that can be drawn, with its experiment, scale and rows."""
     for experiment in experiments():
         for figure in (artefact for artefact in experiment.artefacts if isinstance(artefact, Figure)):
@@ -80,8 +80,8 @@ def is_current(path: Path, digest: str) -> bool:
 
 def make_gallery() -> str:
     """Return the results page's sections as Markdown."""
-    findings: Mapping[int, str] = declared_notes("FINDINGS")
-    scales = {figure.name: scale for _, figure, scale, _ in shown_figures()}
+    findings: Mapping[int, str] = get_declared_notes("FINDINGS")
+    scales = {figure.name: scale for _, figure, scale, _ in iter_gallery_figures()}
     parts: list[str] = []
     for paper, title in PAPERS.items():
         of_paper = [experiment for experiment in experiments() if experiment.paper == paper]

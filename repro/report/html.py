@@ -35,7 +35,7 @@ from repro.spec.artefact import MAIN, PAPERS
 from repro.spec.identity import format_overrides
 from repro.spec.registry import experiments, find_paper
 from repro.spec.scales import get_scale
-from repro.storage.files import check_replaceable, whole_file
+from repro.storage.files import atomic_file, check_replaceable
 from repro.text import ABSENT, format_seconds
 
 ALLOWED_ELEMENTS = {
@@ -81,7 +81,7 @@ def write_report(
     forest = Picture("published", paint_forest(rows, scale).result()) if paint_forest and rows else None
     gains = paint_gains(scale) if paint_gains else None
     out.parent.mkdir(parents=True, exist_ok=True)
-    with whole_file(out) as part:
+    with atomic_file(out) as part:
         part.write_text(render_page(scale, sections, out.resolve().parent, forest, gains), encoding="utf-8")
     return out
 

@@ -16,7 +16,7 @@ from repro.report.tables import format_in_unit, format_interval, group_by_paper,
 from repro.report.view import View
 from repro.spec import Experiment
 from repro.spec.artefact import MAIN, PAPERS
-from repro.spec.registry import declared_notes, experiments, list_experiment_files
+from repro.spec.registry import experiments, get_declared_notes, list_experiment_files
 from repro.statistics.judge import Comparison, Judgement
 from repro.storage.paths import CHECKOUT
 from repro.text import ABSENT, count_noun
@@ -33,8 +33,8 @@ def extract_first_sentence(source: str) -> str:
     paragraph = " ".join((ast.get_docstring(ast.parse(source)) or "").partition("\n\n")[0].split())
     for stop in re.finditer(r"\.(?=\s|$)", paragraph):
         sentence = paragraph[: stop.start()]
-        last_word = sentence.rpartition(" ")[2].lstrip("([").lower()
-        if sentence.count("(") == sentence.count(")") and last_word not in ABBREVIATIONS:
+        get_metric_name = sentence.rpartition(" ")[2].lstrip("([").lower()
+        if sentence.count("(") == sentence.count(")") and get_metric_name not in ABBREVIATIONS:
             return sentence
     return paragraph
 
@@ -76,7 +76,7 @@ NOTES = {
 def make_notes_table(block: str) -> str:
     """Return a list of notes as a Markdown table: unjudged sentences, contradictions or deviations."""
     name, header = NOTES[block]
-    lines = [tuple(value or ABSENT for value in astuple(note)) for note in declared_notes(name)]
+    lines = [tuple(value or ABSENT for value in astuple(note)) for note in get_declared_notes(name)]
     return as_markdown_table(header, lines)
 
 
@@ -87,7 +87,7 @@ def make_headlines_view(judged: Mapping[str, Sequence[Judgement]]) -> View:
     """
     by_scale = [{judgement.claim.id: judgement for judgement in ledger} for ledger in judged.values()]
     rows = []
-    for line in declared_notes("HEADLINES"):
+    for line in get_declared_notes("HEADLINES"):
         for claim in line.claims:
             if not any(claim in by_id for by_id in by_scale):
                 raise ValueError(f"experiments/headlines.py names {claim}, which is judged at none of {list(judged)}")

@@ -24,7 +24,7 @@ from repro.spec import Claim, Run, Unit
 from repro.spec.identity import run_id
 from repro.statistics.judge import Comparison, Judgement
 from repro.storage.digests import compute_source_digest
-from repro.storage.files import json_object, whole_file
+from repro.storage.files import atomic_file, json_object
 from repro.storage.paths import EXPERIMENT_FOLDERS, PACKAGE
 
 DECIDING_FOLDERS = (PACKAGE, PACKAGE / "statistics", PACKAGE / "records", PACKAGE / "spec", *EXPERIMENT_FOLDERS)
@@ -61,7 +61,7 @@ class CachedVerdicts:
         ]
         verdicts = json.dumps(rows)
         content = {"key": self.key, "sha256": _digest(verdicts), "verdicts": verdicts}
-        with suppress(OSError, ValueError), whole_file(self.path) as part:
+        with suppress(OSError, ValueError), atomic_file(self.path) as part:
             part.write_text(json.dumps(content) + "\n", encoding="utf-8")
 
 

@@ -32,7 +32,7 @@ from repro.spec.run import (
     is_blind,
     is_random,
     nested_widths,
-    run_of_fields,
+    run_from_fields,
 )
 from repro.spec.selectors import ByScale, Pick, Term, Unit, by_scale, pick, term
 from repro.spec.validation import standard_widths, written
@@ -78,7 +78,7 @@ __all__ = [
     "is_random",
     "nested_widths",
     "pick",
-    "run_of_fields",
+    "run_from_fields",
     "standard_widths",
     "term",
     "written",

@@ -107,7 +107,7 @@ def _check_experiment(file_name: str, experiment: Experiment, earlier: Sequence[
         raise ValueError(f"number {number} is declared by more than one experiment: choose another")
 
 
-def declared_notes(name: str) -> Any:
+def get_declared_notes(name: str) -> Any:
     """Return the notes that `experiments` declares, for example NOT_JUDGED or FINDINGS."""
     module = name.lower() if name in ("DEVIATIONS", "HEADLINES", "FINDINGS") else "unjudged"
     return getattr(importlib.import_module(f"experiments.{module}"), name)

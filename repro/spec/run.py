@@ -332,7 +332,7 @@ def base(scale: str, /, **changes: Any) -> Run:
     return Run(**{"scale": scale, **values_at(scale, FIELDS), **changes})
 
 
-def run_of_fields(fields: Mapping[str, Any]) -> Run:
+def run_from_fields(fields: Mapping[str, Any]) -> Run:
     """Return the run that was stored as plain values. A field that did not exist yet gets the value of the scale.
 
     Raises ValueError for an unknown scale or field.

@@ -16,8 +16,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from repro.storage.digests import noted_digests
-from repro.storage.files import json_object, read_json, whole_file
+from repro.storage.digests import get_cached_digests
+from repro.storage.files import atomic_file, json_object, read_json
 from repro.storage.paths import home
 from repro.text import short
 
@@ -167,7 +167,7 @@ def register_encoder(folder: Path) -> Encoder:
             "that one back, or rename the folder, which makes it another encoder"
         )
     if registered != encoder:
-        with whole_file(_get_entry_path(encoder.name)) as part:
+        with atomic_file(_get_entry_path(encoder.name)) as part:
             part.write_text(json.dumps(asdict(encoder), indent=1, sort_keys=True) + "\n", encoding="utf-8")
     return encoder
 
@@ -241,7 +241,7 @@ def _hash_files(folder: Path) -> dict[str, str]:
     names = [CONFIG, INDEX, *TOKENIZER_FILES]
     paths = [*_list_weight_files(folder), *(folder / name for name in names if (folder / name).is_file())]
     note = home() / "digests" / f"{hashlib.sha256(str(folder).encode()).hexdigest()[:16]}.json"
-    return noted_digests(folder, paths, note)
+    return get_cached_digests(folder, paths, note)
 
 
 def _list_weight_files(folder: Path) -> list[Path]:

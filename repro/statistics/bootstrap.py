@@ -13,7 +13,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from repro.seeds import generator_for
+from repro.seeds import make_rng
 
 RESAMPLES_PER_BLOCK = 250
 
@@ -48,7 +48,7 @@ def _draw_counts(codes: bytes, num_samples: int, seed: int) -> np.ndarray:
     product.
     """
     codes_Q = np.frombuffer(codes, dtype="<i8")
-    generator = generator_for(seed, "bootstrap")
+    generator = make_rng(seed, "bootstrap")
     members = [np.flatnonzero(codes_Q == code) for code in range(codes_Q.max() + 1)]
     counts_RQ = np.zeros((num_samples, len(codes_Q)), dtype=np.uint16)
     for start in range(0, num_samples, RESAMPLES_PER_BLOCK):

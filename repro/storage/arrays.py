@@ -66,10 +66,10 @@ def append_all(writer: ArrayWriter, array: np.ndarray, plus: int = 0) -> None:
     numbers_per_entry = max(1, prod(array.shape[1:]))
     for block in iter_blocks(len(array), max(1, NUMBERS_PER_CHECK // numbers_per_entry)):
         writer.append(array[block] + plus if plus else array[block])
-        give_back(array)
+        release_pages(array)
 
 
-def array_to_fill(shape: tuple[int, ...], dtype: str, folder: Path | None) -> np.ndarray:
+def allocate_array(shape: tuple[int, ...], dtype: str, folder: Path | None) -> np.ndarray:
     """Return an uninitialized array, in memory or, if it is large, in an unnamed temporary file.
 
     The file is in `folder`. It is deleted with the array. If `folder` is None, the array is always in memory.
@@ -95,7 +95,7 @@ def map_to_fill(path: Path, shape: tuple[int, ...], dtype: str) -> np.memmap:
     return array
 
 
-def give_back(*arrays: np.ndarray | None) -> None:
+def release_pages(*arrays: np.ndarray | None) -> None:
     """Release the pages of memory-mapped arrays. They are read again on the next access.
 
     Accessed pages count as memory of the process until they are released. Arrays in memory are ignored.
@@ -129,11 +129,11 @@ def taken(array: np.ndarray, rows: np.ndarray) -> np.ndarray:
     result = np.empty((len(rows), *array.shape[1:]), array.dtype)
     for block in iter_blocks(len(rows), ROWS_PER_TAKE):
         result[block] = array[rows[block]]
-        give_back(array)
+        release_pages(array)
     return result
 
 
-def rows_by_code(codes_N: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
+def group_rows_by_code(codes_N: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
     """Return the distinct codes in increasing order, and the increasing rows (int64) of each. It sorts once."""
     codes, counts = np.unique(codes_N, return_counts=True)
     # a stable sort leaves the rows of equal codes in increasing order
@@ -151,7 +151,7 @@ def is_monotonic(numbers: np.ndarray) -> bool:
     for block in iter_blocks(max(0, len(numbers) - 1), NUMBERS_PER_CHECK):
         if (np.diff(numbers[block.start : block.stop + 1]) < 0).any():
             return False
-        give_back(numbers)
+        release_pages(numbers)
     return True
 
 
@@ -193,5 +193,5 @@ def _find_min_and_max(array: np.ndarray) -> tuple[int, int]:
     extremes: list[int] = []
     for block in iter_blocks(len(flat), NUMBERS_PER_CHECK):
         extremes += [int(flat[block].min()), int(flat[block].max())]
-        give_back(array)
+        release_pages(array)
     return min(extremes), max(extremes)

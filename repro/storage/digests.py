@@ -54,7 +54,7 @@ def check_digests(folder: Path, expected: Mapping[str, str], notes: Path, *, dee
     """
     present = [folder / name for name in expected if (folder / name).is_file()]
     note = notes / f"compared.{socket.gethostname()}.json"
-    actual = noted_digests(folder, present, note, deep=deep)
+    actual = get_cached_digests(folder, present, note, deep=deep)
     for name, digest in expected.items():
         if actual.get(name) != digest:
             # drop the cache: a restored file may have the same size and time as the wrong one
@@ -64,7 +64,7 @@ def check_digests(folder: Path, expected: Mapping[str, str], notes: Path, *, dee
             raise ValueError(f"{folder / name} {problem}: remove the folder {folder} and it is built again")
 
 
-def noted_digests(
+def get_cached_digests(
     folder: Path,
     paths: Iterable[Path],
     note: Path,

@@ -24,7 +24,7 @@ MAX_BYTES = 64 * 2**20
 
 
 @contextmanager
-def whole_file(path: Path, *, lasts: bool = False) -> Iterator[Path]:
+def atomic_file(path: Path, *, lasts: bool = False) -> Iterator[Path]:
     """Yield a temporary path in the folder of `path`, and rename it to `path` if the block succeeds.
 
     If the block raises, the temporary file is removed.
@@ -53,7 +53,7 @@ def whole_file(path: Path, *, lasts: bool = False) -> Iterator[Path]:
 
 
 @contextmanager
-def whole_folder(path: Path, *, must_be_first: bool = False) -> Iterator[Path]:
+def atomic_folder(path: Path, *, must_be_first: bool = False) -> Iterator[Path]:
     """Yield a temporary folder, sync it, and rename it to `path` if the block succeeds.
 
     If another process created `path` first, its folder stays and this one is removed.

@@ -189,7 +189,7 @@ def lease_folder(path: Path) -> Path:
     return path.with_name(f"{path.name}.building") / "owner"
 
 
-def owner_of_part(part: Path) -> Owner | None:
+def get_part_owner(part: Path) -> Owner | None:
     """Return the last owner that wrote a temporary path (`.NAME.DIGITS.part`), or None if there was no lease."""
     return look(lease_folder(part.with_name(part.name[1:].rsplit(".", 2)[0])))
 
@@ -197,7 +197,7 @@ def owner_of_part(part: Path) -> Owner | None:
 def remove_leftovers(path: Path) -> None:
     """Remove the temporary folders that killed writers left next to `path`. The caller holds the lease of `path`."""
     for part in path.parent.glob(".*.part"):
-        owner = owner_of_part(part)
+        owner = get_part_owner(part)
         is_ours = part.name.startswith(f".{path.name}.")
         # A temporary folder without an owner may belong to another program, so it stays.
         if owner is not None and (is_ours or not owner.is_alive):

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from repro.storage.files import json_object, whole_file
+from repro.storage.files import atomic_file, json_object
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Memo:
         # a nested text, because a result may hold NaN, which `json_object` refuses
         text = json.dumps(result)
         content = {"key": self.key, "length": len(text), "sha256": self._digest(text), "result": text}
-        with suppress(OSError, ValueError), whole_file(self.path) as part:
+        with suppress(OSError, ValueError), atomic_file(self.path) as part:
             part.write_text(json.dumps(content) + "\n", encoding="utf-8")
 
     def _digest(self, text: str) -> str:

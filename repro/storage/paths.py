@@ -101,7 +101,7 @@ def check_home() -> None:
         raise ValueError(f"{_describe_home(folder)} cannot be written to: {_REMEDY}")
 
 
-def who_else_may_write() -> str:
+def find_other_writers() -> str:
     """Return a warning if other users can write to the home folder or to one of its parents, else an empty string.
 
     They could change training data and submitted jobs. Parents with a sticky bit, such as /tmp, are safe.

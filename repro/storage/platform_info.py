@@ -11,7 +11,7 @@ RESIDENT_UNIT_BYTES = 1 if sys.platform == "darwin" else 1024
 """The unit of `ru_maxrss`: bytes on macOS, KiB elsewhere."""
 
 
-def cores_here() -> int:
+def count_usable_cores() -> int:
     """Return the number of cores that this process may use, or all cores if the system has no affinity mask."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from repro.storage.digests import check_digests, hash_folder
-from repro.storage.files import check_room, read_json, whole_folder
+from repro.storage.files import atomic_folder, check_room, read_json
 from repro.storage.lease import acquire, look, remove_leftovers
 from repro.storage.paths import get_stage_folder
 
@@ -156,7 +156,7 @@ class Stage:
                 progress(f"building {self.name}: {', '.join(f'{name}={value}' for name, value in self.key.items())}")
                 # Before the build, so that the digests of the inputs are those that were read.
                 metadata = self.collect_metadata()
-                with whole_folder(self.path) as part:
+                with atomic_folder(self.path) as part:
                     self.make(part)
                     made_with = self.made_with()
                     if made_with:

@@ -25,8 +25,8 @@ from repro.batches.mask import (
 from repro.batches.negatives import list_document_rows
 from repro.data.pairs import Side
 from repro.pipeline.inputs import Inputs
-from repro.pipeline.prompting import texts_for
-from repro.storage.arrays import give_back, read_here_and_there
+from repro.pipeline.prompting import get_texts_for
+from repro.storage.arrays import read_here_and_there, release_pages
 
 Vectors = dict[Side, np.ndarray | None]
 """Stored vectors (N, D) of queries and of documents, memory-mapped. None if the run stores none."""
@@ -99,7 +99,7 @@ class BatchViewer:
         if run.loss == "icl":
             query_keys_B = compute_content_keys(self.inputs.pairs.texts("query", pairs_B))
             masked = mask_directions(query_keys_B, keys_M, masked_BM, filter_vectors, **options)
-        give_back(self.inputs.content_keys)
+        release_pages(self.inputs.content_keys)
         return BatchView(pairs_B, rows_M, keys_M, scores_BM, masked_BM, masked)
 
     @cached_property
@@ -118,7 +118,7 @@ class BatchViewer:
     def _load_vectors(self, stored: Vectors, pairs_B: np.ndarray, rows_M: np.ndarray) -> SurrogateVectors | None:
         queries_BD = self._load_rows(stored["query"], "query", pairs_B)
         documents_MD = self._load_rows(stored["document"], "document", rows_M)
-        give_back(*stored.values())
+        release_pages(*stored.values())
         return None if queries_BD is None or documents_MD is None else (queries_BD, documents_MD)
 
     def _load_rows(self, stored_ND: np.ndarray | None, side: Side, rows: np.ndarray) -> np.ndarray | None:
@@ -126,7 +126,7 @@ class BatchViewer:
             return np.asarray(stored_ND[rows], np.float32)
         if not self.always_scores:
             return None
-        texts = texts_for(self._surrogate, self.inputs.run.corpus, self.inputs.pairs, side)
+        texts = get_texts_for(self._surrogate, self.inputs.run.corpus, self.inputs.pairs, side)
         return self._surrogate.embed(texts.texts(rows))
 
 

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 from safetensors import SafetensorError, safe_open
 
 from repro.records.provenance import get_code_identity, machine, versions
-from repro.storage.files import whole_file
+from repro.storage.files import atomic_file
 from repro.train.switches import Switches
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ def _restore(tensors: dict[str, Tensor], model: nn.Module, optimizer: torch.opti
             optimizer.state[by_name[name]][key] = value if stays_on_cpu else value.to(by_name[name].device)
 
 
-def steps_done(folder: Path) -> int:
+def read_checkpoint_step(folder: Path) -> int:
     """Return the number of steps in the checkpoint of a folder, or 0 if it is missing or damaged."""
     try:
         # As numpy, because a sweep reads progress without loading torch. Only the header is read.
@@ -238,7 +238,7 @@ class MetricsLog:
             raise ValueError(f"{path} was changed: it is not the log this checkpoint was written after; {REMEDY}")
         if not path.is_file() or path.read_text(encoding="utf-8", errors="replace") != text:
             # Sync to disk, because after a power loss the checkpoint must not refer to missing lines.
-            with whole_file(path, lasts=True) as part:
+            with atomic_file(path, lasts=True) as part:
                 part.write_text(text, encoding="utf-8")
         self._file = path.open("a", encoding="utf-8")
 

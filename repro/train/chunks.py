@@ -105,7 +105,7 @@ def _estimate_text_bytes(num_tokens: int, num_layers: int, model: Sizes, switche
     return num_tokens * (OUTSIDE_LAYERS * model.hidden_size + all_layers)
 
 
-def chunks_for(
+def choose_chunks(
     model: Sizes,
     gpu_bytes: int | None,
     switches: Switches,

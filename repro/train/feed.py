@@ -28,7 +28,7 @@ from torch import Tensor
 from repro.batches.negatives import list_document_rows
 from repro.data.tokens import Tokens
 from repro.model.texts import texts_from
-from repro.seeds import derive, generator_for
+from repro.seeds import derive, make_rng
 from repro.train.gradcache import StepTexts
 from repro.train.parallel import count_processes, rank, select_own_contexts
 from repro.train.sharing import batches_are_sharded, list_own_places
@@ -139,7 +139,7 @@ def feed_batch(data: TrainData, batch: Batch, *, seed: int, num_contexts: int, i
         contexts=contexts,
     )
     for tokens in (data.queries, data.documents):
-        tokens.give_back()
+        tokens.release_pages()
     # Processes that share a batch draw from separate streams.
     stream = rank() if is_shared else 0
     return Feed(texts, len(own_B), masked, filtered.difficulty, derive(seed, "dropout", batch.number + 1, stream))
@@ -175,7 +175,7 @@ def iter_step_feeds(
 
 def draw_contexts(num_documents: int, num_contexts: int, *, seed: int, number: int) -> np.ndarray:
     """Return positions in a batch's documents, int64 (C,). They are distinct if there are at least C documents."""
-    generator = generator_for(seed, "contexts", number)
+    generator = make_rng(seed, "contexts", number)
     if num_documents >= num_contexts:
         return generator.choice(num_documents, num_contexts, replace=False)
     # Every document is used once before any is repeated.

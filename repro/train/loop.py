@@ -48,11 +48,11 @@ from repro.train.parallel import (
     broadcast_weights,
     check_same_value,
     count_processes,
-    finish_gradients,
     gather_contexts,
     gather_documents,
     gather_with_gradient,
     rank,
+    reduce_gradients,
 )
 from repro.train.set_apart import (
     SET_APART_LOSS,
@@ -122,7 +122,7 @@ def train(
     # Every process has built the model from the same seed. Broadcasting rules out differences between machines.
     broadcast_weights(model.parameters())
     prepare(model, settings.switches)
-    optimizer = optimizer_for(model, settings)
+    optimizer = make_optimizer(model, settings)
     state = _resume(folder, settings, data, model, optimizer)
     # A finished run gets no further session, because loading it computes no step.
     if not _is_finished(state, settings):
@@ -176,7 +176,7 @@ def _is_finished(state: TrainState, settings: TrainSettings) -> bool:
     return state.has_ended or state.step >= settings.num_steps
 
 
-def optimizer_for(model: Model, settings: TrainSettings) -> torch.optim.Optimizer:
+def make_optimizer(model: Model, settings: TrainSettings) -> torch.optim.Optimizer:
     """Build the optimiser for these settings."""
     return build_optimizer(
         model,
@@ -326,7 +326,7 @@ def take_step(
     """
     # Each batch adds its gradient. Weights change only after the last one.
     values = torch.stack([_add_batch(model, feed, settings) for feed in feeds])
-    finish_gradients(model.parameters(), settings.batches_a_step)
+    reduce_gradients(model.parameters(), settings.batches_a_step)
     # Clip after averaging, so that the result does not depend on the number of processes.
     norm = torch.nn.utils.clip_grad_norm_(model.parameters(), settings.max_grad_norm)
     rate = compute_learning_rate(

@@ -134,7 +134,7 @@ class _Gathered(torch.autograd.Function):
 
 
 @torch.no_grad()
-def finish_gradients(parameters: Iterable[nn.Parameter], num_batches: int = 1) -> None:
+def reduce_gradients(parameters: Iterable[nn.Parameter], num_batches: int = 1) -> None:
     """Sum the gradients over processes and divide by the number of batches. Weights without a gradient get zeros."""
     weights = [weight for weight in parameters if weight.requires_grad]
     # All processes must reduce vectors of the same length.

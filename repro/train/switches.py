@@ -37,7 +37,7 @@ class Switches:
         return tuple(name if value else f"no-{name}" for name, value in changes.items())
 
 
-def switches_from(text: str) -> Switches:
+def parse_switches(text: str) -> Switches:
     """Parse the words of REPRO_SWITCHES. Raises ValueError if a word is unknown."""
     names = [field.name for field in fields(Switches)]
     switches = Switches()
@@ -49,6 +49,6 @@ def switches_from(text: str) -> Switches:
     return switches
 
 
-def switches_here() -> Switches:
+def read_switches() -> Switches:
     """Return the switches of this environment. Raises ValueError if a word is unknown."""
-    return switches_from(os.environ.get(VARIABLE, ""))
+    return parse_switches(os.environ.get(VARIABLE, ""))

@@ -36,14 +36,14 @@ from repro.storage.paths import home, is_imported, run_folder
 from repro.storage.platform_info import measure_free_bytes
 from repro.text import count_noun
 from repro.train.batch_view import BatchViewer
-from repro.train.checkpoint import list_switches, read_chunks, read_metrics, read_sessions, steps_done
-from repro.train.chunks import ChunkSizes, chunks_for, read_chunks_variable
+from repro.train.checkpoint import list_switches, read_checkpoint_step, read_chunks, read_metrics, read_sessions
+from repro.train.chunks import ChunkSizes, choose_chunks, read_chunks_variable
 from repro.train.feed import Filtered, SetApart, TrainData
 from repro.train.loop import TrainSettings, measure_gpu_bytes, train
 from repro.train.parallel import any_process, count_processes, join_processes, rank
 from repro.train.set_apart import SET_APART_LOSS
 from repro.train.sharing import explain_indivisible
-from repro.train.switches import switches_here
+from repro.train.switches import read_switches
 
 Progress = Callable[[str], None]
 TAIL_SHARE = 0.1  # share of the last steps over which "train loss" is averaged
@@ -101,7 +101,7 @@ def _train(inputs: Inputs, folder: Path, should_stop: Callable[[], bool], progre
     run = inputs.run
     model, data, settings, sampler = prepare_training(inputs, should_stop, progress)
 
-    num_done = steps_done(folder)
+    num_done = read_checkpoint_step(folder)
     # A resumed run has already reported how many texts are cut.
     if rank() == 0 and not num_done:
         for line in count_tokens(inputs.pairs, run).lines():
@@ -210,7 +210,7 @@ def prepare_training(
     )
     if inputs.known_positives is not None:
         progress(f"  {inputs.known_positives.describe()}")
-    chunks = chunks_for(
+    chunks = choose_chunks(
         model.config,
         measure_gpu_bytes(model.device),
         settings.switches,
@@ -265,7 +265,7 @@ def _compute_free_share() -> int | None:
     return None if free is None else free // count_processes()
 
 
-def models_along(inputs: Inputs, steps: Sequence[int], folder: Path) -> Iterator[tuple[int, Model]]:
+def iter_intermediate_models(inputs: Inputs, steps: Sequence[int], folder: Path) -> Iterator[tuple[int, Model]]:
     """Yield the model after each of these steps, in eval mode. The run is trained again in `folder`.
 
     Steps must ascend and end before the last step of the run. Files of an earlier attempt in `folder` are removed.
@@ -300,7 +300,7 @@ def start_model(inputs: Inputs, should_stop: Callable[[], bool], progress: Progr
     run = inputs.run
     model = build_model(make_model_config(run), start=run.start, seed=run.seed, heads=run.heads)
     # for evaluation, because training has its own settings
-    model.is_narrow = switches_here().autocast
+    model.is_narrow = read_switches().autocast
     if inputs.first_phase is not None:
         pretrained, _ = train_run(inputs.first_phase, should_stop=should_stop, progress=progress)
         model.load_state_dict(pretrained.state_dict())
@@ -351,7 +351,7 @@ def check_model(run: Run) -> None:
     or REPRO_CHUNKS is invalid.
     """
     # Both raise an error if their environment variable is invalid.
-    switches_here()
+    read_switches()
     read_chunks_variable()
     if run.kept_weights == "best" and not is_imported(run.corpus):
         raise ValueError(explain_none_set_apart(run.corpus))
@@ -421,7 +421,7 @@ def make_train_settings(run: Run, num_batches: int) -> TrainSettings:
         loss=run.loss,
         nested_sizes=nested_widths(run),
         batches_a_step=run.batches_a_step,
-        switches=switches_here(),
+        switches=read_switches(),
     )
 
 

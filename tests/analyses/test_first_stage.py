@@ -11,10 +11,10 @@ import pytest
 
 from repro.batches.surrogate import load_surrogate
 from repro.data.beir import Retrieval, load_beir
-from repro.evaluate.retrieval import bm25_search, read_run
+from repro.evaluate.retrieval import read_run, search_bm25
 from repro.execute import execute
 from repro.pipeline.corpora import load_run_suite
-from repro.pipeline.needs import kinds_of_evaluation
+from repro.pipeline.needs import list_evaluation_kinds
 from repro.spec import MEASURES, Run, base
 from repro.storage.paths import SOURCES, run_folder
 from tests.commands import ignore
@@ -71,7 +71,7 @@ def test_bm25_can_be_the_first_stage() -> None:
     assert record.provenance["suite"]["first_stage"]["system"] == "bm25"
     for retrieval in load_collections(RERANKED):
         found = read_run(run_folder(record.id) / "trec" / "planted" / f"{retrieval.name}.trec.gz")
-        expected = bm25_search(retrieval, DEPTH)[0]
+        expected = search_bm25(retrieval, DEPTH)[0]
         assert {query: set(hits) for query, hits in found.items()} == {q: set(hits) for q, hits in expected.items()}
 
 
@@ -106,7 +106,7 @@ def test_candidates_are_built_if_read() -> None:
         if analysis.searches_in_full:
             continue
         run = replace(RERANKED, measure=name, architecture=(analysis.architectures or ("bm25",))[0])
-        assert ("candidates" in kinds_of_evaluation(run)) == (name in read), name
+        assert ("candidates" in list_evaluation_kinds(run)) == (name in read), name
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from experiments.e20_two_phases import runs as two_phases
 from repro.analyses import mteb as mteb_measure
 from repro.analyses.cross import choose_domains
 from repro.analyses.divergence import compute_idf_divergence
-from repro.analyses.mteb import average_by_category, compute_moves, evaluate_tasks, tasks_of_mteb
+from repro.analyses.mteb import average_by_category, compute_moves, evaluate_tasks, list_mteb_tasks
 from repro.analyses.neighbours import find_nearest_rows
 from repro.analyses.spread import NUM_CONTEXTS, choose_context_datasets, compute_distances, project_to_plane
 from repro.batches.mask import compute_content_keys
@@ -163,7 +163,7 @@ def test_mteb_suite_needs_no_collection(monkeypatch: pytest.MonkeyPatch, tmp_pat
     ours = base("smoke", architecture="surrogate", measure="mteb")
     expected = execute(ours, progress=ignore).metrics
     tasks = [task for task in mteb_measure.list_tasks(Inputs(ours)) if task.metadata.type == "Retrieval"]
-    monkeypatch.setattr(mteb_measure, "tasks_of_mteb", lambda suite: tasks)
+    monkeypatch.setattr(mteb_measure, "list_mteb_tasks", lambda suite: tasks)
     run = replace(ours, suite="mteb-retrieval")
     assert "corpus" not in {stage.kind for stage in Inputs(run).graph.stages}
     metrics = execute(run, progress=ignore).metrics
@@ -187,8 +187,8 @@ def test_surrogate_always_gets_prompts(measure: str, prompts: set[str], monkeypa
 
 
 def test_large_tables_are_mteb_tasks() -> None:
-    names = {task.metadata.name for task in tasks_of_mteb("mteb-retrieval")}
-    assert names == set(TASKS) and len(tasks_of_mteb("mteb")) == sum(count for _, _, count in CATEGORIES)
+    names = {task.metadata.name for task in list_mteb_tasks("mteb-retrieval")}
+    assert names == set(TASKS) and len(list_mteb_tasks("mteb")) == sum(count for _, _, count in CATEGORIES)
     runs = (*two_phases("large"), *mteb_runs("large"))
     assert {(run.suite, run.measure) for run in runs} == {("mteb", "mteb"), ("mteb-retrieval", "mteb")}
     final = [run for run in mteb_runs("large") if run.architecture == "contextual"]

@@ -21,7 +21,7 @@ from repro.batches.mask import (
 from repro.batches.negatives import mine_negatives
 from repro.data.pairs import Row, write_pairs
 from repro.pipeline.inputs import Inputs
-from repro.seeds import generator_for
+from repro.seeds import make_rng
 from repro.spec import base
 from repro.train.batch_view import BatchViewer
 from repro.train.loss import improved_contrastive, info_nce
@@ -134,7 +134,7 @@ def test_equal_documents_count_once() -> None:
 
 def test_batches_mask_known_positives() -> None:
     """Known positives are masked as documents of other pairs and as hard negatives of their own pair."""
-    rng = generator_for(0, "test known positives")
+    rng = make_rng(0, "test known positives")
     queries = [f"q{n}" for n in rng.integers(0, 12, 40)]
     documents = [f"d{n}" for n in rng.integers(0, 30, 40)]
     known = find_known(queries, documents)
@@ -151,7 +151,7 @@ def test_batches_mask_known_positives() -> None:
 
 @pytest.mark.parametrize("with_near", [True, False])
 def test_mining_takes_no_known_positive(with_near: bool) -> None:
-    rng = generator_for(1, "test known positives")
+    rng = make_rng(1, "test known positives")
     vectors = rng.normal(size=(2, 60, 4)).astype(np.float32)
     queries, documents = [f"q{n // 3}" for n in range(60)], [f"d{n}" for n in range(60)]
     keys = compute_content_keys(documents)

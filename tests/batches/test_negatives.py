@@ -8,7 +8,7 @@ from repro.batches.mask import compute_content_keys, mask_directions, mask_false
 from repro.batches.negatives import mine_negatives
 from repro.batches.surrogate import check_vectors, load_surrogate
 from repro.data.tokens import compute_unknown_share, load_tokenizer, tokenize
-from repro.seeds import generator_for
+from repro.seeds import make_rng
 
 
 def mine_by_brute_force(
@@ -23,7 +23,7 @@ def mine_by_brute_force(
 
 
 def test_negatives_rank_below_the_positive() -> None:
-    rng = generator_for(0, "test negatives")
+    rng = make_rng(0, "test negatives")
     queries, documents = (rng.normal(size=(120, 6)).astype(np.float32) for _ in range(2))
     documents += 2 * queries  # positives rank high, so most pairs have enough documents below them
     domains = np.repeat([0, 1, 2], 40)
@@ -47,7 +47,7 @@ def test_copies_are_no_negatives() -> None:
 @pytest.mark.parametrize("width", [64, 384])
 def test_twins_of_positive_are_no_negatives(width: int) -> None:
     """Texts that are equal up to the cut have one vector and one score, although float32 may round the two apart."""
-    rng = generator_for(3, "test negatives")
+    rng = make_rng(3, "test negatives")
     queries = rng.normal(size=(200, width))
     others = rng.normal(size=(400, width))
     own = queries + 0.3 * rng.normal(size=(200, width))
@@ -73,10 +73,10 @@ def test_many_negatives_match_full_sort(num_pairs: int, num: int, grain: float, 
 
     The code sorts only groups with small minima. With `with_near`, negatives may rank above the positive.
     """
-    rng = generator_for(num, "test negatives")
+    rng = make_rng(num, "test negatives")
     queries, documents = (np.round(grain * rng.normal(size=(num_pairs, 3))) for _ in range(2))
     queries, documents = ((values / 512).astype(np.float32) for values in (queries, documents))  # exact in float32
-    random_keys = generator_for(5, "hard negatives").random(num_pairs)
+    random_keys = make_rng(5, "hard negatives").random(num_pairs)
     options = {"num_hard_negatives": num, "with_near": with_near, "seed": 5}
     negatives = mine_negatives(queries, documents, np.zeros(num_pairs), np.arange(num_pairs), **options)
     scores, num_random = queries @ documents.T, 0
@@ -101,7 +101,7 @@ def test_small_domain_is_named() -> None:
 @pytest.mark.parametrize("factor", [1e-3, 2.0**-30, 1e3])
 def test_common_factor_changes_no_negatives(factor: float) -> None:
     """Also if too few documents are below the positive, so that others are drawn."""
-    rng = generator_for(5, "test negatives")
+    rng = make_rng(5, "test negatives")
     queries, documents = (rng.normal(size=(60, 6)).astype(np.float32) for _ in range(2))
     documents[:20] += 2 * queries[:20]
 

@@ -12,7 +12,7 @@ from repro.batches.cluster import Clusters, cluster_pairs
 from repro.batches.mixing import DRAWS_PER_BLOCK, MixedSampler, compute_mixing_shares
 from repro.batches.pack import greedy_tour, group_by_domain, order_clusters
 from repro.batches.sampler import KINDS, BatchSampler, LeftOut, SamplerState
-from repro.seeds import generator_for
+from repro.seeds import make_rng
 from repro.storage import arrays
 from tests.batches.planted import plant_pairs
 
@@ -87,10 +87,10 @@ def test_resumed_run_sees_same_batches(kind: str) -> None:
 
 def pack_whole_arrays(domain_codes: np.ndarray, clusters: Clusters | None, batch_size: int, epoch: int) -> np.ndarray:
     """Return the batches of an epoch, computed by operations on whole arrays."""
-    shuffled = generator_for(5, "rows inside domains").permutation(len(domain_codes))
+    shuffled = make_rng(5, "rows inside domains").permutation(len(domain_codes))
     grouped = shuffled[np.argsort(domain_codes[shuffled], kind="stable")]
     counts = np.unique(domain_codes, return_counts=True)[1]
-    rng, pieces = generator_for(5, "batches", epoch), []
+    rng, pieces = make_rng(5, "batches", epoch), []
     for rows in np.split(grouped, np.cumsum(counts)[:-1]):
         num_out = len(rows) % batch_size
         line = rng.permutation(np.roll(rows, -epoch * num_out % len(rows))[num_out:])
@@ -125,7 +125,7 @@ def test_batches_do_not_depend_on_place(
 def test_rows_are_grouped_by_stable_sort(rows_at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pack, "ROWS_PER_CHUNK", rows_at_once)
     codes_N = np.random.default_rng(0).choice([3, 5, 6, 90], 333).astype(np.int32)
-    shuffled_N = generator_for(4, "rows inside domains").permutation(333)
+    shuffled_N = make_rng(4, "rows inside domains").permutation(333)
     grouped = group_by_domain(codes_N, 4)
     assert grouped.rows_N.tolist() == shuffled_N[np.argsort(codes_N[shuffled_N], kind="stable")].tolist()
     assert grouped.codes.tolist() == [3, 5, 6, 90] and np.diff(grouped.starts).tolist() == [

@@ -39,7 +39,7 @@ class Listed:
     def text_lengths(self) -> np.ndarray:
         return np.array([len(text) for text in self._texts])
 
-    def give_back(self) -> None:
+    def release_pages(self) -> None:
         pass
 
 

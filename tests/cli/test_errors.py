@@ -22,7 +22,7 @@ from repro.cli.errors import EXIT_BUG, EXIT_PIPE, run_with_error_handling, wrap_
 from repro.report.formats import render, render_line
 from repro.report.html import inline_svg
 from repro.report.view import View
-from repro.storage.paths import who_else_may_write
+from repro.storage.paths import find_other_writers
 from repro.text import visible
 from tests.commands import get_exit_code
 
@@ -230,10 +230,10 @@ def test_shared_home_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, m
     home.mkdir()
     monkeypatch.setenv("REPRO_HOME", str(home))
     home.chmod(mode)
-    assert who_else_may_write().startswith(who) and bool(who_else_may_write()) == bool(who)
+    assert find_other_writers().startswith(who) and bool(find_other_writers()) == bool(who)
     home.chmod(0o755)
     tmp_path.chmod(mode)
-    assert bool(who_else_may_write()) == bool(who)
+    assert bool(find_other_writers()) == bool(who)
     tmp_path.chmod(0o700)
 
 

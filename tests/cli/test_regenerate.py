@@ -28,7 +28,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr("repro.report.markdown_pages.regenerate_pages", lambda judged, scale: {page: "fresh"})
     monkeypatch.setattr("repro.cli.gallery.make_gallery_pictures", dict)
     monkeypatch.setattr(renewing, "make_front_pictures", lambda: {picture: "<svg/>"})
-    monkeypatch.setattr(renewing, "without_golden", lambda: list(missing))
+    monkeypatch.setattr(renewing, "list_without_golden", lambda: list(missing))
     monkeypatch.setattr(renewing, "make_golden", make)
     return done
 

@@ -7,7 +7,7 @@ import pytest
 from filelock import FileLock
 
 from repro.data.mined.desk import build_desk
-from repro.storage.files import whole_folder
+from repro.storage.files import atomic_folder
 
 
 def write_package(folder: Path, module: str) -> None:
@@ -25,6 +25,6 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "desk"
     with FileLock(f"{folder}.lock"):
         if not folder.is_dir():
-            with whole_folder(folder) as part:
+            with atomic_folder(folder) as part:
                 build_desk(part)
     return folder

@@ -17,7 +17,7 @@ from repro.data.beir import Retrieval, Suite, SuiteDataset, load_beir, load_suit
 from repro.data.paper.quirks import Quirks, find_quirks
 from repro.evaluate import first_stage
 from repro.evaluate.collections import Collection, read_collections
-from repro.evaluate.retrieval import bm25_search, read_run, score
+from repro.evaluate.retrieval import read_run, score, search_bm25
 from repro.evaluate.suites import TOP_K, evaluate_bm25
 from repro.evaluate.trec import read_judgements
 from repro.report.scores import list_notes
@@ -87,7 +87,7 @@ def test_self_hits_are_removed_in_mteb(tmp_path: Path) -> None:
     suite = Suite("desk", odd.datasets + usual.datasets)
     inputs = make_inputs(base("desk", architecture="bm25", measure="mteb"), suite=suite)
     metrics = mteb.measure(inputs, None, tmp_path).metrics
-    whole = bm25_search(read_collections(suite)["arguana"].retrieval, len(IDS), tokenizer="english")[0]
+    whole = search_bm25(read_collections(suite)["arguana"].retrieval, len(IDS), tokenizer="english")[0]
     others = {query: {hit: value for hit, value in hits.items() if hit != query} for query, hits in whole.items()}
     assert metrics["desk/tasks/arguana/score"] == pytest.approx(score(others, COUNTERS)["ndcg_at_10"].mean())
     assert metrics["desk/tasks/arguana/score"] > metrics["desk/tasks/debates/score"]

@@ -11,13 +11,13 @@ from scipy.sparse import csr_array
 from repro.data.beir import Retrieval
 from repro.evaluate.first_stage import compute_recall
 from repro.evaluate.retrieval import (
-    bm25_search,
     find_ties,
     rank_by_score,
     read_run,
     remove_self_hits,
     score,
     search,
+    search_bm25,
     write_run,
 )
 
@@ -179,12 +179,12 @@ def test_missing_queries_score_nothing() -> None:
 def test_bm25_finds_rare_words() -> None:
     documents = ("the bucket is listed", "the table is deleted", "listing the listed lists")
     retrieval = Retrieval("x", ("c", "b", "a"), documents, ("q", "none"), ("list bucket", "zebra"), {})
-    run, parameters = bm25_search(retrieval, 10)
+    run, parameters = search_bm25(retrieval, 10)
     assert rank_by_score(run["q"])[0][0] == "c"
     assert "b" not in run["q"]
     assert run["none"] == {}
     assert {"k1", "b", "method", "stemmer", "stop_words", "bm25s", "tokenizer"} == set(parameters)
-    _, published = bm25_search(retrieval, 10, tokenizer="english")
+    _, published = search_bm25(retrieval, 10, tokenizer="english")
     assert {"k1", "b", "method", "stemmer", "stop_words", "bm25s"} == set(published)
 
 
@@ -193,7 +193,7 @@ def test_bm25_scores_are_lucenes_formula() -> None:
     rng, words = np.random.default_rng(8), ("red", "blue", "green", "black", "pink", "gold")
     documents = [rng.choice(words, size, p=[0.4, 0.2, 0.15, 0.1, 0.1, 0.05]).tolist() for size in range(3, 33, 3)]
     texts, ids = tuple(map(" ".join, documents)), tuple(f"d{n}" for n in range(10))
-    run, _ = bm25_search(Retrieval("x", ids, texts, ("q",), ("green gold pink",), {}), 10)
+    run, _ = search_bm25(Retrieval("x", ids, texts, ("q",), ("green gold pink",), {}), 10)
     mean, expected = np.mean([len(one) for one in documents]), dict.fromkeys(ids, 0.0)
     for word in ("green", "gold", "pink"):
         num_with_word = sum(word in one for one in documents)
@@ -207,9 +207,9 @@ def test_bm25_scores_are_lucenes_formula() -> None:
 
 def test_published_bm25_drops_stop_words() -> None:
     data = Retrieval("x", ("a", "b"), ("the", "of"), ("q",), ("the bucket",), {})
-    run, parameters = bm25_search(data, 10, tokenizer="english")
+    run, parameters = search_bm25(data, 10, tokenizer="english")
     assert run == {"q": {}} and parameters["note"].startswith("BM25 reads no term in 0 queries and 2 documents")
-    assert list(bm25_search(data, 10)[0]["q"]) == ["a"]
+    assert list(search_bm25(data, 10)[0]["q"]) == ["a"]
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ def test_published_bm25_drops_stop_words() -> None:
     ],
 )
 def test_bm25_reads_every_script(query: str, right: str, wrong: str) -> None:
-    run, parameters = bm25_search(Retrieval("x", ("d0", "d1"), (wrong, right), ("q",), (query,), {}), 10)
+    run, parameters = search_bm25(Retrieval("x", ("d0", "d1"), (wrong, right), ("q",), (query,), {}), 10)
     assert next(iter(run["q"])) == "d1" and "note" not in parameters
 
 

@@ -23,7 +23,7 @@ from repro.data.tokens import get_minilm_folder
 from repro.pipeline import encoders, prompting, stages
 from repro.pipeline.encoders import find_commit, get_files_in_key
 from repro.pipeline.inputs import Inputs
-from repro.pipeline.prompting import PromptedTexts, texts_for
+from repro.pipeline.prompting import PromptedTexts, get_texts_for
 from repro.pipeline.stages import SIDES, StageGraph, list_stages
 from repro.spec import base
 from repro.storage.digests import hash_file
@@ -189,7 +189,7 @@ def test_paper_filter_sees_prompts(folder: Path, monkeypatch: pytest.MonkeyPatch
 def test_encoder_sees_domain_prompts(tmp_path: Path) -> None:
     rows = [Row(str(n), f"q{n}", f"d{n}", domain, domain) for n, domain in enumerate(["nq", "reddit", "nli", "nq"])]
     write_pairs(tmp_path / "train.arrow", rows)
-    texts = texts_for(FixedEncoder(NOMIC, 8), "nomic-supervised", read_pairs(tmp_path / "train.arrow"), "document")
+    texts = get_texts_for(FixedEncoder(NOMIC, 8), "nomic-supervised", read_pairs(tmp_path / "train.arrow"), "document")
     expected = ["search_document: d0", "clustering: d1", "classification: d2", "search_document: d3"]
     assert texts.texts(np.array([2, 0, 1, 3])) == [expected[2], expected[0], expected[1], expected[3]]
     assert texts.text_lengths().tolist() == [len(text) for text in expected]

@@ -25,24 +25,24 @@ from repro.spec import base
 from repro.train import feed as feeding
 from repro.train import loop
 from repro.train.checkpoint import TrainState, read_checkpoint, write_checkpoint
-from repro.train.chunks import ChunkSizes, chunks_for
+from repro.train.chunks import ChunkSizes, choose_chunks
 from repro.train.feed import Batch
 from repro.train.gradcache import RandomState
 from repro.train.loss import LossParts
 from repro.train.optimizer import build_optimizer
-from repro.train.switches import Switches, switches_from
+from repro.train.switches import Switches, parse_switches
 
 CPU = torch.device("cpu")
 TINY = gpu.Shape(ModelConfig(architecture="contextual", vocab_size=100, num_contexts=3), 4, 7)
 
 
 def test_words_set_switches() -> None:
-    assert switches_from("") == Switches() and switches_from("").words == ()
-    switches = switches_from("compile no-fused checkpoint")
+    assert parse_switches("") == Switches() and parse_switches("").words == ()
+    switches = parse_switches("compile no-fused checkpoint")
     assert switches == Switches(fused=False, compile=True, checkpoint=True)
     assert set(switches.words) == {"no-fused", "compile", "checkpoint"}
     with pytest.raises(ValueError, match="REPRO_SWITCHES has 'bf16': it takes \\['autocast'"):
-        switches_from("bf16")
+        parse_switches("bf16")
 
 
 def count_layers(monkeypatch: pytest.MonkeyPatch) -> list[int]:
@@ -125,9 +125,9 @@ def test_measured_steps_use_training_chunks(monkeypatch: pytest.MonkeyPatch) -> 
     large = gpu.get_model_shape("large")
     monkeypatch.setattr(gpu, "NUM_STEPS", 1)
     gpu._measure_steps(TINY, CPU)
-    assert chunks == [chunks_for(TINY.config, 80 * 2**30, Switches())] and chunks[0] != ChunkSizes()
+    assert chunks == [choose_chunks(TINY.config, 80 * 2**30, Switches())] and chunks[0] != ChunkSizes()
     run = base("large", architecture="contextual")
-    assert chunks_for(large.config, 2**36, Switches()) == chunks_for(run, 2**36, Switches())
+    assert choose_chunks(large.config, 2**36, Switches()) == choose_chunks(run, 2**36, Switches())
     monkeypatch.setenv("REPRO_CHUNKS", "2,3")
     is_good, message = gpu._measure_steps(TINY, CPU)
     assert is_good and "chunks of 2,3" in message and chunks[-1] == ChunkSizes(2, 3)

@@ -145,7 +145,7 @@ def test_mteb_data_counts_once_loaded(cache: Path, own_home: Path, monkeypatch: 
         def unload_data(self) -> None:
             loaded.append("unload")
 
-    monkeypatch.setattr("repro.analyses.mteb.tasks_of_mteb", lambda suite: [Task()])
+    monkeypatch.setattr("repro.analyses.mteb.list_mteb_tasks", lambda suite: [Task()])
     needs = {need.name: need for need in list_requirements([base("large", suite="mteb", measure="mteb")])}
     need = needs["data mteb"]
     snapshot = begin_download(cache, "mteb/one", "datasets")

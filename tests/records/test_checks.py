@@ -18,10 +18,10 @@ from repro.records.store import (
     compute_listed_digests,
     explain_unreadable,
     read_record,
-    readable_record,
     recompute_means,
     records_in,
     split_recorded,
+    try_read_record,
     write_record,
 )
 from repro.spec import Run, base
@@ -128,7 +128,7 @@ def test_means_match_numpy() -> None:
 def test_unreadable_record_counts_as_missing(path: Path, text: str, capsys: pytest.CaptureFixture[str]) -> None:
     path.write_bytes(text.encode("utf-8", "surrogatepass"))
     assert split_recorded([RUN], [path.parent]) == ([], [RUN])
-    assert records_in(path.parent, [RUN]) == [] and readable_record(path) is None
+    assert records_in(path.parent, [RUN]) == [] and try_read_record(path) is None
     (line,) = capsys.readouterr().err.splitlines()
     assert str(path) in line and "counted as missing" in line
 
@@ -137,7 +137,7 @@ def test_many_unreadable_records_are_summarised(tmp_path: Path, capsys: pytest.C
     paths = [tmp_path / f"{number:012x}.json" for number in range(300)]
     for path in paths:
         path.write_text("{")
-    assert [readable_record(path) for path in paths] == [None] * 300
+    assert [try_read_record(path) for path in paths] == [None] * 300
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 11 and str(paths[0]) in lines[0] and "`repro doctor --deep`" in lines[-1]
     assert not all_are_readable(tmp_path)

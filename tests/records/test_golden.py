@@ -3,7 +3,13 @@
 import json
 from pathlib import Path
 
-from repro.records.golden import compute_golden_metrics, get_golden_path, list_golden_runs, without_golden, write_golden
+from repro.records.golden import (
+    compute_golden_metrics,
+    get_golden_path,
+    list_golden_runs,
+    list_without_golden,
+    write_golden,
+)
 from repro.records.store import Record
 from repro.spec import base
 from repro.spec.identity import run_id
@@ -28,16 +34,16 @@ def test_other_metrics_keep_first_twelve() -> None:
 
 def test_missing_golden_files_are_found(tmp_path: Path) -> None:
     every = list(experiments())
-    assert without_golden(tmp_path) == every
+    assert list_without_golden(tmp_path) == every
     run = base("smoke")
     record = Record(run_id(run), run, {"train/loss": 0.25}, {}, Path("none"))
     path = write_golden(every[0].artefact_names[0], [record], tmp_path)
     assert json.loads(path.read_text()) == {run_id(run): {"train/loss": 0.25}}
-    assert without_golden(tmp_path) == every[1:]
+    assert list_without_golden(tmp_path) == every[1:]
 
 
 def test_golden_files_hold_todays_runs() -> None:
-    missing = [experiment.title for experiment in without_golden()]
+    missing = [experiment.title for experiment in list_without_golden()]
     assert not missing, "run `python -m repro check --write`"
     for experiment in experiments():
         kept = json.loads(get_golden_path(experiment.artefact_names[0]).read_text())

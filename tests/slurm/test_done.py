@@ -15,7 +15,7 @@ import torch
 
 from repro.execute import execute
 from repro.records.store import Record, has_record, read_records
-from repro.seeds import generator_for
+from repro.seeds import make_rng
 from repro.spec import Run, base, grid
 from repro.spec.identity import run_id
 from repro.storage.lease import look, owners
@@ -71,7 +71,7 @@ def disturb(statuses_now: list[RunStatus], kills: int, requeues: int, number: in
     candidates = [status for status in running if 2 < status.progress.step < NUM_STEPS - 20]
     if not candidates or kills + requeues == 0:
         return kills, requeues
-    victim = candidates[generator_for(0, "victim", number).integers(len(candidates))]
+    victim = candidates[make_rng(0, "victim", number).integers(len(candidates))]
     if requeues and (not kills or number % 3 == 1):
         done = subprocess.run(["scontrol", "requeue", victim.job_id], check=False)
         return kills, requeues - (done.returncode == 0)

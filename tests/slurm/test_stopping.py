@@ -45,11 +45,11 @@ def linger(*words, **named):
         except Exception:
             pass  # as a library might
 
-place, whole_folder = sys.argv.pop(1), repro.storage.stages.whole_folder
+place, atomic_folder = sys.argv.pop(1), repro.storage.stages.atomic_folder
 
 @contextmanager
 def never_whole(path):
-    with whole_folder(path) as part:
+    with atomic_folder(path) as part:
         (part / "half").touch()
         linger()
         yield part
@@ -60,7 +60,7 @@ if place == "launching":
 elif place == "measuring":
     repro.execute.measure_run = linger
 elif place == "building":
-    repro.storage.stages.whole_folder = never_whole
+    repro.storage.stages.atomic_folder = never_whole
 elif place == "showing":
     import repro.report.artefacts
     repro.report.artefacts.make_artefact_views = linger

@@ -21,7 +21,7 @@ from repro.pipeline.stages import list_stages
 from repro.spec import FIELDS, Run, base, get_first_phase
 from repro.train.batch_view import BatchViewer
 from repro.train.feed import iter_step_feeds
-from repro.train.loop import optimizer_for, stages_for, take_step
+from repro.train.loop import make_optimizer, stages_for, take_step
 from repro.train.trainer import build_sampler, make_base_config, make_train_settings
 from tests.commands import ignore
 from tests.model.samples import build_small_model
@@ -67,7 +67,7 @@ def get_weights(run: Run) -> Any:
     """Return the weights of a small model after at most four steps with the run's settings."""
     settings = make_train_settings(run, 8)
     model = build_small_model(sequence_dropout=0.0).train()
-    optimizer = optimizer_for(model, settings)
+    optimizer = make_optimizer(model, settings)
     feeds = iter_step_feeds(
         replace(make_small_data(), filter=None),
         range(min(4, settings.num_steps)),

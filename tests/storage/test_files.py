@@ -14,8 +14,8 @@ from benchmarks import generated_pairs
 from repro.records.store import write_record
 from repro.spec import base
 from repro.storage import arrays, files
-from repro.storage.arrays import rows_by_code, taken
-from repro.storage.files import whole_file, whole_folder
+from repro.storage.arrays import group_rows_by_code, taken
+from repro.storage.files import atomic_file, atomic_folder
 
 
 def test_special_files_are_never_replaced(tmp_path: Path) -> None:
@@ -23,7 +23,7 @@ def test_special_files_are_never_replaced(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "null").symlink_to(os.devnull)
     for name in ("fifo", "folder", "null"):
-        with pytest.raises(ValueError, match="nothing was written"), whole_file(tmp_path / name) as part:
+        with pytest.raises(ValueError, match="nothing was written"), atomic_file(tmp_path / name) as part:
             part.write_text("x")
     assert stat.S_ISFIFO((tmp_path / "fifo").stat().st_mode) and (tmp_path / "null").is_symlink()
     assert stat.S_ISCHR(Path(os.devnull).stat().st_mode)
@@ -52,7 +52,7 @@ def test_record_is_synced_before_rename(tmp_path: Path, events: list[str]) -> No
 
 
 def test_folder_is_synced_before_rename(tmp_path: Path, events: list[str]) -> None:
-    with whole_folder(tmp_path / "made") as part:
+    with atomic_folder(tmp_path / "made") as part:
         (part / "a").write_text("a")
     assert events == ["sync file", "sync folder", "rename", "sync folder"]
 
@@ -60,7 +60,7 @@ def test_folder_is_synced_before_rename(tmp_path: Path, events: list[str]) -> No
 @pytest.mark.parametrize("must_be_first", [False, True])
 def test_first_folder_stays(tmp_path: Path, must_be_first: bool) -> None:
     def make() -> None:
-        with whole_folder(tmp_path / "made", must_be_first=must_be_first) as part:
+        with atomic_folder(tmp_path / "made", must_be_first=must_be_first) as part:
             (part / "own").write_text("x")
             (tmp_path / "made").mkdir()
             (tmp_path / "made" / "other").write_text("x")
@@ -125,7 +125,7 @@ def test_mapped_memory_is_released(tmp_path: Path) -> None:
 @pytest.mark.parametrize("codes", [[3, 1, 3, 3, 0, 1], [7], []])
 def test_rows_by_code_match_search(codes: list[int]) -> None:
     codes_N = np.array(codes, np.int32)
-    distinct_codes, rows = rows_by_code(codes_N)
+    distinct_codes, rows = group_rows_by_code(codes_N)
     assert distinct_codes.tolist() == sorted(set(codes))
     assert [rows_of_code.tolist() for rows_of_code in rows] == [
         np.flatnonzero(codes_N == code).tolist() for code in sorted(set(codes))

@@ -12,9 +12,9 @@ import torch
 
 from repro.cli.common import EXIT_NOT_RUN
 from repro.storage import arrays
-from repro.storage.arrays import array_to_fill, map_to_fill
+from repro.storage.arrays import allocate_array, map_to_fill
 from repro.storage.paths import CHECKOUT, check_home, get_data_folder, home
-from repro.storage.platform_info import cores_here, measure_peak_bytes
+from repro.storage.platform_info import count_usable_cores, measure_peak_bytes
 from repro.train.loop import measure_memory_bytes
 from tests.commands import get_exit_code
 
@@ -108,15 +108,15 @@ def without_linux_calls(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_cores_are_those_allowed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 99)
-    assert cores_here() == len(os.sched_getaffinity(0)) < 99
+    assert count_usable_cores() == len(os.sched_getaffinity(0)) < 99
     request.getfixturevalue("without_linux_calls")
-    assert cores_here() == 99
+    assert count_usable_cores() == 99
 
 
 @pytest.mark.usefixtures("without_linux_calls")
 def test_arrays_work_without_fallocate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arrays, "MAX_BYTES_IN_MEMORY", 0)
-    for array in (array_to_fill((3, 5), "<i4", tmp_path), map_to_fill(tmp_path / "a.npy", (3, 5), "<i4")):
+    for array in (allocate_array((3, 5), "<i4", tmp_path), map_to_fill(tmp_path / "a.npy", (3, 5), "<i4")):
         array[:] = np.arange(15).reshape(3, 5)
         assert array.sum() == 105
     assert np.load(tmp_path / "a.npy").shape == (3, 5)

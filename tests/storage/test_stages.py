@@ -17,7 +17,7 @@ from repro.data.tokens import BOUNDS_FILE
 from repro.execute import execute
 from repro.pipeline.inputs import Inputs
 from repro.pipeline.stages import StageGraph
-from repro.planning.doctor import examine_deeply
+from repro.planning.doctor import check_deeply
 from repro.spec import base
 from repro.spec.identity import run_id
 from repro.storage import files
@@ -113,7 +113,7 @@ def test_deep_check_names_damage(own_home: Path) -> None:
     (stage.build() / "sub" / "a.txt").write_text("two")
     get_local_records().mkdir(parents=True)
     (get_local_records() / "0123456789ab.json").write_text("{")
-    bad = {finding.what: finding.says for finding in examine_deeply() if not finding.good}
+    bad = {finding.what: finding.says for finding in check_deeply() if not finding.good}
     assert set(bad) == {"stages", f"thing/{stage.path.name}", "your records", "0123456789ab.json"}
     assert "a.txt is not the file" in bad[f"thing/{stage.path.name}"]
 

@@ -21,7 +21,7 @@ from repro.spec.identity import run_id
 from repro.stopping import Interrupted
 from repro.storage.paths import get_local_records, run_folder
 from repro.train import chunks, trainer
-from repro.train.chunks import ChunkSizes, chunks_for, estimate_graph_bytes, read_chunks_variable
+from repro.train.chunks import ChunkSizes, choose_chunks, estimate_graph_bytes, read_chunks_variable
 from repro.train.gradcache import Stages, StepTexts, add_gradients
 from repro.train.loop import measure_gpu_bytes, prepare
 from repro.train.loss import info_nce
@@ -122,7 +122,7 @@ def test_paper_width_matches_measured_memory() -> None:
 @pytest.mark.parametrize("gib", [16, 80, 141])
 def test_gpu_chunks_fill_their_share(scale: str, gib: int) -> None:
     run, memory = base(scale, architecture="contextual"), gib * 2**30
-    sizes = chunks_for(run, memory, Switches())
+    sizes = choose_chunks(run, memory, Switches())
     bytes_per_text = (
         chunks.estimate_second_stage_bytes(run, Switches()),
         chunks.estimate_first_stage_bytes(run, Switches()),
@@ -133,18 +133,18 @@ def test_gpu_chunks_fill_their_share(scale: str, gib: int) -> None:
 
 
 def test_tiny_gpu_takes_a_few() -> None:
-    assert chunks_for(base("large", architecture="contextual"), 2**20, Switches()) == ChunkSizes(4, 4)
+    assert choose_chunks(base("large", architecture="contextual"), 2**20, Switches()) == ChunkSizes(4, 4)
 
 
 def test_cpu_keeps_its_sizes() -> None:
     assert measure_gpu_bytes(torch.device("cpu")) is None
-    sizes = chunks_for(base("large", architecture="contextual"), None, Switches())
+    sizes = choose_chunks(base("large", architecture="contextual"), None, Switches())
     assert (sizes.texts, sizes.contexts, sizes.on(torch.device("cpu"))) == (4096, 4096, ChunkSizes(64, 64, 64))
 
 
 def test_chunks_stay_within_budget() -> None:
     switches, budget = Switches(autocast=False), 20 * 10**6
-    sizes, model = chunks_for(CONFIG, budget, switches), build_prepared_model(CONFIG, switches)
+    sizes, model = choose_chunks(CONFIG, budget, switches), build_prepared_model(CONFIG, switches)
     saved_bytes: dict[str, list[int]] = {"first": [], "second": []}
 
     def watch(name: str, stage: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -178,7 +178,7 @@ def test_fitting_step_keeps_both_graphs() -> None:
 @pytest.mark.parametrize("words", ["64", "64,", "64,0", "64,-1", "64,128,256", "a,b", "6.4,1", "64;128", "9" * 5000])
 def test_impossible_sizes_are_refused_first(words: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REPRO_CHUNKS", words)
-    for read in (read_chunks_variable, lambda: check_model(SMOKE), lambda: chunks_for(CONFIG, 2**30, Switches())):
+    for read in (read_chunks_variable, lambda: check_model(SMOKE), lambda: choose_chunks(CONFIG, 2**30, Switches())):
         with pytest.raises(ValueError, match=r"REPRO_CHUNKS is '.*two whole numbers of at least 1, such as REPRO_CHU"):
             read()
     with pytest.raises(ValueError, match="REPRO_CHUNKS is"):
@@ -190,17 +190,17 @@ def test_impossible_sizes_are_refused_first(words: str, monkeypatch: pytest.Monk
 def test_small_steps_keep_the_direct_path(scale: str) -> None:
     """They fit even without free memory, so golden numbers do not depend on the machine."""
     run = base(scale, architecture="contextual")
-    assert chunks_for(run, None, Switches(), free=0, num_texts=2 * run.batch_size) == ChunkSizes()
+    assert choose_chunks(run, None, Switches(), free=0, num_texts=2 * run.batch_size) == ChunkSizes()
 
 
 def test_cpu_chunks_keep_within_budget() -> None:
     """The chunks of a large step fill half of the free memory. One more text would not fit."""
     mini = base("desk", architecture="contextual", backbone="bert", num_layers=6, hidden_size=384)
     switches, free = Switches(autocast=False), 3 * 2**30
-    sizes = chunks_for(mini, None, Switches(), free=free, num_texts=256)
+    sizes = choose_chunks(mini, None, Switches(), free=free, num_texts=256)
     bytes_per_text = chunks.estimate_second_stage_bytes(mini, switches)
     assert sizes.texts < 256 and sizes.texts * bytes_per_text <= free / 2 < (sizes.texts + 1) * bytes_per_text
-    assert chunks_for(mini, None, Switches(), free=2**34, num_texts=256) == ChunkSizes()
+    assert choose_chunks(mini, None, Switches(), free=2**34, num_texts=256) == ChunkSizes()
 
 
 def test_resumed_run_keeps_its_chunks(monkeypatch: pytest.MonkeyPatch) -> None:

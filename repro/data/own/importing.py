@@ -33,7 +33,7 @@ from repro.data.own.given import open_archive
 from repro.data.pairs import make_id, read_pairs, write_columns
 from repro.data.readers import ForeignRow, UsedColumns, estimate_text_size, read_foreign
 from repro.data.wording import count_words, identity, near_form
-from repro.storage.files import check_room, json_object, whole_folder
+from repro.storage.files import atomic_folder, check_room, json_object
 from repro.text import short
 
 PAIRS_FILE, AUDIT_FILE = "pairs.arrow", "audit.json"
@@ -145,7 +145,7 @@ def import_corpus(
         if source.is_file() and not source.stat().st_size:
             raise ValueError(f"{source}: the file is empty, so it has no pair to train on")
         check_room(estimate_text_size(source), folder.parent, f"the import of {source}")
-        part = stack.enter_context(whole_folder(folder, must_be_first=True))
+        part = stack.enter_context(atomic_folder(folder, must_be_first=True))
         labels = read_labels(source, columns, skip_bad=skip_bad)
         rows = split_by_label(read_foreign(source, columns, tally.used_columns, skip_bad=skip_bad), labels)
         blocks = iter(lambda: list(islice(rows, PAIRS_PER_BLOCK)), [])

@@ -17,7 +17,7 @@ from repro.data.paper.download import download
 from repro.data.paper.hub import CHECKSUMS, FETCHING, SOURCES, find_incomplete_reason
 from repro.data.readers import unpack
 from repro.storage.digests import hash_file
-from repro.storage.files import json_object, whole_file, whole_folder
+from repro.storage.files import atomic_file, atomic_folder, json_object
 from repro.storage.paths import get_data_folder
 
 Progress = Callable[[str], None]
@@ -77,7 +77,7 @@ def write_checksums(folder: Path, name: str, revision: str) -> None:
         for path in _list_files(folder)
     }
     content = {"source": name, "revision": revision, "files": files}
-    with whole_file(folder / CHECKSUMS) as part:
+    with atomic_file(folder / CHECKSUMS) as part:
         part.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
@@ -174,7 +174,7 @@ def _fetch_archive(name: str, folder: Path, progress: Progress, base: str) -> No
     archive = folder.parent / f"{name}.zip"
     download(f"{base}/{name}.zip", archive, md5=BENCHMARKS[name].md5, progress=progress)
     # the folder appears under its name only when it is complete
-    with whole_folder(folder) as part:
+    with atomic_folder(folder) as part:
         unpacked = unpack(archive, part / "unpacked")
         for path in list(unpacked.iterdir()):
             path.rename(part / path.name)

@@ -32,7 +32,7 @@ from repro.model.biencoder import Biencoder
 from repro.model.contextual import ContextualModel, Model, fill_context
 from repro.model.encoding import GPU, as_texts
 from repro.model.start import get_backbones
-from repro.seeds import generator_for
+from repro.seeds import make_rng
 
 if TYPE_CHECKING:
     from mteb.abstasks.task_metadata import TaskMetadata
@@ -262,7 +262,7 @@ def draw_context(texts: Sequence[str], num_contexts: int, seed: int, *task: str)
     """Return `num_contexts` texts, repeated only if there are too few. The draw depends on seed and task alone."""
     if not texts:
         raise ValueError(f"task {task}: there are no texts to draw a context from")
-    order = generator_for(seed, "mteb context", *task).permutation(len(texts))[:num_contexts]
+    order = make_rng(seed, "mteb context", *task).permutation(len(texts))[:num_contexts]
     return [texts[row] for row in order[fill_context(len(order), num_contexts, seed)]]
 
 

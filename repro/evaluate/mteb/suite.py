@@ -33,8 +33,8 @@ from mteb.abstasks.task_metadata import TaskMetadata
 from repro.data.beir import Retrieval
 from repro.evaluate.mteb.task import split_data
 from repro.evaluate.polarity import list_gensim_texts, load_film_reviews
-from repro.evaluate.retrieval import ENGLISH, bm25_search
-from repro.seeds import generator_for
+from repro.evaluate.retrieval import ENGLISH, search_bm25
+from repro.seeds import make_rng
 
 CATEGORIES = ("Classification", "Clustering", "PairClassification", "Reranking", "Retrieval", "STS", "Summarization")
 MAIN_SCORES = {
@@ -89,7 +89,7 @@ def _make_retrieval_task(collection: Retrieval) -> AbsTask:
 def _make_reranking_task(collection: Retrieval) -> AbsTask:
     """Rerank the best BM25 documents of each query, with missing judged documents added."""
     # as in published records
-    run, _ = bm25_search(collection, RERANKED, tokenizer=ENGLISH)
+    run, _ = search_bm25(collection, RERANKED, tokenizer=ENGLISH)
     candidates = {query: sorted({*list(hits)[:RERANKED], *collection.judgements[query]}) for query, hits in run.items()}
     data = split_data(collection) | {"top_ranked": candidates}
     return _make_task(AbsTaskRetrieval, f"{collection.name}{RERANKED_ENDING}", "Reranking", {SPLIT: data})
@@ -140,7 +140,7 @@ def _make_clustering_task(name: str, labelled: Labelled) -> AbsTask:
 def _make_classification_task(name: str, labelled: Labelled) -> AbsTask:
     texts, labels = labelled
     classes = sorted(set(labels))
-    order = generator_for(0, "mteb classification", name).permutation(len(texts))
+    order = make_rng(0, "mteb classification", name).permutation(len(texts))
     halves = {"train": order[: len(order) // 2], SPLIT: order[len(order) // 2 :]}
     data = {}
     for split, rows in halves.items():
@@ -162,7 +162,7 @@ def _sample_labelled_texts(groups: Sequence[tuple[str, Sequence[str]]], family: 
     texts: list[str] = []
     labels: list[str] = []
     for name, members in groups:
-        sample = generator_for(0, "mteb texts", family, name).permutation(len(members))[:TEXTS_PER_LABEL]
+        sample = make_rng(0, "mteb texts", family, name).permutation(len(members))[:TEXTS_PER_LABEL]
         texts += [members[row] for row in sample]
         labels += [name] * len(sample)
     return texts, labels

@@ -27,7 +27,7 @@ from repro.interop.official.keys import NULL_VECTOR, to_ours, to_theirs
 from repro.interop.safe_weights import read_safetensors
 from repro.model.contextual import ContextualModel
 from repro.model.encoding import WEIGHTS_FILE, write_tensors
-from repro.storage.files import json_object, whole_file
+from repro.storage.files import atomic_file, json_object
 
 RELEASES = {
     "jxm/cde-small-v1": "e151df18af0d7f1d1c37b074fee58406ececf19f",
@@ -87,7 +87,7 @@ def export_official(model: ContextualModel, folder: str | Path) -> None:
     if _find_tokenizer(Path(folder), values) != model.config.tokenizer:
         write_tokenizer(model.config.tokenizer, Path(folder))
     write_tensors(to_theirs(model), Path(folder) / WEIGHTS_FILE, {"format": "pt"})
-    with whole_file(Path(folder) / "config.json") as part:
+    with atomic_file(Path(folder) / "config.json") as part:
         part.write_text(json.dumps(values, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 

@@ -34,7 +34,7 @@ from repro.interop.search.index import (
 from repro.interop.stock_encoder import StockEncoder
 from repro.model.biencoder import Biencoder
 from repro.model.contextual import ContextualModel
-from repro.storage.files import whole_folder
+from repro.storage.files import atomic_folder
 from repro.text import make_encoding_reporter
 
 NUM_COMPARED = 8
@@ -59,7 +59,7 @@ def build_index(
         raise ValueError(f"corpus {corpus.name} holds no documents")
     context = set_context(opened, request, corpus, documents, context_corpus)
     opened.model.report = make_encoding_reporter(progress)
-    with whole_folder(folder) as part:
+    with atomic_folder(folder) as part:
         texts = list(documents.values())
         vectors_ND = opened.model.encode(texts, "document")
         # NaN scores would rank these documents last, and no message would say so

@@ -11,10 +11,10 @@ from repro.interop.arguments import MINILM, find_model_folder
 from repro.interop.corpus import find_corpus
 from repro.interop.search.index import CONTEXTS, VERSION, Found, Index, Progress, SearchRequest
 from repro.records.lookup import ID_PREFIX, RECORDS, run_of_id
-from repro.records.store import read_records, readable_record
+from repro.records.store import read_records, try_read_record
 from repro.spec import TRAINED, Run
 from repro.spec.identity import get_training_id
-from repro.storage.digests import noted_digests
+from repro.storage.digests import get_cached_digests
 from repro.storage.paths import get_local_records, home, is_imported, run_folder
 from repro.text import short
 from repro.train.checkpoint import CHECKPOINT_FILE
@@ -90,7 +90,7 @@ def find_run(source: str) -> Run | None:
         return None
     for folder in RECORDS:
         path = folder() / f"{source}.json"
-        record = readable_record(path) if path.is_file() else None
+        record = try_read_record(path) if path.is_file() else None
         if record is not None:
             return record.run
     return run_of_id(source)
@@ -104,7 +104,7 @@ def get_model_key(source: str, run: Run | None) -> str | None:
         if not path.is_file():
             return None
         note = home() / "digests" / f"run-{folder.name}.json"
-        return noted_digests(folder, [path], note)[path.name]
+        return get_cached_digests(folder, [path], note)[path.name]
     local_folder = find_model_folder(source)
     if local_folder is not None:
         from repro.pipeline.encoders import get_files_in_key
