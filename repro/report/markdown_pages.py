@@ -12,7 +12,14 @@ from repro.report.artefacts import judgements
 from repro.report.coverage import make_coverage_table
 from repro.report.formats import as_markdown, as_markdown_table
 from repro.report.gallery import make_gallery
-from repro.report.tables import format_in_unit, format_interval, group_by_paper, make_claims_view, sort_judgements
+from repro.report.tables import (
+    format_effect_range,
+    format_in_unit,
+    format_interval,
+    group_by_paper,
+    make_claims_view,
+    sort_judgements,
+)
 from repro.report.view import View
 from repro.spec import Experiment
 from repro.spec.artefact import MAIN, PAPERS
@@ -33,8 +40,8 @@ def extract_first_sentence(source: str) -> str:
     paragraph = " ".join((ast.get_docstring(ast.parse(source)) or "").partition("\n\n")[0].split())
     for stop in re.finditer(r"\.(?=\s|$)", paragraph):
         sentence = paragraph[: stop.start()]
-        get_metric_name = sentence.rpartition(" ")[2].lstrip("([").lower()
-        if sentence.count("(") == sentence.count(")") and get_metric_name not in ABBREVIATIONS:
+        last_word = sentence.rpartition(" ")[2].lstrip("([").lower()
+        if sentence.count("(") == sentence.count(")") and last_word not in ABBREVIATIONS:
             return sentence
     return paragraph
 
@@ -54,7 +61,7 @@ def make_artefact_table() -> str:
 
 def _format_artefact_line(experiment: Experiment) -> tuple[str, ...]:
     prefix = f"e{experiment.number:02d}_"
-    path = next(CHECKOUT / file for file in list_experiment_files() if file.name.startswith(prefix))
+    (path,) = (CHECKOUT / file for file in list_experiment_files() if file.name.startswith(prefix))
     names = ", ".join(f"`{name}`" for name in experiment.artefact_names)
     claims = ", ".join(claim.id for claim in experiment.claims) or ABSENT
     return (
@@ -111,9 +118,7 @@ def _format_first_verdict(judgements: Sequence[Judgement]) -> str:
     unit = judged.unit
     name = "" if unit.name == "points" else f" {unit.name}"
     if len(judged.comparisons) > 2:
-        ordered = sorted(comparison.effect for comparison in judged.comparisons)
-        smallest, largest = (format_in_unit(effect, unit) for effect in (ordered[0], ordered[-1]))
-        return f"{judged.verdict}: {smallest} to {largest}{name} in {len(ordered)} comparisons"
+        return f"{judged.verdict}: {format_effect_range(judged)}{name} in {len(judged.comparisons)} comparisons"
     effects = [
         f"{format_in_unit(comparison.effect, unit)} {_format_interval_or_seeds(judged, comparison)}"
         for comparison in judged.comparisons

@@ -202,14 +202,18 @@ def format_claim_row(judged: Judgement, *, is_brief: bool = False) -> tuple[str,
     intervals = [format_interval(comparison, unit) for comparison in comparisons]
     local_effects = [format_in_unit(effect, unit) for effect in judged.yours]
     if is_brief and len(comparisons) > 1:
-        sizes = [comparison.effect for comparison in comparisons]
-        smallest, largest = format_in_unit(min(sizes), unit), format_in_unit(max(sizes), unit)
-        effects = [f"{len(comparisons)}: {smallest} to {largest}"]
+        effects = [f"{len(comparisons)}: {format_effect_range(judged)}"]
         intervals = ["see `why`"]
         local_effects = local_effects[:1]
     threshold = f"{judged.claim.threshold} {unit.name}"
     cells = (", ".join(effects), ", ".join(intervals), threshold, format_seeds(judged), ", ".join(local_effects))
     return judged.claim.id, judged.verdict, *cells, format_claim(judged)
+
+
+def format_effect_range(judged: Judgement) -> str:
+    """Return the smallest and the largest effect of a claim as text, for example "+0.10 to +0.36"."""
+    effects = [comparison.effect for comparison in judged.comparisons]
+    return f"{format_in_unit(min(effects), judged.unit)} to {format_in_unit(max(effects), judged.unit)}"
 
 
 def format_interval(comparison: Comparison, unit: Unit) -> str:

@@ -218,11 +218,11 @@ def test_parts_keep_the_blocks(num_parts: int, tmp_path: Path, monkeypatch: pyte
     make_blocks_small(monkeypatch)
     rng = np.random.default_rng(0)
     texts = Listed(["x" * length + str(length % 7) for length in rng.integers(1, 60, 333)])
-    atomic_file = surrogate.embed_texts(BatchDependentEncoder(), texts, tmp_path / "whole.npy", max_tokens=8)
+    whole_embeddings = surrogate.embed_texts(BatchDependentEncoder(), texts, tmp_path / "whole.npy", max_tokens=8)
     parts = [tmp_path / str(number) for number in range(1, num_parts + 1)]
     for number, folder in enumerate(parts, 1):
         folder.mkdir()
         surrogate.embed_part(BatchDependentEncoder(), texts, folder, max_tokens=8, part=Part(number, num_parts))
     surrogate.join_embeddings(tmp_path / "joined.npy", parts)
     assert (tmp_path / "joined.npy").read_bytes() == (tmp_path / "whole.npy").read_bytes()
-    assert len(np.unique(atomic_file[:, 1])) > 10
+    assert len(np.unique(whole_embeddings[:, 1])) > 10
