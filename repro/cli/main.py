@@ -40,7 +40,7 @@ from repro.cli.fields import VERBS as FIELD_VERBS
 from repro.cli.inspect import VERBS as INSPECT_VERBS
 from repro.cli.jobs import VERBS as JOB_VERBS
 from repro.cli.search import VERBS as SEARCH_VERBS
-from repro.records.lookup import describe_seeds, resolve_experiments, resolve_runs, split_words
+from repro.records.lookup import describe_missing_scale, describe_seeds, resolve_experiments, resolve_runs, split_words
 from repro.report.formats import make_console
 from repro.report.names import format_title
 from repro.spec import Figure, Run
@@ -293,6 +293,8 @@ def show(
         render(make_scores_view(resolve_runs(single, scale)), format)
     # If only runs are named, no experiment is shown.
     selected = select_valid(resolve_experiments(names), (get_scale(scale).name,)) if names or not single else []
+    if names and not any(experiment.runs(scale) for experiment in selected):
+        raise ValueError(describe_missing_scale(names, selected, scale))
     for experiment in selected:
         judged = judgements(experiment, scale)
         shown = {

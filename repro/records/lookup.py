@@ -120,17 +120,22 @@ def _describe_no_run(
     arguments: Sequence[str], artefacts: Sequence[str], scale: str, missing_seeds: Sequence[int]
 ) -> str:
     """Return the message for arguments without a run: the available scales or seeds, and how to run other seeds."""
-    message = f"{' '.join(arguments)} has no run at scale {scale!r}"
     selected = resolve_experiments(artefacts)
     if not missing_seeds:
-        scales = sorted({name for experiment in selected for name in experiment.scales}, key=ORDER.index)
-        return message if scale in scales else f"{message}; it runs at {', '.join(scales)}"
+        return describe_missing_scale(arguments, selected, scale)
     seeds = sorted({run.seed for experiment in selected for run in experiment.runs(scale) if is_random(run)})
     command = f"repro plan {' '.join(artefacts or arguments)} --scale {scale} --json > runs.json"
     return (
-        f"{message} with seed {missing_seeds}; it has {seeds}. For other seeds, write a file of runs with `{command}`, "
-        "edit the seeds, and execute `repro run runs.json`"
+        f"{' '.join(arguments)} has no run at scale {scale!r} with seed {missing_seeds}; it has {seeds}. For other seeds, "
+        f"write a file of runs with `{command}`, edit the seeds, and execute `repro run runs.json`"
     )
+
+
+def describe_missing_scale(arguments: Sequence[str], selected: Sequence[Experiment], scale: str) -> str:
+    """Return the message for arguments without a run at a scale, with the scales at which their experiments run."""
+    scales = sorted({name for experiment in selected for name in experiment.scales}, key=ORDER.index)
+    message = f"{' '.join(arguments)} has no run at scale {scale!r}"
+    return message if scale in scales else f"{message}; it runs at {', '.join(scales)}"
 
 
 def split_words(arguments: Sequence[str] | None) -> tuple[list[str], list[str]]:

@@ -129,7 +129,7 @@ def make_first_table(experiment: Experiment) -> Iterator[str]:
 
 def _has_records(experiment: Experiment, scale: str) -> bool:
     runs = experiment.runs(scale)
-    return bool(runs) and runs[0].scale == scale and bool(load_records(runs, "published"))
+    return bool(runs) and bool(load_records(runs, "published"))
 
 
 def _drop_rows_without_records(view: View) -> View:

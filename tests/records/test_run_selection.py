@@ -289,3 +289,8 @@ def test_every_field_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
     assert [row["name"] for row in json.loads(capsys.readouterr().out)] == ["num_warmup_steps"]
     with pytest.raises(ValueError, match="did you mean 'learning_rate'"):
         fields("lerning_rate")
+
+
+def test_show_names_available_scales() -> None:
+    result = CliRunner().invoke(app, ["show", "ablations", "--scale", "mini"])
+    assert isinstance(result.exception, ValueError) and "it runs at smoke, desk" in str(result.exception)
