@@ -67,7 +67,7 @@ CLAIMS = {
 G and GF are tables and figures of GTE, M are figures of MRL. Both are companion papers.
 """
 # Prefixes of the ids of our own claims.
-OWN_PREFIXES = ("AB", "CB", "CS", "own", "H", "E", "EL", "W", "WH", "D", "P")
+OWN_PREFIXES = ("AB", "CB", "CS", "own", "H", "E", "EL", "W", "WH", "D", "P", "PB")
 
 EXPERIMENTS = [pytest.param(one, id=one.artefact_names[0]) for one in experiments()]
 
