@@ -1,4 +1,4 @@
-"""The mined corpus `desk`, built once per test run, and a small package to mine."""
+"""The mined corpus `desk`, built once per test run."""
 
 import os
 from pathlib import Path
@@ -8,14 +8,6 @@ from filelock import FileLock
 
 from repro.data.mined.desk import build_desk
 from repro.storage.files import atomic_folder
-
-
-def write_package(folder: Path, module: str) -> None:
-    """Write a package with one module and a copy of it among its tests. Importing the package raises."""
-    (folder / "tests").mkdir(parents=True)
-    (folder / "__init__.py").write_text("raise RuntimeError('imported')\n")
-    (folder / "means.py").write_text(module)
-    (folder / "tests" / "test_means.py").write_text(module)
 
 
 @pytest.fixture(scope="session")

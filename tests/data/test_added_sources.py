@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 from zipfile import ZipFile
@@ -17,7 +16,6 @@ from repro.data.mined import sources, wheels
 from repro.data.mined.desk import build_others, build_wide
 from repro.data.mined.manifests import MANIFEST_FOLDER, WHEELS, WIDE_FOLDER, read_manifest
 from repro.data.mined.mining import ADDED, MINERS
-from repro.data.mined.sources import builds, commands, homes, schemas
 from repro.data.mined.splits import ADDED_SOURCES, TRAINING_SOURCES, get_split
 from repro.data.mined.wheels import PINS, Pin, fetch_wheel, get_wheels_folder
 from repro.data.pairs import Row, read_pairs
@@ -133,109 +131,58 @@ class Stop(AAZCommand):
         _args_schema.other = AAZStrArg(options=["-o"])
 '''
 
-PutWheel = Callable[[str, dict[str, str]], None]
+AZURE = "azure/cli/command_modules/vm"
+TRANSLATIONS = "homeassistant/components/hue/translations"
+CMAKE = "cmake/data/share/cmake-4.4/Help"
+FILES = {
+    "containers": {"kubernetes/client/models/v1_pod_spec.py": CONTAINER, "kubernetes/client/api/x.py": CONTAINER},
+    "health": {"fhir/resources/patient.py": RESOURCE, "fhir/resources/R4B/patient.py": RESOURCE},
+    "payments": {"stripe/params/_charge_create_params.py": PAYMENT},
+    "homes": {f"{TRANSLATIONS}/{language}.json": json.dumps(HOME) for language in ("en", "de")},
+    "builds": {f"{CMAKE}/prop_tgt/DESTINATION_FILE.rst": PAGE, f"{CMAKE}/release/4.0.rst": PAGE},
+    "commands": {f"{AZURE}/{name}.py": HELP for name in ("_help", "custom")}
+    | {f"{AZURE}/aaz/{version}/vm/_stop.py": COMMAND for version in ("2019", "latest")},
+}
+"""Files of the wheel of each source. Most texts are also in a file that must not be read."""
+ROWS = """
+containers/V1PodSpec. | pod spec object | PodSpec describes a pod. | containers.v1
+containers/V1PodSpec.host_ip | pod spec host ip | The address of the host. | containers.v1
+health/Patient. | patient resource | A person who receives care. | health.patient
+health/Patient.active | Whether this record is in use | Many systems mark records that are no longer used. | health.patient
+health/Patient.address | patient address | An address for the individual | health.patient
+payments/ChargeCreateParams.amount | charge amount | Amount in the smallest unit of currency. | payments.charge
+payments/ChargeCreateParams.currency | charge currency | Three-letter code, in lower case. | payments.charge
+payments/ChargeCreateParams.Owner.first_name | owner first name | The given name of the owner. | payments.charge
+homes/hue/config//abort/all_done | hue all done | All bridges are already set up | homes.config
+homes/hue/config/step/init/host | hue Pick a bridge Host | Its IP. | homes.config
+homes/hue/services/dim | hue Dim | Dims. | homes.services
+homes/hue/services/dim/fields/by | hue By | Much. | homes.services
+homes/hue/exceptions/no_light | hue no light | There is no such light | homes.exceptions
+builds/prop_tgt/DESTINATION_FILE/0 | Names the output file of a rule | It is relative to here. | builds.prop_tgt
+builds/prop_tgt/DESTINATION_FILE/1 | destination file target property Details | Only one file.. | builds.prop_tgt
+commands/disk create | disk create | Create a managed disk. | commands.disk
+commands/disk create#0 | Create an empty disk | az disk create -n MyDisk | commands.disk
+commands/disk | Manage disks | A disk is storage that outlives its machine. | commands.disk
+commands/broken | broken |  | commands.broken
+commands/vm stop | Stop a machine | It is still paid for. | commands.vm
+commands/vm stop#0 | Stop one | az vm stop -n MyVm | commands.vm
+commands/vm stop vm_name | vm stop vm name | The name of the machine. | commands.vm
+"""
+"""Id, query, document and domain of the rows that are mined from these files."""
 
 
-@pytest.fixture
-def put_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PutWheel:
-    """Return a function that replaces a pinned wheel by an archive of some files. No domain is too small."""
+@pytest.mark.parametrize("source", ADDED)
+def test_files_become_rows(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sources, "MIN_ROWS_PER_DOMAIN", 1)
-
-    def put(wheel: str, files: dict[str, str]) -> None:
-        get_wheels_folder().mkdir(parents=True, exist_ok=True)
-        path = get_wheels_folder() / f"{wheel}.whl"
-        with ZipFile(path, "w") as archive:
-            for name, text in files.items():
-                archive.writestr(name, text)
-        monkeypatch.setitem(wheels.PINS, wheel, Pin("0", path.name, hash_file(path), "MIT"))
-
-    return put
-
-
-def list_fields(rows: Iterable[Row]) -> list[tuple[str, str, str, str]]:
-    """Return id, query, document and domain of each row."""
-    return [(row.id, row.query, row.document, row.domain) for row in rows]
-
-
-def test_kubernetes_objects_become_rows(put_wheel: PutWheel) -> None:
-    put_wheel(
-        "kubernetes", {"kubernetes/client/models/v1_pod_spec.py": CONTAINER, "kubernetes/client/api/x.py": CONTAINER}
-    )
-    assert list_fields(schemas.mine_containers()) == [
-        ("containers/V1PodSpec.", "pod spec object", "PodSpec describes a pod.", "containers.v1"),
-        ("containers/V1PodSpec.host_ip", "pod spec host ip", "The address of the host.", "containers.v1"),
-    ]
-
-
-def test_health_titles_become_queries(put_wheel: PutWheel) -> None:
-    put_wheel("fhir.resources", {"fhir/resources/patient.py": RESOURCE, "fhir/resources/R4B/patient.py": RESOURCE})
-    assert list_fields(schemas.mine_health()) == [
-        ("health/Patient.", "patient resource", "A person who receives care.", "health.patient"),
-        (
-            "health/Patient.active",
-            "Whether this record is in use",
-            "Many systems mark records that are no longer used.",
-            "health.patient",
-        ),
-        ("health/Patient.address", "patient address", "An address for the individual", "health.patient"),
-    ]
-
-
-def test_payment_fields_become_rows(put_wheel: PutWheel) -> None:
-    put_wheel("stripe", {"stripe/params/_charge_create_params.py": PAYMENT})
-    amount = "Amount in the smallest unit of currency."
-    assert list_fields(schemas.mine_payments()) == [
-        ("payments/ChargeCreateParams.amount", "charge amount", amount, "payments.charge"),
-        (
-            "payments/ChargeCreateParams.currency",
-            "charge currency",
-            "Three-letter code, in lower case.",
-            "payments.charge",
-        ),
-        (
-            "payments/ChargeCreateParams.Owner.first_name",
-            "owner first name",
-            "The given name of the owner.",
-            "payments.charge",
-        ),
-    ]
-
-
-def test_home_names_become_rows(put_wheel: PutWheel) -> None:
-    folder = "homeassistant/components/hue/translations"
-    put_wheel("homeassistant", {f"{folder}/en.json": json.dumps(HOME), f"{folder}/de.json": json.dumps(HOME)})
-    assert list_fields(homes.mine_homes()) == [
-        ("homes/hue/config//abort/all_done", "hue all done", "All bridges are already set up", "homes.config"),
-        ("homes/hue/config/step/init/host", "hue Pick a bridge Host", "Its IP.", "homes.config"),
-        ("homes/hue/services/dim", "hue Dim", "Dims.", "homes.services"),
-        ("homes/hue/services/dim/fields/by", "hue By", "Much.", "homes.services"),
-        ("homes/hue/exceptions/no_light", "hue no light", "There is no such light", "homes.exceptions"),
-    ]
-
-
-def test_manual_pages_are_cut_into_sections(put_wheel: PutWheel) -> None:
-    share = "cmake/data/share/cmake-4.4"
-    put_wheel("cmake", {f"{share}/Help/prop_tgt/DESTINATION_FILE.rst": PAGE, f"{share}/Help/release/4.0.rst": PAGE})
-    key = "builds/prop_tgt/DESTINATION_FILE"
-    assert list_fields(builds.mine_builds()) == [
-        (f"{key}/0", "Names the output file of a rule", "It is relative to here.", "builds.prop_tgt"),
-        (f"{key}/1", "destination file target property Details", "Only one file..", "builds.prop_tgt"),
-    ]
-
-
-def test_commands_examples_options_become_rows(put_wheel: PutWheel) -> None:
-    modules = "azure/cli/command_modules/vm"
-    files = {f"{modules}/_help.py": HELP, f"{modules}/aaz/latest/vm/_stop.py": COMMAND}
-    put_wheel("azure-cli", files | {f"{modules}/aaz/2019/vm/_stop.py": COMMAND, f"{modules}/custom.py": HELP})
-    assert list_fields(commands.mine_commands()) == [
-        ("commands/disk create", "disk create", "Create a managed disk.", "commands.disk"),
-        ("commands/disk create#0", "Create an empty disk", "az disk create -n MyDisk", "commands.disk"),
-        ("commands/disk", "Manage disks", "A disk is storage that outlives its machine.", "commands.disk"),
-        ("commands/broken", "broken", "", "commands.broken"),
-        ("commands/vm stop", "Stop a machine", "It is still paid for.", "commands.vm"),
-        ("commands/vm stop#0", "Stop one", "az vm stop -n MyVm", "commands.vm"),
-        ("commands/vm stop vm_name", "vm stop vm name", "The name of the machine.", "commands.vm"),
-    ]
+    get_wheels_folder().mkdir(parents=True)
+    (wheel,) = WHEELS[source]
+    path = get_wheels_folder() / f"{wheel}.whl"
+    with ZipFile(path, "w") as archive:
+        for name, text in FILES[source].items():
+            archive.writestr(name, text)
+    monkeypatch.setitem(wheels.PINS, wheel, Pin("0", path.name, hash_file(path), "MIT"))
+    rows = [f"{row.id} | {row.query} | {row.document} | {row.domain}" for row in ADDED[source]()]
+    assert rows == [line for line in ROWS.splitlines() if line.startswith(f"{source}/")]
 
 
 def test_small_domains_share_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 import json
 import logging
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +12,6 @@ from beir.datasets.data_loader import GenericDataLoader
 from repro.data.beir import (
     Retrieval,
     SuiteDataset,
-    find_collections,
     find_skipped_entries,
     load_beir,
     load_dataset,
@@ -22,6 +20,11 @@ from repro.data.beir import (
     write_suite,
 )
 from repro.data.paper.quirks import Quirks
+from repro.evaluate.collections import Collection
+from repro.evaluate.suites import evaluate_bm25
+from repro.interop.comparison import Column, compute_differences
+from repro.interop.opening import open_suite
+from tests.commands import ignore
 from tests.data.files import write_rows
 
 SMALL = Retrieval(
@@ -54,27 +57,49 @@ def test_document_fields_are_normalised(folder: Path) -> None:
     """Title and text are joined, either may be missing, and an id may be a number."""
     rows = [{"_id": "d1", "title": "Head", "text": "body"}, {"_id": "d2", "text": "x"}]
     write_rows(folder / "corpus.jsonl", [*rows, {"_id": "d3", "title": "y"}, {"_id": 4, "text": None}])
-    found = load_beir(folder)
-    assert found.documents == ("Head body", "x", "y", "")
-    assert found.document_ids == ("d1", "d2", "d3", "4")
+    collection = load_beir(folder)
+    assert collection.documents == ("Head body", "x", "y", "")
+    assert collection.document_ids == ("d1", "d2", "d3", "4")
 
 
 def test_queries_of_other_splits_are_skipped(folder: Path) -> None:
-    (folder / "qrels/dev.tsv").write_text(HEADER + "q2\td2\t1\n")
+    """Unjudged queries are skipped. They are counted if no split judges them."""
     (folder / "qrels/test.tsv").write_text(HEADER + "q1\td1\t1\n")
-    assert load_beir(folder).query_ids == ("q1",)
-    assert load_beir(folder, "dev").query_ids == ("q2",)
-
-
-def test_unjudged_queries_are_skipped_and_counted(folder: Path) -> None:
-    (folder / "qrels/test.tsv").write_text(HEADER + "q1\td1\t1\n")
-    found, quirks = load_dataset(SuiteDataset("small", "family", folder))
-    assert (found.query_ids, found.num_unjudged) == (("q1",), 1)
-    assert quirks.says == "1 query without a judgement in any split is left out, as BEIR's own loader does"
+    collection, quirks = load_dataset(SuiteDataset("small", "family", folder))
+    assert (collection.query_ids, collection.num_unjudged) == (("q1",), 1)
+    assert quirks.says.startswith("1 query without a judgement in any split")
     (folder / "qrels/dev.tsv").write_text("q2\td2\t1\n")
-    assert load_beir(folder).num_unjudged == 0
-    _, quirks = load_dataset(SuiteDataset("small", "family", folder))
-    assert quirks == Quirks()
+    collection, quirks = load_dataset(SuiteDataset("small", "family", folder))
+    assert (collection.query_ids, collection.num_unjudged, quirks) == (("q1",), 0, Quirks())
+    assert load_beir(folder, "dev").query_ids == ("q2",)
+    with pytest.raises(ValueError, match=r"train\.tsv is missing.*'dev', 'test'"):
+        load_beir(folder, "train")
+    (folder / "queries.jsonl").unlink()
+    with pytest.raises(ValueError, match=r"queries\.jsonl is missing"):
+        load_beir(folder)
+
+
+@pytest.mark.parametrize(
+    "datasets",
+    [
+        None,
+        [{"name": "gone", "family": "family"}],
+        [{"name": "small", "family": "mean"}],
+        [{"name": "small", "family": "b"}, {"name": "b", "family": "family"}],
+    ]
+    + [
+        [{"name": "small", "family": "family", "quirks": quirks}]
+        for quirks in (5, {"splat": "dev"}, {"says": 3}, {"removes_self_hits": "yes"})
+    ],
+)
+def test_malformed_suites_are_refused(folder: Path, datasets: object) -> None:
+    write_suite(folder.parent, "mine", [("small", "family")], {"small": Quirks(split="dev")})
+    assert load_suite(folder.parent).datasets == (SuiteDataset("small", "family", folder, Quirks(split="dev")),)
+    write_beir_folder(folder.parent / "b", SMALL)
+    path = folder.parent / "suite.json"
+    path.write_text(json.dumps({"name": "mine", "datasets": datasets}))
+    with pytest.raises(ValueError, match=r"suite\.json|'gone'"):
+        load_suite(folder.parent)
 
 
 @pytest.mark.parametrize("before", [HEADER, "\nquery_id\tdoc_id\trelevance\n", ""])
@@ -124,93 +149,48 @@ def test_malformed_folders_are_refused(folder: Path, file: str, content: str, wo
         load_beir(folder)
 
 
-def test_missing_files_are_named(folder: Path) -> None:
-    with pytest.raises(ValueError, match=r"dev\.tsv is missing: available splits are \['test'\]"):
-        load_beir(folder, "dev")
-    (folder / "queries.jsonl").unlink()
-    with pytest.raises(ValueError, match=r"queries\.jsonl is missing"):
-        load_beir(folder)
-
-
-@pytest.mark.parametrize("quirks", [5, {"splat": "dev"}, {"says": 3}, {"removes_self_hits": "yes"}])
-def test_meaningless_quirks_are_refused(folder: Path, quirks: object) -> None:
-    write_suite(folder.parent, "mine", [("small", "family")], {"small": Quirks(split="dev")})
-    (found,) = load_suite(folder.parent).datasets
-    assert found.quirks == Quirks(split="dev")
-    path = folder.parent / "suite.json"
-    listed = [{"name": "small", "family": "family", "quirks": quirks}]
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"datasets": listed}))
-    with pytest.raises(ValueError, match=r"suite\.json is malformed"):
-        load_suite(folder.parent)
-
-
-def test_suite_lists_its_datasets(folder: Path) -> None:
-    write_suite(folder.parent, "mine", [("small", "family")])
-    assert load_suite(folder.parent).datasets == (SuiteDataset("small", "family", folder),)
-    write_suite(folder.parent, "mine", [("small", "family"), ("gone", "family")])
-    with pytest.raises(ValueError, match=r"without a folder: \['gone'\]"):
-        load_suite(folder.parent)
-    (folder.parent / "suite.json").write_text("{}")
-    with pytest.raises(ValueError, match=r"suite\.json is malformed"):
-        load_suite(folder.parent)
-
-
 def test_nested_collections_count_once(tmp_path: Path) -> None:
     """The forums of cqadupstack/<forum>, as BEIR's downloader leaves them, are all read and count once in the mean."""
-    from repro.evaluate.suites import evaluate_bm25
-    from repro.interop.comparison import Column, compute_differences
-    from repro.interop.opening import open_suite
-
     folders = {"scifact": "scifact", "cqadupstack-a": "cqadupstack/a", "cqadupstack-b": "cqadupstack/b"}
     texts = ("one small thing", "two large things", "three odd words")
-    for number, (name, place) in enumerate(folders.items()):
-        ids = ("d0", "d1", "d2")
-        right = {"q0": {"d0": 1}, "q1": {"d1" if number else "d2": 1}}
-        write_beir_folder(tmp_path / place, Retrieval(name, ids, texts, ("q0", "q1"), ("small", "two"), right))
-    (tmp_path / "notes").mkdir()
-    (tmp_path / "cqadupstack" / "readme.txt").touch()
-    # A folder without a collection, and a collection inside another one: both are skipped and named.
-    (tmp_path / "cqadupstack" / "more" / "more").mkdir(parents=True)
-    shutil.copytree(tmp_path / "scifact", tmp_path / "cqadupstack" / "b" / "copy")
-    lines: list[str] = []
-    suite = open_suite(str(tmp_path), lines.append)
+    for name, place in folders.items():
+        judgements = {"q0": {"d0": 1}, "q1": {"d2" if name == "scifact" else "d1": 1}}
+        collection = Retrieval(name, ("d0", "d1", "d2"), texts, ("q0", "q1"), ("small", "two"), judgements)
+        write_beir_folder(tmp_path / place, collection)
+    suite = open_suite(str(tmp_path), ignore)
     assert sorted(dataset.name for dataset in suite.datasets) == sorted(folders)
-    (line,) = lines
-    assert "3 collections" in line and "4 entries" in line
-    skipped = find_skipped_entries(tmp_path, suite.datasets)
-    assert skipped == ["cqadupstack/more", "cqadupstack/readme.txt", "notes", "cqadupstack/b/copy"]
-    found = evaluate_bm25(suite)
-    values = {name: found.metrics[f"{suite.name}/{name}/ndcg_at_10"] for name in (*folders, "cqadupstack", "mean")}
+    result = evaluate_bm25(suite)
+    values = {name: result.metrics[f"{suite.name}/{name}/ndcg_at_10"] for name in (*folders, "cqadupstack", "mean")}
     assert values["cqadupstack"] == values["cqadupstack-a"] == 1.0
     assert values["mean"] == pytest.approx((values["scifact"] + values["cqadupstack"]) / 2)
-    column = Column.of(found, suite.name, "bm25")
-    nothing = replace(column, label="nothing", values_Q=np.zeros_like(column.values_Q))
+    column = Column.of(result, suite.name, "bm25")
+    zeros = replace(column, label="zeros", values_Q=np.zeros_like(column.values_Q))
     assert column.mean == pytest.approx(100 * values["mean"])
-    assert compute_differences([column, nothing])[0].points == pytest.approx(100 * values["mean"])
+    assert compute_differences([column, zeros])[0].points == pytest.approx(100 * values["mean"])
 
 
-def test_skipped_entries_are_named_at_any_depth(tmp_path: Path) -> None:
-    """A collection at the third level is read. Its neighbours are named, and so is one at the fourth level."""
-    for place in ("zoo/english/one", "zoo/english/far/deep", "zoo/plain"):
+def test_skipped_entries_are_named(tmp_path: Path) -> None:
+    """Collections are read down to the third level. Other entries and collections inside collections are named."""
+    for place in ("zoo/english/one", "zoo/english/far/deep", "zoo/plain", "zoo/plain/copy"):
         write_beir_folder(tmp_path / place, SMALL)
     for name in ("zoo/english/left.zip", "zoo/readme.txt"):
         (tmp_path / name).touch()
-    found = find_collections(tmp_path)
-    assert [dataset.name for dataset in found] == ["zoo-english-one", "zoo-plain"]
-    assert find_skipped_entries(tmp_path, found) == ["zoo/english/far", "zoo/english/left.zip", "zoo/readme.txt"]
+    (tmp_path / "notes").mkdir()
+    lines: list[str] = []
+    datasets = open_suite(str(tmp_path), lines.append).datasets
+    assert [dataset.name for dataset in datasets] == ["zoo-english-one", "zoo-plain"]
+    skipped = ["notes", "zoo/english/far", "zoo/english/left.zip", "zoo/plain/copy", "zoo/readme.txt"]
+    assert sorted(find_skipped_entries(tmp_path, datasets)) == skipped
+    assert len(lines) == 1 and "2 collections" in lines[0] and "5 entries" in lines[0]
 
 
 def test_empty_texts_are_counted_or_refused(tmp_path: Path) -> None:
-    """Empty documents and queries are noted next to the scores; a collection without any text is refused."""
-    from repro.evaluate.collections import Collection
-
-    some = replace(SMALL, documents=("\u200b", "two", " "), queries=("", "second"))
-    write_beir_folder(tmp_path / "mixed", some)
+    """Empty documents and queries are noted next to the scores. A collection without any text is refused."""
+    mixed = replace(SMALL, documents=("\u200b", "two", " "), queries=("", "second"))
+    write_beir_folder(tmp_path / "mixed", mixed)
     notes = Collection(load_beir(tmp_path / "mixed"), Quirks()).notes
     assert [note[:6] for note in notes] == ["2 of 3", "1 of 2"]
-    write_beir_folder(tmp_path / "no-texts", replace(SMALL, documents=("", "\u200b\ufeff", " ")))
-    with pytest.raises(ValueError, match="all of its 3 documents"):
-        load_beir(tmp_path / "no-texts")
-    write_beir_folder(tmp_path / "no-queries", replace(SMALL, queries=("", " ")))
-    with pytest.raises(ValueError, match="all of its 2 judged queries"):
-        load_beir(tmp_path / "no-queries")
+    for texts in ({"documents": ("", "\u200b\ufeff", " ")}, {"queries": ("", " ")}):
+        write_beir_folder(tmp_path / "empty", replace(SMALL, **texts))
+        with pytest.raises(ValueError, match=f"all of its {len(*texts.values())} "):
+            load_beir(tmp_path / "empty")

@@ -12,28 +12,30 @@ from repro.pipeline.corpora import check_available
 from repro.spec import base
 from repro.text import count_noun
 from tests.commands import run_command
+from tests.data.files import pack_folder
 from tests.interop.small import make_things
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path) -> Path:
     """Return a folder with two BEIR folders that have qrels/test.tsv only."""
-    monkeypatch.setenv("REPRO_HOME", str(tmp_path / "home"))
     for name in ("one", "two"):
         write_beir_folder(tmp_path / "theirs" / name, make_things())
     return tmp_path / "theirs"
 
 
-@pytest.mark.parametrize(("below", "names"), [("one", ["one"]), ("", ["one", "two"])])
-def test_folders_become_a_suite(folder: Path, below: str, names: list[str]) -> None:
-    output = run_command("data", "import", str(folder / below), "--name", "theirs")
+@pytest.mark.parametrize(("source", "names"), [("one", ["one"]), ("one.zip", ["one"]), ("", ["one", "two"])])
+def test_folders_become_a_suite(folder: Path, source: str, names: list[str]) -> None:
+    if source.endswith(".zip"):
+        pack_folder(folder / "one", folder / source)
+    output = run_command("data", "import", str(folder / source), "--name", "theirs")
     assert f"evaluation set of {count_noun(len(names), 'collection')}: " in output and "--suite theirs" in output
     assert [dataset.name for dataset in open_suite("theirs").datasets] == names
-    named, direct = (
+    imported, direct = (
         json.loads(run_command("evaluate", "--model", "bm25", "--suite", suite, "--json"))["metrics"]
-        for suite in ("theirs", str(folder / below))
+        for suite in ("theirs", str(folder / source.removesuffix(".zip")))
     )
-    assert list(named.values()) == list(direct.values()) and named["theirs/mean/ndcg_at_10"] > 0
+    assert list(imported.values()) == list(direct.values()) and imported["theirs/mean/ndcg_at_10"] > 0
 
 
 def test_name_clash_is_reported(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,6 +54,7 @@ def test_name_clash_is_reported(folder: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_evaluation_sets_cannot_be_trained_on(folder: Path) -> None:
+    """Neither can a folder whose pairs are all evaluated."""
     corpus = bring(folder / "one", name="theirs")
     assert find_imported("theirs").only_evaluates
     for action in (
@@ -63,9 +66,6 @@ def test_evaluation_sets_cannot_be_trained_on(folder: Path) -> None:
         with pytest.raises(ValueError, match="to train on"):
             action()
     check_available([base("smoke", suite="theirs", corpus="planted-tiny")])
-
-
-def test_folders_with_pairs_stay_corpora(folder: Path) -> None:
-    write_beir_folder(folder / "one", make_things(), split="train")
-    with pytest.raises(ValueError, match="has no pair"):  # every pair is also evaluated
-        bring(folder / "one", name="theirs")
+    write_beir_folder(folder / "two", make_things(), split="train")
+    with pytest.raises(ValueError, match="has no pair"):
+        bring(folder / "two", name="pairs")

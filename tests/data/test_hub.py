@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from repro.data.paper.hub import EMPTY, SOURCES, get_local_copy, get_prompts_by_domain, list_pair_files, load_source
+from repro.data.paper.hub import EMPTY, SOURCES, get_local_copy, get_prompts_by_domain, load_source
 from repro.data.paper.quirks import QUIRKS, find_quirks
 from repro.data.tokens import load_tokenizer, tokenize
 from repro.pipeline.inputs import Inputs
 from repro.pipeline.stages import list_stages
-from repro.spec import base
+from repro.spec import Run, base
 from tests.data.files import write_rows
 
 ROWS = [{"query": "a", "document": "b", "dataset": "paq"}, {"query": "c", "document": "", "dataset": "npr"}]
@@ -31,80 +31,67 @@ def test_domains_match_table_5() -> None:
 
 
 def test_absent_source_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"about 300 GB.*hf download nomic-ai/nomic_embed_unsupervised --repo-type"):
+    with pytest.raises(ValueError, match=r"300 GB.*hf download nomic-ai/nomic_embed_unsupervised"):
         get_local_copy("nomic-unsupervised", tmp_path)
     with pytest.raises(ValueError, match="bge-full-data"):
         get_local_copy("laion", tmp_path)
 
 
 def test_local_copy_is_read(tmp_path: Path) -> None:
-    write_copy(tmp_path)
+    """Empty texts are marked as in the authors' loader. Files that a system adds are ignored."""
+    folder = write_copy(tmp_path)
+    for name in ("._train-00000-of-00001.parquet", ".cache/part.jsonl", "__MACOSX/train.parquet"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(b"a file that a system adds")
     assert [row[1:5] for row in load_source("nomic-unsupervised", tmp_path)] == [
         ("a", "b", "paq", "paq"),
         ("c", EMPTY, "npr", "npr"),
     ]
-
-
-def test_hidden_files_are_ignored(tmp_path: Path) -> None:
-    folder = tmp_path / "nomic_embed_unsupervised"
-    for name in ("._train-00000-of-00001.parquet", ".cache/part.jsonl", "__MACOSX/train.parquet"):
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(b"a file that a system adds")
+    (folder / "train-00000-of-00001.parquet").unlink()
     with pytest.raises(ValueError, match="is not in"):
         get_local_copy("nomic-unsupervised", tmp_path)
-    write_copy(tmp_path)
-    assert [path.name for path in list_pair_files(folder)] == ["train-00000-of-00001.parquet"]
-    assert [row.query for row in load_source("nomic-unsupervised", tmp_path)] == ["a", "c"]
 
 
 def test_domains_have_their_own_prompts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REPRO_DATA", str(tmp_path))
     write_copy(tmp_path, [ROWS[0], ROWS[1] | {"document": "d"}])
     fields = {"corpus": "nomic-unsupervised", "num_pairs": None, "suite": "planted"}
-    run, tokenizer = base("smoke", **fields, prompts="task"), load_tokenizer("minilm")
-    for stage in (*list_stages(run), *list_stages(base("smoke", **fields))):
+    with_prompts, plain = base("smoke", **fields, prompts="task"), base("smoke", **fields)
+    tokenizer = load_tokenizer("minilm")
+    for stage in (*list_stages(with_prompts), *list_stages(plain)):
         stage.build(print)
-    own, plain = Inputs(run), Inputs(base("smoke", **fields))
-    place_of = {text: place for place, text in enumerate(own.pairs.texts("query", [0, 1]))}
 
-    def read_ids(inputs: Inputs, side: str, place: int) -> list[int]:
-        return inputs.tokens(side).pad([place])[0][0].tolist()
+    def read_ids(run: Run, side: str, text: str) -> list[int]:
+        inputs = Inputs(run)
+        row = inputs.pairs.texts(side, [0, 1]).index(text)
+        return inputs.tokens(side).pad([row])[0][0].tolist()
 
-    def tokenize_alone(text: str) -> list[int]:
-        return tokenize([text], tokenizer, run.max_tokens).pad([0])[0][0].tolist()
-
-    assert read_ids(own, "query", place_of["a"]) == tokenize_alone("search_query: a")
-    assert read_ids(own, "document", place_of["a"]) == tokenize_alone("search_document: b")
-    assert read_ids(own, "query", place_of["c"]) == tokenize_alone("classification: c")
-    assert read_ids(plain, "query", place_of["c"]) == tokenize_alone("c")
+    for run, side, text, expected in (
+        (with_prompts, "query", "a", "search_query: a"),
+        (with_prompts, "document", "b", "search_document: b"),
+        (with_prompts, "query", "c", "classification: c"),
+        (plain, "query", "c", "c"),
+    ):
+        assert read_ids(run, side, text) == tokenize([expected], tokenizer, run.max_tokens).pad([0])[0][0].tolist()
 
 
 def test_first_positive_is_taken(tmp_path: Path) -> None:
+    """A row without a document is refused, with its place."""
     folder = tmp_path / "bge-full-data" / "data"
     folder.mkdir(parents=True)
     row = {"query": "a", "pos": ["b", "c"], "neg": ["d", ""], "prompt": "x"}
     write_rows(folder / "fiqa-00000-of-00002.parquet", [row])
-    write_rows(folder / "nq.jsonl", [row])
-    found = list(load_source("bge-full-data", tmp_path))
-    assert [(one.document, one.domain, one.negatives) for one in found] == [("b", "fiqa", ("d",)), ("b", "nq", ("d",))]
+    write_rows(folder / "nq.jsonl", [row, {"query": "c"}])
+    rows = load_source("bge-full-data", tmp_path)
+    for domain in ("fiqa", "nq"):
+        pair = next(rows)
+        assert (pair.document, pair.domain, pair.negatives) == ("b", domain, ("d",))
+    with pytest.raises(ValueError, match=r"nq\.jsonl, line 2: no column for the document"):
+        next(rows)
     assert get_prompts_by_domain("bge-full-data", ["fiqa", "nq"]) == {}  # the run's own prompts apply to all domains
 
 
-def test_row_without_document_is_refused(tmp_path: Path) -> None:
-    folder = tmp_path / "bge-full-data"
-    folder.mkdir()
-    write_rows(folder / "paq.jsonl", [{"query": "a", "pos": ["b"]}, {"query": "c"}])
-    rows = load_source("bge-full-data", tmp_path)
-    assert next(rows).document == "b"
-    with pytest.raises(ValueError, match=r"paq\.jsonl, line 2: no column for the document"):
-        next(rows)
-
-
-def test_unknown_domain_has_no_prompts(tmp_path: Path) -> None:
-    folder = tmp_path / "nomic_embed_supervised"
-    folder.mkdir()
-    write_rows(folder / "x.jsonl", [{"query": "a", "document": "b", "negative": ["c"], "dataset": "wild"}])
-    assert next(load_source("nomic-supervised", tmp_path)).negatives == ("c",)
+def test_unknown_domain_has_no_prompts() -> None:
     with pytest.raises(ValueError, match="wild"):
         get_prompts_by_domain("nomic-supervised", ["nq", "wild"])
 

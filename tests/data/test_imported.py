@@ -36,7 +36,13 @@ from tests.data.files import write_rows
 def make_rows(num: int = 400, tail: str = "") -> list[dict[str, Any]]:
     """Return pairs of two domains. `tail` is appended to every document."""
     texts = [(f"how to mend thing {n}", f"thing {n} is mended with tool {n}{tail}") for n in range(num)]
-    return [{"query": text[0], "document": text[1], "domain": "ab"[n % 2]} for n, text in enumerate(texts)]
+    return [{"query": query, "document": text, "domain": "ab"[n % 2]} for n, (query, text) in enumerate(texts)]
+
+
+def write_evaluation_set(folder: Path) -> Path:
+    """Write a BEIR folder with one judged query, and return it."""
+    write_beir_folder(folder, Retrieval(folder.name, ("d",), ("text",), ("q",), ("ask",), {"q": {"d": 1}}))
+    return folder
 
 
 def import_rows(tmp_path: Path, rows: list[dict[str, Any]] | None = None, **options: Any) -> ImportedCorpus:
@@ -55,44 +61,47 @@ def load_built_suite(corpus: ImportedCorpus) -> Suite:
     return load_run_suite(base("smoke", corpus=corpus.corpus, suite=corpus.name))
 
 
+def open_collection(corpus: ImportedCorpus) -> Retrieval:
+    """Build the corpus and return the only collection of its suite."""
+    (dataset,) = load_built_suite(corpus).datasets
+    return load_beir(dataset.path)
+
+
 def run_data(*words: str) -> Result:
     """Run `repro data` with these words."""
     return CliRunner().invoke(app, ["data", *words])
 
 
 def test_imported_corpus_has_pairs_and_suite(tmp_path: Path) -> None:
+    """A run file may use the name of the corpus. The run itself contains the digest. Stray folders are no corpora."""
     corpus = import_rows(tmp_path)
-    run = base("smoke", corpus=corpus.corpus, suite="mine", num_pairs=None)
+    (tmp_path / "runs.json").write_text('[{"scale": "smoke", "corpus": "mine", "suite": "mine", "num_pairs": null}]')
+    (run,) = read_runs(tmp_path / "runs.json")
+    assert (run.corpus, run.suite) == (corpus.corpus, "mine")
     check_available([run])
     folder = make_corpus_stage(run.corpus).build()
     report = json.loads((folder / "report.json").read_text())
     assert len(read_pairs(folder / "train.arrow")) == report["num_pairs"] == 400 - sum(report["left_out"].values())
     assert {dataset.name for dataset in load_run_suite(run).datasets} == {"all"} == set(report["suite"])
     assert describe_corpus(corpus.corpus, 1, ignore)["num_domains"] == 2
-    assert list_imported_corpora() == {"mine": corpus} and is_imported("mine") and not is_imported("desk")
-
-
-def test_stray_folders_are_no_imports(tmp_path: Path) -> None:
-    corpus = import_rows(tmp_path)
     for name in (".mine.0123.part", "mine.BAK", "a b"):
         shutil.copytree(corpus.folder, get_corpora_folder() / name)
-    (get_corpora_folder() / "notes.txt").write_text("x")
-    assert list_imported_corpora() == {"mine": corpus}
-    with pytest.raises(ValueError, match=r"unknown corpus 'desl'; choose one of \['planted-tiny'.*'mine'\]"):
+    assert list_imported_corpora() == {"mine": corpus} and is_imported("mine") and not is_imported("desk")
+    with pytest.raises(ValueError, match=r"unknown corpus 'desl'.*'mine'"):
         make_corpus_stage("desl")
 
 
 def test_other_content_is_another_corpus(tmp_path: Path) -> None:
     first = import_rows(tmp_path)
-    old = make_corpus_stage(first.corpus).path
+    folder = make_corpus_stage(first.corpus).path
     shutil.rmtree(first.folder)
     second = import_rows(tmp_path, make_rows(tail=" today"))
-    assert second.corpus != first.corpus and make_corpus_stage(second.corpus).path != old
-    with pytest.raises(ValueError, match=f"'{first.corpus}' is not here: 'mine' has another content"):
+    assert second.corpus != first.corpus and make_corpus_stage(second.corpus).path != folder
+    with pytest.raises(ValueError, match=f"'{first.corpus}' is not here"):
         make_corpus_stage(first.corpus)
     shutil.rmtree(second.folder)
     again = import_rows(tmp_path)
-    assert again.corpus == first.corpus and make_corpus_stage(again.corpus).path == old
+    assert again.corpus == first.corpus and make_corpus_stage(again.corpus).path == folder
     shutil.rmtree(again.folder)
     assert import_rows(tmp_path, hold_out=["a"]).corpus != first.corpus
 
@@ -118,20 +127,11 @@ def test_new_text_is_another_run(tmp_path: Path) -> None:
     assert first != second and best == 1 > worse
 
 
-def test_run_files_name_the_content(tmp_path: Path) -> None:
-    corpus = import_rows(tmp_path)
-    path = tmp_path / "runs.json"
-    path.write_text('[{"scale": "smoke", "corpus": "mine", "suite": "mine", "num_pairs": null}]')
-    (run,) = read_runs(path)
-    assert (run.corpus, run.suite) == (corpus.corpus, "mine")
-    make_corpus_stage(run.corpus).build()
-    assert [dataset.name for dataset in load_run_suite(run).datasets] == ["all"] and load_run_suite(run).name == "mine"
-
-
 def test_given_exam_is_not_trained_on(tmp_path: Path) -> None:
-    texts = ("thing 3 is mended with tool 3",), ("q",), ("how to mend thing 5",)
-    given = Retrieval("exam", ("d",), *texts, {"q": {"d": 1}})
-    write_beir_folder(tmp_path / "exam", given)
+    exam = Retrieval(
+        "exam", ("d",), ("thing 3 is mended with tool 3",), ("q",), ("how to mend thing 5",), {"q": {"d": 1}}
+    )
+    write_beir_folder(tmp_path / "exam", exam)
     corpus = import_rows(tmp_path, evaluate_on=tmp_path / "exam")
     assert corpus.found.counts["evaluated"] == 2
     assert {dataset.name for dataset in load_built_suite(corpus).datasets} == {"exam"}
@@ -140,30 +140,25 @@ def test_given_exam_is_not_trained_on(tmp_path: Path) -> None:
         bring(tmp_path / "x.jsonl", name="more", evaluate_on=tmp_path / "exam")
 
 
-@pytest.mark.parametrize("name", ["", "Mine", "../mine", "mine@1", "a b", "x" * 50, "-x"])
-def test_impossible_names_are_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(ValueError, match=r"name=.* '\.', '_' and '-', the first a letter or a digit$"):
-        import_rows(tmp_path, name=name)
+INVALID_NAMES = ["Mine", "../mine", "mine@1", "a b", "x" * 50, "-x"]
+PROJECT_NAMES = ["desk", "planted-validation", "nomic-unsupervised", "beir", *MTEB_SUITES]
+
+
+@pytest.mark.parametrize("name", [*INVALID_NAMES, *PROJECT_NAMES])
+def test_unusable_names_are_refused(tmp_path: Path, name: str) -> None:
+    result = run_data("import", str(write_rows(tmp_path / "x.jsonl", make_rows(1))), "--name", name)
+    assert isinstance(result.exception, ValueError) and f"name={name!r}" in str(result.exception)
 
 
 def test_taken_names_are_refused(tmp_path: Path) -> None:
-    source = write_rows(tmp_path / "x.jsonl", make_rows())
-    with pytest.raises(ValueError, match="one of the project's own"):
-        bring(source, name="desk", reserved=["desk"])
-    bring(source, name="mine")
-    with pytest.raises(ValueError, match=r"exists already in .*mine: continue with `repro data plan mine`, cho"):
-        bring(source, name="mine")
-    write_beir_folder(tmp_path / "exam", Retrieval("exam", ("d",), ("a",), ("q",), ("b",), {"q": {"d": 1}}))
+    """The message says how to continue with a corpus to train on."""
+    corpus = import_rows(tmp_path)
+    exam = bring(write_evaluation_set(tmp_path / "exam"), name="exam")
     (get_corpora_folder() / "empty").mkdir()
-    for name in (bring(tmp_path / "exam", name="exam").name, "empty"):
-        with pytest.raises(ValueError, match=r"exists already in .*: choose another name"):
-            bring(source, name=name)
-
-
-@pytest.mark.parametrize("name", ["desk", "planted-validation", "nomic-unsupervised", "beir", *MTEB_SUITES])
-def test_project_names_are_refused(tmp_path: Path, name: str) -> None:
-    result = run_data("import", str(write_rows(tmp_path / "x.jsonl", make_rows())), "--name", name)
-    assert f"name='{name}' is one of the project's own: choose another" in str(result.exception)
+    for name in (corpus.name, exam.name, "empty"):
+        with pytest.raises(ValueError, match="exists already") as caught:
+            import_rows(tmp_path, name=name)
+        assert ("repro data plan mine" in str(caught.value)) == (name == "mine")
 
 
 def test_import_killed_before_plan_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,21 +167,22 @@ def test_import_killed_before_plan_resumes(tmp_path: Path, monkeypatch: pytest.M
         patch.setattr("repro.cli.data._plan_or_undo", lambda *args, **options: sys.exit(137))
         assert run_data(*words).exit_code == 137
     [command] = re.findall("`repro data (.*?)`", str(run_data(*words).exception))
-    done = run_data(*command.split(), "--scale", "smoke")
-    assert done.exit_code == 0 and "the runs are in" in done.output
+    assert run_data(*command.split(), "--scale", "smoke").exit_code == 0
+    assert read_runs(get_corpora_folder() / "mine" / "mine-smoke.json")
 
 
 @pytest.mark.parametrize(("words", "scale"), [([], "mini"), (["--from-words"], "desk"), (["--scale", "lab"], "lab")])
 def test_default_start_is_minilm(tmp_path: Path, words: list[str], scale: str) -> None:
     """The name is that of the file. Scale `mini` sets steps by the number of pairs, and truncates no text."""
-    done = run_data("import", str(write_rows(tmp_path / "My pairs.jsonl", make_rows(600))), *words)
-    assert done.exit_code == 0, done.exception
+    result = run_data("import", str(write_rows(tmp_path / "My pairs.jsonl", make_rows(600))), *words)
+    assert result.exit_code == 0, result.exception
     runs = read_runs(get_corpora_folder() / f"my-pairs/my-pairs-{scale}.json")
     runs = [run for run in runs if run.architecture in TRAINED]
-    assert {run.scale for run in runs} == {scale} and {run.start for run in runs} == {get_scale(scale).fields["start"]}
+    fields = get_scale(scale).fields
+    assert {(run.scale, run.start) for run in runs} == {(scale, fields["start"])}
     steps = {run.num_steps for run in runs}
     if scale != "mini":
-        assert steps == {get_scale(scale).fields["num_steps"]}
+        assert steps == {fields["num_steps"]}
         return
     num_pairs = len(read_pairs(make_corpus_stage(runs[0].corpus).path / "train.arrow"))
     assert steps == {3 * num_pairs // runs[0].batch_size} and {run.max_tokens for run in runs} == {40}
@@ -195,17 +191,17 @@ def test_default_start_is_minilm(tmp_path: Path, words: list[str], scale: str) -
 
 
 def test_manifests_need_a_mined_corpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    written: list[Any] = []
-    monkeypatch.setattr("repro.data.mined.manifests.write_manifests", lambda *args: written.append(args))
+    calls: list[Any] = []
+    monkeypatch.setattr("repro.data.mined.manifests.write_manifests", lambda *args: calls.append(args))
     for miner in ("mining.mine_all", "mining.mine_added_sources", "functions.mine_functions"):
         monkeypatch.setattr(f"repro.data.mined.{miner}", lambda: "mined")
     for name in ("dsek", "mine", "planted", "desk-views"):
-        result = run_data(name, "--write-manifests")
-        assert f"corpus '{name}' has no manifests of its own to write" in str(result.exception)
-    assert not written
+        assert isinstance(run_data(name, "--write-manifests").exception, ValueError), name
+    assert not calls
     for name in ("desk", "wide", "functions"):
         assert run_data(name, "--write-manifests").exit_code == 0, name
-    assert [args[0] for args in written] == ["mined", "mined", ["mined"]] and len({args[1:] for args in written}) == 3
+    assert [args[0] for args in calls] == ["mined", "mined", ["mined"]]
+    assert len({args[1:] for args in calls}) == 3, "each has a folder of its own"
 
 
 @pytest.mark.parametrize("first_is_evaluation", [False, True])
@@ -215,8 +211,7 @@ def test_concurrent_imports_exclude_each_other(
     """While an import runs, another one of the same name is refused and changes nothing."""
     source, other = write_rows(tmp_path / "x.jsonl", make_rows()), write_rows(tmp_path / "other.jsonl", make_rows(60))
     if first_is_evaluation:
-        source = tmp_path / "exam"
-        write_beir_folder(source, Retrieval("exam", ("d",), ("text",), ("q",), ("ask",), {"q": {"d": 1}}))
+        source = write_evaluation_set(tmp_path / "exam")
     step = "write_given" if first_is_evaluation else "import_corpus"
     run_step = getattr(imported, step)
 
@@ -226,8 +221,9 @@ def test_concurrent_imports_exclude_each_other(
         return run_step(*args, **options)
 
     monkeypatch.setattr(imported, step, import_again_first)
-    assert bring(source, name="mine").only_evaluates == first_is_evaluation
-    assert first_is_evaluation or find_imported("mine").found.num_kept == 400
+    corpus = bring(source, name="mine")
+    assert corpus.only_evaluates == first_is_evaluation
+    assert first_is_evaluation or corpus.found.num_kept == 400
     assert [path.name for path in get_corpora_folder().iterdir()] == ["mine"]
 
 
@@ -242,16 +238,16 @@ def test_killed_imports_are_cleaned_up(tmp_path: Path, monkeypatch: pytest.Monke
     running = get_corpora_folder() / ".other.1.part"  # belongs to an import that is still running
     running.mkdir(parents=True)
     with acquire(lease_folder(get_corpora_folder() / "other")):
-        if (child := os.fork()) == 0:
+        child = os.fork()
+        if child == 0:
             imported.import_corpus = lambda *args, **options: os._exit(9)
             bring(tmp_path / "x.zip", name="mine")
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
         parts = {path for path in get_corpora_folder().iterdir() if path != running}
         assert len(parts) == 2 and sum(len(list(path.rglob("x.jsonl"))) for path in parts) == 1
-        found = {path for path, _ in leftovers([])}
-        assert parts == found
+        assert {path for path, _ in leftovers([])} == parts
         if cleaner == "prune":
-            for path in found:
+            for path in parts:
                 remove(path)
         else:
             bring(source, name="another")
@@ -267,59 +263,48 @@ def test_failed_import_leaves_nothing(tmp_path: Path) -> None:
         find_imported("mine")
 
 
-@pytest.mark.parametrize("scale", ["smoke", "desk"])
-def test_planned_runs_fit_the_corpus(tmp_path: Path, scale: str) -> None:
+def test_planned_runs_fit_the_corpus(tmp_path: Path) -> None:
     import_rows(tmp_path)
-    planned = plan(scale=scale)
-    runs = read_runs(planned.path)
-    assert list(planned.runs) == runs
-    assert "  columns: x.jsonl, line 1: query <- query, document <- document, domain <- domain" in planned.lines()
-    assert [run.architecture for run in runs] == ["biencoder", "contextual", "bm25", "surrogate"]
-    assert all(run.scale == scale and run.suite == "mine" for run in runs)
-    assert runs[0].batch_size <= get_scale(scale).fields["batch_size"]
-    assert runs[0].num_pairs is None and runs[0].cluster_size == runs[0].batch_size
+    for scale in ("smoke", "desk"):
+        planned = plan(scale=scale)
+        runs = read_runs(planned.path)
+        assert list(planned.runs) == runs
+        assert [run.architecture for run in runs] == ["biencoder", "contextual", "bm25", "surrogate"]
+        assert all(run.scale == scale and run.suite == "mine" for run in runs)
+        assert runs[0].batch_size <= get_scale(scale).fields["batch_size"]
+        assert runs[0].num_pairs is None and runs[0].cluster_size == runs[0].batch_size
+    assert any("query <- query, document <- document, domain <- domain" in line for line in planned.lines())
 
 
-def test_queries_with_two_answers_are_evaluated(tmp_path: Path) -> None:
-    rows = [
-        {"query": f"about {domain} {n // 2}", "document": f"the thing {n} of {domain} it is", "domain": domain}
-        for domain in ("a", "b")
-        for n in range(400)
-    ]
-    common = "these two documents have so many words in common that they count as near-duplicates"
-    rows += [{"query": f"copy {n}", "document": f"{common} {n}", "domain": "b"} for n in range(2)]
-    corpus = import_rows(tmp_path, rows, hold_out=["b"])
-    assert any("2 queries have a near-duplicate" in line and "(b 2)" in line for line in plan().lines())
-    (dataset,) = load_built_suite(corpus).datasets
-    judged = load_beir(dataset.path).judgements
-    assert sorted(len(right) for right in judged.values()) == [1] * 2 + [2] * 200
-
-
-def test_boilerplate_corpus_is_imported(tmp_path: Path) -> None:
+def test_near_duplicates_stay_evaluated(tmp_path: Path) -> None:
+    """Queries whose document has a near-duplicate are evaluated and counted, also if these are all queries."""
     thanks = "thank you very much indeed for asking us in our little shop today about an item the item"
     rows = [{"query": f"price of item {n}?", "document": f"{thanks} {n} is sold for {3 * n}"} for n in range(300)]
-    import_rows(tmp_path, rows, name="shop")
-    report = plan("shop").report
-    assert report["near_duplicates"]["shop"] == report["suite"]["shop"]["num_queries"] > 20
+    import_rows(tmp_path, rows)
+    planned = plan()
+    num_queries = planned.report["suite"]["mine"]["num_queries"]
+    assert planned.report["near_duplicates"]["mine"] == num_queries > 20
+    assert any(f"{num_queries} queries have a near-duplicate" in line for line in planned.lines())
 
 
-def test_held_out_queries_search_everything(tmp_path: Path) -> None:
+@pytest.mark.parametrize("hold_out", [[], ["b"]], ids=["a tenth", "a domain"])
+def test_held_out_queries_search_everything(tmp_path: Path, hold_out: list[str]) -> None:
     """All documents are searched, all relevant ones are judged, and no held-out text is trained on."""
     rows = [
         {"query": f"about {n // 2}", "document": f"thing {n} of all", "domain": "ab"[n % 4 // 2]} for n in range(1000)
     ]
-    corpus = import_rows(tmp_path, rows)
+    corpus = import_rows(tmp_path, rows, hold_out=hold_out)
     planned = plan()
-    (dataset,) = load_built_suite(corpus).datasets
-    found = load_beir(dataset.path)
-    assert set(found.documents) == {row["document"] for row in rows} and len(found.documents) == 1000
-    text_of = dict(zip(found.document_ids, found.documents, strict=True))
-    for query, text in zip(found.query_ids, found.queries, strict=True):
-        right = {row["document"] for row in rows if row["query"] == text}
-        assert {text_of[one] for one in found.judgements[query]} == right and len(right) == 2
-    assert len(set(found.queries)) == len(found.queries) > 50
+    assert set(planned.report["suite"]) == set(hold_out or ["all"])
+    collection = open_collection(corpus)
+    assert set(collection.documents) == {row["document"] for row in rows} and len(collection.documents) == 1000
+    text_of = dict(zip(collection.document_ids, collection.documents, strict=True))
+    for query, text in zip(collection.query_ids, collection.queries, strict=True):
+        answers = {row["document"] for row in rows if row["query"] == text}
+        assert {text_of[document] for document in collection.judgements[query]} == answers and len(answers) == 2
+    assert len(set(collection.queries)) == len(collection.queries) > 50
     pairs = read_pairs(make_corpus_stage(corpus.corpus).path / "train.arrow")
-    assert not set(pairs.texts("query", range(len(pairs)))) & set(found.queries)
+    assert not set(pairs.texts("query", range(len(pairs)))) & set(collection.queries)
     assert len(pairs) + sum(planned.report["left_out"].values()) == 1000
 
 
@@ -335,13 +320,14 @@ def test_pairs_set_apart_share_no_text(tmp_path: Path) -> None:
         {near_form(text) for side in ("query", "document") for text in pairs.texts(side, range(len(pairs)))}
         for pairs in (trained, set_apart)
     ]
-    evaluated = load_beir(load_built_suite(corpus).datasets[0].path)
-    assert not texts[0] & texts[1] and not {near_form(text) for text in evaluated.queries} & (texts[0] | texts[1])
+    evaluated = {near_form(text) for text in open_collection(corpus).queries}
+    assert not texts[0] & texts[1] and not evaluated & (texts[0] | texts[1])
     counts = planned.report["left_out"]
     assert len(set_apart) == counts["set_apart"] >= 32 and counts["with_a_query_set_apart"] > 0
     assert len(trained) + sum(counts.values()) == corpus.found.num_kept == 901
-    total, parts = next(line for line in planned.lines() if " given = " in line).split(" given = ")
-    assert sum(int(part.split()[0]) for part in parts.split(" + ")) == int(total.split()[0]) == 902
+    (line,) = [line for line in planned.lines() if " given = " in line]
+    total, *parts = [int(number) for number in re.findall(r"(?:^|= |\+ )(\d+)", line)]
+    assert total == sum(parts) == 902
     assert {run.kept_weights for run in planned.runs if run.architecture in TRAINED} == {"best"}
 
 
@@ -365,8 +351,14 @@ def test_older_imports_keep_their_suite(tmp_path: Path) -> None:
     assert sum(sizes["num_documents"] for sizes in report["suite"].values()) == report["held_out_documents"] < 100
 
 
-@pytest.mark.parametrize(("sizes", "is_explained"), [((400, 400), False), ((400,), False), ((250, *[150] * 6), True)])
-def test_held_out_share_is_explained(tmp_path: Path, sizes: tuple[int, ...], is_explained: bool) -> None:
+@pytest.mark.parametrize(
+    ("sizes", "is_explained", "is_warned"),
+    [((400, 400), False, False), ((400,), False, True), ((250, *[150] * 6), True, True)],
+)
+def test_held_out_share_is_explained(
+    tmp_path: Path, sizes: tuple[int, ...], is_explained: bool, is_warned: bool
+) -> None:
+    """A share below a tenth is explained, and fewer than 50 queries are warned about."""
     rows = [
         {"query": f"about {domain} ask {n}", "document": f"the thing {n} of {domain}", "domain": f"d{domain}"}
         for domain, size in enumerate(sizes)
@@ -374,12 +366,13 @@ def test_held_out_share_is_explained(tmp_path: Path, sizes: tuple[int, ...], is_
     ]
     corpus = import_rows(tmp_path, rows)
     planned = plan()
-    (line,) = (line for line in planned.lines() if "held out:" in line)
-    (dataset,) = load_built_suite(corpus).datasets
-    assert len(load_beir(dataset.path).documents) == sum(sizes)
+    text = "\n".join(planned.lines())
+    collection = open_collection(corpus)
+    assert len(collection.documents) == sum(sizes)
     num = planned.report["held_out_documents"]
-    assert f"held out: {num} documents of {sum(sizes)} pairs ({num / sum(sizes):.1%})" in line
-    assert ("less than a tenth. Each domain of at least 200 pairs" in line) == is_explained
+    assert f"held out: {num} documents of {sum(sizes)} pairs ({num / sum(sizes):.1%})" in text
+    assert ("less than a tenth" in text) == is_explained
+    assert ("wide intervals" in text) == is_warned == (len(collection.queries) < 50)
 
 
 def test_tiny_domains_are_batched_as_one(tmp_path: Path) -> None:
@@ -394,16 +387,16 @@ def test_edited_run_file_is_kept(tmp_path: Path) -> None:
     planned = plan()
     assert not planned.was_edited
     rows = json.loads(planned.path.read_text())
-    planned.path.write_text(json.dumps([row | {"num_steps": 77} for row in rows[:2]]))
+    edited = json.dumps([row | {"num_steps": 77} for row in rows[:2]])
+    planned.path.write_text(edited)
     again = plan()
     assert again.was_edited and [run.num_steps for run in again.runs] == [77, 77]
-    assert [row["num_steps"] for row in json.loads(planned.path.read_text())] == [77, 77]
-    assert "differs from what would be planned, so it is left as it is" in again.lines()[-4]
+    assert planned.path.read_text() == edited
     planned.path.unlink()
     assert plan().runs == planned.runs
 
 
-@pytest.mark.parametrize("num_lines", [0, 2, 6])
+@pytest.mark.parametrize("num_lines", [0, 6])
 def test_broken_pipe_keeps_the_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, num_lines: int) -> None:
     printed: list[str] = []
 
@@ -425,25 +418,10 @@ def test_unplanned_import_keeps_no_name(tmp_path: Path, words: list[str]) -> Non
     result = run_data("import", str(source), "--name", "mine", *words)
     assert isinstance(result.exception, ValueError), result.output
     assert not is_imported("mine") and not list(get_corpora_folder().glob("*"))
-    write_rows(source, make_rows())
-    assert run_data("import", str(source), "--name", "mine").exit_code == 0
 
 
 @pytest.mark.parametrize("name", ["mean", "given"])
 def test_ambiguous_collection_is_refused_first(tmp_path: Path, name: str) -> None:
-    judged = {"q1": {"d1": 1}}
-    write_beir_folder(tmp_path / name, Retrieval(name, ("d1",), ("thing",), ("q1",), ("what",), judged))
     with pytest.raises(ValueError, match="name both a dataset and a mean"):
-        import_rows(tmp_path, evaluate_on=tmp_path / name)
+        import_rows(tmp_path, evaluate_on=write_evaluation_set(tmp_path / name))
     assert not is_imported("mine")
-
-
-@pytest.mark.parametrize(("num", "is_warned"), [(400, True), (1200, False)])
-def test_few_queries_are_warned_about(tmp_path: Path, num: int, is_warned: bool) -> None:
-    import_rows(tmp_path, make_rows(num))
-    planned = plan()
-    num_queries = sum(sizes["num_queries"] for sizes in planned.report["suite"].values())
-    assert is_warned == (num_queries < 50)
-    warning = f"  warning: {num_queries} queries give wide intervals; --hold-out DOMAIN holds out a domain whole"
-    found = [line for line in planned.lines() if "wide intervals" in line]
-    assert [line.startswith(warning) for line in found] == [True] * is_warned

@@ -6,19 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from repro.data.mined import mining
+from repro.data.beir import load_beir, load_suite
+from repro.data.mined import functions, mining
+from repro.data.mined.manifests import FUNCTIONS_FOLDER, MANIFEST_FOLDER, WHEELS, read_manifest
 from repro.data.mined.sources import cloud, docstrings, medical
-from repro.data.pairs import Row
+from repro.data.mined.sources import functions as function_source
+from repro.data.pairs import Row, read_pairs
 from repro.data.wording import normalise, phrase, strip_html
-from tests.data.conftest import write_package
 
 MODULE = '''"""Tools for averages.
 
 They work on lists.
 """
 
-def weighted_mean(values):
-    """Compute the weighted average of some numbers.
+def weighted_mean(values, weights):
+    """Compute the *weighted* average of some numbers.
 
     Weights are scaled with :func:`~tools.scale` first, see ``scale``.
 
@@ -26,22 +28,42 @@ def weighted_mean(values):
     --------
     >>> weighted_mean([1])
     """
+    total = sum(weights)
+
+    # scaled
+    return sum(v * w for v, w in zip(values, weights)) / total
+
+def mean(values):
+    """Compute the average of some numbers."""
+    return weighted_mean(values, [1] * len(values))
 
 class HTTPReader:
     """Read. Opens the address and gives its body as text."""
 
-    def close_all(self):
+    async def close_all(self):
         """Release every connection that is open."""
+        for connection in self.open:
+            await connection.close()
 
     def __repr__(self):
         """A hidden method that nobody asks for by name."""
+        name = type(self).__name__
+        return name
+
+    def undocumented(self):
+        name = type(self).__name__
+        return name
 '''
 
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Put a package of one module on the path. Importing it raises."""
-    write_package(tmp_path / "averages", MODULE)
+    """Put a package with one module and a copy of it among its tests on the path. Importing it raises."""
+    folder = tmp_path / "averages"
+    (folder / "tests").mkdir(parents=True)
+    (folder / "__init__.py").write_text("raise RuntimeError('imported')\n")
+    (folder / "means.py").write_text(MODULE)
+    (folder / "tests" / "test_means.py").write_text(MODULE)
     monkeypatch.syspath_prepend(str(tmp_path))
     return "averages"
 
@@ -65,24 +87,68 @@ def test_markup_becomes_plain_text() -> None:
     html = "<p>Adds a <code>Tag</code> &amp; more.</p>\n<ul><li>x</li></ul>"
     assert strip_html(html) == "Adds a Tag & more. x"
     assert normalise("The  NAME, of_a (Straße)!") == "the name of a strasse"
+    assert normalise("Cafe\u0301,  दिन?") == "cafe\u0301 दिन"
+    assert len({normalise(word) for word in ("दिन", "दान", "दन")}) == 3, "vowel marks make different words"
 
 
 def test_docstrings_are_read_without_import(package: str) -> None:
-    rows = {row.id: row for row in docstrings.mine_package(package)}
-    assert {key: (row.query, row.document) for key, row in rows.items()} == {
-        "packages/averages.means": ("means Tools for averages", "They work on lists."),
-        "packages/averages.means.weighted_mean": (
+    rows = list(docstrings.mine_package(package))
+    assert {row.id.removeprefix("packages/averages."): (row.query, row.document) for row in rows} == {
+        "means": ("means Tools for averages", "They work on lists."),
+        "means.weighted_mean": (
             "Compute the weighted average of some numbers",
             "Weights are scaled with tools.scale first, see scale.",
         ),
-        "packages/averages.means.HTTPReader": ("http reader Read", "Opens the address and gives its body as text."),
-        "packages/averages.means.HTTPReader.close_all": (
-            "http reader close all",
-            "Release every connection that is open.",
-        ),
+        "means.mean": ("means mean", "Compute the average of some numbers."),
+        "means.HTTPReader": ("http reader Read", "Opens the address and gives its body as text."),
+        "means.HTTPReader.close_all": ("http reader close all", "Release every connection that is open."),
     }
-    assert {row.domain for row in rows.values()} == {package}, "small sub-packages share the domain of the package"
+    assert {row.domain for row in rows} == {package}, "small sub-packages share the domain of the package"
     assert package not in sys.modules
+
+
+def test_docstring_leads_to_its_code(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two functions qualify. `mean` is too short, a class is no function, the others lack a docstring or are hidden."""
+    monkeypatch.setattr(function_source, "PACKAGES", (package,))
+    assert [row[:3] for row in function_source.mine_functions()] == [
+        (
+            "functions/averages.means.weighted_mean",
+            "Compute the weighted average of some numbers",
+            "def weighted_mean(values, weights): total = sum(weights) # scaled "
+            "return sum(v * w for v, w in zip(values, weights)) / total",
+        ),
+        (
+            "functions/averages.means.HTTPReader.close_all",
+            "Release every connection that is open",
+            "async def close_all(self): for connection in self.open: await connection.close()",
+        ),
+    ]
+
+
+def test_evaluated_packages_are_not_trained_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    domains = ["numpy"] * 40 + ["networkx"] * 1200 + ["seaborn"] * 7
+    rows = []
+    for number, domain in enumerate(domains):
+        words = f"w{number} v{number} u{number} t{number}"
+        texts = (f"What {words} is", f"def f{number}: {words} end")
+        rows.append(Row(f"functions/{domain}.{number}", *texts, domain, "functions"))
+    monkeypatch.setattr(functions, "mine_functions", lambda: mining.Mined("functions", rows, {}))
+    monkeypatch.setattr(functions, "verify", lambda mined, folder: None)
+    functions.build_functions(tmp_path)
+    assert set(read_pairs(tmp_path / "train.arrow").domain_names) == {"numpy"}
+    datasets = load_suite(tmp_path / "suites" / "functions").datasets
+    whole, sampled = (load_beir(dataset.path) for dataset in datasets)
+    assert (len(whole.documents), len(sampled.documents)) == (1200, 1000)
+    assert len(whole.queries) == len(sampled.queries) == 1000
+    assert {document.split(".")[0] for document in whole.document_ids} == {"functions/networkx"}
+
+
+def test_functions_have_their_own_manifest() -> None:
+    """The manifests in the folder above decide the key of `desk`."""
+    manifests = read_manifest("functions", FUNCTIONS_FOLDER)
+    assert [manifest.wheel for manifest in manifests] == list(WHEELS["functions"]) == list(WHEELS["packages"])
+    assert all(manifest.num_rows and manifest.licence for manifest in manifests)
+    assert {path.stem for path in MANIFEST_FOLDER.glob("*.json")} == set(mining.MINERS)
 
 
 def test_stable_api_version_is_preferred(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,5 +192,5 @@ def test_cleaning_counts_what_it_removes(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_unknown_source_lists_known_ones() -> None:
-    with pytest.raises(ValueError, match=r"unknown source 'news'; there are \['cloud', 'diagnoses'"):
+    with pytest.raises(ValueError, match=r"'news'; there are \['cloud', 'diagnoses'"):
         mining.mine("news")

@@ -39,6 +39,8 @@ def test_noise_words_of_domain_matter() -> None:
     wrong = np.mean([compute_oracle_ndcg(a, b.noise_words) for a, b in zip(domains, others, strict=True)])
     assert own > unaware + 0.3
     assert wrong < unaware + 0.02
+    with pytest.raises(ValueError, match="topic_words_per_document is 21"):
+        PlantedText(topic_words_per_document=21)
 
 
 def test_noise_elsewhere_is_signal() -> None:
@@ -49,20 +51,17 @@ def test_noise_elsewhere_is_signal() -> None:
 
 
 def test_corpus_is_function_of_seed(tmp_path: Path) -> None:
+    """It has training pairs and two suites, as every corpus."""
+    contents = []
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
-        build_planted_corpus(tmp_path / name, num_domains=3, pairs_per_domain=8, seed=seed, num_heldout_domains=2)
-    files = sorted(path.relative_to(tmp_path / "a") for path in (tmp_path / "a").rglob("*") if path.is_file())
-    assert files
-    for file in files:
-        assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
-    assert (tmp_path / "a/train.arrow").read_bytes() != (tmp_path / "c/train.arrow").read_bytes()
-
-
-def test_planted_corpus_has_usual_shape(tmp_path: Path) -> None:
-    build_planted_corpus(tmp_path, num_domains=3, pairs_per_domain=8, seed=1, num_heldout_domains=2)
-    assert np.bincount(read_pairs(tmp_path / "train.arrow").domain_codes).tolist() == [8, 8, 8]
+        folder = tmp_path / name
+        build_planted_corpus(folder, num_domains=3, pairs_per_domain=8, seed=seed, num_heldout_domains=2)
+        contents.append({path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()})
+    assert contents[0] == contents[1]
+    assert contents[0][Path("train.arrow")] != contents[2][Path("train.arrow")]
+    assert np.bincount(read_pairs(tmp_path / "a/train.arrow").domain_codes).tolist() == [8, 8, 8]
     for name in ("planted", "planted-validation"):
-        suite = load_suite(tmp_path / "suites" / name)
+        suite = load_suite(tmp_path / "a/suites" / name)
         assert [dataset.family for dataset in suite.datasets] == ["planted"] * 2
         assert [len(load_beir(dataset.path).queries) for dataset in suite.datasets] == [8, 8]
 
@@ -70,8 +69,3 @@ def test_planted_corpus_has_usual_shape(tmp_path: Path) -> None:
 def test_every_planted_word_is_one_token() -> None:
     lengths = tokenize(WORDS.tolist(), load_tokenizer("minilm"), 8).lengths
     assert (lengths == 3).all()
-
-
-def test_too_many_topic_words_are_refused() -> None:
-    with pytest.raises(ValueError, match="topic_words_per_document is 21"):
-        PlantedText(topic_words_per_document=21)

@@ -43,21 +43,15 @@ def test_selection_is_unique_and_repeatable(pairs: Pairs) -> None:
     assert not np.array_equal(chosen, select_pairs(pairs, 300, seed=1))
 
 
-def test_lots_fill_batches(pairs: Pairs) -> None:
-    chosen = pairs.take(select_pairs(pairs, 320, seed=0, lot=32))
-    counts = dict(zip(chosen.domain_names, np.bincount(chosen.domain_codes, minlength=3), strict=True))
-    assert counts == {"small": 0, "middle": 64, "large": 256}
-
-
-def test_lots_are_halved_to_fit(pairs: Pairs) -> None:
-    assert len(select_pairs(pairs, 1004, seed=0)) == 1004
-
-
-def test_small_domains_are_taken_whole(pairs: Pairs) -> None:
-    chosen = pairs.take(select_pairs(pairs, 300, seed=0, lot=1))
-    counts = dict(zip(chosen.domain_names, np.bincount(chosen.domain_codes), strict=True))
-    assert counts["small"] == 5
-    assert counts["large"] / counts["middle"] == pytest.approx(3.0, abs=0.1)
+@pytest.mark.parametrize(
+    ("num_pairs", "lot", "expected"),
+    [(320, 32, [256, 64, 0]), (300, 1, [221, 74, 5]), (1004, 256, [900, 100, 4])],
+    ids=["lots fill batches", "small domains are taken whole", "lots are halved to fit"],
+)
+def test_lots_fill_batches(pairs: Pairs, num_pairs: int, lot: int, expected: list[int]) -> None:
+    chosen = pairs.take(select_pairs(pairs, num_pairs, seed=0, lot=lot))
+    assert chosen.domain_names == ("large", "middle", "small")
+    assert np.bincount(chosen.domain_codes, minlength=3).tolist() == expected
 
 
 def test_too_large_requests_give_all(pairs: Pairs) -> None:

@@ -13,10 +13,6 @@ WORDS = st.lists(st.sampled_from(["alpha", "beta", "gamma", "delta", "epsilon", 
 )
 
 
-def make_row(number: int, query: str, document: str) -> Row:
-    return Row(f"row-{number}", query, document, "domain", "source")
-
-
 @given(st.lists(WORDS, min_size=1, max_size=12), st.sampled_from([0.5, 0.8, 1.0]))
 def test_near_duplicates_match_brute_force(documents: list[str], threshold: float) -> None:
     sets = [set(document.split()) for document in documents]
@@ -27,16 +23,15 @@ def test_near_duplicates_match_brute_force(documents: list[str], threshold: floa
 
 
 def test_documents_ignore_case_and_punctuation() -> None:
-    rows = [make_row(1, "first", "The name, of a cluster."), make_row(2, "second", "the name of a CLUSTER")]
-    rows.append(make_row(3, "x", "a b c d"))
+    rows = make_rows(("first", "The name, of a cluster."), ("second", "the name of a CLUSTER"), ("x", "a b c d"))
     collection = build_collection("c", rows, SuiteRules())
-    assert set(collection.retrieval.document_ids) == {"row-1", "row-3"}
+    assert set(collection.retrieval.document_ids) == {"row-0", "row-2"}
     assert collection.counts["num_merged"] == 1
-    assert collection.retrieval.judgements["q:row-1"] == {"row-1": 1}
+    assert collection.retrieval.judgements["q:row-0"] == {"row-0": 1}
 
 
-AMBIGUOUS = [("Tag", "add a tag to it"), ("tag", "list what was tagged"), ("kept", "halt the machine now")]
-NEAR_DUPLICATE = [("a", "one two three four"), ("b", "one two three four five"), ("kept", "six seven eight nine")]
+AMBIGUOUS = [("Tag", "add a tag to it"), ("tag", "list what was tagged"), ("clear", "halt the machine now")]
+NEAR_DUPLICATE = [("a", "one two three four"), ("b", "one two three four five"), ("clear", "six seven eight nine")]
 
 
 @pytest.mark.parametrize(
@@ -44,52 +39,49 @@ NEAR_DUPLICATE = [("a", "one two three four"), ("b", "one two three four five"),
 )
 def test_unclear_queries_are_dropped(texts: list[tuple[str, str]], count: str) -> None:
     """A query is dropped if it has several answers, or if its answer has a near-duplicate. Documents are kept."""
-    rows = [make_row(number, *pair) for number, pair in enumerate(texts)]
-    collection = build_collection("c", rows, SuiteRules(near_duplicate=0.8))
-    assert collection.retrieval.queries == ("kept",) and len(collection.retrieval.documents) == 3
+    collection = build_collection("c", make_rows(*texts), SuiteRules(near_duplicate=0.8))
+    assert collection.retrieval.queries == ("clear",) and len(collection.retrieval.documents) == 3
     assert collection.counts[count] == 2
 
 
 def test_ambiguous_queries_may_be_kept() -> None:
-    texts = ["one two three", "four five six", "seven eight nine", "ten eleven twelve", "ten eleven twelve again once"]
-    rows = [make_row(0, "same", texts[0]), make_row(1, "Same", texts[1]), make_row(2, "alone", texts[2])]
-    rows += [make_row(3, "copies", texts[3]), make_row(4, "copies", texts[4])]
-    rules = SuiteRules(several_answers=True, near_duplicate=0.6)
-    collection = build_collection("c", rows, rules)
+    rows = make_rows(
+        ("same", "one two three"),
+        ("Same", "four five six"),
+        ("alone", "seven eight nine"),
+        ("copies", "ten eleven twelve"),
+        ("copies", "ten eleven twelve again once"),
+    )
+    collection = build_collection("c", rows, SuiteRules(several_answers=True, near_duplicate=0.6))
     assert sorted(map(sorted, collection.retrieval.judgements.values())) == [["row-0", "row-1"], ["row-2"]]
     assert collection.counts["num_near_duplicate"] == 1 and collection.counts["num_ambiguous"] == 0
     assert len(collection.retrieval.documents) == 5
     few = build_collection("c", rows[:2], SuiteRules(several_answers=True, max_documents=1))
-    assert [len(right) for right in few.retrieval.judgements.values()] == [1], "only searched documents are judged"
+    assert [len(grades) for grades in few.retrieval.judgements.values()] == [1], "only searched documents are judged"
 
 
 def test_caps_keep_every_gold() -> None:
+    """The choice does not depend on the order of rows."""
     rng = np.random.default_rng(0)
-    rows = [make_row(i, f"query {i}", " ".join(map(str, rng.integers(0, 10**6, 6)))) for i in range(50)]
-    retrieval = build_collection("c", rows, SuiteRules(max_documents=20, max_queries=7)).retrieval
+    rows = make_rows(*((f"query {i}", " ".join(map(str, rng.integers(0, 10**6, 6)))) for i in range(50)))
+    rules = SuiteRules(max_documents=20, max_queries=7)
+    collection = build_collection("c", rows, rules)
+    retrieval = collection.retrieval
     assert (len(retrieval.documents), len(retrieval.queries)) == (20, 7)
-    assert {key for gold in retrieval.judgements.values() for key in gold} <= set(retrieval.document_ids)
-
-
-def test_choice_ignores_row_order() -> None:
-    rows = [make_row(i, f"query {i}", f"document {i} number {i * i} end") for i in range(30)]
-    rules = SuiteRules(max_documents=10, max_queries=5)
-    assert build_collection("c", rows, rules) == build_collection("c", rows[::-1], rules)
-
-
-def test_collection_without_query_is_refused() -> None:
-    with pytest.raises(ValueError, match="has no query left of 2 rows: all 2 are asked of several"):
-        build_collection(
-            "c", [make_row(1, "same", "one two three"), make_row(2, "same", "four five six")], SuiteRules()
-        )
+    assert {document for grades in retrieval.judgements.values() for document in grades} <= set(retrieval.document_ids)
+    assert build_collection("c", rows[::-1], rules) == collection
 
 
 def test_near_duplicates_are_counted() -> None:
-    rows = [make_row(n, f"where is {n}", f"this very long text stands in every row number {n}") for n in range(26)]
-    with pytest.raises(ValueError, match=r"no query left of 26 rows: all 26 have a near-duplicate \(80 % of their"):
-        build_collection("c", rows, SuiteRules())
-    with pytest.raises(ValueError, match=r": 2 are asked of several documents, 26 have a near-duplicate"):
-        build_collection("c", [*rows, make_row(30, "x", "a b c"), make_row(31, "x", "d e f")], SuiteRules())
-    rules = SuiteRules(keeps_near_duplicates=True, max_queries=20)
-    collection = build_collection("c", rows, rules)
+    """The error of a collection without queries has the number of queries that each rule dropped."""
+    texts = [(f"where is {n}", f"this very long text stands in every row number {n}") for n in range(26)]
+    for extra, message in (([], "all 26 have a near-dup"), ([("x", "a b c"), ("x", "d e f")], ": 2 are .*, 26 have a")):
+        with pytest.raises(ValueError, match=message):
+            build_collection("c", make_rows(*texts, *extra), SuiteRules())
+    collection = build_collection("c", make_rows(*texts), SuiteRules(keeps_near_duplicates=True, max_queries=20))
     assert len(collection.retrieval.queries) == collection.counts["num_near_duplicate"] == 20
+
+
+def make_rows(*texts: tuple[str, str]) -> list[Row]:
+    """Return a row per query and document. Ids count from 0."""
+    return [Row(f"row-{number}", *pair, "domain", "source") for number, pair in enumerate(texts)]
