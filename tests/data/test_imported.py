@@ -100,9 +100,9 @@ def test_other_content_is_another_corpus(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=f"'{first.corpus}' is not here"):
         make_corpus_stage(first.corpus)
     shutil.rmtree(second.folder)
-    again = import_rows(tmp_path)
-    assert again.corpus == first.corpus and make_corpus_stage(again.corpus).path == folder
-    shutil.rmtree(again.folder)
+    restored = import_rows(tmp_path)
+    assert restored.corpus == first.corpus and make_corpus_stage(restored.corpus).path == folder
+    shutil.rmtree(restored.folder)
     assert import_rows(tmp_path, hold_out=["a"]).corpus != first.corpus
 
 
@@ -125,19 +125,6 @@ def test_new_text_is_another_run(tmp_path: Path) -> None:
         shutil.rmtree(corpus.folder)
     (first, best), (second, worse) = results
     assert first != second and best == 1 > worse
-
-
-def test_given_exam_is_not_trained_on(tmp_path: Path) -> None:
-    exam = Retrieval(
-        "exam", ("d",), ("thing 3 is mended with tool 3",), ("q",), ("how to mend thing 5",), {"q": {"d": 1}}
-    )
-    write_beir_folder(tmp_path / "exam", exam)
-    corpus = import_rows(tmp_path, evaluate_on=tmp_path / "exam")
-    assert corpus.found.counts["evaluated"] == 2
-    assert {dataset.name for dataset in load_built_suite(corpus).datasets} == {"exam"}
-    (tmp_path / "exam" / "qrels" / "test.tsv").rename(tmp_path / "exam" / "qrels" / "train.tsv")
-    with pytest.raises(ValueError, match="no split to evaluate on"):
-        bring(tmp_path / "x.jsonl", name="more", evaluate_on=tmp_path / "exam")
 
 
 INVALID_NAMES = ["Mine", "../mine", "mine@1", "a b", "x" * 50, "-x"]
@@ -389,8 +376,8 @@ def test_edited_run_file_is_kept(tmp_path: Path) -> None:
     rows = json.loads(planned.path.read_text())
     edited = json.dumps([row | {"num_steps": 77} for row in rows[:2]])
     planned.path.write_text(edited)
-    again = plan()
-    assert again.was_edited and [run.num_steps for run in again.runs] == [77, 77]
+    replanned = plan()
+    assert replanned.was_edited and [run.num_steps for run in replanned.runs] == [77, 77]
     assert planned.path.read_text() == edited
     planned.path.unlink()
     assert plan().runs == planned.runs

@@ -34,20 +34,22 @@ def make_domains(num: int) -> list[PlantedDomain]:
 def test_noise_words_of_domain_matter() -> None:
     domains = make_domains(4)
     unaware = np.mean([compute_oracle_ndcg(domain, frozenset()) for domain in domains])
-    own = np.mean([compute_oracle_ndcg(domain, domain.noise_words) for domain in domains])
+    in_domain = np.mean([compute_oracle_ndcg(domain, domain.noise_words) for domain in domains])
     others = domains[1:] + domains[:1]
-    wrong = np.mean([compute_oracle_ndcg(a, b.noise_words) for a, b in zip(domains, others, strict=True)])
-    assert own > unaware + 0.3
-    assert wrong < unaware + 0.02
+    out_of_domain = np.mean([compute_oracle_ndcg(a, b.noise_words) for a, b in zip(domains, others, strict=True)])
+    assert in_domain > unaware + 0.3
+    assert out_of_domain < unaware + 0.02
     with pytest.raises(ValueError, match="topic_words_per_document is 21"):
         PlantedText(topic_words_per_document=21)
 
 
 def test_noise_elsewhere_is_signal() -> None:
     domains = make_domains(30)
-    used = [{word for text in domain.queries for word in text.split()} - domain.noise_words for domain in domains]
-    noisy = set().union(*(domain.noise_words for domain in domains))
-    assert noisy <= set().union(*used)
+    query_words = [
+        {word for text in domain.queries for word in text.split()} - domain.noise_words for domain in domains
+    ]
+    noise_words = set().union(*(domain.noise_words for domain in domains))
+    assert noise_words <= set().union(*query_words)
 
 
 def test_corpus_is_function_of_seed(tmp_path: Path) -> None:
