@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from repro.data.beir import Retrieval, load_beir, load_suite
-from repro.data.filters import check_no_overlap, find_overlap
 from repro.data.mined.manifests import describe, read_manifest, verify, write_manifests
 from repro.data.mined.mining import Mined, mine
 from repro.data.mined.splits import TEST_DATASETS, TRAINING_SOURCES, VALIDATION_DATASETS, get_split
-from repro.data.pairs import Pairs, Row, read_pairs, write_pairs
+from repro.data.pairs import Pairs, read_pairs
 from repro.data.wording import normalise
 from repro.pipeline.corpora import RECIPE
 
@@ -55,22 +54,6 @@ def test_rows_match_recipe_digest(train: Pairs) -> None:
         domains = [train.domain_names[code] for code in train.domain_codes[rows]]
         digest.update(json.dumps([*texts, domains]).encode())
     assert digest.hexdigest()[:16] == DIGESTS[RECIPE["desk"]], "raise RECIPE['desk'] in repro/pipeline/corpora.py"
-
-
-def test_audit_finds_planted_texts(desk: Path, tmp_path: Path) -> None:
-    suite = desk / "suites" / "desk"
-    collection = load_beir(load_suite(suite).datasets[3].path)
-    rows = [
-        Row("1", "fine query", collection.documents[5].upper(), "d", "s"),
-        Row("2", f"{collection.queries[2]}?", "a fine document", "d", "s"),
-    ]
-    write_pairs(tmp_path / "train.arrow", rows)
-    pairs = read_pairs(tmp_path / "train.arrow")
-    overlap = find_overlap(pairs, [suite])
-    assert overlap.documents == (normalise(collection.documents[5]),)
-    assert overlap.queries == (normalise(collection.queries[2]),)
-    with pytest.raises(ValueError, match="1 evaluated documents and 1 evaluated queries"):
-        check_no_overlap(pairs, [suite])
 
 
 def test_only_training_domains_are_trained_on(train: Pairs) -> None:

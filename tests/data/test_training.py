@@ -1,25 +1,29 @@
 """Filters of training pairs: no evaluated text, no document twice. Views of a row use only its own words."""
 
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from repro.data.beir import Retrieval
+from repro.data.beir import Retrieval, write_beir_folder, write_suite
 from repro.data.filters import (
     EvaluatedTexts,
+    Overlap,
     SeenKeys,
+    check_no_overlap,
     drop_evaluated_rows,
     drop_repeated_documents,
     drop_repeated_pairs,
+    find_overlap,
 )
 from repro.data.mined.views import iter_views
-from repro.data.pairs import Row
+from repro.data.pairs import Row, read_pairs, write_pairs
 
-EVALUATED = EvaluatedTexts(
-    [Retrieval("c", ("d",), ("Held out document.",), ("q",), ("held out query",), {"q": {"d": 1}})]
-)
+COLLECTION = Retrieval("c", ("d",), ("Held out document.",), ("q",), ("held out query",), {"q": {"d": 1}})
+EVALUATED = EvaluatedTexts([COLLECTION])
 LONG = " ".join(f"word{i}" for i in range(40)) + ". Then a second sentence follows. And at last a third one."
 KINDS = {"", "named", "first", "sentence", "crop"}
 
@@ -42,6 +46,18 @@ def test_evaluated_texts_are_dropped() -> None:
 
     assert list(drop_evaluated_rows(rows, EVALUATED, removed, cut=cut)) == rows[4:]
     assert removed == {"evaluated": 3 + 4}
+
+
+def test_overlap_finds_planted_texts(tmp_path: Path) -> None:
+    write_beir_folder(tmp_path / "c", COLLECTION)
+    write_suite(tmp_path, "suite", [("c", "family")])
+    rows = make_rows(("any", "HELD OUT document"), ("Held out query?", "any"), ("fine", "fine"))
+    write_pairs(tmp_path / "train.arrow", rows)
+    pairs = read_pairs(tmp_path / "train.arrow")
+    assert find_overlap(pairs, [tmp_path]) == Overlap(("held out document",), ("held out query",))
+    with pytest.raises(ValueError, match="1 evaluated documents and 1 evaluated queries"):
+        check_no_overlap(pairs, [tmp_path])
+    check_no_overlap(pairs.take([2]), [tmp_path])
 
 
 def test_documents_are_trained_on_once() -> None:
