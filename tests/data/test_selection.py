@@ -45,8 +45,8 @@ def test_selection_is_unique_and_repeatable(pairs: Pairs) -> None:
 
 @pytest.mark.parametrize(
     ("num_pairs", "lot", "expected"),
-    [(320, 32, [256, 64, 0]), (300, 1, [221, 74, 5]), (1004, 256, [900, 100, 4])],
-    ids=["lots fill batches", "small domains are taken whole", "lots are halved to fit"],
+    [(320, 32, [256, 64, 0]), (300, 1, [221, 74, 5]), (488, 256, [392, 96, 0]), (1004, 256, [900, 100, 4])],
+    ids=["lots fill batches", "small domains are taken whole", "lots are halved to divide", "lots are halved to fit"],
 )
 def test_lots_fill_batches(pairs: Pairs, num_pairs: int, lot: int, expected: list[int]) -> None:
     chosen = pairs.take(select_pairs(pairs, num_pairs, seed=0, lot=lot))
