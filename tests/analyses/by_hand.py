@@ -42,33 +42,32 @@ def make_inputs(run: Run, **parts: object) -> Inputs:
 
 def make_collection(name: str, documents: Sequence[str], relevant: Sequence[int]) -> Retrieval:
     """Return a collection whose query n has the text `NAME asks n` and the relevant document relevant[n]."""
-    ids = tuple(f"{name}-d{place}" for place in range(len(documents)))
+    ids = tuple(f"{name}-d{row}" for row in range(len(documents)))
     queries = tuple(f"{name}-q{number}" for number in range(len(relevant)))
     texts = tuple(f"{name} asks {number}" for number in range(len(relevant)))
-    judgements = {query: {ids[place]: 1} for query, place in zip(queries, relevant, strict=True)}
+    judgements = {query: {ids[row]: 1} for query, row in zip(queries, relevant, strict=True)}
     return Retrieval(name, ids, tuple(documents), queries, texts, judgements)
+
+
+def make_numbered_collection(name: str, num_documents: int, relevant: Sequence[int]) -> Retrieval:
+    """Return a collection whose document n has the text `NAME text n`."""
+    return make_collection(name, [f"{name} text {number}" for number in range(num_documents)], relevant)
 
 
 def write_collections(folder: Path, *collections: Retrieval) -> Suite:
     """Write collections, each its own family, and return their suite."""
-    for one in collections:
-        write_beir_folder(folder / one.name, one)
-    return Suite("desk", tuple(SuiteDataset(one.name, f"family {one.name}", folder / one.name) for one in collections))
-
-
-def write_home_and_rival(folder: Path) -> Suite:
-    """Write two collections of two documents. The first document answers "home", the second one "rival"."""
-    home = make_collection("home", ("home says 1", "home says 2"), relevant=(0, 0))
-    rival = make_collection("rival", ("rival says 1", "rival says 2"), relevant=(1,))
-    return write_collections(folder, home, rival)
+    for collection in collections:
+        write_beir_folder(folder / collection.name, collection)
+    names = [collection.name for collection in collections]
+    return Suite("desk", tuple(SuiteDataset(name, f"family {name}", folder / name) for name in names))
 
 
 def compute_ndcg(queries: np.ndarray, documents: np.ndarray, relevant: Sequence[int]) -> float:
     """Return the mean NDCG@10 of ranking by cosine, if query n has one relevant document relevant[n]."""
     queries, documents = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in (queries, documents))
     scores = queries.astype(np.float64) @ documents.astype(np.float64).T
-    places = [int((row > row[own]).sum()) for row, own in zip(scores, relevant, strict=True)]
-    return float(np.mean([1 / np.log2(place + 2) if place < 10 else 0.0 for place in places]))
+    ranks = [int((row > row[own]).sum()) for row, own in zip(scores, relevant, strict=True)]
+    return float(np.mean([1 / np.log2(rank + 2) if rank < 10 else 0.0 for rank in ranks]))
 
 
 class Ranker:
@@ -99,3 +98,21 @@ class Deaf(Ranker):
 
     def set_context(self, texts: Sequence[str] | None, seed: int = 0, prompt: str = "document") -> None:
         """Do nothing."""
+
+
+class Hashed:
+    """A model whose unit vectors of 32 dimensions are drawn from the text, the prompt and the context."""
+
+    def __init__(self) -> None:
+        self.context = ""
+        self.num_texts = 0
+
+    def set_context(self, texts: Sequence[str] | None, seed: int = 0, prompt: str = "document") -> None:
+        """Store the first context document."""
+        self.context = texts[0] if texts else ""
+
+    def encode(self, texts: Sequence[str], prompt: str = "document") -> np.ndarray:
+        """Return unit vectors (N, 32) and count the texts."""
+        self.num_texts += len(texts)
+        rows = [np.random.default_rng([*f"{self.context}{prompt}{text}".encode()]).normal(size=32) for text in texts]
+        return (np.array(rows) / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)

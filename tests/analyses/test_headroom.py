@@ -49,29 +49,24 @@ def test_word_vectors_are_weighted_means() -> None:
     table = load_file(get_minilm_folder() / "model.safetensors")["embeddings.word_embeddings.weight"]
     table = table - table.mean(axis=0)
     _, documents_DH = WordVectors()(RETRIEVAL)(WEIGHT)
-    for found_H, text in zip(documents_DH, DOCUMENTS, strict=True):
+    for document_H, text in zip(documents_DH, DOCUMENTS, strict=True):
         expected_H = sum(WEIGHT[word] * table[word] for word in list_word_ids(text))
-        np.testing.assert_allclose(found_H, expected_H / np.linalg.norm(expected_H), atol=1e-5)
+        np.testing.assert_allclose(document_H, expected_H / np.linalg.norm(expected_H), atol=1e-5)
 
 
-def test_even_weights_give_biencoder_vectors() -> None:
+def test_repooling_weights_token_states() -> None:
+    """Even weights give the vectors of the biencoder itself."""
     model = Biencoder(ModelConfig(architecture="biencoder", num_layers=1, hidden_size=32, num_heads=1)).eval()
-    found = dict(Repooled(model)(RETRIEVAL, {"flat": np.ones(NUM_WORDS, np.float32), "other": WEIGHT}))
-    np.testing.assert_allclose(found["flat"][0], model.encode(QUERIES, "query"), atol=1e-5)
-    np.testing.assert_allclose(found["flat"][1], model.encode(DOCUMENTS, "document"), atol=1e-5)
-    assert np.abs(found["other"][1] - found["flat"][1]).max() > 1e-3
-
-
-def test_word_weights_are_token_weights() -> None:
-    model = Biencoder(ModelConfig(architecture="biencoder", num_layers=1, hidden_size=32, num_heads=1)).eval()
-    documents_DH = dict(Repooled(model)(RETRIEVAL, {"drawn": WEIGHT}))["drawn"][1]
-    for found_H, text in zip(documents_DH, DOCUMENTS, strict=True):
+    vectors = dict(Repooled(model)(RETRIEVAL, {"flat": np.ones(NUM_WORDS, np.float32), "drawn": WEIGHT}))
+    np.testing.assert_allclose(vectors["flat"][0], model.encode(QUERIES, "query"), atol=1e-5)
+    np.testing.assert_allclose(vectors["flat"][1], model.encode(DOCUMENTS, "document"), atol=1e-5)
+    for document_H, text in zip(vectors["drawn"][1], DOCUMENTS, strict=True):
         tokens = model.tokenize([text], "document")
         with torch.inference_mode():
             states_SH = model.embedder(texts_from(*tokens.pad(np.arange(1))))[0]
             weights_S = torch.from_numpy(WEIGHT[tokens.ids])
             expected_H = model.mlp((weights_S[:, None] * states_SH).sum(0) / weights_S.sum())
-        np.testing.assert_allclose(found_H, expected_H / expected_H.norm(), atol=1e-5)
+        np.testing.assert_allclose(document_H, expected_H / expected_H.norm(), atol=1e-5)
 
 
 def test_prior_counts_as_extra_documents() -> None:
@@ -93,11 +88,9 @@ def test_weights_come_from_named_corpora() -> None:
 
 
 def test_contexts_are_listed_first() -> None:
-    metrics = dict.fromkeys(
-        (f"desk{name}/mean/ndcg_at_10" for name in ("", "+null", "+words-own", "+overlap-own")), 0.5
-    )
-    found = [context for _, context in list_contexts(metrics, "desk")]
-    assert found == ["own", "null", "overlap-own", "words-own"]
+    views = ("", "+null", "+words-own", "+overlap-own")
+    metrics = {f"desk{view}/mean/ndcg_at_10": 0.5 for view in views}
+    assert [context for _, context in list_contexts(metrics, "desk")] == ["own", "null", "overlap-own", "words-own"]
 
 
 def test_prior_is_of_training_documents(monkeypatch: pytest.MonkeyPatch) -> None:

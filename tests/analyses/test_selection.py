@@ -3,28 +3,29 @@
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from repro.analyses import selection
 from repro.evaluate.adaptation import normalize
 from repro.evaluate.contexts import draw_context
 from repro.evaluate.suites import Setting, evaluate_setting
 from repro.spec import base
-from tests.analyses.by_hand import compute_ndcg, make_collection, make_inputs, write_collections
+from tests.analyses.by_hand import compute_ndcg, make_inputs, make_numbered_collection, write_collections
 
 GENERATOR = np.random.default_rng(0)
-NUM_DOCUMENTS, COUNT = 60, 5
-DOCUMENTS_DH = normalize(GENERATOR.normal(size=(NUM_DOCUMENTS, 8))).astype(np.float32)
+COUNT = 5
+DOCUMENTS_DH = normalize(GENERATOR.normal(size=(60, 8))).astype(np.float32)
 QUERIES_QH = normalize(GENERATOR.normal(size=(7, 8))).astype(np.float32)
 
 
 def test_each_selection_matches_definition() -> None:
     """Typical and relevant documents are nearest to a mean. Diverse ones maximise the smallest distance."""
-    chosen = {way: select(QUERIES_QH, DOCUMENTS_DH, COUNT, 0) for way, select in selection.SELECTIONS.items()}
-    assert all(len(set(rows)) == COUNT for rows in chosen.values())
+    rows_by_way = {way: select(QUERIES_QH, DOCUMENTS_DH, COUNT, 0) for way, select in selection.SELECTIONS.items()}
+    assert all(len(set(rows)) == COUNT for rows in rows_by_way.values())
     for way, centre_H in (("typical", DOCUMENTS_DH.mean(axis=0)), ("relevant", QUERIES_QH.mean(axis=0))):
-        others = np.delete(DOCUMENTS_DH, chosen[way], axis=0)
-        assert (DOCUMENTS_DH[chosen[way]] @ centre_H).min() >= (others @ centre_H).max()
-    rows = list(chosen["diverse"])
+        others = np.delete(DOCUMENTS_DH, rows_by_way[way], axis=0)
+        assert (DOCUMENTS_DH[rows_by_way[way]] @ centre_H).min() >= (others @ centre_H).max()
+    rows = list(rows_by_way["diverse"])
     for place in range(1, COUNT):
         nearest_D = (DOCUMENTS_DH @ DOCUMENTS_DH[rows[:place]].T).max(axis=1)
         assert nearest_D[rows[place]] == np.delete(nearest_D, rows[:place]).min()
@@ -57,20 +58,18 @@ def draw_vector(text: str) -> np.ndarray:
 
 def test_scores_are_those_of_evaluation(tmp_path: Path) -> None:
     """Random documents score like the in-corpus context, selected ones like a context of the same documents."""
-    one = make_collection("one", [f"text {place}" for place in range(40)], tuple(range(0, 40, 3)))
-    suite, run = (
-        write_collections(tmp_path, one),
-        base("smoke", measure="selection", architecture="contextual", num_contexts=4),
-    )
-    found = selection.measure(make_inputs(run, suite=suite), Shifted(), tmp_path / "run")
+    relevant = tuple(range(0, 40, 3))
+    retrieval = make_numbered_collection("one", 40, relevant)
+    suite = write_collections(tmp_path, retrieval)
+    run = base("smoke", measure="selection", architecture="contextual", num_contexts=4)
+    measured = selection.measure(make_inputs(run, suite=suite), Shifted(), tmp_path / "run")
     setting = Setting(num_contexts=4, seed=run.context_seed)
     expected = evaluate_setting(Shifted(), suite, setting).metrics[f"{suite.name}/mean/ndcg_at_10"]
-    assert found.metrics["selection/random/mean/ndcg_at_10"] == expected
-    model, drawn = Shifted(), draw_context("own", one, num_contexts=4, seed=run.context_seed)
-    model.set_context(drawn.texts)
-    documents = model.encode(list(one.documents))
-    rows = selection.select_diverse(QUERIES_QH, documents, 4, 0)
-    model.set_context([one.documents[row] for row in rows])
-    ndcg = compute_ndcg(model.encode(list(one.queries)), model.encode(list(one.documents)), range(0, 40, 3))
-    assert abs(found.metrics["selection/diverse/mean/ndcg_at_10"] - ndcg) < 1e-6
-    assert len(found.arrays["selection/centres"]) == 14
+    assert measured.metrics["selection/random/mean/ndcg_at_10"] == expected
+    model = Shifted()
+    model.set_context(draw_context("own", retrieval, num_contexts=4, seed=run.context_seed).texts)
+    rows = selection.select_diverse(QUERIES_QH, model.encode(list(retrieval.documents)), 4, 0)
+    model.set_context([retrieval.documents[row] for row in rows])
+    ndcg = compute_ndcg(model.encode(list(retrieval.queries)), model.encode(list(retrieval.documents)), relevant)
+    assert measured.metrics["selection/diverse/mean/ndcg_at_10"] == pytest.approx(ndcg, abs=1e-6)
+    assert len(measured.arrays["selection/centres"]) == len(relevant)

@@ -2,96 +2,77 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 
-from repro.analyses import Measured
-from repro.analyses import whitening as module
+from repro.analyses import Measured, whitening
 from repro.analyses.widths import compute_principal_directions, measure
 from repro.data.beir import Suite
 from repro.evaluate.adaptation import SHRINKAGES, Moments
+from repro.evaluate.collections import Collection
 from repro.evaluate.prefixes import list_rotated_views, list_views, parse_view, take_prefix
 from repro.evaluate.suites import Setting, evaluate_setting
 from repro.pipeline.inputs import Inputs
 from repro.spec import Run, base
-from tests.analyses.by_hand import HandMadePairs, compute_ndcg, make_collection, make_inputs, write_collections
+from tests.analyses.by_hand import (
+    HandMadePairs,
+    Hashed,
+    compute_ndcg,
+    make_inputs,
+    make_numbered_collection,
+    write_collections,
+)
 
-WIDTH, NUM_DOCUMENTS = 32, 12
-RELEVANT = (0, 3, 5)
+NUM_DOCUMENTS, RELEVANT = 40, tuple(range(0, 40, 3))
+TRAINING = [f"training text {row}" for row in range(100)]
+VIEWS = {"desk", "desk+width4", "desk+width16"}
 
 
-class Hashed:
-    """A model whose unit vectors of 32 dimensions are drawn from the text, the prompt and the context."""
-
-    def __init__(self) -> None:
-        self.context = ""
-        self.num_texts = 0
-
-    def set_context(self, texts: Sequence[str] | None, seed: int = 0, prompt: str = "document") -> None:
-        self.context = texts[0] if texts else ""
-
-    def encode(self, texts: Sequence[str], prompt: str = "document") -> np.ndarray:
-        self.num_texts += len(texts)
-        rows = [np.random.default_rng([*f"{self.context}{prompt}{text}".encode()]).normal(size=WIDTH) for text in texts]
-        found = np.array(rows) / np.linalg.norm(rows, axis=1, keepdims=True)
-        return found.astype(np.float32)
+def write_suite(folder: Path, *names: str) -> Suite:
+    return write_collections(folder, *(make_numbered_collection(name, NUM_DOCUMENTS, RELEVANT) for name in names))
 
 
 def write_inputs(folder: Path, run: Run, *names: str) -> Inputs:
-    documents = [f"text {place}" for place in range(NUM_DOCUMENTS)]
-    suite = write_collections(
-        folder, *(make_collection(name, [f"{name} {d}" for d in documents], RELEVANT) for name in names)
-    )
-    return make_inputs(run, suite=suite, pairs=HandMadePairs([0] * 40))
+    return make_inputs(run, suite=write_suite(folder, *names), pairs=HandMadePairs([0] * len(TRAINING), TRAINING))
 
 
-def score_prefix(model: Hashed, name: str, width: int, rotation: np.ndarray | None = None) -> float:
+def encode_collection(name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return the vectors of the queries and documents of a collection."""
+    model, collection = Hashed(), make_numbered_collection(name, NUM_DOCUMENTS, RELEVANT)
+    return model.encode(collection.queries, "query"), model.encode(collection.documents)
+
+
+def score_prefix(name: str, width: int, rotation: np.ndarray) -> float:
     """Return NDCG@10 of the first dimensions after a rotation."""
-    rotation = np.eye(WIDTH) if rotation is None else rotation
-    documents = model.encode([f"{name} text {place}" for place in range(NUM_DOCUMENTS)]) @ rotation
-    queries = model.encode([f"{name} asks {number}" for number in range(len(RELEVANT))], "query") @ rotation
+    queries, documents = (side @ rotation for side in encode_collection(name))
     return compute_ndcg(queries[:, :width], documents[:, :width], RELEVANT)
 
 
 def test_widths_match_brute_force(tmp_path: Path) -> None:
+    """Each text is embedded once for all widths."""
     run, model = base("smoke", measure="widths", suite="desk"), Hashed()
-    found = measure(write_inputs(tmp_path, run, "one", "two"), model, tmp_path / "runs")
-    directions = compute_principal_directions(model.encode([f"document {row}" for row in range(40)]))
+    measured = measure(write_inputs(tmp_path, run, "one", "two"), model, tmp_path / "runs")
+    rotations = {"width": np.eye(32), "svd": compute_principal_directions(Hashed().encode(TRAINING))}
     for width in (8, 16, 32):
-        for kind, rotation in (("width", None), ("svd", directions)):
-            expected = np.mean([score_prefix(model, name, width, rotation) for name in ("one", "two")])
-            assert found.metrics[f"desk+{kind}{width}/mean/ndcg_at_10"] == pytest.approx(expected, abs=1e-6)
-            assert len(found.arrays[f"desk+{kind}{width}"]) == 6
-    assert found.metrics["desk+width32/mean/ndcg_at_10"] == found.metrics["desk/mean/ndcg_at_10"]
-    assert found.metrics["desk+width8/mean/ndcg_at_10"] != found.metrics["desk/mean/ndcg_at_10"]
-
-
-def test_texts_are_embedded_once(tmp_path: Path) -> None:
-    model = Hashed()
-    run = base("smoke", measure="widths", suite="desk")
-    found = measure(write_inputs(tmp_path, run, "one", "two"), model, tmp_path / "runs")
-    assert {path.split("/")[0] for path in found.metrics} >= {"desk", "desk+width8", "desk+svd8"}
-    assert model.num_texts == 2 * (NUM_DOCUMENTS + len(RELEVANT)) + 40, "collections and training documents"
-
-
-def test_nested_runs_use_their_widths(tmp_path: Path) -> None:
-    run = base("smoke", measure="widths", suite="desk", nested_sizes="4+16")
-    found = measure(write_inputs(tmp_path, run, "one"), Hashed(), tmp_path / "runs")
-    assert {path.split("/")[0] for path in found.metrics} == {"desk", "desk+width4", "desk+width16"}
+        for kind, rotation in rotations.items():
+            expected = np.mean([score_prefix(name, width, rotation) for name in ("one", "two")])
+            assert measured.metrics[f"desk+{kind}{width}/mean/ndcg_at_10"] == pytest.approx(expected, abs=1e-6)
+            assert len(measured.arrays[f"desk+{kind}{width}"]) == 2 * len(RELEVANT)
+    assert measured.metrics["desk+width32/mean/ndcg_at_10"] == measured.metrics["desk/mean/ndcg_at_10"]
+    assert measured.metrics["desk+width8/mean/ndcg_at_10"] != measured.metrics["desk/mean/ndcg_at_10"]
+    assert model.num_texts == 2 * (NUM_DOCUMENTS + len(RELEVANT)) + len(TRAINING)
 
 
 def test_contexts_stay_apart_across_widths(tmp_path: Path) -> None:
-    suite, model = (
-        write_collections(tmp_path, *(make_collection(name, ["a 1", "b 2"], [1]) for name in ("one", "two"))),
-        Hashed(),
-    )
+    model, suite = Hashed(), write_suite(tmp_path, "one", "two")
     setting = Setting(contexts=("own", "null"), num_contexts=1, widths=(8, 16))
-    found = evaluate_setting(model, suite, setting)
-    assert model.num_texts == 2 * 2 * 3
-    contexts = {path.split("/")[0] for path in found.metrics}
-    assert contexts == {f"desk{view}" for view in ("", "+width8", "+width16", "+null", "+null-width8", "+null-width16")}
-    assert len(found.provenance["contexts"]) == 2 * 2, "a width is not another context"
+    evaluation = evaluate_setting(model, suite, setting)
+    assert model.num_texts == 2 * 2 * (NUM_DOCUMENTS + len(RELEVANT))
+    views = {path.split("/")[0] for path in evaluation.metrics}
+    assert views == {f"desk{view}" for view in ("", "+width8", "+width16", "+null", "+null-width8", "+null-width16")}
+    assert len(evaluation.provenance["contexts"]) == 2 * 2, "a width is not another context"
 
 
 class Filled(Hashed):
@@ -112,12 +93,12 @@ class Filled(Hashed):
 
 
 @pytest.mark.parametrize(("num_test_contexts", "num_filled"), [(None, 4), (2, 2)])
-def test_contexts_are_those_of_the_run(num_test_contexts: int | None, num_filled: int, tmp_path: Path) -> None:
+def test_contexts_and_widths_are_those_of_run(num_test_contexts: int | None, num_filled: int, tmp_path: Path) -> None:
     model, contexts = Filled(), {"test_contexts": "own+wrong", "num_test_contexts": num_test_contexts}
     run = base("smoke", measure="widths", suite="desk", architecture="contextual", nested_sizes="4+16", **contexts)
-    found = measure(write_inputs(tmp_path, run, "one"), model, tmp_path / "runs")
+    measured = measure(write_inputs(tmp_path, run, "one"), model, tmp_path / "runs")
     assert model.num_filled == num_filled
-    assert {path.split("/")[0] for path in found.metrics} == {"desk", "desk+width4", "desk+width16"}
+    assert {path.split("/")[0] for path in measured.metrics} == VIEWS
 
 
 def test_views_are_read_as_written() -> None:
@@ -126,10 +107,14 @@ def test_views_are_read_as_written() -> None:
         *("wrong", "wrong-width8", "wrong-width16"),
     ]
     assert list_rotated_views((16, 8)) == ["svd8", "svd16"]
-    assert [parse_view(view) for view in ("own", "width8", "wrong-width16", "null", "svd16")] == [
-        *(("own", None, False), ("own", 8, False)),
-        *(("wrong", 16, False), ("null", None, False), ("own", 16, True)),
-    ]
+    views = {
+        "own": ("own", None, False),
+        "width8": ("own", 8, False),
+        "wrong-width16": ("wrong", 16, False),
+        "null": ("null", None, False),
+        "svd16": ("own", 16, True),
+    }
+    assert {view: parse_view(view) for view in views} == views
 
 
 def test_prefixes_are_normalised_again() -> None:
@@ -145,113 +130,101 @@ def test_svd_is_that_of_gram_matrix() -> None:
     assert compute_principal_directions(vectors[:3]).shape == (6, 6), "a whole rotation even for few documents"
 
 
-WHITENING_NUM_DOCUMENTS, WHITENING_RELEVANT = 40, tuple(range(0, 40, 3))
-TRAINING = [f"training text {row}" for row in range(100)]
+class Whitened(NamedTuple):
+    """A measured model of random vectors, the number of texts it embedded, and the sizes of the samples of moments."""
+
+    measured: Measured
+    num_texts: int
+    sample_sizes: list[int]
 
 
-def list_documents(name: str) -> list[str]:
-    """Return the documents of a collection."""
-    return [f"{name} text {place}" for place in range(WHITENING_NUM_DOCUMENTS)]
+def measure_whitening(folder: Path, validation: Suite | None = None) -> Whitened:
+    """Measure a model of random vectors on two collections."""
+    model, sample_sizes = Hashed(), list[int]()
+    compute_moments = Moments.of
+
+    def record_size(vectors: np.ndarray) -> Moments:
+        sample_sizes.append(len(vectors))
+        return compute_moments(vectors)
+
+    inputs = write_inputs(folder, base("smoke", measure="whitening", suite="desk"), "one", "two")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(whitening, "load_validation_suite", lambda inputs: validation)
+        patch.setattr(whitening.Moments, "of", record_size)
+        measured = whitening.measure(inputs, model, folder / "run")
+    return Whitened(measured, model.num_texts, sample_sizes)
 
 
-def write_suite(folder: Path, *names: str) -> Suite:
-    return write_collections(
-        folder, *(make_collection(name, list_documents(name), WHITENING_RELEVANT) for name in names)
-    )
+@pytest.fixture(scope="module")
+def whitened(tmp_path_factory: pytest.TempPathFactory) -> Whitened:
+    """Two collections without a validation suite."""
+    return measure_whitening(tmp_path_factory.mktemp("whitened"))
 
 
-def measure_two(folder: Path, monkeypatch: pytest.MonkeyPatch, validation: str | None = None) -> tuple[Measured, int]:
-    """Measure a model of random vectors on two collections. Also return the number of embedded texts."""
-    suite = write_suite(folder, "one", "two")
-    chosen_on = None if validation is None else write_suite(folder, validation)
-    monkeypatch.setattr(module, "load_validation_suite", lambda inputs: chosen_on)
-    run, model = base("smoke", measure="whitening", suite="desk"), Hashed()
-    inputs = make_inputs(run, suite=suite, pairs=HandMadePairs([0] * len(TRAINING), TRAINING))
-    return module.measure(inputs, model, folder / "run"), model.num_texts
-
-
-def score_whitened(name: str, fitted_to: np.ndarray, shrinkage: float) -> float:
-    """Return NDCG@10 of a collection that is whitened by the moments of some vectors."""
-    model = Hashed()
-    queries = model.encode([f"{name} asks {number}" for number in range(len(WHITENING_RELEVANT))], "query")
-    documents = model.encode(list_documents(name))
-    centred = fitted_to.astype(np.float64) - fitted_to.mean(axis=0, dtype=np.float64)
-    covariance = centred.T @ centred / len(centred)
+def score_whitened(name: str, source: str, shrinkage: float) -> float:
+    """Return NDCG@10 of a collection that is whitened by the moments of the documents of a source."""
+    sample = encode_collection(source)[1].astype(np.float64)
+    covariance = np.cov(sample.T, bias=True)
     width = len(covariance)
     shrunk = (1 - shrinkage) * covariance + shrinkage * np.trace(covariance) / width * np.eye(width)
-    # the code under test takes another root of the inverse, which only differs by a rotation
+    # The code under test takes another root of the inverse, which only differs by a rotation.
     root = np.linalg.cholesky(np.linalg.inv(shrunk))
-    queries, documents = ((side - fitted_to.mean(axis=0)) @ root for side in (queries, documents))
-    return compute_ndcg(queries, documents, WHITENING_RELEVANT)
+    queries, documents = ((side - sample.mean(axis=0)) @ root for side in encode_collection(name))
+    return compute_ndcg(queries, documents, RELEVANT)
 
 
-def test_views_match_brute_force(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Moments are from all documents of the own or the other corpus. Texts are embedded once."""
-    found, num_texts = measure_two(tmp_path, monkeypatch)
-    shrinkage, model = found.metrics["adaptation/whitened/parameter"], Hashed()
-    for view, source in (("whitened", {}), ("whitened-wrong", {"one": "two", "two": "one"})):
-        each = [
-            score_whitened(name, model.encode(list_documents(source.get(name, name))), shrinkage)
-            for name in ("one", "two")
-        ]
-        assert found.metrics[f"desk+{view}/one/ndcg_at_10"] == pytest.approx(each[0], abs=1e-6)
-        assert found.metrics[f"desk+{view}/mean/ndcg_at_10"] == pytest.approx(np.mean(each), abs=1e-6)
-    assert found.metrics["desk+whitened256/mean/ndcg_at_10"] == found.metrics["desk+whitened/mean/ndcg_at_10"]
-    assert found.metrics["desk+whitened16/mean/ndcg_at_10"] != found.metrics["desk+whitened/mean/ndcg_at_10"]
-    gain = found.metrics["desk+whitened/mean/ndcg_at_10"] - found.metrics["desk/mean/ndcg_at_10"]
-    assert found.metrics["adaptation/whitened/gain/difference"] == pytest.approx(gain, abs=1e-6)
-    assert len(found.arrays["desk+whitened-random64"]) == 2 * len(WHITENING_RELEVANT)
-    assert num_texts == 2 * (WHITENING_NUM_DOCUMENTS + len(WHITENING_RELEVANT)) + WHITENING_NUM_DOCUMENTS, (
-        "as much training text as own text"
-    )
+def test_whitened_views_match_brute_force(whitened: Whitened) -> None:
+    """Moments are from all documents of the own or the other corpus."""
+    metrics = whitened.measured.metrics
+    scores = {view: metrics[f"desk{view}/mean/ndcg_at_10"] for view in ("", "+whitened", "+whitened16", "+whitened256")}
+    shrinkage = metrics["adaptation/whitened/parameter"]
+    for view, sources in (("whitened", ("one", "two")), ("whitened-wrong", ("two", "one"))):
+        first, second = (score_whitened(*names, shrinkage) for names in zip(("one", "two"), sources, strict=True))
+        assert metrics[f"desk+{view}/one/ndcg_at_10"] == pytest.approx(first, abs=1e-6)
+        assert metrics[f"desk+{view}/mean/ndcg_at_10"] == pytest.approx((first + second) / 2, abs=1e-6)
+    assert scores["+whitened256"] == scores["+whitened"] != scores["+whitened16"]
+    gain = metrics["adaptation/whitened/gain/difference"]
+    assert gain == pytest.approx(scores["+whitened"] - scores[""], abs=1e-6)
+    assert len(whitened.measured.arrays["desk+whitened-random64"]) == 2 * len(RELEVANT)
 
 
-def test_evaluation_agrees_with_measure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whitening_embeds_and_samples_documents(whitened: Whitened) -> None:
+    """Texts are embedded once, with as much training text as own text. Moments are never from queries."""
+    assert whitened.num_texts == 2 * (NUM_DOCUMENTS + len(RELEVANT)) + NUM_DOCUMENTS
+    assert set(whitened.sample_sizes) == {16, NUM_DOCUMENTS}
+
+
+def test_evaluation_agrees_with_measure(whitened: Whitened, tmp_path: Path) -> None:
     """`evaluate --whiten` and the measure give the same scores at the same shrinkage."""
-    found, _ = measure_two(tmp_path / "measured", monkeypatch)
-    suite = write_suite(tmp_path, "one", "two")
-    pool = make_collection("pool", TRAINING, ())
+    metrics = whitened.measured.metrics
     setting = Setting(
-        whitened=("own", "wrong", "random"), shrinkage=found.metrics["adaptation/whitened/parameter"], pool=pool
+        whitened=("own", "wrong", "random"),
+        shrinkage=metrics["adaptation/whitened/parameter"],
+        pool=make_numbered_collection("training", 100, ()),
     )
-    scores = evaluate_setting(Hashed(), suite, setting).metrics
+    scores = evaluate_setting(Hashed(), write_suite(tmp_path, "one", "two"), setting).metrics
     for view in ("", "+whitened", "+whitened-wrong"):
         path = f"desk{view}/mean/ndcg_at_10"
-        assert scores[path] == pytest.approx(found.metrics[path], abs=1e-6)
+        assert scores[path] == pytest.approx(metrics[path], abs=1e-6)
     assert len({scores[f"desk+whitened{source}/mean/ndcg_at_10"] for source in ("", "-wrong", "-random")}) == 3
     with pytest.raises(ValueError, match="pool"):
         Setting(whitened=("random",))
 
 
-def test_moments_exclude_queries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Moments are computed from 16 or all 40 documents, never from queries."""
-    counts: list[int] = []
-    real = Moments.of
-
-    def record(vectors: np.ndarray) -> Moments:
-        counts.append(len(vectors))
-        return real(vectors)
-
-    monkeypatch.setattr(module.Moments, "of", record)
-    measure_two(tmp_path, monkeypatch)
-    assert set(counts) == {16, WHITENING_NUM_DOCUMENTS}
-
-
-def test_parameters_come_from_validation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parameters_come_from_validation(tmp_path: Path) -> None:
     """The shrinkage is the best of the grid on the validation collection, fitted to its own documents."""
-    found, _ = measure_two(tmp_path, monkeypatch, "valid")
-    own = Hashed().encode(list_documents("valid"))
-    scores = {value: score_whitened("valid", own, value) for value in SHRINKAGES}
-    assert found.metrics["adaptation/whitened/parameter"] == max(scores, key=scores.__getitem__)
-    recorded = found.provenance["validation"]["whitened"]
+    measured = measure_whitening(tmp_path, write_suite(tmp_path, "valid")).measured
+    scores = {value: score_whitened("valid", "valid", value) for value in SHRINKAGES}
+    assert measured.metrics["adaptation/whitened/parameter"] == max(scores, key=scores.__getitem__)
+    recorded = measured.provenance["validation"]["whitened"]
     assert recorded == {str(value): pytest.approx(score, abs=1e-6) for value, score in scores.items()}
-    assert set(found.provenance["parameters"]) == set(found.provenance["validation"])
+    assert set(measured.provenance["parameters"]) == set(measured.provenance["validation"])
 
 
 def test_draws_are_nested_and_seeded() -> None:
     """The 16 drawn documents are among the 64, and another seed draws others."""
-    one = module.Collection(make_collection("one", [f"t {n}" for n in range(100)], ()), module.Quirks())
-    first, same, other = (module.Embedder(Hashed(), 0, seed).embed(one) for seed in (0, 0, 1))
+    collection = Collection(make_numbered_collection("one", 100, ()), whitening.Quirks())
+    first, same, other = (whitening.Embedder(Hashed(), 0, seed).embed(collection) for seed in (0, 0, 1))
     assert set(first.order_D[:16]) == set(same.order_D[:16]) != set(other.order_D[:16])
     few, more = ({row.tobytes() for row in first.draw(count)} for count in (16, 64))
     assert len(few) == 16 and few < more
@@ -259,7 +232,6 @@ def test_draws_are_nested_and_seeded() -> None:
 
 def test_contextual_models_embed_under_own_corpus() -> None:
     """Before a corpus is embedded, its context is drawn from it."""
-    model = Hashed()
-    one = module.Collection(make_collection("one", list_documents("one"), (0,)), module.Quirks())
-    module.Embedder(model, 4, 0).embed(one)
-    assert model.context in list_documents("one")
+    model, retrieval = Hashed(), make_numbered_collection("one", NUM_DOCUMENTS, (0,))
+    whitening.Embedder(model, 4, 0).embed(Collection(retrieval, whitening.Quirks()))
+    assert model.context in retrieval.documents

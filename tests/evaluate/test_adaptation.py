@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from scipy.linalg import fractional_matrix_power
-from scipy.stats import ortho_group
 
 from repro.evaluate.adaptation import (
     FEEDBACK_DEPTH,
@@ -36,16 +35,7 @@ def test_moments_match_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_allclose(moments.covariance_HH, np.cov(vectors.T.astype(np.float64), bias=True), atol=1e-12)
 
 
-def test_whitened_covariance_is_identity() -> None:
-    """Without shrinkage W (x − m) has mean 0 and covariance I."""
-    vectors = draw_vectors(300)
-    fitted = make_whitening_map(Moments.of(vectors), 0.0)
-    mapped = (vectors.astype(np.float64) - fitted.mean_H) @ fitted.weight_HH.T
-    np.testing.assert_allclose(mapped.mean(axis=0), 0.0, atol=1e-9)
-    np.testing.assert_allclose(np.cov(mapped.T, bias=True), np.eye(12), atol=1e-9)
-
-
-@pytest.mark.parametrize("shrinkage", [0.3, 0.8, 1.0])
+@pytest.mark.parametrize("shrinkage", [0.0, 0.3, 0.8, 1.0])
 def test_whitening_matches_matrix_power(shrinkage: float) -> None:
     """The map is the normalised W (x − m), where W is scipy's power of the shrunk covariance."""
     vectors, others = draw_vectors(40), draw_vectors(9, seed=1)
@@ -54,17 +44,6 @@ def test_whitening_matches_matrix_power(shrinkage: float) -> None:
     expected = (others - vectors.mean(axis=0, dtype=np.float64)) @ fractional_matrix_power(shrunk, -0.5).T
     expected /= np.linalg.norm(expected, axis=1, keepdims=True)
     np.testing.assert_allclose(make_whitening_map(Moments.of(vectors), shrinkage)(others), expected, atol=1e-6)
-
-
-def test_rotated_vectors_score_alike() -> None:
-    """Rotating all vectors changes no cosine after whitening."""
-    documents, queries = draw_vectors(50), draw_vectors(20, seed=2)
-    rotation = ortho_group.rvs(12, random_state=0)
-    plain, turned = (
-        make_whitening_map(Moments.of(docs), 0.7)(texts) @ make_whitening_map(Moments.of(docs), 0.7)(docs).T
-        for docs, texts in ((documents, queries), (documents @ rotation, queries @ rotation))
-    )
-    np.testing.assert_allclose(plain, turned, atol=1e-5)
 
 
 def test_centring_and_top_removal() -> None:
@@ -90,7 +69,8 @@ def test_hubness_matches_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     """A score is the cosine minus the weighted mean cosine between the document and its nearest documents."""
     monkeypatch.setattr("repro.evaluate.adaptation.BLOCK", 28)
     documents, queries = draw_vectors(25), draw_vectors(6, seed=5)
-    hubs = [np.sort(np.delete(documents @ one, n))[-HUB_NEIGHBOURS:].mean() for n, one in enumerate(documents)]
+    cosines = documents @ documents.T
+    hubs = [np.sort(np.delete(row, index))[-HUB_NEIGHBOURS:].mean() for index, row in enumerate(cosines)]
     np.testing.assert_allclose(compute_hub_scores(documents), hubs, atol=1e-6)
     new_queries, new_documents = subtract_hubness(queries, documents, 0.5)
     np.testing.assert_allclose(new_queries @ new_documents.T, queries @ documents.T - 0.5 * np.array(hubs), atol=1e-5)

@@ -17,11 +17,10 @@ from repro.analyses.cascade import (
     find_stops,
     measure,
 )
-from repro.data.beir import Retrieval
+from repro.data.beir import Suite
 from repro.evaluate.prefixes import take_prefix
 from repro.spec import base
-from tests.analyses.by_hand import make_collection, make_inputs, write_collections
-from tests.analyses.test_widths import Hashed
+from tests.analyses.by_hand import Hashed, make_inputs, make_numbered_collection, write_collections
 
 
 def draw_answers(num_widths: int, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -41,25 +40,20 @@ def test_classes_follow_nearest_mean() -> None:
         chosen, sureness = classify_texts(texts, means, 0.1)
         expected = cdist(texts[:, :width], means, "cosine").argmin(axis=1)
         assert chosen.tolist() == expected.tolist()
-        np.testing.assert_allclose(
-            sureness, softmax(take_prefix(texts, width) @ means.T / 0.1, axis=1).max(axis=1), rtol=1e-5
-        )
+        probabilities = softmax(take_prefix(texts, width) @ means.T / 0.1, axis=1)
+        np.testing.assert_allclose(sureness, probabilities.max(axis=1), rtol=1e-5)
     assert len(set(chosen.tolist())) > 1
 
 
-def make_animal_collection(name: str) -> Retrieval:
-    return make_collection(name, [f"{name} {place}" for place in range(6)], (0, 2, 3, 5))
-
-
 def choose_by_brute_force(is_right: np.ndarray, sureness: np.ndarray) -> list[float]:
-    left, chosen = set(range(is_right.shape[1])), []
+    remaining, chosen = set(range(is_right.shape[1])), []
     for level in range(len(is_right) - 1):
         for threshold in [*GRID, NEVER]:
-            stopped = [n for n in left if sureness[level, n] >= threshold]
-            if sum(map(bool, is_right[level, stopped])) >= sum(map(bool, is_right[-1, stopped])):
+            stopped = [text for text in remaining if sureness[level, text] >= threshold]
+            if is_right[level, stopped].sum() >= is_right[-1, stopped].sum():
                 break
         chosen.append(float(threshold))
-        left -= set(stopped)
+        remaining -= set(stopped)
     return chosen
 
 
@@ -68,10 +62,9 @@ def test_thresholds_match_brute_force(seed: int) -> None:
     is_right, sureness = draw_answers(4, 200, seed)
     thresholds = choose_thresholds(is_right, sureness)
     assert thresholds.tolist() == pytest.approx(choose_by_brute_force(is_right, sureness))
-    places = find_stops(sureness, thresholds)
-    found = is_right[places, np.arange(200)].mean()
-    assert found >= is_right[-1].mean()
-    assert len(set(places.tolist())) > 2, "texts stop at several widths"
+    stops = find_stops(sureness, thresholds)
+    assert is_right[stops, np.arange(200)].mean() >= is_right[-1].mean()
+    assert len(set(stops.tolist())) > 2, "texts stop at several widths"
 
 
 def test_extreme_widths_stop_none_or_all() -> None:
@@ -87,26 +80,22 @@ def test_scores_come_from_other_half() -> None:
     is_right, sureness = draw_answers(3, 100, 5)
     metrics, arrays = compute_scores("zoo", (8, 16, 32), is_right, sureness)
     thresholds = choose_thresholds(is_right[:, ::2], sureness[:, ::2])
-    places = find_stops(sureness[:, 1::2], thresholds)
-    dimensions = [(8, 16, 32)[place] for place in places]
-    right = [is_right[place, 2 * n + 1] for n, place in enumerate(places)]
-    assert metrics["zoo+cascade32/mean/dimensions"] == pytest.approx(np.mean(dimensions))
-    assert metrics["zoo+cascade32/mean/accuracy"] == pytest.approx(np.mean(right))
+    stops = find_stops(sureness[:, 1::2], thresholds)
+    answers = is_right[:, 1::2][stops, np.arange(50)]
+    assert metrics["zoo+cascade32/mean/dimensions"] == pytest.approx(np.array([8, 16, 32])[stops].mean())
+    assert metrics["zoo+cascade32/mean/accuracy"] == pytest.approx(answers.mean())
     assert metrics["zoo+width32/mean/accuracy"] == is_right[2, 1::2].mean()
     assert metrics["zoo+cascade8/mean/dimensions"] == metrics["zoo+width8/mean/dimensions"] == 8
-    assert arrays["zoo+cascade32/mean/accuracy"].tolist() == right
+    assert arrays["zoo+cascade32/mean/accuracy"].tolist() == answers.tolist()
 
 
 def test_every_collection_is_a_class(tmp_path: Path) -> None:
-    suite = write_collections(tmp_path, *(make_animal_collection(name) for name in ("cats", "dogs", "cows")))
+    collections = [make_numbered_collection(name, 6, (0, 2, 3, 5)) for name in ("cats", "dogs", "cows")]
+    suite = write_collections(tmp_path, *collections)
     run = base("smoke", measure="cascade", nested_sizes="8+16+32")
-    found = measure(make_inputs(run, suite=suite), Hashed(), tmp_path)
-    assert found.provenance["num_classes"] == 3
-    path = f"{suite.name}+width32/mean/accuracy"
-    assert 0 <= found.metrics[path] <= 1 and len(found.arrays[path]) == found.provenance["num_scored"]
-
-
-def test_one_collection_is_refused(tmp_path: Path) -> None:
-    one = write_collections(tmp_path, make_animal_collection("cats"))
-    with pytest.raises(ValueError, match="it classifies by collection, but the suite has one"):
-        measure(make_inputs(base("smoke", measure="cascade"), suite=one), Hashed(), tmp_path)
+    measured = measure(make_inputs(run, suite=suite), Hashed(), tmp_path)
+    assert measured.provenance["num_classes"] == 3
+    assert len(measured.arrays["desk+width32/mean/accuracy"]) == measured.provenance["num_scored"]
+    alone = Suite("alone", suite.datasets[:1])
+    with pytest.raises(ValueError, match="the suite has one"):
+        measure(make_inputs(run, suite=alone), Hashed(), tmp_path)

@@ -26,23 +26,19 @@ def make_datasets(families: Sequence[str]) -> list[SuiteDataset]:
 
 
 def test_own_context_is_a_named_sample() -> None:
-    context = draw_context("own", make_corpus(), num_contexts=7, seed=3)
+    corpus = make_corpus()
+    context = draw_context("own", corpus, num_contexts=7, seed=3)
     ids = [text.removeprefix("text of ") for text in context.texts]
-    assert len(set(ids)) == 7 and set(ids) <= set(make_corpus().document_ids)
+    assert len(set(ids)) == 7 and set(ids) <= set(corpus.document_ids)
     assert context.provenance["ids_sha256"] == hashlib.sha256("\n".join(ids).encode()).hexdigest()[:16]
     assert context.provenance["num_documents"] == 7
-
-
-def test_draw_depends_on_seed_and_corpus() -> None:
-    first = draw_context("own", make_corpus(), num_contexts=7, seed=3)
-    assert first.texts == draw_context("wrong", make_corpus(), num_contexts=7, seed=3).texts
-    assert first.texts != draw_context("own", make_corpus(), num_contexts=7, seed=4).texts
+    assert context.texts == draw_context("wrong", corpus, num_contexts=7, seed=3).texts
+    assert context.texts != draw_context("own", corpus, num_contexts=7, seed=4).texts
 
 
 def test_small_corpus_gives_all() -> None:
-    assert sorted(draw_context("own", make_corpus(count=3), num_contexts=8, seed=0).texts) == sorted(
-        make_corpus(count=3).documents
-    )
+    corpus = make_corpus(count=3)
+    assert sorted(draw_context("own", corpus, num_contexts=8, seed=0).texts) == sorted(corpus.documents)
     null = draw_context("null", None, num_contexts=8, seed=0)
     assert null.texts is None and null.provenance == {"kind": "null"}
 
@@ -65,8 +61,8 @@ def test_large_family_meets_itself_least() -> None:
     assert sum(family[name] == family[other] for name, other in others.items()) == 4
 
 
-def test_bad_input_is_one_clear_line() -> None:
-    with pytest.raises(ValueError, match=r"unknown context 'topk'.*'random'"):
+def test_unknown_context_is_refused() -> None:
+    with pytest.raises(ValueError, match="unknown context 'topk'"):
         draw_context("topk", make_corpus(), num_contexts=2, seed=0)
     with pytest.raises(ValueError, match="no wrong corpus"):
         wrong_corpora(make_datasets("A"))
@@ -83,47 +79,48 @@ PARTS = {"ants": slice(0, 120), "oaks": slice(120, 200), "bees": slice(200, 400)
 
 
 def test_family_difference_is_mean() -> None:
-    found = paired_gaps(FIRST_Q, SECOND_Q, ROWS)
-    own = {name: float((FIRST_Q - SECOND_Q)[part].mean()) for name, part in PARTS.items()}
-    for name, value in own.items():
-        assert found[name].difference == pytest.approx(value, abs=1e-6)
-    assert found["insects"].difference == pytest.approx((own["ants"] + own["bees"]) / 2, abs=1e-6)
-    assert found["trees"].difference == pytest.approx(own["oaks"], abs=1e-6)
-    assert found["mean"].difference == pytest.approx(sum(own.values()) / 3, abs=1e-6)
+    gaps = paired_gaps(FIRST_Q, SECOND_Q, ROWS)
+    differences = {name: float((FIRST_Q - SECOND_Q)[part].mean()) for name, part in PARTS.items()}
+    expected = differences | {
+        "insects": (differences["ants"] + differences["bees"]) / 2,
+        "trees": differences["oaks"],
+        "mean": sum(differences.values()) / 3,
+    }
+    assert {name: gap.difference for name, gap in gaps.items()} == pytest.approx(expected, abs=1e-6)
     groups = {"ants": [0], "oaks": [1], "bees": [2], "insects": [0, 2], "trees": [1], "mean": [0, 1, 2]}
     assert group_datasets(ROWS) == groups
 
 
 def test_collection_interval_matches_scipy() -> None:
-    found = paired_gaps(FIRST_Q, SECOND_Q, ROWS)["bees"]
+    gap = paired_gaps(FIRST_Q, SECOND_Q, ROWS)["bees"]
     pair = (FIRST_Q[PARTS["bees"]], SECOND_Q[PARTS["bees"]])
     expected = bootstrap(pair, lambda a, b, axis=-1: (a - b).mean(axis), paired=True, method="percentile", rng=1)
     low, high = map(float, expected.confidence_interval)
-    assert (found.low, found.high) == pytest.approx((low, high), abs=0.1 * (high - low))
+    assert (gap.low, gap.high) == pytest.approx((low, high), abs=0.1 * (high - low))
 
 
 def test_mean_interval_resamples_within_collections() -> None:
-    found = paired_gaps(FIRST_Q, SECOND_Q, ROWS)["mean"]
+    gap = paired_gaps(FIRST_Q, SECOND_Q, ROWS)["mean"]
     strata_Q = np.repeat(np.arange(3), [row["num_queries"] for row in ROWS])
     low, high = percentile_interval(paired_bootstrap(FIRST_Q, SECOND_Q, strata_Q))
-    assert (found.low, found.high) == pytest.approx((low, high), abs=0.1 * (high - low))
-    values = {"x/mean/difference": found.difference, "x/mean/low": found.low, "x/mean/high": found.high}
-    assert found.as_metrics("x/mean") == values
+    assert (gap.low, gap.high) == pytest.approx((low, high), abs=0.1 * (high - low))
+    assert list(gap.as_metrics("x").items()) == [
+        *(("x/difference", gap.difference), ("x/low", gap.low), ("x/high", gap.high))
+    ]
 
 
 def test_equal_collections_are_resampled_apart() -> None:
     """One draw for both would make the interval of a family as wide as that of a collection."""
     rows = [{"name": name, "family": "f", "num_queries": 100} for name in "ab"]
-    found = paired_gaps(np.tile(FIRST_Q[:100], 2), np.tile(SECOND_Q[:100], 2), rows)
-    apart = np.corrcoef(found["a"].samples_R, found["b"].samples_R)[0, 1]
-    assert abs(apart) < 0.1
+    gaps = paired_gaps(np.tile(FIRST_Q[:100], 2), np.tile(SECOND_Q[:100], 2), rows)
+    assert abs(np.corrcoef(gaps["a"].samples_R, gaps["b"].samples_R)[0, 1]) < 0.1
 
 
 def test_equal_rankings_differ_by_nothing() -> None:
-    found = paired_gaps(FIRST_Q, FIRST_Q, ROWS)["mean"]
-    assert (found.difference, found.low, found.high) == (0.0, 0.0, 0.0)
+    gap = paired_gaps(FIRST_Q, FIRST_Q, ROWS)["mean"]
+    assert (gap.difference, gap.low, gap.high) == (0.0, 0.0, 0.0)
 
 
 def test_unpaired_queries_are_refused() -> None:
-    with pytest.raises(ValueError, match="399 queries do not pair up with 400"):
+    with pytest.raises(ValueError, match="399 queries"):
         paired_gaps(FIRST_Q, SECOND_Q[:-1], ROWS)
