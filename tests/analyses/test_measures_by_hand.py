@@ -83,8 +83,8 @@ def test_spread_is_over_contexts(
 def test_divergence_matches_plain_loops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Words in every document of a collection do not count. A word counts once per document."""
     monkeypatch.setattr(divergence, "TEXTS_PER_CHUNK", 2)
-    training = ("a red apple", "a green apple apple", "the sky")
-    corpora = {"same": training, "other": ("a red sea red", "the red sky", "a red sky")}
+    training = ("a red apple", "a green apple a", "the sky")
+    corpora = {"same": training, "other": ("a red sea sea", "the red sky", "a red sky")}
     suite = write_collections(tmp_path, *(make_collection(name, texts, (0,)) for name, texts in corpora.items()))
     run = base("desk", measure="divergence", architecture="none")
     inputs = make_inputs(run, pairs=HandMadePairs([0, 0, 1], training), suite=suite)

@@ -170,10 +170,8 @@ def test_explain_batch_finds_its_run() -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--run", "zzz"), "no run is known by it"),
         ((), "which run?"),
         (("table1", "--scale", "smoke", "--where", "sampler=nope"), "sampler domain, cluster, random"),
-        (("table1", "--where", "samplr=x"), "did you mean 'sampler'"),
     ],
 )
 def test_unknown_run_is_refused(words: tuple[str, ...], message: str) -> None:
