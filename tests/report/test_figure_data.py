@@ -9,6 +9,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from matplotlib.figure import Figure as MatplotlibFigure
 
 from experiments.e16_contexts_of_a_document import draw_documents
 from experiments.e17_number_of_contexts import FIGURE_DRAWS
@@ -19,7 +20,7 @@ from repro.report.figure_data import format_column_label, list_figure_rows, make
 from repro.report.names import format_title
 from repro.report.sections import make_sections
 from repro.spec import Figure, Row, Run, base, grid, pick
-from repro.spec.registry import artefacts, experiments, find_experiment
+from repro.spec.registry import artefacts, find_experiment
 
 NDCG = "{suite}/mean/ndcg_at_10"
 LINES = Figure(
@@ -43,12 +44,12 @@ DATASETS = [{"name": name, "family": "f", "num_queries": 1} for name in ("a", "b
 RUNS = (base("desk", architecture="bm25", sampler="domain"), *grid(base("desk"), batch_size=(64, 128), seed=(0, 1)))
 
 
-def write_scored(folder: Path, run: Run, **more: float) -> Record:
+def write_scored(folder: Path, run: Run, **more_metrics: float) -> Record:
     score = run.batch_size / 1000 + run.seed / 100
     metrics = {f"desk/{name}/ndcg_at_10": score + n / 4 for n, name in enumerate(("mean", "f", "a", "b"))}
     metrics |= {"desk+null/mean/ndcg_at_10": score / 2, "train/loss": 1.0 + run.seed}
     provenance = {"suite": {"datasets": DATASETS}}
-    return write_record(folder, run, metrics={**metrics, **more}, arrays={}, provenance=provenance)
+    return write_record(folder, run, metrics=metrics | more_metrics, arrays={}, provenance=provenance)
 
 
 @pytest.fixture
@@ -91,15 +92,15 @@ def test_axis_may_be_another_metric(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("kind", "parts", "name"), [("scatter", (), "dataset"), ("own", ("route",), "route")])
 def test_coinciding_points_keep_names(kind: str, parts: tuple[str, ...], name: str, tmp_path: Path) -> None:
-    alike = write_scored(tmp_path, RUNS[1], **{"desk/a/far": 0.5, "desk/b/far": 0.5})
+    record = write_scored(tmp_path, RUNS[1], **{"desk/a/far": 0.5, "desk/b/far": 0.5})
     figure = replace(POINTS, kind=kind, x="{suite}/{part1}/far", x_label="far", parts=parts)
-    view = make_figure_view(figure, RUNS, [alike], [])
+    view = make_figure_view(figure, RUNS, [record], [])
     assert view.header == ("series", "far", name, "whose", "seeds", "NDCG@10 (points)")
     assert [(row[1], row[2], row[-1]) for row in view.rows] == [("0.5", "a", "56.4"), ("0.5", "b", "81.4")]
 
 
 def test_missing_metric_is_named(records: list[Record]) -> None:
-    with pytest.raises(ValueError, match=f"figureX asks record {records[1].id} for 'train/pace', which it lacks"):
+    with pytest.raises(ValueError, match=f"record {records[1].id} for 'train/pace'"):
         list_figure_rows(replace(LINES, x="train/pace", series=LINES.series[:1]), RUNS, records)
 
 
@@ -122,16 +123,16 @@ def test_rows_are_ordered_and_unique(records: list[Record]) -> None:
     assert list_figure_rows(LINES, backwards, records) == list_figure_rows(LINES, tuple(reversed(RUNS)), records)
     places = [row[:2] for row in make_figure_view(LINES, backwards, records, []).rows]
     assert places == [("own", "64"), ("own", "128"), ("null", "64"), ("null", "128"), ("BM25", "–")]
-    words = [row[1] for row in make_figure_view(replace(POINTS, x_label="dataset"), RUNS, records[:2], []).rows]
-    assert words == ["a", "b"]
+    datasets = make_figure_view(replace(POINTS, x_label="dataset"), RUNS, records[:2], []).rows
+    assert [row[1] for row in datasets] == ["a", "b"]
 
 
 def test_unknown_axis_gets_a_suggestion(records: list[Record]) -> None:
-    with pytest.raises(ValueError, match=r"figureX: the axis 'batchsize' is .*, did you mean 'batch_size'"):
+    with pytest.raises(ValueError, match="did you mean 'batch_size'"):
         list_figure_rows(replace(LINES, x="batchsize"), RUNS, records)
 
 
-FIGURES = [shown for experiment in experiments() for shown in experiment.artefacts if isinstance(shown, Figure)]
+FIGURES = [artefact for _, artefact in artefacts().values() if isinstance(artefact, Figure)]
 
 
 @pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.name)
@@ -153,29 +154,30 @@ def test_artefacts_have_distinct_titles(capsys: pytest.CaptureFixture[str]) -> N
 def test_sections_have_their_own_heading() -> None:
     experiment = find_experiment("figure6")
     titles = [section.title for section in make_sections(experiment, "smoke", lambda *_: None)]
-    assert titles == [format_title(experiment, shown) for shown in experiment.artefacts] and len(set(titles)) == 2
+    assert titles == [format_title(experiment, artefact) for artefact in experiment.artefacts] and len(set(titles)) == 2
 
 
-def make_picture(draw: Callable[..., None]) -> Picture:
-    return Picture(kind="own", x="", y="", x_label="", y_label="", own=draw)
+def plot_own(rows: list[dict[str, object]], draw: Callable[..., None]) -> MatplotlibFigure:
+    """Return a picture that has its own function."""
+    return plot(rows, Picture(kind="own", x="", y="", x_label="", y_label="", own=draw))[0]
 
 
-@pytest.fixture
-def closed_figures() -> Iterator[None]:
+@pytest.fixture(autouse=True)
+def close_figures() -> Iterator[None]:
+    """Close the figures that a test drew."""
     yield
     plt.close("all")
 
 
-@pytest.mark.usefixtures("closed_figures")
 def test_constant_score_is_a_dot() -> None:
-    moved = {("a", 1): (1.0, 3.0), ("b", 1): (2.0, 2.0), ("a", 4): (5.0, 5.5)}
+    values = {("a", 1): (1.0, 3.0), ("b", 1): (2.0, 2.0), ("a", 4): (5.0, 5.5)}
     rows = [
         {"series": "s", "part1": name, "num_test_contexts": size, "value": value, "seed": 0}
-        for (name, size), values in moved.items()
-        for value in values
+        for name, size in values
+        for value in values[name, size]
     ]
-    (axes,) = plot(rows, make_picture(FIGURE_DRAWS.draw))[0].axes
-    bars = [part[:, 0].tolist() for lines in axes.collections for part in lines.get_segments()]
+    (axes,) = plot_own(rows, FIGURE_DRAWS.draw).axes
+    bars = [segment[:, 0].tolist() for lines in axes.collections for segment in lines.get_segments()]
     assert sorted(bars) == [[-1.0, 1.0], [-0.25, 0.25], [0.0, 0.0]]
     assert sum(len(line.get_xdata()) for line in axes.get_lines() if line.get_marker() == "o") == 1
 
@@ -185,21 +187,19 @@ def make_document_row(number: int, x: float, y: float) -> dict[str, object]:
     return {"part1": f"document {number}", "name": f"words of number {number}", "seed": 0, f"{path}x": x, f"{path}y": y}
 
 
-@pytest.mark.usefixtures("closed_figures")
 def test_documents_share_one_scale() -> None:
-    rows = [make_document_row(n, n + gap, -n - gap) for n in (1, 2) for gap in np.array([0.0, 0.01 * n])]
-    every, *alone = plot(rows, make_picture(draw_documents))[0].axes
-    drawn = [axes for axes in alone if axes.get_lines()]
-    assert len({axes.get_xlim() + axes.get_ylim() for axes in drawn}) == 1
-    assert [axes.get_title(loc="left") for axes in drawn] == ["1: words of number 1", "2: words of number 2"]
-    assert np.ptp(every.get_xlim()) > 10 * np.ptp(drawn[0].get_xlim())
+    rows = [make_document_row(n, n + gap, -n - gap) for n in (1, 2) for gap in (0.0, 0.01 * n)]
+    together, *alone = plot_own(rows, draw_documents).axes
+    panels = [axes for axes in alone if axes.get_lines()]
+    assert len({axes.get_xlim() + axes.get_ylim() for axes in panels}) == 1
+    assert [axes.get_title(loc="left") for axes in panels] == ["1: words of number 1", "2: words of number 2"]
+    assert np.ptp(together.get_xlim()) > 10 * np.ptp(panels[0].get_xlim())
 
 
-@pytest.mark.usefixtures("closed_figures")
 def test_close_numbers_stay_apart() -> None:
     places = {1: (0.0, 0.0), 2: (1.0, 1.0), 3: (0.02, 0.0)}
     rows = [make_document_row(n, x + gap, y) for n, (x, y) in places.items() for gap in (0.0, 0.001)]
-    figure, _ = plot(rows, make_picture(draw_documents))
+    figure = plot_own(rows, draw_documents)
     figure.canvas.draw()
     first, _, third = (label.get_window_extent() for label in figure.axes[0].texts)
     assert not first.overlaps(third)

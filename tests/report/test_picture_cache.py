@@ -9,9 +9,11 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
+import figures.draw
 from repro.cli import figures as pictures
 from repro.report import picture_cache
 from repro.report.picture_cache import get_cached_picture
@@ -26,56 +28,55 @@ def draw_a(picture: dict[str, Any] = PICTURE, rows: list[dict[str, Any]] = ROWS,
 
 
 @pytest.fixture
-def times_drawn(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    import figures.draw
-
-    found: list[Path] = []
-    draw = figures.draw.draw
-    monkeypatch.setattr(
-        "figures.draw.draw", lambda rows, path, *a, **k: found.append(path) or draw(rows, path, *a, **k)
-    )
-    return found
+def draw(monkeypatch: pytest.MonkeyPatch) -> Mock:
+    """Count the drawn pictures."""
+    counted = Mock(side_effect=figures.draw.draw)
+    monkeypatch.setattr("figures.draw.draw", counted)
+    return counted
 
 
-def test_same_picture_is_drawn_once(times_drawn: list[Path]) -> None:
+def test_same_picture_is_drawn_once(draw: Mock) -> None:
     first = draw_a().read_bytes()
-    assert draw_a().read_bytes() == first and len(times_drawn) == 1
+    assert draw_a().read_bytes() == first and draw.call_count == 1
     get_cached_picture(get_figures_folder() / "a", ROWS, PICTURE).memo.path.unlink()
-    assert draw_a().read_bytes() == first and len(times_drawn) == 2
+    assert draw_a().read_bytes() == first and draw.call_count == 2
 
 
 @pytest.mark.parametrize("touched", ["a.svg", "a.csv", "a.drawn.json"])
 @pytest.mark.parametrize("how", ["edited", "gone"])
-def test_touched_file_is_drawn_again(touched: str, how: str, times_drawn: list[Path]) -> None:
-    whole = draw_a().read_bytes()
+def test_touched_file_is_drawn_again(touched: str, how: str, draw: Mock) -> None:
+    expected = draw_a().read_bytes()
     path = get_figures_folder() / touched
     path.unlink() if how == "gone" else path.write_text("[]")
-    assert draw_a().read_bytes() == whole and len(times_drawn) == 2
+    assert draw_a().read_bytes() == expected and draw.call_count == 2
     assert (get_figures_folder() / "a.csv").read_text().startswith("series,")
 
 
 def test_everything_relevant_is_in_the_key(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def get_key(rows: list[dict[str, Any]] = ROWS, **changes: object) -> str:
+        return get_cached_picture(tmp_path, rows, PICTURE | changes).key
+
     monkeypatch.chdir(tmp_path)
-    keys = [get_cached_picture(tmp_path, ROWS, PICTURE).key]
-    keys.append(get_cached_picture(tmp_path, [*ROWS[1:], ROWS[0]], PICTURE).key)
-    keys.append(get_cached_picture(tmp_path, [ROWS[0] | {"y": float("nan")}, *ROWS[1:]], PICTURE).key)
-    keys.append(get_cached_picture(tmp_path, ROWS, PICTURE | {"title": "another"}).key)
+    without_number = [ROWS[0] | {"y": float("nan")}, *ROWS[1:]]
+    keys = [get_key(), get_key([*ROWS[1:], ROWS[0]]), get_key(without_number), get_key(title="another")]
     (tmp_path / "matplotlibrc").write_text("lines.linewidth: 9")
-    keys.append(get_cached_picture(tmp_path, ROWS, PICTURE).key)
+    keys.append(get_key())
     monkeypatch.setattr(picture_cache, "get_versions", lambda packages: dict.fromkeys(packages, "0"))
-    keys.append(get_cached_picture(tmp_path, ROWS, PICTURE).key)
+    keys.append(get_key())
     monkeypatch.setattr(picture_cache, "compute_source_digest", lambda folders: "another")
-    keys.append(get_cached_picture(tmp_path, ROWS, PICTURE).key)
-    assert len(set(keys)) == len(keys)
+    keys.append(get_key())
+    assert len(set(keys)) == len(keys) == 7
 
 
-def test_pixels_need_another_drawing(times_drawn: list[Path]) -> None:
+def test_pixels_need_another_drawing(draw: Mock) -> None:
     draw_a()
     draw_a(with_png=True)
-    assert (get_figures_folder() / "a.png").is_file() and len(times_drawn) == 2
+    assert (get_figures_folder() / "a.png").is_file() and draw.call_count == 2
     draw_a(with_png=True)
     draw_a()
-    assert len(times_drawn) == 2
+    assert draw.call_count == 2
+    draw_a(rows=ROWS[1:])
+    assert not (get_figures_folder() / "a.png").exists(), "old pixels are removed"
 
 
 def test_parallel_pictures_are_equal(tmp_path: Path) -> None:
@@ -125,15 +126,8 @@ def test_killed_painter_is_replaced(tmp_path: Path) -> None:
     with pictures.open_painters(num_cores=2) as painters:
         executor = painters[0].keywords["executor"]
         os.kill(executor.submit(os.getpid).result(), signal.SIGKILL)
-        drawn = [pictures.draw_once(ROWS, name, PICTURE, executor, with_png=False) for name in "ab"]
-        assert [one.result().read_bytes() for one in drawn] == [expected, expected]
-
-
-def test_old_pixels_are_removed() -> None:
-    draw_a(with_png=True)
-    assert (get_figures_folder() / "a.png").is_file()
-    draw_a(rows=ROWS[1:])
-    assert not (get_figures_folder() / "a.png").exists()
+        results = [pictures.draw_once(ROWS, name, PICTURE, executor, with_png=False) for name in "ab"]
+        assert [result.result().read_bytes() for result in results] == [expected, expected]
 
 
 def is_running(number: int) -> bool:

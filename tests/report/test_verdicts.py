@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -36,16 +37,16 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def count_judged(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
     """Return a function that counts how often claims were judged since its last call."""
     calls: list[int] = []
-    real = views.judge_all
+    judge_for_real = views.judge_all
 
-    def judge_all(*values: object, **named: object) -> list[Judgement]:
+    def judge_all(*arguments: Any, **options: Any) -> list[Judgement]:
         calls.append(1)
-        return real(*values, **named)  # type: ignore[arg-type]
+        return judge_for_real(*arguments, **options)
 
     def count() -> int:
-        found = len(calls)
+        num_calls = len(calls)
         calls.clear()
-        return found
+        return num_calls
 
     monkeypatch.setattr(views, "judge_all", judge_all)
     return count
@@ -53,72 +54,66 @@ def count_judged(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
 
 def format_verdicts(experiment: Experiment = EXPERIMENT) -> str:
     """Return every field of the verdicts as text, in which NaN equals NaN."""
-    return repr([replace(one, claim=CLAIMS[0]) for one in views.judgements(experiment, "desk")])
+    return repr([replace(judgement, claim=CLAIMS[0]) for judgement in views.judgements(experiment, "desk")])
 
 
 def test_cached_verdicts_are_equal(folder: Path, count_judged: Callable[[], int]) -> None:
     first = format_verdicts()
     assert count_judged() == 1
     assert format_verdicts() == first and count_judged() == 0
-    assert [one.claim for one in views.judgements(EXPERIMENT, "desk")] == list(CLAIMS)
+    assert [judgement.claim for judgement in views.judgements(EXPERIMENT, "desk")] == list(CLAIMS)
 
 
 @pytest.mark.parametrize("number", [1, 4, 14, 18])
 def test_published_verdicts_are_cached(number: int, count_judged: Callable[[], int]) -> None:
-    experiment = next(one for one in experiments() if one.number == number)
+    (experiment,) = (experiment for experiment in experiments() if experiment.number == number)
     first = repr(views.judgements(experiment, "desk"))
     assert count_judged() == 1
     assert repr(views.judgements(experiment, "desk")) == first and count_judged() == 0
 
 
-def change_record(folder: Path) -> None:
+def change_record(folder: Path) -> Experiment:
     write(folder, RUNS[0], gain=-0.05)
+    return EXPERIMENT
 
 
-def remove_record(folder: Path) -> None:
+def remove_record(folder: Path) -> Experiment:
     (folder / f"{run_id(RUNS[0])}.json").unlink()
+    return EXPERIMENT
 
 
-@pytest.mark.parametrize("change", [change_record, remove_record])
-def test_changed_record_is_judged_again(
-    folder: Path, count_judged: Callable[[], int], change: Callable[[Path], None]
-) -> None:
-    format_verdicts()
-    count_judged()
-    change(folder)
-    found = format_verdicts()
-    assert count_judged() == 1
-    for path in get_verdicts_folder().iterdir():
-        path.unlink()
-    assert found == format_verdicts()
+def add_seed(folder: Path) -> Experiment:
+    runs = (*RUNS, *(replace(run, seed=3) for run in RUNS[::3]))
+    return replace(EXPERIMENT, runs=lambda scale: runs)
+
+
+def change_claims(*claims: Claim) -> Callable[[Path], Experiment]:
+    return lambda folder: replace(EXPERIMENT, claims=claims)
 
 
 @pytest.mark.parametrize(
-    "changed",
+    "change",
     [
-        (above("X.a", 256), *CLAIMS[1:]),
-        (CLAIMS[0], above("X.b", 256, delta=0.5), CLAIMS[2]),
-        (replace(CLAIMS[0], seeds=(0, 1)), *CLAIMS[1:]),
-        CLAIMS[:2],
+        change_record,
+        remove_record,
+        add_seed,
+        change_claims(above("X.a", 256), *CLAIMS[1:]),
+        change_claims(CLAIMS[0], above("X.b", 256, delta=0.5), CLAIMS[2]),
+        change_claims(replace(CLAIMS[0], seeds=(0, 1)), *CLAIMS[1:]),
+        change_claims(*CLAIMS[:2]),
     ],
 )
-def test_changed_claim_is_judged_again(
-    folder: Path, count_judged: Callable[[], int], changed: tuple[Claim, ...]
+def test_any_change_is_judged_again(
+    folder: Path, count_judged: Callable[[], int], change: Callable[[Path], Experiment]
 ) -> None:
     format_verdicts()
     count_judged()
-    other = replace(EXPERIMENT, claims=changed)
-    found = format_verdicts(other)
+    changed = change(folder)
+    verdicts = format_verdicts(changed)
     assert count_judged() == 1
-    get_verdicts_folder().joinpath("99-desk.json").unlink()
-    assert found == format_verdicts(other)
-
-
-def test_another_seed_is_judged_again(folder: Path, count_judged: Callable[[], int]) -> None:
-    format_verdicts()
-    wanted = (*RUNS, *(replace(run, seed=3) for run in RUNS[::3]))
-    format_verdicts(replace(EXPERIMENT, runs=lambda scale: wanted))
-    assert count_judged() == 2
+    for path in get_verdicts_folder().iterdir():
+        path.unlink()
+    assert verdicts == format_verdicts(changed)
 
 
 def test_changed_code_judges_again(
@@ -144,8 +139,9 @@ def test_your_records_add_your_number(folder: Path, count_judged: Callable[[], i
         write(folder.parent / "yours", run, gain=run.seed / 100)
     after = views.judgements(EXPERIMENT, "desk")
     assert count_judged() == 2
-    assert [one.word for one in after] == [one.word for one in before]
-    assert [len(one.yours) for one in before] == [0, 0, 0] and [len(one.yours) for one in after] == [1, 1, 0]
+    assert [judgement.word for judgement in after] == [judgement.word for judgement in before]
+    assert [len(judgement.yours) for judgement in before] == [0, 0, 0]
+    assert [len(judgement.yours) for judgement in after] == [1, 1, 0]
 
 
 def test_unreadable_record_is_named_each_time(
