@@ -35,14 +35,17 @@ def write_lines(path: Path, texts: list[str]) -> Path:
 
 
 def test_adapted_folder_matches_the_map(tmp_path: Path) -> None:
-    """The library alone gives the vectors W (x − m) / |W (x − m)|, with the prompts of the model."""
-    model = make_model("biencoder")
+    """The library alone gives the vectors W (x − m) / |W (x − m)|, with the prompts and the training run of the model."""
+    model, run = make_model("biencoder"), base("smoke", seed=3)
     export_sentence_transformers(model, tmp_path / "plain")
+    write_trained_on(tmp_path / "plain", run)
     corpus = write_lines(tmp_path / "corpus.txt", DOCUMENTS)
     adapt_model(str(tmp_path / "plain"), str(corpus), tmp_path / "out", shrinkage=0.7, progress=ignore)
     theirs = SentenceTransformer(str(tmp_path / "out"), device="cpu")
     assert all(type(module).__module__.startswith("sentence_transformers.") for module in theirs)
     assert theirs.prompts == SentenceTransformer(str(tmp_path / "plain"), device="cpu").prompts
+    # An evaluation needs the run to count the queries that the model was trained on.
+    assert find_training_run(str(tmp_path / "out")) == run
     fitted = make_whitening_map(Moments.of(model.encode(DOCUMENTS, "document")), 0.7)
     for role, encode in (("query", theirs.encode_query), ("document", theirs.encode_document)):
         raw = model.encode(TEXTS, role).astype(np.float64)
@@ -65,46 +68,47 @@ def test_whitening_respects_the_similarity(tmp_path: Path) -> None:
 
 def test_weights_are_averaged() -> None:
     """Each weight is (1 − share) of the model plus share of its base. Other shapes are refused."""
-    one, other = as_sentence_transformer(make_model("biencoder")), as_sentence_transformer(make_model("biencoder"))
+    model, start = (as_sentence_transformer(make_model("biencoder")) for _ in range(2))
     with torch.no_grad():
-        for weight in other.parameters():
+        for weight in start.parameters():
             weight.mul_(3.0)
-    expected = {name: 0.75 * weight + 0.25 * 3.0 * weight for name, weight in one.state_dict().items()}
-    average_weights(one, other, 0.25)
-    for name, weight in one.named_parameters():
+    expected = {name: 0.75 * weight + 0.25 * 3.0 * weight for name, weight in model.state_dict().items()}
+    average_weights(model, start, 0.25)
+    for name, weight in model.named_parameters():
         torch.testing.assert_close(weight.data, expected[name])
     with pytest.raises(ValueError, match="differ in name or shape"):
-        average_weights(one, as_sentence_transformer(make_model("biencoder", hidden_size=24)), 0.5)
+        average_weights(model, as_sentence_transformer(make_model("biencoder", hidden_size=24)), 0.5)
     with pytest.raises(ValueError, match="from 0 to 1"):
-        average_weights(one, other, 1.5)
+        average_weights(model, start, 1.5)
 
 
 def test_corpora_are_read_in_each_format(tmp_path: Path) -> None:
     """Title and text are joined. Empty and repeated documents are skipped and counted."""
-    rows = [{"_id": "a", "title": "Rain", "text": "falls"}, {"_id": "b", "text": "snow"}, {"_id": "c", "text": " "}]
-    jsonl = write_lines(tmp_path / "c.jsonl", [json.dumps(row) for row in [*rows, {"text": "snow"}]])
-    lines: list[str] = []
-    assert read_distinct_documents(str(jsonl), lines.append)[0] == ["Rain falls", "snow"]
-    assert "1 empty, 1 repeated" in lines[0]
-    table = write_lines(tmp_path / "c.csv", ["id,passage", '1,"a, b"', "2,c"])
-    assert read_distinct_documents(str(table), ignore)[0] == ["a, b", "c"]
-    (tmp_path / "beir").mkdir()
-    write_lines(tmp_path / "beir" / "corpus.jsonl", [json.dumps(row) for row in rows])
-    assert read_distinct_documents(str(tmp_path / "beir"), ignore)[0] == ["Rain falls", "snow"]
-    for broken in (["id,words", "1,a"], ["passage", " "]):
-        with pytest.raises(ValueError, match="document"):
-            read_distinct_documents(str(write_lines(tmp_path / "broken.csv", broken)), ignore)
+    rows = [
+        {"_id": "a", "title": "Rain", "text": "falls"},
+        {"_id": "b", "text": "snow"},
+        {"_id": "c", "text": " "},
+        {"_id": "d", "text": "snow"},
+    ]
+    corpus = write_lines(tmp_path / "corpus.jsonl", [json.dumps(row) for row in rows])
+    # The second source is the folder of a BEIR collection.
+    for source in (corpus, tmp_path):
+        lines: list[str] = []
+        assert read_distinct_documents(str(source), lines.append)[0] == ["Rain falls", "snow"]
+        assert "1 empty, 1 repeated" in lines[0]
 
 
 @pytest.mark.parametrize(
     ("name", "content", "texts"),
     [
         ("quotes.tsv", 'id\tpassage\n1\t"start\n2\tmiddle\n3\tend"\n', ['"start', "middle", 'end"']),
+        ("quotes.csv", 'id,passage\n1,"a, b"\n2,c\n', ["a, b", "c"]),
         ("semicolons.csv", "passage;n\nbread, salt;1\n", ["bread, salt"]),
         ("more_cells.csv", "id,passage\n1,hello, world\n", None),
         ("fewer_cells.csv", "passage,id\nhello,1\nworld\n", None),
         ("twice.csv", "passage,passage\na,b\n", None),
         ("latin.csv", b"passage\nna\xefve\n", None),
+        ("no_column.csv", "id,words\n1,a\n", None),
     ],
 )
 def test_tables_are_read_like_imports(tmp_path: Path, name: str, content: str | bytes, texts: list[str] | None) -> None:
@@ -115,6 +119,12 @@ def test_tables_are_read_like_imports(tmp_path: Path, name: str, content: str | 
             read_distinct_documents(str(tmp_path / name), ignore)
     else:
         assert read_distinct_documents(str(tmp_path / name), ignore)[0] == texts
+
+
+def test_empty_documents_are_no_corpus(tmp_path: Path) -> None:
+    corpus = write_lines(tmp_path / "empty.csv", ["passage", " "])
+    with pytest.raises(ValueError, match="document"):
+        read_distinct_documents(str(corpus), ignore)
 
 
 def test_text_without_a_vector_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,42 +143,35 @@ def test_text_without_a_vector_is_named(monkeypatch: pytest.MonkeyPatch) -> None
         Moments.of(encode(DOCUMENTS))
 
 
-def test_adapted_folder_knows_its_training(tmp_path: Path) -> None:
-    """The folder keeps the training run, so that an evaluation counts seen queries."""
-    export_sentence_transformers(make_model("biencoder"), tmp_path / "plain")
-    run = base("smoke", seed=3)
-    write_trained_on(tmp_path / "plain", run)
-    corpus = write_lines(tmp_path / "corpus.txt", DOCUMENTS)
-    adapt_model(str(tmp_path / "plain"), str(corpus), tmp_path / "out", progress=ignore)
-    assert find_training_run(str(tmp_path / "out")) == run
-
-
 def test_adapt_writes_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The command warns about a small corpus, and refuses impossible requests without writing a folder."""
-    export_sentence_transformers(make_model("biencoder"), tmp_path / "plain")
-    corpus = write_lines(tmp_path / "few.txt", DOCUMENTS[:9])
-    model, out = str(tmp_path / "plain"), tmp_path / "out"
+    model, out = tmp_path / "plain", tmp_path / "out"
+    export_sentence_transformers(make_model("biencoder"), model)
+    few = write_lines(tmp_path / "few.txt", DOCUMENTS[:9])
+    single = write_lines(tmp_path / "single.txt", DOCUMENTS[:1])
 
-    def adapt(*more: str) -> None:
-        app(["adapt", model, "--corpus", str(corpus), "--to", str(out), *more], standalone_mode=False)
+    def adapt(corpus: Path, folder: Path, *options: str) -> None:
+        words = ["adapt", str(model), "--corpus", str(corpus), "--to", str(folder), *options]
+        app(words, standalone_mode=False)
 
-    adapt()
+    adapt(few, out)
     output = capsys.readouterr().out
     assert "only 9 documents" in output and "run `adapt` again" in output
-    fitted, used = fit_whitening_map(SentenceTransformer(model, device="cpu"), DOCUMENTS[:9])
-    assert used == DEFAULT_SHRINKAGE
-    found = SentenceTransformer(str(out), device="cpu").encode_document(TEXTS, show_progress_bar=False)
-    raw = SentenceTransformer(model, device="cpu").encode_document(TEXTS, show_progress_bar=False)
-    np.testing.assert_allclose(found, fitted(raw), atol=1e-5, rtol=0)
-    with pytest.raises(ValueError, match="not empty"):
-        adapt()
-    out = tmp_path / "other"
-    with pytest.raises(ValueError, match="both or neither"):
-        adapt("--average", "0.5")
-    corpus = write_lines(tmp_path / "one.txt", DOCUMENTS[:1])
-    with pytest.raises(ValueError, match="at least 2"):
-        adapt()
-    assert not out.exists()
+    plain = SentenceTransformer(str(model), device="cpu")
+    fitted, shrinkage = fit_whitening_map(plain, DOCUMENTS[:9])
+    assert shrinkage == DEFAULT_SHRINKAGE
+    actual = SentenceTransformer(str(out), device="cpu").encode_document(TEXTS, show_progress_bar=False)
+    raw = plain.encode_document(TEXTS, show_progress_bar=False)
+    np.testing.assert_allclose(actual, fitted(raw), atol=1e-5, rtol=0)
+    other = tmp_path / "other"
+    for corpus, folder, options, message in (
+        (few, out, (), "not empty"),
+        (few, other, ("--average", "0.5"), "both or neither"),
+        (single, other, (), "at least 2"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            adapt(corpus, folder, *options)
+    assert not other.exists()
 
 
 def test_contextual_models_are_refused(tmp_path: Path) -> None:

@@ -34,41 +34,35 @@ def refuse(*arguments: object) -> Never:
     raise AssertionError(arguments)
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["evaluate", "--model", PLAIN, "--suite", "planted", "--context", "null"], "has no context"),
-        (["export", SMOKE, "x", "--to", "official"], "--to transformers or --to sentence-transformers"),
-        (["export", PLAIN, "x", "--to", "transformers", "--width", "8"], "--width=8 with --to transformers"),
-    ],
-)
-def test_impossible_requests_start_no_training(words: list[str], message: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("repro.train.trainer.trained_model", refuse)
-    with pytest.raises(ValueError, match=message):
-        run_command(*words)
+TRAINING = "repro.train.trainer.trained_model"
+# The first line of progress is logged just before the slow imports.
+IMPORTS = "repro.cli.evaluate_export.tell"
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("refused_before", "words", "message"),
     [
-        (["export", PLAIN, ".", "--to", "transformers"], "is the current folder"),
-        (["export", PLAIN, "FULL", "--to", "transformers"], "is not empty"),
-        (["export", PLAIN, "x", "--to", "onnx"], "unknown format 'onnx'"),
-        (["export", "nothere", "x", "--to", "transformers"], "no model 'nothere'"),
-        (["evaluate", "--model", "nothere", "--suite", "planted"], "no model 'nothere'"),
-        (["evaluate", "--compare", "bm25", "nothere", "--suite", "planted"], "no model 'nothere'"),
-        (["evaluate", "--model", "bm25", "--suite", "no/where"], "--suite no/where: no such folder"),
+        (TRAINING, "evaluate --model {PLAIN} --suite planted --context null", "has no context"),
+        (TRAINING, "export {SMOKE} x --to official", "--to transformers or --to sentence-transformers"),
+        (TRAINING, "export {PLAIN} x --to transformers --width 8", "--width=8 with --to transformers"),
+        (IMPORTS, "export {PLAIN} . --to transformers", "is the current folder"),
+        (IMPORTS, "export {PLAIN} full --to transformers", "is not empty"),
+        (IMPORTS, "export {PLAIN} x --to onnx", "unknown format 'onnx'"),
+        (IMPORTS, "export nothere x --to transformers", "no model 'nothere'"),
+        (IMPORTS, "evaluate --model nothere --suite planted", "no model 'nothere'"),
+        (IMPORTS, "evaluate --compare bm25 nothere --suite planted", "no model 'nothere'"),
+        (IMPORTS, "evaluate --model bm25 --suite no/where", "--suite no/where: no such folder"),
     ],
 )
-def test_wrong_words_are_refused_before_imports(
-    words: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_impossible_requests_start_nothing(
+    refused_before: str, words: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The first line of progress is logged just before the imports.
-    monkeypatch.setattr("repro.cli.evaluate_export.tell", refuse)
-    (tmp_path / "full").mkdir()
-    (tmp_path / "full" / "file").touch()
+    monkeypatch.setattr(refused_before, refuse)
+    monkeypatch.chdir(tmp_path)
+    Path("full").mkdir()
+    Path("full", "file").touch()
     with pytest.raises(ValueError, match=message):
-        run_command(*[str(tmp_path / "full") if word == "FULL" else word for word in words])
+        run_command(*words.format(PLAIN=PLAIN, SMOKE=SMOKE).split())
 
 
 def test_words_are_checked_without_torch() -> None:
@@ -77,9 +71,9 @@ def test_words_are_checked_without_torch() -> None:
 
 
 def test_unique_prefix_names_a_run() -> None:
-    (found,) = resolve_runs([CONTEXTUAL], "desk")
+    runs = resolve_runs([CONTEXTUAL], "desk")
     for prefix in (CONTEXTUAL, CONTEXTUAL[:6], CONTEXTUAL[:5]):
-        assert resolve_runs([prefix], "desk") == [found] == [find_named_run(prefix)]
+        assert resolve_runs([prefix], "desk") == runs == [find_named_run(prefix)]
     for resolve in (lambda: resolve_runs(["0"], "desk"), lambda: find_named_run("0")):
         with pytest.raises(ValueError, match="run '0': it begins the ids of"):
             resolve()
@@ -107,15 +101,14 @@ def test_finished_training_is_not_announced() -> None:
 
 
 def test_unwritable_export_folder_is_refused_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (locked := tmp_path / "locked").mkdir()
+    locked = tmp_path / "locked"
+    # An empty folder would be replaced.
+    (locked / "empty").mkdir(parents=True)
     real = os.access
     monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != locked and real(path, mode))
-    with pytest.raises(ValueError, match=r"cannot be created: .*locked is not writable; name a folder elsewhere"):
-        check_export("nobody/nothing", locked / "a" / "b", "transformers")
-    # An empty folder would be replaced.
-    (locked / "there").mkdir()
-    with pytest.raises(ValueError, match="locked is not writable"):
-        check_export("nobody/nothing", locked / "there", "transformers")
+    for folder in (locked / "a" / "b", locked / "empty"):
+        with pytest.raises(ValueError, match="locked is not writable"):
+            check_export("nobody/nothing", folder, "transformers")
     monkeypatch.setenv("REPRO_HOME", str(locked))
     with pytest.raises(ValueError, match=r"locked.* cannot be written to"):
         check_export(PLAIN, tmp_path / "out", "transformers")

@@ -48,7 +48,9 @@ def test_code_blocks_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
     names = run_blocks(blocks)
     assert len(blocks) == 7 and names["vectors"].shape == (12, 16)
     gradients = [weight.grad for weight in names["own"].first_stage_model.parameters()]
-    assert any(one is not None and one.abs().sum() > 0 for one in gradients), "the loop also trains the first stage"
+    assert any(gradient is not None and gradient.abs().sum() > 0 for gradient in gradients), (
+        "the loop also trains the first stage"
+    )
     assert len(read_runs(Path("rates.json"))) == 6
     np.testing.assert_allclose(names["again"], names["vectors"], atol=1e-6)
     assert 0 < names["ndcg"]["NDCG@10"] <= 1

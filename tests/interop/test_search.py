@@ -14,7 +14,6 @@ from repro.data.beir import Retrieval
 from repro.data.tokens import get_minilm_folder
 from repro.evaluate.contexts import draw_context
 from repro.interop.adapting import adapt_model
-from repro.interop.arguments import check_model
 from repro.interop.opening import open_model
 from repro.interop.search.index import SearchRequest
 from repro.interop.search.query import choose_model, search
@@ -59,56 +58,46 @@ def save(folder: Path, architecture: str, backbone: str, **changes: object) -> P
     return folder
 
 
-def brute_force(model: Path, corpus: Path, context: str = "own") -> np.ndarray:
+def brute_force(model: Path | str, corpus: Path, context: str = "own") -> np.ndarray:
     """Return the scores (queries, documents) that the model itself computes."""
-    found = open_model(str(model), progress=ignore).model
-    if isinstance(found, ContextualModel):
+    opened = open_model(str(model), progress=ignore).model
+    if isinstance(opened, ContextualModel):
         source = Retrieval(corpus.name, tuple(f"d{place}" for place in range(len(TEXTS))), tuple(TEXTS), (), (), {})
-        found.set_context(draw_context(context, source, num_contexts=3, seed=0).texts, 0)
-    return found.encode(QUERIES, "query") @ found.encode(TEXTS, "document").T
+        opened.set_context(draw_context(context, source, num_contexts=3, seed=0).texts, 0)
+    return opened.encode(QUERIES, "query") @ opened.encode(TEXTS, "document").T
 
 
 @pytest.mark.parametrize(
     ("architecture", "backbone"),
-    [("biencoder", "bert"), ("biencoder", "nomic"), ("contextual", "bert"), ("contextual", "nomic"), ("stock", "bert"),
-     ("adapted", "bert")],
+    [("biencoder", "bert"), ("biencoder", "nomic"), ("contextual", "bert"), ("contextual", "nomic"),
+     ("minilm", "bert"), ("adapted", "bert"), ("biencoder", "modernbert"), ("contextual", "modernbert")],
 )  # fmt: skip
-def test_numpy_search_matches_model(tmp_path: Path, corpus: Path, architecture: str, backbone: str) -> None:
-    """The second search gives the model's own scores and logs nothing, since it neither indexes nor loads torch."""
-    if architecture == "stock":
-        model = get_minilm_folder()
+def test_search_matches_model(tmp_path: Path, corpus: Path, architecture: str, backbone: str) -> None:
+    """The second search gives the model's own scores. With numpy code it logs nothing, since it loads no torch."""
+    model: Path | str = tmp_path / "model"
+    if architecture == "minilm":
+        model = "minilm"
     elif architecture == "adapted":
-        model = tmp_path / "adapted"
-        adapt_model("minilm", str(corpus), model, progress=ignore)
+        adapt_model("minilm", str(corpus), tmp_path / "model", progress=ignore)
     else:
-        model = save(tmp_path / "model", architecture, backbone)
+        save(tmp_path / "model", architecture, backbone)
     request = SearchRequest(str(model), str(corpus))
     search(request, QUERIES, 5, ignore)
-    expected = brute_force(model, corpus)
-    for found, scores in zip(search(request, QUERIES, 5, refuse), expected, strict=True):
-        assert [one.id for one in found] == [f"d{place}" for place in np.argsort(-scores, kind="stable")]
-        assert [one.score for one in found] == pytest.approx(np.sort(scores)[::-1].tolist(), abs=1e-4)
-        assert [one.text for one in found] == [TEXTS[int(one.id[1:])] for one in found]
-
-
-@pytest.mark.parametrize("architecture", ["biencoder", "contextual"])
-def test_other_backbones_use_torch(tmp_path: Path, corpus: Path, architecture: str) -> None:
-    """A backbone without numpy code is searched with torch, under the context of the index."""
-    model = save(tmp_path / "model", architecture, "modernbert")
-    for _ in range(2):
-        found = search(SearchRequest(str(model), str(corpus)), QUERIES, 2, ignore)
-    expected = brute_force(model, corpus)
-    assert [one.score for one in found[0]] == pytest.approx(np.sort(expected[0])[::-1][:2].tolist(), abs=1e-5)
+    expected = brute_force(get_minilm_folder() if architecture == "minilm" else model, corpus)
+    results = search(request, QUERIES, 5, ignore if backbone == "modernbert" else refuse)
+    for hits, scores in zip(results, expected, strict=True):
+        assert [hit.id for hit in hits] == [f"d{place}" for place in np.argsort(-scores, kind="stable")]
+        assert [hit.score for hit in hits] == pytest.approx(np.sort(scores)[::-1].tolist(), abs=1e-4)
+        assert [hit.text for hit in hits] == [TEXTS[int(hit.id[1:])] for hit in hits]
 
 
 def test_context_changes_index(tmp_path: Path, corpus: Path) -> None:
     """Each context has its own index. A model without context refuses the option."""
     model = save(tmp_path / "model", "contextual", "nomic", residual=True)
     for kind in ("own", "null"):
-        (found, _) = search(SearchRequest(str(model), str(corpus), kind), QUERIES, 1, ignore)
-        assert found[0].score == pytest.approx(float(brute_force(model, corpus, kind)[0].max()), abs=1e-4)
+        hits, _ = search(SearchRequest(str(model), str(corpus), kind), QUERIES, 1, ignore)
+        assert hits[0].score == pytest.approx(float(brute_force(model, corpus, kind)[0].max()), abs=1e-4)
     plain = save(tmp_path / "plain", "biencoder", "nomic")
-    search(SearchRequest(str(plain), str(corpus)), QUERIES, 1, ignore)
     with pytest.raises(ValueError, match="--context"):
         search(SearchRequest(str(plain), str(corpus), "own"), QUERIES, 1, ignore)
 
@@ -118,8 +107,8 @@ def test_index_follows_corpus(tmp_path: Path, corpus: Path) -> None:
     model = save(tmp_path / "model", "biencoder", "nomic")
     search(SearchRequest(str(model), str(corpus)), QUERIES, 1, ignore)
     corpus.write_text(corpus.read_text() + json.dumps({"id": "new", "text": QUERIES[0]}) + "\n")
-    found = search(SearchRequest(str(model), str(corpus)), [QUERIES[0]], 6, ignore)
-    assert "new" in [one.id for one in found[0]]
+    (hits,) = search(SearchRequest(str(model), str(corpus)), QUERIES[:1], 6, ignore)
+    assert "new" in [hit.id for hit in hits]
     corpus.write_text('{"id": "x", "words": "no text"}\n')
     with pytest.raises(ValueError, match=r"docs\.jsonl, line 1"):
         search(SearchRequest(str(model), str(corpus)), QUERIES, 1, ignore)
@@ -134,7 +123,7 @@ def test_command_reads_stdin_without_torch(
     monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(QUERIES)))
     assert get_exit_code(*words) == 0
     first = json.loads(capsys.readouterr().out)
-    assert [one["query"] for one in first] == QUERIES and {len(one["results"]) for one in first} == {2}
+    assert [row["query"] for row in first] == QUERIES and {len(row["results"]) for row in first} == {2}
     code = f"import sys; from repro.cli.main import app; app({words!r}, standalone_mode=False); "
     code += "assert not {'torch', 'transformers', 'sentence_transformers', 'pyarrow'} & set(sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], input="\n".join(QUERIES), text=True, capture_output=True)
@@ -159,12 +148,3 @@ def test_corpus_chooses_its_model() -> None:
         (folder / CHECKPOINT_FILE).touch()
         assert choose_model(request).model == best
     assert choose_model(replace(request, corpus="other")).corpus == "other"
-
-
-def test_minilm_is_a_model(tmp_path: Path, corpus: Path) -> None:
-    """The name `minilm` opens the installed weights. Unknown names are refused."""
-    (found, _) = search(SearchRequest("minilm", str(corpus)), QUERIES, 1, ignore)
-    assert found[0].score == pytest.approx(float(brute_force(get_minilm_folder(), corpus)[0].max()), abs=1e-4)
-    check_model("minilm")
-    with pytest.raises(ValueError, match="minilm"):
-        check_model("minilms")

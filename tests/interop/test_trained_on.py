@@ -46,7 +46,7 @@ def run(desk: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.chdir(desk)
     monkeypatch.setenv("REPRO_HOME", str(desk / "home"))
     (path,) = desk.glob("home/corpora/mine/mine-smoke.json")
-    return next(run_id(one) for one in read_runs(path) if one.architecture == "biencoder")
+    return next(run_id(run) for run in read_runs(path) if run.architecture == "biencoder")
 
 
 def test_trained_queries_are_counted(desk: Path, run: str) -> None:
