@@ -124,9 +124,8 @@ def second_stage(
     window: int = 8,
     instruction_end: int | None = None,
     pools_prefix: bool = False,
-    shift: int = 0,
 ) -> np.ndarray:
-    """Return the vector of one text. `contexts` is (C, width). `shift` moves soft prompts and text to later positions."""
+    """Return the vector of one text. `contexts` is (C, width)."""
     width, num_contexts = contexts.shape[1], len(contexts)
     prompts = head(np.ones(width), w, "second_stage_model.prompt_projection", relu).reshape(NUM_PROMPTS, width)
     prefix, at = np.concatenate([contexts, prompts]), "second_stage_model.backbone."
@@ -144,7 +143,7 @@ def second_stage(
         def turn(number: int, place: int) -> np.ndarray:
             if place < num_contexts:
                 return np.eye(size)
-            return rotation(size, number if forward == "h1" else place + shift, 1000.0)
+            return rotation(size, number if forward == "h1" else place, 1000.0)
 
         states = nomic_layers(np.concatenate([prefix, words]), w, at, turn)
     return project(w, states, ids, forward, instruction_end, pools_prefix)

@@ -1,6 +1,5 @@
 """The loader, search and evaluation of beir give our scores."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,9 +21,9 @@ def suite(request: pytest.FixtureRequest, tmp_path: Path) -> Suite:
     texts = [" ".join(rng.choice(words, rng.integers(3, 12))) + f" {n}" for n in range(170)]
     documents, queries = tuple(texts[:150]), tuple(texts[150:])
     judged = {f"q{n}": {f"d{m:03d}": int(rng.integers(1, 3)) for m in rng.choice(150, 5, False)} for n in range(20)}
-    found = Retrieval("words", tuple(f"d{n:03d}" for n in range(150)), documents, tuple(judged), queries, judged)
-    name = getattr(request, "param", "words")
-    write_beir_folder(tmp_path / name, replace(found, name=name))
+    name = request.param
+    ids = tuple(f"d{n:03d}" for n in range(150))
+    write_beir_folder(tmp_path / name, Retrieval(name, ids, documents, tuple(judged), queries, judged))
     return Suite("given", (SuiteDataset(name, "given", tmp_path / name, quirks=find_quirks(name)),))
 
 

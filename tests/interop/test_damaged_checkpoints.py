@@ -34,11 +34,6 @@ def assert_refused(folder: Path, message: str, **options: Any) -> None:
     assert "\n" not in str(caught.value)
 
 
-def write_header(path: Path, header: dict[str, Any] | list[str], body: bytes = b"\0" * 64) -> None:
-    text = json.dumps(header).encode()
-    path.write_bytes(struct.pack("<Q", len(text)) + text + body)
-
-
 @pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin"])
 def test_no_pickle_is_ever_loaded(tmp_path: Path, name: str) -> None:
     write_checkpoint(tmp_path)
@@ -55,33 +50,35 @@ def test_no_pickle_is_ever_loaded(tmp_path: Path, name: str) -> None:
 def test_a_truncated_file_is_named(tmp_path: Path) -> None:
     write_checkpoint(tmp_path)
     path = tmp_path / "model.safetensors"
-    whole = path.read_bytes()
-    cut = [whole[:length] for length in (0, 5, 100, len(whole) // 2, len(whole) - 1)]
-    header_beyond_file = struct.pack("<Q", 2**60) + b"{}"
-    for content in (*cut, header_beyond_file):
-        path.write_bytes(content)
+    content = path.read_bytes()
+    for length in (0, 5, 100, len(content) // 2, len(content) - 1):
+        path.write_bytes(content[:length])
         assert_refused(tmp_path, r"model\.safetensors is damaged")
+
+
+def describe_tensor(start: int, end: int, shape: int, dtype: str = "F32") -> dict[str, Any]:
+    """Return the entry of a tensor in the header of a file."""
+    return {"dtype": dtype, "shape": [shape], "data_offsets": [start, end]}
 
 
 @pytest.mark.parametrize(
     "header",
     [
-        {"a": {"dtype": "F32", "shape": [4], "data_offsets": [0, 1_000_000]}},
-        {"a": {"dtype": "F32", "shape": [400], "data_offsets": [0, 64]}},
-        {
-            "a": {"dtype": "F32", "shape": [8], "data_offsets": [0, 32]},
-            "b": {"dtype": "F32", "shape": [8], "data_offsets": [16, 48]},
-        },
-        {"a": {"dtype": "F99", "shape": [16], "data_offsets": [0, 64]}},
-        {"a": {"dtype": "F32", "shape": [-16], "data_offsets": [0, 64]}},
+        {"a": describe_tensor(0, 1_000_000, 4)},
+        {"a": describe_tensor(0, 64, 400)},
+        {"a": describe_tensor(0, 32, 8), "b": describe_tensor(16, 48, 8)},
+        {"a": describe_tensor(0, 64, 16, "F99")},
+        {"a": describe_tensor(0, 64, -16)},
         ["a"],
     ],
     ids=["beyond the end", "shape too big", "overlap", "unknown type", "negative", "no object"],
 )
 def test_inconsistent_header_is_refused(tmp_path: Path, header: dict[str, Any] | list[str]) -> None:
     write_checkpoint(tmp_path)
-    write_header(tmp_path / "model.safetensors", header)
-    assert_refused(tmp_path, r"model\.safetensors is damaged")
+    text = json.dumps(header).encode()
+    for length in (len(text), 2**60):
+        (tmp_path / "model.safetensors").write_bytes(struct.pack("<Q", length) + text + bytes(64))
+        assert_refused(tmp_path, r"model\.safetensors is damaged")
 
 
 def test_wrong_weights_are_named(tmp_path: Path) -> None:
@@ -122,25 +119,18 @@ def test_non_finite_weights_are_named(tmp_path: Path) -> None:
         ({"transductive_tokens_per_document": 2}, "tokens_per_document"),
         ({"disable_transductive_rotary_embedding": False}, "rotary"),
         ({"forward": "t9"}, "t9.*'t1', 't2', 'h1'"),
-    ],
-)
-def test_impossible_configs_name_the_field(tmp_path: Path, fields: dict[str, Any], message: str) -> None:
-    write_checkpoint(tmp_path, **fields)
-    assert_refused(tmp_path, message)
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
         (b'{"embedder": "bert-base-uncased"}', "bert-base-uncased.*nomic-bert-2048.*ModernBERT-base"),
         (b"{", "not JSON"),
         (b"[]", "list"),
         (b"\xff\xfe{", "not JSON"),
     ],
 )
-def test_malformed_config_is_named(tmp_path: Path, content: bytes, message: str) -> None:
-    write_checkpoint(tmp_path)
-    (tmp_path / "config.json").write_bytes(content)
+def test_impossible_configs_name_the_field(tmp_path: Path, fields: dict[str, Any] | bytes, message: str) -> None:
+    if isinstance(fields, bytes):
+        write_checkpoint(tmp_path)
+        (tmp_path / "config.json").write_bytes(fields)
+    else:
+        write_checkpoint(tmp_path, **fields)
     assert_refused(tmp_path, message)
 
 
@@ -149,25 +139,30 @@ def test_modernbert_has_one_forward_pass(tmp_path: Path) -> None:
     assert_refused(tmp_path, "only defined for NomicBERT", forward="t1", tokenizer="minilm")
 
 
-def disconnect(monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
+@pytest.fixture
+def offline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Cut the hub off. Its cache is the temporary folder."""
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(cache))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
 
 
-def test_unreachable_hub_id_is_explained(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    disconnect(monkeypatch, tmp_path)
-    for name, message in (
+@pytest.mark.usefixtures("offline")
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
         ("jxm/cde-small-v1", "could not be downloaded .*hf download jxm/cde-small-v1"),
         ("cde-small-v2", "cde-small-v2 is not a folder.*hf download jxm/cde-small-v2"),
         ("/no/such folder/anywhere", "neither a folder nor a hub id"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            find_folder(name)
+    ],
+)
+def test_unreachable_hub_id_is_explained(name: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        find_folder(name)
 
 
-def test_partial_cache_is_no_model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    disconnect(monkeypatch, tmp_path)
+@pytest.mark.usefixtures("offline")
+def test_partial_cache_is_no_model(tmp_path: Path) -> None:
     snapshot = make_hub_snapshot(tmp_path, "some/model")
     (snapshot / "0_Transformer").mkdir()
     # Loading only a tokenizer leaves a cache without weights.

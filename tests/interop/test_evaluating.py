@@ -57,23 +57,27 @@ def assert_difference(row: dict[str, Any], first: float, second: float) -> None:
     assert row["low"] <= row["points"] <= row["high"]
 
 
+def get_header(output: str) -> list[str]:
+    """Return the header of the table of scores."""
+    return next(line.split() for line in output.splitlines() if line.split()[:1] == ["collection"])
+
+
 def test_contexts_are_compared_with_intervals(desk: Path) -> None:
     words = ("--model", "contextual", "--context", "own", "--context", "wrong", "--context", "null")
     output = evaluate(*words)
-    header = next(line for line in output.splitlines() if "collection" in line)
-    assert header.split() == ["collection", "own", "wrong", "null", "bm25"]
+    assert get_header(output) == ["collection", "own", "wrong", "null", "bm25"]
     assert all(pair in output for pair in ("own − wrong", "own − null", "own − bm25"))
     assert "contextual: 1 of 2, far: NDCG@10 own" in output and "left" in output
     assert "not another training seed" in output and "Differences by collection" in output
-    found = evaluate_json(*words)
-    means = [found["metrics"][f"{name}/mean/ndcg_at_10"] for name in ("zoo", "zoo+wrong", "zoo+null")]
-    means.append(found["beside"]["bm25"]["zoo/mean/ndcg_at_10"])
-    for row, other in zip(found["differences"], means[1:], strict=True):
-        assert_difference(row, means[0], other)
-    by_collection = {(row["collection"], row["other"]): row for row in found["by_collection"]}
+    result = evaluate_json(*words)
+    own, *others = (result["metrics"][f"{name}/mean/ndcg_at_10"] for name in ("zoo", "zoo+wrong", "zoo+null"))
+    others.append(result["beside"]["bm25"]["zoo/mean/ndcg_at_10"])
+    for row, other in zip(result["differences"], others, strict=True):
+        assert_difference(row, own, other)
+    by_collection = {(row["collection"], row["other"]): row for row in result["by_collection"]}
     assert set(by_collection) == {(name, kind) for name in ("near", "far") for kind in ("wrong", "null")}
     for (name, kind), row in by_collection.items():
-        assert_difference(row, *(found["metrics"][f"{path}/{name}/ndcg_at_10"] for path in ("zoo", f"zoo+{kind}")))
+        assert_difference(row, *(result["metrics"][f"{path}/{name}/ndcg_at_10"] for path in ("zoo", f"zoo+{kind}")))
 
 
 def test_whitened_gain_has_interval(desk: Path) -> None:
@@ -84,11 +88,12 @@ def test_whitened_gain_has_interval(desk: Path) -> None:
     write_beir_folder(desk / "zoo" / "far", replace(far, documents=documents))
     for model in ("plain", "contextual"):
         words = ("--model", model, "--whiten", "own", "--whiten", "wrong", "--no-bm25", "--shrinkage", "0.9")
-        found = evaluate_json(*words)
-        rows, lines = {row["other"]: row for row in found["differences"]}, evaluate(*words).splitlines()
+        result = evaluate_json(*words)
+        lines = evaluate(*words).splitlines()
+        rows = {row["other"]: row for row in result["differences"]}
         assert set(rows) == {"whitened", "whitened-wrong"}
         for view, row in rows.items():
-            assert_difference(row, *(found["metrics"][f"{path}/mean/ndcg_at_10"] for path in ("zoo", f"zoo+{view}")))
+            assert_difference(row, *(result["metrics"][f"{path}/mean/ndcg_at_10"] for path in ("zoo", f"zoo+{view}")))
             line = next(line for line in lines if line.startswith(f"{view} − {row['first']}:"))
             assert f"{-row['points']:+.1f} points" in line and ("not above zero" in line) == (row["high"] >= 0)
 
@@ -116,12 +121,14 @@ def test_single_collection_borrows_wrong_corpus(desk: Path, monkeypatch: pytest.
     [
         ("evaluate", "--compare A B"),
         ("evaluate --model plain --compare plain contextual", "--compare A B"),
-        ("evaluate --model bm25 --context wrong", "bm25 has no context: evaluate it without --context and --num-con"),
-        ("evaluate --model bm25 --num-contexts 3", "bm25 has no context: evaluate it without --context and --num-con"),
+        ("evaluate --model bm25 --context wrong", "bm25 has no context"),
+        ("evaluate --model bm25 --num-contexts 3", "bm25 has no context"),
+        ("evaluate --compare plain other --context wrong", "^plain and other have no context"),
+        ("evaluate --compare plain bm25 --num-contexts 3", "^plain and bm25 have no context"),
         ("evaluate --model bm25 --revision main", "--revision main: .*bm25 is none"),
         ("evaluate --model contextual --revision main", "--revision main: .*contextual is none"),
         ("evaluate --model contextual --context odd", r"unknown context \['odd'\]"),
-        ("evaluate --model contextual --num-contexts 0", "0: must be at least 1 .* --context null gives none"),
+        ("evaluate --model contextual --num-contexts 0", "0: must be at least 1"),
         ("evaluate --model contextual --num-contexts 5", "--num-contexts 5: contextual takes 1 to 4"),
         ("explain-context --query q00 --dataset near --model contextual --num-contexts 5", "contextual takes 1 to 4"),
         ("evaluate --model plain --whiten mine", "--whiten"),
@@ -129,15 +136,12 @@ def test_single_collection_borrows_wrong_corpus(desk: Path, monkeypatch: pytest.
         ("evaluate --model bm25 --whiten own", "--whiten"),
     ],
 )
-def test_impossible_requests_are_refused(desk: Path, words: str, message: str) -> None:
+def test_impossible_requests_are_refused(desk: Path, monkeypatch: pytest.MonkeyPatch, words: str, message: str) -> None:
+    shutil.copytree("plain", "other")
+    monkeypatch.setattr("repro.interop.evaluating.evaluate_setting", None)
     command, *options = words.split()
     with pytest.raises(ValueError, match=message):
         run_command(command, "--suite", "zoo", *options)
-
-
-def test_one_context_has_no_differences(desk: Path) -> None:
-    found = evaluate_json("--model", "contextual", "--num-contexts", "4", "--no-bm25")
-    assert found["metrics"] and found["by_collection"] == []
 
 
 def test_repeated_command_reads_the_cache(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,25 +169,40 @@ def test_other_pooling_is_another_model(desk: Path) -> None:
     assert as_cls["metrics"] == evaluate_json(*words, "--out", "fresh")["metrics"]
 
 
-def test_impossible_folder_names_are_replaced(desk: Path) -> None:
-    (desk / "zoo").rename(desk / "my zoo (2)")
-    (desk / "my zoo (2)" / "near").rename(desk / "my zoo (2)" / "so near")
-    suite = open_suite("my zoo (2)")
-    assert (suite.name, [one.name for one in suite.datasets]) == ("my-zoo-2", ["far", "so-near"])
-    (desk / "my zoo (2)" / "far").rename(desk / "my zoo (2)" / "given")
-    with pytest.raises(ValueError, match="name both a dataset and a mean"):
-        open_suite("my zoo (2)")
-    (desk / "my zoo (2)" / "given").rename(desk / "my zoo (2)" / "so-near")
+@pytest.mark.parametrize(
+    ("suite", "names"), [("my zoo (2)", ("so near", "données")), ("c++docs", ("c++docs", "a+wrong"))]
+)
+def test_folders_may_have_any_name(desk: Path, suite: str, names: tuple[str, str]) -> None:
+    """Characters that metrics cannot hold are replaced. A plus is not read as the mark of a context."""
+    for old, new in zip(("near", "far"), names, strict=True):
+        Path("zoo", old).rename(Path("zoo", new))
+    Path("zoo").rename(suite)
+    words = ("--suite", suite, "--model", "contextual", "--context", "own", "--context", "wrong", "--no-bm25")
+    metrics = evaluate_json(*words)["metrics"]
+    suite_name = suite.replace("my zoo (2)", "my-zoo-2")
+    collections = [names[0].replace(" ", "-"), names[1], "mean"]
+    expected = {f"{suite_name}{view}/{name}" for view in ("", "+wrong") for name in collections}
+    assert {path.rpartition("/")[0] for path in metrics} == expected
+    assert get_header(evaluate(*words)) == ["collection", "own", "wrong"]
+
+
+def test_equal_names_are_refused(desk: Path) -> None:
+    shutil.copytree("zoo/near", "zoo/so near")
+    shutil.copytree("zoo/near", "zoo/so-near")
     with pytest.raises(ValueError, match="two of its folders would have one name"):
-        open_suite("my zoo (2)")
+        open_suite("zoo")
+    shutil.rmtree("zoo/so near")
+    Path("zoo/so-near").rename("zoo/given")
+    with pytest.raises(ValueError, match="name both a dataset and a mean"):
+        open_suite("zoo")
 
 
 def test_two_models_are_compared_by_query(desk: Path) -> None:
     output = evaluate("--compare", "plain", "contextual", "--no-bm25")
     assert "plain − contextual" in output and "bm25" not in output
-    found = evaluate_json("--compare", "plain", "contextual", "--no-bm25")
-    scores = (metrics["zoo/mean/ndcg_at_10"] for metrics in (found["metrics"], found["beside"]["contextual"]))
-    assert_difference(found["differences"][0], *scores)
+    result = evaluate_json("--compare", "plain", "contextual", "--no-bm25")
+    scores = (metrics["zoo/mean/ndcg_at_10"] for metrics in (result["metrics"], result["beside"]["contextual"]))
+    assert_difference(result["differences"][0], *scores)
     (row,) = evaluate_json("--compare", "plain", "plain", "--no-bm25")["differences"]
     assert row["points"] == row["low"] == row["high"] == 0
 
@@ -192,18 +211,19 @@ def test_interval_matches_scipy() -> None:
     rng = np.random.default_rng(0)
     a, b = rng.random(300), rng.random(300) * 0.9
     strata = np.zeros(300, int)
-    (found,) = compute_differences([Column("a", a, strata, ("x",)), Column("b", b, strata, ("x",))])
-    reference = bootstrap(
-        (a, b), lambda x, y, axis=-1: 100 * (x - y).mean(axis), paired=True, method="percentile", rng=1
-    )
-    low, high = reference.confidence_interval
-    assert (found.low, found.high) == pytest.approx((low, high), abs=0.15 * (high - low))
-    assert found.points == pytest.approx(100 * (a - b).mean())
+    (difference,) = compute_differences([Column("a", a, strata, ("x",)), Column("b", b, strata, ("x",))])
+
+    def mean_points(x: np.ndarray, y: np.ndarray, axis: int = -1) -> np.ndarray:
+        return 100 * (x - y).mean(axis)
+
+    low, high = bootstrap((a, b), mean_points, paired=True, method="percentile", rng=1).confidence_interval
+    assert (difference.low, difference.high) == pytest.approx((low, high), abs=0.15 * (high - low))
+    assert difference.points == pytest.approx(mean_points(a, b))
 
 
 def test_bm25_lead_gives_advice(desk: Path) -> None:
-    found = evaluate_json("--model", "bm25")
-    assert found["metrics"]["zoo/mean/ndcg_at_10"] > 0.5 and found["beside"] == {}
+    result = evaluate_json("--model", "bm25")
+    assert result["metrics"]["zoo/mean/ndcg_at_10"] > 0.5 and result["beside"] == {}
     output = evaluate("--model", "plain")
     assert all(words in output for words in ("points ahead", "tokens)", "--scale mini", "num_steps"))
 
@@ -231,43 +251,19 @@ def test_cut_share_is_of_whole_lengths(desk: Path) -> None:
 @pytest.mark.parametrize("context", ["null", "wrong"])
 def test_context_is_scored_alone(desk: Path, context: str) -> None:
     """The scores equal those of an evaluation under three contexts."""
-    alone = evaluate_json("--model", "contextual", "--context", context, "--no-bm25")["metrics"]
+    alone = evaluate_json("--model", "contextual", "--context", context, "--no-bm25")
     three = ("--context", "own", "--context", "wrong", "--context", "null")
     together = evaluate_json("--model", "contextual", *three, "--no-bm25")["metrics"]
-    assert alone and alone == {path: together[path] for path in alone}
-    assert all(path.startswith(f"zoo+{context}/") for path in alone)
+    metrics = alone["metrics"]
+    assert metrics and metrics == {path: together[path] for path in metrics}
+    assert all(path.startswith(f"zoo+{context}/") for path in metrics)
+    assert alone["differences"] == alone["by_collection"] == []
     output = evaluate("--model", "contextual", "--context", context, "--width", "8,full")
     assert "is not known to be trained for prefixes of 8 dimensions; they lose" in " ".join(output.split())
 
 
-@pytest.mark.parametrize("names", [("so near", "données"), ("c++docs", "a+wrong")])
-def test_collections_may_have_any_name(desk: Path, names: tuple[str, str]) -> None:
-    words = ("--model", "contextual", "--context", "own", "--context", "wrong")
-    before = evaluate_json(*words)["metrics"]
-    for old, new in zip(("near", "far"), names, strict=True):
-        (desk / "zoo" / old).rename(desk / "zoo" / new)
-    found = evaluate_json(*words)["metrics"]
-    assert {path.count("/") for path in found} == {2} and len(found) == len(before)
-    assert names[0].replace(" ", "-") in {path.split("/")[1] for path in found}
-
-
-def test_folder_name_may_have_plus(desk: Path) -> None:
-    (desk / "zoo" / "near").rename(desk / "c++docs")
-    output = evaluate("--suite", "c++docs", "--model", "contextual", "--context", "own", "--context", "null")
-    header = next(line for line in output.splitlines() if line.split()[:1] == ["collection"])
-    assert header.split() == ["collection", "own", "null", "bm25"]
-
-
 @pytest.mark.parametrize("words", [("--context", "wrong"), ("--num-contexts", "3")])
-def test_context_needs_a_contextual_model(desk: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]) -> None:
-    make_model("biencoder").save_pretrained(desk / "other")
-    monkeypatch.setattr("repro.interop.evaluating.evaluate_setting", None)
-    for two in (("plain", "other"), ("plain", "bm25")):
-        with pytest.raises(ValueError, match=f"^{' and '.join(two)} have no context: compare them without --context"):
-            evaluate("--compare", *two, *words)
-    monkeypatch.undo()
-    monkeypatch.chdir(desk)
-    monkeypatch.setenv("REPRO_HOME", str(desk / "home"))
+def test_one_model_may_have_contexts(desk: Path, words: tuple[str, ...]) -> None:
     assert "plain − contextual" in evaluate("--compare", "plain", "contextual", "--no-bm25", *words)
 
 
@@ -280,11 +276,11 @@ def test_evaluations_have_separate_folders(desk: Path) -> None:
     make_model("contextual", num_contexts=3).save_pretrained(desk / "other" / "contextual")
     requests = [("contextual",), ("other/contextual",), ("contextual", "--context-seed", "1"),
                 ("contextual", "--context", "null"), ("contextual", "--num-contexts", "2")]  # fmt: skip
-    found = [evaluate_json("--no-bm25", "--model", *words) for words in requests]
+    results = [evaluate_json("--no-bm25", "--model", *words) for words in requests]
     folders = list_evaluations(desk)
     assert len(folders) == len(requests) and all(name.startswith("contextual-zoo-") for name in folders)
     stored = [json.loads((desk / "home" / "evaluations" / name / "scores.json").read_text()) for name in folders]
-    assert all(one in stored for one in found)
+    assert all(result in stored for result in results)
     evaluate("--no-bm25", "--model", str(desk / "contextual"), "--device", "cpu")
     assert list_evaluations(desk) == folders
 
@@ -302,10 +298,10 @@ def test_cached_export_opens_by_id(desk: Path, monkeypatch: pytest.MonkeyPatch, 
     (desk / "out").rename(make_hub_snapshot(desk / "hub", "me/mine"))
     expected = evaluate_json("--model", source, "--no-bm25")["metrics"]
     for words in (("me/mine",), ("me/mine", "--revision", COMMIT)):
-        found = evaluate_json("--no-bm25", "--model", *words)
-        assert found["metrics"] == pytest.approx(expected, abs=1e-6)
-        assert found["provenance"]["model"]["revision"] == COMMIT
-    with pytest.raises(ValueError, match=r"me/other is not a folder, not in the hub's cache"):
+        result = evaluate_json("--no-bm25", "--model", *words)
+        assert result["metrics"] == pytest.approx(expected, abs=1e-6)
+        assert result["provenance"]["model"]["revision"] == COMMIT
+    with pytest.raises(ValueError, match="me/other is not a folder, not in the hub's cache"):
         evaluate("--model", "me/other")
 
 

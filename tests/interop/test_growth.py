@@ -22,7 +22,7 @@ def test_loss_equals_two_evaluations(tmp_path: Path) -> None:
     """The reference computes NDCG@10 from the rank of the only relevant document under each context."""
     write_beir_folder(tmp_path / "plants", PLANTS)
     model = make_model("contextual")
-    found = measure_growth(model, open_suite(str(tmp_path / "plants"), print), progress=ignore)
+    results = measure_growth(model, open_suite(str(tmp_path / "plants"), print), progress=ignore)
 
     def ndcg(source: Retrieval) -> float:
         model.set_context(draw_context("own", source, num_contexts=model.config.num_contexts, seed=0).texts, 0)
@@ -31,13 +31,13 @@ def test_loss_equals_two_evaluations(tmp_path: Path) -> None:
         ranks = 1 + (scores > np.diag(scores)[:, None]).sum(1)
         return 100 * float(np.where(ranks <= 10, 1 / np.log2(ranks + 1), 0).mean())
 
-    for growth, share in zip(found, NEW_SHARES, strict=True):
+    for growth, share in zip(results, NEW_SHARES, strict=True):
         old = keep_old_documents(PLANTS, share, 0)
         assert len(old.documents) == round(12 * (1 - share)) and {*old.document_ids} < {*PLANTS.document_ids}
         assert growth.points == pytest.approx(ndcg(old) - ndcg(PLANTS), abs=1e-3)
         assert growth.low <= growth.points <= growth.high and growth.num_queries == 12
     opened = Opened(model, "a model", None)
-    for lines in ("", format_growth(found, "s")):
+    for lines in ("", format_growth(results, "s")):
         card = make_model_card(opened, "x", "sentence-transformers", [], growth=lines)
         assert ("new documents:" in card.split("## Context")[1]) == bool(lines)
 

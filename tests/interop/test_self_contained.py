@@ -31,7 +31,6 @@ from tests.interop.small import CLOSE, CORPUS, TEXTS, make_model
 from tests.interop.test_sentence_transformers import KINDS
 
 VARIANTS: list[dict[str, Any]] = [
-    {},
     {"tokens_per_document": 2, "residual": True},
     {"pooling": "frequency"},
     {"prefix_is_pooled": True, "num_soft_prompts": 0, "instruction_end": 1024},
@@ -44,14 +43,16 @@ def export_and_open(model: Any, folder: Path) -> SentenceTransformer:
     return SentenceTransformer(str(folder), trust_remote_code=True, device="cpu")
 
 
-@pytest.mark.parametrize(("kind", "changes"), [*((kind, {}) for kind in KINDS), *(("nomic", one) for one in VARIANTS)])
+@pytest.mark.parametrize(
+    ("kind", "changes"), [*((kind, {}) for kind in KINDS), *(("nomic", changes) for changes in VARIANTS)]
+)
 def test_exported_code_matches_our_vectors(tmp_path: Path, kind: str, changes: dict[str, Any]) -> None:
     """Both libraries give our vectors for every backbone and every option of the second stage."""
     model = make_model("contextual", backbone=kind, **changes)
     theirs = export_and_open(model, tmp_path)
     other = AutoModel.from_pretrained(tmp_path, trust_remote_code=True)
-    for one in (model, theirs, other):
-        one.set_context(CORPUS, seed=3)
+    for encoder in (model, theirs, other):
+        encoder.set_context(CORPUS, seed=3)
     for role, encode in (("query", theirs.encode_query), ("document", theirs.encode_document)):
         expected = model.encode(TEXTS, role)
         np.testing.assert_allclose(encode(TEXTS, batch_size=2, **QUIET), expected, **CLOSE)
@@ -59,14 +60,14 @@ def test_exported_code_matches_our_vectors(tmp_path: Path, kind: str, changes: d
 
 
 def test_biencoder_code_matches_our_vectors(tmp_path: Path) -> None:
-    """AutoModel opens a biencoder, also after a contextual model in the same process."""
-    for architecture in ("contextual", "biencoder", "contextual"):
-        model, folder = make_model(architecture), tmp_path / architecture / "model"
-        write_self_contained(model, folder)
-        theirs = AutoModel.from_pretrained(folder, trust_remote_code=True)
+    """AutoModel opens a biencoder after a contextual model, and a contextual model after it, in the same process."""
+    for folder, architecture in (("a", "contextual"), ("b", "biencoder"), ("c", "contextual")):
+        model = make_model(architecture)
+        write_self_contained(model, tmp_path / folder)
+        theirs = AutoModel.from_pretrained(tmp_path / folder, trust_remote_code=True)
         if architecture == "contextual":
-            for one in (model, theirs):
-                one.set_context(CORPUS)
+            for encoder in (model, theirs):
+                encoder.set_context(CORPUS)
         np.testing.assert_allclose(theirs.encode(TEXTS, "query"), model.encode(TEXTS, "query"), **CLOSE)
 
 
@@ -88,20 +89,20 @@ def main():
     folder, out, texts, corpus = json.loads(sys.argv[1])
     model = SentenceTransformer(folder, trust_remote_code=True, device="cpu")
     model.set_context(corpus, seed=0)
-    found = {"query": model.encode_query(texts), "document": model.encode_document(texts)}
+    arrays = {"query": model.encode_query(texts), "document": model.encode_document(texts)}
     judged = {str(n): {str(n)} for n in range(len(corpus))}
     named = {str(n): text for n, text in enumerate(corpus)}
-    found["ir"] = np.array([InformationRetrievalEvaluator(named, named, judged)(model)["cosine_ndcg@10"]])
+    arrays["ir"] = np.array([InformationRetrievalEvaluator(named, named, judged)(model)["cosine_ndcg@10"]])
     pool = model.start_multi_process_pool(["cpu"])
-    found["pool"] = model.encode(texts, prompt_name="document", pool=pool, chunk_size=2)
+    arrays["pool"] = model.encode(texts, prompt_name="document", pool=pool, chunk_size=2)
     model.stop_multi_process_pool(pool)
     model.save_pretrained(folder + "-again")
     again = SentenceTransformer(folder + "-again", trust_remote_code=True, device="cpu")
-    found["again"] = again.encode_document(texts)
+    arrays["again"] = again.encode_document(texts)
     other = AutoModel.from_pretrained(folder + "-again", trust_remote_code=True)
-    found["auto"] = other.encode(texts, "document")
+    arrays["auto"] = other.encode(texts, "document")
     assert "repro" not in sys.modules
-    np.savez(out, **found)
+    np.savez(out, **arrays)
 
 if __name__ == "__main__":
     main()
@@ -119,11 +120,11 @@ def test_folder_opens_without_this_project(tmp_path: Path) -> None:
     done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     model.set_context(CORPUS, seed=0)
-    with np.load(out) as found:
-        np.testing.assert_allclose(found["query"], model.encode(TEXTS, "query"), **CLOSE)
+    with np.load(out) as arrays:
+        np.testing.assert_allclose(arrays["query"], model.encode(TEXTS, "query"), **CLOSE)
         for name in ("document", "pool", "again", "auto"):
-            np.testing.assert_allclose(found[name], model.encode(TEXTS, "document"), **CLOSE)
-        assert 0 < found["ir"][0] <= 1
+            np.testing.assert_allclose(arrays[name], model.encode(TEXTS, "document"), **CLOSE)
+        assert 0 < arrays["ir"][0] <= 1
 
 
 def test_missing_context_warns_once(tmp_path: Path) -> None:
@@ -134,9 +135,9 @@ def test_missing_context_warns_once(tmp_path: Path) -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for _ in range(2):
-            found = theirs.encode_document(TEXTS, batch_size=1, **QUIET)
-    assert sum("no context is set" in str(one.message) for one in caught) == 1
-    np.testing.assert_allclose(found, model.encode(TEXTS), **CLOSE)
+            vectors = theirs.encode_document(TEXTS, batch_size=1, **QUIET)
+    assert sum("no context is set" in str(warning.message) for warning in caught) == 1
+    np.testing.assert_allclose(vectors, model.encode(TEXTS), **CLOSE)
     with pytest.raises(ValueError, match="no null context"):
         export_and_open(make_model("contextual", sequence_dropout=0.0), tmp_path / "none").encode(TEXTS, **QUIET)
 
@@ -147,8 +148,8 @@ def test_vectors_of_texts_are_no_context(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="unit length"):
         theirs.encode(TEXTS, dataset_embeddings=theirs.encode(CORPUS[:4]), **QUIET)
     first = theirs.encode(CORPUS[:4], prompt_name="document", without_context="first_stage", **QUIET)
-    found = theirs.encode(TEXTS, dataset_embeddings=first, without_context="first_stage", **QUIET)
-    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-5)
+    vectors = theirs.encode(TEXTS, dataset_embeddings=first, without_context="first_stage", **QUIET)
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
 
 
 @pytest.mark.parametrize("context", [CORPUS, None])
@@ -158,10 +159,10 @@ def test_context_is_saved_with_the_model(tmp_path: Path, context: list[str] | No
     theirs.set_context(context, seed=1)
     expected = theirs.encode_document(TEXTS, **QUIET)
     theirs.save_pretrained(str(tmp_path / "again"))
-    for folder in (tmp_path / "again", open_sentence_transformers(tmp_path / "again")):
-        again = SentenceTransformer(str(folder), trust_remote_code=True) if isinstance(folder, Path) else folder
+    folder = tmp_path / "again"
+    for again in (SentenceTransformer(str(folder), trust_remote_code=True), open_sentence_transformers(folder)):
         np.testing.assert_allclose(again.encode_document(TEXTS, **QUIET), expected, **CLOSE)
-    np.testing.assert_allclose(load_self_contained_model(tmp_path / "again").encode(TEXTS), expected, **CLOSE)
+    np.testing.assert_allclose(load_self_contained_model(folder).encode(TEXTS), expected, **CLOSE)
 
 
 @pytest.mark.parametrize("architecture", ["biencoder", "contextual"])
@@ -185,8 +186,8 @@ def test_other_code_is_not_run(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="code that is not of this version"):
         open_sentence_transformers(tmp_path)
     ours = open_model(str(tmp_path)).ours
-    for one in (model, ours):
-        one.set_context(CORPUS)
+    for encoder in (model, ours):
+        encoder.set_context(CORPUS)
     np.testing.assert_array_equal(ours.encode(TEXTS), model.encode(TEXTS))
 
 
@@ -199,8 +200,8 @@ def test_folder_of_version_0_1_opens(tmp_path: Path) -> None:
     assert modules[0]["path"] == MODULE_FOLDER
     model.set_context(CORPUS)
     for theirs in (SentenceTransformer(str(folder), trust_remote_code=True), open_sentence_transformers(folder)):
-        found = theirs.encode(TEXTS, prompt_name="document", context=CORPUS, **QUIET)
-        np.testing.assert_allclose(found, model.encode(TEXTS), **CLOSE)
+        vectors = theirs.encode(TEXTS, prompt_name="document", context=CORPUS, **QUIET)
+        np.testing.assert_allclose(vectors, model.encode(TEXTS), **CLOSE)
 
 
 PAIRS = [
@@ -242,11 +243,11 @@ def test_stock_losses_give_our_gradients(tmp_path: Path, cached: bool) -> None:
     loss.backward()
     expected, gradients = compute_gradients(model, number=1)
     assert float(loss.detach()) == pytest.approx(expected, abs=1e-5)
-    found = {name.removeprefix("0.model."): weight.grad for name, weight in theirs.named_parameters()}
-    assert found.keys() == gradients.keys()
+    actual = {name.removeprefix("0.model."): weight.grad for name, weight in theirs.named_parameters()}
+    assert actual.keys() == gradients.keys()
     for name, gradient in gradients.items():
         if gradient is not None:
-            np.testing.assert_allclose(found[name], gradient, atol=2e-5, err_msg=name)
+            np.testing.assert_allclose(actual[name], gradient, atol=2e-5, err_msg=name)
 
 
 def test_training_without_a_context_is_refused(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from tests.interop.small import WORDS, make_collection, make_model
 def things(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Retrieval:
     """A collection of short texts of unequal length, written to the current folder."""
     monkeypatch.chdir(tmp_path)
-    documents = [" ".join((one, other, *WORDS[:n])) for n, one in enumerate(WORDS[:10]) for other in WORDS[n:10]]
+    documents = [" ".join((word, other, *WORDS[:n])) for n, word in enumerate(WORDS[:10]) for other in WORDS[n:10]]
     collection = make_collection("things", documents, [" ".join(text.split()[:2]) for text in documents])
     write_beir_folder(tmp_path / "things", collection)
     return collection
@@ -41,15 +41,15 @@ def test_unlimited_length_is_scored(things: Retrieval) -> None:
     tokenizer.no_truncation()
     static = SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_dim=16)], device="cpu")
     static.save_pretrained("model", create_model_card=False)
-    found = evaluate("model")
-    assert found["provenance"]["cut"] == {"things": None} and found["provenance"]["model"]["max_tokens"] is None
-    assert found["metrics"]["things/things/ndcg_at_10"] > 0
+    result = evaluate("model")
+    assert result["provenance"]["cut"] == {"things": None} and result["provenance"]["model"]["max_tokens"] is None
+    assert result["metrics"]["things/things/ndcg_at_10"] > 0
 
 
 def write_stock(folder: str, **settings: Any) -> SentenceTransformer:
     """Write a model of stock modules whose vectors differ in length."""
     theirs = as_sentence_transformer(make_model("biencoder"))
-    modules = [one for one in theirs if not isinstance(one, Normalize)]
+    modules = [module for module in theirs if not isinstance(module, Normalize)]
     with torch.no_grad():
         modules[-1].linear.bias.add_(torch.randn(16, generator=torch.Generator().manual_seed(3)))
     settings = {"prompts": theirs.prompts} | settings
@@ -67,29 +67,26 @@ def compute_ndcg(theirs: SentenceTransformer, things: Retrieval, **options: Any)
 
 
 def test_inner_products_score_every_width(things: Retrieval) -> None:
-    models = {name: write_stock(name, similarity_fn_name=name) for name in ("dot", "cosine")}
-    expected = {name: compute_ndcg(theirs, things) for name, theirs in models.items()}
-    assert abs(expected["dot"] - expected["cosine"]) > 0.01
-    for name, theirs in models.items():
-        found = evaluate(name, "--width", "4")
-        assert found["metrics"]["things/things/ndcg_at_10"] == pytest.approx(expected[name], abs=1e-6)
+    """The scores of each similarity are cached separately."""
+    theirs = write_stock("model", similarity_fn_name="cosine")
+    scores = {}
+    for name in ("cosine", "dot"):
+        settings = Path("model", "config_sentence_transformers.json")
+        settings.write_text(settings.read_text().replace('"cosine"', f'"{name}"'))
+        theirs.similarity_fn_name = name
+        result = evaluate("model", "--width", "4")
+        scores[name] = result["metrics"]["things/things/ndcg_at_10"]
+        assert scores[name] == pytest.approx(compute_ndcg(theirs, things), abs=1e-6)
         narrow = compute_ndcg(theirs, things, truncate_dim=4)
-        assert found["metrics"]["things+width4/things/ndcg_at_10"] == pytest.approx(narrow, abs=1e-6)
-        assert found["provenance"]["model"]["similarity"] == name
-
-
-def test_similarities_are_cached_apart(things: Retrieval) -> None:
-    write_stock("model", similarity_fn_name="cosine")
-    before = evaluate("model")["metrics"]
-    settings = Path("model", "config_sentence_transformers.json")
-    settings.write_text(settings.read_text().replace('"cosine"', '"dot"'))
-    assert evaluate("model")["metrics"] != before
+        assert result["metrics"]["things+width4/things/ndcg_at_10"] == pytest.approx(narrow, abs=1e-6)
+        assert result["provenance"]["model"]["similarity"] == name
+    assert abs(scores["dot"] - scores["cosine"]) > 0.01
 
 
 @pytest.mark.parametrize("name", ["euclidean", "manhattan"])
 def test_unsearchable_similarity_is_refused(things: Retrieval, name: str) -> None:
     write_stock("model", similarity_fn_name=name)
-    with pytest.raises(ValueError, match=rf"model compares its vectors by '{name}' .*one of \['cosine', 'dot'\]"):
+    with pytest.raises(ValueError, match=rf"'{name}' .*one of \['cosine', 'dot'\]"):
         open_model("model")
 
 
@@ -99,7 +96,7 @@ def test_models_without_vectors_are_refused(things: Retrieval, kind: str) -> Non
     settings = Path("model", "config_sentence_transformers.json")
     content = json.loads(settings.read_text())
     settings.write_text(json.dumps(content | {"model_type": kind}))
-    with pytest.raises(ValueError, match=f"^model is a {kind} of sentence-transformers, expected a SentenceTransf"):
+    with pytest.raises(ValueError, match=f"^model is a {kind}"):
         open_model("model")
     # Older versions wrote no type.
     del content["model_type"]
@@ -115,9 +112,7 @@ def test_document_prompt_is_found_by_name(things: Retrieval, name: str) -> None:
     for role, prompt in (("query", "query"), ("document", name)):
         expected = theirs.encode(list(WORDS), prompt_name=prompt, normalize_embeddings=True)
         np.testing.assert_allclose(opened.encode(WORDS, role), expected, atol=1e-6)
-    assert lines == [
-        "model: prompts ['sorting'] are not used; used are 'query: ' before query texts and 'passage: ' before "
-        "document texts"
-    ]
+    (line,) = lines
+    assert "['sorting'] are not used" in line
     used = evaluate("model")["provenance"]["model"]["prompts_used"]
     assert used == {"query": "query: ", "document": "passage: "}

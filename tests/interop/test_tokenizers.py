@@ -40,12 +40,10 @@ def export(tmp_path: Path, architecture: str, to: str) -> Path:
 
 @pytest.mark.parametrize(("architecture", "to"), FORMATS)
 def test_digest_ignores_the_folder(tmp_path: Path, architecture: str, to: str) -> None:
-    folder = export(tmp_path, architecture, to)
-    card = (folder / "README.md").read_text()
-    folder.rename(tmp_path / "moved")
-    digest = compute_model_digest(open_model(str(tmp_path / "moved")).ours)
+    folder = export(tmp_path, architecture, to).rename(tmp_path / "moved")
+    digest = compute_model_digest(open_model(str(folder)).ours)
     assert digest == compute_model_digest(open_model(str(tmp_path / "ours")).ours)
-    assert f"weights and configuration: {digest}\n" in card
+    assert f"weights and configuration: {digest}\n" in (folder / "README.md").read_text()
 
 
 def test_other_words_are_another_model(tmp_path: Path) -> None:
@@ -88,10 +86,11 @@ def test_opened_module_keeps_its_words(tmp_path: Path) -> None:
 
 
 def test_missing_tokenizer_is_named(tmp_path: Path) -> None:
-    (tmp_path / "words").mkdir()
-    shutil.copy(get_minilm_folder() / "tokenizer.json", tmp_path / "words")
-    name = str(tmp_path / "words")
-    assert load_tokenizer(name).get_vocab_size() == 30522
-    shutil.rmtree(tmp_path / "words")
-    with pytest.raises(ValueError, match=f"^the tokenizer folder {name} is gone: put it back"):
-        load_tokenizer(name)
+    """It is missed also after it was loaded once."""
+    folder = tmp_path / "words"
+    folder.mkdir()
+    shutil.copy(get_minilm_folder() / "tokenizer.json", folder)
+    assert load_tokenizer(str(folder)).get_vocab_size() == 30522
+    shutil.rmtree(folder)
+    with pytest.raises(ValueError, match=f"^the tokenizer folder {folder} is gone"):
+        load_tokenizer(str(folder))

@@ -50,62 +50,48 @@ def test_auto_classes_open_a_biencoder(tmp_path: Path) -> None:
     model, folder = export_old(tmp_path, "biencoder")
     theirs = AutoModel.from_pretrained(folder)
     with torch.no_grad():
-        found = theirs(**tokenize(folder, TEXTS, "query", model.config)).pooler_output
-    np.testing.assert_allclose(normalise(found), model.encode(TEXTS, "query"), **CLOSE)
+        vectors = theirs(**tokenize(folder, TEXTS, "query", model.config)).pooler_output
+    np.testing.assert_allclose(normalise(vectors), model.encode(TEXTS, "query"), **CLOSE)
 
 
 def test_auto_classes_open_a_contextual_model(tmp_path: Path) -> None:
-    model, folder = export_old(tmp_path, "contextual")
+    """Its encoder has our interface, and saving it again gives identical bytes."""
+    model, old = export_old(tmp_path, "contextual")
+    folder = old.rename(tmp_path / "moved")
     theirs = AutoModel.from_pretrained(folder)
     size = AutoConfig.from_pretrained(folder).transductive_corpus_size
-    model.set_context(CORPUS[:size])
     context = tokenize(folder, CORPUS[:size], "document", model.config)
     texts = tokenize(folder, TEXTS, "document", model.config)
+    model.set_context(CORPUS[:size])
+    expected = model.encode(TEXTS, "document")
     with torch.no_grad():
-        vectors = theirs.first_stage(**context)
         for options in (
-            {"dataset_embeddings": vectors},
+            {"dataset_embeddings": theirs.first_stage(**context)},
             {"dataset_input_ids": context["input_ids"], "dataset_attention_mask": context["attention_mask"]},
         ):
-            found = theirs(**texts, **options).pooler_output
-            np.testing.assert_allclose(normalise(found), model.encode(TEXTS, "document"), **CLOSE)
+            np.testing.assert_allclose(normalise(theirs(**texts, **options).pooler_output), expected, **CLOSE)
     with pytest.raises(ValueError, match="needs dataset_input_ids or dataset_embeddings"):
         theirs(**texts)
-
-
-def test_opened_model_has_our_interface(tmp_path: Path) -> None:
-    model, _ = export_old(tmp_path, "contextual")
-    (tmp_path / "out").rename(tmp_path / "moved")
-    inner = AutoModel.from_pretrained(tmp_path / "moved").encoder
-    assert inner.config.tokenizer == str(tmp_path / "moved")
-    model.set_context(CORPUS)
-    inner.set_context(CORPUS)
-    np.testing.assert_allclose(inner.encode(TEXTS, "query"), model.encode(TEXTS, "query"), **CLOSE)
-
-
-def test_save_load_save_gives_identical_bytes(tmp_path: Path) -> None:
-    _, folder = export_old(tmp_path, "contextual")
-    AutoModel.from_pretrained(folder).save_pretrained(tmp_path / "again")
+    theirs.encoder.set_context(CORPUS[:size])
+    np.testing.assert_allclose(theirs.encoder.encode(TEXTS, "document"), expected, **CLOSE)
+    assert theirs.encoder.config.tokenizer == str(folder)
+    theirs.save_pretrained(tmp_path / "again")
     assert (tmp_path / "again" / "model.safetensors").read_bytes() == (folder / "model.safetensors").read_bytes()
     assert {path.suffix for path in folder.iterdir()} == {".json", ".safetensors"}
 
 
-def test_inconsistent_config_is_named(tmp_path: Path) -> None:
+def test_damaged_folder_is_refused(tmp_path: Path) -> None:
+    """An inconsistent config, an unknown field and a pickle are named."""
     _, folder = export_old(tmp_path, "biencoder")
     config = json.loads((folder / "config.json").read_text())
     config["repro"]["num_layers"] += 1
     (folder / "config.json").write_text(json.dumps(config))
-    message = r"its config: \d+ missing, 0 extra, 0 of another shape; first of each: \['encoder"
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=r"\d+ missing, 0 extra, 0 of another shape; first of each: \['encoder"):
         AutoModel.from_pretrained(folder)
     config["repro"]["colour"] = "red"
     (folder / "config.json").write_text(json.dumps(config))
-    with pytest.raises(ValueError, match=r"unknown fields \['colour'\]"):
+    with pytest.raises(ValueError, match="colour"):
         AutoModel.from_pretrained(folder)
-
-
-def test_pickle_is_not_loaded(tmp_path: Path) -> None:
-    _, folder = export_old(tmp_path, "biencoder")
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
     with pytest.raises(ValueError, match="never read"):
         AutoModel.from_pretrained(folder)
@@ -114,7 +100,7 @@ def test_pickle_is_not_loaded(tmp_path: Path) -> None:
 def test_plain_transformers_folder_is_refused(tmp_path: Path) -> None:
     _, folder = export_small_model(tmp_path, "biencoder", "sentence-transformers")
     (folder / "modules.json").unlink()
-    with pytest.raises(ValueError, match=r"a plain model of transformers \('nomic_bert'\): save it with sentence-tr"):
+    with pytest.raises(ValueError, match=r"a plain model of transformers \('nomic_bert'\)"):
         open_model(str(folder))
 
 
@@ -133,10 +119,13 @@ def test_failed_export_leaves_nothing(tmp_path: Path) -> None:
 class FakeHub:
     """Records the two calls of an upload."""
 
-    def __init__(self) -> None:
+    def __init__(self, error: Exception | None = None) -> None:
         self.calls = []
+        self.error = error
 
     def create_repo(self, repo_id: str, **options: object) -> None:
+        if self.error is not None:
+            raise self.error
         self.calls.append(("create", repo_id, options))
 
     def upload_folder(self, *, folder_path: str, repo_id: str, commit_message: str) -> SimpleNamespace:
@@ -145,7 +134,11 @@ class FakeHub:
 
 
 def test_upload_is_folder_with_card(tmp_path: Path) -> None:
+    """After a failure, the message has the command that repeats the upload."""
     _, folder = export_small_model(tmp_path, "biencoder", "transformers")
+    message = rf"\(no way there\): repeat with `hf upload me/mine {folder} --private`"
+    with pytest.raises(ValueError, match=message):
+        push_to_hub(folder, "me/mine", private=True, api=FakeHub(ConnectionError("no way there")))
     hub = FakeHub()
     assert push_to_hub(folder, "me/mine", private=True, api=hub) == "address of me/mine"
     assert hub.calls == [("create", "me/mine", {"private": True, "exist_ok": True}), ("upload", "me/mine", str(folder))]
@@ -154,22 +147,13 @@ def test_upload_is_folder_with_card(tmp_path: Path) -> None:
         push_to_hub(folder, "me/mine", api=hub)
 
 
-def test_failed_upload_names_the_command(tmp_path: Path) -> None:
-    _, folder = export_small_model(tmp_path, "biencoder", "transformers")
-    hub = FakeHub()
-    hub.create_repo = lambda *of, **options: (_ for _ in ()).throw(ConnectionError("no way there"))  # type: ignore
-    message = rf"out was written but not uploaded \(no way there\): repeat with `hf upload me/mine {folder} --private`"
-    with pytest.raises(ValueError, match=message):
-        push_to_hub(folder, "me/mine", private=True, api=hub)
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--push-to", "me//mine"], "--push-to me//mine: no hub id; expected OWNER/NAME"),
-        (["--push-to", "mine"], "--push-to mine: no hub id"),
-        (["--push-to", "me/mi--ne"], "--push-to me/mi--ne: no hub id"),
-        (["--private"], "--private needs an upload: add --push-to OWNER/NAME"),
+        (["--push-to", "me//mine"], "me//mine: no hub id"),
+        (["--push-to", "mine"], "mine: no hub id"),
+        (["--push-to", "me/mi--ne"], "me/mi--ne: no hub id"),
+        (["--private"], "--private needs an upload"),
     ],
 )
 def test_impossible_upload_is_refused_first(tmp_path: Path, words: list[str], message: str) -> None:
@@ -184,33 +168,23 @@ def test_unknown_options_are_refused(tmp_path: Path) -> None:
     narrow = AutoModel.from_pretrained(folder, dtype=torch.bfloat16, trust_remote_code=False, use_safetensors=True)
     assert {weight.dtype for weight in narrow.parameters()} == {torch.bfloat16}
     with torch.no_grad():
-        found = narrow(**tokenize(folder, TEXTS, "query", model.config)).pooler_output.float()
-    assert (normalise(found) * model.encode(TEXTS, "query")).sum(1).min() > 0.98
+        vectors = narrow(**tokenize(folder, TEXTS, "query", model.config)).pooler_output.float()
+    assert (normalise(vectors) * model.encode(TEXTS, "query")).sum(1).min() > 0.98
     assert AutoModel.from_pretrained(folder, torch_dtype="float16").dtype == torch.float16
     assert AutoModel.from_pretrained(folder, dtype="auto").dtype == torch.float32
     for option in ({"device_map": "auto"}, {"output_loading_info": True}, {"use_safetensors": False}):
         with pytest.raises(ValueError, match=f"from_pretrained does not support .*{next(iter(option))}"):
             AutoModel.from_pretrained(folder, **option)
-    with pytest.raises(ValueError, match="dtype=int8 is not a floating-point dtype"):
+    with pytest.raises(ValueError, match="int8"):
         AutoModel.from_pretrained(folder, dtype="int8")
 
 
 def test_hub_cache_folder_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model, folder = export_old(tmp_path, "biencoder")
     folder.rename(make_hub_snapshot(tmp_path / "cache", "me/mine") / "small")
-    where = {"cache_dir": str(tmp_path / "cache"), "local_files_only": True, "subfolder": "small"}
-    opened = AutoModel.from_pretrained("me/mine", **where).encoder
+    options = {"cache_dir": str(tmp_path / "cache"), "local_files_only": True, "subfolder": "small"}
+    opened = AutoModel.from_pretrained("me/mine", **options).encoder
     np.testing.assert_allclose(opened.encode(TEXTS, "query"), model.encode(TEXTS, "query"), **CLOSE)
-
-
-def test_card_starts_with_scores(tmp_path: Path) -> None:
-    """It states which facts are unknown."""
-    _, folder = export_small_model(tmp_path, "contextual", "transformers")
-    card = (folder / "README.md").read_text()
-    sections = re.findall(r"^## (.*)$", card, re.MULTILINE)
-    assert sections[:2] == ["Scores", "Use"] and sections[-1] == "Digests"
-    assert card.startswith("---\nlibrary_name: transformers\n")
-    assert "Not known here" in card and "Not evaluated here" in card and "## Limits" in card
 
 
 @pytest.mark.parametrize(
@@ -218,15 +192,20 @@ def test_card_starts_with_scores(tmp_path: Path) -> None:
     [("biencoder", "sentence-transformers"), ("contextual", "sentence-transformers"), ("biencoder", "transformers"),
      ("contextual", "transformers"), ("official", "official")],
 )  # fmt: skip
-def test_card_code_runs(
+def test_card_is_complete(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], architecture: str, to: str
 ) -> None:
+    """It starts with scores, marks unknown facts, and its code runs."""
     if architecture == "official":
         write_usable_checkpoint(tmp_path / "ours")
     else:
         make_model(architecture).save_pretrained(tmp_path / "ours")
     export_model(str(tmp_path / "ours"), tmp_path / "mine", to, progress=ignore)
     card = (tmp_path / "mine" / "README.md").read_text()
+    sections = re.findall(r"^## (.*)$", card, re.MULTILINE)
+    assert sections[:2] == ["Scores", "Use"] and sections[-1] == "Digests" and "Limits" in sections
+    assert card.startswith("---\nlibrary_name: ")
+    assert "Not known here" in card and "Not evaluated here" in card, "the run is unknown"
     (code,) = re.findall(r"```python\n(.*?)```", card, re.DOTALL)
     assert len([line for line in code.splitlines() if line]) <= 11
     monkeypatch.chdir(tmp_path)

@@ -51,8 +51,8 @@ def walk(tmp_path_factory: pytest.TempPathFactory) -> Walk:
         done = run_module(*words, folder=folder, REPRO_HOME=str(folder / "out"))
         assert done.returncode == 0, done.stderr
         outputs.append(done.stdout)
-        found = re.search(r"([0-9a-f]{12})  contextual", done.stdout)
-        run = found[1] if found else run
+        match = re.search(r"([0-9a-f]{12})  contextual", done.stdout)
+        run = match[1] if match else run
     return Walk(folder, outputs, run, json.loads((folder / "out" / "records" / f"{run}.json").read_text()))
 
 
@@ -94,12 +94,12 @@ def evaluate_json(model: str, suite: str, *words: str) -> dict[str, Any]:
 
 
 def test_second_evaluation_repeats_scores(here: Walk) -> None:
-    found = evaluate_json(here.run, "mine", "--context", "own", "--context", "null")
-    for name, value in found["metrics"].items():
+    result = evaluate_json(here.run, "mine", "--context", "own", "--context", "null")
+    for name, value in result["metrics"].items():
         assert here.record["metrics"][name] == pytest.approx(value, abs=1e-6), name
     files = sorted(Path("out", "evaluations").glob("*/trec/**/*.trec.gz"))
     assert len(files) == 2 and len(read_run(files[0])) > 0
-    provenance = found["provenance"]
+    provenance = result["provenance"]
     assert provenance["model"]["run"] == here.run and provenance["model"]["weights"]
     assert provenance["asked"]["context_seed"] == 0
 
