@@ -79,25 +79,11 @@ def random_weights(kind: str, seed: int = 0, **changes: int | bool) -> dict[str,
     return {name: value + 1 if "norm" in name and "weight" in name else value for name, value in weights.items()}
 
 
+SIZES = {"hidden_size": 16, "num_heads": 2, "intermediate_size": 24, "vocab_size": WORDS}
+ROTATION = {"rope_parameters": {"rope_type": "default", "rope_theta": 1000.0}}
 BASES = {
-    "nomic": {
-        "backbone": "nomic",
-        "num_layers": 2,
-        "hidden_size": 16,
-        "num_heads": 2,
-        "intermediate_size": 24,
-        "vocab_size": WORDS,
-        "settings": {"rope_parameters": {"rope_type": "default", "rope_theta": 1000.0}},
-    },
-    "modernbert": {
-        "backbone": "modernbert",
-        "num_layers": 4,
-        "hidden_size": 16,
-        "num_heads": 2,
-        "intermediate_size": 24,
-        "vocab_size": WORDS,
-        "settings": {"local_attention": 8},
-    },
+    "nomic": SIZES | {"backbone": "nomic", "num_layers": 2, "settings": ROTATION},
+    "modernbert": SIZES | {"backbone": "modernbert", "num_layers": 4, "settings": {"local_attention": 8}},
 }
 EMBEDDERS = {"nomic": "nomic-ai/nomic-bert-2048", "modernbert": "answerdotai/ModernBERT-base"}
 

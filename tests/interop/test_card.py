@@ -36,14 +36,16 @@ def make_card(record: Record, **changes: Any) -> str:
 
 def test_every_analysis_has_a_card(records: list[Record]) -> None:
     """It shows NDCG@10 if the record has scores per query. Otherwise it states that there are none."""
-    by_measure = {record.run.measure: record for record in records}
+    # A record with scores under its own context comes last, and is taken.
+    ordered = sorted(records, key=lambda record: f"{record.run.suite}/mean/ndcg_at_10" in record.metrics)
+    by_measure = {record.run.measure: record for record in ordered}
     assert len(by_measure) > 5
     for measure, record in by_measure.items():
         section = make_card(record).split("## Scores")[1].split("## Use")[0]
-        means = [score for name, score in record.metrics.items() if name.endswith("/mean/ndcg_at_10")]
-        has_scores = bool(means) or measure in ("adaptive", "headroom")
+        score = record.metrics.get(f"{record.run.suite}/mean/ndcg_at_10")
+        has_scores = score is not None or measure in ("adaptive", "headroom")
         assert has_scores == ("NDCG@10" in section) != ("Not evaluated by retrieval here." in section)
-        assert not means or f"| mean | {100 * means[0]:.1f} |" in section
+        assert score is None or f"| mean | {100 * score:.1f} |" in section
 
 
 def test_only_contextual_cards_mention_contexts(records: list[Record]) -> None:

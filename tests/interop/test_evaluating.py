@@ -8,11 +8,13 @@ from typing import Any, Never
 
 import numpy as np
 import pytest
+import torch
 from scipy.stats import bootstrap
 
 from repro.data.beir import write_beir_folder
 from repro.data.tokens import load_tokenizer
 from repro.evaluate.collections import read_collections
+from repro.interop.arguments import to_device
 from repro.interop.comparison import Column, Difference, compute_differences, list_suggestions
 from repro.interop.opening import open_model, open_suite
 from repro.interop.read_share import estimate_read_share
@@ -134,14 +136,30 @@ def test_single_collection_borrows_wrong_corpus(desk: Path, monkeypatch: pytest.
         ("evaluate --model plain --whiten mine", "--whiten"),
         ("evaluate --model plain --shrinkage 0.5", "--shrinkage"),
         ("evaluate --model bm25 --whiten own", "--whiten"),
+        ("evaluate --model bm25 --width 0,-3,x", "--width .*bm25 has no vectors"),
+        ("evaluate --model bm25 --device mars", "device 'mars'"),
+        ("evaluate --model bm25 --out taken", "taken.* is not a folder"),
+        ("evaluate --model bm25 --out taken/out", "taken.* is not a folder"),
     ],
 )
 def test_impossible_requests_are_refused(desk: Path, monkeypatch: pytest.MonkeyPatch, words: str, message: str) -> None:
+    """Nothing is scored before."""
     shutil.copytree("plain", "other")
-    monkeypatch.setattr("repro.interop.evaluating.evaluate_setting", None)
+    Path("taken").write_text("mine")
+    for name in ("evaluate_setting", "evaluate_bm25"):
+        monkeypatch.setattr(f"repro.interop.evaluating.{name}", None)
     command, *options = words.split()
     with pytest.raises(ValueError, match=message):
         run_command(command, "--suite", "zoo", *options)
+    assert Path("taken").read_text() == "mine"
+
+
+@pytest.mark.parametrize("device", ["mars", "cpu:99", "meta", "cuda:77"])
+def test_impossible_device_is_refused(device: str) -> None:
+    model: Any = torch.nn.Linear(1, 1)
+    to_device(model, None)
+    with pytest.raises(ValueError, match=f"device '{device}' is not on this machine"):
+        to_device(model, device)
 
 
 def test_repeated_command_reads_the_cache(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,7 +198,8 @@ def test_folders_may_have_any_name(desk: Path, suite: str, names: tuple[str, str
     words = ("--suite", suite, "--model", "contextual", "--context", "own", "--context", "wrong", "--no-bm25")
     metrics = evaluate_json(*words)["metrics"]
     suite_name = suite.replace("my zoo (2)", "my-zoo-2")
-    collections = [names[0].replace(" ", "-"), names[1], "mean"]
+    # Collections without a family have the family "given".
+    collections = [names[0].replace(" ", "-"), names[1], "given", "mean"]
     expected = {f"{suite_name}{view}/{name}" for view in ("", "+wrong") for name in collections}
     assert {path.rpartition("/")[0] for path in metrics} == expected
     assert get_header(evaluate(*words)) == ["collection", "own", "wrong"]
@@ -198,8 +217,10 @@ def test_equal_names_are_refused(desk: Path) -> None:
 
 
 def test_two_models_are_compared_by_query(desk: Path) -> None:
-    output = evaluate("--compare", "plain", "contextual", "--no-bm25")
-    assert "plain − contextual" in output and "bm25" not in output
+    # Context options apply to the contextual model alone.
+    for options in ((), ("--context", "wrong"), ("--num-contexts", "3")):
+        output = evaluate("--compare", "plain", "contextual", "--no-bm25", *options)
+        assert "plain − contextual" in output and "bm25" not in output
     result = evaluate_json("--compare", "plain", "contextual", "--no-bm25")
     scores = (metrics["zoo/mean/ndcg_at_10"] for metrics in (result["metrics"], result["beside"]["contextual"]))
     assert_difference(result["differences"][0], *scores)
@@ -262,11 +283,6 @@ def test_context_is_scored_alone(desk: Path, context: str) -> None:
     assert "is not known to be trained for prefixes of 8 dimensions; they lose" in " ".join(output.split())
 
 
-@pytest.mark.parametrize("words", [("--context", "wrong"), ("--num-contexts", "3")])
-def test_one_model_may_have_contexts(desk: Path, words: tuple[str, ...]) -> None:
-    assert "plain − contextual" in evaluate("--compare", "plain", "contextual", "--no-bm25", *words)
-
-
 def list_evaluations(desk: Path) -> set[str]:
     return {path.parent.name for path in (desk / "home" / "evaluations").glob("*/scores.json")}
 
@@ -305,13 +321,8 @@ def test_cached_export_opens_by_id(desk: Path, monkeypatch: pytest.MonkeyPatch, 
         evaluate("--model", "me/other")
 
 
-def test_export_needs_a_free_folder(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (desk / "real").mkdir()
-    (desk / "link").symlink_to(desk / "real")
+def test_export_keeps_a_link(desk: Path) -> None:
+    Path("real").mkdir()
+    Path("link").symlink_to("real")
     run_command("export", "plain", "link", "--to", "transformers")
-    assert open_model("link").num_contexts == 0 and (desk / "link").is_symlink()
-    (desk / "empty").mkdir()
-    monkeypatch.chdir(desk / "empty")
-    monkeypatch.setattr("repro.interop.exporting.open_model", None)
-    with pytest.raises(ValueError, match="the current folder: name a new one"):
-        run_command("export", str(desk / "plain"), ".", "--to", "transformers")
+    assert open_model("link").num_contexts == 0 and Path("link").is_symlink()

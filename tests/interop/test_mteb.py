@@ -120,16 +120,6 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     return corpora
 
 
-def test_context_is_drawn_from_corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drawn: list[list[str]]) -> None:
-    """It is set once, for all texts of the task."""
-    model = MtebModel(make_model("contextual"))
-    sizes = []
-    real = model.model.set_context_tokens
-    monkeypatch.setattr(model.model, "set_context_tokens", lambda tokens: (sizes.append(len(tokens)), real(tokens)))
-    evaluate(model, tmp_path)
-    assert sizes == [4] and drawn == [list(make_things().documents)]
-
-
 KINDS = (MockClassificationTask, MockClusteringTask, MockPairClassificationTask, MockSTSTask, MockMultilingualSTSTask)
 
 

@@ -21,10 +21,8 @@ from repro.interop.stock_trainer import cluster_batch_sampler
 from repro.model.contextual import ContextualModel
 from tests.interop.small import CLOSE, CORPUS, TEXTS, make_model
 
-KINDS = ["nomic", "bert", "modernbert"]
 
-
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["nomic", "bert", "modernbert"])
 def test_biencoder_opens_with_stock_modules(tmp_path: Path, kind: str) -> None:
     model = make_model("biencoder", backbone=kind)
     export_sentence_transformers(model, tmp_path / "out")
@@ -33,25 +31,6 @@ def test_biencoder_opens_with_stock_modules(tmp_path: Path, kind: str) -> None:
     for prompt, encode in (("query", theirs.encode_query), ("document", theirs.encode_document)):
         vectors = encode(TEXTS, batch_size=2, show_progress_bar=False)
         np.testing.assert_allclose(vectors, model.encode(TEXTS, prompt), atol=1e-6, rtol=0)
-
-
-@pytest.mark.parametrize(("kind", "num_vectors"), [("nomic", 1), ("nomic", 2), ("bert", 1), ("modernbert", 1)])
-def test_contextual_export_uses_its_context(tmp_path: Path, kind: str, num_vectors: int) -> None:
-    model = make_model("contextual", backbone=kind, tokens_per_document=num_vectors)
-    export_sentence_transformers(model, tmp_path / "out")
-    model.set_context(CORPUS)
-    for theirs in (
-        SentenceTransformer(str(tmp_path / "out"), device="cpu", trust_remote_code=True),
-        open_sentence_transformers(tmp_path / "out"),
-    ):
-        options = {"show_progress_bar": False, "batch_size": 2, "convert_to_tensor": True}
-        first_stage = {"prompt_name": "document", "without_context": "first_stage"}
-        context = theirs.encode(theirs[0].drawn_from(CORPUS), **first_stage, **options)
-        assert len(context) == theirs[0].config.transductive_corpus_size == 4
-        for prompt in ("query", "document"):
-            for given in ({"dataset_embeddings": context}, {"context": CORPUS}):
-                vectors = theirs.encode(TEXTS, prompt_name=prompt, **given, **options)
-                np.testing.assert_allclose(vectors, model.encode(TEXTS, prompt), atol=1e-6, rtol=0)
 
 
 def test_routers_embed_queries_as_queries(tmp_path: Path) -> None:
