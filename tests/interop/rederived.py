@@ -159,11 +159,11 @@ def project(
 ) -> np.ndarray:
     """Apply pooling, the output projection and the residual."""
     num_prefix = len(states) - len(ids)
-    kept = np.full(len(states), True)
-    kept[:num_prefix] = pools_prefix
+    is_pooled = np.full(len(states), True)
+    is_pooled[:num_prefix] = pools_prefix
     ends = [place for place, word in enumerate(ids) if word == instruction_end and place > 0]
     if ends:
-        kept[num_prefix : num_prefix + ends[0] + 1] = False
-    pooled = states[kept].mean(0) if kept.any() else np.zeros(states.shape[1])
+        is_pooled[num_prefix : num_prefix + ends[0] + 1] = False
+    pooled = states[is_pooled].mean(0) if is_pooled.any() else np.zeros(states.shape[1])
     output = head(pooled, w, "second_stage_model.output_projection", relu)
     return output + pooled if forward == "t2" else output

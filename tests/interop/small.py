@@ -56,10 +56,9 @@ def make_collection(
     name: str, documents: Sequence[str], queries: Sequence[str], judgements: dict[str, dict[str, int]] | None = None
 ) -> Retrieval:
     """Return a collection with the ids d00, d01, … and q00, q01, …. By default query n has the document n."""
-    ids, query_ids = (
-        [f"{letter}{n:02d}" for n in range(len(texts))] for letter, texts in (("d", documents), ("q", queries))
-    )
-    judged = judgements or {query: {one: 1} for query, one in zip(query_ids, ids, strict=False)}
+    ids = [f"d{n:02d}" for n in range(len(documents))]
+    query_ids = [f"q{n:02d}" for n in range(len(queries))]
+    judged = judgements or {query: {document: 1} for query, document in zip(query_ids, ids, strict=False)}
     return Retrieval(name, tuple(ids), tuple(documents), tuple(query_ids), tuple(queries), judged)
 
 

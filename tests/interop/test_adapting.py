@@ -25,7 +25,7 @@ from repro.spec import base
 from tests.commands import ignore
 from tests.interop.small import TEXTS, WORDS, make_model
 
-DOCUMENTS = [f"{one} about {other} and {one} number {n}" for n, one in enumerate(WORDS[:7]) for other in WORDS[:7]]
+DOCUMENTS = [f"{word} about {other} and {word} number {n}" for n, word in enumerate(WORDS[:7]) for other in WORDS[:7]]
 
 
 def write_lines(path: Path, texts: list[str]) -> Path:
@@ -55,9 +55,9 @@ def test_adapted_folder_matches_the_map(tmp_path: Path) -> None:
 
 def test_whitening_respects_the_similarity(tmp_path: Path) -> None:
     """A cosine model without `Normalize` gets one before the map. A model with `dot` keeps raw vectors."""
-    whole = as_sentence_transformer(make_model("biencoder"))
+    model = as_sentence_transformer(make_model("biencoder"))
     for similarity, is_unit in (("cosine", True), ("dot", False)):
-        bare = SentenceTransformer(modules=list(whole)[:-1], similarity_fn_name=similarity, device="cpu")
+        bare = SentenceTransformer(modules=list(model)[:-1], similarity_fn_name=similarity, device="cpu")
         fitted, _ = fit_whitening_map(bare, DOCUMENTS)
         adapted = append_map(bare, fitted)
         assert sum(isinstance(module, Normalize) for module in adapted) == 1 + is_unit

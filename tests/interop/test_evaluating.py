@@ -28,8 +28,8 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with two collections that BM25 solves, and two models with random weights."""
     folder = tmp_path_factory.mktemp("template")
     for name, filler in (("near", "it is said that"), ("far", "some time ago one heard " * 12)):
-        queries = [f"{one} {other}" for one in WORDS[:10] for other in WORDS[:4]]
-        documents = [f"{filler} {one} and {other}" for one in WORDS[:10] for other in WORDS[:4]]
+        queries = [f"{word} {other}" for word in WORDS[:10] for other in WORDS[:4]]
+        documents = [f"{filler} {word} and {other}" for word in WORDS[:10] for other in WORDS[:4]]
         write_beir_folder(folder / "zoo" / name, make_collection(name, documents, queries))
     make_model("contextual").save_pretrained(folder / "contextual")
     make_model("biencoder").save_pretrained(folder / "plain")
@@ -85,7 +85,7 @@ def test_contexts_are_compared_with_intervals(desk: Path) -> None:
 def test_whitened_gain_has_interval(desk: Path) -> None:
     """The gain of whitening has an interval for both kinds of models."""
     # The documents of the fixture are equal after truncation.
-    documents = tuple(f"{one} then {other}" for one in WORDS[:10] for other in WORDS[:4])
+    documents = tuple(f"{word} then {other}" for word in WORDS[:10] for other in WORDS[:4])
     far = read_collections(open_suite("zoo"))["far"].retrieval
     write_beir_folder(desk / "zoo" / "far", replace(far, documents=documents))
     for model in ("plain", "contextual"):

@@ -56,24 +56,24 @@ def test_trained_queries_are_counted(desk: Path, run: str) -> None:
         "known": {"num_queries": 2, "num_seen_queries": 2, "num_seen_pairs": 2},
         "mixed": {"num_queries": 14, "num_seen_queries": 9, "num_seen_pairs": 6},
     }
-    found = json.loads(run_command(*words, "--model", run, "--json"))
-    assert found["provenance"]["trained_on"] == {run: expected}
+    result = json.loads(run_command(*words, "--model", run, "--json"))
+    assert result["provenance"]["trained_on"] == {run: expected}
     output = run_command(*words, "--model", run)
     assert "trained on 11 of 16 queries" in output and "--leave-out-seen" in output
     for to in ("sentence-transformers", "transformers"):
         run_command("export", run, to, "--to", to)
-        found = json.loads(run_command(*words, "--model", to, "--json"))
-        assert found["provenance"]["trained_on"] == {to: expected}
+        result = json.loads(run_command(*words, "--model", to, "--json"))
+        assert result["provenance"]["trained_on"] == {to: expected}
     run_command("export", "transformers", "again", "--to", "sentence-transformers")
     (Path("transformers") / "trained_on.json").unlink()
-    found = json.loads(run_command(*words, "--compare", "transformers", "again", "--json"))
-    assert found["provenance"]["trained_on"] == {"again": expected}
+    result = json.loads(run_command(*words, "--compare", "transformers", "again", "--json"))
+    assert result["provenance"]["trained_on"] == {"again": expected}
 
 
 def test_trained_queries_can_be_excluded(desk: Path, run: str) -> None:
     """The scores equal those of a suite without these queries. A suite without other queries is refused."""
     words = ("evaluate", "--model", run, "--no-bm25", "--leave-out-seen", "--json")
-    found = json.loads(run_command(*words, "--suite", "zoo"))
+    result = json.loads(run_command(*words, "--suite", "zoo"))
     lines = (desk / "zoo" / "mixed" / "qrels" / "test.tsv").read_text().splitlines()
     rest = desk / "rest" / "mixed"
     (rest / "qrels").mkdir(parents=True)
@@ -82,7 +82,7 @@ def test_trained_queries_can_be_excluded(desk: Path, run: str) -> None:
     (rest / "qrels" / "test.tsv").write_text("\n".join([lines[0], *lines[10:]]) + "\n")
     alone = json.loads(run_command(*words[:4], "--json", "--suite", "rest"))
     for name in ("mixed", "mean"):
-        assert found["metrics"][f"zoo/{name}/ndcg_at_10"] == alone["metrics"][f"rest/{name}/ndcg_at_10"]
-    assert "zoo/known/ndcg_at_10" not in found["metrics"] and alone["provenance"]["trained_on"] == {}
+        assert result["metrics"][f"zoo/{name}/ndcg_at_10"] == alone["metrics"][f"rest/{name}/ndcg_at_10"]
+    assert "zoo/known/ndcg_at_10" not in result["metrics"] and alone["provenance"]["trained_on"] == {}
     with pytest.raises(ValueError, match="none is left"):
         run_command(*words, "--suite", "zoo/known")

@@ -38,7 +38,7 @@ def walk(tmp_path_factory: pytest.TempPathFactory) -> Walk:
             "document": f"The {THINGS[n % 5]} {n} is repaired with part {7 * n} and some care.",
             "domain": THINGS[n % 5],
         }
-        for n in range(1500)
+        for n in range(600)
     ]
     (folder / "pairs.jsonl").write_text("\n".join(map(json.dumps, rows)))
     block = re.search(r"<!-- walk -->\s*```\n(.*?)```", (CHECKOUT / "README.md").read_text(), re.DOTALL)
@@ -58,7 +58,7 @@ def walk(tmp_path_factory: pytest.TempPathFactory) -> Walk:
 
 def test_import_reports_its_findings(walk: Walk) -> None:
     output = walk.outputs[0]
-    assert "1500 pairs read, 1500 kept, 5 domains" in output and "mine-smoke.json" in output
+    assert "600 pairs read, 600 kept, 5 domains" in output and "mine-smoke.json" in output
     assert f"repro evaluate --model {walk.run} --suite mine" in output
 
 
