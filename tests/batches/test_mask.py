@@ -1,6 +1,5 @@
 """The filter of false negatives and known positives, against loops over queries and documents."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,64 +30,45 @@ Batch = tuple[np.ndarray, np.ndarray, float, int]
 
 @st.composite
 def draw_batches(draw: st.DrawFn) -> Batch:
-    """Draw scores with ties, repeated texts and a margin. No score is 0, which only texts of unknown tokens have."""
+    """Draw scores with ties, repeated texts and a margin. Texts without a known token have only scores of 0."""
     num_pairs, num_hard = draw(st.integers(1, 5)), draw(st.integers(0, 3))
     num_documents = num_pairs * (1 + num_hard)
     values = st.sampled_from([-0.75, -0.5, -0.25, 0.125, 0.25, 0.5])
     num_scores = num_pairs * num_documents
     scores = np.array(draw(st.lists(values, min_size=num_scores, max_size=num_scores)))
+    scores = scores.reshape(num_pairs, num_documents)
+    scores[draw(st.lists(st.integers(0, num_pairs - 1), max_size=1))] = 0
+    scores[:, draw(st.lists(st.integers(0, num_documents - 1), max_size=1))] = 0
     keys = np.array(draw(st.lists(st.integers(-2, 3), min_size=num_documents, max_size=num_documents)))
     margin = draw(st.sampled_from([-0.25, 0.0, 0.5]))
-    return scores.reshape(num_pairs, num_documents), keys, margin, num_hard
+    return scores, keys, margin, num_hard
 
 
-def mask_by_loop(scores: np.ndarray | None, keys: np.ndarray, margin: float, num_hard: int) -> np.ndarray:
-    num_documents = len(keys)
-    num_pairs = num_documents // (1 + num_hard)
+def mask_by_loop(scores: np.ndarray, keys: np.ndarray, margin: float, num_hard: int) -> np.ndarray:
+    num_pairs, num_documents = scores.shape
     masked = np.zeros((num_pairs, num_documents), dtype=bool)
     for query in range(num_pairs):
-        own = range(num_pairs + query * num_hard, num_pairs + (query + 1) * num_hard)
+        own_negatives = range(num_pairs + query * num_hard, num_pairs + (query + 1) * num_hard)
         for document in range(num_documents):
-            if document == query:
-                continue
             is_copy = keys[document] == keys[query]
-            is_near = scores is not None and scores[query, document] >= scores[query, query] + margin
-            if is_near and not (scores[query].any() and scores[:, query].any() and scores[:, document].any()):
-                is_near = False  # a text without a known token has only scores of 0
-            masked[query, document] = is_copy or (is_near and document not in own)
+            is_near = scores[query, document] >= scores[query, query] + margin
+            # a text without a known token is neither near nor has near documents
+            is_known = scores[query].any() and scores[:, query].any() and scores[:, document].any()
+            is_masked = is_copy or (is_near and is_known and document not in own_negatives)
+            masked[query, document] = is_masked and document != query
     return masked
 
 
+@settings(max_examples=200)
 @given(draw_batches())
 def test_mask_matches_plain_loop(batch: Batch) -> None:
     scores, keys, margin, num_hard = batch
     masked = mask_false_negatives(keys, scores, margin=margin, num_hard_negatives=num_hard)
     np.testing.assert_array_equal(masked, mask_by_loop(scores, keys, margin, num_hard))
+    num_negatives = len(masked) * (len(keys) - 1)
+    assert compute_masked_fraction(masked) == pytest.approx(masked.sum() / max(1, num_negatives))
     copies = mask_false_negatives(keys, None, num_hard_negatives=num_hard)
-    np.testing.assert_array_equal(copies, mask_by_loop(None, keys, 0.0, num_hard))
-
-
-@given(draw_batches(), st.sampled_from([-4.0, 2.0]))
-def test_shifted_scores_change_nothing(batch: Batch, shift: float) -> None:
-    scores, keys, margin, num_hard = batch
-    masked = mask_false_negatives(keys, scores, margin=margin, num_hard_negatives=num_hard)
-    moved = mask_false_negatives(keys, scores + shift, margin=margin, num_hard_negatives=num_hard)
-    np.testing.assert_array_equal(masked, moved)
-
-
-@settings(max_examples=30)
-@given(draw_batches())
-def test_torch_and_numpy_shares_agree(batch: Batch) -> None:
-    scores, keys, margin, num_hard = batch
-    masked = mask_false_negatives(keys, scores, margin=margin, num_hard_negatives=num_hard)
-    assert float(compute_masked_fraction(torch.from_numpy(masked))) == pytest.approx(
-        float(compute_masked_fraction(masked))
-    )
-
-
-def test_masked_fraction_counts_negatives() -> None:
-    masked = mask_false_negatives(np.array([5, 5, 6]), None)
-    assert compute_masked_fraction(masked) == pytest.approx(2 / 6)
+    np.testing.assert_array_equal(copies, mask_by_loop(np.zeros_like(scores), keys, 0.0, num_hard))
 
 
 def test_difficulty_is_mean_negative_similarity() -> None:
@@ -98,7 +78,6 @@ def test_difficulty_is_mean_negative_similarity() -> None:
 
 def test_case_and_space_keep_the_key() -> None:
     keys = compute_content_keys(["Deletes a  bucket.", "deletes a\nbucket. ", "Deletes a table."])
-    assert keys.dtype == np.int64
     assert keys[0] == keys[1] != keys[2]
 
 
@@ -114,15 +93,6 @@ DOCUMENTS = ["replace its seal", "check the pump", "turn left", "turn right", "T
 def find_known(queries: list[str], documents: list[str]) -> KnownPositives:
     keys = compute_content_keys(queries), compute_content_keys(documents)
     return KnownPositives(keys[0], *find_links(*keys))
-
-
-def list_relevant(queries: list[str], documents: list[str], query: str) -> set[str]:
-    """Return the documents of all pairs with this query. Case and spacing do not matter."""
-    normalised_pairs = [
-        (" ".join(q.casefold().split()), " ".join(d.casefold().split()))
-        for q, d in zip(queries, documents, strict=True)
-    ]
-    return {d for q, d in normalised_pairs if q == " ".join(query.casefold().split())}
 
 
 def test_equal_documents_count_once() -> None:
@@ -143,10 +113,11 @@ def test_batches_mask_known_positives() -> None:
     keys_M = compute_content_keys([documents[row] for row in rows])
     known_BM = known.find_in_batch(pairs, keys_M)
     masked = mask_false_negatives(keys_M, None, known_BM=known_BM, num_hard_negatives=1)
+    positives = set(zip(queries, documents, strict=True))
     for position, pair in enumerate(pairs):
         for column, row in enumerate(rows):
-            expected = column != position and documents[row] in list_relevant(queries, documents, queries[pair])
-            assert masked[position, column] == expected
+            is_positive = (queries[pair], documents[row]) in positives
+            assert masked[position, column] == (is_positive and column != position)
 
 
 @pytest.mark.parametrize("with_near", [True, False])
@@ -170,37 +141,26 @@ def test_mining_takes_no_known_positive(with_near: bool) -> None:
 
 
 def test_too_few_other_documents_are_refused() -> None:
-    vectors = np.eye(4, dtype=np.float32)
-    documents = ["a", "b", "c", "d"]
+    vectors, documents = np.eye(4, dtype=np.float32), ["a", "b", "c", "d"]
+    known, keys = find_known(["q", "q", "q", "r"], documents), compute_content_keys(documents)
     with pytest.raises(ValueError, match="num_hard_negatives=2: a query has 1 documents"):
-        known = find_known(["q", "q", "q", "r"], documents)
-        mine_negatives(
-            vectors, vectors, np.zeros(4), compute_content_keys(documents), num_hard_negatives=2, known=known, seed=0
-        )
+        mine_negatives(vectors, vectors, np.zeros(4), keys, num_hard_negatives=2, known=known, seed=0)
 
 
-@pytest.fixture(scope="module")
-def twins(tmp_path_factory: pytest.TempPathFactory) -> list[Row]:
-    """Forty queries with two documents each, in one domain."""
-    devices = ["pump", "valve", "motor", "cable", "fan", "lamp", "tank", "heater"]
-    faults = ["noise", "leak", "rust", "smell", "heat"]
-    texts = [(f"mend the {fault} of a {device}", device, fault) for device in devices for fault in faults]
+def list_rows_with_twins() -> list[Row]:
+    """Return forty queries with two documents each, in one domain."""
     rows = []
-    for index, (query, device, fault) in enumerate(texts):
-        for side, document in enumerate(
-            (f"{fault} of the {device} needs a seal", f"check a {device} for {fault} first")
-        ):
-            rows.append(Row(f"{index}-{side}", query, document, "one", "one"))
+    for device in ("pump", "valve", "motor", "cable", "fan", "lamp", "tank", "heater"):
+        for fault in ("noise", "leak", "rust", "smell", "heat"):
+            documents = (f"{fault} of the {device} needs a seal", f"check a {device} for {fault} first")
+            rows += [Row(document, f"mend the {fault} of a {device}", document, "one", "one") for document in documents]
     return rows
 
 
 @pytest.mark.parametrize("loss", ["infonce", "icl"])
-def test_masked_run_has_no_conflict(
-    loss: str, twins: list[Row], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_masked_run_has_no_conflict(loss: str) -> None:
     """With `mask`, no known positive is mined or kept as a negative. With `ignore`, the same pairs have both faults."""
-    monkeypatch.setenv("REPRO_HOME", str(tmp_path))
-    conflicts, mined = {}, {}
+    twins, conflicts, mined = list_rows_with_twins(), {}, {}
     for value in ("ignore", "mask"):
         run = base("smoke", loss=loss, known_positives=value, num_hard_negatives=1, filter="surrogate")
         inputs = Inputs(run)
@@ -214,8 +174,11 @@ def test_masked_run_has_no_conflict(
         assert inputs.negatives is not None
         mined[value] = sum(queries[row] == queries[pair] for pair, (row,) in enumerate(inputs.negatives))
         view = BatchViewer(inputs)(np.arange(24))
-        related = [(b, m) for b, row in enumerate(view.pairs_B) for m, other in enumerate(view.rows_M)
-               if queries[row] == queries[other] and documents[row] != documents[other]]  # fmt: skip
+        is_twin = [
+            [queries[row] == queries[other] and documents[row] != documents[other] for other in view.rows_M]
+            for row in view.pairs_B
+        ]
+        related = np.argwhere(is_twin)
         conflicts[value] = sum(not view.masked_BM[b, m] for b, m in related)
         assert len(related) >= 24
         if loss == "icl" and value == "mask":
@@ -227,15 +190,13 @@ def test_masked_run_has_no_conflict(
 def test_known_positives_get_no_gradient() -> None:
     """If the only other document is a known positive, both losses push nothing away."""
     queries, documents = ["one query", "one query"], ["first", "second"]
-    known_BM = find_known(queries, documents).find_in_batch(np.arange(2), compute_content_keys(documents))
-    masked = mask_false_negatives(compute_content_keys(documents), None, known_BM=known_BM)
-    vectors = torch.randn(2, 2, 4, generator=torch.Generator().manual_seed(0)).requires_grad_()
-    info_nce(vectors[0], vectors[1], masked_QM=torch.from_numpy(masked)).loss.backward()
-    assert vectors.grad is not None and not vectors.grad.any()
-    all_masked = mask_directions(
-        compute_content_keys(queries), compute_content_keys(documents), masked, None, known_BM=known_BM
-    )
-    vectors.grad = None
-    parts = improved_contrastive(vectors[0], vectors[1], masked_QK=torch.from_numpy(all_masked))
-    single_losses = [improved_contrastive(vectors[0, n : n + 1], vectors[1, n : n + 1]).loss for n in range(2)]
-    assert float(parts.loss.detach()) == pytest.approx(float(torch.stack(single_losses).mean().detach()), abs=1e-6)
+    query_keys, document_keys = compute_content_keys(queries), compute_content_keys(documents)
+    known_BM = find_known(queries, documents).find_in_batch(np.arange(2), document_keys)
+    masked = mask_false_negatives(document_keys, None, known_BM=known_BM)
+    all_masked = mask_directions(query_keys, document_keys, masked, None, known_BM=known_BM)
+    queries_BD, documents_BD = torch.randn(2, 2, 4, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    parts = info_nce(queries_BD, documents_BD, masked_QM=torch.from_numpy(masked))
+    assert not torch.autograd.grad(parts.loss, queries_BD)[0].any()
+    loss = improved_contrastive(queries_BD, documents_BD, masked_QK=torch.from_numpy(all_masked)).loss
+    single_losses = [improved_contrastive(queries_BD[[row]], documents_BD[[row]]).loss for row in range(2)]
+    torch.testing.assert_close(loss, torch.stack(single_losses).mean())

@@ -9,33 +9,7 @@ from repro.batches.negatives import mine_negatives
 from repro.batches.surrogate import check_vectors, load_surrogate
 from repro.data.tokens import compute_unknown_share, load_tokenizer, tokenize
 from repro.seeds import make_rng
-
-
-def mine_by_brute_force(
-    queries: np.ndarray, documents: np.ndarray, domains: np.ndarray, row: int, count: int
-) -> list[int]:
-    """Return the hard negatives of one pair by sorting every other document of its domain."""
-    own_score = queries[row] @ documents[row]
-    scored = [
-        (queries[row] @ documents[other], other) for other in range(len(documents)) if domains[other] == domains[row]
-    ]
-    return [other for score, other in sorted(scored, reverse=True) if other != row and score < own_score][:count]
-
-
-def test_negatives_rank_below_the_positive() -> None:
-    rng = make_rng(0, "test negatives")
-    queries, documents = (rng.normal(size=(120, 6)).astype(np.float32) for _ in range(2))
-    documents += 2 * queries  # positives rank high, so most pairs have enough documents below them
-    domains = np.repeat([0, 1, 2], 40)
-    negatives = mine_negatives(queries, documents, domains, np.arange(120), num_hard_negatives=3, seed=0)
-    num_checked = 0
-    for row in range(120):
-        expected = mine_by_brute_force(queries, documents, domains, row, 3)
-        num_checked += len(expected) == 3
-        assert negatives[row, : len(expected)].tolist() == expected
-        assert row not in negatives[row] and len(set(negatives[row])) == 3
-        assert set(domains[negatives[row]]) == {domains[row]}
-    assert num_checked > 100
+from tests.batches.planted import normalise
 
 
 def test_copies_are_no_negatives() -> None:
@@ -53,10 +27,7 @@ def test_twins_of_positive_are_no_negatives(width: int) -> None:
     own = queries + 0.3 * rng.normal(size=(200, width))
     # the twin of row n is row n + 200
     queries, documents = np.concatenate([queries, others]), np.concatenate([own, own, others[:200]])
-    queries, documents = (
-        (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float16)
-        for vectors in (queries, documents)
-    )
+    queries, documents = (normalise(vectors).astype(np.float16) for vectors in (queries, documents))
     negatives = mine_negatives(queries, documents, np.zeros(600), np.arange(600), num_hard_negatives=2, seed=0)
     exact = queries.astype(np.float64) @ documents.astype(np.float64).T
     for row in range(200):
@@ -68,27 +39,28 @@ def test_twins_of_positive_are_no_negatives(width: int) -> None:
 @pytest.mark.parametrize("with_near", [True, False])
 @pytest.mark.parametrize("grain", [1.0, 100.0], ids=["ties", "no ties"])
 @pytest.mark.parametrize(("num_pairs", "num"), [(700, 1), (700, 7), (90, 7), (13, 12)])
-def test_many_negatives_match_full_sort(num_pairs: int, num: int, grain: float, with_near: bool) -> None:
-    """Ties take the first document. A pair with few documents below its positive draws others.
+def test_negatives_match_full_sort(num_pairs: int, num: int, grain: float, with_near: bool) -> None:
+    """Ties take the first document. A pair with few documents below its positive draws others of its domain.
 
     The code sorts only groups with small minima. With `with_near`, negatives may rank above the positive.
     """
     rng = make_rng(num, "test negatives")
-    queries, documents = (np.round(grain * rng.normal(size=(num_pairs, 3))) for _ in range(2))
+    domains = rng.permutation(np.repeat([3, 8], [num_pairs, 30]))
+    queries, documents = (np.round(grain * rng.normal(size=(len(domains), 3))) for _ in range(2))
     queries, documents = ((values / 512).astype(np.float32) for values in (queries, documents))  # exact in float32
     random_keys = make_rng(5, "hard negatives").random(num_pairs)
     options = {"num_hard_negatives": num, "with_near": with_near, "seed": 5}
-    negatives = mine_negatives(queries, documents, np.zeros(num_pairs), np.arange(num_pairs), **options)
+    negatives = mine_negatives(queries, documents, domains, np.arange(len(domains)), **options)
     scores, num_random = queries @ documents.T, 0
-    for row in range(num_pairs):
+    members = np.flatnonzero(domains == 3)
+    for row in members:
         is_near = (scores[row] >= scores[row, row]) & (not with_near)
-        order = [
-            (is_near[other], random_keys[other] if is_near[other] else -scores[row, other], other)
-            for other in range(num_pairs)
-        ]
-        expected = [other for _, _, other in sorted(order) if other != row][:num]
-        num_random += any(is_near[other] for other in expected)
-        assert negatives[row].tolist() == expected
+        keys = np.where(is_near[members], random_keys, -scores[row, members])
+        order = members[np.lexsort((keys, is_near[members]))]
+        expected = order[order != row][:num]
+        num_random += is_near[expected].sum()
+        assert negatives[row].tolist() == expected.tolist()
+    assert set(domains[negatives[domains == 8]].ravel()) == {8}
     assert bool(num_random) != with_near
 
 
@@ -128,34 +100,13 @@ def test_unknown_scripts_mask_nothing(name: str) -> None:
     assert not mask_directions(compute_content_keys(THAI[::-1]), keys_M, masked_BM, (queries_BD, documents_MD)).any()
 
 
-def test_known_texts_are_masked() -> None:
-    """Unknown texts change nothing for the others, compared entry by entry."""
-    rng = np.random.default_rng(0)
-    queries_BD, documents_MD = rng.normal(size=(2, 6, 4)).astype(np.float32)
-    queries_BD[2], documents_MD[4] = 0, 0
-    scores_BM = queries_BD @ documents_MD.T
-    masked_BM = mask_false_negatives(np.arange(6), scores_BM)
-    for b in range(6):
-        for m in range(6):
-            is_known = b not in (2, 4) and m != 4
-            assert masked_BM[b, m] == (b != m and is_known and scores_BM[b, m] >= scores_BM[b, b])
-
-
 def test_unknown_tokens_are_counted() -> None:
     tokenizer = load_tokenizer("minilm")
     share, is_unknown = compute_unknown_share(tokenize(["a pump", "กขคง จฉช", ""], tokenizer, 40), tokenizer)
     assert (share, is_unknown.tolist()) == (0.5, [False, True, False])
 
 
-def test_texts_of_nan_vectors_are_named() -> None:
-    vectors = np.ones((3, 2), np.float32)
-    check_vectors(vectors, ["a", "b", "c"])
-    vectors[1, 0] = np.nan
-    with pytest.raises(ValueError, match="1 text, first 'b'"):
-        check_vectors(vectors, ["a", "b", "c"])
-
-
-def test_encoders_name_texts_of_nan_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_texts_of_nan_vectors_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """Encoders for evaluation or for batches without stored vectors name the text, too."""
 
     class Broken:
@@ -167,6 +118,6 @@ def test_encoders_name_texts_of_nan_vectors(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("repro.batches.fixed_encoder.load_surrogate", lambda name: Broken())
     encoder = FixedEncoder("x", 40)
     assert encoder.encode(["good"]).shape == (1, 2)
-    for encode in (encoder.encode, encoder.embed):
+    for encode in (encoder.encode, encoder.embed, lambda texts: check_vectors(Broken().embed(texts, 40), texts)):
         with pytest.raises(ValueError, match="1 text, first 'a bad one'"):
             encode(["good", "a bad one"])

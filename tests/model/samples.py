@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from repro.model.biencoder import Biencoder
 from repro.model.config import ModelConfig
-from repro.model.contextual import ContextualModel
+from repro.model.contextual import Model
 from repro.model.start import build_model
 from repro.model.texts import Texts
 
@@ -29,7 +28,7 @@ def make_small_config(**changes: object) -> ModelConfig:
     return ModelConfig(**(values | changes))
 
 
-def build_small_model(seed: int = 0, **changes: object) -> Biencoder | ContextualModel:
+def build_small_model(seed: int = 0, **changes: object) -> Model:
     """Build the small model and add noise to all weights. A zero bias or tiny token types would hide mistakes."""
     model = build_model(make_small_config(**changes), seed=seed)
     generator = torch.Generator().manual_seed(seed)

@@ -2,40 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch.nn.functional import gelu, layer_norm, silu
 
 from repro.model.contextual import ContextualModel
 
 
+class Weights:
+    """Weights of the second stage by name."""
+
+    def __init__(self, model: ContextualModel) -> None:
+        self.num_heads = model.config.num_heads
+        self.values = {name.removeprefix("second_stage_model."): value for name, value in model.state_dict().items()}
+
+    def __getitem__(self, name: str) -> torch.Tensor:
+        return self.values[name]
+
+    def linear(self, name: str, x: torch.Tensor) -> torch.Tensor:
+        return x @ self[f"{name}.weight"].T + self.values.get(f"{name}.bias", 0)
+
+    def norm(self, name: str, x: torch.Tensor) -> torch.Tensor:
+        return layer_norm(x, x.shape[1:], self[f"{name}.weight"], self[f"{name}.bias"], 1e-12)
+
+
 def compute_second_stage(model: ContextualModel, ids: torch.Tensor, contexts: torch.Tensor) -> torch.Tensor:
     """Return the vector of one text. Only weights are read from the model, by name."""
-    w = {name.removeprefix("second_stage_model."): value for name, value in model.state_dict().items()}
-    settings = model.config
+    weights, config = Weights(model), model.config
     num_contexts, width = contexts.shape
-
-    def linear(name: str, x: torch.Tensor) -> torch.Tensor:
-        return x @ w[f"{name}.weight"].T + w.get(f"{name}.bias", 0)
-
-    def norm(name: str, x: torch.Tensor) -> torch.Tensor:
-        return layer_norm(x, (width,), w[f"{name}.weight"], w[f"{name}.bias"], 1e-12)
-
-    prompts = linear("prompt_projection.2", linear("prompt_projection.0", torch.ones(width)).relu())
-    prompts = prompts.view(settings.num_soft_prompts, width)
+    prompts = weights.linear("prompt_projection.2", weights.linear("prompt_projection.0", torch.ones(width)).relu())
+    prompts = prompts.view(config.num_soft_prompts, width)
     base = "backbone.model.embeddings."
-    text = w[base + "word_embeddings.weight"][ids] + w[base + "token_type_embeddings.weight"][0]
-    length = num_contexts + len(prompts) + len(ids)
-    if settings.backbone == "bert":
-        positions = w[base + "position_embeddings.weight"][num_contexts:length]
-        prompts, text = prompts + positions[: len(prompts)], text + positions[len(prompts) :]
-    x = norm(base + "LayerNorm", torch.cat([contexts, prompts, text]))
-    for layer in range(settings.num_layers):
-        x = LAYERS[settings.backbone](layer, x, num_contexts, settings.num_heads, linear, norm)
+    text = weights[base + "word_embeddings.weight"][ids] + weights[base + "token_type_embeddings.weight"][0]
+    if config.backbone == "bert":
+        positions = weights[base + "position_embeddings.weight"][num_contexts:]
+        prompts = prompts + positions[: len(prompts)]
+        text = text + positions[len(prompts) : len(prompts) + len(ids)]
+    x = weights.norm(base + "LayerNorm", torch.cat([contexts, prompts, text]))
+    for layer in range(config.num_layers):
+        x = LAYERS[config.backbone](weights, layer, x, num_contexts)
     pooled = x[num_contexts + len(prompts) :].mean(0)
-    output = linear("output_projection.2", linear("output_projection.0", pooled).relu())
-    return output + pooled if settings.residual else output
+    output = weights.linear("output_projection.2", weights.linear("output_projection.0", pooled).relu())
+    return output + pooled if config.residual else output
 
 
 def attend(queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, num_heads: int) -> torch.Tensor:
@@ -63,39 +70,27 @@ def rotate(x: torch.Tensor, num_unrotated: int, num_heads: int) -> torch.Tensor:
     return out
 
 
-def apply_nomic_layer(
-    layer: int,
-    x: torch.Tensor,
-    num_contexts: int,
-    num_heads: int,
-    linear: Callable[[str, torch.Tensor], torch.Tensor],
-    norm: Callable[[str, torch.Tensor], torch.Tensor],
-) -> torch.Tensor:
+def apply_nomic_layer(weights: Weights, layer: int, x: torch.Tensor, num_contexts: int) -> torch.Tensor:
     """Apply post-norm attention and a gated feed-forward."""
     prefix = f"backbone.model.layers.{layer}."
-    queries = rotate(linear(prefix + "self_attn.q_proj", x), num_contexts, num_heads)
-    keys = rotate(linear(prefix + "self_attn.k_proj", x), num_contexts, num_heads)
-    attended = attend(queries, keys, linear(prefix + "self_attn.v_proj", x), num_heads)
-    x = norm(prefix + "post_attention_layernorm", x + linear(prefix + "self_attn.o_proj", attended))
-    inner = silu(linear(prefix + "mlp.gate_proj", x)) * linear(prefix + "mlp.up_proj", x)
-    return norm(prefix + "post_mlp_layernorm", x + linear(prefix + "mlp.down_proj", inner))
+    queries, keys = (
+        rotate(weights.linear(f"{prefix}self_attn.{name}_proj", x), num_contexts, weights.num_heads) for name in "qk"
+    )
+    attended = attend(queries, keys, weights.linear(prefix + "self_attn.v_proj", x), weights.num_heads)
+    attended = weights.linear(prefix + "self_attn.o_proj", attended)
+    x = weights.norm(prefix + "post_attention_layernorm", x + attended)
+    inner = silu(weights.linear(prefix + "mlp.gate_proj", x)) * weights.linear(prefix + "mlp.up_proj", x)
+    return weights.norm(prefix + "post_mlp_layernorm", x + weights.linear(prefix + "mlp.down_proj", inner))
 
 
-def apply_bert_layer(
-    layer: int,
-    x: torch.Tensor,
-    num_contexts: int,
-    num_heads: int,
-    linear: Callable[[str, torch.Tensor], torch.Tensor],
-    norm: Callable[[str, torch.Tensor], torch.Tensor],
-) -> torch.Tensor:
+def apply_bert_layer(weights: Weights, layer: int, x: torch.Tensor, num_contexts: int) -> torch.Tensor:
     """Apply post-norm attention and a feed-forward."""
     prefix = f"backbone.model.encoder.layer.{layer}."
-    names = (prefix + f"attention.self.{name}" for name in ("query", "key", "value"))
-    attended = attend(*(linear(name, x) for name in names), num_heads)
-    x = norm(prefix + "attention.output.LayerNorm", x + linear(prefix + "attention.output.dense", attended))
-    inner = gelu(linear(prefix + "intermediate.dense", x))
-    return norm(prefix + "output.LayerNorm", x + linear(prefix + "output.dense", inner))
+    projected = [weights.linear(f"{prefix}attention.self.{name}", x) for name in ("query", "key", "value")]
+    attended = weights.linear(prefix + "attention.output.dense", attend(*projected, weights.num_heads))
+    x = weights.norm(prefix + "attention.output.LayerNorm", x + attended)
+    inner = gelu(weights.linear(prefix + "intermediate.dense", x))
+    return weights.norm(prefix + "output.LayerNorm", x + weights.linear(prefix + "output.dense", inner))
 
 
 LAYERS = {"nomic": apply_nomic_layer, "bert": apply_bert_layer}

@@ -4,27 +4,28 @@ import hashlib
 import json
 import re
 import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import AutoModel
 
-from repro.cli.main import main
 from repro.execute import execute
 from repro.model.backbone import build_backbone
 from repro.model.config import ModelConfig
 from repro.model.start import get_backbones
+from repro.pipeline.inputs import Inputs
 from repro.planning.requirements import check_encoders, find_misfits, list_missing_requirements
 from repro.records.lookup import read_runs
 from repro.spec import base, grid
 from repro.spec.identity import run_id
 from repro.train.trainer import trained_model
+from tests.commands import get_exit_code, ignore
 
 WORDS = ["[UNK]", "[CLS]", "[SEP]", "[PAD]", *"abcdefghijklmnopqrstuvwxyz"]
 
@@ -52,6 +53,13 @@ def write_encoder(folder: Path, backbone: str, num_layers: int = 2) -> Path:
     return folder
 
 
+def write_runs(folder: Path, **fields: Any) -> Path:
+    """Write a file with one run."""
+    runs = folder / "runs.json"
+    runs.write_text(json.dumps([{"scale": "smoke"} | fields]))
+    return runs
+
+
 @pytest.mark.parametrize("backbone", ["bert", "nomic", "modernbert"])
 def test_folder_sets_sizes_and_trains(tmp_path: Path, backbone: str) -> None:
     """Backbone, layers and width come from the folder. The run stores a name and a digest and trains its weights."""
@@ -64,11 +72,14 @@ def test_folder_sets_sizes_and_trains(tmp_path: Path, backbone: str) -> None:
     assert run.start == f"letters@{digest[:12]}"
     assert not any(str(tmp_path) in str(value) for value in vars(run).values())
     assert run_id(run) == run_id(base("smoke", **{**vars(run), "seed": 0}))
-    record = execute(run, progress=lambda line: None)
+    record = execute(run, progress=ignore)
+    inputs = Inputs(run)
+    assert np.asarray(inputs.tokens("query").ids).max() < len(WORDS)
+    assert inputs.graph.tokens.path != Inputs(base("smoke")).graph.tokens.path
     assert 0 < record.metrics["planted/mean/ndcg_at_10"] <= 1
     assert record.provenance["encoder"]["files"]["model.safetensors"] == digest
     weights = AutoModel.from_pretrained(folder).state_dict()
-    for stage in get_backbones(trained_model(run, lambda line: None)):
+    for stage in get_backbones(trained_model(run, ignore)):
         for name, value in stage.model.state_dict().items():
             torch.testing.assert_close(value.cpu(), weights[name], rtol=0, atol=0)
 
@@ -87,29 +98,16 @@ def test_given_fields_win(tmp_path: Path) -> None:
 def test_runs_file_takes_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A file of runs may name the folder or the stored name. A missing folder is listed as a requirement."""
     folder = write_encoder(tmp_path / "letters", "modernbert")
-    runs = tmp_path / "runs.json"
-    runs.write_text(json.dumps([{"scale": "smoke", "start": str(folder)}]))
+    runs = write_runs(tmp_path, start=str(folder))
     (run,) = read_runs(runs)
     assert run == base("smoke", start=str(folder))
-    assert run_plan(runs) == 0
+    assert get_exit_code("plan", str(runs)) == 0
     assert run.start in capsys.readouterr().out
-    runs.write_text(json.dumps([vars(run)]))
+    write_runs(tmp_path, **vars(run))
     shutil.move(folder, tmp_path / "elsewhere")
     assert read_runs(runs) == [run]
     (lack,) = (line for line in list_missing_requirements([run]) if "letters" in line)
     assert str(folder) in lack
-
-
-def run_plan(runs: Path) -> int:
-    """Return the exit code of `repro plan FILE`."""
-    before, sys.argv = sys.argv, ["repro", "plan", str(runs)]
-    try:
-        main()
-    except SystemExit as ended:
-        return int(ended.code or 0)
-    finally:
-        sys.argv = before
-    return 0
 
 
 def change_fields(name: str, **values: Any) -> Callable[[Path], None]:
@@ -172,10 +170,9 @@ def test_broken_folder_is_refused(
 ) -> None:
     """`plan` prints one line that names file and field, and ends with exit code 2."""
     folder = write_encoder(tmp_path / "letters", "bert")
-    runs = tmp_path / "runs.json"
-    runs.write_text(json.dumps([{"scale": "smoke", "start": str(folder)}]))
+    runs = write_runs(tmp_path, start=str(folder))
     damage(folder)
-    assert run_plan(runs) == 2
+    assert get_exit_code("plan", str(runs)) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert re.search(named, line)
 
@@ -188,7 +185,7 @@ def test_changed_encoder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"config\.json"):
         base("smoke", start=str(folder))
     with pytest.raises(ValueError, match=r"config\.json"):
-        execute(run, progress=lambda line: None)
+        execute(run, progress=ignore)
     assert any("config.json" in line for line in list_missing_requirements([run]))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 
 from repro.data.tokens import Tokens
+from repro.model.contextual import Model
 from repro.train.checkpoint import read_metrics
 from repro.train.feed import Filtered, TrainData
 from repro.train.loop import TrainSettings
@@ -67,9 +69,10 @@ def make_settings(**changes: object) -> TrainSettings:
 
 
 def read_untimed_log(folder: Path) -> list[dict[str, Any]]:
-    """Return the lines of a training log without speed and memory."""
+    """Return the lines of a training log without speed, memory and empty fields."""
     timed = ("pairs_per_second", "memory_bytes")
-    return [{name: value for name, value in line.items() if name not in timed} for line in read_metrics(folder)]
+    lines = read_metrics(folder)
+    return [{name: value for name, value in line.items() if name not in timed and value is not None} for line in lines]
 
 
 def assert_close_weights(
@@ -78,6 +81,22 @@ def assert_close_weights(
     """Assert that all expected tensors were found, equal within the tolerance."""
     for name, value in expected.items():
         torch.testing.assert_close(actual[name], value, rtol=rtol, atol=atol, msg=name)
+
+
+def stop_after(num_steps: int) -> Callable[[], bool]:
+    """Return a `should_stop` that is True from the given call on."""
+    calls = itertools.count(1)
+    return lambda: next(calls) >= num_steps
+
+
+def spoil_model(model: Model, what: str) -> None:
+    """Make the next loss NaN, or the gradient of one weight infinite."""
+    weight = list(model.parameters())[-1]  # a dense weight of the last layer
+    if what == "gradient":
+        weight.register_hook(lambda gradient: gradient * torch.inf)
+    else:
+        with torch.no_grad():
+            weight.fill_(torch.nan)
 
 
 @contextmanager
@@ -91,5 +110,5 @@ def join_group(number: int, folder: Path, file: str = "meet") -> Iterator[None]:
 
 
 def run_two_processes(work: Callable[..., None], *args: object) -> None:
-    """Call `work(rank, *given)` in two processes. Forking saves importing torch twice."""
+    """Call `work(rank, *args)` in two processes. Forking saves importing torch twice."""
     mp.start_processes(work, args, nprocs=2, start_method="fork")

@@ -11,8 +11,6 @@ import pytest
 
 from repro.data.tokens import Tokens
 from repro.model.texts import Texts
-from repro.train import feed as feeding
-from repro.train import parallel
 from repro.train.feed import (
     Batch,
     Feed,
@@ -76,21 +74,6 @@ def test_contexts_repeat_if_needed() -> None:
     assert len(set(draw_contexts(8, 8, seed=0, number=0))) == 8
     positions = draw_contexts(4, 10, seed=0, number=0)
     assert len(positions) == 10 and set(positions) == {0, 1, 2, 3}
-
-
-def test_processes_share_contexts(monkeypatch: pytest.MonkeyPatch) -> None:
-    data, places = make_small_data(num_hard=3), []
-    all_contexts = make_feed(data, is_shared=True).texts.contexts
-    for module in (feeding, parallel):
-        monkeypatch.setattr(module, "count_processes", lambda: 2)
-    for process in range(2):
-        for module in (feeding, parallel):
-            monkeypatch.setattr(module, "rank", lambda process=process: process)
-        contexts = make_feed(data, is_shared=True).texts.contexts
-        assert contexts.num_texts == 3
-        places += list_rows(contexts)
-    assert places[:5] == list_rows(all_contexts)
-    assert make_feed(data).texts.contexts.num_texts == 5, "a process with its own batch has all of its contexts"
 
 
 def test_batch_hash_depends_on_order() -> None:

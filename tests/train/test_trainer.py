@@ -1,7 +1,7 @@
 """The fields of a run reach its training, and the training log reaches the record. Damaged logs are refused."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import fields, replace
 from pathlib import Path
@@ -21,8 +21,7 @@ from repro.records.store import has_record
 from repro.spec import FIELDS, base
 from repro.spec.identity import get_training_id, run_id
 from repro.storage.paths import get_local_records, run_folder
-from repro.train.checkpoint import METRICS_FILE, MetricsLog, read_metrics
-from repro.train.loop import Interrupted
+from repro.train.checkpoint import METRICS_FILE, MetricsLog
 from repro.train.trainer import (
     build_filter,
     build_sampler,
@@ -36,7 +35,6 @@ from repro.train.trainer import (
     train_run,
 )
 from tests.commands import ignore
-from tests.model.test_pretrained_start import WORDS, write_encoder
 
 TRAINING_FIELDS: dict[str, Any] = {
     "seed": 7,
@@ -80,9 +78,12 @@ def test_training_has_the_runs_values() -> None:
 
 
 @pytest.mark.parametrize(
-    "changes", [{"sampler": "random"}, {"sampler": "domain"}, {"sampler": "domain", "mixing_alpha": 0.3}]
+    "changes",
+    [{"sampler": "random"}, {"sampler": "domain"}, {"sampler": "domain", "mixing_alpha": 0.3}, MODEL_FIELDS],
+    ids=["random", "domain", "mixed", "another model"],
 )
 def test_batches_follow_the_seed(changes: dict[str, Any]) -> None:
+    """Only the sampler's fields matter. Models of other sizes train on the same batches."""
     run = base("smoke", seed=3, **changes)
     sampler = build_sampler(SimpleNamespace(run=run, pairs=PAIRS))
     shape = {"batch_size": 16, "seed": 3}
@@ -161,15 +162,6 @@ def test_finished_training_logs_nothing() -> None:
     make_step_reporter(400, 400, lambda line: pytest.fail(line))
 
 
-def test_pretrained_start_keeps_its_tokens(tmp_path: Path) -> None:
-    run = base("smoke", start=str(write_encoder(tmp_path / "letters", "modernbert")))
-    record = execute(run, progress=ignore)
-    ids = np.asarray(Inputs(run).tokens("query").ids)
-    assert ids.max() < len(WORDS) and 0 < record.metrics["planted/mean/ndcg_at_10"] <= 1
-    assert make_model_config(run).tokenizer == run.start
-    assert Inputs(run).graph.tokens.path != Inputs(base("smoke")).graph.tokens.path
-
-
 @pytest.mark.parametrize("start", ["random", "words"])
 def test_starts_may_use_minilm_tokens(start: str) -> None:
     run = base("smoke", start=start)
@@ -212,54 +204,43 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
+@pytest.fixture
+def log(finished: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The log of RUN, which is restored after the test."""
+    monkeypatch.setenv("REPRO_HOME", str(finished))
+    path = run_folder(get_training_id(RUN)) / METRICS_FILE
+    content = path.read_text()
+    yield path
+    path.write_text(content)
+
+
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_damaged_log_makes_no_record(damage: str, finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("REPRO_HOME", str(finished))
+def test_damaged_log_makes_no_record(damage: str, log: Path) -> None:
     (get_local_records() / f"{run_id(RUN)}.json").unlink(missing_ok=True)
-    log = run_folder(run_id(RUN)) / METRICS_FILE
-    content = log.read_text()
-    try:
-        log.write_text("".join(f"{line}\n" for line in DAMAGE[damage](content.splitlines())))
-        with pytest.raises(ValueError, match=r"metrics\.jsonl.*restore it, or remove the folder"):
-            execute(RUN, progress=ignore)
-        assert not has_record(get_local_records(), RUN)
-    finally:
-        log.write_text(content)
+    lines = DAMAGE[damage](log.read_text().splitlines())
+    log.write_text("".join(f"{line}\n" for line in lines))
+    with pytest.raises(ValueError, match=r"metrics\.jsonl"):
+        execute(RUN, progress=ignore)
+    assert not has_record(get_local_records(), RUN)
 
 
-def test_torn_line_is_redone() -> None:
-    stops = iter([False, True])
-    with pytest.raises(Interrupted):
-        execute(RUN, should_stop=lambda: next(stops), progress=ignore)
-    log = run_folder(run_id(RUN)) / METRICS_FILE
-    log.write_text(log.read_text() + '{"step": 3, "loss": 0.0}\nrubbish\n{"st')
-    execute(RUN, progress=ignore)
-    assert [line["step"] for line in read_metrics(run_folder(run_id(RUN)))] == [1, 2, 3, 4]
+def test_whole_log_is_kept(log: Path) -> None:
+    """A whole log is not written again. A cut line after the last checkpoint is removed."""
+    before, content = log.stat().st_ino, log.read_text()
+    with MetricsLog(log.parent, 4):
+        assert log.stat().st_ino == before
+    log.write_text(content + '{"step": 5')
+    with MetricsLog(log.parent, 4):
+        assert log.read_text() == content
 
 
-def test_whole_log_is_kept(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("REPRO_HOME", str(finished))
-    folder = run_folder(get_training_id(RUN))
-    before = (folder / METRICS_FILE).stat().st_ino
-    with MetricsLog(folder, 4):
-        assert (folder / METRICS_FILE).stat().st_ino == before, "a whole log is not written again"
-    text = (folder / METRICS_FILE).read_text()
-    (folder / METRICS_FILE).write_text(text + '{"step": 5')
-    with MetricsLog(folder, 4):
-        assert (folder / METRICS_FILE).read_text() == text
-
-
-def test_first_process_reads_the_log(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_first_process_reads_the_log(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The others read nothing. On a network disk they may not see the last lines yet."""
-    monkeypatch.setenv("REPRO_HOME", str(finished))
     for target in ("trainer.rank", "loop.rank"):
         monkeypatch.setattr(f"repro.train.{target}", lambda: 1)
     monkeypatch.setattr("repro.train.trainer._acquire_for_all", lambda folder: nullcontext())
-    inputs, log = Inputs(RUN), run_folder(get_training_id(RUN)) / METRICS_FILE
+    inputs = Inputs(RUN)
     inputs.build(ignore)
-    log.rename(finished / "elsewhere")
-    try:
-        _, summary = train_run(inputs, progress=ignore)
-    finally:
-        (finished / "elsewhere").rename(log)
+    log.unlink()
+    _, summary = train_run(inputs, progress=ignore)
     assert summary.metrics == {}
