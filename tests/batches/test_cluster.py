@@ -40,11 +40,17 @@ def test_planted_topics_are_recovered() -> None:
     assert len(topic_clusters) == len(clusters.centroids_KD) >= 6
 
 
+def test_both_halves_are_points() -> None:
+    """The centroid of a single cluster is the mean of all pairs in both orders."""
+    pairs = draw_pairs(60)
+    centroids = cluster_pairs(*pairs, np.zeros(60, np.int32), cluster_size=60, seed=0).centroids_KD
+    np.testing.assert_allclose(centroids[0], stack_both_orders(*pairs).mean(0), atol=1e-6)
+
+
 def test_every_point_is_fitted() -> None:
-    """A single centroid is the mean of all pairs in both orders. FAISS samples 256 points by default."""
-    pairs = draw_pairs(2000)
-    centroids = cluster_pairs(*pairs, np.zeros(2000, np.int32), cluster_size=2000, seed=0).centroids_KD
-    np.testing.assert_allclose(centroids, stack_both_orders(*pairs).mean(0, keepdims=True), atol=1e-5)
+    """A single centroid is the mean of all points. FAISS samples 256 by default, whose mean is another one."""
+    points = stack_both_orders(*draw_pairs(2000))
+    np.testing.assert_allclose(best_attempt(points, 1, 0)[0], points.mean(0), atol=1e-5)
 
 
 def test_early_stop_gives_same_clusters() -> None:
@@ -133,9 +139,9 @@ def test_clusters_do_not_depend_on_threads(large_domain: int, monkeypatch: pytes
         faiss.omp_set_num_threads(num_threads)
         results.append(cluster_pairs(queries, documents, np.arange(1500) % 2, cluster_size=20, seed=3))
     faiss.omp_set_num_threads(threads_before)
-    for other in results[1:]:
-        np.testing.assert_array_equal(results[0].assignment_N, other.assignment_N)
-        np.testing.assert_array_equal(results[0].centroids_KD, other.centroids_KD)
+    for clusters in results[1:]:
+        np.testing.assert_array_equal(clusters.assignment_N, results[0].assignment_N)
+        np.testing.assert_array_equal(clusters.centroids_KD, results[0].centroids_KD)
 
 
 def test_small_domain_is_one_cluster() -> None:

@@ -23,15 +23,16 @@ def test_twins_of_positive_are_no_negatives(width: int) -> None:
     """Texts that are equal up to the cut have one vector and one score, although float32 may round the two apart."""
     rng = make_rng(3, "test negatives")
     queries = rng.normal(size=(200, width))
-    others = rng.normal(size=(400, width))
-    own = queries + 0.3 * rng.normal(size=(200, width))
+    positives = queries + 0.3 * rng.normal(size=(200, width))
+    fillers = rng.normal(size=(400, width))
     # the twin of row n is row n + 200
-    queries, documents = np.concatenate([queries, others]), np.concatenate([own, own, others[:200]])
+    queries, documents = np.concatenate([queries, fillers]), np.concatenate([positives, positives, fillers[:200]])
     queries, documents = (normalise(vectors).astype(np.float16) for vectors in (queries, documents))
     negatives = mine_negatives(queries, documents, np.zeros(600), np.arange(600), num_hard_negatives=2, seed=0)
     exact = queries.astype(np.float64) @ documents.astype(np.float64).T
     for row in range(200):
-        below = [other for other in np.argsort(-exact[row]) if exact[row, other] < exact[row, row] - 1e-5][:2]
+        nearest = np.argsort(-exact[row])
+        below = nearest[exact[row, nearest] < exact[row, row] - 1e-5][:2]
         assert row + 200 not in negatives[row]
         assert exact[row, negatives[row]] == pytest.approx(exact[row, below], abs=1e-6), "twins of others tie"
 

@@ -31,24 +31,53 @@ def test_second_stage_equals_specification(kind: str, num_documents: int, residu
         torch.testing.assert_close(vectors[row], compute_second_stage(model, ids, contexts), **CLOSE)
 
 
+@pytest.mark.parametrize("kind", ["nomic", "bert"])
+def test_contexts_may_come_in_any_order(kind: str) -> None:
+    model = build_small_model(backbone=kind)
+    contexts, texts = compute_contexts(model), draw_texts(4)
+    shuffled = contexts[torch.tensor([3, 1, 5, 0, 2, 4])]
+    torch.testing.assert_close(model.second_stage(texts, shuffled), model.second_stage(texts, contexts), **CLOSE)
+
+
+def test_modernbert_contexts_have_positions() -> None:
+    model = build_small_model(backbone="modernbert")
+    contexts, texts = compute_contexts(model), draw_texts(4)
+    difference = model.second_stage(texts, contexts.flip(0)) - model.second_stage(texts, contexts)
+    assert difference.abs().max() > 1e-3
+
+
 @pytest.mark.parametrize("kind", KINDS)
-def test_first_stage_reads_token_order(kind: str) -> None:
-    model, texts = build_small_model(backbone=kind), draw_texts(1)
+def test_token_order_matters_in_both_stages(kind: str) -> None:
+    model = build_small_model(backbone=kind)
+    contexts, texts = compute_contexts(model), draw_texts(1)
     reversed_texts = Texts(texts.ids_NS.flip(1), texts.mask_NS)
+    assert (model.second_stage(reversed_texts, contexts) - model.second_stage(texts, contexts)).abs().max() > 1e-3
     assert (model.first_stage(reversed_texts) - model.first_stage(texts)).abs().max() > 1e-3
 
 
-def test_modernbert_reads_positions_without_padding() -> None:
-    """The order of tokens and contexts matters, the padding of a batch does not. Other backbones have a specification."""
+def test_modernbert_ignores_padding() -> None:
+    """The other backbones have a specification, which has no padding."""
     model = build_small_model(backbone="modernbert")
     contexts, texts = compute_contexts(model), draw_texts(6)
-    expected = model.second_stage(texts, contexts)
     pieces = cut_by_length(texts, 2)
     vectors = pieces.join([model.second_stage(piece, contexts) for piece in pieces.pieces])
-    torch.testing.assert_close(vectors, expected, **CLOSE)
-    assert (model.second_stage(texts, contexts.flip(0)) - expected).abs().max() > 1e-3
-    reversed_texts = Texts(texts.ids_NS[:1].flip(1), texts.mask_NS[:1])
-    assert (model.second_stage(reversed_texts, contexts) - expected[:1]).abs().max() > 1e-3
+    torch.testing.assert_close(vectors, model.second_stage(texts, contexts), **CLOSE)
+
+
+def test_pooling_skips_context_positions() -> None:
+    model = build_small_model().eval()
+    texts, contexts = draw_texts(3), compute_contexts(model)
+    forward = model.second_stage_model.backbone.model.forward
+
+    def spoil(*args: Any, **kwargs: Any) -> Any:
+        output = forward(*args, **kwargs)
+        output.last_hidden_state[:, : len(contexts) + 3] = 1e6
+        return output
+
+    expected = model.second_stage(texts, contexts)
+    model.second_stage_model.backbone.packs = False  # packing does not call this forward
+    model.second_stage_model.backbone.model.forward = spoil
+    torch.testing.assert_close(model.second_stage(texts, contexts), expected)
 
 
 @pytest.mark.parametrize("num_vectors", [1, 2, 3])

@@ -77,8 +77,8 @@ def test_few_contexts_are_repeated() -> None:
         model.set_context(TEXTS, seed=3)
     assert model.context_CE.shape == (8, 16)
     with pytest.warns(UserWarning):
-        first, again, other = (fill_context(5, 8, seed).tolist() for seed in (3, 3, 4))
-    assert first == again != other
+        first, repeated, other_seed = (fill_context(5, 8, seed).tolist() for seed in (3, 3, 4))
+    assert first == repeated != other_seed
     assert first[:5] == [0, 1, 2, 3, 4] and set(first[5:]) <= set(range(5))
 
 

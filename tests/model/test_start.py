@@ -25,10 +25,10 @@ MINILM = ModelConfig(
 
 
 def test_weights_follow_the_seed() -> None:
-    first, again, other = (build_model(make_small_config(), seed=seed) for seed in (1, 1, 2))
+    first, repeated, other_seed = (build_model(make_small_config(), seed=seed) for seed in (1, 1, 2))
     for name, value in first.state_dict().items():
-        torch.testing.assert_close(again.state_dict()[name], value, rtol=0, atol=0)
-    assert not torch.equal(first.first_stage_model.mlp[0].weight, other.first_stage_model.mlp[0].weight)
+        torch.testing.assert_close(repeated.state_dict()[name], value, rtol=0, atol=0)
+    assert not torch.equal(first.first_stage_model.mlp[0].weight, other_seed.first_stage_model.mlp[0].weight)
 
 
 def test_building_keeps_the_global_generator() -> None:

@@ -37,21 +37,18 @@ FOUR = ("query_to_doc", "query_to_query", "doc_to_query", "doc_to_doc")
 NO_LABELS = torch.zeros(0)
 
 
-class Given(nn.Module):
-    """A model of sentence-transformers whose vectors are given."""
+class StoredVectors(nn.Module):
+    """A model of sentence-transformers that returns vectors of its features."""
+
+    def __init__(self, name: str = "vectors") -> None:
+        super().__init__()
+        self.name = name
 
     def forward(self, features: dict[str, Tensor]) -> dict[str, Tensor]:
-        return {"sentence_embedding": features["given"]}
+        return {"sentence_embedding": features[self.name]}
 
     def get_embedding_dimension(self) -> int:
         return SIZE
-
-
-class GivenGuide(Given):
-    """A guide model whose vectors are given."""
-
-    def forward(self, features: dict[str, Tensor]) -> dict[str, Tensor]:
-        return {"sentence_embedding": features["of_guide"]}
 
 
 def draw_vectors(num_queries: int, num_negatives: int, seed: int = 0) -> list[Tensor]:
@@ -91,11 +88,11 @@ def assert_same_gradients(loss: Loss, reference: Loss, columns: list[Tensor]) ->
 )
 def test_loss_matches_library(loss: str, widths: tuple[int, ...], num_negatives: int) -> None:
     options = {"directions": FOUR, "partition_mode": "joint"} if loss == "icl" else {}
-    inner = MultipleNegativesRankingLoss(Given(), scale=1 / TEMPERATURE, **options)
+    inner = MultipleNegativesRankingLoss(StoredVectors(), scale=1 / TEMPERATURE, **options)
     reference = MatryoshkaLoss(inner.model, inner, widths) if widths else inner
     assert_same_gradients(
-        lambda c: batch_loss(*order_documents(c), loss=loss, widths=widths, temperature=TEMPERATURE).loss,
-        lambda c: reference([{"given": column} for column in c], NO_LABELS),
+        lambda columns: batch_loss(*order_documents(columns), loss=loss, widths=widths, temperature=TEMPERATURE).loss,
+        lambda columns: reference([{"vectors": column} for column in columns], NO_LABELS),
         draw_vectors(6, num_negatives, seed=1),
     )
 
@@ -104,31 +101,28 @@ def compute_gist_loss(columns: list[Tensor], guide: list[Tensor]) -> Tensor:
     """Return GISTEmbed's loss on given vectors of model and guide."""
     loss = GISTEmbedLoss.__new__(GISTEmbedLoss)
     nn.Module.__init__(loss)
-    loss.model, loss.guide, loss.temperature = Given(), GivenGuide(), TEMPERATURE
+    loss.model, loss.guide, loss.temperature = StoredVectors(), StoredVectors("guide"), TEMPERATURE
     loss.similarity_fct, loss.cross_entropy_loss = nn.CosineSimilarity(dim=-1), nn.CrossEntropyLoss()
     loss.margin_strategy, loss.margin, loss.must_retokenize = "absolute", 0.0, False
     loss.contrast_anchors = loss.contrast_positives = True
     loss.gather_across_devices = False
-    features = [
-        {"given": column, "of_guide": guide_column} for column, guide_column in zip(columns, guide, strict=True)
-    ]
+    features = [{"vectors": column, "guide": guide_column} for column, guide_column in zip(columns, guide, strict=True)]
     return loss(features, NO_LABELS)
 
 
 def test_filtered_loss_matches_gist_embed() -> None:
-    columns, guide = draw_vectors(7, 0, seed=3), [column * 1.0 for column in draw_vectors(7, 0, seed=4)]
+    """GISTEmbed has three of the four directions, so the third is masked."""
+    columns, guide = draw_vectors(7, 0, seed=3), draw_vectors(7, 0, seed=4)
     guide[0][1], guide[1][2] = guide[0][0] + 0.01, guide[1][3] + 0.01  # near neighbours, which are masked
-    queries, documents = (torch.nn.functional.normalize(column, dim=1).numpy() for column in guide)
-    scores, different = queries @ documents.T, np.arange(7)
-    masked = np.array(scores >= np.diagonal(scores)[:, None])
-    np.fill_diagonal(masked, False)
-    all_masked = torch.from_numpy(mask_directions(different, 100 + different, masked, (queries, documents)))
-    of_queries, of_documents = all_masked[:, 7:14], all_masked[:, 21:]
-    assert masked.any() and of_queries.any() and of_documents.any()
-    without = torch.cat([all_masked[:, :14], torch.ones(7, 7, dtype=torch.bool), of_documents], 1)
+    vectors = tuple(torch.nn.functional.normalize(column, dim=1).numpy() for column in guide)
+    query_keys, document_keys = np.arange(7), np.arange(100, 107)
+    masked_BM = mask_false_negatives(document_keys, vectors[0] @ vectors[1].T)
+    masked = torch.from_numpy(mask_directions(query_keys, document_keys, masked_BM, vectors))
+    assert all(block.any() for block in masked.split(7, dim=1))
+    masked[:, 14:21] = True
     assert_same_gradients(
-        lambda c: improved_contrastive(*order_documents(c), temperature=TEMPERATURE, masked_QK=without).loss,
-        lambda c: compute_gist_loss(c, guide),
+        lambda columns: improved_contrastive(*order_documents(columns), temperature=TEMPERATURE, masked_QK=masked).loss,
+        lambda columns: compute_gist_loss(columns, guide),
         columns,
     )
 
@@ -229,11 +223,20 @@ def test_run_trains_on_its_filtered_loss() -> None:
             vectors.append(model.embed_texts(texts_from(*inputs.tokens(side).pad(batch_B))))
         filters.append(np.asarray(inputs.filter_embeddings(side)[batch_B], np.float32))
         texts.append([" ".join(text.casefold().split()) for text in inputs.pairs.texts(side, batch_B)])
-    masked = mask_by_loop(*texts, 0, compute_similarities(*filters), FILTERED.filter_margin)
-    expected = improved_contrastive(*vectors, FILTERED.temperature, torch.from_numpy(masked))
-    assert 0.02 < expected.masked_fraction < 0.98
-    assert first["masked_fraction"] == pytest.approx(float(expected.masked_fraction), abs=1e-6)
-    assert first["loss"] == pytest.approx(float(expected.loss), rel=1e-4)
+    masked = torch.from_numpy(mask_by_loop(*texts, 0, compute_similarities(*filters), FILTERED.filter_margin))
+    queries_BD, documents_BD = (torch.nn.functional.normalize(side, dim=1) for side in vectors)
+    directions = [(queries_BD, documents_BD), (queries_BD, queries_BD), (documents_BD, queries_BD)]
+    directions.append((documents_BD, documents_BD))
+    scores = torch.cat([left @ right.T for left, right in directions], 1) / FILTERED.temperature
+    # a text is not compared with itself, so a row has this number of terms besides its target
+    size = len(batch_B)
+    num_terms = 4 * (size - 1) + 1
+    is_itself = torch.cat([torch.zeros(size, size), torch.eye(size)], 1).bool().repeat(1, 2)
+    scores = scores.masked_fill(masked | is_itself, -torch.inf)
+    assert 0.02 < first["masked_fraction"] < 0.98
+    assert first["masked_fraction"] == pytest.approx(float(masked.sum()) / (size * num_terms), abs=1e-6)
+    loss = torch.nn.functional.cross_entropy(scores, torch.arange(size))
+    assert first["loss"] == pytest.approx(float(loss), rel=1e-4)
 
 
 def test_stopped_mixed_run_ends_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,8 +77,8 @@ def test_contexts_repeat_if_needed() -> None:
 
 
 def test_batch_hash_depends_on_order() -> None:
-    first, same, other = (get_batch(make_small_data(), step).pairs_B for step in (3, 3, 4))
-    assert compute_batch_hash(first) == compute_batch_hash(same) != compute_batch_hash(other)
+    first, repeated, next_batch = (get_batch(make_small_data(), step).pairs_B for step in (3, 3, 4))
+    assert compute_batch_hash(first) == compute_batch_hash(repeated) != compute_batch_hash(next_batch)
     assert compute_batch_hash(first[::-1]) != compute_batch_hash(first)
 
 

@@ -131,7 +131,7 @@ SHAPES = [{"backbone": kind, "architecture": name} for kind in KINDS for name in
     ("num_texts", "num_contexts", "piece"),
     [(7, 3, 100), (3, 6, 2), (5, 4, 100), (1, 1, 1), (1000, 2, 100), (4, 1000, 100), (1000, 1000, 4)],
 )
-def test_gradcache_matches_autograd(shape: dict[str, Any], num_texts: int, num_contexts: int, piece: int) -> None:
+def test_equals_plain_autograd(shape: dict[str, Any], num_texts: int, num_contexts: int, piece: int) -> None:
     model = build_small_model(sequence_dropout=0.0, **shape).double().train()
     assert_same(compute_in_chunks(model, ChunkSizes(num_texts, num_contexts, piece)), compute_by_autograd(model))
 
