@@ -208,7 +208,7 @@ def test_cpu_chunks_keep_within_budget() -> None:
 
 def test_resumed_run_keeps_its_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If the free memory has changed, a resumed run still uses the stored sizes and repeats the losses."""
-    run = replace(SMOKE, num_steps=6)
+    run = replace(SMOKE, num_steps=4)
     monkeypatch.setattr(chunks, "MIN_BUDGET_BYTES", 0)
     monkeypatch.setattr(trainer, "measure_free_bytes", lambda: 200_000)
     uninterrupted = execute(run, progress=ignore)

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -20,13 +20,27 @@ from tests.train.fixtures import assert_close_weights, draw_tokens, make_setting
 APART = SetApart(draw_tokens(12, 8), draw_tokens(12, 9))
 
 
-TEMPERATURE = make_settings().temperature
+NUM_STEPS, TEMPERATURE = 30, make_settings().temperature
 
 
-def train_apart(folder: Path, model: Model | None = None, num_steps: int = 40, **hooks: Any) -> TrainState:
+def train_apart(folder: Path, model: Model, **hooks: Any) -> TrainState:
     """Train with pairs that are set apart."""
     data = replace(make_small_data(), set_apart=APART)
-    return train(model or build_small_model(), data, make_settings(num_steps=num_steps), folder=folder, **hooks)
+    return train(model, data, make_settings(num_steps=NUM_STEPS), folder=folder, **hooks)
+
+
+class Training(NamedTuple):
+    """A training run that was never stopped."""
+
+    folder: Path
+    model: Model
+    state: TrainState
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Training:
+    folder, model = tmp_path_factory.mktemp("uninterrupted"), build_small_model()
+    return Training(folder, model, train_apart(folder, model))
 
 
 def read_losses(folder: Path) -> dict[int, float]:
@@ -48,46 +62,42 @@ def test_loss_is_the_cross_entropy() -> None:
     assert loss == pytest.approx(expected, rel=1e-4)
 
 
-@pytest.mark.parametrize("architecture", ["biencoder", "contextual"])
-def test_lowest_loss_is_kept(tmp_path: Path, architecture: str) -> None:
+def test_lowest_loss_is_kept(uninterrupted: Training) -> None:
     """The final weights and those of the checkpoint have the lowest loss of the log, which is not the last one."""
-    model, reloaded = (build_small_model(architecture=architecture) for _ in range(2))
-    state = train_apart(tmp_path, model)
-    losses = read_losses(tmp_path)
+    folder, model, state = uninterrupted
+    losses = read_losses(folder)
     assert state.best_step == min(losses, key=losses.__getitem__) < state.step
     loss = compute_set_apart_loss(model, APART, seed=0, temperature=TEMPERATURE)
     assert loss == pytest.approx(min(losses.values()), rel=1e-6)
-    train_apart(tmp_path, reloaded, on_step=lambda line: pytest.fail("trained again"))
+    reloaded = build_small_model()
+    train_apart(folder, reloaded, on_step=lambda line: pytest.fail("trained again"))
     assert_equal_weights(reloaded, model)
-    assert [path.name for path in tmp_path.glob("*.safetensors")] == [CHECKPOINT_FILE]
+    assert [path.name for path in folder.glob("*.safetensors")] == [CHECKPOINT_FILE]
 
 
-def test_training_ends_early(tmp_path: Path) -> None:
+def test_training_ends_early(uninterrupted: Training) -> None:
     """Training ends after `PATIENCE` measurements above the minimum."""
-    state = train_apart(tmp_path, num_steps=60)
-    measured = list(read_losses(tmp_path))
-    assert state.has_ended and state.step == measured[-1] < 60
+    state, measured = uninterrupted.state, list(read_losses(uninterrupted.folder))
+    assert state.has_ended and state.step == measured[-1] < NUM_STEPS
     assert measured.index(state.best_step) == len(measured) - 1 - set_apart.PATIENCE
-    assert all(is_measured_after(step, 60) for step in measured)
+    assert all(is_measured_after(step, NUM_STEPS) for step in measured)
 
 
 @pytest.mark.parametrize("num_steps", [3, 12])
-def test_resuming_keeps_the_same_weights(tmp_path: Path, num_steps: int) -> None:
+def test_resuming_keeps_the_same_weights(tmp_path: Path, num_steps: int, uninterrupted: Training) -> None:
     """A run that was stopped ends with the weights of an uninterrupted one."""
-    uninterrupted, resumed = build_small_model(), build_small_model()
-    expected = train_apart(tmp_path / "whole", uninterrupted)
     with pytest.raises(Interrupted):
-        train_apart(tmp_path / "cut", should_stop=stop_after(num_steps))
-    state = train_apart(tmp_path / "cut", resumed)
+        train_apart(tmp_path, build_small_model(), should_stop=stop_after(num_steps))
+    model = build_small_model()
+    state, expected = train_apart(tmp_path, model), uninterrupted.state
     assert (state.best_step, state.best_loss, state.step) == (expected.best_step, expected.best_loss, expected.step)
-    assert_equal_weights(resumed, uninterrupted)
+    assert_equal_weights(model, uninterrupted.model)
 
 
-def test_measuring_changes_no_step(tmp_path: Path) -> None:
+def test_measuring_changes_no_step(tmp_path: Path, uninterrupted: Training) -> None:
     """A run with pairs set apart has the same losses as one without, until it ends."""
-    train_apart(tmp_path / "with")
-    train(build_small_model(), make_small_data(), make_settings(num_steps=40), folder=tmp_path / "without")
-    losses, expected = ([line["loss"] for line in read_metrics(tmp_path / name)] for name in ("with", "without"))
+    train(build_small_model(), make_small_data(), make_settings(num_steps=NUM_STEPS), folder=tmp_path)
+    losses, expected = ([line["loss"] for line in read_metrics(folder)] for folder in (uninterrupted.folder, tmp_path))
     assert losses == expected[: len(losses)]
 
 
