@@ -16,7 +16,7 @@ from repro.train.feed import Batch, feed_batch
 from repro.train.gradcache import Stages, add_gradients
 from repro.train.loop import stages_for, train
 from repro.train.loss import info_nce
-from tests.model.samples import build_small_model
+from tests.model.samples import KINDS, build_small_model
 from tests.train.fixtures import make_settings, make_small_data
 
 BLIND: dict[str, Any] = {"architecture": "contextual", "sequence_dropout": 1.0, "test_contexts": "null"}
@@ -28,11 +28,11 @@ def take_gradients(model: ContextualModel) -> dict[str, torch.Tensor]:
     return gradients
 
 
-@pytest.mark.parametrize("kind", ["nomic", "bert", "modernbert"])
+@pytest.mark.parametrize("shape", [*({"backbone": kind} for kind in KINDS), {"tokens_per_document": 2}], ids=str)
 @pytest.mark.parametrize("sizes", [ChunkSizes(), ChunkSizes(3, 2)])
-def test_blind_equals_full_dropout(kind: str, sizes: ChunkSizes) -> None:
+def test_blind_equals_full_dropout(shape: dict[str, Any], sizes: ChunkSizes) -> None:
     """A step without documents has the loss and gradients of a step with documents that are all dropped."""
-    model = build_small_model(backbone=kind, sequence_dropout=1.0).double().train()
+    model = build_small_model(sequence_dropout=1.0, **shape).double().train()
     assert isinstance(model, ContextualModel)
     data, batch = make_small_data(), Batch(0, np.arange(8))
     blind = feed_batch(data, batch, seed=0, num_contexts=0, is_shared=False)
