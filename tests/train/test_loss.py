@@ -74,6 +74,13 @@ def test_misfitting_shapes_are_refused(
         loss(torch.randn(3, 4), torch.randn(num_documents, 4), **options)
 
 
+@pytest.mark.parametrize("loss", [info_nce, improved_contrastive])
+def test_half_precision_is_widened(loss: Loss) -> None:
+    """At a temperature of 0.02, cosines in half precision would be too coarse."""
+    queries, documents = torch.randn(2, 4, 8, generator=torch.Generator().manual_seed(0)).bfloat16()
+    assert torch.equal(loss(queries, documents).loss, loss(queries.float(), documents.float()).loss)
+
+
 NUM_PAIRS, NUM_CONTEXTS = 7, 6
 QUERIES, DOCUMENTS = draw_texts(NUM_PAIRS, seed=1), draw_texts(NUM_PAIRS * 2, seed=2)
 CONTEXTS = draw_texts(NUM_CONTEXTS, seed=3)
