@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from experiments.e11_data import PRETRAINING
 from experiments.unjudged import ERRATA, NOT_JUDGED
 from repro.cli.main import open_door
+from repro.data.paper.hub import UNSUPERVISED
 from repro.records.golden import list_golden_runs
 from repro.report.figure_data import series_at
 from repro.spec import Experiment, Figure, Identity
@@ -17,51 +19,14 @@ from repro.spec.scales import ORDER
 from tests.golden_metrics import assert_golden
 
 CLAIMS = {
-    "T1": "abcdeghijklmno",
-    "T2": "abcdefghijkl",
-    "T3": "ab",
-    "T4": "abc",
-    "T5": "abcdef",
-    "T6": "abcd",
-    "T7": "abcdefgh",
-    "S4": "abcde",
-    "C": "abc",
-    "F2": "a",
-    "F3": "abcd",
-    "F4": "a",
-    "F5": "ab",
-    "F6": "ab",
-    "F7": "ab",
-    "F8": "ab",
-    "F9": "abcdef",
-    "F10": "ab",
-    "F11": "ab",
-    "F12": "a",
-    "F13": "a",
-    "F14": "abc",
-    "F15": "ab",
-    "F16": "abc",
-    "F17": "ab",
-    "F18": "a",
-    "G1": "ab",
-    "G4": "abcd",
-    "G5": "ab",
-    "G6": "abcd",
-    "G7": "abcd",
-    "G8": "abcd",
-    "G9": "ab",
-    "G10": "abcd",
-    "G11": "a",
-    "G13": "abcd",
-    "GF2": "a",
-    "GF3": "abcd",
-    "GF4": "a",
-    "M2": "ab",
-    "M3": "a",
-    "M6": "abc",
-    "M7": "abc",
-    "M8": "abcde",
-}
+    "T1": "abcdeghijklmno", "T2": "abcdefghijkl", "T3": "ab", "T4": "abc", "T5": "abcdef", "T6": "abcd",
+    "T7": "abcdefgh", "S4": "abcde", "C": "abc",
+    "F2": "a", "F3": "abcd", "F4": "a", "F5": "ab", "F6": "ab", "F7": "ab", "F8": "ab", "F9": "abcdef", "F10": "ab",
+    "F11": "ab", "F12": "a", "F13": "a", "F14": "abc", "F15": "ab", "F16": "abc", "F17": "ab", "F18": "a",
+    "G1": "ab", "G4": "abcd", "G5": "ab", "G6": "abcd", "G7": "abcd", "G8": "abcd", "G9": "ab", "G10": "abcd",
+    "G11": "a", "G13": "abcd", "GF2": "a", "GF3": "abcd", "GF4": "a",
+    "M2": "ab", "M3": "a", "M6": "abc", "M7": "abc", "M8": "abcde",
+}  # fmt: skip
 """The claims of the papers per artefact. S4 is section 4.1. Figure 1 is a drawing and makes no claim.
 
 G and GF are tables and figures of GTE, M are figures of MRL. Both are companion papers.
@@ -69,7 +34,7 @@ G and GF are tables and figures of GTE, M are figures of MRL. Both are companion
 # Prefixes of the ids of our own claims.
 OWN_PREFIXES = ("AB", "CB", "CS", "own", "H", "E", "EL", "W", "WH", "D", "P", "PB")
 
-EXPERIMENTS = [pytest.param(one, id=one.artefact_names[0]) for one in experiments()]
+EXPERIMENTS = [pytest.param(experiment, id=experiment.artefact_names[0]) for experiment in experiments()]
 
 
 @pytest.fixture(scope="module")
@@ -100,63 +65,48 @@ def test_every_artefact_runs_at_smoke(
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
 def test_every_experiment_covers_its_scales(experiment: Experiment) -> None:
+    """Claims and series have runs. A series that matches no run would be missing from its figure without a message."""
     for scale in ORDER:
         runs = experiment.runs(scale)
-        if scale not in experiment.scales:
-            assert not runs
-            continue
-        assert runs and all(run.measure for run in runs)
-        for claim in experiment.claims:
-            unmet = [str(term.runs) for term in claim.terms if not any(term.runs.matches(run) for run in runs)]
-            judged = scale != "smoke" and (not claim.scales or scale in claim.scales)
-            assert not judged or not unmet, f"{claim.id} at {scale} needs runs that the experiment does not declare"
+        assert bool(runs) is (scale in experiment.scales) and all(run.measure for run in runs)
+        for figure in experiment.artefacts if runs else ():
+            for series in series_at(figure, runs) if isinstance(figure, Figure) else ():
+                assert any(series.runs.matches(run) for run in runs), f"{figure.name} at {scale}: {series.label}"
+        for claim in experiment.claims if runs and scale != "smoke" else ():
+            unmet = [str(term.runs) for term in claim.terms if not any(map(term.runs.matches, runs))]
+            is_judged = not claim.scales or scale in claim.scales
+            assert not (is_judged and unmet), f"{claim.id} at {scale} needs runs that the experiment does not declare"
 
 
 def test_paper_claims_are_complete() -> None:
+    """A paper's claim is listed in CLAIMS. Our own ids start with one of OWN_PREFIXES."""
     ids = [claim.id for experiment in experiments() for claim in experiment.claims]
-    of_the_paper = {f"{artefact}.{letter}" for artefact, letters in CLAIMS.items() for letter in letters}
     assert len(ids) == len(set(ids)), "ids of claims must be unique"
-    own = {claim for claim in ids if claim.split(".")[0] in OWN_PREFIXES}
-    assert of_the_paper == set(ids) - own, (
-        "list a paper's claim in CLAIMS, or start our own id with one of OWN_PREFIXES"
-    )
+    of_papers = {f"{artefact}.{letter}" for artefact, letters in CLAIMS.items() for letter in letters}
+    assert of_papers == {id for id in ids if id.split(".")[0] not in OWN_PREFIXES}
 
 
 def test_paper_arithmetic_holds_or_is_erratum() -> None:
-    found = {
+    identities = {
         claim.id: claim.holds()
         for experiment in experiments()
         for claim in experiment.claims
         if isinstance(claim, Identity)
     }
-    assert {"T2.d", "T5.a", "T7.c"} <= set(found)
-    assert {name for name, (holds, _) in found.items() if not holds} == {one.claim for one in ERRATA if one.claim}
+    assert {"T2.d", "T5.a", "T7.c"} <= set(identities)
+    contradicted = {id for id, (holds, _) in identities.items() if not holds}
+    assert contradicted == {erratum.claim for erratum in ERRATA if erratum.claim}
 
 
 def test_unjudged_claims_have_a_reason() -> None:
-    for one in NOT_JUDGED:
-        assert one.source and one.statement and one.reason, one
-    assert len({(one.source, one.statement) for one in NOT_JUDGED}) == len(NOT_JUDGED)
+    assert all(claim.source and claim.statement and claim.reason for claim in NOT_JUDGED)
+    assert len({(claim.source, claim.statement) for claim in NOT_JUDGED}) == len(NOT_JUDGED)
 
 
 def test_restated_claims_are_dated() -> None:
-    for experiment in experiments():
-        for claim in experiment.claims:
-            assert claim.version == 1 or claim.stated, f"{claim.id} was restated without a date"
+    claims = [claim for experiment in experiments() for claim in experiment.claims]
+    assert [claim.id for claim in claims if claim.version > 1 and not claim.stated] == []
 
 
 def test_training_data_is_declared_alike() -> None:
-    from experiments.e11_data import PRETRAINING
-    from repro.data.paper.hub import UNSUPERVISED
-
     assert {name: domain.num_rows for name, domain in UNSUPERVISED.items()} == PRETRAINING
-
-
-@pytest.mark.parametrize("scale", ORDER)
-@pytest.mark.parametrize("experiment", EXPERIMENTS)
-def test_drawn_scales_have_runs(experiment: Experiment, scale: str) -> None:
-    """A series that matches no run would be missing from its figure without a message."""
-    runs = experiment.runs(scale)
-    for figure in experiment.artefacts if runs else ():
-        for series in series_at(figure, runs) if isinstance(figure, Figure) else ():
-            assert any(series.runs.matches(run) for run in runs), f"{figure.name} at {scale}: {series.label}"

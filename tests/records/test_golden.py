@@ -3,13 +3,7 @@
 import json
 from pathlib import Path
 
-from repro.records.golden import (
-    compute_golden_metrics,
-    get_golden_path,
-    list_golden_runs,
-    list_without_golden,
-    write_golden,
-)
+from repro.records import golden
 from repro.records.store import Record
 from repro.spec import base
 from repro.spec.identity import run_id
@@ -24,27 +18,30 @@ def test_headlines_are_kept() -> None:
         "train/pairs_per_second": 99.0,
         "train/masked_fraction": 0.1,
     }
-    assert compute_golden_metrics(recorded) == {"planted/mean/ndcg_at_10": 0.1235, "train/loss": 1.5}
+    assert golden.compute_golden_metrics(recorded) == {"planted/mean/ndcg_at_10": 0.1235, "train/loss": 1.5}
 
 
 def test_other_metrics_keep_first_twelve() -> None:
     recorded = {f"pca/{n:02d}/share": n / 100 for n in range(14, 0, -1)} | {"pca/00/x": 1.0, "train/loss": 0.5}
-    assert list(compute_golden_metrics(recorded)) == ["train/loss", *(f"pca/{n:02d}/share" for n in range(1, 13))]
+    assert list(golden.compute_golden_metrics(recorded)) == [
+        "train/loss",
+        *(f"pca/{n:02d}/share" for n in range(1, 13)),
+    ]
 
 
 def test_missing_golden_files_are_found(tmp_path: Path) -> None:
-    every = list(experiments())
-    assert list_without_golden(tmp_path) == every
+    first, *others = experiments()
+    assert golden.list_without_golden(tmp_path) == [first, *others]
     run = base("smoke")
     record = Record(run_id(run), run, {"train/loss": 0.25}, {}, Path("none"))
-    path = write_golden(every[0].artefact_names[0], [record], tmp_path)
+    path = golden.write_golden(first.artefact_names[0], [record], tmp_path)
     assert json.loads(path.read_text()) == {run_id(run): {"train/loss": 0.25}}
-    assert list_without_golden(tmp_path) == every[1:]
+    assert golden.list_without_golden(tmp_path) == others
 
 
 def test_golden_files_hold_todays_runs() -> None:
-    missing = [experiment.title for experiment in list_without_golden()]
-    assert not missing, "run `python -m repro check --write`"
+    missing = [experiment.title for experiment in golden.list_without_golden()]
+    assert missing == [], "run `python -m repro check --write`"
     for experiment in experiments():
-        kept = json.loads(get_golden_path(experiment.artefact_names[0]).read_text())
-        assert set(kept) == {run_id(run) for run in list_golden_runs(experiment)}, experiment.title
+        stored = json.loads(golden.get_golden_path(experiment.artefact_names[0]).read_text())
+        assert set(stored) == {run_id(run) for run in golden.list_golden_runs(experiment)}, experiment.title

@@ -21,14 +21,14 @@ OURS = {"repro", "experiments", "figures", "slurm"}
 
 def list_imported_packages() -> set[str]:
     """Return the packages that `repro` imports anywhere, without the standard library and our own."""
-    found: set[str] = set()
+    modules: set[str] = set()
     for path in PACKAGE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Import):
-                found |= {alias.name.partition(".")[0] for alias in node.names}
-            elif isinstance(node, ast.ImportFrom) and not node.level:
-                found.add(str(node.module).partition(".")[0])
-    return found - set(sys.stdlib_module_names) - OURS
+                modules |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                modules.add(str(node.module))
+    return {module.partition(".")[0] for module in modules} - set(sys.stdlib_module_names) - OURS
 
 
 def test_relevant_packages_are_recorded() -> None:
@@ -42,9 +42,9 @@ def test_relevant_packages_are_recorded() -> None:
 
 
 def test_versions_are_those_installed() -> None:
-    found = versions()
-    assert found["sentence-transformers"] == version("sentence-transformers")
-    assert set(found) < {"python", *PACKAGES}, "of the two builds of faiss, one is installed"
+    recorded = versions()
+    assert recorded["sentence-transformers"] == version("sentence-transformers")
+    assert set(recorded) < {"python", *PACKAGES}, "of the two builds of faiss, one is installed"
 
 
 @pytest.fixture
@@ -67,19 +67,25 @@ def git(root: Path, *words: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
-def test_new_module_is_uncommitted(checkout: Path) -> None:
-    """New and edited modules of the code change the digest. Ignored files and other folders do not."""
+def hash_changes(checkout: Path, name: str, content: bytes) -> str | None:
+    """Write a file of the checkout and return the hash of all uncommitted changes."""
+    (checkout / name).parent.mkdir(parents=True, exist_ok=True)
+    (checkout / name).write_bytes(content)
+    return get_code_identity()["uncommitted_sha256"]
 
-    def write(name: str, text: str) -> str | None:
-        (checkout / name).parent.mkdir(parents=True, exist_ok=True)
-        (checkout / name).write_text(text)
-        return get_code_identity()["uncommitted_sha256"]
 
-    assert write("repro/ignored.py", "x") is None and write("notes.py", "x") is None
-    first = write("experiments/e99_tour.py", "a = 1\n")
-    assert first and write("experiments/e99_tour.py", "a = 2\n") not in (None, first)
-    (checkout / "experiments" / "e99_tour.py").unlink()
-    assert write("repro/data/deep.py", "a = 1\n") not in (None, first)
+@pytest.mark.parametrize("name", ["experiments/e99_tour.py", "repro/data/deep.py", "repro/module.py"])
+def test_changed_code_is_uncommitted(name: str, checkout: Path) -> None:
+    """New and edited modules of the code change the hash, also if a byte is no UTF-8."""
+    hashes = {hash_changes(checkout, name, content) for content in (b"a = 2\n", b"# caf\xe9\n", b"# caf\xe8\n")}
+    assert len(hashes) == 3 and None not in hashes
+
+
+@pytest.mark.parametrize("name", ["repro/ignored.py", "notes.py", "tests/test_one.py", "README.md"])
+def test_other_files_do_not_count(name: str, checkout: Path) -> None:
+    assert hash_changes(checkout, name, b"a") is None
+    git(checkout, "add", ".")
+    assert get_code_identity()["uncommitted_sha256"] is None
 
 
 @pytest.mark.parametrize("kind", ["branch", "packed", "detached", "worktree"])
@@ -96,20 +102,3 @@ def test_missing_git_is_recorded(kind: str, checkout: Path, tmp_path: Path, monk
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
     assert get_code_identity() == {"commit": commit, "uncommitted_sha256": None, "uncommitted": "not known"}
     assert "git cannot be started" in explain_git_is_silent()
-
-
-def test_binary_change_is_uncommitted(checkout: Path) -> None:
-    found = set()
-    for text in (b"# caf\xe9\n", b"# caf\xe8\n"):
-        for name in ("module.py", "new.py"):
-            (checkout / "repro" / name).write_bytes(text)
-            found.add(get_code_identity()["uncommitted_sha256"])
-    assert len(found) == 4 and None not in found
-
-
-def test_edited_tests_do_not_count(checkout: Path) -> None:
-    for name in ("tests/test_one.py", "README.md"):
-        (checkout / name).parent.mkdir(exist_ok=True)
-        (checkout / name).write_text("a")
-    git(checkout, "add", ".")
-    assert get_code_identity()["uncommitted_sha256"] is None

@@ -3,15 +3,11 @@
 import json
 import re
 from dataclasses import asdict
-from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from repro.cli.fields import fields
-from repro.cli.main import app
 from repro.planning.plan import make_plan
 from repro.records import lookup
 from repro.records.lookup import get_sweep_name, read_runs, resolve_runs, run_of_id, split_words
@@ -19,53 +15,57 @@ from repro.records.store import write_record
 from repro.spec import FIELDS, TRAINED, base, grid, is_random
 from repro.spec.axes import expand, is_axis, parse_axes
 from repro.spec.identity import difference, run_id
-from repro.spec.registry import artefacts, find_experiment
+from repro.spec.registry import artefacts, experiments, find_experiment
 from repro.storage.paths import get_corpora_folder, get_local_records, get_sweeps_folder
+from tests.commands import run_command
 
 
 def test_artefact_means_local_seeds() -> None:
     experiment = find_experiment("table1")
-    found = resolve_runs(["table1"], "smoke")
-    assert {run.seed for run in found} == set(experiment.local_seeds)
+    runs = resolve_runs(["table1"], "smoke")
+    assert {run.seed for run in runs} == set(experiment.local_seeds)
     assert set(resolve_runs(["table1"], "smoke", all_seeds=True)) == set(experiment.runs("smoke"))
-    of_seed = resolve_runs(["table1"], "smoke", seeds=[1])
-    assert {run.seed for run in of_seed if is_random(run)} == {1}
-    architectures = {run.architecture for run in of_seed}  # bm25 has no seed
+    single_seed = resolve_runs(["table1"], "smoke", seeds=[1])
+    assert {run.seed for run in single_seed if is_random(run)} == {1}
+    architectures = {run.architecture for run in single_seed}  # bm25 has no seed
     assert "bm25" in architectures and architectures == {run.architecture for run in experiment.runs("smoke")}
-    assert resolve_runs(["table1", "table1"], "smoke") == found
+    assert resolve_runs(["table1", "table1"], "smoke") == runs
 
 
-def test_seed_of_a_file_is_refused(tmp_path: Path) -> None:
+def test_seed_selects_among_artefacts_only(tmp_path: Path) -> None:
     path = tmp_path / "runs.json"
     path.write_text(json.dumps([{"scale": "smoke", "seed": 77}]))
-    with pytest.raises(ValueError, match=r"table1 has no run at scale 'smoke' with seed \[77\]; it has \[0, 1, 2\]"):
-        resolve_runs([str(path), "table1"], "smoke", seeds=[77])
-    found = resolve_runs([str(path), "table1"], "smoke", seeds=[1])
-    assert found == [base("smoke", seed=77), *resolve_runs(["table1"], "smoke", seeds=[1])]
+    runs = resolve_runs([str(path), "table1"], "smoke", seeds=[1])
+    assert runs == [base("smoke", seed=77), *resolve_runs(["table1"], "smoke", seeds=[1])]
 
 
 @pytest.mark.parametrize("scale", ["smoke", "desk", "lab", "small"])
 def test_every_artefact_has_local_runs(scale: str) -> None:
-    for name in (one for one in artefacts() if scale in find_experiment(one).scales):
-        every, found = resolve_runs([name], scale, all_seeds=True), resolve_runs([name], scale)
-        assert found and set(found) <= set(every)
-        seeds = {run.seed for run in found if is_random(run)}
-        assert len(seeds) <= len(find_experiment(name).local_seeds)
+    for experiment in experiments():
+        if scale not in experiment.scales:
+            continue
+        name = experiment.artefact_names[0]
+        runs = resolve_runs([name], scale)
+        assert runs and set(runs) <= set(resolve_runs([name], scale, all_seeds=True))
+        assert len({run.seed for run in runs if is_random(run)}) <= len(experiment.local_seeds)
+
+
+def test_local_seeds_may_depend_on_artefact() -> None:
     assert {run.seed for run in resolve_runs(["context_emergence"], "lab")} == {1}
     assert {run.seed for run in resolve_runs(["table1"], "lab")} == {0, 1}  # runs without a random seed have seed 0
 
 
 def test_unpublished_means_missing_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("repro.records.lookup.get_published_records", lambda: tmp_path)
-    every = resolve_runs(["figure14"], "smoke", all_seeds=True)
-    assert resolve_runs(["figure14"], "smoke", is_unpublished=True) == list(dict.fromkeys(every))
-    for run in every[1:]:
+    first, *others = resolve_runs(["figure14"], "smoke", all_seeds=True)
+    assert resolve_runs(["figure14"], "smoke", is_unpublished=True) == [first, *others]
+    for run in others:
         write_record(tmp_path, run, metrics={}, arrays={}, provenance={})
-    assert resolve_runs(["figure14"], "smoke", is_unpublished=True) == every[:1]
-    assert resolve_runs(["figure14"], "smoke", seeds=[every[0].seed + 1], is_unpublished=True) == []
-    write_record(tmp_path, every[0], metrics={}, arrays={}, provenance={})
-    ended = CliRunner().invoke(app, ["plan", "figure14", "--scale", "smoke", "--unpublished"])
-    assert (ended.exit_code, ended.output) == (0, "nothing is missing: every record is published\n")
+    assert resolve_runs(["figure14"], "smoke", is_unpublished=True) == [first]
+    assert resolve_runs(["figure14"], "smoke", seeds=[first.seed + 1], is_unpublished=True) == []
+    write_record(tmp_path, first, metrics={}, arrays={}, provenance={})
+    output = run_command("plan", "figure14", "--scale", "smoke", "--unpublished")
+    assert output == "nothing is missing: every record is published\n"
 
 
 def test_untrainable_runs_are_refused_first(tmp_path: Path) -> None:
@@ -91,9 +91,9 @@ def test_sweeps_have_their_own_folder(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_id_prefix_means_its_run() -> None:
-    wanted = resolve_runs(["table1"], "smoke", seeds=[2])[-1]
-    assert resolve_runs([run_id(wanted)[:8]], "desk") == [wanted]
-    assert resolve_runs(["table1", run_id(wanted)], "smoke") == [wanted, *resolve_runs(["table1"], "smoke")]
+    run = resolve_runs(["table1"], "smoke", seeds=[2])[-1]
+    assert resolve_runs([run_id(run)[:8]], "desk") == [run]
+    assert resolve_runs(["table1", run_id(run)], "smoke") == [run, *resolve_runs(["table1"], "smoke")]
     with pytest.raises(ValueError, match="run '000000000000': no run is known by it"):
         resolve_runs(["000000000000"], "smoke")
 
@@ -103,13 +103,21 @@ def test_id_prefix_means_its_run() -> None:
     [
         (["a.json"], {"seeds": [7]}, r"--seed \[7\] chooses among the runs of artefacts"),
         (["table1"], {"seeds": [1], "all_seeds": True}, "do not go together"),
-        (["table1"], {"seeds": [1, 99]}, r"table1 has no run at scale 'smoke' with seed \[99\]"),
-        (["table1"], {"seeds": [99]}, r"it has \[0, 1, 2\]\..*`repro plan table1 --scale smoke --json > runs\.json`"),
+        (
+            ["table1"],
+            {"seeds": [1, 99]},
+            r"with seed \[99\]; it has \[0, 1, 2\]\..*`repro plan table1 --scale smoke --json",
+        ),
+        (["a.json", "table1"], {"seeds": [77]}, r"table1 has no run at scale 'smoke' with seed \[77\]"),
+        (["seed=1"], {}, "name the runs"),
+        (["table1", "seed=1"], {"seeds": [2]}, "do not go together"),
     ],
 )
-def test_conflicting_seeds_are_refused(words: list[str], options: dict[str, Any], message: str, tmp_path: Path) -> None:
+def test_impossible_selections_are_refused(
+    words: list[str], options: dict[str, Any], message: str, tmp_path: Path
+) -> None:
     file = tmp_path / "a.json"
-    file.write_text(json.dumps([{"scale": "smoke"}]))
+    file.write_text(json.dumps([{"scale": "smoke", "seed": 77}]))
     with pytest.raises(ValueError, match=message):
         resolve_runs([str(file) if word == file.name else word for word in words], "smoke", **options)
 
@@ -125,8 +133,8 @@ def test_printed_plan_is_a_file_of_runs(tmp_path: Path) -> None:
     path.write_text(json.dumps(plan))
     assert resolve_runs([str(path)], "smoke") == runs
     path.write_text(json.dumps({**plan, "missing": [{**row, "seed": 20} for row in plan["missing"]]}))
-    found = resolve_runs([str(path)], "smoke")
-    assert {run.seed for run in found if is_random(run)} == {20} and len(found) == len(runs)
+    edited = resolve_runs([str(path)], "smoke")
+    assert {run.seed for run in edited if is_random(run)} == {20} and len(edited) == len(runs)
 
 
 RECORDED, LAUNCHED, PLANNED = (base("smoke", num_steps=steps, num_warmup_steps=1) for steps in (101, 102, 103))
@@ -175,76 +183,59 @@ def test_runs_are_found_everywhere() -> None:
         run_of_id("")
 
 
-@pytest.mark.parametrize("text", ["3", "[]", '{"runs": 3}', '{"runs": [1]}', '{"runs": {"ID": 3}}', "{"])
+@pytest.mark.parametrize("text", ["3", "[]", '{"runs": 3}', '{"runs": [1]}', '{"runs": {"ID": 3}}', "{",
+                                  '{"runs": {"ID": {"scale": "smoke", "activation": null}}}'])  # fmt: skip
 def test_odd_submissions_break_no_lookup(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Submissions of other versions are named, also if they contain an id that is looked up."""
     declared = find_experiment("table1").runs("smoke")[0]
     path = write_submission(text.replace("ID", run_id(declared)))
     assert run_of_id(run_id(declared)) == declared
-    bad = f"{run_id(LAUNCHED)[:11]}x"
-    path.with_name("2.json").write_text(json.dumps({"runs": {bad: 3, run_id(LAUNCHED): asdict(LAUNCHED)}}))
+    same_prefix = f"{run_id(LAUNCHED)[:11]}x"
+    path.with_name("2.json").write_text(json.dumps({"runs": {same_prefix: 3, run_id(LAUNCHED): asdict(LAUNCHED)}}))
     assert run_of_id(run_id(LAUNCHED)[:11]) == LAUNCHED
     assert f"left out: {path}" in capsys.readouterr().err
 
 
-def test_file_shows_its_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_file_shows_its_runs(tmp_path: Path) -> None:
     published = next(run for run in find_experiment("table1").runs("desk") if run.architecture == "bm25")
     path = tmp_path / "runs.json"
     path.write_text(json.dumps([difference(published), {"scale": "smoke", "seed": 77}]))
-    app(["show", str(path), "--json"], standalone_mode=False)
-    shown = json.loads(capsys.readouterr().out)
-    assert [one["id"] for one in shown] == [run_id(published), run_id(base("smoke", seed=77))]
-    assert shown[0]["metrics"]["desk/mean/ndcg_at_10"] == pytest.approx(0.60, abs=0.01) and shown[1]["metrics"] is None
-
-
-def test_foreign_submission_hides_no_run(capsys: pytest.CaptureFixture[str]) -> None:
-    declared, other = find_experiment("table1").runs("smoke")[0], "0" * 12
-    runs = {id: asdict(declared) | {"activation": value} for id, value in ((run_id(declared), None), (other, "gelu"))}
-    submission = write_submission(json.dumps({"runs": runs}))
-    assert run_of_id(run_id(declared)) == declared
-    capsys.readouterr()
-    with pytest.raises(ValueError, match=f"run '{other}': no run is known by it"):
-        run_of_id(other)
-    error = capsys.readouterr().err
-    assert error.startswith(f"left out: {submission}: ") and "['activation']" in error
+    recorded, missing = json.loads(run_command("show", str(path), "--json"))
+    assert (recorded["id"], missing["id"]) == (run_id(published), run_id(base("smoke", seed=77)))
+    assert recorded["metrics"]["desk/mean/ndcg_at_10"] == pytest.approx(0.60, abs=0.01)
+    assert missing["metrics"] is None
 
 
 def test_axes_follow_their_field_type() -> None:
     """Values may be numbers, ranges, texts, booleans and none. They are checked like fields of a run."""
-    numbers = {"learning_rate": (1e-4, 3e-5), "seed": (1, 2, 3, 7)}
-    found = parse_axes(["learning_rate=1e-4,3e-5", "seed=1..3,7", "residual=true,false", "num_pairs=none,100"])
-    assert found == numbers | {"residual": (True, False), "num_pairs": (None, 100)}
-    assert parse_axes(["filter=none,surrogate"]) == {"filter": ("none", "surrogate")}
+    words = "learning_rate=1e-4,3e-5 seed=1..3,7 residual=true,false num_pairs=none,100 filter=none,surrogate"
+    assert parse_axes(words.split()) == {
+        "learning_rate": (1e-4, 3e-5),
+        "seed": (1, 2, 3, 7),
+        "residual": (True, False),
+        "num_pairs": (None, 100),
+        "filter": ("none", "surrogate"),
+    }
     assert is_axis("seed=1") and not is_axis("table1") and not is_axis("a=b.json") and not is_axis("x/seed=1")
 
 
 @pytest.mark.parametrize(
-    ("word", "named"),
-    [
-        ("learning_rat=1", "learning_rate"),
-        ("seed=1.5", "seed=1.5"),
-        ("seed=1_0", "seed=1_0"),
-        ("seed=5..1", "5..1"),
-        ("seed=", "missing"),
-        ("seed=1,,2", "missing"),
-        ("learning_rate=nan", "learning_rate=nan"),
-        ("scale=desk", "--scale"),
-        ("residual=yes", "residual=yes"),
-        ("batch_size=-3", "batch_size=-3"),
-    ],
-)
-def test_wrong_axes_are_refused(word: str, named: str) -> None:
+    ("word", "message"),
+    [("learning_rat=1", "learning_rate"), ("seed=1.5", "seed=1.5"), ("seed=1_0", "seed=1_0"), ("seed=5..1", "5..1"),
+     ("seed=", "missing"), ("seed=1,,2", "missing"), ("learning_rate=nan", "learning_rate=nan"),
+     ("scale=desk", "--scale"), ("residual=yes", "residual=yes"), ("batch_size=-3", "batch_size=-3")],
+)  # fmt: skip
+def test_wrong_axes_are_refused(word: str, message: str) -> None:
     """The message contains the value or the nearest field."""
-    with pytest.raises(ValueError) as refused:
+    with pytest.raises(ValueError, match=re.escape(message)):
         parse_axes([word])
-    assert named in str(refused.value)
 
 
 def test_grid_is_product_over_rows() -> None:
     """Axes give the same runs as `grid` in Python. A run without training stays one run."""
     trained, bm25 = base("smoke"), base("smoke", architecture="bm25")
     axes = parse_axes(["learning_rate=1e-4,3e-5", "seed=1..5"])
-    found = expand([trained, bm25], axes)
-    assert found == [*grid(trained, learning_rate=(1e-4, 3e-5), seed=(1, 2, 3, 4, 5)), bm25]
+    assert expand([trained, bm25], axes) == [*grid(trained, learning_rate=(1e-4, 3e-5), seed=(1, 2, 3, 4, 5)), bm25]
     [epochs] = expand([trained], parse_axes(["num_epochs=2"]))
     assert (epochs.num_epochs, epochs.num_steps) == (2, None)
 
@@ -252,17 +243,12 @@ def test_grid_is_product_over_rows() -> None:
 def test_words_make_a_grid(capsys: pytest.CaptureFixture[str]) -> None:
     """Axes multiply the rows of an artefact. Each run is listed once, and the number is printed."""
     rows = resolve_runs(["table1"], "smoke")
-    found = resolve_runs(["table1", "learning_rate=1e-4,3e-5", "seed=1..2"], "smoke")
-    settings = {run for run in expand(rows, {"seed": (0,)}) if run.architecture in TRAINED}
-    values = {(run.learning_rate, run.seed) for run in found if run.architecture in TRAINED}
-    assert values == set(product((1e-4, 3e-5), (1, 2)))
-    assert sum(run.architecture in TRAINED for run in found) == 4 * len(settings)
-    assert f"= {len(found)} runs" in capsys.readouterr().err
+    runs = resolve_runs(["table1", "learning_rate=1e-4,3e-5", "seed=1..2"], "smoke")
+    assert set(runs) == set(expand(rows, {"learning_rate": (1e-4, 3e-5), "seed": (1, 2)}))
+    trained = [run for run in runs if run.architecture in TRAINED]
+    assert {(run.learning_rate, run.seed) for run in trained} == {(1e-4, 1), (1e-4, 2), (3e-5, 1), (3e-5, 2)}
+    assert len(runs) == len(set(runs)) and f"= {len(runs)} runs" in capsys.readouterr().err
     assert get_sweep_name(["table1", "seed=1,2"], "smoke") != get_sweep_name(["table1", "seed=1-2"], "smoke")
-    with pytest.raises(ValueError, match="name the runs"):
-        resolve_runs(["seed=1"], "smoke")
-    with pytest.raises(ValueError, match="do not go together"):
-        resolve_runs(["table1", "seed=1"], "smoke", seeds=[2])
 
 
 @pytest.mark.parametrize("ending", ["json", "yaml"])
@@ -278,19 +264,17 @@ def test_grid_file_is_the_typed_grid(tmp_path: Path, ending: str) -> None:
         read_runs(path)
 
 
-def test_every_field_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_field_is_explained() -> None:
     """`repro fields` explains every field. A word filters them, and a misspelt one gets a suggestion."""
-    fields(None, as_json=True)
-    rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
+    rows = {row["name"]: row for row in json.loads(run_command("fields", "--json"))}
     assert {*rows} == {*FIELDS} - {"scale"}
     assert not [name for name, row in rows.items() if not row["meaning"] or not row["takes"]]
     assert rows["learning_rate"]["defaults"]["smoke"] == base("smoke").learning_rate
-    fields("warmup", as_json=True)
-    assert [row["name"] for row in json.loads(capsys.readouterr().out)] == ["num_warmup_steps"]
+    assert [row["name"] for row in json.loads(run_command("fields", "warmup", "--json"))] == ["num_warmup_steps"]
     with pytest.raises(ValueError, match="did you mean 'learning_rate'"):
-        fields("lerning_rate")
+        run_command("fields", "lerning_rate")
 
 
 def test_show_names_available_scales() -> None:
-    result = CliRunner().invoke(app, ["show", "ablations", "--scale", "mini"])
-    assert isinstance(result.exception, ValueError) and "it runs at smoke, desk" in str(result.exception)
+    with pytest.raises(ValueError, match="it runs at smoke, desk"):
+        run_command("show", "ablations", "--scale", "mini")

@@ -1,4 +1,4 @@
-"""Two values of any field of a run give different results.
+"""Two values of any field of a run give different ids and different results.
 
 A field is followed to what it changes: stages, batches, vectors of the untrained model, weights after some steps, or
 the settings of the evaluation. It is not enough that some settings have the field.
@@ -6,6 +6,7 @@ the settings of the evaluation. It is not enough that some settings have the fie
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from repro.model.texts import Texts
 from repro.pipeline.inputs import Inputs
 from repro.pipeline.stages import list_stages
 from repro.spec import FIELDS, Run, base, get_first_phase
+from repro.spec.identity import get_training_id, run_id
 from repro.train.batch_view import BatchViewer
 from repro.train.feed import iter_step_feeds
 from repro.train.loop import make_optimizer, stages_for, take_step
@@ -59,8 +61,8 @@ def get_vectors(run: Run) -> Any:
     rows = torch.arange(2, 2 + 4 * model.config.num_contexts).view(-1, 4) % 190
     torch.manual_seed(0)
     with torch.no_grad():
-        found = model.train()(TEXTS, Texts(rows, torch.ones_like(rows))) if contextual else model(TEXTS)
-    return found.tolist(), [tuple(weight.shape) for weight in model.parameters()]
+        vectors = model.train()(TEXTS, Texts(rows, torch.ones_like(rows))) if contextual else model(TEXTS)
+    return vectors.tolist(), [tuple(weight.shape) for weight in model.parameters()]
 
 
 def get_weights(run: Run) -> Any:
@@ -160,25 +162,57 @@ ELSEWHERE = {
 """Fields that are tested in another way."""
 
 
+EVALUATION_FIELDS = {
+    "suite",
+    "context_seed",
+    "num_test_contexts",
+    "test_contexts",
+    "measure",
+    "protocol",
+    "rerank_depth",
+}
+"""Fields that training does not depend on."""
+
+
 def test_every_field_has_a_row() -> None:
     assert set(FIELDS) == set(ROWS) | set(ELSEWHERE)
 
 
+def assert_ids_differ(run: Run, other: Run, name: str) -> None:
+    """Two values of a field give two ids, and two ids of the training run if training depends on the field."""
+    assert getattr(run, name) != getattr(other, name)
+    assert run_id(run) != run_id(other)
+    assert (get_training_id(run) == get_training_id(other)) == (name in EVALUATION_FIELDS)
+
+
+@pytest.fixture(scope="module")
+def shared_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One folder for all rows, so that they share their stages."""
+    return tmp_path_factory.mktemp("fields")
+
+
 @pytest.mark.parametrize("name", ROWS)
-def test_two_values_differ(name: str) -> None:
+def test_two_values_differ(name: str, shared_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REPRO_HOME", str(shared_home))
     observe, changes, change = ROWS[name]
     run = base("smoke", **changes)
     other = replace(run, **change)
-    assert getattr(run, name) != getattr(other, name)
-    found = observe(run)
-    assert observe(run) == found != observe(other), f"{name} changes nothing"
+    assert_ids_differ(run, other, name)
+    result = observe(run)
+    assert observe(run) == result != observe(other), f"{name} changes nothing"
+
+
+@pytest.mark.parametrize("change", [{"scale": "desk"}, {"kept_weights": "best"}, {"measure": "batches"}])
+def test_other_fields_move_the_id(change: dict[str, Any]) -> None:
+    (name,) = change
+    assert_ids_differ(base("smoke"), replace(base("smoke"), **change), name)
 
 
 @pytest.mark.parametrize(
     "change",
     [
         {"num_pretraining_steps": 6},
-        {"num_pretraining_steps": None, "num_pretraining_epochs": 1},
+        {"num_pretraining_epochs": 1, "num_pretraining_steps": None},
         {"pretraining_batch_size": 8},
         {"pretraining_cluster_size": 8},
     ],
@@ -186,4 +220,6 @@ def test_two_values_differ(name: str) -> None:
 def test_first_phase_fields_count(change: dict[str, Any]) -> None:
     """A field of the first phase changes the run of that phase, whose fields are tested above."""
     run = base("smoke", **PHASES)
-    assert get_first_phase(run) != get_first_phase(replace(run, **change))
+    other = replace(run, **change)
+    assert_ids_differ(run, other, next(iter(change)))
+    assert get_first_phase(run) != get_first_phase(other)

@@ -2,20 +2,17 @@
 
 import json
 import os
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from repro.records.lookup import MAX_RUNS, read_runs
 from repro.spec import FIELDS, MEASURES, Run, base, get_first_phase, nested_widths, standard_widths
-from repro.spec import written as formatted
-from repro.spec.identity import run_id
-from repro.spec.registry import experiments
-from repro.spec.scales import ORDER, SCALES
+from repro.spec import written as format_widths
+from repro.spec.scales import SCALES
 from repro.spec.validation import RANGES, validate_value
 
 
@@ -100,10 +97,9 @@ def test_malformed_run_files_are_refused(tmp_path: Path, text: str) -> None:
 )
 def test_impossible_analyses_are_refused_first(architecture: str, measures: str) -> None:
     for measure in MEASURES:
-        if measure not in measures.split():
-            assert base("smoke", measure=measure, architecture=architecture).measure == measure
-            continue
-        with pytest.raises(ValueError, match=f"measure='{measure}' with architecture='{architecture}': it takes "):
+        is_refused = measure in measures.split()
+        message = f"measure='{measure}' with architecture='{architecture}': it takes "
+        with pytest.raises(ValueError, match=message) if is_refused else nullcontext():
             base("smoke", measure=measure, architecture=architecture)
 
 
@@ -133,30 +129,6 @@ def test_every_number_has_a_range() -> None:
     assert numbers == set(RANGES)
 
 
-def test_every_declared_run_passes() -> None:
-    for experiment in experiments():
-        for scale in ORDER:
-            assert all(isinstance(run, Run) for run in experiment.runs(scale))
-
-
-anything = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
-    max_leaves=5,
-)
-
-
-@settings(max_examples=150, derandomize=True)
-@given(rows=st.lists(st.dictionaries(st.sampled_from([*FIELDS, "id", "x"]), anything, max_size=4), max_size=3))
-def test_any_file_is_runs_or_error(rows: list[dict[str, Any]], tmp_path_factory: pytest.TempPathFactory) -> None:
-    path = write_file(tmp_path_factory.mktemp("runs") / "runs.json", [{"scale": "smoke"} | row for row in rows])
-    try:
-        found = read_runs(path)
-    except ValueError:
-        return
-    assert all(len(run_id(run)) == 12 for run in found)
-
-
 def test_new_field_needs_value_and_range(monkeypatch: pytest.MonkeyPatch) -> None:
     values = {name: value for name, value in SCALES["smoke"].fields.items() if name != "temperature"}
     monkeypatch.setattr("repro.spec.scales.SCALES", {"smoke": replace(SCALES["smoke"], fields=values)})
@@ -172,13 +144,17 @@ def test_run_names_its_widths() -> None:
     assert nested_widths(base("desk")) == ()
 
 
-def test_standard_widths_are_powers_of_two() -> None:
-    assert standard_widths(128) == (8, 16, 32, 64, 128)
-    assert standard_widths(384) == (8, 16, 32, 64, 128, 384)
-    assert standard_widths(768) == (8, 16, 32, 64, 128, 256, 768)
-    assert standard_widths(2048) == (8, 16, 32, 64, 128, 256, 512, 1024, 2048), "as in MRL"
-    assert standard_widths(4) == (4,)
-    assert formatted(standard_widths(32)) == "8+16+32"
+@pytest.mark.parametrize(
+    ("size", "widths"),
+    [
+        (4, "4"),
+        (128, "8+16+32+64+128"),
+        (384, "8+16+32+64+128+384"),
+        (2048, "8+16+32+64+128+256+512+1024+2048"),  # as in MRL
+    ],
+)
+def test_standard_widths_are_powers_of_two(size: int, widths: str) -> None:
+    assert format_widths(standard_widths(size)) == widths
 
 
 def test_null_context_needs_sequence_dropout() -> None:
