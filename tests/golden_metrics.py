@@ -21,10 +21,10 @@ def assert_golden(name: str, folder: Path, ids: Collection[str]) -> None:
     if os.environ.get("GOLDEN_WRITE"):
         write_golden(name, records)
     expected = json.loads(get_golden_path(name).read_text())
-    found = {record.id: compute_golden_metrics(record.metrics) for record in records}
-    assert found.keys() == expected.keys()
-    for identifier, metrics in expected.items():
-        assert found[identifier].keys() == metrics.keys(), identifier
+    actual = {record.id: compute_golden_metrics(record.metrics) for record in records}
+    assert actual.keys() == expected.keys()
+    for id, metrics in expected.items():
+        assert actual[id].keys() == metrics.keys(), id
         for metric, value in metrics.items():
             tolerance = TOLERANCE.get(get_metric_name(metric), RELATIVE_TOLERANCE * max(1.0, abs(value)))
-            assert found[identifier][metric] == pytest.approx(value, abs=tolerance), f"{identifier} {metric}"
+            assert actual[id][metric] == pytest.approx(value, abs=tolerance), f"{id} {metric}"

@@ -29,6 +29,7 @@ from repro.train.trainer import make_model_config, trained_model
 from tests.commands import ignore
 
 CONTEXTUAL = base("smoke", sampler="cluster", cluster_size=8, architecture="contextual", sequence_dropout=0.2)
+SPEED = "train/pairs_per_second"
 
 
 @pytest.fixture(autouse=True)
@@ -37,19 +38,30 @@ def one_thread() -> None:
     torch.set_num_threads(1)
 
 
+@pytest.fixture(scope="module")
+def stage_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("stages")
+
+
+@pytest.fixture(autouse=True)
+def shared_stages(own_home: Path, stage_folder: Path) -> None:
+    """Build each stage once for all tests. Records and training runs stay in a home per test."""
+    own_home.mkdir()
+    (own_home / "stages").symlink_to(stage_folder)
+
+
 def stop_after(calls: int) -> Callable[[], bool]:
     """Return a stop condition that is false for this number of calls."""
     left = iter(range(calls))
     return lambda: next(left, None) is None
 
 
-def assert_same_record(found: Record, expected: Record) -> None:
+def assert_same_record(actual: Record, expected: Record) -> None:
     """Compare everything but the speed, bit by bit."""
-    speed = {"train/pairs_per_second": 0}
-    assert found.metrics | speed == expected.metrics | speed
-    assert found.exhibits == expected.exhibits and found.arrays.keys() == expected.arrays.keys()
+    assert {**actual.metrics, SPEED: 0} == {**expected.metrics, SPEED: 0}
+    assert actual.exhibits == expected.exhibits and actual.arrays.keys() == expected.arrays.keys()
     for name, values in expected.arrays.items():
-        np.testing.assert_array_equal(found.arrays[name], values)
+        np.testing.assert_array_equal(actual.arrays[name], values)
 
 
 @pytest.mark.parametrize("run", [base("smoke"), CONTEXTUAL], ids=["biencoder", "contextual"])
@@ -63,11 +75,12 @@ def test_stopped_run_ends_the_same(run: Run, tmp_path: Path, monkeypatch: pytest
         assert not has_record(get_local_records(), run)
     lines: list[str] = []
     resumed = execute(run, progress=lines.append)
-    [steps] = [re.fullmatch(r"  resuming after step (\d+) of (\d+)", line) for line in lines if "resuming" in line]
-    assert steps is not None and 0 < int(steps[1]) < int(steps[2]) == run.num_steps
-    found = read_metrics(run_folder(run_id(run)))
+    [line] = [line for line in lines if "resuming" in line]
+    step, num_steps = map(int, re.findall(r"\d+", line))
+    assert 0 < step < num_steps == run.num_steps
+    logged = read_metrics(run_folder(run_id(run)))
     for name in ("step", "batch", "loss", "accuracy", "masked_fraction", "learning_rate"):
-        assert [line[name] for line in found] == [line[name] for line in expected], name
+        assert [row[name] for row in logged] == [row[name] for row in expected], name
     assert_same_record(resumed, whole)
 
 
@@ -101,8 +114,7 @@ def test_compiled_training_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "compile", lambda forward, **words: compiled(forward, **{**words, "backend": "eager"}))
     record = execute(CONTEXTUAL, progress=ignore)
     assert record.provenance["training"]["switches"] == ["compile"]
-    speed = "train/pairs_per_second"
-    assert {**record.metrics, speed: 0} == pytest.approx({**plain.metrics, speed: 0}, abs=1e-3, rel=1e-3)
+    assert {**record.metrics, SPEED: 0} == pytest.approx({**plain.metrics, SPEED: 0}, abs=1e-3, rel=1e-3)
 
 
 def test_foreign_checkpoint_is_refused() -> None:
@@ -114,6 +126,9 @@ def test_foreign_checkpoint_is_refused() -> None:
         execute(other, progress=ignore)
 
 
+SECOND_PHASE = {"num_hard_negatives": 2, "filter": "surrogate", "pretraining_corpus": "planted-tiny"}
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -121,39 +136,47 @@ def test_foreign_checkpoint_is_refused() -> None:
         ({"sampler": "cluster", "cluster_size": 5000}, "cluster_size is 5000"),
         ({"num_warmup_steps": 99}, "num_warmup_steps=99"),
         ({"suite": "trivia"}, "unknown suite 'trivia'"),
+        (
+            SECOND_PHASE | {"num_steps": 3, "num_warmup_steps": 3, "num_pretraining_steps": 8},
+            "num_warmup_steps=3: must",
+        ),
+        (
+            SECOND_PHASE | {"num_steps": None, "num_epochs": 1, "num_warmup_steps": 99, "num_pretraining_steps": 200},
+            "num_warmup_steps=99: must",
+        ),
+        # The first phase is shorter than the warm-up of the scale.
+        (SECOND_PHASE | {"num_steps": 12, "num_pretraining_steps": 2}, r"num_warmup_steps=\d+: must .* num_steps="),
     ],
 )
-def test_impossible_settings_are_refused(changes: dict, message: str) -> None:
+def test_impossible_settings_train_nothing(changes: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         execute(base("smoke", **changes), progress=ignore)
-    assert not list(get_local_records().glob("*"))
+    assert not list(get_local_records().glob("*")) and not list(home().rglob("metrics.jsonl"))
 
 
-@pytest.mark.parametrize("architecture", ["contextual", "surrogate"])
-def test_killed_evaluation_resumes(architecture: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = replace(CONTEXTUAL, seed=8) if architecture == "contextual" else base("smoke", architecture="surrogate")
-    whole, searched, real = execute(run, progress=ignore), [], ModelSystem.search
+def test_killed_evaluation_resumes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An evaluation that is killed in one of its searches repeats this one, and none of those before."""
+    run = replace(CONTEXTUAL, seed=8)
+    whole = execute(run, progress=ignore)
     folder = run_folder(run_id(run))
     assert not (folder / "kept").exists(), "a run with a record needs no cached parts"
-    for path in get_local_records().glob(f"{run_id(run)}*"):
+    for path in [*get_local_records().glob(f"{run_id(run)}*"), *(folder / "trec").rglob("*.gz")]:
         path.unlink()
-    for path in (folder / "trec").rglob("*.gz"):
-        path.unlink()
-    limit = 4 if architecture == "contextual" else 2
+    searches, real_search = [], ModelSystem.search
 
     def search(self: ModelSystem, collection: Collection, kind: str) -> Any:
-        searched.append((collection.retrieval.name, kind))
-        if len(searched) == limit:
+        searches.append((collection.retrieval.name, kind))
+        if len(searches) == 4:
             raise KeyboardInterrupt
-        return real(self, collection, kind)
+        return real_search(self, collection, kind)
 
     monkeypatch.setattr(ModelSystem, "search", search)
     with pytest.raises(KeyboardInterrupt):
         execute(run, progress=ignore)
-    again = execute(run, progress=ignore)
-    assert len(searched) == limit + len(set(searched)) - (limit - 1), "finished searches are not repeated"
-    assert again.metrics == whole.metrics and again.provenance["suite"] == whole.provenance["suite"]
-    assert_same_record(again, whole)
+    resumed = execute(run, progress=ignore)
+    assert len(searches) == len(set(searches)) + 1, "finished searches are not repeated"
+    assert resumed.provenance["suite"] == whole.provenance["suite"]
+    assert_same_record(resumed, whole)
 
 
 def test_cache_depends_on_weights(tmp_path: Path) -> None:
@@ -197,11 +220,10 @@ def test_empty_slots_hold_null_vector() -> None:
 
 def test_second_phase_starts_from_first() -> None:
     """The first phase is a run that others can share. The record lists stages and sessions of both phases."""
-    alone = base(
-        "smoke", seed=6, num_steps=3, num_hard_negatives=2, filter="surrogate", corpus="planted", num_pairs=400
-    )
+    fields = {"num_hard_negatives": 2, "filter": "surrogate", "corpus": "planted", "num_pairs": 400}
+    alone = base("smoke", seed=6, num_steps=3, **fields)
     run = replace(alone, pretraining_corpus="planted-tiny", num_pretraining_steps=8)
-    plain, record = (execute(one, progress=ignore) for one in (alone, run))
+    plain, record = (execute(each, progress=ignore) for each in (alone, run))
     assert record.metrics["train/loss"] != plain.metrics["train/loss"]
     first_phase = base("smoke", seed=6, num_steps=8, filter="surrogate")
     assert get_first_phase(run) == first_phase and len(read_metrics(run_folder(run_id(first_phase)))) == 8
@@ -209,35 +231,7 @@ def test_second_phase_starts_from_first() -> None:
     assert len({stage.name for stage in stages}) < len(stages), "both phases have stages of one kind"
     recorded = {(title, stage["id"]) for title, stage in record.provenance["stages"].items()}
     assert recorded == {(stage.title, stage.path.name) for stage in stages}
-    assert [one["from_step"] for one in record.provenance["training"]["first_phase_sittings"]] == [0]
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"num_steps": 3, "num_warmup_steps": 3, "num_pretraining_steps": 8},
-        {"num_steps": None, "num_epochs": 1, "num_warmup_steps": 99, "num_pretraining_steps": 200},
-        # The first phase is shorter than the warm-up of the scale.
-        {"num_steps": 12, "num_pretraining_steps": 2},
-    ],
-)
-def test_impossible_second_phase_trains_nothing(changes: dict) -> None:
-    run = base("smoke", seed=6, num_hard_negatives=2, filter="surrogate", pretraining_corpus="planted-tiny", **changes)
-    with pytest.raises(ValueError, match=r"num_warmup_steps=\d+: must be below num_steps="):
-        execute(run, progress=ignore)
-    assert not list(home().rglob("metrics.jsonl"))
-
-
-def test_batch_difficulty_needs_no_training() -> None:
-    run = base("smoke", measure="batches", architecture="none", sampler="cluster", cluster_size=8)
-    record = execute(run, progress=ignore)
-    assert record.provenance["training"] == {}
-    values = record.arrays["batches/difficulty"]
-    assert record.metrics["batches/difficulty"] == pytest.approx(values.mean())
-    plain = execute(replace(run, sampler="random", cluster_size=None), progress=ignore)
-    assert record.metrics["batches/difficulty"] > plain.metrics["batches/difficulty"], (
-        "clusters are harder than random batches"
-    )
+    assert [session["from_step"] for session in record.provenance["training"]["first_phase_sittings"]] == [0]
 
 
 def test_record_names_its_starting_code(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,32 +244,34 @@ def test_record_names_its_starting_code(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr("repro.execute.measure_run", commit_meanwhile)
     record = execute(base("smoke", measure="batches", architecture="none"), progress=ignore)
-    assert record.provenance["commit"] == "at the start"
+    assert record.provenance["commit"] == "at the start" and record.provenance["training"] == {}
 
 
 def test_record_names_its_training_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
     run = base("smoke", architecture="contextual", seed=7)
-    codes = ({"commit": "first", "uncommitted_sha256": None}, {"commit": "second", "uncommitted_sha256": "d1"})
     monkeypatch.setenv("REPRO_SWITCHES", "checkpoint")
-    monkeypatch.setattr("repro.train.checkpoint.get_code_identity", lambda: codes[0])
+    monkeypatch.setattr("repro.train.checkpoint.get_code_identity", lambda: {"commit": "first"})
     with pytest.raises(Interrupted):
         execute(run, should_stop=stop_after(3), progress=ignore)
-    monkeypatch.setattr("repro.train.checkpoint.get_code_identity", lambda: codes[1])
+    monkeypatch.setattr("repro.train.checkpoint.get_code_identity", lambda: {"commit": "second"})
     first = execute(run, progress=ignore)
     monkeypatch.delenv("REPRO_SWITCHES")
     monkeypatch.setattr("repro.train.checkpoint.get_code_identity", lambda: {"commit": "third"})
     second = execute(replace(run, num_test_contexts=2, test_contexts="own"), progress=ignore)
     for training in (record.provenance["training"] for record in (first, second)):
         sessions = training["sittings"]
-        assert [(one["from_step"], one["commit"]) for one in sessions] == [(0, "first"), (4, "second")]
-        assert training["switches"] == ["checkpoint"] and {one["num_processes"] for one in sessions} == {1}
-        assert {one["machine"]["dtype"] for one in sessions} == {"float32"}
-        assert all(one["switches"] == ["checkpoint"] and one["versions"] for one in sessions)
+        assert [(session["from_step"], session["commit"]) for session in sessions] == [(0, "first"), (4, "second")]
+        assert training["switches"] == ["checkpoint"]
+        for session in sessions:
+            assert session["switches"] == ["checkpoint"] and session["versions"]
+            assert (session["num_processes"], session["machine"]["dtype"]) == (1, "float32")
 
 
 def make_older_header(state: TrainState) -> dict[str, Any]:
     """Return the header of a checkpoint as older versions wrote it, without training sessions."""
-    return {name: value for name, value in asdict(state).items() if name != "sittings"}
+    header = asdict(state)
+    del header["sittings"]
+    return header
 
 
 def test_older_training_is_resumed() -> None:
@@ -286,6 +282,6 @@ def test_older_training_is_resumed() -> None:
         with pytest.raises(Interrupted):
             execute(run, should_stop=stop_after(3), progress=ignore)
         trained_model(other, ignore)
-    for one, from_steps in ((run, [4]), (other, [])):
-        sessions = execute(one, progress=ignore).provenance["training"]["sittings"]
+    for older, from_steps in ((run, [4]), (other, [])):
+        sessions = execute(older, progress=ignore).provenance["training"]["sittings"]
         assert [session["from_step"] for session in sessions] == from_steps

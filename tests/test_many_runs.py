@@ -23,8 +23,8 @@ def test_stratified_mean_is_exact(strata: list[int]) -> None:
     strata_Q = np.array(strata)
     values_Q = np.random.default_rng(0).random(len(strata))
     expected = [values_Q[strata_Q == stratum] for stratum in sorted(set(strata))]
-    for found, values in zip(split_by_stratum(values_Q, strata_Q).values(), expected, strict=True):
-        np.testing.assert_array_equal(found, values)
+    for actual, values in zip(split_by_stratum(values_Q, strata_Q).values(), expected, strict=True):
+        np.testing.assert_array_equal(actual, values)
     assert stratified_mean(values_Q, strata_Q) == float(np.mean([values.mean() for values in expected]))
 
 
@@ -37,12 +37,12 @@ def test_equal_suites_are_shared(own_home: Path) -> None:
     values = np.linspace(0, 1, 4, dtype=np.float32)
     metrics = {f"desk/{group}/ndcg_at_10": 0.5 for group in ("a", "f", "mean")}
     suites = [SUITE, SUITE, SUITE | {"contexts": [{"seed": 1}]}]
-    found = []
+    read = []
     for seed, suite in enumerate(suites):
         content = {"metrics": metrics, "arrays": {"desk": values}, "provenance": {"suite": suite}}
         path = write_record(own_home, base("desk", seed=seed), **content).path
-        found.append(read_record(path).provenance["suite"])
-    assert found[0] is found[1] and found[2] is not found[0] and found == suites
+        read.append(read_record(path).provenance["suite"])
+    assert read[0] is read[1] and read[2] is not read[0] and read == suites
 
 
 def test_long_table_keeps_every_cell(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from repro.cli.main import app
-from repro.records.golden import list_without_golden
 from repro.report.gallery import compute_digest, get_picture_path, is_current, iter_gallery_figures
 from repro.report.markdown_pages import SOURCE_BLOCKS, extract_first_sentence, replace_block
 from repro.spec.registry import artefacts, experiments, get_declared_notes
@@ -53,10 +52,6 @@ def test_committed_pictures_are_current() -> None:
 def test_findings_belong_to_experiments() -> None:
     """Each finding belongs to an existing experiment."""
     assert set(get_declared_notes("FINDINGS")) <= {experiment.number for experiment in experiments()}
-
-
-def test_every_experiment_has_golden_metrics() -> None:
-    assert [experiment.title for experiment in list_without_golden()] == [], HINT
 
 
 def test_front_page_stays_short() -> None:

@@ -39,14 +39,14 @@ def test_unknown_and_cut_texts_are_counted(tmp_path: Path, monkeypatch: pytest.M
     Path("x.jsonl").write_text("\n".join(map(json.dumps, rows)))
     run_command("data", "import", "x.jsonl", "--name", "mixed", "--scale", "smoke")
     (path,) = tmp_path.glob("home/corpora/mixed/mixed-smoke.json")
-    run = next(one for one in read_runs(path) if one.architecture == "biencoder")
+    run = next(run for run in read_runs(path) if run.architecture == "biencoder")
     pairs = read_pairs(make_corpus_stage(find_imported("mixed").corpus).path / "train.arrow")
     queries, documents = (pairs.texts(side, range(len(pairs))) for side in ("query", "document"))
     share, _ = count_by_brute_force(queries + documents, run.max_tokens + 1)
     _, num_cut = count_by_brute_force(documents, run.max_tokens)
     assert share > 0.05 and 0 < num_cut < len(pairs)
     planned = json.loads(run_command("plan", run_id(run), "--json"))["texts"]
-    assert [(one["num_cut"], one["max_tokens"]) for one in planned] == [(num_cut, run.max_tokens)]
+    assert planned == [planned[0] | {"num_cut": num_cut, "max_tokens": run.max_tokens}]
     assert planned[0]["unknown_share"] == pytest.approx(share)
     lines: list[str] = []
     trained_model(run, lines.append)
@@ -54,7 +54,7 @@ def test_unknown_and_cut_texts_are_counted(tmp_path: Path, monkeypatch: pytest.M
     assert "warning:" in warning and any(f"{num_cut} of {len(pairs)} documents" in line for line in lines)
     words = ("evaluate", "--model", run_id(run), "--suite", "mixed", "--no-bm25")
     assert "warning: unknown tokens: mixed " in run_command(*words)
-    found = json.loads(run_command(*words, "--json"))
+    evaluation = json.loads(run_command(*words, "--json"))
     suite = load_beir(make_corpus_stage(find_imported("mixed").corpus).path / "suites" / "mixed" / "mixed")
     expected, _ = count_by_brute_force([*suite.documents, *suite.queries], run.max_tokens + 1)
-    assert found["provenance"]["unknown_tokens"]["mixed"] == pytest.approx(expected)
+    assert evaluation["provenance"]["unknown_tokens"]["mixed"] == pytest.approx(expected)

@@ -52,30 +52,26 @@ def test_a_second_call_trains_nothing(smoke: Smoke) -> None:
 
 def test_show_gives_every_format(smoke: Smoke, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REPRO_HOME", str(smoke[0]))
-    assert "| contextual batches | paper |" in run_command("show", "--scale", "smoke", "--format", "md")
-    assert r"\begin{tabular}" in run_command("show", "--scale", "smoke", "--format", "latex")
-    assert "contextual batches,paper,,512" in run_command("show", "table1", "--scale", "smoke", "--format", "csv")
-    assert json.loads(run_command("show", "table1", "--scale", "smoke", "--json"))["claims"]
+    words = ("show", "table1", "--scale", "smoke")
+    assert "| contextual batches | paper |" in run_command(*words, "--format", "md")
+    assert r"\begin{tabular}" in run_command(*words, "--format", "latex")
+    assert "contextual batches,paper,,512" in run_command(*words, "--format", "csv")
+    assert json.loads(run_command(*words, "--json"))["claims"]
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["run", "table99"], "unknown artefact 'table99'; `repro list` shows the artefacts"),
-        (["explain-batch", "table1", "--scale", "dask"], "unknown scale 'dask'; choose one of ['smoke', 'desk'"),
-        (
-            ["show", "table1", "--scale", "smoke", "--format", "pdf"],
-            "unknown format 'pdf'; choose one of ['text', 'md'",
-        ),
-        (["data", "wikipedia"], "unknown corpus 'wikipedia'; choose one of ["),
-        (["run", "table1", "--scale", "small"], "truncated BEIR"),
-        (["run", "table1", "--seed", "77"], "with seed [77]"),
+        ("run table99", "unknown artefact 'table99'"),
+        ("explain-batch table1 --scale dask", "unknown scale 'dask'; choose one of ['smoke', 'desk'"),
+        ("show table1 --scale smoke --format pdf", "unknown format 'pdf'; choose one of ['text', 'md'"),
+        ("data wikipedia", "unknown corpus 'wikipedia'; choose one of ["),
+        ("run table1 --scale small", "truncated BEIR"),
+        ("run table1 --seed 77", "with seed [77]"),
     ],
 )
-def test_bad_input_exits_with_2(
-    words: list[str], message: str, own_home: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert get_exit_code(*words) == EXIT_NOT_RUN
+def test_bad_input_exits_with_2(words: str, message: str, own_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert get_exit_code(*words.split()) == EXIT_NOT_RUN
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1
     assert not (own_home / "records").exists()
@@ -115,15 +111,15 @@ def test_help_describes_every_argument(capsys: pytest.CaptureFixture[str], monke
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"), [({}, "1000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "ACTIVE"}, "None")]
+    ("variables", "expected"), [({}, "1000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "ACTIVE"}, "None")]
 )
-def test_idle_threads_sleep_soon(given: dict[str, str], expected: str) -> None:
+def test_idle_threads_sleep_soon(variables: dict[str, str], expected: str) -> None:
     """OpenMP gets a spin count before torch and faiss are loaded, unless the user set a policy."""
     code = (
         "import os, sys; from repro.cli.main import prepare_process; prepare_process();"
         "print(os.environ.get('GOMP_SPINCOUNT'), 'torch' in sys.modules, 'faiss' in sys.modules)"
     )
     names = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
-    environment = {name: value for name, value in os.environ.items() if name not in names} | given
+    environment = {name: value for name, value in os.environ.items() if name not in names} | variables
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.split() == [expected, "False", "False"]

@@ -1,7 +1,6 @@
 """Typed words: names ignore case, claims are found by id, impossible words are refused early, bad files are isolated."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -21,14 +20,19 @@ def test_artefact_names_ignore_case_and_space(word: str, name: str) -> None:
     assert normalise_artefact_name(word) == name
 
 
-def test_claims_are_named_by_id() -> None:
-    result = run_command("check", "T5.a", "--scale", "smoke")
-    assert "T5.a" in result and "T5.b" not in result
-    two = run_command("check", "t5.a", "T5.b", "--scale", "smoke")
-    assert "T5.a" in two and "T5.b" in two and "T5.c" not in two
-    for command, word in (("why", "T1b"), ("check", "T1.bb")):
-        with pytest.raises(ValueError, match=r"unknown claim .*did you mean 'T1\.b'\?"):
-            run_command(command, word)
+@pytest.mark.parametrize(
+    ("words", "listed", "absent"),
+    [(["T5.a"], {"T5.a"}, "T5.b"), (["t5.a", "T5.b"], {"T5.a", "T5.b"}, "T5.c"), (["figure4"], {"F4.a"}, "T5.a")],
+)
+def test_check_takes_claims_and_artefacts(words: list[str], listed: set[str], absent: str) -> None:
+    output = run_command("check", *words, "--scale", "smoke")
+    assert all(id in output for id in listed) and absent not in output
+
+
+@pytest.mark.parametrize(("command", "word"), [("why", "T1b"), ("check", "T1.bb")])
+def test_unknown_claim_gets_a_suggestion(command: str, word: str) -> None:
+    with pytest.raises(ValueError, match=r"unknown claim .*did you mean 'T1\.b'\?"):
+        run_command(command, word)
 
 
 def test_corpus_has_table_and_json() -> None:
@@ -76,8 +80,8 @@ BROKEN_FILES = [
     ("e100_mine.py", OVERVIEW, "its number needs two digits, 00 to 99"),
 ]
 BROKEN_RUNS = [
-    (94, "nothing", "name 'nothing' is not defined (NameError)"),
-    (95, "next(one for one in ())", "(StopIteration)"),
+    ("e94_mine.py", "nothing", "its runs at scale 'smoke': name 'nothing' is not defined (NameError)"),
+    ("e95_mine.py", "next(one for one in ())", "its runs at scale 'smoke': (StopIteration)"),
 ]
 BROKEN_RUNS_FILE = """
 from dataclasses import replace
@@ -95,32 +99,26 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     copy_project(folder, *PACKAGES)
     for name, text, _ in BROKEN_FILES:
         (folder / "experiments" / name).write_text(text)
-    for number, runs, _ in BROKEN_RUNS:
-        (folder / "experiments" / f"e{number}_mine.py").write_text(BROKEN_RUNS_FILE.format(number=number, runs=runs))
+    for name, runs, _ in BROKEN_RUNS:
+        (folder / "experiments" / name).write_text(BROKEN_RUNS_FILE.format(number=int(name[1:3]), runs=runs))
     return folder
 
 
-def run_in(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return run_module("repro", *words, folder=folder, source=folder, REPRO_HOME=str(folder / "home"))
-
-
-def test_bad_files_harm_no_artefact(tree: Path) -> None:
-    """Other artefacts work. Each faulty file is named with its error, and `list` exits with 2."""
-    table = run_in(tree, "show", "figure1", "table1", "figure94", "figure95", "--scale", "smoke")
-    listed = run_in(tree, "list")
-    assert table.returncode == 0 and "table1 at scale smoke" in table.stdout
-    assert listed.returncode == 2 and "table1" in listed.stdout
-    assert not {"figure94", "figure95"} & set(listed.stdout.split())
-    for errors in (table.stderr, listed.stderr):
-        for name, _, message in BROKEN_FILES:
-            (line,) = (line for line in errors.splitlines() if f"left out: experiments/{name}" in line)
-            assert message in line
-        for number, _, message in BROKEN_RUNS:
-            assert f"left out: experiments/e{number}_mine.py: its runs at scale 'smoke': {message}" in errors
-
-
-@pytest.mark.parametrize(("number", "runs", "message"), BROKEN_RUNS)
-def test_experiment_with_faulty_runs_is_named(tree: Path, number: int, runs: str, message: str) -> None:
-    done = run_in(tree, "show", f"figure{number}", "--scale", "smoke")
-    assert done.returncode == 2
-    assert f"error: experiments/e{number}_mine.py: its runs at scale 'smoke': {message}" in done.stderr
+@pytest.mark.parametrize(
+    ("words", "code", "named"),
+    [
+        ("show figure1 table1 figure94 figure95 --scale smoke", 0, BROKEN_FILES + BROKEN_RUNS),
+        ("list", 2, BROKEN_FILES + BROKEN_RUNS),
+        ("show figure94 --scale smoke", 2, BROKEN_RUNS[:1]),
+        ("show figure95 --scale smoke", 2, BROKEN_RUNS[1:]),
+    ],
+)
+def test_bad_files_harm_no_artefact(words: str, code: int, named: list[tuple[str, str, str]], tree: Path) -> None:
+    """Other artefacts work. Each faulty file is named with its error, and the exit code is 2 if it was asked for."""
+    done = run_module("repro", *words.split(), folder=tree, source=tree, REPRO_HOME=str(tree / "home"))
+    assert done.returncode == code
+    assert ("table1" in done.stdout) == (named == BROKEN_FILES + BROKEN_RUNS)
+    assert not {"figure94", "figure95"} & set(done.stdout.split())
+    for name, _, message in named:
+        (line,) = (line for line in done.stderr.splitlines() if f"experiments/{name}: " in line)
+        assert message in line

@@ -16,22 +16,18 @@ from repro.interop.sentence_transformers_folder import open_sentence_transformer
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples"
 NAMES = (
-    "beir_search",
-    "biencoder",
-    "contextual",
-    "contextual_trainer",
-    "grid",
-    "mteb_contexts",
-    "own_corpus",
-    "search",
+    *("beir_search", "biencoder", "contextual", "contextual_trainer", "grid", "mteb_contexts", "own_corpus", "search"),
 )
 Import = Callable[[str], ModuleType]
+Output = pytest.CaptureFixture[str]
 
 
 @pytest.fixture
-def example(monkeypatch: pytest.MonkeyPatch) -> Iterator[Import]:
+def example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Import]:
     """Return a function that imports an example as `python examples/NAME.py` would."""
     monkeypatch.syspath_prepend(str(FOLDER))
+    # Examples set REPRO_HOME themselves. monkeypatch restores it.
+    monkeypatch.setenv("REPRO_HOME", str(tmp_path / "out"))
     yield importlib.import_module
     for name in NAMES:
         sys.modules.pop(name, None)
@@ -42,38 +38,30 @@ def test_every_example_is_tested() -> None:
     assert sorted(path.stem for path in FOLDER.glob("*.py")) == sorted(NAMES)
 
 
-def test_contextual_trainer_improves_the_ranking(
-    example: Import, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_contextual_trainer_improves_the_ranking(example: Import, tmp_path: Path, capsys: Output) -> None:
     """Training improves NDCG@10. The saved folder opens with its context and its own code."""
-    found = example("contextual_trainer").main(tmp_path)
-    assert found["after"] > found["before"]
+    scores = example("contextual_trainer").main(tmp_path)
+    assert scores["after"] > scores["before"]
     opened = SentenceTransformer(str(tmp_path / "model"), device="cpu", trust_remote_code=True)
     assert opened[0].config.context["num_documents"] == 32
     assert "after training: NDCG@10" in capsys.readouterr().out
 
 
 def test_biencoder_trains_on_our_batches(
-    example: Import,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    example: Import, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output
 ) -> None:
     """Both epochs have four batches of eight pairs each, in different batches. The saved folder gives the same vectors."""
     module, batches = example("biencoder"), []
-    real = module.MultipleNegativesRankingLoss.forward
+    compute_loss = module.MultipleNegativesRankingLoss.forward
 
-    def spy(self: object, features: list[dict[str, Any]], labels: Any) -> Any:
-        batches.append(features)
-        return real(self, features, labels)
+    def record_batch(self: object, features: list[dict[str, Any]], labels: Any) -> Any:
+        batches.append(features[0]["input_ids"].tolist())
+        return compute_loss(self, features, labels)
 
-    monkeypatch.setattr(module.MultipleNegativesRankingLoss, "forward", spy)
+    monkeypatch.setattr(module.MultipleNegativesRankingLoss, "forward", record_batch)
     model = module.main(tmp_path)
-    assert [batch[0]["input_ids"].shape[0] for batch in batches] == [8] * 8
-    first, second = (
-        sorted(str(batch[0]["input_ids"].tolist()) for batch in half) for half in (batches[:4], batches[4:])
-    )
-    assert first != second
+    assert [len(batch) for batch in batches] == [8] * 8
+    assert sorted(batches[:4]) != sorted(batches[4:])
     texts = module.make_pairs()["anchor"][:3]
     opened = SentenceTransformer(str(tmp_path / "model"), device="cpu")
     np.testing.assert_allclose(opened.encode(texts), model.encode(texts), atol=1e-5)
@@ -81,36 +69,27 @@ def test_biencoder_trains_on_our_batches(
     assert all(word in output for word in ("clustering", "training", "saved", "found:"))
 
 
-def test_contextual_scores_depend_on_corpus(
-    example: Import, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    found = example("contextual").main(tmp_path)
-    assert all(abs(found["weather"][text] - score) > 1e-5 for text, score in found["kitchen"].items())
-    assert capsys.readouterr().out.count("  0.") >= len(found["weather"])
+def test_contextual_scores_depend_on_corpus(example: Import, tmp_path: Path, capsys: Output) -> None:
+    scores = example("contextual").main(tmp_path)
+    assert all(abs(scores["weather"][text] - score) > 1e-5 for text, score in scores["kitchen"].items())
+    assert capsys.readouterr().out.count("  0.") >= len(scores["weather"])
 
 
-def test_mteb_measures_the_three_contexts(example: Import, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = example("mteb_contexts").main(tmp_path)
-    assert found["own"] > max(found["wrong"], found["null"]) + 0.1
+def test_mteb_measures_the_three_contexts(example: Import, tmp_path: Path, capsys: Output) -> None:
+    scores = example("mteb_contexts").main(tmp_path)
+    assert scores["own"] > max(scores["wrong"], scores["null"]) + 0.1
     assert len(list(tmp_path.rglob("plants-*.json"))) == 3, "each context has its own result"
     assert "wrong: NDCG@10" in capsys.readouterr().out
 
 
-def test_beir_searches_with_our_model(example: Import, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_beir_searches_with_our_model(example: Import, tmp_path: Path, capsys: Output) -> None:
     write_beir_folder(tmp_path / "plants", example("mteb_contexts").PLANTS_TASK)
-    found = example("beir_search").main(tmp_path / "plants")
-    assert found["own"] > found["null"] + 0.1 and len(load_beir(tmp_path / "plants").documents) == 8
+    scores = example("beir_search").main(tmp_path / "plants")
+    assert scores["own"] > scores["null"] + 0.1 and len(load_beir(tmp_path / "plants").documents) == 8
     assert "null: NDCG@10" in capsys.readouterr().out
 
 
-def test_own_corpus_becomes_a_model(
-    example: Import,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    # The example sets REPRO_HOME itself. monkeypatch restores it.
-    monkeypatch.setenv("REPRO_HOME", str(tmp_path / "out"))
+def test_own_corpus_becomes_a_model(example: Import, tmp_path: Path, capsys: Output) -> None:
     summary = example("own_corpus").main(tmp_path, num_pairs=500, scale="smoke", num_steps=4)
     output = capsys.readouterr().out
     assert "500 rows given" in output and all(name in output for name in ("your biencoder", "BM25", "MiniLM as it is"))
@@ -119,17 +98,15 @@ def test_own_corpus_becomes_a_model(
     assert theirs.encode(["a question"], prompt_name="query").shape == (1, 32)
 
 
-def test_search_finds_documents(example: Import, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_search_finds_documents(example: Import, tmp_path: Path) -> None:
     """A query that equals a document finds it, with the original and with the adapted model."""
-    monkeypatch.setenv("REPRO_HOME", str(tmp_path / "out"))
     query = [row["document"] for _, row in zip(range(40), example("own_corpus").iter_docstrings(), strict=False)][7]
-    found = example("search").main(tmp_path, (query,), num_documents=40)
-    assert [rankings[0][0].id for rankings in found.values()] == ["7", "7"]
+    rankings = example("search").main(tmp_path, (query,), num_documents=40)
+    assert [ranking[0][0].id for ranking in rankings.values()] == ["7", "7"]
 
 
-def test_grid_runs_on_the_local_queue(example: Import, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_grid_runs_on_the_local_queue(example: Import, tmp_path: Path) -> None:
     """Each combination has a row with its score."""
-    monkeypatch.setenv("REPRO_HOME", str(tmp_path / "out"))
     table = example("grid").main(tmp_path, ("learning_rate=1e-3,5e-3",))
     rows = [dict(zip(table.header, row, strict=True)) for row in table.rows]
     assert {row["learning_rate"] for row in rows} == {"0.001", "0.005"}

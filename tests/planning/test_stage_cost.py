@@ -1,8 +1,7 @@
 """Costs of stages at the paper's size: counted, and measured by the committed benchmark."""
 
 import json
-import subprocess
-import sys
+from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,21 +13,16 @@ from repro.data.own.imported import bring
 from repro.data.pairs import read_pairs
 from repro.data.paper.hub import UNSUPERVISED
 from repro.pipeline.corpora import make_corpus_stage
+from repro.planning import stage_cost
 from repro.planning.cost import estimate
 from repro.planning.pairs import MINED, count_domain_sizes, count_pairs
 from repro.planning.plan import make_plan
-from repro.planning.stage_cost import (
-    BYTES_PER_PAIR,
-    GENERATED_BYTES,
-    GIB,
-    MICROSECONDS_PER_PAIR,
-    MICROSECONDS_PER_TOKEN,
-    PEAK_GIB,
-    estimate_stage_costs,
-)
+from repro.planning.stage_cost import MICROSECONDS_PER_PAIR, estimate_stage_costs
+from repro.records.store import read_records
 from repro.spec import base
 from repro.spec.identity import run_id
 from repro.storage.paths import CHECKOUT, get_published_records
+from tests.commands import run_module
 from tests.data.files import write_rows
 
 CLUSTERED = base("small", sampler="cluster", cluster_size=512)
@@ -47,7 +41,9 @@ def test_cluster_memory_follows_largest_fit() -> None:
     largest = max(count_domain_sizes("nomic-unsupervised", count_pairs(CLUSTERED)))
     fitted = 64 * -(-largest // 512)
     clusters = next(cost for cost in estimate_stage_costs([CLUSTERED]) if cost.name == "clusters of 512")
-    assert clusters.memory_bytes == pytest.approx(2 * fitted * 2 * 768 * 4 + GIB + 20 * count_pairs(CLUSTERED))
+    assert clusters.memory_bytes == pytest.approx(
+        2 * fitted * 2 * 768 * 4 + stage_cost.GIB + 20 * count_pairs(CLUSTERED)
+    )
 
 
 def test_stages_cover_all_phases() -> None:
@@ -55,49 +51,43 @@ def test_stages_cover_all_phases() -> None:
     corpora = {"corpus": "nomic-supervised", "pretraining_corpus": "nomic-unsupervised", "num_pretraining_steps": 10}
     two_phases = base("small", **corpora, num_hard_negatives=7, sampler="domain")
     part = base("small", architecture="none", measure="neighbours", num_pairs=2**20)
-    of_sources = base("small", sampler="domain", sources="paq+gooaq")
-    every = estimate_stage_costs([two_phases, part, of_sources, base("small", architecture="bm25")])
-    by_pairs = {cost.pairs: [] for cost in every}
-    for cost in every:
-        by_pairs[cost.pairs].append(cost.name)
-    gooaq_and_paq = count_pairs(of_sources)
-    assert list(by_pairs) == [
-        "nomic-supervised, 1,800,000 pairs",
-        "nomic-unsupervised, 238,998,494 pairs",
-        "nomic-unsupervised, 1,048,576 pairs",
-        f"nomic-unsupervised, 2 of its sources, {gooaq_and_paq:,} pairs",
-    ]
+    two_sources = base("small", sampler="domain", sources="paq+gooaq")
+    names = defaultdict(set)
+    for cost in estimate_stage_costs([two_phases, part, two_sources, base("small", architecture="bm25")]):
+        names[cost.pairs].add(cost.name)
     surrogates = {"embeddings by gtr-t5-base", "embeddings by nomic-embed-text-v1"}
     trained = {"corpus", "selection", "tokens of 64", "keys", "positives", "start of a training"}
-    assert set(by_pairs["nomic-supervised, 1,800,000 pairs"]) == {*trained, *surrogates, "negatives of 7"}
-    assert {"corpus", "tokens of 64", "start of a training"} <= set(by_pairs["nomic-unsupervised, 238,998,494 pairs"])
-    assert set(by_pairs["nomic-unsupervised, 1,048,576 pairs"]) == {"selection", "keys", "positives", *surrogates}
+    assert names.pop("nomic-supervised, 1,800,000 pairs") == {*trained, *surrogates, "negatives of 7"}
+    assert {"corpus", "tokens of 64", "start of a training"} <= names.pop("nomic-unsupervised, 238,998,494 pairs")
+    assert names.pop("nomic-unsupervised, 1,048,576 pairs") == {"selection", "keys", "positives", *surrogates}
+    assert list(names) == [f"nomic-unsupervised, 2 of its sources, {count_pairs(two_sources):,} pairs"]
     printed = sum(UNSUPERVISED[name].num_rows for name in ("paq", "gooaq"))  # in Table 5
-    assert gooaq_and_paq == pytest.approx(238_998_494 / 234_553_344 * printed)
+    assert count_pairs(two_sources) == pytest.approx(238_998_494 / 234_553_344 * printed)
 
 
 def test_import_time_follows_bytes(tmp_path: Path) -> None:
     """The paper's pairs have 1255 bytes each, those of the benchmark 346. Time is scaled by bytes."""
     block = next(generate_blocks(20_000))
     sizes = [pc.sum(pc.binary_length(block[side])).as_py() / block.num_rows for side in ("query", "document")]
-    assert pytest.approx(sum(sizes), rel=0.01) == GENERATED_BYTES
+    assert pytest.approx(sum(sizes), rel=0.01) == stage_cost.GENERATED_BYTES
     corpus = next(cost for cost in estimate_stage_costs([CLUSTERED]) if cost.name == "corpus")
-    assert corpus.hours == pytest.approx(38e-6 * 238_998_494 / 3600 * (300e9 / 238_998_494) / GENERATED_BYTES)
-    lines = make_plan([CLUSTERED], [tmp_path], num_gpus=1, num_at_once=16).lines()
-    [line] = [line for line in lines if line.startswith("in addition: ")]
+    assert corpus.hours == pytest.approx(
+        38e-6 * 238_998_494 / 3600 * (300e9 / 238_998_494) / stage_cost.GENERATED_BYTES
+    )
+    plan = make_plan([CLUSTERED], [tmp_path], num_gpus=1, num_at_once=16)
+    [line] = [line for line in plan.lines() if line.startswith("in addition: ")]
     assert "the download (279.4 GiB)" in line and "(683.8 GiB more)" in line
-    assert any("with 16 in parallel, after the stages above" in line for line in lines)
 
 
 def test_unknown_size_is_a_dash(tmp_path: Path) -> None:
     by_epochs = base("small", corpus="bge-full-data")
     plan = make_plan([by_epochs, base("small")], [tmp_path])
-    lines = plan.lines()
-    assert "bge-full-data: – pairs, because their number is unknown" in lines
-    [line] = [line for line in lines if line.startswith(f"  {run_id(by_epochs)}")]
+    assert "bge-full-data: – pairs, because their number is unknown" in plan.lines()
+    [line] = [line for line in plan.lines() if line.startswith(f"  {run_id(by_epochs)}")]
     assert line.split()[1] == "–"
-    assert any(line.startswith("excluded: 1 training by epochs") for line in lines)
-    assert plan.as_dict()["seconds"][run_id(by_epochs)] is None and plan.as_dict()["seconds"][run_id(base("small"))] > 0
+    assert any(line.startswith("excluded: 1 training by epochs") for line in plan.lines())
+    seconds = plan.as_dict()["seconds"]
+    assert seconds[run_id(by_epochs)] is None and seconds[run_id(base("small"))] > 0
     assert not any("bge-full-data" in cost.pairs for cost in plan.stage_costs)
 
 
@@ -114,11 +104,10 @@ def test_imported_corpus_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_built_corpora_have_counted_pairs() -> None:
-    records = [json.loads(path.read_text()) for path in get_published_records().glob("*.json")]
     counts = {
-        (record["run"]["corpus"], record["metrics"]["train/total/num_pairs"])
-        for record in records
-        if "train/total/num_pairs" in record["metrics"]
+        (record.run.corpus, record.metrics["train/total/num_pairs"])
+        for record in read_records(get_published_records())
+        if "train/total/num_pairs" in record.metrics
     }
     assert counts == {("desk", MINED["desk"])}
     path = make_corpus_stage("planted-tiny").build() / "train.arrow"
@@ -142,25 +131,25 @@ def read_benchmark(name: str) -> list[dict]:
 
 
 def test_rates_match_the_benchmark() -> None:
-    rows = read_benchmark("paper_scale")
-    spent = {row["step"]: row["cpu_seconds"] for row in rows if row["label"] == "now" and row["num_pairs"] == 10**6}
-    assert MICROSECONDS_PER_PAIR["corpus"] == pytest.approx(spent["import"] + spent["corpus"], rel=0.1)
-    for step in ("embeddings", "keys"):
-        assert MICROSECONDS_PER_PAIR[step] == pytest.approx(spent[step], rel=0.1), step
-    largest = [row for row in rows if (row["label"], row["step"], row["num_pairs"]) == ("now", "selection", 10**7)]
-    assert MICROSECONDS_PER_PAIR["selection"] == pytest.approx(largest[0]["cpu_seconds"] / 10, rel=0.1)
+    rows = {(row["label"], row["step"], row["num_pairs"]): row for row in read_benchmark("paper_scale")}
+    seconds = {step: rows["now", step, 10**6]["cpu_seconds"] for step in ("import", "corpus", "embeddings", "keys")}
+    seconds["corpus"] += seconds.pop("import")
+    seconds["selection"] = rows["now", "selection", 10**7]["cpu_seconds"] / 10
+    for step, expected in seconds.items():
+        assert MICROSECONDS_PER_PAIR[step] == pytest.approx(expected, rel=0.1), step
     assert all(cost.hours > 0 for cost in estimate_stage_costs([CLUSTERED])), "every stage takes time"
-    mined = next(
-        row for row in read_benchmark("tokenizing") if row["texts"] == "desk-views" and row["way"] == "by words"
-    )
-    assert pytest.approx(1e6 * mined["median"] / mined["num_tokens"], rel=0.1) == MICROSECONDS_PER_TOKEN
+    tokenized = {(row["texts"], row["way"]): row for row in read_benchmark("tokenizing")}["desk-views", "by words"]
+    microseconds = 1e6 * tokenized["median"] / tokenized["num_tokens"]
+    assert pytest.approx(microseconds, rel=0.1) == stage_cost.MICROSECONDS_PER_TOKEN
 
 
 def test_memory_matches_the_benchmark() -> None:
     for row in read_benchmark("paper_scale"):
         kind = row["step"]
-        if row["label"] in ("now", "blank") and kind in PEAK_GIB and row["num_pairs"] >= 10**6 and kind != "clusters":
-            planned = PEAK_GIB[kind] * 1024 + BYTES_PER_PAIR.get(kind, 0) * row["num_pairs"] / 2**20
+        is_current = row["label"] in ("now", "blank") and row["num_pairs"] >= 10**6
+        if is_current and kind in stage_cost.PEAK_GIB and kind != "clusters":
+            planned = stage_cost.PEAK_GIB[kind] * 1024
+            planned += stage_cost.BYTES_PER_PAIR.get(kind, 0) * row["num_pairs"] / 2**20
             assert 0.9 * row["peak_mebibytes"] <= planned, row
 
 
@@ -168,8 +157,7 @@ def test_memory_matches_the_benchmark() -> None:
 def test_benchmark_measures_a_start(tmp_path: Path) -> None:
     """Slow: writes and reads stages of 40,000 pairs."""
     options = f"--num-pairs 40000 --blank --home {tmp_path} --write {tmp_path / 'rows.json'}"
-    command = [sys.executable, "-m", "benchmarks.paper_scale", *options.split()]
-    done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False)
+    done = run_module("benchmarks.paper_scale", *options.split())
     assert done.returncode == 0, done.stdout + done.stderr
     rows = json.loads((tmp_path / "rows.json").read_text())["rows"]
     assert {row["step"] for row in rows} == {"start", "sampler"}
