@@ -20,7 +20,7 @@ from repro.model.contextual import ContextualModel
 from repro.model.start import build_model
 from repro.pipeline.stages import list_stages
 from repro.records.store import Record, has_record
-from repro.spec import Run, base, get_first_phase
+from repro.spec import base, get_first_phase
 from repro.spec.identity import run_id
 from repro.stopping import Interrupted
 from repro.storage.paths import get_local_records, home, run_folder
@@ -32,7 +32,7 @@ CONTEXTUAL = base("smoke", sampler="cluster", cluster_size=8, architecture="cont
 SPEED = "train/pairs_per_second"
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def one_thread() -> None:
     """Fix the order of sums, since numbers are compared bit by bit."""
     torch.set_num_threads(1)
@@ -64,24 +64,30 @@ def assert_same_record(actual: Record, expected: Record) -> None:
         np.testing.assert_array_equal(actual.arrays[name], values)
 
 
-@pytest.mark.parametrize("run", [base("smoke"), CONTEXTUAL], ids=["biencoder", "contextual"])
-def test_stopped_run_ends_the_same(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = execute(run, progress=ignore)
-    expected = read_metrics(run_folder(run_id(run)))
-    monkeypatch.setenv("REPRO_HOME", str(tmp_path / "other"))
+@pytest.fixture(scope="module")
+def undisturbed(stage_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Record:
+    """The record of CONTEXTUAL, executed without a stop in a home of its own."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    (folder / "stages").symlink_to(stage_folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("REPRO_HOME", str(folder))
+        return execute(CONTEXTUAL, progress=ignore)
+
+
+def test_stopped_run_ends_the_same(undisturbed: Record) -> None:
     for calls in (2, 0, 4):
         with pytest.raises(Interrupted, match="the checkpoint is written"):
-            execute(run, should_stop=stop_after(calls), progress=ignore)
-        assert not has_record(get_local_records(), run)
+            execute(CONTEXTUAL, should_stop=stop_after(calls), progress=ignore)
+        assert not has_record(get_local_records(), CONTEXTUAL)
     lines: list[str] = []
-    resumed = execute(run, progress=lines.append)
+    resumed = execute(CONTEXTUAL, progress=lines.append)
     [line] = [line for line in lines if "resuming" in line]
     step, num_steps = map(int, re.findall(r"\d+", line))
-    assert 0 < step < num_steps == run.num_steps
-    logged = read_metrics(run_folder(run_id(run)))
+    assert 0 < step < num_steps == CONTEXTUAL.num_steps
+    actual, expected = (read_metrics(record.path.parents[1] / "runs" / record.id) for record in (resumed, undisturbed))
     for name in ("step", "batch", "loss", "accuracy", "masked_fraction", "learning_rate"):
-        assert [row[name] for row in logged] == [row[name] for row in expected], name
-    assert_same_record(resumed, whole)
+        assert [row[name] for row in actual] == [row[name] for row in expected], name
+    assert_same_record(resumed, undisturbed)
 
 
 def test_recorded_run_is_not_repeated() -> None:
@@ -92,8 +98,8 @@ def test_recorded_run_is_not_repeated() -> None:
     assert execute(run, progress=ignore).provenance == first.provenance
 
 
-def test_record_describes_its_evaluation() -> None:
-    record = execute(CONTEXTUAL, progress=ignore)
+def test_record_describes_its_evaluation(undisturbed: Record) -> None:
+    record = undisturbed
     contexts = record.provenance["suite"]["contexts"]
     assert {context["kind"] for context in contexts} == {"own", "wrong", "null"}
     assert all(context["ids_sha256"] and context["seed"] == 0 for context in contexts if context["kind"] != "null")
@@ -102,19 +108,18 @@ def test_record_describes_its_evaluation() -> None:
     assert record.provenance["machine"]["dtype"] == "float32"
     assert {"torch", "faiss-cpu", "python"} <= set(record.provenance["versions"])
     assert record.arrays["planted"].shape == record.arrays["planted+wrong"].shape == record.arrays["planted+null"].shape
-    assert list((run_folder(record.id) / "trec").rglob("*.trec.gz"))
+    assert list(record.path.parents[1].glob(f"runs/{record.id}/trec/**/*.trec.gz"))
 
 
 @pytest.mark.slow
-def test_compiled_training_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiled_training_is_measured(undisturbed: Record, monkeypatch: pytest.MonkeyPatch) -> None:
     """Slow: compiles. The backend `eager` needs no compiler, and its scores are close to those of a plain run."""
-    plain, compiled = execute(CONTEXTUAL, progress=ignore), torch.compile
-    monkeypatch.setenv("REPRO_HOME", str(home() / "other"))
+    compiled = torch.compile
     monkeypatch.setenv("REPRO_SWITCHES", "compile")
     monkeypatch.setattr(torch, "compile", lambda forward, **words: compiled(forward, **{**words, "backend": "eager"}))
     record = execute(CONTEXTUAL, progress=ignore)
     assert record.provenance["training"]["switches"] == ["compile"]
-    assert {**record.metrics, SPEED: 0} == pytest.approx({**plain.metrics, SPEED: 0}, abs=1e-3, rel=1e-3)
+    assert {**record.metrics, SPEED: 0} == pytest.approx({**undisturbed.metrics, SPEED: 0}, abs=1e-3, rel=1e-3)
 
 
 def test_foreign_checkpoint_is_refused() -> None:
@@ -190,18 +195,6 @@ def test_cache_depends_on_weights(tmp_path: Path) -> None:
     assert first != second
 
 
-def test_evaluations_share_a_training() -> None:
-    run = base("smoke", architecture="contextual", seed=5)
-    trained = execute(run, progress=ignore)
-    lines = []
-    other = execute(replace(run, num_test_contexts=2, test_contexts="own"), progress=lines.append)
-    assert not [line for line in lines if "step" in line], "the model was trained again"
-    assert other.arrays["train/loss"].tolist() == trained.arrays["train/loss"].tolist()
-    assert other.provenance["training"]["id"] == run_id(run)
-    drawn = [(context["kind"], context["num_documents"]) for context in other.provenance["suite"]["contexts"]]
-    assert set(drawn) == {("own", 2)}, "only the requested contexts are scored"
-
-
 def test_empty_slots_hold_null_vector() -> None:
     run = base("smoke", architecture="contextual")
     model = build_model(make_model_config(run), start=run.start, seed=0)
@@ -247,7 +240,8 @@ def test_record_names_its_starting_code(monkeypatch: pytest.MonkeyPatch) -> None
     assert record.provenance["commit"] == "at the start" and record.provenance["training"] == {}
 
 
-def test_record_names_its_training_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_evaluations_share_a_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two evaluations of a training run name its sessions, of which the second resumed the first."""
     run = base("smoke", architecture="contextual", seed=7)
     monkeypatch.setenv("REPRO_SWITCHES", "checkpoint")
     monkeypatch.setattr("repro.train.checkpoint.get_code_identity", lambda: {"commit": "first"})
@@ -257,11 +251,16 @@ def test_record_names_its_training_sessions(monkeypatch: pytest.MonkeyPatch) -> 
     first = execute(run, progress=ignore)
     monkeypatch.delenv("REPRO_SWITCHES")
     monkeypatch.setattr("repro.train.checkpoint.get_code_identity", lambda: {"commit": "third"})
-    second = execute(replace(run, num_test_contexts=2, test_contexts="own"), progress=ignore)
+    lines: list[str] = []
+    second = execute(replace(run, num_test_contexts=2, test_contexts="own"), progress=lines.append)
+    assert not [line for line in lines if "step" in line], "the model was trained again"
+    assert second.arrays["train/loss"].tolist() == first.arrays["train/loss"].tolist()
+    contexts = {(context["kind"], context["num_documents"]) for context in second.provenance["suite"]["contexts"]}
+    assert contexts == {("own", 2)}, "only the requested contexts are scored"
     for training in (record.provenance["training"] for record in (first, second)):
         sessions = training["sittings"]
         assert [(session["from_step"], session["commit"]) for session in sessions] == [(0, "first"), (4, "second")]
-        assert training["switches"] == ["checkpoint"]
+        assert training["id"] == run_id(run) and training["switches"] == ["checkpoint"]
         for session in sessions:
             assert session["switches"] == ["checkpoint"] and session["versions"]
             assert (session["num_processes"], session["machine"]["dtype"]) == (1, "float32")

@@ -31,8 +31,9 @@ class Installed:
 
     def call(self, *words: str, **changes: str) -> subprocess.CompletedProcess[str]:
         """Call python in the environment as a user would, without variables of this project."""
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("REPRO_", "PYTHON", "XDG_"))}
-        variables = kept | {"HOME": str(self.work / "me"), "OMP_NUM_THREADS": "1", "COLUMNS": "200"} | changes
+        ours = ("REPRO_", "PYTHON", "XDG_")
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+        variables = inherited | {"HOME": str(self.work / "me"), "OMP_NUM_THREADS": "1", "COLUMNS": "200"} | changes
         command = [str(self.environment / "bin" / "python"), *words]
         return subprocess.run(command, cwd=self.work, env=variables, capture_output=True, text=True, timeout=900)
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -75,11 +73,6 @@ def test_large_difference_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not gpu._compare_switches(CPU, "bert", "")[0]
 
 
-def test_measured_steps_have_a_cost() -> None:
-    is_good, message = gpu._measure_steps(TINY, CPU)
-    assert is_good and "tokens/s" in message and "chunks of 4096,4096" in message
-
-
 def test_measured_step_matches_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One step of `doctor` moves the weights exactly as one step of `train` on the same texts."""
     models, real = [], gpu.build_model
@@ -116,7 +109,7 @@ def test_measured_steps_use_training_chunks(monkeypatch: pytest.MonkeyPatch) -> 
     assert choose_chunks(large.config, 2**36, Switches()) == choose_chunks(run, 2**36, Switches())
     monkeypatch.setenv("REPRO_CHUNKS", "2,3")
     is_good, message = gpu._measure_steps(TINY, CPU)
-    assert is_good and "chunks of 2,3" in message and chunks[-1] == ChunkSizes(2, 3)
+    assert is_good and "tokens/s" in message and "chunks of 2,3" in message and chunks[-1] == ChunkSizes(2, 3)
 
 
 def test_findings_are_written(own_home: Path) -> None:
@@ -161,12 +154,6 @@ def test_lost_optimizer_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(gpu, "read_checkpoint", forgetful)
     assert not gpu._check_resume(CPU)[0]
-
-
-def test_training_works_without_faiss() -> None:
-    code = "import sys; sys.modules['faiss'] = None; import repro.planning.gpu, repro.train.trainer"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
 
 
 def test_older_transformers_are_checkpointed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,6 @@
 """Requirements of a plan, and the texts of `why`, `check` and `doctor`: everything missing is named with a remedy."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -118,19 +116,6 @@ def test_unfetchable_data_is_explained() -> None:
     assert not need.is_here()
     with pytest.raises(ValueError, match="nobody-knows-this"):
         need.bring(ignore)
-
-
-def test_plan_does_not_load_mteb(own_home: Path) -> None:
-    code = """
-import sys
-from repro.planning.requirements import list_missing_requirements
-from repro.spec import base
-print(*list_missing_requirements([base("smoke", measure="mteb", suite="mteb-retrieval")]), sep="\\n")
-assert "mteb" not in sys.modules, "its import takes seconds"
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "data mteb-retrieval: about 40 GB" in done.stdout
 
 
 @pytest.mark.parametrize("artefact", ["table1", "figure10", "context_emergence"])
