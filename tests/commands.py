@@ -18,10 +18,10 @@ PROJECT_FILES = ("pyproject.toml", "setup.py", "requirements.lock", "README.md",
 
 def run_command(*words: str) -> str:
     """Return what a command prints. Its exception is raised here."""
-    done = CliRunner().invoke(app, list(words))
-    if done.exception is not None:
-        raise done.exception
-    return done.stdout
+    result = CliRunner().invoke(app, list(words))
+    if result.exception is not None:
+        raise result.exception
+    return result.stdout
 
 
 def get_exit_code(*words: str) -> int:

@@ -134,5 +134,5 @@ def test_light_commands_load_no_torch() -> None:
         "for words in (['list'], ['plan', 'all', '--scale', 'large']): app(words, standalone_mode=False)\n"
         "print({'torch', 'transformers', 'matplotlib', 'scipy', 'pandas', 'mteb'} & set(sys.modules))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
-    assert done.stdout.splitlines()[-1:] == ["set()"], done.stderr
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert result.stdout.splitlines()[-1:] == ["set()"], result.stderr

@@ -43,16 +43,16 @@ def commit_sources(folder: Path) -> str:
     copy_project(folder, *PACKAGES, *PROJECT_FILES)
     for words in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "all"]):
         subprocess.run([*GIT, *words], cwd=folder, check=True)
-    done = subprocess.run([*GIT, "rev-parse", "HEAD"], cwd=folder, check=True, capture_output=True, text=True)
-    return done.stdout.strip()
+    result = subprocess.run([*GIT, "rev-parse", "HEAD"], cwd=folder, check=True, capture_output=True, text=True)
+    return result.stdout.strip()
 
 
 def call_pip(*words: str | Path) -> None:
     """Call pip outside the checkout, so that it does not find the project installed."""
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", *map(str, words)]
     variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run(command, env=variables, cwd="/", capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    result = subprocess.run(command, env=variables, cwd="/", capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
 
 
 @pytest.fixture(scope="module")
@@ -89,25 +89,25 @@ def test_wheel_holds_every_file(installed: Installed) -> None:
 
 def test_installed_copy_shows_the_same(installed: Installed) -> None:
     words = ("show", "table1", "--format", "csv")
-    done = installed.call("-m", "repro", *words)
-    assert done.returncode == 0, done.stderr
-    assert ",published,3/3," in done.stdout
-    assert done.stdout == run_module("repro", *words).stdout
+    result = installed.call("-m", "repro", *words)
+    assert result.returncode == 0, result.stderr
+    assert ",published,3/3," in result.stdout
+    assert result.stdout == run_module("repro", *words).stdout
 
 
 @pytest.mark.slow
 def test_installed_copy_judges_without_pages(installed: Installed) -> None:
     """Slow: judges every claim in a fresh environment."""
-    done = installed.call(str(installed.environment / "bin" / "repro"), "check", "--write")
-    assert re.search(r"Contextual Document Embeddings: .* [1-9]\d HOLDS", done.stdout)
-    assert done.returncode == 2 and "pages are renewed in a checkout, not in an installed copy" in done.stderr
+    result = installed.call(str(installed.environment / "bin" / "repro"), "check", "--write")
+    assert re.search(r"Contextual Document Embeddings: .* [1-9]\d HOLDS", result.stdout)
+    assert result.returncode == 2 and "pages are renewed in a checkout, not in an installed copy" in result.stderr
 
 
 def test_pictures_go_to_users_folder(installed: Installed) -> None:
-    done = installed.call("-m", "repro", "show", "figure1")
-    assert done.returncode == 0, done.stderr
+    result = installed.call("-m", "repro", "show", "figure1")
+    assert result.returncode == 0, result.stderr
     figures = installed.work / "me" / ".local" / "share" / "cde-repro" / "figures"
-    assert f"drawn: {figures}/figure1-desk-published.svg" in done.stderr
+    assert f"drawn: {figures}/figure1-desk-published.svg" in result.stderr
     assert list(figures.glob("*.png"))
 
 
@@ -123,8 +123,8 @@ def test_home_follows_the_platform(installed: Installed) -> None:
 
 def test_installed_copy_names_its_commit(installed: Installed) -> None:
     code = "import json; from repro.records.provenance import get_code_identity; print(json.dumps(get_code_identity()))"
-    done = installed.call("-c", code)
-    assert json.loads(done.stdout) == {"commit": installed.commit, "uncommitted_sha256": None}
+    result = installed.call("-c", code)
+    assert json.loads(result.stdout) == {"commit": installed.commit, "uncommitted_sha256": None}
 
 
 @pytest.mark.slow
@@ -133,7 +133,7 @@ def test_installed_copy_trains(installed: Installed) -> None:
     home = installed.work / "trained"
     runs = installed.work / "runs.json"
     runs.write_text(json.dumps([{"scale": "smoke", "num_steps": 5}]))
-    done = installed.call("-m", "repro", "launch", str(runs), "--on", "local", REPRO_HOME=str(home))
-    assert done.returncode == 0, done.stdout + done.stderr
+    result = installed.call("-m", "repro", "launch", str(runs), "--on", "local", REPRO_HOME=str(home))
+    assert result.returncode == 0, result.stdout + result.stderr
     [record] = read_records(home / "records")
     assert record.provenance["commit"] == installed.commit

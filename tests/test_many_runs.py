@@ -70,12 +70,12 @@ def test_home_follows_its_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 @pytest.mark.slow
 def test_many_runs_benchmark_works(tmp_path: Path) -> None:
     """Slow: starts the command six times."""
-    done = run_module("benchmarks.many_runs", "--num-runs", "60", "--num-records", "30", folder=tmp_path)
-    assert done.stdout.count("exit 0") == 6, done.stdout + done.stderr
+    result = run_module("benchmarks.many_runs", "--num-runs", "60", "--num-records", "30", folder=tmp_path)
+    assert result.stdout.count("exit 0") == 6, result.stdout + result.stderr
 
 
 @pytest.mark.slow
 def test_killed_sweep_ends_the_same(tmp_path: Path) -> None:
     """Slow: trains a sweep twice, with four kills."""
-    done = run_module("benchmarks.kills", "--num-runs", "2", "--num-kills", "4", folder=tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
+    result = run_module("benchmarks.kills", "--num-runs", "2", "--num-kills", "4", folder=tmp_path)
+    assert result.returncode == 0, result.stdout + result.stderr

@@ -84,9 +84,9 @@ def run_line(line: str, folder: Path, *indexes: Path) -> str:
     pip = {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": " ".join(map(str, indexes))}
     path = f"{Path(sys.executable).parent}{os.pathsep}{inherited['PATH']}"
     environment = inherited | pip | {"PATH": path}
-    done = subprocess.run(line, shell=True, cwd=folder, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    result = subprocess.run(line, shell=True, cwd=folder, env=environment, capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
 
 
 def list_installed(folder: Path) -> dict[str, str]:

@@ -111,16 +111,16 @@ def test_closed_reader_gives_pipe_status(words: tuple[str, ...], own_home: Path)
     reading, writing = os.pipe()
     os.close(reading)
     with os.fdopen(writing, "wb") as pipe:
-        done = subprocess.run([sys.executable, "-m", "repro", *words], stdout=pipe, stderr=subprocess.PIPE)
-    assert (done.returncode, done.stderr.decode()) == (EXIT_PIPE, "")
+        result = subprocess.run([sys.executable, "-m", "repro", *words], stdout=pipe, stderr=subprocess.PIPE)
+    assert (result.returncode, result.stderr.decode()) == (EXIT_PIPE, "")
 
 
 @pytest.mark.parametrize(
     ("words", "closed", "code"), [("check T1.b", ">&-", 0), ("check T1.zz", "2>&-", 2), ("check T1.zz", ">&- 2>&-", 2)]
 )
 def test_closed_output_is_no_error(words: str, closed: str, code: int, own_home: Path) -> None:
-    done = subprocess.run(f"{sys.executable} -m repro {words} {closed}", shell=True, capture_output=True, text=True)
-    assert done.returncode == code, done.stderr
+    result = subprocess.run(f"{sys.executable} -m repro {words} {closed}", shell=True, capture_output=True, text=True)
+    assert result.returncode == code, result.stderr
     assert not list(own_home.rglob("bugs/*"))
 
 

@@ -45,8 +45,8 @@ def test_example_passes_lint(tmp_path: Path) -> None:
     path.write_text(read_example())
     for verb in (["check"], ["format", "--check"]):
         command = [sys.executable, "-m", "ruff", *verb, "--no-cache", "--config", str(CHECKOUT / "pyproject.toml")]
-        done = subprocess.run([*command, str(path)], cwd=tmp_path, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
+        result = subprocess.run([*command, str(path)], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert result.returncode == 0, result.stdout + result.stderr
     names: dict[str, Any] = {}
     exec(read_example(), names)
     (claim,), (figure,) = names["EXPERIMENT"].claims, names["EXPERIMENT"].artefacts

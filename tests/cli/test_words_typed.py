@@ -115,10 +115,10 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 )
 def test_bad_files_harm_no_artefact(words: str, code: int, named: list[tuple[str, str, str]], tree: Path) -> None:
     """Other artefacts work. Each faulty file is named with its error, and the exit code is 2 if it was asked for."""
-    done = run_module("repro", *words.split(), folder=tree, source=tree, REPRO_HOME=str(tree / "home"))
-    assert done.returncode == code
-    assert ("table1" in done.stdout) == (named == BROKEN_FILES + BROKEN_RUNS)
-    assert not {"figure94", "figure95"} & set(done.stdout.split())
+    result = run_module("repro", *words.split(), folder=tree, source=tree, REPRO_HOME=str(tree / "home"))
+    assert result.returncode == code
+    assert ("table1" in result.stdout) == (named == BROKEN_FILES + BROKEN_RUNS)
+    assert not {"figure94", "figure95"} & set(result.stdout.split())
     for name, _, message in named:
-        (line,) = (line for line in done.stderr.splitlines() if f"experiments/{name}: " in line)
+        (line,) = (line for line in result.stderr.splitlines() if f"experiments/{name}: " in line)
         assert message in line

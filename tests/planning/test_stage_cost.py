@@ -157,7 +157,7 @@ def test_memory_matches_the_benchmark() -> None:
 def test_benchmark_measures_a_start(tmp_path: Path) -> None:
     """Slow: writes and reads stages of 40,000 pairs."""
     options = f"--num-pairs 40000 --blank --home {tmp_path} --write {tmp_path / 'rows.json'}"
-    done = run_module("benchmarks.paper_scale", *options.split())
-    assert done.returncode == 0, done.stdout + done.stderr
+    result = run_module("benchmarks.paper_scale", *options.split())
+    assert result.returncode == 0, result.stdout + result.stderr
     rows = json.loads((tmp_path / "rows.json").read_text())["rows"]
     assert {row["step"] for row in rows} == {"start", "sampler"}
