@@ -1,4 +1,4 @@
-"""The recipes of CONTRIBUTING.md execute. tests/cli/test_new_figure.py tests the recipe of a figure."""
+"""The recipes of CONTRIBUTING.md execute. tests/cli/test_new_figure.py adds the figure to a copy."""
 
 import re
 from typing import Any
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from repro.spec import Order
+from repro.spec import Interaction, Order
 from repro.storage.paths import CHECKOUT
 
 BLOCKS = re.findall(r"```python\n(.*?)```", (CHECKOUT / "CONTRIBUTING.md").read_text(), re.DOTALL)
@@ -24,6 +24,15 @@ def execute(word: str) -> dict[str, Any]:
 def test_there_are_six_recipes() -> None:
     """A figure, a table, a claim, a loss, a sampler and a field."""
     assert len(BLOCKS) == 6
+
+
+def test_figure_recipe_works() -> None:
+    """The claim compares batch sizes, as the title of the figure does."""
+    experiment = execute("EXPERIMENT = Experiment(")["EXPERIMENT"]
+    (claim,), (figure,) = experiment.claims, experiment.artefacts
+    assert isinstance(claim, Interaction)
+    for word in ("clusters", "gain", "small batches"):
+        assert word in figure.title and word in claim.statement
 
 
 def test_table_recipe_works() -> None:
