@@ -66,15 +66,18 @@ def test_every_artefact_runs_at_smoke(
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
 def test_every_experiment_covers_its_scales(experiment: Experiment) -> None:
     """Claims and series have runs. A series that matches no run would be missing from its figure without a message."""
+    figures = [artefact for artefact in experiment.artefacts if isinstance(artefact, Figure)]
     for scale in ORDER:
         runs = experiment.runs(scale)
         assert bool(runs) is (scale in experiment.scales) and all(run.measure for run in runs)
-        for figure in experiment.artefacts if runs else ():
-            for series in series_at(figure, runs) if isinstance(figure, Figure) else ():
-                assert any(series.runs.matches(run) for run in runs), f"{figure.name} at {scale}: {series.label}"
-        for claim in experiment.claims if runs and scale != "smoke" else ():
+        if not runs:
+            continue
+        for figure in figures:
+            for series in series_at(figure, runs):
+                assert any(map(series.runs.matches, runs)), f"{figure.name} at {scale}: {series.label}"
+        for claim in experiment.claims:
+            is_judged = scale != "smoke" and (not claim.scales or scale in claim.scales)
             unmet = [str(term.runs) for term in claim.terms if not any(map(term.runs.matches, runs))]
-            is_judged = not claim.scales or scale in claim.scales
             assert not (is_judged and unmet), f"{claim.id} at {scale} needs runs that the experiment does not declare"
 
 

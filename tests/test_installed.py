@@ -112,13 +112,13 @@ def test_pictures_go_to_users_folder(installed: Installed) -> None:
 
 
 def test_home_follows_the_platform(installed: Installed) -> None:
-    def home(**changes: str) -> str:
+    def get_home(**changes: str) -> str:
         return installed.call("-c", "from repro.storage.paths import home; print(home())", **changes).stdout.strip()
 
-    unnamed = str(installed.work / "me" / ".local" / "share" / "cde-repro")
-    assert home() == home(XDG_DATA_HOME="not/absolute") == home(REPRO_HOME="") == unnamed
-    assert home(XDG_DATA_HOME="/data") == "/data/cde-repro"
-    assert home(XDG_DATA_HOME="/data", REPRO_HOME="/mine") == "/mine"
+    default = str(installed.work / "me" / ".local" / "share" / "cde-repro")
+    assert get_home() == get_home(XDG_DATA_HOME="not/absolute") == get_home(REPRO_HOME="") == default
+    assert get_home(XDG_DATA_HOME="/data") == "/data/cde-repro"
+    assert get_home(XDG_DATA_HOME="/data", REPRO_HOME="/mine") == "/mine"
 
 
 def test_installed_copy_names_its_commit(installed: Installed) -> None:

@@ -283,19 +283,16 @@ def test_odd_words_are_never_bugs(
 
 
 @pytest.mark.parametrize(
-    "command", ["plan", "status", "verify", "run", "launch --dry-run", "score", "evaluate", "export"]
-)
+    "words",
+    ["plan FILE", "status FILE", "verify FILE", "run FILE", "launch --dry-run FILE", "score FILE FILE",
+     "evaluate --model FILE --suite zoo", "export FILE OUT --to official"],
+)  # fmt: skip
 def test_commands_refuse_damaged_files(
-    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "x.json"
+    paths = {"FILE": str(path), "OUT": str(tmp_path / "out")}
     rows = [{"scale": "smoke", "seed": 1, "num_steps": 4, "suite": "planted", "corpus": "planted-tiny"}]
-    options = {
-        "score": [str(path)],
-        "evaluate": ["--suite", "zoo"],
-        "export": [str(tmp_path / "out"), "--to", "official"],
-    }
-    words = [*command.split(), *["--model"] * (command == "evaluate"), str(path), *options.get(command, ())]
-    for data in list(damage_bytes(json.dumps(rows).encode(), CASES, command))[:CASES]:
+    for data in list(damage_bytes(json.dumps(rows).encode(), CASES, words))[:CASES]:
         path.write_bytes(data)
-        assert_no_bug(words, monkeypatch, capsys)
+        assert_no_bug([paths.get(word, word) for word in words.split()], monkeypatch, capsys)

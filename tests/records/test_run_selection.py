@@ -94,8 +94,6 @@ def test_id_prefix_means_its_run() -> None:
     run = resolve_runs(["table1"], "smoke", seeds=[2])[-1]
     assert resolve_runs([run_id(run)[:8]], "desk") == [run]
     assert resolve_runs(["table1", run_id(run)], "smoke") == [run, *resolve_runs(["table1"], "smoke")]
-    with pytest.raises(ValueError, match="run '000000000000': no run is known by it"):
-        resolve_runs(["000000000000"], "smoke")
 
 
 @pytest.mark.parametrize(
@@ -177,10 +175,9 @@ def test_runs_are_found_everywhere() -> None:
     (get_corpora_folder() / "mine" / "mine-smoke.json").write_text(PLAN)
     for run in (RECORDED, LAUNCHED, PLANNED, declared):
         assert run_of_id(run_id(run)) == run_of_id(run_id(run)[:10]) == run
-    with pytest.raises(ValueError, match="run 'fffffffffff0': no run is known by it"):
-        run_of_id("fffffffffff0")
-    with pytest.raises(ValueError, match="it begins the ids of"):
-        run_of_id("")
+    for word, message in (("fffffffffff0", "run 'fffffffffff0': no run is known by it"), ("", "it begins the ids of")):
+        with pytest.raises(ValueError, match=message):
+            run_of_id(word)
 
 
 @pytest.mark.parametrize("text", ["3", "[]", '{"runs": 3}', '{"runs": [1]}', '{"runs": {"ID": 3}}', "{",
