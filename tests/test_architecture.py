@@ -21,10 +21,15 @@ PACKAGES = (
 
 
 @cache
+def parse(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+@cache
 def list_imports(path: Path) -> set[str]:
     """Return every module that a file imports, at its top or inside a function."""
     modules = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(parse(path)):
         if isinstance(node, ast.Import):
             modules |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -93,13 +98,13 @@ def test_only_launcher_imports_submitit() -> None:
 
 def test_faiss_is_imported_when_used() -> None:
     """Training works where faiss cannot be imported."""
-    imports = [node for path in SOURCES for node in ast.parse(path.read_text()).body if isinstance(node, ast.Import)]
+    imports = [node for path in SOURCES for node in parse(path).body if isinstance(node, ast.Import)]
     assert "faiss" not in {alias.name for node in imports for alias in node.names}
 
 
 def test_private_names_stay_in_their_file() -> None:
     for path in SOURCES:
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(parse(path)):
             if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in FOLDERS:
                 crossing = [alias.name for alias in node.names if alias.name.startswith("_")]
                 assert not crossing, f"{path}: {crossing}"
@@ -119,7 +124,7 @@ def test_modules_and_functions_have_docstrings() -> None:
     """Private functions and functions inside functions are exempt."""
     undocumented = []
     for path in SOURCES:
-        tree = ast.parse(path.read_text())
+        tree = parse(path)
         classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
         members = [node for parent in (tree, *classes) for node in parent.body]
         functions = [node for node in members if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")]
