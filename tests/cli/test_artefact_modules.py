@@ -16,46 +16,47 @@ from tests.commands import get_exit_code, run_command, run_module
 from tests.golden_metrics import assert_golden
 
 Smoke = tuple[Path, subprocess.CompletedProcess[str]]
+NUM_RUNS = 4  # of two phases each, plain and contextual
 
 
 @pytest.fixture(scope="module")
 def smoke(tmp_path_factory: pytest.TempPathFactory) -> Smoke:
-    """The home of `python -m repro.table1 --scale smoke`, and the finished process."""
+    """The home of `python -m repro.table7 --scale smoke`, and the finished process."""
     home = tmp_path_factory.mktemp("smoke")
-    return home, run_module("repro.table1", "--scale", "smoke", REPRO_HOME=str(home))
+    return home, run_module("repro.table7", "--scale", "smoke", REPRO_HOME=str(home))
 
 
 def test_module_runs_and_prints_artefact(smoke: Smoke) -> None:
     """The output ends with the table and its claims. The metrics are the golden ones."""
     home, result = smoke
     assert result.returncode == 0, result.stderr
-    assert "9 runs asked for, 0 recorded, 9 to run at scale smoke" in result.stdout
-    *_, table, claims = re.split(r"\n(?=table1|Claims of)", result.stdout.rstrip())
-    assert table.startswith("table1 at scale smoke") and "contextual architecture" in table
-    assert claims.startswith("Claims of table1") and "\n" not in claims
+    assert f"{NUM_RUNS} runs asked for, 0 recorded, {NUM_RUNS} to run at scale smoke" in result.stdout
+    *_, table, claims = re.split(r"\n(?=table7|Claims of)", result.stdout.rstrip())
+    assert table.startswith("table7 at scale smoke") and "supervised, contextual" in table
+    assert claims.startswith("Claims of table7") and "\n" not in claims
     ids = {path.stem for path in (home / "records").glob("*.json")}
-    assert len(ids) == 9
-    assert_golden("table1", home / "records", ids)
+    assert len(ids) == NUM_RUNS
+    assert_golden("table7", home / "records", ids)
 
 
 def test_a_second_call_trains_nothing(smoke: Smoke) -> None:
     """It changes no record and prints the same table and claims."""
     home, first = smoke
     before = {path.name: path.read_bytes() for path in (home / "records").iterdir()}
-    result = run_module("repro.table1", "--scale", "smoke", REPRO_HOME=str(home))
-    assert result.returncode == 0
-    status, _, table = result.stdout.partition("\n")
-    assert "9 recorded, 0 to run" in status
-    assert "table1 at scale smoke" in table and first.stdout.endswith(table)
+    second = run_module("repro.table7", "--scale", "smoke", REPRO_HOME=str(home))
+    assert second.returncode == 0
+    status, _, table = second.stdout.partition("\n")
+    assert f"{NUM_RUNS} recorded, 0 to run" in status
+    assert "table7 at scale smoke" in table and first.stdout.endswith(table)
     assert {path.name: path.read_bytes() for path in (home / "records").iterdir()} == before
 
 
 def test_show_gives_every_format(smoke: Smoke, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REPRO_HOME", str(smoke[0]))
-    words = ("show", "table1", "--scale", "smoke")
-    assert "| contextual batches | paper |" in run_command(*words, "--format", "md")
+    words = ("show", "table7", "--scale", "smoke")
+    assert "| unsupervised, plain | paper |" in run_command(*words, "--format", "md")
     assert r"\begin{tabular}" in run_command(*words, "--format", "latex")
-    assert "contextual batches,paper,,512" in run_command(*words, "--format", "csv")
+    assert '"unsupervised, plain",paper,,48.0' in run_command(*words, "--format", "csv")
     assert json.loads(run_command(*words, "--json"))["claims"]
 
 

@@ -235,26 +235,18 @@ def test_readers_refuse_damaged_files(name: str, tmp_path: Path) -> None:
 # ---- commands
 
 
+LONG_COMMANDS = ("run", "launch", "fetch", "explain-batch", "explain-context", "data show", "report", "data plan")
+"""Commands that start long work or wait for the network."""
+
+
 def list_commands() -> dict[str, list[str]]:
-    """Return every command with its options, except those that start long work or wait for the network."""
+    """Return every other command with its options."""
     group: Any = get_command(app)
-    commands = {f"data {name}": command for name, command in group.commands["data"].commands.items()}
-    commands |= group.commands
-    for name in (
-        "data",
-        "run",
-        "launch",
-        "fetch",
-        "explain-batch",
-        "explain-context",
-        "data show",
-        "report",
-        "data plan",
-    ):
-        commands.pop(name, None)
+    commands = group.commands | {f"data {name}": command for name, command in group.commands["data"].commands.items()}
     return {
         name: [word for parameter in command.params for word in parameter.opts if word.startswith("--")]
         for name, command in commands.items()
+        if name not in ("data", *LONG_COMMANDS)
     }
 
 

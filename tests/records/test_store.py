@@ -2,6 +2,7 @@
 
 import errno
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -81,18 +82,16 @@ def test_runs_are_counted_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("metrics", "arrays"),
+    "content",
     [
-        ({"desk/mean/ndcg_at_10": 1.32}, {}),
-        ({"desk/mean/ndcg_at_10": -0.2}, {}),
-        ({"a": 1.0}, {"a": np.array([0.5, 0.6])}),
-        ({"a": 1.0, "loss": float("nan")}, {}),
+        {"metrics": {"desk/mean/ndcg_at_10": 1.32}, "arrays": {}},
+        {"metrics": {"desk/mean/ndcg_at_10": -0.2}, "arrays": {}},
+        {"metrics": {"a": 1.0}, "arrays": {"a": np.array([0.5, 0.6])}},
+        {"metrics": {"a": 1.0, "loss": float("nan")}, "arrays": {}},
     ],
 )
-def test_writer_refuses_what_reader_refuses(
-    tmp_path: Path, metrics: dict[str, float], arrays: dict[str, np.ndarray]
-) -> None:
+def test_writer_refuses_what_reader_refuses(tmp_path: Path, content: dict[str, Any]) -> None:
     """Writing a record that could not be read raises an error and leaves no file."""
     with pytest.raises(ValueError, match="nothing was recorded"):
-        write_record(tmp_path, base("smoke"), metrics=metrics, arrays=arrays, provenance={})
+        write_record(tmp_path, base("smoke"), provenance={}, **content)
     assert list(tmp_path.iterdir()) == []
