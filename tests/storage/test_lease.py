@@ -7,12 +7,11 @@ import os
 import re
 import resource
 import signal
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -20,30 +19,40 @@ import pytest
 
 import repro.storage.lease
 from repro.storage.lease import EXIT_LOST, Owner, acquire, look, owners
-from repro.storage.paths import CHECKOUT
 from repro.storage.stages import Stage
 from tests.leases import find_owner, take_lease
 
-HOLD = """
-import sys, time
-from pathlib import Path
-from repro.storage.lease import acquire
-lease = acquire(Path(sys.argv[1]))
-print("held" if lease else "refused", flush=True)
-time.sleep(60)
-"""
+FORK = multiprocessing.get_context("fork")
 
 
-def start_holder(folder: Path, dead_after_seconds: float = 60) -> subprocess.Popen[str]:
+def run_in_processes(function: Callable[..., None], arguments: list[tuple[Any, ...]]) -> None:
+    """Call a function in parallel processes, one per tuple of arguments. All must succeed."""
+    processes = [FORK.Process(target=function, args=args) for args in arguments]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0] * len(processes)
+
+
+def hold(folder: Path, barrier: Any) -> None:
+    """Acquire the lease, and hold it until this process is killed."""
+    take_lease(folder)
+    barrier.wait()
+    time.sleep(600)
+
+
+def start_holder(folder: Path) -> BaseProcess:
     """Start a process that holds the lease."""
-    env = os.environ | {"REPRO_DEAD_AFTER_SECONDS": str(dead_after_seconds), "PYTHONPATH": str(CHECKOUT)}
-    started = subprocess.Popen([sys.executable, "-c", HOLD, str(folder)], env=env, stdout=subprocess.PIPE, text=True)
-    assert started.stdout.readline() == "held\n"
-    return started
+    barrier = FORK.Barrier(2, timeout=60)
+    process = FORK.Process(target=hold, args=(folder, barrier), daemon=True)
+    process.start()
+    barrier.wait()
+    return process
 
 
 def test_lease_is_exclusive(tmp_path: Path) -> None:
-    assert look(tmp_path / "unused") is None and owners(tmp_path / "unused") == []
+    assert look(tmp_path) is None
     first = take_lease(tmp_path)
     assert acquire(tmp_path) is None
     first.release("done")
@@ -54,10 +63,10 @@ def test_lease_is_exclusive(tmp_path: Path) -> None:
 
 
 def test_killed_owner_is_replaced_immediately(tmp_path: Path) -> None:
-    process = start_holder(tmp_path)
+    holder = start_holder(tmp_path)
     assert acquire(tmp_path) is None
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    holder.kill()
+    holder.join()
     take_lease(tmp_path).release()
 
 
@@ -69,11 +78,29 @@ def write_foreign_owner(folder: Path, silent_seconds: float, **values: object) -
     os.utime(path, (time.time() - silent_seconds,) * 2)
 
 
-def test_remote_owner_expires(tmp_path: Path) -> None:
-    write_foreign_owner(tmp_path, silent_seconds=50)
-    assert acquire(tmp_path) is None
-    write_foreign_owner(tmp_path, silent_seconds=70)
-    take_lease(tmp_path).release()
+DAY_SECONDS = 86_400
+FOREIGN_OWNERS = {
+    "recent heartbeat": ({}, 50, True),
+    "old heartbeat": ({}, 70, False),
+    "heartbeat far in the future": ({}, -(10**9), False),
+    "endless timeout": ({"dead_after_seconds": 1e300}, DAY_SECONDS + 60, False),
+    "timeout is a text": ({"dead_after_seconds": "long"}, DAY_SECONDS, False),
+    "timeout is null": ({"dead_after_seconds": None}, DAY_SECONDS, False),
+    "wrong types": ({"machine": 3, "pid": "x", "born": [], "note": 3}, DAY_SECONDS, False),
+}
+
+
+@pytest.mark.parametrize(("values", "silent_seconds", "is_alive"), FOREIGN_OWNERS.values(), ids=FOREIGN_OWNERS)
+def test_silent_foreign_owner_is_replaced(
+    values: dict[str, object], silent_seconds: float, is_alive: bool, tmp_path: Path
+) -> None:
+    """Heartbeats in the future and impossible timeouts do not keep a lease."""
+    write_foreign_owner(tmp_path, silent_seconds, **values)
+    lease = acquire(tmp_path)
+    assert (lease is None) == is_alive
+    if lease is not None:
+        assert lease.number == 2
+        lease.release()
 
 
 def test_unfinished_owner_file_is_alive(tmp_path: Path) -> None:
@@ -81,30 +108,22 @@ def test_unfinished_owner_file_is_alive(tmp_path: Path) -> None:
     assert acquire(tmp_path) is None
 
 
-def test_heartbeat_extends_the_lease(tmp_path: Path) -> None:
-    process = start_holder(tmp_path, dead_after_seconds=0.6)
-    time.sleep(1.5)
-    owner = find_owner(tmp_path)
-    assert owner.is_alive and owner.age_seconds < 0.6
-    process.kill()
-    process.wait()
-
-
-def test_heartbeat_survives_failing_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Errors of a network disk at a heartbeat do not end it."""
+def test_heartbeat_extends_the_lease(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It outlasts the timeout, and errors of a network disk do not end it."""
     monkeypatch.setenv("REPRO_DEAD_AFTER_SECONDS", "0.6")
     lease = take_lease(tmp_path)
-    beats: list[float] = []
+    num_beats = 0
 
-    def fails_twice() -> None:
-        beats.append(time.monotonic())
-        if len(beats) <= 2:
+    def fail_twice() -> None:
+        nonlocal num_beats
+        num_beats += 1
+        if num_beats <= 2:
             raise OSError(errno.ESTALE, "Stale file handle")
 
-    lease.on_beat = fails_twice
-    time.sleep(1.5)
-    owner = find_owner(tmp_path)
-    assert owner.is_alive and len(beats) > 4
+    lease.on_beat = fail_twice
+    while num_beats < 8:  # six per timeout
+        time.sleep(0.02)
+    assert find_owner(tmp_path).is_alive
     lease.release()
 
 
@@ -137,63 +156,59 @@ def test_full_disk_hides_no_error(tmp_path: Path) -> None:
         raise KeyError("the error that matters")
     assert f"lease {tmp_path.name}" not in [thread.name for thread in threading.enumerate()]
     owner = find_owner(tmp_path)
-    assert not owner.is_alive
-    assert owner.outcome is None, "an empty outcome would mean success"
+    assert (owner.is_alive, owner.outcome) == (False, None), "an empty outcome would mean success"
 
 
 def test_unwritable_outcome_is_no_success(tmp_path: Path) -> None:
-    lease = take_lease(tmp_path)
-    with pytest.raises(OSError, match="no such file"), lease:
+    with pytest.raises(OSError, match="no such file"), take_lease(tmp_path):
         raise OSError("no such file: caf\udce9.json")
-    owner = find_owner(tmp_path)
-    assert owner.outcome == "OSError: no such file: caf?.json"
-    assert f"lease {tmp_path.name}" not in [thread.name for thread in threading.enumerate()]
+    assert find_owner(tmp_path).outcome == "OSError: no such file: caf?.json"
 
 
-def test_suspended_owner_writes_nothing(tmp_path: Path) -> None:
-    process = start_holder(tmp_path, dead_after_seconds=0.5)
-    process.send_signal(signal.SIGSTOP)
-    time.sleep(0.8)
+def test_suspended_owner_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An owner that was taken over while it was suspended exits as soon as it continues."""
+    with monkeypatch.context() as patch:
+        patch.setenv("REPRO_DEAD_AFTER_SECONDS", "0.5")
+        holder = start_holder(tmp_path)
+    os.kill(holder.pid, signal.SIGSTOP)
+    time.sleep(0.7)
     lease = take_lease(tmp_path)
-    process.send_signal(signal.SIGCONT)
-    assert process.wait(timeout=10) == EXIT_LOST
+    os.kill(holder.pid, signal.SIGCONT)
+    holder.join(timeout=10)
+    assert holder.exitcode == EXIT_LOST
     owner = find_owner(tmp_path)
     assert (owner.number, owner.is_alive) == (2, True)
     lease.release()
 
 
-def contend(folder: Path, barrier: Any, won: "multiprocessing.Queue[int]") -> None:
+def contend(folder: Path, barrier: Any, winners: "multiprocessing.Queue[int]") -> None:
     """Try once to acquire the lease. All processes look for an owner before any creates one."""
-    owners_seen = []
+    has_looked = False
 
     def look_and_wait(folder: Path) -> Owner | None:
+        nonlocal has_looked
         owner = look(folder)
-        if not owners_seen:
+        if not has_looked:
             barrier.wait()
-        owners_seen.append(owner)
+        has_looked = True
         return owner
 
     repro.storage.lease.look = look_and_wait
     lease = acquire(folder)
     if lease is not None:
-        won.put(lease.number)
-        time.sleep(1.0)
+        winners.put(lease.number)
+    barrier.wait()  # the winner lives until all have tried
 
 
 @pytest.mark.parametrize("takes_over", [False, True])
 def test_one_racing_process_wins(tmp_path: Path, takes_over: bool) -> None:
     if takes_over:
         write_foreign_owner(tmp_path, silent_seconds=100)
-    context = multiprocessing.get_context("fork")
-    won: multiprocessing.Queue[int] = context.Queue()
-    barrier = context.Barrier(12)
-    racers = [context.Process(target=contend, args=(tmp_path, barrier, won)) for _ in range(12)]
-    for racer in racers:
-        racer.start()
-    for racer in racers:
-        racer.join()
-    assert won.get(timeout=1) == (2 if takes_over else 1)
-    assert won.empty()
+    winners: multiprocessing.Queue[int] = FORK.Queue()
+    barrier = FORK.Barrier(12, timeout=60)
+    run_in_processes(contend, [(tmp_path, barrier, winners)] * 12)
+    assert winners.get(timeout=1) == (2 if takes_over else 1)
+    assert winners.empty()
 
 
 def build_counted(folder: Path, number: int) -> None:
@@ -201,56 +216,28 @@ def build_counted(folder: Path, number: int) -> None:
 
     def make(part: Path) -> None:
         (folder / f"made-{number}").touch()
-        time.sleep(0.5)
+        time.sleep(0.3)
         (part / "value").write_text("whole")
 
     Stage("counted", {"of": "test"}, make).build()
 
 
-def test_concurrent_stage_is_built_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("REPRO_HOME", str(tmp_path))
-    context = multiprocessing.get_context("fork")
-    builders = [context.Process(target=build_counted, args=(tmp_path, number)) for number in range(8)]
-    for builder in builders:
-        builder.start()
-    for builder in builders:
-        builder.join()
-    assert [builder.exitcode for builder in builders] == [0] * 8
+def test_concurrent_stage_is_built_once(own_home: Path, tmp_path: Path) -> None:
+    run_in_processes(build_counted, [(tmp_path, number) for number in range(4)])
     assert len(list(tmp_path.glob("made-*"))) == 1
-    assert len(list(tmp_path.glob("stages/counted/*/value"))) == 1
+    assert len(list(own_home.glob("stages/counted/*/value"))) == 1
 
 
-def test_killed_builder_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("REPRO_HOME", str(tmp_path))
-    context = multiprocessing.get_context("fork")
-    first = context.Process(target=build_counted, args=(tmp_path, 1))
-    first.start()
-    while not list(tmp_path.glob("made-*")):
+def test_killed_builder_is_replaced(own_home: Path, tmp_path: Path) -> None:
+    builder = FORK.Process(target=build_counted, args=(tmp_path, 1))
+    builder.start()
+    while not (tmp_path / "made-1").exists():
         time.sleep(0.01)
-    os.kill(first.pid or 0, signal.SIGKILL)
-    first.join()
-    assert not list(tmp_path.glob("stages/counted/*/value"))
+    builder.kill()
+    builder.join()
+    assert not list(own_home.glob("stages/counted/*/value"))
     build_counted(tmp_path, 2)
-    assert len(list(tmp_path.glob("stages/counted/*/value"))) == 1
-
-
-FORGED = {
-    "far in the future": ({}, -(10**9)),
-    "endless timeout": ({"dead_after_seconds": 1e300}, 10**5),
-    "timeout is a text": ({"dead_after_seconds": "long"}, 10**5),
-    "timeout is null": ({"dead_after_seconds": None}, 10**5),
-    "wrong types": ({"machine": 3, "pid": "x", "born": [], "note": 3}, 10**5),
-}
-
-
-@pytest.mark.parametrize("forgery", FORGED)
-def test_forged_owner_is_taken_over(forgery: str, tmp_path: Path) -> None:
-    """Heartbeats in the future and impossible timeouts do not keep a lease. Timeouts are capped at 24 hours."""
-    values, silent_seconds = FORGED[forgery]
-    write_foreign_owner(tmp_path, silent_seconds, **values)
-    lease = take_lease(tmp_path)
-    assert lease.number == 2
-    lease.release()
+    assert len(list(own_home.glob("stages/counted/*/value"))) == 1
 
 
 @pytest.mark.parametrize("text", ["{}}", "[" * 50_000 + "}", "\x00}", "3", "null", '{"a": }'])

@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -59,37 +58,41 @@ def measure_files(folder: Path) -> int:
     return sum(path.stat().st_size - 128 * (path.suffix == ".npy") for path in files)
 
 
+def set_free_bytes(monkeypatch: pytest.MonkeyPatch, num_bytes: int) -> None:
+    """Set the free space of every disk."""
+    monkeypatch.setattr(files.shutil, "disk_usage", lambda folder: SimpleNamespace(free=num_bytes))
+
+
 @pytest.mark.parametrize("ending", ["parquet", "jsonl"])
-def test_full_disk_is_refused_per_stage(
-    ending: str, own_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The error of the import and of every stage names the required space and the folder."""
-    texts = {"query": [f"query {n} {n % 7}" for n in range(2000)], "document": [f"text {n} " * 9 for n in range(2000)]}
+def test_full_disk_refuses_the_import(ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pairs = pa.table({"query": ["query"] * 2000, "document": ["text " * 9] * 2000})
     source = tmp_path / f"pairs.{ending}"
     if ending == "parquet":
-        pq.write_table(pa.table(texts), source, use_dictionary=False)
+        pq.write_table(pairs, source, use_dictionary=False)
     else:
-        rows = zip(*texts.values(), strict=True)
-        source.write_text("".join(json.dumps({"query": query, "document": text}) + "\n" for query, text in rows))
-    free = shutil.disk_usage(tmp_path).free
-
-    def set_free(num_bytes: int) -> None:
-        monkeypatch.setattr(files.shutil, "disk_usage", lambda folder: SimpleNamespace(free=num_bytes))
-
-    set_free(3000)
+        source.write_text("".join(json.dumps(pair) + "\n" for pair in pairs.to_pylist()))
+    set_free_bytes(monkeypatch, 3000)
     with pytest.raises(ValueError, match=r"the import of .* needs about \d+ KiB in .*/corpora, where 3 KiB are free"):
         bring(source, name="mine")
-    set_free(free)
-    corpus = bring(source, name="mine").corpus
+
+
+def test_full_disk_is_refused_per_stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error of every stage names the required space and the folder, before the stage or its shard is built."""
+    pairs = pa.table(
+        {"query": [f"query {n} {n % 7}" for n in range(500)], "document": [f"text {n} " * 9 for n in range(500)]}
+    )
+    pq.write_table(pairs, tmp_path / "pairs.parquet")
+    free = shutil.disk_usage(tmp_path).free
+    corpus = bring(tmp_path / "pairs.parquet", name="mine").corpus
     run = base("smoke", corpus=corpus, suite="mine", sampler="cluster", cluster_size=8, num_hard_negatives=1)
     for stage in StageGraph(run).stages:
         need = stage.num_bytes() if stage.num_bytes else 0
-        for have, parts in ((need - 1, 1), (2 * need - 1, 2)):
-            set_free(have)
-            for unit in list_shards(stage, parts)[:1] if parts > 1 else (stage,):
-                with pytest.raises(ValueError, match=rf"the stage {stage.name}.* needs about .* in .*/{stage.name}"):
-                    unit.build()
-        set_free(free)
+        for num_free, unit in [(need - 1, stage), *((2 * need - 1, shard) for shard in list_shards(stage, 2)[:1])]:
+            set_free_bytes(monkeypatch, num_free)
+            with pytest.raises(ValueError, match=rf"the stage {stage.name}.* needs about .* in .*/{stage.name}"):
+                unit.build()
+            assert not unit.path.exists()
+        set_free_bytes(monkeypatch, free)
         assert 0.7 * measure_files(stage.build()) <= need, stage.name
 
 
@@ -108,14 +111,16 @@ def test_silent_change_is_found(own_home: Path) -> None:
         stage.check()
 
 
-def test_deep_check_names_damage(own_home: Path) -> None:
+def test_deep_check_names_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("repro.planning.doctor.get_published_records", lambda: tmp_path / "published")
     stage = make_stage()
     (stage.build() / "sub" / "a.txt").write_text("two")
-    get_local_records().mkdir(parents=True)
-    (get_local_records() / "0123456789ab.json").write_text("{")
-    bad = {finding.what: finding.says for finding in check_deeply() if not finding.good}
-    assert set(bad) == {"stages", f"thing/{stage.path.name}", "your records", "0123456789ab.json"}
-    assert "a.txt is not the file" in bad[f"thing/{stage.path.name}"]
+    for folder in (get_local_records(), tmp_path / "published"):
+        folder.mkdir(parents=True)
+        (folder / "0123456789ab.json").write_text("{")
+    damaged = [finding.what for finding in check_deeply() if not finding.good]
+    record = "0123456789ab.json"
+    assert damaged == ["published records", record, "your records", record, "stages", stage.title]
 
 
 def test_older_stage_stays_usable(own_home: Path) -> None:
@@ -204,15 +209,6 @@ def test_random_reads_skip_readahead(built: Path, monkeypatch: pytest.MonkeyPatc
     assert {"ids.npy", "offsets.npy", "query.npy", "document.npy", "keys.npy"} <= random
 
 
-def test_full_disk_is_refused_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("REPRO_HOME", str(tmp_path))
-    free, started = shutil.disk_usage(tmp_path).free, []
-    stage = Stage("large", {}, lambda folder: started.append(folder), (), lambda: free + 10 * 2**30)
-    with pytest.raises(ValueError, match=rf"stage large needs about [\d.]+ GiB in {tmp_path}/stages/large, where .*"):
-        stage.build()
-    assert not started and not list((tmp_path / "stages").glob("large/[0-9a-f]*[0-9a-f]"))
-
-
 def test_stage_sizes_are_predicted(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Predictions are exact except for headers. Those of tokens and clusters are approximate."""
     about = {"tokens": (1.0, 2.0), "clusters": (0.7, 1.5)}
@@ -226,15 +222,18 @@ def test_stage_sizes_are_predicted(built: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_restored_file_is_accepted(tmp_path: Path) -> None:
+    """Also if it has the size and time of the wrong one."""
     path = tmp_path / "stage" / "ids.npy"
     path.parent.mkdir()
     path.write_bytes(b"right")
     digests, time = hash_folder(path.parent), path.stat().st_mtime_ns
-    for content in (b"wrong", b"right"):
-        path.write_bytes(content)
-        os.utime(path, ns=(time, time))
-        with nullcontext() if content == b"right" else pytest.raises(ValueError, match="is not the file that was made"):
-            check_digests(path.parent, digests, tmp_path / "notes")
+    path.write_bytes(b"wrong")
+    os.utime(path, ns=(time, time))
+    with pytest.raises(ValueError, match="is not the file that was made"):
+        check_digests(path.parent, digests, tmp_path / "notes")
+    path.write_bytes(b"right")
+    os.utime(path, ns=(time, time))
+    check_digests(path.parent, digests, tmp_path / "notes")
 
 
 def test_build_removes_killed_attempts(own_home: Path) -> None:
