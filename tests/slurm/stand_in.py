@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 
@@ -55,6 +56,25 @@ def read_trace() -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
 
 
+def advance(state: dict[str, Any]) -> dict[str, Any]:
+    """Return the state after one more step. Its value depends on all steps before."""
+    text = f"{state['value']} {state['step']}"
+    return {"step": state["step"] + 1, "value": hashlib.sha256(text.encode()).hexdigest()}
+
+
+def compute_metric(state: dict[str, Any]) -> int:
+    """Return the metric of a state."""
+    return int(state["value"][:8], 16)
+
+
+def compute_undisturbed_metric(run: Run) -> int:
+    """Return the metric of a run that is not interrupted."""
+    state = {"step": 0, "value": run_id(run)}
+    for _ in range(run.num_steps or 0):
+        state = advance(state)
+    return compute_metric(state)
+
+
 def execute(run: Run, *, should_stop: Callable[[], bool], progress: Callable[[str], None]) -> Record:
     """Count to num_steps, and write a checkpoint if stopped. The metric is right only if every step ran exactly once."""
     for stage in stages_of(run):
@@ -74,18 +94,16 @@ def execute(run: Run, *, should_stop: Callable[[], bool], progress: Callable[[st
                 trace(f"stop {name} at {state['step']}")
                 raise Interrupted(f"stopped before step {state['step']}")
             time.sleep(0 if (home() / "fast").exists() else float(os.environ.get("STAND_IN_STEP_SECONDS", "0.01")))
-            text = f"{state['value']} {state['step']}"
-            state = {"step": state["step"] + 1, "value": hashlib.sha256(text.encode()).hexdigest()}
-            line = {"step": state["step"], "pairs_per_second": 100.0}
+            state = advance(state)
             with (folder / "metrics.jsonl").open("a") as file:
-                file.write(json.dumps(line) + "\n")
+                file.write(json.dumps({"step": state["step"], "pairs_per_second": 100.0}) + "\n")
     if (home() / "measures-long").exists():
         progress("measuring")
         time.sleep(60)
     progress(f"counted to {state['step']}")
     trace(f"end {name}")
-    value = int(state["value"][:8], 16)
-    return write_record(get_local_records(), run, metrics={"value": value}, arrays={"x": np.zeros(1)}, provenance={})
+    metrics = {"value": compute_metric(state)}
+    return write_record(get_local_records(), run, metrics=metrics, arrays={"x": np.zeros(1)}, provenance={})
 
 
 def stages_of(run: Run) -> tuple[Stage, ...]:

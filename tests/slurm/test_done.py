@@ -23,14 +23,15 @@ from repro.storage.paths import CHECKOUT, get_local_records, run_folder
 from repro.train.checkpoint import read_metrics
 from slurm.states import get_run_item
 from slurm.status import RunStatus, statuses
-from tests.commands import ignore
+from tests.commands import ignore, run_command
 from tests.leases import find_owner
+from tests.slurm.launching import start_requeued
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow]
 
 NUM_STEPS = 200
-RUNS = grid(base("smoke", num_steps=NUM_STEPS), seed=(0, 1, 2), architecture=("biencoder", "contextual"))
-NUM_KILLS, NUM_REQUEUES = 3, 1
+RUNS = grid(base("smoke", num_steps=NUM_STEPS), seed=(0, 1), architecture=("biencoder", "contextual"))
+NUM_KILLS, NUM_REQUEUES = 2, 1
 TIMEOUT_SECONDS = 1500
 
 
@@ -42,12 +43,6 @@ def compute_undisturbed_records(home: Path, monkeypatch: pytest.MonkeyPatch) -> 
         for run in RUNS:
             execute(run, progress=ignore)
         return read_records(get_local_records())
-
-
-def start_launchers(file: Path) -> list[subprocess.Popen[str]]:
-    """Start two launchers in parallel."""
-    command = [sys.executable, "-m", "repro", "launch", str(file), "--scale", "smoke", "--profile", "dev-cluster"]
-    return [subprocess.Popen(command, cwd=CHECKOUT, stdout=subprocess.PIPE, text=True) for _ in range(2)]
 
 
 def check_statuses() -> list[RunStatus]:
@@ -65,43 +60,50 @@ def check_statuses() -> list[RunStatus]:
     return statuses_now
 
 
-def disturb(statuses_now: list[RunStatus], kills: int, requeues: int, number: int) -> tuple[int, int]:
-    """Kill or requeue a run that is training, if there is one. Return the remaining numbers of both."""
+def find_victim(statuses_now: list[RunStatus], number: int) -> RunStatus | None:
+    """Return a run that is training, if there is one."""
     running = [status for status in statuses_now if status.state == "running" and status.progress]
     candidates = [status for status in running if 2 < status.progress.step < NUM_STEPS - 20]
-    if not candidates or kills + requeues == 0:
-        return kills, requeues
-    victim = candidates[make_rng(0, "victim", number).integers(len(candidates))]
-    if requeues and (not kills or number % 3 == 1):
+    if not candidates:
+        return None
+    return candidates[make_rng(0, "victim", number).integers(len(candidates))]
+
+
+def disturb(victim: RunStatus, action: str) -> bool:
+    """Kill or requeue a run. Return False if it has ended in the meantime."""
+    if action == "requeue":
         done = subprocess.run(["scontrol", "requeue", victim.job_id], check=False)
-        return kills, requeues - (done.returncode == 0)
+        if done.returncode == 0:
+            start_requeued(victim.job_id)
+        return done.returncode == 0
     owner = find_owner(get_run_item(next(run for run in RUNS if run_id(run) == victim.id)).lease_folder)
-    if not owner.is_alive:
-        return kills, requeues
-    os.kill(owner.pid, signal.SIGKILL)
-    return kills - 1, requeues
+    if owner.is_alive:
+        os.kill(owner.pid, signal.SIGKILL)
+    return owner.is_alive
 
 
 def test_disturbed_sweep_gives_same_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Six runs end with the same records after three kills, a requeue and races. Slow: jobs start for two minutes."""
+    """The runs end with the same records after kills, a requeue and racing launchers. Slow: jobs start for a minute."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     expected = compute_undisturbed_records(tmp_path / "undisturbed", monkeypatch)
     file = tmp_path / "grid.json"
     file.write_text(json.dumps([asdict(run) for run in RUNS]))
-    kills, requeues, number, deadline = NUM_KILLS, NUM_REQUEUES, 0, time.monotonic() + TIMEOUT_SECONDS
-    launchers = start_launchers(file)
+    words = ["launch", str(file), "--scale", "smoke", "--profile", "dev-cluster"]
+    launchers = [subprocess.Popen([sys.executable, "-m", "repro", *words], cwd=CHECKOUT) for _ in range(2)]
+    actions = ["kill"] * NUM_KILLS + ["requeue"] * NUM_REQUEUES
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     statuses_now = check_statuses()
     while any(status.state != "recorded" for status in statuses_now):
         assert time.monotonic() < deadline, statuses_now
         idle = all(launcher.poll() is not None for launcher in launchers)
         if idle and any(status.may_launch("slurm", retry=False) for status in statuses_now):
-            launchers = start_launchers(file)
-        remaining = disturb(statuses_now, kills, requeues, number)
-        number += remaining != (kills, requeues)
-        kills, requeues = remaining
-        time.sleep(0.5)
+            run_command(*words)
+        victim = find_victim(statuses_now, len(actions)) if actions else None
+        if victim and disturb(victim, actions[-1]):
+            actions.pop()
+        time.sleep(0.2)
         statuses_now = check_statuses()
-    assert (kills, requeues) == (0, 0), "the runs ended before all disturbances"
+    assert not actions, "the runs ended before all disturbances"
     assert [launcher.wait() for launcher in launchers] == [0, 0]
     records = read_records(get_local_records())
     assert [record.id for record in records] == [record.id for record in expected]
@@ -109,8 +111,7 @@ def test_disturbed_sweep_gives_same_records(tmp_path: Path, monkeypatch: pytest.
         assert drop_speed(record) == drop_speed(same)
         assert all(np.array_equal(values, same.arrays[name]) for name, values in record.arrays.items())
     check_owners(RUNS)
-    again = subprocess.run(start_launchers(file)[0].args, cwd=CHECKOUT, capture_output=True, text=True)
-    assert f"{len(RUNS)} runs requested, 0 to start" in again.stdout
+    assert f"{len(RUNS)} runs requested, 0 to start" in run_command(*words)
 
 
 def drop_speed(record: Record) -> dict[str, float]:

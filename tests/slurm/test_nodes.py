@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import asdict, replace
@@ -13,9 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from repro.execute import execute
-from repro.pipeline.stages import list_stages
-from repro.spec import Run, base
 from repro.spec.identity import run_id
 from repro.storage.paths import CHECKOUT, run_folder
 from repro.train.checkpoint import read_metrics
@@ -27,16 +23,15 @@ from slurm.nodes import call_meeting, join_meeting, lead_nodes, make_attempt_id
 from slurm.profiles import Profile, load_profile
 from slurm.ranks import follow
 from slurm.signals import Stop, Stopped
-from slurm.start import LaunchOptions, start
 from slurm.states import JobState, get_run_item
-from slurm.status import statuses, why
+from slurm.status import statuses
 from slurm.sweep import build_tasks
-from tests.commands import ignore
 from tests.leases import take_lease
+from tests.slurm.launching import get_states, launch_runs, start_requeued, wait_until
+from tests.slurm.real_run import RUN, check_training, copy_stages
 
 pytestmark = pytest.mark.enable_socket  # loopback only
 
-RUN = base("smoke", num_steps=6)
 TWO_NODES = Job(run=asdict(RUN), num_nodes=2)
 HERE = JobState(state="running", job_id="77")
 
@@ -72,45 +67,31 @@ def run_first_node(job: Job, stop: Stop) -> str:
         return job(stop, where=HERE)
 
 
-def assert_same_training(metrics: list[dict], expected: list[dict]) -> None:
-    """Check that batches are equal and in order, and that losses differ by rounding only."""
-    for name in ("step", "batch"):
-        assert [line[name] for line in metrics] == [line[name] for line in expected]
-    assert [line["loss"] for line in metrics] == pytest.approx([line["loss"] for line in expected], rel=1e-4)
+def wait_for_steps(number: int) -> None:
+    """Wait until the run has trained this many steps."""
+    wait_until(lambda: len(read_metrics(run_folder(run_id(RUN)))) >= number, seconds=240)
 
 
-def wait_for_steps(run: Run, number: int, seconds: float = 240) -> None:
-    """Wait until a run has trained this many steps."""
-    deadline = time.monotonic() + seconds
-    while len(read_metrics(run_folder(run_id(run)))) < number:
-        assert time.monotonic() < deadline, why(run)
-        time.sleep(0.05)
-
-
-def test_two_nodes_match_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("built_stages")
+def test_two_nodes_match_one_process(trained_home: Path) -> None:
     """Two nodes train the first steps, one process the rest. Batches and losses equal those of one process."""
-    run = replace(RUN, num_steps=40)
-    execute(run, progress=ignore)
-    expected = read_metrics(run_folder(run_id(run)))
-    monkeypatch.setenv("REPRO_HOME", str(tmp_path / "two"))
-    job, stop = Job(run=asdict(run), num_nodes=2), Stop()
-    follower = start_second_node(job)
+    stop = Stop()
+    follower = start_second_node(TWO_NODES)
 
     def end_soon() -> None:
-        wait_for_steps(run, 3)
+        wait_for_steps(3)
         stop.reason = "told to end"
 
     stopper = threading.Thread(target=end_soon)
     stopper.start()
     with pytest.raises(Stopped):
-        run_first_node(job, stop)
+        run_first_node(TWO_NODES, stop)
     stopper.join()
     output = follower.communicate(timeout=60)[0]
     assert follower.returncode == 0, output
-    num_done = len(read_metrics(run_folder(run_id(run))))
-    assert 3 <= num_done < 40
-    assert Job(run=asdict(run))(Stop(), where=HERE) == "done"
-    assert_same_training(read_metrics(run_folder(run_id(run))), expected)
+    assert 3 <= len(read_metrics(run_folder(run_id(RUN)))) < RUN.num_steps
+    assert Job(run=asdict(RUN))(Stop(), where=HERE) == "done"
+    check_training(trained_home)
 
 
 @pytest.fixture
@@ -134,14 +115,14 @@ def in_background(work: Callable[[], object]) -> Future[object]:
     return future
 
 
-def build_stages() -> None:
-    """Build the stages of the run."""
-    for stage in list_stages(RUN):
-        stage.build(ignore)
+@pytest.fixture
+def built_stages(trained_home: Path) -> None:
+    """Provide the stages of the run."""
+    copy_stages(trained_home)
 
 
-def test_differing_node_is_refused_first(held: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    build_stages()
+@pytest.mark.usefixtures("held", "built_stages")
+def test_differing_node_is_refused_first(monkeypatch: pytest.MonkeyPatch) -> None:
     job, attempt = asdict(TWO_NODES), make_attempt_id("77")
     digests = nodes.compute_node_digests(job)
     [tokens] = [name for name in digests if name.startswith("stage tokens")]
@@ -157,12 +138,11 @@ def test_differing_node_is_refused_first(held: None, monkeypatch: pytest.MonkeyP
     second.exception(60)  # the second node leaves, too
 
 
-def test_damaged_file_names_its_node(held: None) -> None:
-    build_stages()
+@pytest.mark.usefixtures("held", "built_stages")
+def test_damaged_file_names_its_node() -> None:
     job, attempt = asdict(TWO_NODES), make_attempt_id("77")
     meeting = in_background(lambda: call_meeting(job, attempt, Stop()))
-    while not list(run_folder(run_id(RUN)).glob("nodes/*/meeting.json")):
-        time.sleep(0.05)
+    wait_until(lambda: list(run_folder(run_id(RUN)).glob("nodes/*/meeting.json")))
     [ids] = run_folder(run_id(RUN)).parents[1].glob("stages/tokens/*/query/ids.npy")
     ids.write_bytes(ids.read_bytes() + b"x")
     with pytest.raises(ValueError, match=r"ids\.npy is not the file that was made"):
@@ -171,7 +151,8 @@ def test_damaged_file_names_its_node(held: None) -> None:
     assert "node 1 (" in error and "ids.npy is not the file that was made" in error
 
 
-def test_absent_nodes_are_named(held: None, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("held")
+def test_absent_nodes_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REPRO_DEAD_AFTER_SECONDS", "0.2")
     with pytest.raises(ValueError, match=r"node 1 of 2 did not arrive within 0 s: every node must see"):
         call_meeting(asdict(TWO_NODES), "77.0", Stop())
@@ -207,22 +188,17 @@ def test_script_requests_nodes_for_runs() -> None:
 
 
 @pytest.mark.slurm
-def test_two_cluster_nodes_resume_together(own_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("built_stages")
+def test_two_cluster_nodes_resume_together(own_home: Path, trained_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SLURM_LAUNCH_NODE_IPADDR")
-    run = replace(RUN, num_steps=60)
     site = replace(load_profile("dev-cluster"), memory_gb=0.5, num_nodes=2, setup=("export GLOO_SOCKET_IFNAME=lo",))
-    start([run], site, sweep="test", options=LaunchOptions(), progress=ignore)
-    wait_for_steps(run, 3)
-    [status] = statuses([run])
-    subprocess.run(["scancel", "--signal=USR2", status.job_id], check=True)
-    deadline = time.monotonic() + 300
-    while statuses([run])[0].state != "recorded":
-        assert time.monotonic() < deadline, why(run)
-        time.sleep(0.2)
-    assert statuses([run])[0].num_interruptions == 1
-    metrics = read_metrics(run_folder(run_id(run)))
-    logs = sorted(path.name.partition("_")[2] for path in (own_home / "sweeps/test/jobs").glob(f"{status.job_id}_*out"))
+    launch_runs(RUN, profile=site)
+    wait_for_steps(3)
+    job_id = statuses([RUN])[0].job_id
+    subprocess.run(["scancel", "--signal=USR2", job_id], check=True)
+    start_requeued(job_id)
+    wait_until(lambda: get_states(RUN) == ["recorded"], seconds=300)
+    assert statuses([RUN])[0].num_interruptions == 1
+    logs = sorted(path.name.partition("_")[2] for path in (own_home / "sweeps/test/jobs").glob(f"{job_id}_*out"))
     assert logs == ["0_log.out", "1_log.out"], "each node writes a log"
-    monkeypatch.setenv("REPRO_HOME", str(tmp_path / "alone"))
-    execute(run, progress=ignore)
-    assert_same_training(metrics, read_metrics(run_folder(run_id(run))))
+    check_training(trained_home)

@@ -18,7 +18,6 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from repro.execute import execute
 from repro.records.store import read_record
 from repro.spec import Run, base
 from repro.spec.identity import get_training_id, run_id
@@ -30,10 +29,10 @@ from slurm.job import Job
 from slurm.nodes import Meeting
 from slurm.signals import REASONS, Stop, Stopped
 from slurm.states import JobState
-from tests.commands import ignore
-from tests.slurm.launching import read_state
+from tests.slurm.launching import read_state, wait_until
+from tests.slurm.real_run import RUN, check_training, copy_stages
 
-RUN = base("smoke", num_steps=6)
+SHORT = replace(RUN, num_steps=6)
 HERE = JobState(state="running")
 
 
@@ -53,30 +52,16 @@ def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
 
 
-def test_two_processes_match_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = execute(RUN, progress=ignore)
-    lines = read_metrics(run_folder(run_id(RUN)))
-    monkeypatch.setenv("REPRO_HOME", str(tmp_path / "two"))
-    assert Job(run=asdict(RUN), num_processes=2)(Stop(), where=HERE) == "done"
-    together = read_record(get_local_records() / f"{run_id(RUN)}.json")
-    metrics = read_metrics(run_folder(run_id(RUN)))
-    assert [line["batch"] for line in metrics] == [line["batch"] for line in lines]
-    assert [line["loss"] for line in metrics] == pytest.approx([line["loss"] for line in lines], rel=1e-4)
-    name = f"{RUN.suite}/mean/ndcg_at_10"
-    assert together.metrics[name] == pytest.approx(expected.metrics[name], abs=0.02)
-
-
 @pytest.mark.slow
 def test_sharing_jobs_train_once() -> None:
     """Slow: two jobs train in processes of their own."""
-    runs = [RUN, replace(RUN, context_seed=RUN.context_seed + 1)]
-    assert get_training_id(runs[0]) == get_training_id(runs[1])
+    runs = [SHORT, replace(SHORT, context_seed=SHORT.context_seed + 1)]
     with ThreadPoolExecutor(2) as pool:
         outcomes = list(pool.map(lambda run: Job(run=asdict(run), num_processes=2)(Stop(), where=HERE), runs))
     assert outcomes == ["done", "done"]
     records = [read_record(get_local_records() / f"{run_id(run)}.json") for run in runs]
     assert records[0].metrics["train/loss"] == records[1].metrics["train/loss"]
-    assert [line["step"] for line in read_metrics(run_folder(get_training_id(RUN)))] == list(range(1, 7))
+    assert [line["step"] for line in read_metrics(run_folder(get_training_id(SHORT)))] == list(range(1, 7))
 
 
 def join_and_stop(run: Run, *, should_stop: Callable[[], bool], progress: Callable[[str], None]) -> None:
@@ -86,13 +71,15 @@ def join_and_stop(run: Run, *, should_stop: Callable[[], bool], progress: Callab
 
 
 @pytest.mark.enable_socket  # gloo's own
-def test_stopping_rank_leaves_its_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    described = tmp_path / ranks.DESCRIPTION
-    described.write_text(json.dumps({"run": asdict(RUN), "execute": f"{__name__}:{join_and_stop.__name__}"}))
-    monkeypatch.setattr(sys, "argv", ["ranks", str(described)])
-    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+def test_stopping_rank_leaves_its_group(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, execute_with: Callable[..., None]
+) -> None:
+    execute_with(join_and_stop)
+    description_file = tmp_path / ranks.DESCRIPTION
+    description_file.write_text(json.dumps({"run": asdict(SHORT)}))
+    monkeypatch.setattr(sys, "argv", ["ranks", str(description_file)])
     for name in ("die_with_parent", "_watch_for_request"):
-        monkeypatch.setattr(ranks, name, lambda stop: None)
+        monkeypatch.setattr(ranks, name, lambda argument: None)
     monkeypatch.setenv("RANK", "0")
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
     try:
@@ -102,11 +89,10 @@ def test_stopping_rank_leaves_its_group(tmp_path: Path, monkeypatch: pytest.Monk
             dist.destroy_process_group()
 
 
-def signal_everyone(run: Run, stop: Stop) -> None:
+def signal_everyone(stop: Stop) -> None:
     """Wait for the first steps, then send SIGTERM to the job and to every rank, as Slurm does."""
-    folder = run_folder(run_id(run))
-    while len(read_metrics(folder)) < 3:
-        time.sleep(0.05)
+    folder = run_folder(run_id(RUN))
+    wait_until(lambda: len(read_metrics(folder)) >= 3)
     stop.on_signal(signal.SIGTERM, None)
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):
@@ -114,23 +100,26 @@ def signal_everyone(run: Run, stop: Stop) -> None:
                 os.kill(int(path.parent.name), signal.SIGTERM)
 
 
-@pytest.mark.slow
-def test_stopped_processes_resume() -> None:
-    """Slow: trains twice in two processes."""
-    run = replace(RUN, num_steps=40)
-    job, stop = Job(run=asdict(run), num_processes=2), Stop()
-    signaller = threading.Thread(target=signal_everyone, args=(run, stop))
+def test_stopped_processes_match_one(trained_home: Path) -> None:
+    """Two processes that stop and resume see the batches of one process. Losses and scores differ by rounding only."""
+    copy_stages(trained_home)
+    job, stop = Job(run=asdict(RUN), num_processes=2), Stop()
+    signaller = threading.Thread(target=signal_everyone, args=(stop,))
     signaller.start()
     with pytest.raises(Stopped):
         job(stop, where=HERE)
     signaller.join()
-    assert read_state(run).state == "interrupted"
-    folder = run_folder(run_id(run))
-    num_done = len(read_metrics(folder))
-    assert 0 < num_done < 40
+    assert read_state(RUN).state == "interrupted"
+    folder = run_folder(run_id(RUN))
+    assert 0 < len(read_metrics(folder)) < RUN.num_steps
     assert (folder / "checkpoint.safetensors").exists() and not (folder / "stop").exists()
     assert job(Stop(), where=HERE) == "done"
-    assert [line["step"] for line in read_metrics(folder)] == list(range(1, 41))
+    check_training(trained_home)
+    name = f"{run_id(RUN)}.json"
+    expected = read_record(trained_home / get_local_records().relative_to(home()) / name)
+    actual = read_record(get_local_records() / name)
+    metric = f"{RUN.suite}/mean/ndcg_at_10"
+    assert actual.metrics[metric] == pytest.approx(expected.metrics[metric], abs=0.02)
 
 
 def run_in_ranks(function: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,9 +149,11 @@ def record_listeners(run: Run, *, should_stop: Callable[[], bool], progress: Cal
         pids.append(parent)
         if b"pytest" in Path(f"/proc/{parent}/cmdline").read_bytes():
             break
-    (home() / f"listeners-{os.environ['RANK']}.json").write_text(json.dumps(sorted(list_listening_addresses(pids))))
-    threads = [os.environ.get(name) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS")]
-    (home() / f"threads-{os.environ['RANK']}.json").write_text(json.dumps(threads))
+    report = {
+        "listeners": sorted(list_listening_addresses(pids)),
+        "threads": [os.environ[name] for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS")],
+    }
+    (home() / f"rank-{os.environ['RANK']}.json").write_text(json.dumps(report))
     dist.barrier()
 
 
@@ -192,20 +183,23 @@ def test_ranks_listen_on_loopback(own_home: Path, monkeypatch: pytest.MonkeyPatc
         assert ranks._run_ranks(asdict(job), Stop(), described, Meeting("1.0", 1, "127.0.0.1", port)) == 0
     else:
         assert not ranks.run_ranks(asdict(job), Stop())
-    listeners = [set(json.loads(path.read_text())) for path in sorted(own_home.glob("listeners-*.json"))]
-    assert len(listeners) == 2
-    assert set() < listeners[0] | listeners[1] <= LOOPBACK
-    threads = [json.loads(path.read_text()) for path in sorted(own_home.glob("threads-*.json"))]
-    assert threads == [["2", "1", "many"]] * 2
+    reports = [json.loads((own_home / f"rank-{rank}.json").read_text()) for rank in (0, 1)]
+    assert [report["threads"] for report in reports] == [["2", "1", "many"]] * 2
+    listeners = {address for report in reports for address in report["listeners"]}
+    assert set() < listeners <= LOOPBACK
 
 
 def fail_or_wait(run: Run, *, should_stop: Callable[[], bool], progress: Callable[[str], None]) -> None:
     """Replace `execute`: rank 1 fails, and rank 0 waits for it forever."""
-    if os.environ["RANK"] == "1":
-        raise ValueError("no such thing")
-    (home() / "rank-0.pid").write_text(str(os.getpid()))
-    while not should_stop():
+    pid_file = home() / "rank-0.pid"
+    if os.environ["RANK"] == "0":
+        pid_file.write_text(str(os.getpid()))
+        while not should_stop():
+            time.sleep(0.05)
+        return
+    while not pid_file.exists():
         time.sleep(0.05)
+    raise ValueError("no such thing")
 
 
 def test_failed_rank_ends_the_others(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,10 +209,8 @@ def test_failed_rank_ends_the_others(own_home: Path, monkeypatch: pytest.MonkeyP
     with pytest.raises(RuntimeError, match=r"one of 2 processes failed \(rank 1 on .*: ValueError: no such thing\)"):
         job(Stop(), where=HERE)
     assert read_state(RUN).state == "failed"
-    assert json.loads((run_folder(run_id(RUN)) / "ranks.json").read_text())["num_processes"] == 2
     assert "RANK" not in os.environ
-    for path in own_home.glob("rank-0.pid"):
-        assert not Path(f"/proc/{path.read_text()}").exists()
+    assert not Path(f"/proc/{(own_home / 'rank-0.pid').read_text()}").exists()
 
 
 LATE = """

@@ -7,8 +7,10 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
+from typing import Never
 
 import pytest
 
@@ -17,27 +19,22 @@ from repro.spec import Run, base
 from repro.spec.identity import run_id
 from repro.stopping import Stopped, stop, unbroken, unwrap_stop
 from repro.storage.paths import CHECKOUT, get_local_records, get_stage_folder, run_folder
+from repro.storage.stages import atomic_folder
 from slurm.job import Job
 from slurm.signals import Stop, handle_stop_signals
 from slurm.states import JobState
+from tests.commands import get_exit_code
 from tests.slurm.launching import get_states, read_state
 from tests.slurm.stand_in import read_trace, set_flag
 
-WAYS = {
-    "INT": (signal.SIGINT, False, 130),
-    "INT ignored": (signal.SIGINT, True, 130),
-    "TERM": (signal.SIGTERM, False, 143),
-}
 UNTRAINED = base("smoke", architecture="bm25")
 TRAINED = base("smoke", num_steps=1_000_000)
 
 PROGRAM = """
 import sys, time
-from contextlib import contextmanager
-import repro.execute, repro.storage.stages
 from repro.cli.main import main
 
-def linger(*words, **named):
+def linger(*args, **options):
     print("HERE", flush=True)
     while True:
         try:
@@ -45,42 +42,18 @@ def linger(*words, **named):
         except Exception:
             pass  # as a library might
 
-place, atomic_folder = sys.argv.pop(1), repro.storage.stages.atomic_folder
-
-@contextmanager
-def never_whole(path):
-    with atomic_folder(path) as part:
-        (part / "half").touch()
-        linger()
-        yield part
-
+place = sys.argv.pop(1)
 if place == "launching":
     from tests.slurm.stand_in_job import replace_all
     replace_all()
 elif place == "measuring":
+    import repro.execute
     repro.execute.measure_run = linger
-elif place == "building":
-    repro.storage.stages.atomic_folder = never_whole
-elif place == "showing":
-    import repro.report.artefacts
-    repro.report.artefacts.make_artefact_views = linger
-elif place == "reporting":
-    import repro.report.html
-    repro.report.html.write_report = linger
-elif place == "evaluating":
-    import repro.interop.evaluating
-    repro.interop.evaluating.run_evaluation = linger
 main()
 """
 
 
-@pytest.fixture(params=WAYS)
-def way(request: pytest.FixtureRequest) -> tuple[signal.Signals, bool, int]:
-    """A signal, whether the process was started with SIGINT ignored, and the exit status a shell expects."""
-    return WAYS[request.param]
-
-
-def start_command(place: str, *words: str, is_deaf: bool) -> subprocess.Popen[str]:
+def start_command(place: str, *words: str, is_deaf: bool = False) -> subprocess.Popen[str]:
     """Start a command as a terminal does or, with `is_deaf`, as a script starts background processes."""
     shell = ["sh", "-c", ('trap "" INT; ' if is_deaf else "") + 'exec "$@"', "sh"]
     command = [*shell, sys.executable, "-u", "-c", PROGRAM, place, *words]
@@ -88,8 +61,8 @@ def start_command(place: str, *words: str, is_deaf: bool) -> subprocess.Popen[st
     return subprocess.Popen(command, cwd=CHECKOUT, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
-def stop_command(process: subprocess.Popen[str], number: int, status: int, *, after: str) -> str:
-    """Send a signal once a line matches, check the exit code, and return the whole output."""
+def stop_command(process: subprocess.Popen[str], number: int, *, after: str) -> str:
+    """Send a signal once a line matches, check the exit code that a shell expects, and return the whole output."""
     output = ""
     for line in process.stdout or ():
         output += line
@@ -99,7 +72,7 @@ def stop_command(process: subprocess.Popen[str], number: int, status: int, *, af
         pytest.fail(f"the process ended before {after!r}: {output}")
     process.send_signal(number)
     output += process.communicate(timeout=120)[0]
-    assert process.returncode == status and "Traceback" not in output, output
+    assert process.returncode == 128 + number and "Traceback" not in output, output
     return output
 
 
@@ -110,66 +83,78 @@ def write_runs(tmp_path: Path, *runs: Run) -> str:
     return str(path)
 
 
-def test_run_stops_while_measured(way: tuple[signal.Signals, bool, int], tmp_path: Path) -> None:
-    number, is_deaf, status = way
-    process = start_command("measuring", "run", write_runs(tmp_path, UNTRAINED), "--scale", "smoke", is_deaf=is_deaf)
-    output = stop_command(process, number, status, after="HERE")
-    assert re.search(rf"stopped: .*{number.name}.*run the same command again", output)
+def test_run_stops_while_measured(tmp_path: Path) -> None:
+    process = start_command("measuring", "run", write_runs(tmp_path, UNTRAINED), "--scale", "smoke")
+    output = stop_command(process, signal.SIGINT, after="HERE")
+    assert re.search(r"stopped: .*SIGINT.*run the same command again", output)
     assert not list(get_local_records().glob("*.json"))
-    note = read_state(UNTRAINED)
-    assert note.state == "interrupted" and number.name in note.reason
+    state = read_state(UNTRAINED)
+    assert state.state == "interrupted" and "SIGINT" in state.reason
 
 
-def test_run_stops_while_stage_is_built(way: tuple[signal.Signals, bool, int], tmp_path: Path) -> None:
-    number, is_deaf, status = way
-    process = start_command("building", "run", write_runs(tmp_path, UNTRAINED), "--scale", "smoke", is_deaf=is_deaf)
-    stop_command(process, number, status, after="HERE")
+def terminate_oneself(*args: object, **options: object) -> Never:
+    """Send SIGTERM to this process while a library ignores errors."""
+    with suppress(Exception):
+        os.kill(os.getpid(), signal.SIGTERM)
+    pytest.fail("the signal was ignored")
+
+
+def test_run_stops_while_stage_is_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No partial folder remains."""
+
+    @contextmanager
+    def atomic_folder_with_signal(path: Path) -> Iterator[Path]:
+        with atomic_folder(path) as part:
+            (part / "half").touch()
+            terminate_oneself()
+            yield part
+
+    monkeypatch.setattr("repro.storage.stages.atomic_folder", atomic_folder_with_signal)
+    assert get_exit_code("run", write_runs(tmp_path, UNTRAINED), "--scale", "smoke") == 143
     assert not list(get_stage_folder().rglob("half"))
     assert not list(get_stage_folder().rglob("*.part"))
 
 
+@pytest.mark.parametrize(
+    ("function", "command"),
+    [
+        ("repro.report.artefacts.make_artefact_views", "show table1 --scale smoke"),
+        ("repro.report.html.write_report", "report --scale smoke --out /nowhere/report.html"),
+        ("repro.interop.evaluating.run_evaluation", "evaluate --model somebody/untrained --suite planted"),
+    ],
+)
+def test_reading_verbs_stop_immediately(function: str, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(function, terminate_oneself)
+    assert get_exit_code(*command.split()) == 143
+
+
 def test_training_stops_with_checkpoint(tmp_path: Path) -> None:
     """Training stops at its next step, also in a process that was started with SIGINT ignored."""
-    number = signal.SIGINT
     process = start_command("training", "run", write_runs(tmp_path, TRAINED), "--scale", "smoke", is_deaf=True)
-    output = stop_command(process, number, 130, after=r"step \d+/")
-    assert re.search(r"stopped after step (\d+) of 1000000; the checkpoint is written", output)
+    output = stop_command(process, signal.SIGINT, after=r"step \d+/")
+    assert re.search(r"stopped after step \d+ of 1000000; the checkpoint is written", output)
     assert f"run {run_id(TRAINED)} has a checkpoint: run the same command again to resume" in output
     assert (run_folder(run_id(TRAINED)) / "checkpoint.safetensors").exists()
 
 
 @pytest.mark.parametrize(
-    ("place", "way"), [("training", "INT ignored"), ("training", "TERM"), ("measuring", "INT"), ("measuring", "TERM")]
+    ("number", "is_deaf", "num_steps", "after"),
+    [(signal.SIGINT, True, 10_000, "counting"), (signal.SIGTERM, False, 3, "measuring")],
+    ids=["training", "measuring"],
 )
-def test_local_queue_stops_its_children(place: str, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    number, is_deaf, status = WAYS[way]
-    run = base("smoke", num_steps=3 if place == "measuring" else 10_000)
-    if place == "measuring":
-        set_flag("measures-long")
+def test_local_queue_stops_its_children(
+    number: int, is_deaf: bool, num_steps: int, after: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = base("smoke", num_steps=num_steps)
+    set_flag("measures-long")
     monkeypatch.setenv("STAND_IN_STEP_SECONDS", "0.1")
-    process = start_command(
-        "launching", "launch", write_runs(tmp_path, run), "--scale", "smoke", "--on", "local", is_deaf=is_deaf
-    )
-    output = stop_command(process, number, status, after="measuring" if place == "measuring" else "counting")
+    words = ["launch", write_runs(tmp_path, run), "--scale", "smoke", "--on", "local"]
+    process = start_command("launching", *words, is_deaf=is_deaf)
+    output = stop_command(process, number, after=after)
     assert "1 of 1 running job stopped by itself" in output
     assert get_states(run) == ["interrupted"]
     events = [line.split()[0] for line in read_trace()]
-    assert "end" not in events and ("stop" in events) == (place == "training")
-
-
-@pytest.mark.parametrize(
-    ("place", "words", "way"),
-    [
-        ("showing", ["show", "table1", "--scale", "smoke"], "INT"),
-        ("reporting", ["report", "--scale", "smoke", "--out", "/nowhere/report.html"], "TERM"),
-        ("evaluating", ["evaluate", "--model", "somebody/untrained", "--suite", "planted"], "INT ignored"),
-    ],
-)
-def test_reading_verbs_stop_immediately(place: str, words: list[str], way: str) -> None:
-    number, is_deaf, status = WAYS[way]
-    process = start_command(place, *words, is_deaf=is_deaf)
-    output = stop_command(process, number, status, after="HERE")
-    assert "stopped: " in output
+    assert events == (["build", "begin", "stop"] if after == "counting" else ["build", "begin"])
 
 
 @pytest.fixture
@@ -181,14 +166,11 @@ def stop_request() -> Iterator[Stop]:
 
 
 def test_unbroken_block_ends_first(stop_request: Stop) -> None:
-    done = []
-    with pytest.raises(Stopped) as stopped:
-        with unbroken():
-            os.kill(os.getpid(), signal.SIGTERM)
-            done.append("inside")
-        done.append("after")
-    assert done == ["inside"]
-    assert stop_request()
+    has_continued = False
+    with pytest.raises(Stopped) as stopped, unbroken():
+        os.kill(os.getpid(), signal.SIGTERM)
+        has_continued = True
+    assert has_continued and stop_request()
     assert stopped.value.exit_status == 143
 
 
@@ -215,8 +197,8 @@ def test_wrapped_stop_is_a_stop(
     job = Job(run=asdict(UNTRAINED))
     with pytest.raises(Stopped):
         job(stop_request, where=JobState(state="running"))
-    note = read_state(UNTRAINED)
-    assert (note.state, note.trace) == ("interrupted", "")
+    state = read_state(UNTRAINED)
+    assert (state.state, state.trace) == ("interrupted", "")
     assert run_with_error_handling(lambda: wrap_stop(UNTRAINED, should_stop=Stop(), progress=None)) == 143
     assert "stopped: told to end" in capsys.readouterr().err
     with pytest.raises(ImportError, match="of its own"), unwrap_stop():
