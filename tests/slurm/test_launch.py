@@ -4,8 +4,7 @@ import os
 import re
 import signal
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,32 +12,27 @@ from typing import Any
 
 import pytest
 from submitit import AutoExecutor
-from submitit.core import submission
-from submitit.core.test_core import MockedSubprocess
-from submitit.slurm.slurm import SlurmExecutor, SlurmJob
 
 from repro.planning.cost import list_training_phases
 from repro.records import provenance
 from repro.records.store import read_records
 from repro.spec import Run, base, grid
 from repro.spec.identity import get_training_id, run_id
-from repro.storage.lease import owners
 from repro.storage.paths import CHECKOUT, get_local_records, run_folder
 from slurm.batches import order_batches
 from slurm.job import Job
-from slurm.launch import SubmittedJob
 from slurm.profiles import Profile
-from slurm.scheduler import JOB_VARIABLES, Queued, fetch_queue, hide_enclosing_job
+from slurm.scheduler import JOB_VARIABLES, Queued, Verdict, fetch_queue, hide_enclosing_job
 from slurm.signals import Stop
 from slurm.start import LaunchOptions, cancel, check_site, scripts, start
 from slurm.states import JobState, get_run_item
-from slurm.status import RunStatus, TrainingProgress, statuses, why
+from slurm.status import RunStatus, TrainingProgress, statuses
 from slurm.sweep import add_run_dependencies, build_tasks, check_code, read_submissions
 from slurm.tables import make_status_table
 from slurm.trainings import list_missing_trainings
-from tests.leases import take_lease
-from tests.slurm.launching import get_states, launch_runs, read_state
-from tests.slurm.stand_in import read_trace
+from tests.leases import find_owner, take_lease
+from tests.slurm.launching import get_states, launch_runs, read_state, wait_until
+from tests.slurm.stand_in import compute_undisturbed_metric, read_trace, stages_of
 from tests.slurm.stand_in_job import StandInJob
 
 pytestmark = pytest.mark.usefixtures("stand_in")
@@ -81,9 +75,9 @@ def read_scripts(fake: Path) -> dict[int, str]:
     return {int(path.stem): path.read_text() for path in sorted(fake.glob("[0-9]*.sh"))}
 
 
-def read_last_script(fake: Path) -> str:
-    """Return the script that was submitted last."""
-    return list(read_scripts(fake).values())[-1]
+def write_scripts(*runs: Run, profile: Profile = PROFILE) -> dict[str, str]:
+    """Return the scripts that a launch would submit, by batch."""
+    return dict(scripts(runs, profile, sweep="test", options=LaunchOptions()))
 
 
 def set_queue(fake: Path, *lines: str) -> None:
@@ -93,7 +87,7 @@ def set_queue(fake: Path, *lines: str) -> None:
 
 def test_dry_run_shows_submitted_script(fake_slurm: Path) -> None:
     runs = [replace(run, sampler="cluster", cluster_size=8) for run in RUNS[:2]]
-    named_scripts = dict(scripts(runs, PROFILE, sweep="test", options=LaunchOptions()))
+    named_scripts = write_scripts(*runs)
     assert read_scripts(fake_slurm) == {}
     launch(*runs)
     sent = read_scripts(fake_slurm)
@@ -104,64 +98,63 @@ def test_dry_run_shows_submitted_script(fake_slurm: Path) -> None:
         assert text == script
 
 
-def test_script_follows_the_profile(fake_slurm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_script_follows_the_profile(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REPRO_DATA", "my-data")
     monkeypatch.setenv("HF_HOME", "/project/hub of all")
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    launch(*RUNS[:2])
-    stage, array = read_scripts(fake_slurm).values()
+    stage, array = write_scripts(*RUNS[:2]).values()
     for line in (
         "--partition=gpu", "--account=lab7", "--qos=long", "--gres=gpu:a100:1", "--cpus-per-task=4", "--mem=16GB",
-        "--time=90", "--signal=USR2@90", "--array=0-1%2", "--dependency=afterok:101", "--requeue", "--mail-type=FAIL",
-        "--kill-on-invalid-dep=yes",
+        "--time=90", "--signal=USR2@90", "--array=0-1%2", "--requeue", "--mail-type=FAIL", "--kill-on-invalid-dep=yes",
     ):  # fmt: skip
         assert f"#SBATCH {line}\n" in array, line
-    home = f"export REPRO_HOME={os.environ['REPRO_HOME']}"
-    for line in ("module load cuda/12.4", "ulimit -n 4096", 'export TMPDIR="/scratch/$USER"', home):
-        assert line in array, line
-    assert f"export REPRO_DATA={Path.cwd() / 'my-data'}" in array, "jobs start in another folder"
-    assert "export HF_HOME='/project/hub of all'\n" in array and "export HF_HUB_OFFLINE=1\n" in array
+    for line in (
+        "module load cuda/12.4", "ulimit -n 4096", 'export TMPDIR="/scratch/$USER"; mkdir -p "$TMPDIR"',
+        f"export REPRO_HOME={os.environ['REPRO_HOME']}", f"export REPRO_DATA={Path.cwd() / 'my-data'}",
+        "export HF_HOME='/project/hub of all'", "export HF_HUB_OFFLINE=1",
+    ):  # fmt: skip
+        assert f"{line}\n" in array, line
     assert " --export=ALL " in array.splitlines()[-1]
     assert "#SBATCH --partition=cpu\n" in stage and "#SBATCH --time=30\n" in stage and "gres" not in stage
 
 
-def test_stage_gpus_keep_their_type(fake_slurm: Path) -> None:
-    def list_gpu_options(**changes: Any) -> list[str]:
-        named_scripts = dict(scripts(RUNS[:1], replace(PROFILE, **changes), sweep="test", options=LaunchOptions()))
-        return [line for line in next(iter(named_scripts.values())).splitlines() if line.startswith("#SBATCH --g")]
+@pytest.mark.parametrize(
+    ("gres", "stage_gpus", "options"),
+    [
+        ("gpu:a100:8", 2, ["#SBATCH --gres=gpu:a100:2"]),
+        ("", 2, ["#SBATCH --gpus-per-node=2"]),
+        ("gpu:a100:8,lustre:1", 2, ["#SBATCH --gpus-per-node=2"]),
+        ("gpu:a100:1", 0, []),
+    ],
+)
+def test_stage_gpus_keep_their_type(gres: str, stage_gpus: int, options: list[str]) -> None:
+    stage, *_ = write_scripts(RUNS[0], profile=replace(PROFILE, gres=gres, stage_gpus=stage_gpus)).values()
+    assert [line for line in stage.splitlines() if line.startswith("#SBATCH --g")] == options
 
-    assert list_gpu_options(gres="gpu:a100:8", stage_gpus=2) == ["#SBATCH --gres=gpu:a100:2"]
-    for gres in ("", "gpu:a100:8,lustre:1"):
-        assert list_gpu_options(gres=gres, stage_gpus=2) == ["#SBATCH --gpus-per-node=2"]
-    assert list_gpu_options(stage_gpus=0) == []
 
-
-def test_job_starts_in_the_checkout(fake_slurm: Path, tmp_path: Path) -> None:
-    launch(*RUNS[:2])
-    script = read_scripts(fake_slurm)[102]
+def test_job_starts_in_the_checkout() -> None:
+    *_, script = write_scripts(*RUNS[:2]).values()
     assert f"#SBATCH --chdir={CHECKOUT}\n" in script and "wckey" not in script
     line = next(line for line in script.splitlines() if line.startswith("export PYTHONPATH"))
     for before, after in ({}, str(CHECKOUT)), ({"PYTHONPATH": "/x:/y"}, f"{CHECKOUT}:/x:/y"):
         command = ["bash", "-c", f'{line}; printf %s "$PYTHONPATH"']
         assert subprocess.run(command, env=before, capture_output=True, text=True, check=True).stdout == after
-    site = replace(PROFILE, wckey="nlp", chdir="/project")
-    launch(*RUNS[2:4], profile=site)
-    script = read_last_script(fake_slurm)
+    *_, script = write_scripts(*RUNS[:2], profile=replace(PROFILE, wckey="nlp", chdir="/project")).values()
     assert "#SBATCH --wckey=nlp\n" in script and "#SBATCH --chdir=/project\n" in script
 
 
-def test_container_wraps_python(fake_slurm: Path) -> None:
-    shim = fake_slurm / "apptainer"
+def test_container_wraps_python(tmp_path: Path) -> None:
+    shim = tmp_path / "apptainer"
     shim.write_text('#!/bin/bash\nprintf "%s|" "$@"\n')
     shim.chmod(0o755)
     launcher = ("apptainer", "exec", "--bind", "$TMPDIR:/tmp", 'a "b" `c` $(d)', "cde.sif")
     site = replace(PROFILE, launcher=launcher, python="/opt/venv/bin/python", srun=("--mpi=none",))
+    env = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "TMPDIR": "/a b"}
     for runs in (RUNS[:1], RUNS[1:4]):  # one job, and an array
-        launch(*runs, profile=site)
-        [command] = [line for line in read_last_script(fake_slurm).splitlines() if line.startswith("srun")]
+        *_, script = write_scripts(*runs, profile=site).values()
+        [command] = [line for line in script.splitlines() if line.startswith("srun")]
         assert "--mpi=none" in command
         inner = command[command.index("apptainer") :]
-        env = {"PATH": os.environ["PATH"], "TMPDIR": "/a b"}
         output = subprocess.run(["bash", "-c", inner], env=env, capture_output=True, text=True, check=True).stdout
         assert output.startswith('exec|--bind|/a b:/tmp|a "b" `c` $(d)|cde.sif|/opt/venv/bin/python|-u|-m|submitit')
 
@@ -183,17 +176,15 @@ def test_site_check_reports_each_script(fake_slurm: Path) -> None:
         'echo "sbatch: Job 7 to start at noon" >&2\n'
     )
     verdicts = dict(check_site(RUNS[:2], PROFILE, sweep="t", options=LaunchOptions()))
-    assert [verdict.is_accepted for verdict in verdicts.values()] == [False, True]
-    assert [verdict.says for verdict in verdicts.values()] == [
-        "allocation failure: invalid partition", "Job 7 to start at noon",
+    assert list(verdicts.values()) == [
+        Verdict(False, "allocation failure: invalid partition"), Verdict(True, "Job 7 to start at noon"),
     ]  # fmt: skip
     assert get_states(*RUNS[:2]) == ["missing"] * 2
 
 
 def test_arrays_keep_the_throttle(fake_slurm: Path) -> None:
-    launch(*RUNS)
-    arrays = [text for text in read_scripts(fake_slurm).values() if "--array" in text]
-    assert [re.search("--array=(.*)", text)[1] for text in arrays] == ["0-2%1", "0-2%1", "0-1%1"]
+    _, *arrays = write_scripts(*RUNS).values()
+    assert [re.search("--array=(.*)", script)[1] for script in arrays] == ["0-2%1", "0-2%1", "0-1%1"]
     # If only two jobs may run in parallel, the third array waits for the first.
     batches = order_batches(build_tasks(RUNS, PROFILE, code={}), max_array_size=3, num_at_once=2)
     summaries = [(len(batch.tasks), batch.num_at_once, batch.after) for batch in batches]
@@ -210,8 +201,7 @@ def list_dependencies(fake: Path) -> list[str]:
 
 
 def test_sharing_runs_wait_for_training(fake_slurm: Path) -> None:
-    named_scripts = dict(scripts((*ALIKE, RUNS[1]), PROFILE, sweep="t", options=LaunchOptions()))
-    assert "afterany:JOB-OF-runs-1-of-2_0\n" in named_scripts["runs 2 of 2"]
+    assert "afterany:JOB-OF-runs-1-of-2_0\n" in write_scripts(*ALIKE, RUNS[1])["runs 2 of 2"]
     launch(*ALIKE, RUNS[1])
     assert list_dependencies(fake_slurm) == ["", "afterok:101", "afterok:101,afterany:102_0"]
     assert [set(submission.runs) for submission in read_submissions()[1:]] == [
@@ -286,6 +276,17 @@ def test_queue_distinguishes_queued_from_vanished(fake_slurm: Path) -> None:
     assert f"ended before it started; see its log {status.log}" in statuses(RUNS)[0].reason
 
 
+def test_silent_scheduler_loses_no_job(fake_slurm: Path) -> None:
+    """If Slurm does not respond, submitted jobs count as queued, and are not submitted again."""
+    launch(*RUNS[:2])
+    (fake_slurm / "squeue").write_text("#!/bin/bash\nexit 1\n")
+    assert fetch_queue() is None
+    assert get_states(*RUNS[:2]) == ["queued", "queued"]
+    assert launch(*RUNS[:2]) == ["2 runs requested, 0 to start"]
+    with take_lease(get_run_item(RUNS[0]).lease_folder):
+        assert get_states(*RUNS[:2]) == ["running", "queued"]
+
+
 def test_cancel_calls_scancel(fake_slurm: Path) -> None:
     launch(*RUNS[:2])
     set_queue(fake_slurm, "102_0|PENDING|Dependency", "102_1|PENDING|Dependency")
@@ -313,74 +314,23 @@ def test_missing_suite_is_refused_at_launch(fake_slurm: Path, monkeypatch: pytes
     assert not read_submissions()
 
 
-def prepare_job(run: Run) -> Job:
-    """Build the stages of a run, and return its job."""
-    for stage in build_tasks([run], PROFILE, code={})[:-1]:
-        stage.job._stage().build()
-    return build_tasks([run], PROFILE, code={})[-1].job
-
-
-def test_debug_executor_runs_a_job(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    own_home.mkdir()
-    monkeypatch.setenv("SUBMITIT_FOLDER", str(own_home / "jobs"))
-    executor = AutoExecutor(own_home / "jobs", cluster="debug")
-    [job] = executor.submit_array([SubmittedJob(prepare_job(RUNS[0]))])
-    assert job.result() == "done"
-    note = read_state(RUNS[0])
-    assert (note.state, note.job_id) == ("done", job.job_id)
-    assert len(read_records(get_local_records())) == 1
-
-
-def test_interrupted_local_job_restarts(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sigusr2_requeues_the_job(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STAND_IN_STEP_SECONDS", "0.1")
-    own_home.mkdir()
     run = replace(RUNS[0], num_steps=30)
     executor = AutoExecutor(own_home / "jobs", cluster="local")
     executor.update_parameters(timeout_min=5)
-    [job] = executor.submit_array([StandInJob(prepare_job(run))])
-    while f"begin {get_run_item(run).name} at 0" not in read_trace():
-        time.sleep(0.05)
-    os.kill(owners(get_run_item(run).lease_folder)[-1].pid, signal.SIGUSR2)
+    stages_of(run)[0].build()
+    [task] = build_tasks([run], PROFILE, code={})
+    [job] = executor.submit_array([StandInJob(task.job)])
+    wait_until(lambda: f"begin {run_id(run)} at 0" in read_trace())
+    os.kill(find_owner(get_run_item(run).lease_folder).pid, signal.SIGUSR2)
     assert job.result() == "done"
-    begins = [int(line.rsplit(" ", 1)[1]) for line in read_trace() if line.startswith("begin")]
+    state = read_state(run)
+    assert (state.state, state.job_id, state.num_interruptions) == ("done", job.job_id, 1)
+    [record] = read_records(get_local_records())
+    assert record.metrics["value"] == compute_undisturbed_metric(run)
+    begins = [int(line.split()[-1]) for line in read_trace() if line.startswith("begin")]
     assert len(begins) == 2 and begins[1] > 0
-
-
-@pytest.fixture
-def mocked_slurm() -> Iterator[MockedSubprocess]:
-    """Use submitit's imitation of Slurm."""
-    mock = MockedSubprocess(known_cmds=["srun"])
-    with mock.context():
-        yield mock
-    SlurmJob.watcher.clear()
-
-
-def test_sigusr2_requeues_the_job(
-    own_home: Path, mocked_slurm: MockedSubprocess, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("STAND_IN_STEP_SECONDS", "0.05")
-    own_home.mkdir()
-    run = RUNS[0]
-    executor = SlurmExecutor(own_home / "jobs", max_num_timeout=3)
-    job = executor.submit(SubmittedJob(prepare_job(run)))
-    requeued: list[str] = []
-    monkeypatch.setattr(
-        "submitit.slurm.slurm.SlurmJobEnvironment._requeue", lambda self, countdown: requeued.append(self.job_id)
-    )
-    monkeypatch.setattr("tests.slurm.stand_in.trace", lambda line: os.kill(os.getpid(), signal.SIGUSR2))
-    former = {number: signal.getsignal(number) for number in (signal.SIGUSR2, signal.SIGTERM, signal.SIGCONT)}
-    with mocked_slurm.job_context(job.job_id):
-        with pytest.raises(SystemExit):
-            submission.process_job(job.paths.folder)
-        assert requeued == [job.job_id]
-        monkeypatch.undo()
-        monkeypatch.setenv("REPRO_HOME", str(own_home))
-        assert why(run)["num_interruptions"] == 1
-        submission.process_job(job.paths.folder)
-    for number, handler in former.items():
-        signal.signal(number, handler)
-    assert job.result() == "done"
-    assert why(run)["state"] == "recorded"
 
 
 def test_job_variables_are_hidden_from_sbatch(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -411,7 +361,7 @@ def test_slurm_signs_in_home_are_refused(
     """Slurm expands percent signs in paths of logs. With a backslash, it writes all logs into a file named %j."""
     monkeypatch.setenv("REPRO_HOME", str(tmp_path / name))
     with pytest.raises(ValueError, match=message):
-        list(scripts([base("smoke")], Profile(name="site", on="slurm"), sweep="test", options=LaunchOptions()))
+        write_scripts(RUNS[0])
 
 
 def run_job(launched_with: dict[str, Any]) -> None:
@@ -449,10 +399,10 @@ def test_git_refusal_is_quoted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "commit first" not in str(refused.value)
 
 
-@pytest.mark.parametrize("path", ["RESULTS.md", "tests/test_edited.py", "experiments/records/new.json"])
-def test_irrelevant_commit_stops_no_job(path: str, checkout: Callable[..., None], own_home: Path) -> None:
+def test_irrelevant_commit_stops_no_job(checkout: Callable[..., None]) -> None:
     launched_with = check_code([base("small")], allow_dirty=False)
-    checkout(path, "edited")
+    for path in ("RESULTS.md", "tests/test_edited.py", "experiments/records/new.json"):
+        checkout(path, "edited")
     run_job(launched_with)
     checkout("repro/module.py", "a = 2\n")
     with pytest.raises(RuntimeError, match=r"the code has changed since the launch: .*--retry"):
@@ -470,22 +420,19 @@ def test_job_without_git_checks_its_code(
         run_job(launched_with)
 
 
-TABLES_RUNS = [base("smoke", seed=seed) for seed in range(2)]
-DONE = [RunStatus(run_id(run), "recorded") for run in TABLES_RUNS]
+DONE = [RunStatus(run_id(run), "recorded") for run in RUNS[:2]]
 
 
 @pytest.mark.parametrize(
-    ("found", "columns"),
+    ("run_statuses", "columns"),
     [
-        (DONE, ["run", "what", "state"]),
-        ([DONE[0], RunStatus(DONE[1].id, "failed", "killed")], ["run", "what", "state", "reason"]),
-        (
-            [RunStatus(DONE[0].id, "running", progress=TrainingProgress(3, 9, None, None)), DONE[1]],
-            ["run", "what", "state", "step"],
-        ),
+        (DONE, []),
+        ([DONE[0], RunStatus(DONE[1].id, "failed", "killed")], ["reason"]),
+        ([RunStatus(DONE[0].id, "running", progress=TrainingProgress(3, 9, None, None)), DONE[1]], ["step"]),
     ],
+    ids=["recorded", "failed", "running"],
 )
-def test_empty_columns_are_hidden(found: list[RunStatus], columns: list[str]) -> None:
-    table = make_status_table(TABLES_RUNS, found)
-    assert [column.header for column in table.columns] == columns and table.row_count == 2
-    assert [str(cell) for cell in table.columns[2].cells] == [status.state for status in found]
+def test_empty_columns_are_hidden(run_statuses: list[RunStatus], columns: list[str]) -> None:
+    table = make_status_table(RUNS[:2], run_statuses)
+    assert [column.header for column in table.columns] == ["run", "what", "state", *columns] and table.row_count == 2
+    assert [str(cell) for cell in table.columns[2].cells] == [status.state for status in run_statuses]

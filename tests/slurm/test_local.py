@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import partial
@@ -20,7 +19,6 @@ from repro.records.store import read_records
 from repro.spec import Run, base, get_first_phase, grid
 from repro.spec.identity import get_training_id, run_id
 from repro.stopping import Interrupted, Stopped
-from repro.storage.lease import owners
 from repro.storage.paths import CHECKOUT, get_local_records, run_folder
 from repro.train.checkpoint import CHECKPOINT_FILE
 from slurm.job import Job, _OutcomeRecorder
@@ -30,57 +28,64 @@ from slurm.signals import Stop
 from slurm.start import cancel
 from slurm.states import JobState, get_run_item
 from slurm.status import statuses
-from tests.leases import take_lease
+from tests.leases import find_owner, take_lease
 from tests.slurm.launching import get_states, launch_runs, read_state, wait_until
-from tests.slurm.stand_in import clear_flag, read_trace, set_flag, stages_of
+from tests.slurm.stand_in import clear_flag, compute_undisturbed_metric, read_trace, set_flag, stages_of
 
 pytestmark = pytest.mark.usefixtures("stand_in")
 
 HERE = Profile(name="here", on="local", cpus_per_run=1, num_at_once=2)
 launch = partial(launch_runs, profile=HERE)
 RUNS = grid(base("smoke", num_steps=5), seed=(0, 1, 2))
-
 LONG = tuple(replace(run, num_steps=500) for run in RUNS)
 
 LAUNCHER = """
 import json, sys
 from repro.spec import Run
-from slurm.profiles import Profile
 from slurm.start import LaunchOptions, start
 from tests.slurm.stand_in_job import replace_all
+from tests.slurm.test_local import HERE
 replace_all()
-profile = Profile(name="here", on="local", cpus_per_run=1, num_at_once=2)
 runs = [Run(**fields) for fields in json.loads(sys.argv[1])]
-start(runs, profile, sweep="test", options=LaunchOptions(), progress=lambda line: print(line, flush=True))
+start(runs, HERE, sweep="test", options=LaunchOptions(), progress=lambda line: print(line, flush=True))
 """
 
 
 def start_launcher(runs: tuple[Run, ...]) -> subprocess.Popen[str]:
     """Launch in another process."""
-    fields = json.dumps([vars(run) for run in runs])
-    env = os.environ | {"PYTHONPATH": str(CHECKOUT)}
-    return subprocess.Popen(
-        [sys.executable, "-c", LAUNCHER, fields], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
+    command = [sys.executable, "-c", LAUNCHER, json.dumps([vars(run) for run in runs])]
+    return subprocess.Popen(command, cwd=CHECKOUT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def read_pid(run: Run) -> int:
+    """Return the process that executes a run."""
+    return find_owner(get_run_item(run).lease_folder).pid
+
+
+def check_metrics(*runs: Run) -> None:
+    """Check that all runs are recorded, and that each step was executed exactly once."""
+    metrics = {record.id: record.metrics["value"] for record in read_records(get_local_records())}
+    assert metrics == {run_id(run): compute_undisturbed_metric(run) for run in runs}
 
 
 def test_launch_records_every_run() -> None:
     assert get_states(*RUNS) == ["missing"] * 3
     launch(*RUNS)
     assert get_states(*RUNS) == ["recorded"] * 3
-    before = read_trace()
-    assert before.count("build corpus") == 1
+    check_metrics(*RUNS)
+    trace = read_trace()
+    assert trace.count("build corpus") == 1
     assert launch(*RUNS) == ["3 runs requested, 0 to start"]
-    assert read_trace() == before
+    assert read_trace() == trace
 
 
 def test_failed_run_waits_for_retry() -> None:
     bad = replace(RUNS[0], seed=13)
-    launch(*RUNS, bad)
+    launch(RUNS[0], bad)
     [status] = statuses([bad])
     assert (status.state, status.reason) == ("failed", "ValueError: seed 13 brings bad luck")
     assert "in execute" in read_state(bad).trace and "bad luck" in Path(status.log).read_text()
-    assert get_states(*RUNS) == ["recorded"] * 3
+    assert get_states(RUNS[0]) == ["recorded"]
     set_flag("mended")
     assert launch(bad) == ["1 run requested, 0 to start, 1 failed or cancelled (--retry restarts them)"]
     launch(bad, retry=True)
@@ -103,28 +108,22 @@ def test_failed_stage_fails_its_runs() -> None:
 
 def test_two_launchers_share_the_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STAND_IN_STEP_SECONDS", "0.1")
-    runs = grid(base("smoke", num_steps=5), seed=tuple(range(6)))
+    runs = grid(base("smoke", num_steps=5), seed=(0, 1, 2, 3))
     launchers = [start_launcher(runs), start_launcher(runs)]
     outputs = [process.communicate(timeout=200)[0] for process in launchers]
     assert [process.returncode for process in launchers] == [0, 0], outputs
-    assert get_states(*runs) == ["recorded"] * 6
-    begins = sorted(line for line in read_trace() if line.startswith("begin"))
-    assert begins == sorted(f"begin {run_id(run)} at 0" for run in runs)
-    assert all(len(owners(get_run_item(run).lease_folder)) == 1 for run in runs)
+    check_metrics(*runs)
+    assert sum(line.startswith("begin") for line in read_trace()) == 4, "each run began once"
 
 
 SHARED = grid(base("smoke", num_steps=5), context_seed=(0, 1))
 
 
-def list_events() -> list[str]:
-    """Return which runs began and ended, in order."""
-    return [line.split(" at ")[0] for line in read_trace() if line.startswith(("begin", "end"))]
-
-
 def test_waiting_run_takes_no_slot() -> None:
     lines = launch(*SHARED, RUNS[1])
     first, second, other = (run_id(run) for run in (*SHARED, RUNS[1]))
-    assert list_events().index(f"end {first}") < list_events().index(f"begin {second}")
+    trace = read_trace()
+    assert trace.index(f"end {first}") < trace.index(f"begin {second} at 0")
     assert f"{second}: waits for {first}, which executes training run {first} for both" in lines
     events = [line.partition(",")[0].partition(" (")[0].partition(";")[0] for line in lines]
     assert events.index(f"{other}: started") < events.index(f"{first}: done"), "the free slot goes to other runs"
@@ -140,7 +139,7 @@ def test_run_waits_for_foreign_phase() -> None:
     with take_lease(folder / "training"):
         process = start_launcher((run,))
         assert any(f"which executes its training run {first}" in line for line in process.stdout)
-        assert list_events() == []
+        assert not [line for line in read_trace() if line.startswith("begin")]
     assert process.wait(200) == 0
     (folder / CHECKPOINT_FILE).touch()
     with take_lease(folder / "training"):  # a reader holds the lease, too
@@ -153,20 +152,18 @@ def test_killed_run_ends_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     run = LONG[0]
     process = start_launcher((run,))
     wait_until(lambda: read_trace()[-1:] == [f"begin {run_id(run)} at 0"])
-    os.kill(owners(get_run_item(run).lease_folder)[-1].pid, signal.SIGKILL)
+    os.kill(read_pid(run), signal.SIGKILL)
     set_flag("fast")
     output, _ = process.communicate(timeout=200)
     assert "killed (SIGKILL)" in output
-    assert get_states(run) == ["recorded"]
-    assert len(owners(get_run_item(run).lease_folder)) == 2
+    check_metrics(run)
     assert statuses([run])[0].num_interruptions == 1
 
 
 def test_interrupted_too_often_has_failed() -> None:
     run = RUNS[0]
-    item = get_run_item(run)
-    launch(*RUNS[1:])
-    item.write(JobState(state="interrupted", reason="its time was up", num_in_vain=HERE.max_requeues + 1))
+    num_in_vain = HERE.max_requeues + 1
+    get_run_item(run).write(JobState(state="interrupted", reason="its time was up", num_in_vain=num_in_vain))
     launch(run)
     [status] = statuses([run])
     assert status.state == "failed"
@@ -220,8 +217,7 @@ def test_children_end_with_the_queue(number: int, monkeypatch: pytest.MonkeyPatc
     runs = LONG[:2]
     process = start_launcher(runs)
     wait_until(lambda: get_states(*runs) == ["running"] * 2 and len(read_trace()) >= 3)
-    time.sleep(0.5)
-    pids = [owners(get_run_item(run).lease_folder)[-1].pid for run in runs]
+    pids = [read_pid(run) for run in runs]
     process.send_signal(number)
     process.communicate(timeout=200)
     wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
@@ -229,36 +225,39 @@ def test_children_end_with_the_queue(number: int, monkeypatch: pytest.MonkeyPatc
     assert len([line for line in read_trace() if line.startswith("stop")]) == 2
     set_flag("fast")
     launch(*runs)
-    assert get_states(*runs) == ["recorded"] * 2
-    values = [record.metrics["value"] for record in read_records(get_local_records())]
-    for run in runs:
-        (get_local_records() / f"{run_id(run)}.json").unlink()
-        (get_run_item(run).folder / "checkpoint.json").unlink()
-    launch(*runs)
-    assert [record.metrics["value"] for record in read_records(get_local_records())] == values
+    check_metrics(*runs)
 
 
 def test_cancelling_stops_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STAND_IN_STEP_SECONDS", "0.2")
-    runs = LONG
-    process = start_launcher(runs)
-    wait_until(lambda: get_states(*runs) == ["running", "running", "queued"])
-    assert len(cancel(runs)) == 3
+    process = start_launcher(LONG)
+    wait_until(lambda: get_states(*LONG) == ["running", "running", "queued"])
+    assert len(cancel(LONG)) == 3
     process.communicate(timeout=200)
-    assert get_states(*runs) == ["cancelled"] * 3
-    assert launch(*runs) == ["3 runs requested, 0 to start, 3 failed or cancelled (--retry restarts them)"]
+    assert get_states(*LONG) == ["cancelled"] * 3
+    assert "0 to start" in launch(*LONG)[0]
     set_flag("fast")
-    launch(*runs, retry=True)
-    assert get_states(*runs) == ["recorded"] * 3
+    launch(*LONG, retry=True)
+    check_metrics(*LONG)
 
 
-def test_gpus_and_cores_are_divided() -> None:
-    slots = make_slots(Profile(name="p", on="local"), gpus=["0", "1", "2", "3"], num_cores=16)
-    assert [(slot.gpus, slot.num_threads) for slot in slots] == [((number,), 4) for number in "0123"]
-    slots = make_slots(Profile(name="p", on="local", gpus_per_run=2), gpus=["0", "1", "5"], num_cores=8)
-    assert [slot.gpus for slot in slots] == [("0", "1")]
-    assert slots[0].environment()["CUDA_VISIBLE_DEVICES"] == "0,1"
-    slots = make_slots(Profile(name="p", on="local"), gpus=[], num_cores=8)
-    assert [(slot.gpus, slot.num_threads) for slot in slots] == [((), 2)] * 4
+@pytest.mark.parametrize(
+    ("gpus_per_run", "gpus", "num_cores", "expected"),
+    [
+        (0, "0123", 16, [(("0",), 4), (("1",), 4), (("2",), 4), (("3",), 4)]),
+        (2, "015", 8, [(("0", "1"), 8)]),
+        (0, "", 8, [((), 2)] * 4),
+    ],
+)
+def test_gpus_and_cores_are_divided(
+    gpus_per_run: int, gpus: str, num_cores: int, expected: list[tuple[tuple[str, ...], int]]
+) -> None:
+    profile = Profile(name="p", on="local", gpus_per_run=gpus_per_run)
+    slots = make_slots(profile, gpus=list(gpus), num_cores=num_cores)
+    assert [(slot.gpus, slot.num_threads) for slot in slots] == expected
+    assert slots[0].environment()["CUDA_VISIBLE_DEVICES"] == ",".join(expected[0][0])
+
+
+def test_missing_gpus_are_refused() -> None:
     with pytest.raises(ValueError, match="gives each run 4 GPUs, and this machine shows"):
         make_slots(Profile(name="p", on="local", gpus_per_run=4), gpus=["0"], num_cores=8)

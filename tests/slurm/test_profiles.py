@@ -24,9 +24,9 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_every_shipped_profile_is_readable() -> None:
-    assert {"here", "one-gpu", "eight-gpus", "preemptible", "dev-cluster"} <= {profile.name for profile in profiles()}
-    assert load_profile("eight-gpus").num_processes == 8
-    assert load_profile("cpu-node").num_processes == 1
+    shipped = {profile.name: profile.num_processes for profile in profiles()}
+    assert {"here", "one-gpu", "preemptible", "dev-cluster"} <= shipped.keys()
+    assert (shipped["eight-gpus"], shipped["cpu-node"]) == (8, 1)
 
 
 def test_own_profile_extends_shipped_one(own: Path) -> None:
@@ -36,38 +36,36 @@ def test_own_profile_extends_shipped_one(own: Path) -> None:
     assert (mine.gpus_per_run, mine.memory_gb) == (1, 64)
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ('[mine]\npartitoin = "x"', r"unknown key \['partitoin'\], did you mean 'partition'\? a profile has \['on', "),
-        ("[mine]\ntime_minutes = 'long'", "time_minutes='long'; must be"),
-        ("[mine]\ntime_minutes = 0", "time_minutes=0; must be at least 1"),
-        ("[mine]\non = 'cloud'", "choose local or slurm"),
-        ("[mine]\nextends = 'yours'", "extends='yours'; choose another of"),
-        ("[mine]\nextends = 'mine'", "extends='mine'; choose another of"),
-        ("[mine]\ntime_minutes = 1\nwarning_seconds = 90", "leaves nothing of"),
-        ("[mine\n", "is not TOML"),
-        ("[mine]\nmemory_gib = 12", "did you mean 'memory_gb'"),
-        ('[mine]\nmodules = ["cuda", 12]', "must be a list of texts"),
-        *(
-            (f"[mine]\n{line}", f"{line.partition(' ')[0]}.*contains a line break")
-            for line in (
-                'partition = "gpu\\n#SBATCH --qos=high"',
-                'account = "a\\rb"',
-                'setup = ["module purge\\nrm -rf x"]',
-                'modules = ["cuda\\n"]',
-                'launcher = ["apptainer\\u2028"]',
-                'sbatch = {comment = "a\\nb"}',
-            )
-        ),
-        ('[mine]\nsbatch = {"a\\n#SBATCH --b" = "x"}', "name options of sbatch as in"),
-        ('[mine]\nsbatch = {"mail type" = "x"}', "name options of sbatch as in"),
-        ('[mine]\nsbatch = {comment = ["a"]}', "sbatch.comment="),
-        ("[mine]\nsbatch = {requeue = false}", "sbatch.requeue=False; must be a str, a number or true"),
-    ],
-)
+MISTAKES = {
+    'partitoin = "x"': r"unknown key \['partitoin'\], did you mean 'partition'\? a profile has \['on', ",
+    "memory_gib = 12": "did you mean 'memory_gb'",
+    "time_minutes = 'long'": "time_minutes='long'; must be",
+    "time_minutes = 0": "time_minutes=0; must be at least 1",
+    "on = 'cloud'": "choose local or slurm",
+    "extends = 'yours'": "extends='yours'; choose another of",
+    "extends = 'mine'": "extends='mine'; choose another of",
+    "time_minutes = 1\nwarning_seconds = 90": "leaves nothing of",
+    "num_shards = 2\npairs_per_shard = 5": "num_shards=2 and pairs_per_shard=5",
+    "num_shards = 0": "num_shards=0; must be at least 1",
+    "num_shards = 1000000": "num_shards=1000000; must be at least 1 and at most 10000",
+    "[mine": "is not TOML",
+    'modules = ["cuda", 12]': "must be a list of texts",
+    'partition = "gpu\\n#SBATCH --qos=high"': "partition.*contains a line break",
+    'account = "a\\rb"': "account.*contains a line break",
+    'setup = ["module purge\\nrm -rf x"]': "setup.*contains a line break",
+    'modules = ["cuda\\n"]': "modules.*contains a line break",
+    'launcher = ["apptainer\\u2028"]': "launcher.*contains a line break",
+    'sbatch = {comment = "a\\nb"}': "sbatch.*contains a line break",
+    'sbatch = {"a\\n#SBATCH --b" = "x"}': "name options of sbatch as in",
+    'sbatch = {"mail type" = "x"}': "name options of sbatch as in",
+    'sbatch = {comment = ["a"]}': "sbatch.comment=",
+    "sbatch = {requeue = false}": "sbatch.requeue=False; must be a str, a number or true",
+}
+
+
+@pytest.mark.parametrize(("text", "message"), MISTAKES.items())
 def test_profile_mistakes_are_named(own: Path, text: str, message: str) -> None:
-    own.write_text(text)
+    own.write_text(f"[mine]\n{text}\n")
     with pytest.raises(ValueError, match=message):
         load_profile("mine")
 
@@ -88,14 +86,11 @@ def test_shipped_examples_are_profiles(own: Path) -> None:
 
 
 def test_unknown_profile_lists_known_ones(own: Path) -> None:
-    own.write_text("")
-    with pytest.raises(ValueError, match=r"unknown profile 'big'; choose one of \['cpu-node'.*profiles\.toml"):
-        load_profile("big")
-
-
-def test_missing_profile_file_is_an_error(own: Path) -> None:
     with pytest.raises(ValueError, match="is not a file"):
         load_profile("here")
+    own.touch()
+    with pytest.raises(ValueError, match=r"unknown profile 'big'; choose one of \['cpu-node'.*profiles\.toml"):
+        load_profile("big")
 
 
 def list_excess(profile: Profile, scale: str, folder: Path) -> list[str]:

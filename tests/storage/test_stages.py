@@ -87,11 +87,13 @@ def test_full_disk_is_refused_per_stage(tmp_path: Path, monkeypatch: pytest.Monk
     run = base("smoke", corpus=corpus, suite="mine", sampler="cluster", cluster_size=8, num_hard_negatives=1)
     for stage in StageGraph(run).stages:
         need = stage.num_bytes() if stage.num_bytes else 0
-        for num_free, unit in [(need - 1, stage), *((2 * need - 1, shard) for shard in list_shards(stage, 2)[:1])]:
-            set_free_bytes(monkeypatch, num_free)
+        # The first shard needs the space of all shards and of the joined stage.
+        for unit, num_bytes in [(stage, need), *((shard, 2 * need) for shard in list_shards(stage, 2)[:1])]:
+            set_free_bytes(monkeypatch, num_bytes - 1)
+            lines: list[str] = []
             with pytest.raises(ValueError, match=rf"the stage {stage.name}.* needs about .* in .*/{stage.name}"):
-                unit.build()
-            assert not unit.path.exists()
+                unit.build(lines.append)
+            assert lines == [], "the build has not begun"
         set_free_bytes(monkeypatch, free)
         assert 0.7 * measure_files(stage.build()) <= need, stage.name
 
