@@ -29,7 +29,7 @@ from tests.slurm.launching import start_requeued
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow]
 
-NUM_STEPS = 120
+NUM_STEPS = 160
 RUNS = grid(base("smoke", num_steps=NUM_STEPS), seed=(0, 1), architecture=("biencoder", "contextual"))
 NUM_KILLS, NUM_REQUEUES = 2, 1
 TIMEOUT_SECONDS = 1500

@@ -399,24 +399,18 @@ def test_git_refusal_is_quoted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "commit first" not in str(refused.value)
 
 
-def test_irrelevant_commit_stops_no_job(checkout: Callable[..., None]) -> None:
+def test_changed_code_stops_the_job(
+    checkout: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job compares its sources with those of the launch, with or without git. Other files do not count."""
     launched_with = check_code([base("small")], allow_dirty=False)
     for path in ("RESULTS.md", "tests/test_edited.py", "experiments/records/new.json"):
         checkout(path, "edited")
     run_job(launched_with)
-    checkout("repro/module.py", "a = 2\n")
-    with pytest.raises(RuntimeError, match=r"the code has changed since the launch: .*--retry"):
-        run_job(launched_with)
-
-
-def test_job_without_git_checks_its_code(
-    checkout: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    launched_with = check_code([base("small")], allow_dirty=False)
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
     run_job(launched_with)
     (tmp_path / "checkout" / "slurm" / "module.py").write_text("a = 2\n")
-    with pytest.raises(RuntimeError, match="the code has changed since the launch"):
+    with pytest.raises(RuntimeError, match=r"the code has changed since the launch: .*--retry"):
         run_job(launched_with)
 
 

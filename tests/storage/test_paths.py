@@ -58,34 +58,31 @@ def test_home_is_made_when_needed(own_home: Path) -> None:
 
 
 def test_tilde_is_expanded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`~` works in both variables. A user who does not exist is an error, and an empty REPRO_DATA counts as unset."""
+    """`~` works in both variables. An empty REPRO_DATA counts as unset."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("REPRO_HOME", "~/mine")
     monkeypatch.setenv("REPRO_DATA", "~/data")
     assert (home(), get_data_folder()) == (tmp_path / "mine", tmp_path / "data")
     monkeypatch.setenv("REPRO_DATA", "")
     assert get_data_folder() == tmp_path / "mine" / "data"
-    monkeypatch.setenv("REPRO_HOME", "~nobody-of-this-name/x")
-    with pytest.raises(ValueError, match="REPRO_HOME=~nobody-of-this-name/x"):
-        home()
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [("loop", "links form a cycle"), ("loop/deeper", "links form a cycle"), ("\udcff", "is not UTF-8")],
-)
-def test_impossible_home_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, message: str) -> None:
+IMPOSSIBLE_HOMES = {
+    "FOLDER/loop": "links form a cycle",
+    "FOLDER/loop/deeper": "links form a cycle",
+    "FOLDER/\udcff": "is not UTF-8",
+    " ": "only white space",
+    "~nobody-of-this-name/x": "REPRO_HOME=~nobody-of-this-name/x",
+}
+
+
+@pytest.mark.parametrize(("value", "message"), IMPOSSIBLE_HOMES.items(), ids=IMPOSSIBLE_HOMES.values())
+def test_impossible_home_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str, message: str) -> None:
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
-    monkeypatch.setenv("REPRO_HOME", str(tmp_path / name))
+    monkeypatch.setenv("REPRO_HOME", value.replace("FOLDER", str(tmp_path)))
     with pytest.raises(ValueError, match=message) as refused:
         home()
     str(refused.value).encode()
-
-
-def test_blank_home_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("REPRO_HOME", " ")
-    with pytest.raises(ValueError, match="only white space"):
-        home()
 
 
 def test_notebook_backend_is_ignored(tmp_path: Path) -> None:
