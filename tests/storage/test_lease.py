@@ -113,16 +113,18 @@ def test_heartbeat_extends_the_lease(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("REPRO_DEAD_AFTER_SECONDS", "0.6")
     lease = take_lease(tmp_path)
     num_beats = 0
+    has_outlasted_timeout = threading.Event()
 
     def fail_twice() -> None:
         nonlocal num_beats
         num_beats += 1
         if num_beats <= 2:
             raise OSError(errno.ESTALE, "Stale file handle")
+        if num_beats == 8:  # six per timeout
+            has_outlasted_timeout.set()
 
     lease.on_beat = fail_twice
-    while num_beats < 8:  # six per timeout
-        time.sleep(0.02)
+    assert has_outlasted_timeout.wait(20)
     assert find_owner(tmp_path).is_alive
     lease.release()
 
