@@ -64,7 +64,8 @@ FINDINGS: dict[int, str] = {
     47: "A contextual model that never sees a document gains most of what the architecture gains over the biencoder.",
     48: "Whitening by the mean and covariance of the searched corpus, without training, is worth more than the "
     "contextual architecture takes from its context.",
-    49: "Settings tried for `mini`, losers included, on collections like and unlike the training text.",
+    49: "Settings tried for `mini`, losers included. Fine-tuned models score 75 to 77 on collections like the training "
+    "text and 70 on text of other vendors. BM25 and MiniLM as it is score 61 to 62 on both.",
     50: "It does not matter which documents of the corpus serve as context. Central, typical and diverse ones, and even "
     "those nearest to the test queries, score like random ones.",
     51: "Soft prompts and a small sequence dropout hardly change the score. With dropout 0.5 a model scores without context "

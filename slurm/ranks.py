@@ -101,7 +101,7 @@ def _make_rank_environments(
     """Return the environment of each rank of this node: its number, the meeting point, and its share of the threads.
 
     Args:
-        private: a folder that only this user can write, for the file in which ranks of one machine meet.
+        private_folder: a folder that only this user can write, for the file in which ranks of one machine meet.
     """
     num_local = job["num_processes"]
     num_nodes = meeting.num_nodes if meeting else 1
