@@ -148,7 +148,9 @@ def prepare_kmeans(options: argparse.Namespace) -> Actions:
         limits = {"min_points_per_centroid": 1, "max_points_per_centroid": len(points)}
         seed = derive(0, attempt_index) % 2**31
         kmeans = faiss.Kmeans(points.shape[1], options.num_clusters, niter=NUM_ITERATIONS, seed=seed, **limits)
-        return kmeans.train(points), kmeans.centroids
+        objective = kmeans.train(points)
+        assert kmeans.centroids is not None
+        return objective, kmeans.centroids
 
     return {
         "ours": lambda: assign(best_attempt(points, options.num_clusters, 0)),

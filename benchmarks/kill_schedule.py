@@ -66,7 +66,12 @@ class KillSchedule:
 
     def kill_self_later(self, random: Random, max_seconds: float, item: str, moment: str = RANDOM) -> None:
         """Kill this process at a random moment, unless no kills remain by then."""
-        timer = threading.Timer(random.uniform(0, max_seconds), lambda: self.num_left and self.kill_self(moment, item))
+
+        def kill_if_due() -> None:
+            if self.num_left:
+                self.kill_self(moment, item)
+
+        timer = threading.Timer(random.uniform(0, max_seconds), kill_if_due)
         timer.daemon = True
         timer.start()
 

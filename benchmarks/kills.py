@@ -88,7 +88,7 @@ def replace_processes_by_forks() -> None:
     torch.set_num_threads(1)
     write_checkpoints_often()
     names = {name: getattr(subprocess, name) for name in ("STDOUT", "TimeoutExpired", "run")}
-    local.subprocess = SimpleNamespace(Popen=Forked, **names)  # type: ignore[attr-defined]
+    local.subprocess = SimpleNamespace(Popen=Forked, **names)  # type: ignore[assignment]
 
 
 def make_runs(count: int) -> tuple[Run, ...]:

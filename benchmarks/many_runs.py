@@ -81,7 +81,7 @@ def measure_verb(arguments: list[str]) -> bool:
 def write_sweep(sweep: Path, num_runs: int, num_records: int) -> None:
     """Write a file of runs, and the states and records of a half-finished sweep of them."""
     # Nothing here must survive a power failure, and thousands of flushes would take minutes.
-    os.fsync = lambda descriptor: None
+    os.fsync = lambda fd: None
     runs = [write_mixture(*mixture).run for mixture in islice(generate_mixtures(), num_records)]
     write_digests(get_local_records())
     published = home() / "published" / "as-if-published"

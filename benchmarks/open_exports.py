@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -81,8 +82,8 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, default=default_folder, help=folder_help)
     parser.add_argument("--only", nargs="*", choices=[*VERSIONS], default=[*VERSIONS], help="default: all versions")
     options = parser.parse_args()
-    sizes = {"backbone": "bert", "hidden_size": 64, "num_heads": 2, "intermediate_size": 128, "prompts": "task"}
-    model = build_model(ModelConfig(architecture="biencoder", **sizes), start="words").eval()
+    sizes: dict[str, Any] = {"backbone": "bert", "hidden_size": 64, "num_heads": 2, "intermediate_size": 128}
+    model = build_model(ModelConfig(architecture="biencoder", prompts="task", **sizes), start="words").eval()
     failed = 0
     with tempfile.TemporaryDirectory() as scratch:
         folder, out = Path(scratch) / "model", Path(scratch) / "vectors.npz"

@@ -17,14 +17,14 @@ import pyarrow.parquet as pq
 from benchmarks.generated_pairs import write_generated
 from benchmarks.harness import describe_machine, make_parser, time_in_turns, write_rows
 from repro.data import tokens
-from repro.data.pairs import ROWS_PER_BATCH, read_pairs
+from repro.data.pairs import ROWS_PER_BATCH, Side, read_pairs
 from repro.data.tokens import Tokens, load_tokenizer, tokenize
 from repro.pipeline.corpora import make_corpus_stage
 from repro.storage.paths import home
 
 # Smallest number of texts that are tokenised by words. A huge number selects the plain tokenizer.
 MIN_TEXTS_PER_CHUNK = {"whole texts": 2**62, "by words": tokens.MIN_TEXTS_FOR_WORD_CACHE}
-SIDES = ("query", "document")
+SIDES: tuple[Side, Side] = ("query", "document")
 
 
 def load_texts(name: str) -> list[list[str]]:
