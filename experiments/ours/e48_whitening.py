@@ -94,7 +94,7 @@ def draw_gains(frame: Any, axes: Any) -> None:
 
 FIGURE = Figure(
     name="whitening",
-    title="What whitening by a corpus adds, by number of documents",
+    title="What whitening by a corpus adds",
     caption=(
         "NDCG@10 of whitened vectors less that of the same vectors as they are, mean over datasets and seeds. The "
         "moments are of documents of the searched corpus, of another corpus, or of training text. The shrinkage is "

@@ -21,8 +21,10 @@ from figures.draw import Picture, draw, plot
 from figures.heatmap import luminance
 from figures.intervals import summarise_seeds
 from figures.scatter import format_correlation
-from figures.style import make_axes, make_palette
+from figures.style import make_axes, make_palette, write_title
 from figures.theme import recolour
+from repro import spec
+from repro.spec.registry import experiments
 from repro.storage.paths import CHECKOUT
 
 Rows = list[dict[str, object]]
@@ -364,6 +366,17 @@ def test_title_stands_above_panels() -> None:
     lines = titled.texts[-3:]
     assert " ".join(read_texts(lines)) == f"{title} Figure 3"
     assert all(line.get_window_extent().y0 >= top for line in lines)
+
+
+def test_titles_fit_the_narrowest_picture() -> None:
+    titles = [artefact.title for experiment in experiments() for artefact in experiment.artefacts
+              if isinstance(artefact, spec.Figure)]  # fmt: skip
+    assert titles
+    for title in titles:
+        figure, _ = make_axes()
+        write_title(figure, title)
+        assert max(line.get_window_extent().x1 for line in figure.texts) <= figure.bbox.x1, title
+        plt.close(figure)
 
 
 def test_every_size_has_a_tick() -> None:
