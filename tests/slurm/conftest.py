@@ -68,10 +68,14 @@ def trained_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def execute_with(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[..., object]], None]:
-    """Return a function that replaces `execute` in this process until the test ends."""
+def execute_with() -> Iterator[Callable[[Callable[..., object]], None]]:
+    """Yield a function that replaces `execute` in this process until the test ends.
 
-    def replace(function: Callable[..., object]) -> None:
-        monkeypatch.setitem(sys.modules, "repro.execute", work.make_execute_module(function))
+    Its patch ends before that of `stand_in`. `monkeypatch` is undone after it, and would restore the stand-in.
+    """
+    with pytest.MonkeyPatch.context() as patch:
 
-    return replace
+        def replace(function: Callable[..., object]) -> None:
+            patch.setitem(sys.modules, "repro.execute", work.make_execute_module(function))
+
+        yield replace

@@ -156,7 +156,8 @@ def test_requeued_too_often_has_failed() -> None:
 
 
 def test_cancelled_runs_wait_for_retry() -> None:
-    by_repro, by_scancel = SLOW, replace(SLOW, seed=1)
+    # So long that the first one cannot end before the second one begins.
+    by_repro, by_scancel = (replace(SLOW, num_steps=1000, seed=seed) for seed in (0, 1))
     launch_built(by_repro, by_scancel)
     wait_for_steps(by_repro, by_scancel)
     assert [status.state for status in cancel([by_repro])] == ["running"]
