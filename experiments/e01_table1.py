@@ -3,7 +3,7 @@
 from typing import Any
 
 from experiments import fresh
-from experiments.fresh import RESTATED, ROWS, STATED
+from experiments.fresh import BELOW_SMALLEST_GAIN, HALF_A_POINT, RESTATED, ROWS, STATED
 from repro.spec import MINUTES, Claim, Column, Experiment, Row, Run, Table, Term, base, by_scale, pick, term
 
 # Batch and cluster sizes per scale. The paper compares batches of 16384 with contextual batches of 512; at our own
@@ -249,7 +249,6 @@ CONTEXT_TABLE = Table(
     ),
 )
 
-HALF_A_POINT = 0.005
 BEYOND_CHANCE = "any difference beyond chance"
 ALL_SCALES = (*OWN_SCALES, "small", "large")
 FAMILY_NOTE = "families are few, and no sample"
@@ -462,7 +461,7 @@ PRETRAINED = tuple(
         pairs=pairs,
         delta=HALF_A_POINT,
         source=source,
-        because="any difference beyond chance; half a point is below the smallest gain that the paper's table counts",
+        because=f"{BEYOND_CHANCE}; {BELOW_SMALLEST_GAIN}",
         stated="2026-11-25",
         scales=MINI,
     )

@@ -7,8 +7,8 @@ steps, and once with as many steps, on more pairs.
 
 from typing import Any
 
-from experiments.e01_table1 import ARCHITECTURE, BATCHES, BOTH, CLUSTER, NEITHER, PLAIN_BATCH
-from experiments.fresh import HALF_A_POINT
+from experiments.e01_table1 import ARCHITECTURE, BATCHES, BEYOND_CHANCE, BOTH, CLUSTER, NEITHER, PLAIN_BATCH
+from experiments.fresh import BELOW_SMALLEST_GAIN, HALF_A_POINT
 from repro.spec import Claim, Column, Experiment, Row, Run, Table, Term, base, by_scale, pick, term
 
 SEEDS: dict[str, tuple[int, ...]] = {"smoke": (0,), "desk": (25, 26, 27)}
@@ -67,7 +67,7 @@ def score(row: dict[str, Any], size: dict[str, Any] = SMALL_BATCH) -> Term:
 
 COMMON: dict[str, Any] = {
     "delta": HALF_A_POINT,
-    "because": "any difference beyond chance; half a point is below the smallest gain that the paper's table counts",
+    "because": f"{BEYOND_CHANCE}; {BELOW_SMALLEST_GAIN}",
     "stated": "2026-11-26",
     "scales": ("desk",),
     "seeds": SEEDS["desk"],

@@ -16,6 +16,7 @@ RESTATED: dict[str, Any] = STATED | {"version": 2}
 
 HALF_A_POINT = 0.005
 """The δ of an order. The smallest gain that the paper's Table 1 counts is 0.7 points (62.4 to 63.1)."""
+BELOW_SMALLEST_GAIN = "half a point is below the smallest gain that the paper's table counts"
 TENTH_OF_POINT_PER_DOUBLING = 0.001
 """The δ of a slope: about half a point over the four to six doublings of an axis at desk."""
 

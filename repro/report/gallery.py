@@ -53,10 +53,14 @@ def iter_gallery_figures() -> Iterator[tuple[Experiment, Figure, str, list[dict[
 
 def list_rows(experiment: Experiment, figure: Figure, scale: str) -> list[dict[str, Any]]:
     """Return the rows of a figure from the published records of one scale."""
+    runs = _list_own_runs(experiment, scale)
+    return list_figure_rows(figure, runs, load_records(runs, "published")) if runs else []
+
+
+def _list_own_runs(experiment: Experiment, scale: str) -> tuple[Run, ...]:
+    """Return the runs of an experiment at a scale, or none if it repeats those of another scale there."""
     runs = experiment.runs(scale) if scale in experiment.scales else ()
-    if not runs or runs[0].scale != scale:
-        return []
-    return list_figure_rows(figure, runs, load_records(runs, "published"))
+    return runs if runs and runs[0].scale == scale else ()
 
 
 def compute_digest(figure: Figure, rows: Sequence[Mapping[str, Any]]) -> str:
@@ -116,7 +120,7 @@ def make_picture(figure: Figure, title: str, scale: str) -> str:
 
 def make_first_table(experiment: Experiment) -> Iterator[str]:
     """Yield the first table of an experiment that is short enough for the page, at its first scale and at mini."""
-    scales = [scale for scale in SCALES if scale in experiment.scales and _has_records(experiment, scale)]
+    scales = [scale for scale in SCALES if load_records(_list_own_runs(experiment, scale), "published")]
     chosen = [scale for scale in scales if scale in (scales[0], MINI)]
     for scale in chosen:
         views = make_artefact_views(experiment, scale, with_yours=False)
@@ -125,11 +129,6 @@ def make_first_table(experiment: Experiment) -> Iterator[str]:
             if len(view.rows) <= MAX_TABLE_ROWS:
                 yield as_markdown(view)
                 break
-
-
-def _has_records(experiment: Experiment, scale: str) -> bool:
-    runs = experiment.runs(scale)
-    return bool(runs) and bool(load_records(runs, "published"))
 
 
 def _drop_rows_without_records(view: View) -> View:
