@@ -235,9 +235,14 @@ NOT_JUDGED = tuple(
         ),
         ("MRL Figures 2 to 8", "accuracy and mAP on images", f"{ON_IMAGES}; the same questions are asked of texts"),
         (
+            "MRL §3 and §4",
+            "nested masked language modelling (BERT)",
+            "masked language modelling is not an objective of the suite",
+        ),
+        (
             "MRL Figure 2",
-            "with heads that share weights (MRL-E) as accurate from 16 dimensions on",
-            "concerns the heads of a classifier; contrastive training has no head per width",
+            "MRL-E trains the encoder through heads that share weights",
+            "contrastive training has no head per width; M2.d fits such heads to fixed vectors",
         ),
         (
             "MRL Figure 7",
@@ -255,7 +260,7 @@ NOT_JUDGED = tuple(
             "running times of one machine and index with millions of vectors; M8.e checks the arithmetic. With our "
             "collections of hundreds of documents a shortlist is slower (`mrl_figure8_times`)",
         ),
-        ("MRL Figure 9", "predictions and saliency by width", ON_IMAGES),
+        ("MRL Figure 9", "saliency (Grad-CAM) by width", f"{ON_IMAGES}; M9.a to M9.c ask what queries find by width"),
     )
 )
 

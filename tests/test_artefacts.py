@@ -25,7 +25,7 @@ CLAIMS = {
     "F11": "ab", "F12": "a", "F13": "a", "F14": "abc", "F15": "ab", "F16": "abc", "F17": "ab", "F18": "a",
     "G1": "ab", "G4": "abcd", "G5": "ab", "G6": "abcd", "G7": "abcd", "G8": "abcd", "G9": "ab", "G10": "abcd",
     "G11": "a", "G13": "abcd", "GF2": "a", "GF3": "abcd", "GF4": "a",
-    "M2": "ab", "M3": "a", "M6": "abc", "M7": "abc", "M8": "abcde",
+    "M2": "abcd", "M3": "ab", "M6": "abcde", "M7": "abc", "M8": "abcde", "M9": "abc",
 }  # fmt: skip
 """The claims of the papers per artefact. S4 is section 4.1. Figure 1 is a drawing and makes no claim.
 

@@ -92,16 +92,19 @@ def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
 
 
 def compute_scores(
-    suite: str, widths: tuple[int, ...], is_right_MQ: np.ndarray, sureness_MQ: np.ndarray
+    suite: str, widths: tuple[int, ...], is_right_MQ: np.ndarray, sureness_MQ: np.ndarray, alone: str = "width"
 ) -> tuple[dict[str, float], dict[str, np.ndarray]]:
-    """Return accuracy and mean width of each width alone and of the cascade that ends at it, and 1 or 0 per query."""
+    """Return accuracy and mean width of each width alone and of the cascade that ends at it, and 1 or 0 per query.
+
+    `alone` names the scores of a single width, for example `{suite}+width16/mean/accuracy`.
+    """
     scores: dict[str, np.ndarray] = {}
     for index, width in enumerate(widths):
         right, sureness = is_right_MQ[: index + 1], sureness_MQ[: index + 1]
         thresholds = choose_thresholds(right[:, VALIDATION], sureness[:, VALIDATION])
         stops_T = find_stops(sureness[:, TEST], thresholds)
-        scores[f"{suite}+width{width}/mean/accuracy"] = right[index, TEST]
-        scores[f"{suite}+width{width}/mean/dimensions"] = np.full(len(stops_T), width)
+        scores[f"{suite}+{alone}{width}/mean/accuracy"] = right[index, TEST]
+        scores[f"{suite}+{alone}{width}/mean/dimensions"] = np.full(len(stops_T), width)
         scores[f"{suite}+cascade{width}/mean/accuracy"] = np.take_along_axis(right[:, TEST], stops_T[None], axis=0)[0]
         scores[f"{suite}+cascade{width}/mean/dimensions"] = np.asarray(widths)[stops_T]
     arrays = {name: values.astype(np.float32) for name, values in scores.items() if name.endswith("accuracy")}

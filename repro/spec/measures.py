@@ -90,6 +90,14 @@ MEASURES: Mapping[str, Analysis] = MappingProxyType(
             summary="classification of queries by collection, with prefixes that widen for uncertain queries",
             architectures=("biencoder",),
         ),
+        "probe": Analysis(
+            summary="classification of documents by collection, with linear heads and 1-NN on prefixes of the vectors",
+            architectures=("biencoder",),
+        ),
+        "disagreement": Analysis(
+            summary="the first document of each query at every width, when all collections are searched together",
+            architectures=("biencoder",),
+        ),
         "steps": Analysis(
             summary="scores after each fifth of the training steps, along one training run",
             architectures=TRAINED,

@@ -74,10 +74,10 @@ def test_malformed_run_files_are_refused(tmp_path: Path, text: str) -> None:
 
 IMPOSSIBLE_MEASURES = {
     "biencoder": "spread cross selection",
-    "contextual": "adaptive cascade headroom",
-    "bm25": "spread cross selection adaptive cascade whitening widths steps curve polarity",
-    "surrogate": "spread cross selection adaptive cascade widths steps curve",
-    "none": "spread cross selection adaptive cascade whitening widths steps curve polarity mteb",
+    "contextual": "adaptive cascade probe disagreement headroom",
+    "bm25": "spread cross selection adaptive cascade probe disagreement whitening widths steps curve polarity",
+    "surrogate": "spread cross selection adaptive cascade probe disagreement widths steps curve",
+    "none": "spread cross selection adaptive cascade probe disagreement whitening widths steps curve polarity mteb",
 }
 
 

@@ -1,0 +1,150 @@
+"""Classify documents by their collection, from prefixes of their vectors: linear heads, nearest neighbour, cascades.
+
+Half of the documents of each collection train the classifiers. A quarter chooses the thresholds of the cascades, and the
+last quarter is scored. Matryoshka Representation Learning (Kusupati et al. 2022), figures 2, 3 and 6:
+
+1. `linear`: one softmax head per width, fitted to fixed vectors.
+2. `tied`: one softmax head for all widths (MRL-E). The head of a width is the first rows of its weights.
+3. `nearest`: the class of the most similar training document (1-NN).
+4. `cascade`: the linear heads in turn, from the narrowest on, until one is certain (`repro.analyses.cascade`).
+
+Shapes: N training documents, T other documents, W dimensions, M dimensions of a prefix, C classes, L widths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from repro.analyses import Measured
+from repro.analyses.cascade import TEST, compute_scores
+from repro.evaluate.collections import describe_datasets, read_collections
+from repro.evaluate.prefixes import take_prefix
+from repro.evaluate.suites import Encoder
+from repro.pipeline.inputs import Inputs
+from repro.spec import nested_widths, standard_widths
+
+TRAINING, OTHERS = slice(0, None, 2), slice(1, None, 2)
+"""Every other document, so that both halves cover all collections."""
+INVERSE_REGULARISATION = 10.0
+"""C of scikit-learn's LogisticRegression. It was not tuned."""
+MAX_ITERATIONS = 500
+BLOCK = 1024
+
+
+def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
+    """Return `{suite}+linearM/mean/accuracy`, and the same of `tiedM`, `nearestM` and `cascadeM`, per width M.
+
+    `…/family_accuracy` is the share of documents whose predicted collection belongs to the right family.
+
+    Raises:
+        ValueError: if the suite has a single collection.
+    """
+    run, suite = inputs.run, inputs.suite
+    if len(suite.datasets) < 2:
+        raise ValueError(
+            f"measure='probe' on the suite {suite.name!r}: it classifies by collection, but the suite has one"
+        )
+    collections = read_collections(suite)
+    vectors = [
+        model.encode(collection.retrieval.documents, collection.document_role) for collection in collections.values()
+    ]
+    classes = np.arange(len(vectors))
+    train_NW = np.concatenate([vectors_NW[TRAINING] for vectors_NW in vectors])
+    other_TW = np.concatenate([vectors_NW[OTHERS] for vectors_NW in vectors])
+    train_N = np.repeat(classes, [len(vectors_NW[TRAINING]) for vectors_NW in vectors])
+    true_T = np.repeat(classes, [len(vectors_NW[OTHERS]) for vectors_NW in vectors])
+    widths = nested_widths(run) or standard_widths(run.hidden_size)
+    predictions_LT, certainty_LT = classify_by_heads(train_NW, train_N, other_TW, widths)
+    predictions: dict[str, Sequence[np.ndarray]] = {
+        "linear": list(predictions_LT),
+        "tied": _classify_by_tied_head(train_NW, train_N, other_TW, widths),
+        "nearest": [find_nearest_class(train_NW, train_N, other_TW, width) for width in widths],
+    }
+    metrics, arrays = compute_scores(suite.name, widths, predictions_LT == true_T, certainty_LT, alone="linear")
+    families_C = np.array([dataset.family for dataset in suite.datasets])
+    for kind, by_width in predictions.items():
+        for width, predicted_T in zip(widths, by_width, strict=True):
+            path = f"{suite.name}+{kind}{width}/mean"
+            right_T = (predicted_T == true_T)[TEST]
+            metrics[f"{path}/accuracy"] = float(right_T.mean())
+            metrics[f"{path}/family_accuracy"] = float((families_C[predicted_T] == families_C[true_T])[TEST].mean())
+            arrays[f"{path}/accuracy"] = right_T.astype(np.float32)
+    counts = {"num_classes": len(classes), "num_training": len(train_N), "num_scored": int(true_T[TEST].size)}
+    return Measured(metrics, arrays, {"name": suite.name, "datasets": describe_datasets(suite, collections), **counts})
+
+
+def classify_by_heads(
+    train_NW: np.ndarray, train_N: np.ndarray, other_TW: np.ndarray, widths: Sequence[int]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the class of each text by a head of each width, int64 (L, T), and its probability in (0, 1], (L, T)."""
+    predicted, certainty = [], []
+    for width in widths:
+        head = fit_tied_head(train_NW, train_N, (width,))
+        logits_TC = head.compute_logits(other_TW, width)
+        predicted.append(logits_TC.argmax(axis=1))
+        # The largest term is exp(0) = 1, so the largest probability is 1 over the sum.
+        certainty.append(1 / np.exp(logits_TC - logits_TC.max(axis=1, keepdims=True)).sum(axis=1))
+    return np.stack(predicted), np.stack(certainty)
+
+
+def _classify_by_tied_head(
+    train_NW: np.ndarray, train_N: np.ndarray, other_TW: np.ndarray, widths: Sequence[int]
+) -> list[np.ndarray]:
+    head = fit_tied_head(train_NW, train_N, widths)
+    return [head.compute_logits(other_TW, width).argmax(axis=1) for width in widths]
+
+
+class TiedHead:
+    """A softmax head whose first M rows are the head of M dimensions. The bias is shared, as in MRL-E."""
+
+    def __init__(self, weights_WC: np.ndarray, bias_C: np.ndarray) -> None:
+        """Take the weights and the bias."""
+        self.weights_WC, self.bias_C = weights_WC, bias_C
+
+    def compute_logits(self, vectors_TW: np.ndarray, width: int) -> np.ndarray:
+        """Return the logits of the prefixes of one width, float64 (T, C)."""
+        logits_TC: np.ndarray = take_prefix(vectors_TW, width) @ self.weights_WC[:width] + self.bias_C
+        return logits_TC
+
+
+def fit_tied_head(train_NW: np.ndarray, train_N: np.ndarray, widths: Sequence[int]) -> TiedHead:
+    """Return the head that minimises the sum over widths of the mean cross-entropy, with an L2 penalty on the weights.
+
+    With one width this is the objective of scikit-learn's LogisticRegression. The optimiser is L-BFGS.
+    """
+    from scipy.optimize import minimize
+    from scipy.special import logsumexp
+
+    num_texts, num_classes, full_width = len(train_N), int(train_N.max()) + 1, max(widths)
+    prefixes: Mapping[int, np.ndarray] = {width: take_prefix(train_NW, width).astype(np.float64) for width in widths}
+    target_NC = np.eye(num_classes)[train_N]
+    penalty = 1 / (INVERSE_REGULARISATION * num_texts)
+
+    def compute_loss(parameters: np.ndarray) -> tuple[float, np.ndarray]:
+        weights_WC = parameters[:-num_classes].reshape(full_width, num_classes)
+        loss = 0.5 * penalty * float((weights_WC**2).sum())
+        gradient_WC, gradient_C = penalty * weights_WC, np.zeros(num_classes)
+        for width, prefix_NM in prefixes.items():
+            logits_NC = prefix_NM @ weights_WC[:width] + parameters[-num_classes:]
+            log_N1 = logsumexp(logits_NC, axis=1, keepdims=True)
+            loss += float((log_N1[:, 0] - logits_NC[np.arange(num_texts), train_N]).mean())
+            error_NC = (np.exp(logits_NC - log_N1) - target_NC) / num_texts
+            gradient_WC[:width] += prefix_NM.T @ error_NC
+            gradient_C += error_NC.sum(axis=0)
+        return loss, np.concatenate([gradient_WC.ravel(), gradient_C])
+
+    start = np.zeros(full_width * num_classes + num_classes)
+    options = {"maxiter": MAX_ITERATIONS, "gtol": 1e-6}
+    solution = minimize(compute_loss, start, jac=True, method="L-BFGS-B", options=options).x
+    return TiedHead(solution[:-num_classes].reshape(full_width, num_classes), solution[-num_classes:])
+
+
+def find_nearest_class(train_NW: np.ndarray, train_N: np.ndarray, other_TW: np.ndarray, width: int) -> np.ndarray:
+    """Return the class of the most similar training text of each text by its prefix, int64 (T,). Ties go to the first."""
+    train_NM, other_TM = take_prefix(train_NW, width), take_prefix(other_TW, width)
+    blocks = [(other_TM[start : start + BLOCK] @ train_NM.T).argmax(axis=1) for start in range(0, len(other_TM), BLOCK)]
+    nearest_T: np.ndarray = train_N[np.concatenate(blocks)]
+    return nearest_T
