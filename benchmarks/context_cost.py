@@ -18,7 +18,7 @@ import torch
 from benchmarks.harness import SIZES, describe_machine, load_pairs, make_parser, make_run, time_in_turns, write_rows
 from repro.model.backbone import Backbone
 from repro.model.start import build_model
-from repro.model.texts import Texts, texts_from
+from repro.model.texts import Texts, make_texts
 from repro.train.chunks import ChunkSizes
 from repro.train.gradcache import Stages, StepTexts, add_gradients
 from repro.train.loss import info_nce
@@ -43,7 +43,7 @@ def make_steps(size: str, models: dict[str, Any], batch_size: int) -> dict[str, 
     rows = np.random.default_rng(0).permutation(len(pairs))[:batch_size]
     texts: dict[str, Texts] = {}
     for side in ("query", "document"):
-        texts[side] = texts_from(*models["biencoder"].tokenize(pairs.texts(side, rows), side).pad(range(batch_size)))
+        texts[side] = make_texts(*models["biencoder"].tokenize(pairs.texts(side, rows), side).pad(range(batch_size)))
     contexts = texts["document"].rows(torch.arange(models["contextual"].config.num_contexts) % batch_size)
     return {
         "biencoder": StepTexts(texts["query"], texts["document"]),

@@ -39,7 +39,7 @@ from benchmarks.kill_schedule import RANDOM, KillSchedule, kill_self_during, wri
 from benchmarks.kills_on_slurm import check_cluster, sweep_on_slurm
 from repro.records.store import Record, read_records
 from repro.spec import Run, base, grid
-from repro.storage.paths import get_local_records, home
+from repro.storage.paths import get_home, get_local_records
 from slurm import children, local
 from slurm.profiles import load_profile
 from slurm.start import LaunchOptions, start
@@ -71,7 +71,7 @@ def main() -> int:
         while num_sweeps == 0 or schedule.num_left:
             num_sweeps += 1
             os.environ["REPRO_HOME"] = f"{folder}/killed-{num_sweeps}"
-            home().mkdir()
+            get_home().mkdir()
             problems += [*sweep(runs, schedule), *find_lost_or_changed(runs, expected)]
             print(f"sweep {num_sweeps}: {len(schedule.list_kills())} kills, {len(problems)} problems", flush=True)
         for moment, count in sorted(Counter(kill.partition(",")[0] for kill in schedule.list_kills()).items()):
@@ -128,7 +128,7 @@ def list_differences(expected: Record, record: Record) -> Iterator[str]:
 def run_queue_in_child(runs: tuple[Run, ...], schedule: KillSchedule) -> bool:
     """Launch the runs from a separate process. Return whether it ended normally, with every run done."""
     KillSchedule.current = schedule
-    home().mkdir(exist_ok=True)
+    get_home().mkdir(exist_ok=True)
     pid = os.fork()
     if not pid:
         _exit_with(lambda: _run_queue(runs))
@@ -144,7 +144,7 @@ def _run_queue(runs: tuple[Run, ...]) -> int:
     planned_kill = schedule.draw()
     if planned_kill is not None and schedule.num_kills:
         schedule.kill_self_later(planned_kill[1], MAX_QUEUE_SECONDS, QUEUE, moment=QUEUE)
-    log = (home() / "queue.log").open("a")
+    log = (get_home() / "queue.log").open("a")
     # With the default, more than ten interruptions without progress would count as a failure.
     profile = replace(load_profile("here"), max_requeues=10**6)
     outcomes = start(runs, profile, sweep="kills", options=LaunchOptions(), progress=lambda line: print(line, file=log))

@@ -22,7 +22,7 @@ from typing import Any
 import slurm.launch
 from benchmarks.kill_schedule import RANDOM, KillSchedule, kill_self_during, write_checkpoints_often
 from repro.spec import Run
-from repro.storage.paths import home
+from repro.storage.paths import get_home
 from slurm.launch import SubmittedJob
 from slurm.profiles import Profile, load_profile
 from slurm.start import LaunchOptions, start
@@ -57,7 +57,7 @@ class KilledJob(SubmittedJob):
 
 def sweep_on_slurm(runs: tuple[Run, ...], schedule: KillSchedule) -> list[str]:
     """Launch runs and kill jobs until every run has its record and no job is left. Return failures with other causes."""
-    profile, random = make_profile(schedule), Random(f"{schedule.seed}/outside/{home().name}")
+    profile, random = make_profile(schedule), Random(f"{schedule.seed}/outside/{get_home().name}")
     problems = dict[str, None]()
     next_kill = time.monotonic()
     while True:
@@ -113,7 +113,7 @@ def _launch_sweep_jobs(runs: Sequence[Run], profile: Profile) -> int:
     # This process is a fork, so the replacement ends with it.
     slurm.launch.SubmittedJob = KilledJob  # type: ignore[misc]
     try:
-        with (home() / "launches.log").open("a") as log:
+        with (get_home() / "launches.log").open("a") as log:
             start(
                 runs, profile, sweep="kills", options=options, progress=lambda line: print(line, file=log, flush=True)
             )

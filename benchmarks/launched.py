@@ -165,13 +165,13 @@ def kill_one(
     items: list[Any], is_due: Callable[[], bool], run: Any, options: argparse.Namespace
 ) -> dict[str, Any] | None:
     """Wait until one of the items is in progress and due, then kill it. Return None if the run ends before that."""
-    from repro.storage.lease import look
+    from repro.storage.lease import get_last_owner
     from slurm.scheduler import fetch_queue
     from slurm.status import statuses
 
     while statuses([run])[0].state != "recorded":
         for item in items:
-            owner = look(item.lease_folder)
+            owner = get_last_owner(item.lease_folder)
             if owner is not None and owner.is_alive and is_due():
                 time.sleep(1.0)  # let it start its work
                 peak = read_peak_memory(owner.pid)

@@ -31,7 +31,7 @@ from repro.spec import Run, get_first_phase, is_random
 from repro.spec.identity import get_training_id, run_id
 from repro.spec.registry import experiments
 from repro.statistics.contrasts import drop_seed
-from repro.storage.paths import CHECKOUT, get_local_records, get_published_records, home
+from repro.storage.paths import CHECKOUT, get_home, get_local_records, get_published_records
 from slurm.states import JobState, get_run_item
 from slurm.sweep import Submission
 
@@ -61,7 +61,7 @@ def main() -> int:
 
 def measure_verb(arguments: list[str]) -> bool:
     """Run a verb and print its seconds, processor seconds and peak memory. Return whether it meets the limits."""
-    folder = home() / ("published" if arguments[0] in ("check", "report") else "")
+    folder = get_home() / ("published" if arguments[0] in ("check", "report") else "")
     cost = measure_process(
         [sys.executable, "-m", "benchmarks.many_runs", CHILD_OPTION, *arguments],
         env={**os.environ, "REPRO_HOME": str(folder)},
@@ -84,7 +84,7 @@ def write_sweep(sweep: Path, num_runs: int, num_records: int) -> None:
     os.fsync = lambda fd: None
     runs = [write_mixture(*mixture).run for mixture in islice(generate_mixtures(), num_records)]
     write_digests(get_local_records())
-    published = home() / "published" / "as-if-published"
+    published = get_home() / "published" / "as-if-published"
     published.parent.mkdir()
     published.symlink_to(get_local_records(), target_is_directory=True)
     published.with_name(RECORDED).write_text(json.dumps([asdict(run) for run in runs]))
@@ -96,7 +96,7 @@ def write_sweep(sweep: Path, num_runs: int, num_records: int) -> None:
     sweep.write_text(json.dumps([asdict(run) for run in (*runs, *others)]))
     names = {run_id(run): run for run in (*runs, *others)}
     Submission(
-        on="local", sweep="many", profile="here", queue=str(home() / "sweeps" / "many" / "queue"),
+        on="local", sweep="many", profile="here", queue=str(get_home() / "sweeps" / "many" / "queue"),
         jobs={name: {"log": f"{name}.log", "script": ""} for name in names},
         runs={name: asdict(run) for name, run in names.items()},
         needs=dict.fromkeys(names, ("tokens/0123456789ab", "clusters/0123456789ab")),
@@ -147,7 +147,7 @@ def run_verb() -> None:
     from repro.cli.main import main as run_command_line
     from repro.report import artefacts
 
-    folder = home() / "as-if-published"
+    folder = get_home() / "as-if-published"
     if folder.exists():
         artefacts.RECORDS = {**artefacts.RECORDS, "published": lambda: folder}
         extend_experiments(folder)

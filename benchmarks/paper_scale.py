@@ -67,9 +67,9 @@ def make_run(options: argparse.Namespace) -> Any:
 
 def import_pairs(options: argparse.Namespace) -> None:
     """Import the generated file."""
-    from repro.data.own.imported import bring
+    from repro.data.own.imported import import_source
 
-    bring(make_source_path(options), name=NAME)
+    import_source(make_source_path(options), name=NAME)
 
 
 def make_stage_step(name: str) -> Callable[[argparse.Namespace], None]:

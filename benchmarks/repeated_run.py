@@ -22,7 +22,7 @@ from repro.records.store import read_record
 from repro.spec import Run
 from repro.spec.identity import run_id
 from repro.spec.registry import experiments
-from repro.storage.paths import get_published_records, home
+from repro.storage.paths import get_home, get_published_records
 
 POINTS = 100
 
@@ -46,7 +46,7 @@ def main() -> None:
     options = parser.parse_args()
     (run,) = resolve_runs([options.run], "desk")
     with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "stages").symlink_to(home() / "stages")
+        (Path(folder) / "stages").symlink_to(get_home() / "stages")
         environment = {**os.environ, "REPRO_HOME": folder, "OMP_NUM_THREADS": str(options.num_threads)}
         subprocess.run([sys.executable, "-m", "repro", "run", options.run], env=environment, check=True)
         repeated = read_score(Path(folder) / "records", run)

@@ -20,7 +20,7 @@ from repro.data import tokens
 from repro.data.pairs import ROWS_PER_BATCH, Side, read_pairs
 from repro.data.tokens import Tokens, load_tokenizer, tokenize
 from repro.pipeline.corpora import make_corpus_stage
-from repro.storage.paths import home
+from repro.storage.paths import get_home
 
 # Smallest number of texts that are tokenised by words. A huge number selects the plain tokenizer.
 MIN_TEXTS_PER_CHUNK = {"whole texts": 2**62, "by words": tokens.MIN_TEXTS_FOR_WORD_CACHE}
@@ -30,7 +30,7 @@ SIDES: tuple[Side, Side] = ("query", "document")
 def load_texts(name: str) -> list[list[str]]:
     """Return the queries and documents of a block of pairs. Mined pairs are sampled from the whole corpus."""
     if name == "generated":
-        path = home() / "tokenizing.parquet"
+        path = get_home() / "tokenizing.parquet"
         path.parent.mkdir(parents=True, exist_ok=True)
         write_generated(path, ROWS_PER_BATCH)
         table = pq.read_table(path)

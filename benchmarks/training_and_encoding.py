@@ -41,7 +41,7 @@ from repro.interop.sentence_transformers_folder import as_sentence_transformer
 from repro.model.backbone import Backbone
 from repro.model.linear import has_onednn
 from repro.model.start import build_model
-from repro.model.texts import Texts, texts_from
+from repro.model.texts import Texts, make_texts
 from repro.spec import Run
 from repro.train.chunks import ChunkSizes
 from repro.train.gradcache import Stages, StepTexts, add_gradients
@@ -60,7 +60,7 @@ def make_batch(run: Run, model: Any, sides: Mapping[str, list[str]]) -> tuple[St
     texts: dict[str, Texts] = {}
     prompted: list[list[str]] = []
     for side, side_texts in sides.items():
-        texts[side] = texts_from(*model.tokenize(side_texts, side).pad(np.arange(len(side_texts))))
+        texts[side] = make_texts(*model.tokenize(side_texts, side).pad(np.arange(len(side_texts))))
         prompted.append(with_prompt(side_texts, run.prompts, side))
     return StepTexts(texts["query"], texts["document"]), prompted
 

@@ -17,7 +17,7 @@ from pathlib import Path
 # ruff: noqa: E402 (imports take seconds, so the first line is printed before them)
 print("loading libraries …", flush=True)
 
-from repro.data.own.imported import bring
+from repro.data.own.imported import import_source
 from repro.execute import execute
 from repro.interop.exporting import export_model
 from repro.planning.imported import plan_imported
@@ -50,7 +50,7 @@ def write_pairs(path: Path, num_pairs: int) -> Path:
 def main(folder: Path, num_pairs: int = 1000, scale: str = "mini", num_steps: int | None = None) -> list[str]:
     """Go from a file of pairs to a folder that sentence-transformers opens, and return the summary."""
     os.environ["REPRO_HOME"] = str(folder / "out")
-    corpus = bring(write_pairs(folder / "pairs.jsonl", num_pairs), name="docstrings")
+    corpus = import_source(write_pairs(folder / "pairs.jsonl", num_pairs), name="docstrings")
     planned = plan_imported("docstrings", scale)
     for line in planned.lines():
         print(line, flush=True)

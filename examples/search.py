@@ -20,7 +20,7 @@ from repro.data.tokens import get_minilm_folder
 from repro.interop.adapting import adapt_model
 from repro.interop.search.index import Found, SearchRequest
 from repro.interop.search.query import search
-from repro.text import short
+from repro.text import shorten
 
 QUERIES = ("read the members of a zip archive", "wait until a thread has ended", "split text into words like a shell")
 TOP = 3
@@ -42,7 +42,7 @@ def main(folder: Path, queries: tuple[str, ...] = QUERIES, num_documents: int = 
         print(f"\n{query}")
         for name, rankings in found.items():
             for one in rankings[number]:
-                print(f"  {name:<16} {one.rank}  {one.score:.3f}  {short(one.text, 80)}", flush=True)
+                print(f"  {name:<16} {one.rank}  {one.score:.3f}  {shorten(one.text, 80)}", flush=True)
     return found
 
 

@@ -13,7 +13,7 @@ from repro.analyses import measure_run
 from repro.evaluate.result_cache import FOLDER
 from repro.pipeline.corpora import check_available
 from repro.pipeline.inputs import Inputs
-from repro.records.provenance import MADE, get_code_identity, machine, now_utc, versions
+from repro.records.provenance import MADE, describe_machine, get_code_identity, list_versions, now_utc
 from repro.records.store import Record, has_record, read_record, write_record
 from repro.spec import TRAINED, Run, is_blind
 from repro.spec.identity import run_id
@@ -86,8 +86,8 @@ def execute(run: Run, *, should_stop: Callable[[], bool] = never, progress: Prog
         provenance={
             **code,
             MADE: now_utc(),
-            "versions": versions(),
-            "machine": machine(narrow=getattr(trained.model, "is_narrow", False)),
+            "versions": list_versions(),
+            "machine": describe_machine(narrow=getattr(trained.model, "is_narrow", False)),
             "stages": {stage.title: {"id": stage.path.name, **stage.key} for stage in inputs.graph.stages},
             "training": trained.provenance,
             **_list_encoder_files(run),

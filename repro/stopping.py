@@ -42,7 +42,7 @@ _BLOCKS = _Blocks()
 
 
 @contextmanager
-def unbroken() -> Iterator[None]:
+def delay_stops() -> Iterator[None]:
     """Delay stops until this block has ended. A stop that arrives meanwhile is raised if the block succeeds.
 
     Use it for blocks that are short, or that poll `is_asked_to_stop` and then raise `Interrupted`. Training polls after
@@ -95,12 +95,12 @@ def _find_stop(error: BaseException | None) -> Stopped | None:
 
 
 def is_asked_to_stop() -> bool:
-    """Return whether a stop waits for the end of the current `unbroken` block."""
+    """Return whether a stop waits for the end of the current `delay_stops` block."""
     return _BLOCKS.pending is not None
 
 
 def stop(stopped: Stopped) -> None:
-    """Raise `stopped` now, or at the end of the current `unbroken` block."""
+    """Raise `stopped` now, or at the end of the current `delay_stops` block."""
     if not _BLOCKS.depth:
         raise stopped
     _BLOCKS.pending = stopped

@@ -21,7 +21,7 @@ BIDIRECTIONAL_MARKS = [*range(0x202A, 0x202F), *range(0x2066, 0x206A)]
 REPLACEMENTS = dict.fromkeys([*CONTROL_CHARACTERS, *BIDIRECTIONAL_MARKS], REPLACEMENT)
 
 
-def short(value: object, max_characters: int = MAX_CHARACTERS) -> str:
+def shorten(value: object, max_characters: int = MAX_CHARACTERS) -> str:
     """Return a value for a message: on one line, without control characters, cut after `max_characters`.
 
     A path is never cut, because its end identifies the file.
@@ -32,7 +32,7 @@ def short(value: object, max_characters: int = MAX_CHARACTERS) -> str:
     return "".join(letter if letter.isprintable() else REPLACEMENT for letter in text)
 
 
-def visible(text: str) -> str:
+def make_printable(text: str) -> str:
     """Return text that is safe to print on a terminal.
 
     Imported texts and paths may hold escape sequences that move the cursor, change colours or set the window title.
@@ -41,7 +41,7 @@ def visible(text: str) -> str:
     return text.translate(REPLACEMENTS).encode("utf-8", "replace").decode()
 
 
-def suggestion(word: str, known: Iterable[str], *, likeness: float = 0.8) -> str:
+def format_suggestion(word: str, known: Iterable[str], *, likeness: float = 0.8) -> str:
     """Return ", did you mean X?" if a known word is spelt almost like `word`, else an empty string."""
     matches = get_close_matches(word, list(known), n=1, cutoff=likeness)
     return f", did you mean {matches[0]!r}?" if matches else ""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from repro.stopping import Stopped
 from slurm.job import Job
-from slurm.signals import EXIT_INTERRUPTED, Stop, die_with_parent, handle_stop_signals, say
+from slurm.signals import EXIT_INTERRUPTED, Stop, die_with_parent, handle_stop_signals, log_line
 from slurm.states import JobState
 
 
@@ -21,7 +21,7 @@ def main() -> int:
         try:
             Job(**description["job"])(stop, where=JobState(**description["where"]))
         except Stopped as stopped:
-            say(f"stopped: {stopped}")
+            log_line(f"stopped: {stopped}")
             return EXIT_INTERRUPTED
     return 0
 

@@ -20,8 +20,8 @@ from repro.records.provenance import compute_source_digest, get_code_identity
 from repro.records.store import has_record
 from repro.spec import Run, run_from_fields
 from repro.spec.identity import get_training_id, run_id
-from repro.stopping import Interrupted, Stopped, unbroken, unwrap_stop
-from repro.storage.lease import Lease, acquire, look
+from repro.stopping import Interrupted, Stopped, delay_stops, unwrap_stop
+from repro.storage.lease import Lease, acquire, get_last_owner
 from repro.storage.paths import get_local_records, run_folder
 from repro.storage.platform_info import measure_peak_bytes
 from repro.storage.shards import find_stage, merge_shards
@@ -29,7 +29,7 @@ from repro.storage.stages import Stage
 from repro.train.checkpoint import CHECKPOINT_FILE
 from slurm.ranks import run_ranks
 from slurm.scheduler import explain_stop_signal, find_canceller
-from slurm.signals import Stop, handle_stop_signals, say
+from slurm.signals import Stop, handle_stop_signals, log_line
 from slurm.states import JobState, WorkItem, get_run_item, get_stage_item
 from slurm.trainings import read_progress
 
@@ -118,7 +118,7 @@ class Job:
     def _run(self, stop: Stop, job_id: str) -> None:
         if self.num_processes * self.num_nodes > 1:
             # The ranks receive the stop request themselves and write their checkpoint.
-            with unbroken():
+            with delay_stops():
                 has_ended = run_ranks(asdict(self), stop, job_id)
             if not has_ended:
                 raise stop.stopped(stop.reason or "its processes stopped")
@@ -127,7 +127,7 @@ class Job:
         from repro.execute import execute
 
         try:
-            execute(run_from_fields(self.run), should_stop=stop, progress=say)
+            execute(run_from_fields(self.run), should_stop=stop, progress=log_line)
         except Interrupted as error:
             raise stop.stopped(str(error)) from error
 
@@ -155,12 +155,12 @@ def _build_stoppable(stage: Stage, stop: Stop, job_id: str) -> None:
 
     def on_signal(number: int, frame: FrameType | None) -> None:
         if number == signal.SIGUSR2 and explain_stop_signal(job_id) != "preempted":
-            return say("the time limit is near; a stage cannot resume later, so it continues")
+            return log_line("the time limit is near; a stage cannot resume later, so it continues")
         stop.on_signal(number, frame)
 
     previous_handlers = {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGUSR2)}
     try:
-        stage.build(say)
+        stage.build(log_line)
     finally:
         for number, handler in previous_handlers.items():
             signal.signal(number, handler)
@@ -177,7 +177,7 @@ def _wait_for_lease(item: WorkItem, state: JobState, stop: Stop) -> Lease | None
     # A requeued job may start before its earlier attempt has released the lease.
     while not stop():
         lease = acquire(item.lease_folder, note=note)
-        owner = look(item.lease_folder)
+        owner = get_last_owner(item.lease_folder)
         if lease or owner is None or not state.job_id or owner.note.get("job_id") != state.job_id:
             return lease
         time.sleep(1.0)
@@ -191,7 +191,7 @@ class _OutcomeRecorder:
         self.item, self.stop, self.progress = item, stop, progress
         last = item.read() or JobState(state="done")
         # The lease of a run is held by this job, so only a stage can have another owner.
-        owner = look(item.lease_folder) if item.kind == "stage" else None
+        owner = get_last_owner(item.lease_folder) if item.kind == "stage" else None
         has_live_owner = owner is not None and owner.is_alive
         # An end without a report counts as an interruption.
         died = last.state == "running" and not has_live_owner
@@ -258,7 +258,7 @@ def _run_or_wait(run: Run, stop: Stop, progress: Callable[[str], None]) -> None:
     get_run_item(run).forget()
     while job(stop, where=JobState(state="running")) != "done":
         if not is_reported:
-            progress(f"waiting for {look(get_run_item(run).lease_folder)}, which is executing this run")
+            progress(f"waiting for {get_last_owner(get_run_item(run).lease_folder)}, which is executing this run")
             is_reported = True
         time.sleep(POLL_SECONDS)
 

@@ -20,8 +20,8 @@ from submitit import AutoExecutor, JobEnvironment
 from submitit.core.utils import DelayedSubmission, FailedJobError, FailedSubmissionError
 from submitit.slurm.slurm import SlurmExecutor
 
-from repro.stopping import Stopped, unbroken
-from repro.storage.paths import SOURCES, get_data_folder, get_sweeps_folder, home
+from repro.stopping import Stopped, delay_stops
+from repro.storage.paths import SOURCES, get_data_folder, get_home, get_sweeps_folder
 from slurm.batches import Batch
 from slurm.job import Job, describe_interruptions
 from slurm.nodes import lead_nodes, make_attempt_id
@@ -75,7 +75,7 @@ class SubmittedJob:
         if node == 0:
             with lead_nodes(fields, make_attempt_id(state.job_id)):
                 return self.job(stop, where=state)
-        with unbroken():
+        with delay_stops():
             follow(fields, stop, state.job_id, node)
         return "followed"
 
@@ -129,7 +129,7 @@ class Launch:
         for index, batch in enumerate(batches):
             try:
                 # Everything that Slurm has accepted must be recorded.
-                with unbroken(), hide_enclosing_job() as num_hidden:
+                with delay_stops(), hide_enclosing_job() as num_hidden:
                     jobs = self._submit(batch)
             except (FailedJobError, FailedSubmissionError) as error:
                 raise ValueError(_describe_refusal(batches, index, error)) from error
@@ -219,11 +219,11 @@ def make_sbatch_parameters(profile: Profile, batch: Batch, sweep: str) -> dict[s
         partition = profile.stage_partition or partition
     chdir = profile.chdir or str(SOURCES)
     additional = {"requeue": True, "kill-on-invalid-dep": "yes", "chdir": chdir, **profile.sbatch}
-    check_lines([sweep, str(home()), chdir], "sweep, REPRO_HOME or folder")
+    check_lines([sweep, str(get_home()), chdir], "sweep, REPRO_HOME or folder")
     for character in "%\\":
-        if character in f"{home()}{sweep}":
+        if character in f"{get_home()}{sweep}":
             raise ValueError(
-                f"REPRO_HOME={home()}, sweep {sweep}: Slurm gives {character} a meaning of its own in the path of a log; "
+                f"REPRO_HOME={get_home()}, sweep {sweep}: Slurm gives {character} a meaning of its own in the path of a log; "
                 f"choose a folder and a file of runs without {character}"
             )
     return {
@@ -279,7 +279,7 @@ def _quote_expandable(word: str) -> str:
 def _list_setup_lines(profile: Profile, cpus: int | None) -> list[str]:
     lines = [f"module load {shlex.quote(module)}" for module in profile.modules]
     lines += [
-        f"export REPRO_HOME={shlex.quote(str(home()))}",
+        f"export REPRO_HOME={shlex.quote(str(get_home()))}",
         # An empty entry would stand for the job's current folder.
         f"export PYTHONPATH={shlex.quote(str(SOURCES))}${{PYTHONPATH:+:$PYTHONPATH}}",
         # Ignore a folder named slurm in the job's start folder.

@@ -24,7 +24,7 @@ from repro.planning.cost import count_operations
 from repro.spec import run_from_fields
 from repro.spec.identity import format_overrides
 from repro.stopping import Stopped
-from repro.storage.lease import EXIT_LOST, Owner, acquire, look
+from repro.storage.lease import EXIT_LOST, Owner, acquire, get_last_owner
 from repro.storage.paths import import_environment, run_folder
 from repro.storage.platform_info import count_usable_cores
 from repro.text import count_noun
@@ -314,7 +314,7 @@ def _list_own_trainings(task: Task) -> dict[str, str]:
 
 
 def _find_live_owner(lease_folder: Path) -> Owner | None:
-    owner = look(lease_folder)
+    owner = get_last_owner(lease_folder)
     return owner if owner is not None and owner.is_alive else None
 
 

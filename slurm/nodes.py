@@ -22,12 +22,12 @@ from pathlib import Path
 from typing import Any
 
 from repro.pipeline import stages as pipeline_stages
-from repro.records.provenance import compute_source_digest, versions
+from repro.records.provenance import compute_source_digest, list_versions
 from repro.spec import run_from_fields
 from repro.spec.identity import run_id
 from repro.storage.files import atomic_file, read_json
-from repro.storage.lease import get_lease_timeout, look
-from repro.storage.paths import home, run_folder
+from repro.storage.lease import get_last_owner, get_lease_timeout
+from repro.storage.paths import get_home, run_folder
 from slurm.signals import Stop
 from slurm.states import get_run_item
 
@@ -59,7 +59,7 @@ def compute_node_digests(job: Mapping[str, Any]) -> dict[str, str]:
         if stage.is_built:
             stage.check()
         digests[f"stage {stage.title}"] = _compute_digest(stage.files) if stage.is_built else "not there"
-    return digests | {"code": compute_source_digest(), "set of package versions": _compute_digest(versions())}
+    return digests | {"code": compute_source_digest(), "set of package versions": _compute_digest(list_versions())}
 
 
 def call_meeting(job: Mapping[str, Any], attempt: str, stop: Stop) -> Meeting:
@@ -76,7 +76,7 @@ def call_meeting(job: Mapping[str, Any], attempt: str, stop: Stop) -> Meeting:
         if report is None:
             raise ValueError(
                 f"node {node} of {meeting.num_nodes} did not arrive within {_get_timeout():.0f} s: every node must see "
-                f"{home()}; its log is next to this one"
+                f"{get_home()}; its log is next to this one"
             )
         _check_alike(node, report, digests)
     # srun started on the first node, which is this one. Without Slurm, its host name serves as the address.
@@ -128,7 +128,7 @@ def lead_nodes(job: Mapping[str, Any], attempt: str) -> Iterator[None]:
 def has_left(job: Mapping[str, Any], attempt: str) -> bool:
     """Return whether the first node has ended or died."""
     meeting = read_json(_get_folder(job, attempt) / "meeting.json")
-    owner = look(get_run_item(run_from_fields(job["run"])).lease_folder)
+    owner = get_last_owner(get_run_item(run_from_fields(job["run"])).lease_folder)
     # The job id of the lease distinguishes this attempt's first node from another job with the same run.
     is_held = owner is not None and owner.is_alive and owner.note.get("job_id") == attempt.rpartition(".")[0]
     return meeting["is_over"] or not is_held
@@ -183,7 +183,7 @@ def _check_alike(node: int, report: Mapping[str, Any], expected: Mapping[str, st
         if actual != digest:
             raise ValueError(
                 f"{node_name} has another {name} than the first node ({actual[:12]}, not {digest[:12]}): let all nodes share "
-                f"{home()} and one checkout, or hold the same files"
+                f"{get_home()} and one checkout, or hold the same files"
             )
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from repro.storage.files import check_regular
-from repro.text import short, suggestion
+from repro.text import format_suggestion, shorten
 
 SHIPPED_FILE = Path(__file__).with_name("profiles.toml")
 QUEUE_KINDS = ("local", "slurm")
@@ -75,7 +75,7 @@ class Profile:
     def __post_init__(self) -> None:
         """Raise ValueError for invalid values."""
         for profile_field in fields(self):
-            check_lines(getattr(self, profile_field.name), f"profile {short(self.name)!r}: {profile_field.name}")
+            check_lines(getattr(self, profile_field.name), f"profile {shorten(self.name)!r}: {profile_field.name}")
         if self.on not in QUEUE_KINDS:
             raise ValueError(f"profile {self.name}: on={self.on!r}; choose local or slurm")
         for name, value in vars(self).items():
@@ -132,7 +132,7 @@ def check_lines(value: Any, label: str) -> None:
             check_lines(item, label)
         elif LINE_BREAK.search(item):
             raise ValueError(
-                f"{label}={short(repr(item))} contains a line break or a control character; write one line"
+                f"{label}={shorten(repr(item))} contains a line break or a control character; write one line"
             )
 
 
@@ -159,7 +159,7 @@ def load_profile(name: str) -> Profile:
     """Return a profile. Raises ValueError with the list of profiles, or with the error in the file."""
     tables = _tables(get_user_file())
     if name not in tables:
-        hint = suggestion(name, tables, likeness=0.6)
+        hint = format_suggestion(name, tables, likeness=0.6)
         raise ValueError(
             f"unknown profile {name!r}{hint or ';'} choose one of {sorted(tables)}, or add one to {get_user_file()}"
         )
@@ -202,7 +202,7 @@ def _read(path: Path) -> dict[str, dict[str, Any]]:
         raise ValueError(f"{path} is not TOML: {error}") from error
     if malformed := [name for name, table in tables.items() if not isinstance(table, dict)]:
         raise ValueError(
-            f"{path}: {short(repr(malformed[0]))} is not a table; a profile is [{short(malformed[0], 40)}] and its keys"
+            f"{path}: {shorten(repr(malformed[0]))} is not a table; a profile is [{shorten(malformed[0], 40)}] and its keys"
         )
     return tables
 
@@ -211,7 +211,7 @@ def _resolve_values(name: str, tables: dict[str, dict[str, Any]], chain: tuple[s
     values = dict(tables[name])
     unknown = sorted(set(values) - set(KEYS))
     if unknown:
-        hint = suggestion(unknown[0], KEYS, likeness=0.6)
+        hint = format_suggestion(unknown[0], KEYS, likeness=0.6)
         raise ValueError(f"profile {name}: unknown key {unknown}{hint or ';'} a profile has {list(KEYS)}")
     parent = values.pop("extends", None)
     if parent is not None and (parent not in tables or parent in (*chain, name)):
@@ -231,7 +231,7 @@ def _validate_value(name: str, key: str, value: Any) -> Any:
     if isinstance(value, list):
         is_valid = is_valid and all(isinstance(item, str) for item in value)
     if not is_valid:
-        raise ValueError(f"profile {name}: {key}={short(repr(value))}; must be {form}")
+        raise ValueError(f"profile {name}: {key}={shorten(repr(value))}; must be {form}")
     if isinstance(value, dict):
         _check_options(name, key, value)
     return tuple(value) if isinstance(value, list) else value

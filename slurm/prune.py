@@ -13,8 +13,8 @@ from repro.planning.cost import list_training_phases
 from repro.records.store import split_recorded
 from repro.spec import Run
 from repro.spec.identity import get_training_id
-from repro.storage.lease import get_part_owner, look
-from repro.storage.paths import get_local_records, get_sweeps_folder, home
+from repro.storage.lease import get_last_owner, get_part_owner
+from repro.storage.paths import get_home, get_local_records, get_sweeps_folder
 from repro.storage.shards import list_redundant_shards
 from slurm.scheduler import fetch_queue
 from slurm.states import get_run_item
@@ -26,7 +26,7 @@ MIN_AGE_SECONDS = 3600.0
 """Seconds without a change after which a partial file or folder counts as abandoned by a dead process."""
 
 
-def leftovers(runs: Sequence[Run]) -> Iterator[tuple[Path, int]]:
+def list_leftovers(runs: Sequence[Run]) -> Iterator[tuple[Path, int]]:
     """Yield the removable paths with their sizes in bytes.
 
     Never includes files of an unrecorded run, records, metrics, logs or scores. It also excludes a training run that
@@ -46,10 +46,10 @@ def _list_removable_paths(runs: Sequence[Run]) -> Iterator[Path]:
         folder = get_run_item(run).folder
         if run not in recorded or folder.name in needed or not folder.is_dir():
             continue
-        owners = [look(folder / "owner"), look(folder / "training")]
+        owners = [get_last_owner(folder / "owner"), get_last_owner(folder / "training")]
         if not any(owner and owner.is_alive for owner in owners):
             yield from (path for path in sorted(folder.iterdir()) if path.name not in RETAINED_NAMES)
-    yield from filter(_is_abandoned, _list_partial_paths(home()))
+    yield from filter(_is_abandoned, _list_partial_paths(get_home()))
     yield from list_redundant_shards()
     recorded_names = {get_run_item(run).name for run in recorded.intersection(runs)}
     queue = fetch_queue() or {}
@@ -60,7 +60,7 @@ def _list_removable_paths(runs: Sequence[Run]) -> Iterator[Path]:
 
 def is_trained(path: Path) -> bool:
     """Return whether a path belongs to a run's checkpoint, the only copy of its trained weights."""
-    return path.is_relative_to(home() / "runs") and (
+    return path.is_relative_to(get_home() / "runs") and (
         path.suffix == ".safetensors" or path.name.startswith("checkpoint")
     )
 
@@ -73,7 +73,7 @@ def describe_kind(path: Path) -> str:
         return "half-written file"
     if path.suffix == ".pkl":
         return "job file"
-    return "file of a run" if path.is_relative_to(home() / "runs") else "shard"
+    return "file of a run" if path.is_relative_to(get_home() / "runs") else "shard"
 
 
 def _has_ended(submissions: Sequence[Submission], recorded: Collection[str], queue: Collection[str]) -> bool:

@@ -30,9 +30,9 @@ from repro.spec import run_from_fields
 from repro.spec.identity import run_id
 from repro.stopping import Interrupted, Stopped, unwrap_stop
 from repro.storage.paths import get_local_records, import_environment, run_folder
-from repro.text import short
+from repro.text import shorten
 from slurm.nodes import Meeting, call_meeting, has_left, join_meeting, make_attempt_id, make_grace_check
-from slurm.signals import REASONS, Stop, die_with_parent, handle_stop_signals, say
+from slurm.signals import REASONS, Stop, die_with_parent, handle_stop_signals, log_line
 
 RANK_MODULE = "slurm.ranks"
 """The module that each rank runs."""
@@ -201,11 +201,11 @@ def main() -> int:
                 # Imported here, because loading torch takes seconds. A request in that time must find the handlers.
                 from repro.execute import execute
 
-                execute(run_from_fields(job["run"]), should_stop=stop, progress=say)
+                execute(run_from_fields(job["run"]), should_stop=stop, progress=log_line)
             stop.is_over = True
         except (Interrupted, Stopped) as stopped:
             stop.is_over = True
-            say(f"rank {os.environ['RANK']} stopped: {stopped}")
+            log_line(f"rank {os.environ['RANK']} stopped: {stopped}")
         from repro.train.parallel import leave_processes
 
         leave_processes()
@@ -219,7 +219,7 @@ def _record_failure(
     lines = str(error).splitlines() or [""]
     with suppress(FileExistsError), path.open("x") as file:
         file.write(
-            f"rank {os.environ['RANK']} on {socket.gethostname()}: {error_type.__name__}: {short(lines[0], 500)}"
+            f"rank {os.environ['RANK']} on {socket.gethostname()}: {error_type.__name__}: {shorten(lines[0], 500)}"
         )
     sys.__excepthook__(error_type, error, trace)
 

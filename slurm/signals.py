@@ -108,6 +108,6 @@ def _watch(parent: int) -> None:
     os._exit(EXIT_INTERRUPTED)
 
 
-def say(line: str) -> None:
+def log_line(line: str) -> None:
     """Write a line to the log and flush it."""
     print(line, flush=True)

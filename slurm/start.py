@@ -16,7 +16,7 @@ from repro.planning.requirements import check_encoders
 from repro.records.store import split_recorded
 from repro.spec import Run, run_from_fields
 from repro.spec.identity import run_id
-from repro.storage.lease import Owner, acquire, look
+from repro.storage.lease import Owner, acquire, get_last_owner
 from repro.storage.paths import get_local_records, get_sweeps_folder
 from repro.storage.shards import find_parent_stage
 from repro.text import count_noun
@@ -151,7 +151,7 @@ def hold_launch_lock(progress: Progress) -> Iterator[None]:
     folder = get_sweeps_folder() / ".launching"
     while (lease := acquire(folder)) is None:
         if not is_reported:
-            progress(f"waiting for another launcher: {look(folder)}")
+            progress(f"waiting for another launcher: {get_last_owner(folder)}")
             is_reported = True
         time.sleep(0.5)
     with lease:
@@ -214,7 +214,7 @@ def cancel(runs: Sequence[Run]) -> list[RunStatus]:
     for run, _ in active:
         # The mark comes before the signal: the stopped job reads it and reports "cancelled", not "interrupted".
         get_run_item(run).cancel()
-        owner = look(get_run_item(run).lease_folder)
+        owner = get_last_owner(get_run_item(run).lease_folder)
         # Jobs in Slurm are cancelled by the scheduler below, which also knows those that wait.
         if owner is not None and owner.is_alive and not owner.note.get("job_id") and _is_here(owner, run):
             os.kill(owner.pid, signal.SIGTERM)

@@ -12,11 +12,11 @@ from os import SEEK_END
 from pathlib import Path
 from typing import Any
 
-from repro.records.looked import Looked
+from repro.records.readable_records import ReadableRecords
 from repro.records.store import has_record
 from repro.spec import Run
 from repro.spec.identity import format_overrides, get_training_id
-from repro.storage.lease import Owner, look, owners
+from repro.storage.lease import Owner, get_last_owner, owners
 from repro.storage.paths import get_local_records, get_published_records, get_stage_folder, run_folder
 from repro.storage.shards import find_parent_stage, parse_part
 from slurm.scheduler import Queued, fetch_job_outcome, fetch_queue
@@ -71,7 +71,7 @@ class Snapshot:
     """A view of the disk and the scheduler at one moment. The scheduler is queried once."""
 
     submissions: list[Submission] = field(default_factory=read_submissions)
-    looked: Looked = field(default_factory=lambda: Looked(get_local_records()))
+    readable_records: ReadableRecords = field(default_factory=lambda: ReadableRecords(get_local_records()))
 
     @cached_property
     def queue(self) -> Mapping[str, Queued] | None:
@@ -86,18 +86,18 @@ class Snapshot:
     def get_statuses(self, runs: Iterable[Run]) -> list[RunStatus]:
         """Return the status of each run. The records read for it are cached for the next call."""
         statuses = [self.get_status(run) for run in runs]
-        self.looked.keep()
+        self.readable_records.save()
         return statuses
 
     def get_status(self, run: Run) -> RunStatus:
         """Return the status of a run."""
         item = get_run_item(run)
-        owner = look(item.lease_folder)
+        owner = get_last_owner(item.lease_folder)
         last = item.read()
         locations = self._list_locations(item, last)
         # The order decides: a record outranks everything, then a living owner, then the cancel mark, then the last
         # report.
-        record_error = self.looked.explain_unreadable(run)
+        record_error = self.readable_records.explain_unreadable(run)
         if record_error is not None:
             return RunStatus(item.name, "unreadable" if record_error else "recorded", record_error, **locations)
         if owner is not None and owner.is_alive:
@@ -161,7 +161,7 @@ class Snapshot:
         if submission is None:
             return "", NEVER_LAUNCHED
         if submission.on == "local":
-            owner = look(Path(submission.queue))
+            owner = get_last_owner(Path(submission.queue))
             if owner is None or not owner.is_alive:
                 return "", "its queue has ended; launch again"
             return "local", f"in the queue of {owner}"
@@ -210,7 +210,7 @@ class Snapshot:
         return "; ".join([", ".join(counts), *details])
 
     def _describe_builder(self, name: str) -> str:
-        owner = look(find_stage_item(name).lease_folder)
+        owner = get_last_owner(find_stage_item(name).lease_folder)
         last = read_stage_state(name)
         if owner is not None and owner.is_alive:
             return f"{BUILDING} by {owner}"

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from repro.storage.lease import Lease, Owner, acquire, look
+from repro.storage.lease import Lease, Owner, acquire, get_last_owner
 
 
 def take_lease(folder: Path, **options: Any) -> Lease:
@@ -15,6 +15,6 @@ def take_lease(folder: Path, **options: Any) -> Lease:
 
 def find_owner(folder: Path) -> Owner:
     """Return the last owner of a lease."""
-    owner = look(folder)
+    owner = get_last_owner(folder)
     assert owner is not None
     return owner

@@ -23,7 +23,7 @@ from repro.records.store import Record, has_record
 from repro.spec import base, get_first_phase
 from repro.spec.identity import run_id
 from repro.stopping import Interrupted
-from repro.storage.paths import get_local_records, home, run_folder
+from repro.storage.paths import get_home, get_local_records, run_folder
 from repro.train.checkpoint import TrainState, read_metrics
 from repro.train.trainer import make_model_config, trained_model
 from tests.commands import ignore
@@ -156,7 +156,7 @@ SECOND_PHASE = {"num_hard_negatives": 2, "filter": "surrogate", "pretraining_cor
 def test_impossible_settings_train_nothing(changes: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         execute(base("smoke", **changes), progress=ignore)
-    assert not list(get_local_records().glob("*")) and not list(home().rglob("metrics.jsonl"))
+    assert not list(get_local_records().glob("*")) and not list(get_home().rglob("metrics.jsonl"))
 
 
 def test_killed_evaluation_resumes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from repro.report.view import View
 from repro.spec import base
 from repro.spec.identity import get_setting_id, run_id
 from repro.statistics.units import split_by_stratum, stratified_mean
-from repro.storage.paths import home
+from repro.storage.paths import get_home
 from tests.commands import run_module
 
 SUITE = {"name": "desk", "datasets": [{"name": "a", "family": "f", "num_queries": 4}], "contexts": [{"seed": 0}]}
@@ -62,9 +62,9 @@ def test_home_follows_its_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         (tmp_path / name).mkdir()
         monkeypatch.chdir(tmp_path / name)
         monkeypatch.setenv("REPRO_HOME", "out")
-        assert home() == tmp_path / name / "out"
+        assert get_home() == tmp_path / name / "out"
     monkeypatch.setenv("REPRO_HOME", str(tmp_path))
-    assert home() == tmp_path
+    assert get_home() == tmp_path
 
 
 @pytest.mark.slow

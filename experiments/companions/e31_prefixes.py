@@ -5,11 +5,24 @@ from typing import Any
 from experiments import fresh
 from experiments.e01_table1 import NEITHER_RANDOM, PLAIN_BATCH
 from experiments.e04_batch_by_cluster import budget
-from repro.spec import Claim, Experiment, Figure, Row, Run, Term, base, grid, pick, standard_widths, term, written
+from repro.spec import (
+    Claim,
+    Experiment,
+    Figure,
+    Row,
+    Run,
+    Term,
+    base,
+    format_widths,
+    grid,
+    list_standard_widths,
+    pick,
+    term,
+)
 
 SCALES = ("smoke", "desk", "lab", "small", "large")
-WIDTHS = {scale: standard_widths(base(scale).hidden_size) for scale in SCALES}
-ALL = {scale: written(widths) for scale, widths in WIDTHS.items()}
+WIDTHS = {scale: list_standard_widths(base(scale).hidden_size) for scale in SCALES}
+ALL = {scale: format_widths(widths) for scale, widths in WIDTHS.items()}
 """The paper's widths are 8, 16, … 2048 of an image model. Ours go up to the vector width of each scale."""
 JUDGED = (8, 16, 32, 64)
 """Widths below the full one that every judged scale has."""

@@ -9,7 +9,6 @@ from typing import Any
 from experiments.e01_table1 import BATCHES, BOTH, CLUSTER, CONTEXTUAL_BATCH
 from experiments.fresh import BELOW_SMALLEST_GAIN, CONTEXT_BLIND, HALF_A_POINT, MET_BY_BLIND, blind
 from repro.spec import Claim, Column, Experiment, Row, Run, Table, Term, base, pick, term
-from repro.text import count_noun
 
 SEEDS: dict[str, tuple[int, ...]] = {"smoke": (0,), "desk": (31, 32, 33, 34)}
 """None of the seeds of desk was trained before the claims were stated."""
@@ -45,9 +44,9 @@ ACCURACY, NDCG = "train/accuracy", "{suite}/mean/ndcg_at_10"
 TABLE = Table(
     name="stage_sizes",
     caption=(
-        "Training accuracy and NDCG@10 by the layers of the first and of the second stage, on contextual batches. The "
-        "second stage alone sets the cost of a search. A biencoder of four layers costs as much to train as two stages "
-        "of two."
+        "Training accuracy and NDCG@10 by the depths of the first and of the second stage, in layers, on contextual "
+        "batches. The second stage alone sets the cost of a search. A biencoder of four layers costs as much to train as "
+        "two stages of two."
     ),
     columns=(
         Column(label="train accuracy", value=ACCURACY, factor=100),
@@ -55,16 +54,16 @@ TABLE = Table(
     ),
     rows=(
         *(
-            Row(label=f"contextual, {first} + {second} layers", runs=pick(**contextual(first, second)))
+            Row(label=f"contextual, depths {first} and {second}", runs=pick(**contextual(first, second)))
             for first, second in SIZES
         ),
         Row(
-            label="contextual, 2 layers, trained without documents",
+            label="contextual, depth 2, trained without documents",
             runs=pick(**TABLE1_SIZE | CONTEXT_BLIND),
             context="null",
         ),
         *(
-            Row(label=f"biencoder, {count_noun(layers, 'layer')}", runs=pick(**biencoder(layers)))
+            Row(label=f"biencoder, depth {layers}", runs=pick(**biencoder(layers)))
             for layers in (SHALLOW, MEDIUM, DEEP)
         ),
     ),

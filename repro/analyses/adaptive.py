@@ -37,7 +37,7 @@ from repro.evaluate.collections import (
 from repro.evaluate.prefixes import take_prefix
 from repro.evaluate.suites import Encoder
 from repro.pipeline.inputs import Inputs
-from repro.spec import nested_widths, standard_widths
+from repro.spec import list_standard_widths, nested_widths
 
 DEPTH = 10
 MILLION = 1e6
@@ -125,7 +125,7 @@ def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
     """Return `{suite}+ROUTE/NAME/ndcg_at_10`, `…/mflops` and `…/queries_per_second` per route and dataset."""
     run, suite = inputs.run, inputs.suite
     collections = read_collections(suite)
-    routes = list_routes(nested_widths(run) or standard_widths(run.hidden_size))
+    routes = list_routes(nested_widths(run) or list_standard_widths(run.hidden_size))
     metrics: dict[str, float] = {}
     values: dict[str, list[np.ndarray]] = {route.name: [] for route in routes}
     for dataset in suite.datasets:

@@ -12,7 +12,7 @@ from repro.batches.fixed_encoder import get_surrogate
 from repro.evaluate.result_cache import FOLDER, ResultCache
 from repro.evaluate.suites import Encoder
 from repro.pipeline.prompting import get_encoder_in_key
-from repro.records.provenance import machine
+from repro.records.provenance import describe_machine
 from repro.spec import Run
 from repro.spec.identity import run_id
 
@@ -37,7 +37,12 @@ def open_cache(folder: Path, run: Run, model: Encoder | None, **key_parts: Any) 
     weights = get_encoder_in_key(get_surrogate(run)) if model is None else {"model": model_digest}
     return ResultCache(
         folder / FOLDER,
-        {"run": run_id(run), "machine": machine(narrow=getattr(model, "is_narrow", False)), **weights, **key_parts},
+        {
+            "run": run_id(run),
+            "machine": describe_machine(narrow=getattr(model, "is_narrow", False)),
+            **weights,
+            **key_parts,
+        },
     )
 
 

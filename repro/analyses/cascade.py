@@ -24,7 +24,7 @@ from repro.evaluate.collections import describe_datasets, read_collections
 from repro.evaluate.prefixes import take_prefix
 from repro.evaluate.suites import Encoder
 from repro.pipeline.inputs import Inputs
-from repro.spec import nested_widths, standard_widths
+from repro.spec import list_standard_widths, nested_widths
 
 VALIDATION, TEST = slice(0, None, 2), slice(1, None, 2)
 """Every other query, so that both halves cover all collections."""
@@ -81,7 +81,7 @@ def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
     documents = [model.encode(collection.retrieval.documents, collection.document_role) for collection in classes]
     queries_QW = np.concatenate([model.encode(collection.retrieval.queries, "query") for collection in classes])
     classes_Q = np.repeat(np.arange(len(classes)), [len(collection.retrieval.queries) for collection in classes])
-    widths = nested_widths(run) or standard_widths(run.hidden_size)
+    widths = nested_widths(run) or list_standard_widths(run.hidden_size)
     answers = [classify_texts(queries_QW, compute_class_means(documents, width), run.temperature) for width in widths]
     is_right_MQ = np.stack([chosen_Q == classes_Q for chosen_Q, _ in answers])
     metrics, arrays = compute_scores(

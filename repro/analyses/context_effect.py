@@ -206,11 +206,11 @@ class ContextProbe:
         if model is None:
             return
         from repro.model.attention import compute_attention_shares
-        from repro.model.texts import texts_from
+        from repro.model.texts import make_texts
 
         self.vectors_CD.append(compute_distinct_vectors(model, min(self.num_contexts, len(retrieval.documents))))
         tokens = model.tokenize(texts, role)
-        shares_KN3 = compute_attention_shares(model, texts_from(*tokens.pad(range(len(tokens)))).to(model.device))
+        shares_KN3 = compute_attention_shares(model, make_texts(*tokens.pad(range(len(tokens)))).to(model.device))
         self.shares_K3.append(shares_KN3.mean(1).cpu().numpy())
         # Attention that is equal for all positions gives each part its share of the length.
         sizes_N3 = np.array(

@@ -24,7 +24,7 @@ from repro.evaluate.collections import Collection, describe_datasets, read_colle
 from repro.evaluate.prefixes import take_prefix
 from repro.evaluate.suites import Encoder
 from repro.pipeline.inputs import Inputs
-from repro.spec import nested_widths, standard_widths
+from repro.spec import list_standard_widths, nested_widths
 
 OUTCOMES = ("relevant", "collection", "family", "elsewhere")
 BLOCK = 1024
@@ -45,7 +45,7 @@ def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
     relevant = _list_relevant_documents(members)
     outcomes = {
         width: classify_hits(find_first(queries_QW, documents_NW, width), relevant, owner_N, owner_Q, families_C)
-        for width in nested_widths(run) or standard_widths(run.hidden_size)
+        for width in nested_widths(run) or list_standard_widths(run.hidden_size)
     }
     is_right = {width: outcomes_Q == OUTCOMES.index("relevant") for width, outcomes_Q in outcomes.items()}
     metrics: dict[str, float] = {}

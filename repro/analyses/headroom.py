@@ -187,7 +187,7 @@ class Repooled:
         """Return unit vectors, float32 (K, N, H), of N texts under K weightings."""
         import torch
 
-        from repro.model.texts import texts_from
+        from repro.model.texts import make_texts
 
         tokens = self._model.tokenize(texts, role)
         size = self._model.config.hidden_size
@@ -198,7 +198,7 @@ class Repooled:
             for start in range(0, len(order), TEXTS_IN_BATCH):
                 rows = order[start : start + TEXTS_IN_BATCH]
                 ids_NS, mask_NS = tokens.pad(rows)
-                states_NSH = self._model.embedder(texts_from(ids_NS, mask_NS).to(self._model.device)).float()
+                states_NSH = self._model.embedder(make_texts(ids_NS, mask_NS).to(self._model.device)).float()
                 # One pass through the backbone serves all weightings. Only the mean and the head differ.
                 weights_KNS = torch.from_numpy(weights_KV[:, ids_NS] * mask_NS).to(states_NSH)
                 sums_KNH = torch.einsum("kns,nsh->knh", weights_KNS, states_NSH)

@@ -20,7 +20,7 @@ from repro.batches.negatives import as_near
 from repro.evaluate.suites import Encoder
 from repro.pipeline.inputs import Inputs
 from repro.seeds import make_rng
-from repro.storage.arrays import iter_blocks, release_pages, taken
+from repro.storage.arrays import iter_blocks, release_pages, take_rows
 
 NUM_DRAWN = 1000
 NUM_NEIGHBOURS = 11  # as many as the paper shows
@@ -63,7 +63,7 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
 
 def load_vectors(vectors_ND: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """Return rows of any shape from an array that may be memory-mapped, float32, with the vectors in the last axis."""
-    return taken(vectors_ND, rows.reshape(-1)).astype(np.float32).reshape(*rows.shape, -1)
+    return take_rows(vectors_ND, rows.reshape(-1)).astype(np.float32).reshape(*rows.shape, -1)
 
 
 def find_nearest_rows(documents_ND: np.ndarray, keys_N: np.ndarray, drawn_A: np.ndarray, count: int) -> np.ndarray:

@@ -24,7 +24,7 @@ from repro.evaluate.collections import describe_datasets, read_collections
 from repro.evaluate.prefixes import take_prefix
 from repro.evaluate.suites import Encoder
 from repro.pipeline.inputs import Inputs
-from repro.spec import nested_widths, standard_widths
+from repro.spec import list_standard_widths, nested_widths
 
 TRAINING, OTHERS = slice(0, None, 2), slice(1, None, 2)
 """Every other document, so that both halves cover all collections."""
@@ -56,7 +56,7 @@ def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
     other_TW = np.concatenate([vectors_NW[OTHERS] for vectors_NW in vectors])
     train_N = np.repeat(classes, [len(vectors_NW[TRAINING]) for vectors_NW in vectors])
     true_T = np.repeat(classes, [len(vectors_NW[OTHERS]) for vectors_NW in vectors])
-    widths = nested_widths(run) or standard_widths(run.hidden_size)
+    widths = nested_widths(run) or list_standard_widths(run.hidden_size)
     predictions_LT, certainty_LT = classify_by_heads(train_NW, train_N, other_TW, widths)
     predictions: dict[str, Sequence[np.ndarray]] = {
         "linear": list(predictions_LT),

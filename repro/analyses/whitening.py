@@ -145,7 +145,7 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
     corpora = Corpora(own, others, embedder.embed(format_training_text(inputs, max(sizes))))
     values_by_path: dict[str, list[np.ndarray]] = {}
     for name, collection in collections.items():
-        for view, vectors in adapt_in_every_way(corpora, name, parameters):
+        for view, vectors in apply_all_adaptations(corpora, name, parameters):
             values_by_path.setdefault(get_path_name(suite.name, view), []).append(
                 score_headline(search_collection(collection, *vectors, DEPTH), collection)
             )
@@ -181,7 +181,7 @@ def format_training_text(inputs: Inputs, count: int) -> Collection:
     return Collection(Retrieval(TRAINING_TEXT, ids, tuple(texts), (), (), {}), Quirks())
 
 
-def adapt_in_every_way(corpora: Corpora, name: str, parameters: Mapping[str, float]) -> Iterator[tuple[str, Pair]]:
+def apply_all_adaptations(corpora: Corpora, name: str, parameters: Mapping[str, float]) -> Iterator[tuple[str, Pair]]:
     """Yield each view of a collection: unchanged, whitened by each source and number of documents, baselines."""
     vectors = corpora.own[name]
     yield "own", (vectors.queries_QH, vectors.documents_DH)

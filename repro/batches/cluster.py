@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from repro.seeds import derive, make_rng
-from repro.storage.arrays import group_rows_by_code, iter_blocks, load_array, taken
+from repro.storage.arrays import group_rows_by_code, iter_blocks, load_array, take_rows
 from repro.storage.files import atomic_file
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ class _Vectors:
     def read_paired_texts(self, rows: np.ndarray) -> np.ndarray:
         """Return query ⊕ document of these rows, float32 (n, W)."""
         # FAISS reads contiguous float32. Embeddings are stored in float16.
-        sides = [taken(self.queries_ND, rows), taken(self.documents_ND, rows)]
+        sides = [take_rows(self.queries_ND, rows), take_rows(self.documents_ND, rows)]
         return np.ascontiguousarray(np.concatenate(sides, axis=1), dtype=np.float32)
 
     def read_points(self, rows: np.ndarray) -> np.ndarray:
@@ -158,8 +158,8 @@ class _Vectors:
         for part in iter_blocks(len(rows), ROWS_PER_SEARCH):
             swapped = slice(len(rows) + part.start, len(rows) + part.stop)
             # Both orders of a pair are points, which makes the clustering symmetric in queries and documents (§4.1).
-            points_PW[part, :width] = points_PW[swapped, width:] = taken(self.queries_ND, rows[part])
-            points_PW[part, width:] = points_PW[swapped, :width] = taken(self.documents_ND, rows[part])
+            points_PW[part, :width] = points_PW[swapped, width:] = take_rows(self.queries_ND, rows[part])
+            points_PW[part, width:] = points_PW[swapped, :width] = take_rows(self.documents_ND, rows[part])
         return points_PW
 
 

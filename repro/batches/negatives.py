@@ -17,7 +17,7 @@ import numpy as np
 
 from repro.batches.mask import KnownPositives
 from repro.seeds import make_rng
-from repro.storage.arrays import group_rows_by_code, iter_blocks, taken
+from repro.storage.arrays import group_rows_by_code, iter_blocks, take_rows
 
 ROWS_PER_CHUNK = 512
 ROUNDING = 1e-6
@@ -60,7 +60,7 @@ def mine_negatives(
                 "different documents; ask for fewer, or leave small domains out"
             )
         # One domain's documents are in memory. Queries are scored in blocks of rows.
-        documents_MD = np.asarray(taken(documents_ND, pool_M), np.float32)
+        documents_MD = np.asarray(take_rows(documents_ND, pool_M), np.float32)
         for part in iter_blocks(len(members_M), ROWS_PER_CHUNK):
             rows = members_M[part]
             queries_RD = np.asarray(queries_ND[rows], np.float32)

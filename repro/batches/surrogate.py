@@ -26,7 +26,7 @@ from repro.data.tokens import compute_unknown_share, get_minilm_folder, iter_tok
 from repro.storage.arrays import ArrayWriter, iter_blocks, load_array, map_to_fill, release_pages
 from repro.storage.files import atomic_file
 from repro.storage.stages import WHOLE, Part
-from repro.text import count_noun, short
+from repro.text import count_noun, shorten
 
 if TYPE_CHECKING:
     import torch
@@ -169,7 +169,7 @@ def check_vectors(vectors_ND: np.ndarray, texts: Sequence[str], model_name: str 
         text = texts[int(np.argmin(is_finite_N))]
         raise ValueError(
             f"the {model_name} returns NaN or infinite values for {count_noun(int((~is_finite_N).sum()), 'text')}, "
-            f"first {short(repr(text))}: remove or change the text, or choose another {model_name}"
+            f"first {shorten(repr(text))}: remove or change the text, or choose another {model_name}"
         )
 
 

@@ -14,7 +14,7 @@ from repro.spec import Experiment
 from repro.spec.axes import is_axis
 from repro.spec.registry import FaultyRunsError, normalise_artefact_name
 from repro.spec.scales import ORDER
-from repro.text import visible
+from repro.text import make_printable
 
 SELECTION = "artefacts (table1, figure3, …), all, run ids or a file of runs, then axes (seed=1..5 batch_size=64,128)"
 MIN_INTERVAL_SECONDS = 2.0
@@ -48,14 +48,14 @@ EXIT_STOPPED = 130
 """Stopped from the keyboard."""
 
 
-def say(line: str) -> None:
+def print_line(line: str) -> None:
     """Print a line on stdout and flush it."""
-    print(visible(line), flush=True)
+    print(make_printable(line), flush=True)
 
 
-def tell(line: str) -> None:
+def print_progress(line: str) -> None:
     """Print a progress line on stderr, so that stdout holds results alone."""
-    print(visible(line), file=sys.stderr, flush=True)
+    print(make_printable(line), file=sys.stderr, flush=True)
 
 
 def print_json(value: Any) -> None:
@@ -72,7 +72,7 @@ class ThrottledProgress:
     def __call__(self, line: str) -> None:
         """Print the line, or drop it if the last one is too recent."""
         if time.monotonic() - self.last >= MIN_INTERVAL_SECONDS:
-            tell(line)
+            print_progress(line)
             self.last = time.monotonic()
 
 
@@ -105,5 +105,5 @@ def select_valid(candidates: Sequence[Experiment], scales: Sequence[str]) -> lis
     if faults and not valid:
         raise faults[0]
     for fault in faults:
-        tell(f"left out: {fault}")
+        print_progress(f"left out: {fault}")
     return valid

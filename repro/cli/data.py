@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from repro.cli.common import AsJson, print_json, say, tell
-from repro.text import short
+from repro.cli.common import AsJson, print_json, print_line, print_progress
+from repro.text import shorten
 
 if TYPE_CHECKING:
     from repro.data.own.imported import ImportedCorpus
@@ -66,7 +66,7 @@ def show(
     if write_manifests:
         return _rewrite_manifests(corpus)
     name = find_imported(corpus).corpus if is_imported(corpus) else corpus
-    described = describe_corpus(name, samples, progress=tell)
+    described = describe_corpus(name, samples, progress=print_progress)
     if as_json:
         return print_json(described)
     _show_corpora(described)
@@ -83,9 +83,9 @@ def _show_corpora(described: dict[str, Any]) -> None:
     cells = tuple((name, format_number(pairs, 0), format_number(domains, 0)) for name, pairs, domains in rows)
     render(View(f"{described['corpus']}: training pairs", ("source", "pairs", "domains"), cells, align="lrr"))
     for sample in described["samples"]:
-        say(f"\n{sample['source']}")
+        print_line(f"\n{sample['source']}")
         for side in ("query", "document"):
-            say(f"  {side:<10}{short(' '.join(sample[side].split()), MAX_SAMPLE_CHARACTERS)}")
+            print_line(f"  {side:<10}{shorten(' '.join(sample[side].split()), MAX_SAMPLE_CHARACTERS)}")
 
 
 def _rewrite_manifests(corpus: str) -> None:
@@ -146,7 +146,7 @@ def import_(
 ) -> None:
     """Import a corpus of pairs: audit it, hold out a part for evaluation, and write a file of runs."""
     from repro.data.columns import Columns
-    from repro.data.own.imported import bring
+    from repro.data.own.imported import import_source
     from repro.data.paper.local_copies import list_source_names
     from repro.pipeline.corpora import CORPORA
     from repro.spec import MTEB_SUITES
@@ -164,7 +164,7 @@ def import_(
         *MTEB_SUITES,
         *(suite for builtin in CORPORA.values() for suite in builtin.suites),
     }
-    corpus = bring(
+    corpus = import_source(
         path,
         name=name,
         columns=columns,
@@ -203,7 +203,7 @@ def _plan_or_undo(
     """
     from repro.planning.imported import format_evaluation_lines, plan_imported
 
-    progress = (lambda line: None) if as_json else say
+    progress = (lambda line: None) if as_json else print_line
     with ExitStack() as undo:
         undo.callback(rmtree, corpus.folder)
         try:
@@ -232,7 +232,7 @@ def plan(
     from repro.planning.imported import plan_imported
 
     scale = _choose_scale(scale, from_words=from_words)
-    _print_plan(plan_imported(name, scale, progress=(lambda line: None) if as_json else say), as_json)
+    _print_plan(plan_imported(name, scale, progress=(lambda line: None) if as_json else print_line), as_json)
 
 
 def _print_plan(plan_or_lines: Planned | list[str], as_json: bool) -> None:
@@ -244,4 +244,4 @@ def _print_plan(plan_or_lines: Planned | list[str], as_json: bool) -> None:
     else:
         lines = plan_or_lines.lines()
     for line in lines:
-        say(line)
+        print_line(line)

@@ -21,8 +21,8 @@ from pathlib import Path
 from repro.cli.common import EXIT_NOT_RUN, EXIT_STOPPED
 from repro.stopping import Stopped, unwrap_stop
 from repro.storage.files import MAKE_ROOM
-from repro.storage.paths import home
-from repro.text import short, visible
+from repro.storage.paths import get_home
+from repro.text import make_printable, shorten
 
 EXIT_BUG = 70
 """A bug in this program: EX_SOFTWARE of sysexits."""
@@ -106,7 +106,7 @@ def _print_error(error: BaseException, show_traceback: bool) -> int:
     if isinstance(error, ModuleNotFoundError) and error.name == "faiss":
         _print_line("error: faiss is not installed; install this project with [cpu], or [gpu] for CUDA")
         return EXIT_NOT_RUN
-    message = short(" ".join(str(error).split()), MAX_LINE_CHARACTERS)
+    message = shorten(" ".join(str(error).split()), MAX_LINE_CHARACTERS)
     if isinstance(error, OSError) and error.errno in DISK_FULL_ERRORS:
         message = f"the disk is full ({message}); no incomplete file remains: {MAKE_ROOM}"
     if isinstance(error, OSError) and error.errno in PERMISSION_ERRORS:
@@ -126,7 +126,7 @@ def _print_line(line: str) -> None:
         except OSError:
             width = DEFAULT_WIDTH
         line = wrap_line(line, width)
-    print(visible(line), file=sys.stderr)
+    print(make_printable(line), file=sys.stderr)
 
 
 def wrap_line(line: str, width: int) -> str:
@@ -141,13 +141,13 @@ def wrap_line(line: str, width: int) -> str:
 
 def _write_report(error: BaseException) -> str:
     """Write a bug report for the maintainers, and return a sentence with its path or the reason it was not written."""
-    from repro.records.provenance import get_code_identity, versions
+    from repro.records.provenance import get_code_identity, list_versions
 
-    path = home() / "bugs" / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.txt"
+    path = get_home() / "bugs" / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.txt"
     lines = [
         f"command: {sys.argv!r}",
         f"code: {get_code_identity()}",
-        f"versions: {versions()}",
+        f"versions: {list_versions()}",
         f"cwd: {Path.cwd()}",
         "",
     ]

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from repro.cli.common import AsJson, print_json, say, tell
+from repro.cli.common import AsJson, print_json, print_line, print_progress
 from repro.interop.arguments import EXPORT_CONTEXTS, check_evaluation, check_export, check_model, check_upload
 
 Model = Annotated[
@@ -75,23 +75,23 @@ def evaluate(
         raise ValueError("name one model with --model M, or two with --compare A B")
     first, second = (str(model), None) if compare is None else compare
     check_evaluation(suite, compare or (first,), context or ())
-    tell(f"opening {suite} and {' and '.join(compare or (first,))}")
+    print_progress(f"opening {suite} and {' and '.join(compare or (first,))}")
     from repro.interop.evaluating import EvaluationRequest, run_evaluation
     from repro.report.formats import render
 
     whitened = (tuple(dict.fromkeys(whiten or ())), shrinkage)
     options = (context_seed, num_contexts, revision, device, bm25, second, width, wrong_from, *whitened, leave_out_seen)
     request = EvaluationRequest(first, suite, tuple(context or ("own",)), *options)
-    scores = run_evaluation(request, out, progress=tell if as_json else say)
+    scores = run_evaluation(request, out, progress=print_progress if as_json else print_line)
     if as_json:
         return print_json(scores.as_dict())
     for line in scores.headlines:
-        say(line)
+        print_line(line)
     for view in scores.views():
         render(view)
     for line in scores.advice:
-        say(line)
-    say(f"scores.json and TREC runs are in {scores.folder}")
+        print_line(line)
+    print_line(f"scores.json and TREC runs are in {scores.folder}")
 
 
 def export(
@@ -113,13 +113,13 @@ def export(
     check_model(model)
     check_export(model, folder, to, width)
     # before torch is loaded, because that takes seconds
-    tell(f"opening {model}")
+    print_progress(f"opening {model}")
     from repro.interop.exporting import export_model, push_to_hub
 
-    for line in export_model(model, folder, to, width=width, growth_on=growth_on, progress=say):
-        say(line)
+    for line in export_model(model, folder, to, width=width, growth_on=growth_on, progress=print_line):
+        print_line(line)
     if push_to is not None:
-        say(f"uploaded to {push_to_hub(folder, push_to, private=private)}")
+        print_line(f"uploaded to {push_to_hub(folder, push_to, private=private)}")
 
 
 def adapt(
@@ -148,12 +148,12 @@ def adapt(
     from repro.interop.corpus import find_corpus
 
     find_corpus(corpus)
-    tell(f"opening {model}")
+    print_progress(f"opening {model}")
     from repro.interop.adapting import adapt_model
 
-    lines = adapt_model(model, corpus, to, shrinkage=shrinkage, average=average, base_model=base, progress=say)
+    lines = adapt_model(model, corpus, to, shrinkage=shrinkage, average=average, base_model=base, progress=print_line)
     for line in lines:
-        say(line)
+        print_line(line)
 
 
 def score(
@@ -164,11 +164,11 @@ def score(
     """Score a TREC run file against judgements, by the definitions of trec_eval."""
     from repro.evaluate.trec import score_files
 
-    scores = score_files(run, judgements, tell)
+    scores = score_files(run, judgements, print_progress)
     if as_json:
         return print_json(scores)
     for name, value in scores.items():
-        say(f"{name} {value}" if isinstance(value, int) else f"{name} {value:.4f}")
+        print_line(f"{name} {value}" if isinstance(value, int) else f"{name} {value:.4f}")
 
 
 VERBS = (evaluate, export, adapt, score)

@@ -13,7 +13,7 @@ from repro.cli.common import AsJson, print_json
 from repro.spec import FIELDS, Run
 from repro.spec.axes import describe_type
 from repro.spec.scales import ORDER, SCALES
-from repro.text import ABSENT, short, suggestion
+from repro.text import ABSENT, format_suggestion, shorten
 
 MEANINGS = {
     "seed": "seed of the weights, the batches and every other random draw",
@@ -56,9 +56,9 @@ def fields(
         pattern = word.casefold()
         matches = [row for row in rows if pattern in row["name"] or pattern in row["meaning"].casefold()]
         if not matches:
-            hint = suggestion(word, FIELDS, likeness=0.6)
+            hint = format_suggestion(word, FIELDS, likeness=0.6)
             raise ValueError(
-                f"no field has {short(repr(word))} in its name or meaning{hint or ';'} `repro fields` lists all"
+                f"no field has {shorten(repr(word))} in its name or meaning{hint or ';'} `repro fields` lists all"
             )
         rows = matches
     if as_json:

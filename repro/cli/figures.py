@@ -28,7 +28,7 @@ from repro.storage.platform_info import count_usable_cores
 
 # sections load the data and the analyses
 if TYPE_CHECKING:
-    from repro.report.sections import ForestPainter, Painter, Rows
+    from repro.report.sections import ForestRenderer, Renderer, Rows
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -68,7 +68,7 @@ class PendingPicture:
 
 
 @contextmanager
-def open_painters(num_cores: int | None = None) -> Iterator[tuple[Painter, ForestPainter]]:
+def open_renderers(num_cores: int | None = None) -> Iterator[tuple[Renderer, ForestRenderer]]:
     """Yield the functions that start a figure and the forest plot, in worker processes if a second core is available."""
     num_spare_cores = (num_cores or count_usable_cores()) - 1
     if num_spare_cores < 1:
@@ -81,7 +81,7 @@ def open_painters(num_cores: int | None = None) -> Iterator[tuple[Painter, Fores
         )
     try:
         # a page embeds the vector file, and drawing the png too would double the time
-        yield partial(paint, with_png=False, executor=executor), partial(paint_forest, executor=executor)
+        yield partial(render, with_png=False, executor=executor), partial(render_forest, executor=executor)
     finally:
         executor.shutdown(cancel_futures=True)
 
@@ -116,11 +116,11 @@ def draw_and_report(figures: Iterable[Figure], scale: str) -> Iterator[str]:
 def draw_from_records(figure: Figure, scale: str, origin: str) -> Path | None:
     """Draw a figure from published or local records, and return the vector file, or None if there is no data."""
     runs = find_experiment(figure.name).runs(scale)
-    picture = paint(figure, scale, origin, list_figure_rows(figure, runs, load_records(runs, origin)), Inline())
+    picture = render(figure, scale, origin, list_figure_rows(figure, runs, load_records(runs, origin)), Inline())
     return None if picture is None else picture.result()
 
 
-def paint(
+def render(
     figure: Figure, scale: str, origin: str, rows: Rows, executor: Executor, *, with_png: bool = True
 ) -> PendingPicture | None:
     """Start to draw a figure from the rows of published or local records, or return None if there is no data."""
@@ -147,7 +147,7 @@ def describe_picture(figure: Figure, scale: str, origin: str, rows: Sequence[Map
     }
 
 
-def paint_forest(rows: Sequence[Mapping[str, Any]], scale: str, executor: Executor) -> PendingPicture:
+def render_forest(rows: Sequence[Mapping[str, Any]], scale: str, executor: Executor) -> PendingPicture:
     """Start to draw the forest plot of all claims from its rows, as a vector file for a page."""
     title = "What was found, and the threshold of each claim"
     subtitle = f"scale {scale}, {RECORD_WORDS['published']}"
@@ -163,7 +163,7 @@ def paint_forest(rows: Sequence[Mapping[str, Any]], scale: str, executor: Execut
     return draw_once(rows, f"claims-{scale}-published", picture, executor, with_png=False)
 
 
-def paint_pivot(rows: Sequence[Mapping[str, Any]], x: str, y: str) -> Path:
+def render_pivot(rows: Sequence[Mapping[str, Any]], x: str, y: str) -> Path:
     """Draw the scores of a grid over two fields as a heat map, and return the vector file."""
     plain_rows = [
         {"series": "", "seed": row["run"].seed, **row["order"], "NDCG@10, points": row["score"]}

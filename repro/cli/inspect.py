@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from repro.cli.common import EXIT_DIFFERS, EXIT_NOT_RUN, AsJson, Scale, What, print_json, say, tell, track_progress
+from repro.cli.common import (
+    EXIT_DIFFERS,
+    EXIT_NOT_RUN,
+    AsJson,
+    Scale,
+    What,
+    print_json,
+    print_line,
+    print_progress,
+    track_progress,
+)
 from repro.interop.arguments import check_suite
 from repro.interop.named_runs import check_run_is_contextual
 from repro.records.lookup import resolve_experiments, run_of_id
@@ -16,7 +26,7 @@ from repro.spec.artefact import MAIN, PAPERS
 from repro.spec.identity import run_id
 from repro.spec.registry import check_every_experiment, find_experiment, find_paper
 from repro.spec.scales import get_scale
-from repro.text import short, suggestion
+from repro.text import format_suggestion, shorten
 
 if TYPE_CHECKING:
     from repro.statistics.judge import Judgement
@@ -66,7 +76,7 @@ def check(
             render(make_claims_view(paper_judgements, f"{PAPERS[paper]}: claims at scale {scale}", width=width), format)
             render_line(summary)
     if is_short and not (write or as_json) and any(find_paper(judgement.claim.id) != MAIN for judgement in judged):
-        say("`repro check --all` prints the claims of companion papers in full")
+        print_line("`repro check --all` prints the claims of companion papers in full")
     if write:
         from repro.cli.regenerate import regenerate
 
@@ -127,12 +137,12 @@ def explain_batch(
 ) -> None:
     """Show one batch: its texts and clusters, the hardest negatives, and the documents removed by the filter."""
     selected_run = _find_run(run, what, where or [], scale)
-    tell(f"reading batch {batch} of run {run_id(selected_run)}")
+    print_progress(f"reading batch {batch} of run {run_id(selected_run)}")
     from repro.analyses.microscope import explain
     from repro.report.batch import make_explanation_views
     from repro.report.formats import render
 
-    explanation = explain(selected_run, batch, num_negatives=negatives, progress=tell)
+    explanation = explain(selected_run, batch, num_negatives=negatives, progress=print_progress)
     if as_json:
         return print_json(explanation.as_dict())
     for view in make_explanation_views(explanation, num_pairs=pairs):
@@ -160,7 +170,7 @@ def _find_run(identifier: str | None, artefact: str | None, where: list[str], sc
         values = list(dict.fromkeys(str(getattr(run, name)) for run in runs))
         if values and value not in values:
             raise ValueError(
-                f"--where {name}={short(value)}: {artefact} at scale {scale!r} has {name} {', '.join(values)}"
+                f"--where {name}={shorten(value)}: {artefact} at scale {scale!r} has {name} {', '.join(values)}"
             )
     raise ValueError(
         f"no run of {artefact} at scale {scale!r} with {conditions} has batches; see `repro plan {artefact}`"
@@ -173,7 +183,7 @@ def _parse_condition(text: str) -> tuple[str, str]:
     if not sign and name in FIELDS:
         raise ValueError(f"--where {text}: {text}=… needs a value; write --where {text}=VALUE")
     if not sign or name not in FIELDS:
-        hint = suggestion(name, FIELDS) or ":"
+        hint = format_suggestion(name, FIELDS) or ":"
         raise ValueError(f"--where {text!r}{hint} expected field=value with a field of {list(FIELDS)}")
     return name, value
 
@@ -209,7 +219,7 @@ def explain_context(
     if suite is not None:
         check_suite(suite)
     # before the imports, because they load torch
-    tell(f"opening {source}")
+    print_progress(f"opening {source}")
     from repro.interop.explaining import ExplanationRequest, run_explanation
     from repro.report.context import make_context_views
     from repro.report.formats import render
@@ -225,7 +235,7 @@ def explain_context(
         num_contexts=num_contexts,
         revision=revision,
     )
-    explanation = run_explanation(request, progress=tell)
+    explanation = run_explanation(request, progress=print_progress)
     if as_json:
         return print_json(explanation.as_dict())
     for view in make_context_views(explanation, num_words=words):

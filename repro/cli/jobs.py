@@ -28,14 +28,14 @@ from repro.cli.common import (
     Unpublished,
     What,
     print_json,
-    say,
-    tell,
+    print_line,
+    print_progress,
 )
 from repro.records.lookup import ID_PREFIX, get_sweep_name, resolve_runs, run_of_id, split_words
 from repro.spec.registry import artefacts
 from repro.spec.scales import get_scale
 from repro.storage.paths import check_home, find_other_writers
-from repro.text import count_noun, format_bytes, short, suggestion
+from repro.text import count_noun, format_bytes, format_suggestion, shorten
 
 WhatToFetch = Annotated[list[str] | None, typer.Argument(help="artefacts, all, a file of runs, or names of data sets")]
 DataDir = Annotated[Path | None, typer.Option(help="folder of local copies of data (default: REPRO_DATA, or out/data)")]
@@ -71,7 +71,7 @@ def launch(
     sweep = get_sweep_name(what, scale)
     runs = resolve_runs(what, scale, seeds=seed, all_seeds=all_seeds, is_unpublished=unpublished)
     if unpublished and not runs:
-        return say(ALL_PUBLISHED)
+        return print_line(ALL_PUBLISHED)
     options = LaunchOptions(retry=retry, limit=limit, allow_dirty=allow_dirty)
     if dry_run:
         return _print_scripts(list(launches.scripts(runs, job_profile, sweep=sweep, options=options)))
@@ -79,10 +79,10 @@ def launch(
         return _print_verdicts(dict(launches.check_site(runs, job_profile, sweep=sweep, options=options)))
     check_home()
     if warning := find_other_writers():
-        tell(f"caution: {warning}")
-    outcomes = launches.start(runs, job_profile, sweep=sweep, options=options, progress=say)
+        print_progress(f"caution: {warning}")
+    outcomes = launches.start(runs, job_profile, sweep=sweep, options=options, progress=print_line)
     if job_profile.on == "slurm" and set(outcomes.values()) - {launches.LEFT_OUT}:
-        say(_format_status_hint(what, scale, seed, all_seeds or unpublished))
+        print_line(_format_status_hint(what, scale, seed, all_seeds or unpublished))
     if launches.LEFT_OUT in outcomes.values() or (job_profile.on == "local" and set(outcomes.values()) - {"done"}):
         raise typer.Exit(EXIT_NOT_RUN)
 
@@ -106,7 +106,7 @@ def _print_scripts(scripts: Sequence[tuple[str, str]]) -> None:
     for name, script in scripts:
         print(f"# ---- {name}\n{script}")
     if not scripts:
-        tell("nothing to submit: no run has to be started")
+        print_progress("nothing to submit: no run has to be started")
 
 
 def _print_verdicts(verdicts: dict[str, Any]) -> None:
@@ -117,9 +117,9 @@ def _print_verdicts(verdicts: dict[str, Any]) -> None:
         groups.setdefault((verdict.is_accepted, re.sub(r"\d+", "#", verdict.says)), []).append(name)
     for (is_accepted, _), names in groups.items():
         similar = f" (and {count_noun(len(names) - 1, 'script')} like it)" if len(names) > 1 else ""
-        say(f"{'ok  ' if is_accepted else 'MISS'} {names[0]}{similar}: {verdicts[names[0]].says}")
+        print_line(f"{'ok  ' if is_accepted else 'MISS'} {names[0]}{similar}: {verdicts[names[0]].says}")
     if not verdicts:
-        say("nothing is missing, so there is no script to check; name runs that are not recorded here")
+        print_line("nothing is missing, so there is no script to check; name runs that are not recorded here")
     if not all(verdict.is_accepted for verdict in verdicts.values()):
         raise typer.Exit(EXIT_NOT_RUN)
 
@@ -171,9 +171,9 @@ def why(
         if value in ("", None, [], 0):
             continue
         if isinstance(value, list):
-            say("\n  ".join([f"{name}: ", *map(str, value)]))
+            print_line("\n  ".join([f"{name}: ", *map(str, value)]))
         else:
-            say(f"{name}: {value}")
+            print_line(f"{name}: {value}")
 
 
 def _explain_claim(id: str, scale: str, as_json: bool) -> None:
@@ -198,8 +198,8 @@ def cancel(what: Named, scale: Scale = "desk", seed: Seeds = None, all_seeds: Al
 
     stopped = stop(resolve_runs(what, scale, seeds=seed, all_seeds=all_seeds))
     for status in stopped:
-        say(f"{status.id}: was {status.state}, is stopping")
-    say(count_noun(len(stopped), "run") if stopped else "nothing to cancel: no run is running or queued")
+        print_line(f"{status.id}: was {status.state}, is stopping")
+    print_line(count_noun(len(stopped), "run") if stopped else "nothing to cancel: no run is running or queued")
 
 
 def prune(
@@ -213,9 +213,9 @@ def prune(
     dry_run: DryRun = False,
 ) -> None:
     """Remove incomplete files and files that recorded runs no longer need, with --weights also their trained weights."""
-    from slurm.prune import is_trained, leftovers, remove
+    from slurm.prune import is_trained, list_leftovers, remove
 
-    removable = list(leftovers(resolve_runs(what, scale, all_seeds=all_seeds)))
+    removable = list(list_leftovers(resolve_runs(what, scale, all_seeds=all_seeds)))
     trained = [(path, size) for path, size in removable if is_trained(path)]
     to_remove = removable if weights else [entry for entry in removable if entry not in trained]
     if weights and trained and not dry_run and not yes:
@@ -229,7 +229,7 @@ def prune(
     finally:
         _print_removals(removed, "would remove" if dry_run else "removed")
     if trained and not weights:
-        say(f"kept the {_describe_weights(trained)}, the only copies: --weights removes them")
+        print_line(f"kept the {_describe_weights(trained)}, the only copies: --weights removes them")
 
 
 def _confirm_removal(trained: Sequence[tuple[Path, int]]) -> None:
@@ -254,9 +254,9 @@ def _print_removals(removed: Sequence[tuple[Path, int]], verb: str) -> None:
     for path, size in removed:
         kinds.setdefault(describe_kind(path), []).append(size)
     for kind, sizes in kinds.items():
-        say(f"{verb} {count_noun(len(sizes), kind)} ({format_bytes(sum(sizes))})")
+        print_line(f"{verb} {count_noun(len(sizes), kind)} ({format_bytes(sum(sizes))})")
     if not removed:
-        say(f"{verb} nothing")
+        print_line(f"{verb} nothing")
 
 
 def fetch(
@@ -269,12 +269,12 @@ def fetch(
     """Download the requirements of runs, or declared data sets by name. Needs a network. If interrupted, it resumes."""
     for need in _list_needs(what, scale, all_seeds, data_dir):
         if need.is_here():
-            say(f"here     {need.name}")
+            print_line(f"here     {need.name}")
         elif dry_run:
-            say(f"to fetch {need.name}: {need.how}")
+            print_line(f"to fetch {need.name}: {need.how}")
         else:
-            say(f"fetching {need.name}: {need.how}")
-            need.bring(say)
+            print_line(f"fetching {need.name}: {need.how}")
+            need.download(print_line)
 
 
 def verify(
@@ -295,7 +295,7 @@ def verify(
     else:
         for row, good in zip(rows, is_good, strict=True):
             details = "" if good else ": " + "; ".join(row["problems"] or [row["how"]])
-            say(f"{'ok  ' if good else 'MISS'} {row['need']}{details}")
+            print_line(f"{'ok  ' if good else 'MISS'} {row['need']}{details}")
     if not all(is_good):
         raise typer.Exit(EXIT_NOT_RUN)
 
@@ -311,9 +311,9 @@ def _list_needs(what: list[str] | None, scale: str, all_seeds: bool, data_dir: P
     run_selectors = [name for name in what or () if name not in sources]
     for name in split_words(run_selectors)[1]:
         if name not in artefacts() and run_selectors != ["all"]:
-            hint = suggestion(name, [*artefacts(), *list_source_names()])
+            hint = format_suggestion(name, [*artefacts(), *list_source_names()])
             raise ValueError(
-                f"{short(repr(name))} is neither an artefact (`repro list` shows them) nor data{hint}; data are "
+                f"{shorten(repr(name))} is neither an artefact (`repro list` shows them) nor data{hint}; data are "
                 f"{', '.join(list_source_names())}"
             )
     needs = [need for name in sources for need in list_source_requirements(name)]

@@ -28,9 +28,9 @@ from repro.cli.common import (
     Unpublished,
     What,
     print_json,
-    say,
+    print_line,
+    print_progress,
     select_valid,
-    tell,
     track_progress,
 )
 from repro.cli.data import data
@@ -164,7 +164,7 @@ def plan(
     job_profile = load_profile(profile)
     runs = resolve_runs(what, scale, seeds=seed, all_seeds=all_seeds, is_unpublished=unpublished)
     if unpublished and not runs:
-        return say(ALL_PUBLISHED)
+        return print_line(ALL_PUBLISHED)
     made_plan = make_plan(
         runs,
         [get_local_records()],
@@ -193,7 +193,7 @@ def run(
     recorded, missing = split_recorded(runs, [get_local_records()])
     scales = ", ".join(name for name in ORDER if any(run.scale == name for run in runs))
     requested = count_noun(len(set(runs)), "run")
-    say(f"{requested} asked for, {len(recorded)} recorded, {len(missing)} to run at scale {scales}")
+    print_line(f"{requested} asked for, {len(recorded)} recorded, {len(missing)} to run at scale {scales}")
     if dry_run:
         return plan(what, scale, seed)
     if missing:
@@ -211,8 +211,8 @@ def run(
         check_encoders(missing)
         check_clusters(missing)
         for index, missing_run in enumerate(missing, 1):
-            say(f"run {index} of {len(missing)}: {run_id(missing_run)} ({format_overrides(missing_run)})")
-            run_here(missing_run, progress=say)
+            print_line(f"run {index} of {len(missing)}: {run_id(missing_run)} ({format_overrides(missing_run)})")
+            run_here(missing_run, progress=print_line)
     _show_results(what, scale)
     _summarise_own_corpora(runs)
 
@@ -233,7 +233,7 @@ def _show_results(what: list[str], scale: str) -> None:
         }
         figures = [exhibit for exhibit in experiment.artefacts if isinstance(exhibit, Figure) and exhibit.name in views]
         for line in draw_and_report(figures, scale):
-            tell(line)
+            print_progress(line)
         for name in sorted(views, key=lambda name: name in names):
             render(views[name])
         if experiment.claims:
@@ -258,7 +258,7 @@ def _summarise_own_corpora(runs: Sequence[Run]) -> None:
         sizes = read_suite_sizes(json_object(report)) if report.is_file() else {}
         corpus_runs = [run for run in runs if run.corpus == name and run.suite == name.partition("@")[0]]
         for line in format_own_corpus_lines(corpus_runs, sizes):
-            say(line)
+            print_line(line)
 
 
 @app.command()
@@ -312,7 +312,7 @@ def show(
             render(make_claims_view(judged, f"Claims at scale {scale}"), format)
         figures = [exhibit for exhibit in experiment.artefacts if isinstance(exhibit, Figure) and exhibit.name in shown]
         for line in draw_and_report(figures, scale):
-            tell(line)
+            print_progress(line)
     if as_json:
         print_json(json_values[0] if len(json_values) == 1 else json_values)
 
@@ -325,9 +325,9 @@ def _show_grid(runs: list[Run], pivot: tuple[str, str] | None, format: str, as_j
         return print_json(tabulate_scores(runs))
     render(make_pivot_view(runs, *pivot) if pivot else make_scores_view(runs), format)
     if pivot and (rows := list_pivot_rows(runs, *pivot)):
-        from repro.cli.figures import paint_pivot
+        from repro.cli.figures import render_pivot
 
-        tell(f"drawn: {paint_pivot(rows, *pivot)}, its data next to it as .csv")
+        print_progress(f"drawn: {render_pivot(rows, *pivot)}, its data next to it as .csv")
 
 
 def _is_selected(name: str, what: Sequence[str] | None) -> bool:
@@ -341,18 +341,18 @@ def report(
     out: Annotated[Path, typer.Option(help="path of the page")] = Path("report.html"),
 ) -> None:
     """Write an HTML page that works offline: Table 1, the ledger of claims, then every artefact."""
-    from repro.cli.figures import open_painters
-    from repro.cli.regenerate import paint_gains
+    from repro.cli.figures import open_renderers
+    from repro.cli.regenerate import render_gains
     from repro.report.html import write_report
 
     sections = track_progress(
         experiments(), lambda experiment: f"writing the section of {experiment.artefact_names[0]}"
     )
-    with open_painters() as (paint, paint_forest):
+    with open_renderers() as (render, render_forest):
         page = write_report(
-            get_scale(scale).name, out, paint, sections, paint_forest=paint_forest, paint_gains=paint_gains
+            get_scale(scale).name, out, render, sections, render_forest=render_forest, render_gains=render_gains
         )
-    say(f"written: {page}")
+    print_line(f"written: {page}")
 
 
 @app.command()
@@ -366,16 +366,16 @@ def doctor(
     as_json: AsJson = False,
 ) -> None:
     """Check this machine and list missing requirements per scale. With --deep or --gpu, exit code 2: a check failed."""
-    from repro.planning.doctor import check_deeply, examine
+    from repro.planning.doctor import check_deeply, run_checks
 
     def print_findings(findings: Iterable[Finding]) -> Iterator[Finding]:
         for finding in findings:
             if not as_json:
                 # print each finding immediately, because some take seconds
-                say(f"{'ok  ' if finding.good else 'MISS'} {finding.what}: {finding.says}")
+                print_line(f"{'ok  ' if finding.good else 'MISS'} {finding.what}: {finding.says}")
             yield finding
 
-    findings = list(print_findings(examine()))
+    findings = list(print_findings(run_checks()))
     verified = list(print_findings(check_deeply())) if deep else []
     if gpu:
         verified += print_findings(_examine_gpu())
@@ -398,7 +398,7 @@ def _examine_gpu() -> Iterator[Finding]:
         for finding in check_gpu(torch.device("cuda")):
             findings.append(finding)
             yield finding
-        say(f"written: {write_findings(findings)}")
+        print_line(f"written: {write_findings(findings)}")
 
 
 for verb in (*INSPECT_VERBS, *FIELD_VERBS, *JOB_VERBS, *EVALUATE_EXPORT_VERBS, *SEARCH_VERBS):

@@ -75,7 +75,7 @@ def draw_gains(scale: str) -> dict[str, str]:
     return {theme: gains_svg(rows, **labels, theme=theme) for theme in THEMES}
 
 
-def paint_gains(scale: str) -> Path | None:
+def render_gains(scale: str) -> Path | None:
     """Return the path of the light picture of `draw_gains`, drawn unless its cached file is current."""
     from repro.report.picture_cache import get_cached_picture
 

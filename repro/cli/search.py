@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from repro.cli.common import AsJson, print_json, say, tell
-from repro.text import short
+from repro.cli.common import AsJson, print_json, print_line, print_progress
+from repro.text import shorten
 
 MAX_EXCERPT_CHARACTERS = 100
 
@@ -46,7 +46,7 @@ def search(
     queries = [text.strip() for text in query or sys.stdin.read().splitlines() if text.strip()]
     if not queries:
         raise ValueError("no query: every line was empty")
-    results_by_query = find(SearchRequest(model, corpus, context, context_seed), queries, top, tell)
+    results_by_query = find(SearchRequest(model, corpus, context, context_seed), queries, top, print_progress)
     if as_json:
         rows = zip(queries, results_by_query, strict=True)
         return print_json(
@@ -54,10 +54,10 @@ def search(
         )
     for text, results in zip(queries, results_by_query, strict=True):
         if len(queries) > 1:
-            say(f"\n{short(text)}")
+            print_line(f"\n{shorten(text)}")
         for result in results:
-            excerpt = short(" ".join(result.text.split()), MAX_EXCERPT_CHARACTERS)
-            say(f"{result.rank:>3}  {result.score:.3f}  {result.id}  {excerpt}")
+            excerpt = shorten(" ".join(result.text.split()), MAX_EXCERPT_CHARACTERS)
+            print_line(f"{result.rank:>3}  {result.score:.3f}  {result.id}  {excerpt}")
 
 
 VERBS = (search,)

@@ -17,7 +17,7 @@ from repro.data.lines import iter_lines, list_json_rows
 from repro.data.paper.quirks import Quirks, find_quirks
 from repro.data.wording import is_empty
 from repro.storage.files import read_json
-from repro.text import count_noun, short
+from repro.text import count_noun, shorten
 
 DOCUMENT, QUERY = ("title", "text"), ("text",)
 """The fields of corpus.jsonl and of queries.jsonl that are joined to a text."""
@@ -34,7 +34,7 @@ def check_name(name: object, where: str) -> None:
     """Raise ValueError if a name of a suite, dataset or family is not valid as a folder name and in metric paths."""
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise ValueError(
-            f"{where}: {short(repr(name))} is not a name: letters, digits, '.', '_', '+', '@' and '-', at most 100 of them"
+            f"{where}: {shorten(repr(name))} is not a name: letters, digits, '.', '_', '+', '@' and '-', at most 100 of them"
         )
 
 
@@ -47,16 +47,18 @@ def get_legal_name(name: str) -> str:
 def check_word(identifier: str, where: str) -> None:
     """Raise ValueError if an id is empty or has a space, since TREC runs cannot store it."""
     if len(identifier.split()) != 1:
-        raise ValueError(f"{where}: the id {short(repr(identifier))} is empty or has a space: TREC runs cannot hold it")
+        raise ValueError(
+            f"{where}: the id {shorten(repr(identifier))} is empty or has a space: TREC runs cannot hold it"
+        )
 
 
 def parse_grade(text: str) -> int:
     """Parse the grade of a judgement, "1" or "1.0". Raises ValueError if it is not a whole number or out of range."""
     text = re.sub(r"\.0+$", "", text)
     if not GRADE.fullmatch(text):
-        raise ValueError(f"the grade {short(repr(text))} is not a whole number")
+        raise ValueError(f"the grade {shorten(repr(text))} is not a whole number")
     if not MIN_GRADE <= int(text) <= MAX_GRADE:
-        raise ValueError(f"the grade {short(text)} is not from {MIN_GRADE} to {MAX_GRADE}")
+        raise ValueError(f"the grade {shorten(text)} is not from {MIN_GRADE} to {MAX_GRADE}")
     return int(text)
 
 
@@ -66,7 +68,7 @@ def add_judgement(judgements: dict[str, dict[str, int]], query: str, document: s
     first_grade = judgements.setdefault(query, {}).setdefault(document, grade)
     if first_grade != grade:
         raise ValueError(
-            f"{where}: {short(query)} and {short(document)} were judged {first_grade} before, {grade} here"
+            f"{where}: {shorten(query)} and {shorten(document)} were judged {first_grade} before, {grade} here"
         )
 
 
@@ -270,11 +272,11 @@ def describe_skipped_entries(folder: Path, datasets: Sequence[SuiteDataset]) -> 
     skipped = find_skipped_entries(folder, datasets)
     if not skipped:
         return []
-    examples = ", ".join(short(entry, 60) for entry in skipped[:MAX_EXAMPLES])
+    examples = ", ".join(shorten(entry, 60) for entry in skipped[:MAX_EXAMPLES])
     if len(skipped) > MAX_EXAMPLES:
         examples += ", …"
     return [
-        f"{short(folder)}: {count_noun(len(datasets), 'collection')} read, "
+        f"{shorten(folder)}: {count_noun(len(datasets), 'collection')} read, "
         f"{count_noun(len(skipped), 'entry', 'entries')} skipped (no corpus.jsonl within {MAX_LEVELS} levels, or "
         f"inside another collection): {examples}"
     ]
@@ -431,7 +433,7 @@ def _parse_text(row: Mapping[str, Any], fields: tuple[str, ...], where: str) -> 
     has_id = isinstance(key, str | int) and not isinstance(key, bool)
     if not has_id or not parts or not all(part is None or isinstance(part, str) for part in parts):
         found = {name: row[name] for name in ("_id", *fields) if name in row} if parts else sorted(row)
-        raise ValueError(f'{where}: expected "_id" (a string or number) and "text" (a string), found {short(found)}')
+        raise ValueError(f'{where}: expected "_id" (a string or number) and "text" (a string), found {shorten(found)}')
     return str(key), " ".join(part for part in parts if part).strip()
 
 

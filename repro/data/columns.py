@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from repro.text import short
+from repro.text import shorten
 
 ACCEPTED: Mapping[str, tuple[str, ...]] = {
     "query": ("query", "anchor", "question"),
@@ -75,7 +75,7 @@ class Columns:
 
         `nested` are columns of objects or lists of objects, which cannot be texts.
         """
-        found = short([short(name, 40) for name in sorted(names)], 400)
+        found = shorten([shorten(name, 40) for name in sorted(names)], 400)
         chosen = self.choose(names).values()
         hint = _suggest_remedy(parts, [name for name in names if name not in chosen], nested)
         missing = " and ".join(f"the {part}" for part in parts)
@@ -107,7 +107,9 @@ def _suggest_remedy(parts: Sequence[str], unused: Sequence[str], nested: Sequenc
     candidates = [name for name in unused if _normalise(name) not in NON_TEXT_COLUMNS and name not in nested]
     unused_nested = [name for name in nested if name in unused]
     if len(candidates) < len(parts) and unused_nested:
-        return f"; {short(unused_nested[0])} holds objects, not texts: write the text of each into a column of its own"
+        return (
+            f"; {shorten(unused_nested[0])} holds objects, not texts: write the text of each into a column of its own"
+        )
     names = [shlex.quote(name) for name in candidates if _looks_like_name(name)]
     if len(names) < len(parts):
         if len(names) < len(candidates):
@@ -152,7 +154,7 @@ def detect_layout(columns: Columns, names: Sequence[str], location: str, nested:
     numbered = tuple(filter(_is_numbered, dict.fromkeys(names)))
     repeated = sorted({name for name in (*chosen.values(), *numbered) if names.count(name) > 1})
     if repeated:
-        raise ValueError(f"{location}: the column {short(repeated[0])} occurs twice: rename or remove one")
+        raise ValueError(f"{location}: the column {shorten(repeated[0])} occurs twice: rename or remove one")
     return Layout(chosen, numbered)
 
 
@@ -172,9 +174,9 @@ def describe_columns(columns: Columns, names: Sequence[str], layout: Layout) -> 
         if part in used:
             unused = [name for name in candidates if name not in layout.chosen.values()]
             alternatives = f" (also there: {', '.join(unused)})" if unused else ""
-            descriptions.append(f"{part} <- {short(', '.join(used[part]))}{alternatives}")
+            descriptions.append(f"{part} <- {shorten(', '.join(used[part]))}{alternatives}")
     unread = [name for name in names if name not in recognised and _normalise(name) not in NON_TEXT_COLUMNS]
-    return ", ".join(descriptions) + (f"; not read: {short(', '.join(unread))}" if unread else "")
+    return ", ".join(descriptions) + (f"; not read: {shorten(', '.join(unread))}" if unread else "")
 
 
 def suggest_swapped_columns(description: str) -> str:

@@ -30,7 +30,7 @@ from repro.data.beir import DOCUMENT, QUERY, read_qrels, read_texts
 from repro.data.columns import SIDES, Columns, Layout, describe_columns, detect_layout, make_row_layout
 from repro.data.folders import ARCHIVES, ENDINGS, is_beir, list_entries, list_files_to_read, list_splits, match_ending
 from repro.data.lines import MAX_LINE_BYTES, convert_hint, list_json_rows
-from repro.text import short
+from repro.text import shorten
 
 ROWS_PER_READ = 8_192
 MAX_LAYOUTS = 256
@@ -169,7 +169,7 @@ def _check_member(archive: Path, name: str, *, is_plain: bool) -> None:
     path = PurePosixPath(name.replace("\\", "/"))
     if path.is_absolute() or ".." in path.parts or (path.parts and ":" in path.parts[0]) or not is_plain:
         raise ValueError(
-            f"{archive} holds {short(repr(name))}, which is a link or lies outside of it: nothing was unpacked"
+            f"{archive} holds {shorten(repr(name))}, which is a link or lies outside of it: nothing was unpacked"
         )
 
 
@@ -275,7 +275,7 @@ def iter_table_rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
     rows = _iter_cells(path)
     _, header, _ = next(rows)
     if repeated := sorted({name for name in header if name.strip() and header.count(name) > 1}):
-        raise ValueError(f"{path}, line 1: the column {short(repeated[0])} occurs twice: rename or remove one")
+        raise ValueError(f"{path}, line 1: the column {shorten(repeated[0])} occurs twice: rename or remove one")
     for line, cells, _ in rows:
         yield line, dict(zip(header, cells, strict=True))
 
@@ -471,7 +471,7 @@ def get_domain_name(value: Any) -> str:
         return WHOLE_NUMBER.sub(r"\1", text)
     # bool is a subclass of int, and a domain "True" is a mistake.
     if isinstance(value, bool) or not isinstance(value, str | int | float) or value in (math.inf, -math.inf):
-        raise ValueError(f"the domain is {short(repr(value))}, expected a text or a number")
+        raise ValueError(f"the domain is {shorten(repr(value))}, expected a text or a number")
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
@@ -492,7 +492,7 @@ def parse_label(value: Any) -> float:
         return label
     except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(
-            f"the label is {short(repr(value))}, expected a number, true or false: name another column with --label "
+            f"the label is {shorten(repr(value))}, expected a number, true or false: name another column with --label "
             "COLUMN, or use every row as a pair with --no-labels"
         ) from error
 
@@ -510,5 +510,5 @@ def _to_texts(value: Any) -> list[str]:
     items = value if isinstance(value, list) else [value]
     texts = ["" if item is None or item != item else item for item in items]
     if not all(isinstance(text, str) for text in texts):
-        raise ValueError(f"expected a text or a list of texts, found {short(repr(value))}")
+        raise ValueError(f"expected a text or a list of texts, found {shorten(repr(value))}")
     return texts

@@ -35,14 +35,14 @@ class _PlainTable(dict[int, int | str]):
 _PLAIN = _PlainTable()
 
 
-def phrase(identifier: str) -> str:
+def split_identifier(identifier: str) -> str:
     """Turn `CreateDBInstance`, `create_db_instance` or `create-db-instance` into "create db instance"."""
     # A run of capitals before a capitalised word ends one letter early: DBInstance is DB + Instance.
     split = re.sub(r"([A-Z]+)([A-Z][a-z])", r"\1 \2", identifier)
     return " ".join(_WORDS.findall(split)).lower()
 
 
-def one_line(text: str) -> str:
+def join_words(text: str) -> str:
     """Collapse white space, and truncate to `MAX_DOCUMENT_WORDS` words."""
     return " ".join(text.split()[:MAX_DOCUMENT_WORDS])
 
@@ -50,7 +50,7 @@ def one_line(text: str) -> str:
 def strip_html(text: str) -> str:
     """Remove tags, resolve entities and collapse white space."""
     plain = html.unescape(_TAG.sub(" ", text))
-    return re.sub(r" ([.,;:)])", r"\1", one_line(plain))
+    return re.sub(r" ([.,;:)])", r"\1", join_words(plain))
 
 
 # the same texts pass several rules, block by block
@@ -63,7 +63,7 @@ def normalise(text: str) -> str:
     return " ".join(text.casefold().translate(_PLAIN).split())
 
 
-def identity(text: str) -> str:
+def normalize_text(text: str) -> str:
     """Return a text in NFC with single spaces. "" if it has no visible character."""
     if not text.isascii():
         text = unicodedata.normalize("NFC", text)
@@ -78,7 +78,9 @@ MAX_INVISIBLE_CHARACTERS = 64
 
 def is_empty(text: str) -> bool:
     """Return whether a text has no visible character: nothing, white space, or marks such as a zero-width space."""
-    return not text.strip() or (len(text) <= MAX_INVISIBLE_CHARACTERS and not text.isascii() and not identity(text))
+    return not text.strip() or (
+        len(text) <= MAX_INVISIBLE_CHARACTERS and not text.isascii() and not normalize_text(text)
+    )
 
 
 OPENING, CLOSING = "\"'“‘«([{", ".,;:!?…\"'”’»)]}。，！？、；："
@@ -88,12 +90,12 @@ _AROUND_WORDS = re.compile(
 )
 
 
-def near_form(text: str) -> str:
+def normalize_loosely(text: str) -> str:
     """Return a form for the detection of near copies, without case and punctuation around words.
 
     Signs, operators and symbols stay, so "−7" differs from "7", and `x + y` from `x - y`.
     """
-    return _AROUND_WORDS.sub("", identity(text).casefold())
+    return _AROUND_WORDS.sub("", normalize_text(text).casefold())
 
 
 _WITHOUT_SPACES = re.compile(

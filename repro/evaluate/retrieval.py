@@ -30,7 +30,7 @@ from repro.data.lines import convert_hint
 from repro.evaluate.terms import tokenize_terms
 from repro.storage.arrays import iter_blocks
 from repro.storage.files import atomic_file, check_regular
-from repro.text import count_noun, short
+from repro.text import count_noun, shorten
 
 Matrix: TypeAlias = np.ndarray | csr_array
 Hits = dict[str, dict[str, float]]
@@ -387,7 +387,7 @@ def read_run(path: Path) -> Hits:
                 query_id, document_id, value = _parse_hit(line)
                 hits = run.setdefault(query_id, {})
                 if document_id in hits:
-                    raise ValueError(f"{short(document_id)} is ranked for {short(query_id)} before")
+                    raise ValueError(f"{shorten(document_id)} is ranked for {shorten(query_id)} before")
                 hits[document_id] = value
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise ValueError(f"{path} is damaged after line {line_number} ({error}): copy it again") from error
@@ -409,7 +409,7 @@ def _parse_hit(line: str) -> tuple[str, str, float]:
             raise ValueError
         value = float(number)
     except ValueError as error:
-        raise ValueError(f"its score is {short(repr(number))}") from error
+        raise ValueError(f"its score is {shorten(repr(number))}") from error
     if not np.isfinite(value):
         raise ValueError(f"its score is {value}")
     return query_id, document_id, value
@@ -444,7 +444,9 @@ def _check_vectors(side: str, vectors: Matrix, ids: Sequence[str]) -> None:
         for row in np.flatnonzero(~np.isfinite(vectors[part]).all(axis=1))
     ]
     if invalid:
-        raise ValueError(f"{side}: {len(invalid)} vectors hold NaN or infinity, first that of {short(ids[invalid[0]])}")
+        raise ValueError(
+            f"{side}: {len(invalid)} vectors hold NaN or infinity, first that of {shorten(ids[invalid[0]])}"
+        )
 
 
 def _rerank(

@@ -16,7 +16,7 @@ from repro.data.beir import HEADLINE, QRELS_HEADER, add_judgement, is_header, pa
 from repro.data.lines import iter_lines
 from repro.evaluate.retrieval import rank_as_trec_eval, rank_in_float32, read_run, score
 from repro.storage.files import check_regular
-from repro.text import count_noun, short
+from repro.text import count_noun, shorten
 
 PLACEHOLDERS = {"0", "Q0"}
 """Values of the second column of TREC judgements, which no program reads."""
@@ -75,7 +75,7 @@ def score_files(
     if unjudged:
         message = (
             f"{len(unjudged)} of the {len(run)} queries of {run_path} are not judged in {judgements_path}, "
-            f"first {short(unjudged[0])!r}"
+            f"first {shorten(unjudged[0])!r}"
         )
         if len(unjudged) == len(run):
             raise ValueError(f"{message}: do these judgements belong to another collection?")

@@ -32,7 +32,7 @@ from repro.interop.stock_encoder import DOT, StockEncoder
 from repro.interop.trained_on import find_training_run, write_trained_on
 from repro.model.biencoder import Biencoder
 from repro.storage.files import atomic_file, atomic_folder
-from repro.text import count_noun, make_encoding_reporter, short
+from repro.text import count_noun, make_encoding_reporter, shorten
 
 
 def adapt_model(
@@ -108,7 +108,7 @@ def read_distinct_documents(corpus: str, progress: Progress = print) -> tuple[li
     texts = [text for text in documents.values() if not is_empty(text)]
     distinct = list(dict.fromkeys(texts))
     if not distinct:
-        raise ValueError(f"--corpus {short(corpus)} has no document that is not empty")
+        raise ValueError(f"--corpus {shorten(corpus)} has no document that is not empty")
     skipped = f"{len(documents) - len(texts)} empty, {len(texts) - len(distinct)} repeated"
     progress(f"{count_noun(len(distinct), 'document')} of {corpus}; skipped: {skipped}")
     return distinct, num_collections

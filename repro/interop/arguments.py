@@ -12,7 +12,7 @@ from repro.data.beir import find_beir_folders
 from repro.spec import TRAINED, base
 from repro.spec.validation import widths_in
 from repro.storage.paths import check_home
-from repro.text import short
+from repro.text import shorten
 
 if TYPE_CHECKING:
     from repro.evaluate.suites import Encoder
@@ -48,7 +48,7 @@ def check_model(source: str) -> None:
 
     if find_model_folder(source) is None and find_named_run(source) is None and not is_hub_id(source):
         raise ValueError(
-            f"no model {short(repr(source))}: name a folder, a run's id (12 characters of 0-9 and a-f, or a unique "
+            f"no model {shorten(repr(source))}: name a folder, a run's id (12 characters of 0-9 and a-f, or a unique "
             f"beginning), a hub id (OWNER/NAME) or {MINILM}; evaluate also takes {BM25}"
         )
 
@@ -57,7 +57,7 @@ def check_suite(source: str) -> None:
     """Raise ValueError if a path does not exist, a folder has no collection, or a suite is unknown."""
     folder = Path(source)
     if "/" in source and not folder.is_dir():
-        raise ValueError(f"--suite {short(source)}: no such folder; give a BEIR folder or the name of a suite")
+        raise ValueError(f"--suite {shorten(source)}: no such folder; give a BEIR folder or the name of a suite")
     if not folder.is_dir():
         from repro.pipeline.corpora import make_searched_stage
 
@@ -123,7 +123,7 @@ def check_upload(push_to: str | None, *, private: bool) -> None:
         is_valid = False
     if not is_valid:
         raise ValueError(
-            f"--push-to {short(push_to)}: no hub id; expected OWNER/NAME with letters, digits, '-', '_' and '.', at "
+            f"--push-to {shorten(push_to)}: no hub id; expected OWNER/NAME with letters, digits, '-', '_' and '.', at "
             "most 96 characters, without '--' and '..'"
         )
 
@@ -203,7 +203,7 @@ def check_revision(revision: str | None, *models: str | None) -> None:
     names = [model for model in models if model is not None]
     if revision is not None and not any(is_hub_id(name) for name in names):
         raise ValueError(
-            f"--revision {short(revision)}: only hub ids have revisions, and {' and '.join(names)} is none; leave it out"
+            f"--revision {shorten(revision)}: only hub ids have revisions, and {' and '.join(names)} is none; leave it out"
         )
 
 
@@ -223,7 +223,7 @@ def check_device(device: str | None) -> None:
     import torch
 
     available = ["cpu", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))]
-    message = f"device {short(device)!r} is not on this machine; choose one of {available}"
+    message = f"device {shorten(device)!r} is not on this machine; choose one of {available}"
     try:
         parsed = torch.device(device)
         # Only an allocation shows that a device works. The name alone is always accepted.

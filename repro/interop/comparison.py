@@ -16,7 +16,7 @@ import numpy as np
 
 from repro.evaluate.comparison import mean_weights, paired_gaps
 from repro.evaluate.suites import Evaluation
-from repro.pipeline.texts_read import HIGH_UNKNOWN_SHARE
+from repro.pipeline.token_coverage import HIGH_UNKNOWN_SHARE
 from repro.report.scores import POINTS, list_contexts, list_notes
 from repro.report.view import View, format_with_sign
 from repro.statistics.bootstrap import paired_bootstrap, percentile_interval

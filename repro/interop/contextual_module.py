@@ -29,8 +29,8 @@ from repro.model.config import ModelConfig
 from repro.model.contextual import ContextualModel, as_context_rows, fill_context
 from repro.model.encoding import as_texts, check_vocabulary
 from repro.model.start import load_model
-from repro.model.texts import Texts, pad_right, texts_from
-from repro.text import short
+from repro.model.texts import Texts, make_texts, pad_right
+from repro.text import shorten
 
 MODULE_FOLDER = "0_ContextualModule"
 MIN_TOKENS = 3
@@ -81,7 +81,7 @@ class ContextualModule(InputModule):
         tokenizer = getattr(self.tokenizer, "backend_tokenizer", self.tokenizer)
         tokens = tokenize([(prompt or "") + text for text in as_texts(inputs)], tokenizer, self.max_seq_length)
         check_vocabulary(tokens.ids, self.model.config)
-        texts = texts_from(*tokens.pad(range(len(tokens))))
+        texts = make_texts(*tokens.pad(range(len(tokens))))
         return {"input_ids": texts.ids_NS, "attention_mask": texts.mask_NS}
 
     def forward(
@@ -194,14 +194,14 @@ def _parse_dtype(options: dict[str, Any]) -> torch.dtype | None:
     if options.get("backend") not in (None, "torch"):
         unused["backend"] = options["backend"]
     if unused:
-        raise ValueError(f"a contextual export takes no {short(unused)}: leave it out; model_kwargs may hold a dtype")
+        raise ValueError(f"a contextual export takes no {shorten(unused)}: leave it out; model_kwargs may hold a dtype")
     value = next((value for value in requested if value is not None), None)
     if value is None or value == "auto":
         return None
     dtype = getattr(torch, value.removeprefix("torch."), None) if isinstance(value, str) else value
     if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
         raise ValueError(
-            f"dtype={short(repr(value))} is not a floating-point dtype; choose float32, bfloat16 or float16"
+            f"dtype={shorten(repr(value))} is not a floating-point dtype; choose float32, bfloat16 or float16"
         )
     return dtype
 

@@ -16,8 +16,8 @@ from typing import Any
 from repro.data.columns import ACCEPTED
 from repro.storage.digests import get_cached_digests
 from repro.storage.files import json_object
-from repro.storage.paths import CORPUS_FILE, get_corpora_folder, home, is_imported
-from repro.text import short
+from repro.storage.paths import CORPUS_FILE, get_corpora_folder, get_home, is_imported
+from repro.text import shorten
 
 ID_COLUMNS = ("_id", "id", "doc_id", "docid")
 TEXT_COLUMNS = (*ACCEPTED["document"], "contents", "content", "body")
@@ -40,7 +40,7 @@ class Corpus:
         if self.kind == "suite":
             return self.path.name
         files = [self.path] if self.kind == "file" else sorted(self.path.rglob("corpus.jsonl"))
-        note = home() / "digests" / f"{_hash(str(self.path))[:16]}.json"
+        note = get_home() / "digests" / f"{_hash(str(self.path))[:16]}.json"
         digests = get_cached_digests(self.path.parent, files, note)
         return digests[self.path.name] if self.kind == "file" else _hash(json.dumps(digests, sort_keys=True))
 
@@ -70,14 +70,14 @@ def find_corpus(source: str) -> Corpus:
         return Corpus(path.resolve().name, "beir", path.resolve())
     if path.is_file():
         if path.suffix.lower() not in FILE_ENDINGS:
-            raise ValueError(f"--corpus {short(source)} ends in {path.suffix!r}: choose one of {list(FILE_ENDINGS)}")
+            raise ValueError(f"--corpus {shorten(source)} ends in {path.suffix!r}: choose one of {list(FILE_ENDINGS)}")
         return Corpus(path.name, "file", path.resolve())
     # as in `evaluate --suite`, a folder in the working directory is meant before a corpus of that name
     if is_imported(source) and not path.is_dir():
         name = source.partition("@")[0]
         return Corpus(name, "imported", get_corpora_folder() / name)
     if not path.is_dir() and ("/" in source or "." in source):
-        raise ValueError(f"--corpus {short(source)}: no such file or folder")
+        raise ValueError(f"--corpus {shorten(source)}: no such file or folder")
     from repro.interop.arguments import check_suite
     from repro.pipeline.corpora import make_searched_stage
     from repro.spec import base
@@ -104,7 +104,7 @@ def _iter_file(path: Path) -> Iterator[tuple[str, str]]:
         location = f"{path}, line {line_number}"
         row_id = str(next((row[name] for name in ID_COLUMNS if row.get(name) not in (None, "")), line_number))
         if row_id in ids:
-            raise ValueError(f"{location}: the id {short(row_id)} occurs twice")
+            raise ValueError(f"{location}: the id {shorten(row_id)} occurs twice")
         ids.add(row_id)
         yield row_id, _join_title(row, location)
 
@@ -125,11 +125,11 @@ def _join_title(row: Mapping[str, Any], location: str) -> str:
     column = next((name for name in TEXT_COLUMNS if name in row), None)
     if column is None:
         raise ValueError(
-            f"{location}: no column for the document: found {short(sorted(row))}, accepted {list(TEXT_COLUMNS)}"
+            f"{location}: no column for the document: found {shorten(sorted(row))}, accepted {list(TEXT_COLUMNS)}"
         )
     parts = [row[name] for name in ("title", column) if row.get(name) is not None]
     if not all(isinstance(part, str) for part in parts):
-        raise ValueError(f"{location}: {column!r} holds {short(repr(row[column]))}, expected a text")
+        raise ValueError(f"{location}: {column!r} holds {shorten(repr(row[column]))}, expected a text")
     return " ".join(filter(None, parts)).strip()
 
 

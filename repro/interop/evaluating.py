@@ -61,14 +61,14 @@ from repro.interop.trained_on import review_seen_queries
 from repro.interop.trained_widths import describe_widths, parse_widths, warnings
 from repro.interop.wrong_corpus import check_wrong_from, find_wrong_source
 from repro.pipeline.corpora import make_corpus_stage
-from repro.records.provenance import get_code_identity, machine, versions
+from repro.records.provenance import describe_machine, get_code_identity, list_versions
 from repro.report.scores import POINTS, list_contexts
 from repro.report.view import View
 from repro.seeds import make_rng
 from repro.spec.identity import run_id
 from repro.storage.files import atomic_file
-from repro.storage.paths import home
-from repro.text import count_noun, format_number, format_seconds, make_encoding_reporter, short
+from repro.storage.paths import get_home
+from repro.text import count_noun, format_number, format_seconds, make_encoding_reporter, shorten
 
 BM25_UP_TO = 200_000
 """Largest suite, in documents, on which BM25 is scored by default. This takes about a minute."""
@@ -184,7 +184,11 @@ def run_evaluation(request: EvaluationRequest, folder: Path | None = None, *, pr
         ValueError: if the model or suite is unknown, or if the model cannot be scored under a context.
     """
     # The code is identified before hours of scoring, during which the checkout may change.
-    provenance = get_code_identity() | {"versions": versions(), "machine": machine(), "asked": asdict(request)}
+    provenance = get_code_identity() | {
+        "versions": list_versions(),
+        "machine": describe_machine(),
+        "asked": asdict(request),
+    }
     # Everything that can be refused is refused before a model is opened.
     check_context_draw(request.context_seed, request.num_contexts)
     check_device(request.device)
@@ -382,7 +386,7 @@ class _Evaluator:
             if request.whiten:
                 raise ValueError(f"--whiten {' '.join(request.whiten)}: bm25 has no vectors; leave it out")
             if request.widths is not None:
-                raise ValueError(f"--width {short(request.widths)}: bm25 has no vectors; leave it out")
+                raise ValueError(f"--width {shorten(request.widths)}: bm25 has no vectors; leave it out")
         run = find_bm25_run(source)
         tokenizer = UNICODE if run is None else get_run_tokenizer(run)
         outputs = self._make_outputs(source, BM25, {BM25: bm25_parameters(tokenizer)}, 1)
@@ -481,7 +485,7 @@ def get_default_folder(request: Mapping[str, Any], suite: str) -> Path:
         unset.append("shrinkage")
     options = {name: value for name, value in options.items() if name not in unset}
     digest = hashlib.sha256(json.dumps(options, sort_keys=True).encode()).hexdigest()[:8]
-    return home() / "evaluations" / f"{get_folder_name(request['model'], suite)}-{digest}"
+    return get_home() / "evaluations" / f"{get_folder_name(request['model'], suite)}-{digest}"
 
 
 def get_folder_name(source: str, *suffixes: str) -> str:

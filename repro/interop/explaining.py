@@ -26,7 +26,7 @@ from repro.interop.opening import Opened, Progress, open_model, open_suite
 from repro.interop.wrong_corpus import get_wrong_corpus
 from repro.model.contextual import ContextualModel
 from repro.spec.identity import run_id
-from repro.text import format_seconds, short
+from repro.text import format_seconds, shorten
 
 NUM_RANKED = 1000
 """Number of ranked documents. Documents beyond it have no rank."""
@@ -71,7 +71,7 @@ def run_explanation(request: ExplanationRequest, *, progress: Progress = print) 
     suite = open_suite(_get_suite_name(request, opened), progress)
     dataset, query = find_query(suite, request.query, request.dataset)
     if not query.id:
-        progress(f"no query has this id or text: {short(repr(request.query))} is read as a query of your own")
+        progress(f"no query has this id or text: {shorten(repr(request.query))} is read as a query of your own")
     collection, wrong = _read(suite, dataset), get_wrong_corpus(suite, dataset, progress)
     kinds = ("own", "wrong", *(["null"] if model.config.sequence_dropout > 0 else []))
     count = opened.num_contexts if request.num_contexts is None else request.num_contexts
@@ -97,7 +97,7 @@ def find_query(suite: Suite, text: str, dataset: str | None = None) -> tuple[Sui
     """
     names = [candidate.name for candidate in suite.datasets]
     if dataset is not None and dataset not in names:
-        raise ValueError(f"--dataset {short(repr(dataset))} is not in suite {suite.name}; choose one of {names}")
+        raise ValueError(f"--dataset {shorten(repr(dataset))} is not in suite {suite.name}; choose one of {names}")
     candidates = [candidate for candidate in suite.datasets if dataset in (None, candidate.name)]
     matches = []
     for candidate in candidates:
@@ -106,13 +106,13 @@ def find_query(suite: Suite, text: str, dataset: str | None = None) -> tuple[Sui
             matches.append((candidate, query))
     if len(matches) > 1:
         raise ValueError(
-            f"{[candidate.name for candidate, _ in matches]} all have the query {short(repr(text))}: add --dataset NAME"
+            f"{[candidate.name for candidate, _ in matches]} all have the query {shorten(repr(text))}: add --dataset NAME"
         )
     if matches:
         return matches[0]
     if len(candidates) > 1:
         raise ValueError(
-            f"no collection of suite {suite.name} has the query {short(repr(text))}; choose the collection to search "
+            f"no collection of suite {suite.name} has the query {shorten(repr(text))}; choose the collection to search "
             f"with --dataset NAME, one of {names}"
         )
     return candidates[0], Query(text)
@@ -158,7 +158,7 @@ class Ranking:
         if not hits:
             raise ValueError(
                 f"under the {kind} context every document of {collection.retrieval.name} scores the same for "
-                f"{short(repr(self._query.text))}: there is no ranking to explain; choose another query or model"
+                f"{shorten(repr(self._query.text))}: there is no ranking to explain; choose another query or model"
             )
         return hits
 

@@ -19,7 +19,7 @@ from repro.model.contextual import ContextualModel, Model
 from repro.model.encoding import TextEncoder
 from repro.spec import TRAINED, Run
 from repro.storage.files import atomic_file, atomic_folder
-from repro.text import short
+from repro.text import shorten
 
 CARD = "README.md"
 CARD_TEXTS = '["Rain falls from clouds.", "Yeast makes bread rise.", "Copper carries current."]'
@@ -140,7 +140,7 @@ def push_to_hub(folder: Path, repo_id: str, *, private: bool = False, api: Any =
         api.create_repo(repo_id, private=private, exist_ok=True)
         uploaded = api.upload_folder(folder_path=str(folder), repo_id=repo_id, commit_message="Model and its card")
     except (HTTPError, OSError, ValueError) as error:
-        message = short(" ".join(str(error).split()) or type(error).__name__, 200)
+        message = shorten(" ".join(str(error).split()) or type(error).__name__, 200)
         command = f"hf upload {repo_id} {shlex.quote(str(folder))}{' --private' if private else ''}"
         raise ValueError(f"{folder} was written but not uploaded ({message}): repeat with `{command}`") from error
     return str(getattr(uploaded, "commit_url", uploaded))

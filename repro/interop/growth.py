@@ -57,7 +57,7 @@ def measure_growth(model: Model, suite: Suite, *, progress: Callable[[str], None
         progress(f"growth: {name}, {count_noun(len(collection.retrieval.documents), 'document')}")
         retrieval, role = collection.retrieval, collection.document_role
         contexts = []
-        for source in (retrieval, *(keep_old_documents(retrieval, share, SEED) for share in NEW_SHARES)):
+        for source in (retrieval, *(remove_new_documents(retrieval, share, SEED) for share in NEW_SHARES)):
             context = draw_context("own", source, num_contexts=model.config.num_contexts, seed=SEED)
             contexts.append(model.context_from(context.texts, SEED, role))
         queries = model.encode_under(model.tokenize(retrieval.queries, "query"), contexts)
@@ -70,7 +70,7 @@ def measure_growth(model: Model, suite: Suite, *, progress: Callable[[str], None
     return [_compare(share, old_Q, new_Q, strata_Q) for share, old_Q in zip(NEW_SHARES, old, strict=True)]
 
 
-def keep_old_documents(retrieval: Retrieval, new_share: float, seed: int) -> Retrieval:
+def remove_new_documents(retrieval: Retrieval, new_share: float, seed: int) -> Retrieval:
     """Return a collection without a share of its documents, chosen by the seed. At least one document is kept."""
     num_documents = len(retrieval.documents)
     order = make_rng(seed, "corpus growth", retrieval.name).permutation(num_documents)

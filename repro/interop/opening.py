@@ -22,7 +22,7 @@ from repro.model.start import load_model
 from repro.spec import TRAINED, Run, base
 from repro.storage.files import json_object
 from repro.storage.paths import is_imported
-from repro.text import short
+from repro.text import shorten
 
 Progress = Callable[[str], None]
 HUB_FILES = ("*.json", "*.safetensors", "*.txt", "*.model")
@@ -97,7 +97,7 @@ def _warn_unused_prompts(opened: Opened, progress: Progress) -> Opened:
     model = opened.model
     if isinstance(model, StockEncoder) and model.unused_prompts:
         used = " and ".join(f"{text!r} before {role} texts" for role, text in model.role_prompts.items())
-        progress(f"{opened.called}: prompts {short(model.unused_prompts)} are not used; used are {used}")
+        progress(f"{opened.called}: prompts {shorten(model.unused_prompts)} are not used; used are {used}")
     return opened
 
 
@@ -148,9 +148,9 @@ def describe_name_clash(source: str) -> str:
     with suppress(ValueError):
         if is_imported(source):
             name = find_imported(source).corpus
-            return f"{short(source)}: reading the folder in the working directory, not the imported corpus {name}"
+            return f"{shorten(source)}: reading the folder in the working directory, not the imported corpus {name}"
         make_searched_stage(base("smoke", suite=source))
-        return f"{short(source)}: reading the folder in the working directory, not the suite of that name"
+        return f"{shorten(source)}: reading the folder in the working directory, not the suite of that name"
     return ""
 
 

@@ -21,7 +21,7 @@ from repro.interop import modeling_cde
 from repro.interop.contextual_module import make_fast_tokenizer
 from repro.interop.safe_weights import read_safetensors
 from repro.model.biencoder import Biencoder
-from repro.model.config import CONFIG_FILE, config_from
+from repro.model.config import CONFIG_FILE, make_config
 from repro.model.contextual import ContextualModel, Model
 from repro.model.encoding import WEIGHTS_FILE, check_fit, get_shapes, write_tensors
 from repro.storage.files import json_object, read_json
@@ -75,7 +75,7 @@ def load_self_contained_model(folder: Path) -> Model:
     values = json_object(path)
     if not isinstance(values.get("repro"), dict):
         raise ValueError(f"{path} has no field `repro`: export or download the folder again")
-    config = config_from(values["repro"], str(path))
+    config = make_config(values["repro"], str(path))
     config = replace(config, tokenizer=resolve_tokenizer(config.tokenizer, folder))
     model: Model = Biencoder(config) if config.architecture == Biencoder.architecture else ContextualModel(config)
     weights = read_safetensors(folder / WEIGHTS_FILE)

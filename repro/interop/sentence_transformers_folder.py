@@ -24,7 +24,7 @@ from repro.interop.self_contained import has_our_code, is_self_contained, write_
 from repro.model.biencoder import Biencoder
 from repro.model.contextual import ContextualModel, Model
 from repro.storage.files import json_object, read_json
-from repro.text import short
+from repro.text import shorten
 
 SETTINGS_FILE = "config_sentence_transformers.json"
 DENSE = "SentenceTransformer"
@@ -110,7 +110,7 @@ def open_sentence_transformers(folder: str | Path) -> SentenceTransformer:
         try:
             return SentenceTransformer(str(path), local_files_only=True)
         except (SafetensorError, KeyError, TypeError, AttributeError, RuntimeError) as error:
-            message = short(" ".join(str(error).split()), 200)
+            message = shorten(" ".join(str(error).split()), 200)
             raise ValueError(
                 f"{path} is damaged ({type(error).__name__}: {message}): export or download it again"
             ) from error
@@ -128,7 +128,9 @@ def _check_kind(folder: Path) -> None:
     path = folder / SETTINGS_FILE
     kind = json_object(path).get("model_type") if path.is_file() else None
     if kind not in (None, DENSE):
-        raise ValueError(f"{folder} is a {short(kind)} of sentence-transformers, expected a {DENSE}: name one of these")
+        raise ValueError(
+            f"{folder} is a {shorten(kind)} of sentence-transformers, expected a {DENSE}: name one of these"
+        )
 
 
 def _make_head(model: Biencoder, width: int | None) -> list[Dense]:

@@ -20,11 +20,11 @@ from repro.data.tokens import resolve_tokenizer, write_tokenizer
 from repro.interop.official.folder import FILES, find_folder
 from repro.interop.safe_weights import read_safetensors
 from repro.model.biencoder import Biencoder
-from repro.model.config import config_from
+from repro.model.config import make_config
 from repro.model.contextual import ContextualModel, Model, as_context_rows
 from repro.model.encoding import WEIGHTS_FILE, check_fit, get_shapes, write_tensors
 from repro.model.texts import Texts, pad_right
-from repro.text import short
+from repro.text import shorten
 
 HUB_OPTIONS = ("token", "cache_dir", "local_files_only")
 IGNORED_OPTIONS = ("_from_auto", "adapter_kwargs", "trust_remote_code", "use_safetensors", "weights_only")
@@ -51,7 +51,7 @@ class CdeModel(PreTrainedModel):
         super().__init__(config)
         if config.repro is None:
             raise ValueError("this config.json has no field `repro`: the folder was not exported for transformers")
-        model_config = config_from(config.repro, "config.json")
+        model_config = make_config(config.repro, "config.json")
         is_biencoder = model_config.architecture == Biencoder.architecture
         self.encoder = Biencoder(model_config) if is_biencoder else ContextualModel(model_config)
 
@@ -152,7 +152,7 @@ def _check_options(options: Mapping[str, Any]) -> None:
     unknown = sorted(name for name, value in options.items() if name not in supported and value not in (None, False))
     if unknown or options.get("use_safetensors") is False:
         raise ValueError(
-            f"from_pretrained does not support {short(unknown or ['use_safetensors=False'])} here: leave them out, and "
+            f"from_pretrained does not support {shorten(unknown or ['use_safetensors=False'])} here: leave them out, and "
             "move or change the returned model"
         )
 
@@ -163,7 +163,7 @@ def _parse_dtype(value: Any, weights: Mapping[str, Tensor]) -> torch.dtype:
         return next(iter(weights.values())).dtype
     dtype = getattr(torch, value, None) if isinstance(value, str) else value
     if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
-        raise ValueError(f"dtype={short(value)} is not a floating-point dtype; choose float32, bfloat16 or float16")
+        raise ValueError(f"dtype={shorten(value)} is not a floating-point dtype; choose float32, bfloat16 or float16")
     return dtype
 
 

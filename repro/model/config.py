@@ -10,7 +10,7 @@ from typing import Any
 
 from repro.data.prompts import PROMPTS
 from repro.storage.files import atomic_file, json_object
-from repro.text import short
+from repro.text import shorten
 
 CONFIG_FILE = "config.json"
 ARCHITECTURES = ("biencoder", "contextual")
@@ -63,7 +63,7 @@ class ModelConfig:
         for name in (*counts, "num_contexts", "tokens_per_document"):
             maximum = MAX_LAYERS if name.endswith("_layers") else MAX_SIZE
             if not 1 <= getattr(self, name) <= maximum:
-                raise ValueError(f"{name}={short(getattr(self, name))}: must be at least 1 and at most {maximum}")
+                raise ValueError(f"{name}={shorten(getattr(self, name))}: must be at least 1 and at most {maximum}")
         if self.hidden_size % self.num_heads:
             raise ValueError(f"hidden_size={self.hidden_size} is not a multiple of num_heads={self.num_heads}")
         if self.pooling != "mean" and (self.architecture != "contextual" or self.prefix_is_pooled):
@@ -103,22 +103,22 @@ def load_config(folder: Path) -> ModelConfig:
     path = folder / CONFIG_FILE
     if not path.is_file():
         raise ValueError(f"{folder} holds no model: {CONFIG_FILE} is missing")
-    return config_from(json_object(path), str(path))
+    return make_config(json_object(path), str(path))
 
 
-def config_from(values: Mapping[str, Any], source: str) -> ModelConfig:
+def make_config(values: Mapping[str, Any], source: str) -> ModelConfig:
     """Build a config from these values. Raises ValueError for unknown or invalid fields."""
     names = [field.name for field in fields(ModelConfig)]
     unknown = sorted(set(values) - set(names))
     if unknown:
-        raise ValueError(f"{source} has unknown fields {short(unknown, 200)}; a model has {names}")
+        raise ValueError(f"{source} has unknown fields {shorten(unknown, 200)}; a model has {names}")
     if "architecture" not in values:
         raise ValueError(f"{source} has no architecture; choose one of {list(ARCHITECTURES)}")
     for name, value in values.items():
         kind, _, optional = str(ModelConfig.__annotations__[name]).partition(" | ")
         is_valid = isinstance(value, KINDS[kind.partition("[")[0]]) and (kind == "bool") == isinstance(value, bool)
         if not is_valid and not (optional and value is None):
-            raise ValueError(f"{source}: {name} is {short(repr(value))}, expected {kind}")
+            raise ValueError(f"{source}: {name} is {shorten(repr(value))}, expected {kind}")
     return ModelConfig(**values)
 
 

@@ -31,7 +31,7 @@ from repro.model.config import ModelConfig
 from repro.model.encoding import TextEncoder, as_texts, evaluation_mode
 from repro.model.frequency import FrequencyWeights, make_no_words, mark_words
 from repro.model.pooling import mask_instruction, mean_pool
-from repro.model.texts import Texts, cut_by_length, texts_from
+from repro.model.texts import Texts, cut_by_length, make_texts
 from repro.seeds import make_rng
 
 NULL_STD = 0.01
@@ -216,7 +216,7 @@ class ContextualModel(TextEncoder):
 
     def embed_context(self, tokens: Tokens) -> Tensor:
         """Return the context vectors of documents in float32, (documents × T, E)."""
-        pieces = cut_by_length(texts_from(*tokens.pad(range(len(tokens)))).to(self.device), 64)
+        pieces = cut_by_length(make_texts(*tokens.pad(range(len(tokens)))).to(self.device), 64)
         with evaluation_mode(self), self.precision():
             per_document = [self._embed_documents(piece) for piece in pieces.pieces]
         return pieces.join(per_document).flatten(0, 1).float()

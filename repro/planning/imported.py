@@ -26,7 +26,7 @@ from repro.data.own.importing import plan_runs
 from repro.data.pairs import Pairs, read_pairs
 from repro.data.suites import SuiteRules
 from repro.pipeline.corpora import make_corpus_stage
-from repro.pipeline.texts_read import AT_IMPORT, TextsRead, check_vocabulary, count_tokens
+from repro.pipeline.token_coverage import AT_IMPORT, TextsRead, check_vocabulary, count_tokens
 from repro.planning.plan import make_plan
 from repro.records.lookup import read_runs
 from repro.spec import TRAINED, Run, base

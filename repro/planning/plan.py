@@ -10,7 +10,7 @@ from typing import Any
 
 from repro.pipeline.needs import get_tokenizer_name
 from repro.pipeline.stages import list_known_stages, stages_by_phase
-from repro.pipeline.texts_read import TextsRead, count_tokens_here
+from repro.pipeline.token_coverage import TextsRead, count_tokens_here
 from repro.planning.clusters import find_oversized_clusters
 from repro.planning.cost import Estimate, RecordedCosts, estimate, list_training_phases
 from repro.planning.requirements import find_misfits, list_missing_requirements

@@ -37,7 +37,7 @@ class Need:
     name: str
     how: str  # the way to obtain it
     is_here: Callable[[], bool]
-    bring: Callable[[Progress], object]
+    download: Callable[[Progress], object]
     # errors in the local copy, found by reading it completely
     problems: Callable[[], list[str]] = list
     is_made_here: bool = False  # a run builds it without a network
@@ -46,7 +46,7 @@ class Need:
 def list_requirements(runs: Iterable[Run]) -> list[Need]:
     """Return the requirements of the runs and of their earlier training phases, without duplicates.
 
-    If a requirement cannot be fetched, its `bring` raises ValueError with instructions.
+    If a requirement cannot be fetched, its `download` raises ValueError with instructions.
     """
     requirements: dict[str, Need] = {}
     # Only the run itself is scored, not its earlier phases.
@@ -140,10 +140,10 @@ def _make_stage_requirement(stage: Stage) -> Need:
 
 
 def _make_unfetchable_requirement(name: str, how: str) -> Need:
-    def bring(progress: Progress) -> None:
+    def download(progress: Progress) -> None:
         raise ValueError(how)
 
-    return Need(name, how, lambda: False, bring)
+    return Need(name, how, lambda: False, download)
 
 
 def _list_encoders(run: Run) -> Iterator[str]:
@@ -204,7 +204,7 @@ def _make_mteb_requirement(suite: str) -> Need:
         incomplete = list(filter(None, map(_list_missing_of_task, tasks)))
         return [f"{len(incomplete)} of {len(tasks)} tasks, the first: {'; '.join(incomplete[0])}"] if incomplete else []
 
-    def bring(progress: Progress) -> None:
+    def download(progress: Progress) -> None:
         from repro.analyses.mteb import list_mteb_tasks, list_task_datasets
 
         for task in list_mteb_tasks(suite):
@@ -218,7 +218,7 @@ def _make_mteb_requirement(suite: str) -> Need:
                 part.write_text(json.dumps(list_task_datasets(task), indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
     how = "about 40 GB that mteb downloads into the cache of the hub"
-    return Need(f"data {suite}", how, is_here, bring, list_problems)
+    return Need(f"data {suite}", how, is_here, download, list_problems)
 
 
 def _get_requirement_note(task: Any) -> Path:
@@ -245,7 +245,7 @@ def _list_missing_of_task(task: Any) -> list[str]:
 
 
 def _make_hub_requirement(name: str) -> Need:
-    def bring(progress: Progress) -> None:
+    def download(progress: Progress) -> None:
         from huggingface_hub import snapshot_download
 
         if not Path(name).is_dir():
@@ -260,6 +260,6 @@ def _make_hub_requirement(name: str) -> Need:
         f"encoder {name}",
         how,
         lambda: not find_missing_encoder_files(name),
-        bring,
+        download,
         lambda: find_missing_encoder_files(name),
     )

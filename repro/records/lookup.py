@@ -20,7 +20,7 @@ from repro.spec.scales import ORDER, get_scale
 from repro.spec.validation import check_warmup
 from repro.storage.files import MAX_BYTES, check_regular, json_object, read_json
 from repro.storage.paths import get_corpora_folder, get_local_records, get_published_records, get_sweeps_folder
-from repro.text import format_spans, short
+from repro.text import format_spans, shorten
 
 RECORDS = (get_local_records, get_published_records)
 MAX_RUNS = 50_000
@@ -175,12 +175,12 @@ def read_runs(path: Path) -> list[Run]:
     listed = rows if isinstance(rows, list) else []
     invalid = [number for number, row in enumerate(listed, 1) if not (isinstance(row, Mapping) and "scale" in row)]
     if not isinstance(rows, list) or invalid:
-        location = f"{short(path)}, run {invalid[0]} of {len(listed)}" if invalid else short(path)
+        location = f"{shorten(path)}, run {invalid[0]} of {len(listed)}" if invalid else shorten(path)
         raise ValueError(
             f'{location}: expected a list of objects like {{"scale": "desk", "seed": 1}}, each with its scale'
         )
     if not rows:
-        raise ValueError(f"{short(path)} lists no runs")
+        raise ValueError(f"{shorten(path)} lists no runs")
     if len(rows) > MAX_RUNS:
         raise ValueError(
             f"{path} lists {len(rows)} runs; at most {MAX_RUNS} are allowed in one file: split it into several"
@@ -196,17 +196,17 @@ def _runs_of_grid(content: Mapping[str, Any], path: Path) -> list[Run]:
         arguments = [arguments]
     if unknown or not isinstance(arguments, list) or not arguments or not all(isinstance(a, str) for a in arguments):
         raise ValueError(
-            f'{short(path)}: expected {{"runs": "table1", "scale": "desk", "axes": {{"seed": "1..5"}}}}'
+            f'{shorten(path)}: expected {{"runs": "table1", "scale": "desk", "axes": {{"seed": "1..5"}}}}'
             + (f", found {unknown}" if unknown else "")
         )
     if str(path) in arguments:
-        raise ValueError(f"{short(path)} refers to itself under runs")
+        raise ValueError(f"{shorten(path)} refers to itself under runs")
     try:
         rows = resolve_runs(arguments, content.get("scale", "desk"))
         axes = get_axes_of_file(content["axes"])
         runs = expand(rows, axes)
     except ValueError as error:
-        raise ValueError(f"{short(path)}: {error}") from error
+        raise ValueError(f"{shorten(path)}: {error}") from error
     print(describe_grid(axes, rows, runs), file=sys.stderr)
     return runs
 
@@ -218,7 +218,7 @@ def _read_yaml(path: Path) -> Any:
     try:
         return yaml.safe_load(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        raise ValueError(f"{short(path)} is not YAML: {short(str(error).splitlines()[0])}") from error
+        raise ValueError(f"{shorten(path)} is not YAML: {shorten(str(error).splitlines()[0])}") from error
 
 
 def run_of_id(prefix: str) -> Run:
@@ -272,7 +272,7 @@ def _skip_invalid(path: Path) -> Iterator[None]:
 def _require_object(value: Any, name: str) -> Mapping[str, Any]:
     """Return a value that must be a JSON object. Raises ValueError otherwise."""
     if not isinstance(value, Mapping):
-        raise ValueError(f"{name} should be an object, found {short(value)}: move the file away")
+        raise ValueError(f"{name} should be an object, found {shorten(value)}: move the file away")
     return value
 
 

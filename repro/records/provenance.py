@@ -151,7 +151,7 @@ def _read_build_commit() -> dict[str, Any]:
     return built_from
 
 
-def versions() -> dict[str, str]:
+def list_versions() -> dict[str, str]:
     """Return the version of Python and of each installed package in `PACKAGES`."""
     installed = {"python": platform.python_version()}
     for name in PACKAGES:
@@ -160,7 +160,7 @@ def versions() -> dict[str, str]:
     return installed
 
 
-def machine(*, narrow: bool = False) -> dict[str, Any]:
+def describe_machine(*, narrow: bool = False) -> dict[str, Any]:
     """Return the device, the dtype and the number of threads of a run. Loads torch.
 
     `narrow` is whether the model runs under autocast, which is the default and applies to GPUs only.

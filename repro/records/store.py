@@ -229,12 +229,12 @@ def try_read_record(path: Path) -> Record | None:
         return None
 
 
-def all_are_readable(*folders: Path) -> bool:
+def are_all_readable(*folders: Path) -> bool:
     """Return whether this process could read every record that it opened in these folders."""
     return not any(path.parent in folders for path in _NAMED)
 
 
-def records_in(folder: Path, runs: Iterable[Run]) -> list[Record]:
+def list_records(folder: Path, runs: Iterable[Run]) -> list[Record]:
     """Return the records of these runs in a folder, each once. Unreadable records count as missing."""
     paths = (folder / f"{run_id(run)}.json" for run in dict.fromkeys(runs))
     return [record for record in map(try_read_record, filter(Path.is_file, paths)) if record is not None]
@@ -276,7 +276,7 @@ def split_recorded(runs: Iterable[Run], folders: Iterable[Path]) -> tuple[list[R
     """Return (recorded, missing) runs, each once, in order. A run is recorded if any of the folders has its record."""
     folders = list(folders)
     unique = list(dict.fromkeys(runs))
-    recorded = {run for run in unique if any(records_in(folder, [run]) for folder in folders)}
+    recorded = {run for run in unique if any(list_records(folder, [run]) for folder in folders)}
     return [run for run in unique if run in recorded], [run for run in unique if run not in recorded]
 
 

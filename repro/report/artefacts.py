@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from repro.records.store import Record, all_are_readable, records_in
+from repro.records.store import Record, are_all_readable, list_records
 from repro.report.figure_data import make_figure_view
 from repro.report.tables import make_exhibit_view, make_table_view
 from repro.report.verdicts import CachedVerdicts, compute_key
@@ -19,7 +19,7 @@ RECORD_WORDS = {"published": "published records", "yours": "your records"}
 
 def load_records(runs: Sequence[Run], source: str) -> list[Record]:
     """Return the available records of these runs, either the published ones or those of this machine."""
-    return records_in(RECORDS[source](), runs)
+    return list_records(RECORDS[source](), runs)
 
 
 def judgements(experiment: Experiment, scale: str) -> list[Judgement]:
@@ -34,7 +34,7 @@ def judgements(experiment: Experiment, scale: str) -> list[Judgement]:
     if verdicts is None:
         published, yours = (load_records(runs, source) for source in RECORDS)
         verdicts = judge_all(experiment.claims, scale, runs, published, yours=yours)
-        if all_are_readable(*folders):
+        if are_all_readable(*folders):
             cache.write(verdicts)
     return verdicts
 

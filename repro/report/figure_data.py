@@ -16,7 +16,7 @@ from repro.report.view import View, format_mean, format_spread_note
 from repro.spec import FIELDS, Figure, Identity, Pick, Row, Run
 from repro.spec.identity import get_setting_id
 from repro.spec.registry import artefacts
-from repro.text import ABSENT, count_noun, format_spans, suggestion
+from repro.text import ABSENT, count_noun, format_spans, format_suggestion
 
 REFERENCES = ("bm25", "surrogate")
 """Systems that are not trained. They have no value on an axis of training, and are drawn as a horizontal line."""
@@ -169,7 +169,7 @@ def _get_value(figure: Figure, name: str, series: Row, record: Record, point: di
     for part, value in point.items():
         path = path.replace(f"{{{part}}}", str(value))
     if "/" not in path:
-        hint = suggestion(name, [*FIELDS, *point])
+        hint = format_suggestion(name, [*FIELDS, *point])
         raise ValueError(
             f"{figure.name}: the axis {name!r} is neither a metric's path, such as {DEFAULT_METRIC!r}, "
             f"nor a field of a run{hint}"

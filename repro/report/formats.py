@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from repro.report.latex import as_latex
 from repro.report.view import LONG_TEXT, View
-from repro.text import NARROW_SPACE, visible
+from repro.text import NARROW_SPACE, make_printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -59,7 +59,11 @@ def render(view: View, format: str = "text") -> None:
 
 def render_line(text: str, hanging: int = 0) -> None:
     """Print a sentence wrapped at the width of the terminal, with `hanging` spaces before each further line."""
-    print(textwrap.fill(visible(text), _get_terminal_width(), subsequent_indent=" " * hanging, break_on_hyphens=False))
+    print(
+        textwrap.fill(
+            make_printable(text), _get_terminal_width(), subsequent_indent=" " * hanging, break_on_hyphens=False
+        )
+    )
 
 
 def make_console() -> Console:
@@ -102,8 +106,8 @@ def _print_text(view: View) -> None:
     further parts, and each part repeats the names of the rows. A last column of sentences that would be too narrow is
     printed below its row.
     """
-    rows = tuple(tuple(map(visible, row)) for row in view.rows)
-    view = replace(view, title=visible(view.title), rows=rows, notes=tuple(map(visible, view.notes)))
+    rows = tuple(tuple(map(make_printable, row)) for row in view.rows)
+    view = replace(view, title=make_printable(view.title), rows=rows, notes=tuple(map(make_printable, view.notes)))
     if len(view.rows) > MAX_FOLDED_ROWS:
         sys.stdout.writelines(f"{line}\n" for line in format_plain_lines(view))
         return

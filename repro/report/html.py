@@ -17,12 +17,12 @@ from markupsafe import Markup
 
 from repro.records.provenance import sum_seconds
 from repro.report.artefacts import RECORD_WORDS
-from repro.report.known import list_forest_rows, make_counts_view
+from repro.report.claims_overview import list_forest_rows, make_counts_view
 from repro.report.sections import (
-    ForestPainter,
+    ForestRenderer,
     Line,
-    Painter,
     Picture,
+    Renderer,
     Section,
     list_machines,
     make_deviations_view,
@@ -62,24 +62,24 @@ TITLES_OF_UNJUDGED = {"other scale": "cannot be judged", "not run": "not run"}
 def write_report(
     scale: str,
     out: Path,
-    paint: Painter,
+    render: Renderer,
     shown: Iterable[Experiment] | None = None,
     *,
-    paint_forest: ForestPainter | None = None,
-    paint_gains: Callable[[str], Path | None] | None = None,
+    render_forest: ForestRenderer | None = None,
+    render_gains: Callable[[str], Path | None] | None = None,
 ) -> Path:
     """Write the page for all experiments (or those in `shown`) at a scale, and return its path.
 
-    The page opens with Table 1, with the picture (SVG) by `paint_gains`. `paint_forest` draws all claims.
+    The page opens with Table 1, with the picture (SVG) by `render_gains`. `render_forest` draws all claims.
     """
     # Fail before minutes of drawing.
     check_replaceable(out)
     chosen = [experiment for experiment in (experiments() if shown is None else shown) if experiment.runs(scale)]
-    sections = [section for experiment in chosen for section in make_sections(experiment, scale, paint)]
+    sections = [section for experiment in chosen for section in make_sections(experiment, scale, render)]
     sections.sort(key=lambda section: section.order)
     rows = list_forest_rows(line.judged for section in sections if section.paper == MAIN for line in section.lines)
-    forest = Picture("published", paint_forest(rows, scale).result()) if paint_forest and rows else None
-    gains = paint_gains(scale) if paint_gains else None
+    forest = Picture("published", render_forest(rows, scale).result()) if render_forest and rows else None
+    gains = render_gains(scale) if render_gains else None
     out.parent.mkdir(parents=True, exist_ok=True)
     with atomic_file(out) as part:
         part.write_text(render_page(scale, sections, out.resolve().parent, forest, gains), encoding="utf-8")

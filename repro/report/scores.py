@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from repro.evaluate.contexts import KINDS
-from repro.records.store import Record, records_in
+from repro.records.store import Record, list_records
 from repro.report.figure_data import METRIC_NAMES
 from repro.report.view import View, format_mean
 from repro.spec import FIELDS, Run
@@ -23,7 +23,7 @@ POINTS = 100.0
 def find_records(runs: Sequence[Run]) -> list[Record]:
     """Return the available record of each run. Records of this machine take precedence over published ones."""
     folders = (get_local_records(), get_published_records())
-    by_run = ([record for folder in folders for record in records_in(folder, [run])] for run in dict.fromkeys(runs))
+    by_run = ([record for folder in folders for record in list_records(folder, [run])] for run in dict.fromkeys(runs))
     return [records[0] for records in by_run if records]
 
 

@@ -37,9 +37,9 @@ class Drawing(Protocol):
         ...
 
 
-Painter = Callable[[Figure, str, str, Rows], Drawing | None]
+Renderer = Callable[[Figure, str, str, Rows], Drawing | None]
 """Starts to draw a figure, given its scale, the source of its records and its rows. Returns None without a picture."""
-ForestPainter = Callable[[Rows, str], Drawing]
+ForestRenderer = Callable[[Rows, str], Drawing]
 """Starts to draw a forest plot of rows at a scale."""
 PAPER_SCALE = "small"
 """Scale with the values of the paper."""
@@ -130,7 +130,7 @@ class Section:
         return (list(PAPERS).index(self.paper), ("Table", "Figure").index(kind) if number else 2, number)
 
 
-def make_sections(experiment: Experiment, scale: str, paint: Painter) -> list[Section]:
+def make_sections(experiment: Experiment, scale: str, render: Renderer) -> list[Section]:
     """Return a section for each artefact of an experiment."""
     runs = tuple(dict.fromkeys(experiment.runs(scale)))
     by_source = {source: load_records(runs, source) for source in RECORDS}
@@ -149,7 +149,7 @@ def make_sections(experiment: Experiment, scale: str, paint: Painter) -> list[Se
                 lines=tuple(line for line in lines if line.artefact == artefact.name),
                 view=view,
                 is_figure=isinstance(artefact, Figure),
-                drawings=_start_drawings(artefact, scale, paint, rows),
+                drawings=_start_drawings(artefact, scale, render, rows),
                 texts=_list_texts(artefact, [record for _, record in records], declared),
                 records=tuple(records),
                 num_asked=len(expected),
@@ -185,11 +185,11 @@ def _make_view_and_rows(
 
 
 def _start_drawings(
-    artefact: Table | Figure | Exhibit, scale: str, paint: Painter, rows: Mapping[str, Rows]
+    artefact: Table | Figure | Exhibit, scale: str, render: Renderer, rows: Mapping[str, Rows]
 ) -> tuple[tuple[str, Drawing], ...]:
     if not isinstance(artefact, Figure):
         return ()
-    pending = ((source, paint(artefact, scale, source, rows.get(source, ()))) for source in RECORDS)
+    pending = ((source, render(artefact, scale, source, rows.get(source, ()))) for source in RECORDS)
     return tuple((source, svg) for source, svg in pending if svg is not None)
 
 

@@ -35,7 +35,7 @@ from repro.spec.run import (
     run_from_fields,
 )
 from repro.spec.selectors import ByScale, Pick, Term, Unit, by_scale, pick, term
-from repro.spec.validation import standard_widths, written
+from repro.spec.validation import format_widths, list_standard_widths
 
 __all__ = [
     "CHOICES",
@@ -70,16 +70,16 @@ __all__ = [
     "base",
     "by_scale",
     "check_fields",
+    "format_widths",
     "get_batch_key",
     "get_first_phase",
     "get_training_run",
     "grid",
     "is_blind",
     "is_random",
+    "list_standard_widths",
     "nested_widths",
     "pick",
     "run_from_fields",
-    "standard_widths",
     "term",
-    "written",
 ]

@@ -12,7 +12,7 @@ from repro.spec.identity import run_id
 from repro.spec.measures import TRAINED
 from repro.spec.run import CHOICES, EVALUATION_FIELDS, FIELDS, Run, is_random
 from repro.spec.validation import RANGES, validate_value
-from repro.text import count_noun, short, suggestion
+from repro.text import count_noun, format_suggestion, shorten
 
 AXIS = re.compile(r"[^=/\\]+=.*", re.DOTALL)
 RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)")
@@ -55,8 +55,8 @@ def check_field(name: str) -> None:
     if name == "scale":
         raise ValueError("scale=… is not an axis, since rows differ between scales: use --scale, one command per scale")
     if name not in FIELDS:
-        hint = suggestion(name, FIELDS, likeness=0.6)
-        raise ValueError(f"unknown field {short(repr(name))}{hint or ';'} `repro fields` lists all")
+        hint = format_suggestion(name, FIELDS, likeness=0.6)
+        raise ValueError(f"unknown field {shorten(repr(name))}{hint or ';'} `repro fields` lists all")
 
 
 def expand(runs: Sequence[Run], axes: Axes) -> list[Run]:
@@ -165,7 +165,7 @@ def _parse_values(name: str, text: str) -> list[Any]:
         return [text]
     if kind == "bool":
         if text not in BOOLEANS:
-            raise ValueError(f"{name}={short(text)}: expected true or false")
+            raise ValueError(f"{name}={shorten(text)}: expected true or false")
         return [BOOLEANS[text]]
     if kind == "int" and (span := RANGE.fullmatch(text)):
         first, last = map(int, span.groups())
@@ -178,4 +178,4 @@ def _parse_values(name: str, text: str) -> list[Any]:
             raise ValueError
         return [int(text) if kind == "int" else float(text)]
     except ValueError:
-        raise ValueError(f"{name}={short(text)}: {name} takes {describe_type(name)}") from None
+        raise ValueError(f"{name}={shorten(text)}: {name} takes {describe_type(name)}") from None

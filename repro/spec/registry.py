@@ -19,7 +19,7 @@ from typing import Any
 from repro.spec.artefact import MAIN, Exhibit, Experiment, Figure, Table
 from repro.spec.run import Run
 from repro.storage.paths import EXPERIMENT_FOLDERS, SOURCES
-from repro.text import suggestion
+from repro.text import format_suggestion
 
 ANY_ERROR = Exception
 """A faulty experiment file can raise any exception, on import or when its runs are requested."""
@@ -140,5 +140,7 @@ def normalise_artefact_name(word: str) -> str:
 def find_experiment(name: str) -> Experiment:
     """Return the experiment of an artefact. Raises ValueError with a suggestion if the artefact is unknown."""
     if name not in artefacts():
-        raise ValueError(f"unknown artefact {name!r}{suggestion(name, artefacts())}; `repro list` shows the artefacts")
+        raise ValueError(
+            f"unknown artefact {name!r}{format_suggestion(name, artefacts())}; `repro list` shows the artefacts"
+        )
     return artefacts()[name][0]

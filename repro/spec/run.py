@@ -13,7 +13,7 @@ from repro.spec.measures import MEASURES, TRAINED
 from repro.spec.scales import get_scale, values_at
 from repro.spec.start import resolve_start
 from repro.spec.validation import validate_value, widths_in
-from repro.text import short, suggestion
+from repro.text import format_suggestion, shorten
 
 CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -128,10 +128,10 @@ class Run:
         get_scale(self.scale)
         for name, valid in CHOICES.items():
             if getattr(self, name) not in valid:
-                raise ValueError(f"{name}={short(repr(getattr(self, name)))} is unknown; choose one of {list(valid)}")
+                raise ValueError(f"{name}={shorten(repr(getattr(self, name)))} is unknown; choose one of {list(valid)}")
         kinds = self.test_contexts.split("+")
         if len(set(kinds)) < len(kinds) or set(kinds) - set(CONTEXTS):
-            raise ValueError(f"test_contexts={short(repr(self.test_contexts))}: join some of {list(CONTEXTS)} by +")
+            raise ValueError(f"test_contexts={shorten(repr(self.test_contexts))}: join some of {list(CONTEXTS)} by +")
         if (self.cluster_size is None) == (self.sampler == "cluster"):
             raise ValueError(f"sampler={self.sampler!r} with cluster_size={self.cluster_size}: give both or neither")
         if self.mixing_alpha is not None and self.sampler != "domain":
@@ -314,7 +314,7 @@ def check_fields(names: Iterable[str], caller: str) -> None:
     """Raise ValueError if a name is not a field of `Run`. `caller` is for the message."""
     unknown = [name for name in names if name not in FIELDS]
     if unknown:
-        hint = suggestion(unknown[0], FIELDS)
+        hint = format_suggestion(unknown[0], FIELDS)
         raise ValueError(f"unknown axis {unknown} in {caller}{hint or ';'} a Run has {list(FIELDS)}")
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from repro.text import short
+from repro.text import shorten
 
 ORDER = ("smoke", "desk", "lab", "mini", "small", "large")
 """From cheapest to most expensive. Orders and trends are judged from `desk` on. Later scales outrank earlier ones."""
@@ -223,7 +223,7 @@ SCALES: Mapping[str, Scale] = MappingProxyType(
 def get_scale(name: str) -> Scale:
     """Return a scale by name. Raises ValueError with the valid names."""
     if not isinstance(name, str) or name not in SCALES:
-        raise ValueError(f"unknown scale {short(repr(name))}; choose one of {list(ORDER)}")
+        raise ValueError(f"unknown scale {shorten(repr(name))}; choose one of {list(ORDER)}")
     return SCALES[name]
 
 

@@ -18,8 +18,8 @@ from typing import Any
 
 from repro.storage.digests import get_cached_digests
 from repro.storage.files import atomic_file, json_object, read_json
-from repro.storage.paths import home
-from repro.text import short
+from repro.storage.paths import get_home
+from repro.text import shorten
 
 KINDS: Mapping[str, str] = {"nomic_bert": "nomic", "bert": "bert", "modernbert": "modernbert"}
 """Our name of a backbone, by the `model_type` of transformers."""
@@ -113,7 +113,7 @@ def check_start(run: Any) -> None:
         encoder = find_encoder(run.start) or _find_cached_encoder(run.start)
     if encoder is None:
         return
-    start = f"start={short(repr(run.start))}"
+    start = f"start={shorten(repr(run.start))}"
     if run.backbone != encoder.backbone:
         raise ValueError(
             f"backbone={run.backbone!r}: {start} is a {encoder.backbone} model; leave backbone out or set it"
@@ -216,7 +216,7 @@ def read_encoder(folder: Path) -> dict[str, Any]:
     Raises:
         ValueError: if it is not a complete BERT, NomicBERT or ModernBERT with safetensors weights and its tokenizer.
     """
-    start = f"start={short(folder)}"
+    start = f"start={shorten(folder)}"
     if not folder.is_dir():
         raise ValueError(f"{start}: there is no such folder")
     path = folder / CONFIG
@@ -233,14 +233,14 @@ def read_encoder(folder: Path) -> dict[str, Any]:
 
 
 def _get_entry_path(name: str) -> Path:
-    return home() / "encoders" / f"{name}.json"
+    return get_home() / "encoders" / f"{name}.json"
 
 
 def _hash_files(folder: Path) -> dict[str, str]:
     """Return the sha256 of the files that can change a result. A file is hashed again if its size or time changes."""
     names = [CONFIG, INDEX, *TOKENIZER_FILES]
     paths = [*_list_weight_files(folder), *(folder / name for name in names if (folder / name).is_file())]
-    note = home() / "digests" / f"{hashlib.sha256(str(folder).encode()).hexdigest()[:16]}.json"
+    note = get_home() / "digests" / f"{hashlib.sha256(str(folder).encode()).hexdigest()[:16]}.json"
     return get_cached_digests(folder, paths, note)
 
 
@@ -274,12 +274,14 @@ def _read_sizes(config: Mapping[str, Any], path: Path) -> dict[str, Any]:
     """Return the backbone and the sizes in a configuration, as fields of `Encoder`. `path` is for error messages."""
     model_type = config.get("model_type")
     if not isinstance(model_type, str) or model_type not in KINDS:
-        raise ValueError(f"{path}: model_type is {short(repr(model_type))}; a run can start from one of {list(KINDS)}")
+        raise ValueError(
+            f"{path}: model_type is {shorten(repr(model_type))}; a run can start from one of {list(KINDS)}"
+        )
     fields: dict[str, Any] = {"backbone": KINDS[model_type]}
     for field, names in CONFIG_NAMES.items():
         value = next((config[name] for name in names if name in config), None)
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise ValueError(f"{path}: {names[0]} is {short(repr(value))}, expected a whole number of at least 1")
+            raise ValueError(f"{path}: {names[0]} is {shorten(repr(value))}, expected a whole number of at least 1")
         fields[field] = value
     return fields
 
@@ -302,7 +304,7 @@ def _read_weight_shapes(folder: Path) -> dict[str, tuple[Path, list[int]]]:
                 raise ValueError(f"it has {size} bytes of {8 + length + end}")
             shapes |= {name: (path, list(entry["shape"])) for name, entry in weights.items()}
         except (ValueError, KeyError, TypeError, AttributeError, struct.error) as error:
-            raise ValueError(f"{path} is not a complete safetensors file ({short(error)}): copy it again") from error
+            raise ValueError(f"{path} is not a complete safetensors file ({shorten(error)}): copy it again") from error
     return shapes
 
 
@@ -395,7 +397,7 @@ def _find_cached_encoder(start: str) -> Encoder | None:
     try:
         path = try_to_load_from_cache(start, CONFIG)
     except HFValidationError as error:
-        raise ValueError(f"start={short(repr(start))} is neither a folder nor a hub id ({error})") from error
+        raise ValueError(f"start={shorten(repr(start))} is neither a folder nor a hub id ({error})") from error
     if not isinstance(path, str):
         return None
     return Encoder(name=start, **_read_sizes(json_object(Path(path)), Path(path)))

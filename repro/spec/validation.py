@@ -9,7 +9,7 @@ from functools import cache, lru_cache
 from types import MappingProxyType
 from typing import Any
 
-from repro.text import short
+from repro.text import shorten
 
 MAX_COUNT = 10**12
 RANGES: Mapping[str, tuple[float, float]] = MappingProxyType(
@@ -75,7 +75,7 @@ def validate_value(name: str, value: Any, declared: str) -> Any:
     # bool is a subclass of int, so it is excluded explicitly
     if not isinstance(value, allowed) or (isinstance(value, bool) and kind != "bool"):
         expected = KIND_NAMES[kind] + (" or null" if may_be_none else "")
-        raise ValueError(f"{name}={short(repr(value))}: expected {expected}")
+        raise ValueError(f"{name}={shorten(repr(value))}: expected {expected}")
     if isinstance(value, str):
         _check_text(name, value)
     elif not isinstance(value, bool):
@@ -95,19 +95,21 @@ def _parse_annotation(declared: str) -> tuple[str, bool]:
 
 def _check_number(name: str, value: Any) -> None:
     if name not in RANGES:
-        raise ValueError(f"{name}={short(value)}: add the smallest and largest value to RANGES in {__name__}")
+        raise ValueError(f"{name}={shorten(value)}: add the smallest and largest value to RANGES in {__name__}")
     minimum, maximum = RANGES[name]
     if not (math.isfinite(value) and minimum <= value <= maximum):
-        raise ValueError(f"{name}={short(value)}: must be at least {minimum} and at most {maximum}")
+        raise ValueError(f"{name}={shorten(value)}: must be at least {minimum} and at most {maximum}")
 
 
 # the runs of a sweep share a few texts
 @lru_cache(maxsize=4096)
 def _check_text(name: str, value: str) -> None:
     if not value or len(value) > MAX_TEXT_LENGTH or not value.isprintable():
-        raise ValueError(f"{name}={short(repr(value))}: expected a text of 1 to {MAX_TEXT_LENGTH} printable characters")
+        raise ValueError(
+            f"{name}={shorten(repr(value))}: expected a text of 1 to {MAX_TEXT_LENGTH} printable characters"
+        )
     if name in FOLDER_FIELDS and not NAME.fullmatch(value):
-        raise ValueError(f"{name}={short(repr(value))}: a name has a-z, A-Z, 0-9, '.', '_', '@', '+' and '-' only")
+        raise ValueError(f"{name}={shorten(repr(value))}: a name has a-z, A-Z, 0-9, '.', '_', '@', '+' and '-' only")
 
 
 def check_warmup(num_warmup_steps: int, num_steps: int) -> None:
@@ -128,11 +130,11 @@ def widths_in(text: str, full_width: int, name: str) -> tuple[int, ...]:
         ValueError: unless every width divides `full_width` and the widths increase.
     """
     widths = _parse_widths(text, full_width, name, "+")
-    given = f"{name}={short(repr(text))}"
+    given = f"{name}={shorten(repr(text))}"
     invalid = [width for width in widths if not 1 <= width <= full_width or full_width % width]
     if invalid:
         raise ValueError(
-            f"{given}: {short(invalid[0])} does not divide {full_width}, the width of the vectors; choose others"
+            f"{given}: {shorten(invalid[0])} does not divide {full_width}, the width of the vectors; choose others"
         )
     if list(widths) != sorted(set(widths)):
         raise ValueError(f"{given}: list each width once, from the narrowest to the widest")
@@ -148,7 +150,7 @@ def prefixes_in(text: str, full_width: int, name: str) -> tuple[int, ...]:
     invalid = [width for width in widths if not 1 <= width <= full_width]
     if invalid:
         raise ValueError(
-            f"{name}={short(repr(text))}: {short(invalid[0])} is not a width of a prefix; the vectors have "
+            f"{name}={shorten(repr(text))}: {shorten(invalid[0])} is not a width of a prefix; the vectors have "
             f"{full_width} dimensions, choose from 1 to {full_width}"
         )
     return tuple(sorted(set(widths)))
@@ -160,17 +162,17 @@ def _parse_widths(text: str, full_width: int, name: str, separator: str) -> tupl
     invalid = [part for part in parts if part != "full" and not (part.isascii() and part.isdigit())]
     if invalid:
         raise ValueError(
-            f"{name}={short(repr(text))}: {short(repr(invalid[0]))} is not a width; join whole numbers by {separator!r}"
+            f"{name}={shorten(repr(text))}: {shorten(repr(invalid[0]))} is not a width; join whole numbers by {separator!r}"
         )
     return tuple(full_width if part == "full" else int(part) for part in parts)
 
 
-def standard_widths(full_width: int) -> tuple[int, ...]:
+def list_standard_widths(full_width: int) -> tuple[int, ...]:
     """Return the default prefix widths: the powers of two from 8 that divide `full_width`, and `full_width` itself."""
     powers = (MIN_WIDTH * 2**exponent for exponent in range(full_width.bit_length()))
     return (*(width for width in powers if width < full_width and full_width % width == 0), full_width)
 
 
-def written(widths: tuple[int, ...]) -> str:
+def format_widths(widths: tuple[int, ...]) -> str:
     """Return widths in the notation of a run, for example "8+16+32"."""
     return "+".join(map(str, widths))

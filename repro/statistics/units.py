@@ -14,7 +14,7 @@ import numpy as np
 
 from repro.records.store import Record
 from repro.spec.selectors import LOG2
-from repro.text import suggestion
+from repro.text import format_suggestion
 
 
 class AbsentDatasetError(Exception):
@@ -44,7 +44,7 @@ def _raise_for_missing_records(record: Record, path: str) -> None:
     suite, _, name = path.removesuffix("/ndcg_at_10").partition("/")
     if suite == record.run.suite and path.endswith("/ndcg_at_10"):
         raise AbsentDatasetError(f"the suite {suite} has no dataset {name}")
-    hint = suggestion(path, record.metrics) or f"; it has {len(record.metrics)} others"
+    hint = format_suggestion(path, record.metrics) or f"; it has {len(record.metrics)} others"
     raise ValueError(f"record {record.id} has no metric {path!r}{hint}")
 
 

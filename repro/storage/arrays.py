@@ -124,7 +124,7 @@ def _find_map(array: np.ndarray | None) -> mmap.mmap | None:
     return base if isinstance(base, mmap.mmap) else None
 
 
-def taken(array: np.ndarray, rows: np.ndarray) -> np.ndarray:
+def take_rows(array: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """Return these rows of an array. A memory map is read in blocks, because each row loads 64 KiB of the file."""
     result = np.empty((len(rows), *array.shape[1:]), array.dtype)
     for block in iter_blocks(len(rows), ROWS_PER_TAKE):

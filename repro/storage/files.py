@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
-from repro.text import format_bytes, short
+from repro.text import format_bytes, shorten
 
 MAKE_ROOM = "free some space, or set REPRO_HOME to a folder on a larger disk"
 MAX_BYTES = 64 * 2**20
@@ -156,10 +156,10 @@ def check_regular(path: Path, *, most_bytes: int | None = None) -> None:
     try:
         status = path.stat()
     except OSError as error:
-        raise ValueError(f"{short(path)} cannot be read: {error.strerror}") from error
+        raise ValueError(f"{shorten(path)} cannot be read: {error.strerror}") from error
     if not stat.S_ISREG(status.st_mode):
         kind = "a folder" if stat.S_ISDIR(status.st_mode) else "a FIFO, socket or device"
-        raise ValueError(f"{short(path)} is {kind}, expected a file")
+        raise ValueError(f"{shorten(path)} is {kind}, expected a file")
     if most_bytes is not None and status.st_size > most_bytes:
         raise ValueError(f"{path} has {status.st_size} bytes, more than the limit of {most_bytes} for such a file")
 
@@ -171,5 +171,5 @@ def _refuse_constant(word: str) -> NoReturn:
 def _parse_finite(text: str) -> float:
     value = float(text)
     if value in (float("inf"), float("-inf")):
-        raise ValueError(f"{short(text)} is too large for a float")
+        raise ValueError(f"{shorten(text)} is too large for a float")
     return value

@@ -146,7 +146,7 @@ def acquire(folder: Path, *, note: Mapping[str, Any] | None = None) -> Lease | N
     """
     folder.mkdir(parents=True, exist_ok=True)
     while True:
-        last = look(folder)
+        last = get_last_owner(folder)
         if last is not None and last.is_alive:
             return None
         # The dead or ended owner keeps its number. Removing its file could remove that of a faster competitor.
@@ -170,7 +170,7 @@ def acquire(folder: Path, *, note: Mapping[str, Any] | None = None) -> Lease | N
         return Lease(folder, number, descriptor=descriptor)
 
 
-def look(folder: Path) -> Owner | None:
+def get_last_owner(folder: Path) -> Owner | None:
     """Return the last owner of a lease, or None if it never had one."""
     numbers = _list_numbers(folder)
     if not numbers:
@@ -191,7 +191,7 @@ def lease_folder(path: Path) -> Path:
 
 def get_part_owner(part: Path) -> Owner | None:
     """Return the last owner that wrote a temporary path (`.NAME.DIGITS.part`), or None if there was no lease."""
-    return look(lease_folder(part.with_name(part.name[1:].rsplit(".", 2)[0])))
+    return get_last_owner(lease_folder(part.with_name(part.name[1:].rsplit(".", 2)[0])))
 
 
 def remove_leftovers(path: Path) -> None:

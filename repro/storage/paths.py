@@ -29,7 +29,7 @@ CORPUS_FILE = "corpus.json"
 CORPUS_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,40}")
 
 
-def home() -> Path:
+def get_home() -> Path:
     """Return the folder of all generated files.
 
     The default of REPRO_HOME is out/ in a checkout, and cde-repro/ in the user's data folder for an installed copy.
@@ -92,7 +92,7 @@ def _describe_home(folder: Path) -> str:
 
 def check_home() -> None:
     """Create the home folder. Raises ValueError if it cannot be created or written to."""
-    folder = home()
+    folder = get_home()
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -106,11 +106,11 @@ def find_other_writers() -> str:
 
     They could change training data and submitted jobs. Parents with a sticky bit, such as /tmp, are safe.
     """
-    for folder in (home(), *home().parents):
+    for folder in (get_home(), *get_home().parents):
         with suppress(OSError):
             status = folder.stat()
             # In a folder with a sticky bit, others cannot rename what they do not own.
-            if status.st_mode & stat.S_ISVTX and folder != home():
+            if status.st_mode & stat.S_ISVTX and folder != get_home():
                 continue
             writers = ""
             if status.st_mode & stat.S_IWOTH:
@@ -156,37 +156,37 @@ def get_published_records() -> Path:
 
 def get_figures_folder() -> Path:
     """Return the folder of the figures."""
-    return home() / "figures"
+    return get_home() / "figures"
 
 
 def get_verdicts_folder() -> Path:
     """Return the folder of the cached verdicts on claims."""
-    return home() / "verdicts"
+    return get_home() / "verdicts"
 
 
 def get_local_records() -> Path:
     """Return the folder of the records of this machine."""
-    return home() / "records"
+    return get_home() / "records"
 
 
 def run_folder(run_id: str) -> Path:
     """Return the working folder of one run: metrics, checkpoints, TREC runs."""
-    return home() / "runs" / run_id
+    return get_home() / "runs" / run_id
 
 
 def get_sweeps_folder() -> Path:
     """Return the folder that contains one folder per sweep."""
-    return home() / "sweeps"
+    return get_home() / "sweeps"
 
 
 def get_stage_folder() -> Path:
     """Return the folder of the shared stages."""
-    return home() / "stages"
+    return get_home() / "stages"
 
 
 def get_corpora_folder() -> Path:
     """Return the folder of the imported corpora."""
-    return home() / "corpora"
+    return get_home() / "corpora"
 
 
 def is_imported(name: str) -> bool:
@@ -197,9 +197,9 @@ def is_imported(name: str) -> bool:
 
 def get_imports_folder() -> Path:
     """Return the folder of the leases of imports, with one folder per corpus name."""
-    return home() / "imports"
+    return get_home() / "imports"
 
 
 def get_data_folder() -> Path:
     """Return the folder of local copies of the paper's data. REPRO_DATA overrides it."""
-    return (_get_named_folder("REPRO_DATA") or home() / "data").resolve()
+    return (_get_named_folder("REPRO_DATA") or get_home() / "data").resolve()

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from repro.storage.digests import check_digests, hash_folder
 from repro.storage.files import atomic_folder, check_room, read_json
-from repro.storage.lease import acquire, look, remove_leftovers
+from repro.storage.lease import acquire, get_last_owner, remove_leftovers
 from repro.storage.paths import get_stage_folder
 
 STAGE_FILE = "stage.json"
@@ -175,7 +175,7 @@ class Stage:
 
     def _report_builder(self, progress: Callable[[str], None], last_line: str) -> str:
         """Log the process that builds the stage if the line differs from the last one. Return the line."""
-        owner = look(self.building_folder / "owner")
+        owner = get_last_owner(self.building_folder / "owner")
         line = f"waiting for {self.name}: {owner.host} process {owner.pid} is building it" if owner else last_line
         if line != last_line:
             progress(line)

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError, safe_open
 
-from repro.records.provenance import get_code_identity, machine, versions
+from repro.records.provenance import describe_machine, get_code_identity, list_versions
 from repro.storage.files import atomic_file
 from repro.train.switches import Switches
 
@@ -190,9 +190,9 @@ def describe_session(from_step: int, switches: Switches, num_processes: int) -> 
     return {
         "from_step": from_step,
         **get_code_identity(),
-        "versions": versions(),
+        "versions": list_versions(),
         "switches": list(switches.words),
-        "machine": machine(narrow=switches.autocast),
+        "machine": describe_machine(narrow=switches.autocast),
         "num_processes": num_processes,
     }
 

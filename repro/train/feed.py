@@ -27,7 +27,7 @@ from torch import Tensor
 
 from repro.batches.negatives import list_document_rows
 from repro.data.tokens import Tokens
-from repro.model.texts import texts_from
+from repro.model.texts import make_texts
 from repro.seeds import derive, make_rng
 from repro.train.gradcache import StepTexts
 from repro.train.parallel import count_processes, rank, select_own_contexts
@@ -130,12 +130,12 @@ def feed_batch(data: TrainData, batch: Batch, *, seed: int, num_contexts: int, i
         positions_C = draw_contexts(len(rows_M), num_contexts, seed=seed, number=batch.number)
         if is_shared:
             positions_C = select_own_contexts(positions_C)
-        contexts = texts_from(*data.documents.pad(rows_M[positions_C]))
+        contexts = make_texts(*data.documents.pad(rows_M[positions_C]))
     filtered = data.filter(batch.pairs_B) if data.filter else Filtered(None, None)
     masked = None if filtered.masked is None else torch.from_numpy(filtered.masked)
     texts = StepTexts(
-        queries=texts_from(*data.queries.pad(own_B)),
-        documents=texts_from(*data.documents.pad(list_document_rows(own_B, data.negative_rows_NH))),
+        queries=make_texts(*data.queries.pad(own_B)),
+        documents=make_texts(*data.documents.pad(list_document_rows(own_B, data.negative_rows_NH))),
         contexts=contexts,
     )
     for tokens in (data.queries, data.documents):

@@ -34,7 +34,7 @@ from repro.model.backbone import Backbone
 from repro.model.contextual import ContextualModel, Model
 from repro.model.texts import Texts
 from repro.spec.validation import check_warmup
-from repro.stopping import Interrupted, is_asked_to_stop, unbroken
+from repro.stopping import Interrupted, delay_stops, is_asked_to_stop
 from repro.storage.platform_info import measure_peak_bytes
 from repro.train.checkpoint import MetricsLog, TrainState, describe_session, read_checkpoint, write_checkpoint
 from repro.train.chunks import ChunkSizes
@@ -136,7 +136,7 @@ def train(
     feeds = _iter_feeds(model, data, settings, state.step)
     # Training seeds the global generators, so restore them for the caller afterwards.
     devices = range(torch.cuda.device_count())
-    with torch.random.fork_rng(devices=devices), _open_log(folder, state) as log, closing(feeds), unbroken():
+    with torch.random.fork_rng(devices=devices), _open_log(folder, state) as log, closing(feeds), delay_stops():
         while not _is_finished(state, settings):
             state, line = _run_step(model, optimizer, feeds, settings, state)
             set_apart = data.set_apart if is_measured_after(state.step, settings.num_steps) else None

@@ -20,19 +20,19 @@ from repro.data.own.holdout import SET_APART_FROM
 from repro.data.own.imported import SET_APART_FILE
 from repro.data.pairs import Side, read_pairs
 from repro.data.tokens import Tokens, load_tokenizer, tokenize
-from repro.data.wording import near_form
+from repro.data.wording import normalize_loosely
 from repro.model.config import ModelConfig
 from repro.model.contextual import Model
 from repro.model.start import build_model, fit_to_start
 from repro.pipeline.inputs import Inputs
 from repro.pipeline.needs import domain_codes, get_tokenizer_name, list_domain_names
 from repro.pipeline.prompting import PromptedTexts
-from repro.pipeline.texts_read import count_tokens
+from repro.pipeline.token_coverage import count_tokens
 from repro.spec import Run, get_first_phase, nested_widths
 from repro.spec.identity import get_training_id
 from repro.stopping import Interrupted
 from repro.storage.lease import acquire
-from repro.storage.paths import home, is_imported, run_folder
+from repro.storage.paths import get_home, is_imported, run_folder
 from repro.storage.platform_info import measure_free_bytes
 from repro.text import count_noun
 from repro.train.batch_view import BatchViewer
@@ -238,7 +238,7 @@ def load_set_apart(inputs: Inputs) -> SetApart:
     rows: list[int] = []
     # All other documents of the batch count as negatives. A repeated text would make a right answer a wrong one.
     for row, (query, document) in enumerate(zip(queries, documents, strict=True)):
-        forms = {near_form(query), near_form(document)}
+        forms = {normalize_loosely(query), normalize_loosely(document)}
         if not forms & used_forms:
             rows.append(row)
             used_forms |= forms
@@ -378,7 +378,7 @@ def build_sampler(inputs: Inputs) -> BatchSampler | MixedSampler:
             batch_size=run.batch_size,
             seed=run.seed,
             names=list_domain_names(run, pairs),
-            folder=home(),
+            folder=get_home(),
         )
     return BatchSampler(
         run.sampler,
@@ -387,7 +387,7 @@ def build_sampler(inputs: Inputs) -> BatchSampler | MixedSampler:
         seed=run.seed,
         clusters=inputs.clusters if run.sampler == "cluster" else None,
         packing=run.packing,
-        folder=home(),
+        folder=get_home(),
     )
 
 

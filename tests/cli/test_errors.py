@@ -17,13 +17,13 @@ import click
 import pytest
 
 from repro.cli import common
-from repro.cli.common import EXIT_NOT_RUN, EXIT_STOPPED, say, tell
+from repro.cli.common import EXIT_NOT_RUN, EXIT_STOPPED, print_line, print_progress
 from repro.cli.errors import EXIT_BUG, EXIT_PIPE, run_with_error_handling, wrap_line
 from repro.report.formats import render, render_line
 from repro.report.html import inline_svg
 from repro.report.view import View
 from repro.storage.paths import find_other_writers
-from repro.text import visible
+from repro.text import make_printable
 from tests.commands import get_exit_code
 
 Output = pytest.CaptureFixture[str]
@@ -193,15 +193,15 @@ HOSTILE = "a\x1b[2Jb\x07c\u202ed\x9be\r"
 
 def test_no_escape_sequence_reaches_the_terminal(capsys: Output) -> None:
     """Lines, tables, titles and notes are cleaned. Other scripts, tabs and line breaks stay."""
-    say(HOSTILE)
-    tell(HOSTILE)
+    print_line(HOSTILE)
+    print_progress(HOSTILE)
     render_line(HOSTILE)
     render(View(HOSTILE, ("name", "n"), ((HOSTILE, "1"),), (HOSTILE,)))
     output = capsys.readouterr()
     assert not {*"\x1b\x07\u202e\x9b\r"} & {*output.out, *output.err}
     text = "हिन्दी 中文 e\u0301 👩\u200d💻 x\ty\nz\u202f1"
-    assert visible(text) == text
-    visible("\udcff").encode()
+    assert make_printable(text) == text
+    make_printable("\udcff").encode()
 
 
 HOSTILE_SVG = """<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" width="72pt"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from repro.data.beir import write_beir_folder
-from repro.data.own.imported import bring, find_imported
+from repro.data.own.imported import find_imported, import_source
 from repro.interop.opening import describe_name_clash, open_suite
 from repro.pipeline.corpora import check_available
 from repro.spec import base
@@ -40,7 +40,7 @@ def test_folders_become_a_suite(folder: Path, source: str, names: list[str]) -> 
 
 def test_name_clash_is_reported(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The folder is read. A line contains the full name of the corpus, which still opens the corpus."""
-    corpus = bring(folder, name="theirs")
+    corpus = import_source(folder, name="theirs")
     assert describe_name_clash("theirs") == ""
     monkeypatch.chdir(folder.parent)
     (folder / "two").rename(folder / "three")
@@ -55,17 +55,17 @@ def test_name_clash_is_reported(folder: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def test_evaluation_sets_cannot_be_trained_on(folder: Path) -> None:
     """Neither can a folder whose pairs are all evaluated."""
-    corpus = bring(folder / "one", name="theirs")
+    corpus = import_source(folder / "one", name="theirs")
     assert find_imported("theirs").only_evaluates
     for action in (
         lambda: run_command("data", "plan", "theirs"),
         lambda: run_command("data", "show", "theirs"),
         lambda: check_available([base("smoke", corpus=corpus.corpus, suite="theirs")]),
-        lambda: bring(folder / "two", name="more", hold_out=["x"]),
+        lambda: import_source(folder / "two", name="more", hold_out=["x"]),
     ):
         with pytest.raises(ValueError, match="to train on"):
             action()
     check_available([base("smoke", suite="theirs", corpus="planted-tiny")])
     write_beir_folder(folder / "two", make_things(), split="train")
     with pytest.raises(ValueError, match="has no pair"):
-        bring(folder / "two", name="pairs")
+        import_source(folder / "two", name="pairs")

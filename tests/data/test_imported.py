@@ -17,9 +17,9 @@ from repro.cli.main import app
 from repro.data.beir import Retrieval, Suite, load_beir, write_beir_folder
 from repro.data.own import imported
 from repro.data.own.holdout import select_set_apart
-from repro.data.own.imported import ImportedCorpus, bring, find_imported, list_imported_corpora
+from repro.data.own.imported import ImportedCorpus, find_imported, import_source, list_imported_corpora
 from repro.data.pairs import Row, read_pairs
-from repro.data.wording import near_form
+from repro.data.wording import normalize_loosely
 from repro.execute import execute
 from repro.pipeline.corpora import check_available, describe_corpus, load_run_suite, make_corpus_stage
 from repro.planning.imported import Planned, plan_imported
@@ -47,7 +47,7 @@ def write_evaluation_set(folder: Path) -> Path:
 
 def import_rows(tmp_path: Path, rows: list[dict[str, Any]] | None = None, **options: Any) -> ImportedCorpus:
     """Import rows as the corpus `mine`. The default is 400 pairs of two domains."""
-    return bring(write_rows(tmp_path / "x.jsonl", rows or make_rows()), **{"name": "mine", **options})
+    return import_source(write_rows(tmp_path / "x.jsonl", rows or make_rows()), **{"name": "mine", **options})
 
 
 def plan(name: str = "mine", scale: str = "smoke") -> Planned:
@@ -118,7 +118,7 @@ def test_new_text_is_another_run(tmp_path: Path) -> None:
     path.write_text('[{"scale": "smoke", "architecture": "bm25", "suite": "exam"}]')
     for number in range(2):
         write_beir_folder(tmp_path / str(number) / "c", make_collection(number))
-        corpus = bring(tmp_path / str(number), name="exam")
+        corpus = import_source(tmp_path / str(number), name="exam")
         (run,) = read_runs(path)
         assert run.suite == corpus.corpus
         results.append((run_id(run), execute(run, progress=ignore).metrics[f"{run.suite}/mean/ndcg_at_10"]))
@@ -140,7 +140,7 @@ def test_unusable_names_are_refused(tmp_path: Path, name: str) -> None:
 def test_taken_names_are_refused(tmp_path: Path) -> None:
     """The message says how to continue with a corpus to train on."""
     corpus = import_rows(tmp_path)
-    exam = bring(write_evaluation_set(tmp_path / "exam"), name="exam")
+    exam = import_source(write_evaluation_set(tmp_path / "exam"), name="exam")
     (get_corpora_folder() / "empty").mkdir()
     for name in (corpus.name, exam.name, "empty"):
         with pytest.raises(ValueError, match="exists already") as caught:
@@ -208,7 +208,7 @@ def test_concurrent_imports_exclude_each_other(
         return run_step(*args, **options)
 
     monkeypatch.setattr(imported, step, import_again_first)
-    corpus = bring(source, name="mine")
+    corpus = import_source(source, name="mine")
     assert corpus.only_evaluates == first_is_evaluation
     assert first_is_evaluation or corpus.found.num_kept == 400
     assert [path.name for path in get_corpora_folder().iterdir()] == ["mine"]
@@ -217,7 +217,7 @@ def test_concurrent_imports_exclude_each_other(
 @pytest.mark.parametrize("cleaner", ["next import", "prune"])
 def test_killed_imports_are_cleaned_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cleaner: str) -> None:
     """A killed import of an archive leaves two folders. The next import of any name removes them, and so does prune."""
-    from slurm.prune import leftovers, remove
+    from slurm.prune import list_leftovers, remove
 
     source = write_rows(tmp_path / "x.jsonl", make_rows())
     with ZipFile(tmp_path / "x.zip", "w") as archive:
@@ -228,23 +228,23 @@ def test_killed_imports_are_cleaned_up(tmp_path: Path, monkeypatch: pytest.Monke
         child = os.fork()
         if child == 0:
             imported.import_corpus = lambda *args, **options: os._exit(9)
-            bring(tmp_path / "x.zip", name="mine")
+            import_source(tmp_path / "x.zip", name="mine")
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
         parts = {path for path in get_corpora_folder().iterdir() if path != running}
         assert len(parts) == 2 and sum(len(list(path.rglob("x.jsonl"))) for path in parts) == 1
-        assert {path for path, _ in leftovers([])} == parts
+        assert {path for path, _ in list_leftovers([])} == parts
         if cleaner == "prune":
             for path in parts:
                 remove(path)
         else:
-            bring(source, name="another")
+            import_source(source, name="another")
         assert running.is_dir() and not any(path.exists() for path in parts)
 
 
 def test_failed_import_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "bad.jsonl").write_text('{"query": "a", "document": "b"}\n{"query": ')
     with pytest.raises(ValueError, match="line 2"):
-        bring(tmp_path / "bad.jsonl", name="mine")
+        import_source(tmp_path / "bad.jsonl", name="mine")
     assert not list(get_corpora_folder().rglob("*")) and not is_imported("mine")
     with pytest.raises(ValueError, match="no corpus 'mine' was imported here"):
         find_imported("mine")
@@ -304,10 +304,10 @@ def test_pairs_set_apart_share_no_text(tmp_path: Path) -> None:
     folder = make_corpus_stage(corpus.corpus).path
     trained, set_apart = (read_pairs(folder / name) for name in ("train.arrow", "set_apart.arrow"))
     texts = [
-        {near_form(text) for side in ("query", "document") for text in pairs.texts(side, range(len(pairs)))}
+        {normalize_loosely(text) for side in ("query", "document") for text in pairs.texts(side, range(len(pairs)))}
         for pairs in (trained, set_apart)
     ]
-    evaluated = {near_form(text) for text in open_collection(corpus).queries}
+    evaluated = {normalize_loosely(text) for text in open_collection(corpus).queries}
     assert not texts[0] & texts[1] and not evaluated & (texts[0] | texts[1])
     counts = planned.report["left_out"]
     assert len(set_apart) == counts["set_apart"] >= 32 and counts["with_a_query_set_apart"] > 0

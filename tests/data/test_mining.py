@@ -12,7 +12,7 @@ from repro.data.mined.manifests import FUNCTIONS_FOLDER, MANIFEST_FOLDER, WHEELS
 from repro.data.mined.sources import cloud, docstrings, medical
 from repro.data.mined.sources import functions as function_source
 from repro.data.pairs import Row, read_pairs
-from repro.data.wording import normalise, phrase, strip_html
+from repro.data.wording import normalise, split_identifier, strip_html
 
 MODULE = '''"""Tools for averages.
 
@@ -80,7 +80,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     ],
 )
 def test_identifiers_become_words(identifier: str, words: str) -> None:
-    assert phrase(identifier) == words
+    assert split_identifier(identifier) == words
 
 
 def test_markup_becomes_plain_text() -> None:

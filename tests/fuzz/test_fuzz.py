@@ -29,7 +29,7 @@ from typer.main import get_command
 from repro.cli.errors import EXIT_BUG
 from repro.cli.main import app
 from repro.data.beir import load_beir, load_suite, write_beir_folder, write_suite
-from repro.data.own.imported import bring, find_imported
+from repro.data.own.imported import find_imported, import_source
 from repro.data.pairs import Row, read_pairs, write_pairs
 from repro.data.readers import read_foreign, unpack
 from repro.evaluate.retrieval import read_run
@@ -41,7 +41,7 @@ from repro.records.store import read_record, write_record
 from repro.spec import base
 from repro.spec.identity import run_id
 from repro.storage.arrays import load_array
-from repro.storage.lease import look
+from repro.storage.lease import get_last_owner
 from repro.train.checkpoint import TrainState, read_checkpoint, read_metrics, write_checkpoint
 from slurm.profiles import _read, _tables, load_profile
 from slurm.states import get_run_item
@@ -137,7 +137,7 @@ def read_small_checkpoint(path: Path) -> Any:
 def import_corpus(folder: Path) -> None:
     lines = [json.dumps({"query": f"q {n}", "document": f"d {n}"}) for n in range(9)]
     (folder / "x.jsonl").write_text("\n".join(lines))
-    bring(folder / "x.jsonl", name="mine")
+    import_source(folder / "x.jsonl", name="mine")
     (folder / "corpus.json").write_bytes(find_imported("mine").folder.joinpath("corpus.json").read_bytes())
 
 
@@ -199,7 +199,7 @@ READERS: dict[str, Reader] = {
     "npy": (lambda folder: np.save(folder / "x.npy", np.arange(50)), "x.npy",
             lambda path: load_array(path, kind="i", shape=(50,), below=50)),
     "owner": (writer("000001.json", '{"host": "a", "pid": 1, "machine": "m", "born": "1", "dead_after_seconds": 9}'),
-              "000001.json", lambda path: look(path.parent)),
+              "000001.json", lambda path: get_last_owner(path.parent)),
     "checkpoint": (write_small_checkpoint, "checkpoint.safetensors", read_small_checkpoint),
     "imported corpus": (import_corpus, "corpus.json",
                         read_at_home("corpora/mine/corpus.json", lambda: find_imported("mine"))),

@@ -8,7 +8,7 @@ import pytest
 from repro.data.beir import Retrieval, write_beir_folder
 from repro.evaluate.contexts import draw_context
 from repro.interop.card import make_model_card
-from repro.interop.growth import NEW_SHARES, format_growth, keep_old_documents, measure_growth
+from repro.interop.growth import NEW_SHARES, format_growth, measure_growth, remove_new_documents
 from repro.interop.opening import Opened, open_suite
 from tests.commands import ignore
 from tests.interop.small import make_collection, make_model
@@ -32,7 +32,7 @@ def test_loss_equals_two_evaluations(tmp_path: Path) -> None:
         return 100 * float(np.where(ranks <= 10, 1 / np.log2(ranks + 1), 0).mean())
 
     for growth, share in zip(results, NEW_SHARES, strict=True):
-        old = keep_old_documents(PLANTS, share, 0)
+        old = remove_new_documents(PLANTS, share, 0)
         assert len(old.documents) == round(12 * (1 - share)) and {*old.document_ids} < {*PLANTS.document_ids}
         assert growth.points == pytest.approx(ndcg(old) - ndcg(PLANTS), abs=1e-3)
         assert growth.low <= growth.points <= growth.high and growth.num_queries == 12

@@ -23,7 +23,7 @@ from repro.interop.opening import open_model
 from repro.interop.self_contained import load_self_contained_model, write_self_contained
 from repro.interop.sentence_transformers_folder import as_sentence_transformer, open_sentence_transformers
 from repro.model.contextual import ContextualModel
-from repro.model.texts import texts_from
+from repro.model.texts import make_texts
 from repro.train.feed import draw_contexts
 from repro.train.gradcache import Stages, StepTexts, add_gradients
 from repro.train.loss import info_nce
@@ -222,7 +222,7 @@ def compute_gradients(model: ContextualModel, number: int) -> tuple[float, dict[
 
     def tokenize(texts: list[str], role: str) -> Any:
         tokens = model.tokenize(texts, role)
-        return texts_from(*tokens.pad(range(len(tokens))))
+        return make_texts(*tokens.pad(range(len(tokens))))
 
     places = draw_contexts(len(texts), model.config.num_contexts, seed=7, number=number)
     contexts = tokenize([texts[place] for place in places], "document")

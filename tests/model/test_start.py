@@ -16,7 +16,7 @@ from repro.model.backbone import build_backbone
 from repro.model.config import ModelConfig
 from repro.model.pooling import mean_pool
 from repro.model.start import build_model, fit_to_start, get_backbones, load_word_vectors
-from repro.model.texts import Texts, texts_from
+from repro.model.texts import Texts, make_texts
 from tests.model.samples import KINDS, draw_texts, make_small_config
 
 MINILM = ModelConfig(
@@ -108,7 +108,7 @@ def test_whole_minilm_matches_transformers() -> None:
     )
     model = build_model(config, start="minilm").eval()
     reference = AutoModel.from_pretrained(get_minilm_folder(), attn_implementation="eager").eval()
-    texts = texts_from(*model.tokenize(["a hill", "rain falls on the plain in spring"], "query").pad([0, 1]))
+    texts = make_texts(*model.tokenize(["a hill", "rain falls on the plain in spring"], "query").pad([0, 1]))
     is_token_NS = texts.mask_NS.bool()
     with torch.no_grad():
         states_NSD = model.embedder(texts)

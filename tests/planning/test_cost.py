@@ -16,7 +16,7 @@ from repro.planning.clusters import check_clusters, count_largest_domain
 from repro.planning.cost import RecordedCosts, count_operations, estimate
 from repro.planning.plan import make_plan
 from repro.planning.requirements import list_requirements
-from repro.records.store import Record, records_in
+from repro.records.store import Record, list_records
 from repro.spec import Run, base, get_first_phase
 from repro.spec.identity import get_training_id, run_id
 from repro.storage.paths import get_published_records
@@ -175,7 +175,7 @@ def test_chunked_memory_fits_a_gpu(
 def test_cpu_memory_grows_as_recorded(architecture: str) -> None:
     measured = defaultdict(list)
     runs = [run for run in grid_runs("desk") if run.architecture == architecture]
-    for record in records_in(get_published_records(), runs):
+    for record in list_records(get_published_records(), runs):
         measured[record.run.batch_size].append(record.provenance["training"]["memory_bytes"])
     planned = {size: estimate(base("desk", architecture=architecture, batch_size=size), []) for size in (128, 512)}
     growth = planned[512].memory_bytes - planned[128].memory_bytes

@@ -78,7 +78,7 @@ def test_broken_download_is_no_encoder(cache: Path, monkeypatch: pytest.MonkeyPa
         return real(name, **{**options, "local_files_only": True})
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
-    find_encoder_need().bring(ignore)
+    find_encoder_need().download(ignore)
     assert requested == [NAME] and find_encoder_need().is_here() and not find_encoder_need().problems()
 
 
@@ -86,7 +86,7 @@ def test_fetched_without_weights_is_an_error(cache: Path, monkeypatch: pytest.Mo
     snapshot = begin_download(cache)
     monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda name, **options: str(snapshot))
     with pytest.raises(ValueError, match=r"still lacks .*whole weights"):
-        find_encoder_need().bring(ignore)
+        find_encoder_need().download(ignore)
 
 
 def test_listed_files_need_their_size(cache: Path) -> None:
@@ -119,7 +119,7 @@ def test_local_folder_is_never_downloaded(encoder: Path) -> None:
     (encoder / "model.safetensors").unlink()
     assert not need.is_here()
     with pytest.raises(ValueError, match="still lacks"):
-        need.bring(ignore)
+        need.download(ignore)
 
 
 def test_local_folder_needs_all_shards(encoder: Path) -> None:
@@ -157,9 +157,9 @@ def test_mteb_data_counts_once_loaded(cache: Path, own_home: Path, monkeypatch: 
     (snapshot / "config.json").rename(snapshot / "README.md")  # a dataset card only
     assert not need.is_here() and need.problems()[0].startswith("1 of 1 tasks, the first: Task was not loaded")
     assert "interrupted" in find_missing_dataset_files("mteb/one", COMMIT)[0]
-    need.bring(ignore)
+    need.download(ignore)
     assert need.is_here() and calls == ["load", "unload"]
-    need.bring(ignore)
+    need.download(ignore)
     assert calls == ["load", "unload"], "complete data is not loaded again"
     (snapshot / "corpus.parquet").unlink()
     assert need.problems() == ["1 of 1 tasks, the first: Task: mteb/one: no file of data"]

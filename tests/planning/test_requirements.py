@@ -10,7 +10,7 @@ from repro.data.paper.benchmarks import BENCHMARKS
 from repro.pipeline.corpora import check_available, make_searched_stage, make_suite_stage
 from repro.pipeline.stages import list_stages
 from repro.planning.claim_text import explain_claim, name_comparisons
-from repro.planning.doctor import GIB, examine
+from repro.planning.doctor import GIB, run_checks
 from repro.planning.requirements import check_encoders, list_requirements, list_source_requirements
 from repro.report.artefacts import judgements
 from repro.report.tables import format_in_unit, format_interval
@@ -33,10 +33,10 @@ def test_many_runs_need_each_thing_once() -> None:
 def test_planted_corpus_is_built_once(own_home: Path) -> None:
     (corpus,) = [need for need in list_requirements([base("smoke")]) if need.name.startswith("corpus")]
     assert not corpus.is_here() and not own_home.exists(), "a check creates nothing"
-    corpus.bring(ignore)
+    corpus.download(ignore)
     assert corpus.is_here()
     times = {path: path.stat().st_mtime_ns for path in own_home.rglob("*") if path.is_file()}
-    corpus.bring(ignore)
+    corpus.download(ignore)
     assert times == {path: path.stat().st_mtime_ns for path in own_home.rglob("*") if path.is_file()}
 
 
@@ -112,7 +112,7 @@ def test_unfetchable_data_is_explained() -> None:
     (need,) = [need for need in list_requirements([run]) if need.name == "data nobody-knows-this"]
     assert not need.is_here()
     with pytest.raises(ValueError, match="nobody-knows-this"):
-        need.bring(ignore)
+        need.download(ignore)
 
 
 @pytest.mark.parametrize("artefact", ["table1", "figure10", "context_emergence"])
@@ -172,7 +172,7 @@ def test_impossible_checks_are_refused(words: tuple[str, ...], message: str) -> 
 
 def test_missing_data_is_listed_per_scale(own_home: Path) -> None:
     """Everything missing is listed, one item per line, including what only a single artefact needs."""
-    findings = {finding.what: finding for finding in examine()}
+    findings = {finding.what: finding for finding in run_checks()}
     assert [name for name in findings if name.startswith("data for")] == [f"data for {scale}" for scale in ORDER]
     assert not own_home.exists()
     assert all(findings[f"data for {scale}"].good for scale in ("smoke", "desk", "lab"))
@@ -205,5 +205,5 @@ def test_machine_is_examined(
 ) -> None:
     """Each finding follows from what the machine answers."""
     monkeypatch.setattr(function, lambda *args: result)
-    finding = next(finding for finding in examine() if finding.what == name)
+    finding = next(finding for finding in run_checks() if finding.what == name)
     assert finding.good is is_good and message in finding.says

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pytest
 
 from benchmarks.generated_pairs import generate_blocks
-from repro.data.own.imported import bring
+from repro.data.own.imported import import_source
 from repro.data.pairs import read_pairs
 from repro.data.paper.hub import UNSUPERVISED
 from repro.pipeline.corpora import make_corpus_stage
@@ -93,7 +93,7 @@ def test_unknown_size_is_a_dash(tmp_path: Path) -> None:
 
 def test_imported_corpus_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [{"query": f"which thing is {n}", "document": f"the thing {n} itself"} for n in range(40)]
-    corpus = bring(write_rows(tmp_path / "mine.jsonl", rows), name="mine")
+    corpus = import_source(write_rows(tmp_path / "mine.jsonl", rows), name="mine")
     run = base("desk", corpus=corpus.corpus, suite="mine", num_pairs=None, num_steps=None, num_epochs=3, batch_size=8)
     assert count_pairs(run) == 40
     assert estimate(run, []).arithmetic.num_pairs == 3 * 40

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from repro.execute import execute
-from repro.records import looked, store
+from repro.records import readable_records, store
 from repro.records.digests import write_digests
-from repro.records.looked import Looked
+from repro.records.readable_records import ReadableRecords
 from repro.spec import Run, base
 from repro.spec.identity import run_id
 from repro.storage.paths import get_local_records, get_published_records
@@ -117,7 +117,7 @@ def test_means_match_numpy() -> None:
 def test_unreadable_record_counts_as_missing(path: Path, text: str, capsys: pytest.CaptureFixture[str]) -> None:
     path.write_bytes(text.encode("utf-8", "surrogatepass"))
     assert store.split_recorded([RUN], [path.parent]) == ([], [RUN])
-    assert store.records_in(path.parent, [RUN]) == [] and store.try_read_record(path) is None
+    assert store.list_records(path.parent, [RUN]) == [] and store.try_read_record(path) is None
     (line,) = capsys.readouterr().err.splitlines()
     assert str(path) in line and "counted as missing" in line
 
@@ -129,7 +129,7 @@ def test_many_unreadable_records_are_summarised(tmp_path: Path, capsys: pytest.C
     assert [store.try_read_record(path) for path in paths] == [None] * 300
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 11 and str(paths[0]) in lines[0] and "`repro doctor --deep`" in lines[-1]
-    assert not store.all_are_readable(tmp_path)
+    assert not store.are_all_readable(tmp_path)
 
 
 def test_digest_list_covers_older_records(path: Path) -> None:
@@ -172,7 +172,7 @@ def read(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> list[Run]:
         read.append(run)
         return store.explain_unreadable(folder, run)
 
-    monkeypatch.setattr(looked, "explain_unreadable", record_read)
+    monkeypatch.setattr(readable_records, "explain_unreadable", record_read)
     return read
 
 
@@ -204,6 +204,6 @@ def test_only_unreadable_records_are_read_again(read: list[Run]) -> None:
 )
 def test_damaged_cache_is_ignored(read: list[Run], spoil: Callable[[Path], object]) -> None:
     assert list_states() == ["recorded"] * 3
-    spoil(Looked(get_local_records()).memo.path)
+    spoil(ReadableRecords(get_local_records()).memo.path)
     read.clear()
     assert list_states() == ["recorded"] * 3 and read == [*RUNS]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from repro.records import provenance
-from repro.records.provenance import PACKAGES, explain_git_is_silent, get_code_identity, versions
+from repro.records.provenance import PACKAGES, explain_git_is_silent, get_code_identity, list_versions
 from repro.storage.paths import PACKAGE
 
 MOVE_NO_NUMBER = {
@@ -42,7 +42,7 @@ def test_relevant_packages_are_recorded() -> None:
 
 
 def test_versions_are_those_installed() -> None:
-    recorded = versions()
+    recorded = list_versions()
     assert recorded["sentence-transformers"] == version("sentence-transformers")
     assert set(recorded) < {"python", *PACKAGES}, "of the two builds of faiss, one is installed"
 

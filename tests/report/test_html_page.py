@@ -15,8 +15,8 @@ from figures.draw import Picture, draw
 from repro.cli.figures import Inline
 from repro.records.store import Record, write_record
 from repro.report import artefacts as views
+from repro.report.claims_overview import get_thresholds, make_counts_view
 from repro.report.html import write_report
-from repro.report.known import get_thresholds, make_counts_view
 from repro.report.sections import Rows, make_deviations_view, make_sections
 from repro.spec import Claim, Column, Exhibit, Experiment, Figure, Row, Run, Table, base, grid, pick, term
 from repro.spec.scales import get_scale
@@ -113,12 +113,12 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
     gains = folder / "gains.svg"
     gains.write_text('<svg xmlns="http://www.w3.org/2000/svg" width="10pt" height="10pt"><path id="a"/></svg>')
 
-    def paint(figure: Figure, scale: str, whose: str, rows: Rows) -> Future[Path] | None:
+    def render(figure: Figure, scale: str, whose: str, rows: Rows) -> Future[Path] | None:
         assert rows or not views.load_records(RUNS, whose)
         fields = {name: getattr(figure, name) for name in ("kind", "x", "y", "x_label", "y_label", "x_is_log")}
         return Inline().submit(draw, rows, folder / f"{figure.name}-{whose}", Picture(**fields)) if rows else None
 
-    def paint_forest(rows: Sequence[Mapping[str, object]], scale: str) -> Future[Path]:
+    def render_forest(rows: Sequence[Mapping[str, object]], scale: str) -> Future[Path]:
         effects.extend(map(dict, rows))
         picture = Picture(kind="forest", x="", y="", x_label="", y_label="", title="All")
         return Inline().submit(draw, rows, folder / f"claims-{scale}", picture)
@@ -126,8 +126,8 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("REPRO_HOME", str(folder / "home"))
         records = publish_records(folder, patch)
-        painters = {"paint_forest": paint_forest, "paint_gains": lambda scale: gains}
-        path = write_report("desk", folder / "report.html", paint, [EXPERIMENT], **painters)
+        renderers = {"render_forest": render_forest, "render_gains": lambda scale: gains}
+        path = write_report("desk", folder / "report.html", render, [EXPERIMENT], **renderers)
     return Report(path, path.read_text(), records, effects)
 
 

@@ -82,8 +82,8 @@ def test_pixels_need_another_drawing(draw: Mock) -> None:
 def test_parallel_pictures_are_equal(tmp_path: Path) -> None:
     expected = draw_a().read_bytes()
     shutil.rmtree(get_figures_folder())
-    with pictures.open_painters(num_cores=2) as painters:
-        executor = painters[0].keywords["executor"]
+    with pictures.open_renderers(num_cores=2) as renderers:
+        executor = renderers[0].keywords["executor"]
         picture = pictures.draw_once(ROWS, "a", PICTURE, executor, with_png=False)
         unknown = pictures.draw_once(ROWS, "b", PICTURE | {"kind": "pie"}, executor, with_png=False)
         assert picture.result().read_bytes() == expected
@@ -91,40 +91,40 @@ def test_parallel_pictures_are_equal(tmp_path: Path) -> None:
             unknown.result()
         assert isinstance(executor, ProcessPoolExecutor)
     assert get_cached_picture(get_figures_folder() / "a", ROWS, PICTURE).is_current(("svg", "csv"))
-    with pictures.open_painters(num_cores=1) as painters:
-        assert isinstance(painters[0].keywords["executor"], pictures.Inline)
+    with pictures.open_renderers(num_cores=1) as renderers:
+        assert isinstance(renderers[0].keywords["executor"], pictures.Inline)
 
 
 START_PAINTER = """
 import os, time
-from repro.cli.figures import open_painters
-with open_painters(num_cores=2) as (paint, _):
-    print(paint.keywords["executor"].submit(os.getpid).result(), flush=True)
+from repro.cli.figures import open_renderers
+with open_renderers(num_cores=2) as (render, _):
+    print(render.keywords["executor"].submit(os.getpid).result(), flush=True)
     time.sleep(600)
 """
 
 
-def test_painter_ends_with_its_parent() -> None:
-    """If a report is killed, its painter process does not stay forever."""
+def test_renderer_ends_with_its_parent() -> None:
+    """If a report is killed, its renderer process does not stay forever."""
     report = subprocess.Popen([sys.executable, "-c", START_PAINTER], stdout=subprocess.PIPE, text=True)
     assert report.stdout is not None
-    painter = int(report.stdout.readline())
-    os.kill(painter, 0)
+    renderer = int(report.stdout.readline())
+    os.kill(renderer, 0)
     report.kill()
     report.wait()
     report.stdout.close()
     for _ in range(300):
-        if not is_running(painter):
+        if not is_running(renderer):
             return
         time.sleep(0.1)
-    pytest.fail("the painter still runs")
+    pytest.fail("the renderer still runs")
 
 
-def test_killed_painter_is_replaced(tmp_path: Path) -> None:
+def test_killed_renderer_is_replaced(tmp_path: Path) -> None:
     expected = draw_a().read_bytes()
     shutil.rmtree(get_figures_folder())
-    with pictures.open_painters(num_cores=2) as painters:
-        executor = painters[0].keywords["executor"]
+    with pictures.open_renderers(num_cores=2) as renderers:
+        executor = renderers[0].keywords["executor"]
         os.kill(executor.submit(os.getpid).result(), signal.SIGKILL)
         results = [pictures.draw_once(ROWS, name, PICTURE, executor, with_png=False) for name in "ab"]
         assert [result.result().read_bytes() for result in results] == [expected, expected]

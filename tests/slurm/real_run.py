@@ -7,7 +7,7 @@ import pytest
 
 from repro.spec import base
 from repro.spec.identity import run_id
-from repro.storage.paths import home, run_folder
+from repro.storage.paths import get_home, run_folder
 from repro.train.checkpoint import read_metrics
 
 RUN = base("smoke", num_steps=60)
@@ -15,7 +15,7 @@ RUN = base("smoke", num_steps=60)
 
 def copy_stages(trained_home: Path) -> None:
     """Copy the stages of the trained run into this home, so that they need not be built again."""
-    shutil.copytree(trained_home / "stages", home() / "stages")
+    shutil.copytree(trained_home / "stages", get_home() / "stages")
 
 
 def check_training(trained_home: Path) -> None:

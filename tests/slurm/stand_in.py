@@ -27,32 +27,32 @@ from repro.pipeline import stages as pipeline_stages
 from repro.records.store import Record, write_record
 from repro.spec import Run
 from repro.spec.identity import run_id
-from repro.stopping import Interrupted, is_asked_to_stop, unbroken
-from repro.storage.paths import get_local_records, home, run_folder
+from repro.stopping import Interrupted, delay_stops, is_asked_to_stop
+from repro.storage.paths import get_home, get_local_records, run_folder
 from repro.storage.stages import Part, Sharding, Stage
 from slurm import children
 
 
 def set_flag(name: str) -> None:
     """Set a flag of the stand-in."""
-    home().mkdir(parents=True, exist_ok=True)
-    (home() / name).touch()
+    get_home().mkdir(parents=True, exist_ok=True)
+    (get_home() / name).touch()
 
 
 def clear_flag(name: str) -> None:
     """Remove a flag of the stand-in."""
-    (home() / name).unlink()
+    (get_home() / name).unlink()
 
 
 def trace(line: str) -> None:
     """Append a line to the trace, in one write."""
-    with (home() / "trace").open("a") as file:
+    with (get_home() / "trace").open("a") as file:
         file.write(f"{line}\n")
 
 
 def read_trace() -> list[str]:
     """Return the lines of the trace."""
-    path = home() / "trace"
+    path = get_home() / "trace"
     return path.read_text().splitlines() if path.exists() else []
 
 
@@ -80,24 +80,24 @@ def execute(run: Run, *, should_stop: Callable[[], bool], progress: Callable[[st
     for stage in stages_of(run):
         assert stage.is_built, f"{stage.name} should have been built before"
     name, folder = run_id(run), run_folder(run_id(run))
-    if run.seed == 13 and not (home() / "mended").exists():
+    if run.seed == 13 and not (get_home() / "mended").exists():
         raise ValueError("seed 13 brings bad luck")
     checkpoint = folder / "checkpoint.json"
     state = json.loads(checkpoint.read_text()) if checkpoint.exists() else {"step": 0, "value": name}
     trace(f"begin {name} at {state['step']}")
     progress(f"counting from {state['step']}")
     assert run.num_steps is not None
-    with unbroken():
+    with delay_stops():
         while state["step"] < run.num_steps:
             if should_stop() or is_asked_to_stop():
                 checkpoint.write_text(json.dumps(state))
                 trace(f"stop {name} at {state['step']}")
                 raise Interrupted(f"stopped before step {state['step']}")
-            time.sleep(0 if (home() / "fast").exists() else float(os.environ.get("STAND_IN_STEP_SECONDS", "0.01")))
+            time.sleep(0 if (get_home() / "fast").exists() else float(os.environ.get("STAND_IN_STEP_SECONDS", "0.01")))
             state = advance(state)
             with (folder / "metrics.jsonl").open("a") as file:
                 file.write(json.dumps({"step": state["step"], "pairs_per_second": 100.0}) + "\n")
-    if (home() / "measures-long").exists():
+    if (get_home() / "measures-long").exists():
         progress("measuring")
         time.sleep(60)
     progress(f"counted to {state['step']}")
@@ -112,7 +112,7 @@ def stages_of(run: Run) -> tuple[Stage, ...]:
     def make(name: str) -> Callable[[Path], None]:
         def build(folder: Path) -> None:
             trace(f"build {name}")
-            if (home() / f"break-{name}").exists():
+            if (get_home() / f"break-{name}").exists():
                 raise OSError(f"no room for {name}")
             time.sleep(float(os.environ.get("STAND_IN_STAGE_SECONDS", "0.1")))
             (folder / "content").write_text(name)
@@ -121,9 +121,9 @@ def stages_of(run: Run) -> tuple[Stage, ...]:
 
     def build_part(folder: Path, part: Part) -> None:
         trace(f"shard {part.number} of {part.of}")
-        if (home() / f"break-shard-{part.number}").exists():
+        if (get_home() / f"break-shard-{part.number}").exists():
             raise OSError(f"no room for shard {part.number}")
-        while (home() / f"hold-{part.number}").exists():
+        while (get_home() / f"hold-{part.number}").exists():
             time.sleep(0.05)
         (folder / "content").write_text("clusters"[part.span(len("clusters"))])
 

@@ -18,7 +18,7 @@ from repro.records.store import Record, has_record, read_records
 from repro.seeds import make_rng
 from repro.spec import Run, base, grid
 from repro.spec.identity import run_id
-from repro.storage.lease import look, owners
+from repro.storage.lease import get_last_owner, owners
 from repro.storage.paths import CHECKOUT, get_local_records, run_folder
 from repro.train.checkpoint import read_metrics
 from slurm.states import get_run_item
@@ -48,13 +48,13 @@ def compute_undisturbed_records(home: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def check_statuses() -> list[RunStatus]:
     """Return all statuses. Each must agree with the disk before or after it was read."""
     recorded = [has_record(get_local_records(), run) for run in RUNS]
-    alive = [owner.is_alive if (owner := look(get_run_item(run).lease_folder)) else False for run in RUNS]
+    alive = [owner.is_alive if (owner := get_last_owner(get_run_item(run).lease_folder)) else False for run in RUNS]
     statuses_now = statuses(RUNS)
     for run, status, was_recorded, was_alive in zip(RUNS, statuses_now, recorded, alive, strict=True):
         is_recorded = has_record(get_local_records(), run)
         assert status.state == "recorded" or not was_recorded
         assert status.state != "recorded" or is_recorded
-        is_alive = was_alive and look(get_run_item(run).lease_folder).is_alive
+        is_alive = was_alive and get_last_owner(get_run_item(run).lease_folder).is_alive
         assert status.state in ("running", "recorded") or not is_alive
         assert status.state in ("recorded", "running", "queued", "interrupted", "missing"), status
     return statuses_now

@@ -21,7 +21,7 @@ import torch.distributed as dist
 from repro.records.store import read_record
 from repro.spec import Run, base
 from repro.spec.identity import get_training_id, run_id
-from repro.storage.paths import get_local_records, home, run_folder
+from repro.storage.paths import get_home, get_local_records, run_folder
 from repro.train.checkpoint import read_metrics
 from repro.train.parallel import join_processes
 from slurm import ranks
@@ -116,7 +116,7 @@ def test_stopped_processes_match_one(trained_home: Path) -> None:
     assert job(Stop(), where=HERE) == "done"
     check_training(trained_home)
     name = f"{run_id(RUN)}.json"
-    expected = read_record(trained_home / get_local_records().relative_to(home()) / name)
+    expected = read_record(trained_home / get_local_records().relative_to(get_home()) / name)
     actual = read_record(get_local_records() / name)
     metric = f"{RUN.suite}/mean/ndcg_at_10"
     assert actual.metrics[metric] == pytest.approx(expected.metrics[metric], abs=0.02)
@@ -153,7 +153,7 @@ def record_listeners(run: Run, *, should_stop: Callable[[], bool], progress: Cal
         "listeners": sorted(list_listening_addresses(pids)),
         "threads": [os.environ[name] for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS")],
     }
-    (home() / f"rank-{os.environ['RANK']}.json").write_text(json.dumps(report))
+    (get_home() / f"rank-{os.environ['RANK']}.json").write_text(json.dumps(report))
     dist.barrier()
 
 
@@ -191,7 +191,7 @@ def test_ranks_listen_on_loopback(own_home: Path, monkeypatch: pytest.MonkeyPatc
 
 def fail_or_wait(run: Run, *, should_stop: Callable[[], bool], progress: Callable[[str], None]) -> None:
     """Replace `execute`: rank 1 fails, and rank 0 waits for it forever."""
-    pid_file = home() / "rank-0.pid"
+    pid_file = get_home() / "rank-0.pid"
     if os.environ["RANK"] == "0":
         pid_file.write_text(str(os.getpid()))
         while not should_stop():

@@ -13,7 +13,7 @@ from repro.storage.shards import list_shards
 from repro.storage.stages import Stage
 from slurm.batches import order_batches
 from slurm.profiles import Profile, load_profile
-from slurm.prune import leftovers
+from slurm.prune import list_leftovers
 from slurm.shards import count_shards, count_shards_by_stage
 from slurm.start import LaunchOptions, scripts
 from slurm.states import get_stage_item
@@ -51,7 +51,7 @@ def test_failed_shard_is_retried_alone() -> None:
     assert read_trace()[len(trace) :][:2] == ["shard 2 of 3", "join clusters"]
     assert get_states(RUN) == ["recorded"]
     assert (get_cluster_stage().path / "content").read_text() == "clusters"
-    assert not list(leftovers([]))
+    assert not list(list_leftovers([]))
 
 
 def test_shards_are_one_array() -> None:
@@ -149,9 +149,9 @@ def test_plan_shows_number_of_shards() -> None:
 def test_leftover_shards_are_pruned() -> None:
     stage = get_cluster_stage()
     shards = [shard.build() for shard in list_shards(stage, 2)]
-    assert not list(leftovers([]))
+    assert not list(list_leftovers([]))
     stage.build()
-    assert [path for path, _ in leftovers([])] == shards
+    assert [path for path, _ in list_leftovers([])] == shards
 
 
 @pytest.mark.slurm

@@ -17,7 +17,7 @@ import pytest
 from repro.cli.errors import run_with_error_handling
 from repro.spec import Run, base
 from repro.spec.identity import run_id
-from repro.stopping import Stopped, stop, unbroken, unwrap_stop
+from repro.stopping import Stopped, delay_stops, stop, unwrap_stop
 from repro.storage.paths import CHECKOUT, get_local_records, get_stage_folder, run_folder
 from repro.storage.stages import atomic_folder
 from slurm.job import Job
@@ -167,7 +167,7 @@ def stop_request() -> Iterator[Stop]:
 
 def test_unbroken_block_ends_first(stop_request: Stop) -> None:
     has_continued = False
-    with pytest.raises(Stopped) as stopped, unbroken():
+    with pytest.raises(Stopped) as stopped, delay_stops():
         os.kill(os.getpid(), signal.SIGTERM)
         has_continued = True
     assert has_continued and stop_request()
@@ -175,10 +175,10 @@ def test_unbroken_block_ends_first(stop_request: Stop) -> None:
 
 
 def test_failed_block_keeps_its_error() -> None:
-    with pytest.raises(ValueError, match="full"), unbroken():
+    with pytest.raises(ValueError, match="full"), delay_stops():
         stop(Stopped("later"))
         raise ValueError("full")
-    with unbroken():
+    with delay_stops():
         pass
 
 
@@ -206,7 +206,7 @@ def test_wrapped_stop_is_a_stop(
 
 
 def test_double_signal_stops_once(stop_request: Stop) -> None:
-    with pytest.raises(Stopped), unbroken():
+    with pytest.raises(Stopped), delay_stops():
         os.kill(os.getpid(), signal.SIGINT)
         os.kill(os.getpid(), signal.SIGINT)
         stop_request.at -= 2

@@ -25,7 +25,7 @@ from repro.storage.paths import get_local_records, run_folder
 from slurm import states
 from slurm.job import Job
 from slurm.profiles import Profile
-from slurm.prune import leftovers, measure_size, remove
+from slurm.prune import list_leftovers, measure_size, remove
 from slurm.scheduler import Queued
 from slurm.signals import Stop
 from slurm.start import cancel
@@ -155,10 +155,10 @@ def test_prune_keeps_needed_trainings() -> None:
     execute_runs(RUNS[0])
     folder, sibling = get_run_item(RUNS[0]).folder, replace(RUNS[0], context_seed=3)
     (folder / "checkpoint.safetensors").write_bytes(b"0" * 1000)
-    assert not list(leftovers([RUNS[0], sibling])), "a run without a record shares this training"
+    assert not list(list_leftovers([RUNS[0], sibling])), "a run without a record shares this training"
     with take_lease(folder / "training"):
-        assert not list(leftovers([RUNS[0]])), "a process is training here"
-    assert [path.name for path, _ in leftovers([RUNS[0]])] == ["checkpoint.safetensors"]
+        assert not list(list_leftovers([RUNS[0]])), "a process is training here"
+    assert [path.name for path, _ in list_leftovers([RUNS[0]])] == ["checkpoint.safetensors"]
 
 
 def test_unreadable_record_is_not_replaced(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,7 +172,7 @@ def test_unreadable_record_is_not_replaced(file: str, monkeypatch: pytest.Monkey
     assert launched.exit_code == 2 and f"left out: run {run_id(RUNS[0])}: {path}" in launched.output, launched.output
     assert isinstance(invoke("run", file).exception, ValueError) and path.read_text() == content[:100]
     (get_run_item(RUNS[0]).folder / "checkpoint.json").touch()
-    assert not list(leftovers(RUNS[:1])), "files of runs without a readable record are kept"
+    assert not list(list_leftovers(RUNS[:1])), "files of runs without a readable record are kept"
     path.write_text(content)
     assert read_status(file)[0]["state"] == "recorded"
 
@@ -193,9 +193,9 @@ def test_prune_keeps_pending_pickles(own_home: Path, monkeypatch: pytest.MonkeyP
         path.parent.mkdir(parents=True)
         path.touch()
     monkeypatch.setattr("slurm.prune.fetch_queue", lambda: {"77": Queued("PENDING", "")})
-    assert not list(leftovers(RUNS[:1]))
+    assert not list(list_leftovers(RUNS[:1]))
     monkeypatch.setattr("slurm.prune.fetch_queue", dict)
-    assert list(leftovers(RUNS[:1])) == [(pickles[0], 0)]
+    assert list(list_leftovers(RUNS[:1])) == [(pickles[0], 0)]
 
 
 def test_older_submission_is_understood() -> None:
@@ -203,7 +203,7 @@ def test_older_submission_is_understood() -> None:
     earlier, renamed = asdict(RUNS[1]), {**asdict(RUNS[1]), "former_name": 3}
     del earlier["batches_a_step"]
     write_submission({run_id(RUNS[1]): "7"}, {run_id(RUNS[1]): earlier, "0" * 12: renamed})
-    assert not list(leftovers(RUNS[:1]))
+    assert not list(list_leftovers(RUNS[:1]))
     assert Job(run=earlier).item == get_run_item(RUNS[1])
 
 
@@ -230,7 +230,7 @@ def test_prune_takes_recorded_checkpoints(file: str, own_home: Path) -> None:
     for path in (old, young):
         path.write_text("half")
     age(old)
-    removable = {path for path, _ in leftovers((*RUNS[:2], unfinished))}
+    removable = {path for path, _ in list_leftovers((*RUNS[:2], unfinished))}
     assert removable == {old, *(get_run_item(run).folder / "checkpoint.safetensors" for run in RUNS[:2])}
     assert "would remove" in invoke("prune", file, "--dry-run").stdout and old.exists()
     weights = run_folder(run_id(RUNS[0])) / "checkpoint.safetensors"
@@ -273,9 +273,9 @@ def test_prune_leaves_unfinished_work(own_home: Path) -> None:
             age(path)
     lease = take_lease(stage.with_name("abc.building") / "owner")
     os.utime(running_import / "query" / ".ids.npy.4.part")  # the folders above it stay old
-    assert list(leftovers([])) == [(left, 10)]
+    assert list(list_leftovers([])) == [(left, 10)]
     lease.release()
-    assert [path for path, _ in leftovers([])] == [locked, left]
+    assert [path for path, _ in list_leftovers([])] == [locked, left]
 
 
 def test_prune_survives_other_removals(own_home: Path) -> None:
@@ -285,7 +285,7 @@ def test_prune_survives_other_removals(own_home: Path) -> None:
         (path / "ids.npy").write_bytes(b"0" * 10)
         age(path / "ids.npy")
         age(path)
-    removable = leftovers([])
+    removable = list_leftovers([])
     assert next(removable) == (first, 10)
     remove(second)
     remove(second)  # as another process does at the same time

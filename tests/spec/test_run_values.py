@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from repro.records.lookup import MAX_RUNS, read_runs
-from repro.spec import FIELDS, MEASURES, Run, base, get_first_phase, nested_widths, standard_widths
-from repro.spec import written as format_widths
+from repro.spec import FIELDS, MEASURES, Run, base, get_first_phase, list_standard_widths, nested_widths
+from repro.spec import format_widths as format_widths
 from repro.spec.scales import SCALES
 from repro.spec.validation import RANGES, validate_value
 
@@ -141,7 +141,7 @@ def test_run_names_its_widths() -> None:
     ],
 )
 def test_standard_widths_are_powers_of_two(size: int, widths: str) -> None:
-    assert format_widths(standard_widths(size)) == widths
+    assert format_widths(list_standard_widths(size)) == widths
 
 
 def test_null_context_needs_sequence_dropout() -> None:

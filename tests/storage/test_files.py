@@ -15,7 +15,7 @@ from benchmarks import generated_pairs
 from repro.records.store import write_record
 from repro.spec import base
 from repro.storage import arrays, files
-from repro.storage.arrays import group_rows_by_code, taken
+from repro.storage.arrays import group_rows_by_code, take_rows
 from repro.storage.files import atomic_file, atomic_folder
 
 
@@ -96,7 +96,7 @@ def test_rows_are_taken_in_parts(
     mapped = np.load(tmp_path / "a.npy", mmap_mode="r")
     for rows in (rng.integers(0, 50, 31), np.empty(0, np.int64)):
         for array in (in_memory, mapped):
-            np.testing.assert_array_equal(taken(array, rows), in_memory[rows], strict=True)
+            np.testing.assert_array_equal(take_rows(array, rows), in_memory[rows], strict=True)
 
 
 def test_mapped_memory_is_released(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_mapped_memory_is_released(tmp_path: Path) -> None:
 
     mapped[::16].sum()
     assert measure_resident_kib() > 12 * 1024
-    taken(mapped, np.arange(0, 2**14, 16))
+    take_rows(mapped, np.arange(0, 2**14, 16))
     assert measure_resident_kib() < 1024
 
 

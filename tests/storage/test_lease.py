@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 import repro.storage.lease
-from repro.storage.lease import EXIT_LOST, Owner, acquire, look, owners
+from repro.storage.lease import EXIT_LOST, Owner, acquire, get_last_owner, owners
 from repro.storage.stages import Stage
 from tests.leases import find_owner, take_lease
 
@@ -52,7 +52,7 @@ def start_holder(folder: Path) -> BaseProcess:
 
 
 def test_lease_is_exclusive(tmp_path: Path) -> None:
-    assert look(tmp_path) is None
+    assert get_last_owner(tmp_path) is None
     first = take_lease(tmp_path)
     assert acquire(tmp_path) is None
     first.release("done")
@@ -145,7 +145,7 @@ def test_full_disk_leaves_no_owner(num_bytes: int, tmp_path: Path) -> None:
     num_open = len([*Path("/proc/self/fd").iterdir()])
     with limit_file_size(num_bytes), pytest.raises(OSError, match=re.escape(os.strerror(errno.EFBIG))):
         acquire(tmp_path)
-    assert (look(tmp_path), [*tmp_path.iterdir()]) == (None, [])
+    assert (get_last_owner(tmp_path), [*tmp_path.iterdir()]) == (None, [])
     assert len([*Path("/proc/self/fd").iterdir()]) == num_open
     lease = take_lease(tmp_path)
     assert lease.number == 1, "the lease is free once there is space"
@@ -189,7 +189,7 @@ def contend(folder: Path, barrier: Any, winners: "multiprocessing.Queue[int]") -
 
     def look_and_wait(folder: Path) -> Owner | None:
         nonlocal has_looked
-        owner = look(folder)
+        owner = get_last_owner(folder)
         if not has_looked:
             barrier.wait()
         has_looked = True

@@ -14,7 +14,7 @@ import torch
 from repro.cli.common import EXIT_NOT_RUN
 from repro.storage import arrays
 from repro.storage.arrays import allocate_array, map_to_fill
-from repro.storage.paths import CHECKOUT, check_home, get_data_folder, home
+from repro.storage.paths import CHECKOUT, check_home, get_data_folder, get_home
 from repro.storage.platform_info import count_usable_cores, measure_peak_bytes
 from repro.train.loop import measure_memory_bytes
 from tests.commands import get_exit_code
@@ -52,7 +52,7 @@ def test_list_ignores_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_home_is_made_when_needed(own_home: Path) -> None:
-    assert home() == own_home.resolve() and not own_home.exists()
+    assert get_home() == own_home.resolve() and not own_home.exists()
     check_home()
     assert own_home.is_dir()
 
@@ -62,7 +62,7 @@ def test_tilde_is_expanded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("REPRO_HOME", "~/mine")
     monkeypatch.setenv("REPRO_DATA", "~/data")
-    assert (home(), get_data_folder()) == (tmp_path / "mine", tmp_path / "data")
+    assert (get_home(), get_data_folder()) == (tmp_path / "mine", tmp_path / "data")
     monkeypatch.setenv("REPRO_DATA", "")
     assert get_data_folder() == tmp_path / "mine" / "data"
 
@@ -81,7 +81,7 @@ def test_impossible_home_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     monkeypatch.setenv("REPRO_HOME", value.replace("FOLDER", str(tmp_path)))
     with pytest.raises(ValueError, match=message) as refused:
-        home()
+        get_home()
     str(refused.value).encode()
 
 

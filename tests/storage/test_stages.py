@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from repro.data.own.imported import bring
+from repro.data.own.imported import import_source
 from repro.data.tokens import BOUNDS_FILE
 from repro.execute import execute
 from repro.pipeline.inputs import Inputs
@@ -73,7 +73,7 @@ def test_full_disk_refuses_the_import(ending: str, tmp_path: Path, monkeypatch: 
         source.write_text("".join(json.dumps(pair) + "\n" for pair in pairs.to_pylist()))
     set_free_bytes(monkeypatch, 3000)
     with pytest.raises(ValueError, match=r"the import of .* needs about \d+ KiB in .*/corpora, where 3 KiB are free"):
-        bring(source, name="mine")
+        import_source(source, name="mine")
 
 
 def test_full_disk_is_refused_per_stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,7 +83,7 @@ def test_full_disk_is_refused_per_stage(tmp_path: Path, monkeypatch: pytest.Monk
     )
     pq.write_table(pairs, tmp_path / "pairs.parquet")
     free = shutil.disk_usage(tmp_path).free
-    corpus = bring(tmp_path / "pairs.parquet", name="mine").corpus
+    corpus = import_source(tmp_path / "pairs.parquet", name="mine").corpus
     run = base("smoke", corpus=corpus, suite="mine", sampler="cluster", cluster_size=8, num_hard_negatives=1)
     for stage in StageGraph(run).stages:
         need = stage.num_bytes() if stage.num_bytes else 0

@@ -19,7 +19,7 @@ from repro.analyses.steps import compute_marks
 from repro.batches.mask import compute_masked_fraction, mask_directions, mask_false_negatives
 from repro.evaluate.collections import read_collections
 from repro.execute import execute
-from repro.model.texts import texts_from
+from repro.model.texts import make_texts
 from repro.pipeline.inputs import Inputs
 from repro.spec import base
 from repro.spec.identity import run_id
@@ -220,7 +220,7 @@ def test_run_trains_on_its_filtered_loss() -> None:
     vectors, filters, texts = [], [], []
     for side in ("query", "document"):
         with torch.no_grad():
-            vectors.append(model.embed_texts(texts_from(*inputs.tokens(side).pad(batch_B))))
+            vectors.append(model.embed_texts(make_texts(*inputs.tokens(side).pad(batch_B))))
         filters.append(np.asarray(inputs.filter_embeddings(side)[batch_B], np.float32))
         texts.append([" ".join(text.casefold().split()) for text in inputs.pairs.texts(side, batch_B)])
     masked = torch.from_numpy(mask_by_loop(*texts, 0, compute_similarities(*filters), FILTERED.filter_margin))

@@ -15,7 +15,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from repro.analyses.microscope import explain
 from repro.execute import execute
 from repro.model.contextual import ContextualModel
-from repro.model.texts import texts_from
+from repro.model.texts import make_texts
 from repro.planning.cost import count_operations
 from repro.spec import Run, base
 from repro.spec.identity import run_id
@@ -59,9 +59,9 @@ def compute_by_autograd(model: ContextualModel, data: TrainData, number: int) ->
     pairs_B = data.batches.at(number)
     rows_M = pairs_B if data.negative_rows_NH is None else np.concatenate([pairs_B, *data.negative_rows_NH[pairs_B]])
     places_C = draw_contexts(len(rows_M), model.config.num_contexts, seed=0, number=number)
-    contexts_CD = model.first_stage(texts_from(*data.documents.pad(rows_M[places_C])))
+    contexts_CD = model.first_stage(make_texts(*data.documents.pad(rows_M[places_C])))
     queries_BD, documents_MD = (
-        torch.nn.functional.normalize(model.second_stage(texts_from(*tokens.pad(rows)), contexts_CD), dim=-1)
+        torch.nn.functional.normalize(model.second_stage(make_texts(*tokens.pad(rows)), contexts_CD), dim=-1)
         for tokens, rows in ((data.queries, pairs_B), (data.documents, rows_M))
     )
     losses = []

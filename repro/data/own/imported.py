@@ -28,7 +28,7 @@ from repro.data.beir import (
 )
 from repro.data.columns import Columns
 from repro.data.folders import is_beir, list_splits
-from repro.data.own.given import (
+from repro.data.own.evaluation_folders import (
     TEST_SPLITS,
     Given,
     find_evaluation_folders,
@@ -42,7 +42,7 @@ from repro.data.paper.quirks import Quirks
 from repro.data.readers import get_domain_name
 from repro.storage.digests import hash_file
 from repro.storage.files import atomic_file, atomic_folder, read_json
-from repro.storage.lease import Lease, acquire, lease_folder, look, remove_leftovers
+from repro.storage.lease import Lease, acquire, get_last_owner, lease_folder, remove_leftovers
 from repro.storage.paths import CORPUS_FILE, CORPUS_NAME, get_corpora_folder, is_imported
 
 IMPORT_FOLDER, GIVEN_FOLDER = "import", "evaluation"
@@ -93,7 +93,7 @@ class ImportedCorpus:
         return load_import(self.folder / IMPORT_FOLDER)
 
 
-def bring(
+def import_source(
     source: Path,
     *,
     name: str,
@@ -142,7 +142,9 @@ def _import_lease(target: Path) -> Lease:
     folder = lease_folder(target)
     lease = acquire(folder)
     if lease is None:
-        raise ValueError(f"{target.name!r} is being imported by {look(folder)}: wait for it, or choose another name")
+        raise ValueError(
+            f"{target.name!r} is being imported by {get_last_owner(folder)}: wait for it, or choose another name"
+        )
     return lease
 
 
@@ -206,7 +208,7 @@ def make_builder(corpus: ImportedCorpus) -> Callable[[Path], None]:
         )
         from repro.data.pairs import Row, read_pairs, write_pairs
         from repro.data.suites import SuiteRules
-        from repro.data.wording import identity, near_form, normalise
+        from repro.data.wording import normalise, normalize_loosely, normalize_text
 
         suite = folder / "suites" / corpus.name
         if corpus.only_evaluates:
@@ -222,7 +224,9 @@ def make_builder(corpus: ImportedCorpus) -> Callable[[Path], None]:
             collections: list[Retrieval] = []
         else:
             is_old = corpus.recipe == OLDEST_RECIPE
-            rules = SuiteRules(several_answers=True, keeps_near_duplicates=True, form=normalise if is_old else identity)
+            rules = SuiteRules(
+                several_answers=True, keeps_near_duplicates=True, form=normalise if is_old else normalize_text
+            )
             collections = hold_out(pairs, corpus.held_out_domains, rules, near_duplicates)
             searched = collections
             if not is_old:
@@ -234,7 +238,7 @@ def make_builder(corpus: ImportedCorpus) -> Callable[[Path], None]:
                 write_beir_folder(suite / collection.name, collection)
             write_suite(suite, corpus.name, [(name, FAMILY) for name in names], dict.fromkeys(names, Quirks()))
         # Training drops near forms, while the collections above merge exact texts only: both err on the safe side.
-        form = normalise if corpus.recipe == OLDEST_RECIPE else near_form
+        form = normalise if corpus.recipe == OLDEST_RECIPE else normalize_loosely
 
         def iter_training_rows(counts: Counter[str]) -> Iterator[Row]:
             return training_rows(pairs, collections, corpus.held_out_domains, counts, form)

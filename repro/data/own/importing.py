@@ -29,12 +29,12 @@ from repro.data.columns import Columns, suggest_swapped_columns
 from repro.data.filters import EVALUATED_NEGATIVES, EvaluatedTexts, SeenKeys, compute_pair_keys
 from repro.data.folders import describe_skipped_files, list_skipped_files
 from repro.data.labels import USED_AS_NEGATIVES, read_labels, split_by_label
-from repro.data.own.given import open_archive
+from repro.data.own.evaluation_folders import open_archive
 from repro.data.pairs import make_id, read_pairs, write_columns
 from repro.data.readers import ForeignRow, UsedColumns, estimate_text_size, read_foreign
-from repro.data.wording import count_words, identity, near_form
+from repro.data.wording import count_words, normalize_loosely, normalize_text
 from repro.storage.files import atomic_folder, check_room, json_object
-from repro.text import short
+from repro.text import shorten
 
 PAIRS_FILE, AUDIT_FILE = "pairs.arrow", "audit.json"
 MAX_SKIPPED_SHARE = 0.5
@@ -149,7 +149,7 @@ def import_corpus(
         labels = read_labels(source, columns, skip_bad=skip_bad)
         rows = split_by_label(read_foreign(source, columns, tally.used_columns, skip_bad=skip_bad), labels)
         blocks = iter(lambda: list(islice(rows, PAIRS_PER_BLOCK)), [])
-        kept_columns = _iter_kept_columns(blocks, name, EvaluatedTexts(evaluated, near_form), tally)
+        kept_columns = _iter_kept_columns(blocks, name, EvaluatedTexts(evaluated, normalize_loosely), tally)
         num_kept = write_columns(part / PAIRS_FILE, kept_columns)
         # Near copies are reported, not dropped: only the owner knows whether they are mistakes.
         num_near, near_rows = find_near_copies(tally.near_keys)
@@ -163,7 +163,7 @@ def import_corpus(
             # the first malformed row explains what is wrong with all of them
             reasons += tally.malformed[:1]
             raise ValueError(f"{source} has no pair to train on: {'; '.join(reasons)}")
-        skipped = [short(str(path.relative_to(source))) for path in list_skipped_files(source)]
+        skipped = [shorten(str(path.relative_to(source))) for path in list_skipped_files(source)]
         query_words, document_words = tally.medians()
         imported = Imported(
             folder,
@@ -203,7 +203,7 @@ def _format_pairs(path: Path, rows: Sequence[int]) -> tuple[str, ...]:
     pairs = read_pairs(path)
     texts = zip(pairs.texts("query", rows), pairs.texts("document", rows), strict=True)
     limit = MAX_NEAR_COPY_CHARACTERS
-    return tuple(f"{short(repr(query), limit)} – {short(repr(document), limit)}" for query, document in texts)
+    return tuple(f"{shorten(repr(query), limit)} – {shorten(repr(document), limit)}" for query, document in texts)
 
 
 def load_import(folder: Path) -> Imported:
@@ -357,7 +357,9 @@ def _iter_kept_columns(
             queries = [audit.queries[index] for index in selected]
             documents = [audit.documents[index] for index in selected]
             # the near form ignores case and punctuation
-            tally.near_keys.append(compute_pair_keys(list(map(near_form, queries)), list(map(near_form, documents))))
+            tally.near_keys.append(
+                compute_pair_keys(list(map(normalize_loosely, queries)), list(map(normalize_loosely, documents)))
+            )
             tally.note_lengths(queries, documents)
             _add_count(counts, EVALUATED_NEGATIVES, sum(audit.num_evaluated[index] for index in selected))
             counts["with_negatives"] += sum(map(bool, columns["negatives"]))
@@ -373,7 +375,7 @@ def _add_count(counts: Counter[str], key: str, number: int) -> None:
 
 @dataclass(frozen=True)
 class BlockAudit:
-    """A block of pairs in normal form (`identity`), with the remaining negatives and the numbers of removed ones."""
+    """A block of pairs in normal form (`normalize_text`), with the remaining negatives and the numbers of removed ones."""
 
     queries: list[str]
     documents: list[str]
@@ -384,11 +386,11 @@ class BlockAudit:
     @classmethod
     def from_rows(cls, rows: Sequence[ForeignRow], evaluated: EvaluatedTexts) -> BlockAudit:
         """Normalise the texts of a block, and remove negatives that equal the positive or an evaluated text."""
-        queries = [identity(row.query) for row in rows]
-        documents = [identity(row.document) for row in rows]
+        queries = [normalize_text(row.query) for row in rows]
+        documents = [normalize_text(row.document) for row in rows]
         negatives, num_removed, num_evaluated = [], [], []
         for row, document in zip(rows, documents, strict=True):
-            different = [text for text in row.negatives if identity(text) not in ("", document)]
+            different = [text for text in row.negatives if normalize_text(text) not in ("", document)]
             remaining = [text for text in different if not evaluated or evaluated.form(text) not in evaluated]
             negatives.append(remaining)
             num_removed.append(len(row.negatives) - len(different))

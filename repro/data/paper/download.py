@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from repro.text import short
+from repro.text import shorten
 
 BLOCK_BYTES = 2**20
 NUM_TRIES = 5
@@ -63,7 +63,7 @@ def download(
 def _check_scheme(url: str) -> None:
     """Raise ValueError for other schemes than http(s), since urllib would also read ftp and local files."""
     if urlsplit(url).scheme not in ("http", "https"):
-        raise ValueError(f"{short(url, 200)} is not http or https: nothing was fetched")
+        raise ValueError(f"{shorten(url, 200)} is not http or https: nothing was fetched")
 
 
 class _SafeRedirects(urllib.request.HTTPRedirectHandler):
@@ -73,7 +73,7 @@ class _SafeRedirects(urllib.request.HTTPRedirectHandler):
         """Return the next request. Raises ValueError for a forbidden redirect."""
         _check_scheme(newurl)
         if req.full_url.startswith("https:") and not newurl.startswith("https:"):
-            raise ValueError(f"{short(req.full_url, 200)} leads to {short(newurl, 200)}, which is not encrypted")
+            raise ValueError(f"{shorten(req.full_url, 200)} leads to {shorten(newurl, 200)}, which is not encrypted")
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 

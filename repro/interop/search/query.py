@@ -15,8 +15,8 @@ from repro.records.store import read_records, try_read_record
 from repro.spec import TRAINED, Run
 from repro.spec.identity import get_training_id
 from repro.storage.digests import get_cached_digests
-from repro.storage.paths import get_local_records, home, is_imported, run_folder
-from repro.text import short
+from repro.storage.paths import get_home, get_local_records, is_imported, run_folder
+from repro.text import shorten
 from repro.train.checkpoint import CHECKPOINT_FILE
 
 
@@ -38,7 +38,7 @@ def search(request: SearchRequest, queries: Sequence[str], top: int, progress: P
     def locate() -> Index:
         context = (request.context or "own") if context_corpus is None else context_corpus.digest
         key = [VERSION, get_model_key(request.model, run), corpus.kind, corpus.digest, request.context_seed, context]
-        return Index(home() / "search" / hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16])
+        return Index(get_home() / "search" / hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16])
 
     index = locate()
     if not index.is_built:
@@ -103,7 +103,7 @@ def get_model_key(source: str, run: Run | None) -> str | None:
         path = folder / CHECKPOINT_FILE
         if not path.is_file():
             return None
-        note = home() / "digests" / f"run-{folder.name}.json"
+        note = get_home() / "digests" / f"run-{folder.name}.json"
         return get_cached_digests(folder, [path], note)[path.name]
     local_folder = find_model_folder(source)
     if local_folder is not None:
@@ -120,7 +120,7 @@ def _get_corpus_name(request: SearchRequest, run: Run | None) -> str:
         return request.corpus
     if run is None:
         raise ValueError(
-            f"which corpus should {short(request.model)} search? --corpus takes the name of an imported corpus or a "
+            f"which corpus should {shorten(request.model)} search? --corpus takes the name of an imported corpus or a "
             "suite, a BEIR folder, or a jsonl file"
         )
     return run.suite

@@ -10,7 +10,7 @@ from repro.data.mined.sources import merge_small_domains
 from repro.data.mined.sources.docstrings import MIN_SUMMARY_WORDS, strip_markup
 from repro.data.mined.wheels import iter_wheel_texts
 from repro.data.pairs import Row
-from repro.data.wording import MIN_DOCUMENT_WORDS, phrase
+from repro.data.wording import MIN_DOCUMENT_WORDS, split_identifier
 
 SOURCE = "builds"
 KINDS = {"prop_tgt": "target property", "prop_sf": "source file property", "prop_gbl": "global property"}
@@ -40,7 +40,7 @@ def _iter_rows() -> Iterator[Row]:
         for number, (title, body) in enumerate(_sections(text)):
             if title in _POINTERS:
                 continue
-            subject = f"{phrase(page)} {KINDS.get(kind, phrase(kind))}"
+            subject = f"{split_identifier(page)} {KINDS.get(kind, split_identifier(kind))}"
             query, document = _make_pair(subject, title if number else "", body)
             yield Row(f"{SOURCE}/{kind}/{page}/{number}", query, document, f"{SOURCE}.{kind}", SOURCE)
 

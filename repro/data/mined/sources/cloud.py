@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from repro.data.pairs import Row
-from repro.data.wording import get_package_folder, one_line, phrase
+from repro.data.wording import get_package_folder, join_words, split_identifier
 
 SOURCE = "cloud"
 _VERSION = re.compile(r"^v(\d+)(?:[._p](\d+))?(?:p\d+)?(alpha|beta)?(\d*)")
@@ -42,17 +42,17 @@ def _rows_of_api(api: str, description: dict[str, Any]) -> Iterator[Row]:
     for schema, body in sorted(description.get("schemas", {}).items()):
         for member, detail in body.get("properties", {}).items():
             if "description" in detail:
-                query = f"{phrase(schema)} {phrase(member)}"
+                query = f"{split_identifier(schema)} {split_identifier(member)}"
                 yield _row(api, f"{schema}.{member}", query, detail["description"])
 
 
 def _rows_of_methods(api: str, path: str, resource: dict[str, Any]) -> Iterator[Row]:
     for method, body in sorted(resource.get("methods", {}).items()):
         if "description" in body:
-            yield _row(api, f"{path}/{method}", phrase(f"{path}/{method}"), body["description"])
+            yield _row(api, f"{path}/{method}", split_identifier(f"{path}/{method}"), body["description"])
     for name, inner in sorted(resource.get("resources", {}).items()):
         yield from _rows_of_methods(api, f"{path}/{name}", inner)
 
 
 def _row(api: str, key: str, query: str, description: str) -> Row:
-    return Row(f"{SOURCE}/{api}/{key.lstrip('/')}", query, one_line(description), api, SOURCE)
+    return Row(f"{SOURCE}/{api}/{key.lstrip('/')}", query, join_words(description), api, SOURCE)

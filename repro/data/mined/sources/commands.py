@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from repro.data.mined.sources import join_lines, merge_small_domains, parse_python, parse_yaml
 from repro.data.mined.wheels import iter_wheel_texts
 from repro.data.pairs import Row
-from repro.data.wording import MIN_DOCUMENT_WORDS, one_line, phrase
+from repro.data.wording import MIN_DOCUMENT_WORDS, join_words, split_identifier
 
 SOURCE = "commands"
 _EXAMPLE = re.compile(r"^\s*:example:", re.MULTILINE)
@@ -31,7 +31,11 @@ def _iter_rows() -> Iterator[Row]:
             continue
         for key, query, document in rows:
             yield Row(
-                f"{SOURCE}/{key}", one_line(query), one_line(document), f"{SOURCE}.{key.split(maxsplit=1)[0]}", SOURCE
+                f"{SOURCE}/{key}",
+                join_words(query),
+                join_words(document),
+                f"{SOURCE}.{key.split(maxsplit=1)[0]}",
+                SOURCE,
             )
 
 
@@ -76,12 +80,16 @@ def _rows_of_options(command: str, owner: ast.ClassDef) -> Iterator[tuple[str, s
             case ast.Assign(targets=[ast.Attribute(attr=option)], value=ast.Call(keywords=keywords)):
                 for keyword in keywords:
                     if keyword.arg == "help" and isinstance(keyword.value, ast.Constant):
-                        yield f"{command} {option}", f"{phrase(command)} {phrase(option)}", str(keyword.value.value)
+                        yield (
+                            f"{command} {option}",
+                            f"{split_identifier(command)} {split_identifier(option)}",
+                            str(keyword.value.value),
+                        )
 
 
 def _rows_of_summary(command: str, summary: str, details: str) -> Iterator[tuple[str, str, str]]:
     """Yield summary → details. If there are no details, yield the words of the command → summary."""
     if len(details.split()) < MIN_DOCUMENT_WORDS:
-        yield command, phrase(command), f"{summary} {details}"
+        yield command, split_identifier(command), f"{summary} {details}"
     else:
         yield command, summary.rstrip("."), details

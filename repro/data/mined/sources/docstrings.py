@@ -10,7 +10,7 @@ from pathlib import Path
 
 from repro.data.mined.sources import MIN_ROWS_PER_DOMAIN, parse_python
 from repro.data.pairs import Row
-from repro.data.wording import MIN_DOCUMENT_WORDS, get_package_folder, one_line, phrase
+from repro.data.wording import MIN_DOCUMENT_WORDS, get_package_folder, join_words, split_identifier
 
 SOURCE = "packages"
 MIN_SUMMARY_WORDS = 4
@@ -123,7 +123,7 @@ def _split(owner: str, docstring: str) -> tuple[str, str]:
     if not body:
         head, _, body = " ".join(docstring.split()).partition(". ")
     summary, rest = strip_markup(head).rstrip("."), strip_markup(body)
-    parts = [phrase(part) for part in owner.split(".")[-2:]]
+    parts = [split_identifier(part) for part in owner.split(".")[-2:]]
     if len(rest.split()) < MIN_DOCUMENT_WORDS:
         return " ".join(parts), f"{summary}. {rest}".strip()
     return (summary if len(summary.split()) >= MIN_SUMMARY_WORDS else f"{parts[-1]} {summary}"), rest
@@ -133,4 +133,4 @@ def strip_markup(text: str) -> str:
     """Return the text of a docstring without markup, on one line."""
     for pattern, replacement in _MARKUP:
         text = pattern.sub(replacement, text)
-    return one_line(text)
+    return join_words(text)

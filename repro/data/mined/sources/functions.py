@@ -17,7 +17,7 @@ from repro.data.mined.sources.docstrings import (
     strip_markup,
 )
 from repro.data.pairs import Row
-from repro.data.wording import one_line
+from repro.data.wording import join_words
 
 SOURCE = "functions"
 MIN_LINES = 3
@@ -40,7 +40,7 @@ def _rows_of_file(code: str, name: str, domain: str) -> Iterator[Row]:
             query = strip_markup(docstring.partition("\n\n")[0]).rstrip(".")
             body = strip_docstring(node, lines)
             if len(query.split()) >= MIN_SUMMARY_WORDS and len(body) >= MIN_LINES:
-                yield Row(f"{SOURCE}/{owner}", query, one_line(" ".join(body)), domain, SOURCE)
+                yield Row(f"{SOURCE}/{owner}", query, join_words(" ".join(body)), domain, SOURCE)
 
 
 def strip_docstring(node: _Function, lines: list[str]) -> list[str]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from repro.data.pairs import Row
-from repro.data.wording import get_package_folder, one_line
+from repro.data.wording import get_package_folder, join_words
 
 PHENOTYPES = "phenotypes"
 DIAGNOSES = "diagnoses"
@@ -37,7 +37,7 @@ def mine_phenotypes() -> Iterator[Row]:
         system = _get_organ_system(term.id, terms)
         if system is not None:
             query = next(iter(term.synonyms), term.name)
-            yield Row(f"{PHENOTYPES}/{term.id}", query, one_line(term.definition), system, PHENOTYPES)
+            yield Row(f"{PHENOTYPES}/{term.id}", query, join_words(term.definition), system, PHENOTYPES)
 
 
 def _read_term(stanza: str) -> _Term:
@@ -81,8 +81,8 @@ def mine_diagnoses() -> Iterator[Row]:
 
 def _rows_of_diagnosis(diagnosis: ElementTree.Element, category: str, domain: str) -> Iterator[Row]:
     code, description = diagnosis.findtext("name", ""), diagnosis.findtext("desc", "")
-    document = one_line(f"{description} ({category})" if category else description)
+    document = join_words(f"{description} ({category})" if category else description)
     for number, note in enumerate(diagnosis.findall("inclusionTerm/note")):
-        yield Row(f"{DIAGNOSES}/{code}/{number}", one_line(note.text or ""), document, domain, DIAGNOSES)
+        yield Row(f"{DIAGNOSES}/{code}/{number}", join_words(note.text or ""), document, domain, DIAGNOSES)
     for inner in diagnosis.findall("diag"):
         yield from _rows_of_diagnosis(inner, category or description, domain)

@@ -10,7 +10,7 @@ from typing import Any
 
 from repro.data.mined.sources import join_lines, parse_yaml
 from repro.data.pairs import Row
-from repro.data.wording import get_package_folder, one_line, phrase
+from repro.data.wording import get_package_folder, join_words, split_identifier
 
 SOURCE = "modules"
 # generated from one template each: thousands of modules that differ in one word
@@ -53,10 +53,10 @@ def _rows_of_module(collection: str, module: str, documentation: dict[str, Any])
     options = documentation.get("options")
     for option, detail in options.items() if isinstance(options, dict) else ():
         if isinstance(detail, dict):
-            query = f"{phrase(module.rpartition('/')[2])} {phrase(str(option))}"
+            query = f"{split_identifier(module.rpartition('/')[2])} {split_identifier(str(option))}"
             yield Row(f"{key}/{option}", query, _strip_markup(detail.get("description")), collection, SOURCE)
 
 
 def _strip_markup(value: object) -> str:
     """Join paragraphs, and replace markup such as C(name) and O(state=present) by its content."""
-    return one_line(_MACRO.sub(r"\1", join_lines(value)))
+    return join_words(_MACRO.sub(r"\1", join_lines(value)))

@@ -14,7 +14,7 @@ from pathlib import PurePosixPath
 from repro.data.mined.sources import merge_small_domains
 from repro.data.mined.wheels import iter_wheel_texts
 from repro.data.pairs import Row
-from repro.data.wording import MIN_DOCUMENT_WORDS, phrase, strip_html
+from repro.data.wording import MIN_DOCUMENT_WORDS, split_identifier, strip_html
 
 CONTAINERS, HEALTH, PAYMENTS = "containers", "health", "payments"
 _LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
@@ -73,16 +73,16 @@ def _iter_classes(node: ast.Module | ast.ClassDef, parent: str = "") -> Iterator
 
 
 def _describe_field(owner: ast.ClassDef, name: str) -> Iterator[Pair]:
-    subject = phrase(_VERSION.sub("", name))
+    subject = split_identifier(_VERSION.sub("", name))
     summary = (ast.get_docstring(owner) or "").partition("\n\n")[0]
     yield "", f"{subject} object", summary
     for field, arguments in _iter_fields(owner):
         if "description" in arguments:
-            yield field, f"{subject} {phrase(field)}", arguments["description"]
+            yield field, f"{subject} {split_identifier(field)}", arguments["description"]
 
 
 def _make_title(owner: ast.ClassDef, name: str) -> Iterator[Pair]:
-    subject = phrase(name)
+    subject = split_identifier(name)
     summary = (ast.get_docstring(owner) or "").partition("\n\n")[2]
     yield "", f"{subject} resource", summary
     for field, arguments in _iter_fields(owner):
@@ -90,18 +90,18 @@ def _make_title(owner: ast.ClassDef, name: str) -> Iterator[Pair]:
         if field.endswith("__ext") or not title:
             continue
         if len(description.split()) < MIN_DOCUMENT_WORDS or _strip_markup(description) == _strip_markup(title):
-            yield field, f"{subject} {phrase(field)}", title
+            yield field, f"{subject} {split_identifier(field)}", title
         else:
             yield field, title, description
 
 
 def _iter_documented_fields(owner: ast.ClassDef, name: str) -> Iterator[Pair]:
-    subject = phrase(_PARAMETERS.sub("", name.rpartition(".")[2]))
+    subject = split_identifier(_PARAMETERS.sub("", name.rpartition(".")[2]))
     for field, text in zip(owner.body, owner.body[1:], strict=False):
         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(text, ast.Expr):
             value = text.value
             if isinstance(value, ast.Constant) and isinstance(value.value, str):
-                yield field.target.id, f"{subject} {phrase(field.target.id)}", value.value
+                yield field.target.id, f"{subject} {split_identifier(field.target.id)}", value.value
 
 
 def _iter_fields(owner: ast.ClassDef) -> Iterator[tuple[str, dict[str, str]]]:

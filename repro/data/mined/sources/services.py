@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from repro.data.pairs import Row
-from repro.data.wording import get_package_folder, phrase, strip_html
+from repro.data.wording import get_package_folder, split_identifier, strip_html
 
 SOURCE = "services"
 _CARRIER = re.compile(r"(Request|Message|Input|Response|Output|Result|Type)$")
@@ -28,10 +28,10 @@ def _rows_of_service(name: str, path: Path) -> Iterator[Row]:
     description = json.loads(gzip.decompress(path.read_bytes()))
     for operation, body in description["operations"].items():
         if "documentation" in body:
-            yield _row(name, operation, phrase(operation), body["documentation"])
+            yield _row(name, operation, split_identifier(operation), body["documentation"])
     for shape, body in description["shapes"].items():
         for member, detail in _list_documented_members(body):
-            query = f"{phrase(_CARRIER.sub('', shape))} {phrase(member)}"
+            query = f"{split_identifier(_CARRIER.sub('', shape))} {split_identifier(member)}"
             yield _row(name, f"{shape}.{member}", query, detail["documentation"])
 
 

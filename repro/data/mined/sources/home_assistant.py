@@ -11,7 +11,7 @@ from typing import Any
 from repro.data.mined.sources import merge_small_domains
 from repro.data.mined.wheels import iter_wheel_texts
 from repro.data.pairs import Row
-from repro.data.wording import one_line, phrase
+from repro.data.wording import join_words, split_identifier
 
 SOURCE = "homes"
 _IMAGE = re.compile(r"!\[[^\]]*\]\([^)]*\)")
@@ -28,7 +28,7 @@ def _iter_rows() -> Iterator[Row]:
     for name, text in iter_wheel_texts("homeassistant", "homeassistant/components/*/translations/en.json"):
         integration = PurePosixPath(name).parts[2]
         for part, content in json.loads(text).items():
-            for path, query, document in _walk(content, phrase(integration)):
+            for path, query, document in _walk(content, split_identifier(integration)):
                 key = f"{SOURCE}/{integration}/{part}/{path}"
                 yield Row(key, _strip_markup(query), _strip_markup(document), f"{SOURCE}.{part}", SOURCE)
 
@@ -41,14 +41,14 @@ def _walk(content: Any, subject: str, path: str = "") -> Iterator[tuple[str, str
     if name and isinstance(content.get("description"), str):
         yield path, f"{subject} {name}", content["description"]
     if isinstance(content.get("message"), str):
-        yield path, f"{subject} {phrase(path.rpartition('/')[2])}", content["message"]
+        yield path, f"{subject} {split_identifier(path.rpartition('/')[2])}", content["message"]
     labels = content.get("data")
     for option, text in _texts(content.get("data_description")):
         label = labels.get(option) if isinstance(labels, dict) else None
-        yield f"{path}/{option}", f"{subject} {name} {label or phrase(option)}", text
+        yield f"{path}/{option}", f"{subject} {name} {label or split_identifier(option)}", text
     for kind in ("error", "abort"):
         for reason, text in _texts(content.get(kind)):
-            yield f"{path}/{kind}/{reason}", f"{subject} {phrase(reason)}", text
+            yield f"{path}/{kind}/{reason}", f"{subject} {split_identifier(reason)}", text
     for key, inner in content.items():
         yield from _walk(inner, subject, f"{path}/{key}" if path else key)
 
@@ -60,4 +60,4 @@ def _texts(content: Any) -> Iterator[tuple[str, str]]:
 
 def _strip_markup(text: str) -> str:
     """Remove images, links and emphasis from a text."""
-    return one_line(_MARKS.sub("", _LINK.sub(r"\1", _IMAGE.sub("", text))))
+    return join_words(_MARKS.sub("", _LINK.sub(r"\1", _IMAGE.sub("", text))))

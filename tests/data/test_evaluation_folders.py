@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from repro.data.beir import Retrieval, get_legal_name, load_beir, load_suite, write_beir_folder
-from repro.data.own.imported import bring
+from repro.data.own.imported import import_source
 from repro.data.pairs import read_pairs
 from repro.data.paper.quirks import Quirks
 from repro.evaluate.collections import read_collections
@@ -50,7 +50,7 @@ def test_archives_match_their_folder(tmp_path: Path, name: str, is_flat: bool) -
     sources = {"packed": pack_folder(folder, tmp_path / name, is_flat=is_flat), "plain": folder}
     collections = []
     for corpus, source in sources.items():
-        stage = make_corpus_stage(bring(source, name=corpus).corpus).build()
+        stage = make_corpus_stage(import_source(source, name=corpus).corpus).build()
         pairs = read_pairs(stage / "train.arrow")
         queries = sorted(pairs.texts("query", range(len(pairs))))
         assert queries == sorted(f"question {n}" for n in range(40) if n != 1)
@@ -58,7 +58,7 @@ def test_archives_match_their_folder(tmp_path: Path, name: str, is_flat: bool) -
     assert collections[0] == collections[1]
     assert (len(collections[0].queries), len(collections[0].documents)) == (21, SIZE)
     with pytest.raises(ValueError, match="cannot be held out"):
-        bring(tmp_path / name, name="other", hold_out=["x"])
+        import_source(tmp_path / name, name="other", hold_out=["x"])
 
 
 @pytest.mark.parametrize("split", ["train", "test"])
@@ -68,14 +68,14 @@ def test_archive_defects_name_the_archive(tmp_path: Path, split: str) -> None:
         file.write("\nq9\tgone\t1\n")
     archive = pack_folder(folder, tmp_path / "theirs.zip")
     with pytest.raises(ValueError, match=rf"^{archive}/qrels/{split}\.tsv, line \d+: "):
-        bring(archive, name="packed")
+        import_source(archive, name="packed")
 
 
 @pytest.mark.parametrize("name", ["msmarco", "quora", "ArguAna", "touche2020"])
 def test_known_names_get_no_quirks(tmp_path: Path, name: str) -> None:
     """A held-out collection with the name of a known one is not treated as that one."""
     rows = [{"query": f"mend thing {n}", "document": f"thing {n} needs tool {n}", "domain": name} for n in range(300)]
-    make_corpus_stage(bring(write_rows(tmp_path / "x.jsonl", rows), name="mine").corpus).build()
+    make_corpus_stage(import_source(write_rows(tmp_path / "x.jsonl", rows), name="mine").corpus).build()
     (collection,) = read_collections(open_suite("mine")).values()
     assert collection.retrieval.name == name.lower() and collection.quirks == Quirks()
 
@@ -90,7 +90,7 @@ def test_imported_collections_keep_their_quirks(tmp_path: Path) -> None:
     write_beir_folder(source / "msmarco", make_collection("msmarco"), "dev")
     lines = (source / "msmarco" / "qrels" / "dev.tsv").read_text().splitlines()
     (source / "msmarco" / "qrels" / "test.tsv").write_text("\n".join([lines[0], "q0\td9\t1"]))
-    bring(source, name="mine")
+    import_source(source, name="mine")
     expected = read_collections(open_suite(str(source)))
     for name, collection in read_collections(open_suite("mine")).items():
         assert collection.notes == expected[name].notes and collection.retrieval == expected[name].retrieval
@@ -114,11 +114,11 @@ def test_notes_count_local_queries(tmp_path: Path) -> None:
         return collection.notes
 
     write_beir_folder(folder, make_collection("msmarco"), "dev")
-    bring(folder, name="mine")
+    import_source(folder, name="mine")
     for suite in (str(folder), "mine"):
         assert read_notes(suite)[0].startswith("scored on dev (60 queries here)")
     shutil.move(folder / "qrels" / "dev.tsv", folder / "qrels" / "test.tsv")
-    bring(folder, name="other")
+    import_source(folder, name="other")
     assert read_notes("other") == []
 
 
@@ -126,7 +126,7 @@ def test_folders_of_any_name_are_imported(tmp_path: Path) -> None:
     names = ("my corpus", "日本語", "c++docs")
     for name in names:
         write_beir_folder(tmp_path / "all" / name, make_collection(name))
-    bring(tmp_path / "all", name="mine")
+    import_source(tmp_path / "all", name="mine")
     assert {dataset.name for dataset in load_suite(get_suite_folder("mine")).datasets} == {*map(get_legal_name, names)}
     assert score_bm25("mine") == score_bm25(str(tmp_path / "all"))
 
@@ -143,12 +143,12 @@ def test_evaluated_texts_are_not_trained_on(tmp_path: Path, title: str) -> None:
     pairs = [{"query": f"how to mend {n}", "document": text} for n, text in enumerate(texts)]
     pairs.append({"query": exam.queries[7].upper(), "document": "any"})
     source = write_rows(tmp_path / "x.jsonl", pairs)
-    audit = bring(source, name="mine", evaluate_on=tmp_path / "exam").found
+    audit = import_source(source, name="mine", evaluate_on=tmp_path / "exam").found
     assert (audit.num_kept, audit.counts["evaluated"]) == (200, 2 * SIZE + 1)
     assert [dataset.name for dataset in open_suite("mine").datasets] == ["exam"]
     (tmp_path / "exam" / "qrels" / "test.tsv").rename(tmp_path / "exam" / "qrels" / "train.tsv")
     with pytest.raises(ValueError, match="no split to evaluate on"):
-        bring(source, name="more", evaluate_on=tmp_path / "exam")
+        import_source(source, name="more", evaluate_on=tmp_path / "exam")
 
 
 @pytest.mark.parametrize("name", ["theirs", "quora"])

@@ -15,13 +15,13 @@ from repro.spec import Run
 from repro.spec.identity import run_id
 from repro.storage.digests import compute_source_digest, hash_file
 from repro.storage.memo import Memo, get_digest_key
-from repro.storage.paths import PACKAGE, home
+from repro.storage.paths import PACKAGE, get_home
 
 READING_FOLDERS = (PACKAGE / "records", PACKAGE / "spec", PACKAGE / "storage")
 """Packages whose source code determines whether a record can be read."""
 
 
-class Looked:
+class ReadableRecords:
     """The readable records of one folder, from the cache file and from this process."""
 
     def __init__(self, folder: Path) -> None:
@@ -29,7 +29,9 @@ class Looked:
         self.folder = folder
         digests = folder / DIGESTS_FILE
         read_by = [compute_source_digest(READING_FOLDERS), hash_file(digests) if digests.is_file() else ""]
-        self.memo = Memo(home() / "records-looked-at.json", get_digest_key({"folder": str(folder), "read by": read_by}))
+        self.memo = Memo(
+            get_home() / "readable-records.json", get_digest_key({"folder": str(folder), "read by": read_by})
+        )
         cached = self.memo.read()
         self._readable: dict[str, Any] = cached if isinstance(cached, dict) else {}
         self._is_new = False
@@ -53,7 +55,7 @@ class Looked:
             self._is_new = True
         return reason
 
-    def keep(self) -> None:
+    def save(self) -> None:
         """Write the cache file if there is anything new. A folder without write permission is ignored."""
         if self._is_new:
             self.memo.write(self._readable)
