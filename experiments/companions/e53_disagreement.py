@@ -17,9 +17,9 @@ def runs(scale: str) -> tuple[Run, ...]:
 
 
 OUTCOMES = {
-    "relevant": ("a relevant document", "#21918c"),
-    "collection": ("another document of the collection", "#90d743"),
-    "family": ("another collection of the family", "#b5a000"),
+    "relevant": ("relevant", "#21918c"),
+    "collection": ("right collection", "#90d743"),
+    "family": ("right family", "#b5a000"),
     "elsewhere": ("another family", "#440154"),
 }
 """The kinds of first documents, from the best to the worst, with their colours."""
@@ -36,7 +36,7 @@ def draw_outcomes(frame: Any, axes: Any) -> None:
         bottom = bottom + shares[name]
     axes.set_xticks(range(len(shares)), [str(width) for width in shares.index])
     axes.set_ylim(0, 100)
-    axes.legend(frameon=False, fontsize="small", loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=2)
+    axes.legend(frameon=False, fontsize="small", loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2)
 
 
 FIGURE = Figure(
