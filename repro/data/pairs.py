@@ -20,7 +20,7 @@ from repro.storage.files import atomic_file
 ROWS_PER_BATCH = 65_536
 ROWS_PER_BLOCK = 4_096
 MIN_SPARSE_DISTANCE = 512
-"""If fewer than one row in so many is requested, read-ahead of the file is disabled."""
+"""If fewer than one row in this many is requested, read-ahead of the file is disabled."""
 MAX_BATCH_CHARACTERS = 2**28
 """Limit of characters per batch. UTF-8 needs up to four bytes each, and a text column of Arrow holds 2 GiB."""
 TEXT_COLUMNS = ("id", "query", "document", "domain", "source")

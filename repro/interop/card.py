@@ -117,8 +117,9 @@ def _describe_context(opened: Opened, library: str, growth: str) -> str:
     if not opened.num_contexts:
         return "None: a text's vector depends on the text alone."
     lines = [
-        f"The context is {opened.num_contexts} documents of the corpus that is searched. Of more documents, so many "
-        "are drawn with a seed. Fewer are repeated. Queries and documents are comparable only under the same context.",
+        f"The context is {opened.num_contexts} documents of the corpus that is searched. If there are more documents, a "
+        "sample of this size is drawn with a seed. Fewer are repeated. Queries and documents are comparable only under "
+        "the same context.",
         _describe_missing_context(opened, library),
         f"{GROWING_CORPUS_NOTE} {growth}" if growth else GROWING_CORPUS_NOTE,
     ]

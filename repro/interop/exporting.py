@@ -66,7 +66,7 @@ def export_model(
         source: A run's id, a folder or a hub id.
         folder: Target folder.
         to: One of `FORMATS`.
-        width: Truncate the vectors to so many dimensions, and normalise them again.
+        width: Truncate the vectors to this many dimensions, and normalise them again.
         progress: Called with each message.
 
     Raises:

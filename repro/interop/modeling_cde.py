@@ -184,8 +184,8 @@ class SecondStage(nn.Module):
         self.sizes, width = sizes, sizes.hidden_size
         self.backbone = Backbone(sizes, sizes.num_layers)
         if sizes.num_soft_prompts:
-            wide = width * sizes.num_soft_prompts
-            self.prompt_projection = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, wide))
+            output_width = width * sizes.num_soft_prompts
+            self.prompt_projection = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, output_width))
         self.output_projection = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width))
         if sizes.sequence_dropout > 0:
             self.sequence_dropout_null_embedding = nn.Parameter(torch.randn(width) * NULL_STD)
@@ -206,7 +206,7 @@ class SecondStage(nn.Module):
         states_NLD = self.backbone.read_after(contexts_NCD, prompts_PD, ids_NS, mask_NS)
         weights_NS = mask_NS if self.frequency_weights is None else self.frequency_weights(ids_NS, mask_NS, words_CV)
         if sizes.instruction_end is not None:
-            weights_NS = weights_NS * text_mask(ids_NS, mask_NS, sizes.instruction_end)
+            weights_NS = weights_NS * mask_instruction(ids_NS, mask_NS, sizes.instruction_end)
         num_prefix = states_NLD.shape[1] - ids_NS.shape[1]
         if sizes.prefix_is_pooled:
             weights_NS = torch.cat([weights_NS.new_ones(num_texts, num_prefix), weights_NS], dim=1)
@@ -254,10 +254,10 @@ class FrequencyWeights(nn.Module):
         if len(documents_CV):
             # The share of documents that hold a word lies between two of the learned weights. Interpolate between their
             # logits.
-            place_V = documents_CV.mean(0) * last
-            low_V = place_V.floor().long().clamp(max=last - 1)
-            part_V = place_V - low_V
-            logits_V = self.logits_K[low_V] * (1 - part_V) + self.logits_K[low_V + 1] * part_V
+            position_V = documents_CV.mean(0) * last
+            lower_V = position_V.floor().long().clamp(max=last - 1)
+            fraction_V = position_V - lower_V
+            logits_V = self.logits_K[lower_V] * (1 - fraction_V) + self.logits_K[lower_V + 1] * fraction_V
             logits_NS = logits_V[ids_NS]
         if self.training:
             dropped_N1 = torch.rand(len(ids_NS), 1, device=ids_NS.device) < FREQUENCY_DROPPED
@@ -283,8 +283,8 @@ class CdePreTrainedModel(PreTrainedModel):
 
         The base class would draw it at random and only log a table.
         """
-        found: Any = super().from_pretrained(*args, output_loading_info=True, **kwargs)
-        model, info = found
+        loaded: Any = super().from_pretrained(*args, output_loading_info=True, **kwargs)
+        model, info = loaded
         if missing := sorted(info["missing_keys"]):
             raise ValueError(f"{model.name_or_path} lacks {len(missing)} weights, first {missing[0]!r}: copy it again")
         return (model, info) if output_loading_info else model
@@ -305,7 +305,7 @@ class CdePreTrainedModel(PreTrainedModel):
 
     def tokenize(self, texts: Sequence[str], prompt: str = "", max_tokens: int | None = None) -> dict[str, Tensor]:
         """Return token ids of the texts after a prompt, and their mask, both int64 (N, S)."""
-        found = self.tokenizer(
+        tokens = self.tokenizer(
             [prompt + text for text in texts],
             padding=True,
             truncation=True,
@@ -314,7 +314,7 @@ class CdePreTrainedModel(PreTrainedModel):
             return_token_type_ids=False,
             return_tensors="pt",
         )
-        return {name: found[name].long() for name in ("input_ids", "attention_mask")}
+        return {name: tokens[name].long() for name in ("input_ids", "attention_mask")}
 
     @torch.no_grad()
     def encode(self, texts: Sequence[str], prompt: str = "document", batch_size: int = 32) -> np.ndarray:
@@ -324,18 +324,18 @@ class CdePreTrainedModel(PreTrainedModel):
             raise ValueError(f"unknown prompt {prompt!r}; choose one of {list(self.config.prompts)}")
         if batch_size < 1:
             raise ValueError(f"batch_size is {batch_size}: it must be at least 1")
-        found = [np.zeros((0, self.sizes.hidden_size), dtype=np.float32)]
-        with evaluating(self):
+        vectors = [np.zeros((0, self.sizes.hidden_size), dtype=np.float32)]
+        with evaluation_mode(self):
             # read once: another thread may set a new context between two batches
-            options = self.options_of_call()
+            options = self.get_call_options()
             for start in range(0, len(texts), batch_size):
                 tokens = self.tokenize(texts[start : start + batch_size], self.config.prompts[prompt])
                 output = self(**{name: ids.to(self.device) for name, ids in tokens.items()}, **options).pooler_output
                 # In float32, because a half-precision length would be off by up to 1 %.
-                found.append(nn.functional.normalize(output.float(), dim=-1).cpu().numpy())
-        return np.concatenate(found)
+                vectors.append(nn.functional.normalize(output.float(), dim=-1).cpu().numpy())
+        return np.concatenate(vectors)
 
-    def options_of_call(self) -> dict[str, Tensor]:
+    def get_call_options(self) -> dict[str, Tensor]:
         """Return the arguments of `forward` that all batches of one call of `encode` share."""
         return {}
 
@@ -407,7 +407,8 @@ class CdeModel(CdePreTrainedModel):
     def set_context(self, documents: Sequence[str] | Mapping[Any, str] | None, seed: int = 0) -> None:
         """Embed documents of the corpus that is searched as context. None sets the null context.
 
-        Of more than `num_contexts` documents, so many are drawn with the seed. Fewer are repeated, with a warning.
+        If there are more than `num_contexts` documents, a sample is drawn with the seed. Fewer are repeated, with a
+        warning.
         Vectors are comparable only under the same context: encode queries and documents again after a change.
         """
         if documents is None:
@@ -419,8 +420,8 @@ class CdeModel(CdePreTrainedModel):
             return
         if self.is_blind:
             raise ValueError("this model was trained without documents: call set_context(None), the null context")
-        chosen = self.draw_context(documents, seed)
-        tokens = self.tokenize(chosen, self.config.prompts["document"])
+        context = self.draw_context(documents, seed)
+        tokens = self.tokenize(context, self.config.prompts["document"])
         self.context_input_ids = tokens["input_ids"].to(self.device)
         self.context_attention_mask = tokens["attention_mask"].to(self.device)
         self._embed_context()
@@ -428,23 +429,23 @@ class CdeModel(CdePreTrainedModel):
             "num_documents": len(as_texts(documents)),
             "num_tokens": self.context_input_ids.shape[1],
             "seed": seed,
-            "sha256": hashlib.sha256("\0".join(chosen).encode()).hexdigest(),
+            "sha256": hashlib.sha256("\0".join(context).encode()).hexdigest(),
         }
 
     def draw_context(self, documents: Sequence[str] | Mapping[Any, str], seed: int = 0) -> list[str]:
         """Return the `num_contexts` documents of a corpus that `set_context` embeds."""
         texts = as_texts(documents)
-        return [texts[place] for place in choose_places(len(texts), self.sizes.num_contexts, seed)]
+        return [texts[position] for position in fill_context(len(texts), self.sizes.num_contexts, seed)]
 
     def first_stage(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """Return the context vectors of documents, (documents × T, E)."""
         input_ids, mask_NS = pad_right(input_ids, attention_mask)
         vectors_NTD = self.first_stage_model(input_ids, mask_NS, self.sizes.tokens_per_document)
         if self.sizes.pooling == "frequency":
-            held_NV = vectors_NTD.new_zeros(len(input_ids), self.sizes.vocab_size)
+            words_NV = vectors_NTD.new_zeros(len(input_ids), self.sizes.vocab_size)
             # "amax" marks a word once, however often a document has it. Padding adds a zero.
-            held_NV.scatter_reduce_(1, input_ids, mask_NS.to(held_NV.dtype), "amax")
-            vectors_NTD = torch.cat([vectors_NTD, held_NV[:, None].expand(-1, vectors_NTD.shape[1], -1)], dim=2)
+            words_NV.scatter_reduce_(1, input_ids, mask_NS.to(words_NV.dtype), "amax")
+            vectors_NTD = torch.cat([vectors_NTD, words_NV[:, None].expand(-1, vectors_NTD.shape[1], -1)], dim=2)
         return vectors_NTD.flatten(0, 1)
 
     def forward(
@@ -470,7 +471,7 @@ class CdeModel(CdePreTrainedModel):
         vectors_ND = self.second_stage_model(ids_NS, mask_NS, contexts_CE)
         return (vectors_ND,) if return_dict is False else BaseModelOutputWithPooling(pooler_output=vectors_ND)
 
-    def options_of_call(self) -> dict[str, Tensor]:
+    def get_call_options(self) -> dict[str, Tensor]:
         """Return the current context."""
         return {"dataset_embeddings": self.current_context()}
 
@@ -501,7 +502,7 @@ class CdeModel(CdePreTrainedModel):
         assert self.context_input_ids is not None and self.context_attention_mask is not None, "a context was set"
         # In pieces, because a context may have hundreds of documents.
         batches = zip(self.context_input_ids.split(64), self.context_attention_mask.split(64), strict=True)
-        with evaluating(self):
+        with evaluation_mode(self):
             self.context_embeddings = torch.cat([self.first_stage(ids, mask) for ids, mask in batches])
         self._context_is_stale = False
 
@@ -606,7 +607,7 @@ class ContextualModule(InputModule):
             preprocess_fn=self.preprocess,
             prompts=prompts,
             num_contexts=0 if self.model.is_blind else self.model.sizes.num_contexts,
-            of_roles=dict(self.config.prompts),
+            prompts_by_role=dict(self.config.prompts),
             seed=seed,
         )
 
@@ -636,10 +637,10 @@ class ContextualModule(InputModule):
         """Read a folder or hub id."""
         names = {"token": "token", "cache_folder": "cache_dir", "revision": "revision"}
         options = {theirs: kwargs[name] for name, theirs in names.items() if kwargs.get(name)}
-        asked = dict(kwargs.get("model_kwargs") or {})
+        model_kwargs = dict(kwargs.get("model_kwargs") or {})
         # transformers 5 renamed this option. Both names are in use.
-        dtype = asked.pop("dtype", None) or asked.pop("torch_dtype", None) or "auto"
-        unused = {name: value for name, value in asked.items() if value not in (None, False)}
+        dtype = model_kwargs.pop("dtype", None) or model_kwargs.pop("torch_dtype", None) or "auto"
+        unused = {name: value for name, value in model_kwargs.items() if value not in (None, False)}
         kind = getattr(torch, dtype.removeprefix("torch."), None) if isinstance(dtype, str) else dtype
         if unused or not (dtype == "auto" or (isinstance(kind, torch.dtype) and kind.is_floating_point)):
             raise ValueError(f"model_kwargs takes a floating-point dtype alone; leave out {unused or dtype!r}")
@@ -649,8 +650,8 @@ class ContextualModule(InputModule):
     def _check_vectors(self, dataset_embeddings: Any) -> Tensor:
         """Return context vectors. ValueError if they have unit length, as vectors of the second stage have."""
         first, width = next(self.model.parameters()), int(self.model.sizes.hidden_size)
-        given = torch.as_tensor(dataset_embeddings, device=first.device, dtype=first.dtype)
-        vectors_CE = as_context_rows(given, self.model.sizes)
+        vectors = torch.as_tensor(dataset_embeddings, device=first.device, dtype=first.dtype)
+        vectors_CE = as_context_rows(vectors, self.model.sizes)
         # Vectors of texts fit in shape. Their unit length is the only sign of the mistake.
         if bool(((vectors_CE[:, :width].norm(dim=1) - 1).abs() < UNIT_LENGTH).all()):
             raise ValueError(
@@ -706,7 +707,7 @@ class ContextualCollator(SentenceTransformerDataCollator):
     """
 
     num_contexts: int = 0
-    of_roles: dict[str, str] | None = None
+    prompts_by_role: dict[str, str] | None = None
     seed: int = 0
     number: int = 0
 
@@ -714,9 +715,9 @@ class ContextualCollator(SentenceTransformerDataCollator):
         """Return tokens of all columns, and with each column the same context."""
         skipped = {"dataset_name", *self.valid_label_columns}
         columns = [name for name in features[0] if name not in skipped]
-        if not self.prompts and self.of_roles:
+        if not self.prompts and self.prompts_by_role:
             roles = ["query"] + ["document"] * (len(columns) - 1)
-            self.prompts = {name: self.of_roles[role] for name, role in zip(columns, roles, strict=True)}
+            self.prompts = {name: self.prompts_by_role[role] for name, role in zip(columns, roles, strict=True)}
         batch = super().__call__(features)
         if not self.num_contexts:
             return batch
@@ -725,8 +726,8 @@ class ContextualCollator(SentenceTransformerDataCollator):
         texts = [
             (self._get_prompt_for_column(prompts, name) or "") + row[name] for name in columns[1:] for row in features
         ]
-        places = draw_of_batch(len(texts), self.num_contexts, self.seed, self.number)
-        context = BatchContext(self.preprocess_fn([texts[place] for place in places]))
+        positions = draw_batch_context(len(texts), self.num_contexts, self.seed, self.number)
+        context = BatchContext(self.preprocess_fn([texts[position] for position in positions]))
         # Counted after the draw, so that the first batch has number 0 and a run repeats its draws.
         self.number += 1
         return batch | {f"{name}_context": context for name in columns}
@@ -743,13 +744,14 @@ def as_texts(texts: Sequence[str] | Mapping[Any, str]) -> list[str]:
         kind = type(texts).__name__
         raise ValueError(f"expected a list of texts, got {kind}: give a list, or one column of a table")
     listed: Any = texts.values() if isinstance(texts, Mapping) else texts
-    found = listed.to_pylist() if hasattr(listed, "to_pylist") else list(listed)
-    if odd := [place for place, text in enumerate(found) if not isinstance(text, str)]:
+    items = listed.to_pylist() if hasattr(listed, "to_pylist") else list(listed)
+    if invalid := [index for index, item in enumerate(items) if not isinstance(item, str)]:
+        first = items[invalid[0]]
         raise ValueError(
-            f"expected a list of texts: text {odd[0]} of {len(found)} is {found[odd[0]]!r:.60} "
-            f"({type(found[odd[0]]).__name__}), {len(odd)} in total are not strings"
+            f"expected a list of texts: text {invalid[0]} of {len(items)} is {first!r:.60} ({type(first).__name__}), "
+            f"{len(invalid)} in total are not strings"
         )
-    return found
+    return items
 
 
 def as_context_rows(vectors: Any, sizes: SimpleNamespace) -> Tensor:
@@ -760,21 +762,22 @@ def as_context_rows(vectors: Any, sizes: SimpleNamespace) -> Tensor:
     """
     vectors = torch.as_tensor(vectors)
     width = int(sizes.hidden_size + (sizes.vocab_size if sizes.pooling == "frequency" else 0))
-    most, each = sizes.num_contexts * sizes.tokens_per_document, sizes.tokens_per_document
-    if not vectors.numel() or vectors.shape[-1] not in (width, width * each):
+    tokens_per_document = sizes.tokens_per_document
+    max_rows = sizes.num_contexts * tokens_per_document
+    if not vectors.numel() or vectors.shape[-1] not in (width, width * tokens_per_document):
         raise ValueError(
             f"the context has the shape {tuple(vectors.shape)}: expected vectors of {width} numbers, as this model's "
             "first stage returns them"
         )
     rows_CE = vectors.reshape(-1, width)
-    if len(rows_CE) > most:
+    if len(rows_CE) > max_rows:
         raise ValueError(
-            f"{len(rows_CE) / each:g} context documents for a model that takes {sizes.num_contexts}: draw so many "
+            f"{len(rows_CE) / tokens_per_document:g} context documents for a model that takes {sizes.num_contexts}: draw that many "
             "before they are embedded, for example with `drawn_from`"
         )
-    if len(rows_CE) < most:
+    if len(rows_CE) < max_rows:
         warnings.warn(
-            f"{len(rows_CE) / each:g} context documents for a model that takes {sizes.num_contexts}: set_context "
+            f"{len(rows_CE) / tokens_per_document:g} context documents for a model that takes {sizes.num_contexts}: set_context "
             "repeats some of them, vectors that are given are used as they are",
             stacklevel=4,
         )
@@ -783,9 +786,9 @@ def as_context_rows(vectors: Any, sizes: SimpleNamespace) -> Tensor:
 
 def mean_states(states_NSD: Tensor, weights_NS: Tensor) -> Tensor:
     """Return the weighted mean of the states of each text, (N, D)."""
-    wide = torch.promote_types(states_NSD.dtype, torch.float32)
-    weights_NS = weights_NS.to(wide)
-    sums_ND = torch.einsum("nsd,ns->nd", states_NSD.to(wide), weights_NS)
+    dtype = torch.promote_types(states_NSD.dtype, torch.float32)
+    weights_NS = weights_NS.to(dtype)
+    sums_ND = torch.einsum("nsd,ns->nd", states_NSD.to(dtype), weights_NS)
     # The lower bound keeps a text without any token at zero instead of NaN.
     return (sums_ND / weights_NS.sum(1, keepdim=True).clamp(min=1e-6)).to(states_NSD.dtype)
 
@@ -811,7 +814,7 @@ def split_mask(mask_NS: Tensor, num_segments: int) -> Iterator[Tensor]:
         yield torch.where(part_NS.any(1, keepdim=True), part_NS, mask_NS)
 
 
-def text_mask(ids_NS: Tensor, mask_NS: Tensor, instruction_end: int) -> Tensor:
+def mask_instruction(ids_NS: Tensor, mask_NS: Tensor, instruction_end: int) -> Tensor:
     """Return the mask without the instruction: the tokens up to the first `instruction_end` after the start."""
     is_end_NS = (ids_NS == instruction_end) & mask_NS.bool()
     # The start token may be the same as the one that ends the instruction.
@@ -828,8 +831,8 @@ def make_generator(seed: int, *purpose: str | int) -> np.random.Generator:
     return np.random.default_rng(int.from_bytes(digest[:8], "big") >> 1)
 
 
-def choose_places(num_texts: int, num_contexts: int, seed: int) -> np.ndarray:
-    """Return the places of the texts that become context, int64 (num_contexts,)."""
+def fill_context(num_texts: int, num_contexts: int, seed: int) -> np.ndarray:
+    """Return the positions of the texts that become context, int64 (num_contexts,)."""
     if num_texts == 0:
         raise ValueError("the context is an empty list of texts: give at least one, or None for the null context")
     if num_texts > num_contexts:
@@ -846,8 +849,8 @@ def choose_places(num_texts: int, num_contexts: int, seed: int) -> np.ndarray:
     return np.concatenate([np.arange(num_texts), extra])
 
 
-def draw_of_batch(num_documents: int, num_contexts: int, seed: int, number: int) -> np.ndarray:
-    """Return the places of the documents of a batch that become its context, int64 (num_contexts,)."""
+def draw_batch_context(num_documents: int, num_contexts: int, seed: int, number: int) -> np.ndarray:
+    """Return the positions of the documents of a batch that become its context, int64 (num_contexts,)."""
     generator = make_generator(seed, "contexts", number)
     if num_documents >= num_contexts:
         return generator.choice(num_documents, num_contexts, replace=False)
@@ -856,7 +859,7 @@ def draw_of_batch(num_documents: int, num_contexts: int, seed: int, number: int)
 
 
 @contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
+def evaluation_mode(model: nn.Module) -> Iterator[None]:
     """Put a model into eval mode for the length of a block."""
     was_training = [module for module in model.modules() if module.training]
     model.eval()

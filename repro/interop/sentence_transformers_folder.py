@@ -43,7 +43,7 @@ def export_sentence_transformers(model: Model, folder: str | Path, *, width: int
     Args:
         model: A biencoder or a contextual model.
         folder: Target folder.
-        width: Truncate the vectors of a biencoder to so many dimensions, and normalise them again.
+        width: Truncate the vectors of a biencoder to this many dimensions, and normalise them again.
 
     Raises:
         ValueError: if the folder is not empty.

@@ -242,7 +242,7 @@ def as_context_rows(vectors: Tensor, config: ModelConfig) -> Tensor:
     rows_CE = vectors.reshape(-1, width)
     message = f"{len(rows_CE) / tokens_per_document:g} context documents for a model that takes {config.num_contexts}"
     if len(rows_CE) > config.num_context_vectors:
-        raise ValueError(f"{message}: draw so many before they are embedded, for example with `drawn_from`")
+        raise ValueError(f"{message}: draw that many before they are embedded, for example with `drawn_from`")
     if len(rows_CE) < config.num_context_vectors:
         warnings.warn(
             f"{message}: set_context repeats some of them, vectors that are given are used as they are", stacklevel=3

@@ -22,7 +22,7 @@ def store_pairs(tmp_path: Path, rows: Sequence[Row]) -> Pairs:
 
 
 def make_rows(sizes: dict[str, int]) -> list[Row]:
-    """Return so many rows per domain, with distinct texts."""
+    """Return this many rows per domain, with distinct texts."""
     rows = []
     for domain, size in sizes.items():
         for n in range(size):
@@ -40,7 +40,7 @@ def list_training_rows(pairs: Pairs, collections: Sequence[Retrieval]) -> tuple[
 
 
 def make_pairs(tmp_path: Path, sizes: dict[str, int]) -> Pairs:
-    """Return so many pairs per domain, with distinct texts."""
+    """Return this many pairs per domain, with distinct texts."""
     return store_pairs(tmp_path, make_rows(sizes))
 
 

@@ -392,7 +392,7 @@ def test_broken_pipe_keeps_the_import(tmp_path: Path, monkeypatch: pytest.Monkey
         if len(printed) > num_lines:
             raise BrokenPipeError
 
-    monkeypatch.setattr("repro.cli.data.say", head)
+    monkeypatch.setattr("repro.cli.data.print_line", head)
     source = write_rows(tmp_path / "x.jsonl", make_rows())
     result = run_data("import", str(source), "--name", "mine", "--scale", "smoke")
     assert isinstance(result.exception, BrokenPipeError)

@@ -36,7 +36,7 @@ def refuse(*arguments: object) -> Never:
 
 TRAINING = "repro.train.trainer.trained_model"
 # The first line of progress is logged just before the slow imports.
-IMPORTS = "repro.cli.evaluate_export.tell"
+IMPORTS = "repro.cli.evaluate_export.print_progress"
 
 
 @pytest.mark.parametrize(

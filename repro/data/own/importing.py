@@ -39,7 +39,7 @@ from repro.text import shorten
 PAIRS_FILE, AUDIT_FILE = "pairs.arrow", "audit.json"
 MAX_SKIPPED_SHARE = 0.5
 SWAPPED_RATIO = 2
-"""If queries have so many times the words of documents, the columns may be swapped."""
+"""If queries have this many times the words of documents, the columns may be swapped."""
 MAX_WORDS = 1_000
 """Length at which longer texts are clipped for the median."""
 MAX_EXAMPLES = 3
