@@ -116,7 +116,6 @@ def fit_tied_head(train_NW: np.ndarray, train_N: np.ndarray, widths: Sequence[in
     With one width this is the objective of scikit-learn's LogisticRegression. The optimiser is L-BFGS.
     """
     from scipy.optimize import minimize
-    from scipy.special import logsumexp
 
     num_texts, num_classes, full_width = len(train_N), int(train_N.max()) + 1, max(widths)
     prefixes: Mapping[int, np.ndarray] = {width: take_prefix(train_NW, width).astype(np.float64) for width in widths}
@@ -129,9 +128,14 @@ def fit_tied_head(train_NW: np.ndarray, train_N: np.ndarray, widths: Sequence[in
         gradient_WC, gradient_C = penalty * weights_WC, np.zeros(num_classes)
         for width, prefix_NM in prefixes.items():
             logits_NC = prefix_NM @ weights_WC[:width] + parameters[-num_classes:]
-            log_N1 = logsumexp(logits_NC, axis=1, keepdims=True)
-            loss += float((log_N1[:, 0] - logits_NC[np.arange(num_texts), train_N]).mean())
-            error_NC = (np.exp(logits_NC - log_N1) - target_NC) / num_texts
+            logits_NC -= logits_NC.max(axis=1, keepdims=True)
+            target_logits_N = logits_NC[np.arange(num_texts), train_N]
+            # in place, because this function takes most of the time
+            probabilities_NC = np.exp(logits_NC, out=logits_NC)
+            sums_N = probabilities_NC.sum(axis=1)
+            loss += float((np.log(sums_N) - target_logits_N).mean())
+            probabilities_NC /= sums_N[:, None]
+            error_NC = (probabilities_NC - target_NC) / num_texts
             gradient_WC[:width] += prefix_NM.T @ error_NC
             gradient_C += error_NC.sum(axis=0)
         return loss, np.concatenate([gradient_WC.ravel(), gradient_C])
