@@ -113,7 +113,9 @@ def test_pictures_go_to_users_folder(installed: Installed) -> None:
 
 def test_home_follows_the_platform(installed: Installed) -> None:
     def get_home(**changes: str) -> str:
-        return installed.call("-c", "from repro.storage.paths import get_home; print(get_home())", **changes).stdout.strip()
+        return installed.call(
+            "-c", "from repro.storage.paths import get_home; print(get_home())", **changes
+        ).stdout.strip()
 
     default = str(installed.work / "me" / ".local" / "share" / "cde-repro")
     assert get_home() == get_home(XDG_DATA_HOME="not/absolute") == get_home(REPRO_HOME="") == default
