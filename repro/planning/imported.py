@@ -251,6 +251,9 @@ def plan_imported(
         row = {"scale": scale, **change, **shared}
         if is_pretrained:
             row |= _choose_steps(scale, len(pairs), change["batch_size"], shared["max_tokens"])
+            # The filter masks what its encoder scores above the right document. From a pretrained start these are the
+            # negatives that the model gets wrong, so it would learn nothing from them (artefact `filter_by_surrogate`).
+            row["filter"] = "none"
         if (folder / SET_APART_FILE).is_file():
             row["kept_weights"] = "best"
         if is_pretrained and change["architecture"] == "contextual":

@@ -160,13 +160,14 @@ def test_import_killed_before_plan_resumes(tmp_path: Path, monkeypatch: pytest.M
 
 @pytest.mark.parametrize(("words", "scale"), [([], "mini"), (["--from-words"], "desk"), (["--scale", "lab"], "lab")])
 def test_default_start_is_minilm(tmp_path: Path, words: list[str], scale: str) -> None:
-    """The name is that of the file. Scale `mini` sets steps by the number of pairs, and truncates no text."""
+    """The name is that of the file. Scale `mini` sets steps by the number of pairs, truncates no text and filters none."""
     result = run_data("import", str(write_rows(tmp_path / "My pairs.jsonl", make_rows(600))), *words)
     assert result.exit_code == 0, result.exception
     runs = read_runs(get_corpora_folder() / f"my-pairs/my-pairs-{scale}.json")
     runs = [run for run in runs if run.architecture in TRAINED]
     fields = get_scale(scale).fields
     assert {(run.scale, run.start) for run in runs} == {(scale, fields["start"])}
+    assert {run.filter for run in runs} == {"none" if scale == "mini" else "surrogate"}
     steps = {run.num_steps for run in runs}
     if scale != "mini":
         assert steps == {fields["num_steps"]}
