@@ -17,6 +17,7 @@ from safetensors import SafetensorError
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense, Normalize, Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling
+from transformers import BertModel, PreTrainedModel
 
 from repro.data.prompts import PROMPTS
 from repro.interop.contextual_module import MODULE_FOLDER, ContextualModule, make_fast_tokenizer, make_normalize_module
@@ -71,13 +72,28 @@ def as_sentence_transformer(model: Model, *, width: int | None = None) -> Senten
         return SentenceTransformer(modules=contextual_modules, prompts=prompts, device=str(model.device))
     # the module Transformer can only be created from a folder
     with tempfile.TemporaryDirectory() as folder:
-        model.embedder.model.save_pretrained(folder)
+        _add_unused_pooler(model.embedder.model).save_pretrained(folder)
         make_fast_tokenizer(model.config).save_pretrained(folder)
         transformer = Transformer(folder, max_seq_length=model.config.max_tokens)
     pooling = Pooling(model.config.hidden_size, pooling_mode="mean")
     modules = [transformer, pooling, *_make_head(model, width), Normalize()]
     device = str(model.device)
     return SentenceTransformer(modules=modules, prompts=prompts, device=device, truncate_dim=width).eval()
+
+
+def _add_unused_pooler(backbone: PreTrainedModel) -> PreTrainedModel:
+    """Return a BERT with a pooler of zeros, and any other backbone as it is.
+
+    A stock BERT has a pooler, which mean pooling ignores. If a folder lacks its weights, transformers draws them at random,
+    and warns that the model needs training.
+    """
+    if not isinstance(backbone, BertModel):
+        return backbone
+    with_pooler = BertModel(backbone.config)
+    with_pooler.load_state_dict(backbone.state_dict(), strict=False)
+    for weight in with_pooler.pooler.parameters():
+        torch.nn.init.zeros_(weight)
+    return with_pooler
 
 
 def open_sentence_transformers(folder: str | Path) -> SentenceTransformer:

@@ -1,5 +1,6 @@
 """Exports for sentence-transformers give our vectors, and its trainer accepts our batches."""
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,22 @@ def test_biencoder_opens_with_stock_modules(tmp_path: Path, kind: str) -> None:
     for prompt, encode in (("query", theirs.encode_query), ("document", theirs.encode_document)):
         vectors = encode(TEXTS, batch_size=2, show_progress_bar=False)
         np.testing.assert_allclose(vectors, model.encode(TEXTS, prompt), atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("kind", ["nomic", "bert", "modernbert"])
+def test_exports_are_complete_and_equal(tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: str) -> None:
+    """Two exports have the same bytes, and transformers finds all weights, so it does not ask for training."""
+    model = make_model("biencoder", backbone=kind)
+    # transformers logs to its own handler
+    logger = logging.getLogger("transformers")
+    logger.addHandler(caplog.handler)
+    for name in ("one", "two"):
+        export_sentence_transformers(model, tmp_path / name)
+    SentenceTransformer(str(tmp_path / "one"), device="cpu")
+    logger.removeHandler(caplog.handler)
+    assert "MISSING" not in caplog.text
+    one, two = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("one", "two"))
+    assert one == two
 
 
 def test_routers_embed_queries_as_queries(tmp_path: Path) -> None:
