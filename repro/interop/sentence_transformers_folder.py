@@ -91,6 +91,7 @@ def _add_unused_pooler(backbone: PreTrainedModel) -> PreTrainedModel:
         return backbone
     with_pooler = BertModel(backbone.config)
     with_pooler.load_state_dict(backbone.state_dict(), strict=False)
+    assert with_pooler.pooler is not None, "a BertModel is built with a pooler by default"
     for weight in with_pooler.pooler.parameters():
         torch.nn.init.zeros_(weight)
     return with_pooler
