@@ -251,8 +251,8 @@ def plan_imported(
         row = {"scale": scale, **change, **shared}
         if is_pretrained:
             row |= _choose_steps(scale, len(pairs), change["batch_size"], shared["max_tokens"])
-            # The filter masks what its encoder scores above the right document. From a pretrained start these are the
-            # negatives that the model gets wrong, so it would learn nothing from them (artefact `filter_by_surrogate`).
+            # An encoder that is no stronger than the model at its start masks the negatives that training should correct
+            # (artefact `filter_by_surrogate`).
             row["filter"] = "none"
         if (folder / SET_APART_FILE).is_file():
             row["kept_weights"] = "best"
