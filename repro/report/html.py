@@ -54,7 +54,7 @@ HEADLINE_COLUMNS = ("whose", "seeds", "batch", "cluster", "unlike training", "ND
 SVG, XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
 SIGNS = {"HOLDS": "✓", "DIFFERS": "✗", "SMALL": "=", "OPEN": "?"}
 
-PIXELS_PER_POINT, MAX_PICTURE_SCALE, MIN_PICTURE_SCALE = 4 / 3, 1.15, 0.85
+PIXELS_PER_POINT, MAX_PICTURE_SCALE, MIN_PICTURE_SCALE = 4 / 3, 1.15, 0.8
 TITLES_OF_UNJUDGED = {"other scale": "cannot be judged", "not run": "not run"}
 """Verdicts without a number, and the title of the folded list that shows them."""
 
@@ -198,7 +198,7 @@ def inline_svg(path: Path, prefix: str, label: str) -> Markup:
                 element.set(name, value.replace("url(#", f"url(#{prefix}"))
     width = float(root.attrib.pop("width").removesuffix("pt")) * PIXELS_PER_POINT
     root.attrib.pop("height")
-    # With a minimum width text stays readable, and the box scrolls.
+    # With a minimum width text stays readable. A wider picture scrolls, an ordinary one fits a phone of 390 pixels.
     min_width, max_width = MIN_PICTURE_SCALE * width, MAX_PICTURE_SCALE * width
     root.set("style", f"max-width: {max_width:.0f}px; min-width: {min_width:.0f}px")
     root.set("role", "img")

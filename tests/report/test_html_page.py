@@ -16,10 +16,11 @@ from repro.cli.figures import Inline
 from repro.records.store import Record, write_record
 from repro.report import artefacts as views
 from repro.report.claims_overview import get_thresholds, make_counts_view
-from repro.report.html import write_report
+from repro.report.html import inline_svg, write_report
 from repro.report.sections import Rows, make_deviations_view, make_sections
 from repro.spec import Claim, Column, Exhibit, Experiment, Figure, Row, Run, Table, base, grid, pick, term
 from repro.spec.scales import get_scale
+from repro.storage.paths import CHECKOUT
 from tests.browser import CHROMIUM, Browser, browser
 
 EVIL = '<script>alert("x")</script> & $5'
@@ -282,6 +283,12 @@ CUT = """[...document.querySelectorAll('#known svg text, #known svg, .verdict, .
   .map(element => element.outerHTML.slice(0, 80))"""
 SMALLEST_FONT = """Math.min(...[...document.querySelectorAll('table')]
   .map(table => parseFloat(getComputedStyle(table).fontSize)))"""
+
+
+def test_ordinary_picture_fits_telephone() -> None:
+    """At 390 pixels the text column has 358, and a picture of one panel needs no scrolling."""
+    picture = inline_svg(CHECKOUT / "docs/pictures/classification_by_width-light.svg", "", "")
+    assert float(re.findall(r"min-width: (\d+)px", picture)[0]) <= 358
 
 
 @in_browser
