@@ -21,20 +21,18 @@ SEEDS = (6, 7, 8)
 """Seeds of the test suite. None was trained before the claims were stated."""
 WORDS, MINILM = base("mini").surrogate, "minilm"
 CLUSTERS: dict[str, Any] = BATCHES | {"surrogate": WORDS, "filter_model": None}
+UNFILTERED = CLUSTERS | {"filter": "none"}
 WAYS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("one source a batch", NEITHER),
     ("one domain a batch", NEITHER_DOMAIN),
     ("clusters, filter by word vectors (Table 1)", CLUSTERS),
-    ("clusters, no filter", CLUSTERS | {"filter": "none"}),
+    ("clusters, no filter", UNFILTERED),
     ("clusters, filter by MiniLM", CLUSTERS | {"filter_model": MINILM}),
     ("clusters by MiniLM, filter by MiniLM", CLUSTERS | {"surrogate": MINILM}),
-    ("clusters by MiniLM, no filter", CLUSTERS | {"surrogate": MINILM, "filter": "none"}),
+    ("clusters by MiniLM, no filter", UNFILTERED | {"surrogate": MINILM}),
 )
-
-
 ON_VALIDATION = {"suite": tuple(VALIDATION.values())}
 ON_TEST = {"suite": base("mini").suite, "seed": SEEDS}
-UNFILTERED = CLUSTERS | {"filter": "none"}
 TESTED = {"one source a batch": NEITHER, "clusters with the filter": CLUSTERS, "clusters, no filter": UNFILTERED}
 
 

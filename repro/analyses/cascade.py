@@ -20,11 +20,12 @@ from pathlib import Path
 import numpy as np
 
 from repro.analyses import Measured
+from repro.data.beir import Suite
 from repro.evaluate.collections import describe_datasets, read_collections
 from repro.evaluate.prefixes import take_prefix
 from repro.evaluate.suites import Encoder
 from repro.pipeline.inputs import Inputs
-from repro.spec import list_standard_widths, nested_widths
+from repro.spec import Run, list_standard_widths, nested_widths
 
 VALIDATION, TEST = slice(0, None, 2), slice(1, None, 2)
 """Every other query, so that both halves cover all collections."""
@@ -41,9 +42,22 @@ def compute_class_means(documents: Sequence[np.ndarray], width: int) -> np.ndarr
 def classify_texts(texts_NW: np.ndarray, means_CM: np.ndarray, temperature: float) -> tuple[np.ndarray, np.ndarray]:
     """Return the class of each text, int64 (N,), and its confidence in (0, 1]. The means set the width."""
     scores_NC = (take_prefix(texts_NW, means_CM.shape[1]) @ means_CM.T).astype(np.float64) / temperature
+    return choose_class(scores_NC)
+
+
+def choose_class(logits_NC: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the class with the largest logit of each text, int64 (N,), and its softmax probability in (0, 1]."""
     # The largest term is exp(0) = 1, so the largest probability is 1 over the sum.
-    below_NC = np.exp(scores_NC - scores_NC.max(axis=1, keepdims=True))
-    return scores_NC.argmax(axis=1), 1 / below_NC.sum(axis=1)
+    below_NC = np.exp(logits_NC - logits_NC.max(axis=1, keepdims=True))
+    return logits_NC.argmax(axis=1), 1 / below_NC.sum(axis=1)
+
+
+def check_classes(run: Run, suite: Suite) -> None:
+    """Raise ValueError if the suite has a single collection, so that there is nothing to classify."""
+    if len(suite.datasets) < 2:
+        raise ValueError(
+            f"measure={run.measure!r} on the suite {suite.name!r}: it classifies by collection, but the suite has one"
+        )
 
 
 def choose_thresholds(is_right_MN: np.ndarray, sureness_MN: np.ndarray) -> np.ndarray:
@@ -72,10 +86,7 @@ def find_stops(sureness_MN: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
 def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
     """Return `{suite}+widthM/mean/accuracy` and `dimensions`, and the same of the cascade that ends at M (`…+cascadeM`)."""
     run, suite = inputs.run, inputs.suite
-    if len(suite.datasets) < 2:
-        raise ValueError(
-            f"measure='cascade' on the suite {suite.name!r}: it classifies by collection, but the suite has one"
-        )
+    check_classes(run, suite)
     collections = read_collections(suite)
     classes = list(collections.values())
     documents = [model.encode(collection.retrieval.documents, collection.document_role) for collection in classes]

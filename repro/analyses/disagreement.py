@@ -21,13 +21,12 @@ import numpy as np
 
 from repro.analyses import Measured
 from repro.evaluate.collections import Collection, describe_datasets, read_collections
-from repro.evaluate.prefixes import take_prefix
+from repro.evaluate.prefixes import find_nearest
 from repro.evaluate.suites import Encoder
 from repro.pipeline.inputs import Inputs
 from repro.spec import list_standard_widths, nested_widths
 
 OUTCOMES = ("relevant", "collection", "family", "elsewhere")
-BLOCK = 1024
 
 
 def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
@@ -44,7 +43,7 @@ def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
     owner_Q = np.repeat(np.arange(len(members)), [len(collection.retrieval.queries) for collection in members])
     relevant = _list_relevant_documents(members)
     outcomes = {
-        width: classify_hits(find_first(queries_QW, documents_NW, width), relevant, owner_N, owner_Q, families_C)
+        width: classify_hits(find_nearest(queries_QW, documents_NW, width), relevant, owner_N, owner_Q, families_C)
         for width in nested_widths(run) or list_standard_widths(run.hidden_size)
     }
     is_right = {width: outcomes_Q == OUTCOMES.index("relevant") for width, outcomes_Q in outcomes.items()}
@@ -71,13 +70,6 @@ def _list_relevant_documents(members: list[Collection]) -> list[set[int]]:
             relevant.append({row_by_id[key] for key, grade in grades.items() if grade > 0 and key in row_by_id})
         first_row += len(retrieval.document_ids)
     return relevant
-
-
-def find_first(queries_QW: np.ndarray, documents_NW: np.ndarray, width: int) -> np.ndarray:
-    """Return the row of the document with the largest cosine at one width, int64 (Q,). Ties go to the smaller row."""
-    queries_QM, documents_NM = take_prefix(queries_QW, width), take_prefix(documents_NW, width)
-    blocks = range(0, len(queries_QM), BLOCK)
-    return np.concatenate([(queries_QM[row : row + BLOCK] @ documents_NM.T).argmax(axis=1) for row in blocks])
 
 
 def classify_hits(

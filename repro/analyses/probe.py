@@ -19,9 +19,9 @@ from pathlib import Path
 import numpy as np
 
 from repro.analyses import Measured
-from repro.analyses.cascade import TEST, compute_scores
+from repro.analyses.cascade import TEST, check_classes, choose_class, compute_scores
 from repro.evaluate.collections import describe_datasets, read_collections
-from repro.evaluate.prefixes import take_prefix
+from repro.evaluate.prefixes import find_nearest, take_prefix
 from repro.evaluate.suites import Encoder
 from repro.pipeline.inputs import Inputs
 from repro.spec import list_standard_widths, nested_widths
@@ -31,7 +31,6 @@ TRAINING, OTHERS = slice(0, None, 2), slice(1, None, 2)
 INVERSE_REGULARISATION = 10.0
 """C of scikit-learn's LogisticRegression. It was not tuned."""
 MAX_ITERATIONS = 500
-BLOCK = 1024
 
 
 def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
@@ -43,10 +42,7 @@ def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
         ValueError: if the suite has a single collection.
     """
     run, suite = inputs.run, inputs.suite
-    if len(suite.datasets) < 2:
-        raise ValueError(
-            f"measure='probe' on the suite {suite.name!r}: it classifies by collection, but the suite has one"
-        )
+    check_classes(run, suite)
     collections = read_collections(suite)
     vectors = [
         model.encode(collection.retrieval.documents, collection.document_role) for collection in collections.values()
@@ -83,10 +79,9 @@ def classify_by_heads(
     predicted, certainty = [], []
     for width in widths:
         head = fit_tied_head(train_NW, train_N, (width,))
-        logits_TC = head.compute_logits(other_TW, width)
-        predicted.append(logits_TC.argmax(axis=1))
-        # The largest term is exp(0) = 1, so the largest probability is 1 over the sum.
-        certainty.append(1 / np.exp(logits_TC - logits_TC.max(axis=1, keepdims=True)).sum(axis=1))
+        classes_T, certainty_T = choose_class(head.compute_logits(other_TW, width))
+        predicted.append(classes_T)
+        certainty.append(certainty_T)
     return np.stack(predicted), np.stack(certainty)
 
 
@@ -148,7 +143,5 @@ def fit_tied_head(train_NW: np.ndarray, train_N: np.ndarray, widths: Sequence[in
 
 def find_nearest_class(train_NW: np.ndarray, train_N: np.ndarray, other_TW: np.ndarray, width: int) -> np.ndarray:
     """Return the class of the most similar training text of each text by its prefix, int64 (T,). Ties go to the first."""
-    train_NM, other_TM = take_prefix(train_NW, width), take_prefix(other_TW, width)
-    blocks = [(other_TM[start : start + BLOCK] @ train_NM.T).argmax(axis=1) for start in range(0, len(other_TM), BLOCK)]
-    nearest_T: np.ndarray = train_N[np.concatenate(blocks)]
+    nearest_T: np.ndarray = train_N[find_nearest(other_TW, train_NW, width)]
     return nearest_T

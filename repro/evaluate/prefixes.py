@@ -2,7 +2,7 @@
 
 A prefix of vectors that were rotated by an SVD first is a separate view ("svd16").
 
-Shapes: N vectors of W dimensions, M dimensions of a prefix.
+Shapes: N vectors of W dimensions, K other vectors, M dimensions of a prefix.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import numpy as np
 
 VIEW = re.compile(r"(?:(?:([a-z]+)-)?width|(svd))(\d+)")
 OWN, ROTATED = "own", "svd"
+BLOCK = 1024
+"""Vectors that are compared at a time, which bounds the memory of the scores."""
 
 
 def take_prefix(vectors_NW: np.ndarray, width: int, *, keeps_lengths: bool = False) -> np.ndarray:
@@ -28,6 +30,13 @@ def take_prefix(vectors_NW: np.ndarray, width: int, *, keeps_lengths: bool = Fal
     norms_N1 = np.linalg.norm(prefix_NM, axis=1, keepdims=True)
     unit_NM: np.ndarray = prefix_NM / np.maximum(norms_N1, np.finfo(np.float32).tiny)
     return unit_NM
+
+
+def find_nearest(vectors_NW: np.ndarray, others_KW: np.ndarray, width: int) -> np.ndarray:
+    """Return the row of the most similar other vector by the prefix of one width, int64 (N,). Ties go to the smaller row."""
+    vectors_NM, others_KM = take_prefix(vectors_NW, width), take_prefix(others_KW, width)
+    starts = range(0, len(vectors_NM), BLOCK)
+    return np.concatenate([(vectors_NM[row : row + BLOCK] @ others_KM.T).argmax(axis=1) for row in starts])
 
 
 def list_views(contexts: Sequence[str], widths: Iterable[int]) -> list[str]:
