@@ -21,13 +21,14 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from repro.planning.cost import count_operations
+from repro.planning.plan import make_plan
 from repro.spec import run_from_fields
 from repro.spec.identity import format_overrides
 from repro.stopping import Stopped
 from repro.storage.lease import EXIT_LOST, Owner, acquire, get_last_owner
-from repro.storage.paths import import_environment, run_folder
+from repro.storage.paths import get_local_records, import_environment, run_folder
 from repro.storage.platform_info import count_usable_cores
-from repro.text import count_noun
+from repro.text import count_noun, format_seconds
 from slurm.profiles import Profile
 from slurm.ranks import THREADS
 from slurm.signals import EXIT_INTERRUPTED, Stop, handle_stop_signals
@@ -318,6 +319,17 @@ def _find_live_owner(lease_folder: Path) -> Owner | None:
     return owner if owner is not None and owner.is_alive else None
 
 
+def _describe_expected_time(tasks: Sequence[Task], slots: Sequence[Slot]) -> str:
+    """Return the time that all runs are expected to take, or "" if it is unknown for one of them."""
+    runs = [run_from_fields(task.job.run) for task in tasks if task.item.kind == "run"]
+    plan = make_plan(runs, [get_local_records()], num_gpus=len(slots[0].gpus), num_at_once=len(slots))
+    if not runs or not all(estimate.is_known for estimate in plan.estimates):
+        return ""
+    parallel = f", {len(slots)} in parallel" if len(slots) > 1 else ""
+    stages = f", after {count_noun(len(plan.stages), 'stage')}" if plan.stages else ""
+    return f"expected time: {format_seconds(3600 * plan.totals['hours'])}{parallel}{stages}"
+
+
 def _describe_exit(status: int) -> str:
     if status < 0:
         return f"its process was killed ({signal.Signals(-status).name})"
@@ -344,6 +356,8 @@ def run_locally(tasks: Sequence[Task], profile: Profile, *, sweep: str, progress
             tasks, jobs, on="local", sweep=sweep, profile=profile.name, queue=str(queue_folder)
         )
         submission.write()
+        if expected := _describe_expected_time(tasks, slots):
+            progress(expected)
         try:
             return queue.run()
         except Stopped as stopped:

@@ -75,6 +75,10 @@ def compute_undisturbed_metric(run: Run) -> int:
     return compute_metric(state)
 
 
+PROVENANCE = {"machine": {"device": "cpu"}, "training": {}, "evaluation_seconds": 1.0}
+"""The least that a record states about its machine, so that the time of other runs can be estimated."""
+
+
 def execute(run: Run, *, should_stop: Callable[[], bool], progress: Callable[[str], None]) -> Record:
     """Count to num_steps, and write a checkpoint if stopped. The metric is right only if every step ran exactly once."""
     for stage in stages_of(run):
@@ -103,7 +107,7 @@ def execute(run: Run, *, should_stop: Callable[[], bool], progress: Callable[[st
     progress(f"counted to {state['step']}")
     trace(f"end {name}")
     metrics = {"value": compute_metric(state)}
-    return write_record(get_local_records(), run, metrics=metrics, arrays={"x": np.zeros(1)}, provenance={})
+    return write_record(get_local_records(), run, metrics=metrics, arrays={"x": np.zeros(1)}, provenance=PROVENANCE)
 
 
 def stages_of(run: Run) -> tuple[Stage, ...]:

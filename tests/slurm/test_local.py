@@ -121,6 +121,7 @@ SHARED = grid(base("smoke", num_steps=5), context_seed=(0, 1))
 
 def test_waiting_run_takes_no_slot() -> None:
     lines = launch(*SHARED, RUNS[1])
+    assert any(line.startswith("expected time: ") and "2 in parallel" in line for line in lines)
     first, second, other = (run_id(run) for run in (*SHARED, RUNS[1]))
     trace = read_trace()
     assert trace.index(f"end {first}") < trace.index(f"begin {second} at 0")
