@@ -16,7 +16,7 @@ from repro.data.tokens import get_minilm_folder
 from repro.evaluate.contexts import draw_context
 from repro.interop.adapting import adapt_model
 from repro.interop.opening import open_model
-from repro.interop.search.index import SearchRequest
+from repro.interop.search.index import OFFSETS_FILE, TEXTS_FILE, VECTORS_FILE, Index, SearchRequest
 from repro.interop.search.query import choose_model, search
 from repro.model.config import ModelConfig
 from repro.model.contextual import ContextualModel
@@ -131,6 +131,19 @@ def test_command_reads_stdin_without_torch(
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == first
     assert get_exit_code("search", str(model), "x") == 2
+
+
+def test_equal_scores_keep_the_order(tmp_path: Path) -> None:
+    """Of many documents with the score of the last place, the first ones of the corpus are returned."""
+    vectors = np.ones((500, 2), np.float32)
+    vectors[321] = 2
+    np.save(tmp_path / VECTORS_FILE, vectors)
+    lines = [json.dumps({"id": f"d{row}", "text": ""}).encode() + b"\n" for row in range(500)]
+    (tmp_path / TEXTS_FILE).write_bytes(b"".join(lines))
+    np.save(tmp_path / OFFSETS_FILE, np.cumsum([0, *map(len, lines[:-1])]))
+    hits = Index(tmp_path).search(np.ones(2, np.float32), 4)
+    assert [hit.id for hit in hits] == ["d321", "d0", "d1", "d2"]
+    assert len(Index(tmp_path).search(np.ones(2, np.float32), 600)) == 500
 
 
 def test_corpus_chooses_its_model(tmp_path: Path) -> None:
