@@ -9,9 +9,12 @@ Shapes: N vectors, Q queries, D documents, H dimensions.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+
+from repro.data.wording import is_empty
 
 MIN_DOCUMENTS, FEW = 2, 16
 """Two moments need two documents. Below sixteen the covariance is mostly noise."""
@@ -77,6 +80,18 @@ class AffineMap:
             block_BH = vectors_NH[start : start + BLOCK].astype(np.float64)
             mapped_NH[start : start + BLOCK] = normalize((block_BH - self.mean_H) @ self.weight_HH.T)
         return mapped_NH
+
+
+def list_distinct_rows(texts: Sequence[str]) -> list[int]:
+    """Return the rows whose vectors give the moments of a corpus: the first row of each text that is not empty.
+
+    Otherwise a text that a thousand documents repeat would decide the covariance.
+    """
+    rows: dict[str, int] = {}
+    for row, text in enumerate(texts):
+        if not is_empty(text):
+            rows.setdefault(text, row)
+    return list(rows.values())
 
 
 def make_whitening_map(moments: Moments, shrinkage: float) -> AffineMap:

@@ -15,10 +15,10 @@ import numpy as np
 
 from repro.batches.fixed_encoder import FixedEncoder, get_surrogate
 from repro.data.beir import Suite
-from repro.data.own.imported import list_imported_corpora
 from repro.evaluate.collections import Collection, apply_hit_quirks, read_collections, search_collection
 from repro.evaluate.retrieval import ENGLISH, UNICODE, Hits, search_bm25, write_run
 from repro.spec import Run
+from repro.storage.paths import is_imported
 
 RUN_ENDING, RECALL_FILE = ".trec.gz", "recall.json"
 
@@ -30,7 +30,7 @@ def get_first_stage_name(run: Run) -> str:
 
 def get_run_tokenizer(run: Run) -> str:
     """Return the BM25 tokenizer of a run: "english", as in published rows, unless the suite was imported."""
-    return UNICODE if run.suite in list_imported_corpora() else ENGLISH
+    return UNICODE if is_imported(run.suite) else ENGLISH
 
 
 def compute_recall(hits: Hits, judgements: Mapping[str, Mapping[str, int]]) -> float:

@@ -19,7 +19,14 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import numpy as np
 
 from repro.data.beir import HEADLINE, Retrieval, Suite, group_datasets
-from repro.evaluate.adaptation import DEFAULT_SHRINKAGE, AffineMap, Moments, make_whitened_view, make_whitening_map
+from repro.evaluate.adaptation import (
+    DEFAULT_SHRINKAGE,
+    AffineMap,
+    Moments,
+    list_distinct_rows,
+    make_whitened_view,
+    make_whitening_map,
+)
 from repro.evaluate.collections import Collection, apply_hit_quirks, describe_datasets, read_collections
 from repro.evaluate.contexts import draw_context, wrong_corpora
 from repro.evaluate.prefixes import OWN, list_rotated_views, list_views, parse_view, take_prefix
@@ -246,9 +253,10 @@ class ModelSystem:
         return search(queries, documents, retrieval.query_ids, document_ids, k, candidates), provenance
 
     def _fit_whitening(self, collection: Collection, source: str, documents: np.ndarray) -> AffineMap:
-        """Return the whitening by all documents of a corpus. Training text has as many as the searched corpus.
+        """Return the whitening by all distinct documents of a corpus, as `repro adapt` fits it.
 
-        A contextual model embeds another corpus under documents of that corpus.
+        Training text has as many as the searched corpus. A contextual model embeds another corpus under documents of
+        that corpus.
         """
         if source != OWN:
             corpus = self.source(collection, make_whitened_view(source))
@@ -259,8 +267,12 @@ class ModelSystem:
                 self.encoder.set_context(context.texts, self.setting.seed, "document")
             # As many random texts as the searched corpus has, so that both covariances are equally noisy.
             count = len(documents) if source == "random" else len(corpus.documents)
-            texts = draw_context("random", corpus, num_contexts=count, seed=self.setting.seed).texts
-            documents = self.encoder.encode(texts or [], "document")
+            texts = draw_context("random", corpus, num_contexts=count, seed=self.setting.seed).texts or []
+            documents = self.encoder.encode([texts[row] for row in list_distinct_rows(texts)], "document")
+        else:
+            rows = list_distinct_rows(self._get_documents(collection.retrieval))
+            # The common case needs no copy of all vectors.
+            documents = documents if len(rows) == len(documents) else documents[rows]
         shrinkage = DEFAULT_SHRINKAGE if self.setting.shrinkage is None else self.setting.shrinkage
         try:
             return make_whitening_map(Moments.of(documents), shrinkage)

@@ -24,7 +24,14 @@ from sentence_transformers.base.modules import Dense, Normalize
 
 from repro.batches.surrogate import check_vectors
 from repro.data.wording import is_empty
-from repro.evaluate.adaptation import DEFAULT_SHRINKAGE, AffineMap, Moments, describe_small_sample, make_whitening_map
+from repro.evaluate.adaptation import (
+    DEFAULT_SHRINKAGE,
+    AffineMap,
+    Moments,
+    describe_small_sample,
+    list_distinct_rows,
+    make_whitening_map,
+)
 from repro.interop.corpus import find_corpus
 from repro.interop.opening import Progress, open_model
 from repro.interop.sentence_transformers_folder import as_sentence_transformer
@@ -105,11 +112,12 @@ def read_distinct_documents(corpus: str, progress: Progress = print) -> tuple[li
         ValueError: if the corpus does not exist, if no column holds documents, or if all texts are empty.
     """
     documents, num_collections = find_corpus(corpus).read()
-    texts = [text for text in documents.values() if not is_empty(text)]
-    distinct = list(dict.fromkeys(texts))
+    texts = list(documents.values())
+    distinct = [texts[row] for row in list_distinct_rows(texts)]
     if not distinct:
         raise ValueError(f"--corpus {shorten(corpus)} has no document that is not empty")
-    skipped = f"{len(documents) - len(texts)} empty, {len(texts) - len(distinct)} repeated"
+    num_empty = sum(map(is_empty, texts))
+    skipped = f"{num_empty} empty, {len(texts) - num_empty - len(distinct)} repeated"
     progress(f"{count_noun(len(distinct), 'document')} of {corpus}; skipped: {skipped}")
     return distinct, num_collections
 

@@ -64,7 +64,11 @@ class Corpus:
 
 
 def find_corpus(source: str) -> Corpus:
-    """Find a corpus by its path or name. Raises ValueError if there is none, or if a file has another ending."""
+    """Find a corpus by its path or name.
+
+    Raises:
+        ValueError: if there is none, if a file has another ending, or if the name has the digest of other text.
+    """
     path = Path(source)
     if path.is_dir() and (path / "corpus.jsonl").is_file():
         return Corpus(path.resolve().name, "beir", path.resolve())
@@ -74,7 +78,12 @@ def find_corpus(source: str) -> Corpus:
         return Corpus(path.name, "file", path.resolve())
     # as in `evaluate --suite`, a folder in the working directory is meant before a corpus of that name
     if is_imported(source) and not path.is_dir():
-        name = source.partition("@")[0]
+        name, _, digest = source.partition("@")
+        if digest:
+            # a name with a digest means this text only, and the corpus may have been imported again
+            from repro.data.own.imported import find_imported
+
+            find_imported(source)
         return Corpus(name, "imported", get_corpora_folder() / name)
     if not path.is_dir() and ("/" in source or "." in source):
         raise ValueError(f"--corpus {shorten(source)}: no such file or folder")

@@ -363,7 +363,8 @@ class _Evaluator:
             "device": str(getattr(opened.model, "device", request.device)),
         }
         if request.whiten:
-            key["shrinkage"] = request.shrinkage
+            # earlier results were whitened by all documents, including repeated ones
+            key |= {"shrinkage": request.shrinkage, "moments": "distinct documents"}
         outputs = self._make_outputs(source, opened.called, key, len(contexts))
         evaluation = evaluate_setting(opened.model, self.suite, setting, outputs, self.collections)
         shares = {name: estimate_read_share(opened.model, collection) for name, collection in self.collections.items()}

@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from repro.data.beir import Retrieval, Suite
-from repro.evaluate.collections import read_collections, score_headline, search_collection
+from repro.evaluate.collections import describe_datasets, read_collections, score_headline, search_collection
+from repro.evaluate.comparison import mean_weights
 from repro.evaluate.contexts import draw_context
 from repro.evaluate.suites import TOP_K
 from repro.model.contextual import ContextualModel, Model
@@ -53,7 +54,8 @@ def measure_growth(model: Model, suite: Suite, *, progress: Callable[[str], None
             "--growth-on measures old contexts, but this model takes no documents as context: leave it out"
         )
     values: list[list[np.ndarray]] = []
-    for name, collection in read_collections(suite).items():
+    collections = read_collections(suite)
+    for name, collection in collections.items():
         progress(f"growth: {name}, {count_noun(len(collection.retrieval.documents), 'document')}")
         retrieval, role = collection.retrieval, collection.document_role
         contexts = []
@@ -67,6 +69,10 @@ def measure_growth(model: Model, suite: Suite, *, progress: Callable[[str], None
     strata_Q = np.repeat(np.arange(len(values)), [len(scores[0]) for scores in values])
     # the first context is the new one, the others are the old ones
     new_Q, *old = [np.concatenate(parts) for parts in zip(*values, strict=True)]
+    # parts of one dataset count once together, as in every mean of a suite
+    if weights := mean_weights(describe_datasets(suite, collections)):
+        weights_Q = np.array(weights)[strata_Q]
+        new_Q, old = new_Q * weights_Q, [old_Q * weights_Q for old_Q in old]
     return [_compare(share, old_Q, new_Q, strata_Q) for share, old_Q in zip(NEW_SHARES, old, strict=True)]
 
 

@@ -94,7 +94,11 @@ def find_seen_queries(source: str, collections: Mapping[str, Collection], progre
             continue
         graph = StageGraph(phase)
         if Path(source).is_dir() and not _is_built(graph):
-            # a corpus is not built for the sake of this check
+            # A corpus is not built for the sake of this check.
+            progress(
+                f"{source} was trained on the corpus {phase.corpus}, which is not on this machine: the suite's queries are "
+                "not compared with its training queries, so they may be among them"
+            )
             continue
         graph.selection.build(progress)
         pairs = graph.selected_pairs()

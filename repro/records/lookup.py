@@ -65,7 +65,7 @@ def resolve_runs(
             raise ValueError(f"--seed {list(seeds)} and seed=… do not go together: give one of them")
         # Axes vary the runs of the other arguments, which are resolved first.
         rows = resolve_runs(selectors, scale, seeds=seeds, all_seeds=all_seeds)
-        runs = expand(rows, axes)
+        runs = _pin_imported_content(expand(rows, axes))
         print(describe_grid(axes, rows, runs), file=sys.stderr)
         return split_recorded(runs, [get_published_records()])[1] if is_unpublished else runs
     files_and_ids, artefacts = split_words(arguments)
@@ -204,7 +204,7 @@ def _runs_of_grid(content: Mapping[str, Any], path: Path) -> list[Run]:
     try:
         rows = resolve_runs(arguments, content.get("scale", "desk"))
         axes = get_axes_of_file(content["axes"])
-        runs = expand(rows, axes)
+        runs = _pin_imported_content(expand(rows, axes))
     except ValueError as error:
         raise ValueError(f"{shorten(path)}: {error}") from error
     print(describe_grid(axes, rows, runs), file=sys.stderr)

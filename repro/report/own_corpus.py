@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from repro.evaluate.comparison import mean_weights
 from repro.records.store import Record
 from repro.report.scores import POINTS, find_records, list_suite_rows
 from repro.spec import TRAINED, Run
@@ -28,7 +29,11 @@ MEMORIZED_LOSS = 0.05
 
 @dataclass(frozen=True)
 class System:
-    """NDCG@10 of one system per query (Q,), and the collection of each query (Q,)."""
+    """NDCG@10 of one system per query (Q,), and the collection of each query (Q,).
+
+    The values are multiplied by the weights of their collections. Parts of one dataset count once together, as in the
+    mean of the record.
+    """
 
     name: str
     record: Record
@@ -89,7 +94,9 @@ def _load_systems(records: Sequence[Record]) -> list[System]:
         rows, values_Q = list_suite_rows(record.provenance), record.arrays.get(record.run.suite)
         strata_Q = np.repeat(np.arange(len(rows)), [row["num_queries"] for row in rows])
         if values_Q is not None and len(values_Q) == len(strata_Q) > 0:
-            systems.append(System(_get_system_name(record.run), record, np.asarray(values_Q), strata_Q))
+            weights = mean_weights(rows)
+            weighted_Q = values_Q * np.array(weights)[strata_Q] if weights else np.asarray(values_Q)
+            systems.append(System(_get_system_name(record.run), record, weighted_Q, strata_Q))
     names = [system.name for system in systems]
     return [
         System(f"{system.name} {system.record.id[:6]}", system.record, system.values_Q, system.strata_Q)

@@ -21,9 +21,10 @@ from repro.data.own.imported import ImportedCorpus, find_imported, import_source
 from repro.data.pairs import Row, read_pairs
 from repro.data.wording import normalize_loosely
 from repro.execute import execute
+from repro.interop.corpus import find_corpus
 from repro.pipeline.corpora import check_available, describe_corpus, load_run_suite, make_corpus_stage
 from repro.planning.imported import Planned, plan_imported
-from repro.records.lookup import read_runs
+from repro.records.lookup import read_runs, resolve_runs
 from repro.spec import MTEB_SUITES, TRAINED, base
 from repro.spec.identity import run_id
 from repro.spec.scales import get_scale
@@ -125,6 +126,40 @@ def test_new_text_is_another_run(tmp_path: Path) -> None:
         shutil.rmtree(corpus.folder)
     (first, best), (second, worse) = results
     assert first != second and best == 1 > worse
+
+
+@pytest.mark.parametrize("field", ["corpus", "suite"])
+def test_grids_name_the_content(tmp_path: Path, field: str) -> None:
+    """A grid over an imported corpus has other runs after another import, like a file of runs."""
+    path = tmp_path / "grid.json"
+    path.write_text(json.dumps({"runs": "table1", "scale": "smoke", "axes": {field: "mine"}}))
+    identifiers: list[set[str]] = []
+    for tail in ("", " again"):
+        corpus = import_rows(tmp_path, make_rows(tail=tail))
+        runs = [run for run in resolve_runs(["table1", f"{field}=mine"], "smoke") if run.architecture in TRAINED]
+        assert {getattr(run, field) for run in runs} == {corpus.corpus} and {*runs} <= {*read_runs(path)}
+        identifiers.append({run_id(run) for run in runs})
+        shutil.rmtree(corpus.folder)
+    assert identifiers[0].isdisjoint(identifiers[1])
+
+
+def test_digest_of_earlier_text_is_refused(tmp_path: Path) -> None:
+    """`search` and `adapt` take a corpus with its digest, which means this text and no other."""
+    corpus = import_rows(tmp_path)
+    assert find_corpus(corpus.corpus) == find_corpus("mine") and find_corpus("mine").name == "mine"
+    with pytest.raises(ValueError, match="has another content today"):
+        find_corpus("mine@01234567")
+
+
+@pytest.mark.parametrize("name", ["exam", "exam@digest"])
+def test_bm25_reads_any_script_of_imports(tmp_path: Path, name: str) -> None:
+    """The tokenizer of published rows drops words of one letter, with which Chinese is searched."""
+    documents = ("梨长在那里", "苹果长在这里")
+    collection = Retrieval("c", ("0", "1"), documents, ("q",), ("苹",), {"q": {"1": 1}})
+    write_beir_folder(tmp_path / "c", collection)
+    corpus = import_source(tmp_path / "c", name="exam")
+    run = base("smoke", architecture="bm25", suite=corpus.corpus if "@" in name else name)
+    assert execute(run, progress=ignore).metrics[f"{run.suite}/mean/ndcg_at_10"] == 1
 
 
 INVALID_NAMES = ["Mine", "../mine", "mine@1", "a b", "x" * 50, "-x"]

@@ -11,12 +11,14 @@ from sklearn.metrics import accuracy_score
 
 from repro.analyses.polarity import measure
 from repro.batches.surrogate import load_surrogate
-from repro.data.beir import Retrieval, Suite, load_suite, write_suite
+from repro.data.beir import Retrieval, Suite, SuiteDataset, load_suite, write_beir_folder, write_suite
+from repro.evaluate.adaptation import DEFAULT_SHRINKAGE, Moments, make_whitening_map, normalize
 from repro.evaluate.mteb.suite import _make_pair_task
 from repro.evaluate.polarity import LABELS, classify, encode_labels, load_film_reviews
 from repro.evaluate.retrieval import read_run, score
-from repro.evaluate.suites import Setting, evaluate_setting
+from repro.evaluate.suites import EvaluationOutputs, Setting, evaluate_setting
 from repro.pipeline.inputs import Inputs
+from repro.seeds import make_rng
 from repro.spec import base
 from tests.analyses.by_hand import make_collection
 from tests.evaluate.scored import FAMILIES, FakeEncoder, evaluate_suite
@@ -99,6 +101,30 @@ def test_context_vectors_are_freed(suite: Suite) -> None:
     encoder = Watched()
     evaluate_suite(encoder, suite, **CONTEXTS)
     assert encoder.num_alive == [0, 1] * 9, "only the queries are in memory while their documents are encoded"
+
+
+def test_whitening_counts_each_text_once(tmp_path: Path) -> None:
+    """The searched corpus is whitened by its distinct documents, and so by the map that `repro adapt` writes."""
+    texts = [f"document {number}" for number in range(30)]
+    repeated = (*texts, *texts[:1] * 40, "")
+    vectors = {text: make_rng(0, text).normal(size=8) for text in (*repeated, "query")}
+
+    class Random(FakeEncoder):
+        def encode(self, texts: Sequence[str], prompt: str = "document") -> np.ndarray:
+            return normalize(np.stack([vectors[text] for text in texts]))
+
+    ids = tuple(f"d{number:02d}" for number in range(len(repeated)))
+    retrieval = Retrieval("one", ids, repeated, ("q",), ("query",), {"q": {"d07": 1}})
+    write_beir_folder(tmp_path / "one", retrieval)
+    suite = Suite("one", (SuiteDataset("one", "one", tmp_path / "one"),))
+    evaluation = evaluate_setting(
+        Random(), suite, Setting(whitened=("own",)), EvaluationOutputs(runs=tmp_path / "trec")
+    )
+    assert "one+whitened/mean/ndcg_at_10" in evaluation.metrics
+    whiten = make_whitening_map(Moments.of(Random().encode(texts)), DEFAULT_SHRINKAGE)
+    expected = (whiten(Random().encode(["query"])) @ whiten(Random().encode(repeated)).T)[0]
+    hits = read_run(tmp_path / "trec" / "one+whitened" / "one.trec.gz")["q"]
+    np.testing.assert_allclose([hits[key] for key in ids], expected, atol=1e-6)
 
 
 def test_reranking_embeds_candidates_only(suite: Suite) -> None:

@@ -1,5 +1,6 @@
 """The loss under an outdated context equals the difference of two evaluations."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -40,6 +41,21 @@ def test_loss_equals_two_evaluations(tmp_path: Path) -> None:
     for lines in ("", format_growth(results, "s")):
         card = make_model_card(opened, "x", "sentence-transformers", [], growth=lines)
         assert ("new documents:" in card.split("## Context")[1]) == bool(lines)
+
+
+def test_parts_count_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two collections that are parts of one dataset count together as much as another dataset."""
+    for name in ("a", "forum/b", "forum/c"):
+        write_beir_folder(tmp_path / "zoo" / name, replace(PLANTS, name=name[-1]))
+    gains = {"a": 0.3, "forum-b": 0.9, "forum-c": 0.0}
+    # the first context is the new one, the others are old
+    scores = {name: iter([0.0, *[gain] * len(NEW_SHARES)]) for name, gain in gains.items()}
+    monkeypatch.setattr(
+        "repro.interop.growth.score_headline",
+        lambda run, collection: np.full(12, next(scores[collection.retrieval.name]), np.float32),
+    )
+    results = measure_growth(make_model("contextual"), open_suite(str(tmp_path / "zoo"), print), progress=ignore)
+    assert [growth.points for growth in results] == pytest.approx([37.5, 37.5])
 
 
 def test_models_without_context_are_refused(tmp_path: Path) -> None:

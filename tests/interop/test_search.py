@@ -10,18 +10,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from repro.data.beir import Retrieval
+from repro.data.beir import Retrieval, write_beir_folder
+from repro.data.own.imported import import_source
 from repro.data.tokens import get_minilm_folder
 from repro.evaluate.contexts import draw_context
 from repro.interop.adapting import adapt_model
 from repro.interop.opening import open_model
-from repro.interop.search.index import SearchRequest
+from repro.interop.search.index import OFFSETS_FILE, TEXTS_FILE, VECTORS_FILE, Index, SearchRequest
 from repro.interop.search.query import choose_model, search
 from repro.model.config import ModelConfig
 from repro.model.contextual import ContextualModel
 from repro.model.start import build_model
 from repro.records.store import write_record
-from repro.spec import base
+from repro.spec import Run, base
 from repro.spec.identity import get_training_id, run_id
 from repro.storage.paths import get_local_records, run_folder
 from repro.train.checkpoint import CHECKPOINT_FILE
@@ -132,19 +133,56 @@ def test_command_reads_stdin_without_torch(
     assert get_exit_code("search", str(model), "x") == 2
 
 
-def test_corpus_chooses_its_model() -> None:
-    """An imported corpus is searched with its best recorded model that has weights, or with MiniLM."""
-    request = SearchRequest("mine@0123", context_seed=3)
+def test_equal_scores_keep_the_order(tmp_path: Path) -> None:
+    """Of many documents with the score of the last place, the first ones of the corpus are returned."""
+    vectors = np.ones((500, 2), np.float32)
+    vectors[321] = 2
+    np.save(tmp_path / VECTORS_FILE, vectors)
+    lines = [json.dumps({"id": f"d{row}", "text": ""}).encode() + b"\n" for row in range(500)]
+    (tmp_path / TEXTS_FILE).write_bytes(b"".join(lines))
+    np.save(tmp_path / OFFSETS_FILE, np.cumsum([0, *map(len, lines[:-1])]))
+    hits = Index(tmp_path).search(np.ones(2, np.float32), 4)
+    assert [hit.id for hit in hits] == ["d321", "d0", "d1", "d2"]
+    assert len(Index(tmp_path).search(np.ones(2, np.float32), 600)) == 500
+
+
+def test_corpus_chooses_its_model(tmp_path: Path) -> None:
+    """An imported corpus is searched with its best recorded model that has weights, or with MiniLM.
+
+    Scores on earlier content of the same name do not count, nor those of reranking.
+    """
+    request = SearchRequest("mine", context_seed=3)
+    write_beir_folder(tmp_path / "c", Retrieval("c", ("d",), ("text",), ("q",), ("ask",), {"q": {"d": 1}}))
+    imported = import_source(tmp_path / "c", name="mine")
     assert choose_model(request) == SearchRequest("minilm", "mine", context_seed=3)
-    runs = [replace(base("smoke", suite="mine"), seed=seed) for seed in (1, 2, 3)]
-    untrained = base("smoke", suite="mine", architecture="surrogate", surrogate="minilm")
-    for run, score in zip([*runs, untrained], (0.25, 0.5, 0.75, 0.375), strict=True):
+    assert choose_model(replace(request, model=imported.corpus)).corpus == "mine"
+    own = base("smoke", corpus=imported.corpus, suite="mine")
+    runs = [
+        replace(own, seed=1),
+        replace(own, seed=2, suite=imported.corpus, corpus="planted-tiny"),
+        replace(own, seed=3),
+    ]
+    earlier = [
+        replace(own, corpus="mine@01234567"),
+        replace(own, corpus="planted-tiny", suite="mine@01234567"),
+        replace(own, corpus="planted-tiny"),
+        replace(own, protocol="rerank", rerank_depth=10),
+    ]
+    untrained = base("smoke", suite="mine", corpus=imported.corpus, architecture="surrogate", surrogate="minilm")
+    for run, score in zip([*runs, untrained, *earlier], (0.25, 0.5, 0.75, 0.375, 1, 1, 1, 1), strict=True):
         described = {"suite": {"datasets": [{"name": "all", "family": "mine", "num_queries": 1}]}}
-        metrics, arrays = {"mine/mean/ndcg_at_10": score}, {"mine": np.array([score])}
+        metrics, arrays = {f"{run.suite}/mean/ndcg_at_10": score}, {run.suite: np.array([score])}
         write_record(get_local_records(), run, metrics=metrics, arrays=arrays, provenance=described)
+    for run in earlier:
+        touch_checkpoint(run)
     for run, best in ((runs[0], "minilm"), (runs[1], run_id(runs[1]))):
-        folder = run_folder(get_training_id(run))
-        folder.mkdir(parents=True)
-        (folder / CHECKPOINT_FILE).touch()
+        touch_checkpoint(run)
         assert choose_model(request).model == best
     assert choose_model(replace(request, corpus="other")).corpus == "other"
+
+
+def touch_checkpoint(run: Run) -> None:
+    """Write an empty checkpoint of a run."""
+    folder = run_folder(get_training_id(run))
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / CHECKPOINT_FILE).touch()

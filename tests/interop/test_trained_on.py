@@ -9,8 +9,11 @@ import pytest
 from repro.data.beir import write_beir_folder
 from repro.data.own.imported import find_imported
 from repro.data.pairs import read_pairs
+from repro.evaluate.collections import read_collections
+from repro.interop.opening import open_suite
+from repro.interop.trained_on import find_seen_queries, write_trained_on
 from repro.pipeline.corpora import make_corpus_stage
-from repro.records.lookup import read_runs
+from repro.records.lookup import read_runs, run_of_id
 from repro.spec.identity import run_id
 from tests.commands import run_command
 from tests.interop.small import WORDS, make_collection
@@ -68,6 +71,19 @@ def test_trained_queries_are_counted(desk: Path, run: str) -> None:
     (Path("transformers") / "trained_on.json").unlink()
     result = json.loads(run_command(*words, "--compare", "transformers", "again", "--json"))
     assert result["provenance"]["trained_on"] == {"again": expected}
+
+
+def test_missing_corpus_of_an_export_is_named(
+    desk: Path, run: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On another machine the suite cannot be compared with the training text, and a line says so."""
+    (tmp_path / "model").mkdir()
+    write_trained_on(tmp_path / "model", run_of_id(run))
+    monkeypatch.setenv("REPRO_HOME", str(tmp_path / "other"))
+    lines: list[str] = []
+    seen = find_seen_queries(str(tmp_path / "model"), read_collections(open_suite(str(desk / "zoo"))), lines.append)
+    assert not seen.queries and len(lines) == 1
+    assert "trained on the corpus mine@" in lines[0] and "not on this machine" in lines[0]
 
 
 def test_trained_queries_can_be_excluded(desk: Path, run: str) -> None:

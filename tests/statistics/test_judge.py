@@ -343,6 +343,16 @@ def test_logarithm_makes_ratios(tmp_path: Path) -> None:
     assert load_units(records[0], "train/speed")[0].tolist() == [400.0]
 
 
+def test_parts_count_once_in_intervals(records: list[Record]) -> None:
+    """The interval over queries is that of the mean in the record, in which two forums are one dataset."""
+    parts = {"news": "", "forum-a": "forum", "forum-b": "forum"}
+    datasets = [{"name": name, "family": "", "num_queries": 4, "part_of": part} for name, part in parts.items()]
+    record = replace(records[0], provenance={"suite": {"datasets": datasets}})
+    vars(record)["arrays"] = {"desk": np.repeat(np.float32([0.75, 0.5, 0.25]), 4)}
+    assert stratified_mean(*load_units(record, NDCG)) == pytest.approx((0.75 + (0.5 + 0.25) / 2) / 2)
+    assert stratified_mean(*load_units(record, "{suite}/forum-a/ndcg_at_10")) == 0.5
+
+
 @pytest.mark.parametrize(("holds", "word"), [(True, "HOLDS"), (False, "DIFFERS")])
 def test_identity_needs_no_records(holds: bool, word: str) -> None:
     claim = Claim.identity("X.i", "", holds=lambda: (holds, "2"), **ORIGIN)

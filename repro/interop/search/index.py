@@ -86,9 +86,9 @@ class Index:
         vectors_ND = np.load(self.folder / VECTORS_FILE, mmap_mode="r", allow_pickle=False)
         scores_N = vectors_ND @ vector_D
         top = min(top, len(scores_N))
-        # `argpartition` finds the best in linear time but leaves them unsorted
-        best = np.argpartition(-scores_N, top - 1)[:top] if top < len(scores_N) else np.arange(top)
-        best = best[np.lexsort((best, -scores_N[best]))]
+        # Includes all documents that tie with the last one, so that the order of the corpus decides among them.
+        best = np.flatnonzero(scores_N >= np.partition(scores_N, -top)[-top])
+        best = best[np.lexsort((best, -scores_N[best]))[:top]]
         offsets_N = np.load(self.folder / OFFSETS_FILE, mmap_mode="r", allow_pickle=False)
         hits = []
         with (self.folder / TEXTS_FILE).open("rb") as file:

@@ -67,15 +67,23 @@ def search(request: SearchRequest, queries: Sequence[str], top: int, progress: P
 def choose_model(request: SearchRequest) -> SearchRequest:
     """Return the request with a model, if it named an imported corpus instead.
 
-    The model is the one with the highest recorded NDCG@10 on the corpus: a trained model whose weights are here, or
-    MiniLM, also if nothing is recorded. The searched corpus is the named one unless the request has another.
+    The model is the one with the highest recorded NDCG@10 on the current text of the corpus, in a full search: a trained
+    model whose weights are here, or MiniLM, also if nothing is recorded. The searched corpus is the named one unless the
+    request has another.
+
+    Raises:
+        ValueError: if the name has the digest of other text.
     """
-    name = request.model.partition("@")[0]
-    measure = f"{name}/mean/ndcg_at_10"
+    from repro.data.own.imported import find_imported
+
+    imported = find_imported(request.model)
+    name = imported.name
     scores: dict[str, float] = {}
     for record in read_records(get_local_records()):
-        run = record.run
-        if run.suite == name and measure in record.metrics:
+        run, measure = record.run, f"{record.run.suite}/mean/ndcg_at_10"
+        # The name of the suite alone would also select scores on the text of an earlier import.
+        is_same_text = run.suite == imported.corpus or (run.suite == name and run.corpus == imported.corpus)
+        if is_same_text and run.protocol == "full" and measure in record.metrics:
             if run.architecture in TRAINED and (run_folder(get_training_id(run)) / CHECKPOINT_FILE).is_file():
                 scores[record.id] = record.metrics[measure]
             elif run.architecture == "surrogate" and run.surrogate == MINILM:
