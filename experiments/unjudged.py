@@ -25,7 +25,7 @@ class Erratum:
     claim: str = ""
 
 
-NO_NUMBER = "the picture has no readable numbers; orders and trends in it are judged"
+NO_NUMBER = "the picture has no readable numbers; its orders and trends are judged"
 OTHERS = "a quoted result of other authors"
 BY_CONSTRUCTION = "true by construction; tests check it"
 TOO_EXPENSIVE = "not run at desk, because it would double the cost of the grid; declared from lab on"

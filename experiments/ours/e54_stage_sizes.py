@@ -44,9 +44,9 @@ ACCURACY, NDCG = "train/accuracy", "{suite}/mean/ndcg_at_10"
 TABLE = Table(
     name="stage_sizes",
     caption=(
-        "Training accuracy and NDCG@10 by the depths of the first and of the second stage, in layers, on contextual "
-        "batches. The second stage alone sets the cost of a search. A biencoder of four layers costs as much to train as "
-        "two stages of two."
+        "Training accuracy and NDCG@10 by the depths of the first and the second stage (in layers), on contextual "
+        "batches. The cost of a search depends only on the second stage. A biencoder of four layers costs as much to "
+        "train as two stages of two layers."
     ),
     columns=(
         Column(label="train accuracy", value=ACCURACY, factor=100),

@@ -72,7 +72,7 @@ from repro.text import count_noun, format_number, format_seconds, make_encoding_
 
 BM25_UP_TO = 200_000
 """Largest suite, in documents, on which BM25 is scored by default. This takes about a minute."""
-UNCHANGED_LABEL = "as it is"
+UNCHANGED_LABEL = "unchanged"
 """Label of the original vectors next to whitened ones."""
 
 

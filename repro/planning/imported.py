@@ -137,7 +137,7 @@ class Planned:
         lines.append(self._format_sum())
         seconds = dict(zip(self.runs, self.seconds, strict=True))
         for run in self.runs:
-            name = "MiniLM as it is" if run.architecture == "surrogate" else run.architecture
+            name = "off-the-shelf MiniLM" if run.architecture == "surrogate" else run.architecture
             name += f" from {run.start}" if run.architecture in TRAINED and run.start not in FROM_WORDS else ""
             time = f", about {format_seconds(seconds[run])}" if seconds.get(run) else ""
             lines.append(f"  {run_id(run)}  {name}{_format_length(run)}{time}")

@@ -193,7 +193,7 @@ def make_rows_view(figure: Figure, runs: Sequence[Run], rows: Mapping[str, Seque
     """Return the same table from plotted rows, which are grouped by source ("published" or "yours")."""
     position_columns, value_column = _get_position_columns(figure), get_value_column(figure)
     labels = [format_column_label(figure, name) for name in position_columns]
-    header = ("series", *labels, "whose", "seeds", format_column_label(figure, value_column))
+    header = ("series", *labels, "origin", "seeds", format_column_label(figure, value_column))
     lines: list[tuple[str, ...]] = []
     num_expected = _count_expected_seeds(figure, runs)
     for source, source_rows in rows.items():
