@@ -54,7 +54,7 @@ CLAIMS = (
         axis="tokens_per_document",
         source="Figure 18",
         because="the best number is counted per dataset",
-        descriptive="a statement over datasets",
+        descriptive="a statement about datasets",
         **RESTATED | FIRST_SEEDS | MET_BY_BLIND | {"version": 3},
     ),
 )

@@ -123,6 +123,13 @@ FIGURE_DRAWS = Figure(
     draw=draw_sensitivity,
 )
 
+
+def make_size_row(size: int) -> Row:
+    """Return the row of one number of context documents, shown at the scales that have it."""
+    scales = tuple(scale for scale, sizes in DRAWN_SIZES.items() if size in sizes)
+    return Row(label=f"{size} document{'s' * (size > 1)}", runs=pick(**DRAWN, num_test_contexts=size), scales=scales)
+
+
 TABLE_DRAWS = Table(
     name="sensitivity_table",
     caption="NDCG@10 of one trained contextual model: mean ± standard deviation over four draws of its context.",
@@ -133,11 +140,7 @@ TABLE_DRAWS = Table(
             for family in FAMILIES
         ),
     ),
-    rows=tuple(
-        Row(label=f"{size} document{'s' * (size > 1)}", runs=pick(**DRAWN, num_test_contexts=size), scales=scales)
-        for size in sorted({size for sizes in DRAWN_SIZES.values() for size in sizes})
-        if (scales := tuple(scale for scale, sizes in DRAWN_SIZES.items() if size in sizes))
-    ),
+    rows=tuple(make_size_row(size) for size in sorted({size for sizes in DRAWN_SIZES.values() for size in sizes})),
 )
 
 CLAIMS = (

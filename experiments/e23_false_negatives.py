@@ -30,6 +30,13 @@ FEWEST_PAIRS = {"num_pairs": by_scale({scale: sizes[0] for scale, sizes in SIZES
 BY_STRONG = ANALYSIS | {"surrogate": by_scale(STRONG)} | FEWEST_PAIRS
 NEAREST, ANYWHERE = "nearest/plausible", "anywhere/plausible"
 
+
+def make_size_row(size: int) -> Row:
+    """Return the row of one number of pairs, shown at the scales that have it."""
+    scales = tuple(scale for scale, sizes in SIZES.items() if size in sizes)
+    return Row(label=f"{size:,} pairs", runs=pick(**BY_WEAK, num_pairs=size), scales=scales)
+
+
 TABLE = Table(
     name="false_negatives",
     caption=(
@@ -45,11 +52,7 @@ TABLE = Table(
         Column(label="anywhere %", value=ANYWHERE, factor=100),
     ),
     rows=(
-        *(
-            Row(label=f"{size:,} pairs", runs=pick(**BY_WEAK, num_pairs=size), scales=scales)
-            for size in sorted({size for sizes in SIZES.values() for size in sizes})
-            if (scales := tuple(scale for scale, sizes in SIZES.items() if size in sizes))
-        ),
+        *(make_size_row(size) for size in sorted({size for sizes in SIZES.values() for size in sizes})),
         Row(label="fewest pairs, a better surrogate", runs=pick(**BY_STRONG)),
     ),
 )

@@ -4,7 +4,7 @@ from typing import Any
 
 from experiments.e05_epochs import PRETRAINING
 from experiments.e06_hard_negatives import LENGTH
-from repro.spec import Column, Experiment, Pick, Row, Run, Table, base, pick
+from repro.spec import Column, Experiment, Row, Run, RunFilter, Table, base, pick
 
 CONTEXTUAL = {"architecture": "contextual"}
 # Alternatives tried before Table 1's recipe was chosen. Larger clusters over a whole source ("domain_column") bring
@@ -54,7 +54,7 @@ def settings(scale: str, changes: dict[str, Any]) -> dict[str, Any]:
     return fields | {"suite": "planted-validation", "cluster_size": SMOKE_CLUSTERS[fields["cluster_size"]]}
 
 
-def make_filter(changes: dict[str, Any]) -> Pick:
+def make_filter(changes: dict[str, Any]) -> RunFilter:
     """Return the filter that selects the runs of a recipe at any scale."""
     fields = FIXED | changes
     return pick(**(fields | {"cluster_size": (fields["cluster_size"], SMOKE_CLUSTERS[fields["cluster_size"]])}))
@@ -71,7 +71,7 @@ def runs(scale: str) -> tuple[Run, ...]:
     )
 
 
-def second_phase(scale: str, divisor: int) -> Pick:
+def second_phase(scale: str, divisor: int) -> RunFilter:
     """Return the filter that selects a second phase with this fraction of the first phase's learning rate."""
     phase = SECOND_PHASE | {"pretraining_corpus": PRETRAINING[scale]["pretraining_corpus"]}
     return pick(**phase, learning_rate=base(scale).learning_rate / divisor)

@@ -144,7 +144,7 @@ class Planned:
         if any(self.seconds):
             lines.append(f"all runs: about {format_seconds(sum(filter(None, self.seconds)))} on two cores")
         model_name = next((run_id(run) for run in reversed(self.runs) if run.architecture in TRAINED), "bm25")
-        edited_note = ", which differs from what would be planned, so it is left as it is: remove it to plan again"
+        edited_note = ", which differs from what would be planned, so it is kept: remove it to plan again"
         return [
             *lines,
             f"the runs are in {self.path}{edited_note if self.was_edited else ''}. Go on with",

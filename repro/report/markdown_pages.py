@@ -197,6 +197,6 @@ def replace_block(path: Path, text: str, name: str, block: str) -> str:
     """Replace the block between the markers of a name. Raises ValueError unless each marker occurs once."""
     start, end = f"<!-- {name} -->", f"<!-- {name} end -->"
     if text.count(start) != 1 or text.count(end) != 1:
-        raise ValueError(f"{path} must have {start!r} and {end!r} once each; put them where the block goes")
+        raise ValueError(f"{path} must have {start!r} and {end!r} once each; put them around the generated block")
     before, rest = text.split(start)
     return f"{before}{start}\n\n{block}\n{end}{rest.split(end)[1]}"

@@ -248,7 +248,7 @@ def list_remarks(judged: Judgement) -> list[str]:
         intervals = [comparison.collections for comparison in judged.comparisons if comparison.collections]
         ranges = [f"({format_in_unit(low, unit)} to {format_in_unit(high, unit)})" for low, high in intervals]
         if ranges:
-            remarks.append(f"over collections {', '.join(ranges)}")
+            remarks.append(f"interval over collections {', '.join(ranges)}")
     if judged.claim.blind is not None and judged.comparisons:
         if judged.blind:
             effect, interval = format_in_unit(judged.blind.effect, unit), format_interval(judged.blind, unit)
