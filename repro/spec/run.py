@@ -104,9 +104,7 @@ class Run:
     max_grad_norm: float
     kept_weights: str  # last step, or lowest loss on validation pairs, which can end training early
     pretraining_corpus: str | None  # corpus of a first phase without hard negatives; None: one phase
-    num_pretraining_steps: (
-        int | None
-    )  # a first phase sets exactly one of num_pretraining_steps and num_pretraining_epochs
+    num_pretraining_steps: int | None  # steps of the first phase, instead of num_pretraining_epochs
     num_pretraining_epochs: int | None
     pretraining_batch_size: int | None  # batch size of the first phase; None: that of the second phase
     pretraining_cluster_size: int | None  # cluster size of the first phase; None: that of the second phase
